@@ -1,0 +1,6 @@
+//go:build !crashpoints
+
+package crashpoint
+
+// Here marks a step.
+func Here(Step) {}

@@ -1,0 +1,61 @@
+package backend
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// ID names a volume, snapshot or group. Only ParseID and IDFor make one, so an ID is safe as a file name.
+type ID string
+
+const (
+	maxID   = 63
+	maxName = 4096
+)
+
+var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// ParseID accepts an ID that came from outside.
+func ParseID(s string) (ID, error) {
+	if !idPattern.MatchString(s) {
+		return "", fmt.Errorf("%w id %s: it must be 1 to %d of a-z, 0-9 and -, and not begin with -", ErrInvalid, Quote(s), maxID)
+	}
+	return ID(s), nil
+}
+
+// IDFor derives an ID from the name a caller chose: the name itself where it is already one, else what can be kept
+// of it and a digest of the whole.
+func IDFor(name string) (ID, error) {
+	switch {
+	case name == "":
+		return "", fmt.Errorf("%w name: it is empty", ErrInvalid)
+	case len(name) > maxName:
+		return "", fmt.Errorf("%w name %s: %d bytes, at most %d are allowed", ErrInvalid, Quote(name), len(name), maxName)
+	case idPattern.MatchString(name):
+		return ID(name), nil
+	}
+	sum := sha256.Sum256([]byte(name))
+	digest := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20]))
+	kept := strings.Trim(keepable.ReplaceAllString(strings.ToLower(name), "-"), "-")
+	if room := maxID - len(digest) - 1; len(kept) > room {
+		kept = strings.Trim(kept[:room], "-")
+	}
+	if kept == "" {
+		return ID(digest), nil
+	}
+	return ID(kept + "-" + digest), nil
+}
+
+var keepable = regexp.MustCompile(`[^a-z0-9]+`)
+
+// Quote makes a value from outside fit for a message: escaped, and cut where it is long.
+func Quote(s string) string {
+	const most = 80
+	if len(s) > most {
+		return fmt.Sprintf("%q... (%d bytes)", s[:most], len(s))
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,137 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Operations runs one operation at a time on each ID, off the caller's path: when the caller's context ends first,
+// the operation goes on and the caller learns what is running, since when, and how the attempt before it ended.
+// The zero value is ready for use.
+type Operations struct {
+	all sync.WaitGroup
+
+	mu      sync.Mutex
+	running map[ID]*operation
+	failed  map[ID]error // how the last operation on the ID ended, if badly
+}
+
+// mostFailures bounds what is remembered of IDs that nobody asks for again.
+const mostFailures = 1024
+
+type operation struct {
+	verb  string
+	since time.Time
+	done  chan struct{}
+}
+
+// Do runs f for id and returns what it returned, or ErrBusy when ctx ends first. f's own context survives ctx.
+func Do[T any](ctx context.Context, o *Operations, id ID, verb string, f func(context.Context) (T, error)) (T, error) {
+	var zero T
+	op, err := o.begin(ctx, id, verb)
+	if err != nil {
+		return zero, err
+	}
+	var (
+		value  T
+		result error
+	)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				result = fmt.Errorf("%s of %s panicked: %v\n%s", verb, id, p, debug.Stack())
+			}
+			o.end(id, op, result)
+		}()
+		value, result = f(context.WithoutCancel(ctx))
+	}()
+	select {
+	case <-op.done:
+		return value, result
+	case <-ctx.Done():
+		return zero, o.busy(id, ctx.Err())
+	}
+}
+
+// Wait returns when nothing runs any more, or with ctx's error.
+func (o *Operations) Wait(ctx context.Context) error {
+	idle := make(chan struct{})
+	go func() { o.all.Wait(); close(idle) }()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// InFlight tells how many operations run and how old the oldest is.
+func (o *Operations) InFlight() (count int, oldest time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, op := range o.running {
+		oldest = max(oldest, time.Since(op.since))
+	}
+	return len(o.running), oldest
+}
+
+// begin waits until nothing runs on id and takes its place.
+func (o *Operations) begin(ctx context.Context, id ID, verb string) (*operation, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, o.busy(id, err)
+		}
+		o.mu.Lock()
+		before := o.running[id]
+		if before == nil {
+			op := &operation{verb: verb, since: time.Now(), done: make(chan struct{})}
+			if o.running == nil {
+				o.running, o.failed = map[ID]*operation{}, map[ID]error{}
+			}
+			o.running[id] = op
+			o.all.Add(1)
+			o.mu.Unlock()
+			return op, nil
+		}
+		o.mu.Unlock()
+		select {
+		case <-before.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (o *Operations) end(id ID, op *operation, err error) {
+	o.mu.Lock()
+	delete(o.running, id)
+	if err == nil {
+		delete(o.failed, id)
+	} else {
+		if len(o.failed) >= mostFailures {
+			clear(o.failed)
+		}
+		o.failed[id] = err
+	}
+	o.mu.Unlock()
+	close(op.done)
+	o.all.Done()
+}
+
+// busy explains to a caller who runs out of time what is going on with id.
+func (o *Operations) busy(id ID, cause error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	op := o.running[id]
+	if op == nil {
+		return fmt.Errorf("%w: the call on %s ended before it began: %w", ErrBusy, id, cause)
+	}
+	last := ""
+	if err := o.failed[id]; err != nil {
+		last = fmt.Sprintf("; the attempt before it failed: %v", err)
+	}
+	return fmt.Errorf("%w: %s of %s has been running for %s and goes on; ask again%s",
+		ErrBusy, op.verb, id, time.Since(op.since).Round(time.Millisecond), last)
+}

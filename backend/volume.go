@@ -1,0 +1,162 @@
+package backend
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Mode says how a volume is used.
+type Mode string
+
+const (
+	Filesystem Mode = "Filesystem"
+	Block      Mode = "Block"
+)
+
+// Provisioning says when a volume takes its space.
+type Provisioning string
+
+const (
+	Thin  Provisioning = "thin"
+	Thick Provisioning = "thick"
+)
+
+// Size is a wish: at least Required bytes, at most Limit. Zero means no wish.
+type Size struct {
+	Required int64
+	Limit    int64
+}
+
+// DefaultSize is what a request without any size gets.
+const DefaultSize = 1 << 30
+
+// Choose rounds the wish up to a multiple of unit that is at least smallest.
+func (s Size) Choose(smallest, unit int64) (int64, error) {
+	if s.Required < 0 || s.Limit < 0 {
+		return 0, fmt.Errorf("%w size: required %d, limit %d: neither may be negative", ErrInvalid, s.Required, s.Limit)
+	}
+	if s.Limit > 0 && s.Required > s.Limit {
+		return 0, fmt.Errorf("%w size: required %d is above the limit %d", ErrInvalid, s.Required, s.Limit)
+	}
+	want := s.Required
+	if want == 0 {
+		want = DefaultSize
+		if s.Limit > 0 && s.Limit < want {
+			want = s.Limit / unit * unit
+		}
+	}
+	want = max(want, smallest)
+	if want > math.MaxInt64-unit {
+		return 0, fmt.Errorf("%w: %d bytes cannot be rounded up to a multiple of %d", ErrOutOfRange, want, unit)
+	}
+	want = (want + unit - 1) / unit * unit
+	if s.Limit > 0 && want > s.Limit {
+		return 0, fmt.Errorf("%w: the smallest size that fits is %d bytes, above the limit of %d", ErrOutOfRange, want, s.Limit)
+	}
+	return want, nil
+}
+
+// VolumeSpec is what a caller asks for. The zero value of a field leaves the choice to the pool.
+type VolumeSpec struct {
+	Name         string // as the caller chose it; the ID is derived from it
+	Pool         string
+	Size         Size
+	Mode         Mode
+	FSType       string // ext4, xfs or btrfs; Filesystem mode of engines that make one
+	Provisioning Provisioning
+	MkfsOptions  []string
+	Inodes       uint64            // most files the volume may hold
+	Labels       map[string]string // what the caller wants to find again: claim, namespace, volume name
+}
+
+// SourceKind says what a volume was made from.
+type SourceKind string
+
+const (
+	SourceVolume   SourceKind = "volume"
+	SourceSnapshot SourceKind = "snapshot"
+)
+
+// Source is where a volume's first content came from.
+type Source struct {
+	Kind SourceKind
+	ID   ID
+}
+
+// Volume is a volume that exists.
+type Volume struct {
+	ID           ID
+	Name         string
+	Pool         string
+	Size         int64
+	Mode         Mode
+	FSType       string
+	Provisioning Provisioning
+	MkfsOptions  []string
+	Inodes       uint64
+	Labels       map[string]string
+	Source       *Source
+	Created      time.Time
+	Used         int64 // bytes taken from the pool
+	Access       Access
+	Condition    Condition
+}
+
+// Access tells a node how to use a volume. Exactly one field is set; it is data, and only nodeops acts on it.
+type Access struct {
+	Image     string // path of a disk image
+	Directory string // path of a directory
+}
+
+// Condition is the health of a volume; Message says what is wrong and what to do.
+type Condition struct {
+	Abnormal bool
+	Message  string
+}
+
+// SnapshotSpec asks for a point-in-time copy.
+type SnapshotSpec struct {
+	Name   string
+	Source ID
+}
+
+// Snapshot is a copy that exists and is ready.
+type Snapshot struct {
+	ID      ID
+	Name    string
+	Pool    string
+	Source  ID
+	Group   ID    // empty unless made as part of a group
+	Size    int64 // smallest size of a volume restored from it
+	Mode    Mode
+	FSType  string
+	Used    int64
+	Created time.Time
+
+	Condition Condition
+}
+
+// GroupSpec asks for copies of several volumes at one instant.
+type GroupSpec struct {
+	Name    string
+	Sources []ID
+}
+
+// Group is a set of snapshots taken at one instant.
+type Group struct {
+	ID        ID
+	Name      string
+	Snapshots []*Snapshot // in the order of their sources' IDs
+	Created   time.Time
+}
+
+// Capacity is the room of one pool in bytes.
+type Capacity struct {
+	Total     int64 // of the file system
+	Promised  int64 // to volumes, snapshots and trash
+	Used      int64 // of the file system, by anyone
+	Available int64 // what can still be promised
+	Smallest  int64 // volume
+	Largest   int64 // volume
+}
