@@ -1,0 +1,66 @@
+package nodeops
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// copyAttributes makes a node like another in all but content. The order matters: a new owner takes capabilities and
+// set-user-id away, and everything changes the times.
+func copyAttributes(to, from *node) error {
+	if err := unix.Fchownat(int(to.Fd()), "", int(from.Uid), int(from.Gid), unix.AT_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "chown", Path: to.Name(), Err: err}
+	}
+	if err := copyXattrs(to, from); err != nil {
+		return err
+	}
+	if from.kind() != unix.S_IFLNK {
+		if err := unix.Chmod(to.magic(), from.Mode&0o7777); err != nil {
+			return &os.PathError{Op: "chmod", Path: to.Name(), Err: err}
+		}
+	}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, to.magic(), []unix.Timespec{from.Atim, from.Mtim}, 0); err != nil {
+		return &os.PathError{Op: "setting times", Path: to.Name(), Err: err}
+	}
+	return nil
+}
+
+func copyXattrs(to, from *node) error {
+	names, err := sized(func(b []byte) (int, error) { return unix.Listxattr(from.magic(), b) })
+	if err == unix.EOPNOTSUPP {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "listing attributes", Path: from.Name(), Err: err}
+	}
+	for name := range bytes.SplitSeq(bytes.TrimSuffix(names, []byte{0}), []byte{0}) {
+		if len(name) == 0 {
+			continue
+		}
+		value, err := sized(func(b []byte) (int, error) { return unix.Getxattr(from.magic(), string(name), b) })
+		if err != nil {
+			return fmt.Errorf("reading attribute %s of %s: %w", name, from.Name(), err)
+		}
+		if err := unix.Setxattr(to.magic(), string(name), value, 0); err != nil {
+			return fmt.Errorf("setting attribute %s of %s: %w", name, to.Name(), err)
+		}
+	}
+	return nil
+}
+
+// sized asks for a size first, as calls of unknown length want it.
+func sized(call func([]byte) (int, error)) ([]byte, error) {
+	n, err := call(nil)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	b := make([]byte, n)
+	n, err = call(b)
+	if err != nil {
+		return nil, err
+	}
+	return b[:n], nil
+}

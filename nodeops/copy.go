@@ -1,0 +1,147 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// copyChunk is what is copied between two looks at the context.
+const copyChunk = 4 << 20
+
+// CopyFile gives dst, which is empty, the content of src: by sharing its blocks where the file system can, which
+// is atomic and costs the same at any size, else by copying what is not a hole.
+func CopyFile(ctx context.Context, dst, src *os.File) (reflinked bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	err = uninterrupted(func() error { return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) })
+	switch {
+	case err == nil:
+		return true, nil
+	case cannotShare(err):
+		return false, CopySparse(ctx, dst, src)
+	}
+	return false, fmt.Errorf("cloning %s to %s: %w", src.Name(), dst.Name(), err)
+}
+
+// cannotShare tells what FICLONE says of files that can only be copied. ETXTBSY is a swap file; EINVAL comes from
+// btrfs when only one of the two keeps checksums.
+func cannotShare(err error) bool {
+	for _, e := range []unix.Errno{unix.EOPNOTSUPP, unix.ENOTTY, unix.EXDEV, unix.EINVAL, unix.ETXTBSY} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// CopySparse copies what is not a hole in src into dst, which holds nothing but zeros, and makes dst at least as
+// long. It never shares blocks (as copy_file_range may), so that a dst with space of its own keeps it.
+func CopySparse(ctx context.Context, dst, src *os.File) error {
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	if err := lengthen(dst, info.Size()); err != nil {
+		return err
+	}
+	buffer := make([]byte, min(copyChunk, info.Size()))
+	return eachData(src, info.Size(), func(from, to int64) error {
+		for from < to {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("copying %s at %d of %d bytes: %w", src.Name(), from, info.Size(), err)
+			}
+			part := buffer[:min(to-from, int64(len(buffer)))]
+			if _, err := io.ReadFull(io.NewSectionReader(src, from, int64(len(part))), part); err != nil {
+				return fmt.Errorf("copying %s at %d of %d bytes: %w", src.Name(), from, info.Size(), err)
+			}
+			if _, err := dst.WriteAt(part, from); err != nil {
+				return err
+			}
+			// A loop device with direct I/O must throw out of the page cache what it writes past it.
+			_ = unix.Fadvise(int(src.Fd()), from, int64(len(part)), unix.FADV_DONTNEED)
+			from += int64(len(part))
+		}
+		return nil
+	})
+}
+
+func lengthen(f *os.File, size int64) error {
+	info, err := f.Stat()
+	if err != nil || info.Size() >= size {
+		return err
+	}
+	return f.Truncate(size)
+}
+
+// eachData calls visit with every stretch of f that is not a hole.
+func eachData(f *os.File, size int64, visit func(from, to int64) error) error {
+	for at := int64(0); at < size; {
+		from, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // a hole up to the end
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("looking for data in %s from %d: %w", f.Name(), at, err)
+		}
+		to, err := unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE)
+		if err != nil {
+			return fmt.Errorf("looking for holes in %s from %d: %w", f.Name(), from, err)
+		}
+		if err := visit(from, min(to, size)); err != nil {
+			return err
+		}
+		at = to
+	}
+	return nil
+}
+
+// Preallocate gives every byte of f up to size space of its own. When that fails f is as long as before, with no
+// space beyond; a lack of space is ENOSPC, found before the file system is filled in vain.
+func Preallocate(f *os.File, size int64) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := roomFor(f, size); err != nil {
+		return err
+	}
+	err = uninterrupted(func() error { return unix.Fallocate(int(f.Fd()), 0, 0, size) })
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		err = fmt.Errorf("%w: its file system cannot set space aside; use thin provisioning", err)
+	}
+	return errors.Join(fmt.Errorf("allocating %d bytes for %s: %w", size, f.Name(), err), f.Truncate(info.Size()))
+}
+
+func roomFor(f *os.File, size int64) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+		return err
+	}
+	need, free := size-st.Blocks*512, int64(fs.Bavail)*fs.Frsize
+	if need > free {
+		return fmt.Errorf("allocating %d bytes for %s: %w: %d bytes are missing of which the file system has %d", size, f.Name(), unix.ENOSPC, need, free)
+	}
+	return nil
+}
+
+// uninterrupted repeats a system call that a signal, of which the Go runtime sends many, made return early.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package nodeops
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAFileWithoutDataIsEmpty(t *testing.T) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			dir := newFS(t, fstype, size)
+			hole := sparse(t, dir, 64*gib)
+			unwritten := filepath.Join(dir, "unwritten")
+			newSparse(t, unwritten, 0)
+			f, err := os.OpenFile(unwritten, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := Preallocate(f, 16*mib); err != nil {
+				t.Fatal(err)
+			}
+			zeros := write(t, filepath.Join(dir, "zeros"), strings.Repeat("\x00", 3<<20))
+			for _, path := range []string{hole, unwritten, zeros} {
+				if err := ProvenEmpty(t.Context(), path); err != nil {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+		})
+	}
+}
+
+func TestOneByteAnywhereMakesAFileNotEmpty(t *testing.T) {
+	const size = 8 << 20
+	for _, at := range []int64{0, 1, 1024, 65536, size / 2, size - 1} {
+		image := sparse(t, t.TempDir(), size)
+		poke(t, image, at)
+		if err := ProvenEmpty(t.Context(), image); !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), image) {
+			t.Errorf("byte %d: %v, want ErrNotEmpty that names the file", at, err)
+		}
+	}
+}
+
+func TestMoreZerosThanAreReadAreNotProven(t *testing.T) {
+	image := sparse(t, t.TempDir(), 0)
+	f, err := os.OpenFile(image, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for range mostZeros/mib + 1 {
+		if _, err := f.Write(make([]byte, mib)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ProvenEmpty(t.Context(), image); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("got %v, want ErrNotEmpty", err)
+	}
+}
+
+func TestADeviceIsEmptyOnlyWithoutSignatureEdgesAndUser(t *testing.T) {
+	requireRoot(t)
+	const size = 16 << 20
+	cases := map[string]struct {
+		prepare func(t *testing.T, image string)
+		want    string
+	}{
+		"nothing on it":   {func(*testing.T, string) {}, ""},
+		"its first bytes": {func(t *testing.T, image string) { poke(t, image, 5) }, "data at"},
+		"its last byte":   {func(t *testing.T, image string) { poke(t, image, size-1) }, "data at"},
+		"a partition table": {func(t *testing.T, image string) {
+			boot := make([]byte, 512)
+			copy(boot[446:], "\x80\x01\x01\x00\x83\x01\x01\x01\x01\x00\x00\x00\x00\x10\x00\x00")
+			boot[510], boot[511] = 0x55, 0xAA
+			write(t, image, string(boot))
+			if err := os.Truncate(image, size); err != nil {
+				t.Fatal(err)
+			}
+		}, "a partition table (dos)"},
+		"swap space": {func(t *testing.T, image string) { command(t, "mkswap", image) }, "swap"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			image := sparse(t, t.TempDir(), size)
+			c.prepare(t, image)
+			l := attach(t, image, LoopOptions{Autoclear: true})
+			err := ProvenEmpty(t.Context(), l.Path)
+			if c.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want ErrNotEmpty with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestADeviceInUseIsNotEmpty(t *testing.T) {
+	l := attach(t, sparse(t, t.TempDir(), 16*mib), LoopOptions{Autoclear: true})
+	user, err := os.OpenFile(l.Path, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer user.Close()
+	if err := ProvenEmpty(t.Context(), l.Path); !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("got %v, want ErrNotEmpty that says it is in use", err)
+	}
+}
+
+func TestOnlyFilesAndBlockDevicesCanBeEmpty(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{dir, "/dev/null", filepath.Join(dir, "missing")} {
+		if err := ProvenEmpty(t.Context(), path); err == nil {
+			t.Errorf("%s is proven empty", path)
+		}
+	}
+}
+
+func poke(t testing.TB, path string, at int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{1}, at); err != nil {
+		t.Fatal(err)
+	}
+}

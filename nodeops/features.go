@@ -1,0 +1,119 @@
+package nodeops
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Features is what the file system under a directory can do.
+type Features struct {
+	FSType       string
+	BlockSize    int64
+	ReadOnly     bool // nothing else could be tried
+	Reflink      bool // files can share blocks
+	DirectIO     bool // loop devices over its files should go past the page cache
+	ProjectQuota bool // limits of project quotas are enforced
+	BtrfsQuota   bool // quota groups are enabled
+}
+
+// Probe finds out by trying, with files that have no name and so vanish with the process.
+func Probe(dir string) (Features, error) {
+	root, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return Features{}, err
+	}
+	defer root.Close()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(root.Fd()), &st); err != nil {
+		return Features{}, fmt.Errorf("probing %s: %w", dir, err)
+	}
+	f := Features{FSType: typeName(st.Type), BlockSize: st.Bsize, ReadOnly: st.Flags&unix.ST_RDONLY != 0}
+	f.ProjectQuota = enforcesProjects(root)
+	f.BtrfsQuota = f.FSType == "btrfs" && hasQgroups(root)
+	if f.ReadOnly {
+		return f, nil
+	}
+	if err := f.tryFiles(dir); err != nil {
+		return Features{}, fmt.Errorf("probing %s: %w", dir, err)
+	}
+	return f, nil
+}
+
+func (f *Features) tryFiles(dir string) error {
+	src, err := nameless(dir)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := nameless(dir)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	if _, err := src.Write(make([]byte, f.BlockSize)); err != nil {
+		return err
+	}
+	f.Reflink = unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil
+	if f.DirectIO, err = directIO(src); err != nil || !f.DirectIO {
+		return err
+	}
+	_, err = unix.FcntlInt(src.Fd(), unix.F_SETFL, unix.O_DIRECT)
+	f.DirectIO = err == nil
+	return nil
+}
+
+func nameless(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
+	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) {
+		return f, err
+	}
+	if f, err = os.CreateTemp(dir, ".probe-"); err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}
+
+// enforcesProjects asks the kernel's quota state, which xfs and ext4 answer alike.
+func enforcesProjects(root *os.File) bool {
+	const (
+		getState   = 'X'<<8 + 8 // Q_XGETQSTATV
+		project    = 2          // PRJQUOTA
+		enforced   = 1 << 5     // FS_QUOTA_PDQ_ENFD
+		subcommand = 8
+	)
+	state := struct {
+		version int8
+		_       uint8
+		flags   uint16
+		_       [164]byte
+	}{version: 1}
+	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, root.Fd(), getState<<subcommand|project, 0, uintptr(unsafe.Pointer(&state)), 0, 0)
+	return errno == 0 && state.flags&enforced != 0
+}
+
+// hasQgroups says whether quotas of a btrfs are enabled.
+func hasQgroups(root *os.File) bool {
+	_, err := os.Stat(qgroupsOf(root))
+	return err == nil
+}
+
+// qgroupsOf is where the kernel shows the quota groups of a btrfs; nothing is there of another file system.
+func qgroupsOf(root *os.File) string {
+	info := struct {
+		_    [16]byte // devices
+		fsid [16]byte
+		_    [992]byte
+	}{}
+	const fsInfo = 0x8400941F // BTRFS_IOC_FS_INFO
+	if err := ioctl(root, fsInfo, unsafe.Pointer(&info)); err != nil {
+		return ""
+	}
+	id := info.fsid
+	name := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	return filepath.Join("/sys/fs/btrfs", name, "qgroups")
+}

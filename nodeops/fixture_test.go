@@ -1,0 +1,183 @@
+package nodeops
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	kib = int64(1) << 10
+	mib = int64(1) << 20
+	gib = int64(1) << 30
+)
+
+// fileSystems is what a volume can hold, with a size that each can have.
+var fileSystems = map[string]int64{"ext4": 64 * mib, "xfs": 320 * mib, "btrfs": 256 * mib}
+
+// requireRoot skips a test that mounts, attaches or changes owners where that is not allowed.
+func requireRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts file systems and attaches loop devices")
+	}
+}
+
+// newFS makes a file system in a sparse file and returns where it is mounted. It is gone when the test ends.
+func newFS(t testing.TB, fstype string, size int64, mkfsArgs ...string) (mountpoint string) {
+	t.Helper()
+	return mountImage(t, newImage(t, fstype, size, mkfsArgs...))
+}
+
+// newImage makes a file system in a sparse file. Other tools than this package's own make it, so that a fault in
+// the package cannot hide in its tests.
+func newImage(t testing.TB, fstype string, size int64, mkfsArgs ...string) string {
+	t.Helper()
+	requireRoot(t)
+	image := filepath.Join(t.TempDir(), fstype+".img")
+	newSparse(t, image, size)
+	args := []string{"-q"}
+	switch fstype { // what fits the sectors of the devices that AttachLoop makes
+	case "ext4":
+		args = append(args, "-b", "4096")
+	case "xfs":
+		args = append(args, "-s", "size=4096")
+	}
+	command(t, "mkfs."+fstype, append(append(args, mkfsArgs...), image)...)
+	return image
+}
+
+// mountImage mounts an image under t.TempDir through a loop device that vanishes with the mount.
+func mountImage(t testing.TB, image string, options ...string) (mountpoint string) {
+	t.Helper()
+	requireRoot(t)
+	mountpoint = filepath.Join(t.TempDir(), "mnt")
+	if err := os.Mkdir(mountpoint, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-o", "loop"}
+	for _, o := range options {
+		args = append(args, "-o", o)
+	}
+	// Before the mount: a command that is killed with the test may have mounted already.
+	t.Cleanup(func() { unmountAll(t, mountpoint) })
+	command(t, "mount", append(args, image, mountpoint)...)
+	return mountpoint
+}
+
+// unmountAll takes away every mount at target, also a frozen one, whose loop device would else outlive it.
+func unmountAll(t testing.TB, target string) {
+	t.Helper()
+	if dir, err := os.Open(target); err == nil {
+		_ = unix.IoctlSetInt(int(dir.Fd()), fiThaw, 0)
+		dir.Close()
+	}
+	for {
+		switch err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW); err {
+		case nil:
+			continue
+		case unix.EINVAL, unix.ENOENT:
+			return
+		default:
+			t.Errorf("unmounting %s: %v; detaching it lazily", target, err)
+			if unix.Unmount(target, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH) != nil {
+				return
+			}
+		}
+	}
+}
+
+// newSparse makes a file of nothing but a hole.
+func newSparse(t testing.TB, path string, size int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command runs a command to its end and returns what it printed.
+func command(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := run(context.WithoutCancel(t.Context()), name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// write makes a file of the given content and returns its path.
+func write(t testing.TB, path, content string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// read returns a file's content.
+func read(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// allocated is how much space a file takes.
+func allocated(t testing.TB, path string) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
+}
+
+// checksum is of a file's content, holes included.
+func checksum(t testing.TB, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// fill writes a file until the file system is full.
+func fill(t testing.TB, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, size := range []int64{mib, 4 * kib} {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,307 @@
+package nodeops
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// attach attaches an image until the test ends.
+func attach(t testing.TB, image string, o LoopOptions) *Loop {
+	t.Helper()
+	requireRoot(t)
+	l, err := AttachLoop(t.Context(), image, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	if !o.Autoclear {
+		t.Cleanup(func() { detachAll(t, image) })
+	}
+	return l
+}
+
+func detachAll(t testing.TB, image string) {
+	t.Helper()
+	for _, device := range loopsOf(t, image) {
+		err := onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0) })
+		if err != nil && !errors.Is(err, unix.ENXIO) {
+			t.Errorf("detaching %s: %v", device, err)
+		}
+	}
+}
+
+func loopsOf(t testing.TB, image string) []string {
+	t.Helper()
+	devices, err := LoopsOf(image)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return devices
+}
+
+func sparse(t testing.TB, dir string, size int64) string {
+	t.Helper()
+	image := filepath.Join(dir, "image")
+	newSparse(t, image, size)
+	return image
+}
+
+func TestAttachedDeviceHasDirectIOAndLargeSectorsWhereThePoolAllows(t *testing.T) {
+	requireRoot(t)
+	for _, c := range []struct {
+		pool   string
+		size   int64
+		direct bool
+		sector int
+	}{
+		{"ext4", 8 * mib, true, 4096},
+		{"xfs", 8 * mib, true, 4096},
+		{"btrfs", 8 * mib, false, 4096},
+		{"ext4", 8*mib + 512, false, 512},
+	} {
+		t.Run(fmt.Sprintf("%s/%d", c.pool, c.size), func(t *testing.T) {
+			dir := newFS(t, c.pool, fileSystems[c.pool])
+			l := attach(t, sparse(t, dir, c.size), LoopOptions{})
+			if l.SectorSize != c.sector {
+				t.Errorf("sectors of %d bytes, want %d", l.SectorSize, c.sector)
+			}
+			// Whether 512-byte sectors can go past the page cache depends on the disk beneath.
+			if l.DirectIO != c.direct && c.sector == 4096 {
+				t.Errorf("direct I/O: %t, want %t", l.DirectIO, c.direct)
+			}
+		})
+	}
+}
+
+func TestWhatIsWrittenToADeviceIsInItsImage(t *testing.T) {
+	image := sparse(t, t.TempDir(), mib)
+	l := attach(t, image, LoopOptions{})
+	f, err := os.OpenFile(l.Path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("payload"), 8192); err != nil {
+		t.Fatal(err)
+	}
+	if err := SyncDevice(l.Path); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, image)[8192 : 8192+7]; got != "payload" {
+		t.Errorf("the image holds %q", got)
+	}
+}
+
+func TestAnImageIsNeverAttachedTwice(t *testing.T) {
+	dir := t.TempDir()
+	image := sparse(t, dir, mib)
+	first := attach(t, image, LoopOptions{})
+
+	hardLink := filepath.Join(dir, "other")
+	if err := os.Link(image, hardLink); err != nil {
+		t.Fatal(err)
+	}
+	moved := filepath.Join(dir, "moved")
+	if err := os.Rename(image, moved); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{hardLink, moved} {
+		if again := attach(t, path, LoopOptions{}); again.Path != first.Path {
+			t.Errorf("%s was attached to %s beside %s", path, again.Path, first.Path)
+		}
+	}
+	if other := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{}); other.Path == first.Path {
+		t.Errorf("another image of the same name got the same device %s", other.Path)
+	}
+}
+
+func TestManyCallersAtOnceShareOneDevice(t *testing.T) {
+	requireRoot(t)
+	image := sparse(t, t.TempDir(), mib)
+	t.Cleanup(func() { detachAll(t, image) })
+	const callers = 16
+	paths := make([]string, callers)
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			l, err := AttachLoop(t.Context(), image, LoopOptions{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			paths[i] = l.Path
+			l.Close()
+		})
+	}
+	all.Wait()
+	if got := slices.Compact(slices.Sorted(slices.Values(paths))); len(got) != 1 {
+		t.Errorf("one image was attached to %v", got)
+	}
+}
+
+func TestManyImagesAtOnceGetADeviceEach(t *testing.T) {
+	requireRoot(t)
+	dir := t.TempDir()
+	const count = 16
+	paths := make([]string, count)
+	var all sync.WaitGroup
+	for i := range count {
+		image := filepath.Join(dir, fmt.Sprint(i))
+		newSparse(t, image, mib)
+		t.Cleanup(func() { detachAll(t, image) })
+		all.Go(func() {
+			l, err := AttachLoop(t.Context(), image, LoopOptions{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer l.Close()
+			paths[i] = l.Path
+			if at, err := BackingFile(l.Path); err != nil || at != image {
+				t.Errorf("%s is attached to %s (%v), not %s", l.Path, at, err, image)
+			}
+		})
+	}
+	all.Wait()
+	if got := slices.Compact(slices.Sorted(slices.Values(paths))); len(got) != count {
+		t.Errorf("%d images share devices: %v", count, paths)
+	}
+}
+
+func TestAutoclearDeviceVanishesWithItsLastUser(t *testing.T) {
+	image := newImage(t, "ext4", 16*mib)
+	l := attach(t, image, LoopOptions{Autoclear: true})
+	target := t.TempDir()
+	if err := unix.Mount(l.Path, target, "ext4", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unmountAll(t, target) })
+	l.Close()
+	if got := loopsOf(t, image); !slices.Equal(got, []string{l.Path}) {
+		t.Fatalf("mounted, but attached to %v", got)
+	}
+	unmountAll(t, target)
+	if got := loopsOf(t, image); len(got) != 0 {
+		t.Errorf("unmounted, but still attached to %v", got)
+	}
+}
+
+func TestReuseTakesTheAutoclearOfTheLastCaller(t *testing.T) {
+	image := sparse(t, t.TempDir(), mib)
+	attach(t, image, LoopOptions{}).Close()
+	l := attach(t, image, LoopOptions{Autoclear: true})
+	l.Close()
+	if got := loopsOf(t, image); len(got) != 0 {
+		t.Errorf("asked for autoclear, but %v stays", got)
+	}
+	held := attach(t, image, LoopOptions{Autoclear: true})
+	attach(t, image, LoopOptions{}).Close()
+	held.Close()
+	if got := loopsOf(t, image); len(got) != 1 {
+		t.Errorf("asked to stay, but attached to %v", got)
+	}
+}
+
+func TestReadOnlyDeviceRefusesWritesAndWriters(t *testing.T) {
+	image := sparse(t, t.TempDir(), mib)
+	l := attach(t, image, LoopOptions{ReadOnly: true})
+	f, err := os.OpenFile(l.Path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.Write(make([]byte, 4096))
+		f.Close()
+	}
+	if err == nil {
+		t.Error("a read-only device was written")
+	}
+	if _, err := AttachLoop(t.Context(), image, LoopOptions{}); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("a writer got %v, want an error that says the device is read-only", err)
+	}
+}
+
+func TestDetachIsRepeatable(t *testing.T) {
+	image := sparse(t, t.TempDir(), mib)
+	l := attach(t, image, LoopOptions{})
+	l.Close()
+	for range 2 {
+		if err := DetachLoop(t.Context(), l.Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := loopsOf(t, image); len(got) != 0 {
+		t.Errorf("detached, but still attached to %v", got)
+	}
+	if err := DetachLoop(t.Context(), "/dev/loop9999999"); err != nil {
+		t.Errorf("a device that does not exist: %v", err)
+	}
+}
+
+func TestDetachOfADeviceInUseSaysSoAndTakesEffectWhenItIsFree(t *testing.T) {
+	image := sparse(t, t.TempDir(), mib)
+	l := attach(t, image, LoopOptions{})
+	if err := DetachLoop(t.Context(), l.Path); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("got %v, want EBUSY", err)
+	}
+	l.Close()
+	if got := loopsOf(t, image); len(got) != 0 {
+		t.Errorf("nobody holds it any more, but it is attached to %v", got)
+	}
+}
+
+func TestDeletedImageIsNotTakenForItsSuccessor(t *testing.T) {
+	image := sparse(t, t.TempDir(), mib)
+	attach(t, image, LoopOptions{Autoclear: true})
+	if err := os.Remove(image); err != nil {
+		t.Fatal(err)
+	}
+	newSparse(t, image, mib)
+	if got := loopsOf(t, image); len(got) != 0 {
+		t.Errorf("a new file is said to be attached to %v", got)
+	}
+}
+
+func TestOnlyRegularFilesAreAttached(t *testing.T) {
+	requireRoot(t)
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(sparse(t, dir, mib), link); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, fifo, dir, filepath.Join(dir, "missing")} {
+		if l, err := AttachLoop(t.Context(), path, LoopOptions{}); err == nil {
+			t.Errorf("%s was attached to %s", path, l.Path)
+			detachAll(t, path)
+		}
+	}
+}
+
+func TestDeviceGrowsWithItsImage(t *testing.T) {
+	image := sparse(t, t.TempDir(), mib)
+	l := attach(t, image, LoopOptions{})
+	if err := os.Truncate(image, 3*mib); err != nil {
+		t.Fatal(err)
+	}
+	if err := GrowLoop(l.Path); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(l.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if size, err := f.Seek(0, 2); err != nil || size != 3*mib {
+		t.Errorf("the device has %d bytes (%v), want %d", size, err, 3*mib)
+	}
+}

@@ -1,0 +1,134 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrMkfsRefused: mkfs itself did not accept the options of a MkfsSpec, or not together with the size.
+var ErrMkfsRefused = errors.New("mkfs refused")
+
+// MkfsSpec describes a file system to make.
+type MkfsSpec struct {
+	FSType  string
+	Options []string
+	Inodes  uint64 // how many files it must hold, and hardly more; zero leaves it to mkfs
+}
+
+// SmallestFS is the size below which a file system of that type cannot be made, or not with a journal.
+func SmallestFS(fstype string) (bytes int64, err error) {
+	switch fstype {
+	case "ext4":
+		return 16 << 20, nil
+	case "xfs":
+		return 300 << 20, nil
+	case "btrfs":
+		return 128 << 20, nil
+	}
+	return 0, fmt.Errorf("file system %q is not supported; use ext4, xfs or btrfs", shorten(fstype))
+}
+
+// reservedInodes is what ext4 keeps for itself, lost+found included.
+const reservedInodes = 11
+
+// CheckMkfs says whether MakeFS would try the spec.
+func CheckMkfs(spec MkfsSpec) error {
+	if _, err := SmallestFS(spec.FSType); err != nil {
+		return err
+	}
+	given, err := parseMkfs(spec.FSType, spec.Options)
+	switch {
+	case err != nil:
+		return err
+	case spec.Inodes == 0:
+		return nil
+	case spec.FSType != "ext4":
+		return fmt.Errorf("%s makes inodes as it needs them and cannot have %d of them; use ext4, or leave the number out", spec.FSType, spec.Inodes)
+	case spec.Inodes > math.MaxUint32-reservedInodes:
+		return fmt.Errorf("ext4 cannot have %d inodes; at most %d", spec.Inodes, math.MaxUint32-reservedInodes)
+	}
+	for _, flag := range []string{"-N", "-i", "-T"} {
+		if _, both := given.value(flag); both {
+			return fmt.Errorf("mkfs option %s contradicts the number of inodes, %d; give one of them", flag, spec.Inodes)
+		}
+	}
+	return nil
+}
+
+// MakeFS makes a file system in a file or on a block device that is proven empty; else it fails with ErrNotEmpty
+// and changes nothing. It discards nothing, so that space set aside before stays set aside.
+func MakeFS(ctx context.Context, path string, spec MkfsSpec) error {
+	if err := CheckMkfs(spec); err != nil {
+		return err
+	}
+	zeroed, err := proveEmpty(ctx, path)
+	if err != nil {
+		return fmt.Errorf("making %s: %w", spec.FSType, err)
+	}
+	given, err := parseMkfs(spec.FSType, spec.Options)
+	if err != nil {
+		return err
+	}
+	switch spec.FSType {
+	case "ext4":
+		err = makeExt4(ctx, path, given, spec.Inodes, zeroed)
+	case "xfs":
+		_, err = run(ctx, "mkfs.xfs", append([]string{"-q", "-K", "-b", "size=4096", "-s", "size=4096"}, append(given.args(), path)...)...)
+	case "btrfs":
+		_, err = run(ctx, "mkfs.btrfs", append([]string{"-q", "-K", "-s", "4096"}, append(given.args(), path)...)...)
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && !errors.Is(err, unix.ENOSPC) && ctx.Err() == nil && len(given) > 0 {
+		return fmt.Errorf("%w options %q: %w", ErrMkfsRefused, spec.Options, err)
+	}
+	return err
+}
+
+// makeExt4 merges its own extended options with those given, because mke2fs heeds only the last -E.
+func makeExt4(ctx context.Context, path string, given mkfsOptions, inodes uint64, zeroed bool) error {
+	args := []string{"-t", "ext4", "-q", "-b", "4096", "-m", "0"}
+	if inodes > 0 {
+		args = append(args, "-N", strconv.FormatUint(inodes+reservedInodes, 10))
+	}
+	extended := "nodiscard,lazy_itable_init=1,lazy_journal_init=1"
+	for _, o := range given {
+		if o.flag == "-E" {
+			extended += "," + o.value
+		} else {
+			args = append(args, o.flag, o.value)
+		}
+	}
+	if zeroed {
+		// Else the kernel writes zeros over the inode tables after the first mount, and a thin image grows.
+		err := mke2fs(ctx, path, args, extended+",assume_storage_prezeroed=1")
+		if err == nil || !strings.Contains(err.Error(), "specified: assume_storage_prezeroed") {
+			return err
+		}
+	}
+	return mke2fs(ctx, path, args, extended)
+}
+
+func mke2fs(ctx context.Context, path string, args []string, extended string) error {
+	all := append([]string{"-E", extended}, args...)
+	_, err := run(ctx, "mke2fs", append(all, path)...)
+	return err
+}
+
+// RenewFSID gives a file system that was copied with its image an identity of its own. Only btrfs needs one: the
+// kernel takes two devices of one identity for parts of one file system. The others are told apart by their device.
+func RenewFSID(ctx context.Context, image, fstype string) error {
+	if fstype != "btrfs" {
+		return nil
+	}
+	if _, err := run(ctx, "btrfstune", "-m", image); err != nil {
+		return fmt.Errorf("giving the btrfs in %s a new identity: %w", image, err)
+	}
+	return nil
+}

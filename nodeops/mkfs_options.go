@@ -1,0 +1,190 @@
+package nodeops
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// What a caller may ask of mkfs: only what changes the layout inside the file system. Nothing here names a file or
+// a device, changes blocks or sectors, or makes a file system that cannot be mounted, grown or replayed after a crash.
+
+// mkfsRules are the flags of one mkfs with the pattern that the whole value must match.
+type mkfsRules map[string]*regexp.Regexp
+
+const (
+	number = `[0-9]{1,12}`
+	amount = `[0-9]{1,12}[kKmMgG]?`
+	onOff  = `[01]`
+)
+
+var mkfsFlags = map[string]mkfsRules{
+	"ext4": {
+		"-E": list(
+			"lazy_itable_init="+onOff, "lazy_journal_init="+onOff, "packed_meta_blocks="+onOff, "num_backup_sb=[012]",
+			"stride="+number, "stripe[_-]width="+number, "resize="+number, "root_owner="+number+":"+number, "nodiscard",
+		),
+		"-G": whole(number),
+		"-I": whole(`256|512|1024|2048|4096`),
+		"-J": list("size="+number, "fast_commit_size="+number),
+		"-L": label(16),
+		"-N": whole(number),
+		"-O": list(
+			`\^?dir_index`, `\^?flex_bg`, `\^?huge_file`, `\^?metadata_csum`, `\^?metadata_csum_seed`, `\^?uninit_bg`, `\^?64bit`,
+			`\^?ea_inode`, `\^?fast_commit`, `\^?inline_data`, `\^?large_dir`, `\^?orphan_file`, `dir_nlink`, `extent`, `extra_isize`,
+			`filetype`, `has_journal`, `large_file`, `resize_inode`, `sparse_super`,
+		),
+		"-T": whole(`news|largefile|largefile4|big|huge`),
+		"-e": whole(`continue|remount-ro`),
+		"-i": whole(`[0-9]{1,10}[kKmM]?`),
+		"-m": whole(`[0-9]{1,2}(\.[0-9]{1,3})?`),
+	},
+	"xfs": {
+		"-L": label(12),
+		"-d": list("su="+amount, "sw="+number, "sunit="+number, "swidth="+number, "agcount="+number, "agsize="+amount,
+			"cowextsize="+number, "extszinherit="+number, "noalign"),
+		"-i": list("maxpct="+number, "size=(512|1024|2048)", "sparse="+onOff, "nrext64="+onOff, "attr=2", "projid32bit=1"),
+		"-l": list("size="+amount, "su="+amount, "sunit="+number, "lazy-count=1", "version=2", "internal=1"),
+		"-m": list("crc=1", "bigtime="+onOff, "finobt="+onOff, "inobtcount="+onOff, "reflink="+onOff, "rmapbt="+onOff),
+		"-n": list("size="+amount, "version=2", "ftype=1"),
+	},
+	"btrfs": {
+		"--csum": whole(`crc32c|xxhash|sha256|blake2`),
+		"-L":     label(64),
+		"-O":     list(`\^?block-group-tree`, `\^?extref`, `\^?free-space-tree`, `\^?no-holes`, `\^?skinny-metadata`, "quota"),
+		"-R":     list(`\^?free-space-tree`, "quota"),
+		"-d":     whole(`single|dup`),
+		"-m":     whole(`single|dup`),
+		"-n":     whole(`4096|8192|16384|32768|65536|4[kK]|8[kK]|16[kK]|32[kK]|64[kK]`),
+	},
+}
+
+// otherNames are the long forms in use.
+var otherNames = map[string]string{
+	"--checksum": "--csum", "--data": "-d", "--features": "-O", "--label": "-L", "--metadata": "-m", "--nodesize": "-n",
+	"--runtime-features": "-R",
+}
+
+// refusals are the reasons for flags that a caller may well expect.
+var refusals = map[string]string{
+	"ext4 -b":  "blocks have 4096 bytes, so that every host can mount the volume",
+	"xfs -b":   "blocks have 4096 bytes, so that every host can mount the volume",
+	"xfs -s":   "sectors have 4096 bytes, as the volume's device has",
+	"btrfs -s": "sectors have 4096 bytes, as the volume's device has",
+	"xfs -r":   "a volume has one device",
+	"btrfs -M": "mixed groups cannot be combined with the layout of a volume",
+	"ext4 -d":  "a volume begins empty",
+	"xfs -p":   "a volume begins empty",
+	"btrfs -r": "a volume begins empty",
+	"ext4 -U":  "two volumes must never share an identity",
+	"btrfs -U": "two volumes must never share an identity",
+	"ext4 -F":  "a device that holds data is never formatted",
+	"xfs -f":   "a device that holds data is never formatted",
+	"btrfs -f": "a device that holds data is never formatted",
+}
+
+func whole(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
+
+// list matches patterns joined by commas.
+func list(patterns ...string) *regexp.Regexp {
+	one := `(?:` + strings.Join(patterns, `|`) + `)`
+	return whole(one + `(?:,` + one + `)*`)
+}
+
+func label(most int) *regexp.Regexp {
+	return whole(fmt.Sprintf(`[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}`, most-1))
+}
+
+// mkfsOption is a flag with its value; every flag allowed here has one.
+type mkfsOption struct{ flag, value string }
+
+type mkfsOptions []mkfsOption
+
+// CheckMkfsOptions says whether MakeFS accepts the options: a flag and its value may be one element ("-i8192",
+// "--label=data") or two.
+func CheckMkfsOptions(fstype string, options []string) error {
+	_, err := parseMkfs(fstype, options)
+	return err
+}
+
+func parseMkfs(fstype string, options []string) (mkfsOptions, error) {
+	rules, ok := mkfsFlags[fstype]
+	if !ok {
+		_, err := SmallestFS(fstype)
+		return nil, err
+	}
+	var given mkfsOptions
+	for i := 0; i < len(options); i++ {
+		flag, value, joined := splitFlag(options[i])
+		pattern := rules[flag]
+		if pattern == nil {
+			return nil, refuse(fstype, flag)
+		}
+		if !joined {
+			i++
+			if i == len(options) {
+				return nil, fmt.Errorf("mkfs option %s of %s needs a value", flag, fstype)
+			}
+			value = options[i]
+		}
+		if !pattern.MatchString(value) {
+			return nil, fmt.Errorf("mkfs option %s of %s cannot be %q; it must match %s", flag, fstype, shorten(value), pattern)
+		}
+		if _, twice := given.value(flag); twice {
+			return nil, fmt.Errorf("mkfs option %s of %s is given twice; give it once, with its values joined by commas", flag, fstype)
+		}
+		given = append(given, mkfsOption{flag, value})
+	}
+	return given, nil
+}
+
+// splitFlag parts what stands before the value, in its short form, from a value that is joined to it.
+func splitFlag(option string) (flag, value string, joined bool) {
+	if strings.HasPrefix(option, "--") {
+		flag, value, joined = strings.Cut(option, "=")
+		if short, ok := otherNames[flag]; ok {
+			flag = short
+		}
+		return flag, value, joined
+	}
+	if len(option) > 2 && option[0] == '-' {
+		return option[:2], option[2:], true
+	}
+	return option, "", false
+}
+
+func refuse(fstype, flag string) error {
+	allowed := strings.Join(slices.Sorted(maps.Keys(mkfsFlags[fstype])), " ")
+	if reason, ok := refusals[fstype+" "+flag]; ok {
+		return fmt.Errorf("mkfs option %s of %s is not allowed: %s; allowed are %s", flag, fstype, reason, allowed)
+	}
+	return fmt.Errorf("mkfs option %q of %s is not allowed; allowed are %s", shorten(flag), fstype, allowed)
+}
+
+func (o mkfsOptions) value(flag string) (string, bool) {
+	for _, option := range o {
+		if option.flag == flag {
+			return option.value, true
+		}
+	}
+	return "", false
+}
+
+func (o mkfsOptions) args() []string {
+	var args []string
+	for _, option := range o {
+		args = append(args, option.flag, option.value)
+	}
+	return args
+}
+
+// shorten makes a value from outside fit for a message.
+func shorten(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "..."
+}

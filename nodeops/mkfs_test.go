@@ -1,0 +1,373 @@
+package nodeops
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// remake makes a file system in a new sparse file by MakeFS.
+func remake(t testing.TB, size int64, spec MkfsSpec) string {
+	t.Helper()
+	image := sparse(t, t.TempDir(), size)
+	if err := MakeFS(t.Context(), image, spec); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// mountLoop attaches and mounts as a node does it.
+func mountLoop(t testing.TB, image, fstype string, options ...string) (mountpoint, device string) {
+	t.Helper()
+	l := attach(t, image, LoopOptions{Autoclear: true})
+	target := t.TempDir()
+	t.Cleanup(func() { unmountAll(t, target) })
+	if err := MountFS(t.Context(), l.Path, target, fstype, options); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	return target, l.Path
+}
+
+func TestTheSmallestFileSystemOfEachTypeHoldsFiles(t *testing.T) {
+	requireRoot(t)
+	for fstype := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			size, err := SmallestFS(fstype)
+			if err != nil {
+				t.Fatal(err)
+			}
+			image := remake(t, size, MkfsSpec{FSType: fstype})
+			if fstype == "ext4" && !strings.Contains(command(t, "dumpe2fs", "-h", image), "has_journal") {
+				t.Error("it has no journal")
+			}
+			dir, _ := mountLoop(t, image, fstype)
+			content := strings.Repeat("holdfast", 1<<17)
+			write(t, filepath.Join(dir, "file"), content)
+			unmountAll(t, dir)
+			dir, _ = mountLoop(t, image, fstype)
+			if read(t, filepath.Join(dir, "file")) != content {
+				t.Error("the file came back changed")
+			}
+		})
+	}
+}
+
+func TestAFileSystemBelowTheSmallestSizeFails(t *testing.T) {
+	requireRoot(t)
+	for _, fstype := range []string{"xfs", "btrfs"} {
+		if err := MakeFS(t.Context(), sparse(t, t.TempDir(), 64*mib), MkfsSpec{FSType: fstype}); err == nil {
+			t.Errorf("%s was made in 64 MiB: SmallestFS is wrong", fstype)
+		} else if errors.Is(err, ErrMkfsRefused) {
+			t.Errorf("%s: options are blamed although none were given: %v", fstype, err)
+		}
+	}
+}
+
+func TestUnknownFileSystemIsRefusedWithTheKnownOnes(t *testing.T) {
+	for _, fstype := range []string{"", "ext3", "vfat", "XFS", "ext4 ", strings.Repeat("x", 10000)} {
+		err := CheckMkfs(MkfsSpec{FSType: fstype})
+		if err == nil || !strings.Contains(err.Error(), "ext4, xfs or btrfs") || len(err.Error()) > 300 {
+			t.Errorf("%.20q: %v", fstype, err)
+		}
+	}
+}
+
+func TestDataIsNeverFormatted(t *testing.T) {
+	requireRoot(t)
+	for _, spec := range []MkfsSpec{{FSType: "ext4"}, {FSType: "xfs"}, {FSType: "btrfs"}} {
+		for held := range fileSystems {
+			t.Run(spec.FSType+" over "+held, func(t *testing.T) {
+				image := newImage(t, held, fileSystems["xfs"])
+				before := checksum(t, image)
+				if err := MakeFS(t.Context(), image, spec); !errors.Is(err, ErrNotEmpty) {
+					t.Errorf("in a file: %v, want ErrNotEmpty", err)
+				}
+				l := attach(t, image, LoopOptions{Autoclear: true})
+				if err := MakeFS(t.Context(), l.Path, spec); !errors.Is(err, ErrNotEmpty) || !strings.Contains(err.Error(), held) {
+					t.Errorf("on a device: %v, want ErrNotEmpty that names %s", err, held)
+				}
+				if checksum(t, image) != before {
+					t.Error("the content has changed")
+				}
+			})
+		}
+	}
+}
+
+func TestAnEmptyDeviceIsFormatted(t *testing.T) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			image := sparse(t, t.TempDir(), size)
+			l := attach(t, image, LoopOptions{Autoclear: true})
+			if err := MakeFS(t.Context(), l.Path, MkfsSpec{FSType: fstype}); err != nil {
+				t.Fatal(err)
+			}
+			l.Close()
+			mountLoop(t, image, fstype)
+		})
+	}
+}
+
+func TestPreallocatedSpaceSurvivesMkfs(t *testing.T) {
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			image := sparse(t, t.TempDir(), 0)
+			f, err := os.OpenFile(image, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := Preallocate(f, size); err != nil {
+				t.Fatal(err)
+			}
+			if err := MakeFS(t.Context(), image, MkfsSpec{FSType: fstype}); err != nil {
+				t.Fatal(err)
+			}
+			if got := allocated(t, image); got < size {
+				t.Errorf("%d of %d bytes are left", got, size)
+			}
+		})
+	}
+}
+
+func TestAThinExt4StaysThinAfterItsFirstMount(t *testing.T) {
+	image := remake(t, gib, MkfsSpec{FSType: "ext4"})
+	if !strings.Contains(command(t, "dumpe2fs", image), "ITABLE_ZEROED") {
+		t.Error("the kernel will write zeros over the inode tables")
+	}
+	if got := allocated(t, image); got > 4*mib {
+		t.Errorf("%d bytes are taken by an empty file system", got)
+	}
+}
+
+func TestInodesAreAsManyAsAskedFor(t *testing.T) {
+	requireRoot(t)
+	for _, want := range []uint64{1000, 5000, 100000} {
+		dir, _ := mountLoop(t, remake(t, 256*mib, MkfsSpec{FSType: "ext4", Inodes: want}), "ext4")
+		usage, err := Statfs(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := uint64(usage.InodesFree); got < want || got > want+want/10+64 {
+			t.Errorf("asked for %d inodes, %d are free", want, got)
+		}
+	}
+}
+
+func TestInodesThatCannotBeGivenAreRefused(t *testing.T) {
+	for _, spec := range []MkfsSpec{
+		{FSType: "xfs", Inodes: 1000},
+		{FSType: "btrfs", Inodes: 1000},
+		{FSType: "ext4", Inodes: 1 << 32},
+		{FSType: "ext4", Inodes: 1000, Options: []string{"-N", "1000"}},
+		{FSType: "ext4", Inodes: 1000, Options: []string{"-i8192"}},
+	} {
+		if err := CheckMkfs(spec); err == nil {
+			t.Errorf("%+v was accepted", spec)
+		}
+	}
+}
+
+// allowed has an example of everything that each mkfs is let to do. Kernels may lack the parts marked new.
+var allowed = map[string][][]string{
+	"ext4": {
+		{"-i", "8192", "-I", "512"}, {"-i4096"}, {"-N", "2000"}, {"-m", "1.5"}, {"-m0"}, {"-L", "data_1"}, {"-G", "32"}, {"-J", "size=16"},
+		{"-T", "largefile"}, {"-T", "news"}, {"-e", "remount-ro"},
+		{"-E", "stride=16,stripe_width=64"}, {"-E", "lazy_itable_init=0,lazy_journal_init=0"}, {"-E", "resize=1000000"},
+		{"-E", "root_owner=1000:1000"}, {"-E", "packed_meta_blocks=1"},
+		{"-O", "^metadata_csum,^64bit"}, {"-O", "large_dir,ea_inode,inline_data,metadata_csum_seed"}, {"-O", "fast_commit"}, {"-O", "orphan_file"},
+		{"-O", "^dir_index,^huge_file,^flex_bg"},
+	},
+	"xfs": {
+		{"-m", "reflink=0,rmapbt=0"}, {"-m", "rmapbt=1,finobt=1,inobtcount=1,bigtime=1,crc=1"}, {"-i", "maxpct=10,size=1024"}, {"-i", "sparse=0"},
+		{"-d", "su=64k,sw=4"}, {"-d", "agcount=2,noalign"}, {"-d", "cowextsize=16"}, {"-l", "size=100m,lazy-count=1"}, {"-n", "size=8192"}, {"-Ldata"},
+	},
+	"btrfs": {
+		{"-m", "single", "-d", "single"}, {"--metadata=dup", "--data", "single"}, {"-O", "no-holes"}, {"-O", "^no-holes"}, {"-n", "8k"},
+		{"--nodesize", "32768"}, {"--csum", "xxhash"}, {"--checksum=blake2"}, {"-L", "data.1"}, {"-R", "free-space-tree"},
+	},
+}
+
+func TestEveryAllowedOptionMakesAFileSystemThatMounts(t *testing.T) {
+	requireRoot(t)
+	for fstype, examples := range allowed {
+		covered := map[string]bool{}
+		for _, options := range examples {
+			given, err := parseMkfs(fstype, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range given {
+				covered[o.flag] = true
+			}
+			t.Run(fstype+" "+strings.Join(options, " "), func(t *testing.T) {
+				image := remake(t, gib, MkfsSpec{FSType: fstype, Options: options})
+				dir, _ := mountLoop(t, image, fstype)
+				write(t, filepath.Join(dir, "file"), "content")
+			})
+		}
+		for _, flag := range slices.Sorted(maps.Keys(mkfsFlags[fstype])) {
+			if !covered[flag] {
+				t.Errorf("option %s of %s is allowed and never tried", flag, fstype)
+			}
+		}
+	}
+}
+
+func TestAllOptionsTakeEffect(t *testing.T) {
+	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4", Options: []string{"-L", "mine", "-m", "3", "-E", "stride=8", "-I512"}})
+	got := command(t, "dumpe2fs", "-h", image)
+	for _, want := range []string{"mine", "Reserved block count:     491", "RAID stride:              8", "Inode size:	          512", "Block size:               4096"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+}
+
+func TestOptionsThatReachOutsideOrBreakAVolumeAreRefused(t *testing.T) {
+	for fstype, refused := range map[string][][]string{
+		"ext4": {
+			{"-b", "1024"}, {"-b1024"}, {"-d", "/etc"}, {"-d/etc"}, {"-l", "badblocks"}, {"-z", "undo"}, {"-F"}, {"-n"}, {"-S"}, {"-c"}, {"-V"}, {"-t", "ext2"},
+			{"-J", "device=/dev/vda"}, {"-J", "size=4,device=UUID=1"}, {"-J", "location=1"}, {"-O", "journal_dev"}, {"-O", "^has_journal"}, {"-O", "bigalloc"},
+			{"-O", "none"}, {"-O", "quota"}, {"-E", "offset=4096"}, {"-E", "discard"}, {"-E", "test_fs"}, {"-E", "stride=8,offset=1"}, {"-E", "mmp_update_interval=1"},
+			{"-e", "panic"}, {"-L", "/dev/vda"}, {"-L", "-x"}, {"-L", ""}, {"-L", "seventeen-letters"}, {"-U", "clear"}, {"-I", "128"}, {"-M", "/"}, {"-i"},
+			{"-i", "8192", "-i", "4096"}, {"-i", "8192\n"}, {"-i", "8192 -F"}, {"-m", "-1"}, {""}, {"-"}, {"--"}, {"/dev/vda"}, {"8192"}, {"-T", "small,/x"}, {"\x00"},
+		},
+		"xfs": {
+			{"-b", "size=1024"}, {"-s", "size=512"}, {"-f"}, {"-N"}, {"-p", "/etc/passwd"}, {"-c", "options=/etc/passwd"}, {"-r", "rtdev=/dev/vda"},
+			{"-d", "file,name=/etc/x,size=1g"}, {"-d", "name=/dev/vda"}, {"-d", "su=64k,file=1"}, {"-d", "sectsize=512"}, {"-d", "size=1g"},
+			{"-l", "logdev=/dev/vda"}, {"-l", "internal=0"}, {"-l", "file=1,name=x"}, {"-l", "sectsize=512"}, {"-m", "crc=0"}, {"-m", "uuid=1"}, {"-n", "version=ci"}, {"-n", "ftype=0"},
+			{"-L", "thirteen-char"}, {"-d", "agcount=2,"}, {"-d"}, {"-m", "reflink=0", "-m", "rmapbt=0"},
+		},
+		"btrfs": {
+			{"-s", "8192"}, {"-f"}, {"-r", "/etc"}, {"--rootdir", "/etc"}, {"--rootdir=/etc"}, {"--shrink"}, {"-b", "1g"}, {"--byte-count", "1g"}, {"-M"}, {"-O", "mixed-bg"},
+			{"-m", "raid1"}, {"-d", "raid0"}, {"-O", "zoned"}, {"-O", "list-all"}, {"-U", "random"}, {"--uuid=1"}, {"-n", "2048"}, {"-d", "single", "--data", "dup"}, {"/dev/vda"}, {"--data"},
+		},
+	} {
+		for _, options := range refused {
+			if err := CheckMkfsOptions(fstype, options); err == nil {
+				t.Errorf("%s: %q was accepted", fstype, options)
+			}
+		}
+	}
+}
+
+func TestARefusalSaysWhatIsAllowed(t *testing.T) {
+	for _, c := range []struct {
+		fstype string
+		option []string
+		want   string
+	}{
+		{"ext4", []string{"-b", "1024"}, "4096"},
+		{"xfs", []string{"-s", "size=512"}, "sectors"},
+		{"btrfs", []string{"-f"}, "never formatted"},
+		{"ext4", []string{"-q"}, "-E -G -I"},
+		{"ext4", []string{"-I", "100"}, "256|512"},
+	} {
+		err := CheckMkfsOptions(c.fstype, c.option)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.fstype) {
+			t.Errorf("%s %q: %v, want %q and the file system in it", c.fstype, c.option, err, c.want)
+		}
+	}
+}
+
+func TestOptionsThatDoNotFitTheSizeAreBlamed(t *testing.T) {
+	requireRoot(t)
+	for _, spec := range []MkfsSpec{
+		{FSType: "ext4", Options: []string{"-N", "99999999"}},
+		{FSType: "xfs", Options: []string{"-l", "size=10g"}},
+		{FSType: "btrfs", Options: []string{"-d", "dup", "-n", "4k", "-L", "x", "-O", "^extref,quota"}},
+	} {
+		err := MakeFS(t.Context(), sparse(t, t.TempDir(), 320*mib), spec)
+		if !errors.Is(err, ErrMkfsRefused) || !strings.Contains(err.Error(), fmt.Sprintf("%q", spec.Options)) {
+			t.Errorf("%+v: %v, want ErrMkfsRefused with the options", spec, err)
+		}
+	}
+}
+
+func TestAFullPoolIsNotBlamedOnTheOptions(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	image := sparse(t, dir, gib)
+	fill(t, filepath.Join(dir, "filler"))
+	err := MakeFS(t.Context(), image, MkfsSpec{FSType: "ext4", Options: []string{"-L", "x"}})
+	if !errors.Is(err, unix.ENOSPC) || errors.Is(err, ErrMkfsRefused) {
+		t.Errorf("got %v, want ENOSPC", err)
+	}
+}
+
+func TestACloneIsMountedBesideItsSource(t *testing.T) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			image := remake(t, size, MkfsSpec{FSType: fstype})
+			source, _ := mountLoop(t, image, fstype)
+			write(t, filepath.Join(source, "file"), "source")
+			unmountAll(t, source)
+			images := []string{image, image + "1", image + "2"}
+			for i, clone := range images[1:] { // the second is a clone of the first
+				command(t, "cp", "--sparse=always", images[i], clone)
+				if err := RenewFSID(t.Context(), clone, fstype); err != nil {
+					t.Fatal(err)
+				}
+			}
+			dirs := make([]string, len(images))
+			for i, image := range images {
+				dirs[i], _ = mountLoop(t, image, fstype)
+				write(t, filepath.Join(dirs[i], "file"), image)
+			}
+			for i, image := range images {
+				if got := read(t, filepath.Join(dirs[i], "file")); got != image {
+					t.Errorf("%s holds what was written to %s", image, got)
+				}
+			}
+		})
+	}
+}
+
+func FuzzCheckMkfsOptions(f *testing.F) {
+	for fstype, examples := range allowed {
+		for _, options := range examples {
+			f.Add(fstype, strings.Join(options, "\n"))
+		}
+	}
+	f.Add("xfs", "-d\nfile,name=/etc/passwd")
+	f.Add("ext4", "-J\ndevice=/dev/vda")
+	f.Fuzz(func(t *testing.T, fstype, joined string) {
+		options := strings.Split(joined, "\n")
+		given, err := parseMkfs(fstype, options)
+		if (err == nil) != (CheckMkfsOptions(fstype, options) == nil) {
+			t.Fatal("what is checked is not what is parsed")
+		}
+		if err != nil {
+			return
+		}
+		for _, o := range given {
+			if mkfsFlags[fstype][o.flag] == nil {
+				t.Errorf("flag %q of %s was let through", o.flag, fstype)
+			}
+			// Neither a path, a device, a second option nor anything that a tool could take for one.
+			if o.value == "" || strings.HasPrefix(o.value, "-") || strings.ContainsAny(o.value, "/ \t\r\n\x00\\~*?$`'\"@") {
+				t.Errorf("value %q of %s was let through", o.value, o.flag)
+			}
+			for part := range strings.SplitSeq(o.value, ",") {
+				key, _, _ := strings.Cut(part, "=")
+				if slices.Contains([]string{"name", "file", "device", "logdev", "rtdev", "offset", "location", "sectsize", "uuid"}, key) && o.flag != "-L" {
+					t.Errorf("%s %s was let through", o.flag, part)
+				}
+			}
+		}
+		again, err := parseMkfs(fstype, given.args())
+		if err != nil || !slices.Equal(again, given) {
+			t.Errorf("%q was read as %q and then as %q (%v)", options, given, again, err)
+		}
+	})
+}

@@ -1,0 +1,98 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/mount-utils"
+)
+
+// ErrDamaged: what lies on a device is not the file system that should be there, or not one that can be mounted.
+var ErrDamaged = errors.New("damaged file system")
+
+// mounter is the zero value on purpose: it asks for no systemd scope and starts no umount to learn how that answers.
+func mounter() mount.Interface { return &mount.Mounter{} }
+
+// MountFS mounts a device that holds a file system. It never formats. A failure that lies in the content is
+// ErrDamaged and says what to do. A mount that has begun cannot be cancelled.
+func MountFS(ctx context.Context, device, target, fstype string, options []string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("mounting %s: %w", device, err)
+	}
+	all := slices.Clone(options)
+	if fstype == "xfs" && !slices.Contains(all, "nouuid") {
+		all = append(all, "nouuid") // a clone is mounted beside its source
+	}
+	if err := mounter().Mount(device, target, fstype, all); err != nil {
+		return fmt.Errorf("mounting %s: %w", device, diagnose(ctx, device, fstype, options, oneLine(err)))
+	}
+	return nil
+}
+
+// repairs are the commands that mend a file system whose image is not attached.
+var repairs = map[string]string{"ext4": "e2fsck -f", "xfs": "xfs_repair", "btrfs": "btrfs check"}
+
+// diagnose finds out why a mount failed, where the kernel's own answer fits a dozen reasons.
+func diagnose(ctx context.Context, device, fstype string, options []string, failure error) error {
+	if known, err := os.ReadFile("/proc/filesystems"); err == nil && !slices.Contains(strings.Fields(string(known)), fstype) {
+		return fmt.Errorf("the kernel of this host does not know %s; load its module: %w", fstype, failure)
+	}
+	found, err := signature(ctx, device)
+	switch {
+	case err != nil:
+		return errors.Join(failure, err)
+	case found == "":
+		return fmt.Errorf("%w: no file system is on it, its start was overwritten; restore the volume from a snapshot or backup: %w", ErrDamaged, failure)
+	case found != fstype:
+		return fmt.Errorf("%w: %s is on it, not %s; if nobody made that on purpose, restore the volume from a snapshot or backup: %w", ErrDamaged, found, fstype, failure)
+	case len(options) > 0:
+		return fmt.Errorf("%s may not know one of the mount options %q; if it does, the file system is damaged: unstage the volume and run %s on a copy of its image: %w", fstype, options, repairs[fstype], failure)
+	}
+	return fmt.Errorf("%w: unstage the volume and run %s on a copy of its image, or restore it from a snapshot or backup: %w", ErrDamaged, repairs[fstype], failure)
+}
+
+// oneLine makes an error of mount-utils fit for a log.
+func oneLine(err error) error { return errors.New(strings.Join(strings.Fields(err.Error()), " ")) }
+
+// Bind makes source visible at target: a directory on a directory, a file or device on a file. Repeated, it stacks a
+// second mount; the caller asks MountAt first. A read-only bind of a device does not stop writes to the device.
+func Bind(ctx context.Context, source, target string, readOnly bool, options []string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("binding %s to %s: %w", source, target, err)
+	}
+	all := append([]string{"bind"}, options...)
+	if readOnly {
+		all = append(all, "ro")
+	}
+	before, err := stackAt(target)
+	if err != nil {
+		return err
+	}
+	if err := mounter().Mount(source, target, "", all); err != nil {
+		// The options, "ro" among them, are set by a second step: without it the mount must not stay.
+		return errors.Join(fmt.Errorf("binding %s to %s: %w", source, target, oneLine(err)), unmountDown(context.WithoutCancel(ctx), target, len(before)))
+	}
+	return nil
+}
+
+// Unmount takes away all mounts at target; none is fine.
+func Unmount(ctx context.Context, target string) error { return unmountDown(ctx, target, 0) }
+
+func unmountDown(ctx context.Context, target string, leave int) error {
+	for {
+		stack, err := stackAt(target)
+		if err != nil || len(stack) <= leave {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("unmounting %s: %w", target, err)
+		}
+		if err := mounter().Unmount(target); err != nil {
+			return fmt.Errorf("unmounting %s; if it is busy, stop the processes that have files open there: %w", target, oneLine(err))
+		}
+	}
+}

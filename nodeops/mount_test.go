@@ -1,0 +1,230 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMountsTakeTheirOptions(t *testing.T) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			image := newImage(t, fstype, size)
+			dir, device := mountLoop(t, image, fstype, "noatime", "ro")
+			m, err := MountAt(dir)
+			if err != nil || m == nil || m.FSType != fstype || m.Source != device || m.Root != "/" || !m.ReadOnly {
+				t.Errorf("got %+v, %v", m, err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+				t.Errorf("writing to a read-only mount: %v", err)
+			}
+		})
+	}
+}
+
+func TestADamagedImageIsNotMountedAndTheErrorSaysWhatToDo(t *testing.T) {
+	requireRoot(t)
+	wipe := func(from, to int64) func(t *testing.T, image string) {
+		return func(t *testing.T, image string) {
+			f, err := os.OpenFile(image, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if _, err := f.WriteAt(make([]byte, to-from), from); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name, holds, wanted string
+		damage              func(t *testing.T, image string)
+		say                 []string
+	}{
+		{"ext4 start wiped", "ext4", "ext4", wipe(0, mib), []string{"no file system", "snapshot"}},
+		{"xfs start wiped", "xfs", "xfs", wipe(0, mib), []string{"no file system", "snapshot"}},
+		{"btrfs start wiped", "btrfs", "btrfs", wipe(0, mib), []string{"no file system", "snapshot"}},
+		{"another file system", "xfs", "ext4", func(*testing.T, string) {}, []string{"xfs is on it, not ext4"}},
+		{"ext4 descriptors wiped", "ext4", "ext4", wipe(4096, 8192), []string{"e2fsck"}},
+		{"xfs super block torn", "xfs", "xfs", wipe(112, 120), []string{"xfs_repair"}},
+		{"btrfs trees wiped", "btrfs", "btrfs", wipe(mib, 200*mib), []string{"btrfs check"}},
+		{"ext4 cut short", "ext4", "ext4", func(t *testing.T, image string) {
+			if err := os.Truncate(image, mib); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"e2fsck"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			image := newImage(t, c.holds, fileSystems[c.holds])
+			c.damage(t, image)
+			l := attach(t, image, LoopOptions{Autoclear: true})
+			target := t.TempDir()
+			t.Cleanup(func() { unmountAll(t, target) })
+			err := MountFS(t.Context(), l.Path, target, c.wanted, nil)
+			if !errors.Is(err, ErrDamaged) {
+				t.Fatalf("got %v, want ErrDamaged", err)
+			}
+			for _, say := range append(c.say, l.Path) {
+				if !strings.Contains(err.Error(), say) {
+					t.Errorf("%q is not in: %v", say, err)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %v", err)
+			}
+		})
+	}
+}
+
+func TestAnUnknownMountOptionIsNotTakenForDamage(t *testing.T) {
+	l := attach(t, newImage(t, "ext4", 16*mib), LoopOptions{Autoclear: true})
+	err := MountFS(t.Context(), l.Path, t.TempDir(), "ext4", []string{"nosuchoption"})
+	if err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "nosuchoption") {
+		t.Errorf("got %v, want an error about the option", err)
+	}
+}
+
+func TestAFileSystemUnknownToTheKernelIsNotTakenForDamage(t *testing.T) {
+	l := attach(t, newImage(t, "ext4", 16*mib), LoopOptions{Autoclear: true})
+	err := MountFS(t.Context(), l.Path, t.TempDir(), "nosuchfs", nil)
+	if err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "does not know nosuchfs") {
+		t.Errorf("got %v, want an error about the kernel", err)
+	}
+}
+
+func TestMountFSNeverFormats(t *testing.T) {
+	image := sparse(t, t.TempDir(), 64*mib)
+	l := attach(t, image, LoopOptions{Autoclear: true})
+	if err := MountFS(t.Context(), l.Path, t.TempDir(), "ext4", nil); !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v, want ErrDamaged", err)
+	}
+	if got := allocated(t, image); got != 0 {
+		t.Errorf("%d bytes were written", got)
+	}
+}
+
+func TestDirectoriesAndDevicesAreBound(t *testing.T) {
+	source := newFS(t, "ext4", 16*mib, "-b", "4096")
+	write(t, filepath.Join(source, "file"), "content")
+	dir := t.TempDir()
+	for _, readOnly := range []bool{false, true} {
+		target := filepath.Join(dir, "dir")
+		if err := os.MkdirAll(target, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unmountAll(t, target) })
+		if err := Bind(t.Context(), source, target, readOnly, []string{"noexec"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, filepath.Join(target, "file")); got != "content" {
+			t.Errorf("the bound directory holds %q", got)
+		}
+		err := os.WriteFile(filepath.Join(target, "new"), nil, 0o600)
+		if readOnly != errors.Is(err, unix.EROFS) {
+			t.Errorf("read-only: %t, but writing gives %v", readOnly, err)
+		}
+		if m, err := MountAt(target); err != nil || m == nil || m.ReadOnly != readOnly {
+			t.Errorf("read-only: %t, but the mount is %+v, %v", readOnly, m, err)
+		}
+		var st unix.Statfs_t
+		if err := unix.Statfs(target, &st); err != nil || st.Flags&unix.ST_NOEXEC == 0 {
+			t.Errorf("the option noexec is lost (%v)", err)
+		}
+		if err := Unmount(t.Context(), target); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	l := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Autoclear: true})
+	target := write(t, filepath.Join(dir, "device"), "")
+	t.Cleanup(func() { unmountAll(t, target) })
+	if err := Bind(t.Context(), l.Path, target, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	var device, bound unix.Stat_t
+	if err := errors.Join(unix.Stat(l.Path, &device), unix.Stat(target, &bound)); err != nil {
+		t.Fatal(err)
+	}
+	if bound.Mode&unix.S_IFMT != unix.S_IFBLK || bound.Rdev != device.Rdev {
+		t.Error("the target is not the device")
+	}
+}
+
+func TestABindThatFailsLeavesNoMount(t *testing.T) {
+	requireRoot(t)
+	target := t.TempDir()
+	t.Cleanup(func() { unmountAll(t, target) })
+	if err := Bind(t.Context(), t.TempDir(), target, true, []string{"nosuchoption=1"}); err == nil {
+		t.Error("an unknown option was accepted")
+	}
+	if m, err := MountAt(target); m != nil || err != nil {
+		t.Errorf("writable, at a place that should be read-only: %+v, %v", m, err)
+	}
+	if err := Bind(t.Context(), "/no/such/dir", target, false, nil); err == nil || !strings.Contains(err.Error(), "/no/such/dir") {
+		t.Errorf("got %v, want an error that names the source", err)
+	}
+}
+
+func TestUnmountTakesAllThatIsStackedAndNothingIsFine(t *testing.T) {
+	requireRoot(t)
+	target := t.TempDir()
+	t.Cleanup(func() { unmountAll(t, target) })
+	for range 3 {
+		if err := Bind(t.Context(), t.TempDir(), target, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := Unmount(t.Context(), target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, err := MountAt(target); m != nil || err != nil {
+		t.Errorf("still mounted: %+v, %v", m, err)
+	}
+	if err := Unmount(t.Context(), filepath.Join(target, "never", "there")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnmountOfWhatIsBusySaysSo(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := Unmount(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "busy") || !strings.Contains(err.Error(), dir) {
+		t.Errorf("got %v, want an error that names %s and says it is busy", err, dir)
+	}
+}
+
+func TestNothingIsMountedOrUnmountedForACallerWhoIsGone(t *testing.T) {
+	requireRoot(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	target := t.TempDir()
+	t.Cleanup(func() { unmountAll(t, target) })
+	l := attach(t, newImage(t, "ext4", 16*mib), LoopOptions{Autoclear: true})
+	if err := MountFS(gone, l.Path, target, "ext4", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("MountFS: %v", err)
+	}
+	if err := Bind(gone, "/", target, false, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Bind: %v", err)
+	}
+	if m, err := MountAt(target); m != nil || err != nil {
+		t.Fatalf("mounted: %+v, %v", m, err)
+	}
+	if err := MountFS(t.Context(), l.Path, target, "ext4", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := Unmount(gone, target); !errors.Is(err, context.Canceled) {
+		t.Errorf("Unmount: %v", err)
+	}
+}

@@ -1,0 +1,81 @@
+package nodeops
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMountTableIsReadAsTheKernelWritesIt(t *testing.T) {
+	table := `22 27 0:21 / /proc rw,nosuid shared:5 - proc proc rw
+broken line
+36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 propagate_from:2 - ext3 /dev/root rw,errors=continue
+40 35 7:1 /a\040b /srv/x\134y\011z ro,relatime - xfs /dev/loop1 rw,nouuid
+41 35 7:2 / /frozen rw - btrfs /dev/loop2 ro
+42 35 0:50 / /nameless rw - tmpfs  rw
+43 35 0:51 / /odd\ rw - tmpfs none rw
+44 35 0:52 / /odd` + "\v\u2003" + ` rw - tmpfs none rw
+`
+	want := []Mount{
+		{Device: "0:21", Root: "/", Target: "/proc", FSType: "proc", Source: "proc"},
+		{Device: "98:0", Root: "/mnt1", Target: "/mnt2", FSType: "ext3", Source: "/dev/root"},
+		{Device: "7:1", Root: "/a b", Target: "/srv/x\\y\tz", FSType: "xfs", Source: "/dev/loop1", ReadOnly: true},
+		{Device: "7:2", Root: "/", Target: "/frozen", FSType: "btrfs", Source: "/dev/loop2", ReadOnly: true},
+		{Device: "0:50", Root: "/", Target: "/nameless", FSType: "tmpfs"},
+		{Device: "0:51", Root: "/", Target: `/odd\`, FSType: "tmpfs", Source: "none"},
+		{Device: "0:52", Root: "/", Target: "/odd\v\u2003", FSType: "tmpfs", Source: "none"},
+	}
+	if got := parseMounts(table); !slices.Equal(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+func TestTheTopmostMountIsFoundAlsoThroughLinksAndOddNames(t *testing.T) {
+	requireRoot(t)
+	dir := filepath.Join(t.TempDir(), "a b\\c\td\ne")
+	target := filepath.Join(dir, "t")
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := MountAt(target); m != nil || err != nil {
+		t.Fatalf("nothing is mounted, got %+v, %v", m, err)
+	}
+	t.Cleanup(func() { unmountAll(t, target) })
+	for _, source := range []string{"lower", "upper"} {
+		if err := unix.Mount(source, target, "tmpfs", unix.MS_RDONLY, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{target, target + "/", filepath.Join(link, "t")} {
+		m, err := MountAt(path)
+		if err != nil || m == nil || m.Source != "upper" || !m.ReadOnly || m.FSType != "tmpfs" {
+			t.Errorf("%q: %+v, %v", path, m, err)
+		}
+	}
+	for _, path := range []string{dir, filepath.Join(target, "none"), "/no/such/place"} {
+		if m, err := MountAt(path); m != nil || err != nil {
+			t.Errorf("%q: %+v, %v, want nothing", path, m, err)
+		}
+	}
+}
+
+func FuzzParseMounts(f *testing.F) {
+	f.Add(`40 35 7:1 /a\040b /srv/x\134y ro - xfs /dev/loop1 rw`)
+	f.Add(`1 2 3 4 5\ 6 - 7 8 9`)
+	f.Add(`\777 \400 \08`)
+	f.Fuzz(func(t *testing.T, table string) {
+		for _, m := range parseMounts(table + "\n22 27 0:21 / /proc rw - proc proc rw\n") {
+			if m.Target == "/proc" && m.FSType == "proc" {
+				return
+			}
+		}
+		t.Error("an odd line hid the one after it")
+	})
+}

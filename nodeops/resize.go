@@ -1,0 +1,47 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/mount-utils"
+)
+
+// GrowFS makes a mounted file system as large as its device. Repeated, or on what is mounted read-only, it changes
+// nothing.
+func GrowFS(ctx context.Context, device, mountpoint string) error {
+	if err := growFS(ctx, device, mountpoint); err != nil {
+		return fmt.Errorf("growing the file system at %s to the size of %s: %w", mountpoint, device, err)
+	}
+	return nil
+}
+
+func growFS(ctx context.Context, device, mountpoint string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m, err := MountAt(mountpoint)
+	switch {
+	case err != nil:
+		return err
+	case m == nil:
+		return errors.New("nothing is mounted there")
+	case m.ReadOnly:
+		return nil
+	}
+	resizer := mount.NewResizeFs(newCommands(ctx))
+	need, err := resizer.NeedResize(device, mountpoint)
+	if err != nil || !need {
+		return err
+	}
+	if _, err := resizer.Resize(device, mountpoint); err != nil {
+		if strings.Contains(err.Error(), "Permission denied") {
+			return fmt.Errorf("%w: the kernel lets only CAP_SYS_RESOURCE grow a mounted %s; give it to this process: %w", unix.EPERM, m.FSType, oneLine(err))
+		}
+		return oneLine(err)
+	}
+	return nil
+}

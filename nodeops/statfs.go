@@ -1,0 +1,74 @@
+package nodeops
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/sys/unix"
+)
+
+// FSUsage is the room of a file system, or of what a quota leaves of it, in bytes and inodes.
+type FSUsage struct {
+	Type                           string
+	Total, Used, Available         int64
+	Inodes, InodesUsed, InodesFree int64
+}
+
+// asking holds the calls under way: one that hangs in the kernel keeps its thread for ever, so a path never gets a second.
+var asking singleflight.Group
+
+// Statfs asks for the usage at path and returns when ctx ends, even while the kernel hangs. Callers who ask at the
+// same time share the answer.
+func Statfs(ctx context.Context, path string) (FSUsage, error) {
+	if err := ctx.Err(); err != nil {
+		return FSUsage{}, fmt.Errorf("usage of %s: %w", path, err)
+	}
+	select {
+	case answer := <-asking.DoChan(path, func() (any, error) { return statfs(path) }):
+		usage, _ := answer.Val.(FSUsage)
+		return usage, answer.Err
+	case <-ctx.Done():
+		return FSUsage{}, fmt.Errorf("usage of %s: the file system does not answer; look for failing disks or dead servers: %w", path, ctx.Err())
+	}
+}
+
+func statfs(path string) (FSUsage, error) {
+	var st unix.Statfs_t
+	if err := uninterrupted(func() error { return unix.Statfs(path, &st) }); err != nil {
+		return FSUsage{}, fmt.Errorf("usage of %s: %w", path, err)
+	}
+	block := st.Frsize
+	return FSUsage{
+		Type:       typeName(st.Type),
+		Total:      int64(st.Blocks) * block,
+		Used:       int64(st.Blocks-st.Bfree) * block,
+		Available:  int64(st.Bavail) * block,
+		Inodes:     int64(st.Files),
+		InodesUsed: int64(st.Files - st.Ffree),
+		InodesFree: int64(st.Ffree),
+	}, nil
+}
+
+// typeName names what pools are likely to lie on; ext2 and ext3 cannot be told from ext4 and are served by its driver.
+func typeName(magic int64) string {
+	switch magic {
+	case unix.EXT4_SUPER_MAGIC:
+		return "ext4"
+	case unix.XFS_SUPER_MAGIC:
+		return "xfs"
+	case unix.BTRFS_SUPER_MAGIC:
+		return "btrfs"
+	case unix.TMPFS_MAGIC:
+		return "tmpfs"
+	case unix.OVERLAYFS_SUPER_MAGIC:
+		return "overlay"
+	case unix.F2FS_SUPER_MAGIC:
+		return "f2fs"
+	case unix.NFS_SUPER_MAGIC:
+		return "nfs"
+	case unix.FUSE_SUPER_MAGIC:
+		return "fuse"
+	}
+	return fmt.Sprintf("0x%x", magic)
+}
