@@ -115,42 +115,6 @@ type Condition struct {
 	Message  string
 }
 
-// SnapshotSpec asks for a point-in-time copy.
-type SnapshotSpec struct {
-	Name   string
-	Source ID
-}
-
-// Snapshot is a copy that exists and is ready.
-type Snapshot struct {
-	ID      ID
-	Name    string
-	Pool    string
-	Source  ID
-	Group   ID    // empty unless made as part of a group
-	Size    int64 // smallest size of a volume restored from it
-	Mode    Mode
-	FSType  string
-	Used    int64
-	Created time.Time
-
-	Condition Condition
-}
-
-// GroupSpec asks for copies of several volumes at one instant.
-type GroupSpec struct {
-	Name    string
-	Sources []ID
-}
-
-// Group is a set of snapshots taken at one instant.
-type Group struct {
-	ID        ID
-	Name      string
-	Snapshots []*Snapshot // in the order of their sources' IDs
-	Created   time.Time
-}
-
 // Capacity is the room of one pool in bytes.
 type Capacity struct {
 	Total     int64 // of the file system

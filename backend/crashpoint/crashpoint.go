@@ -15,8 +15,8 @@ const (
 	GroupBuilt     Step = "group-built"     // all members renamed, the group's own record is not there
 	CopyFrozen     Step = "copy-frozen"     // the sources are frozen, nothing is copied
 	CopyDone       Step = "copy-done"       // copied, the sources are still frozen
-	ExpandRecorded Step = "expand-recorded" // the new size is in the metadata, the content is not grown
-	ExpandGrown    Step = "expand-grown"    // the content is grown, the caller has no answer
+	ExpandGrown    Step = "expand-grown"    // the content is grown, the metadata has the old size
+	ExpandRecorded Step = "expand-recorded" // the new size is recorded, the caller has no answer
 	DeleteTrashed  Step = "delete-trashed"  // renamed into the trash, not yet removed
 	DeletePartly   Step = "delete-partly"   // the content is removed, the metadata is not
 	StageAttached  Step = "stage-attached"  // the device exists, nothing is mounted
@@ -29,6 +29,6 @@ const (
 
 // Steps lists them all, for tests that must miss none.
 var Steps = []Step{
-	BuildBegun, BuildFilled, BuildCommitted, GroupBuilt, CopyFrozen, CopyDone, ExpandRecorded, ExpandGrown,
+	BuildBegun, BuildFilled, BuildCommitted, GroupBuilt, CopyFrozen, CopyDone, ExpandGrown, ExpandRecorded,
 	DeleteTrashed, DeletePartly, StageAttached, StageMounted, PublishBound, UnpublishDone, UnstageMount, UnstageDone,
 }

@@ -1,0 +1,185 @@
+package backendtest
+
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func snapshotKeepsContent(c checker) {
+	v := c.create(c.spec("a"))
+	c.Write(c.T, v, content(1))
+	s := c.snapshot("s", v.ID)
+	if s.Source != v.ID || s.Size != v.Size || s.Mode != v.Mode || s.Created.IsZero() {
+		c.Errorf("snapshot %+v of %+v", s, v)
+	}
+	c.Write(c.T, v, content(2))
+	r, err := c.Backend.Restore(ctx, s.ID, c.spec("r"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.sees(r, content(1))
+	c.sees(v, content(2))
+	c.remove(v.ID) // a snapshot does not need its source
+	r2, err := c.Backend.Restore(ctx, s.ID, c.spec("r2"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.sees(r2, content(1))
+}
+
+func restored(c checker) {
+	v := c.create(c.spec("a"))
+	c.Write(c.T, v, content(1))
+	s := c.snapshot("s", v.ID)
+	for range 2 {
+		r, err := c.Backend.Restore(ctx, s.ID, c.spec("r"))
+		if err != nil {
+			c.Fatal(err)
+		}
+		if want := (backend.Source{Kind: backend.SourceSnapshot, ID: s.ID}); r.Source == nil || *r.Source != want {
+			c.Errorf("the source of the restored volume is %v", r.Source)
+		}
+	}
+	_, err := c.Backend.Create(ctx, c.spec("r"))
+	c.want(backend.ErrExists, err)
+	r, _ := c.Backend.Get(ctx, "r")
+	c.Write(c.T, r, content(3))
+	c.sees(v, content(1))
+
+	larger := c.spec("larger")
+	larger.Size.Required = 2 * v.Size
+	grown, err := c.Backend.Restore(ctx, s.ID, larger)
+	if err != nil || grown.Size != 2*v.Size {
+		c.Fatalf("restore into a larger volume returned %+v, %v", grown, err)
+	}
+	c.sees(grown, content(1))
+	small := c.spec("small")
+	small.Size = backend.Size{Required: mib, Limit: mib}
+	_, err = c.Backend.Restore(ctx, s.ID, small)
+	c.want(backend.ErrOutOfRange, err)
+	if err := c.Backend.DeleteSnapshot(ctx, s.ID); err != nil {
+		c.Fatal(err)
+	}
+	c.sees(r, content(3)) // a restored volume does not need its snapshot
+	c.holds(v.ID, r.ID, grown.ID)
+}
+
+func cloned(c checker) {
+	v := c.create(c.spec("a"))
+	c.Write(c.T, v, content(1))
+	var copied *backend.Volume
+	for range 2 {
+		var err error
+		if copied, err = c.Backend.Clone(ctx, v.ID, c.spec("b")); err != nil {
+			c.Fatal(err)
+		}
+	}
+	c.sees(copied, content(1))
+	c.Write(c.T, copied, content(2))
+	c.sees(v, content(1))
+	_, err := c.Backend.Clone(ctx, v.ID, c.spec("a"))
+	c.want(backend.ErrExists, err)
+	c.remove(v.ID)
+	c.sees(copied, content(2))
+	second, err := c.Backend.Clone(ctx, copied.ID, c.spec("c"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.sees(second, content(2))
+	c.holds(copied.ID, second.ID)
+}
+
+func snapshotIdempotency(c checker) {
+	v, other := c.create(c.spec("a")), c.create(c.spec("other"))
+	first := c.snapshot("s", v.ID)
+	if again := c.snapshot("s", v.ID); again.ID != first.ID || !again.Created.Equal(first.Created) {
+		c.Errorf("repeat returned %+v, first was %+v", again, first)
+	}
+	_, err := c.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: other.ID})
+	c.want(backend.ErrExists, err)
+	_, err = c.Backend.Snapshot(ctx, backend.SnapshotSpec{Name: "of nothing", Source: "absent"})
+	c.want(backend.ErrNotFound, err)
+	_, err = c.Backend.Snapshot(ctx, backend.SnapshotSpec{Source: v.ID})
+	c.want(backend.ErrInvalid, err)
+	c.snapshot(string(v.ID), v.ID) // a snapshot may have the name of a volume
+	c.listsSnapshots("a", "s")
+	for range 2 {
+		if err := c.Backend.DeleteSnapshot(ctx, "s"); err != nil {
+			c.Fatal(err)
+		}
+	}
+	_, err = c.Backend.GetSnapshot(ctx, "s")
+	c.want(backend.ErrNotFound, err)
+	c.listsSnapshots("a")
+}
+
+func (c checker) listsSnapshots(ids ...backend.ID) {
+	c.Helper()
+	all, err := c.Backend.ListSnapshots(ctx)
+	if err != nil {
+		c.Fatal(err)
+	}
+	var have []backend.ID
+	for _, s := range all {
+		have = append(have, s.ID)
+	}
+	if !slices.Equal(have, ids) {
+		c.Fatalf("the backend lists snapshots %v, want %v", have, ids)
+	}
+}
+
+func restoreFromNothing(c checker) {
+	_, err := c.Backend.Restore(ctx, "absent", c.spec("r"))
+	c.want(backend.ErrNotFound, err)
+	_, err = c.Backend.Clone(ctx, "absent", c.spec("r"))
+	c.want(backend.ErrNotFound, err)
+	_, err = c.Backend.Clone(ctx, "r", c.spec("r"))
+	c.want(backend.ErrNotFound, err)
+	c.holds()
+}
+
+func grouped(c checker) {
+	var sources []backend.ID
+	for i, name := range []string{"c", "a", "b"} {
+		v := c.create(c.spec(name))
+		c.Write(c.T, v, content(uint64(i)))
+		sources = append(sources, v.ID)
+	}
+	spec := backend.GroupSpec{Name: "g", Sources: sources}
+	g, err := c.Backend.SnapshotGroup(ctx, spec)
+	if err != nil {
+		c.Fatal(err)
+	}
+	again, err := c.Backend.SnapshotGroup(ctx, spec)
+	if err != nil || again.ID != g.ID || len(again.Snapshots) != 3 || !again.Created.Equal(g.Created) {
+		c.Fatalf("repeat returned %+v, %v, first was %+v", again, err, g)
+	}
+	_, err = c.Backend.SnapshotGroup(ctx, backend.GroupSpec{Name: "g", Sources: sources[:2]})
+	c.want(backend.ErrExists, err)
+	for _, bad := range [][]backend.ID{nil, {"a", "a"}} {
+		_, err = c.Backend.SnapshotGroup(ctx, backend.GroupSpec{Name: "bad", Sources: bad})
+		c.want(backend.ErrInvalid, err)
+	}
+	_, err = c.Backend.SnapshotGroup(ctx, backend.GroupSpec{Name: "half", Sources: []backend.ID{"a", "absent"}})
+	c.want(backend.ErrNotFound, err)
+	if all, _ := c.Backend.ListSnapshots(ctx); len(all) != 3 {
+		c.Errorf("%d snapshots exist, want the 3 of the one group", len(all))
+	}
+	c.want(backend.ErrPrecondition, c.Backend.DeleteSnapshot(ctx, g.Snapshots[0].ID))
+	for i, s := range g.Snapshots {
+		r, err := c.Backend.Restore(ctx, s.ID, c.spec("restored "+string(s.Source)))
+		if err != nil || s.Group != g.ID {
+			c.Fatalf("member %d: %+v, %v", i, s, err)
+		}
+		c.sees(r, content(uint64(slices.Index(sources, s.Source))))
+	}
+	for range 2 {
+		if err := c.Backend.DeleteGroup(ctx, g.ID); err != nil {
+			c.Fatal(err)
+		}
+	}
+	_, err = c.Backend.GetGroup(ctx, g.ID)
+	c.want(backend.ErrNotFound, err)
+	c.listsSnapshots()
+}

@@ -1,0 +1,213 @@
+package backendtest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// Memory is a backend without a disk, for unit tests of what stands in front of one. Its content is what the
+// conformance suite writes through it.
+type Memory struct {
+	capacity int64
+	ops      backend.Operations
+
+	mu        sync.Mutex
+	volumes   map[backend.ID]*memoryVolume
+	snapshots map[backend.ID]*memorySnapshot
+	groups    map[backend.ID]*backend.Group
+}
+
+type memoryVolume struct {
+	backend.Volume
+	content []byte
+}
+
+type memorySnapshot struct {
+	backend.Snapshot
+	content []byte
+}
+
+const memoryPool = "memory"
+
+var (
+	_ backend.Backend          = (*Memory)(nil)
+	_ backend.Expander         = (*Memory)(nil)
+	_ backend.Snapshotter      = (*Memory)(nil)
+	_ backend.GroupSnapshotter = (*Memory)(nil)
+	_ backend.Cloner           = (*Memory)(nil)
+)
+
+// NewMemory returns an empty backend of 1 TiB with one pool named "memory".
+func NewMemory() *Memory { return NewMemorySized(1 << 40) }
+
+// NewMemorySized returns an empty backend of the given capacity.
+func NewMemorySized(capacity int64) *Memory {
+	return &Memory{
+		capacity:  capacity,
+		volumes:   map[backend.ID]*memoryVolume{},
+		snapshots: map[backend.ID]*memorySnapshot{},
+		groups:    map[backend.ID]*backend.Group{},
+	}
+}
+
+func (m *Memory) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return m.create(ctx, spec, nil)
+}
+
+func (m *Memory) Clone(ctx context.Context, source backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return m.create(ctx, spec, &backend.Source{Kind: backend.SourceVolume, ID: source})
+}
+
+func (m *Memory) Restore(ctx context.Context, snapshot backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return m.create(ctx, spec, &backend.Source{Kind: backend.SourceSnapshot, ID: snapshot})
+}
+
+func (m *Memory) create(ctx context.Context, spec backend.VolumeSpec, source *backend.Source) (*backend.Volume, error) {
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	return backend.Do(ctx, &m.ops, id, "create", func(context.Context) (*backend.Volume, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if v := m.volumes[id]; v != nil {
+			return clone(&v.Volume), v.Satisfies(spec, source)
+		}
+		if spec.Pool != "" && spec.Pool != memoryPool {
+			return nil, fmt.Errorf("%w: pool %s; the pools are: %s", backend.ErrInvalid, backend.Quote(spec.Pool), memoryPool)
+		}
+		v := &memoryVolume{Volume: backend.Volume{
+			ID: id, Name: spec.Name, Pool: memoryPool, Mode: cmp.Or(spec.Mode, backend.Filesystem),
+			FSType: spec.FSType, Provisioning: cmp.Or(spec.Provisioning, backend.Thin), MkfsOptions: spec.MkfsOptions,
+			Inodes: spec.Inodes, Labels: maps.Clone(spec.Labels), Source: source, Created: time.Now(),
+		}}
+		if v.Mode == backend.Filesystem {
+			v.FSType = cmp.Or(spec.FSType, "ext4")
+		}
+		smallest, err := m.fill(v, source)
+		if err != nil {
+			return nil, err
+		}
+		if v.Size, err = spec.Size.Choose(smallest, unit); err != nil {
+			return nil, err
+		}
+		if err := m.room(v.Size); err != nil {
+			return nil, err
+		}
+		m.volumes[id] = v
+		return clone(&v.Volume), nil
+	})
+}
+
+const unit = 1 << 20
+
+// fill copies the source's content into v and returns the smallest size v may have.
+func (m *Memory) fill(v *memoryVolume, source *backend.Source) (int64, error) {
+	if source == nil {
+		return unit, nil
+	}
+	if source.Kind == backend.SourceSnapshot {
+		s := m.snapshots[source.ID]
+		if s == nil {
+			return 0, fmt.Errorf("%w: snapshot %s", backend.ErrNotFound, source.ID)
+		}
+		v.content = bytes.Clone(s.content)
+		return s.Size, nil
+	}
+	from := m.volumes[source.ID]
+	if from == nil {
+		return 0, fmt.Errorf("%w: volume %s", backend.ErrNotFound, source.ID)
+	}
+	v.content = bytes.Clone(from.content)
+	return from.Size, nil
+}
+
+func (m *Memory) promised() (sum int64) {
+	for _, v := range m.volumes {
+		sum += v.Size
+	}
+	return sum
+}
+
+func (m *Memory) room(size int64) error {
+	if left := m.capacity - m.promised(); size > left {
+		return fmt.Errorf("%w: pool %s: %d bytes asked for, %d left", backend.ErrExhausted, memoryPool, size, left)
+	}
+	return nil
+}
+
+func (m *Memory) Delete(ctx context.Context, id backend.ID) error {
+	_, err := backend.Do(ctx, &m.ops, id, "delete", func(context.Context) (any, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.volumes, id)
+		return nil, nil
+	})
+	return err
+}
+
+func (m *Memory) Get(_ context.Context, id backend.ID) (*backend.Volume, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v := m.volumes[id]
+	if v == nil {
+		return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+	}
+	return clone(&v.Volume), nil
+}
+
+func (m *Memory) List(context.Context) ([]*backend.Volume, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []*backend.Volume
+	for _, id := range slices.Sorted(maps.Keys(m.volumes)) {
+		all = append(all, clone(&m.volumes[id].Volume))
+	}
+	return all, nil
+}
+
+func (m *Memory) Capacity(_ context.Context, pool string) (backend.Capacity, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if pool != "" && pool != memoryPool {
+		return backend.Capacity{}, fmt.Errorf("%w: pool %s; the pools are: %s", backend.ErrNotFound, backend.Quote(pool), memoryPool)
+	}
+	left := m.capacity - m.promised()
+	return backend.Capacity{Total: m.capacity, Promised: m.promised(), Available: left, Smallest: unit, Largest: left}, nil
+}
+
+func (m *Memory) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
+	return backend.Do(ctx, &m.ops, id, "expand", func(context.Context) (*backend.Volume, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		v := m.volumes[id]
+		if v == nil {
+			return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+		}
+		if size.Required == 0 {
+			size.Required = v.Size
+		}
+		want, err := size.Choose(v.Size, unit)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.room(want - v.Size); err != nil {
+			return nil, err
+		}
+		v.Size = want
+		return clone(&v.Volume), nil
+	})
+}
+
+func clone[T any](v *T) *T {
+	c := *v
+	return &c
+}

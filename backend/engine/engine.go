@@ -1,0 +1,66 @@
+// Package engine is the contract between a pool and what fills its entries.
+//
+// A pool (package local) owns names, metadata, promises, trash and recovery; an engine makes, copies, grows and
+// removes the content of one entry: a disk image, a directory. An engine keeps no list of its own.
+package engine
+
+import (
+	"context"
+	"os"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// Content is what an engine must remember of an entry. It lies in the entry's metadata.
+type Content struct {
+	Size         int64                `json:"size"`
+	Mode         backend.Mode         `json:"mode"`
+	FSType       string               `json:"fsType,omitempty"`
+	Provisioning backend.Provisioning `json:"provisioning"`
+	MkfsOptions  []string             `json:"mkfsOptions,omitempty"`
+	Inodes       uint64               `json:"inodes,omitempty"`
+	Project      uint32               `json:"project,omitempty"` // quota project id
+	ReadOnly     bool                 `json:"readOnly,omitempty"`
+}
+
+// Entry is one volume or snapshot on disk. The engine reads and writes inside Dir only.
+type Entry struct {
+	ID      backend.ID
+	Dir     *os.Root
+	Content *Content
+	// Save writes Content beside the data at once, so that what it names can be undone after a crash.
+	Save func() error
+}
+
+// Engine fills the entries of one pool. Methods may run at the same time on different entries, never on one.
+type Engine interface {
+	// Plan checks a spec and completes it with the engine's defaults; the size is chosen by the pool afterwards,
+	// at least smallest. source is nil for an empty volume.
+	Plan(spec backend.VolumeSpec, source *Content) (c Content, smallest int64, err error)
+	// Make fills a new entry with an empty volume.
+	Make(ctx context.Context, e *Entry) error
+	// Copy fills a new entry with the content of source, which is quiet. A read-only entry is a snapshot.
+	Copy(ctx context.Context, e, source *Entry) error
+	// Finish makes a filled entry durable and fit to be used beside the one it was copied from.
+	Finish(ctx context.Context, e *Entry, copied bool) error
+	// Quiet holds the writes of an entry, for a copy that belongs to one instant, until release is called; together
+	// means that others are held at the same time and must share the instant. An error of release means that writes
+	// were not held to the end and the copy is worthless.
+	Quiet(ctx context.Context, e *Entry, together bool) (release func() error, err error)
+	// Grow makes the content as large as Content.Size says, or leaves it as it was; repeated, it changes nothing.
+	Grow(ctx context.Context, e *Entry) error
+	// Settle ends a growth that was cut short: afterwards the content and Content.Size agree, and whoever uses the
+	// larger size already keeps it. It says whether Content changed.
+	Settle(e *Entry) (changed bool, err error)
+	// Remove frees the content and all that was reserved for it; repeated, or on a half made entry, it succeeds.
+	Remove(ctx context.Context, e *Entry) error
+	// InUse says by what an entry is used on this host, or "".
+	InUse(e *Entry) (string, error)
+	// Inspect measures the content and says what is wrong with it.
+	Inspect(e *Entry) (used int64, condition backend.Condition)
+	// Access tells a node how to use the entry.
+	Access(e *Entry) backend.Access
+	// Recover puts right what a killed process left behind beneath the pool's directory, before anything else runs.
+	Recover(ctx context.Context) error
+	Close() error
+}

@@ -1,0 +1,118 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/backend/engine"
+)
+
+// building is an entry on its way: under a temporary name until it is complete, then renamed, so that it exists
+// completely or not at all.
+type building struct {
+	pool   *pool
+	record *record
+	entry  *engine.Entry
+}
+
+// begin promises the room and makes the temporary entry with its metadata.
+func (p *pool) begin(ctx context.Context, k kind, m *meta) (*building, error) {
+	if err := p.usable(); err != nil {
+		return nil, err
+	}
+	m.Version, m.Created = version, time.Now().UTC()
+	r := &record{kind: k, id: m.ID, place: path.Join(buildingDir, string(k)+"."+string(m.ID)), meta: m, charge: m.Charge}
+	if err := p.discard(ctx, r); err != nil {
+		return nil, fmt.Errorf("removing what an earlier attempt left: %w", err)
+	}
+	if err := p.promise(ctx, r); err != nil {
+		return nil, err
+	}
+	b := &building{pool: p, record: r}
+	if err := b.prepare(); err != nil {
+		return nil, errors.Join(err, b.abandon(ctx))
+	}
+	crashpoint.Here(crashpoint.BuildBegun)
+	return b, nil
+}
+
+func (b *building) prepare() error {
+	p, r := b.pool, b.record
+	if err := p.root.Mkdir(r.place, 0o700); err != nil {
+		return err
+	}
+	dir, err := p.root.OpenRoot(r.place)
+	if err != nil {
+		return err
+	}
+	b.entry = &engine.Entry{ID: r.id, Dir: dir, Content: &r.meta.Content, Save: func() error { return writeFile(dir, metaFile, r.meta) }}
+	return writeSynced(dir, metaFile, r.meta)
+}
+
+// commit makes the filled entry durable and gives it its name.
+func (b *building) commit(ctx context.Context, copied bool) (*record, error) {
+	p, r := b.pool, b.record
+	crashpoint.Here(crashpoint.BuildFilled)
+	if r.kind != groups {
+		if err := p.engine.Finish(ctx, b.entry, copied); err != nil {
+			return nil, err
+		}
+	}
+	if err := syncDir(b.entry.Dir, "."); err != nil {
+		return nil, err
+	}
+	final := &record{kind: r.kind, id: r.id, place: path.Join(string(r.kind), string(r.id)), meta: r.meta, charge: r.charge}
+	if err := p.root.Rename(r.place, final.place); err != nil {
+		return nil, err
+	}
+	if err := syncDir(p.root, string(r.kind)); err != nil {
+		return nil, err
+	}
+	crashpoint.Here(crashpoint.BuildCommitted)
+	b.entry.Dir.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.building, r.place)
+	p.entries[r.kind][r.id] = final
+	return final, nil
+}
+
+// abandon removes an entry that could not be completed. Its room stays promised while its data cannot be removed.
+func (b *building) abandon(ctx context.Context) error {
+	if b.entry != nil {
+		b.entry.Dir.Close()
+	}
+	if err := b.pool.discard(ctx, b.record); err != nil {
+		b.pool.log.Error("half made entry stays until the next start", "place", b.record.place, "error", err)
+		return err
+	}
+	b.pool.forget(b.record)
+	return nil
+}
+
+// discard removes an entry's content and then the entry; what is gone already is no error.
+func (p *pool) discard(ctx context.Context, r *record) error {
+	dir, err := p.root.OpenRoot(r.place)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	content := engine.Content{}
+	if m, err := readMeta(dir, r.id); err == nil {
+		content = m.Content
+	}
+	if r.kind != groups {
+		if err := p.engine.Remove(ctx, &engine.Entry{ID: r.id, Dir: dir, Content: &content}); err != nil {
+			return err
+		}
+	}
+	return p.root.RemoveAll(r.place)
+}

@@ -1,0 +1,64 @@
+package local
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	capacityDesc   = prometheus.NewDesc("holdfast_pool_capacity_bytes", "Size of the pool's file system.", []string{"pool"}, nil)
+	promisedDesc   = prometheus.NewDesc("holdfast_pool_promised_bytes", "Bytes promised to volumes, snapshots and trash.", []string{"pool"}, nil)
+	usedDesc       = prometheus.NewDesc("holdfast_pool_used_bytes", "Bytes of the pool's file system that are taken, by anyone.", []string{"pool"}, nil)
+	availableDesc  = prometheus.NewDesc("holdfast_pool_available_bytes", "Bytes that can still be promised.", []string{"pool"}, nil)
+	volumesDesc    = prometheus.NewDesc("holdfast_volumes", "Volumes in the pool.", []string{"pool"}, nil)
+	snapshotsDesc  = prometheus.NewDesc("holdfast_snapshots", "Snapshots in the pool.", []string{"pool"}, nil)
+	trashDesc      = prometheus.NewDesc("holdfast_trash", "Deleted volumes of the pool that can be restored.", []string{"pool"}, nil)
+	upDesc         = prometheus.NewDesc("holdfast_pool_up", "1 while the pool can be written, else 0.", []string{"pool"}, nil)
+	operationsDesc = prometheus.NewDesc("holdfast_operations_in_flight", "Operations that are running.", nil, nil)
+	oldestDesc     = prometheus.NewDesc("holdfast_oldest_operation_seconds", "Age of the oldest operation that is running.", nil, nil)
+)
+
+// scrapeLimit is how long a scrape waits for a pool whose disk does not answer.
+const scrapeLimit = 5 * time.Second
+
+// Collector measures the pools at each scrape.
+func (b *Backend) Collector() prometheus.Collector { return collector{b} }
+
+type collector struct{ *Backend }
+
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{capacityDesc, promisedDesc, usedDesc, availableDesc, volumesDesc, snapshotsDesc, trashDesc, upDesc, operationsDesc, oldestDesc} {
+		ch <- d
+	}
+}
+
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
+	defer cancel()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, p := range c.pools {
+		up := 0.0
+		if p.usable() == nil {
+			up = 1
+		}
+		gauge(upDesc, up, p.Name)
+		gauge(volumesDesc, float64(len(p.each(volumes))), p.Name)
+		gauge(snapshotsDesc, float64(len(p.each(snapshots))), p.Name)
+		gauge(trashDesc, float64(len(p.trashed())), p.Name)
+		capacity, err := c.Capacity(ctx, p.Name)
+		if err != nil {
+			continue
+		}
+		gauge(capacityDesc, float64(capacity.Total), p.Name)
+		gauge(promisedDesc, float64(capacity.Promised), p.Name)
+		gauge(usedDesc, float64(capacity.Used), p.Name)
+		gauge(availableDesc, float64(capacity.Available), p.Name)
+	}
+	count, oldest := c.ops.InFlight()
+	gauge(operationsDesc, float64(count))
+	gauge(oldestDesc, oldest.Seconds())
+}

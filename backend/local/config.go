@@ -1,0 +1,136 @@
+package local
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// PoolConfig says where a pool lies and how much of it may be promised.
+type PoolConfig struct {
+	Name           string
+	Engine         string        // image (default) or directory
+	Path           string        // an existing directory, best the root of a file system of its own
+	Overcommit     float64       // how often each byte may be promised; 0 means 1.0
+	Reserved       string        // kept free: bytes such as 10Gi, or a share such as 5% (default)
+	TrashRetention time.Duration // how long a deleted volume can be restored; 0 removes it at once
+}
+
+const poolKeys = "name, engine, path, overcommit, reserved, trashRetention"
+
+// ParsePool reads name=fast,engine=image,path=/srv/fast[,overcommit=1.0][,reserved=5%][,trashRetention=24h].
+func ParsePool(s string) (PoolConfig, error) {
+	var c PoolConfig
+	seen := map[string]bool{}
+	for field := range strings.SplitSeq(s, ",") {
+		key, value, ok := strings.Cut(field, "=")
+		if !ok || value == "" {
+			return c, fmt.Errorf("%w pool %s: %s is not key=value; the keys are: %s", backend.ErrInvalid, backend.Quote(s), backend.Quote(field), poolKeys)
+		}
+		if seen[key] {
+			return c, fmt.Errorf("%w pool %s: %s is given twice", backend.ErrInvalid, backend.Quote(s), key)
+		}
+		seen[key] = true
+		if err := c.set(key, value); err != nil {
+			return c, fmt.Errorf("%w pool %s: %w", backend.ErrInvalid, backend.Quote(s), err)
+		}
+	}
+	return c, c.complete()
+}
+
+func (c *PoolConfig) set(key, value string) (err error) {
+	switch key {
+	case "name":
+		c.Name = value
+	case "engine":
+		c.Engine = value
+	case "path":
+		c.Path = value
+	case "reserved":
+		c.Reserved = value
+	case "overcommit":
+		if c.Overcommit, err = strconv.ParseFloat(value, 64); err != nil {
+			return fmt.Errorf("overcommit %s is not a number such as 1.5", backend.Quote(value))
+		}
+		if c.Overcommit == 0 {
+			return fmt.Errorf("overcommit 0 would promise nothing; it must be above 0, at most %d", mostOvercommit)
+		}
+	case "trashRetention":
+		if c.TrashRetention, err = time.ParseDuration(value); err != nil {
+			return fmt.Errorf("trashRetention %s is not a duration such as 24h", backend.Quote(value))
+		}
+	default:
+		return fmt.Errorf("unknown key %s; the keys are: %s", backend.Quote(key), poolKeys)
+	}
+	return nil
+}
+
+const mostOvercommit = 100
+
+var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// complete checks the configuration and fills its defaults.
+func (c *PoolConfig) complete() error {
+	if c.Engine == "" {
+		c.Engine = "image"
+	}
+	if c.Overcommit == 0 {
+		c.Overcommit = 1
+	}
+	if c.Reserved == "" {
+		c.Reserved = "5%"
+	}
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w pool %s: "+format, append([]any{backend.ErrInvalid, backend.Quote(c.Name)}, args...)...)
+	}
+	switch {
+	case !poolName.MatchString(c.Name):
+		return invalid("name must be 1 to 63 of a-z, 0-9 and -, and not begin with -")
+	case c.Engine != "image" && c.Engine != "directory":
+		return invalid("engine %s; it must be image or directory", backend.Quote(c.Engine))
+	case !filepath.IsAbs(c.Path):
+		return invalid("path %s must be absolute", backend.Quote(c.Path))
+	case !(c.Overcommit > 0 && c.Overcommit <= mostOvercommit): // also refuses NaN
+		return invalid("overcommit %v; it must be above 0, at most %d", c.Overcommit, mostOvercommit)
+	case c.TrashRetention < 0:
+		return invalid("trashRetention %s is negative", c.TrashRetention)
+	}
+	c.Path = filepath.Clean(c.Path)
+	if _, err := parseReserve(c.Reserved); err != nil {
+		return invalid("%w", err)
+	}
+	return nil
+}
+
+// reserve is what a pool keeps free.
+type reserve struct {
+	bytes int64
+	share float64
+}
+
+func (r reserve) of(total int64) int64 { return r.bytes + int64(float64(total)*r.share) }
+
+var units = map[string]int64{"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+
+func parseReserve(s string) (reserve, error) {
+	if number, ok := strings.CutSuffix(s, "%"); ok {
+		share, err := strconv.ParseFloat(number, 64)
+		if err != nil || !(share >= 0 && share < 100) {
+			return reserve{}, fmt.Errorf("reserved %s; a share must be 0%% to below 100%%", backend.Quote(s))
+		}
+		return reserve{share: share / 100}, nil
+	}
+	number := strings.TrimRight(s, "KMGTi")
+	factor, known := units[s[len(number):]]
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || !known || n < 0 || n > math.MaxInt64/factor {
+		return reserve{}, fmt.Errorf("reserved %s; it must be a share such as 5%%, or bytes such as 1073741824, 512Mi, 10Gi", backend.Quote(s))
+	}
+	return reserve{bytes: n * factor}, nil
+}

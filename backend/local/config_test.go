@@ -1,0 +1,102 @@
+package local
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func TestParsePoolReadsEveryKey(t *testing.T) {
+	got, err := ParsePool("name=fast,engine=directory,path=/srv/fast/,overcommit=1.5,reserved=10Gi,trashRetention=24h")
+	want := PoolConfig{Name: "fast", Engine: "directory", Path: "/srv/fast", Overcommit: 1.5, Reserved: "10Gi", TrashRetention: 24 * time.Hour}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	got, err = ParsePool("name=a,path=/a")
+	want = PoolConfig{Name: "a", Engine: "image", Path: "/a", Overcommit: 1, Reserved: "5%"}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestParsePoolNamesWhatIsWrongAndWhatIsAllowed(t *testing.T) {
+	for s, words := range map[string][]string{
+		"":                                  {"key=value", poolKeys},
+		"name=a":                            {"path", "absolute"},
+		"name=a,path=relative":              {`"relative"`, "absolute"},
+		"path=/a":                           {"name", "1 to 63"},
+		"name=A_b,path=/a":                  {`"A_b"`, "a-z"},
+		"name=a,path=/a,engine=zfs":         {`"zfs"`, "image or directory"},
+		"name=a,path=/a,speed=fast":         {`"speed"`, poolKeys},
+		"name=a,path=/a,name=b":             {"name", "twice"},
+		"name=a,path=/a,overcommit=x":       {`"x"`, "number"},
+		"name=a,path=/a,overcommit=0":       {"overcommit 0"},
+		"name=a,path=/a,overcommit=-1":      {"-1", "above 0"},
+		"name=a,path=/a,overcommit=NaN":     {"NaN", "above 0"},
+		"name=a,path=/a,overcommit=1000":    {"1000", "at most 100"},
+		"name=a,path=/a,reserved=100%":      {`"100%"`, "below 100%"},
+		"name=a,path=/a,reserved=-1":        {`"-1"`, "10Gi"},
+		"name=a,path=/a,reserved=5GB":       {`"5GB"`, "10Gi"},
+		"name=a,path=/a,reserved=9999999Ti": {"9999999Ti", "10Gi"},
+		"name=a,path=/a,trashRetention=1":   {`"1"`, "24h"},
+		"name=a,path=/a,trashRetention=-1h": {"-1h", "negative"},
+		"name=a,path=":                      {`"path="`, "key=value"},
+	} {
+		_, err := ParsePool(s)
+		if !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%q: got %v, want an error that is %q", s, err, backend.ErrInvalid)
+			continue
+		}
+		for _, word := range words {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%q: the error %q does not say %q", s, err, word)
+			}
+		}
+	}
+}
+
+func TestReservesAreSharesOrBytes(t *testing.T) {
+	for s, want := range map[string]int64{"5%": 50, "0%": 0, "12.5%": 125, "100": 100, "1Ki": 1024, "2Mi": 2 << 20} {
+		r, err := parseReserve(s)
+		if err != nil || r.of(1000) != want {
+			t.Errorf("%s of 1000 is %d, %v, want %d", s, r.of(1000), err, want)
+		}
+	}
+}
+
+func FuzzParsePool(f *testing.F) {
+	f.Add("name=fast,engine=image,path=/srv/fast,overcommit=1.0,reserved=5%")
+	f.Add("name=a,path=/a,reserved=10Gi,trashRetention=1h")
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := ParsePool(s)
+		if err != nil {
+			return
+		}
+		keep, err := parseReserve(c.Reserved)
+		if err != nil || keep.of(1<<50) < 0 || !strings.HasPrefix(c.Path, "/") || c.Overcommit <= 0 {
+			t.Errorf("%q was accepted as %+v (reserve %v, %v)", s, c, keep, err)
+		}
+	})
+}
+
+func FuzzParseMeta(f *testing.F) {
+	f.Add([]byte(`{"version":1,"id":"a","name":"a","content":{"size":1048576,"mode":"Filesystem"},"charge":1048576}`), "a")
+	f.Add([]byte(`{"version":2}`), "a")
+	f.Add([]byte(`{"version":1,"id":"../x"}`), "a")
+	f.Fuzz(func(t *testing.T, data []byte, name string) {
+		id, err := backend.ParseID(name)
+		if err != nil {
+			return
+		}
+		m, err := parseMeta(data, id)
+		if (m == nil) == (err == nil) {
+			t.Fatalf("%q gave %v, %v", data, m, err)
+		}
+		if m != nil && (m.ID != id || m.Content.Size < 0 || m.Charge < 0 || m.Version != version) {
+			t.Errorf("%q was accepted as %+v", data, m)
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+const mib = 1 << 20
+
+func TestImageOnXFSConforms(t *testing.T)        { conforms(t, "image", "ext4", hostfs.XFS) }
+func TestXFSImageOnXFSConforms(t *testing.T)     { conforms(t, "image", "xfs", hostfs.XFS) }
+func TestImageOnExt4Conforms(t *testing.T)       { conforms(t, "image", "ext4", hostfs.Ext4) }
+func TestBtrfsImageOnBtrfsConforms(t *testing.T) { conforms(t, "image", "btrfs", hostfs.Btrfs) }
+func TestDirectoryOnBtrfsConforms(t *testing.T)  { conforms(t, "directory", "", hostfs.Btrfs) }
+func TestDirectoryOnXFSConforms(t *testing.T)    { conforms(t, "directory", "", hostfs.XFSQuota) }
+func TestDirectoryOnExt4Conforms(t *testing.T)   { conforms(t, "directory", "", hostfs.Ext4Quota) }
+func TestBlockImageConformsWithoutRoot(t *testing.T) {
+	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
+		f := fixture(t, "image", filepath.Join(t.TempDir(), "pool"), size)
+		f.Mode, f.Write, f.Read = backend.Block, writeImage, readImage
+		return f
+	}}.Run(t)
+}
+
+func conforms(t *testing.T, engine, fstype string, k hostfs.Kind) {
+	hostfs.RequireRoot(t)
+	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
+		f := fixture(t, engine, hostfs.New(t, k, size), 0)
+		f.FSType = fstype
+		if fstype == "" || fstype == "ext4" {
+			return f
+		}
+		smallest, err := nodeops.SmallestFS(fstype)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Smallest = smallest
+		return f
+	}}.Run(t)
+}
+
+// fixture serves one pool at path; where the file system is not made for the test, most bounds what is promised of it.
+func fixture(t *testing.T, engine, path string, most int64) *backendtest.Fixture {
+	config := PoolConfig{Name: "pool", Engine: engine, Path: path}
+	if most > 0 {
+		if err := os.Mkdir(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		config.Reserved = reserveFor(t, path, most)
+	}
+	b := open(t, config)
+	t.Cleanup(func() { b.Close(context.Background()) })
+	return &backendtest.Fixture{
+		Backend: b,
+		Reopen: func(t *testing.T) backendtest.Storage {
+			if err := b.Close(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			b = open(t, config)
+			return b
+		},
+		Mode: backend.Filesystem, Smallest: 64 * mib, Write: writeFS, Read: readFS,
+	}
+}
+
+func open(t *testing.T, configs ...PoolConfig) *Backend {
+	t.Helper()
+	b, err := Open(context.Background(), configs, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// reserveFor leaves about size bytes to promise on whatever file system the test runs on.
+func reserveFor(t *testing.T, path string, size int64) string {
+	usage, err := nodeops.Statfs(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(max(0, usage.Available-size))
+}
+
+// mounted shows a volume's content under a directory while f runs, as a node does.
+func mounted(t *testing.T, v *backend.Volume, f func(dir string)) {
+	t.Helper()
+	if v.Access.Directory != "" {
+		f(v.Access.Directory)
+		return
+	}
+	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loop.Close()
+	dir := t.TempDir()
+	if err := nodeops.MountFS(t.Context(), loop.Path, dir, v.FSType, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := nodeops.Unmount(context.Background(), dir); err != nil {
+			t.Error(err)
+		}
+	}()
+	f(dir)
+}
+
+func writeFS(t *testing.T, v *backend.Volume, content []byte) {
+	t.Helper()
+	mounted(t, v, func(dir string) { writeSyncedFile(t, filepath.Join(dir, "file"), content) })
+}
+
+func readFS(t *testing.T, v *backend.Volume, length int) (content []byte) {
+	t.Helper()
+	mounted(t, v, func(dir string) {
+		var err error
+		if content, err = os.ReadFile(filepath.Join(dir, "file")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return content[:min(length, len(content))]
+}
+
+func writeSyncedFile(t *testing.T, name string, content []byte) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeImage(t *testing.T, v *backend.Volume, content []byte) {
+	t.Helper()
+	writeSyncedFile(t, v.Access.Image, content)
+}
+
+func readImage(t *testing.T, v *backend.Volume, length int) []byte {
+	t.Helper()
+	f, err := os.Open(v.Access.Image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	content := make([]byte, length)
+	if _, err := io.ReadFull(f, content); err != nil {
+		t.Fatal(err)
+	}
+	return content
+}

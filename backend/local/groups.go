@@ -1,0 +1,220 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/backend/engine"
+)
+
+// A group's own record is written last, in the pool of its first member; members without it do not exist for
+// callers and are removed at the next start or attempt.
+
+// part is one member of a group on its way.
+type part struct {
+	pool     *pool
+	from     *engine.Entry
+	building *building
+	made     *record
+}
+
+func (b *Backend) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*backend.Group, error) {
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	sources, err := spec.Members()
+	if err != nil {
+		return nil, err
+	}
+	return backend.Do(ctx, &b.ops, groupKey(id), "group snapshot", func(ctx context.Context) (*backend.Group, error) {
+		if p, r := b.find(groups, id); r != nil {
+			g, err := b.group(p, r)
+			if err != nil {
+				return nil, err
+			}
+			if err := g.Satisfies(spec); err != nil {
+				return nil, err
+			}
+			return g, nil
+		}
+		return holding(ctx, &b.ops, sources, "group snapshot "+string(id), func(ctx context.Context) (*backend.Group, error) {
+			return b.takeGroup(ctx, id, spec, sources)
+		})
+	})
+}
+
+// holding runs f while nothing else runs on any of ids, which are in order, so that two groups cannot wait for each other.
+func holding[T any](ctx context.Context, ops *backend.Operations, ids []backend.ID, verb string, f func(context.Context) (T, error)) (T, error) {
+	if len(ids) == 0 {
+		return f(ctx)
+	}
+	return backend.Do(ctx, ops, ids[0], verb, func(ctx context.Context) (T, error) {
+		return holding(ctx, ops, ids[1:], verb, f)
+	})
+}
+
+func (b *Backend) takeGroup(ctx context.Context, id backend.ID, spec backend.GroupSpec, sources []backend.ID) (_ *backend.Group, err error) {
+	var parts []*part
+	defer func() {
+		for _, part := range parts {
+			err = errors.Join(err, part.close(ctx, err != nil))
+		}
+	}()
+	home, r := b.find(volumes, sources[0])
+	if r == nil {
+		return nil, fmt.Errorf("%w: volume %s, a source of group %s", backend.ErrNotFound, sources[0], id)
+	}
+	m := &meta{ID: id, Name: spec.Name}
+	for _, source := range sources {
+		part, err := b.beginPart(ctx, spec.Member(source), &groupRef{ID: id, Pool: home.Name})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+		m.Members = append(m.Members, member{Pool: part.pool.Name, Snapshot: part.building.record.id, Source: source})
+	}
+	if err := copyTogether(ctx, parts); err != nil {
+		return nil, fmt.Errorf("group %s: %w", id, err)
+	}
+	for _, part := range parts {
+		if part.made, err = part.building.commit(ctx, true); err != nil {
+			return nil, fmt.Errorf("group %s: %w", id, err)
+		}
+	}
+	crashpoint.Here(crashpoint.GroupBuilt)
+	record, err := home.begin(ctx, groups, m)
+	if err != nil {
+		return nil, err
+	}
+	made, err := record.fillAndCommit(ctx, false, func(context.Context, *engine.Entry) error { return nil })
+	if err != nil {
+		return nil, fmt.Errorf("group %s: %w", id, err)
+	}
+	return b.group(home, made)
+}
+
+func (b *Backend) beginPart(ctx context.Context, spec backend.SnapshotSpec, group *groupRef) (*part, error) {
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	p, r := b.find(volumes, spec.Source)
+	if r == nil {
+		return nil, fmt.Errorf("%w: volume %s, a source of group %s", backend.ErrNotFound, spec.Source, group.ID)
+	}
+	if owner, left := b.find(snapshots, id); left != nil {
+		if left.meta == nil || left.meta.Group == nil || left.meta.Group.ID != group.ID {
+			return nil, fmt.Errorf("%w: snapshot %s is not of group %s", backend.ErrExists, id, group.ID)
+		}
+		if err := owner.remove(ctx, left); err != nil {
+			return nil, err
+		}
+	}
+	from, err := p.entry(r)
+	if err != nil {
+		return nil, err
+	}
+	m := p.snapshotMeta(id, spec, from)
+	m.Group = group
+	building, err := p.begin(ctx, snapshots, m)
+	if err != nil {
+		from.Dir.Close()
+		return nil, err
+	}
+	return &part{pool: p, from: from, building: building}, nil
+}
+
+// close ends a part; when the group failed, nothing of it stays.
+func (t *part) close(ctx context.Context, failed bool) error {
+	t.from.Dir.Close()
+	switch {
+	case !failed:
+		return nil
+	case t.made != nil:
+		return t.pool.remove(ctx, t.made)
+	}
+	return t.building.abandon(ctx)
+}
+
+// whole says whether an entry may be shown: all but the members of a group whose record is missing. Where the
+// group's pool is not open here nobody can tell, and the member counts as whole.
+func (b *Backend) whole(r *record) bool {
+	if r.kind != snapshots || r.meta == nil || r.meta.Group == nil {
+		return true
+	}
+	i := slices.IndexFunc(b.pools, func(p *pool) bool { return p.Name == r.meta.Group.Pool })
+	return i < 0 || b.pools[i].find(groups, r.meta.Group.ID) != nil
+}
+
+// sweepGroups removes members of groups that were never completed or already deleted.
+func (b *Backend) sweepGroups(ctx context.Context) {
+	for _, p := range b.pools {
+		for _, r := range p.each(snapshots) {
+			if b.whole(r) {
+				continue
+			}
+			if err := p.remove(ctx, r); err != nil {
+				p.log.Warn("a snapshot of an incomplete group stays", "snapshot", r.id, "error", err)
+			}
+		}
+	}
+}
+
+func (b *Backend) group(p *pool, r *record) (*backend.Group, error) {
+	if r.damage != nil {
+		return nil, fmt.Errorf("%w: %w", backend.ErrPrecondition, r.damage)
+	}
+	g := &backend.Group{ID: r.id, Name: r.meta.Name, Created: r.meta.Created}
+	for _, m := range r.meta.Members {
+		owner, err := b.pool(m.Pool, backend.ErrUnavailable)
+		if err != nil {
+			return nil, fmt.Errorf("group %s of pool %s: %w", r.id, p.Name, err)
+		}
+		s := owner.find(snapshots, m.Snapshot)
+		if s == nil {
+			return nil, fmt.Errorf("%w: group %s lost its snapshot %s", backend.ErrPrecondition, r.id, m.Snapshot)
+		}
+		g.Snapshots = append(g.Snapshots, owner.snapshot(s))
+	}
+	return g, nil
+}
+
+func (b *Backend) GetGroup(_ context.Context, id backend.ID) (*backend.Group, error) {
+	p, r := b.find(groups, id)
+	if r == nil {
+		return nil, fmt.Errorf("%w: group %s", backend.ErrNotFound, id)
+	}
+	return b.group(p, r)
+}
+
+// DeleteGroup removes the record first: from then on the group does not exist, and its members go now or at the next start.
+func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
+	_, err := backend.Do(ctx, &b.ops, groupKey(id), "delete group", func(ctx context.Context) (any, error) {
+		p, r := b.find(groups, id)
+		if r == nil {
+			return nil, nil
+		}
+		if err := p.remove(ctx, r); err != nil {
+			return nil, err
+		}
+		if r.meta == nil {
+			return nil, nil
+		}
+		for _, m := range r.meta.Members {
+			if owner, err := b.pool(m.Pool, backend.ErrUnavailable); err == nil {
+				if s := owner.find(snapshots, m.Snapshot); s != nil {
+					if err := owner.remove(ctx, s); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+		return nil, nil
+	})
+	return err
+}

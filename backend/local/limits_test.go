@@ -1,0 +1,162 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestLimitOfImageOnXFSHolds(t *testing.T)       { limitHolds(t, "image", hostfs.XFS) }
+func TestLimitOfImageOnExt4Holds(t *testing.T)      { limitHolds(t, "image", hostfs.Ext4) }
+func TestLimitOfImageOnBtrfsHolds(t *testing.T)     { limitHolds(t, "image", hostfs.Btrfs) }
+func TestLimitOfDirectoryOnBtrfsHolds(t *testing.T) { limitHolds(t, "directory", hostfs.Btrfs) }
+func TestLimitOfDirectoryOnXFSHolds(t *testing.T)   { limitHolds(t, "directory", hostfs.XFSQuota) }
+func TestLimitOfDirectoryOnExt4Holds(t *testing.T)  { limitHolds(t, "directory", hostfs.Ext4Quota) }
+
+// ways try to get more into the volume at dir than its limit; beside is another volume's directory. They return the
+// error that stopped them.
+var ways = map[string]func(dir, beside string, limit int64) error{
+	"plain writes": func(dir, _ string, limit int64) error { return fill(filepath.Join(dir, "f"), limit, 0) },
+	"many files": func(dir, _ string, limit int64) error {
+		for i := range limit/mib + 1 {
+			if err := fill(filepath.Join(dir, fmt.Sprint(i)), mib, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"holes": func(dir, _ string, limit int64) error {
+		name := filepath.Join(dir, "sparse")
+		if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Truncate(name, 4*limit)); err != nil {
+			return err
+		}
+		return fill(name, limit, 3*mib) // every megabyte of data is followed by a hole
+	},
+	"fallocate": func(dir, _ string, limit int64) error {
+		f, err := os.Create(filepath.Join(dir, "allocated"))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return unix.Fallocate(int(f.Fd()), 0, 0, 2*limit)
+	},
+	"hard links": func(dir, beside string, limit int64) error {
+		if err := os.WriteFile(filepath.Join(beside, "f"), nil, 0o600); err != nil {
+			return err
+		}
+		if err := os.Link(filepath.Join(beside, "f"), filepath.Join(dir, "link")); !errors.Is(err, unix.EXDEV) {
+			return fmt.Errorf("a link into another volume gave %w, want %w", err, unix.EXDEV)
+		}
+		if err := errors.Join(fill(filepath.Join(dir, "f"), limit/2, 0), os.Link(filepath.Join(dir, "f"), filepath.Join(dir, "link"))); err != nil {
+			return err
+		}
+		return fill(filepath.Join(dir, "link"), limit+mib, 0)
+	},
+	"renames between volumes": func(dir, beside string, limit int64) error {
+		if err := fill(filepath.Join(beside, "big"), limit/2, 0); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(beside, "big"), filepath.Join(dir, "big")); !errors.Is(err, unix.EXDEV) {
+			return fmt.Errorf("a rename into another volume gave %w, want %w", err, unix.EXDEV)
+		}
+		return fill(filepath.Join(dir, "f"), limit, 0)
+	},
+	"a second process": func(dir, _ string, limit int64) error {
+		if err := fill(filepath.Join(dir, "first"), limit/2, 0); err != nil {
+			return err
+		}
+		cmd := exec.Command("dd", "if=/dev/zero", "of="+filepath.Join(dir, "second"), "bs=1M", fmt.Sprintf("count=%d", limit/mib), "conv=fsync")
+		cmd.Env = append(os.Environ(), "LC_ALL=C")
+		out, err := cmd.CombinedOutput()
+		switch {
+		case err == nil:
+			return nil
+		case bytes.Contains(out, []byte("No space left")):
+			return unix.ENOSPC
+		case bytes.Contains(out, []byte("quota exceeded")):
+			return unix.EDQUOT
+		}
+		return fmt.Errorf("%w: %s", err, out)
+	},
+}
+
+func limitHolds(t *testing.T, engine string, k hostfs.Kind) {
+	pool := hostfs.New(t, k, 2<<30)
+	b := open(t, PoolConfig{Name: "pool", Engine: engine, Path: pool})
+	t.Cleanup(func() { b.Close(context.Background()) })
+	const limit = 64 * mib
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			obeyQuotas(t)
+			spec := backend.VolumeSpec{Name: "a", Size: backend.Size{Required: limit, Limit: limit}}
+			v, err := b.Create(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec.Name = "beside"
+			other, err := b.Create(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mounted(t, v, func(dir string) {
+				mounted(t, other, func(beside string) { err = way(dir, beside, limit) })
+			})
+			if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+				t.Errorf("past %d bytes the writer got %v, want ENOSPC or EDQUOT", limit, err)
+			}
+			if after, err := b.Get(t.Context(), v.ID); err != nil || after.Used > limit || after.Condition.Abnormal {
+				t.Errorf("after it the volume of %d bytes is %+v, %v", limit, after, err)
+			}
+			if err := errors.Join(b.Delete(t.Context(), v.ID), b.Delete(t.Context(), other.ID)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// fill writes the number of bytes into a file, leaving holes of the given size between megabytes, and syncs it.
+func fill(name string, bytes, hole int64) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := []byte(strings.Repeat("holdfast", mib/8))
+	for i := range bytes / mib {
+		if _, err := f.WriteAt(block, i*(mib+hole)); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
+// obeyQuotas takes CAP_SYS_RESOURCE from the test's thread and its children: ext4 lets a process that has it write past
+// any quota. The thread ends with the test, because what it has lost does not come back.
+func obeyQuotas(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		t.Fatal(err)
+	}
+	caps[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
+	if err := unix.Capset(&header, &caps[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,289 @@
+// Package local is the storage of one host: volumes, snapshots and groups in pools on its own file systems.
+//
+// A pool owns names, metadata, promises, trash and recovery; what lies in an entry is made by an engine.
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// sizeUnit is what sizes are rounded up to.
+const sizeUnit = 1 << 20
+
+// Backend serves the pools of one host.
+type Backend struct {
+	pools []*pool // the first is the default
+	ops   backend.Operations
+	log   *slog.Logger
+	stop  context.CancelFunc
+	done  chan struct{} // closed when the keeper has ended; nil when only peeking
+}
+
+var (
+	_ backend.Backend          = (*Backend)(nil)
+	_ backend.Expander         = (*Backend)(nil)
+	_ backend.Snapshotter      = (*Backend)(nil)
+	_ backend.GroupSnapshotter = (*Backend)(nil)
+	_ backend.Cloner           = (*Backend)(nil)
+)
+
+// Open takes the pools for this process, puts right what a killed one left behind, and serves them until Close.
+func Open(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend, error) {
+	b, err := Peek(ctx, configs, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.take(ctx); err != nil {
+		return nil, errors.Join(err, b.closePools())
+	}
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	b.stop, b.done = stop, make(chan struct{})
+	go b.keep(keeping)
+	return b, nil
+}
+
+// Peek opens pools that another process may be serving: to list, to look into the trash and to restore from it, all
+// of which the serving process notices.
+func Peek(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend, error) {
+	if len(configs) == 0 {
+		return nil, fmt.Errorf("%w: no pool is configured", backend.ErrInvalid)
+	}
+	b := &Backend{log: log}
+	for _, c := range configs {
+		if other := b.poolAt(c); other != nil {
+			return nil, errors.Join(fmt.Errorf("%w: pools %s (%s) and %s (%s) share a name or a path", backend.ErrInvalid, other.Name, other.Path, c.Name, c.Path), b.closePools())
+		}
+		p, err := openPool(ctx, c, log)
+		if err != nil {
+			return nil, errors.Join(err, b.closePools())
+		}
+		b.pools = append(b.pools, p)
+	}
+	return b, nil
+}
+
+func (b *Backend) poolAt(c PoolConfig) *pool {
+	i := slices.IndexFunc(b.pools, func(p *pool) bool { return p.Name == c.Name || p.Path == c.Path })
+	if i < 0 {
+		return nil
+	}
+	return b.pools[i]
+}
+
+// Close waits until no operation runs, or ctx ends, and lets go of the pools.
+func (b *Backend) Close(ctx context.Context) error {
+	if b.done != nil {
+		b.stop()
+		<-b.done
+	}
+	return errors.Join(b.ops.Wait(ctx), b.closePools())
+}
+
+func (b *Backend) closePools() error {
+	var errs []error
+	for _, p := range b.pools {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (b *Backend) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.create(ctx, spec, nil)
+}
+
+func (b *Backend) Clone(ctx context.Context, source backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.create(ctx, spec, &backend.Source{Kind: backend.SourceVolume, ID: source})
+}
+
+func (b *Backend) Restore(ctx context.Context, snapshot backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.create(ctx, spec, &backend.Source{Kind: backend.SourceSnapshot, ID: snapshot})
+}
+
+func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *backend.Source) (*backend.Volume, error) {
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	return backend.Do(ctx, &b.ops, id, "create", func(ctx context.Context) (*backend.Volume, error) {
+		if p, r := b.find(volumes, id); r != nil {
+			v := p.volume(r)
+			if err := v.Satisfies(spec, source); err != nil {
+				return nil, err
+			}
+			return v, nil
+		}
+		if source == nil {
+			p, err := b.pool(spec.Pool, backend.ErrInvalid)
+			if err != nil {
+				return nil, err
+			}
+			return p.createVolume(ctx, id, spec)
+		}
+		return b.createFrom(ctx, id, spec, source)
+	})
+}
+
+// createFrom makes a volume from a source, on which nothing else runs meanwhile.
+func (b *Backend) createFrom(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source) (*backend.Volume, error) {
+	k, key := volumes, source.ID
+	if source.Kind == backend.SourceSnapshot {
+		k, key = snapshots, snapshotKey(source.ID)
+	}
+	if _, r := b.find(k, source.ID); r == nil {
+		return nil, fmt.Errorf("%w: %s, the source of %s", backend.ErrNotFound, source, id)
+	}
+	return backend.Do(ctx, &b.ops, key, "copy for "+string(id), func(ctx context.Context) (*backend.Volume, error) {
+		p, r := b.find(k, source.ID)
+		if r == nil {
+			return nil, fmt.Errorf("%w: %s, the source of %s", backend.ErrNotFound, source, id)
+		}
+		if spec.Pool != "" && spec.Pool != p.Name {
+			return nil, fmt.Errorf("%w: %s lies in pool %s and cannot be copied into pool %s; use a class of the same pool", backend.ErrInvalid, source, p.Name, spec.Pool)
+		}
+		return p.copyVolume(ctx, id, spec, source, r)
+	})
+}
+
+func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
+	_, err := backend.Do(ctx, &b.ops, id, "delete", func(ctx context.Context) (any, error) {
+		p, r := b.find(volumes, id)
+		if r == nil {
+			return nil, nil
+		}
+		return nil, p.remove(ctx, r)
+	})
+	return err
+}
+
+func (b *Backend) Get(_ context.Context, id backend.ID) (*backend.Volume, error) {
+	p, r := b.find(volumes, id)
+	if r == nil {
+		return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+	}
+	return p.volume(r), nil
+}
+
+func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
+	return listed(b, volumes, (*pool).volume, func(v *backend.Volume) backend.ID { return v.ID })
+}
+
+// listed brings all pools up to date and shows their entries of one kind in the order of IDs.
+func listed[T any](b *Backend, k kind, show func(*pool, *record) T, id func(T) backend.ID) ([]T, error) {
+	var all []T
+	for _, p := range b.pools {
+		if err := p.scan(); err != nil {
+			return nil, fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
+		}
+		for _, r := range p.each(k) {
+			if b.whole(r) {
+				all = append(all, show(p, r))
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y T) int { return cmp.Compare(id(x), id(y)) })
+	return all, nil
+}
+
+func (b *Backend) Capacity(ctx context.Context, name string) (backend.Capacity, error) {
+	p, err := b.pool(name, backend.ErrNotFound)
+	if err != nil {
+		return backend.Capacity{}, err
+	}
+	if err := p.usable(); err != nil {
+		return backend.Capacity{}, err
+	}
+	usage, err := p.measure(ctx)
+	if err != nil {
+		return backend.Capacity{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.capacity(usage), nil
+}
+
+func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
+	return backend.Do(ctx, &b.ops, id, "expand", func(ctx context.Context) (*backend.Volume, error) {
+		p, r := b.find(volumes, id)
+		if r == nil {
+			return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+		}
+		return p.expand(ctx, r, size)
+	})
+}
+
+// pool finds a pool by name; the first is the default. An unknown name is an error of the given kind.
+func (b *Backend) pool(name string, kind error) (*pool, error) {
+	if name == "" {
+		return b.pools[0], nil
+	}
+	var names []string
+	for _, p := range b.pools {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return nil, fmt.Errorf("%w: pool %s; the pools of this host are: %s", kind, backend.Quote(name), strings.Join(names, ", "))
+}
+
+// find looks an entry up in every pool.
+func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
+	for _, p := range b.pools {
+		if r := p.find(k, id); r != nil {
+			return p, r
+		}
+	}
+	return nil, nil
+}
+
+// keepEvery is how often the pools are surveyed and their trash is emptied of what has expired.
+const keepEvery = 10 * time.Second
+
+func (b *Backend) keep(ctx context.Context) {
+	defer close(b.done)
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			for _, p := range b.pools {
+				if err := p.survey(ctx); err != nil {
+					b.log.Warn("cannot measure pool", "pool", p.Name, "error", err)
+				}
+				p.emptyTrash(ctx, now)
+			}
+		}
+	}
+}
+
+// take locks the pools and undoes what was cut short in them.
+func (b *Backend) take(ctx context.Context) error {
+	for _, p := range b.pools {
+		if err := p.lock(); err != nil {
+			return err
+		}
+	}
+	for _, p := range b.pools {
+		if err := p.recover(ctx); err != nil {
+			return fmt.Errorf("pool %s: %w", p.Name, err)
+		}
+	}
+	b.sweepGroups(ctx)
+	for _, p := range b.pools {
+		if err := p.survey(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

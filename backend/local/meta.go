@@ -1,0 +1,133 @@
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/engine"
+)
+
+// version is that of the layout and the metadata this code writes. It reads no newer one: it could not keep what it
+// does not know.
+const version = 1
+
+const metaFile = "meta.json"
+
+// meta is what meta.json beside each volume, snapshot and group says.
+type meta struct {
+	Version int               `json:"version"`
+	ID      backend.ID        `json:"id"`
+	Name    string            `json:"name"`
+	Created time.Time         `json:"created"`
+	Content engine.Content    `json:"content"`
+	Charge  int64             `json:"charge"` // bytes promised
+	Labels  map[string]string `json:"labels,omitempty"`
+	Source  *backend.Source   `json:"source,omitempty"`
+	Group   *groupRef         `json:"group,omitempty"`
+	Members []member          `json:"members,omitempty"` // of a group
+}
+
+// groupRef ties a snapshot to its group, whose record lies in the named pool.
+type groupRef struct {
+	ID   backend.ID `json:"id"`
+	Pool string     `json:"pool"`
+}
+
+type member struct {
+	Pool     string     `json:"pool"`
+	Snapshot backend.ID `json:"snapshot"`
+	Source   backend.ID `json:"source"`
+}
+
+var errNewer = errors.New("written by a newer version")
+
+// parseMeta reads metadata that must belong to the entry named id.
+func parseMeta(data []byte, id backend.ID) (*meta, error) {
+	var head struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fmt.Errorf("%s is damaged (%d bytes): %w", metaFile, len(data), err)
+	}
+	if head.Version > version {
+		return nil, fmt.Errorf("%s has version %d, this program knows %d: %w", metaFile, head.Version, version, errNewer)
+	}
+	var m meta
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("%s is damaged (%d bytes): %w", metaFile, len(data), err)
+	}
+	switch {
+	case m.Version < 1:
+		return nil, fmt.Errorf("%s is damaged: version %d", metaFile, m.Version)
+	case m.ID != id:
+		return nil, fmt.Errorf("%s belongs to %s, not to %s", metaFile, backend.Quote(string(m.ID)), id)
+	case m.Content.Size < 0 || m.Charge < 0:
+		return nil, fmt.Errorf("%s is damaged: size %d, charge %d", metaFile, m.Content.Size, m.Charge)
+	}
+	return &m, nil
+}
+
+// maxMeta bounds what is read: metadata is a few hundred bytes.
+const maxMeta = 1 << 20
+
+func readMeta(dir *os.Root, id backend.ID) (*meta, error) {
+	data, err := readFile(dir, metaFile)
+	if err != nil {
+		return nil, err
+	}
+	return parseMeta(data, id)
+}
+
+func readFile(dir *os.Root, name string) ([]byte, error) {
+	f, err := dir.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxMeta))
+}
+
+// writeFile replaces a file so that it is the old or the new one after a crash, never a part.
+func writeFile(dir *os.Root, name string, v any) error {
+	temporary := name + ".new"
+	if err := writeSynced(dir, temporary, v); err != nil {
+		return err
+	}
+	if err := dir.Rename(temporary, name); err != nil {
+		return err
+	}
+	return syncDir(dir, ".")
+}
+
+func writeSynced(dir *os.Root, name string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(append(data, '\n')); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func syncDir(dir *os.Root, name string) error {
+	d, err := dir.Open(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,288 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/directory"
+	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/backend/image"
+)
+
+// The layout of a pool; docs/pool-layout.md explains it.
+const (
+	poolFile    = "pool.json"
+	buildingDir = ".tmp"
+	trashDir    = ".trash"
+
+	volumes   kind = "volumes"
+	snapshots kind = "snapshots"
+	groups    kind = "groups"
+)
+
+// kind says what an entry is; it names the directory that holds it.
+type kind string
+
+// poolHead is what pool.json says.
+type poolHead struct {
+	Version int    `json:"version"`
+	UUID    string `json:"uuid"`
+	Engine  string `json:"engine"`
+}
+
+// pool is one directory of volumes.
+type pool struct {
+	PoolConfig
+	reserve reserve
+	log     *slog.Logger
+	root    *os.Root
+	dir     *os.File // of root; holds the lock
+	engine  engine.Engine
+
+	mu       sync.Mutex
+	entries  map[kind]map[backend.ID]*record
+	trash    map[string]*record // by place
+	building map[string]*record // by place
+	foreign  int64              // bytes of the file system taken by others
+	surveyed bool
+}
+
+// record is one entry as last read or written; it is replaced, never changed.
+type record struct {
+	kind    kind
+	id      backend.ID
+	place   string // below the pool
+	meta    *meta  // nil when damaged
+	damage  error
+	charge  int64
+	deleted time.Time // when moved to the trash
+}
+
+// openPool opens a pool's directory and reads what is there, changing nothing but an empty directory, which becomes a pool.
+func openPool(ctx context.Context, c PoolConfig, log *slog.Logger) (*pool, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	keep, _ := parseReserve(c.Reserved) // complete has checked it
+	p := &pool{
+		PoolConfig: c,
+		reserve:    keep,
+		log:        log.With("pool", c.Name),
+		entries:    map[kind]map[backend.ID]*record{},
+		building:   map[string]*record{},
+	}
+	if err := p.open(ctx); err != nil {
+		p.close()
+		return nil, fmt.Errorf("pool %s at %s: %w", c.Name, c.Path, err)
+	}
+	return p, nil
+}
+
+func (p *pool) open(ctx context.Context) (err error) {
+	if p.root, err = os.OpenRoot(p.Path); err != nil {
+		return fmt.Errorf("%w; it must be an existing directory", err)
+	}
+	if p.dir, err = p.root.Open("."); err != nil {
+		return err
+	}
+	if err := p.identify(); err != nil {
+		return err
+	}
+	for _, d := range []string{string(volumes), string(snapshots), string(groups), buildingDir, trashDir} {
+		if err := p.root.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if p.Engine == "directory" {
+		p.engine, err = directory.Open(ctx, p.Path)
+	} else {
+		p.engine, err = image.Open(p.Path)
+	}
+	if err != nil {
+		return err
+	}
+	return p.scan()
+}
+
+// identify reads pool.json, or writes it where nothing is yet.
+func (p *pool) identify() error {
+	data, err := readFile(p.root, poolFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p.initialise()
+	}
+	if err != nil {
+		return err
+	}
+	var head poolHead
+	if err := json.Unmarshal(data, &head); err != nil {
+		return fmt.Errorf("%w: %s is damaged (%w); write it again as {\"version\": %d, \"uuid\": \"<any>\", \"engine\": \"image\" or \"directory\"}: the volumes do not depend on it", backend.ErrUnavailable, poolFile, err, version)
+	}
+	switch {
+	case head.Version > version:
+		return fmt.Errorf("%w: %s has version %d, this program knows %d; use the newer program", backend.ErrUnavailable, poolFile, head.Version, version)
+	case head.Engine != p.Engine:
+		return fmt.Errorf("%w: it was made with engine=%s, not %s; a pool keeps its engine", backend.ErrInvalid, head.Engine, p.Engine)
+	}
+	return nil
+}
+
+func (p *pool) initialise() error {
+	names, err := readNames(p.root, ".")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name != "lost+found" && name != poolFile+".new" {
+			return fmt.Errorf("%w: it holds %s and is not a pool; give an empty directory", backend.ErrInvalid, backend.Quote(name))
+		}
+	}
+	return writeFile(p.root, poolFile, poolHead{Version: version, UUID: rand.Text(), Engine: p.Engine})
+}
+
+// lock makes sure that one process at a time changes the pool; the kernel lets go of it when the process ends.
+func (p *pool) lock() error {
+	if err := unix.Flock(int(p.dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%w: pool %s at %s is in use by another process (%w)", backend.ErrUnavailable, p.Name, p.Path, err)
+	}
+	return nil
+}
+
+// usable says why the pool cannot be written: it was unmounted or replaced beneath us, or is read-only.
+func (p *pool) usable() error {
+	now, err := os.Stat(p.Path)
+	if err != nil {
+		return fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
+	}
+	opened, err := p.dir.Stat()
+	if err != nil {
+		return fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
+	}
+	if !os.SameFile(now, opened) {
+		return fmt.Errorf("%w: pool %s: %s is not the directory that was opened; was its file system unmounted? mount it again", backend.ErrUnavailable, p.Name, p.Path)
+	}
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(int(p.dir.Fd()), &s); err != nil {
+		return fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
+	}
+	if s.Flags&unix.ST_RDONLY != 0 {
+		return fmt.Errorf("%w: pool %s: the file system of %s is read-only; look in the kernel's log for the reason and remount it", backend.ErrUnavailable, p.Name, p.Path)
+	}
+	return nil
+}
+
+func (p *pool) close() error {
+	var errs []error
+	if p.engine != nil {
+		errs = append(errs, p.engine.Close())
+	}
+	if p.dir != nil {
+		errs = append(errs, p.dir.Close())
+	}
+	if p.root != nil {
+		errs = append(errs, p.root.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// scan brings the records up to what is on the disk, which is the truth: another process may have restored a volume
+// from the trash, an administrator may have moved one away.
+func (p *pool) scan() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range []kind{volumes, snapshots, groups} {
+		names, err := readNames(p.root, string(k))
+		if err != nil {
+			return err
+		}
+		seen := make(map[backend.ID]*record, len(names))
+		for _, name := range names {
+			id, err := backend.ParseID(name)
+			if err != nil {
+				p.log.Warn("not an entry, left alone", "path", path.Join(string(k), name))
+				continue
+			}
+			if seen[id] = p.entries[k][id]; seen[id] == nil {
+				seen[id] = p.read(k, id, path.Join(string(k), name))
+			}
+		}
+		p.entries[k] = seen
+	}
+	names, err := readNames(p.root, trashDir)
+	if err != nil {
+		return err
+	}
+	seen := make(map[string]*record, len(names))
+	for _, name := range names {
+		r := p.trash[path.Join(trashDir, name)]
+		if r == nil {
+			r = p.readTrash(name)
+		}
+		if r != nil {
+			seen[r.place] = r
+		}
+	}
+	p.trash = seen
+	return nil
+}
+
+// read loads an entry. What is wrong with one is kept in its record and hides no other.
+func (p *pool) read(k kind, id backend.ID, place string) *record {
+	r := &record{kind: k, id: id, place: place}
+	dir, err := p.root.OpenRoot(place)
+	if err == nil {
+		defer dir.Close()
+		r.meta, err = readMeta(dir, id)
+	}
+	if err != nil {
+		r.damage = fmt.Errorf("%s: %w; its data is in %s", place, err, path.Join(p.Path, place))
+		p.log.Error("damaged entry", "place", place, "error", err)
+		if dir != nil {
+			r.charge, _ = p.engine.Inspect(&engine.Entry{ID: id, Dir: dir, Content: &engine.Content{}})
+		}
+		return r
+	}
+	r.charge = r.meta.Charge
+	return r
+}
+
+func readNames(root *os.Root, dir string) ([]string, error) {
+	d, err := root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// trashName says what lies in the trash since when.
+func trashName(k kind, id backend.ID, at time.Time) string {
+	return fmt.Sprintf("%s.%s.%d", k, id, at.UnixNano())
+}
+
+func (p *pool) readTrash(name string) *record {
+	k, rest, _ := strings.Cut(name, ".")
+	s, at, _ := strings.Cut(rest, ".")
+	var nanos int64
+	_, errTime := fmt.Sscanf(at, "%d", &nanos)
+	id, err := backend.ParseID(s)
+	if err := errors.Join(err, errTime); err != nil {
+		p.log.Warn("not an entry, left alone", "path", path.Join(trashDir, name))
+		return nil
+	}
+	r := p.read(kind(k), id, path.Join(trashDir, name))
+	r.deleted = time.Unix(0, nanos)
+	return r
+}

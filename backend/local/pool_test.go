@@ -1,0 +1,410 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// emptyPool is a pool of the test's own in a plain directory; block volumes in it need no root.
+func emptyPool(t *testing.T) PoolConfig {
+	return PoolConfig{Name: "pool", Engine: "image", Path: t.TempDir(), Reserved: "0"}
+}
+
+func served(t *testing.T, configs ...PoolConfig) *Backend {
+	t.Helper()
+	b := open(t, configs...)
+	t.Cleanup(func() { b.Close(context.Background()) })
+	return b
+}
+
+func block(name string) backend.VolumeSpec {
+	return backend.VolumeSpec{Name: name, Mode: backend.Block, Size: backend.Size{Required: mib}}
+}
+
+func made(t *testing.T, b *Backend, spec backend.VolumeSpec) *backend.Volume {
+	t.Helper()
+	v, err := b.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// says fails unless err is of the kind, if one is given, and its message has the words.
+func says(t *testing.T, err, kind error, words ...string) {
+	t.Helper()
+	if kind != nil && !errors.Is(err, kind) {
+		t.Errorf("got %v, want an error that is %q", err, kind)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error %q does not say %q", err, word)
+		}
+	}
+}
+
+func TestAPoolBelongsToOneProcess(t *testing.T) {
+	c := emptyPool(t)
+	served(t, c)
+	_, err := Open(t.Context(), []PoolConfig{c}, silent)
+	says(t, err, backend.ErrUnavailable, "pool", c.Path, "another process")
+}
+
+func TestOpenRefusesWhatIsNotItsPool(t *testing.T) {
+	write := func(name, content string) func(*testing.T, *PoolConfig) {
+		return func(t *testing.T, c *PoolConfig) {
+			if err := os.WriteFile(filepath.Join(c.Path, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, bad := range map[string]struct {
+		spoil func(*testing.T, *PoolConfig)
+		kind  error
+		words []string
+	}{
+		"a directory with other things": {write("photos", ""), backend.ErrInvalid, []string{`"photos"`, "empty directory"}},
+		"a truncated pool.json":         {write(poolFile, `{"versi`), backend.ErrUnavailable, []string{poolFile, "damaged"}},
+		"a newer pool.json":             {write(poolFile, `{"version":9,"engine":"image"}`), backend.ErrUnavailable, []string{"version 9", "newer program"}},
+		"a pool of another engine":      {write(poolFile, `{"version":1,"engine":"directory"}`), backend.ErrInvalid, []string{"engine=directory", "image"}},
+		"a missing directory":           {func(_ *testing.T, c *PoolConfig) { c.Path += "/missing" }, os.ErrNotExist, []string{"missing", "existing directory"}},
+		"an unknown engine":             {func(_ *testing.T, c *PoolConfig) { c.Engine = "zfs" }, backend.ErrInvalid, []string{`"zfs"`, "image or directory"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := emptyPool(t)
+			bad.spoil(t, &c)
+			_, err := Open(t.Context(), []PoolConfig{c}, silent)
+			says(t, err, bad.kind, bad.words...)
+		})
+	}
+}
+
+func TestPoolsMustDifferInNameAndPath(t *testing.T) {
+	a, b := emptyPool(t), emptyPool(t)
+	_, err := Open(t.Context(), []PoolConfig{a, b}, silent)
+	says(t, err, backend.ErrInvalid, a.Path, b.Path)
+	b.Name, b.Path = "other", a.Path
+	_, err = Open(t.Context(), []PoolConfig{a, b}, silent)
+	says(t, err, backend.ErrInvalid, "other")
+}
+
+func TestOneNameIsOneVolumeInAllPools(t *testing.T) {
+	slow, fast := emptyPool(t), emptyPool(t)
+	slow.Name, fast.Name = "slow", "fast"
+	b := served(t, slow, fast)
+	spec := block("a")
+	if v := made(t, b, spec); v.Pool != "slow" {
+		t.Errorf("the default pool is %s, want the first", v.Pool)
+	}
+	spec.Pool = "fast"
+	_, err := b.Create(t.Context(), spec)
+	says(t, err, backend.ErrExists, "pool slow", "fast")
+	_, err = b.Clone(t.Context(), "a", backend.VolumeSpec{Name: "b", Pool: "fast"})
+	says(t, err, backend.ErrInvalid, "slow", "fast")
+}
+
+func TestAGroupMayLieInSeveralPools(t *testing.T) {
+	slow, fast := emptyPool(t), emptyPool(t)
+	slow.Name, fast.Name = "slow", "fast"
+	b := open(t, slow, fast)
+	data, wal := block("data"), block("wal")
+	data.Pool, wal.Pool = "slow", "fast"
+	spec := backend.GroupSpec{Name: "g", Sources: []backend.ID{made(t, b, data).ID, made(t, b, wal).ID}}
+	g, err := b.SnapshotGroup(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The group's record lies in the pool of "data". Without that pool nobody can tell, and nothing is removed.
+	b = open(t, fast)
+	if all, err := b.ListSnapshots(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("the pool alone has snapshots %v, %v, want the group's member", all, err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again, err := served(t, slow, fast).GetGroup(t.Context(), g.ID)
+	if err != nil || len(again.Snapshots) != 2 {
+		t.Errorf("the group is %+v, %v", again, err)
+	}
+}
+
+func TestABrokenVolumeIsShownAndHidesNoOther(t *testing.T) {
+	for name, spoil := range map[string]struct {
+		do    func(dir string) error
+		words []string
+		keep  bool // it cannot be deleted
+	}{
+		"truncated metadata": {do: func(dir string) error { return os.Truncate(filepath.Join(dir, metaFile), 10) }, words: []string{metaFile, "damaged"}},
+		"empty metadata":     {do: func(dir string) error { return os.Truncate(filepath.Join(dir, metaFile), 0) }, words: []string{metaFile, "damaged"}},
+		"missing metadata":   {do: func(dir string) error { return os.Remove(filepath.Join(dir, metaFile)) }, words: []string{metaFile}},
+		"newer metadata": {do: func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, metaFile), []byte(`{"version":9}`), 0o600)
+		}, words: []string{"version 9", "knows 1"}, keep: true},
+		"another's metadata": {do: func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, metaFile), []byte(`{"version":1,"id":"other"}`), 0o600)
+		}, words: []string{`"other"`}},
+		"a cut image":     {do: func(dir string) error { return os.Truncate(filepath.Join(dir, "image"), 4096) }, words: []string{"4096 bytes of 1048576"}},
+		"a missing image": {do: func(dir string) error { return os.Remove(filepath.Join(dir, "image")) }, words: []string{"image cannot be read"}},
+		"a link for an image": {do: func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "image")), os.Symlink("/etc/passwd", filepath.Join(dir, "image")))
+		}, words: []string{"not a file", "L"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := emptyPool(t)
+			b := open(t, c)
+			made(t, b, block("broken"))
+			made(t, b, block("sound"))
+			if err := b.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil.do(filepath.Join(c.Path, "volumes", "broken")); err != nil {
+				t.Fatal(err)
+			}
+			b = served(t, c)
+			all, err := b.List(t.Context())
+			if err != nil || len(all) != 2 || all[0].ID != "broken" || !all[0].Condition.Abnormal || all[1].Condition.Abnormal {
+				t.Fatalf("listed %+v, %v", all, err)
+			}
+			says(t, errors.New(all[0].Condition.Message), nil, spoil.words...)
+			err = b.Delete(t.Context(), "broken")
+			if spoil.keep {
+				says(t, err, backend.ErrPrecondition, "newer program")
+			} else if err != nil {
+				t.Errorf("it cannot be deleted: %v", err)
+			}
+			if _, err := os.Stat("/etc/passwd"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestAReadOnlyPoolRefusesAndSaysSo(t *testing.T) {
+	path := hostfs.New(t, hostfs.XFS, 1<<30)
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path})
+	v := made(t, b, block("a"))
+	remount(t, path, "remount,ro")
+	_, err := b.Create(t.Context(), block("b"))
+	says(t, err, backend.ErrUnavailable, "pool", "read-only", path)
+	says(t, b.Delete(t.Context(), v.ID), backend.ErrUnavailable, "read-only")
+	_, err = b.Expand(t.Context(), v.ID, backend.Size{Required: 2 * mib})
+	says(t, err, backend.ErrUnavailable, "read-only")
+	if got, err := b.Get(t.Context(), v.ID); err != nil || !got.Condition.Abnormal {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	remount(t, path, "remount,rw")
+	made(t, b, block("b"))
+}
+
+func TestAPoolUnmountedBeneathUsIsNoticedAndNothingIsWrittenElsewhere(t *testing.T) {
+	path := hostfs.New(t, hostfs.XFS, 1<<30)
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path})
+	made(t, b, block("a"))
+	if out, err := exec.Command("umount", "-l", path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	_, err := b.Create(t.Context(), block("b"))
+	says(t, err, backend.ErrUnavailable, path, "unmounted")
+	_, err = b.Capacity(t.Context(), "")
+	says(t, err, backend.ErrUnavailable, "unmounted")
+	says(t, b.Delete(t.Context(), "a"), backend.ErrUnavailable, "unmounted")
+	if names, err := os.ReadDir(path); err != nil || len(names) > 0 {
+		t.Errorf("beneath the mount there is %v, %v", names, err)
+	}
+}
+
+func remount(t *testing.T, path, options string) {
+	t.Helper()
+	if out, err := exec.Command("mount", "-o", options, path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+func TestAFullPoolRefusesThickVolumesAndKeepsNothing(t *testing.T) {
+	path := hostfs.New(t, hostfs.XFS, 1<<30)
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path, Overcommit: 10, Reserved: "0"})
+	thick := block("thick")
+	thick.Provisioning, thick.Size.Required = backend.Thick, 600*mib
+	v := made(t, b, thick)
+	if v.Used < 600*mib {
+		t.Errorf("a thick volume of 600 MiB takes %d bytes", v.Used)
+	}
+	thick.Name = "second"
+	_, err := b.Create(t.Context(), thick)
+	says(t, err, backend.ErrExhausted, "second")
+	copied := backend.VolumeSpec{Name: "copy", Provisioning: backend.Thick}
+	_, err = b.Clone(t.Context(), v.ID, copied)
+	says(t, err, backend.ErrExhausted, "copy")
+	if left, _ := os.ReadDir(filepath.Join(path, ".tmp")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if c, _ := b.Capacity(t.Context(), ""); c.Promised != v.Size {
+		t.Errorf("promised %d, want %d", c.Promised, v.Size)
+	}
+}
+
+func TestOthersDataAndTheReserveCannotBePromised(t *testing.T) {
+	path := hostfs.New(t, hostfs.XFS, 2<<30)
+	if err := os.Mkdir(filepath.Join(path, "pool"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := PoolConfig{Name: "pool", Engine: "image", Path: filepath.Join(path, "pool"), Reserved: "100Mi"}
+	b := open(t, c)
+	before, err := b.Capacity(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const foreign = 500 * mib
+	f, err := os.Create(filepath.Join(path, "foreign"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := errors.Join(fill(f.Name(), foreign, 0)); err != nil {
+		t.Fatal(err)
+	}
+	after, err := served(t, c).Capacity(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lost := before.Available - after.Available; lost < foreign || lost > foreign+50*mib {
+		t.Errorf("%d bytes of others took %d from what is available", foreign, lost)
+	}
+	if before.Available > before.Total-100*mib {
+		t.Errorf("of %d bytes with 100 MiB reserved %d are available", before.Total, before.Available)
+	}
+}
+
+func TestOvercommitPromisesMoreThanThereIs(t *testing.T) {
+	path := hostfs.New(t, hostfs.XFS, 1<<30)
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path, Overcommit: 3})
+	for _, name := range []string{"a", "b"} {
+		spec := block(name)
+		spec.Size.Required = 1 << 30
+		made(t, b, spec)
+	}
+	spec := block("c")
+	spec.Size.Required = 1 << 30
+	_, err := b.Create(t.Context(), spec)
+	says(t, err, backend.ErrExhausted, "overcommit 3", "1073741824")
+}
+
+func TestADeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) {
+	c := emptyPool(t)
+	c.TrashRetention = time.Hour
+	b := open(t, c)
+	v := made(t, b, block("a"))
+	writeImage(t, v, []byte("precious"))
+	if err := b.Delete(t.Context(), v.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := b.Capacity(t.Context(), ""); got.Promised != v.Size {
+		t.Errorf("with a volume of %d in the trash %d bytes are promised", v.Size, got.Promised)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b = served(t, c) // the trash outlives the process
+	all, err := b.Trash(t.Context())
+	if err != nil || len(all) != 1 || all[0].ID != v.ID || all[0].Expires.Sub(all[0].Deleted) != time.Hour {
+		t.Fatalf("the trash holds %+v, %v", all, err)
+	}
+	if _, err := b.Undelete(t.Context(), v.ID); err != nil {
+		t.Fatal(err)
+	}
+	back, err := b.Get(t.Context(), v.ID)
+	if err != nil || string(readImage(t, back, 8)) != "precious" {
+		t.Errorf("restored %+v, %v", back, err)
+	}
+	_, err = b.Undelete(t.Context(), v.ID)
+	says(t, err, backend.ErrExists, "a")
+	_, err = b.Undelete(t.Context(), "never")
+	says(t, err, backend.ErrNotFound, "never")
+	if err := b.Delete(t.Context(), v.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.pools[0].emptyTrash(t.Context(), time.Now().Add(2*time.Hour))
+	if got, _ := b.Capacity(t.Context(), ""); got.Promised != 0 {
+		t.Errorf("after the retention %d bytes are promised", got.Promised)
+	}
+	if left, _ := os.ReadDir(filepath.Join(c.Path, ".trash")); len(left) > 0 {
+		t.Errorf("after the retention the trash holds %v", left)
+	}
+}
+
+func TestTheServingProcessNoticesWhatAnotherRestored(t *testing.T) {
+	c := emptyPool(t)
+	c.TrashRetention = time.Hour
+	b := served(t, c)
+	made(t, b, block("a"))
+	if err := b.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	other, err := Peek(t.Context(), []PoolConfig{c}, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(t.Context())
+	if _, err := other.Undelete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Get(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	if all, _ := b.Trash(t.Context()); len(all) > 0 {
+		t.Errorf("the trash still holds %+v", all)
+	}
+	if got, _ := b.Capacity(t.Context(), ""); got.Promised != mib {
+		t.Errorf("promised %d, want %d", got.Promised, mib)
+	}
+}
+
+func TestPoolsAreMeasured(t *testing.T) {
+	b := served(t, emptyPool(t))
+	v := made(t, b, block("a"))
+	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(b.Collector())
+	want := `
+# HELP holdfast_pool_promised_bytes Bytes promised to volumes, snapshots and trash.
+# TYPE holdfast_pool_promised_bytes gauge
+holdfast_pool_promised_bytes{pool="pool"} 1.048576e+06
+# HELP holdfast_snapshots Snapshots in the pool.
+# TYPE holdfast_snapshots gauge
+holdfast_snapshots{pool="pool"} 1
+# HELP holdfast_volumes Volumes in the pool.
+# TYPE holdfast_volumes gauge
+holdfast_volumes{pool="pool"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "holdfast_volumes", "holdfast_snapshots", "holdfast_pool_promised_bytes"); err != nil {
+		t.Error(err)
+	}
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 10 {
+		t.Errorf("%d metrics, %v", n, err)
+	}
+}

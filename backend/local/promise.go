@@ -1,0 +1,143 @@
+package local
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// promise takes room for an entry that is going to be built at r.place, or says that there is none. Concurrent
+// promises cannot take the same room: the sum and the decision are made under one lock.
+func (p *pool) promise(ctx context.Context, r *record) error {
+	usage, err := p.measure(ctx)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.admit(usage, r.charge, r.id); err != nil {
+		return err
+	}
+	p.building[r.place] = r
+	return nil
+}
+
+// admit decides whether more bytes can be promised; p.mu is held.
+func (p *pool) admit(usage nodeops.FSUsage, more int64, id backend.ID) error {
+	c := p.capacity(usage)
+	if more <= c.Available {
+		return nil
+	}
+	return fmt.Errorf("%w: %s needs %d bytes of pool %s, %d are available (total %d, promised %d, used by others %d, reserved %d, overcommit %g); delete volumes, snapshots or trash, add a disk, or raise overcommit",
+		backend.ErrExhausted, id, more, p.Name, c.Available, c.Total, c.Promised, p.foreign, p.reserve.of(c.Total), p.Overcommit)
+}
+
+func (p *pool) measure(ctx context.Context) (nodeops.FSUsage, error) {
+	usage, err := nodeops.Statfs(ctx, p.Path)
+	if err != nil {
+		return usage, fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
+	}
+	return usage, nil
+}
+
+// capacity applies the formula of docs/capacity.md; p.mu is held.
+func (p *pool) capacity(usage nodeops.FSUsage) backend.Capacity {
+	promised := p.promised()
+	total := usage.Used + usage.Available // some file systems keep blocks that only they may use
+	kept := p.reserve.of(total)
+	byPromise := int64(float64(total-p.foreign)*p.Overcommit) - kept - promised
+	byFreeSpace := int64(float64(usage.Available)*p.Overcommit) - kept
+	available := max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
+	return backend.Capacity{
+		Total: total, Promised: promised, Used: usage.Used,
+		Available: available, Smallest: sizeUnit, Largest: available,
+	}
+}
+
+// promised is the sum over all that is on the disk or on its way there; p.mu is held.
+func (p *pool) promised() (sum int64) {
+	for _, entries := range p.entries {
+		for _, r := range entries {
+			sum += r.charge
+		}
+	}
+	for _, r := range p.trash {
+		sum += r.charge
+	}
+	for _, r := range p.building {
+		sum += r.charge
+	}
+	return sum
+}
+
+// survey measures what others have put on the file system: all that is used, less what the pool's entries use.
+func (p *pool) survey(ctx context.Context) error {
+	before, err := p.measure(ctx)
+	if err != nil {
+		return err
+	}
+	var own int64
+	for _, r := range p.all() {
+		used, _ := p.inspect(r)
+		own += used
+	}
+	after, err := p.measure(ctx)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.building) > 0 && p.surveyed {
+		return nil // half built entries would be taken for others' data; the next survey is soon
+	}
+	p.foreign, p.surveyed = max(0, min(before.Used, after.Used)-own), true
+	return nil
+}
+
+// all returns every record that takes space.
+func (p *pool) all() []*record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []*record
+	for _, entries := range p.entries {
+		for _, r := range entries {
+			all = append(all, r)
+		}
+	}
+	for _, r := range p.trash {
+		all = append(all, r)
+	}
+	return all
+}
+
+// inspect measures an entry and says what is wrong with it.
+func (p *pool) inspect(r *record) (int64, backend.Condition) {
+	if r.damage != nil {
+		return r.charge, backend.Condition{Abnormal: true, Message: r.damage.Error()}
+	}
+	if r.kind == groups {
+		return 0, backend.Condition{}
+	}
+	e, err := p.entry(r)
+	if err != nil {
+		return 0, backend.Condition{Abnormal: true, Message: err.Error()}
+	}
+	defer e.Dir.Close()
+	return p.engine.Inspect(e)
+}
+
+// entry opens an entry for its engine; the caller closes its Dir.
+func (p *pool) entry(r *record) (*engine.Entry, error) {
+	if r.damage != nil {
+		return nil, fmt.Errorf("%w: %w", backend.ErrPrecondition, r.damage)
+	}
+	dir, err := p.root.OpenRoot(r.place)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s of pool %s: %w", backend.ErrPrecondition, r.place, p.Name, err)
+	}
+	m := *r.meta
+	return &engine.Entry{ID: r.id, Dir: dir, Content: &m.Content, Save: func() error { return writeFile(dir, metaFile, &m) }}, nil
+}

@@ -1,0 +1,144 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/backend/engine"
+)
+
+// Snapshots and groups have names of their own, which may equal those of volumes: their operations use other keys.
+func snapshotKey(id backend.ID) backend.ID { return "snapshot/" + id }
+func groupKey(id backend.ID) backend.ID    { return "group/" + id }
+
+func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	return backend.Do(ctx, &b.ops, snapshotKey(id), "snapshot", func(ctx context.Context) (*backend.Snapshot, error) {
+		if p, r := b.findSnapshot(id); r != nil {
+			s := p.snapshot(r)
+			if err := s.Satisfies(spec); err != nil {
+				return nil, err
+			}
+			return s, nil
+		}
+		return backend.Do(ctx, &b.ops, spec.Source, "snapshot "+string(id), func(ctx context.Context) (*backend.Snapshot, error) {
+			p, r := b.find(volumes, spec.Source)
+			if r == nil {
+				return nil, fmt.Errorf("%w: volume %s, the source of snapshot %s", backend.ErrNotFound, spec.Source, id)
+			}
+			return p.takeSnapshot(ctx, id, spec, r)
+		})
+	})
+}
+
+func (p *pool) takeSnapshot(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, r *record) (*backend.Snapshot, error) {
+	from, err := p.entry(r)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Dir.Close()
+	b, err := p.begin(ctx, snapshots, p.snapshotMeta(id, spec, from))
+	if err != nil {
+		return nil, err
+	}
+	made, err := b.fillAndCommit(ctx, true, func(ctx context.Context, e *engine.Entry) error {
+		return p.copyQuiet(ctx, e, from)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("snapshot %s of volume %s in pool %s: %w", id, r.id, p.Name, err)
+	}
+	return p.snapshot(made), nil
+}
+
+// snapshotMeta plans a snapshot. It is charged with what its source takes now: it can keep no more from being freed.
+func (p *pool) snapshotMeta(id backend.ID, spec backend.SnapshotSpec, from *engine.Entry) *meta {
+	used, _ := p.engine.Inspect(from)
+	content := *from.Content
+	content.ReadOnly, content.Project = true, 0
+	return &meta{
+		ID: id, Name: spec.Name, Content: content, Charge: min(used, content.Size),
+		Source: &backend.Source{Kind: backend.SourceVolume, ID: spec.Source},
+	}
+}
+
+// snapshot shows a record as callers know it.
+func (p *pool) snapshot(r *record) *backend.Snapshot {
+	_, condition := p.inspect(r)
+	s := &backend.Snapshot{ID: r.id, Pool: p.Name, Used: r.charge, Condition: condition}
+	if m := r.meta; m != nil {
+		s.Name, s.Created, s.Size, s.Mode, s.FSType = m.Name, m.Created, m.Content.Size, m.Content.Mode, m.Content.FSType
+		if m.Source != nil {
+			s.Source = m.Source.ID
+		}
+		if m.Group != nil {
+			s.Group = m.Group.ID
+		}
+	}
+	return s
+}
+
+// findSnapshot looks a snapshot up. A member of a group that is not complete does not exist.
+func (b *Backend) findSnapshot(id backend.ID) (*pool, *record) {
+	p, r := b.find(snapshots, id)
+	if r == nil || !b.whole(r) {
+		return nil, nil
+	}
+	return p, r
+}
+
+func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
+	_, err := backend.Do(ctx, &b.ops, snapshotKey(id), "delete snapshot", func(ctx context.Context) (any, error) {
+		p, r := b.findSnapshot(id)
+		if r == nil {
+			return nil, nil
+		}
+		if r.meta != nil && r.meta.Group != nil {
+			return nil, fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, r.meta.Group.ID)
+		}
+		return nil, p.remove(ctx, r)
+	})
+	return err
+}
+
+func (b *Backend) GetSnapshot(_ context.Context, id backend.ID) (*backend.Snapshot, error) {
+	p, r := b.findSnapshot(id)
+	if r == nil {
+		return nil, fmt.Errorf("%w: snapshot %s", backend.ErrNotFound, id)
+	}
+	return p.snapshot(r), nil
+}
+
+func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
+	return listed(b, snapshots, (*pool).snapshot, func(s *backend.Snapshot) backend.ID { return s.ID })
+}
+
+// copyTogether copies several entries, each into its building, at one instant that is common to all.
+func copyTogether(ctx context.Context, parts []*part) (err error) {
+	var releases []func() error
+	defer func() {
+		for _, release := range releases {
+			err = errors.Join(err, release())
+		}
+	}()
+	for _, part := range parts {
+		release, err := part.pool.engine.Quiet(ctx, part.from, len(parts) > 1)
+		if err != nil {
+			return err
+		}
+		releases = append(releases, release)
+	}
+	crashpoint.Here(crashpoint.CopyFrozen)
+	for _, part := range parts {
+		if err := part.pool.engine.Copy(ctx, part.building.entry, part.from); err != nil {
+			return err
+		}
+	}
+	crashpoint.Here(crashpoint.CopyDone)
+	return nil
+}

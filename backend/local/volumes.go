@@ -1,0 +1,178 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/backend/engine"
+)
+
+// find looks an entry up, on the disk too where it is not known yet.
+func (p *pool) find(k kind, id backend.ID) *record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := p.entries[k][id]; r != nil {
+		return r
+	}
+	place := path.Join(string(k), string(id))
+	if _, err := p.root.Lstat(place); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	r := p.read(k, id, place)
+	p.entries[k][id] = r
+	return r
+}
+
+func (p *pool) each(k kind) []*record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*record, 0, len(p.entries[k]))
+	for _, r := range p.entries[k] {
+		all = append(all, r)
+	}
+	return all
+}
+
+// volume shows a record as callers know it.
+func (p *pool) volume(r *record) *backend.Volume {
+	used, condition := p.inspect(r)
+	if err := p.usable(); err != nil {
+		condition = backend.Condition{Abnormal: true, Message: err.Error()}
+	}
+	v := &backend.Volume{ID: r.id, Pool: p.Name, Used: used, Condition: condition}
+	if m := r.meta; m != nil {
+		v.Name, v.Size, v.Mode, v.FSType, v.Provisioning = m.Name, m.Content.Size, m.Content.Mode, m.Content.FSType, m.Content.Provisioning
+		v.MkfsOptions, v.Inodes, v.Labels, v.Source, v.Created = m.Content.MkfsOptions, m.Content.Inodes, m.Labels, m.Source, m.Created
+	}
+	if e, err := p.entry(r); err == nil {
+		v.Access = p.engine.Access(e)
+		e.Dir.Close()
+	}
+	return v
+}
+
+func (p *pool) createVolume(ctx context.Context, id backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return p.build(ctx, id, spec, nil, nil, p.engine.Make)
+}
+
+// copyVolume makes a volume from r; a volume in use is held still while it is copied.
+func (p *pool) copyVolume(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source, r *record) (*backend.Volume, error) {
+	from, err := p.entry(r)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Dir.Close()
+	return p.build(ctx, id, spec, source, from.Content, func(ctx context.Context, e *engine.Entry) error {
+		if source.Kind == backend.SourceSnapshot {
+			return p.engine.Copy(ctx, e, from)
+		}
+		return p.copyQuiet(ctx, e, from)
+	})
+}
+
+// copyQuiet copies one entry at one instant.
+func (p *pool) copyQuiet(ctx context.Context, e, from *engine.Entry) error {
+	release, err := p.engine.Quiet(ctx, from, false)
+	if err != nil {
+		return err
+	}
+	crashpoint.Here(crashpoint.CopyFrozen)
+	err = p.engine.Copy(ctx, e, from)
+	crashpoint.Here(crashpoint.CopyDone)
+	return errors.Join(err, release())
+}
+
+// build plans a volume and builds it by fill.
+func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source, from *engine.Content, fill func(context.Context, *engine.Entry) error) (*backend.Volume, error) {
+	content, smallest, err := p.engine.Plan(spec, from)
+	if err != nil {
+		return nil, fmt.Errorf("volume %s in pool %s: %w", id, p.Name, err)
+	}
+	if content.Size, err = spec.Size.Choose(smallest, sizeUnit); err != nil {
+		return nil, fmt.Errorf("volume %s in pool %s: %w", id, p.Name, err)
+	}
+	m := &meta{ID: id, Name: spec.Name, Content: content, Charge: content.Size, Labels: spec.Labels, Source: source}
+	b, err := p.begin(ctx, volumes, m)
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.fillAndCommit(ctx, source != nil, fill)
+	if err != nil {
+		return nil, fmt.Errorf("volume %s in pool %s: %w", id, p.Name, err)
+	}
+	return p.volume(r), nil
+}
+
+func (b *building) fillAndCommit(ctx context.Context, copied bool, fill func(context.Context, *engine.Entry) error) (*record, error) {
+	err := fill(ctx, b.entry)
+	if err == nil {
+		var r *record
+		if r, err = b.commit(ctx, copied); err == nil {
+			return r, nil
+		}
+	}
+	return nil, errors.Join(err, b.abandon(ctx))
+}
+
+// expand grows the content first: after a crash a content that is larger than recorded is settled, while one that is
+// smaller would be damage.
+func (p *pool) expand(ctx context.Context, r *record, wish backend.Size) (*backend.Volume, error) {
+	e, err := p.entry(r)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Dir.Close()
+	if wish.Required == 0 {
+		wish.Required = e.Content.Size
+	}
+	size, err := wish.Choose(e.Content.Size, sizeUnit)
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: %w", r.id, err)
+	}
+	if size == e.Content.Size {
+		return p.volume(r), nil
+	}
+	if err := p.usable(); err != nil {
+		return nil, err
+	}
+	more := &record{kind: r.kind, id: r.id, place: r.place, charge: size - r.charge}
+	if err := p.promise(ctx, more); err != nil {
+		return nil, err
+	}
+	defer p.forget(more)
+	e.Content.Size = size
+	if err := p.engine.Grow(ctx, e); err != nil {
+		return nil, fmt.Errorf("volume %s in pool %s: %w", r.id, p.Name, err)
+	}
+	crashpoint.Here(crashpoint.ExpandGrown)
+	if err := p.replace(r, e); err != nil {
+		return nil, err
+	}
+	crashpoint.Here(crashpoint.ExpandRecorded)
+	return p.volume(p.find(r.kind, r.id)), nil
+}
+
+// replace records what has changed in an entry's content.
+func (p *pool) replace(r *record, e *engine.Entry) error {
+	m := *r.meta
+	m.Content, m.Charge = *e.Content, e.Content.Size
+	if err := writeFile(e.Dir, metaFile, &m); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.entries[r.kind][r.id] = &record{kind: r.kind, id: r.id, place: r.place, meta: &m, charge: m.Charge}
+	return nil
+}
+
+// forget ends a promise.
+func (p *pool) forget(r *record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.building, r.place)
+}

@@ -1,0 +1,109 @@
+// Package hostfs makes real file systems for tests: a sparse file, mkfs, a mount, and their removal.
+package hostfs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Kind is a file system with the options it is made and mounted with.
+type Kind struct {
+	Name  string
+	mkfs  []string
+	mount string
+}
+
+// The kinds of pools that Holdfast knows.
+var (
+	XFS       = Kind{Name: "xfs", mkfs: []string{"mkfs.xfs", "-q", "-f", "-m", "reflink=1"}}
+	Ext4      = Kind{Name: "ext4", mkfs: []string{"mkfs.ext4", "-q", "-F"}}
+	Btrfs     = Kind{Name: "btrfs", mkfs: []string{"mkfs.btrfs", "-q", "-f"}}
+	XFSQuota  = Kind{Name: "xfs-prjquota", mkfs: XFS.mkfs, mount: "prjquota"}
+	Ext4Quota = Kind{Name: "ext4-prjquota", mkfs: []string{"mkfs.ext4", "-q", "-F", "-O", "project,quota", "-E", "quotatype=prjquota"}, mount: "prjquota"}
+)
+
+// RequireRoot skips a test that needs root, or fails it where the environment says that nothing may be skipped.
+func RequireRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Skip(t, "root", "needs root: it makes and mounts file systems")
+	}
+}
+
+// Skip skips a test, or fails it where HOLDFAST_REQUIRE lists what is missing.
+func Skip(t testing.TB, missing, reason string) {
+	t.Helper()
+	for required := range strings.SplitSeq(os.Getenv("HOLDFAST_REQUIRE"), ",") {
+		if required == missing {
+			t.Fatalf("HOLDFAST_REQUIRE names %s, but: %s", missing, reason)
+		}
+	}
+	t.Skip(reason)
+}
+
+// New returns the mount point of a new file system of the given size, which ends with the test.
+func New(t testing.TB, k Kind, size int64) string {
+	t.Helper()
+	RequireRoot(t)
+	dir, err := os.MkdirTemp("", "holdfast-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	disk, target := filepath.Join(dir, "disk"), filepath.Join(dir, "mnt")
+	f, err := os.Create(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(target, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run(t, append(k.mkfs, disk)...)
+	options := "loop"
+	if k.mount != "" {
+		options += "," + k.mount
+	}
+	if out, err := exec.Command("mount", "-o", options, disk, target).CombinedOutput(); err != nil {
+		if k.mount == "prjquota" {
+			Skip(t, "prjquota", fmt.Sprintf("this kernel cannot mount %s with project quotas: %s", k.Name, out))
+		}
+		t.Fatalf("mount %s: %v: %s", k.Name, err, out)
+	}
+	t.Cleanup(func() { unmountAll(t, dir, target) })
+	return target
+}
+
+// unmountAll ends the mounts at and below the target, the last first, so that a failed test leaves none behind.
+func unmountAll(t testing.TB, dir, target string) {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Error(err)
+	}
+	lines := strings.Split(string(mounts), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		fields := strings.Fields(lines[i])
+		if len(fields) > 1 && strings.HasPrefix(fields[1]+"/", dir+"/") {
+			if out, err := exec.Command("umount", fields[1]).CombinedOutput(); err != nil {
+				t.Errorf("umount %s: %v: %s", fields[1], err, out)
+				exec.Command("umount", "-l", fields[1]).Run()
+			}
+		}
+	}
+}
+
+func run(t testing.TB, argv ...string) {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(argv, " "), err, out)
+	}
+}
