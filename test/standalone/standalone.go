@@ -1,0 +1,186 @@
+// Package standalone runs `holdfast standalone` as a process of its own and speaks CSI to it through its socket, for
+// tests, the demonstration and the benchmark.
+package standalone
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// Options say what to run.
+type Options struct {
+	Binary  string   // built by Build
+	Socket  string   // of the driver
+	Pools   []string // values of --pool
+	Args    []string
+	Env     []string
+	Log     io.Writer // gets the process's output too; may be nil
+	NodeID  string    // "node" if empty
+	Private bool      // gives the process a session of its own, which terminals do not interrupt
+}
+
+// Process is a running standalone.
+type Process struct {
+	csi.IdentityClient
+	csi.ControllerClient
+	csi.GroupControllerClient
+	csi.NodeClient
+	Conn *grpc.ClientConn
+
+	cmd    *exec.Cmd
+	output *buffer
+	exited chan struct{}
+	err    error // of Wait, once exited is closed
+}
+
+// Build compiles the binary into dir and returns its path.
+func Build(ctx context.Context, dir string, tags ...string) (string, error) {
+	binary := filepath.Join(dir, "holdfast")
+	args := []string{"build", "-o", binary}
+	for _, tag := range tags {
+		args = append(args, "-tags", tag)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "github.com/holdfast-storage/holdfast/cmd/holdfast")...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, out)
+	}
+	return binary, nil
+}
+
+// Start starts the process and returns when it answers, or with what it printed when it does not.
+func Start(ctx context.Context, o Options) (*Process, error) {
+	if o.NodeID == "" {
+		o.NodeID = "node"
+	}
+	args := []string{"standalone", "--endpoint", "unix://" + o.Socket, "--node-id", o.NodeID}
+	for _, pool := range o.Pools {
+		args = append(args, "--pool", pool)
+	}
+	p := &Process{output: &buffer{}, exited: make(chan struct{})}
+	p.cmd = exec.Command(o.Binary, append(args, o.Args...)...)
+	p.cmd.Env = append(os.Environ(), o.Env...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: o.Private}
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	if o.Log != nil {
+		p.cmd.Stdout = io.MultiWriter(p.output, o.Log)
+		p.cmd.Stderr = p.cmd.Stdout
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	if err := p.connect(ctx, o.Socket); err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("%w; it printed:\n%s", err, p.Output())
+	}
+	return p, nil
+}
+
+// connect waits until the process answers a probe or ends.
+func (p *Process) connect(ctx context.Context, socket string) (err error) {
+	p.Conn, err = grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}))
+	if err != nil {
+		return err
+	}
+	p.IdentityClient, p.ControllerClient = csi.NewIdentityClient(p.Conn), csi.NewControllerClient(p.Conn)
+	p.GroupControllerClient, p.NodeClient = csi.NewGroupControllerClient(p.Conn), csi.NewNodeClient(p.Conn)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	go func() {
+		select {
+		case <-p.exited:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	// A connection that is refused backs off for a second; a fresh attempt each time answers sooner.
+	for ctx.Err() == nil {
+		if _, err = p.Probe(ctx, &csi.ProbeRequest{}); err == nil {
+			return nil
+		}
+		p.Conn.ResetConnectBackoff()
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	select {
+	case <-p.exited:
+		return fmt.Errorf("holdfast standalone ended: %w", p.err)
+	default:
+		return fmt.Errorf("holdfast standalone does not answer: %w", err)
+	}
+}
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Killed says whether the process ended by SIGKILL; it waits for the end.
+func (p *Process) Killed() bool {
+	<-p.exited
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// Kill ends the process with SIGKILL and waits for its end.
+func (p *Process) Kill() {
+	p.cmd.Process.Kill()
+	<-p.exited
+	p.disconnect()
+}
+
+// Stop asks the process to end and waits for it.
+func (p *Process) Stop() error {
+	defer p.disconnect()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.exited
+	return p.err
+}
+
+func (p *Process) disconnect() {
+	if p.Conn != nil {
+		p.Conn.Close()
+	}
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Output is what the process printed so far.
+func (p *Process) Output() string { return p.output.String() }
+
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
