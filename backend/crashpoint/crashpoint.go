@@ -18,7 +18,7 @@ const (
 	ExpandGrown    Step = "expand-grown"    // the content is grown, the metadata has the old size
 	ExpandRecorded Step = "expand-recorded" // the new size is recorded, the caller has no answer
 	DeleteTrashed  Step = "delete-trashed"  // renamed into the trash, not yet removed
-	DeletePartly   Step = "delete-partly"   // the content is removed, the metadata is not
+	DeletePartly   Step = "delete-partly"   // the content is gone or going, the metadata is there
 	StageAttached  Step = "stage-attached"  // the device exists, nothing is mounted
 	StageMounted   Step = "stage-mounted"   // mounted, the file system not yet grown
 	PublishBound   Step = "publish-bound"   // bound to the target, the caller has no answer

@@ -25,20 +25,24 @@ func (en *projects) Plan(spec backend.VolumeSpec, source *engine.Content) (engin
 	return en.plan(spec, source)
 }
 
-// Make reserves a quota id, noting it in the metadata before the kernel knows of it, and makes the directory.
+// Make reserves a quota id. The directory has the id before anyone else can be given it, and so the id is taken until
+// the directory is gone.
 func (en *projects) Make(_ context.Context, e *engine.Entry) error {
-	limits := nodeops.Limits{Bytes: e.Content.Size, Inodes: e.Content.Inodes}
-	id, err := en.quota.Reserve(limits, func(id uint32) error {
+	_, err := en.quota.Reserve(en.limits(e), func(id uint32) error {
 		e.Content.Project = id
-		return e.Save()
+		if err := e.Save(); err != nil {
+			return err
+		}
+		if err := e.Dir.Mkdir(data, 0o755); err != nil {
+			return err
+		}
+		return nodeops.SetProject(dataPath(e), id)
 	})
-	if err != nil {
-		return err
-	}
-	if err := e.Dir.Mkdir(data, 0o755); err != nil {
-		return err
-	}
-	return nodeops.SetProject(dataPath(e), id)
+	return err
+}
+
+func (*projects) limits(e *engine.Entry) nodeops.Limits {
+	return nodeops.Limits{Bytes: e.Content.Size, Inodes: e.Content.Inodes}
 }
 
 // Copy copies the tree. A snapshot takes no more writes, so it needs no limit and no id.
@@ -61,7 +65,7 @@ func (en *projects) Quiet(_ context.Context, e *engine.Entry, _ bool) (func() er
 }
 
 func (en *projects) Grow(_ context.Context, e *engine.Entry) error {
-	return en.quota.SetLimits(e.Content.Project, nodeops.Limits{Bytes: e.Content.Size, Inodes: e.Content.Inodes})
+	return en.quota.SetLimits(e.Content.Project, en.limits(e))
 }
 
 // Settle puts the recorded limit back: a growth that was not answered is asked for again.
@@ -69,16 +73,21 @@ func (en *projects) Settle(e *engine.Entry) (bool, error) {
 	return false, en.Grow(context.Background(), e)
 }
 
-// Remove frees the id last: until the files are gone they count against it.
+// Remove lifts the limits first: until the files are gone, they keep the id from being given to another. Where there
+// is no directory, or one without an id, the id is not this entry's yet or not any more.
 func (en *projects) Remove(_ context.Context, e *engine.Entry) error {
-	if err := e.Dir.RemoveAll(data); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	id, _, err := nodeops.ProjectOf(dataPath(e))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && id != 0 && e.Content.Project != 0 {
+		err = en.quota.Release(e.Content.Project)
+	}
+	if err != nil {
 		return err
 	}
 	crashpoint.Here(crashpoint.DeletePartly)
-	if e.Content.Project == 0 {
-		return nil
-	}
-	return en.quota.Release(e.Content.Project)
+	return e.Dir.RemoveAll(data)
 }
 
 func (en *projects) Inspect(e *engine.Entry) (int64, backend.Condition) {

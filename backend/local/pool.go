@@ -49,7 +49,8 @@ type pool struct {
 	reserve reserve
 	log     *slog.Logger
 	root    *os.Root
-	dir     *os.File // of root; holds the lock
+	dir     *os.File // of root
+	locked  *os.File // pool.json; the lock is not on the directory, which may be the file system's root and locked by others
 	engine  engine.Engine
 
 	mu       sync.Mutex
@@ -153,8 +154,11 @@ func (p *pool) initialise() error {
 }
 
 // lock makes sure that one process at a time changes the pool; the kernel lets go of it when the process ends.
-func (p *pool) lock() error {
-	if err := unix.Flock(int(p.dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+func (p *pool) lock() (err error) {
+	if p.locked, err = p.root.Open(poolFile); err != nil {
+		return err
+	}
+	if err := unix.Flock(int(p.locked.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("%w: pool %s at %s is in use by another process (%w)", backend.ErrUnavailable, p.Name, p.Path, err)
 	}
 	return nil
@@ -188,8 +192,10 @@ func (p *pool) close() error {
 	if p.engine != nil {
 		errs = append(errs, p.engine.Close())
 	}
-	if p.dir != nil {
-		errs = append(errs, p.dir.Close())
+	for _, f := range []*os.File{p.locked, p.dir} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
 	}
 	if p.root != nil {
 		errs = append(errs, p.root.Close())
