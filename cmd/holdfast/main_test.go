@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// call runs the program and returns what it printed.
+func call(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out strings.Builder
+	err := run(t.Context(), args, &out)
+	return out.String(), err
+}
+
+func TestHelpNamesEveryCommandAndFlag(t *testing.T) {
+	out, err := call(t, "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range commands {
+		if !strings.Contains(out, "  "+c.name) || !strings.Contains(out, c.summary) {
+			t.Errorf("%s is not in:\n%s", c.name, out)
+		}
+	}
+	out, err = call(t, "standalone", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"--endpoint SOCKET", "--node-id NAME", "--pool POOL", "--metrics-address ADDRESS", "--max-volumes NUMBER", "--stop-timeout DURATION",
+		"--log-level LEVEL", "--log-format FORMAT", "--driver-name NAME", "unix:///run/holdfast/csi.sock", "engine=directory", "trashRetention",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+}
+
+func TestACallThatIsWrongSaysWhatIsAllowed(t *testing.T) {
+	pool := "name=fast,path=" + t.TempDir()
+	for name, test := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"nothing":             {nil, []string{"no command"}},
+		"unknown command":     {[]string{"serve"}, []string{`"serve"`}},
+		"unknown flag":        {[]string{"standalone", "--poool", pool}, []string{"poool"}},
+		"an argument":         {[]string{"standalone", "fast"}, []string{`"fast"`, "not a flag"}},
+		"no pool":             {[]string{"standalone", "--node-id", "n"}, []string{"--pool is missing", "name=fast"}},
+		"unknown pool key":    {[]string{"standalone", "--pool", pool + ",size=1Gi"}, []string{`"size"`, "name, engine, path, overcommit, reserved, trashRetention"}},
+		"pool without equals": {[]string{"standalone", "--pool", "fast"}, []string{`"fast"`, "key=value"}},
+		"unknown log level":   {[]string{"standalone", "--log-level", "loud"}, []string{"loud"}},
+		"unknown log format":  {[]string{"standalone", "--pool", pool, "--log-format", "xml"}, []string{`"xml"`, "text or json"}},
+		"trash and restore":   {[]string{"volumes", "--pool", pool, "--trash", "--restore", "v"}, []string{"--trash", "--restore"}},
+		"volumes of no pool":  {[]string{"volumes"}, []string{"--pool is missing"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := call(t, test.args...)
+			if !errors.Is(err, errUsage) {
+				t.Fatalf("got %v, want an error of usage", err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not name %s", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAConfigurationThatCannotWorkEndsTheProgram(t *testing.T) {
+	pool := "name=fast,path=" + t.TempDir()
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no node":          {[]string{"--pool", pool}, "node id"},
+		"a tcp endpoint":   {[]string{"--pool", pool, "--node-id", "n", "--endpoint", "tcp://0.0.0.0:1"}, "tcp://0.0.0.0:1"},
+		"a pool not there": {[]string{"--pool", "name=fast,path=/nowhere/fast", "--node-id", "n"}, "/nowhere/fast"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := call(t, append([]string{"standalone"}, test.args...)...); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error that names %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestTheVersionNamesTheProgramAndItsCompiler(t *testing.T) {
+	out, err := call(t, "version")
+	if err != nil || !strings.HasPrefix(out, "holdfast "+version) || !strings.Contains(out, "go1.") {
+		t.Errorf("got %q, %v", out, err)
+	}
+}
+
+func TestSizesAreShortAndNeverRoundedUp(t *testing.T) {
+	for bytes, want := range map[int64]string{
+		0: "0", 1023: "1023", 1 << 20: "1Mi", 512 << 20: "512Mi", 1 << 30: "1Gi", 3 << 40: "3Ti", 15<<30 + 5: "15Gi", 1<<30 + 1<<20: "1025Mi",
+	} {
+		if got := size(bytes); got != want {
+			t.Errorf("size(%d) = %s, want %s", bytes, got, want)
+		}
+	}
+}

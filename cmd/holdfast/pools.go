@@ -1,0 +1,43 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/backend/local"
+)
+
+const poolUsage = "a `pool` of this host; may be given several times, the first is the default:\n" +
+	"  name=NAME          as the StorageClass parameter pool names it\n" +
+	"  path=DIRECTORY     absolute; best the root of a file system of its own\n" +
+	"  engine=image       (default) a volume is a disk image: a hard limit, block volumes, any file system below\n" +
+	"  engine=directory   a volume is a directory with a quota: no overhead; xfs or ext4 with prjquota, or btrfs\n" +
+	"  overcommit=1.0     how often each byte may be promised\n" +
+	"  reserved=5%        kept free: a share, or bytes such as 10Gi\n" +
+	"  trashRetention=0s  how long a deleted volume is kept and can be restored, such as 24h\n" +
+	"for example --pool name=fast,path=/srv/fast,trashRetention=24h"
+
+// pools collects the values of --pool.
+type pools []local.PoolConfig
+
+func poolFlag(flags *flag.FlagSet) *pools {
+	p := &pools{}
+	flags.Func("pool", poolUsage, p.add)
+	return p
+}
+
+func (p *pools) add(value string) error {
+	c, err := local.ParsePool(value)
+	if err != nil {
+		return err
+	}
+	*p = append(*p, c)
+	return nil
+}
+
+func (p *pools) check() error {
+	if len(*p) == 0 {
+		return fmt.Errorf("--pool is missing, such as --pool name=fast,path=/srv/fast: %w", errUsage)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local"
+)
+
+var volumesCommand = command{
+	name:    "volumes",
+	summary: "List the volumes of this host's pools, and restore deleted ones",
+	text: `
+It reads the pools themselves, whether or not a process serves them.
+
+  holdfast volumes --pool name=fast,path=/srv/fast
+  holdfast volumes --pool name=fast,path=/srv/fast,trashRetention=24h --trash
+  holdfast volumes --pool name=fast,path=/srv/fast,trashRetention=24h --restore pvc-0c4e
+`,
+	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
+		v := &volumes{pools: poolFlag(flags), logging: logFlags(flags)}
+		flags.BoolVar(&v.trash, "trash", false, "list deleted volumes that are kept instead")
+		flags.StringVar(&v.restore, "restore", "", "take the volume with this `id` out of the trash")
+		return v.run
+	},
+}
+
+type volumes struct {
+	*pools
+	*logging
+	trash   bool
+	restore string
+}
+
+func (v *volumes) run(ctx context.Context, out io.Writer) (err error) {
+	if err := v.check(); err != nil {
+		return err
+	}
+	if v.trash && v.restore != "" {
+		return fmt.Errorf("--trash and --restore exclude each other: %w", errUsage)
+	}
+	log, err := v.logger()
+	if err != nil {
+		return err
+	}
+	storage, err := local.Peek(ctx, *v.pools, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, storage.Close(context.WithoutCancel(ctx))) }()
+	switch {
+	case v.restore != "":
+		return restore(ctx, out, storage, v.restore)
+	case v.trash:
+		return listTrash(ctx, out, storage)
+	}
+	return listVolumes(ctx, out, storage)
+}
+
+func restore(ctx context.Context, out io.Writer, storage *local.Backend, s string) error {
+	id, err := backend.ParseID(s)
+	if err != nil {
+		return err
+	}
+	v, err := storage.Undelete(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "volume %s (%s) is back in pool %s\n", v.ID, size(v.Size), v.Pool)
+	return err
+}
+
+func listVolumes(ctx context.Context, out io.Writer, storage *local.Backend) error {
+	all, err := storage.List(ctx)
+	if err != nil {
+		return err
+	}
+	table := newTable(out, "ID", "POOL", "SIZE", "USED", "MODE", "FS", "CLAIM", "CREATED", "CONDITION")
+	for _, v := range all {
+		condition := "ok"
+		if v.Condition.Abnormal {
+			condition = v.Condition.Message
+		}
+		table.row(string(v.ID), v.Pool, size(v.Size), size(v.Used), string(v.Mode), v.FSType, claim(v.Labels), stamp(v.Created), condition)
+	}
+	return table.Flush()
+}
+
+func listTrash(ctx context.Context, out io.Writer, storage *local.Backend) error {
+	all, err := storage.Trash(ctx)
+	if err != nil {
+		return err
+	}
+	table := newTable(out, "ID", "POOL", "SIZE", "NAME", "DELETED", "KEPT UNTIL")
+	for _, t := range all {
+		table.row(string(t.ID), t.Pool, size(t.Size), backend.Quote(t.Name), stamp(t.Deleted), stamp(t.Expires))
+	}
+	return table.Flush()
+}
+
+// claim names the claim that a volume was made for.
+func claim(labels map[string]string) string {
+	namespace, name := labels["csi.storage.k8s.io/pvc/namespace"], labels["csi.storage.k8s.io/pvc/name"]
+	if name == "" {
+		return ""
+	}
+	return namespace + "/" + name
+}
+
+func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
+
+// size writes bytes in the largest unit that leaves a whole number or one above 10.
+func size(bytes int64) string {
+	for i, unit := range []string{"Ti", "Gi", "Mi", "Ki"} {
+		factor := int64(1) << (40 - 10*i)
+		if bytes >= factor && (bytes%factor == 0 || bytes >= 10*factor) {
+			return strconv.FormatInt(bytes/factor, 10) + unit
+		}
+	}
+	return strconv.FormatInt(bytes, 10)
+}
+
+type table struct{ *tabwriter.Writer }
+
+func newTable(out io.Writer, columns ...string) *table {
+	t := &table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+	t.row(columns...)
+	return t
+}
+
+func (t *table) row(cells ...string) {
+	for _, cell := range cells {
+		fmt.Fprint(t, cmp.Or(cell, "-"), "\t")
+	}
+	fmt.Fprintln(t)
+}

@@ -1,0 +1,140 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// access is a volume capability, checked.
+type access struct {
+	mode   backend.Mode
+	writer csi.VolumeCapability_AccessMode_Mode
+	fsType string
+	flags  []string // for mount; may be sensitive, never in a message
+	group  int      // noGroup if none
+}
+
+const noGroup = -1
+
+const (
+	readerOnly  = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	multiWriter = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+)
+
+var singleNode = []csi.VolumeCapability_AccessMode_Mode{
+	csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, readerOnly,
+	csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, multiWriter,
+}
+
+// parseCapability checks what is asked of a volume, whichever volume it is.
+func parseCapability(c *csi.VolumeCapability) (access, error) {
+	a := access{writer: c.GetAccessMode().GetMode(), group: noGroup}
+	invalid := func(format string, args ...any) (access, error) {
+		return a, fmt.Errorf("%w volume_capability: "+format, append([]any{backend.ErrInvalid}, args...)...)
+	}
+	switch {
+	case c == nil:
+		return invalid("it is missing")
+	case strings.HasPrefix(a.writer.String(), "MULTI_NODE_"):
+		return invalid("access mode %s: volumes are on one node and cannot be shared between nodes; use a SINGLE_NODE_ mode (ReadWriteOnce or ReadWriteOncePod)", a.writer)
+	case !slices.Contains(singleNode, a.writer):
+		return invalid("access mode %s; it must be one of %v", a.writer, singleNode)
+	}
+	if c.GetBlock() != nil {
+		a.mode = backend.Block
+		return a, nil
+	}
+	mount := c.GetMount()
+	if mount == nil {
+		return invalid("access type is missing; it must be block or mount")
+	}
+	a.mode, a.fsType, a.flags = backend.Filesystem, mount.GetFsType(), mount.GetMountFlags()
+	if err := checkFlags(a.flags); err != nil {
+		return invalid("%w", err)
+	}
+	if group := mount.GetVolumeMountGroup(); group != "" {
+		id, err := strconv.ParseUint(group, 10, 32)
+		if err != nil || id == 1<<32-1 {
+			return invalid("volume_mount_group %s; it must be a number from 0 to %d", backend.Quote(group), uint64(1<<32-2))
+		}
+		a.group = int(id)
+	}
+	return a, nil
+}
+
+// readOnly says that the volume is to be mounted read-only as a whole.
+func (a access) readOnly() bool { return a.writer == readerOnly || slices.Contains(a.flags, "ro") }
+
+// parseCapabilities checks all that is asked of one volume, and that it does not contradict itself.
+func parseCapabilities(capabilities []*csi.VolumeCapability) (access, error) {
+	var first access
+	if len(capabilities) == 0 {
+		return first, fmt.Errorf("%w: volume_capabilities are missing", backend.ErrInvalid)
+	}
+	for i, c := range capabilities {
+		a, err := parseCapability(c)
+		switch {
+		case err != nil:
+			return first, err
+		case i == 0:
+			first = a
+		case a.mode != first.mode:
+			return first, fmt.Errorf("%w volume_capabilities: a volume is either block or mount, not both", backend.ErrInvalid)
+		case a.fsType != first.fsType:
+			return first, fmt.Errorf("%w volume_capabilities: two file systems are asked for, %s and %s", backend.ErrInvalid, backend.Quote(first.fsType), backend.Quote(a.fsType))
+		}
+	}
+	return first, nil
+}
+
+// apply completes a spec by what the capabilities say of mode and file system.
+func (a access) apply(spec *backend.VolumeSpec) error {
+	spec.Mode = a.mode
+	switch {
+	case a.mode == backend.Block && (spec.FSType != "" || len(spec.MkfsOptions) > 0):
+		return fmt.Errorf("%w: a block volume has no file system; leave out %s and mkfsOptions", backend.ErrInvalid, fsTypeKey)
+	case a.fsType != "" && spec.FSType != "" && a.fsType != spec.FSType:
+		return fmt.Errorf("%w: the volume capability asks for file system %s, the parameter %s for %s", backend.ErrInvalid, backend.Quote(a.fsType), fsTypeKey, backend.Quote(spec.FSType))
+	case a.fsType != "":
+		spec.FSType = a.fsType
+	}
+	return nil
+}
+
+// fits says whether v can be used as asked.
+func (a access) fits(v *backend.Volume) error {
+	switch {
+	case a.mode != v.Mode:
+		return fmt.Errorf("%w: volume %s is of mode %s and cannot be used as %s", backend.ErrPrecondition, v.ID, v.Mode, a.mode)
+	case a.fsType != "" && v.FSType != "" && a.fsType != v.FSType:
+		return fmt.Errorf("%w: volume %s has file system %s, asked for %s", backend.ErrPrecondition, v.ID, v.FSType, backend.Quote(a.fsType))
+	}
+	return nil
+}
+
+// mountFlags are the options that belong to a mount and not to its file system, so that each bind may have its own.
+var mountFlags = []string{
+	"nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "atime", "nodiratime", "diratime",
+	"relatime", "norelatime", "strictatime", "nostrictatime", "nosymfollow", "symfollow",
+}
+
+// bindFlags are those of the flags that a bind can have; read-only is said apart from them.
+func (a access) bindFlags() []string {
+	return slices.DeleteFunc(slices.Clone(a.flags), func(flag string) bool { return !slices.Contains(mountFlags, flag) })
+}
+
+// checkFlags refuses mount flags that would do more than mount the volume.
+func checkFlags(flags []string) error {
+	if slices.Contains(flags, "ro") && slices.Contains(flags, "rw") {
+		return errors.New("mount flags ro and rw contradict each other")
+	}
+	return nodeops.CheckMountOptions(flags)
+}

@@ -1,0 +1,286 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// controller makes and removes volumes. What a backend cannot do is nil here and answered Unimplemented.
+type controller struct {
+	csi.UnimplementedControllerServer
+	*Driver
+	expander    backend.Expander
+	snapshotter backend.Snapshotter
+	cloner      backend.Cloner
+}
+
+func newController(d *Driver) *controller {
+	c := &controller{Driver: d}
+	c.expander, _ = d.Backend.(backend.Expander)
+	c.snapshotter, _ = d.Backend.(backend.Snapshotter)
+	c.cloner, _ = d.Backend.(backend.Cloner)
+	return c
+}
+
+func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	resp := &csi.ControllerGetCapabilitiesResponse{}
+	add := func(has bool, types ...csi.ControllerServiceCapability_RPC_Type) {
+		for _, t := range types {
+			if has {
+				resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
+					Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
+				})
+			}
+		}
+	}
+	add(true,
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
+		csi.ControllerServiceCapability_RPC_GET_VOLUME,
+		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,
+		csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH,
+		controllerVolumeCondition)
+	add(c.expander != nil, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
+	add(c.cloner != nil, csi.ControllerServiceCapability_RPC_CLONE_VOLUME)
+	add(c.snapshotter != nil,
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+		csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
+		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT)
+	return resp, nil
+}
+
+func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	spec, err := volumeSpec(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkTopology(req.GetAccessibilityRequirements()); err != nil {
+		return nil, err
+	}
+	v, err := c.create(ctx, spec, req.GetVolumeContentSource())
+	if errors.Is(err, backend.ErrNotFound) && req.GetAccessibilityRequirements() != nil {
+		// The scheduler chose this node; NotFound would be final, this lets it choose another.
+		err = fmt.Errorf("%w on node %s: %v", backend.ErrExhausted, c.NodeID, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &csi.CreateVolumeResponse{Volume: c.volume(v)}, nil
+}
+
+func volumeSpec(req *csi.CreateVolumeRequest) (backend.VolumeSpec, error) {
+	var none backend.VolumeSpec
+	if err := checkName("name", req.GetName()); err != nil {
+		return none, err
+	}
+	if ephemeralHandle.MatchString(req.GetName()) {
+		return none, fmt.Errorf("%w name %s: csi- and 64 hexadecimal digits are for inline ephemeral volumes", backend.ErrInvalid, backend.Quote(req.GetName()))
+	}
+	access, err := parseCapabilities(req.GetVolumeCapabilities())
+	if err != nil {
+		return none, err
+	}
+	if len(req.GetMutableParameters()) > 0 {
+		return none, fmt.Errorf("%w: mutable_parameters: volumes cannot be modified; use parameters", backend.ErrInvalid)
+	}
+	spec, err := parseParameters(req.GetParameters())
+	if err != nil {
+		return none, err
+	}
+	spec.Name = req.GetName()
+	if spec.Size, err = parseRange(req.GetCapacityRange()); err != nil {
+		return none, err
+	}
+	return spec, access.apply(&spec)
+}
+
+// checkName refuses what CSI bans from names; all else is the backend's to judge.
+func checkName(field, name string) error {
+	if name == "" {
+		return fmt.Errorf("%w: %s is missing", backend.ErrInvalid, field)
+	}
+	banned := func(r rune) bool {
+		return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r >= 0x7f && r <= 0x9f
+	}
+	if strings.ContainsFunc(name, banned) {
+		return fmt.Errorf("%w %s %s: control characters are not allowed", backend.ErrInvalid, field, backend.Quote(name))
+	}
+	return nil
+}
+
+func (c *controller) create(ctx context.Context, spec backend.VolumeSpec, content *csi.VolumeContentSource) (*backend.Volume, error) {
+	if content == nil {
+		return c.Backend.Create(ctx, spec)
+	}
+	source, err := parseSource(content)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case source.Kind == backend.SourceSnapshot && c.snapshotter != nil:
+		return c.snapshotter.Restore(ctx, source.ID, spec)
+	case source.Kind == backend.SourceVolume && c.cloner != nil:
+		return c.cloner.Clone(ctx, source.ID, spec)
+	}
+	return nil, fmt.Errorf("%w volume_content_source: volumes cannot be made from %s here", backend.ErrInvalid, source)
+}
+
+func parseSource(content *csi.VolumeContentSource) (source *backend.Source, err error) {
+	source = &backend.Source{}
+	switch s := content.GetType().(type) {
+	case *csi.VolumeContentSource_Snapshot:
+		source.Kind = backend.SourceSnapshot
+		source.ID, err = parseID("snapshot_id", s.Snapshot.GetSnapshotId())
+	case *csi.VolumeContentSource_Volume:
+		source.Kind = backend.SourceVolume
+		source.ID, err = parseID("volume_id", s.Volume.GetVolumeId())
+	default:
+		err = fmt.Errorf("%w: volume_content_source names neither a snapshot nor a volume", backend.ErrInvalid)
+	}
+	return source, err
+}
+
+// parseID accepts an id from outside and names the field it came from.
+func parseID(field, s string) (backend.ID, error) {
+	if s == "" {
+		return "", fmt.Errorf("%w: %s is missing", backend.ErrInvalid, field)
+	}
+	id, err := backend.ParseID(s)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", field, err)
+	}
+	return id, nil
+}
+
+func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	id, err := parseID("volume_id", req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Backend.Delete(ctx, id); err != nil {
+		return nil, err
+	}
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+	if c.expander == nil {
+		return c.UnimplementedControllerServer.ControllerExpandVolume(ctx, req)
+	}
+	id, err := parseID("volume_id", req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	size, err := parseRange(req.GetCapacityRange())
+	if err == nil && req.GetCapacityRange() == nil {
+		err = fmt.Errorf("%w: capacity_range is missing", backend.ErrInvalid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkUse(ctx, id, req.GetVolumeCapability()); err != nil {
+		return nil, err
+	}
+	v, err := c.expander.Expand(ctx, id, size)
+	if err != nil {
+		return nil, err
+	}
+	// An image needs its device and file system grown too, a directory is done.
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: v.Access.Directory == ""}, nil
+}
+
+// checkUse refuses a capability, if one is given, that the volume does not have.
+func (c *controller) checkUse(ctx context.Context, id backend.ID, capability *csi.VolumeCapability) error {
+	if capability == nil {
+		return nil
+	}
+	access, err := parseCapability(capability)
+	if err != nil {
+		return err
+	}
+	v, err := c.Backend.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := access.fits(v); err != nil {
+		return fmt.Errorf("%w volume_capability: %v", backend.ErrInvalid, err)
+	}
+	return nil
+}
+
+func (c *controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+	id, err := parseID("volume_id", req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if len(req.GetVolumeCapabilities()) == 0 {
+		return nil, fmt.Errorf("%w: volume_capabilities are missing", backend.ErrInvalid)
+	}
+	v, err := c.Backend.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := confirm(v, req); err != nil {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+	}
+	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+		VolumeContext:      req.GetVolumeContext(),
+		VolumeCapabilities: req.GetVolumeCapabilities(),
+		Parameters:         req.GetParameters(),
+	}}, nil
+}
+
+// confirm says what of a request v does not meet.
+func confirm(v *backend.Volume, req *csi.ValidateVolumeCapabilitiesRequest) error {
+	access, err := parseCapabilities(req.GetVolumeCapabilities())
+	if err != nil {
+		return err
+	}
+	if err := access.fits(v); err != nil {
+		return err
+	}
+	if len(req.GetMutableParameters()) > 0 {
+		return errors.New("volumes have no mutable parameters")
+	}
+	if len(req.GetParameters()) == 0 {
+		return nil
+	}
+	spec, err := parseParameters(req.GetParameters())
+	if err != nil {
+		return err
+	}
+	spec.Name = v.Name
+	return v.Satisfies(spec, v.Source)
+}
+
+// volume is the one builder of a Volume response, for a new volume and for one that was there.
+func (c *controller) volume(v *backend.Volume) *csi.Volume {
+	return &csi.Volume{
+		VolumeId:           string(v.ID),
+		CapacityBytes:      v.Size,
+		ContentSource:      contentSource(v.Source),
+		AccessibleTopology: []*csi.Topology{c.topology()},
+	}
+}
+
+func contentSource(s *backend.Source) *csi.VolumeContentSource {
+	switch {
+	case s == nil:
+		return nil
+	case s.Kind == backend.SourceSnapshot:
+		return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: string(s.ID)},
+		}}
+	}
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: string(s.ID)},
+	}}
+}

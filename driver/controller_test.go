@@ -1,0 +1,437 @@
+package driver
+
+import (
+	"context"
+	"maps"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func TestARepeatedCreateAnswersTheSame(t *testing.T) {
+	r, memory := newMemoryRig(t)
+	r.create("source")
+	r.snapshot("s", "source")
+	for name, source := range map[string]*csi.VolumeContentSource{"empty": nil, "restored": fromSnapshot("s"), "cloned": fromVolume("source")} {
+		req := createRequest(name)
+		req.VolumeContentSource = source
+		req.Parameters = map[string]string{"pool": "memory", reserved + "pvc/name": "claim", reserved + "pvc/namespace": "default"}
+		first, err := r.CreateVolume(r.ctx(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What Kubernetes calls the claim decides nothing.
+		req.Parameters[reserved+"pvc/name"] = "renamed"
+		second, err := r.CreateVolume(r.ctx(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(first, second) {
+			t.Errorf("%s: first %v, then %v", name, first, second)
+		}
+		want := &csi.Volume{
+			VolumeId: name, CapacityBytes: gib, ContentSource: source,
+			AccessibleTopology: []*csi.Topology{{Segments: map[string]string{"topology.holdfast.dev/node": "node-a"}}},
+		}
+		if !proto.Equal(second.GetVolume(), want) {
+			t.Errorf("got %v, want %v", second.GetVolume(), want)
+		}
+		v, err := memory.Get(r.ctx(), backend.ID(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if labels := map[string]string{reserved + "pvc/name": "claim", reserved + "pvc/namespace": "default"}; !maps.Equal(v.Labels, labels) {
+			t.Errorf("labels are %v", v.Labels)
+		}
+	}
+}
+
+func TestARepeatedCreateOfSomethingElseIsRefused(t *testing.T) {
+	r, _ := newMemoryRig(t)
+	r.create("v")
+	r.create("other")
+	r.snapshot("s", "other")
+	for name, test := range map[string]struct {
+		change func(*csi.CreateVolumeRequest)
+		want   string
+	}{
+		"size":       {func(q *csi.CreateVolumeRequest) { q.CapacityRange.RequiredBytes = 2 * gib }, "size"},
+		"limit":      {func(q *csi.CreateVolumeRequest) { q.CapacityRange = &csi.CapacityRange{LimitBytes: gib / 2} }, "at most"},
+		"mode":       {func(q *csi.CreateVolumeRequest) { q.VolumeCapabilities = []*csi.VolumeCapability{blockCapability()} }, "mode"},
+		"fs":         {func(q *csi.CreateVolumeRequest) { q.VolumeCapabilities[0].GetMount().FsType = "xfs" }, "xfs"},
+		"parameters": {func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"provisioning": "thick"} }, "thick"},
+		"inodes":     {func(q *csi.CreateVolumeRequest) { q.Parameters = map[string]string{"inodes": "77"} }, "77"},
+		"snapshot":   {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = fromSnapshot("s") }, "snapshot s"},
+		"clone":      {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = fromVolume("other") }, "volume other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := createRequest("v")
+			test.change(req)
+			_, err := r.CreateVolume(r.ctx(), req)
+			expectError(t, err, codes.AlreadyExists, test.want)
+		})
+	}
+}
+
+func TestBadVolumesAreRefusedByValue(t *testing.T) {
+	type request = csi.CreateVolumeRequest
+	set := func(key, value string) func(*request) {
+		return func(q *request) { q.Parameters = map[string]string{key: value} }
+	}
+	capability := func(all ...*csi.VolumeCapability) func(*request) {
+		return func(q *request) { q.VolumeCapabilities = all }
+	}
+	size := func(required, limit int64) func(*request) {
+		return func(q *request) {
+			q.CapacityRange = &csi.CapacityRange{RequiredBytes: required, LimitBytes: limit}
+		}
+	}
+	mode := func(m csi.VolumeCapability_AccessMode_Mode) func(*request) {
+		return capability(withMode(m, mountCapability("")))
+	}
+	for name, test := range map[string]struct {
+		change func(*request)
+		code   codes.Code
+		words  []string
+	}{
+		"no name":                     {func(q *request) { q.Name = "" }, codes.InvalidArgument, []string{"name"}},
+		"name with NUL":               {func(q *request) { q.Name = "a\x00b" }, codes.InvalidArgument, []string{`"a\x00b"`, "control"}},
+		"name with DEL":               {func(q *request) { q.Name = "a\x7fb" }, codes.InvalidArgument, []string{`"a\x7fb"`}},
+		"name of 10000 bytes":         {func(q *request) { q.Name = strings.Repeat("n", 10000) }, codes.InvalidArgument, []string{"10000", "4096"}},
+		"name of an ephemeral volume": {func(q *request) { q.Name = "csi-" + strings.Repeat("0", 64) }, codes.InvalidArgument, []string{"ephemeral"}},
+		"no capability":               {capability(), codes.InvalidArgument, []string{"volume_capabilities"}},
+		"empty capability":            {capability(&csi.VolumeCapability{}), codes.InvalidArgument, []string{"UNKNOWN", "SINGLE_NODE_WRITER"}},
+		"no access type": {capability(withMode(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, &csi.VolumeCapability{})),
+			codes.InvalidArgument, []string{"block", "mount"}},
+		"unknown access mode":     {mode(99), codes.InvalidArgument, []string{"99", "SINGLE_NODE_WRITER"}},
+		"multi-node reader":       {mode(csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY), codes.InvalidArgument, []string{"MULTI_NODE_READER_ONLY", "SINGLE_NODE"}},
+		"multi-node writer":       {mode(csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER), codes.InvalidArgument, []string{"MULTI_NODE_SINGLE_WRITER", "SINGLE_NODE"}},
+		"multi-node multi writer": {mode(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER), codes.InvalidArgument, []string{"MULTI_NODE_MULTI_WRITER", "SINGLE_NODE"}},
+		"block and mount":         {capability(mountCapability(""), blockCapability()), codes.InvalidArgument, []string{"block", "mount"}},
+		"two file systems":        {capability(mountCapability("xfs"), mountCapability("ext4")), codes.InvalidArgument, []string{"xfs", "ext4"}},
+		"capability against parameter": {func(q *request) {
+			capability(mountCapability("xfs"))(q)
+			set(reserved+"fstype", "ext4")(q)
+		}, codes.InvalidArgument, []string{"xfs", "ext4"}},
+		"block with a file system": {func(q *request) {
+			capability(blockCapability())(q)
+			set(reserved+"fstype", "ext4")(q)
+		}, codes.InvalidArgument, []string{"block", "fstype"}},
+		"block with mkfs options": {func(q *request) {
+			capability(blockCapability())(q)
+			set("mkfsOptions", "-m 1")(q)
+		}, codes.InvalidArgument, []string{"block", "mkfsOptions"}},
+		"mount flag that is an operation": {capability(mountCapability("", "noatime,remount")), codes.InvalidArgument, []string{"remount"}},
+		"mount flag that is an argument":  {capability(mountCapability("", "--make-shared")), codes.InvalidArgument, []string{"--make-shared"}},
+		"contradicting mount flags":       {capability(mountCapability("", "ro", "rw")), codes.InvalidArgument, []string{"ro", "rw"}},
+		"group that is no number": {func(q *request) { q.VolumeCapabilities[0].GetMount().VolumeMountGroup = "staff" },
+			codes.InvalidArgument, []string{"staff", "number"}},
+		"unknown parameter":           {set("pol", "fast"), codes.InvalidArgument, []string{`"pol"`, "pool, provisioning"}},
+		"parameter in the wrong case": {set("Pool", "memory"), codes.InvalidArgument, []string{`"Pool"`, "case", "pool"}},
+		"unknown Kubernetes key":      {set(reserved+"pvc/uid", "1"), codes.InvalidArgument, []string{"pvc/uid", "pvc/name"}},
+		"unknown pool":                {set("pool", "fats"), codes.InvalidArgument, []string{"fats", "memory"}},
+		"unknown provisioning":        {set("provisioning", "fat"), codes.InvalidArgument, []string{"fat", "thin", "thick"}},
+		"inodes that are no number":   {set("inodes", "many"), codes.InvalidArgument, []string{"inodes", "many"}},
+		"no inodes":                   {set("inodes", "0"), codes.InvalidArgument, []string{"inodes", `"0"`}},
+		"negative inodes":             {set("inodes", "-1"), codes.InvalidArgument, []string{"inodes", "-1"}},
+		"inodes above int64":          {set("inodes", "9223372036854775808"), codes.InvalidArgument, []string{"9223372036854775808", "9223372036854775807"}},
+		"mutable parameters":          {func(q *request) { q.MutableParameters = map[string]string{"iops": "1"} }, codes.InvalidArgument, []string{"mutable_parameters"}},
+		"size of zero":                {size(0, 0), codes.InvalidArgument, []string{"both 0"}},
+		"negative size":               {size(-1, 0), codes.InvalidArgument, []string{"-1", "negative"}},
+		"negative limit":              {size(0, -5), codes.InvalidArgument, []string{"-5", "negative"}},
+		"limit below the size":        {size(gib, gib-1), codes.InvalidArgument, []string{"1073741824", "1073741823"}},
+		"limit that no size fits":     {size(1, 2), codes.OutOfRange, []string{"2"}},
+		"size above the pool":         {size(1<<50, 0), codes.ResourceExhausted, []string{"1125899906842624"}},
+		"size at the end of int64":    {size(math.MaxInt64, 0), codes.OutOfRange, []string{"9223372036854775807"}},
+		"empty source":                {func(q *request) { q.VolumeContentSource = &csi.VolumeContentSource{} }, codes.InvalidArgument, []string{"volume_content_source"}},
+		"source without id":           {func(q *request) { q.VolumeContentSource = fromSnapshot("") }, codes.InvalidArgument, []string{"snapshot_id"}},
+		"source outside":              {func(q *request) { q.VolumeContentSource = fromVolume("../x") }, codes.InvalidArgument, []string{"../x"}},
+		"snapshot that is gone":       {func(q *request) { q.VolumeContentSource = fromSnapshot("gone") }, codes.NotFound, []string{"gone"}},
+		"volume that is gone":         {func(q *request) { q.VolumeContentSource = fromVolume("gone") }, codes.NotFound, []string{"gone"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, memory := newMemoryRig(t)
+			req := createRequest("claim")
+			test.change(req)
+			_, err := r.CreateVolume(r.ctx(), req)
+			expectError(t, err, test.code, test.words...)
+			if all, _ := memory.List(r.ctx()); len(all) > 0 {
+				t.Errorf("%d volumes were made", len(all))
+			}
+		})
+	}
+}
+
+func TestNamesOfAllKindsMakeVolumesWithSafeIDs(t *testing.T) {
+	r, _ := newMemoryRig(t)
+	seen := map[string]bool{}
+	for _, name := range []string{
+		"a", "pvc-0b1e", "Ünïcødé", "../../etc", "/", "a/b", ".", "..", "two\nlines", "UPPER", "upper", " ",
+		strings.Repeat("x", 63), strings.Repeat("x", 64), strings.Repeat("x", 4096), "日本語", "-begins-with-dash",
+	} {
+		v := r.create(name)
+		if _, err := backend.ParseID(v.GetVolumeId()); err != nil {
+			t.Errorf("name %q became id %q", name, v.GetVolumeId())
+		}
+		if seen[v.GetVolumeId()] {
+			t.Errorf("name %q shares id %s with another", name, v.GetVolumeId())
+		}
+		seen[v.GetVolumeId()] = true
+		if again := r.create(name); again.GetVolumeId() != v.GetVolumeId() {
+			t.Errorf("name %q became %s, then %s", name, v.GetVolumeId(), again.GetVolumeId())
+		}
+	}
+}
+
+// badIDs are refused wherever an id comes from outside.
+var badIDs = []string{"", "../x", "a/../../b", "/etc/passwd", "A", "a b", "a\x00b", "-a", ".", "é", strings.Repeat("a", 64)}
+
+func TestIDsFromOutsideAreCheckedOnEveryCall(t *testing.T) {
+	r, _ := newMemoryRig(t)
+	ctx, capability := r.ctx(), mountCapability("")
+	calls := map[string]func(id string) error{
+		"DeleteVolume": func(id string) error {
+			_, err := r.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
+			return err
+		},
+		"ValidateVolumeCapabilities": func(id string) error {
+			_, err := r.ValidateVolumeCapabilities(ctx, &csi.ValidateVolumeCapabilitiesRequest{VolumeId: id, VolumeCapabilities: []*csi.VolumeCapability{capability}})
+			return err
+		},
+		"ControllerGetVolume": func(id string) error {
+			_, err := r.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
+			return err
+		},
+		"ControllerGetVolumeHealth": func(id string) error {
+			_, err := r.ControllerGetVolumeHealth(ctx, &csi.ControllerGetVolumeHealthRequest{VolumeId: id})
+			return err
+		},
+		"ControllerExpandVolume": func(id string) error {
+			_, err := r.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: 1}})
+			return err
+		},
+		"CreateSnapshot": func(id string) error {
+			_, err := r.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id})
+			return err
+		},
+		"DeleteSnapshot": func(id string) error {
+			_, err := r.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: id})
+			return err
+		},
+		"GetSnapshot": func(id string) error {
+			_, err := r.GetSnapshot(ctx, &csi.GetSnapshotRequest{SnapshotId: id})
+			return err
+		},
+		"CreateVolumeGroupSnapshot": func(id string) error {
+			_, err := r.CreateVolumeGroupSnapshot(ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: "g", SourceVolumeIds: []string{id}})
+			return err
+		},
+		"DeleteVolumeGroupSnapshot": func(id string) error {
+			_, err := r.DeleteVolumeGroupSnapshot(ctx, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: id})
+			return err
+		},
+		"GetVolumeGroupSnapshot": func(id string) error {
+			_, err := r.GetVolumeGroupSnapshot(ctx, &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: id})
+			return err
+		},
+		"NodeStageVolume": func(id string) error {
+			_, err := r.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: "/nowhere/s", VolumeCapability: capability})
+			return err
+		},
+		"NodeUnstageVolume": func(id string) error {
+			_, err := r.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: "/nowhere/s"})
+			return err
+		},
+		"NodePublishVolume": func(id string) error {
+			_, err := r.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{VolumeId: id, StagingTargetPath: "/nowhere/s", TargetPath: "/nowhere/t", VolumeCapability: capability})
+			return err
+		},
+		"NodeUnpublishVolume": func(id string) error {
+			_, err := r.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: "/nowhere/t"})
+			return err
+		},
+		"NodeGetVolumeStats": func(id string) error {
+			_, err := r.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/nowhere/t"})
+			return err
+		},
+		"NodeGetVolumeHealth": func(id string) error {
+			_, err := r.NodeGetVolumeHealth(ctx, &csi.NodeGetVolumeHealthRequest{VolumeId: id})
+			return err
+		},
+		"NodeExpandVolume": func(id string) error {
+			_, err := r.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{VolumeId: id, VolumePath: "/nowhere/t"})
+			return err
+		},
+	}
+	for method, call := range calls {
+		for _, id := range badIDs {
+			word := "missing"
+			if id != "" {
+				word = backend.Quote(id)
+			}
+			t.Run(method+" "+backend.Quote(id), func(t *testing.T) { expectError(t, call(id), codes.InvalidArgument, word) })
+		}
+	}
+	for _, method := range []string{"Snapshot", "SourceVolume"} {
+		req := &csi.ListSnapshotsRequest{}
+		if method == "Snapshot" {
+			req.SnapshotId = "../x"
+		} else {
+			req.SourceVolumeId = "../x"
+		}
+		_, err := r.ListSnapshots(ctx, req)
+		expectError(t, err, codes.InvalidArgument, "../x")
+	}
+}
+
+func TestAVolumeMustBeWantedOnThisNode(t *testing.T) {
+	here := map[string]string{TopologyKey: "node-a"}
+	there := map[string]string{TopologyKey: "node-b"}
+	here2 := map[string]string{TopologyKey: "node-a", "zone": "z"}
+	topologies := func(all ...map[string]string) (t []*csi.Topology) {
+		for _, segments := range all {
+			t = append(t, &csi.Topology{Segments: segments})
+		}
+		return t
+	}
+	for name, test := range map[string]struct {
+		want *csi.TopologyRequirement
+		code codes.Code
+	}{
+		"anywhere":            {nil, codes.OK},
+		"only wishes":         {&csi.TopologyRequirement{Preferred: topologies(there)}, codes.OK},
+		"here":                {&csi.TopologyRequirement{Requisite: topologies(here)}, codes.OK},
+		"here or there":       {&csi.TopologyRequirement{Requisite: topologies(there, here)}, codes.OK},
+		"there":               {&csi.TopologyRequirement{Requisite: topologies(there)}, codes.ResourceExhausted},
+		"here in some zone":   {&csi.TopologyRequirement{Requisite: topologies(here2)}, codes.ResourceExhausted},
+		"a place of no names": {&csi.TopologyRequirement{Requisite: topologies(nil)}, codes.ResourceExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := newMemoryRig(t)
+			req := createRequest("v")
+			req.AccessibilityRequirements = test.want
+			_, err := r.CreateVolume(r.ctx(), req)
+			if test.code == codes.OK && err != nil {
+				t.Fatal(err)
+			}
+			if test.code != codes.OK {
+				expectError(t, err, test.code, "node-a")
+			}
+		})
+	}
+}
+
+func TestASourceThatIsNotOnTheChosenNodeSendsTheSchedulerOn(t *testing.T) {
+	r, _ := newMemoryRig(t)
+	req := createRequest("v")
+	req.VolumeContentSource = fromSnapshot("elsewhere")
+	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{r.driver.topology()}}
+	_, err := r.CreateVolume(r.ctx(), req)
+	expectError(t, err, codes.ResourceExhausted, "elsewhere", "node-a")
+}
+
+func TestDeletingWhatIsGoneSucceeds(t *testing.T) {
+	r, _ := newMemoryRig(t)
+	r.create("v")
+	for range 3 {
+		if _, err := r.DeleteVolume(r.ctx(), &csi.DeleteVolumeRequest{VolumeId: "v"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := r.ControllerGetVolume(r.ctx(), &csi.ControllerGetVolumeRequest{VolumeId: "v"})
+	expectError(t, err, codes.NotFound, "v")
+}
+
+func TestExpandAnswersTheSizeAndAsksForTheNode(t *testing.T) {
+	r, _ := newMemoryRig(t)
+	r.create("v")
+	expand := func(required, limit int64, c *csi.VolumeCapability) (*csi.ControllerExpandVolumeResponse, error) {
+		return r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{
+			VolumeId: "v", CapacityRange: &csi.CapacityRange{RequiredBytes: required, LimitBytes: limit}, VolumeCapability: c,
+		})
+	}
+	for _, size := range []int64{2 * gib, 2 * gib, gib} { // larger, repeated, smaller: that one keeps what is there
+		resp, err := expand(size, 0, mountCapability(""))
+		if err != nil || resp.GetCapacityBytes() != 2*gib || !resp.GetNodeExpansionRequired() {
+			t.Errorf("to %d: %v, %v", size, resp, err)
+		}
+	}
+	_, err := expand(3*gib, 0, blockCapability())
+	expectError(t, err, codes.InvalidArgument, "Block")
+	_, err = expand(-1, 0, nil)
+	expectError(t, err, codes.InvalidArgument, "-1")
+	_, err = expand(1<<50, 0, nil)
+	expectError(t, err, codes.ResourceExhausted, "memory")
+	_, err = expand(gib, gib, nil)
+	expectError(t, err, codes.OutOfRange, "1073741824")
+	_, err = r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "v"})
+	expectError(t, err, codes.InvalidArgument, "capacity_range")
+	_, err = r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "gone", CapacityRange: &csi.CapacityRange{RequiredBytes: 1}})
+	expectError(t, err, codes.NotFound, "gone")
+}
+
+func TestADirectoryNeedsNoExpansionOnTheNode(t *testing.T) {
+	d := &directories{newScripted()}
+	r := newRig(t, d)
+	r.create("v")
+	resp, err := r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "v", CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}})
+	if err != nil || resp.GetNodeExpansionRequired() {
+		t.Errorf("got %v, %v", resp, err)
+	}
+}
+
+func TestCapabilitiesAreConfirmedOrSaidWhyNot(t *testing.T) {
+	r, _ := newMemoryRig(t)
+	r.create("v")
+	good := mountCapability("ext4")
+	for name, test := range map[string]struct {
+		capability *csi.VolumeCapability
+		parameters map[string]string
+		want       string // in the message; empty: confirmed
+	}{
+		"as made":                {good, nil, ""},
+		"with its parameters":    {good, map[string]string{"pool": "memory", "provisioning": "thin"}, ""},
+		"another pool":           {good, map[string]string{"pool": "slow"}, "slow"},
+		"an unknown parameter":   {good, map[string]string{"iops": "1"}, "iops"},
+		"as block":               {blockCapability(), nil, "Block"},
+		"another file system":    {mountCapability("xfs"), nil, "xfs"},
+		"on many nodes":          {withMode(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, mountCapability("")), nil, "MULTI_NODE_MULTI_WRITER"},
+		"by many pods of a node": {withMode(csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER, mountCapability("")), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := &csi.ValidateVolumeCapabilitiesRequest{VolumeId: "v", VolumeCapabilities: []*csi.VolumeCapability{test.capability}, Parameters: test.parameters}
+			resp, err := r.ValidateVolumeCapabilities(r.ctx(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			confirmed := resp.GetConfirmed()
+			if test.want != "" && (confirmed != nil || !strings.Contains(resp.GetMessage(), test.want)) {
+				t.Errorf("got %v, want a message that names %s", resp, test.want)
+			}
+			if test.want == "" && (len(confirmed.GetVolumeCapabilities()) != 1 || !maps.Equal(confirmed.GetParameters(), test.parameters)) {
+				t.Errorf("got %v", resp)
+			}
+		})
+	}
+	_, err := r.ValidateVolumeCapabilities(r.ctx(), &csi.ValidateVolumeCapabilitiesRequest{VolumeId: "gone", VolumeCapabilities: []*csi.VolumeCapability{good}})
+	expectError(t, err, codes.NotFound, "gone")
+	_, err = r.ValidateVolumeCapabilities(r.ctx(), &csi.ValidateVolumeCapabilitiesRequest{VolumeId: "v"})
+	expectError(t, err, codes.InvalidArgument, "volume_capabilities")
+}
+
+// directories is the memory backend with volumes that are directories.
+type directories struct{ *scripted }
+
+func (d *directories) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
+	v, err := d.Memory.Expand(ctx, id, size)
+	if v != nil {
+		v.Access.Directory = "/somewhere"
+	}
+	return v, err
+}

@@ -1,0 +1,49 @@
+package driver
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+)
+
+func TestAConfigurationThatCannotWorkIsRefusedByName(t *testing.T) {
+	good := Config{NodeID: "node-a", Endpoint: "unix:///run/x/csi.sock", Backend: backendtest.NewMemory()}
+	for name, test := range map[string]struct {
+		adjust func(*Config)
+		want   string
+	}{
+		"tcp endpoint":        {func(c *Config) { c.Endpoint = "tcp://127.0.0.1:9000" }, `"tcp://127.0.0.1:9000"`},
+		"no endpoint":         {func(c *Config) { c.Endpoint = "" }, `endpoint ""`},
+		"directory endpoint":  {func(c *Config) { c.Endpoint = "unix:///run/holdfast/" }, `"unix:///run/holdfast/"`},
+		"no node":             {func(c *Config) { c.NodeID = "" }, `node id ""`},
+		"node with a slash":   {func(c *Config) { c.NodeID = "a/b" }, `"a/b"`},
+		"node of 64 bytes":    {func(c *Config) { c.NodeID = strings.Repeat("n", 64) }, "1 to 63"},
+		"driver with a space": {func(c *Config) { c.Name = "a b" }, `"a b"`},
+		"negative volumes":    {func(c *Config) { c.MaxVolumes = -1 }, "-1"},
+		"no backend":          {func(c *Config) { c.Backend = nil }, "backend"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := good
+			test.adjust(&c)
+			if _, err := New(c); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error that names %s", err, test.want)
+			}
+		})
+	}
+	d, err := New(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Name != DefaultName || d.StopTimeout != DefaultStopTimeout {
+		t.Errorf("defaults are %q and %s", d.Name, d.StopTimeout)
+	}
+}
+
+func TestEndpointsOfBothFormsNameTheSamePath(t *testing.T) {
+	for _, endpoint := range []string{"unix:///run/h/csi.sock", "unix:/run/h/csi.sock", "unix:///run/h/../h/csi.sock"} {
+		if path, err := socketPath(endpoint); err != nil || path != "/run/h/csi.sock" {
+			t.Errorf("socketPath(%q) = %q, %v", endpoint, path, err)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+)
+
+// An inline ephemeral volume lives as long as one pod: publishing makes it, unpublishing removes it.
+
+// ephemeralKey marks such a volume, in the context that the kubelet sends and in the labels of the volume made.
+const ephemeralKey = reserved + "ephemeral"
+
+// ephemeralHandle is the form of the ids that the kubelet gives to inline volumes: longer than an ID can be, so no
+// other volume's.
+var ephemeralHandle = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
+
+// ephemeralAttributes are what a pod may say about an inline volume, by the parameter each becomes.
+var ephemeralAttributes = map[string]string{
+	"pool": "pool", "fsType": fsTypeKey, "provisioning": "provisioning", "inodes": "inodes",
+}
+
+const sizeAttribute = "size"
+
+var podKeys = []string{reserved + "pod.name", reserved + "pod.namespace", reserved + "pod.uid"}
+
+// parseHandle accepts the id of a volume, inline ephemeral ones included.
+func parseHandle(s string) (id backend.ID, ephemeral bool, err error) {
+	if ephemeralHandle.MatchString(s) {
+		id, err = backend.IDFor(s)
+		return id, true, err
+	}
+	id, err = parseID("volume_id", s)
+	return id, false, err
+}
+
+func isEphemeral(volumeContext map[string]string) bool { return volumeContext[ephemeralKey] == "true" }
+
+// ephemeralSpec reads the attributes that a pod gives. The context may hold the pod's tokens: values of keys that
+// are not ours are never looked at.
+func ephemeralSpec(req *csi.NodePublishVolumeRequest, a access) (backend.VolumeSpec, error) {
+	parameters := map[string]string{}
+	spec := backend.VolumeSpec{}
+	for _, key := range slices.Sorted(maps.Keys(req.GetVolumeContext())) {
+		value := req.GetVolumeContext()[key]
+		parameter := ephemeralAttributes[key]
+		var err error
+		switch {
+		case parameter != "":
+			parameters[parameter] = value
+		case key == sizeAttribute:
+			spec.Size.Required, err = parseQuantity(value)
+		case !strings.HasPrefix(key, reserved):
+			err = unknownKey("volume attribute", key, append(slices.Collect(maps.Keys(ephemeralAttributes)), sizeAttribute))
+		}
+		if err != nil {
+			return spec, err
+		}
+	}
+	size := spec.Size
+	spec, err := parseParameters(parameters)
+	if err != nil {
+		return spec, err
+	}
+	spec.Name, spec.Size = req.GetVolumeId(), size
+	for _, key := range append(podKeys, ephemeralKey) {
+		if value := req.GetVolumeContext()[key]; value != "" {
+			spec.Labels[key] = value
+		}
+	}
+	return spec, a.apply(&spec)
+}
+
+func (n *node) publishEphemeral(ctx context.Context, id backend.ID, a access, req *csi.NodePublishVolumeRequest) error {
+	if a.mode == backend.Block {
+		return fmt.Errorf("%w volume_capability: inline ephemeral volumes are mounted, never block; use a generic ephemeral volume", backend.ErrInvalid)
+	}
+	spec, err := ephemeralSpec(req, a)
+	if err != nil {
+		return err
+	}
+	return n.do(ctx, id, "publish", func(ctx context.Context) error {
+		v, err := n.Backend.Create(ctx, spec)
+		if err != nil {
+			return err
+		}
+		if v.Labels[ephemeralKey] != "true" {
+			return fmt.Errorf("%w: volume %s was not made as an inline ephemeral volume", backend.ErrExists, v.ID)
+		}
+		return explain(v, mountEphemeral(ctx, v, a, req))
+	})
+}
+
+// mountEphemeral mounts the volume at its one target. When it cannot, the volume stays: the kubelet tries again or
+// unpublishes.
+func mountEphemeral(ctx context.Context, v *backend.Volume, a access, req *csi.NodePublishVolumeRequest) error {
+	if req.GetReadonly() {
+		a.flags = append(slices.DeleteFunc(slices.Clone(a.flags), func(f string) bool { return f == "rw" }), "ro")
+	}
+	target, err := resolve(req.GetTargetPath())
+	if err != nil {
+		return err
+	}
+	if err := accessible(v); err != nil {
+		return err
+	}
+	p, err := look(v)
+	if err != nil {
+		return err
+	}
+	m, err := p.at(target)
+	switch {
+	case err != nil:
+		return err
+	case m != nil && m.ReadOnly != a.readOnly():
+		return otherwise("published", v.ID, m, a.readOnly())
+	case m != nil:
+		return settle(ctx, v, a, target)
+	}
+	if err := checkAlone(p, a, target, target); err != nil {
+		return err
+	}
+	undo, err := makeTarget(target, backend.Filesystem)
+	if err != nil {
+		return err
+	}
+	if err := mount(ctx, v, a, target); err != nil {
+		undo()
+		return err
+	}
+	crashpoint.Here(crashpoint.PublishBound)
+	return nil
+}
+
+// deleteEphemeral removes the volume if it was made for its pod.
+func (n *node) deleteEphemeral(ctx context.Context, id backend.ID) error {
+	v, err := n.Backend.Get(ctx, id)
+	if errors.Is(err, backend.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	damaged := v.Condition.Abnormal && len(v.Labels) == 0
+	if v.Labels[ephemeralKey] != "true" && !damaged {
+		return nil
+	}
+	return n.Backend.Delete(ctx, id)
+}

@@ -1,0 +1,86 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// NodeExpandVolume makes the size that the backend has given a volume reach its users.
+func (n *node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	id, err := parseID("volume_id", req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if req.GetVolumePath() == "" {
+		return nil, fmt.Errorf("%w: volume_path is missing", backend.ErrInvalid)
+	}
+	size, err := parseRange(req.GetCapacityRange())
+	if err != nil {
+		return nil, err
+	}
+	var v *backend.Volume
+	err = n.do(ctx, id, "expand on node", func(ctx context.Context) (err error) {
+		if v, err = n.Backend.Get(ctx, id); err != nil {
+			return err
+		}
+		return explain(v, expand(ctx, v, size, req))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: v.Size}, nil
+}
+
+func expand(ctx context.Context, v *backend.Volume, size backend.Size, req *csi.NodeExpandVolumeRequest) error {
+	if c := req.GetVolumeCapability(); c != nil {
+		access, err := parseCapability(c)
+		if err != nil {
+			return err
+		}
+		if err := access.fits(v); err != nil {
+			return fmt.Errorf("%w volume_capability: %v", backend.ErrInvalid, err)
+		}
+	}
+	if size.Required > v.Size || size.Limit > 0 && size.Limit < v.Size {
+		return fmt.Errorf("%w: volume %s has %d bytes, asked for at least %d and at most %d (0: no limit); ControllerExpandVolume decides the size",
+			backend.ErrOutOfRange, v.ID, v.Size, size.Required, size.Limit)
+	}
+	m, err := mountOf(v, req.GetVolumePath())
+	switch {
+	case err != nil:
+		return err
+	case v.Mode == backend.Block:
+		return nodeops.GrowLoop(loopNode(m))
+	}
+	return grow(ctx, v, m)
+}
+
+// grow makes the file system of an image as large as the image. The limit of a directory is already what it should be.
+func grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
+	if v.Access.Image == "" {
+		return nil
+	}
+	if err := nodeops.GrowLoop(m.Source); err != nil {
+		return err
+	}
+	// A file system can only be grown through a mount that is writable, and the given one may be a read-only bind.
+	p, err := look(v)
+	if err != nil {
+		return err
+	}
+	mounts, err := p.mounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		if !m.ReadOnly {
+			return nodeops.GrowFS(ctx, m.Source, m.Target)
+		}
+	}
+	return fmt.Errorf("%w: volume %s is mounted read-only and its file system cannot grow; it will when it is staged writable", backend.ErrPrecondition, v.ID)
+}

@@ -1,0 +1,106 @@
+package driver
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+)
+
+func TestThePluginTellsItsNameAndVersion(t *testing.T) {
+	r, _ := newMemoryRig(t)
+	info, err := r.GetPluginInfo(r.ctx(), &csi.GetPluginInfoRequest{})
+	if err != nil || info.GetName() != "csi.holdfast.dev" || info.GetVendorVersion() != "1.2.3" {
+		t.Errorf("got %v, %v", info, err)
+	}
+}
+
+// advertised lists everything that a driver says it can do.
+func (r *rig) advertised() (all []string) {
+	r.Helper()
+	plugin, err := r.GetPluginCapabilities(r.ctx(), &csi.GetPluginCapabilitiesRequest{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, c := range plugin.GetCapabilities() {
+		if e := c.GetVolumeExpansion(); e != nil {
+			all = append(all, "expansion "+e.GetType().String())
+		} else {
+			all = append(all, c.GetService().GetType().String())
+		}
+	}
+	controller, err := r.ControllerGetCapabilities(r.ctx(), &csi.ControllerGetCapabilitiesRequest{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, c := range controller.GetCapabilities() {
+		all = append(all, "controller "+c.GetRpc().GetType().String())
+	}
+	return all
+}
+
+var optional = []string{
+	"GROUP_CONTROLLER_SERVICE", "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS", "expansion ONLINE",
+	"controller EXPAND_VOLUME", "controller CLONE_VOLUME", "controller CREATE_DELETE_SNAPSHOT",
+	"controller LIST_SNAPSHOTS", "controller GET_SNAPSHOT",
+}
+
+var always = []string{
+	"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS", "controller CREATE_DELETE_VOLUME", "controller LIST_VOLUMES",
+	"controller GET_VOLUME", "controller GET_CAPACITY", "controller SINGLE_NODE_MULTI_WRITER",
+	"controller GET_VOLUME_HEALTH", "controller LIST_VOLUME_HEALTH", "controller 11",
+}
+
+func TestWhatABackendCanDoIsAdvertised(t *testing.T) {
+	r, _ := newMemoryRig(t)
+	got, want := r.advertised(), slices.Concat(always, optional)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("advertised:\n%q\nwant:\n%q", got, want)
+	}
+}
+
+func TestWhatABackendCannotDoIsNeitherAdvertisedNorTried(t *testing.T) {
+	r := newRig(t, plain{backendtest.NewMemory()})
+	got := r.advertised()
+	for _, c := range optional {
+		if slices.Contains(got, c) {
+			t.Errorf("%s is advertised", c)
+		}
+	}
+	r.create("v")
+	_, err := r.CreateSnapshot(r.ctx(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: "v"})
+	expectError(t, err, codes.Unimplemented)
+	_, err = r.DeleteSnapshot(r.ctx(), &csi.DeleteSnapshotRequest{SnapshotId: "s"})
+	expectError(t, err, codes.Unimplemented)
+	_, err = r.ListSnapshots(r.ctx(), &csi.ListSnapshotsRequest{})
+	expectError(t, err, codes.Unimplemented)
+	_, err = r.GetSnapshot(r.ctx(), &csi.GetSnapshotRequest{SnapshotId: "s"})
+	expectError(t, err, codes.Unimplemented)
+	_, err = r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "v"})
+	expectError(t, err, codes.Unimplemented)
+	_, err = r.CreateVolumeGroupSnapshot(r.ctx(), &csi.CreateVolumeGroupSnapshotRequest{Name: "g"})
+	expectError(t, err, codes.Unimplemented)
+	for name, source := range map[string]*csi.VolumeContentSource{"snapshot": fromSnapshot("s"), "volume": fromVolume("v")} {
+		req := createRequest("from-" + name)
+		req.VolumeContentSource = source
+		_, err = r.CreateVolume(r.ctx(), req)
+		expectError(t, err, codes.InvalidArgument, name)
+	}
+}
+
+func fromSnapshot(id string) *csi.VolumeContentSource {
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: id},
+	}}
+}
+
+func fromVolume(id string) *csi.VolumeContentSource {
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: id},
+	}}
+}

@@ -1,0 +1,117 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func (c *controller) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	all, err := c.Backend.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	volumes, next, err := page(all, volumeID, req)
+	if err != nil {
+		return nil, err
+	}
+	resp := &csi.ListVolumesResponse{NextToken: next}
+	for _, v := range volumes {
+		entry := &csi.ListVolumesResponse_Entry{Volume: c.volume(v), Status: &csi.ListVolumesResponse_VolumeStatus{}}
+		setCondition(entry.Status, v.Condition)
+		resp.Entries = append(resp.Entries, entry)
+	}
+	return resp, nil
+}
+
+func (c *controller) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+	id, err := parseID("volume_id", req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.Backend.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	resp := &csi.ControllerGetVolumeResponse{Volume: c.volume(v), Status: &csi.ControllerGetVolumeResponse_VolumeStatus{}}
+	setCondition(resp.Status, v.Condition)
+	return resp, nil
+}
+
+// GetCapacity answers 0 where it is asked about another node or about modes that cannot be had, and for a node
+// without the pool: that is no mistake of the caller, who asks about every node.
+func (c *controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	place := req.GetAccessibleTopology()
+	if place != nil && !c.isHere(place) || slices.ContainsFunc(req.GetVolumeCapabilities(), multiNode) {
+		return &csi.GetCapacityResponse{}, nil
+	}
+	own := map[string]string{}
+	for key, value := range req.GetParameters() {
+		if !strings.HasPrefix(key, reserved) { // not stripped here as it is for CreateVolume
+			own[key] = value
+		}
+	}
+	spec, err := parseParameters(own)
+	if err != nil {
+		return nil, err
+	}
+	room, err := c.Backend.Capacity(ctx, spec.Pool)
+	switch {
+	case errors.Is(err, backend.ErrNotFound) && place != nil:
+		return &csi.GetCapacityResponse{}, nil
+	case errors.Is(err, backend.ErrNotFound):
+		return nil, fmt.Errorf("%w parameter pool: %v", backend.ErrInvalid, err)
+	case err != nil:
+		return nil, err
+	}
+	return &csi.GetCapacityResponse{
+		AvailableCapacity: max(room.Available, 0),
+		MaximumVolumeSize: wrapperspb.Int64(max(room.Largest, 0)),
+		MinimumVolumeSize: wrapperspb.Int64(room.Smallest),
+	}, nil
+}
+
+func multiNode(c *csi.VolumeCapability) bool {
+	return strings.HasPrefix(c.GetAccessMode().GetMode().String(), "MULTI_NODE_")
+}
+
+// tokenPrefix begins a token; the id of the last entry seen follows, so that entries may come and go between pages.
+const tokenPrefix = "after:"
+
+type pageRequest interface {
+	GetMaxEntries() int32
+	GetStartingToken() string
+}
+
+// page cuts the entries that a list request asks for out of all, in the order of ids.
+func page[T any](all []T, id func(T) backend.ID, req pageRequest) (entries []T, next string, err error) {
+	if req.GetMaxEntries() < 0 {
+		return nil, "", fmt.Errorf("%w max_entries %d: it must not be negative; 0 means all", backend.ErrInvalid, req.GetMaxEntries())
+	}
+	entries = slices.SortedFunc(slices.Values(all), func(a, b T) int { return strings.Compare(string(id(a)), string(id(b))) })
+	if token := req.GetStartingToken(); token != "" {
+		value, ok := strings.CutPrefix(token, tokenPrefix)
+		last, err := backend.ParseID(value)
+		if !ok || err != nil {
+			return nil, "", status.Errorf(codes.Aborted, "starting_token %s is none that was given out; begin again without one", backend.Quote(token))
+		}
+		entries = slices.DeleteFunc(entries, func(e T) bool { return id(e) <= last })
+	}
+	if most := int(req.GetMaxEntries()); most > 0 && len(entries) > most {
+		entries = entries[:most]
+		next = tokenPrefix + string(id(entries[most-1]))
+	}
+	return entries, next, nil
+}
+
+func volumeID(v *backend.Volume) backend.ID     { return v.ID }
+func snapshotID(s *backend.Snapshot) backend.ID { return s.ID }

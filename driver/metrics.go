@@ -1,0 +1,60 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+type metrics struct {
+	calls   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+	panics  prometheus.Counter
+	running prometheus.GaugeFunc
+	oldest  prometheus.GaugeFunc
+}
+
+func newMetrics(ops *backend.Operations) *metrics {
+	return &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_csi_calls_total", Help: "CSI calls answered, by method and gRPC code.",
+		}, []string{"method", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "holdfast_csi_call_duration_seconds", Help: "Time from a CSI call to its answer, by method.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
+		}, []string{"method"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "holdfast_csi_panics_total", Help: "Calls that failed by a panic; each one is a defect.",
+		}),
+		running: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "holdfast_csi_node_operations", Help: "Node operations (stage, publish and their like) that run now.",
+		}, func() float64 {
+			count, _ := ops.InFlight()
+			return float64(count)
+		}),
+		oldest: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "holdfast_csi_node_oldest_operation_seconds", Help: "Age of the oldest node operation that runs now.",
+		}, func() float64 {
+			_, oldest := ops.InFlight()
+			return oldest.Seconds()
+		}),
+	}
+}
+
+func (c *calls) register(r prometheus.Registerer) error {
+	m := c.metrics
+	for _, collector := range []prometheus.Collector{m.calls, m.seconds, m.panics, m.running, m.oldest} {
+		if err := r.Register(collector); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *metrics) observe(method string, code codes.Code, took time.Duration) {
+	m.calls.WithLabelValues(method, code.String()).Inc()
+	m.seconds.WithLabelValues(method).Observe(took.Seconds())
+}

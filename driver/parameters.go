@@ -1,0 +1,133 @@
+package driver
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// reserved begins the keys that belong to Kubernetes.
+const reserved = "csi.storage.k8s.io/"
+
+const fsTypeKey = reserved + "fstype"
+
+// labelKeys are the claim metadata that external-provisioner adds. They are kept to be found again and decide nothing.
+var labelKeys = []string{reserved + "pvc/name", reserved + "pvc/namespace", reserved + "pv/name"}
+
+// snapshotKeys are what external-snapshotter adds to the parameters of a snapshot; nothing else is known there.
+var snapshotKeys = []string{
+	reserved + "volumesnapshot/name", reserved + "volumesnapshot/namespace", reserved + "volumesnapshotcontent/name",
+}
+
+var groupSnapshotKeys = []string{
+	reserved + "volumegroupsnapshot/name", reserved + "volumegroupsnapshot/namespace", reserved + "volumegroupsnapshotcontent/name",
+}
+
+// setters read the parameters of a volume, each into its field.
+var setters = map[string]func(*backend.VolumeSpec, string) error{
+	"pool":         func(s *backend.VolumeSpec, v string) error { s.Pool = v; return nil },
+	fsTypeKey:      func(s *backend.VolumeSpec, v string) error { s.FSType = v; return nil },
+	"mkfsOptions":  func(s *backend.VolumeSpec, v string) error { s.MkfsOptions = strings.Fields(v); return nil },
+	"provisioning": setProvisioning,
+	"inodes":       setInodes,
+}
+
+func setProvisioning(s *backend.VolumeSpec, value string) error {
+	s.Provisioning = backend.Provisioning(value)
+	if s.Provisioning != backend.Thin && s.Provisioning != backend.Thick {
+		return fmt.Errorf("it must be %s or %s", backend.Thin, backend.Thick)
+	}
+	return nil
+}
+
+func setInodes(s *backend.VolumeSpec, value string) (err error) {
+	s.Inodes, err = strconv.ParseUint(value, 10, 63)
+	if err != nil || s.Inodes == 0 {
+		return fmt.Errorf("it must be a whole number from 1 to %d", math.MaxInt64)
+	}
+	return nil
+}
+
+// parseParameters reads the parameters of a StorageClass. Keys are case-sensitive; an empty value leaves the choice
+// to the pool.
+func parseParameters(parameters map[string]string) (backend.VolumeSpec, error) {
+	spec := backend.VolumeSpec{Labels: map[string]string{}}
+	for _, key := range slices.Sorted(maps.Keys(parameters)) {
+		value := parameters[key]
+		set := setters[key]
+		switch {
+		case set == nil && slices.Contains(labelKeys, key):
+			spec.Labels[key] = value
+		case set == nil:
+			return spec, unknownKey("parameter", key, slices.Concat(slices.Collect(maps.Keys(setters)), labelKeys))
+		case value != "":
+			if err := set(&spec, value); err != nil {
+				return spec, fmt.Errorf("%w parameter %s=%s: %w", backend.ErrInvalid, key, backend.Quote(value), err)
+			}
+		}
+	}
+	return spec, nil
+}
+
+// checkKeys refuses parameters other than the known.
+func checkKeys(parameters map[string]string, known []string) error {
+	for _, key := range slices.Sorted(maps.Keys(parameters)) {
+		if !slices.Contains(known, key) {
+			return unknownKey("parameter", key, known)
+		}
+	}
+	return nil
+}
+
+func unknownKey(what, key string, known []string) error {
+	return fmt.Errorf("%w: unknown %s %s; known are (case matters): %s",
+		backend.ErrInvalid, what, backend.Quote(key), strings.Join(slices.Sorted(slices.Values(known)), ", "))
+}
+
+// parseRange reads a wish for a size; none at all is the zero Size.
+func parseRange(r *csi.CapacityRange) (backend.Size, error) {
+	size := backend.Size{Required: r.GetRequiredBytes(), Limit: r.GetLimitBytes()}
+	switch {
+	case r == nil:
+		return size, nil
+	case size.Required < 0 || size.Limit < 0:
+		return size, fmt.Errorf("%w capacity_range: required_bytes %d, limit_bytes %d: neither may be negative", backend.ErrInvalid, size.Required, size.Limit)
+	case size.Required == 0 && size.Limit == 0:
+		return size, fmt.Errorf("%w capacity_range: required_bytes and limit_bytes are both 0; give one of them, or leave capacity_range out", backend.ErrInvalid)
+	case size.Limit > 0 && size.Required > size.Limit:
+		return size, fmt.Errorf("%w capacity_range: required_bytes %d is above limit_bytes %d", backend.ErrInvalid, size.Required, size.Limit)
+	}
+	return size, nil
+}
+
+var quantityUnits = map[string]int64{
+	"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
+}
+
+var quantity = regexp.MustCompile(`^([0-9]+)([kMGTPE]|[KMGTPE]i)?$`)
+
+// parseQuantity reads a size as Kubernetes writes it: 1073741824, 512Mi, 10Gi. It is at least 1.
+func parseQuantity(s string) (int64, error) {
+	parts := quantity.FindStringSubmatch(s)
+	if parts == nil {
+		return 0, fmt.Errorf("%w size %s: it must be a whole number of bytes such as 1073741824, 512Mi or 10Gi", backend.ErrInvalid, backend.Quote(s))
+	}
+	n, err := strconv.ParseInt(parts[1], 10, 64)
+	unit := quantityUnits[parts[2]]
+	switch {
+	case err != nil || n > math.MaxInt64/unit:
+		return 0, fmt.Errorf("%w size %s: at most %d bytes can be asked for", backend.ErrOutOfRange, backend.Quote(s), math.MaxInt64)
+	case n == 0:
+		return 0, fmt.Errorf("%w size %s: it must be above 0", backend.ErrInvalid, backend.Quote(s))
+	}
+	return n * unit, nil
+}

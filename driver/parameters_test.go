@@ -1,0 +1,84 @@
+package driver
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func TestParametersBecomeASpec(t *testing.T) {
+	spec, err := parseParameters(map[string]string{
+		"pool": "fast", "provisioning": "thick", "mkfsOptions": " -m 1  -O ^has_journal ", "inodes": "1000",
+		reserved + "fstype": "ext4", reserved + "pv/name": "pvc-1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec.Pool != "fast" || spec.Provisioning != backend.Thick || spec.Inodes != 1000 || spec.FSType != "ext4" ||
+		!slices.Equal(spec.MkfsOptions, []string{"-m", "1", "-O", "^has_journal"}) || spec.Labels[reserved+"pv/name"] != "pvc-1" {
+		t.Errorf("got %+v", spec)
+	}
+}
+
+func TestAnEmptyParameterLeavesTheChoiceToThePool(t *testing.T) {
+	spec, err := parseParameters(map[string]string{"pool": "", "provisioning": "", "inodes": "", "mkfsOptions": "", reserved + "fstype": ""})
+	if err != nil || spec.Pool != "" || spec.Provisioning != "" || spec.Inodes != 0 || spec.MkfsOptions != nil || spec.FSType != "" {
+		t.Errorf("got %+v, %v", spec, err)
+	}
+}
+
+func TestQuantitiesAreReadAsKubernetesWritesThem(t *testing.T) {
+	for s, want := range map[string]int64{
+		"1": 1, "1073741824": gib, "1Gi": gib, "512Mi": 512 << 20, "3k": 3000, "2G": 2e9, "1Ti": 1 << 40, "7Ei": 7 << 60,
+		"9223372036854775807": math.MaxInt64, "007": 7,
+	} {
+		if got, err := parseQuantity(s); err != nil || got != want {
+			t.Errorf("parseQuantity(%q) = %d, %v, want %d", s, got, err, want)
+		}
+	}
+	for s, want := range map[string]error{
+		"": backend.ErrInvalid, "0": backend.ErrInvalid, "0Gi": backend.ErrInvalid, "-1": backend.ErrInvalid, "1.5Gi": backend.ErrInvalid,
+		"1gi": backend.ErrInvalid, "Gi": backend.ErrInvalid, "1Gi ": backend.ErrInvalid, "1e9": backend.ErrInvalid, "ten": backend.ErrInvalid,
+		"9223372036854775808": backend.ErrOutOfRange, "8Ei": backend.ErrOutOfRange, "99999999999999999999999999": backend.ErrOutOfRange,
+	} {
+		if _, err := parseQuantity(s); !errors.Is(err, want) || !strings.Contains(err.Error(), backend.Quote(s)) {
+			t.Errorf("parseQuantity(%q) = %v, want %v that names it", s, err, want)
+		}
+	}
+}
+
+// FuzzParameters holds that no key and value from outside does anything but set the one field they are for.
+func FuzzParameters(f *testing.F) {
+	for _, seed := range []struct{ key, value string }{
+		{"pool", "fast"}, {"Pool", "fast"}, {"provisioning", "thick"}, {"inodes", "18446744073709551615"}, {"inodes", "+1"},
+		{"mkfsOptions", "-m 1 -b 4096"}, {reserved + "fstype", "../xfs"}, {reserved + "pvc/name", "a\x00b"}, {"", ""}, {"pool\n", "x"},
+	} {
+		f.Add(seed.key, seed.value)
+	}
+	f.Fuzz(func(t *testing.T, key, value string) {
+		spec, err := parseParameters(map[string]string{key: value})
+		known := setters[key] != nil || slices.Contains(labelKeys, key)
+		if err != nil {
+			if !errors.Is(err, backend.ErrInvalid) || !known && !strings.Contains(err.Error(), backend.Quote(key)) {
+				t.Errorf("%q=%q: %v", key, value, err)
+			}
+			return
+		}
+		if !known {
+			t.Fatalf("unknown parameter %q was accepted", key)
+		}
+		if spec.Name != "" || spec.Size != (backend.Size{}) || spec.Mode != "" || spec.Inodes > math.MaxInt64 ||
+			key != "pool" && spec.Pool != "" || key != "inodes" && spec.Inodes != 0 || key != "mkfsOptions" && spec.MkfsOptions != nil ||
+			key != "provisioning" && spec.Provisioning != "" || key != fsTypeKey && spec.FSType != "" ||
+			spec.Provisioning != "" && spec.Provisioning != backend.Thin && spec.Provisioning != backend.Thick {
+			t.Errorf("%q=%q became %+v", key, value, spec)
+		}
+		if _, err := parseQuantity(value); err != nil && !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, backend.ErrOutOfRange) {
+			t.Errorf("size %q: %v", value, err)
+		}
+	})
+}

@@ -1,0 +1,214 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+func (n *node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	id, ephemeral, err := parseHandle(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := parsePath("target_path", req.GetTargetPath()); err != nil {
+		return nil, err
+	}
+	access, err := parseCapability(req.GetVolumeCapability())
+	if err != nil {
+		return nil, err
+	}
+	if ephemeral != isEphemeral(req.GetVolumeContext()) {
+		return nil, fmt.Errorf("%w volume_id %s: an inline ephemeral volume, and nothing else, has an id of csi- and 64 hexadecimal digits and %s=true in its context",
+			backend.ErrInvalid, backend.Quote(req.GetVolumeId()), ephemeralKey)
+	}
+	if ephemeral {
+		err = n.publishEphemeral(ctx, id, access, req)
+	} else {
+		err = n.publishStaged(ctx, id, access, req)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+func (n *node) publishStaged(ctx context.Context, id backend.ID, a access, req *csi.NodePublishVolumeRequest) error {
+	if req.GetStagingTargetPath() == "" {
+		return fmt.Errorf("%w: staging_target_path is missing; volumes are published from where they were staged", backend.ErrPrecondition)
+	}
+	if err := parsePath("staging_target_path", req.GetStagingTargetPath()); err != nil {
+		return err
+	}
+	return n.do(ctx, id, "publish", func(ctx context.Context) error {
+		v, err := n.lookUp(ctx, id, a)
+		if err != nil {
+			return err
+		}
+		return explain(v, publish(ctx, v, a, req))
+	})
+}
+
+// publish binds what is staged to the target.
+func publish(ctx context.Context, v *backend.Volume, a access, req *csi.NodePublishVolumeRequest) error {
+	staging, err := resolve(req.GetStagingTargetPath())
+	if err != nil {
+		return err
+	}
+	target, err := resolve(req.GetTargetPath())
+	if err != nil {
+		return err
+	}
+	p, err := look(v)
+	if err != nil {
+		return err
+	}
+	source := staging
+	if v.Mode == backend.Block {
+		source = filepath.Join(staging, deviceFile)
+	}
+	staged, err := p.at(source)
+	if err != nil {
+		return err
+	}
+	if staged == nil {
+		return fmt.Errorf("%w: volume %s is not staged at %s; stage it first", backend.ErrPrecondition, v.ID, staging)
+	}
+	readOnly := req.GetReadonly() || a.readOnly()
+	if staged.ReadOnly && !readOnly {
+		return fmt.Errorf("%w: volume %s is read-only where it is staged (%s): it was staged so, or its file system met an error, which the kernel's log tells; unstage it first", backend.ErrPrecondition, v.ID, source)
+	}
+	m, err := p.at(target)
+	switch {
+	case err != nil:
+		return err
+	case m == nil:
+		err = bind(ctx, p, a, source, target, readOnly)
+	case m.ReadOnly != readOnly:
+		err = otherwise("published", v.ID, m, readOnly)
+	}
+	if err != nil {
+		return err
+	}
+	return protect(p)
+}
+
+func bind(ctx context.Context, p *presence, a access, source, target string, readOnly bool) error {
+	if a.writer != multiWriter {
+		if err := checkAlone(p, a, source, target); err != nil {
+			return err
+		}
+	}
+	undo, err := makeTarget(target, p.v.Mode)
+	if err != nil {
+		return err
+	}
+	if err := nodeops.Bind(ctx, source, target, readOnly, a.bindFlags()); err != nil {
+		undo()
+		return err
+	}
+	crashpoint.Here(crashpoint.PublishBound)
+	return nil
+}
+
+// checkAlone refuses a second target where the access mode allows one only.
+func checkAlone(p *presence, a access, source, target string) error {
+	mounts, err := p.mounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		if !samePlace(m.Target, source) && !samePlace(m.Target, target) {
+			return fmt.Errorf("%w: volume %s is published at %s; access mode %s allows one target at a time", backend.ErrPrecondition, p.id, m.Target, a.writer)
+		}
+	}
+	return nil
+}
+
+// samePlace says whether two mounts are copies of each other, seen twice because a directory above is bound elsewhere.
+func samePlace(a, b string) bool {
+	if a == b || filepath.Base(a) != filepath.Base(b) {
+		return a == b
+	}
+	dirA, errA := os.Stat(filepath.Dir(a))
+	dirB, errB := os.Stat(filepath.Dir(b))
+	return errA == nil && errB == nil && os.SameFile(dirA, dirB)
+}
+
+// protect makes the device of a block volume read-only while all its targets are: a read-only bind alone keeps no
+// one from writing to a device.
+func protect(p *presence) error {
+	if p.v == nil || p.v.Mode != backend.Block {
+		return nil
+	}
+	mounts, err := p.mounts()
+	if err != nil {
+		return err
+	}
+	targets := slices.DeleteFunc(mounts, func(m nodeops.Mount) bool { return filepath.Base(m.Target) == deviceFile })
+	writable := func(m nodeops.Mount) bool { return !m.ReadOnly }
+	readOnly := len(targets) > 0 && !slices.ContainsFunc(targets, writable)
+	for _, device := range p.loops {
+		if err := setReadOnly(device, readOnly); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	id, ephemeral, err := parseHandle(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := parsePath("target_path", req.GetTargetPath()); err != nil {
+		return nil, err
+	}
+	err = n.do(ctx, id, "unpublish", func(ctx context.Context) error {
+		if err := unpublish(ctx, n.find(ctx, id), req.GetTargetPath()); err != nil {
+			return err
+		}
+		if ephemeral {
+			return n.deleteEphemeral(ctx, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, nil
+}
+
+// unpublish works by what is mounted, not by what the volume is known to be.
+func unpublish(ctx context.Context, p *presence, path string) error {
+	target, err := resolve(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	device, err := p.unmount(ctx, target)
+	if err != nil {
+		return err
+	}
+	if err := removeTarget(target); err != nil {
+		return err
+	}
+	crashpoint.Here(crashpoint.UnpublishDone)
+	if device == "" {
+		return nil
+	}
+	// Where the volume was unstaged before, this was the last use.
+	return errors.Join(protect(p), release(ctx, []string{device}))
+}

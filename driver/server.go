@@ -1,0 +1,80 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// Run serves until ctx ends; calls that are running then may end within the stop timeout.
+func (d *Driver) Run(ctx context.Context) error {
+	listener, err := listen(d.socket)
+	if err != nil {
+		return err
+	}
+	server := d.server()
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	d.Log.Info("serving", "driver", d.Name, "version", d.Version, "node", d.NodeID, "socket", d.socket)
+	select {
+	case err = <-failed:
+		return errors.Join(fmt.Errorf("serving %s: %w", d.socket, err), d.abandon(listener))
+	case <-ctx.Done():
+	}
+	d.Log.Info("stopping")
+	return errors.Join(d.stop(context.WithoutCancel(ctx), server), d.abandon(listener))
+}
+
+func (d *Driver) server() *grpc.Server {
+	s := grpc.NewServer(grpc.UnaryInterceptor(d.calls.intercept))
+	c := newController(d)
+	csi.RegisterIdentityServer(s, &identity{Driver: d})
+	csi.RegisterControllerServer(s, c)
+	csi.RegisterNodeServer(s, &node{Driver: d})
+	if groups, ok := d.Backend.(backend.GroupSnapshotter); ok {
+		csi.RegisterGroupControllerServer(s, &groupController{backend: groups, controller: c})
+	}
+	return s
+}
+
+// stop lets running calls and the node operations that outlived theirs come to their end.
+func (d *Driver) stop(ctx context.Context, server *grpc.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, d.StopTimeout)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		server.GracefulStop()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		server.Stop() // the calls' contexts end; a call that does not heed that is left behind
+		return fmt.Errorf("calls were still running after %s and were cut off", d.StopTimeout)
+	}
+	if err := d.ops.Wait(ctx); err != nil {
+		count, oldest := d.ops.InFlight()
+		return fmt.Errorf("%d node operations were still running after %s, the oldest for %s", count, d.StopTimeout, oldest.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// abandon removes the socket if it is still this driver's.
+func (d *Driver) abandon(listener net.Listener) error {
+	listener.Close() // closed already by the server
+	if checkStale(d.socket) != nil {
+		return nil
+	}
+	if err := os.Remove(d.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// blocked is a backend in whose Create a call stays until release is closed.
+func blocked() (b *scripted, entered, release chan struct{}) {
+	entered, release = make(chan struct{}), make(chan struct{})
+	b = newScripted()
+	b.create = func(context.Context) error {
+		close(entered)
+		<-release
+		return nil
+	}
+	return b, entered, release
+}
+
+func TestAStopLetsRunningCallsEnd(t *testing.T) {
+	b, entered, release := blocked()
+	r := newRig(t, b)
+	result := make(chan error, 1)
+	go func() {
+		_, err := r.CreateVolume(r.ctx(), createRequest("slow"))
+		result <- err
+	}()
+	<-entered
+	r.shutdown()
+	// The stop has begun once new calls are refused.
+	for {
+		_, err := r.NodeGetInfo(r.ctx(), &csi.NodeGetInfoRequest{})
+		if status.Code(err) == codes.Unavailable {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-result:
+		t.Fatalf("the running call was cut off: %v", err)
+	case err := <-r.done:
+		t.Fatalf("Run returned %v while a call was running", err)
+	default:
+	}
+	close(release)
+	if err := <-result; err != nil {
+		t.Errorf("the running call failed: %v", err)
+	}
+	if err := <-r.done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if _, err := os.Lstat(r.driver.socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+	r.done <- nil
+}
+
+func TestAStopIsBoundedByItsTimeout(t *testing.T) {
+	b, entered, release := blocked()
+	defer close(release)
+	r := newRig(t, b, func(c *Config) { c.StopTimeout = 10 * time.Millisecond })
+	result := make(chan error, 1)
+	go func() {
+		_, err := r.CreateVolume(r.ctx(), createRequest("stuck"))
+		result <- err
+	}()
+	<-entered
+	r.shutdown()
+	if err := <-r.done; err == nil || !strings.Contains(err.Error(), "10ms") {
+		t.Errorf("Run returned %v, want an error that names the timeout", err)
+	}
+	expectError(t, <-result, codes.Unavailable)
+	r.done <- nil
+}
+
+func TestAStopWaitsForNodeOperationsThatOutlivedTheirCalls(t *testing.T) {
+	b, entered, release := newScripted(), make(chan struct{}), make(chan struct{})
+	b.get = func(backend.ID) (*backend.Volume, error) {
+		close(entered)
+		<-release
+		return nil, backend.ErrNotFound
+	}
+	r := newRig(t, b)
+	ctx, cancel := context.WithCancel(r.ctx())
+	go func() {
+		<-entered
+		cancel()
+	}()
+	_, err := r.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: "v", StagingTargetPath: "/nowhere", VolumeCapability: mountCapability("")})
+	expectError(t, err, codes.Canceled)
+	r.shutdown()
+	select {
+	case err := <-r.done:
+		t.Fatalf("Run returned %v while a node operation was running", err)
+	case <-time.After(50 * time.Millisecond): // nothing to wait for: this only gives a wrong return its chance
+	}
+	close(release)
+	if err := <-r.done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	r.done <- nil
+}

@@ -1,0 +1,93 @@
+package driver
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTheSocketIsForRootAlone(t *testing.T) {
+	path := filepath.Join(shortDir(t), "new", "csi.sock")
+	l, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("mode is %s", info.Mode())
+	}
+	if left, _ := filepath.Glob(path + "?*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestASocketThatNobodyAnswersAtIsReplaced(t *testing.T) {
+	path := filepath.Join(shortDir(t), "csi.sock")
+	for _, stale := range []string{path, path + ".new"} {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		l.Close()
+	}
+	l, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
+
+func TestASocketThatSomeoneAnswersAtIsLeftAlone(t *testing.T) {
+	path := filepath.Join(shortDir(t), "csi.sock")
+	other, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "someone answers at "+path) {
+		t.Fatalf("got %v", err)
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatalf("the other's socket no longer answers: %v", err)
+	}
+	conn.Close()
+}
+
+func TestWhatIsNoSocketIsNeverReplaced(t *testing.T) {
+	dir := shortDir(t)
+	file, link, sub := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "sub")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(sub, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, link, sub} {
+		before, _ := os.Lstat(path)
+		if _, err := listen(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("listen(%s) = %v", path, err)
+		}
+		if after, err := os.Lstat(path); err != nil || after.Mode() != before.Mode() {
+			t.Errorf("%s was changed: %v", path, err)
+		}
+	}
+	if b, _ := os.ReadFile(file); string(b) != "precious" {
+		t.Errorf("the file now holds %q", b)
+	}
+}

@@ -1,0 +1,159 @@
+package sanity
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/standalone"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// binary is the program under test, built once by TestMain unless HOLDFAST_BINARY names it.
+var binary string
+
+// world is a pool on a real file system, the process that serves it, and a place for its volumes.
+type world struct {
+	*testing.T
+	*standalone.Process
+	setting
+
+	pool    string
+	scratch string
+	options standalone.Options
+}
+
+// newWorld makes a pool of 20 GiB; more adds to the value of --pool.
+func newWorld(t *testing.T, s setting, more string, args ...string) *world {
+	t.Helper()
+	pool := hostfs.New(t, s.kind, 20*gib)
+	scratch, err := os.MkdirTemp("", "holdfast-sanity-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, setting: s, pool: pool, scratch: scratch, options: standalone.Options{
+		Binary: binary, Socket: filepath.Join(scratch, "csi.sock"), Args: args,
+		Pools: []string{fmt.Sprintf("name=fast,engine=%s,path=%s%s", s.engine, pool, more)},
+	}}
+	t.Cleanup(func() {
+		w.takeDown()
+		os.RemoveAll(scratch)
+	})
+	w.start()
+	return w
+}
+
+func (w *world) start() {
+	w.Helper()
+	p, err := standalone.Start(context.Background(), w.options)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Process = p
+}
+
+// restart kills the process and starts another.
+func (w *world) restart() {
+	w.Helper()
+	w.Kill()
+	w.start()
+}
+
+// takeDown ends the process and whatever a failed test left.
+func (w *world) takeDown() {
+	if err := w.Stop(); err != nil {
+		w.Errorf("the process ended with: %v", err)
+	}
+	if w.Failed() {
+		w.Log(w.Output())
+	}
+	ctx := context.Background()
+	for _, target := range w.mounts() {
+		if !w.Failed() {
+			w.Errorf("left mounted: %s", target)
+		}
+		if err := nodeops.Unmount(ctx, target); err != nil {
+			w.Error(err)
+		}
+	}
+	for _, device := range w.loops() {
+		if !w.Failed() {
+			w.Errorf("left attached: %s", device)
+		}
+		if err := nodeops.DetachLoop(ctx, device); err != nil {
+			w.Error(err)
+		}
+	}
+}
+
+// mounts lists what is mounted in the scratch directory, the last first.
+func (w *world) mounts() (targets []string) {
+	w.Helper()
+	all, err := nodeops.Mounts()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, m := range all {
+		if strings.HasPrefix(m.Target, w.scratch+"/") {
+			targets = append([]string{m.Target}, targets...)
+		}
+	}
+	return targets
+}
+
+// loops lists the devices on files of the pool, deleted ones too.
+func (w *world) loops() (devices []string) {
+	w.Helper()
+	all, err := filepath.Glob("/sys/block/loop*")
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, dir := range all {
+		device := "/dev/" + filepath.Base(dir)
+		if image, err := nodeops.BackingFile(device); err == nil && strings.HasPrefix(image, w.pool+"/") {
+			devices = append(devices, device)
+		}
+	}
+	return devices
+}
+
+// ctx is bounded, so that a test that hangs fails.
+func (w *world) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	w.Cleanup(cancel)
+	return ctx
+}
+
+// nothingLeft fails if a volume, a snapshot, a mount, a device or a byte of promise is left.
+func (w *world) nothingLeft() {
+	w.Helper()
+	volumes, err := w.ListVolumes(w.ctx(), &csi.ListVolumesRequest{})
+	if err != nil || len(volumes.GetEntries()) > 0 {
+		w.Errorf("volumes left: %v, %v", volumes.GetEntries(), err)
+	}
+	snapshots, err := w.ListSnapshots(w.ctx(), &csi.ListSnapshotsRequest{})
+	if err != nil || len(snapshots.GetEntries()) > 0 {
+		w.Errorf("snapshots left: %v, %v", snapshots.GetEntries(), err)
+	}
+	if left := append(w.mounts(), w.loops()...); len(left) > 0 {
+		w.Errorf("left behind: %v", left)
+	}
+	for _, dir := range []string{"volumes", "snapshots", ".trash", ".tmp"} {
+		entries, err := os.ReadDir(filepath.Join(w.pool, dir))
+		if err != nil && !os.IsNotExist(err) || len(entries) > 0 {
+			w.Errorf("left in %s: %v, %v", dir, entries, err)
+		}
+	}
+}
