@@ -8,7 +8,7 @@ import (
 )
 
 func TestMemoryConforms(t *testing.T) {
-	Suite{Open: func(t *testing.T, size int64) *Fixture {
+	Suite{Open: func(_ *testing.T, size int64) *Fixture {
 		m := NewMemorySized(size)
 		return &Fixture{
 			Backend:  m,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -75,7 +74,7 @@ func fixture(t *testing.T, engine, path string, most int64) *backendtest.Fixture
 
 func open(t *testing.T, configs ...PoolConfig) *Backend {
 	t.Helper()
-	b, err := Open(context.Background(), configs, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	b, err := Open(context.Background(), configs, silent)
 	if err != nil {
 		t.Fatal(err)
 	}

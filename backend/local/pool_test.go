@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -19,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
-var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
+var silent = slog.New(slog.DiscardHandler)
 
 // emptyPool is a pool of the test's own in a plain directory; block volumes in it need no root.
 func emptyPool(t *testing.T) PoolConfig {

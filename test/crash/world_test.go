@@ -144,13 +144,15 @@ func (w *world) create(name string) error {
 
 func (w *world) createFromSnapshot(name, snapshot string) error {
 	_, err := w.CreateVolume(w.ctx(), w.createRequest(name, &csi.VolumeContentSource{
-		Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshot}}}))
+		Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshot}},
+	}))
 	return err
 }
 
 func (w *world) clone(name, source string) error {
 	_, err := w.CreateVolume(w.ctx(), w.createRequest(name, &csi.VolumeContentSource{
-		Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: source}}}))
+		Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: source}},
+	}))
 	return err
 }
 
@@ -188,7 +190,8 @@ func (w *world) deleteGroup(id string) error {
 
 func (w *world) expand(id string, to int64) error {
 	_, err := w.ControllerExpandVolume(w.ctx(), &csi.ControllerExpandVolumeRequest{
-		VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: to}, VolumeCapability: w.capability()})
+		VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: to}, VolumeCapability: w.capability(),
+	})
 	return err
 }
 
@@ -197,7 +200,8 @@ func (w *world) stage(id string) error {
 		return err
 	}
 	_, err := w.NodeStageVolume(w.ctx(), &csi.NodeStageVolumeRequest{
-		VolumeId: id, StagingTargetPath: w.staging(id), VolumeCapability: w.capability()})
+		VolumeId: id, StagingTargetPath: w.staging(id), VolumeCapability: w.capability(),
+	})
 	return err
 }
 
@@ -211,7 +215,8 @@ func (w *world) publish(id string) error {
 		return err
 	}
 	_, err := w.NodePublishVolume(w.ctx(), &csi.NodePublishVolumeRequest{
-		VolumeId: id, StagingTargetPath: w.staging(id), TargetPath: w.target(id), VolumeCapability: w.capability()})
+		VolumeId: id, StagingTargetPath: w.staging(id), TargetPath: w.target(id), VolumeCapability: w.capability(),
+	})
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -77,19 +78,19 @@ func New(t testing.TB, k Kind, size int64) string {
 		}
 		t.Fatalf("mount %s: %v: %s", k.Name, err, out)
 	}
-	t.Cleanup(func() { unmountAll(t, dir, target) })
+	t.Cleanup(func() { unmountAll(t, dir) })
 	return target
 }
 
-// unmountAll ends the mounts at and below the target, the last first, so that a failed test leaves none behind.
-func unmountAll(t testing.TB, dir, target string) {
+// unmountAll ends the mounts below dir, the last first, so that a failed test leaves none behind.
+func unmountAll(t testing.TB, dir string) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		t.Error(err)
 	}
 	lines := strings.Split(string(mounts), "\n")
-	for i := len(lines) - 1; i >= 0; i-- {
-		fields := strings.Fields(lines[i])
+	for _, line := range slices.Backward(lines) {
+		fields := strings.Fields(line)
 		if len(fields) > 1 && strings.HasPrefix(fields[1]+"/", dir+"/") {
 			if out, err := exec.Command("umount", fields[1]).CombinedOutput(); err != nil {
 				t.Errorf("umount %s: %v: %s", fields[1], err, out)
