@@ -54,6 +54,11 @@ func restored(c checker) {
 		c.Fatalf("restore into a larger volume returned %+v, %v", grown, err)
 	}
 	c.sees(grown, content(1))
+	same, err := c.Backend.Restore(ctx, s.ID, backend.VolumeSpec{Name: "same"})
+	if err != nil || same.Size != v.Size {
+		c.Fatalf("restore without a size returned %+v, %v, want %d bytes", same, err, v.Size)
+	}
+	c.remove(same.ID)
 	small := c.spec("small")
 	small.Size = backend.Size{Required: mib, Limit: mib}
 	_, err = c.Backend.Restore(ctx, s.ID, small)

@@ -96,6 +96,9 @@ func (m *Memory) create(ctx context.Context, spec backend.VolumeSpec, source *ba
 		if err != nil {
 			return nil, err
 		}
+		if source != nil && spec.Size.Required == 0 {
+			spec.Size.Required = smallest
+		}
 		if v.Size, err = spec.Size.Choose(smallest, unit); err != nil {
 			return nil, err
 		}

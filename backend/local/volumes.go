@@ -93,6 +93,9 @@ func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec
 	if err != nil {
 		return nil, fmt.Errorf("volume %s in pool %s: %w", id, p.Name, err)
 	}
+	if from != nil && spec.Size.Required == 0 {
+		spec.Size.Required = smallest // a copy is as large as its source
+	}
 	if content.Size, err = spec.Size.Choose(smallest, sizeUnit); err != nil {
 		return nil, fmt.Errorf("volume %s in pool %s: %w", id, p.Name, err)
 	}
