@@ -9,12 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
@@ -159,5 +161,82 @@ func obeyQuotas(t *testing.T) {
 	}
 	if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestLimitOfDirectoryOnXFSCountsFiles(t *testing.T)  { inodeLimitHolds(t, hostfs.XFSQuota) }
+func TestLimitOfDirectoryOnExt4CountsFiles(t *testing.T) { inodeLimitHolds(t, hostfs.Ext4Quota) }
+
+func inodeLimitHolds(t *testing.T, k hostfs.Kind) {
+	b := served(t, PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30)})
+	t.Run("in a new volume and in a clone of it", func(t *testing.T) {
+		obeyQuotas(t)
+		spec := backend.VolumeSpec{Name: "a", Inodes: 100, Size: backend.Size{Required: 64 * mib}}
+		v := made(t, b, spec)
+		if n := filesUntilRefused(t, v.Access.Directory, 200); n >= 100 {
+			t.Errorf("%d files fitted into a volume of 100 inodes", n)
+		}
+		spec.Name, spec.Inodes = "b", 150
+		c, err := b.Clone(t.Context(), v.ID, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := filesUntilRefused(t, c.Access.Directory, 200); n == 0 || n > 51 {
+			t.Errorf("%d more files fitted into a clone of 150 inodes that holds 100", n)
+		}
+		if err := errors.Join(b.Delete(t.Context(), "a"), b.Delete(t.Context(), "b")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// filesUntilRefused makes files until a quota stops it and returns how many it made.
+func filesUntilRefused(t *testing.T, dir string, most int) int {
+	t.Helper()
+	for i := range most {
+		f, err := os.CreateTemp(dir, "more-")
+		if errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.ENOSPC) {
+			return i
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	t.Fatalf("%d files were made and nothing stopped it", most)
+	return 0
+}
+
+func TestDirectoryOnXFSGivesQuotaIDsBack(t *testing.T)  { idsComeBack(t, hostfs.XFSQuota) }
+func TestDirectoryOnExt4GivesQuotaIDsBack(t *testing.T) { idsComeBack(t, hostfs.Ext4Quota) }
+
+func idsComeBack(t *testing.T, k hostfs.Kind) {
+	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30)}
+	ids := func() (ids []uint32) {
+		b := open(t, c)
+		for _, name := range []string{"a", "b", "c"} {
+			v := made(t, b, backend.VolumeSpec{Name: name, Size: backend.Size{Required: mib}})
+			id, inherit, err := nodeops.ProjectOf(v.Access.Directory)
+			if err != nil || !inherit {
+				t.Fatalf("volume %s has quota id %d, inherited %t, %v", name, id, inherit, err)
+			}
+			ids = append(ids, id)
+		}
+		for _, name := range []backend.ID{"a", "b", "c"} {
+			if err := b.Delete(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return ids
+	}
+	first := ids()
+	if distinct := slices.Compact(slices.Sorted(slices.Values(first))); len(distinct) != 3 || distinct[0] == 0 {
+		t.Errorf("three volumes had the quota ids %v", first)
+	}
+	if again := ids(); !slices.Equal(first, again) {
+		t.Errorf("the first volumes had the quota ids %v, the next, after all were deleted, %v: ids leak", first, again)
 	}
 }
