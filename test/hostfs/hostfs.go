@@ -50,7 +50,7 @@ func Skip(t testing.TB, missing, reason string) {
 func New(t testing.TB, k Kind, size int64) string {
 	t.Helper()
 	RequireRoot(t)
-	dir, err := os.MkdirTemp("", "holdfast-test-")
+	dir, err := scratch()
 	if err != nil {
 		t.Fatal(err)
 	}
