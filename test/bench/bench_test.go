@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/standalone"
+)
+
+func TestAQuickRunMeasuresEverythingAndLeavesNothingBehind(t *testing.T) {
+	hostfs.RequireRoot(t)
+	binary, dir := build(t), t.TempDir()
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-quick", "-binary", binary, "-scratch", dir}, &out, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range targets {
+		var rows int
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(line, "| "+target.String()+", ") {
+				rows++
+				if strings.Contains(line, "**0.00**") || strings.Contains(line, "NaN") || strings.Contains(line, "Inf") {
+					t.Errorf("a ratio without meaning: %s", line)
+				}
+			}
+		}
+		if want := len(workloads) + len(life) + 2; rows != want {
+			t.Errorf("%s: %d figures, want %d", target, rows, want)
+		}
+	}
+	checkClean(t, dir)
+}
+
+func TestAnInterruptedRunLeavesNothingBehind(t *testing.T) {
+	hostfs.RequireRoot(t)
+	binary, dir := build(t), t.TempDir()
+	for _, at := range []string{"making a pool", "fio 4 KiB random write", "lives of a volume", "a large volume"} {
+		t.Run(at, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			interrupted := errors.New("interrupted")
+			progress := watch{text: at, seen: func() { cancel(interrupted) }}
+			err := run(ctx, []string{"-quick", "-only", "image/xfs", "-binary", binary, "-scratch", dir}, t.Output(), progress)
+			if err == nil || !errors.Is(context.Cause(ctx), interrupted) {
+				t.Errorf("the run was not interrupted: %v", err)
+			}
+			checkClean(t, dir)
+		})
+	}
+}
+
+func TestAnUnknownTargetIsRefused(t *testing.T) {
+	err := run(t.Context(), []string{"-only", "image/zfs"}, t.Output(), t.Output())
+	if err == nil || !strings.Contains(err.Error(), "image/zfs") || !strings.Contains(err.Error(), "directory/btrfs") {
+		t.Errorf("got %v; want an error that names what was given and what is allowed", err)
+	}
+}
+
+func build(t *testing.T) string {
+	t.Helper()
+	binary, err := standalone.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// checkClean finds files, mounts and loop devices that a run left below its scratch directory.
+func checkClean(t *testing.T, dir string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loops, err := shell(t.Context(), "losetup --noheadings --list --output BACK-FILE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 || strings.Contains(string(mounts), dir) || strings.Contains(loops, dir) {
+		t.Errorf("left behind: files %v, or among mounts:\n%s\nor loop devices of:\n%s", left, mounts, loops)
+	}
+}
+
+// watch calls seen when it is told text.
+type watch struct {
+	text string
+	seen func()
+}
+
+func (w watch) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.text) {
+		w.seen()
+	}
+	return len(p), nil
+}

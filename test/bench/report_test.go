@@ -1,0 +1,71 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestQuantilesAreValuesThatWereMeasured(t *testing.T) {
+	hundred := make([]int, 100)
+	for i := range hundred {
+		hundred[i] = 100 - i
+	}
+	for _, c := range []struct {
+		name      string
+		got, want int
+	}{
+		{"median of 100", median(hundred), 50},
+		{"p99 of 100", p99(hundred), 99},
+		{"median of 3", median([]int{9, 1, 5}), 5},
+		{"p99 of 3", p99([]int{9, 1, 5}), 9},
+		{"median of 1", median([]int{7}), 7},
+		{"median of none", median([]int(nil)), 0},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: got %d, want %d", c.name, c.got, c.want)
+		}
+	}
+}
+
+func TestARatioComparesWhatWasMeasuredInTheSameRound(t *testing.T) {
+	// The disk became ten times faster after the first round; the volume always reached half of it.
+	raw, volume := []float64{100, 1000, 1000}, []float64{50, 500, 500}
+	if got := ratio(volume, raw); got != 0.5 {
+		t.Errorf("got %v, want 0.5", got)
+	}
+}
+
+func TestTablesHoldEveryFigure(t *testing.T) {
+	r := report{
+		throughput: []throughputRow{{targets[0], "random read", []float64{100 * mib}, []float64{75 * mib}, []float64{80 * mib}}},
+		latency:    []latencyRow{{targets[0], "create", []time.Duration{10 * time.Millisecond}, []time.Duration{5 * time.Millisecond}}},
+		sizes:      []sizesRow{{targets[0], "clone", map[string][]time.Duration{"small": {time.Millisecond}, "large": {1100 * time.Microsecond}}}},
+	}
+	var out strings.Builder
+	if err := r.print(&out, "header"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"header\n",
+		"| image/xfs, random read | 100 MiB/s | 75 MiB/s | 80 MiB/s | 0.75 | **0.80** |",
+		"| image/xfs, create | 5.0 ms | 5.0 ms | 10.0 ms | 10.0 ms | **0.50** |",
+		"| image/xfs, clone | 1.0 ms | 1.1 ms | **1.10** |",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want %q in:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestFioIsUnderstoodOrRefused(t *testing.T) {
+	got, err := parseFio([]byte("fio: a warning\n" + `{"jobs": [{"read": {"io_bytes": 4096, "bw_bytes": 2048}, "write": {"io_bytes": 0, "bw_bytes": 0}}]}`))
+	if err != nil || got != 2048 {
+		t.Errorf("got %v, %v, want 2048", got, err)
+	}
+	for _, bad := range []string{"", "fio: bad option", `{"jobs": []}`, `{"jobs": [{"read": {"io_bytes": 0, "bw_bytes": 0}}]}`} {
+		if got, err := parseFio([]byte(bad)); err == nil {
+			t.Errorf("%q: got %v, want an error", bad, got)
+		}
+	}
+}

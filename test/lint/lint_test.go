@@ -1,0 +1,238 @@
+// Package lint proves that the linter's rules about imports refuse what they are written to refuse.
+package lint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/holdfast-storage/holdfast"
+	allow  = ""
+)
+
+// cases are imports and the rule that refuses each; a rule without a case here fails the test.
+var cases = []struct{ file, imports, rule string }{
+	{"backend/a.go", "golang.org/x/sys/unix", "backend"},
+	{"backend/a.go", module + "/nodeops", "backend"},
+	{"backend/a.go", module + "/backend/engine", "backend"},
+	{"backend/a.go", "os", allow},
+	{"backend/a_test.go", module + "/backend/backendtest", allow},
+	{"backend/a_test.go", "k8s.io/client-go/kubernetes", "backend-without-kubernetes"},
+
+	{"backend/image/a.go", "github.com/container-storage-interface/spec/lib/go/csi", "backend-engines"},
+	{"backend/image/a.go", "k8s.io/apimachinery/pkg/api/resource", "backend-engines"},
+	{"backend/image/a.go", module + "/backend/local", "backend-engines"},
+	{"backend/image/a.go", module + "/driver", "backend-engines"},
+	{"backend/image/a.go", "github.com/prometheus/client_golang/prometheus", "backend-engines"},
+	{"backend/image/a.go", module + "/backend", allow},
+	{"backend/image/a.go", module + "/backend/engine", allow},
+	{"backend/image/a.go", module + "/backend/crashpoint", allow},
+	{"backend/image/a.go", module + "/nodeops", allow},
+	{"backend/image/a.go", "golang.org/x/sys/unix", allow},
+	{"backend/image/a.go", "golang.org/x/sync/errgroup", allow},
+	{"backend/image/a_test.go", "google.golang.org/grpc", "backend-without-kubernetes"},
+	{"backend/image/a_test.go", "github.com/container-storage-interface/spec/lib/go/csi", "backend-without-kubernetes"},
+	{"backend/image/a_test.go", "github.com/kubernetes-csi/csi-test/v5/pkg/sanity", "backend-without-kubernetes"},
+	{"backend/image/a_test.go", "sigs.k8s.io/yaml", "backend-without-kubernetes"},
+
+	{"backend/local/a.go", module + "/driver", "backend-local"},
+	{"backend/local/a.go", "k8s.io/utils/exec", "backend-local"},
+	{"backend/local/a.go", module + "/backend/image", allow},
+	{"backend/local/a.go", module + "/backend/directory", allow},
+	{"backend/local/a.go", module + "/backend", allow},
+	{"backend/local/a.go", module + "/backend/crashpoint", allow},
+	{"backend/local/a.go", module + "/backend/engine", allow},
+	{"backend/local/a.go", module + "/nodeops", allow},
+	{"backend/local/a.go", "golang.org/x/sync/errgroup", allow},
+	{"backend/local/a.go", "golang.org/x/sys/unix", allow},
+	{"backend/local/a.go", "os", allow},
+	{"backend/local/a.go", "github.com/prometheus/client_golang/prometheus", allow},
+
+	{"nodeops/a.go", module + "/backend", "nodeops"},
+	{"nodeops/a.go", "k8s.io/api/core/v1", "nodeops"},
+	{"nodeops/a_test.go", module + "/backend", "nodeops"},
+	{"nodeops/a.go", "k8s.io/mount-utils", allow},
+	{"nodeops/a.go", "golang.org/x/sys/unix", allow},
+	{"nodeops/a.go", "golang.org/x/sync/errgroup", allow},
+	{"nodeops/a.go", "k8s.io/utils/exec", allow},
+	{"nodeops/a.go", "os", allow},
+	{"nodeops/a_test.go", module + "/nodeops", allow},
+
+	{"api/v1/a.go", "k8s.io/client-go/kubernetes", "api"},
+	{"api/v1/a.go", module + "/backend", "api"},
+	{"api/v1/a.go", "k8s.io/apimachinery/pkg/apis/meta/v1", allow},
+	{"api/v1/a.go", module + "/api/shared", allow},
+	{"api/v1/a.go", "time", allow},
+
+	{"driver/a.go", module + "/provisioner", "driver"},
+	{"driver/a.go", module + "/operator", "driver"},
+	{"driver/a.go", module + "/operator/apply", "driver"},
+	{"driver/a.go", module + "/agent", "driver"},
+	{"driver/a.go", module + "/backend/local", "driver"},
+	{"driver/a.go", module + "/backend/image", "driver"},
+	{"driver/a.go", "k8s.io/client-go/kubernetes", "driver"},
+	{"driver/a.go", "k8s.io/api/core/v1", "driver"},
+	{"driver/a.go", module + "/api/v1", "driver"},
+	{"driver/a.go", module + "/backend", allow},
+	{"driver/a.go", module + "/backend/crashpoint", allow},
+	{"driver/a.go", module + "/nodeops", allow},
+	{"driver/a.go", "google.golang.org/grpc", allow},
+	{"driver/a_test.go", module + "/backend/backendtest", allow},
+
+	{"provisioner/a.go", module + "/driver", "provisioner"},
+	{"provisioner/a.go", module + "/operator", "provisioner"},
+	{"provisioner/a.go", module + "/agent", "provisioner"},
+	{"provisioner/a.go", module + "/backend/cluster", "provisioner"},
+	{"provisioner/a.go", module + "/backend", allow},
+
+	{"operator/a.go", module + "/driver", "operator"},
+	{"operator/a.go", module + "/provisioner", "operator"},
+	{"operator/a.go", module + "/agent", "operator"},
+	{"operator/a.go", module + "/backend/local", "operator"},
+	{"operator/a.go", module + "/nodeops", "operator"},
+	{"operator/nfs/a.go", module + "/driver", "operator"},
+	{"operator/a.go", module + "/api/v1", allow},
+
+	{"agent/a.go", module + "/driver", "agent"},
+	{"agent/a.go", module + "/operator", "agent"},
+	{"agent/a.go", module + "/provisioner", "agent"},
+	{"agent/a.go", module + "/backend/image", "agent"},
+	{"agent/a.go", module + "/nodeops", allow},
+
+	{"cmd/holdfast/a.go", module + "/test/rig", "tests-stay-tests"},
+	{"cmd/holdfast/a.go", "testing", "tests-stay-tests"},
+	{"cmd/holdfast/a.go", module + "/driver", allow},
+	{"cmd/holdfast/a.go", module + "/backend/local", allow},
+	{"cmd/holdfast/a.go", "k8s.io/klog/v2", allow},
+	{"backend/backendtest/a.go", "testing", allow},
+
+	{"driver/a.go", "log", "one-logger"},
+	{"driver/a.go", "io/ioutil", "one-logger"},
+	{"driver/a.go", "github.com/pkg/errors", "one-logger"},
+	{"driver/a.go", "k8s.io/klog/v2", "one-logger"},
+	{"driver/a.go", "log/slog", allow},
+	{"test/e2e/a.go", module + "/operator", allow},
+}
+
+func TestEveryImportRuleRefusesWhatItIsWrittenFor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds golangci-lint, which takes minutes the first time; run without -short")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := t.TempDir()
+	write(t, filepath.Join(tree, ".golangci.yml"), string(config))
+	// A module of another name: the cycles that the cases make must not be found, only refused.
+	write(t, filepath.Join(tree, "go.mod"), "module example.test\n\ngo 1.26.0\n")
+	want := map[string]string{}
+	for i, c := range cases {
+		file := fmt.Sprintf("%s/case%d%s", filepath.Dir(c.file), i, strings.TrimPrefix(filepath.Base(c.file), "a"))
+		write(t, filepath.Join(tree, file), fmt.Sprintf("package %s\n\nimport _ %q\n", filepath.Base(filepath.Dir(c.file)), c.imports))
+		if c.rule != allow {
+			want[fmt.Sprintf("%s: %s", file, c.imports)] = c.rule
+		}
+	}
+	got := refusals(t, root, tree)
+	proven := map[string]bool{}
+	for what, rule := range want {
+		if !got[what][rule] {
+			t.Errorf("%s: want it refused by rule %s, got %v", what, rule, got[what])
+		}
+		proven[rule] = true
+	}
+	for what, rules := range got {
+		if want[what] == "" {
+			t.Errorf("%s: want it allowed, but %v refuse it", what, rules)
+		}
+	}
+	for _, rule := range ruleNames(t, string(config)) {
+		if !proven[rule] {
+			t.Errorf("rule %s has no case here that it refuses", rule)
+		}
+	}
+}
+
+var refusal = regexp.MustCompile(`^import '(.+)' is not allowed from list '(.+?)'`)
+
+// refusals runs the linter over tree and returns what was refused, and by which rules.
+func refusals(t *testing.T, root, tree string) map[string]map[string]bool {
+	t.Helper()
+	linter := exec.CommandContext(t.Context(), "go", "tool", "-n", "-modfile=test/tools/go.mod", "golangci-lint")
+	linter.Dir = root
+	path, err := linter.Output()
+	if err != nil {
+		t.Fatalf("finding golangci-lint: %v", err)
+	}
+	run := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), "run", "--enable-only=depguard",
+		"--allow-parallel-runners", "--issues-exit-code=0", "--output.json.path=stdout", "--show-stats=false", "./...")
+	run.Dir = tree
+	var stderr bytes.Buffer
+	run.Stderr = &stderr
+	out, err := run.Output()
+	if err != nil {
+		t.Fatalf("golangci-lint: %v\n%s", err, &stderr)
+	}
+	var report struct {
+		Issues []struct {
+			Text string
+			Pos  struct{ Filename string }
+		}
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatalf("golangci-lint's report: %v\n%s", err, out)
+	}
+	found := map[string]map[string]bool{}
+	for _, issue := range report.Issues {
+		match := refusal.FindStringSubmatch(issue.Text)
+		if match == nil {
+			t.Fatalf("unexpected: %s: %s", issue.Pos.Filename, issue.Text)
+		}
+		what := fmt.Sprintf("%s: %s", issue.Pos.Filename, match[1])
+		if found[what] == nil {
+			found[what] = map[string]bool{}
+		}
+		found[what][match[2]] = true
+	}
+	return found
+}
+
+var ruleName = regexp.MustCompile(`(?m)^ {8}([a-z-]+):$`)
+
+// ruleNames returns the names of the rules of depguard's section, which are the only keys that deep in it.
+func ruleNames(t *testing.T, config string) []string {
+	t.Helper()
+	_, section, _ := strings.Cut(config, "\n    depguard:\n      rules:\n")
+	section, _, found := strings.Cut(section, "\n    errcheck:\n")
+	if !found {
+		t.Fatal(".golangci.yml: no section depguard before errcheck")
+	}
+	var names []string
+	for _, match := range ruleName.FindAllStringSubmatch(section, -1) {
+		names = append(names, match[1])
+	}
+	return names
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
