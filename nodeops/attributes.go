@@ -2,6 +2,7 @@ package nodeops
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 
@@ -30,7 +31,7 @@ func copyAttributes(to, from *node) error {
 
 func copyXattrs(to, from *node) error {
 	names, err := sized(func(b []byte) (int, error) { return unix.Listxattr(from.magic(), b) })
-	if err == unix.EOPNOTSUPP {
+	if errors.Is(err, unix.EOPNOTSUPP) {
 		return nil
 	}
 	if err != nil {

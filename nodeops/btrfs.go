@@ -2,33 +2,33 @@ package nodeops
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Of linux/btrfs.h.
+// Of linux/btrfs.h and linux/btrfs_tree.h.
 const (
-	subvolCreate   = 0x5000940E
-	subvolDestroy  = 0x5000940F
-	subvolSnapshot = 0x50009417
-	subvolID       = 0xD0009412 // INO_LOOKUP
-	quotaControl   = 0xC0109428
-	qgroupCreate   = 0x4010942A
-	qgroupLimit    = 0x8030942B
-	rescanWait     = 0x942E
+	subvolCreate    = 0x5000940E
+	subvolDestroy   = 0x5000940F
+	subvolDestroyV2 = 0x5000943F
+	subvolSnapshot  = 0x50009417
+	subvolLookup    = 0xD0009412 // INO_LOOKUP
+	treeSearch      = 0xD0009411
+	startSync       = 0x80089418
 
-	subvolRoot      = 256 // inode of every subvolume's top directory
-	snapshotRO      = 1 << 1
-	limitReferenced = 1 << 0
+	subvolRoot  = 256    // inode of every subvolume's top directory, and the first subvolume's id
+	snapshotRO  = 1 << 1 // BTRFS_SUBVOL_RDONLY
+	destroyByID = 1 << 4 // BTRFS_SUBVOL_SPEC_BY_ID
+	treeOfRoots = 1
+	rootItem    = 132 // type of the item that a subvolume has until its space is given back
+	rootRef     = 156 // type of the items whose offsets are the ids of the subvolumes inside one
 )
 
 type subvolArgs struct {
@@ -36,17 +36,23 @@ type subvolArgs struct {
 	name [4088]byte
 }
 
-type snapshotArgs struct {
-	source int64
-	_      uint64
-	flags  uint64
-	_      [4]uint64
-	name   [4040]byte
+type subvolArgsV2 struct {
+	source   int64
+	_, flags uint64
+	_        [4]uint64
+	name     [4040]byte // or, in its first 8 bytes, an id
 }
 
 type lookupArgs struct {
 	tree, object uint64
 	_            [4080]byte
+}
+
+type searchArgs struct {
+	tree, firstObject, lastObject, firstOffset, lastOffset, _, lastTransaction uint64
+	firstType, lastType, items, _                                              uint32
+	_                                                                          [4]uint64
+	found                                                                      [3992]byte
 }
 
 // inParent calls f with path's parent directory open and its name as the kernel takes it.
@@ -57,6 +63,25 @@ func inParent(path string, f func(parent *os.File, name string) error) error {
 	}
 	defer parent.Close()
 	return f(parent, filepath.Base(path))
+}
+
+// onSubvolume calls f with the subvolume at path open and its id.
+func onSubvolume(path string, f func(root *os.File, id uint64) error) error {
+	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if is, err := IsSubvolume(path); err != nil {
+		return err
+	} else if !is {
+		return fmt.Errorf("it is a plain directory: %w", unix.EINVAL)
+	}
+	args := lookupArgs{object: subvolRoot}
+	if err := ioctl(root, subvolLookup, unsafe.Pointer(&args)); err != nil {
+		return err
+	}
+	return f(root, args.tree)
 }
 
 // CreateSubvolume makes an empty subvolume.
@@ -72,20 +97,18 @@ func CreateSubvolume(path string) error {
 	return nil
 }
 
-// SnapshotSubvolume makes dst a subvolume with the content that src has at one instant.
+// SnapshotSubvolume makes dst a subvolume with the content that src has at one instant. Subvolumes that src's users
+// made in it are empty directories there.
 func SnapshotSubvolume(dst, src string, readOnly bool) error {
-	source, err := os.OpenFile(src, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	err = inParent(dst, func(parent *os.File, name string) error {
-		args := snapshotArgs{source: int64(source.Fd())}
-		if readOnly {
-			args.flags = snapshotRO
-		}
-		copy(args.name[:len(args.name)-1], name)
-		return ioctl(parent, subvolSnapshot, unsafe.Pointer(&args))
+	err := onSubvolume(src, func(source *os.File, _ uint64) error {
+		return inParent(dst, func(parent *os.File, name string) error {
+			args := subvolArgsV2{source: int64(source.Fd())}
+			if readOnly {
+				args.flags = snapshotRO
+			}
+			copy(args.name[:len(args.name)-1], name)
+			return ioctl(parent, subvolSnapshot, unsafe.Pointer(&args))
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("snapshotting subvolume %s as %s: %w", src, dst, err)
@@ -93,17 +116,29 @@ func SnapshotSubvolume(dst, src string, readOnly bool) error {
 	return nil
 }
 
-// DeleteSubvolume removes a subvolume and those that its users made in it. Its quota group goes with it on Linux 6.11
-// and later, and with the next SweepQgroups on others: the kernel frees the space in the background.
+// DeleteSubvolume removes a subvolume and those that its users made in it. It does not wait for the kernel, which gives
+// the space back in the background and keeps the quota group until then. Linux 6.11 and later remove the quota group
+// themselves; on others each deletion removes those that earlier ones left, and SweepQgroups the last.
 func DeleteSubvolume(ctx context.Context, path string) error {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	err := destroySubvolume(path)
-	if errors.Is(err, unix.ENOTEMPTY) {
-		if err = destroyNested(ctx, path); err == nil {
-			err = destroySubvolume(path)
+	err := onSubvolume(path, func(root *os.File, id uint64) error {
+		if err := destroyInside(ctx, root, id); err != nil {
+			return err
 		}
+		return inParent(path, func(parent *os.File, name string) error {
+			args := subvolArgs{}
+			copy(args.name[:len(args.name)-1], name)
+			if err := ioctl(parent, subvolDestroy, unsafe.Pointer(&args)); err != nil {
+				return err
+			}
+			if !removesQgroups() {
+				return sweepQgroups(parent)
+			}
+			var transaction uint64 // the commit wakes the cleaner, which would else sleep for up to half a minute
+			return ioctl(parent, startSync, unsafe.Pointer(&transaction))
+		})
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("deleting subvolume %s: %w", path, err)
@@ -111,40 +146,46 @@ func DeleteSubvolume(ctx context.Context, path string) error {
 	return nil
 }
 
-func destroySubvolume(path string) error {
-	return inParent(path, func(parent *os.File, name string) error {
-		args := subvolArgs{}
-		copy(args.name[:len(args.name)-1], name)
-		return ioctl(parent, subvolDestroy, unsafe.Pointer(&args))
-	})
-}
-
-// destroyNested removes the subvolumes below path, the deepest first.
-func destroyNested(ctx context.Context, path string) error {
-	nested, err := NestedSubvolumes(ctx, path)
-	for _, p := range slices.Backward(nested) {
-		if err == nil {
-			err = destroySubvolume(p)
+// destroyInside removes the subvolumes inside another by their ids, whatever their users named them.
+func destroyInside(ctx context.Context, root *os.File, id uint64) error {
+	for {
+		inner, err := searchRoots(root, id, rootRef)
+		if err != nil || len(inner) == 0 {
+			return err
+		}
+		for _, child := range inner {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := destroyInside(ctx, root, child); err != nil {
+				return err
+			}
+			args := subvolArgsV2{flags: destroyByID}
+			binary.NativeEndian.PutUint64(args.name[:], child)
+			if err := ioctl(root, subvolDestroyV2, unsafe.Pointer(&args)); err != nil {
+				return fmt.Errorf("subvolume %d in it: %w", child, err)
+			}
 		}
 	}
-	return err
 }
 
-// NestedSubvolumes lists the subvolumes below one, each before those inside it. Anyone who may write to a subvolume
-// can make them, and the limit does not count what is in them.
-func NestedSubvolumes(ctx context.Context, path string) (nested []string, err error) {
-	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() || p == path {
-			return err
-		}
-		if is, err := IsSubvolume(p); err != nil {
-			return err
-		} else if is {
-			nested = append(nested, p)
-		}
-		return ctx.Err()
-	})
-	return nested, err
+// searchRoots returns the offsets of some items of one type that the tree of roots has for a subvolume, and none only
+// where it has none.
+func searchRoots(root *os.File, id uint64, itemType uint32) (offsets []uint64, err error) {
+	const most, headerSize = 8, 32
+	args := searchArgs{
+		tree: treeOfRoots, firstObject: id, lastObject: id, lastOffset: ^uint64(0), lastTransaction: ^uint64(0),
+		firstType: itemType, lastType: itemType, items: most,
+	}
+	if err := ioctl(root, treeSearch, unsafe.Pointer(&args)); err != nil {
+		return nil, fmt.Errorf("searching the tree of subvolumes: %w", err)
+	}
+	rest := args.found[:]
+	for range args.items { // transaction, object, offset, type, length, content
+		offsets = append(offsets, binary.NativeEndian.Uint64(rest[16:]))
+		rest = rest[headerSize+binary.NativeEndian.Uint32(rest[28:]):]
+	}
+	return offsets, nil
 }
 
 // IsSubvolume says whether path is the top directory of a subvolume.
@@ -153,95 +194,12 @@ func IsSubvolume(path string) (bool, error) {
 	if err := unix.Lstat(path, &st); err != nil {
 		return false, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
+	if st.Ino != subvolRoot || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return false, nil
+	}
 	var sfs unix.Statfs_t
 	if err := unix.Statfs(path, &sfs); err != nil {
 		return false, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
-	return sfs.Type == unix.BTRFS_SUPER_MAGIC && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Ino == subvolRoot, nil
-}
-
-// EnableBtrfsQuota switches quotas on and waits until what is there is counted.
-func EnableBtrfsQuota(ctx context.Context, path string) error {
-	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if !hasQgroups(root) {
-		enable := [2]uint64{1, 0}
-		if err := ioctl(root, quotaControl, unsafe.Pointer(&enable)); err != nil {
-			return fmt.Errorf("enabling quotas: %w", err)
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return ioctl(root, rescanWait, nil)
-}
-
-// LimitSubvolume limits what a subvolume may hold, counting what it shares with snapshots as its own.
-func LimitSubvolume(path string, bytes int64) error {
-	return onSubvolume(path, "limiting", func(root *os.File, id uint64) error {
-		limit := [6]uint64{id, limitReferenced, uint64(bytes)}
-		return ioctl(root, qgroupLimit, unsafe.Pointer(&limit))
-	})
-}
-
-// SubvolumeUsage says what a subvolume holds.
-func SubvolumeUsage(path string) (used int64, err error) {
-	err = onSubvolume(path, "reading the usage of", func(root *os.File, id uint64) error {
-		value, err := os.ReadFile(filepath.Join(qgroupsOf(root), fmt.Sprintf("0_%d", id), "referenced"))
-		if err != nil {
-			return err
-		}
-		used, err = strconv.ParseInt(strings.TrimSpace(string(value)), 10, 64)
-		return err
-	})
-	return used, err
-}
-
-func onSubvolume(path, verb string, f func(root *os.File, id uint64) error) error {
-	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	args := lookupArgs{object: subvolRoot}
-	if err = ioctl(root, subvolID, unsafe.Pointer(&args)); err == nil {
-		err = f(root, args.tree)
-	}
-	if err != nil {
-		return fmt.Errorf("%s subvolume %s: %w", verb, path, err)
-	}
-	return nil
-}
-
-// SweepQgroups removes the quota groups of subvolumes that are gone, which older kernels leave behind.
-func SweepQgroups(path string) error {
-	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	names, err := os.ReadDir(qgroupsOf(root))
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		s, ok := strings.CutPrefix(n.Name(), "0_")
-		id, err := strconv.ParseUint(s, 10, 64)
-		if !ok || err != nil || id < subvolRoot {
-			continue
-		}
-		args := lookupArgs{tree: id, object: subvolRoot}
-		if err := ioctl(root, subvolID, unsafe.Pointer(&args)); !errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		remove := [2]uint64{0, id}
-		err = ioctl(root, qgroupCreate, unsafe.Pointer(&remove))
-		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("removing quota group 0/%d of %s: %w", id, path, err)
-		}
-	}
-	return nil
+	return sfs.Type == unix.BTRFS_SUPER_MAGIC, nil
 }

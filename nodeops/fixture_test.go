@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -79,8 +80,17 @@ func unmountAll(t testing.TB, target string) {
 		_ = unix.IoctlSetInt(int(dir.Fd()), fiThaw, 0)
 		dir.Close()
 	}
+	deadline := time.After(10 * time.Second)
 	for {
-		switch err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW); err {
+		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
+		if err == unix.EBUSY { // of what is just ending, perhaps
+			select {
+			case <-time.After(5 * time.Millisecond):
+				continue
+			case <-deadline:
+			}
+		}
+		switch err {
 		case nil:
 			continue
 		case unix.EINVAL, unix.ENOENT:

@@ -33,7 +33,7 @@ type Frozen struct {
 }
 
 // Freeze writes out what is in memory and holds all writes to the file system mounted at mountpoint, for at most
-// limit. When ctx ends first the file system is not frozen, or is thawed again as soon as the kernel gives it back.
+// limit. When ctx ends first the file system is thawed as soon as the kernel gives it back.
 func Freeze(ctx context.Context, mountpoint string, limit time.Duration) (*Frozen, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("freezing %s: %w", mountpoint, err)
@@ -72,7 +72,7 @@ func freeze(mountpoint string, limit time.Duration) (*Frozen, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Most is written before writers are stopped, and before the guard's time begins.
+	// Most is written before writers are stopped.
 	if err := unix.Syncfs(int(root.Fd())); err != nil {
 		root.Close()
 		return nil, err
@@ -90,7 +90,11 @@ func freeze(mountpoint string, limit time.Duration) (*Frozen, error) {
 		}
 		return nil, err
 	}
-	return &Frozen{mountpoint: mountpoint, root: root, guard: g}, nil
+	f := &Frozen{mountpoint: mountpoint, root: root, guard: g}
+	if err := g.begin(); err != nil {
+		return nil, fmt.Errorf("the freeze guard is gone: %w", errors.Join(err, f.Thaw()))
+	}
+	return f, nil
 }
 
 // Thaw lets writes go on. Every call returns what the first did.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// guard is a shell that thaws a file system at the end of its input, which comes when this process dies, or at the
-// time limit, whichever is first. A byte of input dismisses it.
+// guard is a shell that thaws a file system at the end of its input, which comes when this process dies, or when the
+// time that begins with the first byte is over, whichever is first. A byte dismisses it instead.
 type guard struct {
 	cmd   *exec.Cmd
 	alive *os.File // our end of its input
@@ -19,7 +19,13 @@ type guard struct {
 
 // It says when it stands, so that nothing is frozen unguarded. It reaches the file system through a descriptor,
 // because the path may mean another one by then. It succeeds only if it had nothing to do.
-const guardScript = `echo; word=$(timeout "$1" head -c 1); [ "$word" ] && exit; fsfreeze --unfreeze /proc/self/fd/3; exit 1`
+const guardScript = `
+echo
+word=$(dd bs=1 count=1 2>/dev/null)
+[ "$word" = f ] && word=$(timeout "$1" dd bs=1 count=1 2>/dev/null)
+[ "$word" = x ] && exit
+fsfreeze --unfreeze /proc/self/fd/3
+exit 1`
 
 func startGuard(root *os.File, limit time.Duration) (*guard, error) {
 	input, alive, err := os.Pipe()
@@ -38,6 +44,13 @@ func startGuard(root *os.File, limit time.Duration) (*guard, error) {
 		return nil, fmt.Errorf("the freeze guard ended at once: %w", errors.Join(err, g.dismiss()))
 	}
 	return g, nil
+}
+
+// begin lets the time run. It runs from the end of the freeze: a guard whose time is over before would thaw nothing
+// and leave.
+func (g *guard) begin() error {
+	_, err := g.alive.WriteString("f")
+	return err
 }
 
 // dismiss ends the guard. An error means that it had ended by itself, and so had thawed what it guarded.

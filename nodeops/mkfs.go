@@ -55,7 +55,7 @@ func CheckMkfs(spec MkfsSpec) error {
 		return fmt.Errorf("ext4 cannot have %d inodes; at most %d", spec.Inodes, math.MaxUint32-reservedInodes)
 	}
 	for _, flag := range []string{"-N", "-i", "-T"} {
-		if _, both := given.value(flag); both {
+		if given.has(flag) {
 			return fmt.Errorf("mkfs option %s contradicts the number of inodes, %d; give one of them", flag, spec.Inodes)
 		}
 	}
@@ -97,17 +97,17 @@ func makeExt4(ctx context.Context, path string, given mkfsOptions, inodes uint64
 	if inodes > 0 {
 		args = append(args, "-N", strconv.FormatUint(inodes+reservedInodes, 10))
 	}
-	extended := "nodiscard,lazy_itable_init=1,lazy_journal_init=1"
+	extended := []string{"nodiscard", "lazy_itable_init=1", "lazy_journal_init=1"}
 	for _, o := range given {
 		if o.flag == "-E" {
-			extended += "," + o.value
+			extended = append(extended, o.value)
 		} else {
 			args = append(args, o.flag, o.value)
 		}
 	}
 	if zeroed {
 		// Else the kernel writes zeros over the inode tables after the first mount, and a thin image grows.
-		err := mke2fs(ctx, path, args, extended+",assume_storage_prezeroed=1")
+		err := mke2fs(ctx, path, args, append(extended, "assume_storage_prezeroed=1"))
 		if err == nil || !strings.Contains(err.Error(), "specified: assume_storage_prezeroed") {
 			return err
 		}
@@ -115,8 +115,8 @@ func makeExt4(ctx context.Context, path string, given mkfsOptions, inodes uint64
 	return mke2fs(ctx, path, args, extended)
 }
 
-func mke2fs(ctx context.Context, path string, args []string, extended string) error {
-	all := append([]string{"-E", extended}, args...)
+func mke2fs(ctx context.Context, path string, args, extended []string) error {
+	all := append([]string{"-E", strings.Join(extended, ",")}, args...)
 	_, err := run(ctx, "mke2fs", append(all, path)...)
 	return err
 }

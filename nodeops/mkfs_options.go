@@ -132,7 +132,7 @@ func parseMkfs(fstype string, options []string) (mkfsOptions, error) {
 		if !pattern.MatchString(value) {
 			return nil, fmt.Errorf("mkfs option %s of %s cannot be %q; it must match %s", flag, fstype, shorten(value), pattern)
 		}
-		if _, twice := given.value(flag); twice {
+		if given.has(flag) {
 			return nil, fmt.Errorf("mkfs option %s of %s is given twice; give it once, with its values joined by commas", flag, fstype)
 		}
 		given = append(given, mkfsOption{flag, value})
@@ -163,13 +163,8 @@ func refuse(fstype, flag string) error {
 	return fmt.Errorf("mkfs option %q of %s is not allowed; allowed are %s", shorten(flag), fstype, allowed)
 }
 
-func (o mkfsOptions) value(flag string) (string, bool) {
-	for _, option := range o {
-		if option.flag == flag {
-			return option.value, true
-		}
-	}
-	return "", false
+func (o mkfsOptions) has(flag string) bool {
+	return slices.ContainsFunc(o, func(option mkfsOption) bool { return option.flag == flag })
 }
 
 func (o mkfsOptions) args() []string {

@@ -135,6 +135,16 @@ func TestPreallocatedSpaceSurvivesMkfs(t *testing.T) {
 			if got := allocated(t, image); got < size {
 				t.Errorf("%d of %d bytes are left", got, size)
 			}
+			if err := errors.Join(f.Truncate(0), Preallocate(f, size)); err != nil {
+				t.Fatal(err)
+			}
+			l := attach(t, image, LoopOptions{Autoclear: true})
+			if err := MakeFS(t.Context(), l.Path, MkfsSpec{FSType: fstype}); err != nil {
+				t.Fatal(err)
+			}
+			if got := allocated(t, image); got < size {
+				t.Errorf("on a device: %d of %d bytes are left", got, size)
+			}
 		})
 	}
 }
@@ -151,7 +161,7 @@ func TestAThinExt4StaysThinAfterItsFirstMount(t *testing.T) {
 
 func TestInodesAreAsManyAsAskedFor(t *testing.T) {
 	requireRoot(t)
-	for _, want := range []uint64{1000, 5000, 100000} {
+	for _, want := range []uint64{1000, 1024, 100000} {
 		dir, _ := mountLoop(t, remake(t, 256*mib, MkfsSpec{FSType: "ext4", Inodes: want}), "ext4")
 		usage, err := Statfs(t.Context(), dir)
 		if err != nil {
@@ -180,20 +190,51 @@ func TestInodesThatCannotBeGivenAreRefused(t *testing.T) {
 // allowed has an example of everything that each mkfs is let to do. Kernels may lack the parts marked new.
 var allowed = map[string][][]string{
 	"ext4": {
-		{"-i", "8192", "-I", "512"}, {"-i4096"}, {"-N", "2000"}, {"-m", "1.5"}, {"-m0"}, {"-L", "data_1"}, {"-G", "32"}, {"-J", "size=16"},
-		{"-T", "largefile"}, {"-T", "news"}, {"-e", "remount-ro"},
-		{"-E", "stride=16,stripe_width=64"}, {"-E", "lazy_itable_init=0,lazy_journal_init=0"}, {"-E", "resize=1000000"},
-		{"-E", "root_owner=1000:1000"}, {"-E", "packed_meta_blocks=1"},
-		{"-O", "^metadata_csum,^64bit"}, {"-O", "large_dir,ea_inode,inline_data,metadata_csum_seed"}, {"-O", "fast_commit"}, {"-O", "orphan_file"},
+		{"-i", "8192", "-I", "512"},
+		{"-i4096"},
+		{"-N", "2000"},
+		{"-m", "1.5"},
+		{"-m0"},
+		{"-L", "data_1"},
+		{"-G", "32"},
+		{"-J", "size=16"},
+		{"-T", "largefile"},
+		{"-T", "news"},
+		{"-e", "remount-ro"},
+		{"-E", "stride=16,stripe_width=64"},
+		{"-E", "lazy_itable_init=0,lazy_journal_init=0"},
+		{"-E", "resize=1000000"},
+		{"-E", "root_owner=1000:1000"},
+		{"-E", "packed_meta_blocks=1"},
+		{"-O", "^metadata_csum,^64bit"},
+		{"-O", "large_dir,ea_inode,inline_data,metadata_csum_seed"},
+		{"-O", "fast_commit"},
+		{"-O", "orphan_file"},
 		{"-O", "^dir_index,^huge_file,^flex_bg"},
 	},
 	"xfs": {
-		{"-m", "reflink=0,rmapbt=0"}, {"-m", "rmapbt=1,finobt=1,inobtcount=1,bigtime=1,crc=1"}, {"-i", "maxpct=10,size=1024"}, {"-i", "sparse=0"},
-		{"-d", "su=64k,sw=4"}, {"-d", "agcount=2,noalign"}, {"-d", "cowextsize=16"}, {"-l", "size=100m,lazy-count=1"}, {"-n", "size=8192"}, {"-Ldata"},
+		{"-m", "reflink=0,rmapbt=0"},
+		{"-m", "rmapbt=1,finobt=1,inobtcount=1,bigtime=1,crc=1"},
+		{"-i", "maxpct=10,size=1024"},
+		{"-i", "sparse=0"},
+		{"-d", "su=64k,sw=4"},
+		{"-d", "agcount=2,noalign"},
+		{"-d", "cowextsize=16"},
+		{"-l", "size=100m,lazy-count=1"},
+		{"-n", "size=8192"},
+		{"-Ldata"},
 	},
 	"btrfs": {
-		{"-m", "single", "-d", "single"}, {"--metadata=dup", "--data", "single"}, {"-O", "no-holes"}, {"-O", "^no-holes"}, {"-n", "8k"},
-		{"--nodesize", "32768"}, {"--csum", "xxhash"}, {"--checksum=blake2"}, {"-L", "data.1"}, {"-R", "free-space-tree"},
+		{"-m", "single", "-d", "single"},
+		{"--metadata=dup", "--data", "single"},
+		{"-O", "no-holes"},
+		{"-O", "^no-holes"},
+		{"-n", "8k"},
+		{"--nodesize", "32768"},
+		{"--csum", "xxhash"},
+		{"--checksum=blake2"},
+		{"-L", "data.1"},
+		{"-R", "free-space-tree"},
 	},
 }
 
@@ -236,21 +277,99 @@ func TestAllOptionsTakeEffect(t *testing.T) {
 func TestOptionsThatReachOutsideOrBreakAVolumeAreRefused(t *testing.T) {
 	for fstype, refused := range map[string][][]string{
 		"ext4": {
-			{"-b", "1024"}, {"-b1024"}, {"-d", "/etc"}, {"-d/etc"}, {"-l", "badblocks"}, {"-z", "undo"}, {"-F"}, {"-n"}, {"-S"}, {"-c"}, {"-V"}, {"-t", "ext2"},
-			{"-J", "device=/dev/vda"}, {"-J", "size=4,device=UUID=1"}, {"-J", "location=1"}, {"-O", "journal_dev"}, {"-O", "^has_journal"}, {"-O", "bigalloc"},
-			{"-O", "none"}, {"-O", "quota"}, {"-E", "offset=4096"}, {"-E", "discard"}, {"-E", "test_fs"}, {"-E", "stride=8,offset=1"}, {"-E", "mmp_update_interval=1"},
-			{"-e", "panic"}, {"-L", "/dev/vda"}, {"-L", "-x"}, {"-L", ""}, {"-L", "seventeen-letters"}, {"-U", "clear"}, {"-I", "128"}, {"-M", "/"}, {"-i"},
-			{"-i", "8192", "-i", "4096"}, {"-i", "8192\n"}, {"-i", "8192 -F"}, {"-m", "-1"}, {""}, {"-"}, {"--"}, {"/dev/vda"}, {"8192"}, {"-T", "small,/x"}, {"\x00"},
+			{"-b", "1024"},
+			{"-b1024"},
+			{"-d", "/etc"},
+			{"-d/etc"},
+			{"-l", "badblocks"},
+			{"-z", "undo"},
+			{"-F"},
+			{"-n"},
+			{"-S"},
+			{"-c"},
+			{"-V"},
+			{"-t", "ext2"},
+			{"-J", "device=/dev/vda"},
+			{"-J", "size=4,device=UUID=1"},
+			{"-J", "location=1"},
+			{"-O", "journal_dev"},
+			{"-O", "^has_journal"},
+			{"-O", "bigalloc"},
+			{"-O", "none"},
+			{"-O", "quota"},
+			{"-E", "offset=4096"},
+			{"-E", "discard"},
+			{"-E", "test_fs"},
+			{"-E", "stride=8,offset=1"},
+			{"-E", "mmp_update_interval=1"},
+			{"-e", "panic"},
+			{"-L", "/dev/vda"},
+			{"-L", "-x"},
+			{"-L", ""},
+			{"-L", "seventeen-letters"},
+			{"-U", "clear"},
+			{"-I", "128"},
+			{"-M", "/"},
+			{"-i"},
+			{"-i", "8192", "-i", "4096"},
+			{"-i", "8192\n"},
+			{"-i", "8192 -F"},
+			{"-m", "-1"},
+			{""},
+			{"-"},
+			{"--"},
+			{"/dev/vda"},
+			{"8192"},
+			{"-T", "small,/x"},
+			{"\x00"},
 		},
 		"xfs": {
-			{"-b", "size=1024"}, {"-s", "size=512"}, {"-f"}, {"-N"}, {"-p", "/etc/passwd"}, {"-c", "options=/etc/passwd"}, {"-r", "rtdev=/dev/vda"},
-			{"-d", "file,name=/etc/x,size=1g"}, {"-d", "name=/dev/vda"}, {"-d", "su=64k,file=1"}, {"-d", "sectsize=512"}, {"-d", "size=1g"},
-			{"-l", "logdev=/dev/vda"}, {"-l", "internal=0"}, {"-l", "file=1,name=x"}, {"-l", "sectsize=512"}, {"-m", "crc=0"}, {"-m", "uuid=1"}, {"-n", "version=ci"}, {"-n", "ftype=0"},
-			{"-L", "thirteen-char"}, {"-d", "agcount=2,"}, {"-d"}, {"-m", "reflink=0", "-m", "rmapbt=0"},
+			{"-b", "size=1024"},
+			{"-s", "size=512"},
+			{"-f"},
+			{"-N"},
+			{"-p", "/etc/passwd"},
+			{"-c", "options=/etc/passwd"},
+			{"-r", "rtdev=/dev/vda"},
+			{"-d", "file,name=/etc/x,size=1g"},
+			{"-d", "name=/dev/vda"},
+			{"-d", "su=64k,file=1"},
+			{"-d", "sectsize=512"},
+			{"-d", "size=1g"},
+			{"-l", "logdev=/dev/vda"},
+			{"-l", "internal=0"},
+			{"-l", "file=1,name=x"},
+			{"-l", "sectsize=512"},
+			{"-m", "crc=0"},
+			{"-m", "uuid=1"},
+			{"-n", "version=ci"},
+			{"-n", "ftype=0"},
+			{"-L", "thirteen-char"},
+			{"-d", "agcount=2,"},
+			{"-d"},
+			{"-m", "reflink=0", "-m", "rmapbt=0"},
 		},
 		"btrfs": {
-			{"-s", "8192"}, {"-f"}, {"-r", "/etc"}, {"--rootdir", "/etc"}, {"--rootdir=/etc"}, {"--shrink"}, {"-b", "1g"}, {"--byte-count", "1g"}, {"-M"}, {"-O", "mixed-bg"},
-			{"-m", "raid1"}, {"-d", "raid0"}, {"-O", "zoned"}, {"-O", "list-all"}, {"-U", "random"}, {"--uuid=1"}, {"-n", "2048"}, {"-d", "single", "--data", "dup"}, {"/dev/vda"}, {"--data"},
+			{"-s", "8192"},
+			{"-f"},
+			{"-r", "/etc"},
+			{"--rootdir", "/etc"},
+			{"--rootdir=/etc"},
+			{"--shrink"},
+			{"-b", "1g"},
+			{"--byte-count", "1g"},
+			{"-M"},
+			{"-O", "mixed-bg"},
+			{"-m", "raid1"},
+			{"-d", "raid0"},
+			{"-O", "zoned"},
+			{"-O", "list-all"},
+			{"-U", "random"},
+			{"--uuid=1"},
+			{"-n", "2048"},
+			{"-d", "single", "--data", "dup"},
+			{"/dev/vda"},
+			{"--data"},
 		},
 	} {
 		for _, options := range refused {
@@ -318,6 +437,10 @@ func TestACloneIsMountedBesideItsSource(t *testing.T) {
 				if err := RenewFSID(t.Context(), clone, fstype); err != nil {
 					t.Fatal(err)
 				}
+				// Some kernels get along with two of one identity, others mix them up.
+				if fstype == "btrfs" && identity(t, clone) == identity(t, images[i]) {
+					t.Error("the clone has the identity of its source")
+				}
 			}
 			dirs := make([]string, len(images))
 			for i, image := range images {
@@ -331,6 +454,11 @@ func TestACloneIsMountedBesideItsSource(t *testing.T) {
 			}
 		})
 	}
+}
+
+func identity(t testing.TB, image string) string {
+	t.Helper()
+	return command(t, "blkid", "-p", "-s", "UUID", "-o", "value", image)
 }
 
 func FuzzCheckMkfsOptions(f *testing.F) {

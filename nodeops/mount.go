@@ -23,6 +23,13 @@ func MountFS(ctx context.Context, device, target, fstype string, options []strin
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("mounting %s: %w", device, err)
 	}
+	// Of other types the command mount makes its own sense: "auto", lists, and "no" before a name.
+	if _, err := SmallestFS(fstype); err != nil {
+		return fmt.Errorf("mounting %s: %w", device, err)
+	}
+	if err := CheckMountOptions(options); err != nil {
+		return fmt.Errorf("mounting %s: %w", device, err)
+	}
 	all := slices.Clone(options)
 	if fstype == "xfs" && !slices.Contains(all, "nouuid") {
 		all = append(all, "nouuid") // a clone is mounted beside its source
@@ -62,6 +69,9 @@ func oneLine(err error) error { return errors.New(strings.Join(strings.Fields(er
 // second mount; the caller asks MountAt first. A read-only bind of a device does not stop writes to the device.
 func Bind(ctx context.Context, source, target string, readOnly bool, options []string) error {
 	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("binding %s to %s: %w", source, target, err)
+	}
+	if err := CheckMountOptions(options); err != nil {
 		return fmt.Errorf("binding %s to %s: %w", source, target, err)
 	}
 	all := append([]string{"bind"}, options...)

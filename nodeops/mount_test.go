@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func TestADamagedImageIsNotMountedAndTheErrorSaysWhatToDo(t *testing.T) {
 		{"btrfs start wiped", "btrfs", "btrfs", wipe(0, mib), []string{"no file system", "snapshot"}},
 		{"another file system", "xfs", "ext4", func(*testing.T, string) {}, []string{"xfs is on it, not ext4"}},
 		{"ext4 descriptors wiped", "ext4", "ext4", wipe(4096, 8192), []string{"e2fsck"}},
-		{"xfs super block torn", "xfs", "xfs", wipe(112, 120), []string{"xfs_repair"}},
+		{"xfs super block torn", "xfs", "xfs", wipe(32, 48), []string{"xfs_repair"}},
 		{"btrfs trees wiped", "btrfs", "btrfs", wipe(mib, 200*mib), []string{"btrfs check"}},
 		{"ext4 cut short", "ext4", "ext4", func(t *testing.T, image string) {
 			if err := os.Truncate(image, mib); err != nil {
@@ -91,10 +92,33 @@ func TestAnUnknownMountOptionIsNotTakenForDamage(t *testing.T) {
 }
 
 func TestAFileSystemUnknownToTheKernelIsNotTakenForDamage(t *testing.T) {
-	l := attach(t, newImage(t, "ext4", 16*mib), LoopOptions{Autoclear: true})
-	err := MountFS(t.Context(), l.Path, t.TempDir(), "nosuchfs", nil)
-	if err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "does not know nosuchfs") {
+	failure := errors.New("failure")
+	err := diagnose(t.Context(), "/dev/null", "strangefs", nil, failure)
+	if !errors.Is(err, failure) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "does not know strangefs") {
 		t.Errorf("got %v, want an error about the kernel", err)
+	}
+}
+
+func TestOnlyKnownTypesAreMounted(t *testing.T) {
+	for _, fstype := range []string{"", "auto", "noxfs", "ext4,xfs", "tmpfs"} {
+		if err := MountFS(t.Context(), "/dev/null", t.TempDir(), fstype, nil); err == nil || !strings.Contains(err.Error(), "not supported") {
+			t.Errorf("%q: %v", fstype, err)
+		}
+	}
+}
+
+func TestMountOptionsAreChecked(t *testing.T) {
+	fine := []string{"ro", "noatime", "commit=30", "discard", "data=writeback", "subvol=/a/b", "errors=remount-ro", "logbsize=256k", "nofail", `context="system_u:object_r:container_file_t:s0:c1,c2"`, "context=a:b:c"}
+	if err := CheckMountOptions(fine); err != nil {
+		t.Error(err)
+	}
+	for _, o := range []string{
+		"", "-o", "--bind", "bind", "rbind", "remount", "move", "loop", "loop=/dev/loop1", "offset=4096", "logdev=/dev/vda", "rtdev=/dev/vda", "device=/dev/vda",
+		"journal_path=/dev/vda", "errors=panic", "ro,bind", "commit=1,bind", "X-mount.mkdir", "x-mount.subdir=a", "a b", "a\nb", `context="a",bind`, `context="a",x="b"`, `label="a,bind"`, "=", "helper=x",
+	} {
+		if err := CheckMountOptions([]string{"ro", o}); err == nil {
+			t.Errorf("%q was accepted", o)
+		}
 	}
 }
 
@@ -160,8 +184,19 @@ func TestABindThatFailsLeavesNoMount(t *testing.T) {
 	requireRoot(t)
 	target := t.TempDir()
 	t.Cleanup(func() { unmountAll(t, target) })
-	if err := Bind(t.Context(), t.TempDir(), target, true, []string{"nosuchoption=1"}); err == nil {
-		t.Error("an unknown option was accepted")
+	// A mount command that fails at the second step, which makes the mount read-only.
+	genuine, err := exec.LookPath("mount")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	write(t, filepath.Join(bin, "mount"), "#!/bin/sh\ncase \"$*\" in *remount*) echo second step >&2; exit 32;; esac\nexec "+genuine+" \"$@\"\n")
+	if err := os.Chmod(filepath.Join(bin, "mount"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	if err := Bind(t.Context(), t.TempDir(), target, true, nil); err == nil || !strings.Contains(err.Error(), "second step") {
+		t.Errorf("got %v, want the failure of the second step", err)
 	}
 	if m, err := MountAt(target); m != nil || err != nil {
 		t.Errorf("writable, at a place that should be read-only: %+v, %v", m, err)

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"sync"
-	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,18 +16,25 @@ type Limits struct {
 	Inodes uint64
 }
 
-// ProjectQuota hands out the project ids of one xfs or ext4 and limits what their files take. The kernel's quota
-// table, which lies in the file system, says which ids are taken: by us, by another pool or by anyone else.
+// ProjectQuota hands out the project ids of one xfs or ext4 and limits what their files take.
+//
+// Which ids are taken is kept in one place only, the kernel's quota table, which lies in the file system: an id is
+// taken while it has a limit or a file. So no id is handed out twice, be it by another pool, process or reboot.
 type ProjectQuota struct {
-	dir *os.File
-	top string // highest directory of the file system that can be seen; holds the lock
+	table *quotaTable
+	root  *os.File // of the file system, whichever mount shows it; holds the lock
 
-	mu   sync.Mutex
-	free uint32 // no id below it, from firstProject on, is known to be free
+	mu       sync.Mutex
+	next     uint32   // where the search begins; all below it was taken when last seen
+	released []uint32 // below next; maybe free
 }
 
-// firstProject keeps away from the ids that administrators and container runtimes count up from.
-const firstProject = 1 << 24
+// The ids that are handed out: beyond those that administrators write into /etc/projid and that container runtimes
+// and kubelets count up from.
+const (
+	firstProject = 1 << 30
+	lastProject  = math.MaxInt32
+)
 
 // OpenProjectQuota opens the quotas of the file system that dir lies on.
 func OpenProjectQuota(dir string) (*ProjectQuota, error) {
@@ -38,90 +42,95 @@ func OpenProjectQuota(dir string) (*ProjectQuota, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !enforcesProjects(f) {
-		f.Close()
-		return nil, fmt.Errorf("%s: its file system does not enforce project quotas; mount it with -o prjquota (ext4 must first have got tune2fs -O project,quota -Q prjquota; Linux 5.14 or later)", dir)
+	table := openQuotaTable(f)
+	var root *os.File
+	if err = table.enforced(); err == nil {
+		root, err = openRoot(f)
 	}
-	top, err := topOf(dir)
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, fmt.Errorf("opening the project quotas of %s: %w", dir, err)
 	}
-	return &ProjectQuota{dir: f, top: top, free: firstProject}, nil
-}
-
-// topOf returns the highest directory above dir on the same file system.
-func topOf(dir string) (string, error) {
-	device := func(path string) (uint64, error) {
-		var st unix.Stat_t
-		err := unix.Stat(path, &st)
-		return st.Dev, err
-	}
-	top, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return "", err
-	}
-	want, err := device(top)
-	for err == nil && top != "/" {
-		var above uint64
-		if above, err = device(filepath.Dir(top)); above != want {
-			break
-		}
-		top = filepath.Dir(top)
-	}
-	return top, err
+	return &ProjectQuota{table: table, root: root, next: firstProject}, nil
 }
 
 // Close lets go of the file system; what was reserved stays.
-func (q *ProjectQuota) Close() error { return q.dir.Close() }
+func (q *ProjectQuota) Close() error {
+	return errors.Join(q.root.Close(), q.table.dir.Close())
+}
 
-// Reserve finds a free id, tells it to record, so that it can be released after a crash, and limits it, from which
-// moment on it is taken. Nobody else reserves on the file system meanwhile.
+// Reserve picks a free id, calls record with it and then sets its limits. Nobody else reserves on this file system
+// meanwhile.
+//
+// record must leave what a later process needs to undo the reservation. Best it makes the directory and calls
+// SetProject: from then on the kernel itself keeps the id, and an id that a crash left without limits is never handed
+// out a second time. When record or the limits fail, nothing is kept but what record did.
 func (q *ProjectQuota) Reserve(l Limits, record func(id uint32) error) (uint32, error) {
-	unlock, err := lockFile(q.top)
-	if err != nil {
-		return 0, err
+	if l.Bytes <= 0 {
+		return 0, fmt.Errorf("reserving a quota project id: a limit of %d bytes would not keep the id; it must be positive", l.Bytes)
 	}
-	defer unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	id, err := q.nextFree()
+	if err := uninterrupted(func() error { return unix.Flock(int(q.root.Fd()), unix.LOCK_EX) }); err != nil {
+		return 0, fmt.Errorf("locking the quota project ids: %w", err)
+	}
+	defer func() { _ = unix.Flock(int(q.root.Fd()), unix.LOCK_UN) }() // fails on no open file
+	id, err := q.pick()
 	if err != nil {
 		return 0, err
 	}
 	if err := record(id); err != nil {
 		return 0, err
 	}
-	if err := q.SetLimits(id, l); err != nil {
-		return 0, err
-	}
-	q.free = id + 1
-	return id, nil
+	return id, q.SetLimits(id, l)
 }
 
-// nextFree walks over the ids that are taken: the kernel names the next one in its table at each step.
-func (q *ProjectQuota) nextFree() (uint32, error) {
-	for id := q.free; ; id++ {
-		if id == math.MaxUint32 {
-			return 0, fmt.Errorf("no quota project id above %d is free: %w", firstProject, unix.ENOSPC)
-		}
-		used := dqblk{}
-		switch err := q.call(getNextQuota, id, &used); {
-		case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH):
-			return id, nil
+// pick returns a free id, with a number of system calls that does not grow with the ids in use: the first search of a
+// process walks over them, later ones begin where the last one ended.
+func (q *ProjectQuota) pick() (uint32, error) {
+	if len(q.released) > 0 {
+		id := q.released[0]
+		q.released = q.released[1:]
+		switch d, err := q.table.get(id); {
 		case err != nil:
-			return 0, fmt.Errorf("reading the quota table after id %d: %w", id, err)
-		case used.ID > id:
+			return 0, err
+		case d.free():
 			return id, nil
+		case !d.limited(): // its files are not all gone yet
+			q.released = append(q.released, id)
 		}
 	}
+	if id, err := q.search(q.next); id != 0 || err != nil {
+		return id, err
+	}
+	if id, err := q.search(firstProject); id != 0 || err != nil {
+		return id, err
+	}
+	return 0, fmt.Errorf("all quota project ids from %d to %d are taken: %w", firstProject, lastProject, unix.ENOSPC)
+}
+
+// search returns the first free id from the given one on, or 0 where there is none.
+func (q *ProjectQuota) search(id uint32) (uint32, error) {
+	for id <= lastProject {
+		d, err := q.table.following(id)
+		if err != nil {
+			return 0, err
+		}
+		if d == nil || d.ID > id || d.free() {
+			q.next = id
+			return id, nil
+		}
+		id++
+	}
+	return 0, nil
 }
 
 // SetLimits replaces the limits of an id.
 func (q *ProjectQuota) SetLimits(id uint32, l Limits) error {
-	blocks := uint64(l.Bytes+quotaBlock-1) / quotaBlock
-	d := dqblk{BlockHard: blocks, BlockSoft: blocks, InodeHard: l.Inodes, InodeSoft: l.Inodes, Valid: quotaLimits}
-	if err := q.call(setQuota, id, &d); err != nil {
+	if id == 0 || l.Bytes < 0 {
+		return fmt.Errorf("limiting quota project %d to %d bytes: 0 is the id of what has none, and no limit is negative", id, l.Bytes)
+	}
+	if err := q.table.set(id, l); err != nil {
 		return fmt.Errorf("limiting quota project %d to %d bytes and %d inodes: %w", id, l.Bytes, l.Inodes, err)
 	}
 	return nil
@@ -129,54 +138,24 @@ func (q *ProjectQuota) SetLimits(id uint32, l Limits) error {
 
 // Usage says what the files of an id take.
 func (q *ProjectQuota) Usage(id uint32) (bytes int64, inodes uint64, err error) {
-	d := dqblk{}
-	err = q.call(getQuota, id, &d)
-	if errors.Is(err, unix.ENOENT) {
-		return 0, 0, nil
-	}
+	d, err := q.table.get(id)
 	if err != nil {
-		return 0, 0, fmt.Errorf("reading the usage of quota project %d: %w", id, err)
+		return 0, 0, err
 	}
 	return int64(d.Space), d.Inodes, nil
 }
 
-// Release clears an id's limits; with its files gone it is free again. Repeated, it changes nothing.
+// Release clears an id's limits; it is free as soon as its last file is gone, and not before. So release an id first
+// and remove its directory then: as long as the directory carries the id, this can be repeated after a crash, while
+// the id of a directory that is gone may be another's already.
 func (q *ProjectQuota) Release(id uint32) error {
 	if err := q.SetLimits(id, Limits{}); err != nil {
 		return err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if id >= firstProject {
-		q.free = min(q.free, id)
+	if id >= firstProject && id < q.next {
+		q.released = append(q.released, id)
 	}
 	return nil
-}
-
-// Of linux/quota.h; xfs answers the same calls.
-const (
-	getQuota     = 0x800007
-	setQuota     = 0x800008
-	getNextQuota = 0x800009
-	projectQuota = 2
-	quotaBlock   = 1024
-	quotaLimits  = 1 | 4 // blocks and inodes
-)
-
-// dqblk is struct if_nextdqblk; if_dqblk is the same without the id.
-type dqblk struct {
-	BlockHard, BlockSoft, Space  uint64
-	InodeHard, InodeSoft, Inodes uint64
-	BlockGrace, InodeGrace       uint64
-	Valid, ID                    uint32
-}
-
-func (q *ProjectQuota) call(command uintptr, id uint32, d *dqblk) error {
-	return uninterrupted(func() error {
-		_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, q.dir.Fd(), command<<8|projectQuota, uintptr(id), uintptr(unsafe.Pointer(d)), 0, 0)
-		if errno != 0 {
-			return syscall.Errno(errno)
-		}
-		return nil
-	})
 }

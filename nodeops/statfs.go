@@ -15,8 +15,11 @@ type FSUsage struct {
 	Inodes, InodesUsed, InodesFree int64
 }
 
-// asking holds the calls under way: one that hangs in the kernel keeps its thread for ever, so a path never gets a second.
-var asking singleflight.Group
+// usageCalls holds the calls under way: one that hangs in the kernel keeps its thread for ever, so a path never gets
+// a second.
+type usageCalls struct{ running singleflight.Group }
+
+var usages usageCalls
 
 // Statfs asks for the usage at path and returns when ctx ends, even while the kernel hangs. Callers who ask at the
 // same time share the answer.
@@ -24,8 +27,12 @@ func Statfs(ctx context.Context, path string) (FSUsage, error) {
 	if err := ctx.Err(); err != nil {
 		return FSUsage{}, fmt.Errorf("usage of %s: %w", path, err)
 	}
+	return usages.ask(ctx, path, statfs)
+}
+
+func (c *usageCalls) ask(ctx context.Context, path string, statfs func(string) (FSUsage, error)) (FSUsage, error) {
 	select {
-	case answer := <-asking.DoChan(path, func() (any, error) { return statfs(path) }):
+	case answer := <-c.running.DoChan(path, func() (any, error) { return statfs(path) }):
 		usage, _ := answer.Val.(FSUsage)
 		return usage, answer.Err
 	case <-ctx.Done():

@@ -1,0 +1,337 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// newQuotaBtrfs makes a btrfs with quotas.
+func newQuotaBtrfs(t testing.TB) (dir string) {
+	t.Helper()
+	dir = newFS(t, "btrfs", gib)
+	if err := EnableBtrfsQuota(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// subvolume makes one with a limit, if that is not 0.
+func subvolume(t testing.TB, path string, limit int64) string {
+	t.Helper()
+	err := CreateSubvolume(path)
+	if err == nil && limit > 0 {
+		err = LimitSubvolume(path, limit)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// committed returns the usage after all is written out.
+func committed(t testing.TB, path string) int64 {
+	t.Helper()
+	command(t, "sync", "-f", path)
+	used, err := SubvolumeUsage(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
+}
+
+// qgroups lists the quota groups of subvolumes, as another tool sees them.
+func qgroups(t testing.TB, dir string) (ids []string) {
+	t.Helper()
+	for line := range strings.Lines(command(t, "btrfs", "qgroup", "show", dir)) {
+		if id, _, _ := strings.Cut(line, " "); strings.HasPrefix(id, "0/") && id != "0/5" {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// cleaned waits until the kernel has given back the space of all subvolumes that are gone.
+func cleaned(t testing.TB, dir string) {
+	t.Helper()
+	command(t, "btrfs", "filesystem", "sync", dir) // wakes the cleaner
+	command(t, "btrfs", "subvolume", "sync", dir)
+}
+
+func TestASubvolumeLimitHolds(t *testing.T) {
+	dir := newQuotaBtrfs(t)
+	for way, script := range waysIn {
+		t.Run(way, func(t *testing.T) {
+			volume := subvolume(t, filepath.Join(dir, strings.ReplaceAll(way, " ", "-")), 16*mib)
+			for _, by := range []func() error{
+				func() error { return asContainer(t, script, volume) },
+				func() error { _, err := run(t.Context(), "sh", "-e", "-c", script, "sh", volume); return err },
+			} {
+				if err := by(); !full(err) {
+					t.Errorf("got %v, want that it is full", err)
+				}
+			}
+			if used := committed(t, volume); used > 16*mib || used < 8*mib && way != "fallocate" {
+				t.Errorf("%d bytes are used of %d", used, 16*mib)
+			}
+		})
+	}
+}
+
+func TestNothingMovesIntoASubvolumeFromAnother(t *testing.T) {
+	dir := newQuotaBtrfs(t)
+	a, b := subvolume(t, filepath.Join(dir, "a"), 16*mib), subvolume(t, filepath.Join(dir, "b"), 16*mib)
+	file := write(t, filepath.Join(b, "file"), "content")
+	if err := os.Rename(file, filepath.Join(a, "file")); !errors.Is(err, unix.EXDEV) {
+		t.Errorf("rename: got %v, want %v", err, unix.EXDEV)
+	}
+	if err := os.Link(file, filepath.Join(a, "file")); !errors.Is(err, unix.EXDEV) {
+		t.Errorf("link: got %v, want %v", err, unix.EXDEV)
+	}
+}
+
+func TestASubvolumeLimitGrows(t *testing.T) {
+	volume := subvolume(t, filepath.Join(newQuotaBtrfs(t), "volume"), 16*mib)
+	if err := LimitSubvolume(volume, 80*mib); err != nil {
+		t.Fatal(err)
+	}
+	if err := asContainer(t, waysIn["plain writes"], volume); err != nil {
+		t.Error(err)
+	}
+	if err := LimitSubvolume(volume, 0); err == nil {
+		t.Error("a limit of 0 was accepted")
+	}
+}
+
+func TestASubvolumeInsideAnotherIsNotLimited(t *testing.T) {
+	volume := subvolume(t, filepath.Join(newQuotaBtrfs(t), "volume"), 16*mib)
+	if err := os.Chmod(volume, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	script := `cd "$1"; exec setpriv --reuid=1234 --regid=1234 --clear-groups sh -e -c '
+		btrfs subvolume create inner; dd if=/dev/zero of=inner/f bs=1M count=64 conv=fsync'`
+	if _, err := run(t.Context(), "sh", "-c", script, "sh", volume); err != nil {
+		t.Errorf("the kernel has learned to limit it: %v; say so where it is documented", err)
+	}
+}
+
+func TestALimitCoversWhatASubvolumeSharesWithItsSnapshots(t *testing.T) {
+	dir := newQuotaBtrfs(t)
+	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
+	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
+	clone := filepath.Join(dir, "clone")
+	if err := SnapshotSubvolume(clone, volume, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := LimitSubvolume(clone, 16*mib); err != nil {
+		t.Fatal(err)
+	}
+	if used := committed(t, clone); used < 12*mib {
+		t.Errorf("%d bytes are used, want at least %d", used, 12*mib)
+	}
+	if err := asContainer(t, `dd if=/dev/zero of=$1/more bs=1M count=12 conv=fsync`, clone); !full(err) {
+		t.Errorf("got %v, want that it is full", err)
+	}
+	if checksum(t, filepath.Join(clone, "f")) != checksum(t, filepath.Join(volume, "f")) {
+		t.Error("the copy differs")
+	}
+}
+
+func TestAReadOnlySnapshotKeepsWhatItsSubvolumeHad(t *testing.T) {
+	dir := newFS(t, "btrfs", fileSystems["btrfs"])
+	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
+	file := write(t, filepath.Join(volume, "file"), "before")
+	snapshot := filepath.Join(dir, "snapshot")
+	if err := SnapshotSubvolume(snapshot, volume, true); err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, "after")
+	if got := read(t, filepath.Join(snapshot, "file")); got != "before" {
+		t.Errorf("got %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(snapshot, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("writing to it: %v, want %v", err, unix.EROFS)
+	}
+	if err := DeleteSubvolume(t.Context(), snapshot); err != nil {
+		t.Error(err)
+	}
+	if err := SnapshotSubvolume(filepath.Join(dir, "s"), file, true); err == nil {
+		t.Error("a file was snapshotted")
+	}
+}
+
+func TestDeletedSubvolumesLeaveNoQgroups(t *testing.T) {
+	dir := newQuotaBtrfs(t)
+	for i := range 10 {
+		volume := subvolume(t, filepath.Join(dir, fmt.Sprint(i)), 64*mib)
+		command(t, "dd", "if=/dev/zero", "of="+filepath.Join(volume, "f"), "bs=1M", "count=2", "conv=fsync")
+		for range 2 {
+			if err := DeleteSubvolume(t.Context(), volume); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cleaned(t, dir)
+	}
+	left := qgroups(t, dir)
+	if removesQgroups() && len(left) > 0 || len(left) > 1 {
+		t.Errorf("left without a sweep: %v", left)
+	}
+	if err := SweepQgroups(dir); err != nil {
+		t.Fatal(err)
+	}
+	if left := qgroups(t, dir); len(left) > 0 {
+		t.Errorf("left after the sweep: %v", left)
+	}
+}
+
+func TestADeletedSubvolumeTakesThoseInsideWithIt(t *testing.T) {
+	dir := newQuotaBtrfs(t)
+	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
+	for i := range 20 { // more than one search finds
+		inner := subvolume(t, filepath.Join(volume, fmt.Sprint("inner ", i)), 0)
+		subvolume(t, filepath.Join(inner, "deeper"), 0)
+		write(t, filepath.Join(inner, "file"), "content")
+	}
+	beside := subvolume(t, filepath.Join(dir, "beside"), 64*mib)
+	if err := os.Symlink(beside, filepath.Join(volume, "link")); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := DeleteSubvolume(ended, volume); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if err := DeleteSubvolume(t.Context(), volume); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(volume); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	cleaned(t, dir)
+	if err := SweepQgroups(dir); err != nil {
+		t.Fatal(err)
+	}
+	if left := qgroups(t, dir); len(left) != 1 {
+		t.Errorf("quota groups %v are left, want that of %s", left, beside)
+	}
+}
+
+func TestOnlyASubvolumeIsDeletedAsOne(t *testing.T) {
+	dir := filepath.Join(newFS(t, "btrfs", fileSystems["btrfs"]), "plain")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := DeleteSubvolume(t.Context(), dir); err == nil {
+		t.Error("a plain directory was deleted")
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASweepRemovesQgroupsOfSubvolumesThatAreGoneAndNoOthers(t *testing.T) {
+	dir := newQuotaBtrfs(t)
+	gone := subvolume(t, filepath.Join(dir, "gone"), 16*mib)
+	kept := subvolume(t, filepath.Join(dir, "kept"), 16*mib)
+	snapshot := filepath.Join(dir, "snapshot")
+	if err := SnapshotSubvolume(snapshot, kept, true); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "btrfs", "qgroup", "create", "1/7", dir)
+	command(t, "btrfs", "subvolume", "delete", "-c", gone) // as if killed before the quota group was removed
+	cleaned(t, dir)
+	if err := SweepQgroups(dir); err != nil {
+		t.Fatal(err)
+	}
+	if left := qgroups(t, dir); len(left) != 2 {
+		t.Errorf("quota groups %v are left, want those of %s and %s", left, kept, snapshot)
+	}
+	if !strings.Contains(command(t, "btrfs", "qgroup", "show", dir), "1/7") {
+		t.Error("a quota group that an administrator made is gone")
+	}
+	if err := asContainer(t, waysIn["plain writes"], kept); !full(err) {
+		t.Errorf("got %v, want that it is full", err)
+	}
+	if err := SweepQgroups(newFS(t, "btrfs", fileSystems["btrfs"])); err != nil {
+		t.Errorf("without quotas: %v", err)
+	}
+}
+
+func TestASweepSparesQgroupsOfSubvolumesThatAreBeingMade(t *testing.T) {
+	dir := newQuotaBtrfs(t)
+	done := make(chan error)
+	go func() {
+		for {
+			select {
+			case done <- nil:
+				return
+			default:
+				if err := SweepQgroups(dir); err != nil {
+					done <- err
+					return
+				}
+			}
+		}
+	}()
+	for i := range 200 {
+		subvolume(t, filepath.Join(dir, fmt.Sprint(i)), 16*mib)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if left := qgroups(t, dir); len(left) != 200 {
+		t.Errorf("%d quota groups are left of 200", len(left))
+	}
+}
+
+func TestSubvolumesFromBeforeQuotasWereEnabledAreCountedAndLimited(t *testing.T) {
+	dir := newFS(t, "btrfs", gib)
+	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
+	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/old bs=1M count=12 conv=fsync", "sh", volume)
+	if err := LimitSubvolume(volume, 16*mib); err == nil || !strings.Contains(err.Error(), "not enabled") {
+		t.Errorf("got %v, want an error that says quotas are not enabled", err)
+	}
+	if _, err := SubvolumeUsage(volume); err == nil {
+		t.Error("the usage was told without quotas")
+	}
+	for range 2 {
+		if err := EnableBtrfsQuota(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if used, err := SubvolumeUsage(volume); err != nil || used < 12*mib {
+		t.Errorf("%d bytes are used, %v, want at least %d", used, err, 12*mib)
+	}
+	if err := LimitSubvolume(volume, 16*mib); err != nil {
+		t.Fatal(err)
+	}
+	if err := asContainer(t, waysIn["plain writes"], volume); !full(err) {
+		t.Errorf("got %v, want that it is full", err)
+	}
+}
+
+func TestASubvolumeIsToldFromADirectory(t *testing.T) {
+	dir := newFS(t, "btrfs", fileSystems["btrfs"])
+	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
+	plain := filepath.Join(volume, "plain")
+	if err := os.Mkdir(plain, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{dir: true, volume: true, plain: false, t.TempDir(): false, write(t, filepath.Join(dir, "file"), ""): false} {
+		if got, err := IsSubvolume(path); err != nil || got != want {
+			t.Errorf("%s: %t, %v, want %t", path, got, err, want)
+		}
+	}
+	if _, err := IsSubvolume(filepath.Join(dir, "missing")); err == nil {
+		t.Error("what does not exist was told from a directory")
+	}
+	if err := CreateSubvolume(volume); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("again: %v, want %v", err, unix.EEXIST)
+	}
+}

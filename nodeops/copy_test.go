@@ -1,0 +1,292 @@
+package nodeops
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// holey makes a file with data at its start, in its middle, and before a hole at its end.
+func holey(t testing.TB, path string, size int64) *os.File {
+	t.Helper()
+	newSparse(t, path, size)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	data := bytes.Repeat([]byte("holdfast"), 1<<14)
+	for _, at := range []int64{0, size / 2, size*3/4 + 1} {
+		if _, err := f.WriteAt(data, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+func newFile(t testing.TB, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestCopyHasTheContentAndHolesOfItsSource(t *testing.T) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			dir := newFS(t, fstype, size)
+			src := holey(t, filepath.Join(dir, "src"), 10*gib)
+			for name, copyTo := range map[string]func(dst *os.File) error{
+				"CopyFile": func(dst *os.File) error {
+					reflinked, err := CopyFile(t.Context(), dst, src)
+					if want := fstype != "ext4"; reflinked != want {
+						t.Errorf("reflinked: %t, want %t", reflinked, want)
+					}
+					return err
+				},
+				"CopySparse": func(dst *os.File) error { return CopySparse(t.Context(), dst, src) },
+			} {
+				dst := newFile(t, filepath.Join(dir, name))
+				if err := copyTo(dst); err != nil {
+					t.Fatal(err)
+				}
+				if err := dst.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				sameContent(t, dst, src)
+				if got, most := allocated(t, dst.Name()), allocated(t, src.Name())+mib; got > most {
+					t.Errorf("%s: the copy takes %d bytes, want at most %d", name, got, most)
+				}
+			}
+		})
+	}
+}
+
+// sameContent compares without reading gigabytes of holes.
+func sameContent(t testing.TB, a, b *os.File) {
+	t.Helper()
+	infoA, errA := a.Stat()
+	infoB, errB := b.Stat()
+	if err := errors.Join(errA, errB); err != nil {
+		t.Fatal(err)
+	}
+	if infoA.Size() != infoB.Size() {
+		t.Fatalf("%s has %d bytes, %s %d", a.Name(), infoA.Size(), b.Name(), infoB.Size())
+	}
+	for _, side := range [][2]*os.File{{a, b}, {b, a}} {
+		err := eachData(side[0], infoA.Size(), func(from, to int64) error {
+			one, other := make([]byte, to-from), make([]byte, to-from)
+			_, err1 := side[0].ReadAt(one, from)
+			_, err2 := side[1].ReadAt(other, from)
+			if !bytes.Equal(one, other) {
+				t.Errorf("%s and %s differ between %d and %d", a.Name(), b.Name(), from, to)
+			}
+			return errors.Join(err1, err2)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAReflinkedCopyTakesNoSpaceAndGoesItsOwnWay(t *testing.T) {
+	dir := newFS(t, "xfs", fileSystems["xfs"])
+	src := newFile(t, filepath.Join(dir, "src"))
+	if _, err := src.Write(bytes.Repeat([]byte("x"), 200<<20)); err != nil {
+		t.Fatal(err)
+	}
+	dst := newFile(t, filepath.Join(dir, "dst")) // a second 200 MiB would not fit
+	if reflinked, err := CopyFile(t.Context(), dst, src); err != nil || !reflinked {
+		t.Fatalf("reflinked: %t, %v", reflinked, err)
+	}
+	if _, err := src.WriteAt([]byte("changed"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := make([]byte, 7); readAt(t, dst, got, 0) && string(got) != "xxxxxxx" {
+		t.Errorf("the copy changed with its source: %q", got)
+	}
+}
+
+func readAt(t testing.TB, f *os.File, b []byte, at int64) bool {
+	t.Helper()
+	if _, err := f.ReadAt(b, at); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+func TestASparseCopyIntoPreallocatedSpaceKeepsIt(t *testing.T) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			dir := newFS(t, fstype, size)
+			src := holey(t, filepath.Join(dir, "src"), 16*mib)
+			dst := newFile(t, filepath.Join(dir, "dst"))
+			if err := Preallocate(dst, 32*mib); err != nil {
+				t.Fatal(err)
+			}
+			if err := CopySparse(t.Context(), dst, src); err != nil {
+				t.Fatal(err)
+			}
+			if err := dst.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			if got := allocated(t, dst.Name()); got < 32*mib {
+				t.Errorf("%d bytes of %d are left: blocks are shared or given back", got, 32*mib)
+			}
+			if info, err := dst.Stat(); err != nil || info.Size() != 32*mib {
+				t.Errorf("the copy was cut to %v", info.Size())
+			}
+			if err := dst.Truncate(16 * mib); err != nil {
+				t.Fatal(err)
+			}
+			sameContent(t, dst, src)
+		})
+	}
+}
+
+func TestCopyGoesOnPastFileSystems(t *testing.T) {
+	src := holey(t, filepath.Join(newFS(t, "xfs", fileSystems["xfs"]), "src"), 64*mib)
+	dst := newFile(t, filepath.Join(newFS(t, "btrfs", fileSystems["btrfs"]), "dst"))
+	if reflinked, err := CopyFile(t.Context(), dst, src); err != nil || reflinked {
+		t.Fatalf("reflinked: %t, %v", reflinked, err)
+	}
+	sameContent(t, dst, src)
+}
+
+func TestAnImageInUseIsCopiedAsItsDeviceSeesIt(t *testing.T) {
+	for _, pool := range []string{"ext4", "xfs"} {
+		t.Run(pool, func(t *testing.T) {
+			dir := newFS(t, pool, gib)
+			image := filepath.Join(dir, "image")
+			newSparse(t, image, 320*mib)
+			if err := MakeFS(t.Context(), image, MkfsSpec{FSType: "xfs"}); err != nil {
+				t.Fatal(err)
+			}
+			mounted, _ := mountLoop(t, image, "xfs")
+			for _, round := range []string{"first", "second"} {
+				content := string(bytes.Repeat([]byte(round), 1<<18))
+				write(t, filepath.Join(mounted, "file"), content)
+				frozen := freezeFor(t, mounted, 10*time.Minute)
+				src, err := os.Open(image)
+				if err != nil {
+					t.Fatal(err)
+				}
+				dst := newFile(t, filepath.Join(dir, round))
+				_, err = CopyFile(t.Context(), dst, src)
+				src.Close()
+				if err := errors.Join(err, frozen.Thaw()); err != nil {
+					t.Fatal(err)
+				}
+				copied, _ := mountLoop(t, dst.Name(), "xfs")
+				if read(t, filepath.Join(copied, "file")) != content {
+					t.Errorf("the %s copy does not hold what was written before the freeze", round)
+				}
+				unmountAll(t, copied)
+			}
+		})
+	}
+}
+
+// endsAfter is a context that ends when it was asked a number of times.
+type endsAfter struct {
+	context.Context
+	asked int
+}
+
+func (c *endsAfter) Err() error {
+	if c.asked--; c.asked < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestACopyIsCancelledBetweenTwoChunks(t *testing.T) {
+	dir := t.TempDir()
+	src := newFile(t, filepath.Join(dir, "src"))
+	if _, err := src.Write(make([]byte, 10*copyChunk)); err != nil {
+		t.Fatal(err)
+	}
+	dst := newFile(t, filepath.Join(dir, "dst"))
+	if err := CopySparse(&endsAfter{t.Context(), 3}, dst, src); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's end", err)
+	}
+	if got := allocated(t, dst.Name()); got > 4*copyChunk {
+		t.Errorf("%d bytes were copied after the end", got)
+	}
+	if _, err := CopyFile(&endsAfter{t.Context(), 0}, dst, src); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's end", err)
+	}
+}
+
+func TestACopyThatDoesNotFitIsENOSPC(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	src := newFile(t, filepath.Join(t.TempDir(), "src"))
+	if _, err := src.Write(bytes.Repeat([]byte("x"), 32<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CopyFile(t.Context(), newFile(t, filepath.Join(dir, "dst")), src); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("got %v, want ENOSPC", err)
+	}
+}
+
+func TestPreallocationThatDoesNotFitLeavesTheFileAndTheSpaceAsTheyWere(t *testing.T) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			dir := newFS(t, fstype, size)
+			f := newFile(t, filepath.Join(dir, "file"))
+			if err := Preallocate(f, mib); err != nil {
+				t.Fatal(err)
+			}
+			syncAt(t, dir)
+			before, err := Statfs(t.Context(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tooMuch := range []int64{2 * size, before.Available + 2*mib} {
+				if err := Preallocate(f, tooMuch); !errors.Is(err, unix.ENOSPC) {
+					t.Errorf("%d bytes: %v, want ENOSPC", tooMuch, err)
+				}
+				if info, err := f.Stat(); err != nil || info.Size() != mib {
+					t.Errorf("the file has %d bytes, %v", info.Size(), err)
+				}
+			}
+			syncAt(t, dir)
+			after, err := Statfs(t.Context(), dir)
+			if err != nil || after.Available < before.Available-mib {
+				t.Errorf("available: %d, before %d (%v)", after.Available, before.Available, err)
+			}
+		})
+	}
+}
+
+func TestPreallocatedSpaceIsThereWhenTheRestIsFull(t *testing.T) {
+	requireRoot(t)
+	for _, fstype := range []string{"ext4", "xfs"} {
+		t.Run(fstype, func(t *testing.T) {
+			dir := newFS(t, fstype, fileSystems[fstype])
+			f := newFile(t, filepath.Join(dir, "file"))
+			if err := Preallocate(f, 8*mib); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, filepath.Join(dir, "filler"))
+			if _, err := f.WriteAt(bytes.Repeat([]byte("x"), 8<<20), 0); err != nil {
+				t.Error(err)
+			}
+			if err := f.Sync(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,254 @@
+package nodeops
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// isFrozen asks the kernel by freezing.
+func isFrozen(t testing.TB, dir string) bool {
+	t.Helper()
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	switch err := unix.IoctlSetInt(int(f.Fd()), fiFreeze, 0); err {
+	case unix.EBUSY:
+		return true
+	case nil:
+		if err := unix.IoctlSetInt(int(f.Fd()), fiThaw, 0); err != nil {
+			t.Fatal(err)
+		}
+		return false
+	default:
+		t.Fatal(err)
+		return false
+	}
+}
+
+// writeTo writes a file and tells when the file system let it.
+func writeTo(t testing.TB, dir string) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600) }()
+	return done
+}
+
+// thawed waits for a write to get through; the time is long enough for any machine.
+func thawed(t testing.TB, written <-chan error) {
+	t.Helper()
+	select {
+	case err := <-written:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("nobody thawed the file system")
+	}
+}
+
+func freezeFor(t testing.TB, dir string, limit time.Duration) *Frozen {
+	t.Helper()
+	f, err := Freeze(t.Context(), dir, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestAFrozenFileSystemTakesNoWritesUntilItIsThawed(t *testing.T) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			image := newImage(t, fstype, size)
+			dir := mountImage(t, image)
+			write(t, filepath.Join(dir, "before"), strings.Repeat("x", 1<<20))
+			f := freezeFor(t, dir, time.Minute)
+			written := writeTo(t, dir)
+			if !isFrozen(t, dir) {
+				t.Error("it is not frozen")
+			}
+			// What was written before is in the image, and nothing changes there.
+			first := checksum(t, image)
+			if again := checksum(t, image); first != again {
+				t.Error("the image changes while it is frozen")
+			}
+			select {
+			case err := <-written:
+				t.Errorf("a write got through: %v", err)
+			default:
+			}
+			if err := f.Thaw(); err != nil {
+				t.Error(err)
+			}
+			thawed(t, written)
+			if f.guard.cmd.ProcessState == nil {
+				t.Error("the guard is not reaped")
+			}
+			if err := f.Thaw(); err != nil {
+				t.Errorf("the second Thaw says %v, the first said nothing", err)
+			}
+		})
+	}
+}
+
+func TestTheGuardThawsAfterTheLimitAndTheCopyIsWorthless(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	f := freezeFor(t, dir, 10*time.Millisecond)
+	thawed(t, writeTo(t, dir))
+	for range 2 {
+		if err := f.Thaw(); !errors.Is(err, ErrThawed) {
+			t.Errorf("got %v, want ErrThawed", err)
+		}
+	}
+}
+
+func TestAThawByAnotherIsNoticed(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	f := freezeFor(t, dir, time.Minute)
+	if err := ThawLeftover(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Thaw(); !errors.Is(err, ErrThawed) {
+		t.Errorf("got %v, want ErrThawed", err)
+	}
+}
+
+func TestAGuardThatThawedIsNoticedAlsoWhenAnotherFrozeAgain(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	f := freezeFor(t, dir, 10*time.Millisecond)
+	thawed(t, writeTo(t, dir))
+	again := freezeFor(t, dir, time.Minute)
+	if err := f.Thaw(); !errors.Is(err, ErrThawed) {
+		t.Errorf("got %v, want ErrThawed", err)
+	}
+	_ = again.Thaw()
+}
+
+func TestAFreezeByAnotherIsLeftAlone(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	f := freezeFor(t, dir, time.Minute)
+	if _, err := Freeze(t.Context(), dir, time.Minute); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "frozen already") {
+		t.Errorf("got %v, want EBUSY that says it is frozen already", err)
+	}
+	if !isFrozen(t, dir) {
+		t.Error("the second one thawed what the first had frozen")
+	}
+	if err := f.Thaw(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLeftoverIsThawedAndTheRestIsLeftAlone(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	root, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := unix.IoctlSetInt(int(root.Fd()), fiFreeze, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := ThawLeftover(dir); err != nil {
+			t.Fatal(err)
+		}
+		if isFrozen(t, dir) {
+			t.Error("it is still frozen")
+		}
+	}
+	if err := ThawLeftover(filepath.Join(dir, "missing")); err == nil {
+		t.Error("a missing path is no error")
+	}
+	if err := ThawLeftover("/proc"); err != nil {
+		t.Errorf("what cannot be frozen cannot be left frozen: %v", err)
+	}
+}
+
+func TestFreezeNeedsALimitAFileSystemThatCanAndACaller(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	if _, err := Freeze(t.Context(), dir, 0); err == nil || !strings.Contains(err.Error(), "positive") {
+		t.Errorf("without a limit: %v", err)
+	}
+	if _, err := Freeze(t.Context(), "/proc", time.Minute); !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Errorf("a file system without freeze: %v", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Freeze(gone, dir, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller who is gone: %v", err)
+	}
+	if isFrozen(t, dir) {
+		t.Error("it is frozen")
+	}
+}
+
+func TestACallerWhoLeavesDuringTheFreezeLeavesNothingFrozen(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		if f, err := Freeze(ctx, dir, time.Minute); err == nil {
+			if err := f.Thaw(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	thawed(t, writeTo(t, dir))
+}
+
+func TestWithoutAGuardNothingIsFrozen(t *testing.T) {
+	dir := newFS(t, "ext4", 16*mib)
+	t.Setenv("PATH", t.TempDir())
+	if _, err := Freeze(t.Context(), dir, time.Minute); err == nil || !strings.Contains(err.Error(), "guard") {
+		t.Errorf("got %v, want an error about the guard", err)
+	}
+	if isFrozen(t, dir) {
+		t.Error("it is frozen")
+	}
+}
+
+const freezeInChild = "HOLDFAST_TEST_FREEZE"
+
+func TestAFileSystemIsThawedWhenItsFreezerIsKilled(t *testing.T) {
+	if dir := os.Getenv(freezeInChild); dir != "" {
+		freezeFor(t, dir, time.Hour)
+		fmt.Println("frozen")
+		select {}
+	}
+	dir := newFS(t, "ext4", 16*mib)
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
+	child.Env = append(os.Environ(), freezeInChild+"="+dir)
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "frozen\n" {
+		t.Fatalf("the child says %q, %v", line, err)
+	}
+	written := writeTo(t, dir)
+	if !isFrozen(t, dir) {
+		t.Error("the child did not freeze it")
+	}
+	if err := unix.Kill(-child.Process.Pid, unix.SIGKILL); err != nil { // with all its group
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	thawed(t, written)
+}

@@ -1,0 +1,128 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const testGroup = 4321
+
+func modeAndGroup(t testing.TB, path string) string {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%o %d:%d", st.Mode&0o7777, st.Uid, st.Gid)
+}
+
+func TestTheGroupMayUseTheWholeTreeAndNothingOutside(t *testing.T) {
+	requireRoot(t)
+	outside := write(t, filepath.Join(t.TempDir(), "outside"), "")
+	before := modeAndGroup(t, outside)
+	top := filepath.Join(t.TempDir(), "top")
+	at := func(name string) string { return filepath.Join(top, name) }
+	err := errors.Join(os.MkdirAll(at("dir/sub"), 0o755), os.Chmod(at("dir"), 0o700), os.Mkdir(at("mount"), 0o755),
+		os.WriteFile(at("plain"), nil, 0o604), os.WriteFile(at("dir/sub/run"), nil, 0o700), os.WriteFile(at("dir/suid"), nil, 0o755),
+		os.Symlink(outside, at("link")), os.Chown(at("dir"), 1000, 1000), os.Chmod(at("dir/suid"), 0o755|fs.ModeSetuid),
+		unix.Mkfifo(at("fifo"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unmountAll(t, at("mount")) })
+	if err := unix.Mount("none", at("mount"), "tmpfs", 0, "mode=755"); err != nil {
+		t.Fatal(err)
+	}
+	if err := SetGroup(t.Context(), top, testGroup); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"":            "2775 0:4321",
+		"dir":         "2770 1000:4321",
+		"dir/sub":     "2775 0:4321",
+		"dir/sub/run": "770 0:4321",
+		"dir/suid":    "4775 0:4321",
+		"plain":       "664 0:4321",
+		"fifo":        "660 0:4321",
+		"link":        "777 0:4321",
+		"mount":       "755 0:0",
+	} {
+		if got := modeAndGroup(t, at(name)); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+	if got := modeAndGroup(t, outside); got != before {
+		t.Errorf("a file outside became %s, it was %s", got, before)
+	}
+	if got := modeAndGroup(t, write(t, at("new"), "")); !strings.HasSuffix(got, fmt.Sprint(":", testGroup)) {
+		t.Errorf("a new file is %s", got)
+	}
+}
+
+func TestATreeWhoseTopIsRightIsSkipped(t *testing.T) {
+	requireRoot(t)
+	top := t.TempDir()
+	if err := SetGroup(t.Context(), top, testGroup); err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, filepath.Join(top, "file"), "")
+	if err := os.Chown(file, 0, 5); err != nil {
+		t.Fatal(err)
+	}
+	before := modeAndGroup(t, file)
+	if err := SetGroup(t.Context(), top, testGroup); err != nil {
+		t.Fatal(err)
+	}
+	if got := modeAndGroup(t, file); got != before {
+		t.Errorf("the file became %s, it was %s", got, before)
+	}
+	if err := SetGroup(t.Context(), top, testGroup+1); err != nil {
+		t.Fatal(err)
+	}
+	if got := modeAndGroup(t, file); got == before {
+		t.Error("another group got nothing")
+	}
+}
+
+func TestAPassThatWasCutShortIsRepeated(t *testing.T) {
+	requireRoot(t)
+	top := t.TempDir()
+	for i := range 10 {
+		write(t, filepath.Join(top, fmt.Sprint(i)), "")
+	}
+	if err := SetGroup(&endsAfter{t.Context(), 5}, top, testGroup); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want the context's end", err)
+	}
+	if err := SetGroup(t.Context(), top, testGroup); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		if got := modeAndGroup(t, filepath.Join(top, fmt.Sprint(i))); got != "660 0:4321" {
+			t.Errorf("file %d is %s", i, got)
+		}
+	}
+}
+
+func TestALinkIsNoTreeToGiveAway(t *testing.T) {
+	requireRoot(t)
+	elsewhere := t.TempDir()
+	before := modeAndGroup(t, elsewhere)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(elsewhere, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := SetGroup(t.Context(), link, testGroup); err == nil {
+		t.Error("the link was followed")
+	}
+	if got := modeAndGroup(t, elsewhere); got != before {
+		t.Errorf("its target became %s", got)
+	}
+}
