@@ -228,14 +228,17 @@ func (c *controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Va
 	if err != nil {
 		return nil, err
 	}
+	resp := &csi.ValidateVolumeCapabilitiesResponse{}
 	if err := confirm(v, req); err != nil {
-		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+		resp.Message = err.Error()
+	} else {
+		resp.Confirmed = &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+			VolumeContext:      req.GetVolumeContext(),
+			VolumeCapabilities: req.GetVolumeCapabilities(),
+			Parameters:         req.GetParameters(),
+		}
 	}
-	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
-		VolumeContext:      req.GetVolumeContext(),
-		VolumeCapabilities: req.GetVolumeCapabilities(),
-		Parameters:         req.GetParameters(),
-	}}, nil
+	return resp, nil
 }
 
 // confirm says what of a request v does not meet.

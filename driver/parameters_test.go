@@ -54,8 +54,16 @@ func TestQuantitiesAreReadAsKubernetesWritesThem(t *testing.T) {
 // FuzzParameters holds that no key and value from outside does anything but set the one field they are for.
 func FuzzParameters(f *testing.F) {
 	for _, seed := range []struct{ key, value string }{
-		{"pool", "fast"}, {"Pool", "fast"}, {"provisioning", "thick"}, {"inodes", "18446744073709551615"}, {"inodes", "+1"},
-		{"mkfsOptions", "-m 1 -b 4096"}, {reserved + "fstype", "../xfs"}, {reserved + "pvc/name", "a\x00b"}, {"", ""}, {"pool\n", "x"},
+		{"pool", "fast"},
+		{"Pool", "fast"},
+		{"provisioning", "thick"},
+		{"inodes", "18446744073709551615"},
+		{"inodes", "+1"},
+		{"mkfsOptions", "-m 1 -b 4096"},
+		{reserved + "fstype", "../xfs"},
+		{reserved + "pvc/name", "a\x00b"},
+		{"", ""},
+		{"pool\n", "x"},
 	} {
 		f.Add(seed.key, seed.value)
 	}

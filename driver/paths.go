@@ -112,12 +112,12 @@ func removeTarget(path string) error {
 }
 
 func kind(info fs.FileInfo) string {
-	switch t := info.Mode().Type(); {
-	case t == 0:
+	switch t := info.Mode().Type(); t {
+	case 0:
 		return "file"
-	case t == fs.ModeSymlink:
+	case fs.ModeSymlink:
 		return "symbolic link"
-	case t == fs.ModeDir:
+	case fs.ModeDir:
 		return "directory"
 	default:
 		return t.String()

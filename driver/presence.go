@@ -1,10 +1,10 @@
 package driver
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,10 +16,11 @@ import (
 // presence is what of one volume is on this host, as far as it can be seen. It tells the volume's mounts from those
 // of everyone else, so that no other is ever taken for it or undone in its name.
 type presence struct {
-	id    backend.ID
-	v     *backend.Volume // nil if the backend does not know the volume or cannot say
-	loops []string        // devices attached to its image
-	dir   os.FileInfo     // its directory
+	id     backend.ID
+	v      *backend.Volume // nil if the backend does not know the volume or cannot say
+	loops  []string        // devices attached to its image
+	dir    os.FileInfo     // its directory
+	byName bool            // what lies where the volume was is its own too, though it may be gone
 }
 
 // look finds what v's own image or directory is attached to.
@@ -37,27 +38,18 @@ func look(v *backend.Volume) (*presence, error) {
 	return p, nil
 }
 
-// find is look for taking a volume off this host, which must be possible whatever became of the volume.
-func (n *node) find(ctx context.Context, id backend.ID) *presence {
-	v, err := n.Backend.Get(ctx, id)
-	if err == nil {
-		var p *presence
-		if p, err = look(v); err == nil {
-			return p
-		}
-	}
-	n.Log.Warn("taking down a volume that cannot be looked up", "volume", id, "error", err)
-	return &presence{id: id}
-}
-
 // shows says whether m is a mount of the whole volume.
 func (p *presence) shows(m *nodeops.Mount) bool {
+	return p.is(m) || p.byName && p.was(m)
+}
+
+func (p *presence) is(m *nodeops.Mount) bool {
 	switch {
 	case p.v == nil:
-		return p.couldShow(m)
+		return false
 	case p.dir != nil:
-		if !p.couldBeDirectory(m) {
-			return false
+		if !p.inEntry(m.Root) {
+			return false // and is not touched: a stranger's mount may hang
 		}
 		info, err := os.Stat(m.Target)
 		return err == nil && os.SameFile(info, p.dir)
@@ -67,32 +59,35 @@ func (p *presence) shows(m *nodeops.Mount) bool {
 	return m.Root == "/" && slices.Contains(p.loops, m.Source)
 }
 
-// couldShow is what can be said when the volume is gone: its id is in the path of what is mounted, or was.
-func (p *presence) couldShow(m *nodeops.Mount) bool {
+// was goes by the path of what is mounted, which the kernel keeps when the volume is gone.
+func (p *presence) was(m *nodeops.Mount) bool {
 	device := loopNode(m)
 	if m.Root == "/" && strings.HasPrefix(m.Source, "/dev/loop") {
 		device = m.Source
 	}
 	if device == "" {
-		return p.couldBeDirectory(m)
+		return p.inEntry(m.Root)
 	}
 	image, err := nodeops.BackingFile(device)
-	return err == nil && strings.Contains(image, "/"+string(p.id))
+	return err == nil && p.inEntry(image)
 }
 
-// couldBeDirectory says whether the volume's id is where it is in the path of a volume's directory. The kernel marks
-// the path of a directory that was removed.
-func (p *presence) couldBeDirectory(m *nodeops.Mount) bool {
-	return filepath.Base(filepath.Dir(strings.TrimSuffix(m.Root, "//deleted"))) == string(p.id)
+// inEntry says whether path is that of a file or directory in the volume's entry of a pool: the entry bears the
+// volume's id, and has it between dots in the trash. The kernel marks the path of a directory that was removed.
+func (p *presence) inEntry(path string) bool {
+	entry := filepath.Base(filepath.Dir(strings.TrimSuffix(path, "//deleted")))
+	return strings.Contains("."+entry+".", "."+string(p.id)+".")
 }
 
 // loopMajor is the device number of all loop devices.
 const loopMajor = 7
 
+var loopName = regexp.MustCompile(`^loop[0-9]+$`)
+
 // loopNode returns the loop device whose node m shows, or "".
 func loopNode(m *nodeops.Mount) string {
 	name := filepath.Base(m.Root)
-	if !strings.HasPrefix(name, "loop") {
+	if !loopName.MatchString(name) {
 		return ""
 	}
 	info, err := os.Stat(m.Target)
@@ -121,22 +116,4 @@ func (p *presence) at(path string) (*nodeops.Mount, error) {
 		return nil, fmt.Errorf("%w: %s is a mount of %s (%s) and not of volume %s; it is left alone", backend.ErrPrecondition, path, m.Source, m.FSType, p.id)
 	}
 	return m, nil
-}
-
-// release detaches those of devices whose node is not bound anywhere any more: the binds count the uses.
-func release(ctx context.Context, devices []string) error {
-	all, err := nodeops.Mounts()
-	if err != nil {
-		return err
-	}
-	for _, device := range devices {
-		used := slices.ContainsFunc(all, func(m nodeops.Mount) bool { return m.Source == device || loopNode(&m) == device })
-		if used {
-			continue
-		}
-		if err := nodeops.DetachLoop(ctx, device); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -2,12 +2,9 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -143,72 +140,4 @@ func samePlace(a, b string) bool {
 	dirA, errA := os.Stat(filepath.Dir(a))
 	dirB, errB := os.Stat(filepath.Dir(b))
 	return errA == nil && errB == nil && os.SameFile(dirA, dirB)
-}
-
-// protect makes the device of a block volume read-only while all its targets are: a read-only bind alone keeps no
-// one from writing to a device.
-func protect(p *presence) error {
-	if p.v == nil || p.v.Mode != backend.Block {
-		return nil
-	}
-	mounts, err := p.mounts()
-	if err != nil {
-		return err
-	}
-	targets := slices.DeleteFunc(mounts, func(m nodeops.Mount) bool { return filepath.Base(m.Target) == deviceFile })
-	writable := func(m nodeops.Mount) bool { return !m.ReadOnly }
-	readOnly := len(targets) > 0 && !slices.ContainsFunc(targets, writable)
-	for _, device := range p.loops {
-		if err := setReadOnly(device, readOnly); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
-	id, ephemeral, err := parseHandle(req.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
-	if err := parsePath("target_path", req.GetTargetPath()); err != nil {
-		return nil, err
-	}
-	err = n.do(ctx, id, "unpublish", func(ctx context.Context) error {
-		if err := unpublish(ctx, n.find(ctx, id), req.GetTargetPath()); err != nil {
-			return err
-		}
-		if ephemeral {
-			return n.deleteEphemeral(ctx, id)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &csi.NodeUnpublishVolumeResponse{}, nil
-}
-
-// unpublish works by what is mounted, not by what the volume is known to be.
-func unpublish(ctx context.Context, p *presence, path string) error {
-	target, err := resolve(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	device, err := p.unmount(ctx, target)
-	if err != nil {
-		return err
-	}
-	if err := removeTarget(target); err != nil {
-		return err
-	}
-	crashpoint.Here(crashpoint.UnpublishDone)
-	if device == "" {
-		return nil
-	}
-	// Where the volume was unstaged before, this was the last use.
-	return errors.Join(protect(p), release(ctx, []string{device}))
 }

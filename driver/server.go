@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 
 // Run serves until ctx ends; calls that are running then may end within the stop timeout.
 func (d *Driver) Run(ctx context.Context) error {
-	listener, err := listen(d.socket)
+	listener, err := listen(ctx, d.socket)
 	if err != nil {
 		return err
 	}
@@ -26,11 +25,12 @@ func (d *Driver) Run(ctx context.Context) error {
 	d.Log.Info("serving", "driver", d.Name, "version", d.Version, "node", d.NodeID, "socket", d.socket)
 	select {
 	case err = <-failed:
-		return errors.Join(fmt.Errorf("serving %s: %w", d.socket, err), d.abandon(listener))
+		return errors.Join(fmt.Errorf("serving %s: %w", d.socket, err), d.abandon(ctx))
 	case <-ctx.Done():
 	}
 	d.Log.Info("stopping")
-	return errors.Join(d.stop(context.WithoutCancel(ctx), server), d.abandon(listener))
+	ctx = context.WithoutCancel(ctx)
+	return errors.Join(d.stop(ctx, server), d.abandon(ctx))
 }
 
 func (d *Driver) server() *grpc.Server {
@@ -67,10 +67,10 @@ func (d *Driver) stop(ctx context.Context, server *grpc.Server) error {
 	return nil
 }
 
-// abandon removes the socket if it is still this driver's.
-func (d *Driver) abandon(listener net.Listener) error {
-	listener.Close() // closed already by the server
-	if checkStale(d.socket) != nil {
+// abandon removes the socket, which the server has closed, unless someone else answers there by now.
+func (d *Driver) abandon(ctx context.Context) error {
+	if taken := checkStale(ctx, d.socket); taken != nil {
+		d.Log.Warn("the socket is left as it is", "reason", taken)
 		return nil
 	}
 	if err := os.Remove(d.socket); err != nil && !errors.Is(err, os.ErrNotExist) {

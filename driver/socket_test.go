@@ -10,7 +10,7 @@ import (
 
 func TestTheSocketIsForRootAlone(t *testing.T) {
 	path := filepath.Join(shortDir(t), "new", "csi.sock")
-	l, err := listen(path)
+	l, err := listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestASocketThatNobodyAnswersAtIsReplaced(t *testing.T) {
 		l.SetUnlinkOnClose(false)
 		l.Close()
 	}
-	l, err := listen(path)
+	l, err := listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestASocketThatSomeoneAnswersAtIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "someone answers at "+path) {
+	if _, err := listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "someone answers at "+path) {
 		t.Fatalf("got %v", err)
 	}
 	conn, err := net.Dial("unix", path)
@@ -80,7 +80,7 @@ func TestWhatIsNoSocketIsNeverReplaced(t *testing.T) {
 	}
 	for _, path := range []string{file, link, sub} {
 		before, _ := os.Lstat(path)
-		if _, err := listen(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("listen(%s) = %v", path, err)
 		}
 		if after, err := os.Lstat(path); err != nil || after.Mode() != before.Mode() {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,10 +13,6 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
-
-// deviceFile is the file in the staging directory of a block volume onto which its device is bound. The bind is the
-// record that the device belongs to the volume, even when the image is gone.
-const deviceFile = "holdfast-device"
 
 func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	id, err := parseID("volume_id", req.GetVolumeId())
@@ -154,106 +148,4 @@ func settle(ctx context.Context, v *backend.Volume, a access, target string) err
 		return nil
 	}
 	return nodeops.SetGroup(ctx, target, a.group)
-}
-
-// stageBlock attaches the image without autoclear, since a device node in use keeps nothing open.
-func stageBlock(ctx context.Context, p *presence, a access, staging string) error {
-	if err := checkDirectory(staging); err != nil {
-		return err
-	}
-	file := filepath.Join(staging, deviceFile)
-	m, err := p.at(file)
-	switch {
-	case err != nil:
-		return err
-	case m != nil && m.ReadOnly != a.readOnly():
-		return otherwise("staged", p.id, m, a.readOnly())
-	case m != nil:
-		return nodeops.GrowLoop(loopNode(m))
-	}
-	undo, err := makeTarget(file, backend.Block)
-	if err != nil {
-		return err
-	}
-	loop, err := nodeops.AttachLoop(ctx, p.v.Access.Image, nodeops.LoopOptions{ReadOnly: a.readOnly()})
-	if err != nil {
-		undo()
-		return err
-	}
-	defer loop.Close()
-	crashpoint.Here(crashpoint.StageAttached)
-	if err := nodeops.Bind(ctx, loop.Path, file, a.readOnly(), nil); err != nil {
-		undo()
-		return errors.Join(err, release(ctx, []string{loop.Path}))
-	}
-	return nil
-}
-
-func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
-	id, err := parseID("volume_id", req.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
-	if err := parsePath("staging_target_path", req.GetStagingTargetPath()); err != nil {
-		return nil, err
-	}
-	err = n.do(ctx, id, "unstage", func(ctx context.Context) error {
-		return unstage(ctx, n.find(ctx, id), req.GetStagingTargetPath())
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &csi.NodeUnstageVolumeResponse{}, nil
-}
-
-// unstage works by what is mounted, not by what the volume is known to be.
-func unstage(ctx context.Context, p *presence, path string) error {
-	devices := p.blockDevices()
-	staging, err := resolve(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return release(ctx, devices)
-	}
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(staging, deviceFile)
-	device, err := p.unmount(ctx, file)
-	if err != nil {
-		return err
-	}
-	if device != "" && !slices.Contains(devices, device) {
-		devices = append(devices, device)
-	}
-	if _, err := p.unmount(ctx, staging); err != nil {
-		return err
-	}
-	crashpoint.Here(crashpoint.UnstageMount)
-	if device != "" || p.v != nil && p.v.Mode == backend.Block {
-		if err := removeTarget(file); err != nil {
-			return err
-		}
-	}
-	if err := release(ctx, devices); err != nil {
-		return err
-	}
-	crashpoint.Here(crashpoint.UnstageDone)
-	return nil
-}
-
-// unmount undoes the volume's mount at path and returns the device whose node was bound there, if one was.
-func (p *presence) unmount(ctx context.Context, path string) (device string, err error) {
-	m, err := p.at(path)
-	if err != nil || m == nil {
-		return "", err
-	}
-	device = loopNode(m)
-	return device, nodeops.Unmount(ctx, path)
-}
-
-// blockDevices are the devices of a block volume: those of a file system end by themselves with its last mount.
-func (p *presence) blockDevices() []string {
-	if p.v == nil || p.v.Mode != backend.Block {
-		return nil
-	}
-	return p.loops
 }

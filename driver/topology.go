@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -22,13 +23,8 @@ func (d *Driver) isHere(t *csi.Topology) bool {
 // checkTopology refuses what must be elsewhere, so that the caller tries another node. Preferred topologies are
 // wishes, and this driver has one place only.
 func (d *Driver) checkTopology(want *csi.TopologyRequirement) error {
-	if len(want.GetRequisite()) == 0 {
+	if len(want.GetRequisite()) == 0 || slices.ContainsFunc(want.GetRequisite(), d.isHere) {
 		return nil
-	}
-	for _, t := range want.GetRequisite() {
-		if d.isHere(t) {
-			return nil
-		}
 	}
 	return fmt.Errorf("%w: this is node %s, and none of the %d requisite topologies is {%s: %s}",
 		backend.ErrExhausted, d.NodeID, len(want.GetRequisite()), TopologyKey, d.NodeID)

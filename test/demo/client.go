@@ -24,7 +24,7 @@ func restored(snapshot string) *csi.VolumeContentSource {
 
 func (s *story) create(ctx context.Context, name string, source *csi.VolumeContentSource) (string, error) {
 	resp, err := s.CreateVolume(ctx, &csi.CreateVolumeRequest{
-		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: gib},
+		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: first},
 		VolumeCapabilities: []*csi.VolumeCapability{capability}, VolumeContentSource: source,
 	})
 	return fmt.Sprintf("id %s, %d bytes", resp.GetVolume().GetVolumeId(), resp.GetVolume().GetCapacityBytes()), err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,7 +16,10 @@ import (
 	"github.com/holdfast-storage/holdfast/test/standalone"
 )
 
-const gib = 1 << 30
+const (
+	gib   = 1 << 30
+	first = gib / 2 // size of the volume when it is made
+)
 
 // story is the client's side of the demo.
 type story struct {
@@ -47,7 +51,7 @@ func (s *story) tell(ctx context.Context) error {
 		what string
 		do   func(context.Context) (string, error)
 	}{
-		{"create a volume of 1 GiB", func(ctx context.Context) (string, error) { return s.create(ctx, name, nil) }},
+		{"create a volume of 512 MiB", func(ctx context.Context) (string, error) { return s.create(ctx, name, nil) }},
 		{"stage it: attach and mount", func(ctx context.Context) (string, error) { return s.stage(ctx, name) }},
 		{"publish it where a workload looks", func(ctx context.Context) (string, error) { return s.publish(ctx, name) }},
 		{"write a file", func(context.Context) (string, error) { return s.write(name, "first") }},
@@ -59,8 +63,8 @@ func (s *story) tell(ctx context.Context) error {
 		{"publish it", func(ctx context.Context) (string, error) { return s.publish(ctx, copied) }},
 		{"read both", func(context.Context) (string, error) { return s.compare(name, "second", copied, "first") }},
 		{"look at the first volume's size", func(ctx context.Context) (string, error) { return s.usage(ctx, name, 0) }},
-		{"grow it to 3 GiB while it is used", func(ctx context.Context) (string, error) { return s.grow(ctx, name, 3*gib) }},
-		{"look again", func(ctx context.Context) (string, error) { return s.usage(ctx, name, 29*gib/10) }},
+		{"grow it to 2 GiB while it is used", func(ctx context.Context) (string, error) { return s.grow(ctx, name, 2*gib) }},
+		{"look again", func(ctx context.Context) (string, error) { return s.usage(ctx, name, 19*gib/10) }},
 		{"read both again", func(context.Context) (string, error) { return s.compare(name, "second", copied, "first") }},
 		{"unpublish, unstage and delete the second", func(ctx context.Context) (string, error) { return s.end(ctx, copied) }},
 		{"delete the snapshot", func(ctx context.Context) (string, error) { return s.forget(ctx, "monday") }},
@@ -91,7 +95,7 @@ func (s *story) overfill(ctx context.Context, name string) (string, error) {
 	}
 	defer f.Close()
 	var written int64
-	for chunk := make([]byte, 4<<20); written <= gib && ctx.Err() == nil; {
+	for chunk := make([]byte, 4<<20); written <= first && ctx.Err() == nil; {
 		n, err := f.Write(chunk)
 		written += int64(n)
 		if errors.Is(err, syscall.ENOSPC) {
@@ -101,7 +105,7 @@ func (s *story) overfill(ctx context.Context, name string) (string, error) {
 			return "", err
 		}
 	}
-	return "", errors.Join(fmt.Errorf("%d bytes were written to a volume of 1 GiB", written), ctx.Err())
+	return "", errors.Join(fmt.Errorf("%d bytes were written to a volume of %d", written, first), ctx.Err())
 }
 
 // compare reads the file of the volume and of the one restored from its snapshot.
@@ -123,19 +127,19 @@ func (s *story) usage(ctx context.Context, name string, least int64) (string, er
 	if err != nil {
 		return "", err
 	}
-	var text string
+	var text strings.Builder
 	for _, u := range resp.GetUsage() {
 		if u.GetUnit() == csi.VolumeUsage_INODES {
-			text += fmt.Sprintf(", %d of %d files", u.GetUsed(), u.GetTotal())
+			fmt.Fprintf(&text, ", %d of %d files", u.GetUsed(), u.GetTotal())
 			continue
 		}
 		if u.GetTotal() < least {
 			return "", fmt.Errorf("the volume has %d bytes, expected at least %d", u.GetTotal(), least)
 		}
-		text += fmt.Sprintf("%d of %d MiB used", u.GetUsed()>>20, u.GetTotal()>>20)
+		fmt.Fprintf(&text, "%d of %d MiB used", u.GetUsed()>>20, u.GetTotal()>>20)
 	}
 	size, err := df(ctx, s.target(name))
-	return fmt.Sprintf("stats: %s; df: %s", text, size), err
+	return fmt.Sprintf("stats: %s; df: %s", &text, size), err
 }
 
 func (s *story) empty(ctx context.Context) (string, error) {

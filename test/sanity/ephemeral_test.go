@@ -1,6 +1,7 @@
 package sanity
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -19,9 +20,7 @@ func (w *world) inline(id, target string, attributes map[string]string, readOnly
 		"csi.storage.k8s.io/pod.uid": "11-22", "csi.storage.k8s.io/serviceAccount.name": "default",
 		"csi.storage.k8s.io/serviceAccount.tokens": secret,
 	}
-	for key, value := range attributes {
-		volumeContext[key] = value
-	}
+	maps.Copy(volumeContext, attributes)
 	_, err := w.NodePublishVolume(w.ctx(), &csi.NodePublishVolumeRequest{
 		VolumeId: id, TargetPath: w.path(target), VolumeContext: volumeContext, Readonly: readOnly,
 		VolumeCapability: mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER),

@@ -22,11 +22,12 @@ type scenario struct {
 	run  func(*world)
 }
 
-func TestImageOverXFS(t *testing.T)           { inSetting(t, imageOnXFS) }
-func TestImageOverExt4(t *testing.T)          { inSetting(t, setting{"image", hostfs.Ext4}) }
-func TestImageOverBtrfs(t *testing.T)         { inSetting(t, setting{"image", hostfs.Btrfs}) }
-func TestDirectoryOverBtrfs(t *testing.T)     { inSetting(t, setting{"directory", hostfs.Btrfs}) }
-func TestDirectoryOverXFSQuota(t *testing.T)  { inSetting(t, setting{"directory", hostfs.XFSQuota}) }
+func TestImageOverXFS(t *testing.T)          { inSetting(t, imageOnXFS) }
+func TestImageOverExt4(t *testing.T)         { inSetting(t, setting{"image", hostfs.Ext4}) }
+func TestImageOverBtrfs(t *testing.T)        { inSetting(t, setting{"image", hostfs.Btrfs}) }
+func TestDirectoryOverBtrfs(t *testing.T)    { inSetting(t, setting{"directory", hostfs.Btrfs}) }
+func TestDirectoryOverXFSQuota(t *testing.T) { inSetting(t, setting{"directory", hostfs.XFSQuota}) }
+
 func TestDirectoryOverExt4Quota(t *testing.T) { inSetting(t, setting{"directory", hostfs.Ext4Quota}) }
 
 func inSetting(t *testing.T, s setting) {
@@ -51,6 +52,7 @@ var everywhere = []scenario{
 	{"mount flags reach the target", mountFlagsReachTheTarget},
 	{"mount flags that cannot apply are refused and nothing is left", mountFlagsThatCannotApplyAreRefusedAndNothingIsLeft},
 	{"the group of a volume may write it", theGroupOfAVolumeMayWriteIt},
+	{"many callers at once get one mount", manyCallersAtOnceGetOneMount},
 
 	{"a target that cannot be is refused and left alone", aTargetThatCannotBeIsRefusedAndLeftAlone},
 	{"a target may be an empty directory", aTargetMayBeAnEmptyDirectory},

@@ -59,7 +59,6 @@ func aStagingPathThatCannotBeIsRefusedAndLeftAlone(w *world) {
 	w.must(os.WriteFile(w.path("file"), []byte("precious"), 0o600))
 	w.must(os.Symlink(w.stagingDir("real"), w.path("link")))
 	w.must(exec.Command("mount", "-t", "tmpfs", "stranger", w.stagingDir("taken")).Run())
-	defer exec.Command("umount", w.path("taken")).Run()
 	w.write("taken", "file", "precious")
 	for path, code := range map[string]codes.Code{
 		"":                          codes.InvalidArgument,
@@ -214,6 +213,47 @@ func theGroupOfAVolumeMayWriteIt(w *world) {
 		}
 	}
 	w.release(id, "target")
+	w.remove(id)
+	w.nothingLeft()
+}
+
+func manyCallersAtOnceGetOneMount(w *world) {
+	id := w.create("v", nil).GetVolumeId()
+	staging := w.stagingDir("staging-v")
+	const callers = 16
+	atOnce := func(call func() error) {
+		w.Helper()
+		errs := make(chan error, callers)
+		for range callers {
+			go func() { errs <- call() }()
+		}
+		for range callers {
+			w.must(<-errs)
+		}
+	}
+	ctx := w.ctx()
+	atOnce(func() error {
+		_, err := w.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: staging, VolumeCapability: mount(multiWriter)})
+		return err
+	})
+	target := w.path("target")
+	atOnce(func() error {
+		_, err := w.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
+			VolumeId: id, StagingTargetPath: staging, TargetPath: target, VolumeCapability: mount(multiWriter),
+		})
+		return err
+	})
+	if staged, published, loops := w.mountedAt("staging-v"), w.mountedAt("target"), w.loops(); staged != 1 || published != 1 || len(loops) > 1 {
+		w.Errorf("%d mounts at staging, %d at the target, devices %v", staged, published, loops)
+	}
+	atOnce(func() error {
+		_, err := w.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: target})
+		return err
+	})
+	atOnce(func() error {
+		_, err := w.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: staging})
+		return err
+	})
 	w.remove(id)
 	w.nothingLeft()
 }

@@ -1,0 +1,117 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// deviceFile is the file in the staging directory of a block volume onto which its device is bound. The bind is the
+// record that the device belongs to the volume, even when the image is gone.
+const deviceFile = "holdfast-device"
+
+// stageBlock attaches the image without autoclear, since a device node in use keeps nothing open.
+func stageBlock(ctx context.Context, p *presence, a access, staging string) error {
+	if err := checkDirectory(staging); err != nil {
+		return err
+	}
+	file := filepath.Join(staging, deviceFile)
+	m, err := p.at(file)
+	switch {
+	case err != nil:
+		return err
+	case m != nil && m.ReadOnly != a.readOnly():
+		return otherwise("staged", p.id, m, a.readOnly())
+	case m != nil:
+		return nodeops.GrowLoop(loopNode(m))
+	}
+	undo, err := makeTarget(file, backend.Block)
+	if err != nil {
+		return err
+	}
+	loop, err := nodeops.AttachLoop(ctx, p.v.Access.Image, nodeops.LoopOptions{ReadOnly: a.readOnly()})
+	if err != nil {
+		undo()
+		return err
+	}
+	defer loop.Close()
+	crashpoint.Here(crashpoint.StageAttached)
+	if err := nodeops.Bind(ctx, loop.Path, file, a.readOnly(), nil); err != nil {
+		undo()
+		return errors.Join(err, release(ctx, []string{loop.Path}))
+	}
+	return nil
+}
+
+// protect makes the device of a block volume read-only while all its targets are: a read-only bind alone keeps no
+// one from writing to a device.
+func protect(p *presence) error {
+	if p.v == nil || p.v.Mode != backend.Block {
+		return nil
+	}
+	mounts, err := p.mounts()
+	if err != nil {
+		return err
+	}
+	targets := slices.DeleteFunc(mounts, func(m nodeops.Mount) bool { return filepath.Base(m.Target) == deviceFile })
+	writable := func(m nodeops.Mount) bool { return !m.ReadOnly }
+	readOnly := len(targets) > 0 && !slices.ContainsFunc(targets, writable)
+	for _, device := range p.loops {
+		if err := setReadOnly(device, readOnly); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setReadOnly makes a block device refuse or take writes.
+func setReadOnly(device string, readOnly bool) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	flag := 0
+	if readOnly {
+		flag = 1
+	}
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, flag); err != nil {
+		return fmt.Errorf("making %s read-only %t: %w", device, readOnly, err)
+	}
+	return nil
+}
+
+// blockDevices are the devices of a block volume: those of a file system end by themselves with its last mount.
+func (p *presence) blockDevices() []string {
+	if p.v == nil || p.v.Mode != backend.Block {
+		return nil
+	}
+	return p.loops
+}
+
+// release detaches those of devices whose node is not bound anywhere any more: the binds count the uses.
+func release(ctx context.Context, devices []string) error {
+	all, err := nodeops.Mounts()
+	if err != nil {
+		return err
+	}
+	for _, device := range devices {
+		used := slices.ContainsFunc(all, func(m nodeops.Mount) bool { return m.Source == device || loopNode(&m) == device })
+		if used {
+			continue
+		}
+		if err := nodeops.DetachLoop(ctx, device); err != nil {
+			return err
+		}
+	}
+	return nil
+}

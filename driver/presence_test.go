@@ -1,0 +1,106 @@
+package driver
+
+import (
+	"os"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+func TestAMountIsKnownByTheEntryItsPathLiesIn(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/srv/fast/volumes/v/image":                    true,
+		"/volumes/v/data":                              true,
+		"/volumes/v/data//deleted":                     true,
+		"/srv/fast/volumes/v/image (deleted)":          true,
+		"/srv/fast/.trash/volumes.v.1700000000/image":  true,
+		"/srv/fast/volumes/v2/image":                   false,
+		"/srv/fast/volumes/my-v/image":                 false,
+		"/srv/fast/volumes/v/data/inner/dir":           false,
+		"/srv/fast/.trash/volumes.v2.1700000000/image": false,
+		"/": false,
+		"":  false,
+	} {
+		if got := (&presence{id: "v"}).inEntry(path); got != want {
+			t.Errorf("inEntry(%q) = %t", path, got)
+		}
+	}
+}
+
+func TestADirectoryIsShownByItsOwnMountsOnly(t *testing.T) {
+	own, other := t.TempDir(), t.TempDir()
+	info, err := os.Stat(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &presence{id: "v", v: &backend.Volume{ID: "v"}, dir: info}
+	for name, test := range map[string]struct {
+		m    nodeops.Mount
+		want bool
+	}{
+		"its own":                  {nodeops.Mount{Root: "/volumes/v/data", Target: own}, true},
+		"another with its path":    {nodeops.Mount{Root: "/volumes/v/data", Target: other}, false},
+		"a directory inside it":    {nodeops.Mount{Root: "/volumes/v/data/inner", Target: own}, false},
+		"one that no longer works": {nodeops.Mount{Root: "/volumes/v/data", Target: own + "/gone"}, false},
+	} {
+		if got := p.shows(&test.m); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	p.byName = true
+	if gone := (nodeops.Mount{Root: "/volumes/v/data//deleted", Target: other}); !p.shows(&gone) {
+		t.Error("a removed directory is not known by its name when the node drains")
+	}
+}
+
+func TestAnImageIsShownByItsDevicesOnly(t *testing.T) {
+	p := &presence{id: "v", v: &backend.Volume{ID: "v", Mode: backend.Filesystem}, loops: []string{"/dev/loop7"}}
+	for name, test := range map[string]struct {
+		m    nodeops.Mount
+		want bool
+	}{
+		"its own":               {nodeops.Mount{Source: "/dev/loop7", Root: "/"}, true},
+		"a directory inside it": {nodeops.Mount{Source: "/dev/loop7", Root: "/inner"}, false},
+		"another's":             {nodeops.Mount{Source: "/dev/loop77", Root: "/"}, false},
+	} {
+		if got := p.shows(&test.m); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestADeviceNodeIsNotTakenFromItsName(t *testing.T) {
+	file := t.TempDir() + "/loop7"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []nodeops.Mount{
+		{Root: "/loop7", Target: file}, {Root: "/loop7", Target: "/dev/null"}, {Root: "/loop-control", Target: "/dev/loop-control"}, {Root: "/loop7", Target: "/nowhere"},
+	} {
+		if got := loopNode(&m); got != "" {
+			t.Errorf("%s is taken for %s", m.Target, got)
+		}
+	}
+}
+
+func TestPathsThatAreTheSamePlaceAreOne(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(dir+"/a", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir+"/b", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir+"/a", dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	for pair, want := range map[[2]string]bool{
+		{dir + "/a/x", dir + "/a/x"}: true, {dir + "/a/x", dir + "/link/x"}: true, {dir + "/a/x", dir + "/b/x"}: false,
+		{dir + "/a/x", dir + "/a/y"}: false, {dir + "/gone/x", dir + "/gone/x"}: true, {dir + "/gone/x", dir + "/a/x"}: false,
+	} {
+		if got := samePlace(pair[0], pair[1]); got != want {
+			t.Errorf("samePlace(%s, %s) = %t", pair[0], pair[1], got)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	id, ephemeral, err := parseHandle(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := parsePath("target_path", req.GetTargetPath()); err != nil {
+		return nil, err
+	}
+	err = n.do(ctx, id, "unpublish", func(ctx context.Context) error {
+		if err := unpublish(ctx, n.find(ctx, id), req.GetTargetPath()); err != nil {
+			return err
+		}
+		if ephemeral {
+			return n.deleteEphemeral(ctx, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, nil
+}
+
+// unpublish works by what is mounted, not by what the volume is known to be.
+func unpublish(ctx context.Context, p *presence, path string) error {
+	target, err := resolve(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	device, err := p.unmount(ctx, target)
+	if err != nil {
+		return err
+	}
+	if err := removeTarget(target); err != nil {
+		return err
+	}
+	crashpoint.Here(crashpoint.UnpublishDone)
+	if device == "" {
+		return nil
+	}
+	// Where the volume was unstaged before, this was the last use.
+	return errors.Join(protect(p), release(ctx, []string{device}))
+}
+
+func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	id, err := parseID("volume_id", req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := parsePath("staging_target_path", req.GetStagingTargetPath()); err != nil {
+		return nil, err
+	}
+	err = n.do(ctx, id, "unstage", func(ctx context.Context) error {
+		return unstage(ctx, n.find(ctx, id), req.GetStagingTargetPath())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodeUnstageVolumeResponse{}, nil
+}
+
+// unstage works by what is mounted, not by what the volume is known to be.
+func unstage(ctx context.Context, p *presence, path string) error {
+	devices := p.blockDevices()
+	staging, err := resolve(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return release(ctx, devices)
+	}
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(staging, deviceFile)
+	device, err := p.unmount(ctx, file)
+	if err != nil {
+		return err
+	}
+	if device != "" && !slices.Contains(devices, device) {
+		devices = append(devices, device)
+	}
+	if _, err := p.unmount(ctx, staging); err != nil {
+		return err
+	}
+	crashpoint.Here(crashpoint.UnstageMount)
+	if device != "" || p.v != nil && p.v.Mode == backend.Block {
+		if err := removeTarget(file); err != nil {
+			return err
+		}
+	}
+	if err := release(ctx, devices); err != nil {
+		return err
+	}
+	crashpoint.Here(crashpoint.UnstageDone)
+	return nil
+}
+
+// find is look for taking a volume off this host, which must be possible whatever became of the volume.
+func (n *node) find(ctx context.Context, id backend.ID) *presence {
+	v, err := n.Backend.Get(ctx, id)
+	if err == nil {
+		var p *presence
+		if p, err = look(v); err == nil {
+			p.byName = true
+			return p
+		}
+	}
+	n.Log.Warn("taking down a volume that cannot be looked up", "volume", id, "error", err)
+	return &presence{id: id, byName: true}
+}
+
+// unmount undoes the volume's mount at path and returns the device whose node was bound there, if one was.
+func (p *presence) unmount(ctx context.Context, path string) (device string, err error) {
+	m, err := p.at(path)
+	if err != nil || m == nil {
+		return "", err
+	}
+	device = loopNode(m)
+	return device, nodeops.Unmount(ctx, path)
+}
