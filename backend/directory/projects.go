@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/crashpoint"
@@ -33,13 +34,19 @@ func (en *projects) Make(_ context.Context, e *engine.Entry) error {
 		if err := e.Save(); err != nil {
 			return err
 		}
-		if err := e.Dir.Mkdir(data, 0o755); err != nil {
+		if err := e.Dir.Mkdir(unmarked, 0o755); err != nil {
 			return err
 		}
-		return nodeops.SetProject(dataPath(e), id)
+		if err := nodeops.SetProject(filepath.Join(e.Dir.Name(), unmarked), id); err != nil {
+			return err
+		}
+		return e.Dir.Rename(unmarked, data)
 	})
 	return err
 }
+
+// unmarked is the directory's name until it has its id.
+const unmarked = data + ".new"
 
 func (*projects) limits(e *engine.Entry) nodeops.Limits {
 	return nodeops.Limits{Bytes: e.Content.Size, Inodes: e.Content.Inodes}
@@ -74,20 +81,17 @@ func (en *projects) Settle(e *engine.Entry) (bool, error) {
 }
 
 // Remove lifts the limits first: until the files are gone, they keep the id from being given to another. Where there
-// is no directory, or one without an id, the id is not this entry's yet or not any more.
+// is no directory the id is not this entry's yet or not any more.
 func (en *projects) Remove(_ context.Context, e *engine.Entry) error {
-	id, _, err := nodeops.ProjectOf(dataPath(e))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil && id != 0 && e.Content.Project != 0 {
+	_, err := e.Dir.Lstat(data)
+	if err == nil && e.Content.Project != 0 {
 		err = en.quota.Release(e.Content.Project)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	crashpoint.Here(crashpoint.DeletePartly)
-	return e.Dir.RemoveAll(data)
+	return errors.Join(e.Dir.RemoveAll(data), e.Dir.RemoveAll(unmarked))
 }
 
 func (en *projects) Inspect(e *engine.Entry) (int64, backend.Condition) {

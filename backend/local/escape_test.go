@@ -1,0 +1,42 @@
+package local
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestDirectoryOnXFSShowsAChangedQuotaID(t *testing.T) { escapeShows(t, hostfs.XFSQuota, changeID) }
+
+func TestDirectoryOnExt4ShowsAChangedQuotaID(t *testing.T) {
+	escapeShows(t, hostfs.Ext4Quota, changeID)
+}
+
+func TestDirectoryOnBtrfsShowsANestedSubvolume(t *testing.T) {
+	escapeShows(t, hostfs.Btrfs, func(dir string) error { return nodeops.CreateSubvolume(filepath.Join(dir, "nested")) })
+}
+
+func changeID(dir string) error { return nodeops.SetProject(dir, 0) }
+
+// escapeShows gets past the limit of a directory in a way that is open to its user, which must show.
+func escapeShows(t *testing.T, k hostfs.Kind, escape func(dir string) error) {
+	b := served(t, PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30)})
+	v := made(t, b, backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 64 * mib}})
+	if v.Condition.Abnormal {
+		t.Fatalf("a new volume is %+v", v)
+	}
+	if err := escape(v.Access.Directory); err != nil {
+		t.Fatal(err)
+	}
+	after, err := b.Get(t.Context(), v.ID)
+	if err != nil || !after.Condition.Abnormal || !strings.Contains(after.Condition.Message, "limit does not") {
+		t.Errorf("the volume is %+v, %v", after, err)
+	}
+	if err := b.Delete(t.Context(), v.ID); err != nil {
+		t.Fatal(err)
+	}
+}
