@@ -173,19 +173,20 @@ func (b *Backend) Get(_ context.Context, id backend.ID) (*backend.Volume, error)
 }
 
 func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
-	return listed(b, volumes, (*pool).volume, func(v *backend.Volume) backend.ID { return v.ID })
+	return listed(b, volumes, (*pool).showVolume, func(v *backend.Volume) backend.ID { return v.ID })
 }
 
 // listed brings all pools up to date and shows their entries of one kind in the order of IDs.
-func listed[T any](b *Backend, k kind, show func(*pool, *record) T, id func(T) backend.ID) ([]T, error) {
+func listed[T any](b *Backend, k kind, show func(*pool, *record, error) T, id func(T) backend.ID) ([]T, error) {
 	var all []T
 	for _, p := range b.pools {
 		if err := p.scan(); err != nil {
 			return nil, fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
 		}
+		problem := p.usable()
 		for _, r := range p.each(k) {
 			if b.whole(r) {
-				all = append(all, show(p, r))
+				all = append(all, show(p, r, problem))
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func (p *pool) survey(ctx context.Context) error {
 	}
 	var own int64
 	for _, r := range p.all() {
-		used, _ := p.inspect(r)
+		used, _, _ := p.inspect(r)
 		own += used
 	}
 	after, err := p.measure(ctx)
@@ -113,20 +113,21 @@ func (p *pool) all() []*record {
 	return all
 }
 
-// inspect measures an entry and says what is wrong with it.
-func (p *pool) inspect(r *record) (int64, backend.Condition) {
+// inspect measures an entry, says what is wrong with it and how it is used.
+func (p *pool) inspect(r *record) (used int64, c backend.Condition, a backend.Access) {
 	if r.damage != nil {
-		return r.charge, backend.Condition{Abnormal: true, Message: r.damage.Error()}
+		return r.charge, backend.Condition{Abnormal: true, Message: r.damage.Error()}, a
 	}
 	if r.kind == groups {
-		return 0, backend.Condition{}
+		return 0, c, a
 	}
 	e, err := p.entry(r)
 	if err != nil {
-		return 0, backend.Condition{Abnormal: true, Message: err.Error()}
+		return 0, backend.Condition{Abnormal: true, Message: err.Error()}, a
 	}
 	defer e.Dir.Close()
-	return p.engine.Inspect(e)
+	used, c = p.engine.Inspect(e)
+	return used, c, p.engine.Access(e)
 }
 
 // entry opens an entry for its engine; the caller closes its Dir.

@@ -68,8 +68,14 @@ func (p *pool) snapshotMeta(id backend.ID, spec backend.SnapshotSpec, from *engi
 }
 
 // snapshot shows a record as callers know it.
-func (p *pool) snapshot(r *record) *backend.Snapshot {
-	_, condition := p.inspect(r)
+func (p *pool) snapshot(r *record) *backend.Snapshot { return p.showSnapshot(r, p.usable()) }
+
+// showSnapshot shows a record of a pool that has a problem, if any.
+func (p *pool) showSnapshot(r *record, problem error) *backend.Snapshot {
+	_, condition, _ := p.inspect(r)
+	if problem != nil {
+		condition = backend.Condition{Abnormal: true, Message: problem.Error()}
+	}
 	s := &backend.Snapshot{ID: r.id, Pool: p.Name, Used: r.charge, Condition: condition}
 	if m := r.meta; m != nil {
 		s.Name, s.Created, s.Size, s.Mode, s.FSType = m.Name, m.Created, m.Content.Size, m.Content.Mode, m.Content.FSType
@@ -115,7 +121,7 @@ func (b *Backend) GetSnapshot(_ context.Context, id backend.ID) (*backend.Snapsh
 }
 
 func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
-	return listed(b, snapshots, (*pool).snapshot, func(s *backend.Snapshot) backend.ID { return s.ID })
+	return listed(b, snapshots, (*pool).showSnapshot, func(s *backend.Snapshot) backend.ID { return s.ID })
 }
 
 // copyTogether copies several entries, each into its building, at one instant that is common to all.

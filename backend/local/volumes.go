@@ -39,19 +39,18 @@ func (p *pool) each(k kind) []*record {
 }
 
 // volume shows a record as callers know it.
-func (p *pool) volume(r *record) *backend.Volume {
-	used, condition := p.inspect(r)
-	if err := p.usable(); err != nil {
-		condition = backend.Condition{Abnormal: true, Message: err.Error()}
+func (p *pool) volume(r *record) *backend.Volume { return p.showVolume(r, p.usable()) }
+
+// showVolume shows a record of a pool that has a problem, if any.
+func (p *pool) showVolume(r *record, problem error) *backend.Volume {
+	v := &backend.Volume{ID: r.id, Pool: p.Name}
+	v.Used, v.Condition, v.Access = p.inspect(r)
+	if problem != nil {
+		v.Condition = backend.Condition{Abnormal: true, Message: problem.Error()}
 	}
-	v := &backend.Volume{ID: r.id, Pool: p.Name, Used: used, Condition: condition}
 	if m := r.meta; m != nil {
 		v.Name, v.Size, v.Mode, v.FSType, v.Provisioning = m.Name, m.Content.Size, m.Content.Mode, m.Content.FSType, m.Content.Provisioning
 		v.MkfsOptions, v.Inodes, v.Labels, v.Source, v.Created = m.Content.MkfsOptions, m.Content.Inodes, m.Labels, m.Source, m.Created
-	}
-	if e, err := p.entry(r); err == nil {
-		v.Access = p.engine.Access(e)
-		e.Dir.Close()
 	}
 	return v
 }
