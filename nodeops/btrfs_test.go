@@ -263,38 +263,36 @@ func TestASweepRemovesQgroupsOfSubvolumesThatAreGoneAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestASweepSparesQgroupsOfSubvolumesThatAreBeingMade(t *testing.T) {
+// New kernels keep the quota groups of subvolumes that exist, whatever a sweep asks for; old ones do what they are told.
+func TestASweepKnowsWhichSubvolumesExist(t *testing.T) {
 	dir := newQuotaBtrfs(t)
-	done := make(chan error)
-	go func() {
-		for {
-			select {
-			case done <- nil:
-				return
-			default:
-				if err := SweepQgroups(dir); err != nil {
-					done <- err
-					return
-				}
-			}
-		}
-	}()
-	for i := range 200 {
-		subvolume(t, filepath.Join(dir, fmt.Sprint(i)), 16*mib)
-	}
-	if err := <-done; err != nil {
+	root, err := os.Open(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if left := qgroups(t, dir); len(left) != 200 {
-		t.Errorf("%d quota groups are left of 200", len(left))
+	defer root.Close()
+	volume := subvolume(t, filepath.Join(dir, "volume"), 16*mib)
+	var id uint64
+	if err := onSubvolume(volume, func(_ *os.File, i uint64) error { id = i; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if exists, err := subvolumeExists(root, id); err != nil || !exists {
+		t.Errorf("subvolume %d exists: %t, %v", id, exists, err)
+	}
+	if err := DeleteSubvolume(t.Context(), volume); err != nil {
+		t.Fatal(err)
+	}
+	cleaned(t, dir)
+	if exists, err := subvolumeExists(root, id); err != nil || exists {
+		t.Errorf("subvolume %d is gone, but exists: %t, %v", id, exists, err)
 	}
 }
 
 func TestSubvolumesFromBeforeQuotasWereEnabledAreCountedAndLimited(t *testing.T) {
 	dir := newFS(t, "btrfs", gib)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
-	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/old bs=1M count=12 conv=fsync", "sh", volume)
-	if err := LimitSubvolume(volume, 16*mib); err == nil || !strings.Contains(err.Error(), "not enabled") {
+	command(t, "sh", "-e", "-c", "cd $1; head -c 32M /dev/urandom | split -a 4 -b 4096; sync -f .", "sh", volume)
+	if err := LimitSubvolume(volume, 48*mib); err == nil || !strings.Contains(err.Error(), "not enabled") {
 		t.Errorf("got %v, want an error that says quotas are not enabled", err)
 	}
 	if _, err := SubvolumeUsage(volume); err == nil {
@@ -305,14 +303,44 @@ func TestSubvolumesFromBeforeQuotasWereEnabledAreCountedAndLimited(t *testing.T)
 			t.Fatal(err)
 		}
 	}
-	if used, err := SubvolumeUsage(volume); err != nil || used < 12*mib {
-		t.Errorf("%d bytes are used, %v, want at least %d", used, err, 12*mib)
+	if used, err := SubvolumeUsage(volume); err != nil || used < 32*mib {
+		t.Errorf("%d bytes are used, %v, want at least %d", used, err, 32*mib)
 	}
-	if err := LimitSubvolume(volume, 16*mib); err != nil {
+	if err := LimitSubvolume(volume, 48*mib); err != nil {
 		t.Fatal(err)
 	}
 	if err := asContainer(t, waysIn["plain writes"], volume); !full(err) {
 		t.Errorf("got %v, want that it is full", err)
+	}
+}
+
+func TestEnablingBtrfsQuotasCountsAgainWhatTheKernelLostCountOf(t *testing.T) {
+	dir := newQuotaBtrfs(t)
+	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
+	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
+	if err := SnapshotSubvolume(filepath.Join(dir, "snapshot"), volume, true); err != nil {
+		t.Fatal(err)
+	}
+	groups := qgroups(t, dir)
+	command(t, "btrfs", "qgroup", "create", "1/7", dir)
+	_, _ = run(t.Context(), "btrfs", "qgroup", "assign", "--no-rescan", groups[0], "1/7", dir) // warns by its status
+	root, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	inconsistent := filepath.Join(qgroupsOf(root), "inconsistent")
+	if got := read(t, inconsistent); got != "1\n" {
+		t.Fatalf("%s holds %q: the kernel has not lost count", inconsistent, got)
+	}
+	if err := EnableBtrfsQuota(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, inconsistent); got != "0\n" {
+		t.Errorf("%s holds %q", inconsistent, got)
+	}
+	if got := read(t, filepath.Join(qgroupsOf(root), "drop_subtree_threshold")); got != "8\n" {
+		t.Errorf("the kernel would lose count when it removes a tree of %q levels", got)
 	}
 }
 

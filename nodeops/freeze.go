@@ -72,6 +72,10 @@ func freeze(mountpoint string, limit time.Duration) (*Frozen, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := freezable(root); err != nil {
+		root.Close()
+		return nil, err
+	}
 	// Most is written before writers are stopped.
 	if err := unix.Syncfs(int(root.Fd())); err != nil {
 		root.Close()
@@ -95,6 +99,25 @@ func freeze(mountpoint string, limit time.Duration) (*Frozen, error) {
 		return nil, fmt.Errorf("the freeze guard is gone: %w", errors.Join(err, f.Thaw()))
 	}
 	return f, nil
+}
+
+// freezable keeps the host running: where a volume was unmounted a moment ago, its mount point is a directory of the
+// host's own file system.
+func freezable(root *os.File) error {
+	var st, host unix.Statx_t
+	if err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO, &st); err != nil {
+		return err
+	}
+	if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_INO, &host); err != nil {
+		return err
+	}
+	if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return errors.New("nothing is mounted there")
+	}
+	if st.Dev_major == host.Dev_major && st.Dev_minor == host.Dev_minor {
+		return errors.New("it belongs to the host's root file system")
+	}
+	return nil
 }
 
 // Thaw lets writes go on. Every call returns what the first did.

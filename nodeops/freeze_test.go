@@ -220,6 +220,23 @@ func TestWithoutAGuardNothingIsFrozen(t *testing.T) {
 	}
 }
 
+func TestTheHostsOwnFileSystemIsNeverFrozen(t *testing.T) {
+	sub := filepath.Join(newFS(t, "ext4", 16*mib), "dir")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Freeze(t.Context(), sub, time.Minute); err == nil || !strings.Contains(err.Error(), "nothing is mounted") {
+		t.Errorf("a directory where nothing is mounted: %v", err)
+	}
+	if isFrozen(t, sub) {
+		t.Error("it is frozen")
+	}
+	// Only asked: a fault must not stop the machine.
+	if err := freezable(open(t, "/")); err == nil || !strings.Contains(err.Error(), "root file system") {
+		t.Errorf("the root: %v", err)
+	}
+}
+
 const freezeInChild = "HOLDFAST_TEST_FREEZE"
 
 func TestAFileSystemIsThawedWhenItsFreezerIsKilled(t *testing.T) {

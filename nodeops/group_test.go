@@ -32,7 +32,7 @@ func TestTheGroupMayUseTheWholeTreeAndNothingOutside(t *testing.T) {
 	at := func(name string) string { return filepath.Join(top, name) }
 	err := errors.Join(os.MkdirAll(at("dir/sub"), 0o755), os.Chmod(at("dir"), 0o700), os.Mkdir(at("mount"), 0o755),
 		os.WriteFile(at("plain"), nil, 0o604), os.WriteFile(at("dir/sub/run"), nil, 0o700), os.WriteFile(at("dir/suid"), nil, 0o755),
-		os.Symlink(outside, at("link")), os.Chown(at("dir"), 1000, 1000), os.Chmod(at("dir/suid"), 0o755|fs.ModeSetuid),
+		os.Symlink(outside, at("link")), os.Chown(at("dir"), 1000, 1000), os.Chmod(at("dir/suid"), 0o775|fs.ModeSetuid),
 		unix.Mkfifo(at("fifo"), 0o600))
 	if err != nil {
 		t.Fatal(err)

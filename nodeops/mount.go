@@ -56,10 +56,15 @@ func diagnose(ctx context.Context, device, fstype string, options []string, fail
 		return fmt.Errorf("%w: no file system is on it, its start was overwritten; restore the volume from a snapshot or backup: %w", ErrDamaged, failure)
 	case found != fstype:
 		return fmt.Errorf("%w: %s is on it, not %s; if nobody made that on purpose, restore the volume from a snapshot or backup: %w", ErrDamaged, found, fstype, failure)
-	case len(options) > 0:
+	case slices.ContainsFunc(options, special):
 		return fmt.Errorf("%s may not know one of the mount options %q; if it does, the file system is damaged: unstage the volume and run %s on a copy of its image: %w", fstype, options, repairs[fstype], failure)
 	}
 	return fmt.Errorf("%w: unstage the volume and run %s on a copy of its image, or restore it from a snapshot or backup: %w", ErrDamaged, repairs[fstype], failure)
+}
+
+// special says that an option is not one that every file system takes.
+func special(option string) bool {
+	return !slices.Contains([]string{"ro", "rw", "noatime", "nodiratime", "relatime", "nodev", "nosuid", "noexec", "sync", "discard"}, option)
 }
 
 // oneLine makes an error of mount-utils fit for a log.

@@ -67,7 +67,7 @@ func TestADamagedImageIsNotMountedAndTheErrorSaysWhatToDo(t *testing.T) {
 			l := attach(t, image, LoopOptions{Autoclear: true})
 			target := t.TempDir()
 			t.Cleanup(func() { unmountAll(t, target) })
-			err := MountFS(t.Context(), l.Path, target, c.wanted, nil)
+			err := MountFS(t.Context(), l.Path, target, c.wanted, []string{"ro"})
 			if !errors.Is(err, ErrDamaged) {
 				t.Fatalf("got %v, want ErrDamaged", err)
 			}
@@ -250,7 +250,7 @@ func TestNothingIsMountedOrUnmountedForACallerWhoIsGone(t *testing.T) {
 	if err := MountFS(gone, l.Path, target, "ext4", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("MountFS: %v", err)
 	}
-	if err := Bind(gone, "/", target, false, nil); !errors.Is(err, context.Canceled) {
+	if err := Bind(gone, t.TempDir(), target, false, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("Bind: %v", err)
 	}
 	if m, err := MountAt(target); m != nil || err != nil {

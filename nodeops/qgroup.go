@@ -152,7 +152,7 @@ func sweepQgroups(root *os.File) error {
 }
 
 func sweepQgroup(root *os.File, id uint64) error {
-	if found, err := searchRoots(root, id, rootItem); err != nil || len(found) > 0 {
+	if exists, err := subvolumeExists(root, id); err != nil || exists {
 		return err
 	}
 	remove := [2]uint64{0, id}
@@ -161,6 +161,12 @@ func sweepQgroup(root *os.File, id uint64) error {
 		return nil // counted still, removed meanwhile, or quotas were disabled
 	}
 	return err
+}
+
+// subvolumeExists also says yes of one that was deleted, until its space is given back.
+func subvolumeExists(root *os.File, id uint64) (bool, error) {
+	found, err := searchRoots(root, id, rootItem)
+	return len(found) > 0, err
 }
 
 // removesQgroups says whether the kernel removes a quota group with its subvolume. It tells by its version only.
