@@ -92,6 +92,7 @@ type Volume struct {
 	Size         int64
 	Mode         Mode
 	FSType       string
+	FSSize       int64 // what the file system in an image was made for; below Size it may have to be grown
 	Provisioning Provisioning
 	MkfsOptions  []string
 	Inodes       uint64

@@ -60,9 +60,10 @@ func expand(ctx context.Context, v *backend.Volume, size backend.Size, req *csi.
 	return grow(ctx, v, m)
 }
 
-// grow makes the file system of an image as large as the image. The limit of a directory is already what it should be.
+// grow makes the file system of an image as large as the image, where it was made for less. The limit of a directory is
+// already what it should be.
 func grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
-	if v.Access.Image == "" {
+	if v.Access.Image == "" || v.FSSize == v.Size {
 		return nil
 	}
 	if err := nodeops.GrowLoop(m.Source); err != nil {

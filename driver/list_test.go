@@ -32,7 +32,7 @@ func TestPagesShowEveryVolumeOnce(t *testing.T) {
 	}
 	for _, most := range []int32{0, 1, 3, 5, 10, 11} {
 		var got []string
-		for token := ""; ; {
+		for token := ""; len(got) <= len(want); {
 			ids, next := r.listPage(most, token)
 			if most > 0 && len(ids) > int(most) {
 				t.Fatalf("a page of %d has %d entries", most, len(ids))

@@ -21,6 +21,7 @@ type Content struct {
 	Inodes       uint64               `json:"inodes,omitempty"`
 	Project      uint32               `json:"project,omitempty"` // quota project id
 	ReadOnly     bool                 `json:"readOnly,omitempty"`
+	FSSize       int64                `json:"fsSize,omitempty"` // what the file system in an image was made for
 }
 
 // Entry is one volume or snapshot on disk. The engine reads and writes inside Dir only.

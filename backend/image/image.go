@@ -81,7 +81,7 @@ func planCopy(spec backend.VolumeSpec, c engine.Content, source *engine.Content)
 	case spec.FSType != "" && spec.FSType != source.FSType:
 		return c, 0, fmt.Errorf("%w: the source holds %s, asked for %s; leave fstype out to keep it", backend.ErrInvalid, cmp.Or(source.FSType, "a raw block volume"), spec.FSType)
 	}
-	c.Mode, c.FSType = source.Mode, source.FSType
+	c.Mode, c.FSType, c.FSSize = source.Mode, source.FSType, source.FSSize
 	return c, source.Size, nil
 }
 

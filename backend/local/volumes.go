@@ -50,7 +50,7 @@ func (p *pool) showVolume(r *record, problem error) *backend.Volume {
 	}
 	if m := r.meta; m != nil {
 		v.Name, v.Size, v.Mode, v.FSType, v.Provisioning = m.Name, m.Content.Size, m.Content.Mode, m.Content.FSType, m.Content.Provisioning
-		v.MkfsOptions, v.Inodes, v.Labels, v.Source, v.Created = m.Content.MkfsOptions, m.Content.Inodes, m.Labels, m.Source, m.Created
+		v.FSSize, v.MkfsOptions, v.Inodes, v.Labels, v.Source, v.Created = m.Content.FSSize, m.Content.MkfsOptions, m.Content.Inodes, m.Labels, m.Source, m.Created
 	}
 	return v
 }
@@ -97,6 +97,9 @@ func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec
 	}
 	if content.Size, err = spec.Size.Choose(smallest, sizeUnit); err != nil {
 		return nil, fmt.Errorf("volume %s in pool %s: %w", id, p.Name, err)
+	}
+	if from == nil {
+		content.FSSize = content.Size
 	}
 	m := &meta{ID: id, Name: spec.Name, Content: content, Charge: content.Size, Labels: spec.Labels, Source: source}
 	b, err := p.begin(ctx, volumes, m)
