@@ -19,6 +19,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 	"github.com/holdfast-storage/holdfast/test/standalone"
 )
 
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 
 func build(m *testing.M) int {
 	if binary = os.Getenv("HOLDFAST_BINARY"); binary != "" || os.Geteuid() != 0 {
-		return m.Run() // without root all skip
+		return hostfs.Main(m) // without root all skip
 	}
 	dir, err := os.MkdirTemp("", "holdfast-sanity-")
 	if err != nil {
@@ -56,7 +57,11 @@ func build(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	if err := os.Setenv("HOLDFAST_BINARY", binary); err != nil { // for the process that runs the tests
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return hostfs.Main(m)
 }
 
 type failure struct{ failed bool }

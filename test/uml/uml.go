@@ -1,141 +1,122 @@
 // Package uml runs a program as root on a second kernel, User Mode Linux, which has what the machine's own kernel may
-// lack: project quotas of xfs and ext4, to begin with. It boots in seconds as an ordinary process.
+// lack: project quotas of xfs and ext4, to begin with. It boots in seconds as ordinary processes.
+//
+// The program finds the host's own files, read-only, and fresh disks. Nothing of the machine outlives its caller, also
+// when that is killed.
 package uml
 
 import (
-	"bufio"
+	"bytes"
 	"context"
-	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
+	"time"
 )
 
-// Machine is a second kernel with the host's own files, read-only, and a fresh disk on /tmp.
+// Machine is a second kernel with its memory and disks.
 type Machine struct {
 	MemoryMiB int
-	DiskBytes int64
-	// Work is a directory of the host that is seen as /run/work.
-	Work string
+	DiskBytes int64   // of the disk on /tmp, which takes only what is written to it
+	Disks     []int64 // bytes of further disks, which are empty: /dev/ubdb and on
+	Work      string  // a directory of the host that is seen, writable, as /run/work
 }
 
-const (
-	kernel  = "linux.uml"
-	modules = "/usr/lib/uml/modules"
-)
+const kernel = "linux.uml"
 
 // Missing says what of the second kernel is not installed, or "".
 func Missing() string {
-	for _, name := range []string{kernel, "modprobe", "mkfs.ext4"} {
+	for _, name := range []string{kernel, "mkfs.ext4"} {
 		if _, err := exec.LookPath(name); err != nil {
-			return name + " is not installed; the Debian packages user-mode-linux, kmod and e2fsprogs bring it"
+			return name + " is not installed; the Debian packages user-mode-linux and e2fsprogs bring it"
 		}
 	}
 	return ""
 }
 
-// init of the second kernel. The kernel itself asks for modules under /lib/modules.
-const initScript = `#!/bin/sh
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C TMPDIR=/tmp HOME=/tmp
-mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t devtmpfs dev /dev
-mount -t tmpfs run /run && mkdir /run/work && mount --bind %[1]s /run/work
-mount -t tmpfs modules /lib/modules && ln -s %[2]s/* /lib/modules/
-mkfs.ext4 -q -F /dev/ubda && mount /dev/ubda /tmp && modprobe loop
-ip link set lo up 2>/dev/null
-cd /tmp
-echo; echo %[3]s begin
-%[4]s
-status=$?
-echo; echo %[3]s end $status
-sync
-while :; do sleep 3600; done
-`
-
-// Run boots a machine, runs argv in it with the environment, copies what it prints to out, and returns its exit
-// status. The machine is gone when Run returns, and also when this process is killed.
+// Run boots a machine, runs argv in it as root, copies what it prints to out as it comes, and returns its exit status.
+// It fails when the machine dies before, with what its kernel said, and when ctx ends.
 func Run(ctx context.Context, m Machine, argv, env []string, out io.Writer) (status int, err error) {
 	scratch, err := os.MkdirTemp("", "holdfast-uml-")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(scratch)
-	// The host's tree is read-only inside, so that what is mounted over must be there.
-	if err := os.MkdirAll("/lib/modules", 0o755); err != nil {
-		return 0, err
-	}
-	mark := "holdfast-" + rand.Text()
-	script := fmt.Sprintf(initScript, quote(m.Work), modules, mark, quote(append(append([]string{"env"}, env...), argv...)...))
-	initPath, disk := filepath.Join(scratch, "init"), filepath.Join(scratch, "disk")
-	err = errors.Join(os.WriteFile(initPath, []byte(script), 0o755), os.WriteFile(disk, nil, 0o600), os.Truncate(disk, m.DiskBytes))
+	job, err := json.Marshal(map[string]any{"Argv": argv, "Env": env, "Work": m.Work})
 	if err != nil {
 		return 0, err
 	}
-	return boot(ctx, m, initPath, disk, mark, out)
+	runner := filepath.Join(scratch, "runner")
+	disks, err := m.disks(scratch)
+	if err := errors.Join(err, os.WriteFile(filepath.Join(scratch, "job"), job, 0o600), build(ctx, runner)); err != nil {
+		return 0, err
+	}
+	args := append([]string{
+		"keep", scratch, kernel, fmt.Sprintf("mem=%dM", m.MemoryMiB), "rootfstype=hostfs", "root=/dev/root", "rootflags=/", "ro",
+		"init=" + runner, "HOLDFAST_UML=" + scratch, "uml_dir=" + scratch, "con=null", "con0=null,fd:2", "con1=null,fd:1", "quiet",
+	}, disks...)
+	return watch(ctx, scratch, exec.CommandContext(ctx, runner, args...), out)
 }
 
-func boot(ctx context.Context, m Machine, initPath, disk, mark string, out io.Writer) (int, error) {
-	parent := ctx
-	ctx, stop := context.WithCancel(parent)
-	defer stop()
-	cmd := exec.CommandContext(ctx, kernel, fmt.Sprintf("mem=%dM", m.MemoryMiB), "rootfstype=hostfs", "root=/dev/root", "rootflags=/",
-		"ro", "init="+initPath, "ubda="+disk, "con=null", "con0=fd:0,fd:1", "quiet")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return 0, err
+// build makes a program that needs no library: the machine's first process.
+func build(ctx context.Context, runner string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", runner, "github.com/holdfast-storage/holdfast/test/uml/runner")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", cmd, err, out)
 	}
-	// The kernel ends with the thread that started it, so that thread must stay until then.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
-	status, err := relay(stdout, mark, out)
-	stop()
-	_ = cmd.Wait() // killed on purpose
-	if err != nil {
-		return 0, fmt.Errorf("the second kernel ended before the program did: %w", errors.Join(parent.Err(), err))
-	}
-	return status, nil
+	return nil
 }
 
-// relay copies the program's output, without the kernel's own before it, until its status is told.
-func relay(console io.Reader, mark string, out io.Writer) (status int, err error) {
-	lines := bufio.NewReader(console)
-	var before strings.Builder
-	begun := false
-	for {
-		line, err := lines.ReadString('\n')
-		line = strings.TrimRight(line, "\r\n")
-		switch word, rest, _ := strings.Cut(line, " "); {
-		case word == mark && rest == "begin":
-			begun = true
-		case word == mark:
-			return strconv.Atoi(strings.TrimPrefix(rest, "end "))
-		case begun:
-			fmt.Fprintln(out, line)
-		default:
-			fmt.Fprintln(&before, line)
+// disks makes the disks and the kernel's arguments for them.
+func (m *Machine) disks(dir string) (args []string, err error) {
+	for i, size := range append([]int64{m.DiskBytes}, m.Disks...) {
+		name := fmt.Sprintf("ubd%c", 'a'+i)
+		disk := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(disk, nil, 0o600), os.Truncate(disk, size)); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return 0, fmt.Errorf("%w; it had printed:\n%s", err, before.String())
-		}
+		args = append(args, name+"="+disk)
 	}
+	return args, nil
 }
 
-// quote makes one shell word of each argument.
-func quote(args ...string) string {
-	var words []string
-	for _, a := range args {
-		words = append(words, "'"+strings.ReplaceAll(a, "'", `'\''`)+"'")
+// watch runs the keeper of a machine until the machine is off. The keeper ends with its standard input, and with it
+// all that it holds: it needs no signal from a caller that is gone.
+func watch(ctx context.Context, scratch string, keeper *exec.Cmd, out io.Writer) (status int, err error) {
+	const lingering = 10 * time.Second
+	var said bytes.Buffer
+	keeper.Stderr, keeper.WaitDelay = &said, lingering
+	keeper.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	held, err := keeper.StdinPipe()
+	if err != nil {
+		return 0, err
 	}
-	return strings.Join(words, " ")
+	keeper.Cancel = held.Close
+	output, err := keeper.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := keeper.Start(); err != nil {
+		return 0, err
+	}
+	_, copied := io.Copy(out, output)
+	told, missing := os.ReadFile(filepath.Join(scratch, "status"))
+	held.Close()
+	ended := keeper.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return 0, fmt.Errorf("the second kernel was switched off: %w", ctx.Err())
+	case missing != nil:
+		return 0, fmt.Errorf("the second kernel ended before the program did; it had printed:\n%s", said.Bytes())
+	case copied != nil || ended != nil:
+		return 0, fmt.Errorf("keeping the second kernel: %w", errors.Join(copied, ended))
+	}
+	return strconv.Atoi(string(told))
 }

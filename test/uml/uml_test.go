@@ -4,101 +4,182 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-storage/holdfast/test/hostfs"
-	"github.com/holdfast-storage/holdfast/test/standalone"
 )
 
-const module = "github.com/holdfast-storage/holdfast/"
+var small = Machine{MemoryMiB: 256, DiskBytes: 1 << 30}
 
-// inside lists the tests that need project quotas, or a root that may grow a mounted ext4, and so run on the second
-// kernel.
-var inside = []struct{ pkg, run string }{
-	{"nodeops", "Project|Quota|Grow|Resize"},
-	{"backend/local", "TestDirectoryOn(XFS|Ext4)|TestLimitOfDirectoryOn(XFS|Ext4)|TestProject"},
-	{"test/crash", "TestDirectoryOn(XFS|Ext4)|TestImageOnExt4"},
-	{"test/sanity", "(XFS|Ext4)Quota"},
-}
+// bootLimit is far above what a machine needs to boot and run a command.
+const bootLimit = 5 * time.Minute
 
-// runLimit bounds one package on one processor that the machines share.
-const runLimit = 20 * time.Minute
-
-func TestOnASecondKernel(t *testing.T) {
+func requireMachine(t *testing.T) context.Context {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots a second kernel, on which some tests take minutes; run without -short")
+	}
 	hostfs.RequireRoot(t)
 	if missing := Missing(); missing != "" {
 		hostfs.Skip(t, "uml", missing)
 	}
-	work, err := os.MkdirTemp("", "holdfast-inside-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(work) })
-	env := []string{"HOLDFAST_REQUIRE=root,prjquota"}
-	for name, tags := range map[string][]string{"HOLDFAST_BINARY": nil, "HOLDFAST_CRASHING_BINARY": {"crashpoints"}} {
-		dir := filepath.Join(work, name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := standalone.Build(t.Context(), dir, tags...); err != nil {
-			t.Fatal(err)
-		}
-		env = append(env, fmt.Sprintf("%s=/run/work/%s/holdfast", name, name))
-	}
-	t.Run("inside", func(t *testing.T) {
-		for _, in := range inside {
-			t.Run(in.pkg, func(t *testing.T) {
-				t.Parallel()
-				runInside(t, work, in.pkg, in.run, env)
-			})
-		}
-	})
-}
-
-var verdict = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): .*`)
-
-func runInside(t *testing.T, work, pkg, pattern string, env []string) {
-	binary := strings.ReplaceAll(pkg, "/", "-") + ".test"
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", filepath.Join(work, binary), module+pkg)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("compiling the tests of %s: %v\n%s", pkg, err, out)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
-	defer cancel()
-	var out bytes.Buffer
-	argv := []string{"/run/work/" + binary, "-test.v", "-test.run", pattern, fmt.Sprintf("-test.timeout=%s", runLimit)}
-	status, err := Run(ctx, Machine{MemoryMiB: 2000, DiskBytes: 40 << 30, Work: work}, argv, env, &out)
-	count := map[string]int{}
-	for _, v := range verdict.FindAllStringSubmatch(out.String(), -1) {
-		count[v[1]]++
-	}
-	t.Logf("%s on the second kernel: %d passed, %d failed, %d skipped", pkg, count["PASS"], count["FAIL"], count["SKIP"])
-	if err != nil || status != 0 || count["FAIL"] > 0 || count["SKIP"] > 0 || count["PASS"] == 0 {
-		t.Errorf("status %d, %v:\n%s", status, err, out.String())
-	}
+	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func TestTheStatusOfTheProgramIsReturned(t *testing.T) {
-	hostfs.RequireRoot(t)
-	if missing := Missing(); missing != "" {
-		hostfs.Skip(t, "uml", missing)
+	ctx := requireMachine(t)
+	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 137} {
+		if status, err := Run(ctx, small, []string{"sh", "-c", script}, nil, io.Discard); err != nil || status != want {
+			t.Errorf("%s: status %d, %v, want %d", script, status, err, want)
+		}
 	}
+}
+
+func TestAllThatTheProgramPrintsComesOutAndNothingElse(t *testing.T) {
+	ctx := requireMachine(t)
 	var out bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	status, err := Run(ctx, Machine{MemoryMiB: 256, DiskBytes: 1 << 30, Work: t.TempDir()}, []string{"sh", "-c", "echo \"$WORD\"; exit 7"}, []string{"WORD=it's here"}, &out)
-	if err != nil || status != 7 || strings.TrimSpace(out.String()) != "it's here" {
-		t.Errorf("status %d, %v, output %q", status, err, out.String())
+	script := `echo "$WORD"; seq 100000; echo to stderr >&2`
+	if status, err := Run(ctx, small, []string{"sh", "-c", script}, []string{"WORD=it's here"}, &out); err != nil || status != 0 {
+		t.Fatal(status, err)
 	}
-	dead, kill := context.WithCancel(t.Context())
-	kill()
-	if _, err := Run(dead, Machine{MemoryMiB: 256, DiskBytes: 1 << 30, Work: t.TempDir()}, []string{"true"}, nil, &out); err == nil {
-		t.Error("a machine whose caller had gone told a status")
+	want := []string{"it's here"}
+	for i := range 100000 {
+		want = append(want, strconv.Itoa(i+1))
 	}
+	want = append(want, "to stderr", "")
+	if out.String() != strings.Join(want, "\n") {
+		t.Errorf("of %d bytes %d came out", len(strings.Join(want, "\n")), out.Len())
+	}
+}
+
+func TestTheMachineHasTheHostsFilesReadOnlyAndItsOwnDisks(t *testing.T) {
+	ctx := requireMachine(t)
+	m := small
+	m.Work, m.Disks = t.TempDir(), []int64{64 << 20}
+	if err := os.WriteFile(filepath.Join(m.Work, "word"), []byte("holdfast"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := `set -e
+		tr a-z A-Z < /run/work/word > /run/work/answer
+		test "$(blockdev --getsize64 /dev/ubdb)" = 67108864
+		truncate -s 64M /tmp/image; mkfs.ext4 -q -O project,quota -E quotatype=prjquota /tmp/image
+		mkdir /tmp/mnt; mount -o loop,prjquota /tmp/image /tmp/mnt
+		! touch /etc/holdfast-was-here`
+	var out bytes.Buffer
+	if status, err := Run(ctx, m, []string{"sh", "-c", script}, nil, &out); err != nil || status != 0 {
+		t.Errorf("status %d, %v:\n%s", status, err, out.String())
+	}
+	if answer, err := os.ReadFile(filepath.Join(m.Work, "answer")); err != nil || string(answer) != "HOLDFAST" {
+		t.Errorf("the program left %q, %v", answer, err)
+	}
+}
+
+func TestADeadKernelIsAnErrorWithItsLastWords(t *testing.T) {
+	ctx := requireMachine(t)
+	status, err := Run(ctx, small, []string{"sh", "-c", "echo c >/proc/sysrq-trigger; sleep 600"}, nil, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "Kernel panic") {
+		t.Errorf("status %d, %v, want an error with the kernel's panic", status, err)
+	}
+}
+
+func TestAnEndedContextSwitchesTheMachineOff(t *testing.T) {
+	ctx, cancel := context.WithCancel(requireMachine(t))
+	t.Setenv("TMPDIR", t.TempDir())
+	_, err := Run(ctx, small, []string{"sh", "-c", "echo up; sleep 600"}, nil, writer(func(string) { cancel() }))
+	if err == nil || ctx.Err() == nil {
+		t.Errorf("got %v, want an error", err)
+	}
+	nothingLeft(t, os.TempDir())
+}
+
+func TestNothingOutlivesACallerThatIsKilled(t *testing.T) {
+	ctx := requireMachine(t)
+	if os.Getenv("HOLDFAST_VICTIM") != "" {
+		status, err := Run(ctx, small, []string{"sh", "-c", "echo up; sleep 600"}, nil, os.Stderr)
+		t.Fatal(status, err)
+	}
+	dir := t.TempDir()
+	victim := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")
+	victim.Env = append(os.Environ(), "HOLDFAST_VICTIM=1", "TMPDIR="+dir)
+	stderr, err := victim.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(stderr, make([]byte, len("up\n"))); err != nil {
+		t.Fatal(err)
+	}
+	left := machines(t, dir)
+	if len(left) < 3 {
+		t.Fatalf("%d processes, want the keeper, the kernel and what it runs", len(left))
+	}
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait() // killed
+	for process, fd := range left {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(bootLimit.Milliseconds()))
+		for err == unix.EINTR {
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(bootLimit.Milliseconds()))
+		}
+		if n != 1 || err != nil {
+			t.Errorf("it still runs (%v): %s", err, process)
+		}
+	}
+	nothingLeft(t, dir)
+}
+
+// machines returns handles of the processes whose command line names a directory.
+func machines(t *testing.T, dir string) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil || !bytes.Contains(line, []byte(dir)) {
+			continue
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		found[fmt.Sprintf("%d %s", pid, bytes.ReplaceAll(line, []byte{0}, []byte(" ")))] = fd
+	}
+	return found
+}
+
+func nothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	for process := range machines(t, dir) {
+		t.Errorf("left running: %s", process)
+	}
+}
+
+type writer func(string)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(string(b))
+	return len(b), nil
 }

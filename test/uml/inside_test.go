@@ -1,0 +1,115 @@
+package uml
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/test/standalone"
+)
+
+const module = "github.com/holdfast-storage/holdfast/"
+
+// inside lists the tests that need project quotas, or a root that may grow a mounted ext4, and so run on the second
+// kernel, and those of quota groups, which its age makes differ. None of them may be skipped there.
+var inside = []struct{ pkg, run string }{
+	{"nodeops", "Project|Quota|Qgroup|Subvolume|Grow|Resize"},
+	{"backend/local", "TestDirectoryOn(XFS|Ext4)|TestLimitOfDirectoryOn(XFS|Ext4)|TestProject"},
+	{"test/crash", "TestDirectoryOn(XFS|Ext4)|TestImageOnExt4"},
+	{"test/sanity", "(XFS|Ext4)Quota"},
+}
+
+// runLimit bounds one package on one processor that the machines share.
+const runLimit = 20 * time.Minute
+
+func TestOnASecondKernel(t *testing.T) {
+	requireMachine(t)
+	work := t.TempDir()
+	env := []string{"HOLDFAST_REQUIRE=root,prjquota"}
+	for name, tags := range map[string][]string{"HOLDFAST_BINARY": nil, "HOLDFAST_CRASHING_BINARY": {"crashpoints"}} {
+		dir := filepath.Join(work, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := standalone.Build(t.Context(), dir, tags...); err != nil {
+			t.Fatal(err)
+		}
+		env = append(env, fmt.Sprintf("%s=/run/work/%s/holdfast", name, name))
+	}
+	t.Run("inside", func(t *testing.T) { // returns when all of them have, and the directory can go
+		for _, in := range inside {
+			t.Run(in.pkg, func(t *testing.T) {
+				t.Parallel()
+				runInside(t, work, in.pkg, in.run, env)
+			})
+		}
+	})
+}
+
+// runInside runs tests of a package and shows each of them as a test of its own here.
+func runInside(t *testing.T, work, pkg, pattern string, env []string) {
+	binary := strings.ReplaceAll(pkg, "/", "-") + ".test"
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", filepath.Join(work, binary), module+pkg)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("compiling the tests of %s: %v\n%s", pkg, err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
+	defer cancel()
+	var log bytes.Buffer
+	argv := []string{"/run/work/" + binary, "-test.v", "-test.run", pattern, fmt.Sprintf("-test.timeout=%s", runLimit)}
+	status, err := Run(ctx, Machine{MemoryMiB: 2000, DiskBytes: 40 << 30, Work: work}, argv, env, io.MultiWriter(&log, t.Output()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := verdicts(log.String())
+	for _, r := range results {
+		t.Run(r.name, func(t *testing.T) {
+			if r.result != "PASS" {
+				t.Errorf("%s; the log is above", r.result)
+			}
+		})
+	}
+	if status != 0 || len(results) == 0 {
+		t.Errorf("%d tests ran and ended with status %d", len(results), status)
+	}
+}
+
+type result struct{ name, result string }
+
+var verdict = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+) \(\S+\)$`)
+
+// verdicts finds in the output of tests how each ended. Of the parts of a test only those that were skipped count as
+// tests of their own: what is here is what can only run here.
+func verdicts(output string) (results []result) {
+	for _, v := range verdict.FindAllStringSubmatch(output, -1) {
+		if v[1] == "" || v[2] == "SKIP" {
+			results = append(results, result{v[3], v[2]})
+		}
+	}
+	return results
+}
+
+func TestASkippedPartOfATestThatPassesIsSeen(t *testing.T) {
+	const output = `=== RUN   TestA
+=== RUN   TestA/xfs
+    quota_test.go:30: needs prjquota
+--- PASS: TestA (0.01s)
+    --- SKIP: TestA/xfs (0.00s)
+    --- PASS: TestA/ext4 (0.00s)
+--- FAIL: TestB (1.50s)
+FAIL
+`
+	want := []result{{"TestA", "PASS"}, {"TestA/xfs", "SKIP"}, {"TestB", "FAIL"}}
+	if got := verdicts(output); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

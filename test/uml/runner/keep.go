@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+)
+
+// keep runs a machine until it ends or our standard input does, which is when our owner closes it or dies. Then it
+// removes the directory. We are the first of a process namespace, so that all that the machine consists of ends with
+// us. The machine itself cannot be the first: it could not abort.
+func keep(dir string, argv []string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		_, _ = io.Copy(io.Discard, os.Stdin) // however it ends, it ended
+		cancel()
+	}()
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil { // a core would be all its memory
+		return err
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
+	err := cmd.Run()
+	if _, died := errors.AsType[*exec.ExitError](err); died { // what it printed says why
+		err = nil
+	}
+	os.Stdout.Close() // tells the owner that the machine is off, and what it left can be read
+	<-released
+	return errors.Join(err, os.RemoveAll(dir))
+}

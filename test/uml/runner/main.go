@@ -1,0 +1,30 @@
+// Command runner is what a User Mode Linux machine of package uml needs around it, as one static file: the process on
+// the host that ends the machine with its owner, the machine's first process, and the loader of modules that the
+// machine's kernel calls.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+// machineDir is a variable that the machine's kernel hands to its first process, as it does with all arguments that it
+// does not know.
+const machineDir = "HOLDFAST_UML"
+
+func main() {
+	var err error
+	switch {
+	case os.Getenv(machineDir) != "":
+		err = guest()
+	case len(os.Args) > 3 && os.Args[1] == "keep":
+		err = keep(os.Args[2], os.Args[3:])
+	case len(os.Args) == 4 && os.Args[1] == "-q": // as the kernel calls: modprobe -q -- NAME
+		err = modprobe(os.Args[3])
+	default:
+		err = fmt.Errorf("unknown arguments %q", os.Args[1:])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "runner:", err) // none of the callers looks at an exit status
+	}
+}
