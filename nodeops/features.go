@@ -33,7 +33,7 @@ func Probe(dir string) (Features, error) {
 		return Features{}, fmt.Errorf("probing %s: %w", dir, err)
 	}
 	f := Features{FSType: typeName(st.Type), BlockSize: st.Bsize, ReadOnly: st.Flags&unix.ST_RDONLY != 0}
-	f.ProjectQuota = enforcesProjects(root)
+	f.ProjectQuota = openQuotaTable(root).enforced() == nil
 	f.BtrfsQuota = f.FSType == "btrfs" && hasQgroups(root)
 	if f.ReadOnly {
 		return f, nil
@@ -76,24 +76,6 @@ func nameless(dir string) (*os.File, error) {
 		return nil, err
 	}
 	return f, os.Remove(f.Name())
-}
-
-// enforcesProjects asks the kernel's quota state, which xfs and ext4 answer alike.
-func enforcesProjects(root *os.File) bool {
-	const (
-		getState   = 'X'<<8 + 8 // Q_XGETQSTATV
-		project    = 2          // PRJQUOTA
-		enforced   = 1 << 5     // FS_QUOTA_PDQ_ENFD
-		subcommand = 8
-	)
-	state := struct {
-		version int8
-		_       uint8
-		flags   uint16
-		_       [164]byte
-	}{version: 1}
-	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, root.Fd(), getState<<subcommand|project, 0, uintptr(unsafe.Pointer(&state)), 0, 0)
-	return errno == 0 && state.flags&enforced != 0
 }
 
 // hasQgroups says whether quotas of a btrfs are enabled.
