@@ -190,6 +190,10 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 		return nil, err
 	}
 	v, err := c.expander.Expand(ctx, id, size)
+	if errors.Is(err, backend.ErrExhausted) {
+		// A volume that exists cannot go elsewhere. OutOfRange lets external-resizer take a smaller wish afterwards.
+		return nil, fmt.Errorf("%w: %v", backend.ErrOutOfRange, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -373,7 +373,7 @@ func TestExpandAnswersTheSizeAndAsksForTheNode(t *testing.T) {
 	_, err = expand(-1, 0, nil)
 	expectError(t, err, codes.InvalidArgument, "-1")
 	_, err = expand(1<<50, 0, nil)
-	expectError(t, err, codes.ResourceExhausted, "memory")
+	expectError(t, err, codes.OutOfRange, "memory")
 	_, err = expand(gib, gib, nil)
 	expectError(t, err, codes.OutOfRange, "1073741824")
 	_, err = r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "v"})
