@@ -19,8 +19,8 @@ import (
 // probeTimeout is how long the socket may take to answer a health check.
 const probeTimeout = 5 * time.Second
 
-// serveMetrics serves /metrics, and /healthz for whether the CSI socket answers, until ctx ends.
-func serveMetrics(ctx context.Context, address string, metrics prometheus.Gatherer, endpoint string, log *slog.Logger) error {
+// serveMetrics serves /metrics, and /healthz for whether the CSI socket answers and check agrees, until ctx ends.
+func serveMetrics(ctx context.Context, address string, metrics prometheus.Gatherer, endpoint string, check func() error, log *slog.Logger) error {
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func serveMetrics(ctx context.Context, address string, metrics prometheus.Gather
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", healthz(csi.NewIdentityClient(conn)))
+	mux.Handle("GET /healthz", healthz(csi.NewIdentityClient(conn), check))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: probeTimeout}
 	stopped := context.AfterFunc(ctx, func() { server.Close() })
 	defer stopped()
@@ -43,12 +43,16 @@ func serveMetrics(ctx context.Context, address string, metrics prometheus.Gather
 	return nil
 }
 
-func healthz(driver csi.IdentityClient) http.HandlerFunc {
+func healthz(driver csi.IdentityClient, check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
 		defer cancel()
 		if _, err := driver.Probe(ctx, &csi.ProbeRequest{}); err != nil {
 			http.Error(w, "the CSI socket does not answer: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

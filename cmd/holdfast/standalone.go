@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
+	"github.com/holdfast-storage/holdfast/driver/registration"
 )
 
 var standaloneCommand = command{
@@ -33,6 +35,7 @@ the volumes are used. All state is in the pools; it may be stopped or killed at 
 		flags.StringVar(&s.driver.Name, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
 		flags.Int64Var(&s.driver.MaxVolumes, "max-volumes", 0, "how many volumes may be used here at once, a `number`; 0: the caller decides")
 		flags.DurationVar(&s.driver.StopTimeout, "stop-timeout", driver.DefaultStopTimeout, "how long a stop waits for running calls, a `duration`")
+		flags.StringVar(&s.registrationDir, "kubelet-registration-dir", "", "`directory` in which the kubelet looks for drivers, such as /var/lib/kubelet/plugins_registry; none if empty. The kubelet must find the endpoint at the same path")
 		flags.StringVar(&s.metricsAddress, "metrics-address", "", "`address` for /metrics and /healthz, such as 127.0.0.1:9090; none if empty")
 		return s.run
 	},
@@ -41,8 +44,9 @@ the volumes are used. All state is in the pools; it may be stopped or killed at 
 type standalone struct {
 	*pools
 	*logging
-	driver         driver.Config
-	metricsAddress string
+	driver          driver.Config
+	registrationDir string
+	metricsAddress  string
 }
 
 func (s *standalone) run(ctx context.Context, _ io.Writer) (err error) {
@@ -70,10 +74,29 @@ func (s *standalone) run(ctx context.Context, _ io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.Run(ctx) })
+	return s.serve(ctx, d, registry, log)
+}
+
+// serve runs all parts until one fails or ctx ends.
+func (s *standalone) serve(ctx context.Context, d *driver.Driver, metrics prometheus.Gatherer, log *slog.Logger) error {
+	registered := func() error { return nil }
+	parts := []func(context.Context) error{d.Run}
+	if s.registrationDir != "" {
+		r, err := registration.New(registration.Config{Directory: s.registrationDir, Endpoint: s.driver.Endpoint, Log: log})
+		if err != nil {
+			return fmt.Errorf("--kubelet-registration-dir: %w", err)
+		}
+		registered = r.Check
+		parts = append(parts, r.Run)
+	}
 	if s.metricsAddress != "" {
-		group.Go(func() error { return serveMetrics(ctx, s.metricsAddress, registry, s.driver.Endpoint, log) })
+		parts = append(parts, func(ctx context.Context) error {
+			return serveMetrics(ctx, s.metricsAddress, metrics, s.driver.Endpoint, registered, log)
+		})
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range parts {
+		group.Go(func() error { return part(ctx) })
 	}
 	return group.Wait()
 }

@@ -1,0 +1,125 @@
+// Package registration announces a CSI driver to the kubelet of its host: the kubelet watches a directory, asks
+// whoever listens at a socket there for its name and endpoint, and says how the registration went.
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	kubelet "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// csiVersion is the version of CSI that the kubelet is told of; it accepts any 1.x.
+const csiVersion = "1.0.0"
+
+// Config is what a Registration needs.
+type Config struct {
+	Directory string // that the kubelet watches, such as /var/lib/kubelet/plugins_registry
+	Endpoint  string // unix:///path of the driver; the kubelet must find the socket at the same path
+	Log       *slog.Logger
+}
+
+// Registration announces one driver.
+type Registration struct {
+	kubelet.UnimplementedRegistrationServer
+	Config
+	endpoint string // without the scheme, as the kubelet wants it
+	driver   string // its name
+	socket   atomic.Pointer[socket]
+	refusal  atomic.Pointer[string]
+}
+
+// New checks the configuration.
+func New(c Config) (*Registration, error) {
+	path, ok := strings.CutPrefix(c.Endpoint, "unix:")
+	path = filepath.Clean("/" + path)
+	switch {
+	case !ok || path == "/":
+		return nil, fmt.Errorf("endpoint %q: the kubelet reaches a driver through a unix socket only, such as unix:///var/lib/kubelet/plugins/NAME/csi.sock", c.Endpoint)
+	case !filepath.IsAbs(c.Directory):
+		return nil, fmt.Errorf("registration directory %q: it must be absolute, such as /var/lib/kubelet/plugins_registry", c.Directory)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Registration{Config: c, endpoint: path}, nil
+}
+
+// Run waits until the driver answers, announces it, and withdraws it when ctx ends.
+func (r *Registration) Run(ctx context.Context) error {
+	name, err := driverName(ctx, r.endpoint)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("asking the driver at %s for its name: %w", r.endpoint, err)
+	}
+	r.driver = name
+	s, err := listen(ctx, filepath.Join(r.Directory, name+"-reg.sock"))
+	if err != nil {
+		return fmt.Errorf("announcing driver %s to the kubelet: %w", name, err)
+	}
+	r.socket.Store(s)
+	server := grpc.NewServer()
+	kubelet.RegisterRegistrationServer(server, r)
+	stopped := context.AfterFunc(ctx, server.Stop)
+	defer stopped()
+	r.Log.Info("waiting for the kubelet", "driver", name, "socket", s.path)
+	if err = server.Serve(s.Listener); errors.Is(err, grpc.ErrServerStopped) {
+		err = nil // ctx ended first
+	}
+	return errors.Join(err, s.remove())
+}
+
+// Check tells why the kubelet may not know the driver: its socket is gone, or the kubelet refused it.
+func (r *Registration) Check() error {
+	if s := r.socket.Load(); s != nil && !s.ours() {
+		return fmt.Errorf("the socket %s was removed, so the kubelet has forgotten the driver; restart it", s.path)
+	}
+	if refusal := r.refusal.Load(); refusal != nil {
+		return fmt.Errorf("the kubelet refused the driver: %s", *refusal)
+	}
+	return nil
+}
+
+// GetInfo implements the kubelet's protocol.
+func (r *Registration) GetInfo(context.Context, *kubelet.InfoRequest) (*kubelet.PluginInfo, error) {
+	return &kubelet.PluginInfo{Type: kubelet.CSIPlugin, Name: r.driver, Endpoint: r.endpoint, SupportedVersions: []string{csiVersion}}, nil
+}
+
+// NotifyRegistrationStatus implements the kubelet's protocol. The kubelet tries again by itself after a refusal.
+func (r *Registration) NotifyRegistrationStatus(_ context.Context, status *kubelet.RegistrationStatus) (*kubelet.RegistrationStatusResponse, error) {
+	if status.GetPluginRegistered() {
+		r.refusal.Store(nil)
+		r.Log.Info("registered with the kubelet", "driver", r.driver)
+	} else {
+		r.refusal.Store(new(status.GetError()))
+		r.Log.Error("the kubelet refused the driver", "driver", r.driver, "reason", status.GetError())
+	}
+	return &kubelet.RegistrationStatusResponse{}, nil
+}
+
+// driverName waits for the driver to serve.
+func driverName(ctx context.Context, socket string) (string, error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), connectSoon)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	info, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return "", err
+	}
+	if name := info.GetName(); name != "" && name == filepath.Base(name) {
+		return name, nil
+	}
+	return "", fmt.Errorf("%q can be no driver's name", info.GetName())
+}

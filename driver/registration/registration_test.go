@@ -1,0 +1,237 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	kubelet "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+const testDriver = "csi.example.org"
+
+type identity struct {
+	csi.UnimplementedIdentityServer
+	name string
+}
+
+func (i identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: i.name}, nil
+}
+
+// host is a directory for sockets, with a path short enough for them.
+type host struct {
+	*testing.T
+	dir string
+}
+
+func newHost(t *testing.T) host {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "registration")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return host{t, dir}
+}
+
+func (h host) socket() string { return filepath.Join(h.dir, testDriver+"-reg.sock") }
+
+func (h host) listen(path string) net.Listener {
+	h.Helper()
+	l, err := new(net.ListenConfig).Listen(h.Context(), "unix", path)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { l.Close() })
+	return l
+}
+
+// serveDriver starts a driver that knows its name and no more.
+func (h host) serveDriver(name string) {
+	h.Helper()
+	server := grpc.NewServer()
+	csi.RegisterIdentityServer(server, identity{name: name})
+	l := h.listen(filepath.Join(h.dir, "csi.sock"))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	h.Cleanup(func() {
+		server.Stop()
+		if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			h.Error(err)
+		}
+	})
+}
+
+// run starts a registration; stop ends it and returns what it ended with.
+func (h host) run() (r *Registration, stop func() error) {
+	h.Helper()
+	r, err := New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")})
+	if err != nil {
+		h.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(h.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	h.Cleanup(cancel)
+	return r, func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// kubelet is the caller's side, which waits for the socket to appear.
+func (h host) kubelet() kubelet.RegistrationClient {
+	h.Helper()
+	conn, err := grpc.NewClient("unix://"+h.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()), connectSoon,
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { conn.Close() })
+	return kubelet.NewRegistrationClient(conn)
+}
+
+func (h host) info(k kubelet.RegistrationClient) *kubelet.PluginInfo {
+	h.Helper()
+	info, err := k.GetInfo(h.Context(), &kubelet.InfoRequest{})
+	if err != nil {
+		h.Fatal(err)
+	}
+	return info
+}
+
+func TestTheDriverIsAnnouncedOnceItServesAndWithdrawnAtTheEnd(t *testing.T) {
+	h := newHost(t)
+	r, stop := h.run()
+	if _, err := os.Lstat(h.socket()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("announced before the driver serves: %v", err)
+	}
+	h.serveDriver(testDriver)
+	info := h.info(h.kubelet())
+	if info.GetType() != kubelet.CSIPlugin || info.GetName() != testDriver || info.GetEndpoint() != filepath.Join(h.dir, "csi.sock") || len(info.GetSupportedVersions()) != 1 {
+		t.Errorf("the kubelet was told %v", info)
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(h.socket()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+func TestARefusalIsReportedUntilTheKubeletAccepts(t *testing.T) {
+	h := newHost(t)
+	h.serveDriver(testDriver)
+	r, _ := h.run()
+	k := h.kubelet()
+	tell := func(status *kubelet.RegistrationStatus) {
+		t.Helper()
+		if _, err := k.NotifyRegistrationStatus(t.Context(), status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell(&kubelet.RegistrationStatus{Error: "too old"})
+	if err := r.Check(); err == nil || !strings.Contains(err.Error(), "too old") {
+		t.Errorf("after a refusal: %v", err)
+	}
+	tell(&kubelet.RegistrationStatus{PluginRegistered: true})
+	if err := r.Check(); err != nil {
+		t.Errorf("after an acceptance: %v", err)
+	}
+}
+
+func TestASocketThatIsTakenAwayIsReportedAndItsSuccessorLeftAlone(t *testing.T) {
+	h := newHost(t)
+	h.serveDriver(testDriver)
+	r, stop := h.run()
+	h.info(h.kubelet())
+	if err := os.Remove(h.socket()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Check(); err == nil || !strings.Contains(err.Error(), h.socket()) {
+		t.Errorf("without its socket: %v", err)
+	}
+	h.listen(h.socket())
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(h.socket()); err != nil {
+		t.Errorf("another's socket was removed: %v", err)
+	}
+}
+
+func TestAnAbandonedSocketIsReplaced(t *testing.T) {
+	h := newHost(t)
+	l := h.listen(h.socket())
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	h.serveDriver(testDriver)
+	h.run()
+	h.info(h.kubelet())
+}
+
+func TestWhatIsNoAbandonedSocketIsLeftAlone(t *testing.T) {
+	for name, put := range map[string]func(host){
+		"not a socket": func(h host) {
+			if err := os.WriteFile(h.socket(), nil, 0o600); err != nil {
+				h.Fatal(err)
+			}
+		},
+		"someone answers": func(h host) { h.listen(h.socket()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.serveDriver(testDriver)
+			put(h)
+			r, err := New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("got %v, want an error with %q", err, name)
+			}
+			if _, err := os.Lstat(h.socket()); err != nil {
+				t.Errorf("it is gone: %v", err)
+			}
+		})
+	}
+}
+
+func TestADriversNameCannotLeaveTheDirectory(t *testing.T) {
+	for _, name := range []string{"", "../x", "a/b"} {
+		h := newHost(t)
+		h.serveDriver(name)
+		r, err := New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "can be no driver's name") {
+			t.Errorf("driver name %q: %v", name, err)
+		}
+	}
+}
+
+func TestBadSettingsAreRefused(t *testing.T) {
+	for _, c := range []Config{
+		{Directory: "/r", Endpoint: "tcp://1.2.3.4:5"},
+		{Directory: "/r", Endpoint: "unix:"},
+		{Directory: "relative", Endpoint: "unix:///a/csi.sock"},
+		{Endpoint: "unix:///a/csi.sock"},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%+v was accepted", c)
+		}
+	}
+}
