@@ -40,6 +40,23 @@ test: root deps build vet lint ## install what is missing, then run everything (
 test-fast: ## run what needs no root and no installed packages
 	go test -short ./...
 
+.PHONY: images
+images: root ## build the container images without a registry, one line each: NAME REFERENCE ARCHIVE (root)
+	$(call step,images)
+	images/build
+
+.PHONY: up
+up: root ## start a real Kubernetes here, install Holdfast, make a claim and a pod that writes to it (root)
+	test/cluster/try
+
+.PHONY: down
+down: root ## remove all that make up made (root)
+	cd test/cluster && go run . down
+
+.PHONY: kubeconfig
+kubeconfig: ## print the path of the kubeconfig of make up
+	@cd test/cluster && go run . kubeconfig
+
 .PHONY: vet
 vet: ## check with go vet
 	$(call step,vet)
