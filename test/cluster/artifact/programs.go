@@ -1,0 +1,19 @@
+package artifact
+
+import "path/filepath"
+
+const kubernetesVersion = "v1.36.3"
+
+// Programs returns what is built for a cluster from the module of this package.
+func Programs(module string) []Program {
+	version := "k8s.io/component-base/version.git"
+	return []Program{
+		{Name: "pause", Module: module, Package: "./pause"},
+		{Name: "dns", Module: filepath.Join(module, "dns"), Package: "."},
+		{
+			Name: "kubernetes", Module: module, Package: "./kubernetes",
+			LDFlags: "-X " + version + "Version=" + kubernetesVersion + " -X " + version + "Major=1 -X " + version + "Minor=36",
+			Links:   []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"},
+		},
+	}
+}

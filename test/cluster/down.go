@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/test/cluster/host"
+)
+
+// Down removes everything the cluster made, whatever of it is left. It goes on after an error, and can be repeated.
+func (c *Cluster) Down(ctx context.Context, steps Steps) error {
+	if err := c.Load(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var errs []error
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"end processes", c.endProcesses},
+		{"network", c.removeNetwork},
+		{"unmount", func(context.Context) error { return c.unmount() }},
+		{"traces elsewhere", func(context.Context) error { return c.removeTraces() }},
+		{"directories", func(context.Context) error { return c.removeDirectories() }},
+	} {
+		errs = append(errs, steps.Do(ctx, step.name, quiet(step.run)))
+	}
+	return errors.Join(errs...)
+}
+
+// endProcesses kills: nothing that the cluster keeps is wanted any more. Containers are beneath the cluster's cgroup.
+func (c *Cluster) endProcesses(ctx context.Context) error {
+	records, err := filepath.Glob(c.record("*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, record := range records {
+		errs = append(errs, c.stop(ctx, strings.TrimSuffix(filepath.Base(record), ".json"), 0))
+	}
+	return errors.Join(append(errs, host.RemoveCgroup(ctx, c.cgroup()))...)
+}
+
+// directories are where the cluster may have mounted something.
+func (c *Cluster) directories() []string {
+	dirs := []string{c.Dir}
+	if root := c.State.KubeletRoot; root != "" && !host.Below(root, c.Dir) {
+		dirs = append(dirs, root)
+	}
+	return dirs
+}
+
+// unmount finds the loop devices before their mounts are gone, and detaches them again when nothing uses them any more.
+func (c *Cluster) unmount() error {
+	var errs []error
+	for _, dir := range c.directories() {
+		loops, err := host.Loops(dir)
+		errs = append(errs, err, host.DetachLoops(loops), host.UnmountBelow(dir), host.DetachLoops(loops))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) removeNetwork(ctx context.Context) error {
+	return errors.Join(c.removeLink(ctx), host.RemoveNetNS(c.netns()))
+}
+
+// removeTraces removes what others insist on writing to fixed places: the kubelet its links to logs, the CNI library its
+// results, containerd its sockets.
+func (c *Cluster) removeTraces() error {
+	errs := []error{
+		removeMatching("/var/log/containers/*", func(path string) bool {
+			target, err := os.Readlink(path)
+			return err == nil && host.Below(target, c.Dir)
+		}),
+		removeMatching("/var/lib/cni/results/"+c.cgroup()+"-*", nil),
+		removeMatching("/run/containerd/s/*", deadSocket),
+	}
+	for _, dir := range []string{
+		"/var/log/containers", "/var/lib/cni/results", "/var/lib/cni", "/run/containerd/s", "/run/containerd",
+	} {
+		_ = os.Remove(dir) // only if empty
+	}
+	return errors.Join(errs...)
+}
+
+func removeMatching(pattern string, match func(path string) bool) error {
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range paths {
+		if match == nil || match(path) {
+			errs = append(errs, os.Remove(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deadSocket reports whether nobody listens on a socket any more.
+func deadSocket(path string) bool {
+	listening, err := os.ReadFile("/proc/net/unix")
+	return err == nil && !strings.Contains(string(listening), path)
+}
+
+func (c *Cluster) removeDirectories() error {
+	for _, dir := range c.directories() {
+		if dir == c.Dir {
+			continue
+		}
+		if err := host.RemoveTree(dir); err != nil {
+			return err
+		}
+	}
+	if err := c.removeOwn(); err != nil {
+		return err
+	}
+	if err := os.Remove(c.claimFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, dir := range []string{claimsDir, defaultBase, filepath.Dir(c.Dir)} {
+		_ = os.Remove(dir) // only if empty
+	}
+	return nil
+}
+
+// removeOwn removes the state last, so that an interrupted removal can be repeated.
+func (c *Cluster) removeOwn() error {
+	entries, err := os.ReadDir(c.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == stateFile {
+			continue
+		}
+		if err := host.RemoveTree(c.path(e.Name())); err != nil {
+			return fmt.Errorf("%w; the cluster's state is kept, so that down can be repeated", err)
+		}
+	}
+	return host.RemoveTree(c.Dir)
+}

@@ -1,0 +1,172 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Hierarchies returns the mount points of all cgroup hierarchies: one on a machine with cgroup v2, many with v1.
+func Hierarchies() ([]string, error) {
+	mounts, err := Mounts()
+	if err != nil {
+		return nil, err
+	}
+	var points []string
+	for _, m := range mounts {
+		if m.FSType == "cgroup" || m.FSType == "cgroup2" {
+			points = append(points, m.Target)
+		}
+	}
+	if len(points) == 0 {
+		return nil, errors.New("no cgroup hierarchy is mounted; mount one at /sys/fs/cgroup")
+	}
+	return points, nil
+}
+
+// MakeCgroup makes the group in every hierarchy.
+func MakeCgroup(name string) error {
+	points, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, point := range points {
+		dir := point
+		for part := range strings.SplitSeq(name, "/") {
+			parent := dir
+			dir = filepath.Join(parent, part)
+			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+			if err := inheritCpuset(parent, dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inheritCpuset gives a v1 cpuset its parent's processors and memory: a new one has none and takes no process.
+func inheritCpuset(parent, dir string) error {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		if _, err := os.Stat(filepath.Join(dir, "cgroup.subtree_control")); err == nil {
+			return nil // v2 inherits by itself
+		}
+		value, err := os.ReadFile(filepath.Join(parent, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), value, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// JoinCgroup moves a process into the group in every hierarchy.
+func JoinCgroup(name string, pid int) error {
+	points, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, point := range points {
+		file := filepath.Join(point, name, "cgroup.procs")
+		if err := os.WriteFile(file, []byte(strconv.Itoa(pid)), 0o644); err != nil {
+			return fmt.Errorf("join the cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// CgroupProcesses returns the processes in the group and beneath it, in any hierarchy.
+func CgroupProcesses(name string) ([]int, error) {
+	dirs, err := cgroupDirs(name)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, dir := range dirs {
+		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			continue // gone since it was listed
+		}
+		for field := range strings.FieldsSeq(string(data)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids), nil
+}
+
+// cgroupDirs returns the group's directories in all hierarchies, the deepest first.
+func cgroupDirs(name string) ([]string, error) {
+	points, err := Hierarchies()
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, point := range points {
+		_ = filepath.WalkDir(filepath.Join(point, name), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil // groups vanish while they are walked
+		})
+	}
+	slices.Reverse(dirs)
+	return dirs, nil
+}
+
+// RemoveCgroup kills every process in the group and beneath it, and removes the group from every hierarchy.
+func RemoveCgroup(ctx context.Context, name string) error {
+	if name == "" || strings.HasPrefix(name, ".") {
+		return fmt.Errorf("%q is no cgroup to remove", name)
+	}
+	if err := killCgroup(ctx, name); err != nil {
+		return err
+	}
+	// The kernel lets go of a group a moment after its last process.
+	return Until(ctx, 10*time.Second, func() error {
+		dirs, err := cgroupDirs(name)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, dir := range dirs {
+			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func killCgroup(ctx context.Context, name string) error {
+	return Until(ctx, 20*time.Second, func() error {
+		pids, err := CgroupProcesses(name)
+		if err != nil {
+			return err
+		}
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		if len(pids) > 0 {
+			return fmt.Errorf("processes %v of cgroup %s do not end on SIGKILL", pids, name)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,59 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// MakeNetNS makes a network namespace that stays until the file is unmounted. One that is there already is kept.
+func MakeNetNS(file string) error {
+	mounts, err := Mounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		if m.Target == file {
+			return nil
+		}
+	}
+	if err := os.WriteFile(file, nil, 0o444); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		// Not unlocked: the thread is left in the new namespace and ends with this goroutine.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("make a network namespace: %w", err)
+			return
+		}
+		done <- unix.Mount("/proc/thread-self/ns/net", file, "", unix.MS_BIND, "")
+	}()
+	return <-done
+}
+
+// EnterNetNS moves the calling thread into the namespace; the caller has locked it.
+func EnterNetNS(file string) error {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("network namespace %s: %w", file, err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter the network namespace %s: %w", file, err)
+	}
+	return nil
+}
+
+// RemoveNetNS lets go of the namespace; it is gone with its last process.
+func RemoveNetNS(file string) error {
+	err := unix.Unmount(file, unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmount %s: %w", file, err)
+	}
+	return nil
+}

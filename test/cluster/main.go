@@ -1,0 +1,98 @@
+// Command cluster runs a real Kubernetes on this machine, for tests and for a first try, without a registry.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/holdfast-storage/holdfast/test/cluster/host"
+)
+
+const usage = `usage: cluster [flags] command
+
+  up                     install, build and start what is missing, until the node is ready
+  down                   remove everything that up made
+  status                 tell what runs and is ready
+  kubeconfig             print the path of the administrator's kubeconfig
+  load-image archive...  import image archives into every node
+  restart component      end a component and start it again
+
+flags:
+`
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == host.Entry {
+		fmt.Fprintln(os.Stderr, host.Become(os.Args[2]))
+		os.Exit(1)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, argv []string) error {
+	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
+	name := flags.String("name", "holdfast", "name of the cluster; clusters of different names do not meet")
+	base := flags.String("base", defaultBase, "directory in which the cluster's own directory lies")
+	flags.Usage = func() { fmt.Fprint(flags.Output(), usage); flags.PrintDefaults() }
+	if err := flags.Parse(argv); err != nil {
+		return err
+	}
+	c, err := NewCluster(*base, *name)
+	if err != nil {
+		return err
+	}
+	command, args := flags.Arg(0), flags.Args()
+	if command == "" {
+		flags.Usage()
+		return errors.New("no command is given")
+	}
+	return c.command(ctx, command, args[1:])
+}
+
+func (c *Cluster) command(ctx context.Context, command string, args []string) error {
+	switch command {
+	case "status":
+		return c.Status(ctx, os.Stdout)
+	case "kubeconfig":
+		if err := c.Load(); err != nil {
+			return err
+		}
+		fmt.Println(c.kubeconfig())
+		return nil
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("this needs root: it makes namespaces, mounts and cgroups")
+	}
+	unlock, err := c.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	steps := Steps{os.Stdout}
+	switch {
+	case command == "up" && len(args) == 0:
+		return c.Up(ctx, steps)
+	case command == "down" && len(args) == 0:
+		return c.Down(ctx, steps)
+	case command == "restart" && len(args) == 1:
+		return c.Restart(ctx, steps, args[0])
+	case command == "load-image" && len(args) > 0:
+		for _, archive := range args {
+			if err := c.LoadImage(ctx, steps, archive); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("%q with %d arguments is no command; without arguments the commands are shown", command, len(args))
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/test/cluster/config"
+	"github.com/holdfast-storage/holdfast/test/cluster/host"
+	"github.com/holdfast-storage/holdfast/test/cluster/image"
+	"github.com/holdfast-storage/holdfast/test/cluster/pki"
+)
+
+// Node is one node. The first is this machine.
+type Node struct {
+	Name   string `json:"name"`
+	Number int    `json:"number"` // from 1; its address and the network of its pods follow from it
+}
+
+func (n Node) address(c *Cluster) string { return c.address(0, n.Number) }
+
+func (n Node) dir(c *Cluster) string { return c.path("nodes", n.Name) }
+
+func (n Node) file(c *Cluster, name string) string { return c.path("nodes", n.Name, name) }
+
+func (n Node) socket(c *Cluster) string { return n.file(c, "run/containerd.sock") }
+
+func (n Node) config(c *Cluster) config.Node {
+	return config.Node{
+		Name: n.Name, Address: n.address(c), Dir: n.dir(c), PKI: c.path("pki"), Socket: n.socket(c), Pause: image.PauseName,
+		Network: c.cgroup(), PodCIDR: c.address(128+n.Number, 0) + "/24", ClusterCIDR: c.podCIDR(),
+		CgroupRoot: "/" + c.cgroup(), DNSAddress: c.dnsAddress(),
+	}
+}
+
+// configure writes everything that the node's components read.
+func (n Node) configure(c *Cluster) error {
+	ca, err := pki.OpenAuthority(c.path("pki"), "ca")
+	if err != nil {
+		return err
+	}
+	kubelet := pki.Subject{User: "system:node:" + n.Name, Groups: []string{"system:nodes"}, Hosts: []string{n.Name, n.address(c)}}
+	if err := ca.Issue(n.Name, kubelet); err != nil {
+		return err
+	}
+	proxy := n.Name + "-proxy"
+	if err := ca.Issue(proxy, pki.Subject{User: "system:kube-proxy"}); err != nil {
+		return err
+	}
+	for user, file := range map[string]string{n.Name: "kubelet.kubeconfig", proxy: "kube-proxy.kubeconfig"} {
+		if err := c.writeKubeconfig(user, n.file(c, file)); err != nil {
+			return err
+		}
+	}
+	told := n.config(c)
+	for file, render := range map[string]func() ([]byte, error){
+		"containerd.toml": told.Containerd, "cni/10-pods.conflist": told.CNI, "kubelet.yaml": told.Kubelet, "kube-proxy.yaml": told.Proxy,
+	} {
+		data, err := render()
+		if err != nil {
+			return err
+		}
+		if err := host.WriteFile(n.file(c, file), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// components are the daemons of a node that is this machine.
+func (n Node) components(c *Cluster, p *probe) []component {
+	return []component{
+		{"containerd", []string{"containerd", "--config", n.file(c, "containerd.toml")}, func(ctx context.Context) error {
+			_, err := n.ctr(ctx, c, "version")
+			return err
+		}},
+		{"kubelet", []string{
+			c.path("bin", "kubelet"), "--config=" + n.file(c, "kubelet.yaml"), "--kubeconfig=" + n.file(c, "kubelet.kubeconfig"),
+			"--root-dir=" + c.State.KubeletRoot, "--cert-dir=" + n.file(c, "certificates"),
+			"--hostname-override=" + n.Name, "--node-ip=" + n.address(c),
+		}, p.get("http://" + n.address(c) + ":10248/healthz")},
+		// After the kubelet: without a Node it waits half a minute.
+		{"kube-proxy", []string{c.path("bin", "kube-proxy"), "--config=" + n.file(c, "kube-proxy.yaml")},
+			p.get("http://" + n.address(c) + ":10256/healthz")},
+	}
+}
+
+func (n Node) ctr(ctx context.Context, c *Cluster, args ...string) (string, error) {
+	return host.Run(ctx, append([]string{"ctr", "--address", n.socket(c), "--namespace", "k8s.io"}, args...)...)
+}
+
+// waitReady waits until the API server has heard from the kubelet that it can run pods.
+func (c *Cluster) waitReady(ctx context.Context, n Node) error {
+	_, err := host.Run(ctx, c.kubectl("wait", "--for=create", "--timeout=60s", "node/"+n.Name)...)
+	if err == nil {
+		_, err = host.Run(ctx, c.kubectl("wait", "--for=condition=Ready", "--timeout=60s", "node/"+n.Name)...)
+	}
+	if err != nil {
+		return c.explain("kubelet", err)
+	}
+	// Pods are refused until the namespace has its account.
+	_, err = host.Run(ctx, c.kubectl("wait", "--for=create", "--timeout=30s", "serviceaccount/default")...)
+	return err
+}
+
+func (c *Cluster) kubectl(args ...string) []string {
+	return append([]string{c.path("bin", "kubectl"), "--kubeconfig=" + c.kubeconfig()}, args...)
+}
+
+// stockImages writes the images that every node has.
+func (c *Cluster) stockImages(ctx context.Context) ([]string, error) {
+	const busybox = "/bin/busybox"
+	applets, err := host.Run(ctx, busybox, "--list")
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for name, i := range map[string]image.Image{
+		"pause": image.Pause(c.path("bin", "pause")), "busybox": image.Busybox(busybox, applets),
+	} {
+		file := c.path("images", name+".tar")
+		var tar strings.Builder
+		if err := i.Write(&tar); err != nil {
+			return nil, err
+		}
+		if err := host.WriteFile(file, []byte(tar.String()), 0o644); err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// load imports an image archive, as docker save or buildah push write it, into the node.
+func (n Node) load(ctx context.Context, c *Cluster, archive string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	_, err := n.ctr(ctx, c, "images", "import", "--all-platforms", archive)
+	return err
+}
