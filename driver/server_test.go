@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,20 +16,22 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// blocked is a backend in whose Create a call stays until release is closed.
-func blocked() (b *scripted, entered, release chan struct{}) {
-	entered, release = make(chan struct{}), make(chan struct{})
+// blocked is a backend in whose Create a call stays until release is called.
+func blocked(t *testing.T) (b *scripted, entered chan struct{}, release func()) {
+	entered, blocking := make(chan struct{}), make(chan struct{})
+	release = sync.OnceFunc(func() { close(blocking) })
+	t.Cleanup(release)
 	b = newScripted()
 	b.create = func(context.Context) error {
 		close(entered)
-		<-release
+		<-blocking
 		return nil
 	}
 	return b, entered, release
 }
 
 func TestAStopLetsRunningCallsEnd(t *testing.T) {
-	b, entered, release := blocked()
+	b, entered, release := blocked(t)
 	r := newRig(t, b)
 	result := make(chan error, 1)
 	go func() {
@@ -50,26 +53,25 @@ func TestAStopLetsRunningCallsEnd(t *testing.T) {
 	select {
 	case err := <-result:
 		t.Fatalf("the running call was cut off: %v", err)
-	case err := <-r.done:
-		t.Fatalf("Run returned %v while a call was running", err)
+	case <-r.done:
+		t.Fatalf("Run returned %v while a call was running", r.err)
 	default:
 	}
-	close(release)
+	release()
 	if err := <-result; err != nil {
 		t.Errorf("the running call failed: %v", err)
 	}
-	if err := <-r.done; err != nil {
+	if err := r.wait(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
 	if _, err := os.Lstat(r.driver.socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
-	r.done <- nil
 }
 
 func TestAStopIsBoundedByItsTimeout(t *testing.T) {
-	b, entered, release := blocked()
-	defer close(release)
+	b, entered, release := blocked(t)
+	defer release()
 	r := newRig(t, b, func(c *Config) { c.StopTimeout = 10 * time.Millisecond })
 	result := make(chan error, 1)
 	go func() {
@@ -78,18 +80,19 @@ func TestAStopIsBoundedByItsTimeout(t *testing.T) {
 	}()
 	<-entered
 	r.shutdown()
-	if err := <-r.done; err == nil || !strings.Contains(err.Error(), "10ms") {
+	if err := r.wait(); err == nil || !strings.Contains(err.Error(), "10ms") {
 		t.Errorf("Run returned %v, want an error that names the timeout", err)
 	}
 	expectError(t, <-result, codes.Unavailable)
-	r.done <- nil
 }
 
 func TestAStopWaitsForNodeOperationsThatOutlivedTheirCalls(t *testing.T) {
-	b, entered, release := newScripted(), make(chan struct{}), make(chan struct{})
+	b, entered, blocking := newScripted(), make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(blocking) })
+	t.Cleanup(release)
 	b.get = func(backend.ID) (*backend.Volume, error) {
 		close(entered)
-		<-release
+		<-blocking
 		return nil, backend.ErrNotFound
 	}
 	r := newRig(t, b)
@@ -102,13 +105,12 @@ func TestAStopWaitsForNodeOperationsThatOutlivedTheirCalls(t *testing.T) {
 	expectError(t, err, codes.Canceled)
 	r.shutdown()
 	select {
-	case err := <-r.done:
-		t.Fatalf("Run returned %v while a node operation was running", err)
+	case <-r.done:
+		t.Fatalf("Run returned %v while a node operation was running", r.err)
 	case <-time.After(50 * time.Millisecond): // nothing to wait for: this only gives a wrong return its chance
 	}
-	close(release)
-	if err := <-r.done; err != nil {
+	release()
+	if err := r.wait(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	r.done <- nil
 }

@@ -180,10 +180,10 @@ func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
 func listed[T any](b *Backend, k kind, show func(*pool, *record, error) T, id func(T) backend.ID) ([]T, error) {
 	var all []T
 	for _, p := range b.pools {
-		if err := p.scan(); err != nil {
-			return nil, fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
-		}
 		problem := p.usable()
+		if err := p.scan(); err != nil && problem == nil {
+			problem = fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err) // what is known of it is still shown
+		}
 		for _, r := range p.each(k) {
 			if b.whole(r) {
 				all = append(all, show(p, r, problem))

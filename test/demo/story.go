@@ -105,7 +105,10 @@ func (s *story) overfill(ctx context.Context, name string) (string, error) {
 			return "", err
 		}
 	}
-	return "", errors.Join(fmt.Errorf("%d bytes were written to a volume of %d", written, first), ctx.Err())
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	return "", fmt.Errorf("%d bytes were written to a volume of %d", written, first)
 }
 
 // compare reads the file of the volume and of the one restored from its snapshot.

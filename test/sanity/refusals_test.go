@@ -62,7 +62,7 @@ func aPoolThatIsFullRefusesAndKeepsWhatItHas(w *world) {
 	_, err = w.CreateVolume(w.ctx(), w.request("more"))
 	w.expectError(err, codes.ResourceExhausted, "fast", "536870912")
 	_, err = w.ControllerExpandVolume(w.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}})
-	w.expectError(err, codes.ResourceExhausted, "fast")
+	w.expectError(err, codes.OutOfRange, "fast")
 	if room, err = w.GetCapacity(w.ctx(), &csi.GetCapacityRequest{}); err != nil || room.GetAvailableCapacity() >= 512*mib {
 		w.Errorf("room is %v, %v", room, err)
 	}

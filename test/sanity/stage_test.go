@@ -32,6 +32,9 @@ func repeatsOfStageAndPublishStackNothing(w *world) {
 	for range 3 {
 		w.must(w.stage(id, mount(multiWriter)))
 	}
+	if open := w.openDevices(); len(open) > 0 {
+		w.Errorf("the process keeps open %v: the device would outlive its mount", open)
+	}
 	for range 3 {
 		w.must(w.publish(id, "target", mount(multiWriter), false))
 	}
@@ -148,7 +151,13 @@ func mountFlagsReachTheTarget(w *world) {
 	if st.Flags&unix.ST_NOEXEC == 0 || st.Flags&unix.ST_RDONLY == 0 {
 		w.Errorf("flags of the read-only target are %#x", st.Flags)
 	}
-	w.release(id, "target", "reader")
+	// A target may be stricter than what is staged.
+	w.must(w.publish(id, "strict", mount(multiWriter, "nodev"), false))
+	w.must(unix.Statfs(w.path("strict"), &st))
+	if st.Flags&unix.ST_NODEV == 0 {
+		w.Error("nodev is not in force at the target that asked for it")
+	}
+	w.release(id, "target", "reader", "strict")
 	w.remove(id)
 	w.nothingLeft()
 }

@@ -25,7 +25,7 @@ var inside = []struct{ pkg, run string }{
 	{"nodeops", "Project|Quota|Qgroup|Subvolume|Grow|Resize"},
 	{"backend/local", "TestDirectoryOn(XFS|Ext4)|TestLimitOfDirectoryOn(XFS|Ext4)|TestProject"},
 	{"test/crash", "TestDirectoryOn(XFS|Ext4)|TestImageOnExt4"},
-	{"test/sanity", "(XFS|Ext4)Quota"},
+	{"test/sanity", "(XFS|Ext4)Quota|OfExt4Grows"},
 }
 
 // runLimit bounds one package on one processor that the machines share.
