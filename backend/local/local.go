@@ -173,11 +173,11 @@ func (b *Backend) Get(_ context.Context, id backend.ID) (*backend.Volume, error)
 }
 
 func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
-	return listed(b, volumes, (*pool).showVolume, func(v *backend.Volume) backend.ID { return v.ID })
+	return listed(b, volumes, (*pool).showVolume, func(v *backend.Volume) backend.ID { return v.ID }), nil
 }
 
 // listed brings all pools up to date and shows their entries of one kind in the order of IDs.
-func listed[T any](b *Backend, k kind, show func(*pool, *record, error) T, id func(T) backend.ID) ([]T, error) {
+func listed[T any](b *Backend, k kind, show func(*pool, *record, error) T, id func(T) backend.ID) []T {
 	var all []T
 	for _, p := range b.pools {
 		problem := p.usable()
@@ -191,7 +191,7 @@ func listed[T any](b *Backend, k kind, show func(*pool, *record, error) T, id fu
 		}
 	}
 	slices.SortFunc(all, func(x, y T) int { return cmp.Compare(id(x), id(y)) })
-	return all, nil
+	return all
 }
 
 func (b *Backend) Capacity(ctx context.Context, name string) (backend.Capacity, error) {

@@ -121,7 +121,7 @@ func (b *Backend) GetSnapshot(_ context.Context, id backend.ID) (*backend.Snapsh
 }
 
 func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
-	return listed(b, snapshots, (*pool).showSnapshot, func(s *backend.Snapshot) backend.ID { return s.ID })
+	return listed(b, snapshots, (*pool).showSnapshot, func(s *backend.Snapshot) backend.ID { return s.ID }), nil
 }
 
 // copyTogether copies several entries, each into its building, at one instant that is common to all.

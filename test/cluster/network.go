@@ -79,8 +79,13 @@ func (c *Cluster) wire(ctx context.Context) error {
 // removeLink removes both ends of the wire. The kernel does so itself, a moment after the namespace is gone.
 func (c *Cluster) removeLink(ctx context.Context) error {
 	_, err := host.Run(ctx, "ip", "link", "delete", c.link())
-	if _, gone := net.InterfaceByName(c.link()); gone != nil {
+	if !linked(c.link()) {
 		return nil
 	}
 	return err
+}
+
+func linked(name string) bool {
+	_, err := net.InterfaceByName(name)
+	return err == nil
 }

@@ -80,8 +80,11 @@ func (n Node) components(c *Cluster, p *probe) []component {
 			"--hostname-override=" + n.Name, "--node-ip=" + n.address(c),
 		}, p.get("http://" + n.address(c) + ":10248/healthz")},
 		// After the kubelet: without a Node it waits half a minute.
-		{"kube-proxy", []string{c.path("bin", "kube-proxy"), "--config=" + n.file(c, "kube-proxy.yaml")},
-			p.get("http://" + n.address(c) + ":10256/healthz")},
+		{
+			"kube-proxy",
+			[]string{c.path("bin", "kube-proxy"), "--config=" + n.file(c, "kube-proxy.yaml")},
+			p.get("http://" + n.address(c) + ":10256/healthz"),
+		},
 	}
 }
 

@@ -38,7 +38,7 @@ func (p Program) Build(ctx context.Context, progress func(string)) (string, erro
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "holdfast", key)
+	dir := filepath.Join(cache, "holdfast", p.Name+"-"+key)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}

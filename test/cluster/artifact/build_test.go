@@ -5,10 +5,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/cluster/host"
 )
 
 func program(t *testing.T, source string) Program {
 	t.Helper()
+	// The compiler's own cache lies in the same directory by default, and stays where it is.
+	compiled, err := host.Run(t.Context(), "go", "env", "GOCACHE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOCACHE", strings.TrimSpace(compiled))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	module := t.TempDir()
 	for file, text := range map[string]string{"go.mod": "module example\n\ngo 1.26.0\n", "go.sum": "", "main.go": source} {

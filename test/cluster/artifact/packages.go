@@ -30,11 +30,10 @@ func Install(ctx context.Context, packages []string) ([]string, error) {
 	if len(missing) == 0 {
 		return nil, ctx.Err()
 	}
-	restore, err := withoutServices()
-	if err != nil {
+	if err := forbidServices(); err != nil {
 		return nil, err
 	}
-	defer restore()
+	defer AllowServices()
 	argv := append([]string{"apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-qq", "-y", "--no-install-recommends"}, missing...)
 	if _, err := host.Run(ctx, argv...); err == nil {
 		return missing, nil
@@ -49,16 +48,28 @@ func Install(ctx context.Context, packages []string) ([]string, error) {
 	return missing, nil
 }
 
-// withoutServices keeps packages from starting their own daemons: only the programs are wanted.
-func withoutServices() (restore func(), err error) {
-	const policy = "/usr/sbin/policy-rc.d"
-	f, err := os.OpenFile(policy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+const (
+	policyFile = "/usr/sbin/policy-rc.d"
+	policyText = "#!/bin/sh\n# From the installation of a test cluster. Remove it if none is running.\nexit 101\n"
+)
+
+// forbidServices keeps packages from starting their own daemons: only the programs are wanted. A policy that the
+// machine has already stays.
+func forbidServices() error {
+	f, err := os.OpenFile(policyFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if errors.Is(err, fs.ErrExist) {
-		return func() {}, nil // the machine has a policy of its own
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = f.WriteString("#!/bin/sh\nexit 101\n")
-	return func() { _ = os.Remove(policy) }, errors.Join(err, f.Close())
+	_, err = f.WriteString(policyText)
+	return errors.Join(err, f.Close())
+}
+
+// AllowServices takes back what an installation forbade, also one that was killed.
+func AllowServices() {
+	if text, err := os.ReadFile(policyFile); err == nil && string(text) == policyText {
+		_ = os.Remove(policyFile)
+	}
 }

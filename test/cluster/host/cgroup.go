@@ -44,6 +44,11 @@ func MakeCgroup(name string) error {
 		for part := range strings.SplitSeq(name, "/") {
 			parent := dir
 			dir = filepath.Join(parent, part)
+			if len(points) == 1 {
+				if err := delegate(parent); err != nil {
+					return err
+				}
+			}
 			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return err
 			}
@@ -55,12 +60,29 @@ func MakeCgroup(name string) error {
 	return nil
 }
 
+// delegate gives the children of a v2 group every controller that the group has; the kubelet wants them all.
+func delegate(dir string) error {
+	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // v1 has a hierarchy for each
+	}
+	if err != nil {
+		return err
+	}
+	for controller := range strings.FieldsSeq(string(controllers)) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
+			return fmt.Errorf("give controller %s to the groups in %s: %w", controller, dir, err)
+		}
+	}
+	return nil
+}
+
 // inheritCpuset gives a v1 cpuset its parent's processors and memory: a new one has none and takes no process.
 func inheritCpuset(parent, dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err == nil {
+		return nil // v2 inherits by itself
+	}
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-		if _, err := os.Stat(filepath.Join(dir, "cgroup.subtree_control")); err == nil {
-			return nil // v2 inherits by itself
-		}
 		value, err := os.ReadFile(filepath.Join(parent, file))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == Entry {
-		Become(os.Args[2])
+		_ = Become(os.Args[2])
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -62,8 +62,7 @@ func TestStopLeavesAProcessThatOnlyHasThePID(t *testing.T) {
 }
 
 func TestStopKillsWhatIgnoresTheRequestToEnd(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `trap "" TERM; echo ready; while :; do sleep 1000; done`)
-	cmd.WaitDelay = time.Second
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `trap "" TERM; echo ready; exec sleep 1000`)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

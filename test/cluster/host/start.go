@@ -53,7 +53,7 @@ func Start(ctx context.Context, d Daemon) (Process, error) {
 	}
 	defer begun.Close()
 	// Without a context: the daemon outlives it.
-	cmd := exec.Command("/proc/self/exe", Entry, string(spec)) //nolint:noctx // see above
+	cmd := exec.Command("/proc/self/exe", Entry, string(spec))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{report}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

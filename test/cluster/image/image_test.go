@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +18,7 @@ func entries(t *testing.T, r io.Reader) (map[string]*tar.Header, map[string][]by
 	headers, contents := map[string]*tar.Header{}, map[string][]byte{}
 	for tr := tar.NewReader(r); ; {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return headers, contents
 		}
 		if err != nil {

@@ -19,7 +19,9 @@ func Pause(program string) Image {
 func Busybox(program, applets string) Image {
 	const path = "bin/busybox"
 	files := []File{
-		{Path: "tmp", Mode: 0o1777}, {Path: "etc", Mode: 0o755}, {Path: "root", Mode: 0o700},
+		{Path: "tmp", Mode: 0o1777},
+		{Path: "etc", Mode: 0o755},
+		{Path: "root", Mode: 0o700},
 		{Path: path, Mode: 0o755, Source: program},
 	}
 	for applet := range strings.FieldsSeq(applets) {
