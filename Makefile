@@ -52,6 +52,7 @@ up: root ## start a real Kubernetes here, install Holdfast, make a claim and a p
 .PHONY: down
 down: root ## remove all that make up made (root)
 	cd test/cluster && go run . down
+	if [ -e /var/lib/holdfast/.trial ]; then rm -rf /var/lib/holdfast; fi
 
 .PHONY: kubeconfig
 kubeconfig: ## print the path of the kubeconfig of make up

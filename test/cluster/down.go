@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,10 @@ func (c *Cluster) removeTraces() error {
 			target, err := os.Readlink(path)
 			return err == nil && host.Below(target, c.Dir)
 		}),
-		removeMatching("/var/lib/cni/results/"+c.cgroup()+"-*", nil),
+		removeMatching("/var/lib/cni/results/*", func(path string) bool {
+			result, err := os.ReadFile(path) // it names the pod's network namespace, which lies in our directory
+			return err == nil && bytes.Contains(result, []byte(c.Dir+"/"))
+		}),
 		removeMatching("/run/containerd/s/*", deadSocket),
 	}
 	for _, dir := range []string{
@@ -97,7 +101,7 @@ func removeMatching(pattern string, match func(path string) bool) error {
 	}
 	var errs []error
 	for _, path := range paths {
-		if match == nil || match(path) {
+		if match(path) {
 			errs = append(errs, os.Remove(path))
 		}
 	}

@@ -23,17 +23,31 @@ func MakeNetNS(file string) error {
 	if err := os.WriteFile(file, nil, 0o444); err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	go func() {
-		// Not unlocked: the thread is left in the new namespace and ends with this goroutine.
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("make a network namespace: %w", err)
-			return
-		}
-		done <- unix.Mount("/proc/thread-self/ns/net", file, "", unix.MS_BIND, "")
-	}()
-	return <-done
+	return unshared(func() error {
+		return unix.Mount("/proc/thread-self/ns/net", file, "", unix.MS_BIND, "")
+	})
+}
+
+// unshared runs f in a new network namespace and comes back to the old one.
+func unshared(f func() error) error {
+	runtime.LockOSThread()
+	before, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	defer unix.Close(before)
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("make a network namespace: %w", err)
+	}
+	err = f()
+	// A thread that cannot come back stays locked, so that nothing else ever runs on it.
+	if back := unix.Setns(before, unix.CLONE_NEWNET); back != nil {
+		return errors.Join(err, fmt.Errorf("leave the new network namespace: %w", back))
+	}
+	runtime.UnlockOSThread()
+	return err
 }
 
 // EnterNetNS moves the calling thread into the namespace; the caller has locked it.
