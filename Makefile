@@ -12,7 +12,7 @@ REQUIRE ?= root,uml
 TIMEOUT ?= 60m
 
 # The tests make real file systems, measure with fio, and start a second kernel; -race needs a C compiler.
-PACKAGES := attr acl btrfs-progs e2fsprogs fio gcc libc6-dev mount user-mode-linux util-linux xfsprogs
+PACKAGES := attr acl btrfs-progs e2fsprogs fio gcc kmod libc6-dev mount user-mode-linux util-linux xfsprogs
 LINT := go tool -modfile=test/tools/go.mod golangci-lint
 
 step = @printf '\n== %s\n' "$(1)"

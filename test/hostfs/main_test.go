@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,6 @@ func TestAKilledRunLeavesNoMountAndTheNextNoLoopDevice(t *testing.T) {
 		linger(t)
 	}
 	RequireRoot(t)
-	before := attached(t)
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), lingering+"=1", insideVariable+"=")
 	stdout, err := cmd.StdoutPipe()
@@ -37,8 +37,9 @@ func TestAKilledRunLeavesNoMountAndTheNextNoLoopDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := strings.TrimSpace(ready)
-	if during := attached(t); len(during) != len(before)+2 {
-		t.Errorf("%d devices are attached during the run, %d before it", len(during), len(before))
+	during := attachments(t, filepath.Join(filepath.Dir(dir), "disk"))
+	if len(during) != 2 {
+		t.Errorf("attached during the run: %v, want the disk and the file on it", during)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -48,11 +49,11 @@ func TestAKilledRunLeavesNoMountAndTheNextNoLoopDevice(t *testing.T) {
 	late := time.After(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for sweep(); len(attached(t)) != len(before); sweep() {
+	for sweep(); slices.ContainsFunc(during, attachment.lasts); sweep() {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("attached before: %v, after: %v", before, attached(t))
+			t.Fatalf("still attached of %v", during)
 		}
 	}
 	if mounts, err := os.ReadFile("/proc/1/mounts"); err != nil || strings.Contains(string(mounts), dir) {
@@ -79,11 +80,41 @@ func linger(t *testing.T) {
 	}
 }
 
-func attached(t *testing.T) []string {
+// attachment is a file that a loop device is attached to; other tests attach others at the same time.
+type attachment struct {
+	device      string
+	file, inode uint64
+}
+
+// attachments finds the device over a disk and those over files on it.
+func attachments(t *testing.T, disk string) (found []attachment) {
 	t.Helper()
-	devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	var file, device unix.Stat_t
+	if err := unix.Stat(disk, &file); err != nil {
+		t.Fatal(err)
+	}
+	devices, err := filepath.Glob("/dev/loop[0-9]*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return devices
+	for range 2 { // first the disk, then what is on it
+		eachLoop(devices, func(f *os.File, info *unix.LoopInfo64) {
+			a := attachment{f.Name(), info.Device, info.Inode}
+			overDisk := info.Device == file.Dev && info.Inode == file.Ino
+			if overDisk && unix.Fstat(int(f.Fd()), &device) != nil || slices.Contains(found, a) {
+				return
+			}
+			if overDisk || device.Rdev != 0 && info.Device == device.Rdev {
+				found = append(found, a)
+			}
+		})
+	}
+	return found
+}
+
+func (a attachment) lasts() (lasts bool) {
+	eachLoop([]string{a.device}, func(_ *os.File, info *unix.LoopInfo64) {
+		lasts = info.Device == a.file && info.Inode == a.inode
+	})
+	return lasts
 }
