@@ -80,8 +80,8 @@ const (
 
 // Source is where a volume's first content came from.
 type Source struct {
-	Kind SourceKind
-	ID   ID
+	Kind SourceKind `json:"kind"`
+	ID   ID         `json:"id"`
 }
 
 // Volume is a volume that exists.

@@ -88,7 +88,7 @@ func unescape(s string) string {
 	for ; found; before, after, found = strings.Cut(after, `\`) {
 		out.WriteString(before)
 		code, err := strconv.ParseUint(after[:min(3, len(after))], 8, 8)
-		if err != nil {
+		if err != nil || len(after) < 3 {
 			out.WriteByte('\\')
 			continue
 		}

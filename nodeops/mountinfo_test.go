@@ -67,6 +67,7 @@ func TestTheTopmostMountIsFoundAlsoThroughLinksAndOddNames(t *testing.T) {
 }
 
 func FuzzParseMounts(f *testing.F) {
+	f.Add("    \\0  -   ")
 	f.Add(`40 35 7:1 /a\040b /srv/x\134y ro - xfs /dev/loop1 rw`)
 	f.Add(`1 2 3 4 5\ 6 - 7 8 9`)
 	f.Add(`\777 \400 \08`)

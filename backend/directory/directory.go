@@ -5,7 +5,10 @@ package directory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -77,17 +80,27 @@ func (*common) Access(e *engine.Entry) backend.Access {
 	return backend.Access{Directory: dataPath(e)}
 }
 
-// InUse names the mounts that show the directory. The entry's name is part of a mount's root, so no other volume's
-// mount is taken for it, whatever path the pool is seen under.
+// InUse names the mounts that show the directory, whatever path the pool is seen under.
 func (c *common) InUse(e *engine.Entry) (string, error) {
 	mounts, err := nodeops.Mounts()
+	if err != nil {
+		return "", err
+	}
+	own, err := e.Dir.Stat(data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
 	if err != nil {
 		return "", err
 	}
 	inside := strings.TrimPrefix(dataPath(e), c.path)
 	var targets []string
 	for _, m := range mounts {
-		if m.FSType == c.fsType && strings.HasSuffix(m.Root, inside) {
+		if m.FSType != c.fsType || !strings.HasSuffix(m.Root, inside) {
+			continue
+		}
+		// Another pool may have a volume of that name.
+		if shown, err := os.Stat(m.Target); err == nil && os.SameFile(shown, own) {
 			targets = append(targets, m.Target)
 		}
 	}

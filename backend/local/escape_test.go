@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,5 +39,28 @@ func escapeShows(t *testing.T, k hostfs.Kind, escape func(dir string) error) {
 	}
 	if err := b.Delete(t.Context(), v.ID); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestAVolumeInUseDoesNotKeepItsNamesakeInAnotherPool(t *testing.T) {
+	for _, name := range []string{"one", "two"} {
+		b := served(t, PoolConfig{Name: name, Engine: "directory", Path: hostfs.New(t, hostfs.Btrfs, 2<<30)})
+		v := made(t, b, backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 64 * mib}})
+		if name == "two" {
+			if err := b.Delete(t.Context(), v.ID); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		target := t.TempDir()
+		if err := nodeops.Bind(t.Context(), v.Access.Directory, target, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := nodeops.Unmount(context.Background(), target); err != nil {
+				t.Error(err)
+			}
+		})
+		says(t, b.Delete(t.Context(), v.ID), backend.ErrPrecondition, "a", target)
 	}
 }

@@ -373,6 +373,9 @@ func TestTheServingProcessNoticesWhatAnotherRestored(t *testing.T) {
 	if _, err := b.Get(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
+	if got, _ := b.Capacity(t.Context(), ""); got.Promised != mib {
+		t.Errorf("promised %d at once, want %d", got.Promised, mib)
+	}
 	if all, _ := b.Trash(t.Context()); len(all) > 0 {
 		t.Errorf("the trash still holds %+v", all)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -25,6 +26,14 @@ func (p *pool) find(k kind, id backend.ID) *record {
 	}
 	r := p.read(k, id, place)
 	p.entries[k][id] = r
+	// Another process may have restored it: what has left the trash no longer counts there.
+	maps.DeleteFunc(p.trash, func(trashed string, t *record) bool {
+		if t.id != id {
+			return false
+		}
+		_, err := p.root.Lstat(trashed)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 	return r
 }
 
