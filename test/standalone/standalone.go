@@ -28,7 +28,6 @@ type Options struct {
 	Args    []string
 	Env     []string
 	Log     io.Writer // gets the process's output too; may be nil
-	NodeID  string    // "node" if empty
 	Private bool      // gives the process a session of its own, which terminals do not interrupt
 }
 
@@ -62,10 +61,7 @@ func Build(ctx context.Context, dir string, tags ...string) (string, error) {
 
 // Start starts the process and returns when it answers, or with what it printed when it does not.
 func Start(ctx context.Context, o Options) (*Process, error) {
-	if o.NodeID == "" {
-		o.NodeID = "node"
-	}
-	args := []string{"standalone", "--endpoint", "unix://" + o.Socket, "--node-id", o.NodeID}
+	args := []string{"standalone", "--endpoint", "unix://" + o.Socket, "--node-id", "node"}
 	for _, pool := range o.Pools {
 		args = append(args, "--pool", pool)
 	}
@@ -128,9 +124,6 @@ func (p *Process) connect(ctx context.Context, socket string) (err error) {
 		return fmt.Errorf("holdfast standalone does not answer: %w", err)
 	}
 }
-
-// Exited is closed when the process has ended.
-func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Killed says whether the process ended by SIGKILL; it waits for the end.
 func (p *Process) Killed() bool {
