@@ -69,16 +69,19 @@ func TestASubvolumeLimitHolds(t *testing.T) {
 	for way, script := range waysIn {
 		t.Run(way, func(t *testing.T) {
 			volume := subvolume(t, filepath.Join(dir, strings.ReplaceAll(way, " ", "-")), 16*mib)
-			for _, by := range []func() error{
-				func() error { return asContainer(t, script, volume) },
-				func() error { _, err := run(t.Context(), "sh", "-e", "-c", script, "sh", volume); return err },
-			} {
-				if err := by(); !full(err) {
-					t.Errorf("got %v, want that it is full", err)
-				}
+			if err := asContainer(t, script, volume); !full(err) {
+				t.Errorf("got %v, want that it is full", err)
 			}
 			if used := committed(t, volume); used > 16*mib || used < 8*mib && way != "fallocate" {
 				t.Errorf("%d bytes are used of %d", used, 16*mib)
+			}
+			// Root is limited too. What the next run truncates counts until the kernel commits that, so how much it
+			// writes before it is full is the kernel's affair.
+			if _, err := run(t.Context(), "sh", "-e", "-c", script, "sh", volume); !full(err) {
+				t.Errorf("root got %v, want that it is full", err)
+			}
+			if used := committed(t, volume); used > 16*mib {
+				t.Errorf("%d bytes are used of %d by root", used, 16*mib)
 			}
 		})
 	}
@@ -178,8 +181,8 @@ func TestDeletedSubvolumesLeaveNoQgroups(t *testing.T) {
 		}
 		cleaned(t, dir)
 	}
-	left := qgroups(t, dir)
-	if removesQgroups() && len(left) > 0 || len(left) > 1 {
+	// A kernel that removes them itself gives up on one that it finds busy, as does the next deletion here on its own.
+	if left := qgroups(t, dir); len(left) > 1 {
 		t.Errorf("left without a sweep: %v", left)
 	}
 	if err := SweepQgroups(dir); err != nil {

@@ -21,8 +21,12 @@ type Loop struct {
 	device *os.File
 }
 
-// LoopOptions says how to attach. An autoclear device vanishes with its last user, be that a mount or the Loop.
-type LoopOptions struct{ ReadOnly, Autoclear bool }
+// LoopOptions says how to attach. An autoclear device vanishes with its last user, be that a mount or the Loop. Among
+// are the devices that may be used, where this process was lent some; empty: any that is free.
+type LoopOptions struct {
+	ReadOnly, Autoclear bool
+	Among               []string
+}
 
 // sectorSize is that of every device whose image allows it: direct I/O needs at least the sectors of the disk below.
 const sectorSize = 4096
@@ -41,6 +45,9 @@ func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error)
 		return nil, fmt.Errorf("attaching %s: %w", image, err)
 	}
 	for _, device := range devices {
+		if err := o.allows(device); err != nil {
+			return nil, fmt.Errorf("attaching %s: %w", image, err)
+		}
 		l, err := reuseLoop(device, image, o)
 		if !errors.Is(err, unix.ENXIO) && !errors.Is(err, fs.ErrNotExist) {
 			return l, err
@@ -51,6 +58,9 @@ func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error)
 		return nil, fmt.Errorf("attaching %s: %w", image, err)
 	}
 	defer backing.Close()
+	if len(o.Among) > 0 {
+		return attachAmong(ctx, backing, o)
+	}
 	return attachFree(ctx, backing, o)
 }
 
@@ -99,7 +109,7 @@ func attachFree(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, er
 		return nil, err
 	}
 	for {
-		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		number, err := freeLoop(control)
 		if err != nil {
 			return nil, fmt.Errorf("asking for a free loop device: %w", err)
 		}
@@ -129,7 +139,7 @@ func loopConfig(backing *os.File, o LoopOptions) (*unix.LoopConfig, error) {
 		return nil, fmt.Errorf("attaching %s: file descriptor %d is too large", backing.Name(), fd)
 	}
 	config := &unix.LoopConfig{Fd: uint32(fd), Size: sectorSize}
-	copy(config.Info.File_name[:len(config.Info.File_name)-1], backing.Name())
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], o.mark()+backing.Name())
 	if info.Size()%sectorSize != 0 {
 		config.Size = 512
 	}

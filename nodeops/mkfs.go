@@ -20,6 +20,7 @@ type MkfsSpec struct {
 	FSType  string
 	Options []string
 	Inodes  uint64 // how many files it must hold, and hardly more; zero leaves it to mkfs
+	UUID    string // of an xfs that is to be known by it; empty leaves it to mkfs
 }
 
 // SmallestFS is the size below which a file system of that type cannot be made, or not with a journal.
@@ -35,6 +36,8 @@ func SmallestFS(fstype string) (bytes int64, err error) {
 	return 0, fmt.Errorf("file system %q is not supported; use ext4, xfs or btrfs", shorten(fstype))
 }
 
+var uuidForm = whole(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
 // reservedInodes is what ext4 keeps for itself, lost+found included.
 const reservedInodes = 11
 
@@ -47,6 +50,8 @@ func CheckMkfs(spec MkfsSpec) error {
 	switch {
 	case err != nil:
 		return err
+	case spec.UUID != "" && (spec.FSType != "xfs" || !uuidForm.MatchString(spec.UUID)):
+		return fmt.Errorf("UUID %q of %s: only an xfs is given one, of 32 hexadecimal digits in groups of 8-4-4-4-12", shorten(spec.UUID), spec.FSType)
 	case spec.Inodes == 0:
 		return nil
 	case spec.FSType != "ext4":
@@ -80,7 +85,11 @@ func MakeFS(ctx context.Context, path string, spec MkfsSpec) error {
 	case "ext4":
 		err = makeExt4(ctx, path, given, spec.Inodes, zeroed)
 	case "xfs":
-		_, err = run(ctx, "mkfs.xfs", append([]string{"-q", "-K", "-b", "size=4096", "-s", "size=4096"}, append(given.args(), path)...)...)
+		args := append([]string{"-q", "-K", "-b", "size=4096", "-s", "size=4096"}, given.args()...)
+		if spec.UUID != "" {
+			args = append(args, "-m", "uuid="+spec.UUID)
+		}
+		_, err = run(ctx, "mkfs.xfs", append(args, path)...)
 	case "btrfs":
 		_, err = run(ctx, "mkfs.btrfs", append([]string{"-q", "-K", "-s", "4096"}, append(given.args(), path)...)...)
 	}

@@ -12,6 +12,7 @@ import (
 
 // Mount is one line of the mount table.
 type Mount struct {
+	ID       string // of this mount, while it lasts
 	Device   string // major:minor
 	Root     string // the directory or file of the file system that is seen at Target
 	Target   string
@@ -65,6 +66,7 @@ func parseMounts(table string) []Mount {
 			continue
 		}
 		mounts = append(mounts, Mount{
+			ID:       mount[0],
 			Device:   mount[2],
 			Root:     unescape(mount[3]),
 			Target:   unescape(mount[4]),

@@ -1,0 +1,128 @@
+package nodeops
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DeviceSelector says which devices are meant: those that are all it says. What is not Local must be named by a path.
+type DeviceSelector struct {
+	Paths      []string // patterns for the device or a link to it; none means any
+	MinSize    int64
+	Model      string // a pattern; empty means any
+	Rotational *bool  // nil means either
+}
+
+func (s DeviceSelector) String() string {
+	var parts []string
+	if len(s.Paths) > 0 {
+		parts = append(parts, "path "+strings.Join(s.Paths, " or "))
+	}
+	if s.MinSize > 0 {
+		parts = append(parts, fmt.Sprintf("at least %d bytes", s.MinSize))
+	}
+	if s.Model != "" {
+		parts = append(parts, fmt.Sprintf("model %q", s.Model))
+	}
+	if s.Rotational != nil {
+		parts = append(parts, fmt.Sprintf("rotational %t", *s.Rotational))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Select returns the devices that are meant, those of an earlier pattern first, else in the order given.
+func (s DeviceSelector) Select(all []Device) ([]Device, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	meant := slices.DeleteFunc(slices.Clone(all), func(d Device) bool { return len(s.Paths) == 0 && !d.Local })
+	if len(s.Paths) > 0 {
+		var err error
+		if meant, err = byPath(all, s.Paths); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(meant, func(d Device) bool { return !s.fits(d) }), nil
+}
+
+func (s DeviceSelector) check() error {
+	if len(s.Paths) == 0 && s.MinSize == 0 && s.Model == "" && s.Rotational == nil {
+		return fmt.Errorf("no device is chosen: say which by paths, minSize, model or rotational")
+	}
+	for _, p := range s.Paths {
+		if _, err := path.Match(p, ""); err != nil || !strings.HasPrefix(p, "/dev/") {
+			return fmt.Errorf("device path %q: it must be a path beneath /dev, or a pattern such as /dev/disk/by-id/nvme-*", shorten(p))
+		}
+	}
+	if _, err := path.Match(s.Model, ""); err != nil {
+		return fmt.Errorf("device model %q: it must be a pattern such as Samsung*", shorten(s.Model))
+	}
+	return nil
+}
+
+func (s DeviceSelector) fits(d Device) bool {
+	model := s.Model == ""
+	if !model {
+		model, _ = path.Match(s.Model, d.Model) // check has found it well formed
+	}
+	return model && d.Size >= s.MinSize && (s.Rotational == nil || *s.Rotational == d.Rotational)
+}
+
+// byPath follows links: what matters is the device that a path leads to. A partition is none.
+func byPath(all []Device, patterns []string) (meant []Device, err error) {
+	for _, pattern := range patterns {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		slices.SortFunc(paths, inOrder)
+		for _, p := range paths {
+			number := deviceNumber(p)
+			named := func(d Device) bool { return d.Number == number }
+			if i := slices.IndexFunc(all, named); i >= 0 && !slices.ContainsFunc(meant, named) {
+				meant = append(meant, all[i])
+			}
+		}
+	}
+	return meant, nil
+}
+
+// deviceNumber is the major:minor that a path leads to; empty if that is no block device.
+func deviceNumber(path string) string {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+}
+
+// DeviceOf is the major:minor of the device below an open file; empty where the kernel shows none, as for file systems
+// that span devices.
+func DeviceOf(f *os.File) (number string, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return "", fmt.Errorf("asking for the device of %s: %w", f.Name(), err)
+	}
+	number = fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
+	if DeviceGone(number) {
+		return "", nil
+	}
+	return number, nil
+}
+
+// DeviceGone says whether a device, if one is given, was taken away.
+func DeviceGone(number string) bool {
+	if number == "" {
+		return false
+	}
+	_, err := os.Stat("/sys/dev/block/" + number)
+	return errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,203 @@
+package nodeops
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// newSysfs makes what the kernel shows of devices: a path below it with content, or with " -> " a link.
+func newSysfs(t *testing.T, lines ...string) (block string) {
+	t.Helper()
+	root := t.TempDir()
+	for _, line := range lines {
+		name, content, link := strings.Cut(line, " -> ")
+		if !link {
+			name, content, _ = strings.Cut(line, "=")
+		}
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if link {
+			if err := os.Symlink(content, path); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		write(t, path, content+"\n")
+	}
+	return filepath.Join(root, "block")
+}
+
+// disk is a device with the attributes that each has, and more.
+func disk(name, place string, more ...string) (lines []string) {
+	lines = []string{"block/" + name + " -> ../devices/" + place + "/" + name}
+	for _, a := range append([]string{"dev=8:0", "size=2097152", "ro=0", "removable=0", "queue/rotational=0"}, more...) {
+		lines = append(lines, "devices/"+place+"/"+name+"/"+a)
+	}
+	return lines
+}
+
+func TestADeviceIsDescribedAsTheKernelKnowsIt(t *testing.T) {
+	devices, err := devicesIn(newSysfs(t, slices.Concat(
+		disk("sdaa", "pci/host0/target0", "device/model=ST4000  NM0035 ", "wwid=naa.5000c500", "queue/rotational=1", "ro=1", "sdaa1/partition=1", "holders/dm-0/x=1"),
+		disk("sdb", "pci/host0/target1", "size=0"),
+		disk("sdc", "pci/host0/target2", "device/serial=S1"),
+	)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(devices) != 2 || devices[0].Name != "sdc" || devices[1].Name != "sdaa" {
+		t.Fatalf("found %+v; want sdc before sdaa, and none without a size", devices)
+	}
+	d := devices[1]
+	if d.Path != "/dev/sdaa" || d.Number != "8:0" || d.Size != 1<<30 || d.Model != "ST4000 NM0035" || d.ID != "naa.5000c500" ||
+		!d.Rotational || !d.ReadOnly || !d.Local || !slices.Equal(d.Partitions, []string{"sdaa1"}) || !slices.Equal(d.Holders, []string{"dm-0"}) {
+		t.Errorf("described as %+v", d)
+	}
+	if d := devices[0]; d.ID != "S1" || d.Rotational || d.ReadOnly || d.Partitions != nil || d.Holders != nil {
+		t.Errorf("described as %+v", d)
+	}
+}
+
+func TestWhatIsNoDiskOfThisHostMustBeNamedByAPath(t *testing.T) {
+	for what, lines := range map[string][]string{
+		"a loop device":    disk("loop0", "virtual/block"),
+		"a mapped device":  disk("dm-0", "virtual/block"),
+		"an RBD image":     disk("rbd0", "rbd/0"),
+		"a USB stick":      disk("sdb", "pci/usb1/host1", "removable=1"),
+		"an iSCSI disk":    disk("sdc", "platform/host2/session1/target2"),
+		"a disk of a SAN":  disk("sdd", "pci/host3/rport-3:0-1/target3"),
+		"NVMe over TCP":    disk("nvme0n1", "virtual/nvme-fabrics/ctl/nvme0", "device/transport=tcp"),
+		"NVMe over fabric": disk("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0", "device/nvme0/transport=rdma", "device/nvme1/transport=pcie"),
+	} {
+		devices, err := devicesIn(newSysfs(t, lines...))
+		if err != nil || len(devices) != 1 || devices[0].Local {
+			t.Errorf("%s: %+v, %v", what, devices, err)
+			continue
+		}
+		if chosen, err := (DeviceSelector{MinSize: 1}).Select(devices); err != nil || len(chosen) != 0 {
+			t.Errorf("%s is chosen by its size: %+v, %v", what, chosen, err)
+		}
+	}
+	for what, lines := range map[string][]string{
+		"SATA":                   disk("sda", "pci/host0/target0"),
+		"virtio":                 disk("vda", "pci/virtio1/block"),
+		"NVMe":                   disk("nvme0n1", "pci/nvme/nvme0", "device/transport=pcie"),
+		"NVMe with several ways": disk("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0", "device/nvme0/transport=pcie"),
+	} {
+		devices, err := devicesIn(newSysfs(t, lines...))
+		if err != nil || len(devices) != 1 || !devices[0].Local {
+			t.Errorf("%s: %+v, %v", what, devices, err)
+			continue
+		}
+		if chosen, err := (DeviceSelector{MinSize: 1}).Select(devices); err != nil || len(chosen) != 1 {
+			t.Errorf("%s is not chosen by its size: %+v, %v", what, chosen, err)
+		}
+	}
+}
+
+func TestADeviceIsChosenThatIsAllThatIsSaid(t *testing.T) {
+	small := Device{Name: "sda", Size: 1 << 30, Model: "Samsung SSD 980", Local: true}
+	large := Device{Name: "sdb", Size: 4 << 30, Model: "Samsung SSD 990", Local: true}
+	slow := Device{Name: "sdc", Size: 8 << 30, Model: "ST4000", Rotational: true, Local: true}
+	for what, test := range map[string]struct {
+		selector DeviceSelector
+		want     []string
+	}{
+		"its size":       {DeviceSelector{MinSize: 4 << 30}, []string{"sdb", "sdc"}},
+		"its model":      {DeviceSelector{Model: "Samsung*"}, []string{"sda", "sdb"}},
+		"a whole model":  {DeviceSelector{Model: "Samsung"}, nil},
+		"solid state":    {DeviceSelector{Rotational: new(bool)}, []string{"sda", "sdb"}},
+		"all of it":      {DeviceSelector{MinSize: 2 << 30, Model: "*SSD*", Rotational: new(bool)}, []string{"sdb"}},
+		"a path nowhere": {DeviceSelector{Paths: []string{"/dev/nowhere*"}}, nil},
+	} {
+		chosen, err := test.selector.Select([]Device{small, large, slow})
+		var names []string
+		for _, d := range chosen {
+			names = append(names, d.Name)
+		}
+		if err != nil || !slices.Equal(names, test.want) {
+			t.Errorf("by %s: %v, %v; want %v", what, names, err, test.want)
+		}
+	}
+}
+
+func TestASelectorThatSaysNothingOrNonsenseChoosesNothing(t *testing.T) {
+	for what, s := range map[string]DeviceSelector{
+		"devices": {},
+		"/srv/x":  {Paths: []string{"/srv/x"}},
+		"/dev/[":  {Paths: []string{"/dev/["}},
+		"[":       {Model: "["},
+	} {
+		if chosen, err := s.Select([]Device{{Name: "sda", Local: true}}); err == nil || len(chosen) > 0 || what != "devices" && !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: chosen %v, %v", what, chosen, err)
+		}
+	}
+}
+
+func TestADeviceIsFoundThroughLinksAndPatterns(t *testing.T) {
+	first, second := hostfs.Disk(t, 64*mib), hostfs.Disk(t, 64*mib)
+	// The one directory beneath /dev that is a test's own.
+	links, err := os.MkdirTemp("/dev/shm", "disk-")
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(links) })
+	for name, target := range map[string]string{"b": first, "a": second, "again": second, "part": "/dev/null"} {
+		if err := os.Symlink(target, filepath.Join(links, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pattern, want := range map[string][]string{
+		links + "/*":                {second, first},
+		links + "/b":                {first},
+		first:                       {first},
+		links + "/nothing":          nil,
+		"/dev/shm/../../etc/passwd": nil,
+	} {
+		chosen, err := DeviceSelector{Paths: []string{pattern}}.Select(all)
+		var paths []string
+		for _, d := range chosen {
+			paths = append(paths, d.Path)
+		}
+		if err != nil || !slices.Equal(paths, want) {
+			t.Errorf("%s: %v, %v; want %v", pattern, paths, err, want)
+		}
+	}
+	if chosen, err := (DeviceSelector{Paths: []string{links + "/b", links + "/*"}}).Select(all); err != nil || len(chosen) != 2 || chosen[0].Path != first {
+		t.Errorf("an earlier pattern does not come first: %+v, %v", chosen, err)
+	}
+	if chosen, err := (DeviceSelector{Paths: []string{links + "/b"}, MinSize: gib}).Select(all); err != nil || len(chosen) != 0 {
+		t.Errorf("a path hides the size: %+v, %v", chosen, err)
+	}
+}
+
+func TestADeviceThatWasTakenAwayIsGone(t *testing.T) {
+	device := hostfs.Disk(t, 64*mib)
+	if DeviceGone(deviceNumber(device)) {
+		t.Error("it is there")
+	}
+	if !DeviceGone("8:1048575") {
+		t.Error("there is no such device")
+	}
+	for path, want := range map[string]bool{"/proc": false, newFS(t, "xfs", 320*mib): true} {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if number, err := DeviceOf(f); err != nil || (number != "") != want || DeviceGone(number) {
+			t.Errorf("%s lies on %q, %v", path, number, err)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package ganesha
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// admin changes what a running Ganesha serves. Not safe for concurrent use.
+type admin struct {
+	conn  *dbus.Conn
+	file  string        // where an export is written for Ganesha to read
+	limit time.Duration // of a call
+}
+
+// What Ganesha is called on the bus, and the errors that mean that it said no.
+const (
+	busName        = "org.ganesha.nfsd"
+	invalidContent = "org.freedesktop.DBus.Error.InvalidFileContent"
+	invalidArgs    = "org.freedesktop.DBus.Error.InvalidArgs"
+)
+
+// errRefused: Ganesha lives, and does not do what it was asked for.
+var errRefused = errors.New("NFS-Ganesha refuses")
+
+// connectAdmin connects until ctx ends.
+func connectAdmin(ctx context.Context, address string, c *Config) (*admin, error) {
+	conn, err := dbus.Connect(address, dbus.WithContext(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the bus at %s: %w", address, err)
+	}
+	return &admin{conn: conn, file: filepath.Join(c.RunDir, "export.conf"), limit: c.Patience}, nil
+}
+
+// awaitGanesha returns when Ganesha is on the bus, or something else is over.
+func (a *admin) awaitGanesha(ctx context.Context) error {
+	owners := make(chan *dbus.Signal, 8)
+	a.conn.Signal(owners)
+	defer a.conn.RemoveSignal(owners)
+	changes := []dbus.MatchOption{
+		dbus.WithMatchInterface("org.freedesktop.DBus"), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, busName),
+	}
+	if err := a.conn.AddMatchSignalContext(ctx, changes...); err != nil {
+		return fmt.Errorf("watching the bus: %w", err)
+	}
+	for {
+		var owned bool
+		if err := a.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, busName).Store(&owned); err != nil {
+			return fmt.Errorf("asking the bus for NFS-Ganesha: %w", err)
+		}
+		if owned {
+			return nil
+		}
+		select {
+		case <-owners:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// call asks Ganesha, which may first have to end its start, and so has until ctx ends.
+func (a *admin) call(ctx context.Context, object, method string, args ...any) ([]any, error) {
+	o := a.conn.Object(busName, dbus.ObjectPath("/org/ganesha/nfsd/"+object))
+	call := o.CallWithContext(ctx, "org.ganesha.nfsd."+strings.ToLower(object)+"."+method, dbus.FlagNoAutoStart, args...)
+	if call.Err == nil {
+		return call.Body, nil
+	}
+	if refusal, ok := errors.AsType[dbus.Error](call.Err); ok && (refusal.Name == invalidContent || refusal.Name == invalidArgs) {
+		said, _, _ := strings.Cut(refusal.Error(), ". Details:") // which are lines of what we wrote; the reason is in its log
+		return nil, fmt.Errorf("%w: %s: %s", errRefused, method, said)
+	}
+	return nil, fmt.Errorf("telling NFS-Ganesha %s: %w", method, call.Err)
+}
+
+func (a *admin) change(method string, args ...any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), a.limit) // a call that is left would leave it open what is served
+	defer cancel()
+	_, err := a.call(ctx, "ExportMgr", method, args...)
+	return err
+}
+
+func (a *admin) add(e Export) error    { return a.load("AddExport", e) }
+func (a *admin) update(e Export) error { return a.load("UpdateExport", e) }
+
+func (a *admin) load(method string, e Export) error {
+	if err := os.WriteFile(a.file, []byte(exportBlock(e)), 0o600); err != nil {
+		return fmt.Errorf("writing export %d: %w", e.ID, err)
+	}
+	return a.change(method, a.file, fmt.Sprintf("EXPORT(Export_Id=%d)", e.ID))
+}
+
+func (a *admin) remove(id uint16) error { return a.change("RemoveExport", id) }
+
+// shown lists the IDs of all exports but the root.
+func (a *admin) shown(ctx context.Context) (ids []uint16, err error) {
+	body, err := a.call(ctx, "ExportMgr", "ShowExports")
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows(body) {
+		if id, ok := row[0].(uint16); ok && id != 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// clients lists the addresses of those who have spoken NFS since a time.
+func (a *admin) clients(ctx context.Context, since time.Time) (addresses []string, err error) {
+	body, err := a.call(ctx, "ClientMgr", "ShowClients")
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows(body) {
+		address, last := seen(row)
+		if address.IsValid() && !last.Before(since) {
+			addresses = append(addresses, address.String())
+		}
+	}
+	slices.Sort(addresses)
+	return slices.Compact(addresses), nil
+}
+
+// rows are what a reply lists after the time.
+func rows(body []any) [][]any {
+	if len(body) < 2 {
+		return nil
+	}
+	all, _ := body[1].([][]any)
+	return slices.DeleteFunc(all, func(row []any) bool { return len(row) < 2 })
+}
+
+// seen reads a client: its address, what it has spoken, and when it did last, in seconds and nanoseconds.
+func seen(row []any) (netip.Addr, time.Time) {
+	text, _ := row[0].(string)
+	address, err := netip.ParseAddr(text)
+	last, ok := row[len(row)-1].([]any)
+	if err != nil || !ok || len(last) != 2 {
+		return netip.Addr{}, time.Time{}
+	}
+	seconds, _ := last[0].(uint64)
+	nanoseconds, _ := last[1].(uint64)
+	return address.Unmap(), time.Unix(int64(seconds), int64(nanoseconds))
+}

@@ -1,0 +1,78 @@
+package ganesha
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	processes "github.com/holdfast-storage/holdfast/nodeops/child"
+)
+
+// child is a process that ends with this one, in a group of its own, so that signals to ours do not reach it.
+type child struct {
+	name string
+	pid  int
+	done chan struct{} // closed when it has ended
+	err  error         // how, once done is closed
+}
+
+// lingering bounds the wait for what a child has printed that has ended.
+const lingering = 5 * time.Second
+
+// startChild hands what the child prints to the writers, which no call may block for long.
+func startChild(stdout, stderr io.Writer, env []string, name string, args ...string) (*child, error) {
+	cmd := exec.Command(name, args...) //nolint:noctx // it is asked to stop first; end kills it
+	cmd.Env = append(os.Environ(), append(env, "LC_ALL=C")...)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, lingering
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ended, err := processes.Start(cmd)
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Errorf("this host has no %s; install the package that brings it: %w", name, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	c := &child{name: name, pid: cmd.Process.Pid, done: make(chan struct{})}
+	go func() {
+		c.err = <-ended
+		close(c.done)
+	}()
+	return c, nil
+}
+
+// death says how a child has ended.
+func (c *child) death() error {
+	if c.err == nil {
+		return fmt.Errorf("%s has ended by itself", c.name)
+	}
+	return fmt.Errorf("%s has ended: %w", c.name, c.err)
+}
+
+// end asks the child to stop, and kills it when that takes longer than the limit; none kills it at once.
+func (c *child) end(limit time.Duration) error {
+	if limit > 0 {
+		_ = unix.Kill(c.pid, unix.SIGTERM) // Wait has not returned, so this is still it, or nobody
+		select {
+		case <-c.done:
+			return nil
+		case <-time.After(limit):
+		}
+	}
+	_ = unix.Kill(-c.pid, unix.SIGKILL)
+	select {
+	case <-c.done:
+	case <-time.After(lingering):
+		return fmt.Errorf("process %d, %s, cannot be killed: it waits for a disk", c.pid, c.name)
+	}
+	if limit > 0 {
+		return fmt.Errorf("%s has not stopped within %s and was killed", c.name, limit)
+	}
+	return nil
+}

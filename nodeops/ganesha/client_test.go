@@ -1,0 +1,324 @@
+package ganesha
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// requireClient skips a test whose kernel cannot mount NFS.
+func requireClient(t *testing.T) {
+	t.Helper()
+	requireGanesha(t)
+	if err := unix.Mount("", t.TempDir(), "nfs4", 0, ""); errors.Is(err, unix.ENODEV) {
+		hostfs.Skip(t, "nfs", "this kernel has no NFS client")
+	}
+}
+
+// mount mounts what a server shows at a pseudo path.
+func (r *running) mount(pseudo string) string {
+	r.t.Helper()
+	target, err := os.MkdirTemp("", "holdfast-client-")
+	if err := errors.Join(err, os.Chmod(target, 0o755)); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { os.Remove(target) })
+	r.t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_FORCE|unix.MNT_DETACH) }) // it may be gone
+	if err := r.tryMount(pseudo, target); err != nil {
+		r.t.Fatalf("mounting %s: %v", pseudo, err)
+	}
+	return target
+}
+
+func (r *running) tryMount(pseudo, target string) error {
+	options := fmt.Sprintf("vers=4.2,proto=tcp,port=%d,addr=127.0.0.1,clientaddr=127.0.0.1,sec=sys,hard,timeo=20,retrans=1", r.config.Port)
+	return unix.Mount("127.0.0.1:"+pseudo, target, "nfs4", 0, options)
+}
+
+// holder is a client with a file that it has written and locked. It is a process of its own: one that has a file of a
+// dead server open cannot start another.
+type holder struct {
+	r       *running
+	told    io.WriteCloser
+	answers chan string
+	served  string // the file on the server
+	want    string // its content
+	letGo   func()
+}
+
+const holderVariable = "HOLDFAST_TEST_HOLDS"
+
+// hold is what the client does: it appends each line that it is told, and says what then came of it.
+func hold(name string) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+	}
+	all := ""
+	for lines := bufio.NewScanner(os.Stdin); err == nil && lines.Scan(); {
+		all += lines.Text() + "\n"
+		_, err := f.WriteString(lines.Text() + "\n")
+		content := make([]byte, len(all))
+		if err = errors.Join(err, f.Sync()); err == nil {
+			_, err = f.ReadAt(content, 0)
+		}
+		switch {
+		case errors.Is(err, unix.ESTALE):
+			fmt.Println("ESTALE")
+		case err != nil:
+			fmt.Println(err)
+		default:
+			fmt.Printf("%q\n", content)
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+	os.Exit(0)
+}
+
+func newHolder(r *running, target string, e Export) *holder {
+	r.t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestMain$")
+	cmd.Env = append(os.Environ(), holderVariable+"="+filepath.Join(target, "file"))
+	told, err := cmd.StdinPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	h := &holder{r: r, told: told, answers: make(chan string), served: filepath.Join(e.Path, "file")}
+	gone, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			select {
+			case h.answers <- lines.Text():
+			case <-gone:
+			}
+		}
+		_ = cmd.Wait() // killed, perhaps
+	}()
+	h.letGo = sync.OnceFunc(func() {
+		close(gone)
+		told.Close()
+		cmd.Process.Kill()
+		select {
+		case <-over:
+		case <-time.After(patient):
+			r.t.Error("the client cannot be killed")
+		}
+	})
+	r.t.Cleanup(h.letGo)
+	h.goesOn("at first")
+	return h
+}
+
+// write has the client append a line, and returns what it says.
+func (h *holder) write(line string) string {
+	h.r.t.Helper()
+	if _, err := io.WriteString(h.told, line+"\n"); err != nil {
+		h.r.t.Fatal(err)
+	}
+	select {
+	case answer := <-h.answers:
+		return answer
+	case <-time.After(patient):
+		h.r.t.Fatalf("the client hangs: %s", line)
+		return ""
+	}
+}
+
+// goesOn has the client write what the server must then have on its disk, still with the lock of the client.
+func (h *holder) goesOn(after string) {
+	h.r.t.Helper()
+	h.want += after + "\n"
+	if answer := h.write(after); answer != strconv.Quote(h.want) {
+		h.r.t.Fatalf("%s the client reads %s, want %q", after, answer, h.want)
+	}
+	if got, err := os.ReadFile(h.served); err != nil || string(got) != h.want {
+		h.r.t.Errorf("%s the server has %q, %v, want %q", after, got, err, h.want)
+	}
+	f, err := os.OpenFile(h.served, os.O_RDWR, 0)
+	if err != nil {
+		h.r.t.Fatal(err)
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil || lock.Type != unix.F_WRLCK {
+		h.r.t.Errorf("%s the lock is of type %d, %v: the client has lost it", after, lock.Type, err)
+	}
+}
+
+func TestClientsKeepFilesAndLocksOverAllThatHappensToTheServer(t *testing.T) {
+	requireClient(t)
+	one := exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
+	c := testConfig(t)
+	c.Patience = 3 * time.Second
+	r := prepare(t, c, one)
+	r.start()
+	r.up()
+	target := r.mount(one.Pseudo)
+	h := newHolder(r, target, one)
+	if clients, err := r.Clients(t.Context()); err != nil || !slices.Equal(clients, []string{"127.0.0.1"}) {
+		t.Errorf("the clients are %v, %v", clients, err)
+	}
+	for _, harm := range []struct {
+		after string
+		to    func(*life) *child
+		with  unix.Signal
+	}{
+		{"after the death of Ganesha", func(l *life) *child { return l.ganesha }, unix.SIGKILL},
+		{"after Ganesha hung", func(l *life) *child { return l.ganesha }, unix.SIGSTOP},
+		{"after the death of the bus", func(l *life) *child { return l.bus }, unix.SIGKILL},
+	} {
+		l := r.up()
+		signal(t, harm.to(l), harm.with)
+		h.goesOn(harm.after)
+		<-l.ganesha.done
+		h.goesOn(harm.after + " at the latest")
+	}
+	anybody := uint32(4242)
+	one.AnonUID = &anybody
+	r.put(one)
+	h.goesOn("after a change of the export")
+	r.stop()
+	next := prepare(t, c, one)
+	next.start()
+	h.goesOn("after the server's stop")
+	h.letGo()
+	unmount(t, target)
+}
+
+// unmount is for what the server still answers for; else it lasts.
+func unmount(t *testing.T, target string) {
+	t.Helper()
+	if err := unix.Unmount(target, 0); err != nil {
+		t.Errorf("unmounting %s: %v", target, err)
+	}
+}
+
+func TestClientsOfAnExportThatIsRemovedGetESTALEAndNobodysData(t *testing.T) {
+	requireClient(t)
+	one, other := exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20)), hostfs.New(t, hostfs.Ext4, 64<<20)
+	r := run(t, one, newExport(t, 2))
+	r.up()
+	target := r.mount(one.Pseudo)
+	h := newHolder(r, target, one)
+	if err := os.WriteFile(filepath.Join(other, "file"), []byte("another's\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Remove(r.within(), 1); err != nil {
+		t.Fatal(err)
+	}
+	stale := func(when string) {
+		t.Helper()
+		if answer := h.write(when); answer != "ESTALE" {
+			t.Errorf("%s the client is answered %s, want ESTALE", when, answer)
+		}
+		if names, err := os.ReadDir(target); !errors.Is(err, unix.ESTALE) {
+			t.Errorf("%s the client lists %v, %v, want ESTALE", when, names, err)
+		}
+	}
+	stale("after its removal")
+	if err := unix.Unmount(one.Path, 0); err != nil {
+		t.Errorf("with a client that had a file open: %v", err)
+	}
+	r.put(exportOf(1, other)) // the same ID
+	stale("when its ID is another's")
+	if got, err := os.ReadFile(filepath.Join(other, "file")); err != nil || string(got) != "another's\n" {
+		t.Errorf("another's file is %q, %v", got, err)
+	}
+}
+
+func TestClientsSeeNoExportThatTheyMayNotUse(t *testing.T) {
+	requireClient(t)
+	one, hidden, readOnly := newExport(t, 1), newExport(t, 2), newExport(t, 3)
+	hidden.Clients = []string{"10.9.9.9", "fd00::/8"}
+	readOnly.Clients, readOnly.ReadOnly = []string{"127.0.0.0/8"}, true
+	for _, e := range []Export{one, hidden, readOnly} {
+		if err := os.WriteFile(filepath.Join(e.Path, "secret"), []byte(e.Path), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := run(t, one, hidden, readOnly)
+	r.up()
+	root := r.mount("/")
+	entries, err := os.ReadDir(root)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if err != nil || !slices.Equal(names, []string{"volume-1", "volume-3"}) {
+		t.Errorf("the root shows %v, %v", names, err)
+	}
+	if got, err := os.ReadFile(filepath.Join(root, "volume-2", "secret")); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("through the root the client reads %q, %v", got, err)
+	}
+	if err := os.Symlink(filepath.Join("..", filepath.Base(hidden.Path)), filepath.Join(one.Path, "out")); err != nil {
+		t.Fatal(err)
+	}
+	for _, pseudo := range []string{hidden.Pseudo, hidden.Path, "/volume-1/../volume-2", "/volume-1/..", "/volume-1/out", filepath.Dir(one.Path)} {
+		target := t.TempDir()
+		if r.tryMount(pseudo, target) != nil {
+			continue
+		}
+		if got, err := os.ReadFile(filepath.Join(target, "secret")); err == nil {
+			t.Errorf("%s can be mounted and shows %s", pseudo, got)
+		}
+		unmount(t, target)
+	}
+	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o600); err == nil {
+		t.Error("the root can be written to")
+	}
+	target := r.mount(readOnly.Pseudo)
+	if got, err := os.ReadFile(filepath.Join(target, "secret")); err != nil || string(got) != readOnly.Path {
+		t.Errorf("what may be read is %q, %v", got, err)
+	}
+	if err := os.WriteFile(filepath.Join(target, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("what may be read only is written to: %v", err)
+	}
+}
+
+func TestClientsAreWhoTheSquashSaysTheyAre(t *testing.T) {
+	requireClient(t)
+	id := uint32(4242)
+	for squash, want := range map[Squash][2]uint32{NoRootSquash: {0, 1000}, RootSquash: {id, 1000}, AllSquash: {id, id}} {
+		e := newExport(t, 1)
+		e.Squash, e.AnonUID, e.AnonGID = squash, &id, &id
+		if err := os.Chmod(e.Path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, e)
+		r.up()
+		target := r.mount(e.Pseudo)
+		for i, uid := range []int{0, 1000} {
+			file := fmt.Sprintf("of-%d", uid)
+			command(t, "setpriv", fmt.Sprintf("--reuid=%d", uid), "--clear-groups", "touch", filepath.Join(target, file))
+			var st unix.Stat_t
+			if err := unix.Stat(filepath.Join(e.Path, file), &st); err != nil || st.Uid != want[i] {
+				t.Errorf("%s: what %d makes belongs to %d, %v, want %d", squash, uid, st.Uid, err, want[i])
+			}
+		}
+		unmount(t, target)
+		r.stop()
+	}
+}

@@ -1,0 +1,78 @@
+package ganesha
+
+import (
+	"fmt"
+	"log/slog"
+	"path"
+	"strings"
+	"time"
+)
+
+// Config says how to serve.
+type Config struct {
+	RunDir      string        // of our own, best on a tmpfs: what is written there means nothing after a restart of the host
+	RecoveryDir string        // of our own, and kept: who held files and locks, so that they can have them back
+	Name        string        // of this server; clients that know it by this name go on after it has moved
+	Port        uint16        // 0: 2049
+	Grace       time.Duration // how long after a start only what was held before is given out; 0: 90 s
+	Lease       time.Duration // how long a client may be silent before it loses what it holds; 0: 60 s, at most Grace
+	Interval    time.Duration // between two questions whether the server answers; 0: 5 s
+	Patience    time.Duration // how long an answer may take before the server counts as hung; 0: 30 s
+	StartLimit  time.Duration // how long the server may take to start; 0: 5 min
+	StopLimit   time.Duration // how long it may take to stop before it is killed; 0: 20 s
+	Log         *slog.Logger  // nil: the default one
+}
+
+// Ganesha allows no more, nor an address of a socket a longer directory.
+const (
+	longestGrace     = 270 * time.Second
+	longestLease     = 180 * time.Second
+	longestDirectory = 90
+)
+
+// check fills in what is left out.
+func (c *Config) check() error {
+	fill(&c.Port, 2049)
+	fill(&c.Grace, 90*time.Second)
+	fill(&c.Lease, min(c.Grace, 60*time.Second))
+	fill(&c.Interval, 5*time.Second)
+	fill(&c.Patience, 30*time.Second)
+	fill(&c.StartLimit, 5*time.Minute)
+	fill(&c.StopLimit, 20*time.Second)
+	fill(&c.Log, slog.Default())
+	for what, dir := range map[string]string{"the directory to run in": c.RunDir, "the directory for recovery": c.RecoveryDir} {
+		if err := checkDirectory(dir); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	switch {
+	case c.Name == "" || len(c.Name) > longestName || strings.Trim(c.Name, nameAllows) != "":
+		return fmt.Errorf("name %q of the NFS server: it must have 1 to %d letters, digits, points, hyphens and underscores; give one that no other server has", c.Name, longestName)
+	case c.Lease < time.Second || c.Lease > longestLease || c.Lease%time.Second != 0:
+		return fmt.Errorf("lease of %s: whole seconds from 1s to %s are allowed; leave it out for a minute", c.Lease, longestLease)
+	case c.Grace < c.Lease || c.Grace > longestGrace || c.Grace%time.Second != 0:
+		return fmt.Errorf("grace period of %s: whole seconds from the lease, %s, to %s are allowed; leave it out for 90s", c.Grace, c.Lease, longestGrace)
+	case c.Interval <= 0 || c.Patience <= 0 || c.StartLimit <= 0 || c.StopLimit <= 0:
+		return fmt.Errorf("interval %s, patience %s, start limit %s, stop limit %s: all must be positive; leave them out for what is usual", c.Interval, c.Patience, c.StartLimit, c.StopLimit)
+	}
+	return nil
+}
+
+func fill[T comparable](value *T, usual T) {
+	var none T
+	if *value == none {
+		*value = usual
+	}
+}
+
+// checkDirectory allows what stands unchanged in the configuration of Ganesha, in that of its bus, and in an address
+// of D-Bus.
+func checkDirectory(dir string) error {
+	if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" || len(dir) > longestDirectory || strings.Trim(dir, nameAllows+"/") != "" {
+		return fmt.Errorf("%q: it must be an absolute path of at most %d letters, digits, points, hyphens, underscores and slashes, and not the root; give another", dir, longestDirectory)
+	}
+	return nil
+}
+
+// address is where the server answers this host.
+func (c *Config) address() string { return fmt.Sprintf("127.0.0.1:%d", c.Port) }

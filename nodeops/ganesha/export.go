@@ -1,0 +1,129 @@
+package ganesha
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Export is a directory that is served.
+//
+// A file system of its own is out of reach of the clients of all others, if each UUID occurs once: of two file systems
+// with one UUID, Ganesha serves the first and refuses the second. What such a file system is mounted on must be a ramfs:
+// Ganesha takes the parent of an export's root for part of the export, a client that forges a second handle of the root
+// can go up from it, and only of a ramfs there are no handles with which it could go on.
+// Directories of one file system are best given as they lie in it: of two mounts of it, Ganesha keeps the first busy
+// until the last export of it is removed.
+type Export struct {
+	ID         uint16   // 1 to 65535; part of every handle that a client holds
+	Path       string   // the directory, on this host, without symbolic links in it
+	Pseudo     string   // what clients mount: "/<name>"
+	Filesystem string   // two numbers, "a.b", which clients see; they must stay while a client has the export mounted
+	Squash     Squash   // empty: NoRootSquash
+	ReadOnly   bool     // nobody writes
+	Clients    []string // addresses and CIDRs that may use it; empty: all
+	AnonUID    *uint32  // who is squashed becomes; nil: nobody, 65534
+	AnonGID    *uint32
+}
+
+// Squash says whose user and group IDs are replaced by the anonymous ones.
+type Squash string
+
+const (
+	NoRootSquash Squash = "no_root_squash" // nobody's
+	RootSquash   Squash = "root_squash"    // root's
+	AllSquash    Squash = "all_squash"     // everybody's
+)
+
+const (
+	longestPath = 4095
+	longestName = 255
+	mostClients = 1000
+	pathRefuses = "\"'\\"
+	nameAllows  = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+)
+
+// Check says what is wrong with an export, whatever else is served.
+func (e *Export) Check() error {
+	if e.ID == 0 {
+		return fmt.Errorf("export ID 0 is the root's, which holds no data; give one from 1 to 65535")
+	}
+	for _, err := range []error{e.checkPath(), e.checkPseudo(), e.checkFilesystem(), e.checkSquash(), e.checkClients()} {
+		if err != nil {
+			return fmt.Errorf("export %d: %w", e.ID, err)
+		}
+	}
+	return nil
+}
+
+func (e *Export) checkPath() error {
+	switch {
+	case !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path || e.Path == "/":
+		return fmt.Errorf("path %q: it must be absolute, without . or .. or a slash too many, and not the root; give the directory's real path", e.Path)
+	case len(e.Path) > longestPath:
+		return fmt.Errorf("path %.40q... has %d bytes, at most %d are allowed; give a shorter one", e.Path, len(e.Path), longestPath)
+	}
+	for _, c := range []byte(e.Path) {
+		if c < ' ' || c > '~' || strings.IndexByte(pathRefuses, c) >= 0 {
+			return fmt.Errorf("path %q: %q is not allowed in it, only printable ASCII other than quotes and backslashes; rename the directory or mount it elsewhere", e.Path, c)
+		}
+	}
+	return nil
+}
+
+func (e *Export) checkPseudo() error {
+	name, found := strings.CutPrefix(e.Pseudo, "/")
+	if !found || name == "" || name == "." || name == ".." || len(name) > longestName || strings.Trim(name, nameAllows) != "" {
+		return fmt.Errorf("pseudo path %q: it must be a slash and one name of at most %d letters, digits, points, hyphens and underscores, such as /data", e.Pseudo, longestName)
+	}
+	return nil
+}
+
+// checkFilesystem leaves the numbers below 1.0 to the root.
+func (e *Export) checkFilesystem() error {
+	major, minor, found := strings.Cut(e.Filesystem, ".")
+	a, errA := strconv.ParseInt(major, 10, 64)
+	b, errB := strconv.ParseInt(minor, 10, 64)
+	if !found || errA != nil || errB != nil || a < 1 || b < 0 || e.Filesystem != fmt.Sprintf("%d.%d", a, b) {
+		return fmt.Errorf("file system ID %q: it must be two decimal numbers with a point between them, the first at least 1 and neither above %d, such as 12.1; give each export one of its own", e.Filesystem, int64(math.MaxInt64))
+	}
+	return nil
+}
+
+func (e *Export) checkSquash() error {
+	switch e.Squash {
+	case "", NoRootSquash, RootSquash, AllSquash:
+		return nil
+	}
+	return fmt.Errorf("squash %q: only %s, %s and %s are allowed; leave it empty for the first", e.Squash, NoRootSquash, RootSquash, AllSquash)
+}
+
+func (e *Export) checkClients() error {
+	if len(e.Clients) > mostClients {
+		return fmt.Errorf("%d clients are named, at most %d are allowed; name networks of them instead", len(e.Clients), mostClients)
+	}
+	for _, c := range e.Clients {
+		if _, err := network(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// network reads an address or CIDR; of the latter, only the network's bits remain. Ganesha reads prefixes of two digits.
+func network(client string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(client)
+	if a, notAddress := netip.ParseAddr(client); notAddress == nil && a.Zone() == "" {
+		p, err = netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	switch {
+	case err != nil || p.Addr().Is4In6():
+		return p, fmt.Errorf("client %.60q: only addresses and networks are allowed, without names and zones, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8; an empty list allows all", client)
+	case p.Bits() > 99 && !p.IsSingleIP():
+		return p, fmt.Errorf("client %.60q: prefixes of IPv6 from /0 to /99 and single addresses are allowed; name a larger network, or its addresses", client)
+	}
+	return p.Masked(), nil
+}

@@ -1,0 +1,274 @@
+package ganesha
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// survives fails the test where a server does not come through what is done to it, with all exports that it had and
+// those that come while it is down.
+func survives(t *testing.T, c Config, harm func(*life)) {
+	t.Helper()
+	one, two, three := newExport(t, 1), newExport(t, 2), newExport(t, 3)
+	r := prepare(t, c, one, two)
+	r.start()
+	before := r.up()
+	harm(before)
+	r.put(three)
+	if err := r.Remove(r.within(), two.ID); err != nil {
+		t.Fatal(err)
+	}
+	r.is(one, three)
+	after := r.up()
+	if after == before {
+		t.Fatal("nothing was started again")
+	}
+	for _, c := range []*child{before.ganesha, before.bus} {
+		select {
+		case <-c.done:
+		default:
+			t.Errorf("%s of before still runs", c.name)
+		}
+	}
+	if err := probe(r.within(), r.config.address(), patient); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAGaneshaThatDiesIsStartedAgainWithAllThatIsWanted(t *testing.T) {
+	survives(t, testConfig(t), func(l *life) { signal(t, l.ganesha, unix.SIGKILL) })
+}
+
+func TestAGaneshaThatEndsByItselfIsStartedAgain(t *testing.T) {
+	survives(t, testConfig(t), func(l *life) { signal(t, l.ganesha, unix.SIGTERM) })
+}
+
+func TestAGaneshaThatHangsIsKilledAndStartedAgain(t *testing.T) {
+	c := testConfig(t)
+	c.Patience = 500 * time.Millisecond
+	survives(t, c, func(l *life) { signal(t, l.ganesha, unix.SIGSTOP) })
+}
+
+func TestAGaneshaThatIsOutOfDescriptorsIsStartedAgain(t *testing.T) {
+	c := testConfig(t)
+	c.Patience = 500 * time.Millisecond
+	survives(t, c, func(l *life) {
+		if err := unix.Prlimit(l.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4, Max: 4}, nil); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-l.ganesha.done:
+		case <-time.After(patient):
+			t.Error("it still runs")
+		}
+	})
+}
+
+func TestAServerWhoseVolumeIsFullServes(t *testing.T) {
+	c := testConfig(t)
+	full := hostfs.New(t, hostfs.Ext4, 16<<20)
+	c.RecoveryDir = filepath.Join(full, "recovery")
+	e := exportOf(1, filepath.Join(full, "volume"))
+	if err := errors.Join(os.Mkdir(c.RecoveryDir, 0o700), os.Mkdir(e.Path, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(e.Path, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, size := range []int{1 << 20, 1 << 10} {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	r := prepare(t, c, e)
+	r.start()
+	l := r.up()
+	signal(t, l.ganesha, unix.SIGKILL)
+	<-l.ganesha.done
+	r.is(e)
+}
+
+func TestAHangIsNoticedAlsoWhenNobodyWantsAnything(t *testing.T) {
+	c := testConfig(t)
+	c.Patience = 500 * time.Millisecond
+	r := prepare(t, c, newExport(t, 1))
+	r.start()
+	l := r.up()
+	signal(t, l.ganesha, unix.SIGSTOP)
+	select {
+	case <-l.ganesha.done:
+	case <-time.After(patient):
+		t.Fatal("it still hangs")
+	}
+	if r.up() == l {
+		t.Error("nothing was started again")
+	}
+}
+
+func TestADeathIsNoticedWithoutAQuestion(t *testing.T) {
+	c := testConfig(t)
+	c.Interval = time.Hour
+	r := prepare(t, c, newExport(t, 1))
+	r.start()
+	for _, dies := range []func(*life) *child{
+		func(l *life) *child { return l.ganesha },
+		func(l *life) *child { return l.bus },
+	} {
+		l := r.up()
+		signal(t, dies(l), unix.SIGKILL)
+		<-dies(l).done
+		if r.up() == l {
+			t.Error("nothing was started again")
+		}
+	}
+}
+
+func TestABusThatDiesIsStartedAgain(t *testing.T) {
+	survives(t, testConfig(t), func(l *life) { signal(t, l.bus, unix.SIGKILL) })
+}
+
+func TestABusThatHangsIsKilledAndStartedAgain(t *testing.T) {
+	c := testConfig(t)
+	c.Patience = 500 * time.Millisecond
+	survives(t, c, func(l *life) { signal(t, l.bus, unix.SIGSTOP) })
+}
+
+// A change that Ganesha does not come to do may not be lost with it.
+func TestAChangeThatAGaneshaDiesOverIsMadeByTheNext(t *testing.T) {
+	one, two := newExport(t, 1), newExport(t, 2)
+	r := prepare(t, testConfig(t), one)
+	r.start()
+	l := r.up()
+	signal(t, l.ganesha, unix.SIGSTOP)
+	put := make(chan error, 1)
+	go func() { put <- r.Put(r.within(), two) }()
+	for r.recorded() < 2 {
+		runtime.Gosched()
+	}
+	signal(t, l.ganesha, unix.SIGKILL)
+	if err := <-put; err != nil {
+		t.Fatal(err)
+	}
+	r.is(one, two)
+}
+
+func (r *running) recorded() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.exports)
+}
+
+func TestAHangDuringAStopIsEnded(t *testing.T) {
+	c := testConfig(t)
+	c.StopLimit = 200 * time.Millisecond
+	r := prepare(t, c)
+	r.start()
+	l := r.up()
+	signal(t, l.ganesha, unix.SIGSTOP)
+	r.stopWith(func(err error) {
+		if err == nil || !strings.Contains(err.Error(), "was killed") {
+			t.Errorf("it ended with %v, want that it says what it did", err)
+		}
+	})
+	if err := unix.Kill(l.ganesha.pid, 0); err != unix.ESRCH {
+		t.Errorf("it still runs: %v", err)
+	}
+}
+
+func TestAServerSaysWhichProgramIsMissingAndStartsWhenItIsThere(t *testing.T) {
+	c := testConfig(t)
+	var log hearing
+	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
+	bus, err := exec.LookPath("dbus-daemon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, bin := os.Getenv("PATH"), newExport(t, 1).Path
+	t.Setenv("PATH", bin)
+	r := prepare(t, c, newExport(t, 1))
+	r.start()
+	log.await(t, "this host has no dbus-daemon; install the package")
+	if err := os.Symlink(bus, filepath.Join(bin, "dbus-daemon")); err != nil {
+		t.Fatal(err)
+	}
+	log.await(t, "this host has no ganesha.nfsd; install the package")
+	t.Setenv("PATH", path)
+	r.up()
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	busses := 0
+	for _, file := range processes {
+		if line, err := os.ReadFile(file); err == nil && strings.Contains(string(line), filepath.Join(c.RunDir, "bus.conf")) {
+			busses++
+		}
+	}
+	if busses != 1 {
+		t.Errorf("%d busses run, want that of the server that is up", busses)
+	}
+}
+
+func TestAStopDuringAStartIsClean(t *testing.T) {
+	for _, after := range []string{"", "Starting: Ganesha Version", "Now IN GRACE", "was started successfully"} {
+		c := testConfig(t)
+		var log hearing
+		c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		r := prepare(t, c, newExport(t, 1))
+		r.start()
+		if after != "" {
+			log.await(t, after)
+		}
+		r.stop()
+		if said := log.index("is down"); said >= 0 {
+			t.Errorf("after %q it takes the stop for a fault", after)
+		}
+	}
+}
+
+func TestAServerWhosePortIsTakenStartsWhenItIsFree(t *testing.T) {
+	c := testConfig(t)
+	var log hearing
+	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
+	taken, err := net.Listen("tcp", fmt.Sprintf(":%d", c.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	r := prepare(t, c, newExport(t, 1))
+	r.start()
+	if got := log.await(t, "is down and starts again"); !strings.Contains(got, "wait=") {
+		t.Errorf("it says %s", got)
+	}
+	if r.Ready() {
+		t.Error("it is ready on another's port")
+	}
+	taken.Close()
+	r.up()
+}
+
+func signal(t *testing.T, c *child, s unix.Signal) {
+	t.Helper()
+	if err := unix.Kill(c.pid, s); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,271 @@
+package ganesha
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// patient bounds what should take a moment.
+const patient = 2 * time.Minute
+
+func requireGanesha(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs NFS-Ganesha, which takes seconds to start; run without -short")
+	}
+	hostfs.RequireRoot(t)
+	for _, name := range []string{"ganesha.nfsd", "dbus-daemon"} {
+		if _, err := exec.LookPath(name); err != nil {
+			hostfs.Skip(t, "ganesha", name+" is not installed; the Debian packages nfs-ganesha, nfs-ganesha-vfs and dbus-daemon bring it")
+		}
+	}
+}
+
+// running is a server with what it runs on, all of which ends with the test.
+type running struct {
+	*Server
+	t        *testing.T
+	stopWith func(func(error)) // waits for the end, and has what Run returned checked
+}
+
+// stop stops a server that stops as it should.
+func (r *running) stop() {
+	r.stopWith(func(err error) {
+		if err != nil {
+			r.t.Errorf("the server ended with %v", err)
+		}
+	})
+}
+
+// run starts a server of exports that are there before it starts.
+func run(t *testing.T, exports ...Export) *running {
+	t.Helper()
+	r := prepare(t, testConfig(t), exports...)
+	r.start()
+	return r
+}
+
+// prepare makes a server that has not been started.
+func prepare(t *testing.T, c Config, exports ...Export) *running {
+	t.Helper()
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range exports {
+		if err := s.Put(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &running{Server: s, t: t}
+}
+
+func (r *running) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	var once sync.Once
+	r.stopWith = func(check func(error)) {
+		once.Do(func() {
+			cancel()
+			check(<-ended)
+		})
+	}
+	r.t.Cleanup(r.stop)
+	for !r.hasBegun() {
+		runtime.Gosched()
+	}
+}
+
+func (r *running) hasBegun() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.begun
+}
+
+func testConfig(t *testing.T) Config {
+	t.Helper()
+	requireGanesha(t)
+	dir, err := os.MkdirTemp("", "holdfast-nfs-") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return Config{
+		RunDir: filepath.Join(dir, "run"), RecoveryDir: filepath.Join(dir, "recovery"), Name: "nfs.test", Port: freePort(t),
+		Grace: 10 * time.Second, Lease: 5 * time.Second, Interval: 50 * time.Millisecond, Patience: 20 * time.Second,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+}
+
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return uint16(l.Addr().(*net.TCPAddr).Port)
+}
+
+// newExport is of a new directory.
+func newExport(t *testing.T, id uint16) Export {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-export-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return exportOf(id, dir)
+}
+
+func exportOf(id uint16, dir string) Export {
+	return Export{ID: id, Path: dir, Pseudo: fmt.Sprintf("/volume-%d", id), Filesystem: fmt.Sprintf("%d.%d", id, id)}
+}
+
+func (r *running) put(e Export) {
+	r.t.Helper()
+	if err := r.Put(r.within(), e); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// up returns what serves as soon as something does.
+func (r *running) up() *life {
+	r.t.Helper()
+	for ctx := r.within(); ; {
+		if err := r.Remove(ctx, 65000); err != nil { // which is not there
+			r.t.Fatal(err)
+		}
+		l := r.serving()
+		if l == nil {
+			continue
+		}
+		select {
+		case <-l.ganesha.done: // and nobody knows yet
+		case <-l.bus.done:
+		default:
+			return l
+		}
+	}
+}
+
+func (r *running) within() context.Context {
+	ctx, cancel := context.WithTimeout(r.t.Context(), patient)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+// is fails the test where Ganesha or its configuration does not have just these exports.
+func (r *running) is(exports ...Export) {
+	r.t.Helper()
+	l := r.up()
+	ids, err := l.admin.shown(r.within())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, e := range exports {
+		body, err := l.admin.call(r.within(), "ExportMgr", "DisplayExport", e.ID)
+		if err != nil {
+			r.t.Errorf("export %d: %v", e.ID, err)
+		} else if body[1] != e.Path {
+			r.t.Errorf("export %d is of %v, want %s", e.ID, body[1], e.Path)
+		}
+	}
+	if len(ids) != len(exports) {
+		r.t.Errorf("exports %v are served, want those of %+v", ids, exports)
+	}
+	all := map[uint16]Export{}
+	for _, e := range exports {
+		all[e.ID] = e
+	}
+	if got, err := os.ReadFile(r.file()); err != nil || string(got) != configuration(&r.config, all) {
+		r.t.Errorf("the configuration on disk (%v) is not what is served, but\n%s", err, got)
+	}
+}
+
+// refused fails the test where an export is not refused by Ganesha.
+func (r *running) refused(e Export) {
+	r.t.Helper()
+	if err := r.Put(r.within(), e); !errors.Is(err, errRefused) {
+		r.t.Errorf("export %d: got %v, want that Ganesha refuses it", e.ID, err)
+	}
+}
+
+func command(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v: %s", name, args, err, out)
+	}
+}
+
+// hearing is a log that a test waits for.
+type hearing struct {
+	mu    sync.Mutex
+	lines []string
+	heard chan struct{} // closed at the next line
+}
+
+func (h *hearing) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, string(p))
+	if h.heard != nil {
+		close(h.heard)
+		h.heard = nil
+	}
+	return len(p), nil
+}
+
+// await returns the first line with a text.
+func (h *hearing) await(t *testing.T, text string) string {
+	t.Helper()
+	late := time.After(patient)
+	for {
+		h.mu.Lock()
+		for _, line := range h.lines {
+			if strings.Contains(line, text) {
+				h.mu.Unlock()
+				return line
+			}
+		}
+		h.heard = make(chan struct{})
+		heard := h.heard
+		h.mu.Unlock()
+		select {
+		case <-heard:
+		case <-late:
+			t.Fatalf("nobody says %q", text)
+		}
+	}
+}
+
+// index is of the first line with a text, or -1.
+func (h *hearing) index(text string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.IndexFunc(h.lines, func(line string) bool { return strings.Contains(line, text) })
+}
+
+func (h *hearing) count(text string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, line := range h.lines {
+		n += strings.Count(line, text)
+	}
+	return n
+}

@@ -1,0 +1,162 @@
+package ganesha
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// life is what runs between a start of Ganesha and its end.
+type life struct {
+	bus, ganesha *child
+	admin        *admin
+	leave        context.CancelFunc // ends the connection to the bus
+	written      uint64             // the last change that is in the configuration on disk
+	served       map[uint16]wanted  // by Ganesha
+	refused      map[uint16]uint64  // the change that Ganesha refused and that was told
+}
+
+// start returns when clients are served.
+func (s *Server) start(ctx context.Context) (*life, error) {
+	l := &life{served: map[uint16]wanted{}, refused: map[uint16]uint64{}}
+	if err := s.startBoth(ctx, l); err != nil {
+		return nil, errors.Join(err, l.end(0))
+	}
+	return l, nil
+}
+
+func (s *Server) startBoth(ctx context.Context, l *life) error {
+	c := &s.config
+	epoch, err := nextEpoch(c.RecoveryDir, time.Now())
+	if err != nil {
+		c.Log.Warn("the number of this start of the NFS server is not kept; free space where it is", "dir", c.RecoveryDir, "error", err)
+	}
+	bus, address, err := startBus(ctx, c)
+	if err != nil {
+		return err
+	}
+	l.bus = bus
+	connected, leave := context.WithCancel(context.WithoutCancel(ctx)) // a clean stop outlives ctx
+	l.leave = leave
+	if l.admin, err = connectAdmin(connected, address, c); err != nil {
+		return err
+	}
+	if l.served, err = s.write(l); err != nil {
+		return err
+	}
+	out := &lines{hear: hearGanesha(c.Log)}
+	// Of a device that is now another's, blkid would for a while tell the UUID that it has kept in its file.
+	env := []string{"DBUS_SYSTEM_BUS_ADDRESS=" + address, "BLKID_FILE=/dev/null"}
+	l.ganesha, err = startChild(out, out, env, "ganesha.nfsd", "-F", "-L", "STDOUT", "-E", fmt.Sprint(epoch),
+		"-f", s.file(), "-p", filepath.Join(c.RunDir, "ganesha.pid"))
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, l)
+}
+
+func (s *Server) file() string { return filepath.Join(s.config.RunDir, "ganesha.conf") }
+
+// write brings the configuration on disk up to date and returns what is in it.
+func (s *Server) write(l *life) (all map[uint16]wanted, err error) {
+	s.mu.Lock()
+	changes := s.changes
+	all, exports := make(map[uint16]wanted, len(s.exports)), make(map[uint16]Export, len(s.exports))
+	for id, w := range s.exports {
+		all[id], exports[id] = w, w.Export
+	}
+	s.mu.Unlock()
+	if l.written == changes && changes > 0 {
+		return all, nil
+	}
+	if err := nodeops.ReplaceFile(s.file(), []byte(configuration(&s.config, exports))); err != nil {
+		return nil, fmt.Errorf("writing the configuration of NFS-Ganesha: %w", err)
+	}
+	l.written = changes
+	return all, nil
+}
+
+// await returns when Ganesha serves all that it could load, and what has changed since it read its configuration.
+func (s *Server) await(ctx context.Context, l *life) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.config.StartLimit, fmt.Errorf("NFS-Ganesha is not up after %s", s.config.StartLimit))
+	defer cancel()
+	ctx, died := context.WithCancelCause(ctx)
+	defer died(nil)
+	go func() {
+		select {
+		case <-l.ganesha.done:
+			died(l.ganesha.death())
+		case <-l.bus.done:
+			died(l.bus.death())
+		case <-ctx.Done():
+		}
+	}()
+	loaded, err := l.loaded(ctx, &s.config)
+	if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	for id := range l.served {
+		if !slices.Contains(loaded, id) {
+			delete(l.served, id)
+		}
+	}
+	return s.settleAll(l)
+}
+
+// loaded waits for Ganesha and returns what it has loaded.
+func (l *life) loaded(ctx context.Context, c *Config) ([]uint16, error) {
+	if err := l.admin.awaitGanesha(ctx); err != nil {
+		return nil, err
+	}
+	ids, err := l.admin.shown(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ids, probe(ctx, c.address(), c.StartLimit)
+}
+
+// watch returns when Ganesha does not answer, or ctx ends.
+func (l *life) watch(ctx context.Context, c *Config) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(c.Interval):
+		}
+		if err := probe(ctx, c.address(), c.Patience); err != nil {
+			return err
+		}
+	}
+}
+
+// fate says what has died, which may be why a call has failed, and just not be known yet.
+func (l *life) fate() error {
+	select {
+	case <-l.ganesha.done:
+		return l.ganesha.death()
+	case <-l.bus.done:
+		return l.bus.death()
+	case <-time.After(100 * time.Millisecond):
+		return nil
+	}
+}
+
+// end stops what runs, which may be none or a part of it. Without a limit it kills at once.
+func (l *life) end(limit time.Duration) error {
+	var errs []error
+	if l.ganesha != nil {
+		errs = append(errs, l.ganesha.end(limit))
+	}
+	if l.leave != nil {
+		l.leave()
+	}
+	if l.bus != nil {
+		errs = append(errs, l.bus.end(0))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,82 @@
+package ganesha
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// lines is what a child writes to; each line goes to hear.
+type lines struct {
+	hear func(line string)
+
+	mu   sync.Mutex
+	rest []byte
+}
+
+const longestLine = 4000
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, p...)
+	for {
+		line, rest, found := bytes.Cut(l.rest, []byte("\n"))
+		if !found && len(l.rest) < longestLine {
+			return len(p), nil
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			l.hear(string(line[:min(len(line), longestLine)]))
+		}
+		l.rest = bytes.Clone(rest)
+	}
+}
+
+// said is a line of Ganesha's: perhaps when and who, then what part of it, how bad, and what.
+var said = regexp.MustCompile(`:([A-Z0-9_ ]+) :([A-Z_]+) :(.*)$`)
+
+var levels = map[string]slog.Level{
+	"FATAL": slog.LevelError,
+	"MAJ":   slog.LevelError,
+	"CRIT":  slog.LevelError,
+	"WARN":  slog.LevelWarn,
+}
+
+// usual is what Ganesha complains of and lives well without: a port mapper, Kerberos, a domain, the library of another
+// store.
+var usual = []string{
+	"Cannot register NFS V4 on TCP",
+	"gssd_refresh_krb5_machine_credential",
+	"does not specify default realm",
+	"while getting full hostname",
+	"Missing RADOS URLs backend library",
+}
+
+// hearGanesha passes a line on as bad as it is.
+func hearGanesha(log *slog.Logger) func(string) {
+	return func(line string) {
+		part, level, text := "", slog.LevelInfo, line
+		if m := said.FindStringSubmatch(line); m != nil {
+			part, text = strings.TrimSpace(m[1]), m[3]
+			level = badness(part, m[2], text)
+		}
+		log.Log(context.Background(), level, "NFS-Ganesha says", "part", part, "text", text)
+	}
+}
+
+func badness(part, level, text string) slog.Level {
+	if slices.ContainsFunc(usual, func(u string) bool { return strings.Contains(text, u) }) {
+		return slog.LevelDebug
+	}
+	if l, known := levels[level]; known {
+		return l
+	}
+	if part == "STATE" && level == "EVENT" { // begin and end of grace
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}

@@ -1,0 +1,15 @@
+package ganesha
+
+import (
+	"os"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(holderVariable); file != "" {
+		hold(file)
+	}
+	os.Exit(hostfs.Main(m))
+}

@@ -1,0 +1,68 @@
+package ganesha
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+)
+
+// probe calls procedure NULL of NFS 4 over a connection of its own: what answers it takes requests and has threads to
+// serve them.
+func probe(ctx context.Context, address string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("connecting to the NFS server: %w", err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // it is closed if that fails
+	defer stop()
+	id := rand.Uint32()
+	_, err = conn.Write(nullCall(id))
+	reply := make([]byte, nullReplySize)
+	if err == nil {
+		_, err = io.ReadFull(conn, reply)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("the NFS server does not answer within %s: %w", limit, context.Cause(ctx))
+	case err != nil:
+		return fmt.Errorf("asking the NFS server: %w", err)
+	case !bytes.Equal(reply, nullReply(id)):
+		return fmt.Errorf("the NFS server refuses to do nothing: it answers % x", reply)
+	}
+	return nil
+}
+
+// Of ONC RPC (RFC 5531), over a stream: every message is one fragment, which is the last.
+const (
+	lastFragment  = 1 << 31
+	rpcVersion    = 2
+	nfsProgram    = 100003
+	nfsVersion    = 4
+	nullReplySize = 28
+)
+
+// nullCall has neither credentials nor a verifier.
+func nullCall(id uint32) []byte {
+	return words(lastFragment|40, id, 0, rpcVersion, nfsProgram, nfsVersion, 0, 0, 0, 0, 0)
+}
+
+// nullReply says that the call was accepted and succeeded.
+func nullReply(id uint32) []byte {
+	return words(lastFragment|24, id, 1, 0, 0, 0, 0)
+}
+
+func words(all ...uint32) (b []byte) {
+	for _, w := range all {
+		b = binary.BigEndian.AppendUint32(b, w)
+	}
+	return b
+}

@@ -1,0 +1,93 @@
+package ganesha
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// answerer takes one connection, reads the call, and answers as it is told.
+func answerer(t *testing.T, answer func(net.Conn, []byte)) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		head := make([]byte, 4)
+		if _, err := io.ReadFull(conn, head); err != nil {
+			return
+		}
+		call := make([]byte, binary.BigEndian.Uint32(head)&^lastFragment)
+		if _, err := io.ReadFull(conn, call); err != nil {
+			return
+		}
+		answer(conn, call)
+		_, _ = io.Copy(io.Discard, conn) // until the other side hangs up
+	}()
+	return l.Addr().String()
+}
+
+func TestAServerThatDoesNothingWhenAskedToIsWell(t *testing.T) {
+	address := answerer(t, func(conn net.Conn, call []byte) {
+		if want := words(0, 2, 100003, 4, 0, 0, 0, 0, 0); string(call[4:]) != string(want) {
+			t.Errorf("the call is % x", call)
+		}
+		id := binary.BigEndian.Uint32(call)
+		for _, b := range words(1<<31|24, id, 1, 0, 0, 0, 0) { // in as many pieces as there may be
+			if _, err := conn.Write([]byte{b}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err := probe(t.Context(), address, time.Minute); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAServerThatAnswersAnythingElseIsNotWell(t *testing.T) {
+	for name, answer := range map[string]func(net.Conn, []byte){
+		"no such program": func(c net.Conn, call []byte) {
+			_, _ = c.Write(words(1<<31|24, binary.BigEndian.Uint32(call), 1, 0, 0, 0, 1))
+		},
+		"another's answer": func(c net.Conn, call []byte) {
+			_, _ = c.Write(words(1<<31|24, binary.BigEndian.Uint32(call)+1, 1, 0, 0, 0, 0))
+		},
+		"a hang-up": func(c net.Conn, _ []byte) { c.Close() },
+		"half an answer": func(c net.Conn, call []byte) {
+			_, _ = c.Write(words(1<<31|24, binary.BigEndian.Uint32(call)))
+			c.Close()
+		},
+	} {
+		if err := probe(t.Context(), answerer(t, answer), time.Minute); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: got %v, want an error before the limit", name, err)
+		}
+	}
+}
+
+func TestAServerThatIsSilentIsNotWellAfterTheLimit(t *testing.T) {
+	address := answerer(t, func(net.Conn, []byte) {})
+	err := probe(t.Context(), address, 50*time.Millisecond)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "within 50ms") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAQuestionEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	address := answerer(t, func(net.Conn, []byte) { cancel() })
+	if err := probe(ctx, address, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,165 @@
+package ganesha
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestNothingOutlivesAServerThatIsKilled(t *testing.T) {
+	if os.Getenv("HOLDFAST_VICTIM") != "" {
+		r := run(t, newExport(t, 1))
+		l := r.up()
+		fmt.Printf("%d %d\n", l.ganesha.pid, l.bus.pid)
+		for {
+			_ = unix.Pause() // until the kill
+		}
+	}
+	requireGanesha(t)
+	dir := newExport(t, 1).Path // for all that it leaves
+	victim := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	victim.Env = append(os.Environ(), "HOLDFAST_VICTIM=1", "TMPDIR="+dir)
+	stdout, err := victim.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pids [2]int
+	_, err = fmt.Fscanln(stdout, &pids[0], &pids[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fds []unix.PollFd
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait() // killed
+	for i := range fds {
+		if n, err := poll(fds[i : i+1]); n != 1 || err != nil {
+			t.Errorf("process %d still runs (%v)", pids[i], err)
+			_ = unix.Kill(pids[i], unix.SIGKILL)
+		}
+	}
+}
+
+func poll(fds []unix.PollFd) (n int, err error) {
+	for err = unix.EINTR; err == unix.EINTR; {
+		n, err = unix.Poll(fds, int(patient.Milliseconds()))
+	}
+	return n, err
+}
+
+func TestOnlyThePortOfNFSIsOpen(t *testing.T) {
+	r := run(t, newExport(t, 1))
+	l := r.up()
+	for _, c := range []*child{l.ganesha, l.bus} {
+		for socket, port := range listening(t, c.pid) {
+			if port != int(r.config.Port) {
+				t.Errorf("%s listens to port %d (%s)", c.name, port, socket)
+			}
+		}
+	}
+	if len(listening(t, l.ganesha.pid)) != 1 {
+		t.Errorf("it listens to %v, want one port of TCP", listening(t, l.ganesha.pid))
+	}
+}
+
+// listening finds the sockets of IP of a process and their ports, if they are not connected.
+func listening(t *testing.T, pid int) map[string]int {
+	t.Helper()
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil || len(fds) == 0 {
+		t.Fatalf("process %d has the files %v, %v", pid, fds, err)
+	}
+	own := map[string]bool{}
+	for _, fd := range fds {
+		target, _ := os.Readlink(fd) // of one that was closed meanwhile
+		own[strings.Trim(strings.TrimPrefix(target, "socket:"), "[]")] = true
+	}
+	found := map[string]int{}
+	for _, protocol := range []string{"tcp", "tcp6", "udp", "udp6"} {
+		table, err := os.ReadFile("/proc/net/" + protocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(table)) {
+			f := strings.Fields(line)
+			const listen, unconnected = "0A", "07"
+			if len(f) < 10 || !own[f[9]] || f[3] != listen && f[3] != unconnected {
+				continue
+			}
+			var port int
+			if _, err := fmt.Sscanf(f[1][strings.LastIndex(f[1], ":"):], ":%X", &port); err != nil {
+				t.Fatal(err)
+			}
+			found[protocol+" "+f[9]] = port
+		}
+	}
+	return found
+}
+
+func TestGaneshaMayOpenAllFilesThatTheHostAllows(t *testing.T) {
+	r := run(t)
+	var limit unix.Rlimit
+	if err := unix.Prlimit(r.up().ganesha.pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Cur != limit.Max || limit.Max < 1024 {
+		t.Errorf("it may open %d files, and could %d", limit.Cur, limit.Max)
+	}
+}
+
+func TestNothingIsWrittenButToItsOwnDirectories(t *testing.T) {
+	requireGanesha(t)
+	for _, dir := range []string{"/run", "/var/log"} { // in the mount namespace of the tests
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	e := exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
+	r := run(t, e)
+	r.up()
+	r.stop()
+	for _, dir := range []string{"/run", "/var/log", e.Path} {
+		left, err := os.ReadDir(dir)
+		for _, entry := range left {
+			if entry.Name() != "lost+found" && entry.Name() != "mount" { // the latter is mount's
+				t.Errorf("in %s lies %s", dir, entry.Name())
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSignalsToOurGroupReachNoChild(t *testing.T) {
+	l := run(t).up()
+	for _, c := range []*child{l.ganesha, l.bus} {
+		if group, err := unix.Getpgid(c.pid); err != nil || group != c.pid {
+			t.Errorf("%s is in group %d, %v, want one of its own", c.name, group, err)
+		}
+	}
+}

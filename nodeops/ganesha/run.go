@@ -1,0 +1,111 @@
+package ganesha
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Between the death of Ganesha and its next start. Who has lived for long is started at once, almost.
+const (
+	shortestWait = 200 * time.Millisecond
+	longestWait  = 30 * time.Second
+	longLife     = time.Minute
+)
+
+// questionsBeforeRetry is how often Ganesha is asked how it is before it is asked again to serve what it refused, such
+// as an export whose disk was not there.
+const questionsBeforeRetry = 6
+
+// Run serves until ctx ends, and then stops what it runs. It may be called once.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer close(s.ended)
+	wait := time.Duration(0)
+	for {
+		began := time.Now()
+		err := s.live(ctx)
+		if ctx.Err() != nil {
+			if errors.Is(err, ctx.Err()) {
+				err = nil // it was not yet up
+			}
+			return err
+		}
+		if time.Since(began) > longLife {
+			wait = 0
+		}
+		wait = min(max(2*wait, shortestWait), longestWait)
+		s.config.Log.Error("the NFS server is down and starts again", "error", err, "wait", wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (s *Server) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun {
+		return errors.New("the NFS server has run before; make another with New")
+	}
+	for _, dir := range []string{s.config.RunDir, s.config.RecoveryDir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("the NFS server's directory: %w", err)
+		}
+	}
+	s.begun = true
+	return nil
+}
+
+// live is from one start of Ganesha to its end.
+func (s *Server) live(ctx context.Context) error {
+	l, err := s.start(ctx)
+	if err != nil {
+		return err
+	}
+	s.serve(l)
+	err = s.tend(ctx, l)
+	s.serve(nil)
+	if ctx.Err() != nil {
+		return l.end(s.config.StopLimit)
+	}
+	return errors.Join(err, l.fate(), l.end(0))
+}
+
+// tend keeps Ganesha doing what is wanted until ctx ends or it fails.
+func (s *Server) tend(ctx context.Context, l *life) error {
+	s.config.Log.Info("the NFS server is up", "port", s.config.Port, "exports", len(l.served))
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	sick := make(chan error, 1)
+	go func() { sick <- l.watch(watching, &s.config) }()
+	retry := time.NewTicker(questionsBeforeRetry * s.config.Interval)
+	defer retry.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case err = <-sick:
+			return err
+		case <-l.bus.done:
+			return nil // fate says how
+		case <-l.ganesha.done:
+			return nil
+		case r := <-s.requests:
+			err = s.settle(l, r.id)
+			r.done <- err
+		case <-retry.C:
+			err = s.settleAll(l)
+		}
+		if err != nil && !errors.Is(err, errRefused) {
+			return err
+		}
+	}
+}

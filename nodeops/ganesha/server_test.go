@@ -1,0 +1,251 @@
+package ganesha
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestWhatIsPutBeforeTheStartIsServedFromTheStart(t *testing.T) {
+	exports := []Export{newExport(t, 1), newExport(t, 152), newExport(t, 65535)}
+	r := run(t, exports...)
+	r.is(exports...)
+	if !r.Ready() {
+		t.Error("it serves and is not ready")
+	}
+	r.stop()
+	if r.Ready() {
+		t.Error("it is ready after its end")
+	}
+	if err := r.Put(t.Context(), exports[0]); err == nil {
+		t.Error("it takes an export after its end")
+	}
+	if err := r.Run(t.Context()); err == nil {
+		t.Error("it runs twice")
+	}
+}
+
+func TestExportsComeChangeAndGoWhileItServes(t *testing.T) {
+	one, two := newExport(t, 1), newExport(t, 152)
+	r := run(t)
+	r.is()
+	r.put(one)
+	r.put(one) // repeatable
+	r.put(two)
+	r.is(one, two)
+
+	two.Squash, two.ReadOnly, two.Clients = AllSquash, true, []string{"10.0.0.0/8", "fd00::/64", "192.168.7.9"}
+	r.put(two)
+	r.is(one, two)
+	body, err := r.up().admin.call(r.within(), "ExportMgr", "DisplayExport", two.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clients []string
+	for _, c := range body[4].([][]any) {
+		clients = append(clients, c[0].(string))
+	}
+	if got := strings.Join(clients, " "); got != "10.0.0.0/8 fd00::/64 192.168.7.9/32" {
+		t.Errorf("the clients are %s", got)
+	}
+
+	moved := newExport(t, 1)
+	moved.Pseudo, moved.Filesystem = "/elsewhere", "1.2"
+	r.put(moved)
+	r.is(moved, two)
+	for range 2 { // repeatable
+		if err := r.Remove(r.within(), 1); err != nil {
+			t.Error(err)
+		}
+	}
+	r.is(two)
+}
+
+func TestAPathOfOdditiesIsServedAsItIs(t *testing.T) {
+	dir := filepath.Join(newExport(t, 1).Path, "a b;}{#=,%include $(x)`~*?[!]&|<> EXPORT { }")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, exportOf(1, dir))
+	r.is(exportOf(1, dir))
+	other := exportOf(2, dir)
+	r.put(other)
+	r.is(exportOf(1, dir), other)
+}
+
+func TestTwoExportsMustDifferInWhatClientsTellThemApartBy(t *testing.T) {
+	r := run(t)
+	one, two := newExport(t, 1), newExport(t, 2)
+	r.put(one)
+	for _, change := range []func(*Export){
+		func(e *Export) { e.Pseudo = one.Pseudo },
+		func(e *Export) { e.Filesystem = one.Filesystem },
+	} {
+		e := two
+		change(&e)
+		if err := r.Put(t.Context(), e); !errors.Is(err, ErrConflict) {
+			t.Errorf("got %v, want a conflict", err)
+		}
+	}
+	r.is(one)
+}
+
+func TestOnlyRealDirectoriesAreServed(t *testing.T) {
+	dir := newExport(t, 1).Path
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink("/etc", link)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{RunDir: "/run/x", RecoveryDir: "/run/y", Name: "nfs.one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, link, filepath.Join(link, "default"), filepath.Join(dir, "missing")} {
+		if err := s.Put(t.Context(), exportOf(1, path)); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// clones makes two file systems with one UUID.
+func clones(t *testing.T) (original, clone string) {
+	t.Helper()
+	original = hostfs.New(t, hostfs.Ext4, 64<<20)
+	disk := filepath.Join(filepath.Dir(original), "disk")
+	clone = filepath.Join(filepath.Dir(original), "clone")
+	copied := filepath.Join(filepath.Dir(original), "disk2")
+	command(t, "sync", "-f", original)
+	command(t, "cp", "--sparse=always", disk, copied)
+	command(t, "mkdir", clone)
+	command(t, "mount", "-o", "loop", copied, clone)
+	return original, clone
+}
+
+func TestAnExportThatIsRefusedLeavesWhatWasBefore(t *testing.T) {
+	original, clone := clones(t)
+	first, second := exportOf(1, original), newExport(t, 2)
+	r := run(t, first, second)
+	r.refused(exportOf(3, clone)) // of two file systems with one UUID, Ganesha serves one
+	r.is(first, second)
+	changed := second
+	changed.Path = clone
+	r.refused(changed)
+	r.is(first, second)
+}
+
+func TestAnExportThatCannotBeServedAtTheStartHindersNoOther(t *testing.T) {
+	c := testConfig(t)
+	var log hearing
+	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
+	one, gone, two := newExport(t, 1), newExport(t, 2), newExport(t, 3)
+	r := prepare(t, c, one, gone, two)
+	if err := os.Remove(gone.Path); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	l := r.up()
+	ids, err := l.admin.shown(r.within())
+	if err != nil || len(ids) != 2 {
+		t.Errorf("exports %v, %v, want those that are there", ids, err)
+	}
+	const refusal = "an export is not served"
+	if told := log.await(t, refusal); !strings.Contains(told, gone.Path) || log.index("is up") < log.index(refusal) {
+		t.Errorf("before it is up it should tell of %s: %s", gone.Path, told)
+	}
+	if err := os.Mkdir(gone.Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for ids := []uint16{}; len(ids) < 3; { // nobody puts it again
+		if ids, err = l.admin.shown(r.within()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.is(one, gone, two)
+}
+
+func TestAnExportThatIsRefusedIsToldOfOnce(t *testing.T) {
+	c := testConfig(t)
+	c.Interval = time.Millisecond
+	var log hearing
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	gone := newExport(t, 1)
+	r := prepare(t, c, gone)
+	if err := os.Remove(gone.Path); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.up()
+	refusals := func() int { return log.count("Could not create export for") }
+	for refusals() < 5 {
+		runtime.Gosched()
+	}
+	if n := log.count("is not served"); n != 1 {
+		t.Errorf("it was told %d times", n)
+	}
+}
+
+func TestADirectoryThatIsNoLongerServedCanBeUnmounted(t *testing.T) {
+	for _, kind := range []hostfs.Kind{hostfs.Ext4, hostfs.XFS, hostfs.Btrfs} {
+		mounted := hostfs.New(t, kind, 320<<20)
+		r := run(t, newExport(t, 1), exportOf(2, mounted))
+		if err := r.Remove(r.within(), 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Unmount(mounted, 0); err != nil {
+			t.Errorf("%s: %v", kind.Name, err)
+		}
+		r.stop()
+	}
+}
+
+func TestWhatGaneshaDoesNotKnowIsRemoved(t *testing.T) {
+	one, two := newExport(t, 1), newExport(t, 2)
+	r := run(t, one, two)
+	if err := r.up().admin.remove(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Remove(r.within(), 1); err != nil {
+		t.Error(err)
+	}
+	r.is(two)
+}
+
+func TestTheServersOwnQuestionsAreNoClients(t *testing.T) {
+	r := run(t, newExport(t, 1))
+	r.up()
+	if err := probe(r.within(), r.config.address(), patient); err != nil {
+		t.Fatal(err)
+	}
+	if clients, err := r.Clients(t.Context()); err != nil || len(clients) > 0 {
+		t.Errorf("the clients are %v, %v, want none", clients, err)
+	}
+	r.stop()
+	if clients, err := r.Clients(t.Context()); err == nil {
+		t.Errorf("a server that is down has the clients %v", clients)
+	}
+}
+
+func TestAPutThatIsNotServedInTimeSaysSo(t *testing.T) {
+	c := testConfig(t)
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.begun = true // and nothing serves
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Put(ctx, newExport(t, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,40 @@
+package ganesha
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAThousandExportsAreAllThereAgainAfterADeath(t *testing.T) {
+	base := newExport(t, 1).Path
+	var exports []Export
+	for id := range uint16(1000) {
+		e := exportOf(id+1, filepath.Join(base, fmt.Sprint(id)))
+		if err := os.Mkdir(e.Path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		exports = append(exports, e)
+	}
+	last := len(exports) - 1
+	r := prepare(t, testConfig(t), exports[:last]...)
+	r.start()
+	l := r.up()
+	signal(t, l.ganesha, unix.SIGKILL)
+	r.put(exports[last])
+	<-l.ganesha.done
+	ids, err := r.up().admin.shown(r.within())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(ids)
+	for i, e := range exports {
+		if i >= len(ids) || ids[i] != e.ID {
+			t.Fatalf("of %d exports %d are served, and not number %d", len(exports), len(ids), e.ID)
+		}
+	}
+}

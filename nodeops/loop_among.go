@@ -1,0 +1,154 @@
+package nodeops
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoLoop: every device that may be used is in use.
+var ErrNoLoop = errors.New("no loop device is free")
+
+// The numbers of the loop devices that are kept for being lent. AttachLoop takes one of them only if it is told to.
+const (
+	FirstLentLoop = 4096
+	MostLentLoops = 4096
+)
+
+// lentMark begins the name that a lent device keeps of its image, so that it is known for one even when the process
+// that attached it, and the paths of that process, are gone.
+const lentMark = "holdfast-lent:"
+
+func (o *LoopOptions) mark() string {
+	if len(o.Among) > 0 {
+		return lentMark
+	}
+	return ""
+}
+
+// allows refuses a device beyond those that may be used: the image is in the hands of someone else, and a second
+// device over it would destroy it.
+func (o *LoopOptions) allows(device string) error {
+	if len(o.Among) == 0 || slices.Contains(o.Among, device) {
+		return nil
+	}
+	return fmt.Errorf("it is attached to %s, which is none of the %d devices that may be used here: another process of this host has it; end that, or detach it there with losetup --detach %s", device, len(o.Among), device)
+}
+
+// attachAmong configures the first device of o.Among that is free. The kernel lets one of two win who want the same.
+func attachAmong(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, error) {
+	config, err := loopConfig(backing, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, device := range o.Among {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("attaching %s: %w", backing.Name(), err)
+		}
+		if attached(device) {
+			continue // without holding it open, which would keep it from ending with its user
+		}
+		l, err := configureLoop(device, config, o)
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return nil, fmt.Errorf("attaching %s: %w", backing.Name(), err)
+		}
+	}
+	return nil, fmt.Errorf("attaching %s: %w: all %d that may be used here are in use", backing.Name(), ErrNoLoop, len(o.Among))
+}
+
+func attached(device string) bool {
+	_, err := BackingFile(device)
+	return err == nil
+}
+
+// freeLoop asks for a device that nobody uses, and for a new one where only those are left that are kept for lending.
+func freeLoop(control *os.File) (number int, err error) {
+	number, err = unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+	if err == nil && number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops {
+		return addLoop(control, -1)
+	}
+	return number, err
+}
+
+// addLoop makes the device of that number, or the lowest that is missing for -1.
+func addLoop(control *os.File, number int) (made int, err error) {
+	result, _, errno := unix.Syscall(unix.SYS_IOCTL, control.Fd(), unix.LOOP_CTL_ADD, uintptr(number))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(result), nil
+}
+
+// AddLoops sees to it that the devices of count numbers from first on exist, and returns their paths.
+func AddLoops(first, count int) ([]string, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("loop devices are out of reach, is the module loop loaded and /dev the host's: %w", err)
+	}
+	defer control.Close()
+	devices := make([]string, 0, count)
+	for number := range count {
+		device := fmt.Sprintf("/dev/loop%d", first+number)
+		if _, err := addLoop(control, first+number); err != nil && !errors.Is(err, unix.EEXIST) {
+			return nil, fmt.Errorf("making %s: %w", device, err)
+		}
+		info, err := os.Lstat(device)
+		if err != nil {
+			return nil, fmt.Errorf("the kernel has made %s, but it does not appear; /dev must be the host's devtmpfs: %w", device, err)
+		}
+		if info.Mode()&fs.ModeDevice == 0 {
+			return nil, fmt.Errorf("%s is not a device but of type %s; remove it", device, info.Mode().Type())
+		}
+		devices = append(devices, device)
+	}
+	return devices, nil
+}
+
+// ReclaimLoops returns those of the devices that are free, after it has detached what processes to which they were lent
+// left attached. Nobody may attach to them meanwhile. What others attached, or what is mounted still, is not touched.
+func ReclaimLoops(ctx context.Context, devices []string) (free []string, err error) {
+	mounts, err := Mounts()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, device := range devices {
+		if attached(device) {
+			mounted := slices.ContainsFunc(mounts, func(m Mount) bool { return m.Source == device })
+			if mounted || !markedLent(device) {
+				continue
+			}
+			if err := DetachLoop(ctx, device); err != nil {
+				if !errors.Is(err, unix.EBUSY) {
+					errs = append(errs, err)
+				}
+				continue
+			}
+		}
+		free = append(free, device)
+	}
+	return free, errors.Join(errs...)
+}
+
+// markedLent says whether AttachLoop has attached the device as one of LoopOptions.Among.
+func markedLent(device string) (marked bool) {
+	_ = onDevice(device, func(fd int) error {
+		status, err := unix.IoctlLoopGetStatus64(fd)
+		if err == nil {
+			name, _, _ := bytes.Cut(status.File_name[:], []byte{0})
+			marked = strings.HasPrefix(string(name), lentMark)
+		}
+		return err
+	})
+	return marked
+}

@@ -1,0 +1,178 @@
+package nodeops
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// unlikely is the first number of the devices that the tests lend: nothing else on a host goes up to there.
+const unlikely = FirstLentLoop + MostLentLoops - 64
+
+// lend makes devices to be lent, which end with the test.
+func lend(t *testing.T, first, count int) []string {
+	t.Helper()
+	requireRoot(t)
+	t.Cleanup(func() {
+		control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer control.Close()
+		for number := range count {
+			if err := unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, first+number); err != nil && !errors.Is(err, unix.ENODEV) {
+				t.Errorf("removing loop%d: %v", first+number, err)
+			}
+		}
+	})
+	devices, err := AddLoops(first, count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return devices
+}
+
+func TestImagesAreAttachedToLentDevicesOnlyUntilNoneIsLeft(t *testing.T) {
+	devices := lend(t, unlikely, 8)
+	if again, err := AddLoops(unlikely, 8); err != nil || !slices.Equal(again, devices) {
+		t.Errorf("made again, they are %v, %v", again, err)
+	}
+	dir := t.TempDir()
+	paths := make([]string, len(devices))
+	var all sync.WaitGroup
+	for i := range devices {
+		image := filepath.Join(dir, fmt.Sprint(i))
+		newSparse(t, image, mib)
+		t.Cleanup(func() { detachAll(t, image) })
+		all.Go(func() {
+			l, err := AttachLoop(t.Context(), image, LoopOptions{Among: devices})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer l.Close()
+			paths[i] = l.Path
+		})
+	}
+	all.Wait()
+	if got := slices.Sorted(slices.Values(paths)); !slices.Equal(got, devices) {
+		t.Errorf("they are attached to %v, want each of %v once", got, devices)
+	}
+	image := sparse(t, t.TempDir(), mib)
+	if _, err := AttachLoop(t.Context(), image, LoopOptions{Among: devices}); !errors.Is(err, ErrNoLoop) || !strings.Contains(err.Error(), "all 8") {
+		t.Errorf("one image too many: %v", err)
+	}
+	detachAll(t, filepath.Join(dir, "3"))
+	if l := attach(t, image, LoopOptions{Among: devices}); l.Path != paths[3] {
+		t.Errorf("it is attached to %s, free was %s", l.Path, paths[3])
+	}
+	again := attach(t, filepath.Join(dir, "5"), LoopOptions{Among: devices})
+	if again.Path != paths[5] {
+		t.Errorf("attached again it is at %s beside %s", again.Path, paths[5])
+	}
+}
+
+func TestAnImageThatSomebodyElseHasIsNotAttachedToALentDevice(t *testing.T) {
+	devices := lend(t, unlikely, 1)
+	image := sparse(t, t.TempDir(), mib)
+	theirs := attach(t, image, LoopOptions{})
+	_, err := AttachLoop(t.Context(), image, LoopOptions{Among: devices})
+	if err == nil || !strings.Contains(err.Error(), theirs.Path) {
+		t.Errorf("got %v, want an error that names %s", err, theirs.Path)
+	}
+	if got := loopsOf(t, image); len(got) != 1 {
+		t.Errorf("it is attached to %v", got)
+	}
+}
+
+func TestWhoWasLentNothingTakesNoDeviceThatIsKeptForLending(t *testing.T) {
+	requireRoot(t)
+	lend(t, unlikely, 1)
+	below := 0
+	entries, err := os.ReadDir("/sys/block")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if number := 0; scan(e.Name(), &number) && number < FirstLentLoop {
+			below++
+		}
+	}
+	dir := t.TempDir()
+	for i := range below + 1 { // one more than there can be free ones
+		image := filepath.Join(dir, fmt.Sprint(i))
+		newSparse(t, image, mib)
+		t.Cleanup(func() { detachAll(t, image) })
+		l, err := AttachLoop(t.Context(), image, LoopOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if number := 0; !scan(filepath.Base(l.Path), &number) || number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops {
+			t.Fatalf("image %d was attached to %s", i, l.Path)
+		}
+	}
+}
+
+func scan(name string, number *int) bool {
+	n, err := fmt.Sscanf(name, "loop%d", number)
+	return n == 1 && err == nil
+}
+
+func TestReclaimDetachesWhatWasLentAndNothingElse(t *testing.T) {
+	devices := lend(t, unlikely, 5)
+	only := func(i int) LoopOptions { return LoopOptions{Among: devices[i : i+1]} }
+	left, held := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)
+	attach(t, left, only(0)).Close()
+	attach(t, held, only(1))
+
+	mounted := newImage(t, "ext4", 16*mib)
+	l := attach(t, mounted, only(2))
+	target := t.TempDir()
+	if err := unix.Mount(l.Path, target, "ext4", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unmountAll(t, target) })
+	l.Close()
+
+	theirs := sparse(t, t.TempDir(), mib)
+	attachByHand(t, devices[3], theirs)
+
+	free, err := ReclaimLoops(t.Context(), devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{devices[0], devices[4]}; !slices.Equal(free, want) {
+		t.Errorf("free are %v, want %v", free, want)
+	}
+	if got := loopsOf(t, left); len(got) > 0 {
+		t.Errorf("what was left is attached to %v still", got)
+	}
+	for i, image := range map[int]string{1: held, 2: mounted, 3: theirs} {
+		if got := loopsOf(t, image); !slices.Equal(got, devices[i:i+1]) {
+			t.Errorf("%s is attached to %v, want %s", image, got, devices[i])
+		}
+	}
+}
+
+// attachByHand attaches a device as a program would that knows nothing of lending.
+func attachByHand(t *testing.T, device, image string) {
+	t.Helper()
+	f, err := os.OpenFile(image, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	err = onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_FD, int(f.Fd())) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { detachAll(t, image) })
+}

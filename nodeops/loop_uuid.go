@@ -1,0 +1,71 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// uuidAt is where file systems keep their UUID.
+var uuidAt = map[string]int64{"ext4": 1024 + 0x68, "xfs": 32}
+
+// RenewUUID gives the file system on a device, which is not mounted, a UUID that no other has: those who tell file
+// systems apart by it would take a copy for its source. Of one that was copied while it was mounted the log must have
+// been settled by a mount. A btrfs has got one with RenewFSID.
+func RenewUUID(ctx context.Context, device, fstype string) error {
+	at, ok := uuidAt[fstype]
+	if !ok {
+		return nil
+	}
+	before, err := uuidOf(device, at)
+	if err != nil {
+		return err
+	}
+	if fstype == "ext4" {
+		err = renewExt4(ctx, device)
+	} else {
+		_, err = run(ctx, "xfs_admin", "-U", "generate", device)
+	}
+	if err != nil {
+		return fmt.Errorf("giving the %s on %s another UUID: %w", fstype, device, err)
+	}
+	if now, err := uuidOf(device, at); err != nil || now == before { // xfs_admin is silent about some failures
+		return errors.Join(err, fmt.Errorf("the %s on %s has kept its UUID; mount and unmount it, then try again", fstype, device))
+	}
+	return nil
+}
+
+// renewExt4 first frees the checksums of all metadata from the UUID, so that they need not be written anew.
+func renewExt4(ctx context.Context, device string) error {
+	_, seed := run(ctx, "tune2fs", "-O", "metadata_csum_seed", device) // one without such checksums refuses
+	_, err := run(ctx, "tune2fs", "-U", "random", device)
+	if err == nil {
+		return nil
+	}
+	if _, check := run(ctx, "e2fsck", "-f", "-p", device); check != nil {
+		return errors.Join(seed, err, check)
+	}
+	_, err = run(ctx, "tune2fs", "-U", "random", device)
+	return err
+}
+
+// uuidOf reads past what the kernel keeps of the device in memory.
+func uuidOf(device string, at int64) (uuid [16]byte, err error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return uuid, err
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil && !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EACCES) {
+		return uuid, fmt.Errorf("flushing the buffers of %s: %w", device, err)
+	}
+	_, err = f.ReadAt(uuid[:], at)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return uuid, fmt.Errorf("reading the UUID on %s: %w", device, err)
+	}
+	return uuid, nil
+}

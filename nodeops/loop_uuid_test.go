@@ -1,0 +1,124 @@
+package nodeops
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestACopyWithAUUIDOfItsOwnHoldsWhatItsSourceHolds(t *testing.T) {
+	requireRoot(t)
+	for _, c := range []struct {
+		name, fstype string
+		options      []string
+	}{
+		{"ext4", "ext4", nil},
+		{"ext4 without checksums of metadata", "ext4", []string{"-O", "^metadata_csum"}},
+		{"ext4 with a seed already", "ext4", []string{"-O", "metadata_csum,metadata_csum_seed"}},
+		{"xfs", "xfs", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			image := newImage(t, c.fstype, fileSystems[c.fstype], c.options...)
+			source := mountImage(t, image)
+			if err := os.WriteFile(filepath.Join(source, "file"), []byte("kept"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			// As it is for one that was made long ago: what was checked last is older than what was mounted last.
+			frozen, err := Freeze(t.Context(), source, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			copied := image + ".copy"
+			command(t, "cp", "--sparse=always", image, copied)
+			if err := frozen.Thaw(); err != nil {
+				t.Fatal(err)
+			}
+			if c.fstype == "ext4" {
+				command(t, "tune2fs", "-T", "20010101", copied)
+			}
+			l := attach(t, copied, LoopOptions{})
+			target := t.TempDir()
+			settle(t, l.Path, target, c.fstype)
+			if err := RenewUUID(t.Context(), l.Path, c.fstype); err != nil {
+				t.Fatal(err)
+			}
+			at := uuidAt[c.fstype]
+			a, errA := uuidOf(image, at)
+			b, errB := uuidOf(l.Path, at)
+			if errA != nil || errB != nil || a == b || b == [16]byte{} {
+				t.Errorf("their UUIDs are %x and %x, %v, %v", a, b, errA, errB)
+			}
+			// Not by MountFS, which mounts two of one UUID.
+			if err := unix.Mount(l.Path, target, c.fstype, 0, ""); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { unmountAll(t, target) })
+			if got := read(t, filepath.Join(target, "file")); got != "kept" {
+				t.Errorf("the copy holds %q", got)
+			}
+			unmountAll(t, target)
+			if out := dump(t, c.fstype, l.Path); c.name == "ext4" && !strings.Contains(out, "metadata_csum_seed") {
+				t.Errorf("all its checksums were written anew: %s", out) // which takes long where it is large
+			}
+			check := map[string][]string{"ext4": {"e2fsck", "-f", "-n", l.Path}, "xfs": {"xfs_repair", "-n", l.Path}}[c.fstype]
+			command(t, check[0], check[1:]...)
+		})
+	}
+}
+
+func dump(t *testing.T, fstype, device string) string {
+	t.Helper()
+	if fstype != "ext4" {
+		return ""
+	}
+	return command(t, "dumpe2fs", "-h", device)
+}
+
+// settle replays the log of a file system.
+func settle(t *testing.T, device, target, fstype string) {
+	t.Helper()
+	if err := MountFS(t.Context(), device, target, fstype, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := Unmount(t.Context(), target); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheLogOfACopyIsNotThrownAwayForAUUID(t *testing.T) {
+	image := newImage(t, "xfs", fileSystems["xfs"])
+	source := mountImage(t, image)
+	if err := os.WriteFile(filepath.Join(source, "file"), []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	frozen, err := Freeze(t.Context(), source, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := image + ".copy"
+	command(t, "cp", "--sparse=always", image, copied)
+	if err := frozen.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	l := attach(t, copied, LoopOptions{})
+	if err := RenewUUID(t.Context(), l.Path, "xfs"); err == nil {
+		t.Error("its log was thrown away")
+	}
+	settle(t, l.Path, t.TempDir(), "xfs")
+	if err := RenewUUID(t.Context(), l.Path, "xfs"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAUUIDThatCannotBeRenewedIsAnError(t *testing.T) {
+	for _, fstype := range []string{"ext4", "xfs"} {
+		l := attach(t, sparse(t, t.TempDir(), 16*mib), LoopOptions{})
+		if err := RenewUUID(t.Context(), l.Path, fstype); err == nil {
+			t.Errorf("%s: nothing is on it, and that was no error", fstype)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// NFS is a file system of a server.
+type NFS struct {
+	Server  string // as the mount table shall show it
+	Address string // of the server; nothing is resolved here
+	Port    uint16 // 2049 if 0
+	Path    string // begins with /
+
+	// Options are mount options, one in each element; the defaults come before them.
+	Options []string
+	// Namespaces is a directory such as /proc/1/ns: the mount speaks to the server from the network that is there, under
+	// the host name that is there. It lasts as long as that network does. Empty means those of this process.
+	Namespaces string
+}
+
+// nfsDefaults wait for a server as long as it takes: who writes gets no error that it would not expect of a disk, and
+// nothing is lost while a server is away. A connection that is dead is noticed within about half a minute, and another
+// is made, since a server that moves leaves its clients' connections dead.
+var nfsDefaults = []string{"hard", "timeo=100", "retrans=2"}
+
+// nfsOptions are the options that may be given; the others say which server, or are for programs that mount.
+var nfsOptions = []string{
+	"soft", "softerr", "hard", "timeo", "retrans", "nconnect", "max_connect", "rsize", "wsize", "ac", "noac", "actimeo",
+	"acregmin", "acregmax", "acdirmin", "acdirmax", "cto", "nocto", "lookupcache", "rdirplus", "nordirplus", "sec",
+	"softreval", "nosoftreval", "sharecache", "nosharecache", "write", "fsc", "nofsc", "sync", "async",
+}
+
+// CheckNFSOptions says whether MountNFS accepts the options.
+func CheckNFSOptions(options []string) error {
+	if err := CheckMountOptions(options); err != nil {
+		return err
+	}
+	_, others := attributesOf(options)
+	for _, o := range others {
+		if key, _, _ := strings.Cut(o, "="); !slices.Contains(nfsOptions, key) {
+			return fmt.Errorf("mount option %q is not one of a shared volume; these are: %s, and those of any mount", shorten(o), strings.Join(nfsOptions, ", "))
+		}
+	}
+	return nil
+}
+
+// String is how the mount table shows the source.
+func (n NFS) String() string {
+	if strings.Contains(n.Server, ":") {
+		return "[" + n.Server + "]:" + n.Path
+	}
+	return n.Server + ":" + n.Path
+}
+
+func (n NFS) check() error {
+	switch {
+	case net.ParseIP(n.Address) == nil:
+		return fmt.Errorf("address %q is none: it must be an IP address", shorten(n.Address))
+	case !filepath.IsAbs(n.Path) || filepath.Clean(n.Path) != n.Path:
+		return fmt.Errorf("path %q: it must be absolute, and hold no . or .. by itself", shorten(n.Path))
+	case n.Server == "" || strings.ContainsFunc(n.Server, func(r rune) bool { return r <= ' ' || r == '/' || r == '\\' || r == ',' }):
+		return fmt.Errorf("server %q: it must be a name or an address", shorten(n.Server))
+	}
+	return CheckNFSOptions(n.Options)
+}
+
+// MountNFS mounts a directory of an NFS 4.2 server. It needs nothing of the host but a kernel that knows NFS, and returns
+// when ctx ends: what the kernel then still waits for never appears at target, and a repeat waits with it.
+func MountNFS(ctx context.Context, n NFS, target string) error {
+	if err := n.check(); err != nil {
+		return fmt.Errorf("mounting %s: %w", n, err)
+	}
+	what := fmt.Sprintf("%s (%s) with %q", n, n.Address, n.Options)
+	err := detached.put(ctx, target, what, func() (int, error) {
+		if err := n.enter(); err != nil {
+			return -1, err
+		}
+		return n.open()
+	})
+	if err != nil {
+		return fmt.Errorf("mounting %s at %s: %w", n, target, err)
+	}
+	return nil
+}
+
+// enter brings the calling goroutine's thread, which ends with it, to the namespaces.
+func (n NFS) enter() error {
+	if n.Namespaces == "" {
+		return nil
+	}
+	runtime.LockOSThread() // and never unlocked
+	for name, kind := range map[string]int{"net": unix.CLONE_NEWNET, "uts": unix.CLONE_NEWUTS} {
+		f, err := os.Open(filepath.Join(n.Namespaces, name))
+		if err != nil {
+			return err
+		}
+		err = unix.Setns(int(f.Fd()), kind)
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("entering %s: %w", f.Name(), err)
+		}
+	}
+	return nil
+}
+
+// open makes the mount, which is nowhere yet.
+func (n NFS) open() (int, error) {
+	fs, err := unix.Fsopen("nfs4", unix.FSOPEN_CLOEXEC)
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		return -1, errors.New("the kernel of this host does not know NFS 4; load its module nfsv4")
+	case err != nil:
+		return -1, os.NewSyscallError("fsopen", err)
+	}
+	defer unix.Close(fs)
+	attributes, options := attributesOf(n.Options)
+	all := slices.Concat([]string{"source=" + n.String()}, nfsDefaults, options, []string{
+		"vers=4.2", "proto=" + n.protocol(), "port=" + strconv.Itoa(n.port()), "addr=" + n.Address,
+	})
+	for _, o := range all {
+		if err := configure(fs, o); err != nil {
+			return -1, fmt.Errorf("option %s: %w", o, err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, explained(fs, err)
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(attributes.Attr_set))
+	if err != nil {
+		return -1, os.NewSyscallError("fsmount", err)
+	}
+	return fd, nil
+}
+
+func (n NFS) protocol() string {
+	if net.ParseIP(n.Address).To4() == nil {
+		return "tcp6"
+	}
+	return "tcp"
+}
+
+func (n NFS) port() int {
+	if n.Port == 0 {
+		return 2049
+	}
+	return int(n.Port)
+}
+
+func configure(fs int, option string) error {
+	key, value, given := strings.Cut(option, "=")
+	var err error
+	if given {
+		err = unix.FsconfigSetString(fs, key, value)
+	} else {
+		err = unix.FsconfigSetFlag(fs, key)
+	}
+	if err != nil {
+		return explained(fs, err)
+	}
+	return nil
+}
+
+// explained adds what the kernel says of a failure beside its number.
+func explained(fs int, err error) error {
+	var said []string
+	for line := make([]byte, 1024); ; {
+		n, failed := unix.Read(fs, line)
+		if failed != nil || n <= 0 {
+			break
+		}
+		said = append(said, strings.TrimSpace(string(line[:n])))
+	}
+	switch {
+	case errors.Is(err, unix.EPROTONOSUPPORT):
+		err = fmt.Errorf("the server or this kernel does not speak NFS 4.2: %w", err)
+	case errors.Is(err, unix.ENOENT):
+		err = fmt.Errorf("the server does not have the volume, or not for this client: %w", err)
+	}
+	if len(said) > 0 {
+		return fmt.Errorf("%w (%s)", err, strings.Join(said, "; "))
+	}
+	return err
+}

@@ -1,0 +1,219 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/nfsserver"
+)
+
+const testPort = 20049
+
+// bounded fails a test that hangs.
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func moment(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func mountServed(t *testing.T, path string, options ...string) (target string) {
+	t.Helper()
+	target = t.TempDir()
+	letGo(t, target)
+	if err := MountNFS(bounded(t), served(path, options...), target); err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+func served(path string, options ...string) NFS {
+	return NFS{Server: nfsserver.Address, Address: nfsserver.Address, Port: testPort, Path: path, Options: options}
+}
+
+func TestAnNFSVolumeIsMountedAsAskedFor(t *testing.T) {
+	_, dirs := nfsserver.Start(t, testPort, "v", "w")
+	target := mountServed(t, "/v", "nosuid", "timeo=50")
+	write(t, filepath.Join(target, "file"), "content")
+	if got, err := os.ReadFile(filepath.Join(dirs[0], "file")); err != nil || string(got) != "content" {
+		t.Errorf("the server has %q, %v", got, err)
+	}
+	m, err := MountAt(target)
+	if err != nil || m.FSType != "nfs4" || m.Source != "127.0.0.1:/v" || m.Root != "/" || m.ReadOnly {
+		t.Fatalf("it is %+v, %v", m, err)
+	}
+	if u, err := StatfsShared(bounded(t), m); err != nil || u.Type != "nfs" || u.Total == 0 {
+		t.Errorf("its usage is %+v, %v", u, err)
+	}
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || !strings.Contains(string(table), "vers=4.2") || !strings.Contains(string(table), ",hard,") || !strings.Contains(string(table), "timeo=50,retrans=2") {
+		t.Errorf("the options are not in %s, %v", table, err)
+	}
+	if err := os.Mkdir(filepath.Join(target, "inner"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]string{target: "127.0.0.1:/v", filepath.Join(target, "inner"): "127.0.0.1:/v/inner"} {
+		bound := t.TempDir()
+		letGo(t, bound)
+		if err := BindShared(bounded(t), source, bound, true, nil); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := MountAt(bound); err != nil || m.Source != want || m.Root != "/" || !m.ReadOnly {
+			t.Errorf("bound it is %+v, %v, want %s", m, err, want)
+		}
+		if err := os.WriteFile(filepath.Join(bound, "more"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+			t.Errorf("writing where it is read-only: %v", err)
+		}
+		if err := UnmountShared(bounded(t), bound, time.Minute); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := SetTopGroup(bounded(t), m, 4711); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(target); err != nil || info.Mode()&os.ModeSetgid == 0 {
+		t.Errorf("the top is %v, %v", info, err)
+	}
+	if err := UnmountShared(bounded(t), target, time.Minute); err != nil {
+		t.Error(err)
+	}
+	if m, err := MountAt(target); m != nil || err != nil {
+		t.Errorf("afterwards there is %+v, %v", m, err)
+	}
+}
+
+func TestAnNFSVolumeThatTheServerLacksIsNamed(t *testing.T) {
+	nfsserver.Start(t, testPort, "v")
+	dir := t.TempDir()
+	err := MountNFS(bounded(t), served("/missing"), dir)
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:/missing") || !strings.Contains(err.Error(), "does not have the volume") {
+		t.Errorf("got %v", err)
+	}
+	err = MountNFS(bounded(t), served("/v", "nconnect=many"), dir)
+	if err == nil || !strings.Contains(err.Error(), "nconnect=many") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnNFSVolumeIsMountedFromOtherNamespaces(t *testing.T) {
+	nfsserver.Start(t, testPort, "v")
+	n := served("/v")
+	n.Namespaces = "/proc/1/ns"
+	target := t.TempDir()
+	letGo(t, target)
+	if err := MountNFS(bounded(t), n, target); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(target, "file"), "content")
+}
+
+// A server that is silent keeps its clients waiting; nobody else, and nothing that has been taken away comes back.
+func TestAnNFSVolumeOfASilentServerIsTakenDown(t *testing.T) {
+	s, dirs := nfsserver.Start(t, testPort, "v", "w")
+	target, bound, late := mountServed(t, "/v"), t.TempDir(), t.TempDir()
+	letGo(t, bound)
+	if err := BindShared(bounded(t), target, bound, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(bound, "file"), "content")
+	syncAt(t, bound)
+	m, err := MountAt(bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	for range 3 {
+		if _, err := StatfsShared(moment(t), m); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "127.0.0.1:/v") {
+			t.Errorf("its usage: %v", err)
+		}
+	}
+	if err := BindShared(moment(t), target, late, false, nil); err == nil {
+		t.Log("a bind did not need the server")
+	} else if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a bind: %v", err)
+	}
+	if err := MountNFS(moment(t), served("/w"), late); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "still waits") {
+		t.Errorf("mounting: %v", err)
+	}
+	for _, dir := range []string{late, bound, target} {
+		if err := UnmountShared(bounded(t), dir, time.Second); err != nil {
+			t.Errorf("unmounting: %v", err)
+		}
+		if m, err := MountAt(dir); m != nil || err != nil {
+			t.Errorf("afterwards there is %+v, %v", m, err)
+		}
+	}
+	s.On()
+	target = mountServed(t, "/v")
+	if got, err := os.ReadFile(filepath.Join(target, "file")); err != nil || string(got) != "content" {
+		t.Errorf("it has %q, %v", got, err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dirs[0], "file")); err != nil || string(got) != "content" {
+		t.Errorf("the server has %q, %v", got, err)
+	}
+	for _, dir := range []string{late, bound} {
+		if m, err := MountAt(dir); m != nil || err != nil {
+			t.Errorf("when the server was back, %+v appeared, %v", m, err)
+		}
+	}
+}
+
+func TestAnNFSVolumeIsWrittenOnWhenItsServerIsBack(t *testing.T) {
+	s, dirs := nfsserver.Start(t, testPort, "v")
+	target := mountServed(t, "/v")
+	s.Stop()
+	done := make(chan error, 1)
+	go func() { done <- os.WriteFile(filepath.Join(target, "file"), []byte("content"), 0o600) }()
+	select {
+	case err := <-done:
+		t.Fatalf("it was written without its server: %v", err)
+	case <-moment(t).Done():
+	}
+	s.On()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-bounded(t).Done():
+		t.Fatal("it is not written, though its server is back")
+	}
+	if got, err := os.ReadFile(filepath.Join(dirs[0], "file")); err != nil || string(got) != "content" {
+		t.Errorf("the server has %q, %v", got, err)
+	}
+}
+
+func TestAnNFSVolumeInUseIsTakenDownOnlyWhenItsServerIsSilent(t *testing.T) {
+	s, _ := nfsserver.Start(t, testPort, "v")
+	target := mountServed(t, "/v")
+	write(t, filepath.Join(target, "file"), "content")
+	syncAt(t, target)
+	f, err := os.Open(filepath.Join(target, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := UnmountShared(bounded(t), target, time.Minute); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("while its server answers: %v", err)
+	}
+	s.Stop()
+	if err := UnmountShared(bounded(t), target, time.Second); err != nil {
+		t.Errorf("while its server is silent: %v", err)
+	}
+	if m, err := MountAt(target); m != nil || err != nil {
+		t.Errorf("afterwards there is %+v, %v", m, err)
+	}
+	s.On()
+}

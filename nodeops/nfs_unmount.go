@@ -1,0 +1,135 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/sys/unix"
+)
+
+// offThread holds calls under way that may hang in the kernel for ever: each keeps its thread, so none is repeated while
+// it runs.
+type offThread struct{ running singleflight.Group }
+
+var unmounts, sharedUsages, sharedGroups offThread
+
+// do returns what f returns, or when ctx ends.
+func (o *offThread) do(ctx context.Context, key string, f func() (any, error)) (any, error) {
+	select {
+	case answer := <-o.running.DoChan(key, f):
+		return answer.Val, answer.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// StatfsShared is Statfs of a mount whose server may be dead. All mounts of one file system share the one call that
+// hangs, and nothing of the file system is touched before.
+func StatfsShared(ctx context.Context, m *Mount) (FSUsage, error) {
+	answer, err := sharedUsages.do(ctx, m.Device, func() (any, error) { return statfs(m.Target) })
+	if cause := ctx.Err(); cause != nil && errors.Is(err, cause) {
+		return FSUsage{}, fmt.Errorf("usage of %s: the server of %s does not answer: %w", m.Target, m.Source, err)
+	}
+	usage, _ := answer.(FSUsage)
+	return usage, err
+}
+
+// UnmountShared takes away all mounts at target, whatever has become of their server; none is fine. Each step has so long:
+// an ordinary unmount; if the server is dead and no other mount has the file system, one that ends all waiting for it, and
+// with it what was not written; then one that takes the mount away from its place and leaves the rest to its last user.
+// A mount that is in use, of a server that answers, is an error as it is with Unmount.
+func UnmountShared(ctx context.Context, target string, step time.Duration) error {
+	for {
+		stack, err := stackAt(target)
+		if err != nil || len(stack) == 0 {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("unmounting %s: %w", target, err)
+		}
+		if err := unmountShared(ctx, &stack[len(stack)-1], step); err != nil {
+			return fmt.Errorf("unmounting %s from %s: %w", stack[len(stack)-1].Source, target, err)
+		}
+	}
+}
+
+func unmountShared(ctx context.Context, m *Mount, step time.Duration) error {
+	err := tryUnmount(ctx, m, 0, step)
+	if err == nil || !there(m) {
+		return nil // what it had not written yet is still being written, by the kernel
+	}
+	if answers(ctx, m, step) {
+		if errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("%w; stop the processes that have files open there", err)
+		}
+		return err
+	}
+	if alone(m) {
+		if err := tryUnmount(ctx, m, unix.MNT_FORCE, step); err == nil || !there(m) {
+			return nil
+		}
+	}
+	if err := tryUnmount(ctx, m, unix.MNT_DETACH, step); err != nil && there(m) {
+		return err
+	}
+	return nil
+}
+
+func tryUnmount(ctx context.Context, m *Mount, flags int, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err := unmounts.do(ctx, m.ID+" "+strconv.Itoa(flags), func() (any, error) {
+		return nil, uninterrupted(func() error { return unix.Unmount(m.Target, flags|unix.UMOUNT_NOFOLLOW) })
+	})
+	return err
+}
+
+func answers(ctx context.Context, m *Mount, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err := StatfsShared(ctx, m)
+	return err == nil
+}
+
+// there says whether a mount is still in its place. That the table cannot be read says nothing.
+func there(m *Mount) bool {
+	all, err := Mounts()
+	return err != nil || slices.ContainsFunc(all, func(other Mount) bool { return other.ID == m.ID })
+}
+
+// alone says that no other mount that is seen here has the file system.
+func alone(m *Mount) bool {
+	all, err := Mounts()
+	return err == nil && !slices.ContainsFunc(all, func(other Mount) bool { return other.Device == m.Device && other.ID != m.ID })
+}
+
+// SetTopGroup gives the top directory of a mount, whose server may be dead, to a group that may then write in it; what is
+// made there belongs to the group too. It changes nothing where that is so, and nothing below.
+func SetTopGroup(ctx context.Context, m *Mount, gid int) error {
+	_, err := sharedGroups.do(ctx, m.Device+" "+strconv.Itoa(gid), func() (any, error) { return nil, setTopGroup(m.Target, gid) })
+	if err != nil {
+		return fmt.Errorf("giving %s to group %d: %w", m.Target, gid, err)
+	}
+	return nil
+}
+
+func setTopGroup(dir string, gid int) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return err
+	}
+	if int(st.Gid) != gid {
+		if err := unix.Lchown(dir, -1, gid); err != nil {
+			return err
+		}
+	}
+	if mode := st.Mode | groupBits(st.Mode); mode != st.Mode {
+		return unix.Chmod(dir, mode&0o7777) // after the owner, whose change takes bits away
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package nodeops
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// socketPath is short enough for a socket.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "socket-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(dir, "s.sock")
+}
+
+func listens(t *testing.T, path string) *Socket {
+	t.Helper()
+	s, err := ListenUnix(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // some have
+	return s
+}
+
+func TestASocketTakesThePlaceOfOneThatWasLeft(t *testing.T) {
+	path := socketPath(t)
+	if err := listens(t, path).Close(); err != nil { // which leaves the file, as a kill does
+		t.Fatal(err)
+	}
+	s := listens(t, path)
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("it has mode %v, %v", info.Mode(), err)
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if !s.Ours() {
+		t.Error("it does not know its own file")
+	}
+	if err := s.Remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is left: %v", err)
+	}
+}
+
+func TestASocketTakesThePlaceOfNothingElse(t *testing.T) {
+	path := socketPath(t)
+	first := listens(t, path)
+	if _, err := ListenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "someone answers at "+path) {
+		t.Errorf("of one that answers: %v", err)
+	}
+	if !first.Ours() {
+		t.Error("the first has lost its place")
+	}
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ListenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Errorf("of a file: %v", err)
+	}
+	if first.Ours() {
+		t.Error("it takes another file for its own")
+	}
+	if err := first.Remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("it has removed another's file: %v", err)
+	}
+}
