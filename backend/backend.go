@@ -55,3 +55,18 @@ type GroupSnapshotter interface {
 type Cloner interface {
 	Clone(ctx context.Context, source ID, spec VolumeSpec) (*Volume, error)
 }
+
+// Topology is implemented by backends of several hosts. Capacity sums up what is usable of all of them.
+type Topology interface {
+	// CapacityAt tells what a pool of one host can still promise. It fails with ErrNotFound where there is no such
+	// host or pool, and with ErrUnavailable where nothing can be made now.
+	CapacityAt(ctx context.Context, node, pool string) (Capacity, error)
+}
+
+// Sharer is implemented by backends that also make shared volumes, which are on servers and not on hosts. Neither
+// Capacity nor CapacityAt tell of those.
+type Sharer interface {
+	// SharedCapacity sums up what the servers can still promise, or tells it of one that is named NAMESPACE/NAME. It fails
+	// with ErrNotFound where there is no such server or pool, and with ErrUnavailable where nothing can be made now.
+	SharedCapacity(ctx context.Context, server, pool string) (Capacity, error)
+}

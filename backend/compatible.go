@@ -32,6 +32,10 @@ func (v *Volume) Satisfies(spec VolumeSpec, source *Source) error {
 		return differ("mkfs options", v.MkfsOptions, spec.MkfsOptions)
 	case v.Inodes != spec.Inodes:
 		return differ("inodes", v.Inodes, spec.Inodes)
+	case v.Shared != spec.Shared:
+		return differ("sharing", v.Shared, spec.Shared)
+	case spec.Server != "" && v.Server != spec.Server:
+		return differ("NFS server", v.Server, spec.Server)
 	case source == nil && v.Source != nil:
 		return differ("content of", v.Source, "nothing")
 	case source != nil && (v.Source == nil || *v.Source != *source):

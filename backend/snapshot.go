@@ -16,6 +16,8 @@ type SnapshotSpec struct {
 type Snapshot struct {
 	ID      ID
 	Name    string
+	Node    string // the host that has it; empty when the backend is of one host
+	Shared  bool   // a server has it, so that volumes are restored from it on no particular host
 	Pool    string
 	Source  ID
 	Group   ID    // empty unless made as part of a group

@@ -68,7 +68,27 @@ type VolumeSpec struct {
 	MkfsOptions  []string
 	Inodes       uint64            // most files the volume may hold
 	Labels       map[string]string // what the caller wants to find again: claim, namespace, volume name
+
+	// Nodes are the hosts that may have the volume; none means any. It decides where a volume is made, and is no part
+	// of what an existing one must satisfy. A backend of one host ignores it.
+	Nodes      []string
+	OnNodeLoss OnNodeLoss // ignored by a backend of one host
+
+	// Shared asks for a volume that many hosts use at once. Only a backend that is a Sharer makes those; another one
+	// must not be asked.
+	Shared bool
+	Server string // NAMESPACE/NAME of the server that shall have a shared volume; empty leaves the choice
 }
+
+// OnNodeLoss says what becomes of a volume whose node is gone for good. Empty means Retain.
+type OnNodeLoss string
+
+const (
+	// RetainOnNodeLoss keeps the volume on record, so that a node that returns takes it back.
+	RetainOnNodeLoss OnNodeLoss = "Retain"
+	// DeleteOnNodeLoss gives the volume up.
+	DeleteOnNodeLoss OnNodeLoss = "Delete"
+)
 
 // SourceKind says what a volume was made from.
 type SourceKind string
@@ -88,6 +108,7 @@ type Source struct {
 type Volume struct {
 	ID           ID
 	Name         string
+	Node         string // the host that has it; empty when the backend is of one host
 	Pool         string
 	Size         int64
 	Mode         Mode
@@ -97,6 +118,8 @@ type Volume struct {
 	MkfsOptions  []string
 	Inodes       uint64
 	Labels       map[string]string
+	Shared       bool   // used by many hosts at once, through a server
+	Server       string // NAMESPACE/NAME of that server
 	Source       *Source
 	Created      time.Time
 	Used         int64 // bytes taken from the pool
@@ -108,6 +131,13 @@ type Volume struct {
 type Access struct {
 	Image     string // path of a disk image
 	Directory string // path of a directory
+	NFS       *NFS
+}
+
+// NFS is a volume that a server exports.
+type NFS struct {
+	Server string // address; empty inside the server itself, which does not know under which it is reached
+	Path   string // that clients mount
 }
 
 // Condition is the health of a volume; Message says what is wrong and what to do.

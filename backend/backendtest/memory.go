@@ -35,7 +35,13 @@ type memorySnapshot struct {
 	content []byte
 }
 
-const memoryPool = "memory"
+const (
+	memoryPool   = "memory"
+	memoryServer = "memory/server"
+
+	// MemoryAddress is where the shared volumes of a Memory are said to be. Nothing answers there.
+	MemoryAddress = "192.0.2.1"
+)
 
 var (
 	_ backend.Backend          = (*Memory)(nil)
@@ -43,6 +49,7 @@ var (
 	_ backend.Snapshotter      = (*Memory)(nil)
 	_ backend.GroupSnapshotter = (*Memory)(nil)
 	_ backend.Cloner           = (*Memory)(nil)
+	_ backend.Sharer           = (*Memory)(nil)
 )
 
 // NewMemory returns an empty backend of 1 TiB with one pool named "memory".
@@ -87,8 +94,12 @@ func (m *Memory) create(ctx context.Context, spec backend.VolumeSpec, source *ba
 		v := &memoryVolume{Volume: backend.Volume{
 			ID: id, Name: spec.Name, Pool: memoryPool, Mode: cmp.Or(spec.Mode, backend.Filesystem),
 			FSType: spec.FSType, Provisioning: cmp.Or(spec.Provisioning, backend.Thin), MkfsOptions: spec.MkfsOptions,
-			Inodes: spec.Inodes, Labels: maps.Clone(spec.Labels), Source: source, Created: time.Now(),
+			Inodes: spec.Inodes, Labels: maps.Clone(spec.Labels), Source: source, Created: time.Now(), Shared: spec.Shared,
 		}}
+		if spec.Shared {
+			v.Server = cmp.Or(spec.Server, memoryServer)
+			v.Access.NFS = &backend.NFS{Server: MemoryAddress, Path: "/" + string(id)}
+		}
 		if v.Mode == backend.Filesystem {
 			v.FSType = cmp.Or(spec.FSType, "ext4")
 		}
@@ -187,6 +198,14 @@ func (m *Memory) Capacity(_ context.Context, pool string) (backend.Capacity, err
 	return backend.Capacity{Total: m.capacity, Promised: m.promised(), Available: left, Smallest: unit, Largest: left}, nil
 }
 
+// SharedCapacity is of one server that has all room there is.
+func (m *Memory) SharedCapacity(ctx context.Context, server, pool string) (backend.Capacity, error) {
+	if server != "" && server != memoryServer {
+		return backend.Capacity{}, fmt.Errorf("%w: server %s; the servers are: %s", backend.ErrNotFound, backend.Quote(server), memoryServer)
+	}
+	return m.Capacity(ctx, pool)
+}
+
 func (m *Memory) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
 	return backend.Do(ctx, &m.ops, id, "expand", func(context.Context) (*backend.Volume, error) {
 		m.mu.Lock()
@@ -208,6 +227,20 @@ func (m *Memory) Expand(ctx context.Context, id backend.ID, size backend.Size) (
 		v.Size = want
 		return clone(&v.Volume), nil
 	})
+}
+
+// Write replaces the content of a volume that exists.
+func (m *Memory) Write(id backend.ID, content []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.volumes[id].content = bytes.Clone(content)
+}
+
+// Read returns at most length bytes of a volume that exists.
+func (m *Memory) Read(id backend.ID, length int) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return bytes.Clone(m.volumes[id].content[:min(length, len(m.volumes[id].content))])
 }
 
 func clone[T any](v *T) *T {

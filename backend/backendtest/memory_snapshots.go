@@ -33,7 +33,7 @@ func (m *Memory) snapshot(id backend.ID, spec backend.SnapshotSpec, group backen
 	}
 	s := &memorySnapshot{content: bytes.Clone(v.content), Snapshot: backend.Snapshot{
 		ID: id, Name: spec.Name, Pool: v.Pool, Source: v.ID, Group: group,
-		Size: v.Size, Mode: v.Mode, FSType: v.FSType, Created: time.Now(),
+		Size: v.Size, Mode: v.Mode, FSType: v.FSType, Created: time.Now(), Shared: v.Shared,
 	}}
 	m.snapshots[id] = s
 	return clone(&s.Snapshot), nil

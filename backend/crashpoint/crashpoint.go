@@ -32,3 +32,32 @@ var Steps = []Step{
 	BuildBegun, BuildFilled, BuildCommitted, GroupBuilt, CopyFrozen, CopyDone, ExpandGrown, ExpandRecorded,
 	DeleteTrashed, DeletePartly, StageAttached, StageMounted, PublishBound, UnpublishDone, UnstageMount, UnstageDone,
 }
+
+// The steps in which a disk becomes the place of a pool.
+const (
+	DiskChosen    Step = "disk-chosen"    // recorded on the host, nothing is written to the disk
+	DiskFormatted Step = "disk-formatted" // has its file system, was never mounted
+	DiskMounted   Step = "disk-mounted"   // mounted, does not say yet whose it is
+	DiskMarked    Step = "disk-marked"    // says whose it is, the record does not know
+)
+
+// DiskSteps lists them all, as Steps does those of operations on volumes.
+var DiskSteps = []Step{DiskChosen, DiskFormatted, DiskMounted, DiskMarked}
+
+// The steps in which a volume is exported, grown for its clients, and taken from them.
+const (
+	ExportRenewed   Step = "export-renewed"   // a copy is a file system of its own, and not mounted
+	ExportMounted   Step = "export-mounted"   // mounted where it is exported, perhaps without an identity
+	ExportCopied    Step = "export-copied"    // one of the two lists of exports has a change, the other not
+	ExportRecorded  Step = "export-recorded"  // it has its identity, nothing is exported
+	ExportPut       Step = "export-put"       // exported, the caller has no answer
+	ExportGrown     Step = "export-grown"     // its file system is grown, the caller has no answer
+	ExportRemoved   Step = "export-removed"   // exported no more, still mounted
+	ExportUnmounted Step = "export-unmounted" // unmounted, its data is there
+	ExportEmptied   Step = "export-emptied"   // its data is gone, its identity is still taken
+)
+
+// ExportSteps lists them all.
+var ExportSteps = []Step{
+	ExportRenewed, ExportMounted, ExportCopied, ExportRecorded, ExportPut, ExportGrown, ExportRemoved, ExportUnmounted, ExportEmptied,
+}

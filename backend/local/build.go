@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/crashpoint"
 	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // building is an entry on its way: under a temporary name until it is complete, then renamed, so that it exists
@@ -51,7 +52,11 @@ func (b *building) prepare() error {
 		return err
 	}
 	b.entry = &engine.Entry{ID: r.id, Dir: dir, Content: &r.meta.Content, Save: func() error { return writeFile(dir, metaFile, r.meta) }}
-	return writeSynced(dir, metaFile, r.meta)
+	data, err := encode(r.meta)
+	if err != nil {
+		return err
+	}
+	return nodeops.WriteNew(dir, metaFile, data)
 }
 
 // commit makes the filled entry durable and gives it its name.
@@ -63,14 +68,14 @@ func (b *building) commit(ctx context.Context, copied bool) (*record, error) {
 			return nil, err
 		}
 	}
-	if err := syncDir(b.entry.Dir, "."); err != nil {
+	if err := nodeops.SyncDir(b.entry.Dir, "."); err != nil {
 		return nil, err
 	}
 	final := &record{kind: r.kind, id: r.id, place: path.Join(string(r.kind), string(r.id)), meta: r.meta, charge: r.charge}
 	if err := p.root.Rename(r.place, final.place); err != nil {
 		return nil, err
 	}
-	if err := syncDir(p.root, string(r.kind)); err != nil {
+	if err := nodeops.SyncDir(p.root, string(r.kind)); err != nil {
 		return nil, err
 	}
 	crashpoint.Here(crashpoint.BuildCommitted)

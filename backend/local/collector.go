@@ -40,7 +40,14 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	for _, p := range c.pools {
+	c.mu.RLock()
+	for _, s := range c.slots {
+		if s.pool == nil {
+			gauge(upDesc, 0, s.Name)
+		}
+	}
+	c.mu.RUnlock()
+	for _, p := range c.pools() {
 		up := 0.0
 		if p.usable() == nil {
 			up = 1

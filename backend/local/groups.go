@@ -67,7 +67,7 @@ func (b *Backend) takeGroup(ctx context.Context, id backend.ID, spec backend.Gro
 	}()
 	home, r := b.find(volumes, sources[0])
 	if r == nil {
-		return nil, fmt.Errorf("%w: volume %s, a source of group %s", backend.ErrNotFound, sources[0], id)
+		return nil, b.notFound("volume %s, a source of group %s", sources[0], id)
 	}
 	m := &meta{ID: id, Name: spec.Name}
 	for _, source := range sources {
@@ -105,7 +105,7 @@ func (b *Backend) beginPart(ctx context.Context, spec backend.SnapshotSpec, grou
 	}
 	p, r := b.find(volumes, spec.Source)
 	if r == nil {
-		return nil, fmt.Errorf("%w: volume %s, a source of group %s", backend.ErrNotFound, spec.Source, group.ID)
+		return nil, b.notFound("volume %s, a source of group %s", spec.Source, group.ID)
 	}
 	if owner, left := b.find(snapshots, id); left != nil {
 		if left.meta == nil || left.meta.Group == nil || left.meta.Group.ID != group.ID {
@@ -143,24 +143,26 @@ func (t *part) close(ctx context.Context, failed bool) error {
 
 // whole says whether an entry may be shown: all but the members of a group whose record is missing. Where the
 // group's pool is not open here nobody can tell, and the member counts as whole.
-func (b *Backend) whole(r *record) bool {
+func (b *Backend) whole(r *record) bool { return wholeIn(b.pools(), r) }
+
+func wholeIn(pools []*pool, r *record) bool {
 	if r.kind != snapshots || r.meta == nil || r.meta.Group == nil {
 		return true
 	}
-	i := slices.IndexFunc(b.pools, func(p *pool) bool { return p.Name == r.meta.Group.Pool })
-	return i < 0 || b.pools[i].find(groups, r.meta.Group.ID) != nil
+	i := slices.IndexFunc(pools, func(p *pool) bool { return p.Name == r.meta.Group.Pool })
+	return i < 0 || pools[i].find(groups, r.meta.Group.ID) != nil
 }
 
-// sweepGroups removes members of groups that were never completed or already deleted.
-func (b *Backend) sweepGroups(ctx context.Context) {
-	for _, p := range b.pools {
-		for _, r := range p.each(snapshots) {
-			if b.whole(r) {
-				continue
-			}
-			if err := p.remove(ctx, r); err != nil {
-				p.log.Warn("a snapshot of an incomplete group stays", "snapshot", r.id, "error", err)
-			}
+// sweepGroups removes from a pool, which nobody uses yet, the members of groups that were never completed or already
+// deleted.
+func (b *Backend) sweepGroups(ctx context.Context, p *pool) {
+	known := append(b.pools(), p)
+	for _, r := range p.each(snapshots) {
+		if wholeIn(known, r) {
+			continue
+		}
+		if err := p.remove(ctx, r); err != nil {
+			p.log.Warn("a snapshot of an incomplete group stays", "snapshot", r.id, "error", err)
 		}
 	}
 }
@@ -187,7 +189,7 @@ func (b *Backend) group(p *pool, r *record) (*backend.Group, error) {
 func (b *Backend) GetGroup(_ context.Context, id backend.ID) (*backend.Group, error) {
 	p, r := b.find(groups, id)
 	if r == nil {
-		return nil, fmt.Errorf("%w: group %s", backend.ErrNotFound, id)
+		return nil, b.notFound("group %s", id)
 	}
 	return b.group(p, r)
 }

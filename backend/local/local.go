@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -21,11 +21,13 @@ const sizeUnit = 1 << 20
 
 // Backend serves the pools of one host.
 type Backend struct {
-	pools []*pool // the first is the default
-	ops   backend.Operations
-	log   *slog.Logger
-	stop  context.CancelFunc
-	done  chan struct{} // closed when the keeper has ended; nil when only peeking
+	slots   []*slot // the first is the default
+	ops     backend.Operations
+	log     *slog.Logger
+	stop    context.CancelFunc // nil when only peeking
+	keepers sync.WaitGroup
+
+	mu sync.RWMutex
 }
 
 var (
@@ -45,10 +47,15 @@ func Open(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend
 	if err := b.take(ctx); err != nil {
 		return nil, errors.Join(err, b.closePools())
 	}
-	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
-	b.stop, b.done = stop, make(chan struct{})
-	go b.keep(keeping)
+	b.begin(ctx)
 	return b, nil
+}
+
+// begin looks after the pools until the context that it returns has ended, which Close makes it do.
+func (b *Backend) begin(ctx context.Context) (keeping context.Context) {
+	keeping, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	b.keepers.Go(func() { b.keep(keeping) })
+	return keeping
 }
 
 // Peek opens pools that another process may be serving: to list, to look into the trash and to restore from it, all
@@ -59,38 +66,56 @@ func Peek(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend
 	}
 	b := &Backend{log: log}
 	for _, c := range configs {
-		if other := b.poolAt(c); other != nil {
+		if i := slices.IndexFunc(b.slots, func(s *slot) bool { return s.shares(c) }); i >= 0 {
+			other := b.slots[i]
 			return nil, errors.Join(fmt.Errorf("%w: pools %s (%s) and %s (%s) share a name or a path", backend.ErrInvalid, other.Name, other.Path, c.Name, c.Path), b.closePools())
 		}
 		p, err := openPool(ctx, c, log)
 		if err != nil {
 			return nil, errors.Join(err, b.closePools())
 		}
-		b.pools = append(b.pools, p)
+		b.slots = append(b.slots, &slot{Site: Site{PoolConfig: p.PoolConfig}, pool: p})
 	}
 	return b, nil
 }
 
-func (b *Backend) poolAt(c PoolConfig) *pool {
-	i := slices.IndexFunc(b.pools, func(p *pool) bool { return p.Name == c.Name || p.Path == c.Path })
-	if i < 0 {
-		return nil
+// Pools returns how the pools are configured, with what was left to choose; the first is the default.
+func (b *Backend) Pools() []PoolConfig {
+	var all []PoolConfig
+	for _, s := range b.slots {
+		c := s.PoolConfig
+		_ = c.complete() // of one that is wrong in itself, it is told when the pool is opened
+		all = append(all, c)
 	}
-	return b.pools[i]
+	return all
 }
 
 // Close waits until no operation runs, or ctx ends, and lets go of the pools.
 func (b *Backend) Close(ctx context.Context) error {
-	if b.done != nil {
+	if b.stop != nil {
 		b.stop()
-		<-b.done
+		if err := b.kept(ctx); err != nil {
+			return err
+		}
 	}
 	return errors.Join(b.ops.Wait(ctx), b.closePools())
 }
 
+// kept waits until nobody looks after the pools any more, which a disk that does not answer may prevent.
+func (b *Backend) kept(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { b.keepers.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: a pool does not answer: %w", backend.ErrUnavailable, ctx.Err())
+	}
+}
+
 func (b *Backend) closePools() error {
 	var errs []error
-	for _, p := range b.pools {
+	for _, p := range b.pools() {
 		errs = append(errs, p.close())
 	}
 	return errors.Join(errs...)
@@ -139,12 +164,12 @@ func (b *Backend) createFrom(ctx context.Context, id backend.ID, spec backend.Vo
 		k, key = snapshots, snapshotKey(source.ID)
 	}
 	if _, r := b.find(k, source.ID); r == nil {
-		return nil, fmt.Errorf("%w: %s, the source of %s", backend.ErrNotFound, source, id)
+		return nil, b.notFound("%s, the source of %s", source, id)
 	}
 	return backend.Do(ctx, &b.ops, key, "copy for "+string(id), func(ctx context.Context) (*backend.Volume, error) {
 		p, r := b.find(k, source.ID)
 		if r == nil {
-			return nil, fmt.Errorf("%w: %s, the source of %s", backend.ErrNotFound, source, id)
+			return nil, b.notFound("%s, the source of %s", source, id)
 		}
 		if spec.Pool != "" && spec.Pool != p.Name {
 			return nil, fmt.Errorf("%w: %s lies in pool %s and cannot be copied into pool %s; use a class of the same pool", backend.ErrInvalid, source, p.Name, spec.Pool)
@@ -167,7 +192,7 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 func (b *Backend) Get(_ context.Context, id backend.ID) (*backend.Volume, error) {
 	p, r := b.find(volumes, id)
 	if r == nil {
-		return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+		return nil, b.notFound("volume %s", id)
 	}
 	return p.volume(r), nil
 }
@@ -179,7 +204,7 @@ func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
 // listed brings all pools up to date and shows their entries of one kind in the order of IDs.
 func listed[T any](b *Backend, k kind, show func(*pool, *record, error) T, id func(T) backend.ID) []T {
 	var all []T
-	for _, p := range b.pools {
+	for _, p := range b.pools() {
 		problem := p.usable()
 		if err := p.scan(); err != nil && problem == nil {
 			problem = fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err) // what is known of it is still shown
@@ -215,30 +240,15 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 	return backend.Do(ctx, &b.ops, id, "expand", func(ctx context.Context) (*backend.Volume, error) {
 		p, r := b.find(volumes, id)
 		if r == nil {
-			return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+			return nil, b.notFound("volume %s", id)
 		}
 		return p.expand(ctx, r, size)
 	})
 }
 
-// pool finds a pool by name; the first is the default. An unknown name is an error of the given kind.
-func (b *Backend) pool(name string, kind error) (*pool, error) {
-	if name == "" {
-		return b.pools[0], nil
-	}
-	var names []string
-	for _, p := range b.pools {
-		if p.Name == name {
-			return p, nil
-		}
-		names = append(names, p.Name)
-	}
-	return nil, fmt.Errorf("%w: pool %s; the pools of this host are: %s", kind, backend.Quote(name), strings.Join(names, ", "))
-}
-
 // find looks an entry up in every pool.
 func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
-	for _, p := range b.pools {
+	for _, p := range b.pools() {
 		if r := p.find(k, id); r != nil {
 			return p, r
 		}
@@ -250,7 +260,6 @@ func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
 const keepEvery = 10 * time.Second
 
 func (b *Backend) keep(ctx context.Context) {
-	defer close(b.done)
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
@@ -258,7 +267,7 @@ func (b *Backend) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			for _, p := range b.pools {
+			for _, p := range b.pools() {
 				if err := p.survey(ctx); err != nil {
 					b.log.Warn("cannot measure pool", "pool", p.Name, "error", err)
 				}
@@ -270,18 +279,20 @@ func (b *Backend) keep(ctx context.Context) {
 
 // take locks the pools and undoes what was cut short in them.
 func (b *Backend) take(ctx context.Context) error {
-	for _, p := range b.pools {
+	for _, p := range b.pools() {
 		if err := p.lock(); err != nil {
 			return err
 		}
 	}
-	for _, p := range b.pools {
+	for _, p := range b.pools() {
 		if err := p.recover(ctx); err != nil {
 			return fmt.Errorf("pool %s: %w", p.Name, err)
 		}
 	}
-	b.sweepGroups(ctx)
-	for _, p := range b.pools {
+	for _, p := range b.pools() {
+		b.sweepGroups(ctx, p)
+	}
+	for _, p := range b.pools() {
 		if err := p.survey(ctx); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // version is that of the layout and the metadata this code writes. It reads no newer one: it could not keep what it
@@ -92,42 +93,17 @@ func readFile(dir *os.Root, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxMeta))
 }
 
-// writeFile replaces a file so that it is the old or the new one after a crash, never a part.
+// writeFile replaces a file.
 func writeFile(dir *os.Root, name string, v any) error {
-	temporary := name + ".new"
-	if err := writeSynced(dir, temporary, v); err != nil {
+	data, err := encode(v)
+	if err != nil {
 		return err
 	}
-	if err := dir.Rename(temporary, name); err != nil {
-		return err
-	}
-	return syncDir(dir, ".")
+	return nodeops.Replace(dir, name, data)
 }
 
-func writeSynced(dir *os.Root, name string, v any) error {
+// encode writes for those who read it by hand too.
+func encode(v any) ([]byte, error) {
 	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := f.Write(append(data, '\n')); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-func syncDir(dir *os.Root, name string) error {
-	d, err := dir.Open(name)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return append(data, '\n'), err
 }

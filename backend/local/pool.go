@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/directory"
 	"github.com/holdfast-storage/holdfast/backend/engine"
 	"github.com/holdfast-storage/holdfast/backend/image"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // The layout of a pool; docs/pool-layout.md explains it.
@@ -27,6 +29,7 @@ const (
 	poolFile    = "pool.json"
 	buildingDir = ".tmp"
 	trashDir    = ".trash"
+	diskFile    = "disk.json" // not of the pool: on a disk that was formatted for it, says for whom
 
 	volumes   kind = "volumes"
 	snapshots kind = "snapshots"
@@ -50,6 +53,7 @@ type pool struct {
 	log     *slog.Logger
 	root    *os.Root
 	dir     *os.File // of root
+	device  string   // major:minor below it
 	locked  *os.File // pool.json; the lock is not on the directory, which may be the file system's root and locked by others
 	engine  engine.Engine
 
@@ -99,6 +103,9 @@ func (p *pool) open(ctx context.Context) (err error) {
 	if p.dir, err = p.root.Open("."); err != nil {
 		return err
 	}
+	if p.device, err = nodeops.DeviceOf(p.dir); err != nil {
+		return err
+	}
 	if err := p.identify(); err != nil {
 		return err
 	}
@@ -146,7 +153,7 @@ func (p *pool) initialise() error {
 		return err
 	}
 	for _, name := range names {
-		if name != "lost+found" && name != poolFile+".new" {
+		if !slices.Contains([]string{"lost+found", poolFile + ".new", diskFile, diskFile + ".new"}, name) {
 			return fmt.Errorf("%w: it holds %s and is not a pool; give an empty directory", backend.ErrInvalid, backend.Quote(name))
 		}
 	}
@@ -176,6 +183,9 @@ func (p *pool) usable() error {
 	}
 	if !os.SameFile(now, opened) {
 		return fmt.Errorf("%w: pool %s: %s is not the directory that was opened; was its file system unmounted? mount it again", backend.ErrUnavailable, p.Name, p.Path)
+	}
+	if nodeops.DeviceGone(p.device) {
+		return fmt.Errorf("%w: pool %s: the disk below %s is gone; put it back and start the node's pod again", backend.ErrUnavailable, p.Name, p.Path)
 	}
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(int(p.dir.Fd()), &s); err != nil {

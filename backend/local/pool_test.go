@@ -345,7 +345,7 @@ func TestADeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) {
 	if err := b.Delete(t.Context(), v.ID); err != nil {
 		t.Fatal(err)
 	}
-	b.pools[0].emptyTrash(t.Context(), time.Now().Add(2*time.Hour))
+	b.pools()[0].emptyTrash(t.Context(), time.Now().Add(2*time.Hour))
 	if got, _ := b.Capacity(t.Context(), ""); got.Promised != 0 {
 		t.Errorf("after the retention %d bytes are promised", got.Promised)
 	}

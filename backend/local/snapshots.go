@@ -30,7 +30,7 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 		return backend.Do(ctx, &b.ops, spec.Source, "snapshot "+string(id), func(ctx context.Context) (*backend.Snapshot, error) {
 			p, r := b.find(volumes, spec.Source)
 			if r == nil {
-				return nil, fmt.Errorf("%w: volume %s, the source of snapshot %s", backend.ErrNotFound, spec.Source, id)
+				return nil, b.notFound("volume %s, the source of snapshot %s", spec.Source, id)
 			}
 			return p.takeSnapshot(ctx, id, spec, r)
 		})
@@ -115,7 +115,7 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
 func (b *Backend) GetSnapshot(_ context.Context, id backend.ID) (*backend.Snapshot, error) {
 	p, r := b.findSnapshot(id)
 	if r == nil {
-		return nil, fmt.Errorf("%w: snapshot %s", backend.ErrNotFound, id)
+		return nil, b.notFound("snapshot %s", id)
 	}
 	return p.snapshot(r), nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // Trashed is a deleted volume that can still be restored.
@@ -45,7 +46,7 @@ func (p *pool) remove(ctx context.Context, r *record) error {
 	delete(p.entries[r.kind], r.id)
 	p.trash[gone.place] = gone
 	p.mu.Unlock()
-	if err := errors.Join(syncDir(p.root, string(r.kind)), syncDir(p.root, trashDir)); err != nil {
+	if err := errors.Join(nodeops.SyncDir(p.root, string(r.kind)), nodeops.SyncDir(p.root, trashDir)); err != nil {
 		return err
 	}
 	crashpoint.Here(crashpoint.DeleteTrashed)
@@ -115,7 +116,7 @@ func (p *pool) emptyTrash(ctx context.Context, now time.Time) {
 // Trash lists deleted volumes that can be restored, the last deleted first.
 func (b *Backend) Trash(context.Context) ([]Trashed, error) {
 	var all []Trashed
-	for _, p := range b.pools {
+	for _, p := range b.pools() {
 		if err := p.scan(); err != nil {
 			return nil, fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
 		}
@@ -151,14 +152,14 @@ func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume,
 		if p, r := b.find(volumes, id); r != nil {
 			return nil, fmt.Errorf("%w: volume %s exists in pool %s", backend.ErrExists, id, p.Name)
 		}
-		for _, p := range b.pools {
+		for _, p := range b.pools() {
 			for _, r := range p.trashed() {
 				if r.id == id {
 					return p.undelete(r)
 				}
 			}
 		}
-		return nil, fmt.Errorf("%w: volume %s is not in the trash", backend.ErrNotFound, id)
+		return nil, b.notFound("volume %s is not in the trash", id)
 	})
 }
 
@@ -167,7 +168,7 @@ func (p *pool) undelete(r *record) (*backend.Volume, error) {
 	if err := p.root.Rename(r.place, place); err != nil {
 		return nil, fmt.Errorf("restoring %s of pool %s from the trash: %w", r.id, p.Name, err)
 	}
-	if err := syncDir(p.root, string(volumes)); err != nil {
+	if err := nodeops.SyncDir(p.root, string(volumes)); err != nil {
 		return nil, err
 	}
 	back := p.read(volumes, r.id, place)

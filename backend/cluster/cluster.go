@@ -1,0 +1,121 @@
+// Package cluster is the storage of all nodes of a Kubernetes cluster: a volume is a Volume object, which the agent of
+// its node makes real with the backend of that host.
+//
+// Calls write what is wanted and are woken by watches; what an object says is all that there is to know, so a call can
+// be repeated here or in another process. Lead runs what one process at a time must see to.
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// DefaultNamespace is where the agents' Leases are.
+const DefaultNamespace = "holdfast-system"
+
+// fieldManager is the name under which the controller writes.
+const fieldManager = "holdfast-controller"
+
+// Config is what a Backend needs.
+type Config struct {
+	Client     client.Interface
+	Kubernetes kubernetes.Interface
+	Namespace  string               // of the agents' Leases; DefaultNamespace if empty
+	Driver     string               // whose classes' claims are told why they wait; none if empty
+	Events     record.EventRecorder // nil writes no events
+	Log        *slog.Logger         // nil discards
+
+	// Of what was asked for and is no longer wanted; 0 means the default.
+	GarbageAge   time.Duration
+	GarbageEvery time.Duration
+}
+
+// Backend serves the volumes of all nodes.
+type Backend struct {
+	Config
+	log       *slog.Logger
+	watches   watches
+	volumes   *records[*v1.Volume]
+	snapshots *records[*v1.Snapshot]
+	pulse     *pulse
+
+	placing sync.Mutex // while a node is chosen and the volume is counted there
+	rooms   rooms
+
+	mu    sync.Mutex
+	touch func(node string) // set while this process leads
+}
+
+var (
+	_ backend.Backend          = (*Backend)(nil)
+	_ backend.Expander         = (*Backend)(nil)
+	_ backend.Snapshotter      = (*Backend)(nil)
+	_ backend.GroupSnapshotter = (*Backend)(nil)
+	_ backend.Cloner           = (*Backend)(nil)
+	_ backend.Topology         = (*Backend)(nil)
+	_ backend.Sharer           = (*Backend)(nil)
+)
+
+// New checks the configuration.
+func New(c Config) (*Backend, error) {
+	if c.Client == nil || c.Kubernetes == nil {
+		return nil, errors.New("a cluster backend needs clients of both APIs")
+	}
+	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	c.GarbageAge, c.GarbageEvery = cmp.Or(c.GarbageAge, DefaultGarbageAge), cmp.Or(c.GarbageEvery, DefaultGarbageEvery)
+	b := &Backend{Config: c, log: c.Log}
+	if b.log == nil {
+		b.log = slog.New(slog.DiscardHandler)
+	}
+	b.pulse = newPulse(b.nodeChanged)
+	if err := b.watches.prepare(b); err != nil {
+		return nil, err
+	}
+	b.volumes = &records[*v1.Volume]{
+		kind: v1.SourceVolume, client: c.Client.HoldfastV1().Volumes(), look: lookVolume,
+		desks: &desks[*v1.Volume]{cached: cachedIn[*v1.Volume](b.watches.volumes.GetIndexer()), open: map[string]*desk[*v1.Volume]{}},
+	}
+	b.snapshots = &records[*v1.Snapshot]{
+		kind: v1.SourceSnapshot, client: c.Client.HoldfastV1().Snapshots(), look: lookSnapshot,
+		desks: &desks[*v1.Snapshot]{cached: cachedIn[*v1.Snapshot](b.watches.snapshots.GetIndexer()), open: map[string]*desk[*v1.Snapshot]{}},
+	}
+	return b, nil
+}
+
+// Start begins to watch, until ctx ends, and returns when everything that exists is known.
+func (b *Backend) Start(ctx context.Context) error {
+	context.AfterFunc(ctx, b.pulse.stop)
+	if err := b.watches.start(ctx); err != nil {
+		return fmt.Errorf("the cluster's volumes could not be listed: %w", err)
+	}
+	return nil
+}
+
+// nodeChanged is called when an agent has come or gone.
+func (b *Backend) nodeChanged(node string) {
+	b.volumes.wake()
+	b.snapshots.wake()
+	b.attend(node)
+}
+
+// attend makes the leading process look at a node.
+func (b *Backend) attend(node string) {
+	b.mu.Lock()
+	touch := b.touch
+	b.mu.Unlock()
+	if touch != nil {
+		touch(node)
+	}
+}

@@ -1,0 +1,73 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+)
+
+// TestAClusterOfOneHostInMemoryConforms runs the suite over controller, API and agent together.
+func TestAClusterOfOneHostInMemoryConforms(t *testing.T) {
+	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
+		w := newWorld(t)
+		memory := backendtest.NewMemorySized(size)
+		return w.fixture(memory, func() backend.Backend { return memory }, &backendtest.Fixture{
+			Write:    func(_ *testing.T, v *backend.Volume, content []byte) { memory.Write(v.ID, content) },
+			Read:     func(_ *testing.T, v *backend.Volume, length int) []byte { return memory.Read(v.ID, length) },
+			Mode:     backend.Filesystem,
+			Smallest: 16 * mib,
+		})
+	}}.Run(t)
+}
+
+// fixture puts a cluster in front of a host. Reopening it restarts controller, agent and host.
+func (w *world) fixture(first backend.Backend, reopen func() backend.Backend, f *backendtest.Fixture) *backendtest.Fixture {
+	w.agent(node, first)
+	w.controller()
+	w.ready(node)
+	f.Backend = reported{w.backend, first}
+	f.Reopen = func(*testing.T) backendtest.Storage {
+		w.agents[node]()
+		w.stop()
+		host := reopen()
+		w.agent(node, host)
+		w.controller()
+		w.ready(node)
+		return reported{w.backend, host}
+	}
+	return f
+}
+
+// reported is the backend with a Capacity that waits until the agent's report has come: it is the one thing that a
+// cluster knows a moment later than its host.
+type reported struct {
+	backendtest.Storage
+	host backend.Backend
+}
+
+func (r reported) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		want, err := r.host.Capacity(ctx, pool)
+		if err != nil {
+			return want, err
+		}
+		have, err := r.Storage.Capacity(ctx, pool)
+		if err == nil && have.Promised == want.Promised && have.Total == want.Total {
+			return have, nil
+		}
+		select {
+		case <-ctx.Done():
+			return have, fmt.Errorf("the cluster knows of %+v, the host has %+v: %w", have, want, errors.Join(err, ctx.Err()))
+		case <-tick.C:
+		}
+	}
+}

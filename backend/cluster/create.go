@@ -1,0 +1,218 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// Create writes a Volume object on the node with the most room and waits until its agent has made it.
+func (b *Backend) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.create(ctx, spec, nil)
+}
+
+// Clone makes the volume on the node of its source.
+func (b *Backend) Clone(ctx context.Context, source backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.create(ctx, spec, &backend.Source{Kind: backend.SourceVolume, ID: source})
+}
+
+// Restore makes the volume on the node of its snapshot.
+func (b *Backend) Restore(ctx context.Context, snapshot backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.create(ctx, spec, &backend.Source{Kind: backend.SourceSnapshot, ID: snapshot})
+}
+
+// creation is one call to make a volume. It goes by what the object is now, so a repeat joins, in this process or
+// another.
+type creation struct {
+	*Backend
+	*call[*v1.Volume]
+	wish
+	spec   backend.VolumeSpec
+	source *backend.Source
+}
+
+func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *backend.Source) (*backend.Volume, error) {
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := spec.Size.Choose(1, 1)
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: %w", id, err)
+	}
+	if err := checkServer(spec); err != nil {
+		return nil, fmt.Errorf("volume %s: %w", id, err)
+	}
+	c := &creation{
+		Backend: b, call: b.volumes.join(string(id)), spec: spec, source: source,
+		wish: wish{id: id, pool: spec.Pool, bytes: bytes, nodes: spec.Nodes, tried: map[string]error{}, shared: spec.Shared, server: spec.Server},
+	}
+	if spec.Shared {
+		c.nodes = nil // all nodes reach all servers
+	}
+	defer c.leave()
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, b.volumes.busy(c.call, err)
+		}
+		v, err := c.step(ctx)
+		switch {
+		case v != nil:
+			return v, v.Satisfies(spec, source)
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			return nil, b.volumes.busy(c.call, err)
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// step does what the object's state calls for, or waits for it to change.
+func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
+	o := c.newest()
+	if o == nil {
+		return nil, c.alone(ctx, func() error { return c.begin(ctx) })
+	}
+	s := lookVolume(o)
+	down := c.pulse.down(s.node)
+	switch {
+	case c.leaving(o):
+		return nil, c.awaitLeave(ctx, o, s, down)
+	case s.made:
+		return c.volume(o), nil
+	case s.failure() != nil && c.asks(o):
+		return nil, c.refuse(ctx, o, s.failure())
+	case s.failure() != nil:
+		_, err := c.volumes.remove(ctx, c.call, o) // what failed was another wish
+		return nil, err
+	case len(c.nodes) > 0 && !slices.Contains(c.nodes, s.node):
+		_, err := c.volumes.remove(ctx, c.call, o)
+		return nil, err
+	case down != "":
+		c.tried[s.node] = fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, hostWord(s.node), down)
+		return nil, c.abandonVolume(ctx, c.call, o)
+	}
+	return nil, c.wait(ctx)
+}
+
+// asks says whether an object is what this call asks for, on whatever node.
+func (c *creation) asks(o *v1.Volume) bool {
+	want := volumeObject(c.id, o.Spec.Node, c.spec, c.source).Spec
+	return equality.Semantic.DeepEqual(want, o.Spec)
+}
+
+// begin writes the object, unless another call has.
+func (c *creation) begin(ctx context.Context) error {
+	if c.newest() != nil {
+		return nil
+	}
+	if c.source != nil {
+		if err := c.pin(ctx); err != nil {
+			return err
+		}
+	}
+	node, err := c.place(&c.wish)
+	if err != nil {
+		return err
+	}
+	if err := c.volumes.write(ctx, c.call, volumeObject(c.id, node, c.spec, c.source)); err != nil {
+		c.rooms.untake(node, c.id)
+		return err
+	}
+	return nil
+}
+
+// pin leaves only the node of the source.
+func (c *creation) pin(ctx context.Context) error {
+	node, pool, bytes, err := c.origin(ctx, c.source)
+	if err != nil {
+		return fmt.Errorf("%w, the source of volume %s", err, c.id)
+	}
+	if err := c.sameKind(node); err != nil {
+		return err
+	}
+	if len(c.nodes) > 0 && !slices.Contains(c.nodes, node) {
+		return fmt.Errorf("%w: volume %s must be on node %s, where %s is; it was asked for on %s",
+			backend.ErrExhausted, c.id, node, c.source, few(c.nodes, ", "))
+	}
+	if !c.shared {
+		if err := c.permit(ctx, c.id, c.spec.Labels, c.source, node); err != nil {
+			return err
+		}
+	}
+	c.nodes, c.pinned = []string{node}, true
+	if c.pool == "" {
+		c.pool = pool
+	}
+	if c.spec.Size.Required == 0 {
+		c.bytes = bytes
+	}
+	return nil
+}
+
+// origin finds where a source is and how large.
+func (b *Backend) origin(ctx context.Context, source *backend.Source) (node, pool string, bytes int64, err error) {
+	if source.Kind == backend.SourceSnapshot {
+		s, err := b.snapshots.find(ctx, source.ID)
+		if err != nil {
+			return "", "", 0, err
+		}
+		return s.Spec.Node, s.Status.Pool, bytesOf(s.Status.Size), nil
+	}
+	v, err := b.volumes.find(ctx, source.ID)
+	if err != nil {
+		return "", "", 0, err
+	}
+	return v.Spec.Node, v.Status.Pool, bytesOf(v.Status.Size), nil
+}
+
+// refuse takes back an object that its agent refused. Another node may have room; where none is left to try, the
+// agent's answer is the caller's.
+func (c *creation) refuse(ctx context.Context, o *v1.Volume, why error) error {
+	removed, err := c.volumes.remove(ctx, c.call, o)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w; and its object could not be removed: %v", why, err)
+	case !removed:
+		return nil // it has changed meanwhile
+	}
+	c.volumes.seen(ctx, c.call, o.UID)
+	c.rooms.untake(o.Spec.Node, c.id)
+	if errors.Is(why, backend.ErrExhausted) || errors.Is(why, backend.ErrUnavailable) {
+		c.tried[o.Spec.Node] = why
+		if c.source == nil && c.another() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w (%s)", why, hostWord(o.Spec.Node))
+}
+
+// another says whether there is a node that has not been tried.
+func (c *creation) another() bool {
+	for _, n := range c.hosts(c.shared, c.server) {
+		allowed := len(c.nodes) == 0 || slices.Contains(c.nodes, n.Name)
+		if p, _ := poolOf(n, c.pool); p != nil && allowed && c.tried[n.Name] == nil && c.pulse.down(n.Name) == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitLeave waits until an object of the same name, which is being deleted, is gone.
+func (c *creation) awaitLeave(ctx context.Context, o *v1.Volume, s state, down string) error {
+	switch {
+	case down != "" && !s.made:
+		return c.abandonVolume(ctx, c.call, o)
+	case down != "":
+		return fmt.Errorf("%w: volume %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.id, hostWord(s.node), down)
+	case s.made && s.failure() != nil:
+		return fmt.Errorf("volume %s is being deleted: %w", c.id, s.failure())
+	}
+	return c.wait(ctx)
+}

@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+const (
+	// DefaultGarbageAge is how old a volume without a PersistentVolume and without a claim becomes.
+	DefaultGarbageAge = 10 * time.Minute
+	// DefaultGarbageEvery is how often such volumes are looked for.
+	DefaultGarbageEvery = time.Minute
+)
+
+// boundAnnotation is on a volume that has had a PersistentVolume. It is never garbage: that its PersistentVolume is
+// gone means that somebody wanted to keep it.
+const boundAnnotation = "holdfast.dev/bound"
+
+func (l *leader) collectRegularly(ctx context.Context) {
+	tick := time.NewTicker(l.GarbageEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := l.collect(ctx); err != nil && ctx.Err() == nil {
+				l.log.Warn("volumes that nobody wants could not be looked for; trying again", "error", err)
+			}
+		}
+	}
+}
+
+// collect removes volumes that were asked for, never became a PersistentVolume, and whose claim is gone. It asks the
+// API server for nothing while there is no volume whose fate is open.
+func (l *leader) collect(ctx context.Context) error {
+	var open []*v1.Volume
+	for _, v := range l.allVolumes() {
+		if l.mayBeGarbage(v) {
+			open = append(open, v)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	persistent, err := l.persistent(ctx)
+	if err != nil {
+		return err
+	}
+	for _, v := range open {
+		switch {
+		case persistent[v.Name], persistent[v.Spec.Labels[persistentLabel]]:
+			_, err = l.volumes.merge(ctx, v, map[string]any{"metadata": map[string]any{"annotations": map[string]any{boundAnnotation: "true"}}})
+		case time.Since(v.CreationTimestamp.Time) > l.GarbageAge:
+			err = l.collectOne(ctx, v)
+		}
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *leader) mayBeGarbage(v *v1.Volume) bool {
+	return v.DeletionTimestamp == nil && v.Spec.Labels[claimNameLabel] != "" && v.Labels[v1.AdoptedLabel] == "" &&
+		v.Annotations[boundAnnotation] == "" && time.Since(v.CreationTimestamp.Time) > l.GarbageEvery
+}
+
+// persistent lists the names and volume handles of all PersistentVolumes.
+func (l *leader) persistent(ctx context.Context) (map[string]bool, error) {
+	const page = 500
+	all := map[string]bool{}
+	for next := ""; ; {
+		list, err := l.Kubernetes.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{Limit: page, Continue: next})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range list.Items {
+			all[p.Name] = true
+			if p.Spec.CSI != nil {
+				all[p.Spec.CSI.VolumeHandle] = true
+			}
+		}
+		if next = list.Continue; next == "" {
+			return all, nil
+		}
+	}
+}
+
+// collectOne removes a volume if its claim is gone, after looking once more for its PersistentVolume.
+func (l *leader) collectOne(ctx context.Context, v *v1.Volume) error {
+	wanted, err := l.wanted(ctx, v)
+	if err != nil || wanted {
+		return err
+	}
+	name := v.Spec.Labels[persistentLabel]
+	if name == "" {
+		name = v.Name
+	}
+	if _, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return err // nil when it has come
+	}
+	l.log.Info("removing a volume that was asked for and never used: its claim is gone", "volume", v.Name, "claim", v.Spec.Claim, "node", v.Spec.Node)
+	exact := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &v.UID, ResourceVersion: &v.ResourceVersion}}
+	return l.Client.HoldfastV1().Volumes().Delete(ctx, v.Name, exact)
+}
+
+// wanted says whether the claim of a volume may still become bound to it.
+func (l *leader) wanted(ctx context.Context, v *v1.Volume) (bool, error) {
+	namespace, name := v.Spec.Labels[claimNamespaceLabel], v.Spec.Labels[claimNameLabel]
+	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	other := claim.Spec.VolumeName != "" && claim.Spec.VolumeName != v.Spec.Labels[persistentLabel]
+	return !other, nil
+}
+
+// warnf writes an event.
+func (b *Backend) warnf(about runtime.Object, reason, format string, args ...any) {
+	if b.Events != nil {
+		b.Events.Eventf(about, core.EventTypeWarning, reason, format, args...)
+	}
+}

@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// outOfServiceTaint is how an administrator declares that a node is shut down.
+const outOfServiceTaint = "node.kubernetes.io/out-of-service"
+
+func outOfService(n *core.Node) bool {
+	for _, t := range n.Spec.Taints {
+		if t.Key == outOfServiceTaint {
+			return true
+		}
+	}
+	return false
+}
+
+// plight is what has become of a node whose agent is silent.
+type plight struct {
+	reason string // NodeDown or NodeGone
+	cause  string
+}
+
+func (p plight) gone() bool { return p.reason == v1.ReasonNodeGone }
+
+// message is for what is kept.
+func (p plight) message() string {
+	if p.gone() {
+		return p.cause + ". What it has comes back with it"
+	}
+	return p.cause
+}
+
+// look sees to one node. A node whose agent lives needs little: the agent puts its own objects right.
+func (l *leader) look(ctx context.Context, node string) error {
+	errs := []error{l.renewClaims(ctx, node)}
+	if l.pulse.down(node) == "" {
+		return errors.Join(errs...)
+	}
+	p, there := l.plight(node)
+	errs = append(errs, l.markNode(ctx, node, p))
+	for _, v := range l.volumesOn(node) {
+		errs = append(errs, l.seeToVolume(ctx, v, p))
+	}
+	for _, s := range l.snapshotsOn(node) {
+		errs = append(errs, l.seeToSnapshot(ctx, s, p))
+	}
+	if err := errors.Join(errs...); err != nil || there {
+		return err
+	}
+	return l.forget(ctx, node)
+}
+
+// plight says what has become of a silent node, and whether its Node object is there. A server has none, and comes back:
+// it is removed only when nothing is on it, and its StorageNode with it.
+func (l *leader) plight(node string) (p plight, there bool) {
+	heard := "has never been heard of"
+	if last := l.pulse.last(node); !last.IsZero() {
+		heard = "was last heard of at " + last.UTC().Format(time.RFC3339)
+	}
+	if isServer(node) {
+		return plight{v1.ReasonNodeDown, fmt.Sprintf("the agent of %s %s", hostWord(node), heard)}, true
+	}
+	n := cachedIn[*core.Node](l.nodes)(node)
+	switch {
+	case n == nil:
+		return plight{v1.ReasonNodeGone, fmt.Sprintf("node %s was deleted; its agent %s", node, heard)}, false
+	case outOfService(n):
+		return plight{v1.ReasonNodeGone, fmt.Sprintf("node %s has the taint %s; its agent %s", node, outOfServiceTaint, heard)}, true
+	}
+	return plight{v1.ReasonNodeDown, fmt.Sprintf("the agent of node %s %s", node, heard)}, true
+}
+
+// marked says whether the condition already tells of the plight; its message may be of an earlier moment.
+func (p plight) marked(all []metav1.Condition) bool {
+	c := meta.FindStatusCondition(all, v1.ReadyCondition)
+	return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == p.reason
+}
+
+func (p plight) mark(all *[]metav1.Condition, generation int64) {
+	meta.SetStatusCondition(all, metav1.Condition{
+		Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: p.reason, Message: p.message(), ObservedGeneration: generation,
+	})
+}
+
+func (l *leader) markNode(ctx context.Context, node string, p plight) error {
+	n := l.node(node)
+	if n == nil || p.marked(n.Status.Conditions) {
+		return nil
+	}
+	n = n.DeepCopy()
+	p.mark(&n.Status.Conditions, n.Generation)
+	if _, err := l.Client.HoldfastV1().StorageNodes().UpdateStatus(ctx, n, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+		return ignoreGone(err)
+	}
+	l.log.Warn("a node is down", "node", node, "reason", p.reason, "message", p.message())
+	l.warnf(n, p.reason, "%s", p.message())
+	return nil
+}
+
+func (l *leader) seeToVolume(ctx context.Context, v *v1.Volume, p plight) error {
+	giveUp := v.DeletionTimestamp != nil || made(v) && v.Spec.NodeLossPolicy() == v1.DeleteOnNodeLoss
+	if p.gone() && giveUp {
+		return l.giveUp(ctx, v, p)
+	}
+	lost := p.gone() && made(v)
+	if p.marked(v.Status.Conditions) && (!lost || v.Status.Phase == v1.PhaseLost) {
+		return nil
+	}
+	v = v.DeepCopy()
+	p.mark(&v.Status.Conditions, v.Generation)
+	if lost {
+		v.Status.Phase = v1.PhaseLost
+	}
+	_, err := l.Client.HoldfastV1().Volumes().UpdateStatus(ctx, v, metav1.UpdateOptions{FieldManager: fieldManager})
+	if err == nil && lost {
+		l.warnf(v, p.reason, "%s", p.message())
+	}
+	return ignoreGone(err)
+}
+
+// giveUp lets a volume go, and keeps of it what its claim needs to have a successor.
+func (l *leader) giveUp(ctx context.Context, v *v1.Volume, p plight) error {
+	switch {
+	case v.DeletionTimestamp == nil:
+		kept, err := l.keepClaim(ctx, v)
+		if err != nil {
+			return ignoreGone(err)
+		}
+		v = kept
+		l.tellOfLoss(v, p)
+	case givenUp(v):
+		return nil
+	}
+	c := l.volumes.join(v.Name)
+	defer c.leave()
+	return l.abandonVolume(ctx, c, v)
+}
+
+// tellOfLoss says, on the volume and on its claim, that the content is given up.
+func (l *leader) tellOfLoss(v *v1.Volume, p plight) {
+	const text = "the volume is given up because its node is gone and onNodeLoss is Delete: %s. Its claim is made again and gets a new, empty volume"
+	l.warnf(v, "VolumeGivenUp", text, p.cause)
+	if claim := v.Spec.Labels[claimNameLabel]; claim != "" {
+		l.warnf(&core.ObjectReference{
+			Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: claim, Namespace: v.Spec.Labels[claimNamespaceLabel],
+		}, "VolumeGivenUp", text, p.cause)
+	}
+}
+
+func (l *leader) seeToSnapshot(ctx context.Context, s *v1.Snapshot, p plight) error {
+	if p.gone() && s.DeletionTimestamp != nil {
+		c := l.snapshots.join(s.Name)
+		defer c.leave()
+		return l.abandonSnapshot(ctx, c, s)
+	}
+	lost := p.gone() && lookSnapshot(s).made
+	if p.marked(s.Status.Conditions) && (!lost || s.Status.Phase == v1.PhaseLost) {
+		return nil
+	}
+	s = s.DeepCopy()
+	p.mark(&s.Status.Conditions, s.Generation)
+	if lost {
+		s.Status.Phase = v1.PhaseLost
+	}
+	_, err := l.Client.HoldfastV1().Snapshots().UpdateStatus(ctx, s, metav1.UpdateOptions{FieldManager: fieldManager})
+	return ignoreGone(err)
+}
+
+// forget removes what is on record of a node whose Node object was deleted, when nothing of it is left to come back.
+func (l *leader) forget(ctx context.Context, node string) error {
+	n := l.node(node)
+	if n == nil || len(l.volumesOn(node)) > 0 || len(l.snapshotsOn(node)) > 0 || n.Annotations[v1.DiscardAnnotation] != "" {
+		return nil
+	}
+	exact := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}}
+	if err := ignoreGone(l.Client.HoldfastV1().StorageNodes().Delete(ctx, node, exact)); err != nil {
+		return err
+	}
+	err := l.Kubernetes.CoordinationV1().Leases(l.Namespace).Delete(ctx, v1.LeasePrefix+node, metav1.DeleteOptions{})
+	return ignoreGone(err)
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

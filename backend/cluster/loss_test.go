@@ -1,0 +1,273 @@
+package cluster_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+const shortLease = 2 * time.Second
+
+// lossy is a cluster of nodes a and b under a leading controller; the agent of a can be stopped.
+func lossy(t *testing.T) (*world, map[string]*host) {
+	w := newWorld(t)
+	w.lease = shortLease
+	for _, name := range []string{"a", "b"} {
+		w.kubernetesNode(name)
+	}
+	hosts := w.hosts(map[string]int64{"a": gib, "b": gib})
+	return w.leads(), hosts
+}
+
+func (w *world) made(name, node string, loss backend.OnNodeLoss) {
+	w.Helper()
+	s := spec(name, mib, node)
+	s.OnNodeLoss = loss
+	s.Labels = map[string]string{
+		"csi.storage.k8s.io/pvc/name": "claim-of-" + name, "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pv-of-" + name,
+	}
+	if _, err := w.backend.Create(w.Context(), s); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// down stops the agent of a node and waits until that is noticed.
+func (w *world) down(name string) {
+	w.Helper()
+	w.agents[name]()
+	w.until("the node's condition", func() bool {
+		n, err := w.nodes().Get(w.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		status, _ := w.readiness(n.Status.Conditions)
+		return status == metav1.ConditionUnknown
+	})
+}
+
+func (w *world) reason(volume, reason string) {
+	w.Helper()
+	w.until(reason+" of volume "+volume, func() bool {
+		v := w.volume(volume)
+		if v == nil {
+			return false
+		}
+		_, why := w.readiness(v.Status.Conditions)
+		return why == reason
+	})
+}
+
+func (w *world) deleteNode(name string) {
+	w.Helper()
+	if err := w.theirs.CoreV1().Nodes().Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestANodeThatIsDownKeepsItsVolumesVisibleAndTakesThemBack(t *testing.T) {
+	w, hosts := lossy(t)
+	w.made("v", "a", "")
+	w.made("other", "b", "")
+	w.down("a")
+	w.reason("v", v1.ReasonNodeDown)
+	if v := w.volume("v"); v.Status.Phase != v1.PhaseReady {
+		t.Errorf("it is %s", v.Status.Phase)
+	}
+	v, err := w.backend.Get(t.Context(), "v")
+	if err != nil || !v.Condition.Abnormal || v.Access != (backend.Access{}) {
+		t.Errorf("callers see %+v, %v", v, err)
+	}
+	w.expectEvent(v1.ReasonNodeDown)
+	_, reason := w.readiness(w.volume("other").Status.Conditions)
+	if reason != v1.ReasonReady {
+		t.Errorf("the other node's volume is %s", reason)
+	}
+	w.agent("a", hosts["a"])
+	w.reason("v", v1.ReasonReady)
+	w.ready("a")
+}
+
+func TestNothingIsBegunOnANodeThatIsDownAndNobodyWaits(t *testing.T) {
+	w, _ := lossy(t)
+	w.made("v", "a", "")
+	w.down("a")
+	_, err := w.backend.Create(t.Context(), spec("w", mib, "a"))
+	expect(t, err, backend.ErrExhausted, "node a is down", "last heard of")
+	_, err = w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"})
+	expect(t, err, backend.ErrUnavailable, "node a is down")
+	_, err = w.backend.Clone(t.Context(), "v", spec("c", mib))
+	expect(t, err, backend.ErrUnavailable, "node a is down")
+	_, err = w.backend.Expand(t.Context(), "v", backend.Size{Required: 2 * mib})
+	expect(t, err, backend.ErrUnavailable, "node a is down")
+	_, err = w.backend.CapacityAt(t.Context(), "a", "")
+	expect(t, err, backend.ErrUnavailable)
+	if v, err := w.backend.Create(t.Context(), spec("w", mib)); err != nil || v.Node != "b" {
+		t.Errorf("with a choice: %+v, %v", v, err)
+	}
+	expect(t, w.backend.Delete(t.Context(), "v"), backend.ErrUnavailable, "node a", "down")
+	if v := w.volume("v"); v == nil || v.DeletionTimestamp == nil {
+		t.Errorf("the wish was forgotten: %+v", v)
+	}
+}
+
+func TestAVolumeOfANodeThatIsGoneIsLostAndComesBackWithIt(t *testing.T) {
+	w, hosts := lossy(t)
+	w.made("v", "a", backend.RetainOnNodeLoss)
+	if _, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	hosts["a"].Write("v", []byte("precious"))
+	w.down("a")
+	w.deleteNode("a")
+	w.reason("v", v1.ReasonNodeGone)
+	w.until("the phase", func() bool { return w.volume("v").Status.Phase == v1.PhaseLost })
+	w.expectEvent(v1.ReasonNodeGone)
+	w.until("the snapshot's phase", func() bool {
+		s, err := w.snapshots().Get(t.Context(), "s", metav1.GetOptions{})
+		return err == nil && s.Status.Phase == v1.PhaseLost
+	})
+	w.kubernetesNode("a")
+	w.agent("a", hosts["a"])
+	w.reason("v", v1.ReasonReady)
+	if got := string(hosts["a"].Read("v", 100)); got != "precious" || w.volume("v").Status.Phase != v1.PhaseReady {
+		t.Errorf("it came back with %q", got)
+	}
+}
+
+func TestAVolumeThatShallNotOutliveItsNodeIsGivenUpAndDoesNotComeBack(t *testing.T) {
+	w, hosts := lossy(t)
+	w.made("v", "a", backend.DeleteOnNodeLoss)
+	w.made("kept", "a", "")
+	w.down("a")
+	w.reason("v", v1.ReasonNodeDown) // down is not gone
+	n, err := w.theirs.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Spec.Taints = []core.Taint{{Key: "node.kubernetes.io/out-of-service", Effect: core.TaintEffectNoExecute}}
+	if _, err := w.theirs.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.gone("v")
+	w.expectEvent("VolumeGivenUp")
+	w.until("the end of it for callers", func() bool { return w.backend.Delete(t.Context(), "v") == nil })
+	w.reason("kept", v1.ReasonNodeGone)
+	w.agent("a", hosts["a"])
+	w.reason("kept", v1.ReasonReady)
+	w.until("the disk without it", func() bool { return !hosts["a"].has("v") })
+	w.until("nothing more to discard", func() bool {
+		n, err := w.nodes().Get(t.Context(), "a", metav1.GetOptions{})
+		return err == nil && n.Annotations[v1.DiscardAnnotation] == ""
+	})
+	if w.volume("v") != nil {
+		t.Error("it was adopted")
+	}
+}
+
+func TestWhatWasToBeDeletedOnANodeThatIsGoneIsLetGo(t *testing.T) {
+	w, hosts := lossy(t)
+	w.made("v", "a", "")
+	w.down("a")
+	expect(t, w.backend.Delete(t.Context(), "v"), backend.ErrUnavailable)
+	w.deleteNode("a")
+	w.until("the end of it for callers", func() bool { return w.backend.Delete(t.Context(), "v") == nil })
+	w.kubernetesNode("a")
+	w.agent("a", hosts["a"])
+	w.until("the disk without it", func() bool { return !hosts["a"].has("v") })
+}
+
+func TestANodeThatGoesDownWhileItMakesAVolumeHoldsNobodyUp(t *testing.T) {
+	w, hosts := lossy(t)
+	inside, block := make(chan struct{}, 100), make(chan struct{})
+	stuck := &stuckHost{host: hosts["a"], inside: inside, block: block}
+	w.agents["a"]()
+	wire := w.agent("a", stuck)
+	release := sync.OnceFunc(func() { close(block) })
+	t.Cleanup(release) // before the agent is stopped
+	w.ready("a")
+	made := make(chan error, 1)
+	go func() {
+		_, err := w.backend.Create(context.WithoutCancel(t.Context()), spec("v", mib, "a"))
+		made <- err
+	}()
+	<-inside
+	wire.cut.Store(true) // the agent goes on making the volume, and nobody can know
+	err := <-made
+	expect(t, err, backend.ErrExhausted, "node a is down")
+	w.gone("v")
+	if v, err := w.backend.Create(t.Context(), spec("v", mib, "b")); err != nil || v.Node != "b" {
+		t.Fatalf("elsewhere: %+v, %v", v, err)
+	}
+	release() // now the first one is made after all, and is one too many
+	wire.cut.Store(false)
+	w.until("the disk of a without it", func() bool { return stuck.made.Load() > 0 && !hosts["a"].has("v") })
+	if !hosts["b"].has("v") || w.volume("v").Spec.Node != "b" {
+		t.Error("the second one went with the first")
+	}
+}
+
+func TestWhatIsOnRecordOfANodeThatIsGoneIsForgottenWhenNothingCanComeBack(t *testing.T) {
+	w, _ := lossy(t)
+	w.down("a")
+	w.deleteNode("a")
+	w.until("the end of its record", func() bool {
+		_, err := w.nodes().Get(t.Context(), "a", metav1.GetOptions{})
+		_, errLease := w.theirs.CoordinationV1().Leases("holdfast-system").Get(t.Context(), v1.LeasePrefix+"a", metav1.GetOptions{})
+		return apierrors.IsNotFound(err) && apierrors.IsNotFound(errLease)
+	})
+	if _, err := w.nodes().Get(t.Context(), "b", metav1.GetOptions{}); err != nil {
+		t.Errorf("the other node: %v", err)
+	}
+}
+
+func TestANodeObjectThatIsDeletedWhileItsAgentLivesChangesNothing(t *testing.T) {
+	w, _ := lossy(t)
+	w.made("v", "a", backend.DeleteOnNodeLoss)
+	w.made("lost", "b", "")
+	w.deleteNode("a")
+	w.down("b")
+	w.deleteNode("b")
+	w.until("the other node being seen to, after this one", func() bool { return w.volume("lost").Status.Phase == v1.PhaseLost })
+	v := w.volume("v")
+	if v == nil || v.DeletionTimestamp != nil {
+		t.Fatalf("the volume is %+v", v)
+	}
+	if _, reason := w.readiness(v.Status.Conditions); reason != v1.ReasonReady {
+		t.Errorf("the volume is %s", reason)
+	}
+}
+
+func TestALeaderThatComesLateSeesToWhatHasHappened(t *testing.T) {
+	w := newWorld(t)
+	w.lease = shortLease
+	w.kubernetesNode("a")
+	w.hosts(map[string]int64{"a": gib})
+	w.made("v", "a", "")
+	w.agents["a"]()
+	w.stop()
+	w.controller().leads()
+	w.reason("v", v1.ReasonNodeDown)
+}
+
+// stuckHost makes volumes only when it is told to.
+type stuckHost struct {
+	*host
+	inside, block chan struct{}
+	made          atomic.Int32
+}
+
+func (s *stuckHost) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	s.inside <- struct{}{}
+	<-s.block
+	defer s.made.Add(1)
+	return s.Memory.Create(context.WithoutCancel(ctx), spec)
+}

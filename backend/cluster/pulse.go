@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// pulse tells which agents live, by their Leases. From the second renewal on it goes by this process's clock, so a
+// node whose clock is wrong counts as down for one renewal at most.
+type pulse struct {
+	changed func(node string) // a node has come or gone
+
+	mu    sync.Mutex
+	beats map[string]*beat
+}
+
+type beat struct {
+	renewed time.Time // as the agent wrote it
+	heard   time.Time // as this process saw it
+	until   time.Time
+	timer   *time.Timer
+}
+
+const defaultLease = 40 * time.Second
+
+func newPulse(changed func(string)) *pulse {
+	return &pulse{changed: changed, beats: map[string]*beat{}}
+}
+
+// saw takes note of a Lease, which may be none of an agent.
+func (p *pulse) saw(lease *coordination.Lease) {
+	node, ok := strings.CutPrefix(lease.Name, v1.LeasePrefix)
+	if !ok || lease.Spec.RenewTime == nil {
+		return
+	}
+	lasts := defaultLease
+	if s := lease.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
+		lasts = time.Duration(*s) * time.Second
+	}
+	renewed := lease.Spec.RenewTime.Time
+	if p.beat(node, renewed, lasts) {
+		p.changed(node)
+	}
+}
+
+// beat says whether a node that was down lives again.
+func (p *pulse) beat(node string, renewed time.Time, lasts time.Duration) (back bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	b := p.beats[node]
+	switch {
+	case b == nil:
+		b = &beat{heard: renewed, until: renewed.Add(lasts)}
+		p.beats[node] = b
+	case !renewed.Equal(b.renewed):
+		b.timer.Stop()
+		back = !now.Before(b.until)
+		b.heard, b.until = now, now.Add(lasts)
+	default:
+		return false
+	}
+	b.renewed = renewed
+	b.timer = time.AfterFunc(time.Until(b.until), func() { p.changed(node) })
+	return back
+}
+
+// forget is called when a Lease is deleted.
+func (p *pulse) forget(lease string) {
+	node, ok := strings.CutPrefix(lease, v1.LeasePrefix)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	if b := p.beats[node]; b != nil {
+		b.timer.Stop()
+		delete(p.beats, node)
+	}
+	p.mu.Unlock()
+	p.changed(node)
+}
+
+// down says why nothing can be done on a node now; empty means that its agent lives.
+func (p *pulse) down(node string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.beats[node]
+	switch {
+	case b == nil:
+		return "no agent has been heard of there"
+	case time.Now().Before(b.until):
+		return ""
+	}
+	return fmt.Sprintf("its agent was last heard of %s ago", time.Since(b.heard).Round(time.Second))
+}
+
+// last is when a node gave its last sign of life, zero if it never did.
+func (p *pulse) last(node string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.beats[node], &beat{}).heard
+}
+
+func (p *pulse) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, b := range p.beats {
+		b.timer.Stop()
+	}
+}

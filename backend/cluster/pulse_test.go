@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func lease(node string, renewed time.Time, seconds int32) *coordination.Lease {
+	at := metav1.NewMicroTime(renewed)
+	return &coordination.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: v1.LeasePrefix + node},
+		Spec:       coordination.LeaseSpec{RenewTime: &at, LeaseDurationSeconds: &seconds},
+	}
+}
+
+func newTestPulse(t *testing.T) (*pulse, chan string) {
+	changed := make(chan string, 100)
+	p := newPulse(func(node string) { changed <- node })
+	t.Cleanup(p.stop)
+	return p, changed
+}
+
+func TestANodeLivesAsLongAsItsLease(t *testing.T) {
+	p, changed := newTestPulse(t)
+	if why := p.down("a"); !strings.Contains(why, "no agent") {
+		t.Errorf("a node without a Lease: %q", why)
+	}
+	p.saw(lease("a", time.Now(), 1))
+	if why := p.down("a"); why != "" {
+		t.Errorf("just renewed: %q", why)
+	}
+	select {
+	case node := <-changed:
+		if node != "a" {
+			t.Errorf("told of %s", node)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody was told that it is down")
+	}
+	if why := p.down("a"); !strings.Contains(why, "last heard of") || p.last("a").IsZero() {
+		t.Errorf("after its time: %q, last %s", why, p.last("a"))
+	}
+	p.saw(lease("a", time.Now(), 1))
+	if node := <-changed; node != "a" || p.down("a") != "" {
+		t.Errorf("back: told of %s, %q", node, p.down("a"))
+	}
+}
+
+func TestALeaseThatWasOldWhenFirstSeenIsThatOfADeadNode(t *testing.T) {
+	p, _ := newTestPulse(t)
+	old := time.Now().Add(-time.Hour)
+	p.saw(lease("a", old, 40))
+	if p.down("a") == "" {
+		t.Error("it is taken for alive")
+	}
+	p.saw(lease("a", old, 40)) // seen again, not renewed
+	if p.down("a") == "" {
+		t.Error("seeing it again made it alive")
+	}
+}
+
+func TestANodeWhoseClockIsWrongLivesFromItsFirstRenewal(t *testing.T) {
+	p, _ := newTestPulse(t)
+	wrong := time.Now().Add(-time.Hour)
+	p.saw(lease("a", wrong, 40))
+	p.saw(lease("a", wrong.Add(10*time.Second), 40))
+	if why := p.down("a"); why != "" {
+		t.Errorf("it renews its Lease, and yet: %s", why)
+	}
+}
+
+func TestADeletedLeaseIsADeadNode(t *testing.T) {
+	p, changed := newTestPulse(t)
+	p.saw(lease("a", time.Now(), 40))
+	p.forget(v1.LeasePrefix + "a")
+	if <-changed; p.down("a") == "" {
+		t.Error("it is taken for alive")
+	}
+	p.forget("holdfast-controller")
+	p.saw(&coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-controller"}})
+	select {
+	case node := <-changed:
+		t.Errorf("the Lease of something else told of node %q", node)
+	default:
+	}
+}

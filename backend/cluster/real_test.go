@@ -1,0 +1,364 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-storage/holdfast/agent"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// apiVariable names a cluster of test/cluster in which no Holdfast runs, whose API server is used: a controller would
+// see to the volumes as well.
+const apiVariable = "HOLDFAST_API"
+
+// server is the API server of that cluster, nil where none is named.
+var server *rest.Config
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	name := os.Getenv(apiVariable)
+	if name == "" {
+		return m.Run()
+	}
+	clean, err := connect(name)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "cluster %q: %v\n", name, err)
+		return 1
+	}
+	defer clean()
+	return m.Run()
+}
+
+// connect finds the API server and teaches it our kinds, if it does not know them; clean takes back what it did.
+func connect(name string) (clean func(), err error) {
+	find := exec.Command("go", "run", ".", "-name", name, "kubeconfig")
+	find.Dir = "../../test/cluster"
+	out, err := find.Output()
+	if err != nil {
+		return nil, err
+	}
+	if server, err = clientcmd.BuildConfigFromFlags("", strings.TrimSpace(string(out))); err != nil {
+		return nil, err
+	}
+	server.QPS = -1
+	resources, err := dynamic.NewForConfig(server)
+	if err != nil {
+		return nil, err
+	}
+	definitions := resources.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	namespaces := kubernetes.NewForConfigOrDie(server).CoreV1().Namespaces()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var undo []func()
+	clean = func() {
+		for _, f := range slices.Backward(undo) {
+			f()
+		}
+	}
+	if _, err := namespaces.Create(ctx, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}, metav1.CreateOptions{}); err == nil {
+		undo = append(undo, func() { namespaces.Delete(context.Background(), cluster.DefaultNamespace, metav1.DeleteOptions{}) }) //nolint:errcheck // it is empty
+	}
+	files, err := filepath.Glob("../../deploy/crds/holdfast.dev_*.yaml")
+	if err != nil || len(files) == 0 {
+		return clean, fmt.Errorf("no definitions: %w", err)
+	}
+	for _, file := range files {
+		made, err := define(ctx, definitions, file)
+		if err != nil {
+			return clean, fmt.Errorf("%s: %w", file, err)
+		}
+		if made != "" {
+			undo = append(undo, func() { definitions.Delete(context.Background(), made, metav1.DeleteOptions{}) }) //nolint:errcheck // best effort
+		}
+	}
+	return clean, nil
+}
+
+// define returns the name of a definition that was not there.
+func define(ctx context.Context, definitions dynamic.ResourceInterface, file string) (made string, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	var d unstructured.Unstructured
+	if err := yaml.Unmarshal(text, &d.Object); err != nil {
+		return "", err
+	}
+	if _, err := definitions.Get(ctx, d.GetName(), metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		made = d.GetName()
+	}
+	if _, err := definitions.Apply(ctx, d.GetName(), &d, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
+		return made, err
+	}
+	for established := false; !established; {
+		now, err := definitions.Get(ctx, d.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return made, err
+		}
+		conditions, _, _ := unstructured.NestedSlice(now.Object, "status", "conditions")
+		for _, c := range conditions {
+			c := c.(map[string]any)
+			established = established || c["type"] == "Established" && c["status"] == "True"
+		}
+		select {
+		case <-ctx.Done():
+			return made, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return made, nil
+}
+
+// realWorld is a world over a real API server. What it makes is removed in the end, whatever became of its agents.
+func realWorld(t *testing.T) *world {
+	t.Helper()
+	if server == nil {
+		hostfs.Skip(t, "api", "needs a cluster of test/cluster, named in "+apiVariable)
+	}
+	w := worldOf(t, server)
+	w.until("the kinds being served", func() bool {
+		_, err := w.volumes().List(t.Context(), metav1.ListOptions{})
+		_, errSnapshots := w.snapshots().List(t.Context(), metav1.ListOptions{})
+		_, errNodes := w.nodes().List(t.Context(), metav1.ListOptions{})
+		return errors.Join(err, errSnapshots, errNodes) == nil
+	})
+	t.Cleanup(w.sweep)
+	return w
+}
+
+func (w *world) sweep() {
+	ctx := context.Background()
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+	volumes, _ := w.volumes().List(ctx, metav1.ListOptions{})
+	for _, v := range volumes.Items {
+		_ = w.volumes().Delete(ctx, v.Name, metav1.DeleteOptions{})
+		_, _ = w.volumes().Patch(ctx, v.Name, types.MergePatchType, free, metav1.PatchOptions{})
+	}
+	snapshots, _ := w.snapshots().List(ctx, metav1.ListOptions{})
+	for _, s := range snapshots.Items {
+		_ = w.snapshots().Delete(ctx, s.Name, metav1.DeleteOptions{})
+		_, _ = w.snapshots().Patch(ctx, s.Name, types.MergePatchType, free, metav1.PatchOptions{})
+	}
+	for name := range w.agents {
+		_ = w.nodes().Delete(ctx, name, metav1.DeleteOptions{})
+		_ = w.theirs.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+		_ = w.theirs.CoordinationV1().Leases(cluster.DefaultNamespace).Delete(ctx, v1.LeasePrefix+name, metav1.DeleteOptions{})
+	}
+}
+
+func TestAClusterOfOneHostInMemoryConformsOnARealServer(t *testing.T) {
+	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
+		w := realWorld(t)
+		memory := backendtest.NewMemorySized(size)
+		return w.fixture(memory, func() backend.Backend { return memory }, &backendtest.Fixture{
+			Write:    func(_ *testing.T, v *backend.Volume, content []byte) { memory.Write(v.ID, content) },
+			Read:     func(_ *testing.T, v *backend.Volume, length int) []byte { return memory.Read(v.ID, length) },
+			Mode:     backend.Filesystem,
+			Smallest: 16 * mib,
+		})
+	}}.Run(t)
+}
+
+func TestAClusterOfOneRealHostConformsOnARealServer(t *testing.T) {
+	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture { return onDisk(t, realWorld(t), size) }}.Run(t)
+}
+
+func TestAClusterOfOneRealHostConforms(t *testing.T) {
+	hostfs.Long(t)
+	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture { return onDisk(t, newWorld(t), size) }}.Run(t)
+}
+
+func TestAClusterOfOneHostWithDirectoriesConforms(t *testing.T) {
+	hostfs.Long(t)
+	hostfs.RequireRoot(t)
+	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
+		config := local.PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, hostfs.Btrfs, size)}
+		file := func(v *backend.Volume) string { return filepath.Join(v.Access.Directory, "file") }
+		f := overPool(t, newWorld(t), config, file)
+		f.Mode, f.Smallest = backend.Filesystem, 64*mib
+		return f
+	}}.Run(t)
+}
+
+// onDisk has a pool of images of block volumes on whatever file system the test runs on.
+func onDisk(t *testing.T, w *world, size int64) *backendtest.Fixture {
+	f := overPool(t, w, poolFor(t, size), func(v *backend.Volume) string { return v.Access.Image })
+	f.Mode, f.Smallest = backend.Block, 16*mib
+	return f
+}
+
+// overPool puts a cluster in front of a pool; content says which file has what a volume's user writes.
+func overPool(t *testing.T, w *world, config local.PoolConfig, content func(*backend.Volume) string) *backendtest.Fixture {
+	w.pools = []agent.Pool{{Name: config.Name, Path: config.Path, Engine: config.Engine}}
+	var open *local.Backend
+	reopen := func() backend.Backend {
+		var err error
+		if open != nil {
+			if err := open.Close(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if open, err = local.Open(context.Background(), []local.PoolConfig{config}, w.log); err != nil {
+			t.Fatal(err)
+		}
+		return open
+	}
+	t.Cleanup(func() { open.Close(context.Background()) })
+	return w.fixture(reopen(), reopen, &backendtest.Fixture{
+		Write: func(t *testing.T, v *backend.Volume, written []byte) {
+			f, err := os.OpenFile(content(v), os.O_WRONLY|os.O_CREATE, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.Write(written)
+			if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Read: func(t *testing.T, v *backend.Volume, length int) []byte {
+			read, err := os.ReadFile(content(v))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return read[:min(length, len(read))]
+		},
+	})
+}
+
+// TestANodeIsLostAndComesBackOnARealServer goes through what depends on the server: two writers of one node's
+// conditions, deletion held by a finalizer, preconditions.
+func TestANodeIsLostAndComesBackOnARealServer(t *testing.T) {
+	w := realWorld(t)
+	w.lease = shortLease
+	name := "lost-" + rand.String(5)
+	w.kubernetesNode(name)
+	hosts := w.hosts(map[string]int64{name: gib})
+	w.leads()
+	w.made("kept", name, "")
+	w.made("given-up", name, backend.DeleteOnNodeLoss)
+	w.down(name)
+	w.reason("kept", v1.ReasonNodeDown)
+	w.deleteNode(name)
+	w.gone("given-up")
+	w.until("the phase", func() bool { return w.volume("kept").Status.Phase == v1.PhaseLost })
+	w.agent(name, hosts[name])
+	w.reason("kept", v1.ReasonReady)
+	w.ready(name)
+	w.until("the disk without what was given up", func() bool { return !hosts[name].has("given-up") })
+	n, err := w.nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, reason := w.readiness(n.Status.Conditions); len(n.Status.Conditions) != 1 || status != metav1.ConditionTrue || reason != v1.ReasonReady {
+		t.Errorf("the node's conditions are %+v", n.Status.Conditions)
+	}
+}
+
+func TestAGrowthThatFailsIsTakenBackOnARealServer(t *testing.T) {
+	w := realWorld(t)
+	w.hosts(map[string]int64{"grown-" + rand.String(5): gib})
+	if _, err := w.backend.Create(t.Context(), spec("v", 16*mib)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := w.backend.Expand(t.Context(), "v", backend.Size{Required: 2 * gib, Limit: 3 * gib})
+		expect(t, err, backend.ErrExhausted)
+	}
+	if v, err := w.backend.Expand(t.Context(), "v", backend.Size{Required: 32 * mib}); err != nil || v.Size != 32*mib {
+		t.Fatalf("a smaller wish: %+v, %v", v, err)
+	}
+	if o := w.volume("v"); o.Spec.Size.Required.Value() != 32*mib {
+		t.Errorf("the object asks for %s", o.Spec.Size.Required)
+	}
+}
+
+// TestManyAtOnceOnARealServer makes, copies and deletes many volumes on several nodes.
+func TestManyAtOnceOnARealServer(t *testing.T) {
+	w := realWorld(t)
+	hosts := w.hosts(map[string]int64{"many-a-" + rand.String(5): 100 * gib, "many-b-" + rand.String(5): 100 * gib})
+	const many = 50
+	var mu sync.Mutex
+	var took []time.Duration
+	var all sync.WaitGroup
+	for i := range many {
+		all.Go(func() {
+			begun := time.Now()
+			if _, err := w.backend.Create(t.Context(), spec(fmt.Sprintf("v%d", i), gib)); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, time.Since(begun))
+		})
+	}
+	all.Wait()
+	slices.Sort(took)
+	t.Logf("%d at once: half within %s, all within %s", many, took[many/2], took[many-1])
+	begun := time.Now()
+	if _, err := w.backend.Create(t.Context(), spec("one", gib)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("one alone: %s", time.Since(begun))
+	for name, h := range hosts {
+		if n := len(h.volumes()); n < many/3 {
+			t.Errorf("node %s has %d volumes of %d", name, n, many)
+		}
+	}
+	for i := range many {
+		all.Go(func() {
+			if err := w.backend.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if left, err := w.backend.List(t.Context()); err != nil || len(left) != 1 {
+		t.Errorf("left are %d, %v", len(left), err)
+	}
+}
+
+// poolFor leaves about size bytes to promise of the file system the test runs on.
+func poolFor(t *testing.T, size int64) local.PoolConfig {
+	path := filepath.Join(t.TempDir(), "pool")
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	probe, err := local.Open(context.Background(), []local.PoolConfig{{Name: "pool", Path: path, Reserved: "0"}}, newWorldLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	room, err := probe.Capacity(context.Background(), "")
+	if err := errors.Join(err, probe.Close(context.Background())); err != nil {
+		t.Fatal(err)
+	}
+	return local.PoolConfig{Name: "pool", Path: path, Reserved: fmt.Sprint(max(0, room.Available-size))}
+}

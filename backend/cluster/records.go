@@ -1,0 +1,213 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// records is the objects of one kind: the cache, the API behind it, and the calls that wait for either.
+type records[T object] struct {
+	kind   v1.SourceKind
+	client interface {
+		Create(context.Context, T, metav1.CreateOptions) (T, error)
+		Get(context.Context, string, metav1.GetOptions) (T, error)
+		Delete(context.Context, string, metav1.DeleteOptions) error
+		Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
+		UpdateStatus(context.Context, T, metav1.UpdateOptions) (T, error)
+	}
+	look func(T) state
+	*desks[T]
+}
+
+// state is what matters of an object, whatever its kind.
+type state struct {
+	name     string
+	node     string
+	phase    v1.Phase
+	made     bool // it was real once
+	deleting bool
+	observed bool // the agent has answered the spec as it is
+	err      *v1.Error
+	born     time.Time
+	ready    *metav1.Condition
+}
+
+// String says where an object stands, for messages.
+func (s state) String() string {
+	phase := s.phase
+	if phase == "" {
+		phase = v1.PhasePending
+	}
+	if s.deleting {
+		phase = v1.PhaseDeleting
+	}
+	return fmt.Sprintf("%s is %s on node %s and %s old", s.name, phase, s.node, time.Since(s.born).Round(time.Millisecond))
+}
+
+// failure is how the agent ended what is asked for now, if badly.
+func (s state) failure() error {
+	if s.err == nil || s.err.Code == v1.ErrorBusy || !s.observed && !s.deleting || s.deleting && s.phase != v1.PhaseDeleting {
+		return nil
+	}
+	return backend.Code(s.err.Code).Error(s.err.Message)
+}
+
+// find returns an object from the cache, or from the API where the cache has none: another replica may have written it.
+func (r *records[T]) find(ctx context.Context, id backend.ID) (T, error) {
+	var none T
+	if o := r.cached(string(id)); o != none {
+		return o, nil
+	}
+	o, err := r.client.Get(ctx, string(id), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return none, fmt.Errorf("%w: %s %s", backend.ErrNotFound, r.kind, id)
+	}
+	if err != nil {
+		return none, r.refused(id, err)
+	}
+	return o, nil
+}
+
+// write creates the object, unless there is one: then all calls learn of that.
+func (r *records[T]) write(ctx context.Context, c *call[T], o T) error {
+	made, err := r.client.Create(ctx, o, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return r.refresh(ctx, c)
+	}
+	if err != nil {
+		return r.refused(backend.ID(o.GetName()), err)
+	}
+	c.learn(made)
+	return nil
+}
+
+// refresh looks past the cache.
+func (r *records[T]) refresh(ctx context.Context, c *call[T]) error {
+	o, err := r.client.Get(ctx, c.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		var none T
+		if o := c.newest(); o != none {
+			c.vanish(o.GetUID())
+		}
+		return nil
+	}
+	if err != nil {
+		return r.refused(backend.ID(c.name), err)
+	}
+	c.learn(o)
+	return nil
+}
+
+// remove asks for an object to be deleted, if it is unchanged since the caller saw it, and says whether it was.
+func (r *records[T]) remove(ctx context.Context, c *call[T], o T) (bool, error) {
+	version := o.GetResourceVersion()
+	return r.drop(ctx, c, o, &version)
+}
+
+// removeAny asks for an object to be deleted, whatever has become of it.
+func (r *records[T]) removeAny(ctx context.Context, c *call[T], o T) error {
+	_, err := r.drop(ctx, c, o, nil)
+	return err
+}
+
+func (r *records[T]) drop(ctx context.Context, c *call[T], o T, version *string) (bool, error) {
+	uid := o.GetUID()
+	err := r.client.Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: version}})
+	switch {
+	case err == nil:
+		c.drop(uid)
+		return true, nil
+	case apierrors.IsNotFound(err):
+		c.vanish(uid)
+		return true, nil
+	case apierrors.IsConflict(err):
+		return false, r.refresh(ctx, c)
+	}
+	return false, r.refused(backend.ID(o.GetName()), err)
+}
+
+// seen waits until the cache knows that an object is on its way out, so that no later call takes it for an answer.
+func (r *records[T]) seen(ctx context.Context, c *call[T], uid types.UID) {
+	var none T
+	for {
+		o := r.cached(c.name)
+		if o == none || o.GetUID() != uid || o.GetDeletionTimestamp() != nil || c.wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+// settled waits until the cache does not have what is gone, so that no later list shows it.
+func (r *records[T]) settled(ctx context.Context, c *call[T]) {
+	var none T
+	for {
+		o := r.cached(c.name)
+		if o == none || !c.isGone(o.GetUID()) || c.wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+// merge patches an object that is still what the caller saw.
+func (r *records[T]) merge(ctx context.Context, o T, patch map[string]any) (T, error) {
+	meta, _ := patch["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["uid"], meta["resourceVersion"] = o.GetUID(), o.GetResourceVersion()
+	patch["metadata"] = meta
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return o, err
+	}
+	return r.client.Patch(ctx, o.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager})
+}
+
+// letGo takes the agent's finalizer off an object that is being deleted, so that it vanishes.
+func (r *records[T]) letGo(ctx context.Context, o T) error {
+	rest := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == v1.AgentFinalizer })
+	_, err := r.merge(ctx, o, map[string]any{"metadata": map[string]any{"finalizers": rest}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// refused translates what the API server answered.
+func (r *records[T]) refused(id backend.ID, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: the call on %s %s ended before the API server answered: %w", backend.ErrBusy, r.kind, id, err)
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return fmt.Errorf("%w %s %s: %w", backend.ErrInvalid, r.kind, id, err)
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("%w: %s %s was changed by another meanwhile; ask again: %w", backend.ErrBusy, r.kind, id, err)
+	}
+	return fmt.Errorf("%w: the API server refused a request for %s %s: %w", backend.ErrUnavailable, r.kind, id, err)
+}
+
+// busy explains to a caller who runs out of time what is going on.
+func (r *records[T]) busy(c *call[T], cause error) error {
+	var none T
+	o := c.newest()
+	if o == none {
+		return fmt.Errorf("%w: the call on %s %s ended before it began: %w", backend.ErrBusy, r.kind, c.name, cause)
+	}
+	s := r.look(o)
+	last := ""
+	if s.err != nil {
+		last = "; its last error: " + s.err.Message
+	}
+	return fmt.Errorf("%w: %s %s; it goes on, ask again%s", backend.ErrBusy, r.kind, s, last)
+}

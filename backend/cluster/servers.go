@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// An NFS server has an agent and a StorageNode as a node has, and shared volumes in place of others. No Node object is
+// behind it: one that is silent is down, and never gone.
+
+func isServer(node string) bool { return v1.ServerOf(node) != "" }
+
+// hosts returns what can have a volume: the servers if it is shared, all of them or the one that is named, or the nodes.
+func (b *Backend) hosts(shared bool, server string) []*v1.StorageNode {
+	return slices.DeleteFunc(b.allNodes(), func(n *v1.StorageNode) bool {
+		return isServer(n.Name) != shared || server != "" && v1.ServerOf(n.Name) != server
+	})
+}
+
+// hostWord names a node or a server for people.
+func hostWord(node string) string {
+	if server := v1.ServerOf(node); server != "" {
+		return "NFS server " + server
+	}
+	return "node " + node
+}
+
+// deletedWhen says when what is on a silent host will be deleted.
+func deletedWhen(node string) string {
+	if isServer(node) {
+		return "when the server is back"
+	}
+	return "when the node is back or its Node object is deleted"
+}
+
+// SharedCapacity sums up a pool over all servers where it can be used, or tells it of one.
+func (b *Backend) SharedCapacity(ctx context.Context, server, pool string) (backend.Capacity, error) {
+	if server != "" {
+		return b.CapacityAt(ctx, v1.NodeOfServer(server), pool)
+	}
+	return b.sum(ctx, b.hosts(true, ""), pool)
+}
+
+// noServer explains why no server will do. Servers come and go up, so that asking again is worth it.
+func (b *Backend) noServer(w *wish) error {
+	servers := b.hosts(true, "")
+	switch {
+	case len(servers) == 0:
+		return fmt.Errorf("%w: shared volume %s: there is no NFS server; make an NFSServer, and look at its status if there is one", backend.ErrUnavailable, w.id)
+	case w.server != "" && len(b.hosts(true, w.server)) == 0:
+		var all []string
+		for _, n := range servers {
+			all = append(all, v1.ServerOf(n.Name))
+		}
+		return fmt.Errorf("%w: shared volume %s: NFS server %s is not there; the servers are: %s", backend.ErrUnavailable, w.id, backend.Quote(w.server), few(all, ", "))
+	}
+	return nil
+}
+
+// sameKind refuses to make a shared volume of what is not on a server, and any other of what is.
+func (c *creation) sameKind(node string) error {
+	server := v1.ServerOf(node)
+	switch {
+	case server == "" && c.spec.Shared:
+		return fmt.Errorf("%w volume %s: %s is on %s, and a shared volume is made only from what is on an NFS server; use a class without shared",
+			backend.ErrInvalid, c.id, c.source, hostWord(node))
+	case server != "" && !c.spec.Shared:
+		return fmt.Errorf("%w volume %s: %s is on %s, from which only shared volumes are made; use a class with shared: \"true\"",
+			backend.ErrInvalid, c.id, c.source, hostWord(node))
+	case c.server != "" && c.server != server:
+		return fmt.Errorf("%w volume %s: %s is on %s, and nfsServer asks for %s; leave nfsServer out, or name that server",
+			backend.ErrInvalid, c.id, c.source, hostWord(node), c.server)
+	}
+	return nil
+}
+
+// checkServer refuses a server that is named as none can be: the name becomes that of an object.
+func checkServer(spec backend.VolumeSpec) error {
+	switch {
+	case spec.Server == "":
+		return nil
+	case !spec.Shared:
+		return fmt.Errorf("%w NFS server %s: only a shared volume has one", backend.ErrInvalid, backend.Quote(spec.Server))
+	case strings.Count(spec.Server, "/") != 1 || v1.ServerOf(v1.NodeOfServer(spec.Server)) != spec.Server:
+		return fmt.Errorf("%w NFS server %s: it must be NAMESPACE/NAME of an NFSServer", backend.ErrInvalid, backend.Quote(spec.Server))
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func snapshotObject(id backend.ID, node string, spec backend.SnapshotSpec, group *v1.SnapshotGroup) *v1.Snapshot {
+	return &v1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1.AgentFinalizer}},
+		Spec:       v1.SnapshotSpec{Name: spec.Name, Source: string(spec.Source), Node: node, Group: group},
+	}
+}
+
+// Snapshot writes a Snapshot object on the node of the source and waits until its agent has taken it.
+func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	o, err := b.take(ctx, id, spec, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := b.snapshot(o)
+	return s, s.Satisfies(spec)
+}
+
+// take makes one snapshot real. It goes by what the object is now, so a repeat joins.
+func (b *Backend) take(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, group *v1.SnapshotGroup) (*v1.Snapshot, error) {
+	c := b.snapshots.join(string(id))
+	defer c.leave()
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, b.snapshots.busy(c, err)
+		}
+		o := c.newest()
+		switch {
+		case o != nil && !sameGroup(o.Spec.Group, group):
+			return nil, fmt.Errorf("%w: snapshot %s is there, of another group or of none; choose another name", backend.ErrExists, id)
+		case o != nil && lookSnapshot(o).made && !c.leaving(o):
+			return o, nil
+		}
+		err := b.takeStep(ctx, c, o, spec, group)
+		switch {
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			return nil, b.snapshots.busy(c, err)
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// takeStep does what the state of a snapshot that is not real calls for, or waits for it to change.
+func (b *Backend) takeStep(ctx context.Context, c *call[*v1.Snapshot], o *v1.Snapshot, spec backend.SnapshotSpec, group *v1.SnapshotGroup) error {
+	if o == nil {
+		return c.alone(ctx, func() error { return b.beginSnapshot(ctx, c, spec, group) })
+	}
+	s := lookSnapshot(o)
+	down := b.pulse.down(s.node)
+	switch {
+	case down != "" && !s.made:
+		if err := b.abandonSnapshot(ctx, c, o); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: snapshot %s: %s is down: %s", backend.ErrUnavailable, c.name, hostWord(s.node), down)
+	case c.leaving(o) && s.made && s.failure() != nil:
+		return fmt.Errorf("snapshot %s is being deleted: %w", c.name, s.failure())
+	case c.leaving(o) && down != "":
+		return fmt.Errorf("%w: snapshot %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.name, hostWord(s.node), down)
+	case c.leaving(o):
+		return c.wait(ctx)
+	case s.failure() != nil:
+		removed, err := b.snapshots.remove(ctx, c, o)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w; and its object could not be removed: %v", s.failure(), err)
+		case removed && o.Spec.Source == string(spec.Source):
+			b.snapshots.seen(ctx, c, o.UID)
+			return s.failure()
+		}
+		return nil // it has changed meanwhile, or what failed was another wish
+	}
+	return c.wait(ctx)
+}
+
+func (b *Backend) beginSnapshot(ctx context.Context, c *call[*v1.Snapshot], spec backend.SnapshotSpec, group *v1.SnapshotGroup) error {
+	if c.newest() != nil {
+		return nil
+	}
+	source, err := b.volumes.find(ctx, spec.Source)
+	if err != nil {
+		return fmt.Errorf("%w, the source of snapshot %s", err, c.name)
+	}
+	if why := b.pulse.down(source.Spec.Node); why != "" {
+		return fmt.Errorf("%w: snapshot %s of volume %s: %s is down: %s", backend.ErrUnavailable, c.name, spec.Source, hostWord(source.Spec.Node), why)
+	}
+	return b.snapshots.write(ctx, c, snapshotObject(backend.ID(c.name), source.Spec.Node, spec, group))
+}
+
+// DeleteSnapshot removes a snapshot that belongs to no group.
+func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
+	return b.untake(ctx, id, func(o *v1.Snapshot) error {
+		if g := o.Spec.Group; g != nil {
+			return fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, backend.Quote(g.Name))
+		}
+		return nil
+	})
+}
+
+// untake removes a snapshot unless check refuses.
+func (b *Backend) untake(ctx context.Context, id backend.ID, check func(*v1.Snapshot) error) error {
+	c := b.snapshots.join(string(id))
+	defer c.leave()
+	return await(ctx, b.snapshots, c, func(o *v1.Snapshot) (bool, error) {
+		s := lookSnapshot(o)
+		down := b.pulse.down(s.node)
+		switch {
+		case !c.leaving(o):
+			if err := check(o); err != nil {
+				return false, err
+			}
+			return false, b.snapshots.removeAny(ctx, c, o)
+		case down != "" && !s.made:
+			return false, b.abandonSnapshot(ctx, c, o)
+		case down != "":
+			return false, fmt.Errorf("%w: snapshot %s is on %s, which is down: %s; it will be deleted %s",
+				backend.ErrUnavailable, id, hostWord(s.node), down, deletedWhen(s.node))
+		}
+		return false, s.failure()
+	})
+}
+
+// GetSnapshot returns a snapshot that is real. A member of a group that is not complete does not exist.
+func (b *Backend) GetSnapshot(ctx context.Context, id backend.ID) (*backend.Snapshot, error) {
+	o, err := b.snapshots.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !b.complete(o) {
+		return nil, fmt.Errorf("%w: snapshot %s, which is not made yet", backend.ErrNotFound, lookSnapshot(o))
+	}
+	return b.snapshot(o), nil
+}
+
+func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
+	var all []*backend.Snapshot
+	for _, o := range b.allSnapshots() {
+		if b.complete(o) {
+			all = append(all, b.snapshot(o))
+		}
+	}
+	slices.SortFunc(all, func(x, y *backend.Snapshot) int { return cmp.Compare(x.ID, y.ID) })
+	return all, nil
+}
+
+// complete says whether a snapshot is made, and all of its group with it.
+func (b *Backend) complete(o *v1.Snapshot) bool {
+	if o.Spec.Group == nil {
+		return lookSnapshot(o).made
+	}
+	for _, m := range membersOf(o.Spec.Group) {
+		member := b.snapshots.cached(string(m.id))
+		if member == nil && string(m.id) == o.Name {
+			member = o // newer than the cache
+		}
+		if member == nil || !lookSnapshot(member).made {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,97 @@
+package cluster_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// writes leaves of the requests those for volumes, snapshots and the node.
+func writes(all map[string]int) map[string]int {
+	rest := maps.Clone(all)
+	maps.DeleteFunc(rest, func(what string, _ int) bool {
+		return slices.Contains([]string{"update leases", "get leases", "create leases"}, what)
+	})
+	return rest
+}
+
+// TestAVolumeCostsTwoWritesToMakeAndTwoToDelete is the price of a claim at the API server, beside what the sidecars ask.
+func TestAVolumeCostsTwoWritesToMakeAndTwoToDelete(t *testing.T) {
+	w := newWorld(t)
+	w.hosts(map[string]int64{"a": 100 * gib})
+	w.until("quiet", func() bool { return len(writes(w.api.Requests())) == 0 })
+	const many = 20
+	var all sync.WaitGroup
+	begun := time.Now()
+	for i := range many {
+		all.Go(func() {
+			if _, err := w.backend.Create(t.Context(), spec(fmt.Sprintf("v%d", i), mib)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	made := writes(w.api.Requests())
+	t.Logf("%d volumes made in %s: %v", many, time.Since(begun), made)
+	for i := range many {
+		all.Go(func() {
+			if err := w.backend.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	deleted := writes(w.api.Requests())
+	t.Logf("and deleted: %v", deleted)
+	// The node's own record is written at a rate that does not depend on the number of volumes.
+	for _, counted := range []map[string]int{made, deleted} {
+		delete(counted, "apply storagenodes/status")
+	}
+	if want := (map[string]int{"create volumes": many, "update volumes/status": many}); !maps.Equal(made, want) {
+		t.Errorf("made with %v, want %v", made, want)
+	}
+	if want := (map[string]int{"delete volumes": many, "update volumes": many}); !maps.Equal(deleted, want) {
+		t.Errorf("deleted with %v, want %v", deleted, want)
+	}
+}
+
+func TestASnapshotCostsTwoWritesToMakeAndTwoToDelete(t *testing.T) {
+	w := newWorld(t)
+	w.hosts(map[string]int64{"a": gib})
+	if _, err := w.backend.Create(t.Context(), spec("v", mib)); err != nil {
+		t.Fatal(err)
+	}
+	w.until("quiet", func() bool { return len(writes(w.api.Requests())) == 0 })
+	if _, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.backend.DeleteSnapshot(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	counted := writes(w.api.Requests())
+	delete(counted, "apply storagenodes/status")
+	want := map[string]int{"create snapshots": 1, "update snapshots/status": 1, "delete snapshots": 1, "update snapshots": 1}
+	if !maps.Equal(counted, want) {
+		t.Errorf("asked %v, want %v", counted, want)
+	}
+}
+
+func TestTheNodesRecordIsWrittenAtARateOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.publish = time.Hour
+	w.hosts(map[string]int64{"a": 100 * gib})
+	w.until("quiet", func() bool { return len(writes(w.api.Requests())) == 0 })
+	for i := range 20 {
+		if _, err := w.backend.Create(t.Context(), spec(fmt.Sprintf("v%d", i), mib)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := w.api.Requests()["apply storagenodes/status"]; n > 0 {
+		t.Errorf("it was written %d times within its hour", n)
+	}
+}

@@ -1,0 +1,176 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// Get returns a volume that is real, or was until its node or disk was lost.
+func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	o, err := b.volumes.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !made(o) {
+		return nil, fmt.Errorf("%w: volume %s, which is not made yet", backend.ErrNotFound, lookVolume(o))
+	}
+	return b.volume(o), nil
+}
+
+func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
+	var all []*backend.Volume
+	for _, o := range b.allVolumes() {
+		if made(o) {
+			all = append(all, b.volume(o))
+		}
+	}
+	slices.SortFunc(all, func(x, y *backend.Volume) int { return cmp.Compare(x.ID, y.ID) })
+	return all, nil
+}
+
+// Delete asks for the object to be deleted and waits until the agent has let go of it. From then on it will be
+// deleted, even if this answers an error: the agent tries again.
+func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
+	c := b.volumes.join(string(id))
+	defer c.leave()
+	return await(ctx, b.volumes, c, func(o *v1.Volume) (bool, error) {
+		s := lookVolume(o)
+		down := b.pulse.down(s.node)
+		switch {
+		case !c.leaving(o):
+			return false, b.volumes.removeAny(ctx, c, o)
+		case givenUp(o):
+			return false, nil
+		case down != "" && !s.made:
+			return false, b.abandonVolume(ctx, c, o)
+		case down != "":
+			return false, fmt.Errorf("%w: volume %s is on %s, which is down: %s; it will be deleted %s",
+				backend.ErrUnavailable, id, hostWord(s.node), down, deletedWhen(s.node))
+		}
+		return false, s.failure()
+	})
+}
+
+// await calls step with each state of an object until step is done or fails, or the object is gone.
+func await[T object](ctx context.Context, r *records[T], c *call[T], step func(T) (bool, error)) error {
+	var none T
+	if c.newest() == none {
+		if err := r.refresh(ctx, c); err != nil { // the cache may not have it yet
+			return err
+		}
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return r.busy(c, err)
+		}
+		o := c.newest()
+		if o == none {
+			r.settled(ctx, c)
+			return nil
+		}
+		if done, err := step(o); done || err != nil {
+			return err
+		}
+		if err := c.wait(ctx); err != nil {
+			return r.busy(c, err)
+		}
+	}
+}
+
+// Expand raises the size in the object's spec and waits until the agent has grown the volume. A wish that cannot be
+// met is taken back, so that it does not come true later.
+func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) (grown *backend.Volume, err error) {
+	c := b.volumes.join(string(id))
+	defer c.leave()
+	var asked int64 // the generation that has this call's size
+	err = await(ctx, b.volumes, c, func(o *v1.Volume) (bool, error) {
+		s := lookVolume(o)
+		down := b.pulse.down(s.node)
+		switch {
+		case !s.made || s.deleting:
+			return false, fmt.Errorf("%w: volume %s", backend.ErrNotFound, s)
+		case s.phase == v1.PhaseLost, down != "":
+			return false, fmt.Errorf("%w: volume %s cannot grow now: %s", backend.ErrUnavailable, id, b.condition(s, o.Status.Conditions).Message)
+		}
+		want, err := growth(o, size)
+		switch {
+		case err != nil:
+			return false, fmt.Errorf("volume %s: %w", id, err)
+		case want == bytesOf(o.Status.Size):
+			grown = b.volume(o)
+			return true, nil
+		case asked == 0:
+			asked, err = b.ask(ctx, c, o, want, size.Limit)
+			return false, err
+		case o.Status.ObservedGeneration < asked:
+			return false, nil
+		case o.Status.Error != nil:
+			return false, b.takeBack(ctx, c, o, s.failure())
+		case bytesOf(o.Status.Size) >= want:
+			grown = b.volume(o)
+			return true, nil
+		}
+		return false, nil
+	})
+	if err == nil && grown == nil {
+		err = fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+	}
+	return grown, err
+}
+
+// growth is the size that a volume shall have.
+func growth(o *v1.Volume, size backend.Size) (int64, error) {
+	now := bytesOf(o.Status.Size)
+	size.Required = cmp.Or(size.Required, now)
+	return size.Choose(now, 1)
+}
+
+// ask writes the size that is wanted. A wish that failed before, and was not taken back, is taken back first: the
+// same wish again would not be a change.
+func (b *Backend) ask(ctx context.Context, c *call[*v1.Volume], o *v1.Volume, want, limit int64) (int64, error) {
+	if bytesOf(o.Spec.Size.Required) >= want && o.Status.Error != nil && o.Status.ObservedGeneration == o.Generation {
+		var err error
+		if o, err = b.resize(ctx, c, o, map[string]any{"required": o.Status.Size}); err != nil || o == nil {
+			return 0, err
+		}
+	}
+	if bytesOf(o.Spec.Size.Required) == want {
+		return o.Generation, nil // another call has asked
+	}
+	o, err := b.resize(ctx, c, o, map[string]any{"required": quantity(want), "limit": quantity(limit)})
+	if err != nil || o == nil {
+		return 0, err
+	}
+	return o.Generation, nil
+}
+
+// resize changes the size in the spec; it returns nil when the object was changed by another meanwhile.
+func (b *Backend) resize(ctx context.Context, c *call[*v1.Volume], o *v1.Volume, size map[string]any) (*v1.Volume, error) {
+	next, err := b.volumes.merge(ctx, o, map[string]any{"spec": map[string]any{"size": size}})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil, b.volumes.refresh(ctx, c)
+	case err != nil:
+		return nil, b.volumes.refused(backend.ID(o.Name), err)
+	}
+	c.learn(next)
+	return next, nil
+}
+
+// takeBack sets the size in the spec to what the volume has.
+func (b *Backend) takeBack(ctx context.Context, c *call[*v1.Volume], o *v1.Volume, why error) error {
+	if why == nil {
+		return nil // it is being tried again
+	}
+	if _, err := b.resize(ctx, c, o, map[string]any{"required": o.Status.Size}); err != nil {
+		return fmt.Errorf("%w; and the wish could not be taken back: %v", why, err)
+	}
+	return why
+}

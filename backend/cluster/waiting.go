@@ -1,0 +1,196 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// The scheduler says of a claim that fits nowhere only that nodes have not enough room. waiting says how much there is,
+// in an event of the claim.
+type waiting struct {
+	*leader
+	claims  cache.Indexer
+	classes cache.Indexer
+	dirty   chan struct{}
+	told    map[types.UID]int64 // claims that were told, and what they asked for
+}
+
+// lookAgainAfter bounds how often all claims that wait are looked at.
+const lookAgainAfter = 2 * time.Second
+
+func (l *leader) explainWaiting(ctx context.Context) error {
+	w := &waiting{leader: l, dirty: make(chan struct{}, 1), told: map[types.UID]int64{}}
+	if err := w.watch(ctx); err != nil {
+		return err
+	}
+	tick := time.NewTicker(lookAgainAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.dirty:
+			w.lookAround(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *waiting) watch(ctx context.Context) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(w.Kubernetes, 0, informers.WithTransform(slimClaim))
+	claims, classes := factory.Core().V1().PersistentVolumeClaims().Informer(), factory.Storage().V1().StorageClasses().Informer()
+	w.claims, w.classes = claims.GetIndexer(), classes.GetIndexer()
+	again := func() {
+		select {
+		case w.dirty <- struct{}{}:
+		default: // it will look anyway
+		}
+	}
+	all := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { again() }, UpdateFunc: func(_, _ any) { again() }, DeleteFunc: func(any) { again() },
+	}
+	heard, err := w.watchEnds(claims)
+	if err != nil {
+		return err
+	}
+	for _, informer := range []cache.SharedInformer{claims, classes, w.watches.nodes} {
+		registered, err := informer.AddEventHandler(all)
+		if err != nil {
+			return err
+		}
+		context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registered) }) // the watch of nodes goes on without it
+		heard = append(heard, registered.HasSyncedChecker())
+	}
+	factory.StartWithContext(ctx)
+	if !cache.WaitFor(ctx, "", heard...) {
+		return errors.New("the cluster's claims could not be listed before this process stopped leading")
+	}
+	for _, node := range w.renewals.awaited() { // the end of a claim may have come before the watch
+		w.queue.Add(node)
+	}
+	return nil
+}
+
+// watchEnds wakes the leader at the end of a claim that is to be made again.
+func (w *waiting) watchEnds(claims cache.SharedInformer) ([]cache.DoneChecker, error) {
+	registered, err := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) {
+		claim, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o)
+		if node, ok := w.renewals.ended(claim); ok && err == nil {
+			w.queue.Add(node)
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return []cache.DoneChecker{registered.HasSyncedChecker()}, nil
+}
+
+// slimClaim leaves of a claim what is looked at here.
+func slimClaim(o any) (any, error) {
+	c, ok := o.(*core.PersistentVolumeClaim)
+	if !ok {
+		return slim(o)
+	}
+	return &core.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion},
+		Spec:       core.PersistentVolumeClaimSpec{StorageClassName: c.Spec.StorageClassName, Resources: c.Spec.Resources},
+		Status:     core.PersistentVolumeClaimStatus{Phase: c.Status.Phase},
+	}, nil
+}
+
+// lookAround tells each claim that waits and fits nowhere, once.
+func (w *waiting) lookAround(ctx context.Context) {
+	short := map[types.UID]bool{}
+	for _, c := range listed[*core.PersistentVolumeClaim](w.claims) {
+		place, ours := w.placeOf(c)
+		if c.Status.Phase != core.ClaimPending || !ours {
+			continue
+		}
+		asked := c.Spec.Resources.Requests.Storage().Value()
+		free, fits := w.free(ctx, place, asked)
+		if fits {
+			continue
+		}
+		short[c.UID] = true
+		if was, told := w.told[c.UID]; told && was == asked {
+			continue
+		}
+		w.told[c.UID] = asked
+		w.warnf(c, "NoRoom", "%s is asked for, and no %s has that much free in %s: %s. Ask for less, or make room.",
+			readable(asked), place.kind(), poolWord(place.pool), free)
+	}
+	for uid := range w.told {
+		if !short[uid] {
+			delete(w.told, uid)
+		}
+	}
+}
+
+// place is what a class says of where its volumes are.
+type place struct {
+	pool   string
+	shared bool
+	server string
+}
+
+func (p place) kind() string {
+	if p.shared {
+		return "NFS server"
+	}
+	return "node"
+}
+
+// placeOf returns what a claim's class says, and whether the class is of this driver.
+func (w *waiting) placeOf(c *core.PersistentVolumeClaim) (p place, ours bool) {
+	if c.Spec.StorageClassName == nil {
+		return p, false
+	}
+	class := cachedIn[*storage.StorageClass](w.classes)(*c.Spec.StorageClassName)
+	if class == nil || class.Provisioner != w.Driver {
+		return p, false
+	}
+	return place{pool: class.Parameters["pool"], shared: class.Parameters["shared"] == "true", server: class.Parameters["nfsServer"]}, true
+}
+
+// free lists what each node or server has free, and says whether one of them has enough.
+func (w *waiting) free(ctx context.Context, p place, asked int64) (free string, fits bool) {
+	var all []string
+	for _, n := range w.hosts(p.shared, p.server) {
+		c, err := w.CapacityAt(ctx, n.Name, p.pool)
+		switch {
+		case errors.Is(err, backend.ErrNotFound):
+			continue
+		case err != nil:
+			all = append(all, fmt.Sprintf("%s (%v)", n.Name, err))
+			continue
+		case min(c.Available, c.Largest) >= asked:
+			return "", true
+		}
+		all = append(all, n.Name+" "+readable(min(c.Available, c.Largest)))
+	}
+	if len(all) == 0 {
+		return "no " + p.kind() + " has it", false
+	}
+	return few(all, ", "), false
+}
+
+// readable rounds down to what people compare.
+func readable(bytes int64) string {
+	return resource.NewQuantity(max(bytes>>20, 0)<<20, resource.BinarySI).String()
+}

@@ -1,0 +1,65 @@
+package cluster_test
+
+import (
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/backend/cluster"
+)
+
+func (w *world) class(name, provisioner, pool string) {
+	w.Helper()
+	c := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: map[string]string{"pool": pool}}
+	if _, err := w.theirs.StorageV1().StorageClasses().Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) waiting(name, class, size string) *core.PersistentVolumeClaim {
+	w.Helper()
+	c := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: core.PersistentVolumeClaimSpec{
+		StorageClassName: &class,
+		Resources:        core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: resource.MustParse(size)}},
+	}, Status: core.PersistentVolumeClaimStatus{Phase: core.ClaimPending}}
+	made, err := w.theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), c, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return made
+}
+
+func TestAClaimThatFitsNowhereIsToldWhatIsFreeWhere(t *testing.T) {
+	w := newWorld(t)
+	w.change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+	w.hosts(map[string]int64{"a": gib, "b": 2 * gib})
+	w.class("ours", "csi.holdfast.dev", "memory")
+	w.class("other-pool", "csi.holdfast.dev", "fast")
+	w.class("theirs", "example.com", "")
+	w.waiting("fits", "ours", "2Gi")
+	w.waiting("theirs", "theirs", "100Gi")
+	w.waiting("large", "ours", "3Gi")
+	w.waiting("lost", "other-pool", "1Mi")
+	w.leads()
+	told := map[string]bool{}
+	for len(told) < 2 {
+		event := <-w.events.Events
+		switch {
+		case strings.Contains(event, "Warning NoRoom 3Gi") && strings.Contains(event, `pool "memory": a 1Gi, b 2Gi`):
+			told["large"] = true
+		case strings.Contains(event, "Warning NoRoom 1Mi") && strings.Contains(event, `pool "fast": no node has it`):
+			told["lost"] = true
+		default:
+			t.Fatalf("%d told, then %q", len(told), event)
+		}
+	}
+	// A claim that is looked at later shows that the first ones were not told again.
+	w.waiting("larger", "ours", "4Gi")
+	if event := <-w.events.Events; !strings.Contains(event, "NoRoom 4Gi") {
+		t.Errorf("told again: %q", event)
+	}
+}

@@ -1,0 +1,201 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	coordination "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
+	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// The indexes of the caches.
+const (
+	byNode  = "node"
+	byGroup = "group"
+)
+
+// watches is one watch for each kind, and what it has brought.
+type watches struct {
+	volumes   holdfastv1.VolumeIndexInformer
+	snapshots holdfastv1.SnapshotIndexInformer
+	nodes     holdfastv1.StorageNodeIndexInformer
+	starters  []func(ctx context.Context)
+	heard     []cache.DoneChecker // what exists was told to every listener
+}
+
+func (w *watches) prepare(b *Backend) error {
+	ours := holdfast.NewSharedInformerFactoryWithOptions(b.Client, 0, holdfast.WithTransform(slim))
+	theirs := informers.NewSharedInformerFactoryWithOptions(b.Kubernetes, 0, informers.WithNamespace(b.Namespace))
+	kinds := ours.Holdfast().V1()
+	w.volumes = holdfastv1.ToTypedVolumeInformer(kinds.Volumes()).TypedInformer()
+	w.snapshots = holdfastv1.ToTypedSnapshotInformer(kinds.Snapshots()).TypedInformer()
+	w.nodes = holdfastv1.ToTypedStorageNodeInformer(kinds.StorageNodes()).TypedInformer()
+	w.starters = append(w.starters, ours.StartWithContext, theirs.StartWithContext)
+	return errors.Join(w.index(), w.listen(b), w.listenToLeases(b, theirs.Coordination().V1().Leases().Informer()))
+}
+
+func (w *watches) start(ctx context.Context) error {
+	for _, start := range w.starters {
+		start(ctx)
+	}
+	if !cache.WaitFor(ctx, "", w.heard...) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// slim leaves out what nobody reads here: half of an object is who wrote which field of it.
+func slim(o any) (any, error) {
+	if m, err := meta.Accessor(o); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+// hear registers a listener.
+func hear[T cache.Object](w *watches, informer cache.TypedSharedIndexInformer[T], handler cache.TypedResourceEventHandlerFuncs[T]) error {
+	registered, err := informer.AddTypedEventHandler(handler)
+	if err == nil {
+		w.heard = append(w.heard, registered.HasSyncedChecker())
+	}
+	return err
+}
+
+func (w *watches) index() error {
+	return errors.Join(
+		w.volumes.AddTypedIndexers(volumeIndexers),
+		w.snapshots.AddTypedIndexers(snapshotIndexers),
+	)
+}
+
+var (
+	volumeIndexers = cache.TypedIndexers[*v1.Volume]{
+		byNode: func(v *v1.Volume) ([]string, error) { return []string{v.Spec.Node}, nil },
+	}
+	snapshotIndexers = cache.TypedIndexers[*v1.Snapshot]{
+		byNode: func(s *v1.Snapshot) ([]string, error) { return []string{s.Spec.Node}, nil },
+		byGroup: func(s *v1.Snapshot) ([]string, error) {
+			if s.Spec.Group == nil {
+				return nil, nil
+			}
+			id, err := backend.IDFor(s.Spec.Group.Name)
+			if err != nil {
+				return nil, nil // such a group cannot be asked for
+			}
+			return []string{string(id)}, nil
+		},
+	}
+)
+
+func (w *watches) listen(b *Backend) error {
+	volumes := hear(w, w.volumes, holdfastv1.VolumeHandlerFuncs{
+		AddFunc:    func(v *v1.Volume) { b.sawVolume(nil, v) },
+		UpdateFunc: b.sawVolume,
+		DeleteFunc: func(d holdfastv1.DeletedVolume) {
+			if v := d.OptionalObj; v != nil {
+				b.sawVolume(v, nil)
+			}
+		},
+	})
+	snapshots := hear(w, w.snapshots, holdfastv1.SnapshotHandlerFuncs{
+		AddFunc:    func(s *v1.Snapshot) { b.sawSnapshot(s, false) },
+		UpdateFunc: func(_, s *v1.Snapshot) { b.sawSnapshot(s, false) },
+		DeleteFunc: func(d holdfastv1.DeletedSnapshot) {
+			if s := d.OptionalObj; s != nil {
+				b.sawSnapshot(s, true)
+			}
+		},
+	})
+	nodes := hear(w, w.nodes, holdfastv1.StorageNodeHandlerFuncs{
+		AddFunc:    func(n *v1.StorageNode) { b.rooms.reported(n); b.nodeChanged(n.Name) },
+		UpdateFunc: func(_, n *v1.StorageNode) { b.rooms.reported(n) },
+		DeleteFunc: func(d holdfastv1.DeletedStorageNode) { b.nodeChanged(d.GetName()) },
+	})
+	return errors.Join(volumes, snapshots, nodes)
+}
+
+// sawVolume follows a volume; the caches are up to date already.
+func (b *Backend) sawVolume(old, now *v1.Volume) {
+	b.rooms.saw(old, now)
+	o := cmp.Or(now, old)
+	b.volumes.changed(o, now == nil)
+	if b.pulse.down(o.Spec.Node) != "" {
+		b.attend(o.Spec.Node)
+	}
+}
+
+func (b *Backend) sawSnapshot(s *v1.Snapshot, deleted bool) {
+	b.snapshots.changed(s, deleted)
+	if b.pulse.down(s.Spec.Node) != "" {
+		b.attend(s.Spec.Node)
+	}
+}
+
+func (w *watches) listenToLeases(b *Backend, leases cache.SharedIndexInformer) error {
+	return hear(w, cache.NewTypedSharedIndexInformer[*coordination.Lease](leases), cache.TypedResourceEventHandlerFuncs[*coordination.Lease]{
+		AddFunc:    b.pulse.saw,
+		UpdateFunc: func(_, l *coordination.Lease) { b.pulse.saw(l) },
+		DeleteFunc: func(d cache.DeletedObject[*coordination.Lease]) { b.pulse.forget(d.GetName()) },
+	})
+}
+
+// cachedIn looks up objects without a namespace.
+func cachedIn[T object](index cache.Indexer) func(string) T {
+	return func(name string) T {
+		found, _, _ := index.GetByKey(name) // this index has no errors
+		o, _ := found.(T)
+		return o
+	}
+}
+
+func listed[T object](index cache.Indexer) []T {
+	found := index.List()
+	all := make([]T, 0, len(found))
+	for _, o := range found {
+		all = append(all, o.(T))
+	}
+	return all
+}
+
+func (b *Backend) allVolumes() []*v1.Volume {
+	return listed[*v1.Volume](b.watches.volumes.GetIndexer())
+}
+
+func (b *Backend) allSnapshots() []*v1.Snapshot {
+	return listed[*v1.Snapshot](b.watches.snapshots.GetIndexer())
+}
+
+// allNodes returns the nodes in the order of their names.
+func (b *Backend) allNodes() []*v1.StorageNode {
+	all := listed[*v1.StorageNode](b.watches.nodes.GetIndexer())
+	slices.SortFunc(all, func(x, y *v1.StorageNode) int { return cmp.Compare(x.Name, y.Name) })
+	return all
+}
+
+func (b *Backend) node(name string) *v1.StorageNode {
+	return cachedIn[*v1.StorageNode](b.watches.nodes.GetIndexer())(name)
+}
+
+func (b *Backend) volumesOn(node string) []*v1.Volume {
+	all, _ := b.watches.volumes.GetTypedIndexer().ByTypedIndex(byNode, node) // the index exists
+	return all
+}
+
+func (b *Backend) snapshotsOn(node string) []*v1.Snapshot {
+	all, _ := b.watches.snapshots.GetTypedIndexer().ByTypedIndex(byNode, node) // the index exists
+	return all
+}
+
+func (b *Backend) groupObjects(id backend.ID) []*v1.Snapshot {
+	all, _ := b.watches.snapshots.GetTypedIndexer().ByTypedIndex(byGroup, string(id)) // the index exists
+	return all
+}

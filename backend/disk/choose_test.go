@@ -1,0 +1,198 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestTheFirstEmptyDiskIsTakenAndOneWithDataNever(t *testing.T) {
+	for what, spoil := range map[string]func(device string){
+		"holds ext4":    func(d string) { shell(t, "mkfs.ext4", "-q", "-F", d) },
+		"holds xfs":     func(d string) { shell(t, "mkfs.xfs", "-q", d) },
+		"holds swap":    func(d string) { shell(t, "mkswap", d) },
+		"has data at":   func(d string) { hostfs.Overwrite(t, d, mib-1, 1) },
+		"after byte 33": func(d string) { hostfs.Overwrite(t, d, size-1, 1) },
+		"a partition table": func(d string) {
+			const table, first, kind, sectors, linux = 510, 446, 4, 12, 0x83
+			hostfs.Overwrite(t, d, table, 0x55, 0xaa)
+			hostfs.Overwrite(t, d, first+kind, linux)
+			hostfs.Overwrite(t, d, first+sectors, 0, 8)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := newFixture(t)
+			full, empty := hostfs.Disk(t, size), hostfs.Disk(t, size)
+			spoil(full)
+			before := hostfs.Content(t, full)
+			err := f.Mount(t.Context(), pool, paths(full))
+			if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), full) {
+				t.Errorf("a disk with data: %v", err)
+			}
+			f.mount(pool, full, empty)
+			if got := f.on(pool); got != empty {
+				t.Errorf("%s was taken, want %s", got, empty)
+			}
+			if hostfs.Content(t, full) != before {
+				t.Error("the disk with data has changed")
+			}
+		})
+	}
+}
+
+func TestADiskInUseOrTooSmallIsNotTaken(t *testing.T) {
+	f := newFixture(t)
+	small := hostfs.Disk(t, 64*mib)
+	f.refused(pool, paths(small), "fewer than", small)
+	used := hostfs.Disk(t, size)
+	holder, err := os.OpenFile(used, os.O_RDONLY|os.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	f.refused(pool, paths(used), "in use", used)
+	f.refused(pool, paths("/dev/nowhere"), "no disk of node node-a", "/dev/nowhere")
+	f.refused(pool, nodeops.DeviceSelector{}, "no device is chosen")
+	f.refused(pool, nodeops.DeviceSelector{MinSize: 1 << 60}, "at least")
+}
+
+func TestTwoPoolsTakeADiskEach(t *testing.T) {
+	f := newFixture(t)
+	one, two := hostfs.Disk(t, size), hostfs.Disk(t, size)
+	f.mount(pool, one, two)
+	f.mount("slow", one, two)
+	if f.on(pool) != one || f.on("slow") != two {
+		t.Errorf("%s and %s", f.on(pool), f.on("slow"))
+	}
+}
+
+func TestADiskIsFoundByWhatIsWrittenOnItWhenTheRecordIsLost(t *testing.T) {
+	f := newFixture(t)
+	empty, device := hostfs.Disk(t, size), hostfs.Disk(t, size)
+	f.mount(pool, device)
+	f.put(pool, "data")
+	f.unmount(pool)
+	if err := os.RemoveAll(f.Dir); err != nil { // the system was installed anew
+		t.Fatal(err)
+	}
+	f.mount(pool, empty, device)
+	if !f.has(pool, "data") {
+		t.Errorf("%s was taken", f.on(pool))
+	}
+}
+
+func TestAForeignDiskOfTheSameLabelIsNotTaken(t *testing.T) {
+	f := newFixture(t)
+	foreign := hostfs.Disk(t, size)
+	f.mount(pool, foreign)
+	f.put(pool, "data")
+	f.unmount(pool)
+	before := hostfs.Content(t, foreign)
+
+	g := newFixture(t)
+	g.Cluster = cluster("c2")
+	g.refused(pool, paths(foreign), "another cluster", "c1", "c2", foreign)
+	g.refused("fast-too", paths(foreign), foreign)
+	own := hostfs.Disk(t, size)
+	g.mount(pool, foreign, own)
+	if got := g.on(pool); got != own {
+		t.Errorf("%s was taken", got)
+	}
+	if hostfs.Content(t, foreign) != before {
+		t.Error("looking at it has changed it")
+	}
+}
+
+func TestAnXFSWithTheLabelAndNoMarkIsNotTaken(t *testing.T) {
+	f := newFixture(t)
+	device := hostfs.Disk(t, size)
+	shell(t, "mkfs.xfs", "-q", "-L", "hf-fast", device)
+	f.refused(pool, paths(device), markFile, device)
+}
+
+func TestPoolsWhoseLabelsAreAlikeKeepTheirDisks(t *testing.T) {
+	const one, two = "fast-disks-1", "fast-disks-2"
+	f := newFixture(t)
+	first, second := hostfs.Disk(t, size), hostfs.Disk(t, size)
+	f.mount(one, first, second)
+	f.unmount(one)
+	if err := os.RemoveAll(f.records()); err != nil {
+		t.Fatal(err)
+	}
+	f.mount(two, first, second)
+	f.mount(one, second, first)
+	if f.on(one) != first || f.on(two) != second {
+		t.Errorf("%s and %s", f.on(one), f.on(two))
+	}
+}
+
+func TestNothingIsMountedOverWhatIsThere(t *testing.T) {
+	f := newFixture(t)
+	device := hostfs.Disk(t, size)
+	if err := f.Directory(pool, f.Place(pool)); err != nil {
+		t.Fatal(err)
+	}
+	f.put(pool, "pool.json")
+	f.refused(pool, paths(device), "pool.json", "hide")
+	if err := os.Remove(filepath.Join(f.Place(pool), "pool.json")); err != nil {
+		t.Fatal(err)
+	}
+	shell(t, "mount", "-t", "tmpfs", "stranger", f.Place(pool))
+	if err := f.Mount(t.Context(), pool, paths(device)); err == nil || !strings.Contains(err.Error(), "stranger") {
+		t.Errorf("mounted over another mount: %v", err)
+	}
+	f.unmount(pool)
+	f.mount(pool, device)
+	f.unmount(pool)
+	shell(t, "mount", "-t", "tmpfs", "stranger", f.Place(pool))
+	if err := f.Mount(t.Context(), pool, paths(device)); err == nil || !strings.Contains(err.Error(), "stranger") {
+		t.Errorf("taken for the disk: %v", err)
+	}
+	if f.on(pool) != "stranger" {
+		t.Error("the stranger was unmounted")
+	}
+	f.unmount(pool)
+	strange := hostfs.Disk(t, size)
+	shell(t, "mkfs.xfs", "-q", strange)
+	shell(t, "mount", strange, f.Place(pool))
+	if err := f.Mount(t.Context(), pool, paths(device)); err == nil || !strings.Contains(err.Error(), strange) {
+		t.Errorf("taken for the disk: %v", err)
+	}
+	if f.on(pool) != strange {
+		t.Error("the strange disk was unmounted")
+	}
+}
+
+func TestWithoutTheClusterNoDiskIsChosenAndAKnownOneIsMounted(t *testing.T) {
+	f := newFixture(t)
+	device := hostfs.Disk(t, size)
+	errAPI := errors.New("the API does not answer")
+	f.Cluster = func(context.Context) (string, error) { return "", errAPI }
+	f.refused(pool, paths(device), errAPI.Error())
+	if err := nodeops.ProvenEmpty(t.Context(), device); err != nil {
+		t.Error(err)
+	}
+	f.Cluster = cluster("c1")
+	f.mount(pool, device)
+	f.unmount(pool)
+	f.Cluster = func(context.Context) (string, error) { return "", errAPI }
+	f.mount(pool, device)
+}
+
+func TestTwoProcessesDoNotChooseAtOnce(t *testing.T) {
+	f := newFixture(t)
+	unlock, err := f.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := hostfs.Disk(t, size)
+	f.refused(pool, paths(device), "another process")
+	unlock()
+	f.mount(pool, device)
+}

@@ -1,0 +1,311 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+const (
+	mib  = int64(1) << 20
+	size = 320 * mib
+	pool = "fast"
+)
+
+// fixture is a host with hands on it.
+type fixture struct {
+	*testing.T
+	*Host
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	hostfs.RequireRoot(t)
+	f := &fixture{T: t, Host: newHost(t, t.TempDir())}
+	t.Cleanup(func() {
+		places, _ := filepath.Glob(f.Place("*")) // the pattern is well formed
+		for _, p := range append(places, filepath.Join(f.records(), ".peek")) {
+			if err := nodeops.Unmount(context.Background(), p); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return f
+}
+
+func newHost(t *testing.T, dir string) *Host {
+	return &Host{Dir: dir, Node: "node-a", Cluster: cluster("c1"), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+}
+
+func cluster(id string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return id, nil }
+}
+
+func paths(p ...string) nodeops.DeviceSelector { return nodeops.DeviceSelector{Paths: p} }
+
+func (f *fixture) mount(p string, devices ...string) {
+	f.Helper()
+	if err := f.Mount(f.Context(), p, paths(devices...)); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// refused expects that the disk is not mounted, for a reason that has the words.
+func (f *fixture) refused(p string, which nodeops.DeviceSelector, words ...string) {
+	f.Helper()
+	err := f.Mount(f.Context(), p, which)
+	if err == nil {
+		f.Fatalf("mounted; want a refusal that says %q", words)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			f.Errorf("%v: it does not say %q", err, w)
+		}
+	}
+	if m, err := nodeops.MountAt(f.Place(p)); err != nil || m != nil {
+		f.Errorf("refused, and %+v is mounted, %v", m, err)
+	}
+}
+
+func (f *fixture) unmount(p string) {
+	f.Helper()
+	if err := nodeops.Unmount(f.Context(), f.Place(p)); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// on is the device that is mounted at a pool's place.
+func (f *fixture) on(p string) string {
+	f.Helper()
+	m, err := nodeops.MountAt(f.Place(p))
+	if err != nil || m == nil {
+		f.Fatalf("nothing is mounted at %s: %v", f.Place(p), err)
+	}
+	return m.Source
+}
+
+func (f *fixture) put(p, name string) {
+	f.Helper()
+	if err := os.WriteFile(filepath.Join(f.Place(p), name), []byte(name), 0o600); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) has(p, name string) bool {
+	_, err := os.Stat(filepath.Join(f.Place(p), name))
+	return err == nil
+}
+
+func shell(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", name, err, out)
+	}
+}
+
+func TestAnEmptyDiskBecomesThePlaceOfAPoolAndIsKnownAgain(t *testing.T) {
+	f := newFixture(t)
+	device := hostfs.Disk(t, size)
+	f.mount(pool, device)
+	if got := f.on(pool); got != device {
+		t.Fatalf("%s is mounted, want %s", got, device)
+	}
+	head, err := nodeops.ReadXFSHead(device)
+	if err != nil || head == nil || head.Label != "hf-fast" {
+		t.Errorf("the disk says %+v, %v", head, err)
+	}
+	if features, err := nodeops.Probe(f.Place(pool)); err != nil || !features.Reflink {
+		t.Errorf("%+v, %v", features, err)
+	}
+	f.put(pool, "data")
+	f.mount(pool, device) // a restart
+	if stack := strings.Count(mounts(t), f.Place(pool)+" "); stack != 1 {
+		t.Errorf("mounted %d times", stack)
+	}
+	f.unmount(pool) // a reboot
+	f.mount(pool, device)
+	if !f.has(pool, "data") {
+		t.Error("the data is gone")
+	}
+}
+
+func mounts(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestAPoolOpensOnItsDisk(t *testing.T) {
+	f := newFixture(t)
+	f.mount(pool, hostfs.Disk(t, size))
+	b, err := local.Open(t.Context(), []local.PoolConfig{{Name: pool, Path: f.Place(pool)}}, f.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADiskThatIsMissingIsNotReplaced(t *testing.T) {
+	f := newFixture(t)
+	device, other := hostfs.Disk(t, size), hostfs.Disk(t, size)
+	f.mount(pool, device, other)
+	f.put(pool, "data")
+	f.unmount(pool)
+	file := hostfs.Detach(t, device)
+	f.refused(pool, paths(other, device), "missing", f.file(pool), device, "node-a")
+	if head, err := nodeops.ReadXFSHead(other); err != nil || head != nil {
+		t.Errorf("the other disk was formatted: %+v, %v", head, err)
+	}
+	if entries, err := os.ReadDir(f.Place(pool)); err != nil || len(entries) > 0 {
+		t.Errorf("the bare directory holds %v, %v", entries, err)
+	}
+	if err := f.Directory(pool, f.Place(pool)); err == nil || !strings.Contains(err.Error(), "not mounted") {
+		t.Errorf("the bare directory is taken for the pool: %v", err)
+	}
+	hostfs.Attach(t, hold(t, file)) // as the first free loop device, perhaps of another name
+	back := hostfs.Attach(t, file)
+	f.mount(pool, back)
+	if !f.has(pool, "data") {
+		t.Error("the data is gone")
+	}
+	if err := f.Directory(pool, f.Place(pool)); err != nil {
+		t.Errorf("it is mounted: %v", err)
+	}
+}
+
+// hold makes a file that takes the loop device which would else be taken again.
+func hold(t *testing.T, file string) string {
+	t.Helper()
+	other := filepath.Join(filepath.Dir(file), "other")
+	if err := os.WriteFile(other, make([]byte, mib), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+func TestADiskThatDoesNotSayWhoseItIsAnyMoreIsNotUsed(t *testing.T) {
+	f := newFixture(t)
+	device := hostfs.Disk(t, size)
+	f.mount(pool, device)
+	f.put(pool, "data")
+	if err := os.Remove(filepath.Join(f.Place(pool), markFile)); err != nil {
+		t.Fatal(err)
+	}
+	f.unmount(pool)
+	f.refused(pool, paths(device), "whose it is", `"pool":"fast"`)
+}
+
+func TestADiskThatSaysItIsAnothersIsNotUsed(t *testing.T) {
+	f := newFixture(t)
+	device := hostfs.Disk(t, size)
+	f.mount(pool, device)
+	m, err := readMark(f.Place(pool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []func(*mark){
+		func(m *mark) { m.Cluster = "c2" }, func(m *mark) { m.Pool = "slow" }, func(m *mark) { m.UUID = newUUID() },
+	} {
+		theirs := m
+		change(&theirs)
+		if err := theirs.write(f.Place(pool)); err != nil {
+			t.Fatal(err)
+		}
+		f.unmount(pool)
+		f.refused(pool, paths(device), theirs.String(), m.String())
+		shell(t, "mount", device, f.Place(pool))
+	}
+	m.Node = "node-b" // where it was before
+	if err := m.write(f.Place(pool)); err != nil {
+		t.Fatal(err)
+	}
+	f.mount(pool, device)
+}
+
+func TestACopyOfTheDiskIsNotMistakenForIt(t *testing.T) {
+	f := newFixture(t)
+	device, other := hostfs.Disk(t, size), hostfs.Disk(t, size)
+	f.mount(pool, device)
+	f.unmount(pool)
+	shell(t, "dd", "if="+device, "of="+other, "bs=1M", "status=none")
+	f.refused(pool, paths(device, other), device, other, "copy")
+	if err := os.Remove(f.file(pool)); err != nil {
+		t.Fatal(err)
+	}
+	f.refused(pool, paths(device, other), device, other, "take one away")
+}
+
+func TestADamagedRecordIsSaidToBe(t *testing.T) {
+	for _, content := range []string{"{", "{}", `{"pool": "slow", "uuid": "u", "cluster": "c1"}`} {
+		f := newFixture(t)
+		if err := os.MkdirAll(f.records(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.file(pool), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f.refused(pool, paths(hostfs.Disk(t, size)), "damaged", f.file(pool))
+		if err := f.Directory(pool, f.Place(pool)); !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("a directory: %v", err)
+		}
+	}
+}
+
+func TestADiskThatFailsWhileItIsUsedIsMountedAnewWhenNobodyUsesIt(t *testing.T) {
+	f := newFixture(t)
+	device := hostfs.Disk(t, size)
+	f.mount(pool, device)
+	f.put(pool, "data")
+	used, err := os.Open(filepath.Join(f.Place(pool), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.Close()
+	shell(t, "xfs_io", "-x", "-c", "shutdown -f", f.Place(pool))
+	if err := f.Mount(t.Context(), pool, paths(device)); err == nil || !strings.Contains(err.Error(), "drain node node-a") {
+		t.Errorf("in use: %v", err)
+	}
+	used.Close()
+	f.mount(pool, device)
+	if !f.has(pool, "data") {
+		t.Error("the data is gone")
+	}
+}
+
+func TestADirectoryIsMadeBeneathTheHostsOwnOnly(t *testing.T) {
+	h := newHost(t, t.TempDir())
+	if err := h.Directory(pool, h.Place(pool)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(h.Place(pool)); err != nil || !info.IsDir() {
+		t.Errorf("not made: %v", err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "srv")
+	if err := h.Directory(pool, elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(elsewhere); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("made elsewhere: %v", err)
+	}
+	if err := h.Directory(pool, h.Dir+"-other/x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(h.Dir + "-other"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("made beside: %v", err)
+	}
+}

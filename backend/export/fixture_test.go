@@ -1,0 +1,370 @@
+package export
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+const (
+	mib  = int64(1) << 20
+	size = 300 * mib // that an xfs can have
+)
+
+// uuidOf is what tells a file system from others.
+func uuidOf(t *testing.T, target string) string {
+	t.Helper()
+	m, err := nodeops.MountAt(target)
+	if err != nil || m == nil {
+		t.Fatalf("%s is not mounted: %v", target, err)
+	}
+	out, err := exec.Command("blkid", "-p", "-s", "UUID", "-o", "value", m.Source).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// recorder is an exporter that keeps what it was told in files, so that it outlives the process as a server does that is
+// not restarted. It complains of what a server would stumble over.
+type recorder struct {
+	dir string
+
+	mu     sync.Mutex
+	refuse func(id uint16) error
+	hangs  map[string]chan struct{} // until it is closed
+	calls  []string
+}
+
+func (r *recorder) Put(_ context.Context, e ganesha.Export) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, "put "+e.Pseudo)
+	if hangs := r.hangs[e.Pseudo]; hangs != nil {
+		r.mu.Unlock()
+		<-hangs
+		r.mu.Lock()
+	}
+	if r.refuse != nil {
+		if err := r.refuse(e.ID); err != nil {
+			return err
+		}
+	}
+	if err := e.Check(); err != nil {
+		return err
+	}
+	if m, err := nodeops.MountAt(e.Path); err != nil || m == nil {
+		return fmt.Errorf("nothing is mounted at %s (%w)", e.Path, err)
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.dir, fmt.Sprint(e.ID)), data, 0o600)
+}
+
+func (r *recorder) Remove(_ context.Context, id uint16) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, fmt.Sprint("remove ", id))
+	if r.refuse != nil {
+		if err := r.refuse(id); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(filepath.Join(r.dir, fmt.Sprint(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// exports is what is served, by the path that clients mount.
+func (r *recorder) exports(t *testing.T) map[string]ganesha.Export {
+	t.Helper()
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]ganesha.Export{}
+	for _, entry := range entries {
+		data, err := os.ReadFile(filepath.Join(r.dir, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e ganesha.Export
+		if err := json.Unmarshal(data, &e); err != nil {
+			t.Fatal(err)
+		}
+		if other, twice := all[e.Pseudo]; twice {
+			t.Errorf("%s is exported as %d and %d", e.Pseudo, other.ID, e.ID)
+		}
+		all[e.Pseudo] = e
+	}
+	return all
+}
+
+func (r *recorder) refuses(f func(uint16) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse = f
+}
+
+func (r *recorder) called() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}
+
+// server is one host with a pool, on which export backends come and go.
+type server struct {
+	*testing.T
+	pool   local.PoolConfig
+	work   string
+	record *recorder
+	change func(*Config)
+	local  *local.Backend
+	*Backend
+}
+
+// newServer begins a server on a new file system; its directories end with the test.
+func newServer(t *testing.T, engine string, k hostfs.Kind, size int64) *server {
+	t.Helper()
+	pool := filepath.Join(hostfs.New(t, k, size), "pool")
+	if err := os.Mkdir(pool, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{T: t, pool: local.PoolConfig{Name: "pool", Engine: engine, Path: pool}, work: t.TempDir()}
+	s.makeDirs()
+	s.begin()
+	t.Cleanup(s.end)
+	return s
+}
+
+func (s *server) makeDirs() {
+	s.record = &recorder{dir: filepath.Join(s.work, "exporter")}
+	for _, dir := range []string{s.record.dir, s.stateDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+func (s *server) stateDir() string { return filepath.Join(s.work, "state") }
+
+// config is for a pool that is open.
+func (s *server) config(pool *local.Backend) Config {
+	c := Config{
+		Backend: pool, ExportsDir: filepath.Join(s.work, "exports"), StateDir: s.stateDir(), Exporter: s.record,
+		RetryEvery: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	}
+	if s.change != nil {
+		s.change(&c)
+	}
+	return c
+}
+
+func (s *server) begin() {
+	s.Helper()
+	if err := s.tryBegin(); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *server) openLocal() (*local.Backend, error) {
+	return local.Open(context.Background(), []local.PoolConfig{s.pool}, slog.New(slog.DiscardHandler))
+}
+
+func (s *server) tryBegin() (err error) {
+	if s.local, err = s.openLocal(); err != nil {
+		return err
+	}
+	if s.Backend, err = Open(context.Background(), s.config(s.local)); err != nil {
+		return errors.Join(err, s.local.Close(context.Background()))
+	}
+	return nil
+}
+
+// end stops the server, if it runs.
+func (s *server) end() {
+	s.Helper()
+	if s.Backend == nil {
+		return
+	}
+	if err := errors.Join(s.Close(context.Background()), s.local.Close(context.Background())); err != nil {
+		s.Error(err)
+	}
+	s.Backend = nil
+	for _, m := range s.mounts() {
+		s.Errorf("%s is still mounted", m)
+	}
+}
+
+func (s *server) restart() {
+	s.Helper()
+	s.end()
+	s.begin()
+}
+
+// mounts lists what is mounted for exports.
+func (s *server) mounts() (targets []string) {
+	s.Helper()
+	all, err := nodeops.Mounts()
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, m := range all {
+		if name, ok := strings.CutPrefix(m.Target, filepath.Join(s.work, "exports")+"/"); ok {
+			targets = append(targets, name)
+		}
+	}
+	return targets
+}
+
+// loops counts the devices that are attached to images of the pool.
+func (s *server) loops() (devices []string) {
+	s.Helper()
+	images, err := filepath.Glob(filepath.Join(s.pool.Path, "*", "*", "image"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, image := range images {
+		of, err := nodeops.LoopsOf(image)
+		if err != nil {
+			s.Fatal(err)
+		}
+		devices = append(devices, of...)
+	}
+	return devices
+}
+
+func (s *server) spec(name string) backend.VolumeSpec {
+	spec := backend.VolumeSpec{Name: name, Size: backend.Size{Required: size}}
+	if s.pool.Engine == "image" {
+		spec.FSType = "xfs"
+	}
+	return spec
+}
+
+func (s *server) create(name string, change ...func(*backend.VolumeSpec)) *backend.Volume {
+	s.Helper()
+	spec := s.spec(name)
+	for _, f := range change {
+		f(&spec)
+	}
+	v, err := s.Create(s.Context(), spec)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return v
+}
+
+func (s *server) remove(id backend.ID) {
+	s.Helper()
+	if err := s.Delete(s.Context(), id); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *server) get(id backend.ID) *backend.Volume {
+	s.Helper()
+	v, err := s.Get(s.Context(), id)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return v
+}
+
+// served fails unless exactly these volumes are mounted, exported and well.
+func (s *server) served(ids ...backend.ID) {
+	s.Helper()
+	exports := s.record.exports(s.T)
+	mounts := s.mounts()
+	if len(exports) != len(ids) || len(mounts) != len(ids) {
+		s.Errorf("exported are %v, mounted %v, want %v", exports, mounts, ids)
+	}
+	for _, id := range ids {
+		v := s.get(id)
+		e, ok := exports["/"+string(id)]
+		if v.Access.NFS == nil || v.Access.NFS.Path != "/"+string(id) || v.Condition.Abnormal || !ok || e.Path != s.target(id) {
+			s.Errorf("volume %+v is exported as %+v", v, e)
+		}
+	}
+}
+
+// inside is a file of a volume, as the server that exports it has it.
+func (s *server) inside(v *backend.Volume, name string) string {
+	s.Helper()
+	if v.Access.NFS == nil {
+		s.Fatalf("volume %s is not exported: %+v", v.ID, v.Condition)
+	}
+	return filepath.Join(s.record.exports(s.T)[v.Access.NFS.Path].Path, name)
+}
+
+func (s *server) write(v *backend.Volume, content []byte) {
+	s.Helper()
+	f, err := os.OpenFile(s.inside(v, "file"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(content); err != nil {
+		s.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *server) read(v *backend.Volume) []byte {
+	s.Helper()
+	content, err := os.ReadFile(s.inside(v, "file"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return content
+}
+
+// await waits for what happens by itself.
+func (s *server) await(what string, done func() bool) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.Fatalf("no %s", what)
+		}
+	}
+}
+
+func (s *server) want(err, kind error, words ...string) {
+	s.Helper()
+	if !errors.Is(err, kind) {
+		s.Fatalf("got error %v, want one that is %q", err, kind)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			s.Errorf("error %q does not say %q", err, w)
+		}
+	}
+}

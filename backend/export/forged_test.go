@@ -1,0 +1,139 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestForgedHandlesReachNoOtherImage(t *testing.T) {
+	requireGanesha(t)
+	guessed := 100
+	if hostfs.All() {
+		guessed = 5000
+	}
+	for _, fsType := range []string{"xfs", "ext4", "btrfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			n := newNeighbours(newServer(t, "image", hostfs.XFS, 8<<30), fsType)
+			all := n.forgeries()
+			for i, h := range guesses(n.learnt[secretName], guessed) {
+				h.export = n.own.ID
+				all[fmt.Sprint("guess ", i)] = h
+			}
+			for _, by := range n.reached(all) {
+				t.Errorf("a stranger sees the others' files by %s", by)
+			}
+			for _, h := range all {
+				n.harm(h.wire())
+			}
+			n.unharmed()
+		})
+	}
+}
+
+// A handle may kill NFS-Ganesha, as one of no file with a type of file does. That is all it may do.
+func TestAServerThatAForgedHandleKillsIsBackWithAllVolumes(t *testing.T) {
+	requireGanesha(t)
+	n := newNeighbours(newServer(t, "image", hostfs.XFS, 8<<30), "xfs")
+	deadly := n.mayBe[""]
+	deadly.kind |= noFile
+	deadly.file = nil
+	var names []string
+	if _, err := n.exchange(n.call(n.within(putHandle(deadly.wire()), readDir(&names))...)); err == nil {
+		t.Log("it came through")
+	}
+	n.stranger = newStranger(t, n.address)
+	n.mayBe = n.walk(n.own, "", "inner")
+	n.unharmed()
+}
+
+// A server that was here before had volumes mounted on what clients can reach.
+func TestVolumesThatAreMountedAlreadyAreMountedWhereNoClientGetsFurther(t *testing.T) {
+	s := onXFS(t)
+	v := s.create("a")
+	s.write(v, []byte("one"))
+	s.end()
+	image, err := filepath.Glob(filepath.Join(s.pool.Path, "*", "*", "image"))
+	target := filepath.Join(s.work, "exports", "a")
+	if err := errors.Join(err, os.MkdirAll(target, 0o700)); err != nil || len(image) != 1 {
+		t.Fatalf("images are %v, %v", image, err)
+	}
+	if out, err := exec.Command("mount", "-o", "loop", image[0], target).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.begin()
+	if m, err := nodeops.MountAt(s.ExportsDir); err != nil || m == nil || m.FSType != fenceType {
+		t.Errorf("beneath the volumes is %+v, %v", m, err)
+	}
+	s.served(v.ID)
+	if got := s.read(v); string(got) != "one" || len(s.loops()) != 1 {
+		t.Errorf("it holds %q, attached to %v", got, s.loops())
+	}
+}
+
+// Of directories, whoever forges handles reaches all: the documentation says so, and this test that it is true.
+func TestForgedHandlesReachOtherDirectoriesOfTheFileSystem(t *testing.T) {
+	requireGanesha(t)
+	for _, k := range []hostfs.Kind{hostfs.Btrfs, hostfs.XFSQuota, hostfs.Ext4Quota} {
+		t.Run(k.Name, func(t *testing.T) {
+			n := newNeighbours(newServer(t, "directory", k, 4<<30), "")
+			by := n.reached(n.forgeries())
+			t.Logf("a stranger sees the others' files by %d handles, among them\n%s", len(by), strings.Join(by, "\n"))
+			if len(by) == 0 {
+				t.Error("a stranger does not see the others' files: tell so in docs/nfs-servers.md")
+			}
+		})
+	}
+}
+
+// The same without a forged handle: nothing that a client is given leads out of its volume.
+func TestNoWayLeadsOutOfAVolume(t *testing.T) {
+	requireGanesha(t)
+	n := newNeighbours(newServer(t, "image", hostfs.XFS, 8<<30), "xfs")
+	if err := os.Symlink("../"+othersName, filepath.Join(n.own.Path, "link")); err != nil {
+		t.Fatal(err)
+	}
+	var disk unix.Stat_t // of the others, of which root on a client can make a device
+	if err := errors.Join(unix.Stat(n.others.Path, &disk), unix.Mknod(filepath.Join(n.own.Path, "device"), unix.S_IFBLK|0o666, int(disk.Dev))); err != nil {
+		t.Fatal(err)
+	}
+	name := func(path string) (way []op) {
+		way = []op{putRoot()}
+		for part := range strings.SplitSeq(path, "/") {
+			way = append(way, lookUp(part))
+		}
+		return way
+	}
+	own := slices.Clip([]op{putRoot(), lookUp(ownName)})
+	for what, way := range map[string][]op{
+		"its name": name(othersName), "its place on the host": name(strings.TrimPrefix(n.others.Path, "/")),
+		"the pool": name(strings.TrimPrefix(n.pool.Path, "/")), "..": append(own, lookUp(".."), lookUp(othersName)),
+		"a name with ..": {putRoot(), lookUp(ownName + "/../" + othersName)}, "the parent": append(own, lookUpParent(), lookUp(othersName)),
+		"the parent's parent": append(own, lookUpParent(), lookUpParent(), lookUp(othersName)),
+		"a link":              append(own, lookUp("link"), lookUp(secretName)), "a device": append(own, lookUp("device")),
+		"what is below": append(own, lookUp("inner"), lookUpParent(), lookUpParent(), lookUp(othersName)),
+	} {
+		var names []string
+		var content []byte
+		for _, see := range [][]op{{readDir(&names)}, {readFile(&content)}, {lookUp(secretName), readFile(&content)}} {
+			if status := n.ask(slices.Concat(way, see)...); status == statusOK || len(names) > 0 || len(content) > 0 {
+				t.Errorf("by %s a stranger sees %q and %q, answered %d", what, names, content, status)
+			}
+		}
+	}
+	var at []byte
+	n.must(n.ask(append(own, getHandle(&at))...))
+	if seen := n.look(at); !slices.Contains(seen.shown, "link") || seen.of(secret) || seen.of(secretName) || slices.Contains(seen.shown, othersName) {
+		t.Errorf("from its own volume a stranger sees %q", seen.shown)
+	}
+}

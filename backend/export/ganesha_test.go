@@ -1,0 +1,155 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// serve runs a real NFS-Ganesha until the test ends.
+func serve(t *testing.T) *ganesha.Server {
+	t.Helper()
+	server, _ := serveAt(t)
+	return server
+}
+
+// serveAt returns also where it serves.
+func serveAt(t *testing.T) (server *ganesha.Server, address string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-nfs-") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	server, err = ganesha.New(ganesha.Config{
+		RunDir: filepath.Join(dir, "run"), RecoveryDir: filepath.Join(dir, "recovery"), Name: "nfs.test",
+		Port: uint16(port), Grace: 10 * time.Second, Lease: 5 * time.Second,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := server.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return server, fmt.Sprintf("127.0.0.1:%d", port)
+}
+
+func TestGaneshaServesAVolumeBesideItsCopiesAndLetsGoOfEach(t *testing.T) {
+	requireGanesha(t)
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			s := onXFS(t)
+			log := s.serveBy(serve(t))
+			v := s.create("a", func(spec *backend.VolumeSpec) { spec.FSType = fsType })
+			s.write(v, []byte("one"))
+			if _, err := s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Clone(t.Context(), v.ID, backend.VolumeSpec{Name: "b"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Restore(t.Context(), "s", backend.VolumeSpec{Name: "c"}); err != nil {
+				t.Fatal(err)
+			}
+			s.served("a", "b", "c")
+			for _, id := range []backend.ID{"a", "b", "c"} {
+				if got := s.read(s.get(id)); string(got) != "one" {
+					t.Errorf("%s holds %q", id, got)
+				}
+				s.remove(id)
+			}
+			s.served()
+			s.end()
+			if strings.Contains(log.String(), "keeps busy") {
+				t.Errorf("a volume was kept busy after its export: %s", log)
+			}
+		})
+	}
+}
+
+func TestGaneshaServesDirectoriesOfOneFileSystem(t *testing.T) {
+	requireGanesha(t)
+	for _, k := range []hostfs.Kind{hostfs.Btrfs, hostfs.XFSQuota, hostfs.Ext4Quota} {
+		t.Run(k.Name, func(t *testing.T) {
+			s := newServer(t, "directory", k, 4<<30)
+			log := s.serveBy(serve(t))
+			a, b := s.create("a"), s.create("b")
+			s.write(a, []byte("one"))
+			s.served(a.ID, b.ID)
+			s.remove(a.ID)
+			s.served(b.ID)
+			s.remove(b.ID)
+			s.end()
+			if strings.Contains(log.String(), "keeps busy") {
+				t.Errorf("a volume was kept busy after its export: %s", log)
+			}
+		})
+	}
+}
+
+func requireGanesha(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs NFS-Ganesha, which takes seconds to start")
+	}
+	for _, name := range []string{"ganesha.nfsd", "dbus-daemon"} {
+		if _, err := exec.LookPath(name); err != nil {
+			hostfs.Skip(t, "ganesha", name+" is not installed")
+		}
+	}
+}
+
+// serveBy restarts the server with an NFS server, which the test ends first, and returns what is logged.
+func (s *server) serveBy(nfs *ganesha.Server) *strings.Builder {
+	s.Helper()
+	s.end()
+	log := &strings.Builder{}
+	s.change = func(c *Config) {
+		c.Exporter = both{nfs, s.record}
+		c.Log = slog.New(slog.NewTextHandler(log, nil))
+	}
+	s.begin()
+	s.await("answer of Ganesha", nfs.Ready)
+	return log
+}
+
+// both asks one exporter after the other.
+type both [2]Exporter
+
+func (b both) Put(ctx context.Context, e ganesha.Export) error {
+	if err := b[0].Put(ctx, e); err != nil {
+		return err
+	}
+	return b[1].Put(ctx, e)
+}
+
+func (b both) Remove(ctx context.Context, id uint16) error {
+	if err := b[0].Remove(ctx, id); err != nil {
+		return err
+	}
+	return b[1].Remove(ctx, id)
+}

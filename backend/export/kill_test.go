@@ -1,0 +1,195 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// These make the test below play the process that is killed: the pool, the server's directories, what it does.
+const (
+	killedPool      = "HOLDFAST_TEST_EXPORT_POOL"
+	killedWork      = "HOLDFAST_TEST_EXPORT_WORK"
+	killedOperation = "HOLDFAST_TEST_EXPORT_OPERATION"
+)
+
+// operation is what a server is killed in, and repeats after its restart.
+type operation struct {
+	name    string
+	steps   []crashpoint.Step
+	prepare func(*server)
+	call    func(*server) error
+	check   func(*server) // leaves nothing
+}
+
+var build = []crashpoint.Step{
+	crashpoint.BuildBegun, crashpoint.BuildFilled, crashpoint.BuildCommitted,
+	crashpoint.ExportMounted, crashpoint.ExportCopied, crashpoint.ExportRecorded, crashpoint.ExportPut,
+}
+
+var copying = []crashpoint.Step{crashpoint.CopyFrozen, crashpoint.CopyDone}
+
+func stored(s *server) { s.write(s.create("a"), []byte("one")) }
+
+// holds checks that volumes are served, and what "a" and its copies hold; then it deletes them.
+func holds(ids ...backend.ID) func(*server) {
+	return func(s *server) {
+		s.Helper()
+		s.served(ids...)
+		for _, id := range ids {
+			if got := s.read(s.get(id)); string(got) != "one" {
+				s.Errorf("%s holds %q", id, got)
+			}
+			s.remove(id)
+		}
+	}
+}
+
+var operations = []operation{{
+	name: "create", steps: build,
+	prepare: func(*server) {},
+	call:    func(s *server) error { _, err := s.Create(s.Context(), s.spec("a")); return err },
+	check:   func(s *server) { s.write(s.get("a"), []byte("one")); holds("a")(s) },
+}, {
+	name: "clone", steps: slices.Concat(copying, []crashpoint.Step{
+		crashpoint.BuildCommitted, crashpoint.ExportRenewed, crashpoint.ExportMounted, crashpoint.ExportCopied,
+	}),
+	prepare: stored,
+	call:    func(s *server) error { _, err := s.Clone(s.Context(), "a", backend.VolumeSpec{Name: "b"}); return err },
+	check:   holds("a", "b"),
+}, {
+	name: "snapshot", steps: copying,
+	prepare: stored,
+	call: func(s *server) error {
+		_, err := s.Snapshot(s.Context(), backend.SnapshotSpec{Name: "s", Source: "a"})
+		return err
+	},
+	check: func(s *server) {
+		s.write(s.get("a"), []byte("one")) // nothing holds its writes
+		if _, err := s.Restore(s.Context(), "s", backend.VolumeSpec{Name: "b"}); err != nil {
+			s.Fatal(err)
+		}
+		holds("a", "b")(s)
+		if err := s.DeleteSnapshot(s.Context(), "s"); err != nil {
+			s.Fatal(err)
+		}
+	},
+}, {
+	name: "expand", steps: []crashpoint.Step{crashpoint.ExpandGrown, crashpoint.ExpandRecorded, crashpoint.ExportGrown},
+	prepare: stored,
+	call: func(s *server) error {
+		_, err := s.Expand(s.Context(), "a", backend.Size{Required: 2 * size})
+		return err
+	},
+	check: func(s *server) {
+		if got := sizeOf(s.T, s.target("a")); got < 2*size*8/10 {
+			s.Errorf("its file system has %d bytes", got)
+		}
+		holds("a")(s)
+	},
+}, {
+	name: "start", steps: []crashpoint.Step{crashpoint.ExportMounted, crashpoint.ExportRecorded, crashpoint.ExportPut},
+	prepare: stored,
+	call:    func(*server) error { return nil },
+	check:   holds("a"),
+}, {
+	name: "delete", steps: []crashpoint.Step{
+		crashpoint.ExportRemoved, crashpoint.ExportUnmounted, crashpoint.DeleteTrashed, crashpoint.DeletePartly,
+		crashpoint.ExportEmptied, crashpoint.ExportCopied,
+	},
+	prepare: stored,
+	call:    func(s *server) error { return s.Delete(s.Context(), "a") },
+	check:   func(s *server) { s.served() },
+}}
+
+func TestEveryStepOfAnExportIsKilledAt(t *testing.T) {
+	covered := map[crashpoint.Step]bool{}
+	for _, op := range operations {
+		for _, step := range op.steps {
+			covered[step] = true
+		}
+	}
+	for _, step := range crashpoint.ExportSteps {
+		if !covered[step] {
+			t.Errorf("no operation is killed at step %s", step)
+		}
+	}
+}
+
+func TestAServerThatIsKilledAnywhereIsContinuedByTheNext(t *testing.T) {
+	if os.Getenv(killedOperation) != "" {
+		die(t)
+		return
+	}
+	hostfs.RequireRoot(t)
+	if testing.Short() {
+		t.Skip("compiles this package with crash points")
+	}
+	binary := filepath.Join(t.TempDir(), "export.test")
+	if out, err := exec.Command("go", "test", "-c", "-tags", "crashpoints", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i, op := range operations {
+		for j, step := range op.steps {
+			if (i+j)%3 != 0 && !hostfs.All() {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s killed at %s", op.name, step), func(t *testing.T) { kill(t, binary, op, step) })
+		}
+	}
+}
+
+// die plays the process that is killed.
+func die(t *testing.T) {
+	s := &server{T: t, pool: local.PoolConfig{Name: "pool", Engine: "image", Path: os.Getenv(killedPool)}, work: os.Getenv(killedWork)}
+	s.makeDirs()
+	s.begin()
+	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == os.Getenv(killedOperation) })
+	t.Fatalf("it lives, and was answered %v", operations[i].call(s))
+}
+
+func kill(t *testing.T, binary string, op operation, step crashpoint.Step) {
+	s := onXFS(t)
+	op.prepare(s)
+	before := s.ledger.ids()
+	s.end()
+	cmd := exec.Command(binary, "-test.run", "^TestAServerThatIsKilledAnywhereIsContinuedByTheNext$")
+	cmd.Env = append(os.Environ(), killedPool+"="+s.pool.Path, killedWork+"="+s.work, killedOperation+"="+op.name, "HOLDFAST_CRASH_AT="+string(step))
+	out, err := cmd.CombinedOutput()
+	exit, _ := errors.AsType[*exec.ExitError](err)
+	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("it did not die at %s: %v: %s", step, err, out)
+	}
+	s.begin()
+	for _, id := range before {
+		if _, err := s.Get(t.Context(), id); err == nil && s.get(id).Condition.Abnormal {
+			t.Errorf("after the restart %+v", s.get(id))
+		}
+	}
+	for range 2 { // the answer may have been lost once more
+		if err := op.call(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	op.check(s)
+	s.served()
+	if got := s.ledger.ids(); len(got) > 0 {
+		t.Errorf("identities are left: %v", got)
+	}
+	if got := s.loops(); len(got) > 0 {
+		t.Errorf("devices are left: %v", got)
+	}
+	if all, err := s.List(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("volumes are left: %v, %v", all, err)
+	}
+}

@@ -1,0 +1,285 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+)
+
+// handle is one of NFS-Ganesha's, taken apart: which export it is of, which file system, and the kernel's own handle of
+// the file with the type of it.
+type handle struct {
+	flags  byte
+	export uint16
+	kind   byte // of the file system's ID, and bits that say how long the type is and whether there is a file at all
+	fsid   []byte
+	file   []byte
+}
+
+const (
+	handleVersion = 0x43
+	shortType     = 0x40 // in kind: the type has one byte
+	noFile        = 0x20 // in kind: the root of the file system, whatever that is
+	wholeUUID     = 3    // in kind: of what the ID of the file system is made
+	fromStatfs    = 4
+)
+
+func (h handle) wire() []byte {
+	inner := slices.Concat([]byte{h.kind}, h.fsid, h.file)
+	return append([]byte{handleVersion, h.flags, byte(h.export >> 8), byte(h.export), byte(len(inner))}, inner...)
+}
+
+// known makes a handle as one does who knows all that the host does.
+func known(t *testing.T, export uint16, kind byte, fsid []byte, path string) handle {
+	t.Helper()
+	of, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handle{export: export, kind: kind, fsid: fsid, file: append([]byte{byte(of.Type())}, of.Bytes()...)}
+}
+
+// sight is what a stranger gets to see by a handle.
+type sight struct {
+	there bool     // it was told of a file
+	shown []string // names and contents
+}
+
+func (s *sight) of(what string) bool { return strings.Contains(strings.Join(s.shown, "\n"), what) }
+
+// How far a stranger goes from a handle: up and down so many steps, into so many names of a directory.
+const (
+	farthest = 5
+	widest   = 8
+)
+
+// look goes from a handle to all that is near it, in one breath each time: what a server checks of a handle that it is
+// given, it may not check of what it finds by itself.
+func (s *stranger) look(h []byte) (seen sight) {
+	s.t.Helper()
+	visited := map[string]bool{}
+	for ways := [][]op{{putHandle(h)}}; len(ways) > 0; ways = ways[1:] {
+		way := slices.Clip(ways[0])
+		var at, content []byte
+		var names []string
+		var id uint64
+		if s.ask(append(way, getAttr(&id), getHandle(&at))...) != statusOK || visited[string(at)] {
+			continue
+		}
+		seen.there, visited[string(at)] = true, true
+		s.ask(append(way, readFile(&content))...)
+		s.ask(append(way, readDir(&names))...)
+		seen.shown = append(append(seen.shown, names...), string(content))
+		if len(way) > farthest {
+			continue
+		}
+		for _, name := range append(names[:min(len(names), widest)], "..", othersName, secretName) {
+			ways = append(ways, append(way, lookUp(name)))
+		}
+		ways = append(ways, append(way, lookUpParent()))
+	}
+	return seen
+}
+
+// harm tries what changes something.
+func (s *stranger) harm(h []byte) {
+	s.t.Helper()
+	s.ask(putHandle(h), writeFile("by a stranger"))
+	s.ask(putHandle(h), remove(secretName))
+	s.ask(putHandle(h), lookUp(secretName), writeFile("by a stranger"))
+}
+
+const (
+	ownName, othersName = "own", "others"
+	secretName, secret  = "the-secret-file", "what the others keep to themselves"
+)
+
+// neighbours are two volumes of one server, and a stranger who may use one of them. It could use the other, too, for a
+// while, and has kept what it learnt.
+type neighbours struct {
+	*server
+	*stranger
+	address       string
+	own, others   ganesha.Export
+	learnt, mayBe map[string]handle // of the others' files, and of its own
+}
+
+func newNeighbours(s *server, fsType string) *neighbours {
+	s.Helper()
+	s.end() // first, since what is being started holds what is locked for a moment
+	nfs, address := serveAt(s.T)
+	s.serveBy(nfs)
+	n := &neighbours{server: s, address: address}
+	for _, name := range []string{ownName, othersName} { // what NFS-Ganesha finds beneath both is the first one's
+		s.create(name, func(spec *backend.VolumeSpec) { spec.FSType = fsType })
+	}
+	n.own, n.others = s.record.exports(s.T)["/"+ownName], s.record.exports(s.T)["/"+othersName]
+	for _, dir := range []string{n.others.Path, filepath.Join(n.others.Path, "inner")} {
+		err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, secretName), []byte(secret), 0o600))
+		if err := errors.Join(err, os.MkdirAll(filepath.Join(n.own.Path, "inner"), 0o755)); err != nil {
+			s.Fatal(err)
+		}
+	}
+	n.stranger = newStranger(s.T, address)
+	n.mayBe = n.walk(n.own, "", "inner")
+	n.learnt = n.walk(n.others, "", "inner", secretName, "inner/"+secretName)
+	hidden := n.others
+	hidden.Clients = []string{"10.9.9.9"}
+	if err := nfs.Put(context.Background(), hidden); err != nil {
+		s.Fatal(err)
+	}
+	return n
+}
+
+// walk takes the way of every client and checks that what it is given is what it could have made up.
+func (n *neighbours) walk(e ganesha.Export, paths ...string) map[string]handle {
+	n.Helper()
+	found := map[string]handle{}
+	for _, path := range paths {
+		way := []op{putRoot(), lookUp(strings.TrimPrefix(e.Pseudo, "/"))}
+		for name := range strings.SplitSeq(path, "/") {
+			if name != "" {
+				way = append(way, lookUp(name))
+			}
+		}
+		var given []byte
+		if status := n.ask(append(way, getHandle(&given))...); status != statusOK || len(given) < 22 {
+			n.Fatalf("the handle of %s/%s is %x, status %d", e.Pseudo, path, given, status)
+		}
+		fsid := given[6:22]
+		if given[5] == shortType|fromStatfs {
+			fsid = given[6:14]
+		}
+		made := known(n.T, e.ID, given[5], fsid, filepath.Join(e.Path, path))
+		if !bytes.Equal(made.wire(), given) {
+			n.Fatalf("the handle of %s/%s is %x, and not %x: NFS-Ganesha makes them in another way than this test", e.Pseudo, path, given, made.wire())
+		}
+		found[path] = made
+	}
+	return found
+}
+
+// forgeries are handles that no server has given out, with what they are.
+func (n *neighbours) forgeries() map[string]handle {
+	all := map[string]handle{}
+	mine := n.mayBe[""]
+	for path, h := range n.learnt {
+		for _, export := range []uint16{n.others.ID, n.own.ID, 0, 999, 65535} {
+			other := h
+			other.export = export
+			all[fmt.Sprintf("/%s of the others as of export %d", path, export)] = other
+			other.fsid = mine.fsid
+			all[fmt.Sprintf("/%s of the others as of export %d and of the own file system", path, export)] = other
+		}
+		for bit := range 8 {
+			other := h
+			other.export, other.flags = n.own.ID, 1<<bit
+			all[fmt.Sprintf("/%s of the others with flag %x", path, other.flags)] = other
+			other.flags, other.kind = 0, h.kind^1<<bit
+			all[fmt.Sprintf("/%s of the others with kind %x", path, other.kind)] = other
+		}
+	}
+	for path, h := range n.mayBe {
+		for _, more := range []int{1, 2, 3, 4, 8, 12} {
+			other := h
+			other.file = slices.Concat(h.file, make([]byte, more))
+			all[fmt.Sprintf("own /%s with %d bytes more", path, more)] = other
+		}
+		for _, kind := range []byte{0x01, 0x02, 0x81, 0x82, 0x4e, 0x4f} {
+			other := h
+			other.file = slices.Concat([]byte{kind}, h.file[1:], h.file[1:])
+			all[fmt.Sprintf("own /%s as of type %x", path, kind)] = other
+		}
+	}
+	root := n.learnt[""]
+	all["no file of the own"] = handle{export: n.own.ID, kind: noFile | root.kind&^shortType, fsid: mine.fsid}
+	all["no file of the others"] = handle{export: n.own.ID, kind: noFile | root.kind&^shortType, fsid: root.fsid}
+	for what, path := range map[string]string{
+		"pool": n.pool.Path, "directory above the pool": filepath.Dir(n.pool.Path), "directory of all exports": filepath.Dir(n.own.Path),
+		"root of the host": "/", "own directory on the host": n.own.Path, "others' directory on the host": n.others.Path,
+	} {
+		if of, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0); err != nil || len(of.Bytes()) > 40 || of.Type() > 255 {
+			continue // there are none on this file system
+		}
+		for _, export := range []uint16{0, n.own.ID, n.others.ID} {
+			for whose, fsid := range map[string][]byte{"the own": mine.fsid, "the others'": root.fsid, "no": make([]byte, len(root.fsid))} {
+				all[fmt.Sprintf("%s as of export %d and %s file system", what, export, whose)] = known(n.T, export, root.kind, fsid, path)
+			}
+			kind, fsid := identityOf(n.T, path)
+			all[fmt.Sprintf("%s as of export %d and its own file system", what, export)] = known(n.T, export, kind, fsid, path)
+		}
+	}
+	return all
+}
+
+// identityOf is by what NFS-Ganesha knows the file system that a path is on: its UUID, or what statfs says.
+func identityOf(t *testing.T, path string) (kind byte, fsid []byte) {
+	t.Helper()
+	var st unix.Stat_t
+	var of unix.Statfs_t
+	if err := errors.Join(unix.Stat(path, &st), unix.Statfs(path, &of)); err != nil {
+		t.Fatal(err)
+	}
+	device := fmt.Sprintf("/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
+	out, _ := exec.Command("blkid", "-p", "-s", "UUID", "-o", "value", device).Output() // it has none
+	if uuid, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(out)), "-", "")); err == nil && len(uuid) == 16 {
+		return shortType | wholeUUID, uuid
+	}
+	fsid = binary.LittleEndian.AppendUint32(nil, uint32(of.Fsid.Val[0]))
+	return shortType | fromStatfs, binary.LittleEndian.AppendUint32(fsid, uint32(of.Fsid.Val[1]))
+}
+
+// guesses are handles near a true one, of which a stranger would have to send very many.
+func guesses(of handle, how int) (all []handle) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range how {
+		h := of
+		h.fsid, h.file = slices.Clone(of.fsid), slices.Clone(of.file)
+		for range 1 + random.IntN(3) {
+			part := h.file
+			if random.IntN(4) == 0 {
+				part = h.fsid
+			}
+			part[random.IntN(len(part))] ^= 1 << random.IntN(8)
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// unharmed fails where the others' volume is not as they left it.
+func (n *neighbours) unharmed() {
+	n.Helper()
+	for _, dir := range []string{n.others.Path, filepath.Join(n.others.Path, "inner")} {
+		if got, err := os.ReadFile(filepath.Join(dir, secretName)); err != nil || string(got) != secret {
+			n.Errorf("the others' file is %q, %v", got, err)
+		}
+	}
+}
+
+// reached tells what of the others' volume a stranger sees by handles, which no one should.
+func (n *neighbours) reached(all map[string]handle) (by []string) {
+	n.Helper()
+	for what, h := range all {
+		if seen := n.look(h.wire()); seen.of(secretName) || seen.of(secret) {
+			by = append(by, fmt.Sprintf("%s: %x", what, h.wire()))
+		}
+	}
+	slices.Sort(by)
+	return by
+}

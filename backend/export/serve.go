@@ -1,0 +1,164 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+)
+
+// serve mounts a volume, gives it its identity and exports it. What is done already is left as it is.
+func (b *Backend) serve(ctx context.Context, v *backend.Volume) error {
+	before := b.standing(v.ID)
+	now := &standing{nfs: before.nfs, told: before.told, size: before.size}
+	fault, err := b.export(ctx, v, now)
+	if err != nil {
+		now.nfs = nil
+	}
+	if now.fault = errors.Join(err, fault); now.fault != nil {
+		now.tries = before.tries + 1
+		now.after = time.Now().Add(b.RetryEvery * time.Duration(min(1<<min(now.tries-1, 30), leastOften)))
+	}
+	if now.fault == nil {
+		now.size = v.Size
+	}
+	b.stands(v.ID, now)
+	if now.fault != nil && (before.fault == nil || now.fault.Error() != before.fault.Error()) {
+		b.Log.Error("a volume is not served as it should be", "volume", v.ID, "exported", now.nfs != nil, "error", now.fault)
+	}
+	return err
+}
+
+// export does the work of serve. A fault is what keeps no client from the volume.
+func (b *Backend) export(ctx context.Context, v *backend.Volume, now *standing) (fault, err error) {
+	settings, top, err := b.settings(v.Labels)
+	if err != nil {
+		return nil, err
+	}
+	if err := exportable(v); err != nil {
+		return nil, err
+	}
+	m, err := b.place(ctx, v, now)
+	if err != nil {
+		return nil, explain(err)
+	}
+	crashpoint.Here(crashpoint.ExportMounted)
+	known, ok := b.ledger.find(v.ID)
+	if !ok {
+		if err := top.prepare(m.Target); err != nil {
+			return nil, explain(err)
+		}
+		if known, err = b.ledger.assign(v); err != nil {
+			return nil, err
+		}
+	}
+	crashpoint.Here(crashpoint.ExportRecorded)
+	fault = b.grow(ctx, v, m)
+	if now.nfs != nil {
+		return fault, nil
+	}
+	now.told = true
+	if err := b.put(ctx, settings.export(v.ID, known, m.Target)); err != nil {
+		return nil, explain(fmt.Errorf("export %d: %w", known.ID, err))
+	}
+	crashpoint.Here(crashpoint.ExportPut)
+	now.nfs = &backend.NFS{Path: PathOf(v.ID)}
+	return fault, nil
+}
+
+// answerLimit is how long the exporter may take for one export, over its own restarts.
+const answerLimit = time.Minute
+
+func (b *Backend) put(ctx context.Context, e ganesha.Export) error {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	return b.Exporter.Put(ctx, e)
+}
+
+// take ends an export.
+func (b *Backend) take(ctx context.Context, id uint16) error {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	return b.Exporter.Remove(ctx, id)
+}
+
+// place returns the volume's mount. Where that was lost the export ends before there is another: the exporter has the
+// lost one open still, and clients must not be shown the directory beneath.
+func (b *Backend) place(ctx context.Context, v *backend.Volume, now *standing) (*nodeops.Mount, error) {
+	m, err := b.mounted(ctx, v)
+	if err != nil || m != nil {
+		return m, err
+	}
+	if known, ok := b.ledger.find(v.ID); ok && now.told {
+		if err := b.take(ctx, known.ID); err != nil {
+			return nil, fmt.Errorf("ending export %d of a mount that is gone: %w", known.ID, err)
+		}
+	}
+	now.nfs, now.told = nil, false
+	return b.mount(ctx, v)
+}
+
+// exportable refuses what clients cannot mount.
+func exportable(v *backend.Volume) error {
+	switch {
+	case v.Mode == backend.Block:
+		return fmt.Errorf("%w: a volume of mode %s cannot be exported; only file systems can", backend.ErrInvalid, v.Mode)
+	case v.Access.Image == "" && v.Access.Directory == "":
+		return fmt.Errorf("%w: %s", backend.ErrPrecondition, v.Condition.Message)
+	}
+	return nil
+}
+
+// explain makes an error of this host one of a backend.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, nodeops.ErrNoLoop):
+		return fmt.Errorf("%w: %w; delete volumes, lend this server more sets of loop devices, or use another server", backend.ErrExhausted, err)
+	case errors.Is(err, nodeops.ErrDamaged):
+		return fmt.Errorf("%w: %w", backend.ErrPrecondition, err)
+	case backend.CodeOf(err) != backend.CodeUnavailable:
+		return err
+	}
+	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+}
+
+// prepare makes a new volume's top directory what its labels say.
+func (t *top) prepare(dir string) error {
+	if t.gid != nil {
+		if err := os.Lchown(dir, -1, int(*t.gid)); err != nil {
+			return err
+		}
+	}
+	if t.mode != nil {
+		return unix.Chmod(dir, *t.mode) // after the owner, whose change takes bits away
+	}
+	return nil
+}
+
+// grow makes the file system of an image as large as the image, and says what else is wrong with it. Clients use what
+// there is meanwhile.
+func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
+	switch {
+	case m.ReadOnly:
+		return fmt.Errorf("%w: volume %s cannot be written: its file system met an error, which the kernel's log tells; restart the server, or restore the volume from a snapshot", backend.ErrPrecondition, v.ID)
+	case v.Access.Image == "" || v.FSSize == v.Size:
+		return nil
+	}
+	err := nodeops.GrowLoop(m.Source)
+	if err == nil {
+		err = nodeops.GrowFS(ctx, m.Source, m.Target)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used: %w", backend.ErrPrecondition, v.ID, v.Size, err)
+	}
+	crashpoint.Here(crashpoint.ExportGrown)
+	return nil
+}

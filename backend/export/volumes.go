@@ -1,0 +1,218 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+func (b *Backend) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.make(ctx, spec, func(ctx context.Context) (*backend.Volume, error) {
+		return b.Backend.Create(ctx, b.growable(spec))
+	})
+}
+
+// growable makes an image xfs where the caller leaves the choice and it is large enough: the kernel lets nobody grow a
+// mounted ext4 without CAP_SYS_RESOURCE, which a server does not have.
+func (b *Backend) growable(spec backend.VolumeSpec) backend.VolumeSpec {
+	smallest, err := nodeops.SmallestFS("xfs")
+	if b.Images && spec.FSType == "" && len(spec.MkfsOptions) == 0 && spec.Inodes == 0 && err == nil && spec.Size.Required >= smallest {
+		spec.FSType = "xfs"
+	}
+	return spec
+}
+
+func (b *Backend) Clone(ctx context.Context, source backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.make(ctx, spec, func(ctx context.Context) (*backend.Volume, error) {
+		if from, err := b.Backend.Get(ctx, source); err == nil && from.Mode == backend.Block {
+			return nil, fmt.Errorf("%w: the source: %w", backend.ErrInvalid, exportable(from))
+		}
+		return b.Backend.Clone(ctx, source, spec)
+	})
+}
+
+func (b *Backend) Restore(ctx context.Context, snapshot backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.make(ctx, spec, func(ctx context.Context) (*backend.Volume, error) {
+		if from, err := b.GetSnapshot(ctx, snapshot); err == nil && from.Mode == backend.Block {
+			return nil, fmt.Errorf("%w: the source: %w", backend.ErrInvalid, exportable(&backend.Volume{Mode: from.Mode}))
+		}
+		return b.Backend.Restore(ctx, snapshot, spec)
+	})
+}
+
+// make builds a volume and serves it.
+func (b *Backend) make(ctx context.Context, spec backend.VolumeSpec, build func(context.Context) (*backend.Volume, error)) (*backend.Volume, error) {
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Mode == backend.Block {
+		return nil, fmt.Errorf("volume %s: %w", id, exportable(&backend.Volume{Mode: spec.Mode}))
+	}
+	if _, _, err := b.settings(spec.Labels); err != nil {
+		return nil, fmt.Errorf("volume %s: %w", id, err)
+	}
+	return backend.Do(ctx, &b.ops, id, "create", func(ctx context.Context) (*backend.Volume, error) {
+		fresh, err := b.gone(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		release, err := b.ledger.reserve(id)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		if fresh {
+			// Nothing of a volume that was deleted by another program may be taken for this one's.
+			if err := b.withdraw(ctx, id); err != nil {
+				return nil, fmt.Errorf("volume %s: %w", id, err)
+			}
+		}
+		v, err := build(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.serve(ctx, v); err != nil {
+			err = fmt.Errorf("volume %s: %w", id, err)
+			if fresh && errors.Is(err, backend.ErrExhausted) {
+				return nil, errors.Join(err, b.remove(ctx, id)) // so that it takes no room while another server has it
+			}
+			return nil, err
+		}
+		return b.show(v), nil
+	})
+}
+
+// Delete ends the export first, so that no client sees a volume that is going.
+func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
+	if _, err := backend.ParseID(string(id)); err != nil {
+		return err
+	}
+	_, err := backend.Do(ctx, &b.ops, id, "delete", func(ctx context.Context) (any, error) {
+		return nil, b.remove(ctx, id)
+	})
+	return err
+}
+
+func (b *Backend) remove(ctx context.Context, id backend.ID) error {
+	err := b.destroy(ctx, id)
+	if err != nil {
+		b.stands(id, &standing{leaving: true, fault: fmt.Errorf("%w: its deletion has begun, but not ended; ask for it again: %w", backend.ErrPrecondition, err)})
+		return err
+	}
+	b.stands(id, nil)
+	return nil
+}
+
+func (b *Backend) destroy(ctx context.Context, id backend.ID) error {
+	if err := b.unexport(ctx, id); err != nil {
+		return err
+	}
+	v, err := b.Backend.Get(ctx, id)
+	if err == nil {
+		err = letGo(ctx, v)
+	}
+	if err != nil && !errors.Is(err, backend.ErrNotFound) {
+		return err
+	}
+	if err := b.Backend.Delete(ctx, id); err != nil {
+		return err
+	}
+	crashpoint.Here(crashpoint.ExportEmptied)
+	return b.ledger.retire(id)
+}
+
+// unexport takes a volume from its clients and unmounts it.
+func (b *Backend) unexport(ctx context.Context, id backend.ID) error {
+	if known, ok := b.ledger.find(id); ok {
+		if err := b.take(ctx, known.ID); err != nil {
+			return explain(fmt.Errorf("ending export %d of volume %s: %w", known.ID, id, err))
+		}
+	}
+	b.stands(id, &standing{leaving: true, fault: fmt.Errorf("%w: it is being deleted", backend.ErrPrecondition)})
+	crashpoint.Here(crashpoint.ExportRemoved)
+	if err := b.unmount(ctx, id); err != nil {
+		return explain(err)
+	}
+	crashpoint.Here(crashpoint.ExportUnmounted)
+	return nil
+}
+
+// withdraw ends what there is of a volume that is no more.
+func (b *Backend) withdraw(ctx context.Context, id backend.ID) error {
+	if _, known := b.ledger.find(id); !known {
+		return nil
+	}
+	if err := b.unexport(ctx, id); err != nil {
+		return err
+	}
+	b.stands(id, nil)
+	return b.ledger.retire(id)
+}
+
+func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	v, err := b.Backend.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return b.show(v), nil
+}
+
+func (b *Backend) List(ctx context.Context) ([]*backend.Volume, error) {
+	all, err := b.Backend.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range all {
+		all[i] = b.show(v)
+	}
+	return all, nil
+}
+
+// show is a volume as clients may use it.
+func (b *Backend) show(v *backend.Volume) *backend.Volume {
+	shown, s := *v, b.standing(v.ID)
+	shown.Access = backend.Access{NFS: s.nfs}
+	if s.fault != nil {
+		message := s.fault.Error()
+		if v.Condition.Abnormal && !strings.Contains(message, v.Condition.Message) {
+			message = v.Condition.Message + "; " + message
+		}
+		shown.Condition = backend.Condition{Abnormal: true, Message: message}
+		if s.size > 0 {
+			shown.Size = min(v.Size, s.size) // what its file system has not grown to, nobody has yet
+		}
+	}
+	return &shown
+}
+
+// Capacity is that of the backend beneath, and nothing once no other volume can be exported.
+func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
+	c, err := b.Backend.Capacity(ctx, pool)
+	if err == nil && b.ledger.isFull() {
+		c.Available, c.Largest = 0, 0
+	}
+	return c, err
+}
+
+// Expand grows the volume and the file system that is mounted.
+func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
+	return backend.Do(ctx, &b.ops, id, "expand", func(ctx context.Context) (*backend.Volume, error) {
+		v, err := b.Backend.Expand(ctx, id, size)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.serve(ctx, v); err != nil {
+			return nil, fmt.Errorf("volume %s: %w", id, err)
+		}
+		if fault := b.standing(id).fault; fault != nil {
+			return nil, fault
+		}
+		return b.show(v), nil
+	})
+}

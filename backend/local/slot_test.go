@@ -1,0 +1,237 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// reachable serves pools of which the test decides when they are there.
+func reachable(t *testing.T, sites ...Site) *Backend {
+	t.Helper()
+	b := OpenReachable(t.Context(), sites, silent)
+	t.Cleanup(func() {
+		if err := b.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// gate is the way to a pool, closed at first.
+type gate struct{ open atomic.Bool }
+
+var errAway = errors.New("the disk is missing")
+
+func (g *gate) reach(context.Context) error {
+	if g.open.Load() {
+		return nil
+	}
+	return errAway
+}
+
+func named(t *testing.T, name string) PoolConfig {
+	c := emptyPool(t)
+	c.Name = name
+	return c
+}
+
+func TestAPoolOutOfReachHoldsNoOtherUp(t *testing.T) {
+	b := reachable(t, Site{named(t, "near"), nil}, Site{named(t, "far"), (&gate{}).reach})
+	v := made(t, b, block("a"))
+	if v.Pool != "near" {
+		t.Errorf("made in pool %s", v.Pool)
+	}
+	if _, err := b.Capacity(t.Context(), "near"); err != nil {
+		t.Error(err)
+	}
+	_, err := b.Capacity(t.Context(), "far")
+	says(t, err, backend.ErrUnavailable, "far", errAway.Error())
+	spec := block("b")
+	spec.Pool = "far"
+	_, err = b.Create(t.Context(), spec)
+	says(t, err, backend.ErrUnavailable, "far", errAway.Error())
+	if all, err := b.List(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("listed %v, %v", all, err)
+	}
+	if pools := b.Pools(); len(pools) != 2 || pools[1].Name != "far" || pools[1].Engine != "image" {
+		t.Errorf("the pools are %+v", pools)
+	}
+}
+
+func TestTheDefaultPoolIsTheFirstEvenWhileItIsOutOfReach(t *testing.T) {
+	b := reachable(t, Site{named(t, "far"), (&gate{}).reach}, Site{named(t, "near"), nil})
+	_, err := b.Create(t.Context(), block("a"))
+	says(t, err, backend.ErrUnavailable, "far", errAway.Error())
+}
+
+func TestWhatMayLieInAPoolOutOfReachIsNotSaidToBeGoneWithoutThat(t *testing.T) {
+	b := reachable(t, Site{named(t, "far"), (&gate{}).reach})
+	_, err := b.Get(t.Context(), "a")
+	says(t, err, backend.ErrNotFound, "volume a", "far is out of reach", errAway.Error())
+	_, err = b.GetSnapshot(t.Context(), "s")
+	says(t, err, backend.ErrNotFound, "snapshot s", "far is out of reach")
+	_, err = b.GetGroup(t.Context(), "g")
+	says(t, err, backend.ErrNotFound, "group g", "far is out of reach")
+}
+
+func TestAPoolThatComesBackHasWhatItHad(t *testing.T) {
+	far := named(t, "far")
+	first, err := Open(t.Context(), []PoolConfig{far}, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made(t, first, block("a"))
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{}
+	b := reachable(t, Site{far, g.reach})
+	b.tryAll(t.Context())
+	if _, err := b.Get(t.Context(), "a"); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("out of reach, and it has %v", err)
+	}
+	g.open.Store(true)
+	b.tryAll(t.Context())
+	if _, err := b.Get(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Capacity(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+	_, err = Open(t.Context(), []PoolConfig{far}, silent)
+	says(t, err, backend.ErrUnavailable, "another process")
+}
+
+func TestNothingIsMadeWhereAPoolWasNotReached(t *testing.T) {
+	far := named(t, "far")
+	b := reachable(t, Site{far, (&gate{}).reach})
+	b.tryAll(t.Context())
+	if entries, err := os.ReadDir(far.Path); err != nil || len(entries) > 0 {
+		t.Errorf("the directory holds %v, %v", entries, err)
+	}
+}
+
+func TestAPoolThatIsWrongInItselfIsOutOfReachToo(t *testing.T) {
+	wrong := func(change func(*PoolConfig)) PoolConfig {
+		c := named(t, "bad")
+		change(&c)
+		return c
+	}
+	near := named(t, "near")
+	for what, c := range map[string]PoolConfig{
+		"share":     wrong(func(c *PoolConfig) { c.Reserved = "150%" }),
+		"engine":    wrong(func(c *PoolConfig) { c.Engine = "tape" }),
+		"existing":  wrong(func(c *PoolConfig) { c.Path = filepath.Join(c.Path, "nowhere") }),
+		"pool near": wrong(func(c *PoolConfig) { c.Path = near.Path }),
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := reachable(t, Site{near, nil}, Site{c, nil})
+			made(t, b, block(backendName(what)))
+			_, err := b.Capacity(t.Context(), "bad")
+			says(t, err, backend.ErrUnavailable, what)
+			if code := backend.CodeOf(err); code != backend.CodeUnavailable {
+				t.Errorf("its code is %s, as if the request were wrong", code)
+			}
+		})
+	}
+}
+
+func backendName(s string) string { return "volume for " + s }
+
+func TestAHostMayHaveNoPoolAtAll(t *testing.T) {
+	b := reachable(t)
+	if all, err := b.List(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("listed %v, %v", all, err)
+	}
+	_, err := b.Create(t.Context(), block("a"))
+	says(t, err, backend.ErrInvalid, "no pool")
+	_, err = b.Capacity(t.Context(), "")
+	says(t, err, backend.ErrNotFound, "no pool")
+	if err := b.Delete(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetricsShowAPoolOutOfReachAsDown(t *testing.T) {
+	b := reachable(t, Site{named(t, "near"), nil}, Site{named(t, "far"), (&gate{}).reach})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(b.Collector())
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() == "holdfast_pool_up" {
+			for _, m := range f.GetMetric() {
+				up[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	if up["near"] != 1 || len(up) != 2 || up["far"] != 0 {
+		t.Errorf("up: %v", up)
+	}
+}
+
+func TestAnIncompleteGroupIsSweptWhenItsPoolComesBack(t *testing.T) {
+	far := named(t, "far")
+	b, err := Open(t.Context(), []PoolConfig{far}, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := made(t, b, block("a"))
+	g, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{v.ID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// As if the group's record had never been written.
+	if err := os.RemoveAll(filepath.Join(far.Path, string(groups), string(g.ID))); err != nil {
+		t.Fatal(err)
+	}
+	way := &gate{}
+	b = reachable(t, Site{far, way.reach})
+	way.open.Store(true)
+	b.tryAll(t.Context())
+	if left, err := os.ReadDir(filepath.Join(far.Path, string(snapshots))); err != nil || len(left) > 0 {
+		t.Errorf("left of the group: %v, %v", left, err)
+	}
+	if _, err := b.Get(t.Context(), v.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPoolWhoseDiskIsGoneIsNotUsable(t *testing.T) {
+	b := served(t, emptyPool(t))
+	p := b.pools()[0]
+	if err := p.usable(); err != nil {
+		t.Fatal(err)
+	}
+	p.device = "8:1048575"
+	says(t, p.usable(), backend.ErrUnavailable, "gone", p.Path)
+}
+
+func TestCloseDoesNotWaitForADiskThatDoesNotAnswer(t *testing.T) {
+	never := make(chan struct{})
+	started := make(chan struct{})
+	b := &Backend{log: silent}
+	keeping := b.begin(t.Context())
+	b.slots = []*slot{{Site: Site{named(t, "far"), func(context.Context) error { close(started); <-never; return errAway }}}}
+	b.keepers.Go(func() { b.seek(keeping, nil) })
+	<-started
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	says(t, b.Close(ctx), backend.ErrUnavailable, "does not answer")
+	close(never)
+	b.keepers.Wait()
+}
