@@ -1,0 +1,53 @@
+package v1
+
+// TopologyKey is the label of a Node, and the segment of a volume's topology, that names the node.
+const TopologyKey = "topology.holdfast.dev/node"
+
+// AgentFinalizer is on every Volume and Snapshot from its creation. The agent of the node removes it when nothing of
+// the volume is left on disk.
+const AgentFinalizer = "holdfast.dev/agent"
+
+// AdoptedLabel, with the value "true", is on an object that an agent wrote for what it found on disk without one.
+const AdoptedLabel = "holdfast.dev/adopted"
+
+// The types of conditions.
+const (
+	// ReadyCondition: of a Volume or Snapshot, it can be used; of a StorageNode, its agent runs and a pool is usable.
+	ReadyCondition = "Ready"
+	// HealthyCondition: what is on disk is as it should be. Its message says what is wrong and what to do.
+	HealthyCondition = "Healthy"
+	// AvailableCondition: of a StorageCluster, volumes can be made and used.
+	AvailableCondition = "Available"
+	// ProgressingCondition: of a StorageCluster, what runs is not yet what is asked for.
+	ProgressingCondition = "Progressing"
+	// DegradedCondition: of a StorageCluster, a node or a part does not work.
+	DegradedCondition = "Degraded"
+	// CompleteCondition: of a StorageUpgrade or NodeJob, it has ended well.
+	CompleteCondition = "Complete"
+	// FailedCondition: of a StorageUpgrade or NodeJob, it has ended badly.
+	FailedCondition = "Failed"
+)
+
+// OperatorFinalizer is on objects whose deletion leaves something to put right: a StorageCluster, a StorageUpgrade.
+const OperatorFinalizer = "holdfast.dev/operator"
+
+// PausedByAnnotation, on a StorageCluster with spec.pause, names the StorageUpgrade that set it and takes it back.
+const PausedByAnnotation = "holdfast.dev/paused-by"
+
+// ReplicasAnnotation, on a Deployment or StatefulSet that an upgrade has stopped, says how many replicas it had.
+const ReplicasAnnotation = "holdfast.dev/replicas-before-upgrade"
+
+// The reasons of conditions. A condition that is false because an operation failed has the ErrorCode as its reason.
+const (
+	ReasonReady       = "Ready"
+	ReasonHealthy     = "Healthy"
+	ReasonCreating    = "Creating"
+	ReasonExpanding   = "Expanding"
+	ReasonDeleting    = "Deleting"
+	ReasonDamaged     = "Damaged"
+	ReasonMissing     = "Missing"     // the object says it exists, the disk does not have it
+	ReasonNodeDown    = "NodeDown"    // the agent has not been heard of
+	ReasonNodeGone    = "NodeGone"    // the Node object was deleted or has the out-of-service taint
+	ReasonPoolFailing = "PoolFailing" // a pool is unmounted, read-only or failing
+	ReasonNoPool      = "NoPool"
+)

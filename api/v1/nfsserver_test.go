@@ -1,0 +1,67 @@
+package v1
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestAServerIsFoundAgainByTheNameOfItsNode(t *testing.T) {
+	s := &NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "data"}}
+	if s.NodeName() != "nfs.team.data" {
+		t.Errorf("its node is %s", s.NodeName())
+	}
+	if namespace, name, is := ParseNFSNode(s.NodeName()); namespace != "team" || name != "data" || !is {
+		t.Errorf("it is read as %s/%s, %v", namespace, name, is)
+	}
+	for _, node := range []string{"", "node1", "nfs", "nfs.", "nfs.team", "nfs.team.", "nfs..data", "nfs.team.a.b", "nfsx.team.data", "my.nfs.team.data"} {
+		if namespace, name, is := ParseNFSNode(node); is || namespace != "" || name != "" {
+			t.Errorf("%q is read as the server %s/%s", node, namespace, name)
+		}
+	}
+}
+
+func TestTheAddressOfAServerIsWithoutItsPort(t *testing.T) {
+	for endpoint, want := range map[string]string{"": "", "10.0.0.9:2049": "10.0.0.9", "[fd00::9]:2049": "fd00::9", "10.0.0.9": ""} {
+		if got := (&NFSServerStatus{Endpoint: endpoint}).Address(); got != want {
+			t.Errorf("of %q it is %q", endpoint, got)
+		}
+	}
+}
+
+func TestWhatIsPublishedIsReadOnly(t *testing.T) {
+	published := &NFSPublication{ClaimName: "photos"}
+	for want, all := range map[NFSAccess][]NFSServerSpec{
+		NFSReadWrite: {{}, {Exports: NFSExports{Access: NFSReadWrite}}},
+		NFSReadOnly:  {{Publish: published}, {Exports: NFSExports{Access: NFSReadOnly}}},
+		NFSNone:      {{Exports: NFSExports{Access: NFSNone}}, {Publish: published, Exports: NFSExports{Access: NFSNone}}},
+	} {
+		for _, spec := range all {
+			if got := spec.Access(); got != want {
+				t.Errorf("of %+v it is %s, want %s", spec, got, want)
+			}
+		}
+	}
+}
+
+func TestTheColumnsOfAServerFollowTheNumbers(t *testing.T) {
+	s := NFSServerStatus{Capacity: bytes(10 << 30), Columns: NFSServerColumns{Capacity: "old", Promised: "old"}}
+	s.SetColumns()
+	if want := (NFSServerColumns{Capacity: "10Gi"}); s.Columns != want {
+		t.Errorf("they are %+v", s.Columns)
+	}
+}
+
+func TestAServerIsKnownByTheNameOfItsNode(t *testing.T) {
+	for node, server := range map[string]string{
+		"nfs.shop.files": "shop/files", "node-a": "", "nfs": "", "nfs.": "", "nfs.files": "", "nfs..files": "", "nfs.shop.": "",
+		"nfs.shop.files.more": "", "nfsx.shop.files": "", "": "",
+	} {
+		if got := ServerOf(node); got != server {
+			t.Errorf("%q is the server %q, want %q", node, got, server)
+		}
+		if server != "" && NodeOfServer(server) != node {
+			t.Errorf("server %s is the node %s, want %s", server, NodeOfServer(server), node)
+		}
+	}
+}

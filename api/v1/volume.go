@@ -1,0 +1,261 @@
+package v1
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Volume is a volume on one node. Its name is the volume's ID.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=hfv,categories=holdfast
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=.spec.node
+// +kubebuilder:selectablefield:JSONPath=.spec.pool
+// +kubebuilder:selectablefield:JSONPath=.status.phase
+// +kubebuilder:printcolumn:name=Claim,type=string,JSONPath=.spec.claim
+// +kubebuilder:printcolumn:name=Node,type=string,JSONPath=.spec.node
+// +kubebuilder:printcolumn:name=Pool,type=string,JSONPath=.status.pool
+// +kubebuilder:printcolumn:name=Size,type=string,JSONPath=.status.columns.size
+// +kubebuilder:printcolumn:name=Used,type=string,JSONPath=.status.columns.used
+// +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=.status.phase
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=.metadata.creationTimestamp
+// +kubebuilder:printcolumn:name=Mode,type=string,priority=1,JSONPath=.status.mode
+// +kubebuilder:printcolumn:name=FS,type=string,priority=1,JSONPath=.status.fsType
+// +kubebuilder:printcolumn:name=Healthy,type=string,priority=1,JSONPath=.status.conditions[?(@.type=="Healthy")].status
+// +kubebuilder:printcolumn:name=Source,type=string,priority=1,JSONPath=.spec.source.name
+// +kubebuilder:printcolumn:name=Error,type=string,priority=1,JSONPath=.status.error.message
+// +kubebuilder:validation:XValidation:rule=`self.metadata.name.matches('^[a-z0-9][a-z0-9-]{0,62}$')`,message="metadata.name is the ID: 1 to 63 of a-z, 0-9 and -, not beginning with -"
+// +kubebuilder:validation:XValidation:rule=`!has(self.spec.size) || !has(oldSelf.spec.size) || !has(self.spec.size.required) || !has(oldSelf.spec.size.required) || quantity(string(self.spec.size.required)).compareTo(quantity(string(oldSelf.spec.size.required))) >= 0 || has(oldSelf.status) && has(oldSelf.status.size) && quantity(string(self.spec.size.required)).compareTo(quantity(string(oldSelf.status.size))) >= 0`,fieldPath=.spec.size.required,message="it may only grow, or go back to what the volume has"
+type Volume struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   VolumeSpec   `json:"spec"`
+	Status VolumeStatus `json:"status,omitzero"`
+}
+
+// VolumeSpec is what is asked for. A field that is left out leaves the choice to the node or the pool. Once made,
+// nothing of it changes but the size, which may grow.
+// ---
+// The rules take what is empty for what is left out, since a client in Go leaves it out when it writes an object back.
+//
+// +kubebuilder:validation:XValidation:rule=`(has(self.claim) ? self.claim : "") == (has(oldSelf.claim) ? oldSelf.claim : "")`,fieldPath=.claim,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.pool) ? self.pool : "") == (has(oldSelf.pool) ? oldSelf.pool : "")`,fieldPath=.pool,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.mode) ? self.mode : "") == (has(oldSelf.mode) ? oldSelf.mode : "")`,fieldPath=.mode,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.fsType) ? self.fsType : "") == (has(oldSelf.fsType) ? oldSelf.fsType : "")`,fieldPath=.fsType,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.provisioning) ? self.provisioning : "") == (has(oldSelf.provisioning) ? oldSelf.provisioning : "")`,fieldPath=.provisioning,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.mkfsOptions) ? self.mkfsOptions : []) == (has(oldSelf.mkfsOptions) ? oldSelf.mkfsOptions : [])`,fieldPath=.mkfsOptions,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.inodes) ? self.inodes : 0) == (has(oldSelf.inodes) ? oldSelf.inodes : 0)`,fieldPath=.inodes,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.labels) ? self.labels : {}) == (has(oldSelf.labels) ? oldSelf.labels : {})`,fieldPath=.labels,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)`,fieldPath=.source,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.onNodeLoss) ? self.onNodeLoss : "") == (has(oldSelf.onNodeLoss) ? oldSelf.onNodeLoss : "")`,fieldPath=.onNodeLoss,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.shared) ? self.shared : false) == (has(oldSelf.shared) ? oldSelf.shared : false)`,fieldPath=.shared,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.server) ? self.server : "") == (has(oldSelf.server) ? oldSelf.server : "")`,fieldPath=.server,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || self.node.matches('^nfs[.][^.]+[.][^.]+$')`,fieldPath=.node,message="a shared volume is on an NFS server: it must be nfs.NAMESPACE.NAME"
+// +kubebuilder:validation:XValidation:rule=`!has(self.server) || self.server == "" || has(self.shared) && self.shared`,fieldPath=.server,message="only a shared volume has a server"
+// +kubebuilder:validation:XValidation:rule=`!has(self.server) || self.server == "" || self.node == 'nfs.' + self.server.replace('/', '.')`,fieldPath=.server,message="spec.node must be nfs.NAMESPACE.NAME of the same server"
+// +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || !has(self.mode) || self.mode != "Block"`,fieldPath=.mode,message="a shared volume cannot be a block volume"
+// +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || !has(self.onNodeLoss) || self.onNodeLoss == ""`,fieldPath=.onNodeLoss,message="a shared volume is on a server, which is never given up"
+// +kubebuilder:validation:XValidation:rule=`has(self.size) || !has(oldSelf.size) || !has(oldSelf.size.required) && !has(oldSelf.size.limit)`,fieldPath=.size,message="cannot be removed"
+type VolumeSpec struct {
+	// Name is what the caller calls the volume; the object's name is derived from it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule=`size(bytes(self)) <= 4096`,message="at most 4096 bytes are allowed"
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="cannot be changed; make another volume"
+	Name string `json:"name"`
+	// Claim is NAMESPACE/NAME of the claim the volume was made for, for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	Claim string `json:"claim,omitempty"`
+	// Node has the volume on its disk.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="cannot be changed; make another volume"
+	Node string `json:"node"`
+	// Pool of the node. Empty is the first one.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([a-z0-9][a-z0-9-]{0,62})?$`
+	Pool string `json:"pool,omitempty"`
+	// +optional
+	Size VolumeSize `json:"size,omitzero"`
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+	// +optional
+	FSType FSType `json:"fsType,omitempty"`
+	// +optional
+	Provisioning Provisioning `json:"provisioning,omitempty"`
+	// MkfsOptions are for the program that makes the file system.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=256
+	MkfsOptions []string `json:"mkfsOptions,omitempty"`
+	// Inodes is the number of files the volume may hold.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Inodes int64 `json:"inodes,omitempty"`
+	// Labels is what the caller wants to find again; any string may be a key or a value.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+	// Source of the first content. Without one the volume begins empty.
+	// +optional
+	Source *VolumeSource `json:"source,omitempty"`
+	// OnNodeLoss says what becomes of the volume when its node is gone for good. Empty means Retain.
+	// +optional
+	OnNodeLoss OnNodeLoss `json:"onNodeLoss,omitempty"`
+	// Shared volumes are on an NFS server and can be used by many nodes at once. Their spec.node is nfs.NAMESPACE.NAME.
+	// +optional
+	Shared bool `json:"shared,omitempty"`
+	// Server is NAMESPACE/NAME of the NFSServer that was asked for. Empty leaves the choice.
+	// +optional
+	// +kubebuilder:validation:MaxLength=127
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?)?$`
+	Server string `json:"server,omitempty"`
+}
+
+// NodeLossPolicy is OnNodeLoss, or what it means when it is empty.
+func (s *VolumeSpec) NodeLossPolicy() OnNodeLoss { return cmp.Or(s.OnNodeLoss, RetainOnNodeLoss) }
+
+// VolumeSize is a wish: at least Required bytes, at most Limit. What is left out, or 0, is no wish.
+//
+// +kubebuilder:validation:XValidation:rule=`!has(self.required) || (quantity(string(self.required)).compareTo(quantity('0')) >= 0 && quantity(string(self.required)).compareTo(quantity('9223372036854775807')) <= 0)`,fieldPath=.required,message="it must be 0 to 9223372036854775807 bytes"
+// +kubebuilder:validation:XValidation:rule=`!has(self.limit) || (quantity(string(self.limit)).compareTo(quantity('0')) >= 0 && quantity(string(self.limit)).compareTo(quantity('9223372036854775807')) <= 0)`,fieldPath=.limit,message="it must be 0 to 9223372036854775807 bytes"
+// +kubebuilder:validation:XValidation:rule=`!has(self.required) || !has(self.limit) || quantity(string(self.limit)).compareTo(quantity('0')) == 0 || quantity(string(self.limit)).compareTo(quantity(string(self.required))) >= 0`,fieldPath=.limit,message="it must be 0 or at least required"
+// +kubebuilder:validation:XValidation:rule=`!has(oldSelf.required) || has(self.required)`,fieldPath=.required,message="it cannot be removed"
+// +kubebuilder:validation:XValidation:rule=`has(self.limit) == has(oldSelf.limit) && (!has(self.limit) || quantity(string(self.limit)).compareTo(quantity(string(oldSelf.limit))) == 0) || has(self.required) && (!has(oldSelf.required) || quantity(string(self.required)).compareTo(quantity(string(oldSelf.required))) > 0)`,fieldPath=.limit,message="it changes only when required grows"
+type VolumeSize struct {
+	// +optional
+	Required *resource.Quantity `json:"required,omitempty"`
+	// +optional
+	Limit *resource.Quantity `json:"limit,omitempty"`
+}
+
+// VolumeSource is where a volume's first content comes from.
+type VolumeSource struct {
+	Kind SourceKind `json:"kind"`
+	// Name of the Volume or Snapshot object.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9-]{0,62}$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+}
+
+// SourceKind says what a volume is made from.
+// +kubebuilder:validation:Enum=volume;snapshot
+type SourceKind string
+
+const (
+	SourceVolume   SourceKind = "volume"
+	SourceSnapshot SourceKind = "snapshot"
+)
+
+// OnNodeLoss says what becomes of a volume whose node is gone for good. Empty means Retain.
+// +kubebuilder:validation:Enum="";Retain;Delete
+type OnNodeLoss string
+
+const (
+	// RetainOnNodeLoss keeps the object, so that a node that returns takes its volume back.
+	RetainOnNodeLoss OnNodeLoss = "Retain"
+	// DeleteOnNodeLoss gives the volume up, so that the claim gets a new, empty one elsewhere.
+	DeleteOnNodeLoss OnNodeLoss = "Delete"
+)
+
+// VolumeStatus is what exists. Only the agent of the volume's node writes it, and the controller when the node is gone.
+type VolumeStatus struct {
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+	// Size is what the volume holds, in bytes.
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+	// Used is what the volume takes from its pool, in bytes.
+	// +optional
+	Used *resource.Quantity `json:"used,omitempty"`
+	// FSType is the file system in an image; empty where there is none of its own.
+	// +optional
+	FSType string `json:"fsType,omitempty"`
+	// FSSize is what the file system in an image was made for; below Size it may have to be grown.
+	// +optional
+	FSSize *resource.Quantity `json:"fsSize,omitempty"`
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+	// Pool that holds the volume.
+	// +optional
+	Pool string `json:"pool,omitempty"`
+	// +optional
+	Provisioning Provisioning `json:"provisioning,omitempty"`
+	// Access tells the node how to use the volume.
+	// +optional
+	Access *VolumeAccess `json:"access,omitempty"`
+	// Source is what the content was made from in fact.
+	// +optional
+	Source *VolumeSource `json:"source,omitempty"`
+	// Created is when the volume became real.
+	// +optional
+	Created *metav1.MicroTime `json:"created,omitempty"`
+	// Error is how the last operation ended, if badly.
+	// +optional
+	Error *Error `json:"error,omitempty"`
+	// Conditions are Ready and Healthy.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation of the spec that this status answers.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Columns repeats numbers the way people read them.
+	// +optional
+	Columns VolumeColumns `json:"columns,omitzero"`
+}
+
+// VolumeAccess tells a node how to use a volume. One field is set, or none when the volume is damaged.
+//
+// +kubebuilder:validation:XValidation:rule=`(has(self.image) ? 1 : 0) + (has(self.directory) ? 1 : 0) + (has(self.nfs) ? 1 : 0) <= 1`,message="a volume has one of image, directory and nfs"
+type VolumeAccess struct {
+	// Image is the path of a disk image.
+	// +optional
+	Image string `json:"image,omitempty"`
+	// Directory is the path of a directory.
+	// +optional
+	Directory string `json:"directory,omitempty"`
+	// NFS is what clients of a server mount.
+	// +optional
+	NFS *VolumeNFS `json:"nfs,omitempty"`
+}
+
+// VolumeNFS is what clients of a server mount.
+type VolumeNFS struct {
+	// Server is its address.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Server string `json:"server"`
+	// Path of the volume there.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^/`
+	Path string `json:"path"`
+}
+
+// VolumeColumns is what kubectl prints; SetColumns makes it from the numbers beside it.
+type VolumeColumns struct {
+	// +optional
+	Size string `json:"size,omitempty"`
+	// +optional
+	Used string `json:"used,omitempty"`
+}
+
+// VolumeList is a list of volumes.
+//
+// +kubebuilder:object:root=true
+type VolumeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Volume `json:"items"`
+}
