@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// stored puts a volume on the disk without an object.
+func (r *rig) stored(spec backend.VolumeSpec) *backend.Volume {
+	r.Helper()
+	spec.Size.Required = 16 * mib
+	v, err := r.host.Memory.Create(r.Context(), spec)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return v
+}
+
+func (r *rig) adopted(name string) *v1.Volume {
+	r.Helper()
+	v := r.phase(name, v1.PhaseReady)
+	if v.Labels[v1.AdoptedLabel] != "true" || !slices.Contains(v.Finalizers, v1.AgentFinalizer) || v.Spec.Node != node {
+		r.Errorf("adopted as %+v", v.ObjectMeta)
+	}
+	return v
+}
+
+func TestWhatIsOnDiskWithoutAnObjectGetsOne(t *testing.T) {
+	r := newRig(t)
+	odd := r.stored(backend.VolumeSpec{
+		Name: "Odd Name", Mode: backend.Block, Provisioning: backend.Thick, Inodes: 7,
+		Labels: map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop"},
+	})
+	if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: odd.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.host.Clone(t.Context(), odd.ID, backend.VolumeSpec{Name: "copy"}); err != nil {
+		t.Fatal(err)
+	}
+	r.begin()
+	v := r.adopted(string(odd.ID))
+	if v.Spec.Name != "Odd Name" || v.Spec.Claim != "shop/data" || v.Spec.Mode != v1.ModeBlock || v.Spec.Provisioning != v1.Thick ||
+		v.Spec.Inodes != 7 || v.Spec.Size.Required.Value() != 16*mib || !v.Status.Created.Time.Equal(odd.Created.Truncate(1000)) {
+		t.Errorf("adopted as %+v", v)
+	}
+	r.expectEvent("Adopted")
+	if c := r.adopted("copy"); c.Spec.Source == nil || c.Spec.Source.Name != string(odd.ID) {
+		t.Errorf("the copy was adopted with source %+v", c.Spec.Source)
+	}
+	r.readySnapshot("s")
+	if s := r.snapshot("s"); s.Labels[v1.AdoptedLabel] != "true" || s.Spec.Source != string(odd.ID) {
+		t.Errorf("the snapshot was adopted as %+v", s)
+	}
+}
+
+func TestWhatTurnsUpOnDiskLaterGetsAnObjectToo(t *testing.T) {
+	r := newRig(t).begin()
+	r.stored(backend.VolumeSpec{Name: "a"})
+	r.adopted("a")
+	r.remove("a")
+	r.gone("a")
+	if r.host.has("a") {
+		t.Error("an adopted volume was not deleted")
+	}
+}
+
+func TestAGroupOnDiskIsAdoptedWholeAndDeletedWhole(t *testing.T) {
+	r := newRig(t)
+	r.stored(backend.VolumeSpec{Name: "a"})
+	r.stored(backend.VolumeSpec{Name: "b"})
+	g, err := r.host.Memory.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.begin()
+	for _, m := range g.Snapshots {
+		r.readySnapshot(string(m.ID))
+		s := r.snapshot(string(m.ID))
+		if s.Spec.Group == nil || s.Spec.Group.Name != "g" || !slices.Equal(s.Spec.Group.Sources, []string{"a", "b"}) || s.Status.Group != "g" {
+			t.Errorf("adopted as %+v", s)
+		}
+		if err := r.snapshots.Delete(t.Context(), s.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range g.Snapshots {
+		r.await("the end of a member", func() bool { return r.snapshot(string(m.ID)) == nil })
+	}
+	if _, err := r.host.GetGroup(t.Context(), "g"); err == nil {
+		t.Error("the group is still on the disk")
+	}
+}
+
+func TestWhatLivesWithAPodIsNotAdopted(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) { c.Foreign = func(v *backend.Volume) bool { return v.Labels["ephemeral"] == "true" } }
+	r.stored(backend.VolumeSpec{Name: "pod", Labels: map[string]string{"ephemeral": "true"}})
+	r.stored(backend.VolumeSpec{Name: "z"})
+	r.begin()
+	r.adopted("z")
+	if v := r.volume("pod"); v != nil {
+		t.Errorf("it got an object: %+v", v)
+	}
+}
+
+func TestWhatHasAnObjectOnAnotherNodeIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	r.stored(backend.VolumeSpec{Name: "a"})
+	r.ask("a", func(v *v1.Volume) { v.Spec.Node = "node-b" }) // the disk was moved from there, perhaps
+	r.stored(backend.VolumeSpec{Name: "z"})
+	r.begin()
+	r.adopted("z")
+	if v := r.volume("a"); v.Spec.Node != "node-b" || v.Status.Phase != "" || !r.host.has("a") {
+		t.Errorf("the object is %+v, on disk: %t", v, r.host.has("a"))
+	}
+}
+
+func TestADamagedVolumeIsAdoptedAsSuch(t *testing.T) {
+	r := newRig(t)
+	r.stored(backend.VolumeSpec{Name: "a"})
+	r.host.ill["a"] = backend.Condition{Abnormal: true, Message: "meta.json is damaged"}
+	r.begin()
+	v := r.adopted("a")
+	c := expectCondition(t, v.Status.Conditions, v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonDamaged)
+	expectCondition(t, v.Status.Conditions, v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonDamaged)
+	if c.Message != "meta.json is damaged" {
+		t.Errorf("it says %q", c.Message)
+	}
+}

@@ -1,0 +1,134 @@
+// Package agent makes the Volume and Snapshot objects of one host real with that host's backend, and reports what the
+// host has.
+//
+// What is on disk is the truth: an agent that is killed anywhere and started again finds out what it has done, writes
+// objects for what it finds without one, and never makes a volume anew that was real once.
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// Defaults of a Config.
+const (
+	DefaultNamespace    = "holdfast-system"
+	DefaultWorkers      = 8
+	DefaultLease        = 40 * time.Second
+	DefaultSurveyEvery  = time.Minute
+	DefaultPublishEvery = time.Second
+	DefaultRetryFirst   = 50 * time.Millisecond
+	DefaultRetryLast    = 30 * time.Second
+)
+
+// fieldManager is the name under which an agent writes.
+const fieldManager = "holdfast-agent"
+
+// Pool is what is told of a pool beside its numbers.
+type Pool struct {
+	Name   string
+	Path   string
+	Engine string
+}
+
+// Config is what an Agent needs. A duration or count that is 0 has its default.
+type Config struct {
+	Node       string // the name of the Node object, or nfs.NAMESPACE.NAME of an NFS server
+	Address    string // by which clients reach the NFS server; empty where this is none
+	Version    string
+	Backend    backend.Backend
+	Pools      []Pool // of the backend; the first is the default, and there may be none
+	Client     client.Interface
+	Kubernetes kubernetes.Interface
+	Namespace  string               // of the Lease
+	Events     record.EventRecorder // nil writes no events
+	Log        *slog.Logger         // nil discards
+	// Foreign says which volumes on disk never get an object: those that live and die with a pod. Nil means none.
+	Foreign func(*backend.Volume) bool
+
+	Workers      int           // volumes and snapshots worked on at once
+	Lease        time.Duration // how long after its last sign of life the node counts as down, in whole seconds
+	SurveyEvery  time.Duration // how often usage and health are looked at
+	PublishEvery time.Duration // the StorageNode is written at most this often
+	RetryFirst   time.Duration // after a failure that may pass; doubled each time
+	RetryLast    time.Duration // until this
+}
+
+// Agent is the agent of one host.
+type Agent struct {
+	Config
+	log         *slog.Logger
+	expander    backend.Expander
+	snapshotter backend.Snapshotter
+	grouper     backend.GroupSnapshotter
+	cloner      backend.Cloner
+
+	watches watches
+	work    *work
+	node    publisher
+}
+
+// New checks the configuration.
+func New(c Config) (*Agent, error) {
+	switch {
+	case c.Backend == nil || c.Client == nil || c.Kubernetes == nil:
+		return nil, errors.New("an agent needs a backend and clients of both APIs")
+	case len(validation.IsDNS1123Subdomain(c.Node)) > 0 || len(v1.LeasePrefix+c.Node) > validation.DNS1123SubdomainMaxLength:
+		return nil, fmt.Errorf("node %s: it must be the name of a Node object, at most %d bytes", backend.Quote(c.Node), validation.DNS1123SubdomainMaxLength-len(v1.LeasePrefix))
+	}
+	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
+	c.Lease = max(time.Second, cmp.Or(c.Lease, DefaultLease).Truncate(time.Second))
+	c.SurveyEvery, c.PublishEvery = cmp.Or(c.SurveyEvery, DefaultSurveyEvery), cmp.Or(c.PublishEvery, DefaultPublishEvery)
+	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, DefaultRetryFirst), cmp.Or(c.RetryLast, DefaultRetryLast)
+	a := &Agent{Config: c, log: c.Log, work: newWork(c.RetryFirst, c.RetryLast)}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	a.expander, _ = c.Backend.(backend.Expander)
+	a.snapshotter, _ = c.Backend.(backend.Snapshotter)
+	a.grouper, _ = c.Backend.(backend.GroupSnapshotter)
+	a.cloner, _ = c.Backend.(backend.Cloner)
+	a.node.dirty = make(chan struct{}, 1)
+	return a, a.watches.prepare(a)
+}
+
+// Run works until ctx ends. Operations of the backend that are running then go on; closing the backend waits for them.
+// An Agent runs once.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.work.queue.ShutDown()
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	parts.Go(func() { a.showLife(ctx) })
+	if err := a.watches.start(ctx); err != nil {
+		return fmt.Errorf("the objects of node %s could not be listed: %w", a.Node, err)
+	}
+	parts.Go(func() { a.publishRegularly(ctx) })
+	parts.Go(func() { a.surveyRegularly(ctx) })
+	for range a.Workers {
+		parts.Go(func() { a.worker(ctx) })
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// Released tells that a volume is no longer in use on this host, so that a deletion that was refused for that reason
+// is tried again at once.
+func (a *Agent) Released(id backend.ID) {
+	a.work.again(key{v1.SourceVolume, string(id)})
+}

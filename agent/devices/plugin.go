@@ -1,0 +1,225 @@
+// Package devices lends loop devices to pods that are not privileged, as a device plugin of the kubelet: a pod that asks
+// for the resource gets the device nodes of a set that nobody else has, and the right to use these and no others.
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	kubelet "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+const (
+	// Resource is what a container asks for in its limits: as many sets as it needs.
+	Resource = "holdfast.dev/loop-set"
+	// Variable names the devices that a container was lent; Lent reads it.
+	Variable = "HOLDFAST_LOOPS"
+)
+
+// Lent reads the value of Variable. Nothing was lent where it is empty.
+func Lent(value string) []string {
+	return slices.DeleteFunc(strings.Split(value, ","), func(device string) bool { return device == "" })
+}
+
+// Config is what a Plugin needs.
+type Config struct {
+	Directory string // that the kubelet watches for plugins, such as /var/lib/kubelet/plugins_registry
+	Sets      int    // that can be lent at the same time; 0: 4
+	PerSet    int    // devices of a set; 0: 256
+	First     int    // number of the first device; 0: nodeops.FirstLentLoop
+	Log       *slog.Logger
+}
+
+// Plugin lends sets of loop devices.
+type Plugin struct {
+	kubelet.UnimplementedDevicePluginServer
+	registration.UnimplementedRegistrationServer
+	Config
+	health  *health
+	socket  atomic.Pointer[nodeops.Socket]
+	refusal atomic.Pointer[string]
+
+	lending sync.Mutex
+}
+
+// New checks the configuration.
+func New(c Config) (*Plugin, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Sets, c.PerSet, c.First = or(c.Sets, 4), or(c.PerSet, 256), or(c.First, nodeops.FirstLentLoop)
+	const end = nodeops.FirstLentLoop + nodeops.MostLentLoops
+	switch {
+	case !filepath.IsAbs(c.Directory):
+		return nil, fmt.Errorf("registration directory %q: it must be absolute, such as /var/lib/kubelet/plugins_registry", c.Directory)
+	case c.Sets < 0 || c.PerSet < 0 || c.Sets > nodeops.MostLentLoops || c.PerSet > nodeops.MostLentLoops:
+		return nil, fmt.Errorf("%d sets of %d loop devices: both must be 1 to %d", c.Sets, c.PerSet, nodeops.MostLentLoops)
+	case c.First < nodeops.FirstLentLoop || c.First+c.Sets*c.PerSet > end:
+		return nil, fmt.Errorf("%d sets of %d loop devices from loop%d on: they must lie between loop%d and loop%d, which nobody else is given", c.Sets, c.PerSet, c.First, nodeops.FirstLentLoop, end-1)
+	}
+	return &Plugin{Config: c, health: newHealth("/dev/loop-control")}, nil
+}
+
+func or(given, otherwise int) int {
+	if given == 0 {
+		return otherwise
+	}
+	return given
+}
+
+// Run announces the sets to the kubelet and lends them until ctx ends. A kubelet that restarts finds the socket again,
+// and one that learns that it is gone lends nothing more.
+func (p *Plugin) Run(ctx context.Context) error {
+	s, err := nodeops.ListenUnix(ctx, filepath.Join(p.Directory, strings.ReplaceAll(Resource, "/", "-")+"-reg.sock"))
+	if err != nil {
+		return fmt.Errorf("announcing %s to the kubelet: %w", Resource, err)
+	}
+	p.socket.Store(s)
+	server := grpc.NewServer()
+	registration.RegisterRegistrationServer(server, p)
+	kubelet.RegisterDevicePluginServer(server, p)
+	stopped := context.AfterFunc(ctx, server.Stop)
+	defer stopped()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if err := p.health.watch(watching, p.Log); err != nil {
+			p.Log.Error("the health of loop devices is not watched any more", "error", err)
+		}
+	})
+	p.Log.Info("lending loop devices", "resource", Resource, "sets", p.Sets, "devices", p.PerSet, "socket", s.Path)
+	if err = server.Serve(s.Listener); errors.Is(err, grpc.ErrServerStopped) {
+		err = nil // ctx ended first
+	}
+	stop()
+	watch.Wait()
+	return errors.Join(err, s.Remove())
+}
+
+// Check tells why the kubelet may not know the plugin: its socket is gone, or the kubelet refused it.
+func (p *Plugin) Check() error {
+	if s := p.socket.Load(); s != nil && !s.Ours() {
+		return fmt.Errorf("the socket %s was removed, so the kubelet has forgotten the loop devices; restart this pod", s.Path)
+	}
+	if refusal := p.refusal.Load(); refusal != nil {
+		return fmt.Errorf("the kubelet refused to lend loop devices: %s", *refusal)
+	}
+	return nil
+}
+
+// GetInfo implements the kubelet's protocol of registration.
+func (p *Plugin) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{
+		Type: registration.DevicePlugin, Name: Resource, Endpoint: p.socket.Load().Path, SupportedVersions: []string{kubelet.Version},
+	}, nil
+}
+
+// NotifyRegistrationStatus implements the kubelet's protocol of registration. The kubelet tries again by itself.
+func (p *Plugin) NotifyRegistrationStatus(_ context.Context, status *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	if status.GetPluginRegistered() {
+		p.refusal.Store(nil)
+		p.Log.Info("registered with the kubelet", "resource", Resource)
+	} else {
+		p.refusal.Store(new(status.GetError()))
+		p.Log.Error("the kubelet refused the resource", "resource", Resource, "reason", status.GetError())
+	}
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// GetDevicePluginOptions implements the kubelet's protocol.
+func (p *Plugin) GetDevicePluginOptions(context.Context, *kubelet.Empty) (*kubelet.DevicePluginOptions, error) {
+	return &kubelet.DevicePluginOptions{}, nil
+}
+
+// ListAndWatch implements the kubelet's protocol: it tells of the sets, and again whenever their health changes.
+func (p *Plugin) ListAndWatch(_ *kubelet.Empty, stream grpc.ServerStreamingServer[kubelet.ListAndWatchResponse]) error {
+	for {
+		healthy, changed := p.health.now()
+		word := kubelet.Unhealthy
+		if healthy {
+			word = kubelet.Healthy
+		}
+		answer := &kubelet.ListAndWatchResponse{}
+		for set := range p.Sets {
+			answer.Devices = append(answer.Devices, &kubelet.Device{ID: nameOf(set), Health: word})
+		}
+		if err := stream.Send(answer); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return nil
+		}
+	}
+}
+
+const setPrefix = "set-"
+
+func nameOf(set int) string { return setPrefix + strconv.Itoa(set) }
+
+// number is the inverse of nameOf.
+func (p *Plugin) number(name string) (int, error) {
+	set, err := strconv.Atoi(strings.TrimPrefix(name, setPrefix))
+	if err != nil || set < 0 || set >= p.Sets || nameOf(set) != name {
+		return 0, fmt.Errorf("device %q of resource %s: there are %s to %s", name, Resource, nameOf(0), nameOf(p.Sets-1))
+	}
+	return set, nil
+}
+
+// Allocate implements the kubelet's protocol: it makes the devices of the sets and lends those that nobody uses.
+func (p *Plugin) Allocate(ctx context.Context, request *kubelet.AllocateRequest) (*kubelet.AllocateResponse, error) {
+	p.lending.Lock()
+	defer p.lending.Unlock()
+	answer := &kubelet.AllocateResponse{}
+	for _, container := range request.GetContainerRequests() {
+		lent, err := p.lend(ctx, container.GetDevicesIds())
+		if err != nil {
+			p.Log.Error("cannot lend loop devices", "sets", container.GetDevicesIds(), "error", err)
+			return nil, err
+		}
+		answer.ContainerResponses = append(answer.ContainerResponses, lent)
+	}
+	return answer, nil
+}
+
+func (p *Plugin) lend(ctx context.Context, names []string) (*kubelet.ContainerAllocateResponse, error) {
+	var all []string
+	for _, name := range names {
+		set, err := p.number(name)
+		if err != nil {
+			return nil, err
+		}
+		devices, err := nodeops.AddLoops(p.First+set*p.PerSet, p.PerSet)
+		if err != nil {
+			return nil, err
+		}
+		free, err := nodeops.ReclaimLoops(ctx, devices)
+		if err != nil {
+			p.Log.Warn("what was left attached is not free", "set", name, "error", err)
+		}
+		if len(free) == 0 {
+			return nil, fmt.Errorf("all %d devices of %s (%s to %s) are in use by others of this host; losetup --list shows by whom", len(devices), name, devices[0], devices[len(devices)-1])
+		}
+		p.Log.Info("lending loop devices to a pod", "set", name, "devices", len(free), "inUseByOthers", len(devices)-len(free))
+		all = append(all, free...)
+	}
+	lent := &kubelet.ContainerAllocateResponse{Envs: map[string]string{Variable: strings.Join(all, ",")}}
+	for _, device := range all {
+		lent.Devices = append(lent.Devices, &kubelet.DeviceSpec{HostPath: device, ContainerPath: device, Permissions: "rw"})
+	}
+	return lent, nil
+}

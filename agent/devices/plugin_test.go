@@ -1,0 +1,366 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	kubelet "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// first is the number of the first device that the tests lend: nothing else on a host goes up to there.
+const first = nodeops.FirstLentLoop + nodeops.MostLentLoops - 256
+
+// rig is a plugin and what a kubelet has of it.
+type rig struct {
+	*testing.T
+	plugin   *Plugin
+	stop     func()
+	info     *registration.PluginInfo
+	registry registration.RegistrationClient
+	lender   kubelet.DevicePluginClient
+}
+
+func newRig(t *testing.T, sets, perSet int) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-devices-") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := &rig{T: t}
+	if r.plugin, err = New(Config{Directory: dir, Sets: sets, PerSet: perSet, First: first, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeLoops(t, sets*perSet) })
+	r.run()
+	return r
+}
+
+// run starts the plugin, and finds it as a kubelet does.
+func (r *rig) run() {
+	r.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := r.plugin.Run(ctx); err != nil {
+			r.Error(err)
+		}
+	})
+	r.stop = sync.OnceFunc(func() { cancel(); done.Wait() })
+	r.Cleanup(r.stop)
+	conn := r.dial(filepath.Join(r.plugin.Directory, "holdfast.dev-loop-set-reg.sock"))
+	r.registry = registration.NewRegistrationClient(conn)
+	var err error
+	if r.info, err = r.registry.GetInfo(r.Context(), &registration.InfoRequest{}, grpc.WaitForReady(true)); err != nil {
+		r.Fatal(err)
+	}
+	r.lender = kubelet.NewDevicePluginClient(r.dial(r.info.GetEndpoint()))
+}
+
+func (r *rig) dial(path string) *grpc.ClientConn {
+	r.Helper()
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func (r *rig) allocate(sets ...string) (*kubelet.ContainerAllocateResponse, error) {
+	r.Helper()
+	answer, err := r.lender.Allocate(r.Context(), &kubelet.AllocateRequest{ContainerRequests: []*kubelet.ContainerAllocateRequest{{DevicesIds: sets}}})
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.GetContainerResponses()) != 1 {
+		r.Fatalf("%d answers for one container", len(answer.GetContainerResponses()))
+	}
+	return answer.GetContainerResponses()[0], nil
+}
+
+func removeLoops(t *testing.T, count int) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.Close()
+	for i := range count {
+		if err := unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, first+i); err != nil && !errors.Is(err, unix.ENODEV) {
+			t.Errorf("removing loop%d: %v", first+i, err)
+		}
+	}
+}
+
+func paths(from, count int) (all []string) {
+	for i := range count {
+		all = append(all, fmt.Sprintf("/dev/loop%d", first+from+i))
+	}
+	return all
+}
+
+func TestTheKubeletFindsADevicePluginOfThatName(t *testing.T) {
+	r := newRig(t, 2, 3)
+	if r.info.GetType() != registration.DevicePlugin || r.info.GetName() != Resource || !slices.Equal(r.info.GetSupportedVersions(), []string{"v1beta1"}) {
+		t.Errorf("it is %+v", r.info)
+	}
+	if err := r.plugin.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, refusal := range []string{"name is taken", ""} {
+		_, err := r.registry.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{PluginRegistered: refusal == "", Error: refusal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = r.plugin.Check()
+		if refused := err != nil && strings.Contains(err.Error(), refusal); refused != (refusal != "") {
+			t.Errorf("refused with %q: %v", refusal, err)
+		}
+	}
+	if err := os.Remove(r.info.GetEndpoint()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.plugin.Check(); err == nil || !strings.Contains(err.Error(), "removed") {
+		t.Errorf("its socket is gone: %v", err)
+	}
+}
+
+func TestASetIsLentWithItsNodesAndTheirNames(t *testing.T) {
+	hostfs.RequireRoot(t)
+	r := newRig(t, 2, 3)
+	lent, err := r.allocate("set-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := paths(3, 3)
+	if got := Lent(lent.GetEnvs()[Variable]); !slices.Equal(got, want) {
+		t.Errorf("lent are %v, want %v", got, want)
+	}
+	for i, d := range lent.GetDevices() {
+		if d.GetHostPath() != want[i] || d.GetContainerPath() != want[i] || d.GetPermissions() != "rw" {
+			t.Errorf("device %d is %+v", i, d)
+		}
+		if info, err := os.Stat(d.GetHostPath()); err != nil || info.Mode()&os.ModeDevice == 0 {
+			t.Errorf("%s is %v, %v", d.GetHostPath(), info, err)
+		}
+	}
+	both, err := r.allocate("set-0", "set-1")
+	if err != nil || len(both.GetDevices()) != 6 || len(Lent(both.GetEnvs()[Variable])) != 6 {
+		t.Errorf("two sets are %+v, %v", both, err)
+	}
+}
+
+func TestNothingWasLentToWhoHasNoVariable(t *testing.T) {
+	if got := Lent(""); len(got) != 0 {
+		t.Errorf("lent was %q", got)
+	}
+}
+
+func TestWhatAKilledPodLeftIsReclaimedAndWhatOthersHaveIsNotLent(t *testing.T) {
+	hostfs.RequireRoot(t)
+	r := newRig(t, 1, 3)
+	if _, err := r.allocate("set-0"); err != nil {
+		t.Fatal(err)
+	}
+	devices := paths(0, 3)
+	left, theirs := image(t), image(t)
+	l, err := nodeops.AttachLoop(t.Context(), left, nodeops.LoopOptions{Among: devices[:1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	attachByHand(t, devices[1], theirs)
+	lent, err := r.allocate("set-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := Lent(lent.GetEnvs()[Variable]), []string{devices[0], devices[2]}; !slices.Equal(got, want) || len(lent.GetDevices()) != 2 {
+		t.Errorf("lent are %v with %d nodes, want %v", got, len(lent.GetDevices()), want)
+	}
+	if file, err := nodeops.BackingFile(devices[1]); err != nil || file != theirs {
+		t.Errorf("what another program attached is at %s, %v", file, err)
+	}
+	for _, device := range []string{devices[0], devices[2]} {
+		attachByHand(t, device, image(t))
+	}
+	if _, err := r.allocate("set-0"); err == nil || !strings.Contains(err.Error(), "in use by others") || !strings.Contains(err.Error(), devices[0]) {
+		t.Errorf("a set that others took: %v", err)
+	}
+}
+
+func image(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		devices, err := nodeops.LoopsOf(path)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, d := range devices {
+			if err := nodeops.DetachLoop(context.Background(), d); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return path
+}
+
+// attachByHand attaches as a program does that knows nothing of lending.
+func attachByHand(t *testing.T, device, image string) {
+	t.Helper()
+	file, err := os.OpenFile(image, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	loop, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loop.Close()
+	if err := unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_SET_FD, int(file.Fd())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSetsThatDoNotExistAreNotLent(t *testing.T) {
+	r := newRig(t, 2, 3)
+	for _, name := range []string{"", "set-", "set-2", "set--1", "set-01", "set-1 ", "1", "../set-1", "set-99999999999999999999"} {
+		if _, err := r.allocate(name); err == nil || !strings.Contains(err.Error(), "set-0 to set-1") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestTheKubeletIsToldOfTheSetsAndOfTheirHealth(t *testing.T) {
+	r := newRig(t, 2, 3)
+	was, _ := r.plugin.health.now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := r.lender.ListAndWatch(ctx, &kubelet.Empty{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, healthy := range []bool{was, !was, was} {
+		r.plugin.health.set(healthy)
+		answer, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		word := map[bool]string{true: kubelet.Healthy, false: kubelet.Unhealthy}[healthy]
+		var got []string
+		for _, d := range answer.GetDevices() {
+			got = append(got, d.GetID()+" "+d.GetHealth())
+		}
+		if want := []string{"set-0 " + word, "set-1 " + word}; !slices.Equal(got, want) {
+			t.Errorf("told was %v, want %v", got, want)
+		}
+	}
+}
+
+func TestHealthFollowsTheControlDevice(t *testing.T) {
+	control := filepath.Join(t.TempDir(), "loop-control")
+	h := newHealth(control)
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := h.watch(ctx, slog.New(slog.DiscardHandler)); err != nil {
+			t.Error(err)
+		}
+	})
+	defer done.Wait()
+	defer cancel()
+	for _, healthy := range []bool{true, false, true} {
+		_, changed := h.now()
+		if err := os.WriteFile(filepath.Join(filepath.Dir(control), "other"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if healthy {
+			err = os.WriteFile(control, nil, 0o600)
+		} else {
+			err = os.Remove(control)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Minute):
+			t.Fatalf("nobody was told that it is healthy: %t", healthy)
+		}
+		if now, _ := h.now(); now != healthy {
+			t.Errorf("it is healthy: %t, want %t", now, healthy)
+		}
+	}
+}
+
+func TestAPluginTakesThePlaceOfOneThatWasKilledAndOfNothingElse(t *testing.T) {
+	r := newRig(t, 1, 3)
+	path := r.info.GetEndpoint()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // should it not be refused
+	defer cancel()
+	if err := r.plugin.Run(ctx); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("beside one that runs: %v", err)
+	}
+	r.stop()
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("its socket is left: %v", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	r.run()
+	r.stop()
+	if err := os.WriteFile(path, []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.plugin.Run(ctx); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Errorf("over a file: %v", err)
+	}
+}
+
+func TestBadConfigurationsAreRefused(t *testing.T) {
+	for name, c := range map[string]Config{
+		"no directory":       {},
+		"relative directory": {Directory: "plugins"},
+		"negative":           {Directory: "/a", Sets: -1},
+		"too many":           {Directory: "/a", Sets: 17, PerSet: 256},
+		"huge":               {Directory: "/a", Sets: 1 << 40, PerSet: 1 << 40},
+		"others' devices":    {Directory: "/a", First: 8},
+		"beyond the end":     {Directory: "/a", First: nodeops.FirstLentLoop + nodeops.MostLentLoops - 1},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: it was accepted", name)
+		}
+	}
+	if p, err := New(Config{Directory: "/a"}); err != nil || p.Sets != 4 || p.PerSet != 256 || p.First != nodeops.FirstLentLoop {
+		t.Errorf("the defaults are %+v, %v", p, err)
+	}
+}

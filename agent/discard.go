@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// discard removes from the disk what the controller gave up while this node was not heard of, before its name means
+// anything else. o is the object of that name now; made says that it is real.
+func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) error {
+	n := a.nodeObject()
+	if n == nil {
+		return nil
+	}
+	all := v1.ParseDiscards(n.Annotations[v1.DiscardAnnotation])
+	i := slices.IndexFunc(all, func(d v1.Discard) bool { return d.Kind == k.kind && d.Name == k.name && !a.work.done(d) })
+	switch {
+	case i < 0, hasUID(o, all[i].UID): // not given up yet, or not at all
+		return nil
+	case !made:
+		a.log.Info("removing what was given up while this node was not heard of", "kind", k.kind, "id", k.name)
+		if err := a.deleteAny(ctx, k); err != nil {
+			return err
+		}
+	}
+	if err := a.discarded(ctx, all[i]); err != nil {
+		return err
+	}
+	a.work.finish(all[i])
+	return nil
+}
+
+func hasUID(o metav1.Object, uid types.UID) bool {
+	switch o := o.(type) {
+	case *v1.Volume:
+		return o != nil && o.UID == uid
+	case *v1.Snapshot:
+		return o != nil && o.UID == uid
+	}
+	return false
+}
+
+// deleteAny waits for pools that are out of reach: nobody remembers in which one it lies.
+func (a *Agent) deleteAny(ctx context.Context, k key) error {
+	if k.kind == v1.SourceVolume {
+		if _, err := a.Backend.Get(ctx, k.id()); errors.Is(err, backend.ErrNotFound) {
+			return a.poolOut(ctx, "")
+		}
+		return a.Backend.Delete(ctx, k.id())
+	}
+	s, err := a.snapshotter.GetSnapshot(ctx, k.id())
+	if errors.Is(err, backend.ErrNotFound) {
+		return a.poolOut(ctx, "")
+	}
+	if err == nil && s.Group != "" && a.grouper != nil {
+		return a.grouper.DeleteGroup(ctx, s.Group) // it goes only as a whole
+	}
+	return a.snapshotter.DeleteSnapshot(ctx, k.id())
+}
+
+// discarded takes one entry off the list.
+func (a *Agent) discarded(ctx context.Context, d v1.Discard) error {
+	nodes := a.Client.HoldfastV1().StorageNodes()
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		n, err := nodes.Get(ctx, a.Node, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rest := slices.DeleteFunc(v1.ParseDiscards(n.Annotations[v1.DiscardAnnotation]), func(other v1.Discard) bool { return other == d })
+		var value any // nil takes the annotation away
+		if len(rest) > 0 {
+			value = v1.FormatDiscards(rest)
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"resourceVersion": n.ResourceVersion, "annotations": map[string]any{v1.DiscardAnnotation: value},
+		}})
+		if err != nil {
+			return err
+		}
+		_, err = nodes.Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		return err
+	})
+}

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"encoding/json"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// giveUp writes what a controller writes when it gives up things of a node.
+func (r *rig) giveUp(all ...v1.Discard) {
+	r.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1.DiscardAnnotation: v1.FormatDiscards(all)}}})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if _, err := r.nodes.Patch(r.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) discarded() {
+	r.Helper()
+	r.await("an empty list of what to discard", func() bool {
+		n, err := r.nodes.Get(r.Context(), node, metav1.GetOptions{})
+		return err == nil && n.Annotations[v1.DiscardAnnotation] == ""
+	})
+}
+
+func TestWhatWasGivenUpWhileTheNodeWasDownIsDiscardedAndNotAdopted(t *testing.T) {
+	r := newRig(t).begin()
+	r.stop()
+	r.stored(backend.VolumeSpec{Name: "old"})
+	r.stored(backend.VolumeSpec{Name: "kept"})
+	if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "old", Source: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "old", UID: "u1"}, v1.Discard{Kind: v1.SourceSnapshot, Name: "old", UID: "u2"})
+	r.begin()
+	r.adopted("kept")
+	r.discarded()
+	if r.host.has("old") || r.volume("old") != nil || r.snapshot("old") != nil {
+		t.Error("what was given up came back")
+	}
+	if _, err := r.host.GetSnapshot(t.Context(), "old"); err == nil {
+		t.Error("the snapshot is still on the disk")
+	}
+}
+
+func TestWhatIsGivenUpIsDiscardedWhenItsObjectIsGoneAndNotBefore(t *testing.T) {
+	r := newRig(t).begin()
+	v := r.ask("a")
+	r.phase("a", v1.PhaseReady)
+	r.host.set(func() { r.host.refuse["delete a"] = backend.ErrPrecondition }) // a pod still has it
+	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "a", UID: v.UID})
+	r.withVolumes("z") // so the list was seen
+	if n := r.node(); n.Annotations[v1.DiscardAnnotation] == "" || !r.host.has("a") {
+		t.Fatal("it was settled while its object lives")
+	}
+	r.remove("a")
+	r.phase("a", v1.PhaseDeleting)
+	if _, err := r.volumes.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.gone("a")
+	r.withVolumes("y")
+	if r.volume("a") != nil {
+		t.Fatal("it was adopted")
+	}
+	r.host.set(func() { clear(r.host.refuse) })
+	r.await("the disk without it", func() bool { return !r.host.has("a") })
+	r.discarded()
+}
+
+func TestANewVolumeOfTheNameOfOneThatWasGivenUpBeginsEmpty(t *testing.T) {
+	r := newRig(t).begin()
+	r.stop()
+	r.stored(backend.VolumeSpec{Name: "a"})
+	r.host.Write("a", []byte("of the old one"))
+	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "a", UID: "u1"})
+	r.ask("a")
+	r.begin()
+	r.phase("a", v1.PhaseReady)
+	r.discarded()
+	if got := r.host.Read("a", 100); len(got) > 0 {
+		t.Errorf("it holds %q", got)
+	}
+}
+
+func TestAVolumeThatIsRealIsNeverDiscardedForAnotherOfItsName(t *testing.T) {
+	r := newRig(t).begin()
+	r.ask("a")
+	r.phase("a", v1.PhaseReady)
+	r.host.Write("a", []byte("of the user"))
+	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "a", UID: "of one before"})
+	r.discarded()
+	if got := string(r.host.Read("a", 100)); got != "of the user" {
+		t.Errorf("it holds %q", got)
+	}
+}
+
+func TestADiscardIsDoneOnceHoweverOldTheCacheIs(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) { c.SurveyEvery = DefaultSurveyEvery }
+	r.begin().stop()
+	r.stored(backend.VolumeSpec{Name: "a"})
+	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "a", UID: "u1"})
+	release := func() {}
+	r.host.enter = func(call string) {
+		if call == "delete a" {
+			release = r.api.HoldWatches() // the agent will not see that its list is empty
+		}
+	}
+	r.begin()
+	r.discarded()
+	r.stored(backend.VolumeSpec{Name: "a"}) // another one by now
+	r.agent.Released("a")
+	r.agent.Released("a")
+	release()
+	r.adopted("a")
+	if n := r.host.count("delete a"); n != 1 {
+		t.Errorf("it was discarded %d times", n)
+	}
+}

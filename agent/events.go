@@ -1,0 +1,30 @@
+package agent
+
+import (
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func (a *Agent) eventf(about runtime.Object, kind, reason, format string, args ...any) {
+	if a.Events != nil {
+		a.Events.Eventf(about, kind, reason, format, args...)
+	}
+}
+
+// tellTransition writes an event when a thing fails, is lost or comes back. That all went well needs none.
+func (a *Agent) tellTransition(about runtime.Object, old, now v1.Phase, e *v1.Error, conditions []metav1.Condition) {
+	ready := meta.FindStatusCondition(conditions, v1.ReadyCondition)
+	switch {
+	case old == now && now != v1.PhaseDeleting:
+	case now == v1.PhaseLost && ready != nil:
+		a.eventf(about, core.EventTypeWarning, "Lost", "%s", ready.Message)
+	case old == v1.PhaseLost && now == v1.PhaseReady:
+		a.eventf(about, core.EventTypeNormal, "Recovered", "it is on the disk of node %s again", a.Node)
+	case old != now && e != nil:
+		a.eventf(about, core.EventTypeWarning, string(e.Code), "%s", e.Message)
+	}
+}

@@ -1,0 +1,241 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// mortal counts what one agent does to the API and to the disk, before and after each, and ends the agent at a chosen
+// count: from then on nothing of it reaches either.
+type mortal struct {
+	*host
+	mu    sync.Mutex
+	left  int // steps to live
+	steps int
+	dead  bool
+	last  string
+	die   func()
+}
+
+var errDead = errors.New("this process is dead")
+
+// step says whether the process still lives.
+func (m *mortal) step(what string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		return errDead
+	}
+	m.steps++
+	m.left--
+	if m.left >= 0 {
+		return nil
+	}
+	m.dead, m.last = true, what
+	m.die()
+	return errDead
+}
+
+func (m *mortal) did(what string, f func() error) error {
+	if err := m.step("before " + what); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	return m.step("after " + what)
+}
+
+// RoundTrip counts what changes volumes and snapshots. Leases and the StorageNode are written by the clock.
+func (m *mortal) over(next http.RoundTripper) http.RoundTripper {
+	return roundTrip(func(q *http.Request) (answer *http.Response, err error) {
+		what := q.Method + " " + q.URL.Path
+		if q.Method == http.MethodGet || bytes.Contains([]byte(what), []byte("storagenodes")) || bytes.Contains([]byte(what), []byte("leases")) {
+			m.mu.Lock()
+			dead := m.dead
+			m.mu.Unlock()
+			if dead {
+				return nil, errDead
+			}
+			return next.RoundTrip(q)
+		}
+		err = m.did(what, func() error {
+			answer, err = next.RoundTrip(q) //nolint:bodyclose // the client closes it
+			return err
+		})
+		if err != nil && answer != nil {
+			answer.Body.Close()
+			answer = nil
+		}
+		return answer, err
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
+func made[T any](m *mortal, what string, f func() (T, error)) (v T, err error) {
+	err = m.did(what, func() error {
+		v, err = f()
+		return err
+	})
+	return v, err
+}
+
+func (m *mortal) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return made(m, "create", func() (*backend.Volume, error) { return m.host.Create(ctx, spec) })
+}
+
+func (m *mortal) Restore(ctx context.Context, id backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return made(m, "restore", func() (*backend.Volume, error) { return m.host.Restore(ctx, id, spec) })
+}
+
+func (m *mortal) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
+	return made(m, "expand", func() (*backend.Volume, error) { return m.host.Expand(ctx, id, size) })
+}
+
+func (m *mortal) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
+	return made(m, "snapshot", func() (*backend.Snapshot, error) { return m.host.Snapshot(ctx, spec) })
+}
+
+func (m *mortal) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*backend.Group, error) {
+	return made(m, "group", func() (*backend.Group, error) { return m.host.SnapshotGroup(ctx, spec) })
+}
+
+func (m *mortal) Delete(ctx context.Context, id backend.ID) error {
+	return m.did("delete", func() error { return m.host.Delete(ctx, id) })
+}
+
+func (m *mortal) DeleteSnapshot(ctx context.Context, id backend.ID) error {
+	return m.did("delete snapshot", func() error { return m.host.DeleteSnapshot(ctx, id) })
+}
+
+func (m *mortal) DeleteGroup(ctx context.Context, id backend.ID) error {
+	return m.did("delete group", func() error { return m.host.DeleteGroup(ctx, id) })
+}
+
+// TestAnAgentThatIsKilledAnywhereIsContinuedByTheNext tells one story again and again, with the agent killed at each
+// of its steps in turn.
+func TestAnAgentThatIsKilledAnywhereIsContinuedByTheNext(t *testing.T) {
+	for at, over := 0, false; !over; at++ {
+		if at > 500 {
+			t.Fatal("the story has no end")
+		}
+		t.Run(fmt.Sprintf("step %d", at), func(t *testing.T) { over = !killedAt(t, at) })
+	}
+}
+
+// killedAt says whether the story was long enough for the agent to be killed.
+func killedAt(t *testing.T, at int) bool {
+	r := newRig(t)
+	died := make(chan struct{})
+	m := &mortal{host: r.host, left: at}
+	m.die = func() { close(died) }
+	config := rest.CopyConfig(r.api.Config())
+	config.Wrap(m.over)
+	r.change = func(c *Config) {
+		c.Backend, c.Client, c.Kubernetes = m, client.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
+		c.Log = nil
+		c.SurveyEvery = time.Hour // at the start only, so that the steps are the story's
+	}
+	r.begin()
+	first := r.stop
+	var next sync.WaitGroup
+	next.Go(func() {
+		select {
+		case <-died:
+		case <-t.Context().Done():
+			return
+		}
+		first()
+		r.change = nil
+		r.begin()
+	})
+	t.Cleanup(next.Wait)
+	r.story()
+	m.mu.Lock()
+	if m.dead {
+		m.mu.Unlock()
+		next.Wait() // the next agent may be at its start still
+		m.mu.Lock()
+	}
+	defer m.mu.Unlock()
+	t.Logf("killed: %t, %s, after %d steps", m.dead, m.last, m.steps)
+	return m.dead
+}
+
+// story makes, grows, copies and deletes, and checks that nothing is lost on the way or left in the end.
+func (r *rig) story() {
+	r.Helper()
+	written := []byte("written by the user")
+	for _, name := range []string{"a", "b"} {
+		r.ask(name)
+		r.phase(name, v1.PhaseReady)
+		r.host.Write(backend.ID(name), written)
+	}
+	r.grow("a", 64*mib)
+	r.await("the larger size", func() bool { return r.volume("a").Status.Size.Value() == 64*mib })
+	r.askSnapshot("s", "a", nil)
+	r.readySnapshot("s")
+	members := r.askGroup("g", "a", "b")
+	for _, m := range members {
+		r.readySnapshot(m)
+	}
+	r.ask("r", func(v *v1.Volume) { v.Spec.Source = &v1.VolumeSource{Kind: v1.SourceSnapshot, Name: "s"} })
+	r.phase("r", v1.PhaseReady)
+	for _, id := range []backend.ID{"a", "b", "r"} {
+		if got := r.host.Read(id, len(written)); !bytes.Equal(got, written) {
+			r.Fatalf("volume %s holds %q: it was made anew", id, got)
+		}
+	}
+	for _, name := range append(members, "s") {
+		if err := r.snapshots.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+			r.Fatal(err)
+		}
+	}
+	for _, name := range []string{"r", "a", "b"} {
+		r.remove(name)
+	}
+	r.await("an empty cluster", func() bool {
+		volumes, err := r.volumes.List(r.Context(), metav1.ListOptions{})
+		snapshots, errSnapshots := r.snapshots.List(r.Context(), metav1.ListOptions{})
+		return err == nil && errSnapshots == nil && len(volumes.Items)+len(snapshots.Items) == 0
+	})
+	left, _ := r.host.Memory.List(r.Context())
+	copies, _ := r.host.ListSnapshots(r.Context())
+	if len(left)+len(copies) > 0 {
+		r.Fatalf("%d volumes and %d snapshots are left on the disk", len(left), len(copies))
+	}
+}
+
+func (r *rig) readySnapshot(name string) {
+	r.Helper()
+	r.await("snapshot "+name, func() bool { s := r.snapshot(name); return s != nil && s.Status.Phase == v1.PhaseReady })
+}
+
+// askGroup writes the members of a group and returns their IDs.
+func (r *rig) askGroup(name string, sources ...string) (members []string) {
+	r.Helper()
+	group := &v1.SnapshotGroup{Name: name, Sources: sources}
+	for _, source := range slices.Sorted(slices.Values(sources)) {
+		member := groupSpec(group).Member(backend.ID(source))
+		members = append(members, r.askSnapshot(member.Name, source, group).Name)
+	}
+	return members
+}

@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// showLife renews the node's Lease, four times in the time after which the node counts as down.
+func (a *Agent) showLife(ctx context.Context) {
+	tick := time.NewTicker(a.Lease / 4)
+	defer tick.Stop()
+	var held *coordination.Lease
+	for {
+		var err error
+		if held, err = a.renew(ctx, held); err != nil && ctx.Err() == nil {
+			a.log.Warn("this node will count as down if its Lease is not renewed; trying again", "lease", v1.LeasePrefix+a.Node, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// renew writes the Lease over the one that was last written; after any failure it is read again.
+func (a *Agent) renew(ctx context.Context, held *coordination.Lease) (*coordination.Lease, error) {
+	leases := a.Kubernetes.CoordinationV1().Leases(a.Namespace)
+	if held == nil {
+		var err error
+		held, err = leases.Get(ctx, v1.LeasePrefix+a.Node, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			held = nil
+		case err != nil:
+			return nil, err
+		}
+	}
+	seconds, now := int32(a.Lease/time.Second), metav1.NowMicro()
+	next := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1.LeasePrefix + a.Node}}
+	write := func() (*coordination.Lease, error) {
+		return leases.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
+	}
+	acquired := &now
+	if held != nil {
+		next, acquired = held.DeepCopy(), held.Spec.AcquireTime
+		write = func() (*coordination.Lease, error) {
+			return leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+		}
+	}
+	next.Spec = coordination.LeaseSpec{HolderIdentity: &a.Node, LeaseDurationSeconds: &seconds, AcquireTime: acquired, RenewTime: &now}
+	written, err := write()
+	if err != nil {
+		return nil, err // what comes with it is no Lease
+	}
+	return written, nil
+}

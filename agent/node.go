@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// publisher writes the StorageNode when something has changed, and not too often.
+type publisher struct {
+	dirty chan struct{} // holds a token when there may be something to tell
+	told  *v1.StorageNodeStatus
+}
+
+// change says that there may be something to tell.
+func (p *publisher) change() {
+	select {
+	case p.dirty <- struct{}{}:
+	default:
+	}
+}
+
+func (a *Agent) nodeListener() holdfastv1.StorageNodeHandlerFuncs {
+	return holdfastv1.StorageNodeHandlerFuncs{
+		AddFunc:    a.sawNode,
+		UpdateFunc: func(_, n *v1.StorageNode) { a.sawNode(n) },
+		DeleteFunc: func(holdfastv1.DeletedStorageNode) { a.node.change() },
+	}
+}
+
+// sawNode notices what the controller has written: that the node is not heard of, and what to discard.
+func (a *Agent) sawNode(n *v1.StorageNode) {
+	if writtenOff(n.Status.Conditions) {
+		a.node.change()
+	}
+	for _, d := range v1.ParseDiscards(n.Annotations[v1.DiscardAnnotation]) {
+		a.work.add(key{d.Kind, d.Name})
+	}
+}
+
+func (a *Agent) publishRegularly(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.node.dirty:
+		}
+		if err := a.publish(ctx); err != nil && ctx.Err() == nil {
+			a.log.Warn("the node's pools could not be published; trying again", "error", err)
+			a.node.change()
+		}
+		rest := time.NewTimer(a.PublishEvery)
+		select {
+		case <-ctx.Done():
+			rest.Stop()
+			return
+		case <-rest.C:
+		}
+	}
+}
+
+// publish writes the StorageNode if there is news.
+func (a *Agent) publish(ctx context.Context) error {
+	there := a.nodeObject()
+	if there == nil {
+		a.node.told = nil
+		if err := a.apply(ctx, nil); err != nil {
+			return err
+		}
+	}
+	now := a.nodeStatus(ctx)
+	if there != nil && !writtenOff(there.Status.Conditions) && a.node.told != nil && !newsOfNode(a.node.told, now) {
+		return nil
+	}
+	err := a.apply(ctx, now)
+	if apierrors.IsNotFound(err) {
+		if err = a.apply(ctx, nil); err == nil {
+			err = a.apply(ctx, now)
+		}
+	}
+	if err == nil {
+		a.node.told = now
+	}
+	return err
+}
+
+// apply writes the object itself, or its status if one is given.
+func (a *Agent) apply(ctx context.Context, status *v1.StorageNodeStatus) error {
+	o := map[string]any{"apiVersion": v1.SchemeGroupVersion.String(), "kind": "StorageNode", "metadata": map[string]any{"name": a.Node}}
+	var part []string
+	if status != nil {
+		o["status"], part = status, []string{"status"}
+	}
+	data, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	force := true
+	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force}
+	_, err = a.Client.HoldfastV1().StorageNodes().Patch(ctx, a.Node, types.ApplyPatchType, data, options, part...)
+	return err
+}
+
+func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
+	s := &v1.StorageNodeStatus{Version: a.Version}
+	if n := a.nodeObject(); n != nil {
+		s.ObservedGeneration = n.Generation
+	}
+	told := a.node.told
+	if n := a.nodeObject(); told == nil && n != nil {
+		told = &n.Status
+	}
+	if told != nil {
+		s.Conditions = append(s.Conditions, told.Conditions...) // they keep the time of their last transition
+	}
+	usable := 0
+	for _, p := range a.Pools {
+		pool := a.poolStatus(ctx, p, told)
+		if pool.Message == "" {
+			usable++
+		}
+		s.Pools = append(s.Pools, pool)
+	}
+	ready := metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1.ReasonReady, ObservedGeneration: s.ObservedGeneration}
+	switch {
+	case len(a.Pools) == 0:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1.ReasonNoPool, "no pool is for this node: in spec.pools of the StorageCluster none has nodeSelectorTerms that match it"
+	case usable == 0:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1.ReasonPoolFailing, "no pool can be used: "+s.Pools[0].Message
+	}
+	meta.SetStatusCondition(&s.Conditions, ready)
+	s.SetColumns()
+	return s
+}
+
+// poolStatus keeps the last numbers of a pool that is out of reach.
+func (a *Agent) poolStatus(ctx context.Context, c Pool, told *v1.StorageNodeStatus) v1.Pool {
+	p := v1.Pool{Name: c.Name}
+	if told != nil {
+		for _, last := range told.Pools {
+			if last.Name == c.Name {
+				p = last
+			}
+		}
+	}
+	p.Path, p.Engine, p.Message = c.Path, c.Engine, ""
+	room, err := a.Backend.Capacity(ctx, c.Name)
+	if err != nil {
+		p.Message = err.Error()
+	} else {
+		p.Capacity, p.Promised, p.Used = *quantity(room.Total), *quantity(room.Promised), *quantity(room.Used)
+		p.Available, p.Smallest, p.Largest = *quantity(room.Available), *quantity(room.Smallest), *quantity(room.Largest)
+	}
+	p.Volumes, p.Snapshots = 0, 0
+	for _, v := range listed[v1.Volume](a.watches.volumes) {
+		if v.Status.Pool == c.Name && v.Status.Phase != v1.PhaseLost {
+			p.Volumes++
+		}
+	}
+	for _, s := range listed[v1.Snapshot](a.watches.snapshots) {
+		if s.Status.Pool == c.Name && s.Status.Phase != v1.PhaseLost {
+			p.Snapshots++
+		}
+	}
+	return p
+}
+
+// newsOfNode says whether a status must be written: all but small changes of what is used and free.
+func newsOfNode(old, now *v1.StorageNodeStatus) bool {
+	same := now.DeepCopy()
+	for i := range same.Pools {
+		if i >= len(old.Pools) || old.Pools[i].Promised.Cmp(same.Pools[i].Promised) != 0 {
+			return true
+		}
+		was, is, size := &old.Pools[i], &same.Pools[i], same.Pools[i].Capacity.Value()
+		if slight(was.Used.Value(), is.Used.Value(), size) && slight(was.Available.Value(), is.Available.Value(), size) && slight(was.Largest.Value(), is.Largest.Value(), size) {
+			is.Used, is.Available, is.Largest = was.Used, was.Available, was.Largest
+		}
+	}
+	same.SetColumns()
+	return !equality.Semantic.DeepEqual(old, same)
+}
+
+// slight is less than a two-hundredth of a pool.
+func slight(old, now, size int64) bool { return max(old-now, now-old) < size/200 }

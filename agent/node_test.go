@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func (r *rig) node() *v1.StorageNode {
+	n, err := r.nodes.Get(r.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		return &v1.StorageNode{}
+	}
+	return n
+}
+
+func TestTheNodeSaysWhatItHas(t *testing.T) {
+	r := newRig(t).begin()
+	r.ask("a")
+	r.phase("a", v1.PhaseReady)
+	r.askSnapshot("s", "a", nil)
+	r.readySnapshot("s")
+	r.await("the counts", func() bool {
+		p := r.node().Status.Pools
+		return len(p) == 1 && p[0].Volumes == 1 && p[0].Snapshots == 1 && p[0].Promised.Value() == 16*mib
+	})
+	s := r.node().Status
+	p := s.Pools[0]
+	if s.Version != "1.2.3" || p.Name != "memory" || p.Path != "/srv/memory" || p.Engine != "image" || p.Message != "" ||
+		p.Capacity.Value() != 1<<40 || p.Available.Value() != 1<<40-16*mib || p.Smallest.Value() != mib || p.Largest.Value() != 1<<40-16*mib {
+		t.Errorf("it says %+v", s)
+	}
+	if s.Columns.Pools != "1/1" || s.Columns.Volumes != 1 || s.Columns.Capacity != "1Ti" {
+		t.Errorf("people read %+v", s.Columns)
+	}
+	expectCondition(t, s.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady)
+	r.remove("a")
+	r.gone("a")
+	r.await("the room given back", func() bool { p := r.node().Status.Pools[0]; return p.Volumes == 0 && p.Promised.Value() == 0 })
+}
+
+func TestAPoolThatFailsKeepsItsLastNumbersAndSaysWhy(t *testing.T) {
+	r := newRig(t).begin()
+	r.host.set(func() { r.host.broken = fmt.Errorf("%w: /srv/memory is not mounted", backend.ErrUnavailable) })
+	r.await("the message", func() bool { return r.node().Status.Pools[0].Message != "" })
+	s := r.node().Status
+	if s.Pools[0].Capacity.Value() != 1<<40 || s.Columns.Pools != "0/1" {
+		t.Errorf("it says %+v", s)
+	}
+	expectCondition(t, s.Conditions, v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonPoolFailing)
+	r.restart() // the numbers are those of the object now
+	if got := r.node().Status.Pools[0].Capacity.Value(); got != 1<<40 {
+		t.Errorf("after a restart the pool has %d bytes", got)
+	}
+	r.host.set(func() { r.host.broken = nil })
+	r.await("the pool back", func() bool { return r.node().Status.Pools[0].Message == "" })
+	expectCondition(t, r.node().Status.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady)
+}
+
+func TestANodeWithoutAPoolSaysSo(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) { c.Pools = nil }
+	r.begin()
+	s := r.node().Status
+	c := expectCondition(t, s.Conditions, v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonNoPool)
+	if len(s.Pools) != 0 || s.Columns.Pools != "0/0" || s.Version != "1.2.3" || !strings.Contains(c.Message, "nodeSelectorTerms") {
+		t.Errorf("it says %+v", s)
+	}
+	r.change = nil
+	r.restart() // a label gave it one
+	r.await("the pool", func() bool { return r.node().Status.Columns.Pools == "1/1" })
+	expectCondition(t, r.node().Status.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady)
+}
+
+func TestTheNodeIsWrittenOnlyWhenSomethingHasChanged(t *testing.T) {
+	r := newRig(t).begin()
+	r.ask("a")
+	r.phase("a", v1.PhaseReady)
+	r.await("the count", func() bool { return r.node().Status.Pools[0].Volumes == 1 })
+	r.api.Requests()
+	for from := r.host.count("list"); r.host.count("list") < from+5; {
+		r.agent.node.change()
+		<-time.After(time.Millisecond)
+	}
+	if n := r.api.Requests()["apply storagenodes/status"]; n > 0 {
+		t.Errorf("it was written %d times without news", n)
+	}
+}
+
+func TestANodeThatWasTakenForDeadOrDeletedTellsThatItLives(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
+	r.begin()
+	n := r.node()
+	n.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1.ReasonNodeDown}}
+	if _, err := r.nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.await("a sign of life", func() bool { return !writtenOff(r.node().Status.Conditions) })
+	if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.await("a new record", func() bool { return len(r.node().Status.Pools) == 1 })
+}
+
+func TestAVolumeThatWasWrittenOffIsReadyAgain(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
+	r.begin()
+	r.ask("a")
+	v := r.phase("a", v1.PhaseReady)
+	v.Status.Phase = v1.PhaseLost
+	v.Status.Conditions[0] = metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1.ReasonNodeGone}
+	if _, err := r.volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	v = r.phase("a", v1.PhaseReady)
+	expectCondition(t, v.Status.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady)
+}
+
+func TestTheLeaseIsRenewedWhateverBecomesOfIt(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) { c.Lease = time.Second }
+	r.begin()
+	leases := r.leases.CoordinationV1().Leases(DefaultNamespace)
+	renewed := func(what string, since time.Time) (at time.Time) {
+		t.Helper()
+		r.await(what, func() bool {
+			l, err := leases.Get(t.Context(), v1.LeasePrefix+node, metav1.GetOptions{})
+			if err != nil || *l.Spec.HolderIdentity != node || *l.Spec.LeaseDurationSeconds != 1 {
+				return false
+			}
+			at = l.Spec.RenewTime.Time
+			return at.After(since)
+		})
+		return at
+	}
+	first := renewed("a Lease", time.Time{})
+	second := renewed("a renewal", first)
+	if err := leases.Delete(t.Context(), v1.LeasePrefix+node, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	renewed("a new Lease", second)
+	r.restart()
+	renewed("the next agent's Lease", second)
+}
+
+func TestAnAgentWithABadConfigurationIsRefused(t *testing.T) {
+	r := newRig(t).begin()
+	for what, change := range map[string]func(*Config){
+		"no node":    func(c *Config) { c.Node = "" },
+		"a bad node": func(c *Config) { c.Node = "Node_A" },
+		"no backend": func(c *Config) { c.Backend = nil },
+		"no client":  func(c *Config) { c.Client = nil },
+	} {
+		c := r.agent.Config
+		change(&c)
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: accepted", what)
+		}
+	}
+}
+
+func TestAnAgentStopsWhileTheAPIIsOutOfReach(t *testing.T) {
+	r := newRig(t).begin()
+	r.stop()
+	r.api.Close()
+	a, err := New(r.agent.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := a.Run(ctx); err == nil {
+		t.Error("it began without knowing its objects")
+	}
+}

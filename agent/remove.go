@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func owned(o metav1.Object) bool { return slices.Contains(o.GetFinalizers(), v1.AgentFinalizer) }
+
+func unowned(o metav1.Object) []string {
+	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == v1.AgentFinalizer })
+}
+
+// removeVolume takes the volume off the disk and lets the object go. A refusal is recorded and tried again.
+func (a *Agent) removeVolume(ctx context.Context, o *v1.Volume) error {
+	if !owned(o) {
+		return nil
+	}
+	err := a.deleteVolume(ctx, o)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return errors.Join(a.recordVolume(ctx, o, nil, err), err)
+	}
+	o = o.DeepCopy()
+	o.Finalizers = unowned(o)
+	_, err = a.Client.HoldfastV1().Volumes().Update(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// deleteVolume leaves alone what the object asked for but never was: another volume that has its name. What was real
+// and is in no pool that can be looked into is not taken for deleted.
+func (a *Agent) deleteVolume(ctx context.Context, o *v1.Volume) error {
+	id := backend.ID(o.Name)
+	v, err := a.Backend.Get(ctx, id)
+	switch {
+	case !wasReal(o) && err == nil && errors.Is(isOf(o, v), backend.ErrExists):
+		return nil
+	case wasReal(o) && errors.Is(err, backend.ErrNotFound):
+		if err := a.poolOut(ctx, poolOf(o)); err != nil {
+			return err
+		}
+	}
+	return a.Backend.Delete(ctx, id)
+}

@@ -1,0 +1,362 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+const (
+	mib  = 1 << 20
+	node = "node-a"
+)
+
+// rig is one agent between an API and a host, with hands on both.
+type rig struct {
+	*testing.T
+	api       *miniapi.Server
+	config    *rest.Config
+	volumes   typed.VolumeInterface
+	snapshots typed.SnapshotInterface
+	nodes     typed.StorageNodeInterface
+	leases    kubernetes.Interface
+	events    *record.FakeRecorder
+	host      *host
+	agent     *Agent
+	stop      func()
+	change    func(*Config) // before an agent starts
+}
+
+// newRig has no agent yet.
+func newRig(t *testing.T) *rig {
+	api := miniapi.New(t)
+	ours := client.NewForConfigOrDie(api.Config()).HoldfastV1()
+	return &rig{
+		T: t, api: api, config: api.Config(), volumes: ours.Volumes(), snapshots: ours.Snapshots(), nodes: ours.StorageNodes(),
+		leases: kubernetes.NewForConfigOrDie(api.Config()), events: record.NewFakeRecorder(1000), host: newHost(),
+	}
+}
+
+// begin starts an agent, and waits until it has reported for the first time.
+func (r *rig) begin() *rig {
+	r.Helper()
+	c := Config{
+		Node: node, Version: "1.2.3", Backend: r.host, Pools: []Pool{{Name: "memory", Path: "/srv/memory", Engine: "image"}},
+		Client: client.NewForConfigOrDie(r.config), Kubernetes: kubernetes.NewForConfigOrDie(r.config), Events: r.events,
+		Log: slog.New(slog.NewTextHandler(r.Output(), nil)), RetryFirst: time.Millisecond, RetryLast: 10 * time.Millisecond,
+		SurveyEvery: 10 * time.Millisecond, PublishEvery: time.Millisecond,
+	}
+	if r.change != nil {
+		r.change(&c)
+	}
+	a, err := New(c)
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := a.Run(ctx); err != nil && ctx.Err() == nil {
+			r.Errorf("the agent ended: %v", err)
+		}
+	}()
+	r.agent, r.stop = a, func() { cancel(); <-done }
+	r.Cleanup(r.stop)
+	r.await("the node's first report", func() bool {
+		n, err := r.nodes.Get(r.Context(), node, metav1.GetOptions{})
+		return err == nil && len(n.Status.Conditions) > 0
+	})
+	return r
+}
+
+func (r *rig) restart() {
+	r.Helper()
+	r.stop()
+	r.begin()
+}
+
+// await waits for what the API or the host shows.
+func (r *rig) await(what string, done func() bool) {
+	r.Helper()
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-late.C:
+			r.Fatalf("%s did not come", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// ask writes an object the way the controller does.
+func (r *rig) ask(name string, change ...func(*v1.Volume)) *v1.Volume {
+	r.Helper()
+	v := &v1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1.AgentFinalizer}},
+		Spec:       v1.VolumeSpec{Name: name, Node: node, Size: v1.VolumeSize{Required: size(16 * mib)}},
+	}
+	for _, c := range change {
+		c(v)
+	}
+	made, err := r.volumes.Create(r.Context(), v, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return made
+}
+
+func size(bytes int64) *resource.Quantity { return resource.NewQuantity(bytes, resource.BinarySI) }
+
+func (r *rig) askSnapshot(name, source string, group *v1.SnapshotGroup) *v1.Snapshot {
+	r.Helper()
+	id, err := backend.IDFor(name)
+	if err != nil {
+		r.Fatal(err)
+	}
+	s, err := r.snapshots.Create(r.Context(), &v1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1.AgentFinalizer}},
+		Spec:       v1.SnapshotSpec{Name: name, Source: source, Node: node, Group: group},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) && group != nil {
+		return r.snapshot(string(id)) // the agent saw another member first, took the group, and found this one
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	return s
+}
+
+func (r *rig) volume(name string) *v1.Volume {
+	v, err := r.volumes.Get(r.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return v
+}
+
+func (r *rig) snapshot(name string) *v1.Snapshot {
+	s, err := r.snapshots.Get(r.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// phase waits for a volume to get there.
+func (r *rig) phase(name string, phase v1.Phase) *v1.Volume {
+	r.Helper()
+	var v *v1.Volume
+	r.await(fmt.Sprintf("phase %s of volume %s", phase, name), func() bool {
+		v = r.volume(name)
+		return v != nil && v.Status.Phase == phase
+	})
+	return v
+}
+
+func (r *rig) gone(name string) {
+	r.Helper()
+	r.await("the end of volume "+name, func() bool { return r.volume(name) == nil })
+}
+
+func (r *rig) remove(name string) {
+	r.Helper()
+	if err := r.volumes.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// grow asks for a larger size.
+func (r *rig) grow(name string, bytes int64) *v1.Volume {
+	r.Helper()
+	patch := fmt.Sprintf(`{"spec":{"size":{"required":"%d"}}}`, bytes)
+	v, err := r.volumes.Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return v
+}
+
+// expectCondition fails unless a condition has a status and a reason.
+func expectCondition(t *testing.T, all []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+	t.Helper()
+	c := meta.FindStatusCondition(all, kind)
+	if c == nil || c.Status != status || c.Reason != reason {
+		t.Fatalf("condition %s is %+v, want %s for %s", kind, c, status, reason)
+	}
+	return c
+}
+
+// expectEvent fails unless an event of that reason was written.
+func (r *rig) expectEvent(reason string) {
+	r.Helper()
+	var all []string
+	for {
+		select {
+		case e := <-r.events.Events:
+			all = append(all, e)
+			if slices.Contains(splitEvent(e), reason) {
+				return
+			}
+		case <-time.After(5 * time.Second):
+			r.Fatalf("no event %s was written, but: %q", reason, all)
+		}
+	}
+}
+
+func splitEvent(e string) []string {
+	var kind, reason string
+	_, _ = fmt.Sscan(e, &kind, &reason) // a short one has none
+	return []string{kind, reason}
+}
+
+// host is storage in memory that can be told to refuse, to hang, and to lose things.
+type host struct {
+	*backendtest.Memory
+
+	mu     sync.Mutex
+	refuse map[string]error // by verb and id, such as "create a"
+	ill    map[backend.ID]backend.Condition
+	used   map[backend.ID]int64
+	calls  map[string]int
+	enter  func(call string) // called outside of the lock
+	broken error             // of the pool
+}
+
+func newHost() *host {
+	return &host{
+		Memory: backendtest.NewMemory(), refuse: map[string]error{}, ill: map[backend.ID]backend.Condition{},
+		used: map[backend.ID]int64{}, calls: map[string]int{},
+	}
+}
+
+// set changes what the host does.
+func (h *host) set(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+}
+
+func (h *host) count(call string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.calls[call]
+}
+
+func (h *host) call(verb string, id backend.ID) error {
+	call := verb + " " + string(id)
+	h.mu.Lock()
+	h.calls[call]++
+	err, enter := h.refuse[call], h.enter
+	h.mu.Unlock()
+	if enter != nil {
+		enter(call)
+	}
+	return err
+}
+
+func (h *host) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	if err := h.call("create", backend.ID(spec.Name)); err != nil {
+		return nil, err
+	}
+	return h.Memory.Create(ctx, spec)
+}
+
+func (h *host) Delete(ctx context.Context, id backend.ID) error {
+	if err := h.call("delete", id); err != nil {
+		return err
+	}
+	return h.Memory.Delete(ctx, id)
+}
+
+func (h *host) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
+	if err := h.call("expand", id); err != nil {
+		return nil, err
+	}
+	return h.Memory.Expand(ctx, id, size)
+}
+
+func (h *host) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
+	if err := h.call("snapshot", backend.ID(spec.Name)); err != nil {
+		return nil, err
+	}
+	return h.Memory.Snapshot(ctx, spec)
+}
+
+func (h *host) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*backend.Group, error) {
+	if err := h.call("group", backend.ID(spec.Name)); err != nil {
+		return nil, err
+	}
+	return h.Memory.SnapshotGroup(ctx, spec)
+}
+
+func (h *host) DeleteGroup(ctx context.Context, id backend.ID) error {
+	if err := h.call("delete group", id); err != nil {
+		return err
+	}
+	return h.Memory.DeleteGroup(ctx, id)
+}
+
+func (h *host) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
+	h.mu.Lock()
+	err := h.broken
+	h.mu.Unlock()
+	if err != nil {
+		return backend.Capacity{}, err
+	}
+	return h.Memory.Capacity(ctx, pool)
+}
+
+func (h *host) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	v, err := h.Memory.Get(ctx, id)
+	if err == nil {
+		h.dress(v)
+	}
+	return v, err
+}
+
+func (h *host) List(ctx context.Context) ([]*backend.Volume, error) {
+	h.mu.Lock()
+	h.calls["list"]++
+	h.mu.Unlock()
+	all, err := h.Memory.List(ctx)
+	for _, v := range all {
+		h.dress(v)
+	}
+	return all, err
+}
+
+func (h *host) dress(v *backend.Volume) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v.Used, v.Condition = h.used[v.ID], h.ill[v.ID]
+}
+
+// has says whether the volume is on the host's disk.
+func (h *host) has(id backend.ID) bool {
+	_, err := h.Memory.Get(context.Background(), id)
+	return err == nil
+}

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// recordVolume writes what has become of a volume into its object, if that is news.
+func (a *Agent) recordVolume(ctx context.Context, o *v1.Volume, v *backend.Volume, failure error) error {
+	status := volumeStatus(o, v, failure, a.Address)
+	if !newsOfVolume(&o.Status, status) {
+		return nil
+	}
+	a.tellTransition(o, o.Status.Phase, status.Phase, status.Error, status.Conditions)
+	o = o.DeepCopy()
+	o.Status = *status
+	written, err := a.Client.HoldfastV1().Volumes().UpdateStatus(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
+	if err != nil {
+		return err
+	}
+	a.work.wrote(key{v1.SourceVolume, o.Name}, written)
+	return nil
+}
+
+// volumeStatus is the status of an object whose volume is v, nil if there is none.
+func volumeStatus(o *v1.Volume, v *backend.Volume, failure error, address string) *v1.VolumeStatus {
+	s := o.Status.DeepCopy()
+	s.ObservedGeneration = o.Generation
+	if v != nil && v.Size > 0 { // of a damaged one the last numbers stay
+		s.Size, s.FSSize, s.Mode, s.FSType = quantity(v.Size), quantity(v.FSSize), v1.Mode(v.Mode), v.FSType
+		s.Provisioning, s.Source = v1.Provisioning(v.Provisioning), sourceObject(v.Source)
+	}
+	if v != nil {
+		s.Pool, s.Used = v.Pool, quantity(v.Used)
+		s.Access = accessObject(v.Access, address)
+		s.Created = createdAt(s.Created, v.Created)
+	}
+	r := report{before: o.Status.Phase, exists: v != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
+	if v != nil {
+		r.condition, r.usable = v.Condition, v.Access != (backend.Access{}) || !v.Condition.Abnormal
+	}
+	s.Phase, s.Error = r.phase(), r.errorOf()
+	r.conditions(&s.Conditions, o.Generation)
+	s.SetColumns()
+	return s
+}
+
+// createdAt keeps what is known: that there is a time says that the thing was real once.
+func createdAt(known *metav1.MicroTime, created time.Time) *metav1.MicroTime {
+	switch {
+	case known != nil:
+		return known
+	case created.IsZero():
+		created = time.Now()
+	}
+	return &metav1.MicroTime{Time: created.Truncate(time.Microsecond)}
+}
+
+// newsOfVolume says whether a status must be written: all but small changes of what is used.
+func newsOfVolume(old, now *v1.VolumeStatus) bool {
+	if noticeable(bytesOf(old.Used), bytesOf(now.Used), bytesOf(now.Size)) {
+		return true
+	}
+	same := now.DeepCopy()
+	same.Used, same.Columns.Used = old.Used, old.Columns.Used
+	return !equality.Semantic.DeepEqual(old, same)
+}
+
+// noticeable says whether usage has changed by a fiftieth of the size, and by 1 MiB.
+func noticeable(old, now, size int64) bool {
+	change := max(old-now, now-old)
+	return change >= max(1<<20, size/50)
+}
+
+// report is what there is to say of a volume or a snapshot.
+type report struct {
+	before    v1.Phase
+	exists    bool
+	usable    bool
+	deleting  bool
+	condition backend.Condition
+	failure   error
+	node      string
+}
+
+func (r report) phase() v1.Phase {
+	switch {
+	case r.deleting:
+		return v1.PhaseDeleting
+	case r.exists:
+		return v1.PhaseReady
+	case errors.Is(r.failure, errPoolOut): // nobody knows better
+		return cmp.Or(r.before, v1.PhasePending)
+	case errors.Is(r.failure, errMissing):
+		return v1.PhaseLost
+	case r.failure != nil && backend.CodeOf(r.failure).Permanent():
+		return v1.PhaseFailed
+	}
+	return v1.PhasePending
+}
+
+func (r report) errorOf() *v1.Error {
+	if r.failure == nil || errors.Is(r.failure, errMissing) || errors.Is(r.failure, errWaits) {
+		return nil
+	}
+	// A panic below leaves its stack in the message: that is for the log.
+	message, _, _ := strings.Cut(r.failure.Error(), "\ngoroutine ")
+	return &v1.Error{Code: v1.ErrorCode(backend.CodeOf(r.failure)), Message: message}
+}
+
+func (r report) conditions(all *[]metav1.Condition, generation int64) {
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		const most = 32 << 10
+		meta.SetStatusCondition(all, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message[:min(len(message), most)], ObservedGeneration: generation,
+		})
+	}
+	const missing = "the disk of node %s does not have it; restore it there from trash or backup, or delete the object"
+	missingHere := strings.Replace(missing, "%s", r.node, 1)
+	switch e := r.errorOf(); {
+	case errors.Is(r.failure, errWaits):
+		set(v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonDeleting, r.failure.Error())
+		return
+	case r.deleting && e != nil:
+		set(v1.ReadyCondition, metav1.ConditionFalse, string(e.Code), e.Message)
+		return
+	case errors.Is(r.failure, errMissing):
+		set(v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonMissing, missingHere)
+		set(v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonMissing, missingHere)
+		return
+	case errors.Is(r.failure, errPoolOut):
+		set(v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonPoolFailing, e.Message)
+		set(v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonPoolFailing, e.Message)
+		return
+	case !r.exists && e != nil:
+		set(v1.ReadyCondition, metav1.ConditionFalse, string(e.Code), e.Message)
+		return
+	case !r.usable:
+		set(v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonDamaged, r.condition.Message)
+	default:
+		set(v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady, "")
+	}
+	if r.condition.Abnormal {
+		set(v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonDamaged, r.condition.Message)
+	} else {
+		set(v1.HealthyCondition, metav1.ConditionTrue, v1.ReasonHealthy, "")
+	}
+}

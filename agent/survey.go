@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// surveyRegularly compares the disk with the objects, first of all at the start.
+func (a *Agent) surveyRegularly(ctx context.Context) {
+	tick := time.NewTicker(a.SurveyEvery)
+	defer tick.Stop()
+	for {
+		if err := a.survey(ctx); err != nil && ctx.Err() == nil {
+			a.log.Warn("what is on disk could not be looked at; trying again", "error", err)
+		}
+		a.node.change()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// survey adds to the work what the objects do not tell, or no longer.
+func (a *Agent) survey(ctx context.Context) error {
+	volumes, err := a.Backend.List(ctx)
+	if err != nil {
+		return err
+	}
+	onDisk := map[string]bool{}
+	for _, v := range volumes {
+		onDisk[string(v.ID)] = true
+		if o := a.volumeObject(string(v.ID)); o == nil || volumeDiffers(o, v) {
+			a.work.add(key{v1.SourceVolume, string(v.ID)})
+		}
+	}
+	for _, o := range listed[v1.Volume](a.watches.volumes) {
+		if !onDisk[o.Name] && o.Status.Phase == v1.PhaseReady && o.DeletionTimestamp == nil {
+			a.work.add(key{v1.SourceVolume, o.Name})
+		}
+	}
+	if a.snapshotter == nil {
+		return nil
+	}
+	return a.surveySnapshots(ctx)
+}
+
+func (a *Agent) surveySnapshots(ctx context.Context) error {
+	snapshots, err := a.snapshotter.ListSnapshots(ctx)
+	if err != nil {
+		return err
+	}
+	onDisk := map[string]bool{}
+	for _, s := range snapshots {
+		onDisk[string(s.ID)] = true
+		if o := a.snapshotObject(string(s.ID)); o == nil || snapshotDiffers(o, s) {
+			a.work.add(key{v1.SourceSnapshot, string(s.ID)})
+		}
+	}
+	for _, o := range listed[v1.Snapshot](a.watches.snapshots) {
+		if !onDisk[o.Name] && o.Status.Phase == v1.PhaseReady && o.DeletionTimestamp == nil {
+			a.work.add(key{v1.SourceSnapshot, o.Name})
+		}
+	}
+	return nil
+}
+
+func volumeDiffers(o *v1.Volume, v *backend.Volume) bool {
+	s := &o.Status
+	return o.DeletionTimestamp == nil && s.Created != nil && (s.Phase == v1.PhaseLost || healthDiffers(s.Conditions, v.Condition) ||
+		noticeable(bytesOf(s.Used), v.Used, v.Size) || v.Size > 0 && (v.Size != bytesOf(s.Size) || v.FSSize != bytesOf(s.FSSize)))
+}
+
+func snapshotDiffers(o *v1.Snapshot, t *backend.Snapshot) bool {
+	s := &o.Status
+	return o.DeletionTimestamp == nil && s.Created != nil && (s.Phase == v1.PhaseLost || healthDiffers(s.Conditions, t.Condition) || noticeable(bytesOf(s.Used), t.Used, t.Size))
+}
+
+func healthDiffers(all []metav1.Condition, now backend.Condition) bool {
+	told := meta.FindStatusCondition(all, v1.HealthyCondition)
+	return told != nil && ((told.Status == metav1.ConditionFalse) != now.Abnormal || told.Message != now.Message)
+}

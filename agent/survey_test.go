@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func TestUsageIsReportedWhenItHasChangedNoticeably(t *testing.T) {
+	r := newRig(t).begin()
+	r.ask("a")
+	before := r.phase("a", v1.PhaseReady).ResourceVersion
+	r.host.set(func() { r.host.used["a"] = mib - 1 })
+	for from := r.host.count("list"); r.host.count("list") < from+3; {
+		r.agent.work.add(key{v1.SourceVolume, "a"}) // work for other reasons writes it neither
+		<-time.After(time.Millisecond)
+	}
+	if v := r.volume("a"); v.ResourceVersion != before {
+		t.Errorf("a small change was written: %+v", v.Status)
+	}
+	r.host.set(func() { r.host.used["a"] = 5 * mib })
+	r.await("the usage", func() bool { return r.volume("a").Status.Used.Value() == 5*mib })
+	if c := r.volume("a").Status.Columns; c.Used != "5Mi" {
+		t.Errorf("people read %+v", c)
+	}
+}
+
+func TestSickAndWellAreReported(t *testing.T) {
+	r := newRig(t).begin()
+	r.ask("a")
+	r.phase("a", v1.PhaseReady)
+	r.host.set(func() { r.host.ill["a"] = backend.Condition{Abnormal: true, Message: "its image is short"} })
+	healthy := func(want bool) {
+		t.Helper()
+		r.await("the condition", func() bool {
+			for _, c := range r.volume("a").Status.Conditions {
+				if c.Type == v1.HealthyCondition {
+					return (c.Status == metav1.ConditionTrue) == want
+				}
+			}
+			return false
+		})
+	}
+	healthy(false)
+	v := r.volume("a")
+	if c := expectCondition(t, v.Status.Conditions, v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonDamaged); c.Message != "its image is short" {
+		t.Errorf("it says %q", c.Message)
+	}
+	if v.Status.Phase != v1.PhaseReady || v.Status.Size.Value() != 16*mib {
+		t.Errorf("the rest is %+v", v.Status)
+	}
+	r.host.set(func() { clear(r.host.ill) })
+	healthy(true)
+}
+
+func TestAChangeOfUsageIsMeasuredAgainstTheSize(t *testing.T) {
+	const gib = 1 << 30
+	for _, c := range []struct {
+		old, now, size int64
+		want           bool
+	}{
+		{0, 0, gib, false},
+		{0, mib, gib, false},
+		{0, 21 * mib, gib, true},
+		{21 * mib, 0, gib, true},
+		{5, mib, 16 * mib, false},
+		{0, mib, 16 * mib, true},
+	} {
+		if got := noticeable(c.old, c.now, c.size); got != c.want {
+			t.Errorf("from %d to %d of %d: %t", c.old, c.now, c.size, got)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// errWaits: nothing has failed, but others must do something first.
+var errWaits = errors.New("waits")
+
+// removeSnapshot takes the snapshot off the disk and lets the object go. A refusal is recorded and tried again.
+func (a *Agent) removeSnapshot(ctx context.Context, o *v1.Snapshot) error {
+	if !owned(o) {
+		return nil
+	}
+	err := a.deleteSnapshot(ctx, o)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return errors.Join(a.recordSnapshot(ctx, o, nil, err), err)
+	}
+	return a.releaseSnapshot(ctx, o)
+}
+
+func (a *Agent) releaseSnapshot(ctx context.Context, o *v1.Snapshot) error {
+	o = o.DeepCopy()
+	o.Finalizers = unowned(o)
+	_, err := a.Client.HoldfastV1().Snapshots().Update(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// deleteSnapshot leaves alone what the object asked for but never was: another snapshot that has its name. What was
+// real and is in no pool that can be looked into is not taken for deleted.
+func (a *Agent) deleteSnapshot(ctx context.Context, o *v1.Snapshot) error {
+	id := backend.ID(o.Name)
+	s, err := a.snapshotter.GetSnapshot(ctx, id)
+	existed := snapshotWasReal(o)
+	switch {
+	case !existed && err == nil && errors.Is(s.Satisfies(backend.SnapshotSpec{Name: o.Spec.Name, Source: backend.ID(o.Spec.Source)}), backend.ErrExists):
+		return nil
+	case existed && errors.Is(err, backend.ErrNotFound):
+		if err := a.poolOut(ctx, o.Status.Pool); err != nil {
+			return err
+		}
+	}
+	if o.Spec.Group == nil || a.grouper == nil {
+		return a.snapshotter.DeleteSnapshot(ctx, id)
+	}
+	return a.deleteGroup(ctx, o)
+}
+
+// deleteGroup removes a group when the objects of all its members are being deleted.
+func (a *Agent) deleteGroup(ctx context.Context, o *v1.Snapshot) error {
+	wanted := groupSpec(o.Spec.Group)
+	id, err := backend.IDFor(wanted.Name)
+	if err != nil {
+		return nil //nolint:nilerr // such a group was never made
+	}
+	g, err := a.grouper.GetGroup(ctx, id)
+	if errors.Is(err, backend.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		g = &backend.Group{} // damaged: its members are not known, but it can be deleted
+	} else if another := g.Satisfies(wanted) != nil; another && o.Status.Created == nil {
+		return nil
+	}
+	if err := a.allDeleted(o, g.Snapshots); err != nil {
+		return err
+	}
+	return a.grouper.DeleteGroup(ctx, id)
+}
+
+// allDeleted says which member of a group is still wanted. One that has no object yet gets one, so that it can be deleted.
+func (a *Agent) allDeleted(o *v1.Snapshot, onDisk []*backend.Snapshot) error {
+	waits := func(name string) error {
+		return fmt.Errorf("%w for Snapshot %s to be deleted too: group %s goes only as a whole", errWaits, name, backend.Quote(o.Spec.Group.Name))
+	}
+	for _, m := range a.siblings(o) {
+		if m.DeletionTimestamp == nil {
+			return waits(m.Name)
+		}
+	}
+	for _, s := range onDisk {
+		if a.snapshotObject(string(s.ID)) == nil {
+			a.work.add(key{v1.SourceSnapshot, string(s.ID)})
+			return waits(string(s.ID))
+		}
+	}
+	return nil
+}
+
+// siblings are the objects of the other members of a group.
+func (a *Agent) siblings(o *v1.Snapshot) (all []*v1.Snapshot) {
+	if o.Spec.Group == nil {
+		return nil
+	}
+	for _, other := range listed[v1.Snapshot](a.watches.snapshots) {
+		if g := other.Spec.Group; g != nil && g.Name == o.Spec.Group.Name && other.Name != o.Name {
+			all = append(all, other)
+		}
+	}
+	return all
+}
