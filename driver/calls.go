@@ -72,7 +72,7 @@ func level(method string, code codes.Code) slog.Level {
 		return slog.LevelError
 	case code != codes.OK:
 		return slog.LevelWarn
-	case method == "Probe" || strings.HasSuffix(method, "Capabilities") && !strings.HasPrefix(method, "Validate"):
+	case method == "Probe" || method == "GetPluginInfo" || strings.HasSuffix(method, "Capabilities") && !strings.HasPrefix(method, "Validate"):
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo

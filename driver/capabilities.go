@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -43,10 +42,8 @@ func parseCapability(c *csi.VolumeCapability) (access, error) {
 	switch {
 	case c == nil:
 		return invalid("it is missing")
-	case strings.HasPrefix(a.writer.String(), "MULTI_NODE_"):
-		return invalid("access mode %s: volumes are on one node and cannot be shared between nodes; use a SINGLE_NODE_ mode (ReadWriteOnce or ReadWriteOncePod)", a.writer)
-	case !slices.Contains(singleNode, a.writer):
-		return invalid("access mode %s; it must be one of %v", a.writer, singleNode)
+	case !slices.Contains(singleNode, a.writer) && !slices.Contains(multiNode, a.writer):
+		return invalid("access mode %s; it must be one of %v, or of a shared volume one of %v", a.writer, singleNode, multiNode)
 	}
 	if c.GetBlock() != nil {
 		a.mode = backend.Block
@@ -71,7 +68,9 @@ func parseCapability(c *csi.VolumeCapability) (access, error) {
 }
 
 // readOnly says that the volume is to be mounted read-only as a whole.
-func (a access) readOnly() bool { return a.writer == readerOnly || slices.Contains(a.flags, "ro") }
+func (a access) readOnly() bool {
+	return a.writer == readerOnly || a.writer == readersOnly || slices.Contains(a.flags, "ro")
+}
 
 // parseCapabilities checks all that is asked of one volume, and that it does not contradict itself.
 func parseCapabilities(capabilities []*csi.VolumeCapability) (access, error) {
@@ -98,6 +97,9 @@ func parseCapabilities(capabilities []*csi.VolumeCapability) (access, error) {
 // apply completes a spec by what the capabilities say of mode and file system.
 func (a access) apply(spec *backend.VolumeSpec) error {
 	spec.Mode = a.mode
+	if err := a.suits(spec.Shared); err != nil {
+		return err
+	}
 	switch {
 	case a.mode == backend.Block && (spec.FSType != "" || len(spec.MkfsOptions) > 0):
 		return fmt.Errorf("%w: a block volume has no file system; leave out %s and mkfsOptions", backend.ErrInvalid, fsTypeKey)
@@ -111,6 +113,9 @@ func (a access) apply(spec *backend.VolumeSpec) error {
 
 // fits says whether v can be used as asked.
 func (a access) fits(v *backend.Volume) error {
+	if err := a.suits(v.Shared); err != nil {
+		return err
+	}
 	switch {
 	case a.mode != v.Mode:
 		return fmt.Errorf("%w: volume %s is of mode %s and cannot be used as %s", backend.ErrPrecondition, v.ID, v.Mode, a.mode)

@@ -48,6 +48,7 @@ func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerG
 		csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,
 		csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH,
 		controllerVolumeCondition)
+	add(c.Attach, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)
 	add(c.expander != nil, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
 	add(c.cloner != nil, csi.ControllerServiceCapability_RPC_CLONE_VOLUME)
 	add(c.snapshotter != nil,
@@ -62,11 +63,19 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkTopology(req.GetAccessibilityRequirements()); err != nil {
+	if spec.Shared {
+		return c.createShared(ctx, spec, req)
+	}
+	if spec.Nodes, err = c.candidates(req.GetAccessibilityRequirements()); err != nil {
 		return nil, err
 	}
+	if req.GetVolumeContentSource() != nil && c.NodeID == "" && len(spec.Nodes) == 1 {
+		// The scheduler does not know where the source is and may choose another node again and again. The volume is
+		// made with its source, and what it says of its topology brings the pod there.
+		spec.Nodes = nil
+	}
 	v, err := c.create(ctx, spec, req.GetVolumeContentSource())
-	if errors.Is(err, backend.ErrNotFound) && req.GetAccessibilityRequirements() != nil {
+	if errors.Is(err, backend.ErrNotFound) && c.NodeID != "" && req.GetAccessibilityRequirements() != nil {
 		// The scheduler chose this node; NotFound would be final, this lets it choose another.
 		err = fmt.Errorf("%w on node %s: %v", backend.ErrExhausted, c.NodeID, err)
 	}
@@ -97,6 +106,9 @@ func volumeSpec(req *csi.CreateVolumeRequest) (backend.VolumeSpec, error) {
 	}
 	spec.Name = req.GetName()
 	if spec.Size, err = parseRange(req.GetCapacityRange()); err != nil {
+		return none, err
+	}
+	if err := checkShared(spec, access); err != nil {
 		return none, err
 	}
 	return spec, access.apply(&spec)
@@ -197,8 +209,8 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	// An image needs its device and file system grown too, a directory is done.
-	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: v.Access.Directory == ""}, nil
+	// An image needs its device and file system grown too; a directory is done, and so is what a server has.
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: v.Access.Directory == "" && !v.Shared}, nil
 }
 
 // checkUse refuses a capability, if one is given, that the volume does not have.
@@ -270,12 +282,13 @@ func confirm(v *backend.Volume, req *csi.ValidateVolumeCapabilitiesRequest) erro
 
 // volume is the one builder of a Volume response, for a new volume and for one that was there.
 func (c *controller) volume(v *backend.Volume) *csi.Volume {
-	return &csi.Volume{
-		VolumeId:           string(v.ID),
-		CapacityBytes:      v.Size,
-		ContentSource:      contentSource(v.Source),
-		AccessibleTopology: []*csi.Topology{c.topology()},
+	resp := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: contentSource(v.Source)}
+	if v.Shared {
+		resp.VolumeContext = contextOf(v)
+	} else {
+		resp.AccessibleTopology = []*csi.Topology{c.topology(v.Node)}
 	}
+	return resp
 }
 
 func contentSource(s *backend.Source) *csi.VolumeContentSource {

@@ -337,7 +337,7 @@ func TestASourceThatIsNotOnTheChosenNodeSendsTheSchedulerOn(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	req := createRequest("v")
 	req.VolumeContentSource = fromSnapshot("elsewhere")
-	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{r.driver.topology()}}
+	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{r.driver.topology("")}}
 	_, err := r.CreateVolume(r.ctx(), req)
 	expectError(t, err, codes.ResourceExhausted, "elsewhere", "node-a")
 }

@@ -1,5 +1,5 @@
 // Package driver serves a backend over CSI: the identity, controller, group controller and node services on one
-// unix socket. It keeps no state of its own: what the backend says and what the kernel has mounted is all it knows,
+// unix socket, all of them for one host, or apart for a cluster. It keeps no state of its own: what the backend says and what the kernel has mounted is all it knows,
 // so it may be killed and started again at any time.
 package driver
 
@@ -23,17 +23,40 @@ const (
 	TopologyKey = "topology.holdfast.dev/node"
 	// DefaultStopTimeout bounds how long a stop waits for running calls.
 	DefaultStopTimeout = 30 * time.Second
+	// DefaultPatience is how long a call waits for a server of shared volumes that does not answer. Taking a volume off a
+	// node may wait for it four times.
+	DefaultPatience = 10 * time.Second
+)
+
+// Services says which services a driver has besides identity.
+type Services int
+
+const (
+	// AllServices is for one host, where all volumes are.
+	AllServices Services = iota
+	// ControllerServices is for all hosts of a cluster: the backend knows where each volume is.
+	ControllerServices
+	// NodeServices is for one host of a cluster, whose volumes are made by its own agent.
+	NodeServices
 )
 
 // Config is what a Driver needs.
 type Config struct {
-	Name        string // DefaultName if empty
-	Version     string
-	NodeID      string
-	Endpoint    string // unix:///path
-	Backend     backend.Backend
-	MaxVolumes  int64 // that this node may use at once; 0 leaves it to the caller
+	Name       string // DefaultName if empty
+	Version    string
+	Services   Services
+	NodeID     string // none with ControllerServices
+	Attach     bool   // serve the calls of external-attacher, for clusters whose CSIDriver requires attaching
+	Endpoint   string // unix:///path
+	Backend    backend.Backend
+	MaxVolumes int64 // that this node may use at once; 0 leaves it to the caller
+	// Namespaces is a directory such as /proc/1/ns with the network from which servers of shared volumes are reached, and
+	// the host name that they know this node by. Mounts last as long as that network. Empty: those of this process.
+	Namespaces  string
+	Patience    time.Duration // with a server of shared volumes that does not answer; DefaultPatience if 0
 	StopTimeout time.Duration
+	Leading     <-chan struct{}  // until it is closed, another replica makes the volumes; nil: there is none
+	Released    func(backend.ID) // told of each volume that is no longer in use here; may be nil
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer // nil registers no metrics
 }
@@ -41,9 +64,10 @@ type Config struct {
 // Driver serves one backend.
 type Driver struct {
 	Config
-	socket string
-	calls  *calls
-	ops    backend.Operations // of the node service, by volume
+	socket   string
+	calls    *calls
+	stopping chan struct{}      // closed when Run begins to stop
+	ops      backend.Operations // of the node service, by volume
 }
 
 var (
@@ -55,13 +79,14 @@ var (
 func New(c Config) (*Driver, error) {
 	c.Name = cmp.Or(c.Name, DefaultName)
 	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
+	c.Patience = cmp.Or(c.Patience, DefaultPatience)
 	socket, err := socketPath(c.Endpoint)
 	switch {
 	case err != nil:
 		return nil, err
 	case !namePattern.MatchString(c.Name):
 		return nil, fmt.Errorf("driver name %s: it must be a domain name of at most 63 bytes, such as %s", backend.Quote(c.Name), DefaultName)
-	case !nodePattern.MatchString(c.NodeID):
+	case c.Services != ControllerServices && !nodePattern.MatchString(c.NodeID):
 		return nil, fmt.Errorf("node id %s: it must be 1 to 63 of letters, digits, -, _ and ., and begin and end with a letter or digit", backend.Quote(c.NodeID))
 	case c.MaxVolumes < 0:
 		return nil, fmt.Errorf("max volumes %d is negative; 0 means no limit", c.MaxVolumes)
@@ -71,7 +96,12 @@ func New(c Config) (*Driver, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{Config: c, socket: socket}
+	if c.Leading == nil {
+		always := make(chan struct{})
+		close(always)
+		c.Leading = always
+	}
+	d := &Driver{Config: c, socket: socket, stopping: make(chan struct{})}
 	d.calls = newCalls(c.Log, &d.ops)
 	if c.Registerer != nil {
 		if err := d.calls.register(c.Registerer); err != nil {

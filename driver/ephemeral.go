@@ -43,6 +43,9 @@ func parseHandle(s string) (id backend.ID, ephemeral bool, err error) {
 	return id, false, err
 }
 
+// Ephemeral says whether a volume was made for one pod and goes with it.
+func Ephemeral(v *backend.Volume) bool { return v.Labels[ephemeralKey] == "true" }
+
 func isEphemeral(volumeContext map[string]string) bool { return volumeContext[ephemeralKey] == "true" }
 
 // ephemeralSpec reads the attributes that a pod gives. The context may hold the pod's tokens: values of keys that
@@ -93,7 +96,7 @@ func (n *node) publishEphemeral(ctx context.Context, id backend.ID, a access, re
 		if err != nil {
 			return err
 		}
-		if v.Labels[ephemeralKey] != "true" {
+		if !Ephemeral(v) {
 			return fmt.Errorf("%w: volume %s was not made as an inline ephemeral volume", backend.ErrExists, v.ID)
 		}
 		return explain(v, mountEphemeral(ctx, v, a, req))
@@ -124,7 +127,10 @@ func mountEphemeral(ctx context.Context, v *backend.Volume, a access, req *csi.N
 	case m != nil && m.ReadOnly != a.readOnly():
 		return otherwise("published", v.ID, m, a.readOnly())
 	case m != nil:
-		return settle(ctx, v, a, target)
+		if err := settle(ctx, v, a, target); err != nil {
+			return err
+		}
+		return giveToGroup(ctx, a, target, a.readOnly())
 	}
 	if err := checkAlone(p, a, target, target); err != nil {
 		return err
@@ -138,7 +144,7 @@ func mountEphemeral(ctx context.Context, v *backend.Volume, a access, req *csi.N
 		return err
 	}
 	crashpoint.Here(crashpoint.PublishBound)
-	return nil
+	return giveToGroup(ctx, a, target, a.readOnly())
 }
 
 // deleteEphemeral removes the volume if it was made for its pod.
@@ -151,7 +157,7 @@ func (n *node) deleteEphemeral(ctx context.Context, id backend.ID) error {
 		return err
 	}
 	damaged := v.Condition.Abnormal && len(v.Labels) == 0
-	if v.Labels[ephemeralKey] != "true" && !damaged {
+	if !Ephemeral(v) && !damaged {
 		return nil
 	}
 	return n.Backend.Delete(ctx, id)

@@ -23,6 +23,9 @@ func (n *node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRe
 	if err != nil {
 		return nil, err
 	}
+	if m, err := sharedAt(id, req.GetVolumePath()); m != nil && err == nil {
+		return &csi.NodeExpandVolumeResponse{CapacityBytes: size.Required}, nil // its server has grown it
+	}
 	var v *backend.Volume
 	err = n.do(ctx, id, "expand on node", func(ctx context.Context) (err error) {
 		if v, err = n.Backend.Get(ctx, id); err != nil {

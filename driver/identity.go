@@ -2,8 +2,12 @@ package driver
 
 import (
 	"context"
+	"fmt"
+	"path"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -19,14 +23,15 @@ func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*c
 }
 
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
-	services := []csi.PluginCapability_Service_Type{
-		csi.PluginCapability_Service_CONTROLLER_SERVICE,
-		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
+	services := []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS}
+	controls := i.Services != NodeServices
+	if controls {
+		services = append(services, csi.PluginCapability_Service_CONTROLLER_SERVICE)
 	}
-	if _, ok := i.Backend.(backend.Snapshotter); ok {
+	if _, ok := i.Backend.(backend.Snapshotter); ok && controls {
 		services = append(services, csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS)
 	}
-	if _, ok := i.Backend.(backend.GroupSnapshotter); ok {
+	if _, ok := i.Backend.(backend.GroupSnapshotter); ok && controls {
 		services = append(services, csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE)
 	}
 	resp := &csi.GetPluginCapabilitiesResponse{}
@@ -45,7 +50,37 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 	return resp, nil
 }
 
-// Probe answers ready whatever the pools are like: restarting this process mends none of them.
-func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
+// Probe answers ready whatever the pools are like: restarting this process mends none of them. In a replica that does
+// not lead it waits: sidecars ask it first and for ever, and so begin when their replica leads.
+func (i *identity) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	patience := probePatience
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline)*3/4)
+	}
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	ready := false
+	select {
+	case <-i.Leading:
+		ready = true
+	case <-over.C:
+	case <-i.stopping:
+	case <-ctx.Done():
+	}
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(ready)}, nil
+}
+
+const probePatience = 30 * time.Second
+
+// onlyWhileLeading refuses to make or remove anything in a replica that does not lead.
+func (d *Driver) onlyWhileLeading(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	select {
+	case <-d.Leading:
+		return handler(ctx, req)
+	default:
+	}
+	if service := path.Dir(info.FullMethod); service == "/csi.v1.Controller" || service == "/csi.v1.GroupController" {
+		return nil, fmt.Errorf("%w: another replica leads; ask there", backend.ErrUnavailable)
+	}
+	return handler(ctx, req)
 }

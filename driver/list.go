@@ -48,12 +48,9 @@ func (c *controller) ControllerGetVolume(ctx context.Context, req *csi.Controlle
 }
 
 // GetCapacity answers 0 where it is asked about another node or about modes that cannot be had, and for a node
-// without the pool: that is no mistake of the caller, who asks about every node.
+// without the pool or out of reach: that is no mistake of the caller, who asks about every node.
 func (c *controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	place := req.GetAccessibleTopology()
-	if place != nil && !c.isHere(place) || slices.ContainsFunc(req.GetVolumeCapabilities(), multiNode) {
-		return &csi.GetCapacityResponse{}, nil
-	}
 	own := map[string]string{}
 	for key, value := range req.GetParameters() {
 		if !strings.HasPrefix(key, reserved) { // not stripped here as it is for CreateVolume
@@ -64,24 +61,42 @@ func (c *controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 	if err != nil {
 		return nil, err
 	}
-	room, err := c.Backend.Capacity(ctx, spec.Pool)
+	if spec.Shared {
+		return c.sharedCapacity(ctx, spec)
+	}
+	if place != nil && c.NodeID != "" && nodeOf(place) != c.NodeID || slices.ContainsFunc(req.GetVolumeCapabilities(), ofManyNodes) {
+		return &csi.GetCapacityResponse{}, nil
+	}
+	room, err := c.room(ctx, place, spec.Pool)
 	switch {
-	case errors.Is(err, backend.ErrNotFound) && place != nil:
+	case (errors.Is(err, backend.ErrNotFound) || errors.Is(err, backend.ErrUnavailable)) && place != nil:
 		return &csi.GetCapacityResponse{}, nil
 	case errors.Is(err, backend.ErrNotFound):
 		return nil, fmt.Errorf("%w parameter pool: %v", backend.ErrInvalid, err)
 	case err != nil:
 		return nil, err
 	}
+	return capacityResponse(room), nil
+}
+
+func capacityResponse(room backend.Capacity) *csi.GetCapacityResponse {
 	return &csi.GetCapacityResponse{
 		AvailableCapacity: max(room.Available, 0),
 		MaximumVolumeSize: wrapperspb.Int64(max(room.Largest, 0)),
 		MinimumVolumeSize: wrapperspb.Int64(room.Smallest),
-	}, nil
+	}
 }
 
-func multiNode(c *csi.VolumeCapability) bool {
-	return strings.HasPrefix(c.GetAccessMode().GetMode().String(), "MULTI_NODE_")
+// room is that of a pool at one place, or everywhere where none is named.
+func (c *controller) room(ctx context.Context, place *csi.Topology, pool string) (backend.Capacity, error) {
+	if t, ok := c.Backend.(backend.Topology); ok && place != nil {
+		return t.CapacityAt(ctx, nodeOf(place), pool)
+	}
+	return c.Backend.Capacity(ctx, pool)
+}
+
+func ofManyNodes(c *csi.VolumeCapability) bool {
+	return slices.Contains(multiNode, c.GetAccessMode().GetMode())
 }
 
 // tokenPrefix begins a token; the id of the last entry seen follows, so that entries may come and go between pages.

@@ -110,11 +110,11 @@ func TestCapacityIsThatOfThePoolHere(t *testing.T) {
 	}{
 		"default pool":       {&csi.GetCapacityRequest{}, left},
 		"named pool":         {&csi.GetCapacityRequest{Parameters: map[string]string{"pool": "memory"}}, left},
-		"this node":          {&csi.GetCapacityRequest{AccessibleTopology: r.driver.topology()}, left},
+		"this node":          {&csi.GetCapacityRequest{AccessibleTopology: r.driver.topology("")}, left},
 		"Kubernetes' keys":   {&csi.GetCapacityRequest{Parameters: map[string]string{reserved + "provisioner-secret-name": "x"}}, left},
 		"without a mode yet": {&csi.GetCapacityRequest{VolumeCapabilities: []*csi.VolumeCapability{{}}}, left},
 		"another node":       {&csi.GetCapacityRequest{AccessibleTopology: elsewhere}, 0},
-		"no such pool here":  {&csi.GetCapacityRequest{AccessibleTopology: r.driver.topology(), Parameters: map[string]string{"pool": "fats"}}, 0},
+		"no such pool here":  {&csi.GetCapacityRequest{AccessibleTopology: r.driver.topology(""), Parameters: map[string]string{"pool": "fats"}}, 0},
 		"shared volumes":     {&csi.GetCapacityRequest{VolumeCapabilities: []*csi.VolumeCapability{sharedMode}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

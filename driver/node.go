@@ -35,7 +35,7 @@ func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequ
 }
 
 func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
-	return &csi.NodeGetInfoResponse{NodeId: n.NodeID, MaxVolumesPerNode: n.MaxVolumes, AccessibleTopology: n.topology()}, nil
+	return &csi.NodeGetInfoResponse{NodeId: n.NodeID, MaxVolumesPerNode: n.MaxVolumes, AccessibleTopology: n.topology(n.NodeID)}, nil
 }
 
 // do runs f alone on a volume, off the caller's path.

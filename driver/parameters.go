@@ -38,12 +38,23 @@ var setters = map[string]func(*backend.VolumeSpec, string) error{
 	"mkfsOptions":  func(s *backend.VolumeSpec, v string) error { s.MkfsOptions = strings.Fields(v); return nil },
 	"provisioning": setProvisioning,
 	"inodes":       setInodes,
+	"onNodeLoss":   setOnNodeLoss,
+	sharedKey:      setShared,
+	serverKey:      setServer,
 }
 
 func setProvisioning(s *backend.VolumeSpec, value string) error {
 	s.Provisioning = backend.Provisioning(value)
 	if s.Provisioning != backend.Thin && s.Provisioning != backend.Thick {
 		return fmt.Errorf("it must be %s or %s", backend.Thin, backend.Thick)
+	}
+	return nil
+}
+
+func setOnNodeLoss(s *backend.VolumeSpec, value string) error {
+	s.OnNodeLoss = backend.OnNodeLoss(value)
+	if s.OnNodeLoss != backend.RetainOnNodeLoss && s.OnNodeLoss != backend.DeleteOnNodeLoss {
+		return fmt.Errorf("it must be %s or %s", backend.RetainOnNodeLoss, backend.DeleteOnNodeLoss)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type presence struct {
 	loops  []string        // devices attached to its image
 	dir    os.FileInfo     // its directory
 	byName bool            // what lies where the volume was is its own too, though it may be gone
+	shared bool            // it is on a server, and only the mount table is looked at
 }
 
 // look finds what v's own image or directory is attached to.
@@ -40,6 +41,9 @@ func look(v *backend.Volume) (*presence, error) {
 
 // shows says whether m is a mount of the whole volume.
 func (p *presence) shows(m *nodeops.Mount) bool {
+	if p.shared {
+		return isOfServer(m, p.id)
+	}
 	return p.is(m) || p.byName && p.was(m)
 }
 

@@ -47,7 +47,14 @@ func (n *node) publishStaged(ctx context.Context, id backend.ID, a access, req *
 	if err := parsePath("staging_target_path", req.GetStagingTargetPath()); err != nil {
 		return err
 	}
+	share, shared, err := parseContext(id, req.GetVolumeContext())
+	if err != nil {
+		return err
+	}
 	return n.do(ctx, id, "publish", func(ctx context.Context) error {
+		if shared {
+			return n.publishShared(ctx, id, share, a, req)
+		}
 		v, err := n.lookUp(ctx, id, a)
 		if err != nil {
 			return err
@@ -105,6 +112,9 @@ func bind(ctx context.Context, p *presence, a access, source, target string, rea
 		if err := checkAlone(p, a, source, target); err != nil {
 			return err
 		}
+	}
+	if err := giveToGroup(ctx, a, source, readOnly); err != nil {
+		return err
 	}
 	undo, err := makeTarget(target, p.v.Mode)
 	if err != nil {

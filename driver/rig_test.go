@@ -48,6 +48,16 @@ var impatient = grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Milli
 
 func newRig(t *testing.T, b backend.Backend, adjust ...func(*Config)) *rig {
 	t.Helper()
+	r := rigWithoutProbe(t, b, adjust...)
+	if _, err := r.Probe(r.ctx(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// rigWithoutProbe is a rig whose socket may not be there yet.
+func rigWithoutProbe(t *testing.T, b backend.Backend, adjust ...func(*Config)) *rig {
+	t.Helper()
 	r := &rig{T: t, log: &buffer{}, metrics: prometheus.NewRegistry(), done: make(chan struct{})}
 	config := Config{
 		Version: "1.2.3", NodeID: "node-a", Endpoint: "unix://" + filepath.Join(shortDir(t), "csi.sock"), Backend: b,
@@ -79,9 +89,6 @@ func newRig(t *testing.T, b backend.Backend, adjust ...func(*Config)) *rig {
 			t.Errorf("Run: %v", r.err)
 		}
 	})
-	if _, err := r.Probe(r.ctx(), &csi.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Fatal(err)
-	}
 	return r
 }
 

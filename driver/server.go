@@ -29,16 +29,22 @@ func (d *Driver) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	d.Log.Info("stopping")
+	close(d.stopping)
 	ctx = context.WithoutCancel(ctx)
 	return errors.Join(d.stop(ctx, server), d.abandon(ctx))
 }
 
 func (d *Driver) server() *grpc.Server {
-	s := grpc.NewServer(grpc.UnaryInterceptor(d.calls.intercept))
-	c := newController(d)
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(d.calls.intercept, d.onlyWhileLeading))
 	csi.RegisterIdentityServer(s, &identity{Driver: d})
+	if d.Services != ControllerServices {
+		csi.RegisterNodeServer(s, &node{Driver: d})
+	}
+	if d.Services == NodeServices {
+		return s
+	}
+	c := newController(d)
 	csi.RegisterControllerServer(s, c)
-	csi.RegisterNodeServer(s, &node{Driver: d})
 	if groups, ok := d.Backend.(backend.GroupSnapshotter); ok {
 		csi.RegisterGroupControllerServer(s, &groupController{backend: groups, controller: c})
 	}

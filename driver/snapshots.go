@@ -26,7 +26,7 @@ func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 	if err := checkKeys(req.GetParameters(), snapshotKeys); err != nil {
 		return nil, err
 	}
-	if err := c.checkTopology(req.GetAccessibilityRequirements()); err != nil {
+	if _, err := c.candidates(req.GetAccessibilityRequirements()); err != nil {
 		return nil, err
 	}
 	s, err := c.snapshotter.Snapshot(ctx, backend.SnapshotSpec{Name: req.GetName(), Source: source})
@@ -117,6 +117,10 @@ func (c *controller) one(ctx context.Context, snapshot string) ([]*backend.Snaps
 
 // snapshot is the one builder of a Snapshot response. A damaged snapshot exists but cannot be restored.
 func (c *controller) snapshot(s *backend.Snapshot) *csi.Snapshot {
+	var where []*csi.Topology
+	if !s.Shared {
+		where = []*csi.Topology{c.topology(s.Node)}
+	}
 	return &csi.Snapshot{
 		SnapshotId:         string(s.ID),
 		SourceVolumeId:     string(s.Source),
@@ -124,6 +128,6 @@ func (c *controller) snapshot(s *backend.Snapshot) *csi.Snapshot {
 		SizeBytes:          s.Size,
 		CreationTime:       timestamppb.New(s.Created),
 		ReadyToUse:         !s.Condition.Abnormal,
-		AccessibleTopology: []*csi.Topology{c.topology()},
+		AccessibleTopology: where,
 	}
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // socketPath reads an endpoint such as unix:///run/holdfast/csi.sock.
@@ -43,42 +43,19 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	// The socket gets its mode under another name, so that no one can connect in between.
-	nascent := path + building
-	if err := checkStale(ctx, nascent); err != nil {
-		return nil, err
-	}
-	if err := os.Remove(nascent); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: nascent, Net: "unix"})
+	l, err := nodeops.ListenUnix(ctx, path+building)
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false)
-	err = os.Chmod(nascent, 0o600)
-	if err == nil {
-		err = os.Rename(nascent, path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, l.Close(), os.Remove(nascent))
+	if err := os.Rename(path+building, path); err != nil {
+		return nil, errors.Join(err, l.Close(), l.Remove())
 	}
 	return l, nil
 }
 
-// checkStale refuses whatever is not an abandoned socket.
 func checkStale(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s is there and not a socket (%s); remove it or choose another endpoint", path, info.Mode())
-	}
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if err == nil {
-		return errors.Join(fmt.Errorf("someone answers at %s; stop it or choose another endpoint", path), conn.Close())
+	if err := nodeops.CheckSocket(ctx, path); err != nil {
+		return fmt.Errorf("%w, or choose another endpoint", err)
 	}
 	return nil
 }

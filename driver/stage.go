@@ -26,7 +26,14 @@ func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 	if err != nil {
 		return nil, err
 	}
+	share, shared, err := parseContext(id, req.GetVolumeContext())
+	if err != nil {
+		return nil, err
+	}
 	err = n.do(ctx, id, "stage", func(ctx context.Context) error {
+		if shared {
+			return n.stageShared(ctx, id, share, access, req.GetStagingTargetPath())
+		}
 		v, err := n.lookUp(ctx, id, access)
 		if err != nil {
 			return err
@@ -132,7 +139,7 @@ func bindDirectory(ctx context.Context, v *backend.Volume, a access, target stri
 	return nodeops.Bind(ctx, v.Access.Directory, target, a.readOnly(), a.bindFlags())
 }
 
-// settle brings a mounted volume to its full size and gives it to the group that asked for it.
+// settle brings a mounted volume to its full size.
 func settle(ctx context.Context, v *backend.Volume, a access, target string) error {
 	if a.readOnly() {
 		return nil
@@ -141,11 +148,14 @@ func settle(ctx context.Context, v *backend.Volume, a access, target string) err
 	if err != nil {
 		return err
 	}
-	if err := grow(ctx, v, m); err != nil {
-		return err
-	}
-	if a.group == noGroup {
+	return grow(ctx, v, m)
+}
+
+// giveToGroup gives a mounted volume to the group of the pod that is to write to it. That is done for each pod: the
+// kubelet need not stage a volume again for the next one, which may be of another group.
+func giveToGroup(ctx context.Context, a access, path string, readOnly bool) error {
+	if readOnly || a.group == noGroup {
 		return nil
 	}
-	return nodeops.SetGroup(ctx, target, a.group)
+	return nodeops.SetGroup(ctx, path, a.group)
 }

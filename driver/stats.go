@@ -19,6 +19,9 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 	if req.GetVolumePath() == "" {
 		return nil, fmt.Errorf("%w: volume_path is missing", backend.ErrInvalid)
 	}
+	if m, err := sharedAt(id, req.GetVolumePath()); m != nil && err == nil {
+		return n.sharedStats(ctx, id, m)
+	}
 	v, err := n.Backend.Get(ctx, id)
 	if err != nil {
 		return nil, err
@@ -86,6 +89,9 @@ func (n *node) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHe
 	id, _, err := parseHandle(req.GetVolumeId())
 	if err != nil {
 		return nil, err
+	}
+	if all := sharedAmong(id, req.GetStagingTargetPath(), req.GetVolumePublishPath()); len(all) > 0 {
+		return n.sharedHealth(ctx, id, all), nil
 	}
 	v, err := n.Backend.Get(ctx, id)
 	if err != nil {

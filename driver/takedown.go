@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/crashpoint"
@@ -23,6 +24,9 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 		return nil, err
 	}
 	err = n.do(ctx, id, "unpublish", func(ctx context.Context) error {
+		if m, err := sharedAt(id, req.GetTargetPath()); m != nil && err == nil {
+			return n.unpublishShared(ctx, m)
+		}
 		if err := unpublish(ctx, n.find(ctx, id), req.GetTargetPath()); err != nil {
 			return err
 		}
@@ -70,10 +74,16 @@ func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolume
 		return nil, err
 	}
 	err = n.do(ctx, id, "unstage", func(ctx context.Context) error {
+		if m, err := sharedAt(id, req.GetStagingTargetPath()); m != nil && err == nil {
+			return nodeops.UnmountShared(ctx, m.Target, n.Patience)
+		}
 		return unstage(ctx, n.find(ctx, id), req.GetStagingTargetPath())
 	})
 	if err != nil {
 		return nil, err
+	}
+	if n.Released != nil {
+		n.Released(id)
 	}
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
@@ -107,6 +117,13 @@ func unstage(ctx context.Context, p *presence, path string) error {
 	}
 	if err := release(ctx, devices); err != nil {
 		return err
+	}
+	if p.v != nil && p.v.Mode != backend.Block {
+		// Each ends with its last mount, or a moment later if a prober has it open: who deletes the volume at once
+		// must not be told that it is in use. One that stays has a user whom this host does not see.
+		if err := release(ctx, p.loops); err != nil && !errors.Is(err, unix.EBUSY) {
+			return err
+		}
 	}
 	crashpoint.Here(crashpoint.UnstageDone)
 	return nil

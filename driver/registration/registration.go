@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	kubelet "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // csiVersion is the version of CSI that the kubelet is told of; it accepts any 1.x.
@@ -33,7 +35,7 @@ type Registration struct {
 	Config
 	endpoint string // without the scheme, as the kubelet wants it
 	driver   string // its name
-	socket   atomic.Pointer[socket]
+	socket   atomic.Pointer[nodeops.Socket]
 	refusal  atomic.Pointer[string]
 }
 
@@ -63,7 +65,7 @@ func (r *Registration) Run(ctx context.Context) error {
 		return fmt.Errorf("asking the driver at %s for its name: %w", r.endpoint, err)
 	}
 	r.driver = name
-	s, err := listen(ctx, filepath.Join(r.Directory, name+"-reg.sock"))
+	s, err := nodeops.ListenUnix(ctx, filepath.Join(r.Directory, name+"-reg.sock"))
 	if err != nil {
 		return fmt.Errorf("announcing driver %s to the kubelet: %w", name, err)
 	}
@@ -72,17 +74,17 @@ func (r *Registration) Run(ctx context.Context) error {
 	kubelet.RegisterRegistrationServer(server, r)
 	stopped := context.AfterFunc(ctx, server.Stop)
 	defer stopped()
-	r.Log.Info("waiting for the kubelet", "driver", name, "socket", s.path)
+	r.Log.Info("waiting for the kubelet", "driver", name, "socket", s.Path)
 	if err = server.Serve(s.Listener); errors.Is(err, grpc.ErrServerStopped) {
 		err = nil // ctx ended first
 	}
-	return errors.Join(err, s.remove())
+	return errors.Join(err, s.Remove())
 }
 
 // Check tells why the kubelet may not know the driver: its socket is gone, or the kubelet refused it.
 func (r *Registration) Check() error {
-	if s := r.socket.Load(); s != nil && !s.ours() {
-		return fmt.Errorf("the socket %s was removed, so the kubelet has forgotten the driver; restart it", s.path)
+	if s := r.socket.Load(); s != nil && !s.Ours() {
+		return fmt.Errorf("the socket %s was removed, so the kubelet has forgotten the driver; restart it", s.Path)
 	}
 	if refusal := r.refusal.Load(); refusal != nil {
 		return fmt.Errorf("the kubelet refused the driver: %s", *refusal)

@@ -1,0 +1,70 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// ControllerPublishVolume changes nothing: a volume is where its node is. It refuses every other node, but of a shared
+// volume none that there is.
+func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	if !c.Attach {
+		return c.UnimplementedControllerServer.ControllerPublishVolume(ctx, req)
+	}
+	id, err := parseID("volume_id", req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if req.GetNodeId() == "" {
+		return nil, fmt.Errorf("%w: node_id is missing", backend.ErrInvalid)
+	}
+	if req.GetVolumeCapability() == nil {
+		return nil, fmt.Errorf("%w: volume_capability is missing", backend.ErrInvalid)
+	}
+	if err := c.checkUse(ctx, id, req.GetVolumeCapability()); err != nil {
+		return nil, err
+	}
+	v, err := c.Backend.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if v.Shared {
+		return &csi.ControllerPublishVolumeResponse{}, c.checkNode(ctx, req.GetNodeId())
+	}
+	if here := nodeOf(c.topology(v.Node)); req.GetNodeId() != here {
+		if err := c.checkNode(ctx, req.GetNodeId()); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: volume %s is on the disk of node %s and cannot be used on node %s; move the pod",
+			backend.ErrPrecondition, id, here, backend.Quote(req.GetNodeId()))
+	}
+	return &csi.ControllerPublishVolumeResponse{}, nil
+}
+
+// checkNode fails with ErrNotFound for a node that has no agent.
+func (c *controller) checkNode(ctx context.Context, node string) error {
+	t, ok := c.Backend.(backend.Topology)
+	if !ok {
+		return fmt.Errorf("%w: node %s; this driver serves node %s", backend.ErrNotFound, backend.Quote(node), c.NodeID)
+	}
+	if _, err := t.CapacityAt(ctx, node, ""); errors.Is(err, backend.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// ControllerUnpublishVolume has nothing to take back.
+func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	if !c.Attach {
+		return c.UnimplementedControllerServer.ControllerUnpublishVolume(ctx, req)
+	}
+	if _, err := parseID("volume_id", req.GetVolumeId()); err != nil {
+		return nil, err
+	}
+	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}

@@ -1,0 +1,282 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+)
+
+// spread is a memory backend whose volumes are on the first node that may have them.
+type spread struct {
+	*backendtest.Memory
+	nodes []string
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func (s *spread) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	s.mu.Lock()
+	s.asked = spec.Nodes
+	s.mu.Unlock()
+	v, err := s.Memory.Create(ctx, spec)
+	if err == nil {
+		v.Node = s.nodes[0]
+		if len(spec.Nodes) > 0 {
+			v.Node = spec.Nodes[0]
+		}
+	}
+	return v, err
+}
+
+func (s *spread) Clone(ctx context.Context, source backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	s.mu.Lock()
+	s.asked = spec.Nodes
+	s.mu.Unlock()
+	v, err := s.Memory.Clone(ctx, source, spec)
+	if err == nil {
+		v.Node = s.nodes[0]
+	}
+	return v, err
+}
+
+func (s *spread) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	v, err := s.Memory.Get(ctx, id)
+	if err == nil {
+		v.Node = s.nodes[0]
+	}
+	return v, err
+}
+
+func (s *spread) CapacityAt(_ context.Context, node, pool string) (backend.Capacity, error) {
+	switch i := slices.Index(s.nodes, node); {
+	case i < 0 || pool != "" && pool != "memory":
+		return backend.Capacity{}, fmt.Errorf("%w: node %s, pool %s", backend.ErrNotFound, node, pool)
+	case node == "node-down":
+		return backend.Capacity{}, fmt.Errorf("%w: node %s", backend.ErrUnavailable, node)
+	default:
+		return backend.Capacity{Available: int64(i+1) * gib, Largest: int64(i+1) * gib}, nil
+	}
+}
+
+func newClusterRig(t *testing.T, adjust ...func(*Config)) (*rig, *spread) {
+	s := &spread{Memory: backendtest.NewMemory(), nodes: []string{"node-x", "node-y", "node-down"}}
+	return newRig(t, s, append([]func(*Config){func(c *Config) { c.Services, c.NodeID = ControllerServices, "" }}, adjust...)...), s
+}
+
+func on(node string) *csi.Topology {
+	return &csi.Topology{Segments: map[string]string{TopologyKey: node}}
+}
+
+func TestAClustersVolumeIsWhereItsBackendPutIt(t *testing.T) {
+	r, s := newClusterRig(t)
+	req := createRequest("v")
+	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{on("node-y"), on("node-x"), {Segments: map[string]string{"zone": "1"}}}}
+	resp, err := r.CreateVolume(r.ctx(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(s.asked, []string{"node-y", "node-x"}) {
+		t.Errorf("the backend could choose among %v", s.asked)
+	}
+	if topology := resp.GetVolume().GetAccessibleTopology(); len(topology) != 1 || nodeOf(topology[0]) != "node-y" {
+		t.Errorf("the volume says it is at %v", topology)
+	}
+	resp, err = r.CreateVolume(r.ctx(), createRequest("w"))
+	if err != nil || s.asked != nil || nodeOf(resp.GetVolume().GetAccessibleTopology()[0]) != "node-x" {
+		t.Errorf("without requirements: %v, %v, among %v", resp, err, s.asked)
+	}
+}
+
+func TestATopologyOfNoNodeLetsTheSchedulerChooseAgain(t *testing.T) {
+	r, _ := newClusterRig(t)
+	req := createRequest("v")
+	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{"zone": "1"}}}}
+	_, err := r.CreateVolume(r.ctx(), req)
+	expectError(t, err, codes.ResourceExhausted, TopologyKey)
+}
+
+func TestACloneIsMadeWhereItsSourceIsWhicheverNodeTheSchedulerChose(t *testing.T) {
+	r, s := newClusterRig(t)
+	r.create("source")
+	clone := func(name string, requisite ...*csi.Topology) *csi.Volume {
+		req := createRequest(name)
+		req.VolumeContentSource = contentSource(&backend.Source{Kind: backend.SourceVolume, ID: "source"})
+		req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: requisite}
+		resp, err := r.CreateVolume(r.ctx(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetVolume()
+	}
+	if v := clone("a", on("node-y")); s.asked != nil || nodeOf(v.GetAccessibleTopology()[0]) != "node-x" {
+		t.Errorf("chosen by the scheduler: among %v, at %v", s.asked, v.GetAccessibleTopology())
+	}
+	if clone("b", on("node-y"), on("node-x")); !slices.Equal(s.asked, []string{"node-y", "node-x"}) {
+		t.Errorf("allowed by the class: among %v", s.asked)
+	}
+}
+
+func TestASourceThatNobodyHasIsNotFoundInACluster(t *testing.T) {
+	r, _ := newClusterRig(t)
+	req := createRequest("v")
+	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{on("node-x")}}
+	req.VolumeContentSource = contentSource(&backend.Source{Kind: backend.SourceSnapshot, ID: "gone"})
+	_, err := r.CreateVolume(r.ctx(), req)
+	expectError(t, err, codes.NotFound, "gone")
+}
+
+func TestCapacityIsToldOfEachNode(t *testing.T) {
+	r, _ := newClusterRig(t)
+	for name, test := range map[string]struct {
+		req  *csi.GetCapacityRequest
+		want int64
+	}{
+		"one node":      {&csi.GetCapacityRequest{AccessibleTopology: on("node-x")}, gib},
+		"another":       {&csi.GetCapacityRequest{AccessibleTopology: on("node-y")}, 2 * gib},
+		"one of no one": {&csi.GetCapacityRequest{AccessibleTopology: on("node-z")}, 0},
+		"one down":      {&csi.GetCapacityRequest{AccessibleTopology: on("node-down")}, 0},
+		"no such pool":  {&csi.GetCapacityRequest{AccessibleTopology: on("node-x"), Parameters: map[string]string{"pool": "fast"}}, 0},
+		"all":           {&csi.GetCapacityRequest{}, 1 << 40},
+	} {
+		if resp, err := r.GetCapacity(r.ctx(), test.req); err != nil || resp.GetAvailableCapacity() != test.want {
+			t.Errorf("%s: %v, %v, want %d", name, resp, err, test.want)
+		}
+	}
+}
+
+func TestServicesAreServedApartInACluster(t *testing.T) {
+	r, _ := newClusterRig(t)
+	_, err := r.NodeGetInfo(r.ctx(), &csi.NodeGetInfoRequest{})
+	expectError(t, err, codes.Unimplemented, "Node")
+	if got := r.advertised(); !slices.Contains(got, "CONTROLLER_SERVICE") {
+		t.Errorf("the controller advertises %v", got)
+	}
+
+	n := newRig(t, backendtest.NewMemory(), func(c *Config) { c.Services = NodeServices })
+	_, err = n.CreateVolume(n.ctx(), createRequest("v"))
+	expectError(t, err, codes.Unimplemented, "Controller")
+	plugin, err := n.GetPluginCapabilities(n.ctx(), &csi.GetPluginCapabilitiesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range plugin.GetCapabilities() {
+		if s := c.GetService().GetType(); s != csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS && c.GetVolumeExpansion() == nil {
+			t.Errorf("the node service advertises %v", s)
+		}
+	}
+}
+
+func TestAVolumeIsAttachedToItsNodeOnly(t *testing.T) {
+	r, _ := newClusterRig(t, func(c *Config) { c.Attach = true })
+	if !slices.Contains(r.advertised(), "controller PUBLISH_UNPUBLISH_VOLUME") {
+		t.Errorf("advertised: %v", r.advertised())
+	}
+	r.create("v")
+	publish := func(volume, node string, capability *csi.VolumeCapability) error {
+		_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: volume, NodeId: node, VolumeCapability: capability})
+		return err
+	}
+	for range 2 {
+		if err := publish("v", "node-x", mountCapability("")); err != nil {
+			t.Error(err)
+		}
+	}
+	expectError(t, publish("v", "node-y", mountCapability("")), codes.FailedPrecondition, "node-x", "node-y")
+	expectError(t, publish("v", "node-z", mountCapability("")), codes.NotFound, "node-z")
+	expectError(t, publish("w", "node-x", mountCapability("")), codes.NotFound, "w")
+	expectError(t, publish("v", "", mountCapability("")), codes.InvalidArgument, "node_id")
+	expectError(t, publish("v", "node-x", nil), codes.InvalidArgument, "volume_capability")
+	expectError(t, publish("v", "node-x", blockCapability()), codes.InvalidArgument, "Block")
+	for _, volume := range []string{"v", "v", "gone"} {
+		if _, err := r.ControllerUnpublishVolume(r.ctx(), &csi.ControllerUnpublishVolumeRequest{VolumeId: volume, NodeId: "node-x"}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWithoutAttachThereIsNothingToPublish(t *testing.T) {
+	r, _ := newClusterRig(t)
+	_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "node-x"})
+	expectError(t, err, codes.Unimplemented, "")
+	_, err = r.ControllerUnpublishVolume(r.ctx(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v"})
+	expectError(t, err, codes.Unimplemented, "")
+}
+
+func TestAReplicaThatDoesNotLeadMakesNothingUntilItDoes(t *testing.T) {
+	leading := make(chan struct{})
+	memory := backendtest.NewMemory()
+	r := rigWithoutProbe(t, memory, func(c *Config) { c.Services, c.NodeID, c.Leading = ControllerServices, "", leading })
+	if _, err := r.GetPluginInfo(r.ctx(), &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.CreateVolume(r.ctx(), createRequest("v"))
+	expectError(t, err, codes.Unavailable, "another replica leads")
+	_, err = r.DeleteVolumeGroupSnapshot(r.ctx(), &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: "g"})
+	expectError(t, err, codes.Unavailable, "another replica leads")
+	soon, cancel := context.WithTimeout(r.ctx(), 4*time.Second) // it answers a second before
+	defer cancel()
+	if resp, err := r.Probe(soon, &csi.ProbeRequest{}); err != nil || resp.GetReady().GetValue() {
+		t.Errorf("Probe: %v, %v", resp, err)
+	}
+	answer := make(chan bool)
+	go func() {
+		resp, err := r.Probe(r.ctx(), &csi.ProbeRequest{})
+		answer <- err == nil && resp.GetReady().GetValue()
+	}()
+	close(leading)
+	if !<-answer {
+		t.Error("it leads and is not ready")
+	}
+	r.create("v")
+}
+
+func TestAReplicaThatWaitsStopsAtOnce(t *testing.T) {
+	r := rigWithoutProbe(t, backendtest.NewMemory(), func(c *Config) {
+		c.Services, c.NodeID, c.Leading, c.StopTimeout = ControllerServices, "", make(chan struct{}), time.Hour
+	})
+	if _, err := r.GetPluginInfo(r.ctx(), &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan struct{})
+	go func() {
+		close(begun)
+		_, _ = r.Probe(r.ctx(), &csi.ProbeRequest{}) // however it ends
+	}()
+	<-begun
+	r.shutdown()
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheClassSaysWhatBecomesOfAVolumeWithoutItsNode(t *testing.T) {
+	spec, err := parseParameters(map[string]string{"onNodeLoss": "Delete"})
+	if err != nil || spec.OnNodeLoss != backend.DeleteOnNodeLoss {
+		t.Errorf("got %+v, %v", spec, err)
+	}
+	if _, err := parseParameters(map[string]string{"onNodeLoss": "Forget"}); err == nil {
+		t.Error("an unknown policy is taken")
+	}
+}
+
+func TestItIsToldWhenAVolumeIsNoLongerInUse(t *testing.T) {
+	released := make(chan backend.ID, 1)
+	r := newRig(t, backendtest.NewMemory(), func(c *Config) { c.Released = func(id backend.ID) { released <- id } })
+	if _, err := r.NodeUnstageVolume(r.ctx(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: "/nowhere/s"}); err != nil {
+		t.Fatal(err)
+	}
+	if id := <-released; id != "v" {
+		t.Errorf("told of %s", id)
+	}
+}
