@@ -1,0 +1,238 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+// patience of a test, which is long since the machine may be busy.
+const patience = 2 * time.Minute
+
+// api is an API server with what binds claims to volumes, as its users see it.
+type api struct {
+	t         *testing.T
+	client    kubernetes.Interface
+	config    *rest.Config // nil of one in memory
+	namespace string
+}
+
+// eachAPI runs a test on an API server in memory, and on a real one if there is one.
+func eachAPI(t *testing.T, test func(t *testing.T, a *api)) {
+	t.Run("in memory", func(t *testing.T) { test(t, inMemory(t)) })
+	t.Run("real", func(t *testing.T) { test(t, realServer(t)) })
+}
+
+func realServer(t *testing.T) *api {
+	t.Helper()
+	config := realapi.Config(t)
+	a := &api{t: t, config: config, client: kubernetes.NewForConfigOrDie(config), namespace: "prov-" + rand.String(5)}
+	_, err := a.client.CoreV1().Namespaces().Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.client.CoreV1().Namespaces().Delete(context.Background(), a.namespace, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+func (a *api) class(provisioner string, parameters map[string]string, change ...func(*storage.StorageClass)) string {
+	a.t.Helper()
+	c := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "class-" + rand.String(8)}, Provisioner: provisioner, Parameters: parameters}
+	for _, f := range change {
+		f(c)
+	}
+	if _, err := a.client.StorageV1().StorageClasses().Create(a.t.Context(), c, metav1.CreateOptions{}); err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { a.cleanUp(provisioner, c.Name) })
+	return c.Name
+}
+
+// cleanUp leaves nothing, whatever the test did.
+func (a *api) cleanUp(provisioner, class string) {
+	ctx := context.Background()
+	if err := a.client.StorageV1().StorageClasses().Delete(ctx, class, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		a.t.Error(err)
+	}
+	if err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		a.t.Error(err)
+	}
+	volumes := a.client.CoreV1().PersistentVolumes()
+	all, err := volumes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		a.t.Error(err)
+		return
+	}
+	for _, v := range all.Items {
+		if v.Annotations[provisionedBy] != provisioner {
+			continue
+		}
+		_, err := volumes.Patch(ctx, v.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		if err == nil {
+			err = volumes.Delete(ctx, v.Name, metav1.DeleteOptions{})
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			a.t.Error(err)
+		}
+	}
+}
+
+// claim asks for a volume. On a real server, what its controllers do first is done by them.
+func (a *api) claim(name, class, provisioner string) *core.PersistentVolumeClaim {
+	a.t.Helper()
+	c := &core.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: name},
+		Spec: core.PersistentVolumeClaimSpec{
+			StorageClassName: &class, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany},
+			Resources: core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+	if a.config == nil {
+		c.UID, c.Annotations = uuid.NewUUID(), map[string]string{wantedOf: provisioner}
+	}
+	c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Create(a.t.Context(), c, metav1.CreateOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return c
+}
+
+func (a *api) deleteClaim(name string) {
+	a.t.Helper()
+	if err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Delete(a.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *api) isBound(name string) bool {
+	c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(a.t.Context(), name, metav1.GetOptions{})
+	return err == nil && c.Spec.VolumeName != "" && c.Status.Phase == core.ClaimBound
+}
+
+// bound waits for the PersistentVolume of a claim.
+func (a *api) bound(name string) *core.PersistentVolume {
+	a.t.Helper()
+	a.until("claim "+name+" is bound", func() bool { return a.isBound(name) })
+	c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(a.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	pv, err := a.client.CoreV1().PersistentVolumes().Get(a.t.Context(), c.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return pv
+}
+
+func (a *api) persistentVolumes(provisioner string) (found []core.PersistentVolume) {
+	all, err := a.client.CoreV1().PersistentVolumes().List(a.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return []core.PersistentVolume{{}} // not known to be none
+	}
+	for _, v := range all.Items {
+		if v.Annotations[provisionedBy] == provisioner {
+			found = append(found, v)
+		}
+	}
+	return found
+}
+
+// nothingLeft waits until there is no PersistentVolume, no volume and nothing that was begun.
+func (a *api) nothingLeft(s *server) {
+	a.t.Helper()
+	a.until("nothing is left", func() bool {
+		return len(a.persistentVolumes(s.config.Name)) == 0 && len(s.disk.volumes()) == 0 && len(s.running.journal.all()) == 0
+	})
+}
+
+func (a *api) until(what string, is func() bool) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			a.t.Fatalf("waiting until %s: %v", what, ctx.Err())
+		}
+	}
+}
+
+// inMemory has a binder that does what Kubernetes does: a volume made for a claim is bound to it, and released when
+// the claim goes.
+func inMemory(t *testing.T) *api {
+	client := fake.NewClientset()
+	a := &api{t: t, client: client, namespace: "default"}
+	claims, err := client.CoreV1().PersistentVolumeClaims("").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	volumes, err := client.CoreV1().PersistentVolumes().Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var binding sync.WaitGroup
+	t.Cleanup(func() { claims.Stop(); volumes.Stop(); binding.Wait() })
+	binding.Go(func() {
+		for e := range volumes.ResultChan() {
+			if v, ok := e.Object.(*core.PersistentVolume); ok && e.Type == watch.Added {
+				a.bind(v)
+			}
+		}
+	})
+	binding.Go(func() {
+		for e := range claims.ResultChan() {
+			if c, ok := e.Object.(*core.PersistentVolumeClaim); ok && e.Type == watch.Deleted && c.Spec.VolumeName != "" {
+				a.phase(c.Spec.VolumeName, core.VolumeReleased)
+			}
+		}
+	})
+	return a
+}
+
+func (a *api) bind(v *core.PersistentVolume) {
+	ctx, claims := context.Background(), a.client.CoreV1().PersistentVolumeClaims(v.Spec.ClaimRef.Namespace)
+	c, err := claims.Get(ctx, v.Spec.ClaimRef.Name, metav1.GetOptions{})
+	if err != nil || c.UID != v.Spec.ClaimRef.UID {
+		a.phase(v.Name, core.VolumeReleased)
+		return
+	}
+	c = c.DeepCopy()
+	c.Spec.VolumeName, c.Status.Phase = v.Name, core.ClaimBound
+	if _, err := claims.Update(ctx, c, metav1.UpdateOptions{}); err != nil {
+		a.phase(v.Name, core.VolumeReleased)
+		return
+	}
+	a.phase(v.Name, core.VolumeBound)
+}
+
+func (a *api) phase(name string, phase core.PersistentVolumePhase) {
+	patch := fmt.Appendf(nil, `{"status":{"phase":%q}}`, phase)
+	_, err := a.client.CoreV1().PersistentVolumes().Patch(context.Background(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		a.t.Error(err)
+	}
+}

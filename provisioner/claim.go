@@ -1,0 +1,152 @@
+package provisioner
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// csiDriver is the other door to the same volumes, for what this one cannot do.
+const csiDriver = "csi.holdfast.dev"
+
+const useCSI = "use a StorageClass of the CSI driver " + csiDriver
+
+var accessModes = []core.PersistentVolumeAccessMode{core.ReadWriteMany, core.ReadOnlyMany, core.ReadWriteOnce}
+
+// checkClaim refuses what an NFS volume of this door can never be.
+func checkClaim(c *core.PersistentVolumeClaim) error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%w claim %s/%s: %s", backend.ErrInvalid, c.Namespace, c.Name, fmt.Sprintf(format, args...))
+	}
+	switch spec := c.Spec; {
+	case spec.Selector != nil:
+		return refuse("spec.selector chooses among volumes that exist, and this one would be new; leave it out")
+	case spec.VolumeMode != nil && *spec.VolumeMode != core.PersistentVolumeFilesystem:
+		return refuse("spec.volumeMode is %s, and an NFS volume can only be %s; %s for a block device", *spec.VolumeMode, core.PersistentVolumeFilesystem, useCSI)
+	case spec.DataSource != nil:
+		return refuse("spec.dataSource is a %s, and volumes of this class begin empty; %s for snapshots and clones", backend.Quote(spec.DataSource.Kind), useCSI)
+	case spec.DataSourceRef != nil:
+		return refuse("spec.dataSourceRef is a %s, and volumes of this class begin empty; %s for snapshots and clones", backend.Quote(spec.DataSourceRef.Kind), useCSI)
+	case spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "":
+		return refuse("spec.volumeAttributesClassName is only for CSI volumes; leave it out")
+	}
+	for _, mode := range c.Spec.AccessModes {
+		switch {
+		case mode == core.ReadWriteOncePod:
+			return refuse("the access mode %s cannot be held: Kubernetes checks it for CSI volumes only, and any host may mount an NFS export; %s, or ask for %s", mode, useCSI, core.ReadWriteOnce)
+		case !slices.Contains(accessModes, mode):
+			return refuse("unknown access mode %s; known are: %v", backend.Quote(string(mode)), accessModes)
+		}
+	}
+	return nil
+}
+
+// checkClass refuses what would silently not be done.
+func checkClass(c *storage.StorageClass) error {
+	if len(c.AllowedTopologies) > 0 {
+		return fmt.Errorf("%w StorageClass %s: allowedTopologies has no meaning here, since an NFS volume can be used on every node; leave it out", backend.ErrInvalid, c.Name)
+	}
+	if c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion {
+		return fmt.Errorf("%w StorageClass %s: allowVolumeExpansion is true, and plain NFS volumes cannot grow; leave it out, or %s", backend.ErrInvalid, c.Name, useCSI)
+	}
+	for _, option := range slices.Concat(splitOptions(c.MountOptions)...) {
+		key, value, _ := strings.Cut(option, "=")
+		if (key == "vers" || key == "nfsvers") && !slices.Contains(versions, value) {
+			return fmt.Errorf("%w StorageClass %s: mount option %s: the server speaks NFS %s only", backend.ErrInvalid, c.Name, backend.Quote(option), strings.Join(versions[1:], " and "))
+		}
+	}
+	return nil
+}
+
+// versions are the values of nfsvers that the server can answer; 4 alone means the newest.
+var versions = []string{"4", "4.1", "4.2"}
+
+// splitOptions takes entries apart that hold several options.
+func splitOptions(entries []string) [][]string {
+	var all [][]string
+	for _, entry := range entries {
+		all = append(all, strings.Split(entry, ","))
+	}
+	return all
+}
+
+// sizeOf reads the size that a claim asks for.
+func sizeOf(c *core.PersistentVolumeClaim) (backend.Size, error) {
+	required, err := bytesOf(c, "requests", c.Spec.Resources.Requests)
+	if err != nil {
+		return backend.Size{}, err
+	}
+	limit, err := bytesOf(c, "limits", c.Spec.Resources.Limits)
+	switch {
+	case err != nil:
+		return backend.Size{}, err
+	case required == 0:
+		return backend.Size{}, fmt.Errorf("%w claim %s/%s: spec.resources.requests.storage is missing", backend.ErrInvalid, c.Namespace, c.Name)
+	case limit > 0 && required > limit:
+		return backend.Size{}, fmt.Errorf("%w claim %s/%s: spec.resources.requests.storage %d is above limits.storage %d", backend.ErrInvalid, c.Namespace, c.Name, required, limit)
+	}
+	return backend.Size{Required: required, Limit: limit}, nil
+}
+
+func bytesOf(c *core.PersistentVolumeClaim, field string, of core.ResourceList) (int64, error) {
+	q, ok := of[core.ResourceStorage]
+	switch {
+	case !ok:
+		return 0, nil
+	case q.Sign() <= 0:
+		return 0, fmt.Errorf("%w claim %s/%s: spec.resources.%s.storage is %s; it must be above 0", backend.ErrInvalid, c.Namespace, c.Name, field, backend.Quote(q.String()))
+	case q.Cmp(*resource.NewQuantity(math.MaxInt64, resource.BinarySI)) > 0:
+		return 0, fmt.Errorf("%w claim %s/%s: spec.resources.%s.storage is %s; at most %d bytes can be asked for", backend.ErrOutOfRange, c.Namespace, c.Name, field, backend.Quote(q.String()), int64(math.MaxInt64))
+	}
+	return q.Value(), nil
+}
+
+// specFor says what volume a claim of a class wants.
+func (p *Provisioner) specFor(name string, c *core.PersistentVolumeClaim, class *storage.StorageClass) (backend.VolumeSpec, error) {
+	none := backend.VolumeSpec{}
+	want, err := parseParameters(class.Parameters)
+	if err != nil {
+		return none, fmt.Errorf("StorageClass %s: %w", class.Name, err)
+	}
+	if _, able := p.Backend.(backend.Snapshotter); want.onDelete == ArchiveData && !able {
+		return none, fmt.Errorf("%w StorageClass %s: parameter onDelete=%s: this server cannot make the snapshots that it needs; choose %s or %s",
+			backend.ErrInvalid, class.Name, ArchiveData, DeleteData, RetainData)
+	}
+	if err := checkClass(class); err != nil {
+		return none, err
+	}
+	if err := checkClaim(c); err != nil {
+		return none, err
+	}
+	size, err := sizeOf(c)
+	if err != nil {
+		return none, err
+	}
+	labels := map[string]string{
+		ServerLabel: p.Identity, OnDeleteLabel: string(want.onDelete), ClaimUIDLabel: string(c.UID),
+		ClaimNamespaceLabel: c.Namespace, ClaimNameLabel: c.Name, PersistentVolumeLabel: name,
+	}
+	if want.gid == "" {
+		labels[ModeLabel] = anybodyMode
+	}
+	maps.Copy(labels, given(map[string]string{GIDLabel: want.gid, SquashLabel: want.squash}))
+	return backend.VolumeSpec{Name: name, Size: size, Mode: backend.Filesystem, Inodes: want.inodes, Labels: labels}, nil
+}
+
+// anybodyMode lets every user of a pod write to a volume that was given to no group, as this kind of provisioner has
+// always done; what is made there stays with the group of the directory.
+const anybodyMode = "2777"
+
+// given leaves out what is empty.
+func given(labels map[string]string) map[string]string {
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
+	return labels
+}

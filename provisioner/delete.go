@@ -1,0 +1,113 @@
+package provisioner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// archivePrefix and the name of a PersistentVolume make the name of the snapshot that is kept of it.
+const archivePrefix = "archived-"
+
+// Delete does with the data of a PersistentVolume what its class said. The library removes the object afterwards. All
+// of it can be repeated.
+func (p *Provisioner) Delete(ctx context.Context, pv *core.PersistentVolume) error {
+	inTerm, done, open := p.gate.enter(ctx)
+	if !open {
+		return ignored(errResting)
+	}
+	defer done()
+	// The library knows an error that it is to ignore only when nothing wraps it.
+	err := p.guard("deleting", func() error { return p.delete(inTerm, pv) })
+	if inTerm.Err() != nil && ctx.Err() == nil {
+		return ignored(errResting)
+	}
+	return err
+}
+
+func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) error {
+	if pv.Annotations[ServerAnnotation] != p.Identity {
+		return p.leaveAlone(pv, pv.Annotations[ServerAnnotation])
+	}
+	id, err := backend.IDFor(pv.Name)
+	if err != nil || string(id) != pv.Annotations[VolumeAnnotation] {
+		return fmt.Errorf("%w PersistentVolume %s: its annotation %s is %s, and not the volume that was made for it; nothing is deleted",
+			backend.ErrInvalid, pv.Name, VolumeAnnotation, backend.Quote(pv.Annotations[VolumeAnnotation]))
+	}
+	v, err := p.Backend.Get(ctx, id)
+	switch {
+	case errors.Is(err, backend.ErrNotFound) && !p.owns(pv):
+		return p.otherData(pv)
+	case errors.Is(err, backend.ErrNotFound):
+		return p.remove(ctx, id) // what is left of it
+	case err != nil:
+		return err
+	case v.Condition.Abnormal && len(v.Labels) == 0 && p.owns(pv):
+		// Its labels are lost with the rest; the PersistentVolume knows enough.
+	case v.Labels[ServerLabel] != p.Identity || v.Name != pv.Name:
+		return fmt.Errorf("%w: volume %s was not made for PersistentVolume %s; nothing is deleted. If it is wanted no more, remove it by hand",
+			backend.ErrPrecondition, id, pv.Name)
+	}
+	return p.dispose(ctx, pv, v)
+}
+
+// dispose does with a volume what was said when it was made.
+func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v *backend.Volume) error {
+	switch what := OnDelete(cmp.Or(v.Labels[OnDeleteLabel], pv.Annotations[OnDeleteAnnotation])); what {
+	case DeleteData:
+	case RetainData:
+		p.tellOncef(pv, core.EventTypeNormal, "Retained", "the data stays on NFS server %s as volume %s, exported as %s and taking %d bytes of what the server can promise; when it is wanted no more: kubectl delete volumes.holdfast.dev %s",
+			p.Identity, v.ID, p.Path(v.ID), v.Size, v.ID)
+		return p.journal.end(v.ID)
+	case ArchiveData:
+		if err := p.archive(ctx, pv, v); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%w: volume %s: what is to become of its data, %s, is not known to this program; use the newer one", backend.ErrPrecondition, v.ID, backend.Quote(string(what)))
+	}
+	if err := p.remove(ctx, v.ID); err != nil {
+		return err
+	}
+	for _, c := range p.waiting.take() {
+		p.claims.tell(c) // there is room now
+	}
+	return p.journal.end(v.ID)
+}
+
+// archive keeps the data as a snapshot, which no client can reach and which takes only what is written.
+func (p *Provisioner) archive(ctx context.Context, pv *core.PersistentVolume, v *backend.Volume) error {
+	snapshots, able := p.Backend.(backend.Snapshotter)
+	if !able {
+		return fmt.Errorf("%w: volume %s is to be archived, and this server cannot make snapshots; its data is kept", backend.ErrPrecondition, v.ID)
+	}
+	s, err := snapshots.Snapshot(ctx, backend.SnapshotSpec{Name: archivePrefix + pv.Name, Source: v.ID})
+	if err != nil {
+		return fmt.Errorf("archiving volume %s: %w", v.ID, err)
+	}
+	p.tellOncef(pv, core.EventTypeNormal, "Archived", "the data is kept on NFS server %s as snapshot %s; when it is wanted no more: kubectl delete snapshots.holdfast.dev %s",
+		p.Identity, s.ID, s.ID)
+	return nil
+}
+
+// leaveAlone ignores the PersistentVolume of another server, and tells if nobody deletes it.
+func (p *Provisioner) leaveAlone(pv *core.PersistentVolume, server string) error {
+	if since := pv.Status.LastPhaseTransitionTime; since == nil || time.Since(since.Time) >= p.Patience {
+		p.tellOncef(pv, core.EventTypeWarning, "LeftAlone", "it was made by NFS server %s, which does not delete it; NFS server %s leaves it alone. If that server is gone for good, remove the finalizer of this PersistentVolume and delete it",
+			cmp.Or(server, "(unknown)"), p.Identity)
+	}
+	return ignored(fmt.Errorf("PersistentVolume %s is of NFS server %s, and this is %s", pv.Name, cmp.Or(server, "(unknown)"), p.Identity))
+}
+
+// otherData ignores a PersistentVolume whose volume is not here, and may be with a server of the same name.
+func (p *Provisioner) otherData(pv *core.PersistentVolume) error {
+	p.tellOncef(pv, core.EventTypeWarning, "LeftAlone", "it was made by an NFS server %s with other data (%s) than this one has (%s), and its volume %s is not here. Bring that data back, or, if it is gone for good, remove the finalizer of this PersistentVolume and delete it",
+		p.Identity, cmp.Or(pv.Annotations[StoreAnnotation], "unknown"), p.journal.store, pv.Annotations[VolumeAnnotation])
+	return ignored(fmt.Errorf("PersistentVolume %s is of other data than NFS server %s has", pv.Name, p.Identity))
+}

@@ -1,0 +1,354 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+func TestAClaimIsBoundAndItsDataGoesWithIt(t *testing.T) {
+	eachAPI(t, func(t *testing.T, a *api) {
+		s := newServer(t, a.client)
+		s.start()
+		class := a.class(s.config.Name, map[string]string{"gid": "2000"})
+		a.claim("data", class, s.config.Name)
+		pv := a.bound("data")
+		if pv.Spec.NFS == nil || pv.Spec.NFS.Server != address || pv.Annotations[gidAnnotation] != "2000" || len(pv.Finalizers) == 0 {
+			t.Errorf("it is %+v", pv)
+		}
+		a.until("the journal is empty", func() bool { return len(s.running.journal.all()) == 0 })
+		a.deleteClaim("data")
+		a.nothingLeft(s)
+	})
+}
+
+func TestARetainedPersistentVolumeStaysWithItsData(t *testing.T) {
+	eachAPI(t, func(t *testing.T, a *api) {
+		s := newServer(t, a.client)
+		s.start()
+		class := a.class(s.config.Name, map[string]string{"onDelete": "retain"})
+		a.claim("data", class, s.config.Name)
+		a.bound("data")
+		a.deleteClaim("data")
+		a.until("the PersistentVolume is gone", func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
+		if len(s.disk.volumes()) != 1 || len(s.events.with("Retained")) != 1 {
+			t.Errorf("volumes %v, told %v", s.disk.volumes(), s.events.with(""))
+		}
+	})
+}
+
+func TestManyClaimsAtOnceAreAllBound(t *testing.T) {
+	eachAPI(t, func(t *testing.T, a *api) {
+		s := newServer(t, a.client)
+		s.start()
+		class := a.class(s.config.Name, nil)
+		many := 100
+		if a.config == nil {
+			many = 20 // which takes as long as 100 on a real server
+		}
+		begun := time.Now()
+		for i := range many {
+			a.claim(fmt.Sprintf("data-%d", i), class, s.config.Name)
+		}
+		for i := range many {
+			a.bound(fmt.Sprintf("data-%d", i))
+		}
+		t.Logf("%d claims were bound within %s", many, time.Since(begun))
+		if n := len(s.disk.volumes()); n != many {
+			t.Errorf("%d volumes were made", n)
+		}
+		for i := range many {
+			a.deleteClaim(fmt.Sprintf("data-%d", i))
+		}
+		a.nothingLeft(s)
+	})
+}
+
+func TestAClaimThatIsDeletedWhileItsVolumeIsMadeLeaksNothing(t *testing.T) {
+	for name, ends := range map[string]func(context.Context) error{
+		"and it is made":    func(context.Context) error { return nil },
+		"and it goes on":    func(context.Context) error { return fmt.Errorf("%w: it is being made", backend.ErrBusy) },
+		"and nobody knows":  func(context.Context) error { return backend.ErrUnavailable },
+		"and there is room": func(context.Context) error { return backend.ErrExhausted },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachAPI(t, func(t *testing.T, a *api) {
+				s := newServer(t, a.client)
+				class := a.class(s.config.Name, nil)
+				reached, goOn := make(chan struct{}), make(chan struct{})
+				var first atomic.Bool
+				s.disk.hook(func(ctx context.Context, call string) error {
+					if call != "created" || !first.CompareAndSwap(false, true) {
+						return nil
+					}
+					close(reached)
+					<-goOn
+					return ends(ctx)
+				})
+				s.start()
+				a.claim("data", class, s.config.Name)
+				<-reached
+				a.deleteClaim("data")
+				a.until("the claim is gone", func() bool {
+					all, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).List(t.Context(), metav1.ListOptions{})
+					return err == nil && len(all.Items) == 0
+				})
+				close(goOn)
+				a.nothingLeft(s)
+			})
+		})
+	}
+}
+
+func TestAClaimThatWaitsForRoomGetsItWhenAVolumeIsDeleted(t *testing.T) {
+	eachAPI(t, func(t *testing.T, a *api) {
+		s := newServer(t, a.client)
+		s.disk.Memory = backendtest.NewMemorySized(gib)
+		s.config.RetryFirst, s.config.RetryLast = patience, patience // it is not found by trying again
+		s.start()
+		class := a.class(s.config.Name, nil)
+		a.claim("first", class, s.config.Name)
+		a.bound("first")
+		a.claim("second", class, s.config.Name)
+		a.until("it was tried", func() bool { return s.disk.called("created") >= 2 })
+		a.deleteClaim("first")
+		a.bound("second")
+	})
+}
+
+func TestClaimsWithFaultsAreToldAndTheOthersServed(t *testing.T) {
+	eachAPI(t, func(t *testing.T, a *api) {
+		s := newServer(t, a.client)
+		s.start()
+		bad, good := a.class(s.config.Name, map[string]string{"gid": "root"}), a.class(s.config.Name, nil)
+		a.claim("bad", bad, s.config.Name)
+		a.claim("good", good, s.config.Name)
+		a.bound("good")
+		a.until("the fault is told", func() bool { return strings.Contains(a.events("bad"), `gid="root"`) })
+		if a.isBound("bad") || len(s.disk.volumes()) != 1 {
+			t.Errorf("volumes %v", s.disk.volumes())
+		}
+	})
+}
+
+// events are the messages about a claim.
+func (a *api) events(claim string) string {
+	all, err := a.client.CoreV1().Events(a.namespace).List(a.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return ""
+	}
+	var said strings.Builder
+	for _, e := range all.Items {
+		if e.InvolvedObject.Name == claim {
+			said.WriteString(e.Message + "\n")
+		}
+	}
+	return said.String()
+}
+
+func TestTwoProcessesOfOneServerTakeTurns(t *testing.T) {
+	eachAPI(t, func(t *testing.T, a *api) {
+		s := newServer(t, a.client)
+		twin := newServer(t, a.client)
+		twin.config.Name, twin.config.StateDir = s.config.Name, t.TempDir()
+		one, err := New(s.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := New(twin.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.run(one)
+		a.until("one has the Lease", one.gate.isOpen)
+		twin.run(other)
+		class := a.class(s.config.Name, nil)
+		a.claim("first", class, s.config.Name)
+		a.bound("first")
+		if len(twin.disk.volumes()) != 0 {
+			t.Error("both made it")
+		}
+		s.stop()
+		a.claim("second", class, s.config.Name)
+		a.bound("second")
+		if len(s.disk.volumes()) != 1 || len(twin.disk.volumes()) != 1 {
+			t.Errorf("they have %v and %v", s.disk.volumes(), twin.disk.volumes())
+		}
+		a.deleteClaim("first") // whose data the twin does not have
+		a.until("it is told", func() bool { return len(twin.events.with("LeftAlone")) == 1 })
+		if n := len(a.persistentVolumes(s.config.Name)); n != 2 || len(s.disk.volumes()) != 1 {
+			t.Errorf("%d PersistentVolumes, volumes %v", n, s.disk.volumes())
+		}
+	})
+}
+
+func TestTwoServersThatBothTakeAClaimLeaveOneVolume(t *testing.T) {
+	eachAPI(t, func(t *testing.T, a *api) {
+		s, rival := newServer(t, a.client), newServer(t, a.client)
+		rival.config.Name, rival.config.Identity = s.config.Name, "storage/rival"
+		both := make(chan struct{})
+		var arrived atomic.Int32
+		meet := func(_ context.Context, call string) error {
+			if call == "created" {
+				if arrived.Add(1) == 2 {
+					close(both)
+				}
+				<-both
+			}
+			return nil
+		}
+		s.disk.hook(meet)
+		rival.disk.hook(meet)
+		one, err := New(s.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := New(rival.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.run(one)
+		rival.run(other)
+		a.until("both have their Lease", func() bool { return one.gate.isOpen() && other.gate.isOpen() })
+		class := a.class(s.config.Name, nil)
+		a.claim("data", class, s.config.Name)
+		a.bound("data")
+		a.until("one volume is left", func() bool { return len(s.disk.volumes())+len(rival.disk.volumes()) == 1 })
+		pv := a.bound("data")
+		owner := map[string]*server{"storage/main": s, "storage/rival": rival}[pv.Annotations[ServerAnnotation]]
+		if len(owner.disk.volumes()) != 1 {
+			t.Error("the volume that is left is the other one")
+		}
+		a.deleteClaim("data")
+		a.nothingLeft(s)
+		a.nothingLeft(rival)
+	})
+}
+
+func TestALeaseThatIsTakenAwayEndsTheTermAndNotTheProcess(t *testing.T) {
+	a := realServer(t)
+	s := newServer(t, a.client)
+	p := s.start()
+	a.until("it has the Lease", p.gate.isOpen)
+	class := a.class(s.config.Name, nil)
+	leases := a.client.CoordinationV1().Leases(realapi.Namespace)
+	thief := "somebody else"
+	a.until("it is taken", func() bool {
+		lease, err := leases.Get(t.Context(), p.leaseName(), metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		lease = lease.DeepCopy()
+		now := metav1.NowMicro()
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &thief, &now
+		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+		return err == nil
+	})
+	a.until("it rests", func() bool { return !p.gate.isOpen() })
+	a.claim("data", class, s.config.Name)
+	a.bound("data") // when it has run out
+	if !p.gate.isOpen() {
+		t.Error("somebody else has the Lease")
+	}
+	a.deleteClaim("data")
+	a.nothingLeft(s)
+}
+
+func TestProvisioningRestsWhileTheLeaseCannotBeRenewed(t *testing.T) {
+	a := inMemory(t)
+	client := a.client.(*fake.Clientset)
+	s := newServer(t, client)
+	s.config.Lease = time.Second
+	var fails atomic.Bool
+	client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return fails.Load(), nil, errors.New("no route")
+	})
+	p := s.start()
+	class := a.class(s.config.Name, nil)
+	for i := range 3 {
+		a.until("it has the Lease", p.gate.isOpen)
+		fails.Store(true)
+		a.until("it rests", func() bool { return !p.gate.isOpen() })
+		name := fmt.Sprintf("data-%d", i)
+		a.claim(name, class, s.config.Name)
+		if a.isBound(name) {
+			t.Error("it provisions without the Lease")
+		}
+		fails.Store(false)
+		a.bound(name)
+		a.deleteClaim(name)
+		a.nothingLeft(s)
+	}
+}
+
+func TestAClaimOfAPodIsMadeWhenItsNodeIsChosen(t *testing.T) {
+	a := realServer(t)
+	s := newServer(t, a.client)
+	s.start()
+	later := storage.VolumeBindingWaitForFirstConsumer
+	class := a.class(s.config.Name, nil, func(c *storage.StorageClass) { c.VolumeBindingMode = &later })
+	nodes, err := a.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) == 0 {
+		t.Fatalf("%d nodes, %v", len(nodes.Items), err)
+	}
+	a.claim("data", class, s.config.Name)
+	choose := func(node string) {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":%q}}}`, node)
+		if _, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Patch(t.Context(), "data", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	choose("gone")
+	a.until("another node is asked for", func() bool {
+		c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(t.Context(), "data", metav1.GetOptions{})
+		return err == nil && c.Annotations["volume.kubernetes.io/selected-node"] == ""
+	})
+	choose(nodes.Items[0].Name)
+	a.bound("data")
+	a.deleteClaim("data")
+	a.nothingLeft(s)
+}
+
+func TestAPersistentVolumeWhosePolicyBecomesRetainIsKeptWithItsData(t *testing.T) {
+	a := realServer(t)
+	s := newServer(t, a.client)
+	s.start()
+	class := a.class(s.config.Name, nil)
+	a.claim("data", class, s.config.Name)
+	pv := a.bound("data")
+	pv.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimRetain
+	if _, err := a.client.CoreV1().PersistentVolumes().Update(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a.deleteClaim("data")
+	a.until("it may be deleted", func() bool {
+		v, err := a.client.CoreV1().PersistentVolumes().Get(t.Context(), pv.Name, metav1.GetOptions{})
+		return err == nil && v.Status.Phase == core.VolumeReleased && len(v.Finalizers) <= 1
+	})
+	if err := a.client.CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a.until("it is gone", func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
+	s.stop()
+	again := s.start()
+	a.until("it works again", again.gate.isOpen)
+	if len(s.disk.volumes()) != 1 {
+		t.Error("its data is gone")
+	}
+}

@@ -1,0 +1,158 @@
+package provisioner
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"sync"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// entry is a volume that was begun for a claim and has no PersistentVolume that is known of.
+type entry struct {
+	Name      string `json:"name"` // of the PersistentVolume
+	Namespace string `json:"namespace"`
+	Claim     string `json:"claim"`
+	UID       string `json:"uid"`
+}
+
+// journal remembers on the server's disk what was begun, so that a volume whose claim is deleted before it has a
+// PersistentVolume is found again and removed, whenever the process died. Each entry is a file.
+//
+// An entry is written before the volume is made, and taken out when its PersistentVolume was seen. A volume without
+// an entry is never removed for want of a PersistentVolume: somebody may have kept it on purpose.
+type journal struct {
+	root  *os.Root
+	store string // identity of the data
+
+	mu      sync.Mutex
+	entries map[backend.ID]entry
+}
+
+const (
+	identityFile = "identity"
+	begunDir     = "begun"
+)
+
+// openJournal reads a directory, which is made if it is missing.
+func openJournal(dir string, log *slog.Logger) (*journal, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{root: root}
+	if err := errors.Join(j.identify(), j.read(log)); err != nil {
+		return nil, errors.Join(fmt.Errorf("journal %s: %w", dir, err), root.Close())
+	}
+	return j, nil
+}
+
+func (j *journal) identify() error {
+	data, err := j.root.ReadFile(identityFile)
+	switch {
+	case err == nil && len(data) > 0:
+		id, err := backend.ParseID(string(data))
+		j.store = string(id)
+		return err
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	id, err := backend.IDFor(rand.Text())
+	if err != nil {
+		return err
+	}
+	j.store = string(id)
+	return nodeops.Replace(j.root, identityFile, []byte(id))
+}
+
+// read takes what is on disk. Another process may have written it since it was read before.
+func (j *journal) read(log *slog.Logger) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.root.Mkdir(begunDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	files, err := fs.ReadDir(j.root.FS(), begunDir)
+	if err != nil {
+		return err
+	}
+	j.entries = map[backend.ID]entry{}
+	for _, f := range files {
+		id, err := backend.ParseID(f.Name())
+		if err != nil {
+			continue // not finished, or not ours
+		}
+		e := entry{}
+		data, err := j.root.ReadFile(path.Join(begunDir, f.Name()))
+		if err == nil {
+			err = json.Unmarshal(data, &e)
+		}
+		if err != nil || e.UID == "" || e.Name == "" {
+			log.Warn("a journal entry cannot be read; if its volume has no PersistentVolume, it has to be removed by hand", "volume", id, "error", err)
+			continue
+		}
+		j.entries[id] = e
+	}
+	return nil
+}
+
+// begin remembers a volume before it is made.
+func (j *journal) begin(id backend.ID, e entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.entries[id] == e {
+		return nil
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if err := nodeops.Replace(j.root, path.Join(begunDir, string(id)), data); err != nil {
+		return fmt.Errorf("volume %s could not be noted before it is made: %w", id, err)
+	}
+	j.entries[id] = e
+	return nil
+}
+
+// end forgets a volume. It may be repeated.
+func (j *journal) end(id backend.ID) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, ok := j.entries[id]; !ok {
+		return nil
+	}
+	if err := j.root.Remove(path.Join(begunDir, string(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	delete(j.entries, id)
+	return nil
+}
+
+func (j *journal) get(id backend.ID) (entry, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e, ok := j.entries[id]
+	return e, ok
+}
+
+func (j *journal) all() []backend.ID {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var ids []backend.ID
+	for id := range j.entries {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (j *journal) close() error { return j.root.Close() }

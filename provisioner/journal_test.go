@@ -1,0 +1,109 @@
+package provisioner
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func reopen(t *testing.T, dir string) *journal {
+	t.Helper()
+	j, err := openJournal(dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.close() })
+	return j
+}
+
+func TestTheJournalSurvivesTheProcess(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state", "provisioner")
+	j := reopen(t, dir)
+	e := entry{Name: "pvc-1", Namespace: "default", Claim: "data", UID: "1"}
+	for range 2 {
+		if err := j.begin("pvc-1", e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := reopen(t, dir)
+	if got, ok := again.get("pvc-1"); !ok || got != e || again.store != j.store || again.store == "" {
+		t.Errorf("it has %+v, store %q and not %q", got, again.store, j.store)
+	}
+	for range 2 {
+		if err := again.end("pvc-1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := reopen(t, dir).all(); len(left) != 0 {
+		t.Errorf("left are %v", left)
+	}
+}
+
+func TestWhatAnotherProcessBeganIsReadBeforeItIsGoneOnWith(t *testing.T) {
+	dir := t.TempDir()
+	standby, active := reopen(t, dir), reopen(t, dir)
+	if standby.store != active.store {
+		t.Error("one disk has two identities")
+	}
+	for _, id := range []backend.ID{"pvc-1", "pvc-2"} {
+		if err := active.begin(id, entry{Name: string(id), UID: "1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := active.end("pvc-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.read(slog.New(slog.DiscardHandler)); err != nil || !slices.Equal(standby.all(), []backend.ID{"pvc-2"}) {
+		t.Errorf("it has %v, %v", standby.all(), err)
+	}
+}
+
+func TestWhatIsNoEntryIsPassedOver(t *testing.T) {
+	dir := t.TempDir()
+	if err := reopen(t, dir).begin("pvc-1", entry{Name: "pvc-1", UID: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"pvc-2.new": `{"name":"pvc-2","uid":"2"}`, "pvc-3": "", "pvc-4": "{", "pvc-5": "{}", "pvc-6": `{"name":"pvc-6"}`, "pvc-7": `{"uid":"7"}`, "lost+found": "x",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, begunDir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := reopen(t, dir).all(); !slices.Equal(got, []backend.ID{"pvc-1"}) {
+		t.Errorf("it has %v", got)
+	}
+}
+
+func TestAnIdentityThatWasCutShortIsMadeAgainAndAForgedOneIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, identityFile)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if j := reopen(t, dir); j.store == "" {
+		t.Error("it has no identity")
+	}
+	if err := os.WriteFile(file, []byte("../x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openJournal(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAJournalThatCannotBeWrittenStopsWhatWouldNotBeRemembered(t *testing.T) {
+	s := newServer(t, quietClient())
+	p := s.made()
+	if err := os.RemoveAll(filepath.Join(s.config.StateDir, begunDir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Provision(t.Context(), options(nil)); err == nil || len(s.disk.volumes()) != 0 {
+		t.Errorf("volumes %v, %v", s.disk.volumes(), err)
+	}
+}

@@ -1,0 +1,268 @@
+package provisioner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/backend/export"
+	"github.com/holdfast-storage/holdfast/nodeops/child"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// doomed counts what its process does to the API server and asks of the disk, and kills it at a given step.
+type doomed struct {
+	base   http.RoundTripper
+	diesAt int
+
+	mu    sync.Mutex
+	steps int
+}
+
+func (d *doomed) step(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.steps++; d.steps == d.diesAt {
+		fmt.Fprintf(os.Stderr, "it dies at step %d: %s\n", d.steps, what)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+
+// RoundTrip counts what is written about claims and volumes.
+func (d *doomed) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/leases") || strings.Contains(r.URL.Path, "/events") {
+		return d.base.RoundTrip(r)
+	}
+	d.step("before " + r.Method + " " + r.URL.Path)
+	answer, err := d.base.RoundTrip(r)
+	d.step("after " + r.Method + " " + r.URL.Path)
+	return answer, err
+}
+
+// doomedDisk is the disk as such a process uses it.
+type doomedDisk struct {
+	*export.Backend
+	doomed *doomed
+}
+
+func (d doomedDisk) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	d.doomed.step("before the volume is made")
+	v, err := d.Backend.Create(ctx, spec)
+	d.doomed.step("after the volume is made")
+	return v, err
+}
+
+func (d doomedDisk) Delete(ctx context.Context, id backend.ID) error {
+	d.doomed.step("before the volume is deleted")
+	err := d.Backend.Delete(ctx, id)
+	d.doomed.step("after the volume is deleted")
+	return err
+}
+
+// placeVariable names the file that makes the test below play the process that is killed.
+const placeVariable = "HOLDFAST_TEST_PROVISIONER_PLACE"
+
+// play is the process that is killed.
+func play(t *testing.T) {
+	data, err := os.ReadFile(os.Getenv(placeVariable))
+	var p place
+	if err := errors.Join(err, json.Unmarshal(data, &p)); err != nil {
+		t.Fatal(err)
+	}
+	volumes, _, err := p.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &doomed{diesAt: p.DiesAt}
+	config := &rest.Config{Host: p.Host, BearerToken: p.Token, TLSClientConfig: p.TLS, QPS: -1}
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper { d.base = base; return d })
+	provisioner, err := New(p.config(t, doomedDisk{volumes, d}, kubernetes.NewForConfigOrDie(config)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Fatalf("it lives, and ended with %v", provisioner.Run(context.Background()))
+}
+
+// ending is when a process is killed: at a step of the disk's, or at a counted one of its own.
+type ending struct {
+	at     crashpoint.Step
+	number int
+	bound  bool // it begins when the claim is bound
+}
+
+func (e ending) String() string {
+	switch {
+	case e.at == "":
+		return fmt.Sprint("step ", e.number)
+	case e.bound:
+		return "deletion at " + string(e.at)
+	}
+	return string(e.at)
+}
+
+// The steps of the disk, those of a deletion last.
+var (
+	makingSteps = []crashpoint.Step{
+		crashpoint.BuildBegun, crashpoint.BuildFilled, crashpoint.BuildCommitted,
+		crashpoint.ExportMounted, crashpoint.ExportCopied, crashpoint.ExportRecorded, crashpoint.ExportPut,
+	}
+	deletionSteps = []crashpoint.Step{
+		crashpoint.ExportRemoved, crashpoint.ExportUnmounted, crashpoint.DeleteTrashed, crashpoint.DeletePartly,
+		crashpoint.ExportEmptied, crashpoint.ExportCopied,
+	}
+)
+
+// TestAProcessKilledAtAnyStepLeavesNothingOnARealDisk is TestAProcessKilledAtAnyStepLeaksNothing with volumes that are
+// images and mounted, and a process that is really killed. Of every second the user deletes the claim while nobody runs.
+func TestAProcessKilledAtAnyStepLeavesNothingOnARealDisk(t *testing.T) {
+	if os.Getenv(placeVariable) != "" {
+		play(t)
+		return
+	}
+	a := realServer(t)
+	p := newPlace(t, a)
+	stride, variants := 3, 1
+	if hostfs.All() {
+		stride, variants = 1, 2
+	}
+	binary := filepath.Join(t.TempDir(), "provisioner.test")
+	if out, err := exec.Command("go", "test", "-c", "-tags", "crashpoints", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	k := &killing{place: p, binary: binary, class: a.class(p.Name, nil)}
+	k.succeed(a, t, func(*Provisioner) {})
+	k.empty = p.files(t)
+	count := 0
+	try := func(e ending) (died bool) {
+		count++
+		for _, deleted := range []bool{count%2 == 1, count%2 == 0}[:variants] {
+			t.Run(fmt.Sprintf("%s, deleted %t", e, deleted), func(t *testing.T) {
+				here := *a
+				here.t = t
+				died = k.once(&here, t, e, fmt.Sprintf("data-%d-%t", count, deleted), deleted)
+			})
+		}
+		return died
+	}
+	for i, step := range slices.Concat(makingSteps, deletionSteps) {
+		if i%4 == 3 || hostfs.All() {
+			if !try(ending{at: step, bound: i >= len(makingSteps)}) {
+				t.Errorf("nobody comes to step %s", step)
+			}
+		}
+	}
+	for number := 1; try(ending{number: number}); number += stride {
+		continue // until one comes through
+	}
+	if count < 6 {
+		t.Errorf("only %d steps were found", count)
+	}
+}
+
+// killing is what all deaths have in common.
+type killing struct {
+	*place
+	binary, class string
+	empty         []string
+}
+
+// once makes and deletes a claim over a death, and returns false if the process came through. The claim may be deleted
+// while nobody runs.
+func (k *killing) once(a *api, t *testing.T, e ending, name string, deleted bool) (died bool) {
+	a.claim(name, k.class, k.Name)
+	if e.bound {
+		k.succeed(a, t, func(*Provisioner) { a.bound(name) })
+	}
+	died = k.kill(a, t, e, name)
+	if deleted {
+		a.removeClaim(t, name)
+	}
+	k.succeed(a, t, func(p *Provisioner) {
+		if a.hasClaim(name) {
+			a.bound(name)
+			a.removeClaim(t, name)
+		}
+		a.until("nothing is left", func() bool { return len(a.persistentVolumes(k.Name)) == 0 && len(p.journal.all()) == 0 })
+	})
+	for _, what := range k.left(t, k.empty) {
+		t.Errorf("%s is left", what)
+	}
+	return died
+}
+
+// kill runs the process that dies while a claim is made and deleted.
+func (k *killing) kill(a *api, t *testing.T, e ending, name string) (died bool) {
+	t.Helper()
+	doomed := *k.place
+	doomed.DiesAt = e.number
+	file := filepath.Join(t.TempDir(), "place")
+	data, err := json.Marshal(doomed)
+	if err := errors.Join(err, os.WriteFile(file, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(k.binary, "-test.v", "-test.run", "^TestAProcessKilledAtAnyStepLeavesNothingOnARealDisk$")
+	cmd.Env = append(os.Environ(), placeVariable+"="+file, "HOLDFAST_CRASH_AT="+string(e.at), "HOLDFAST_API=")
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	ended, err := child.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() { err = <-ended; close(over) }()
+	if a.waitFor(over, func() bool { return a.isBound(name) }) {
+		a.deleteClaim(name)
+		if a.waitFor(over, func() bool { return len(a.persistentVolumes(k.Name)) == 0 }) {
+			cmd.Process.Kill()
+			<-over
+			return false
+		}
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("it was not killed, but ended with %v", err)
+	}
+	return true
+}
+
+// succeed runs the next process until the test has seen enough.
+func (k *killing) succeed(a *api, t *testing.T, enough func(*Provisioner)) {
+	t.Helper()
+	volumes, closes, err := k.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := closes(); err != nil {
+			t.Error(err)
+		}
+	}()
+	p, err := New(k.config(t, volumes, a.client))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var living sync.WaitGroup
+	living.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer living.Wait()
+	defer stop()
+	enough(p)
+}

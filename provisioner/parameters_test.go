@@ -1,0 +1,127 @@
+package provisioner
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func TestParametersAreReadWhateverTheirCase(t *testing.T) {
+	for name, given := range map[string]map[string]string{
+		"as documented": {"server": "storage/main", "gid": "1000", "rootSquash": "true", "inodes": "5000", "onDelete": "archive"},
+		"in lower case": {"server": "storage/main", "gid": "1000", "rootsquash": "TRUE", "inodes": "5000", "ondelete": "archive"},
+		"in upper case": {"SERVER": "storage/main", "GID": "01000", "SQUASH": "root_squash", "INODES": "5000", "ONDELETE": "archive"},
+	} {
+		p, err := parseParameters(given)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		p.rootSquash = false
+		if want := (parameters{server: "storage/main", gid: "1000", squash: "root_squash", inodes: 5000, onDelete: ArchiveData}); p != want {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+func TestWithoutParametersTheServerChoosesAndDataIsDeleted(t *testing.T) {
+	for name, given := range map[string]map[string]string{
+		"none":  nil,
+		"empty": {"server": "", "gid": "", "rootSquash": "", "squash": "", "inodes": "", "onDelete": ""},
+		"group": {"gid": "none"},
+	} {
+		p, err := parseParameters(given)
+		if want := (parameters{onDelete: DeleteData}); err != nil || p != want {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+}
+
+func TestAWrongParameterIsRefusedWithWhatIsAllowed(t *testing.T) {
+	for name, test := range map[string]struct {
+		given map[string]string
+		says  []string
+	}{
+		"unknown key":      {map[string]string{"speed": "fast"}, []string{`"speed"`, "gid, inodes, onDelete, rootSquash, server, squash"}},
+		"mount options":    {map[string]string{"mountOptions": "vers=4"}, []string{"field of the StorageClass"}},
+		"CSI file system":  {map[string]string{"csi.storage.k8s.io/fstype": "xfs"}, []string{"csi.holdfast.dev", "onDelete"}},
+		"old file system":  {map[string]string{"fsType": "xfs"}, []string{"the server chooses the file system"}},
+		"CSI pool":         {map[string]string{"pool": "fast"}, []string{"csi.holdfast.dev"}},
+		"key twice":        {map[string]string{"gid": "1", "GID": "1"}, []string{`"GID"`, `"gid"`, "the same key"}},
+		"group 0":          {map[string]string{"gid": "0"}, []string{`gid="0"`, "none", "4294967294"}},
+		"group too high":   {map[string]string{"gid": "4294967295"}, []string{"4294967294"}},
+		"group negative":   {map[string]string{"gid": "-1"}, []string{"4294967294"}},
+		"group by name":    {map[string]string{"gid": "users"}, []string{"4294967294"}},
+		"group signed":     {map[string]string{"gid": "+5"}, []string{"4294967294"}},
+		"group in hex":     {map[string]string{"gid": "0x5"}, []string{"4294967294"}},
+		"root squash":      {map[string]string{"rootSquash": "yes"}, []string{"true or false"}},
+		"squash":           {map[string]string{"squash": "root_id_squash"}, []string{"no_root_squash, root_squash or all_squash"}},
+		"squash twice":     {map[string]string{"rootSquash": "true", "squash": "root_squash"}, []string{"give one of them"}},
+		"squash with case": {map[string]string{"RootSquash": "false", "SQUASH": "all_squash"}, []string{"give one of them"}},
+		"no inodes":        {map[string]string{"inodes": "0"}, []string{"from 1 to"}},
+		"many inodes":      {map[string]string{"inodes": "9223372036854775808"}, []string{"from 1 to 9223372036854775807"}},
+		"onDelete":         {map[string]string{"onDelete": "shred"}, []string{"delete, retain or archive"}},
+		"server path":      {map[string]string{"server": "../../etc"}, []string{"NAMESPACE/NAME"}},
+		"server line":      {map[string]string{"server": "main\nEXPORT{}"}, []string{"NAMESPACE/NAME", `\n`}},
+		"server deep":      {map[string]string{"server": "a/b/c"}, []string{"NAMESPACE/NAME"}},
+	} {
+		_, err := parseParameters(test.given)
+		if !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%s: got %v", name, err)
+			continue
+		}
+		for _, part := range test.says {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q does not say %q", name, err, part)
+			}
+		}
+	}
+}
+
+func TestTheServerOfAClassIsReadThoughOtherThingsAreWrong(t *testing.T) {
+	for name, test := range map[string]struct {
+		given map[string]string
+		want  string
+	}{
+		"none":            {nil, ""},
+		"plain":           {map[string]string{"server": "main"}, "main"},
+		"with namespace":  {map[string]string{"Server": "storage/main"}, "storage/main"},
+		"among bad ones":  {map[string]string{"server": "main", "gid": "-1", "speed": "fast"}, "main"},
+		"twice":           {map[string]string{"server": "main", "SERVER": "other"}, ""},
+		"that is no name": {map[string]string{"server": "Main Server"}, ""},
+		"empty":           {map[string]string{"server": ""}, ""},
+	} {
+		if got := serverOf(test.given); got != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// FuzzParameters looks for a value that gets through and is not what it is taken for.
+func FuzzParameters(f *testing.F) {
+	for _, value := range []string{"", "1", "none", "true", "a/b", "..", "root_squash", "18446744073709551616", "\x00", "delete", "٣"} {
+		f.Add("gid", value)
+		f.Add("ſerver", value) // folds to "server" in Unicode
+		f.Add("onDelete", value)
+	}
+	f.Fuzz(func(t *testing.T, key, value string) {
+		p, err := parseParameters(map[string]string{key: value})
+		if err != nil {
+			if !errors.Is(err, backend.ErrInvalid) || strings.ContainsAny(err.Error(), "\n\x00") || len(err.Error()) > 1024 {
+				t.Errorf("%q=%q: the message is %q", key, value, err)
+			}
+			return
+		}
+		safe := func(s string) bool {
+			return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_./") == "" && !strings.Contains(s, "..")
+		}
+		if !safe(p.gid) || !safe(p.squash) || !safe(string(p.onDelete)) || strings.Trim(p.gid, "0123456789") != "" {
+			t.Errorf("%q=%q became %+v", key, value, p)
+		}
+		if p.server != "" && strings.Count(p.server, "/") > 1 {
+			t.Errorf("server %q", p.server)
+		}
+	})
+}

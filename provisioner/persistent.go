@@ -1,0 +1,46 @@
+package provisioner
+
+import (
+	"slices"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// persistent describes a volume. A claim that asks for ReadOnlyMany alone can be written all the same, as Kubernetes
+// has it for this kind of volume: its data has to come from somewhere.
+func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volume, address string) *core.PersistentVolume {
+	policy := p.ReclaimPolicy
+	if o.StorageClass.ReclaimPolicy != nil {
+		policy = *o.StorageClass.ReclaimPolicy
+	}
+	options := o.StorageClass.MountOptions
+	if len(options) == 0 {
+		options = p.MountOptions
+	}
+	mode := core.PersistentVolumeFilesystem
+	annotations := map[string]string{
+		ServerAnnotation: p.Identity, StoreAnnotation: p.journal.store, VolumeAnnotation: string(v.ID),
+		OnDeleteAnnotation: v.Labels[OnDeleteLabel], gidAnnotation: v.Labels[GIDLabel],
+	}
+	return &core.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: o.PVName, Annotations: given(annotations)},
+		Spec: core.PersistentVolumeSpec{
+			Capacity:                      core.ResourceList{core.ResourceStorage: *resource.NewQuantity(v.Size, resource.BinarySI)},
+			AccessModes:                   slices.Clone(o.PVC.Spec.AccessModes),
+			PersistentVolumeReclaimPolicy: policy,
+			MountOptions:                  slices.Clone(options),
+			VolumeMode:                    &mode,
+			PersistentVolumeSource:        core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: address, Path: p.Path(v.ID)}},
+		},
+	}
+}
+
+// owns says whether a PersistentVolume was made by this server with the data that it has now.
+func (p *Provisioner) owns(v *core.PersistentVolume) bool {
+	return v.Annotations[provisionedBy] == p.Name && v.Annotations[ServerAnnotation] == p.Identity && v.Annotations[StoreAnnotation] == p.journal.store
+}

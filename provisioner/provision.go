@@ -1,0 +1,158 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"sync"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// Provision makes the volume of a claim and describes it as a PersistentVolume, which the library writes.
+func (p *Provisioner) Provision(ctx context.Context, o controller.ProvisionOptions) (pv *core.PersistentVolume, state controller.ProvisioningState, err error) {
+	inTerm, done, open := p.gate.enter(ctx)
+	if !open {
+		return nil, controller.ProvisioningFinished, ignored(errResting)
+	}
+	defer done()
+	err = p.guard("provisioning", func() error {
+		pv, err = p.provision(inTerm, o)
+		return err
+	})
+	switch {
+	case inTerm.Err() != nil && ctx.Err() == nil:
+		return nil, controller.ProvisioningFinished, ignored(errResting) // the journal knows what was begun
+	case err != nil:
+		p.log.Warn("a claim has no volume yet", "claim", o.PVC.Namespace+"/"+o.PVC.Name, "volume", o.PVName, "error", err)
+		return nil, stateOf(err), err
+	}
+	return pv, controller.ProvisioningFinished, nil
+}
+
+func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptions) (*core.PersistentVolume, error) {
+	spec, err := p.specFor(o.PVName, o.PVC, o.StorageClass)
+	if err != nil {
+		return nil, err
+	}
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	address, err := p.Address(ctx)
+	if err == nil && address == "" {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the address of NFS server %s is not known yet: %w", backend.ErrUnavailable, p.Identity, err)
+	}
+	if err := p.journal.begin(id, entry{Name: spec.Name, Namespace: o.PVC.Namespace, Claim: o.PVC.Name, UID: string(o.PVC.UID)}); err != nil {
+		return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	}
+	v, err := p.Backend.Create(ctx, spec)
+	if err == nil && !maps.Equal(ours(v.Labels), ours(spec.Labels)) {
+		err = fmt.Errorf("%w: volume %s was begun for this claim with other parameters", backend.ErrExists, id)
+	}
+	switch {
+	case errors.Is(err, backend.ErrExists):
+		err = p.beginAgain(ctx, id, o, err)
+	case errors.Is(err, backend.ErrExhausted):
+		p.waiting.add(o.PVC)
+	}
+	if err != nil {
+		p.settling.Add(id) // its claim may be gone by now
+		return nil, err
+	}
+	return p.persistent(o, v, address), nil
+}
+
+// stateOf tells the library whether the volume may yet come.
+func stateOf(err error) controller.ProvisioningState {
+	code := backend.CodeOf(err)
+	switch {
+	case code == backend.CodeBusy, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return controller.ProvisioningInBackground
+	case code.Permanent():
+		// No room is no reason to ask for another node: it is the same server from all of them.
+		return controller.ProvisioningFinished
+	}
+	return controller.ProvisioningNoChange
+}
+
+// ours are the labels that this package gives to volumes.
+func ours(labels map[string]string) map[string]string {
+	found := map[string]string{}
+	for _, key := range []string{ServerLabel, OnDeleteLabel, ClaimUIDLabel, SquashLabel, GIDLabel, ModeLabel} {
+		if value := labels[key]; value != "" {
+			found[key] = value
+		}
+	}
+	return found
+}
+
+// beginAgain removes a volume that was begun for the same claim before its class was changed, so that the next try
+// makes it as it is wanted now. One that has a PersistentVolume, or is of somebody else, stays.
+func (p *Provisioner) beginAgain(ctx context.Context, id backend.ID, o controller.ProvisionOptions, cause error) error {
+	v, err := p.Backend.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if v.Labels[ServerLabel] != p.Identity || v.Labels[ClaimUIDLabel] != string(o.PVC.UID) {
+		return cause
+	}
+	_, err = p.Client.CoreV1().PersistentVolumes().Get(ctx, o.PVName, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return cause
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("%w; whether it is in use cannot be found out: %w", backend.ErrUnavailable, err)
+	}
+	if err := p.remove(ctx, id); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w; it was not used yet and is made again", backend.ErrBusy, cause)
+}
+
+// guard turns a panic into an error: the process serves files, too.
+func (p *Provisioner) guard(what string, f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p.log.Error("this is a fault in the program; please report it", "what", what, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: %s failed by a fault in the program; the log of the server has it", backend.ErrUnavailable, what)
+		}
+	}()
+	return f()
+}
+
+func ignored(reason error) error { return &controller.IgnoredError{Reason: reason.Error()} }
+
+// waiting are claims for which there was no room.
+type waiting struct {
+	mu     sync.Mutex
+	claims map[types.UID]*core.PersistentVolumeClaim
+}
+
+func (w *waiting) add(c *core.PersistentVolumeClaim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.claims == nil {
+		w.claims = map[types.UID]*core.PersistentVolumeClaim{}
+	}
+	w.claims[c.UID] = c
+}
+
+func (w *waiting) take() map[types.UID]*core.PersistentVolumeClaim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.claims
+	w.claims = nil
+	return all
+}

@@ -1,0 +1,374 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+)
+
+func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
+	s := newServer(t, quietClient())
+	p := s.made()
+	o := options(map[string]string{"gid": "1000", "squash": "all_squash", "inodes": "77", "onDelete": "retain"}, func(o *controller.ProvisionOptions) {
+		policy := core.PersistentVolumeReclaimRetain
+		o.StorageClass.ReclaimPolicy, o.StorageClass.MountOptions = &policy, []string{"nfsvers=4.1", "soft"}
+		o.PVC.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteMany, core.ReadOnlyMany}
+		o.PVC.Spec.Resources.Requests[core.ResourceStorage] = resource.MustParse("1000001")
+	})
+	pv, state, err := p.Provision(t.Context(), o)
+	if err != nil || state != controller.ProvisioningFinished {
+		t.Fatal(state, err)
+	}
+	if nfs := pv.Spec.NFS; nfs == nil || nfs.Server != address || nfs.Path != "/"+o.PVName || nfs.ReadOnly {
+		t.Errorf("the source is %+v", pv.Spec.PersistentVolumeSource)
+	}
+	if size := pv.Spec.Capacity[core.ResourceStorage]; size.Value() != 1<<20 {
+		t.Errorf("the size is %s, and not that of the volume as it was made", size.String())
+	}
+	if pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimRetain || !slices.Equal(pv.Spec.MountOptions, []string{"nfsvers=4.1", "soft"}) ||
+		!slices.Equal(pv.Spec.AccessModes, o.PVC.Spec.AccessModes) {
+		t.Errorf("the class or the claim is not followed: %+v", pv.Spec)
+	}
+	if a := pv.Annotations; a[gidAnnotation] != "1000" || a[ServerAnnotation] != "storage/main" || a[VolumeAnnotation] != o.PVName || a[StoreAnnotation] == "" || a[OnDeleteAnnotation] != "retain" {
+		t.Errorf("the annotations are %v", a)
+	}
+	v, err := s.disk.Get(t.Context(), backend.ID(o.PVName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		ServerLabel: "storage/main", OnDeleteLabel: "retain", SquashLabel: "all_squash", GIDLabel: "1000", ClaimUIDLabel: string(o.PVC.UID),
+		ClaimNamespaceLabel: "default", ClaimNameLabel: "data", PersistentVolumeLabel: o.PVName,
+	}
+	for key, value := range want {
+		if v.Labels[key] != value {
+			t.Errorf("label %s is %q", key, v.Labels[key])
+		}
+	}
+	if _, has := v.Labels[ModeLabel]; has {
+		t.Error("the mode of a volume with a group is not left to the server")
+	}
+	if v.Inodes != 77 || v.Mode != backend.Filesystem || !Made(v) {
+		t.Errorf("the volume is %+v", v)
+	}
+	if _, begun := p.journal.get(v.ID); !begun {
+		t.Error("it is not in the journal, and has no PersistentVolume yet")
+	}
+}
+
+func TestAClassWithoutOptionsGetsThoseOfTheServer(t *testing.T) {
+	s := newServer(t, quietClient())
+	pv, _, err := s.made().Provision(t.Context(), options(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := s.disk.volume(pv.Name); v.Labels[ModeLabel] != "2777" || v.Labels[GIDLabel] != "" || v.Labels[SquashLabel] != "" {
+		t.Errorf("the labels are %v", v.Labels)
+	}
+	if !slices.Equal(pv.Spec.MountOptions, DefaultMountOptions) || pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete {
+		t.Errorf("it is %+v", pv.Spec)
+	}
+	if _, has := pv.Annotations[gidAnnotation]; has {
+		t.Errorf("it has a group that nobody gave: %v", pv.Annotations)
+	}
+}
+
+func TestAClaimThatCannotBeMetIsRefusedInPlainWords(t *testing.T) {
+	block, group, class, grows := core.PersistentVolumeBlock, "snapshot.storage.k8s.io", "gold", true
+	for name, test := range map[string]struct {
+		change func(*controller.ProvisionOptions)
+		says   string
+	}{
+		"selector": {func(o *controller.ProvisionOptions) { o.PVC.Spec.Selector = &metav1.LabelSelector{} }, "spec.selector"},
+		"block":    {func(o *controller.ProvisionOptions) { o.PVC.Spec.VolumeMode = &block }, csiDriver},
+		"clone": {func(o *controller.ProvisionOptions) {
+			o.PVC.Spec.DataSource = &core.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "x"}
+		}, csiDriver},
+		"snapshot": {func(o *controller.ProvisionOptions) {
+			o.PVC.Spec.DataSourceRef = &core.TypedObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: "x"}
+		}, "VolumeSnapshot"},
+		"one pod": {func(o *controller.ProvisionOptions) {
+			o.PVC.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOncePod}
+		}, "ReadWriteOncePod cannot be held"},
+		"odd mode": {func(o *controller.ProvisionOptions) {
+			o.PVC.Spec.AccessModes = []core.PersistentVolumeAccessMode{"Sometimes"}
+		}, `"Sometimes"`},
+		"attributes": {func(o *controller.ProvisionOptions) { o.PVC.Spec.VolumeAttributesClassName = &class }, "volumeAttributesClassName"},
+		"no size":    {func(o *controller.ProvisionOptions) { o.PVC.Spec.Resources.Requests = nil }, "requests.storage is missing"},
+		"negative size": {func(o *controller.ProvisionOptions) {
+			o.PVC.Spec.Resources.Requests[core.ResourceStorage] = resource.MustParse("-1Gi")
+		}, "above 0"},
+		"huge size": {func(o *controller.ProvisionOptions) {
+			o.PVC.Spec.Resources.Requests[core.ResourceStorage] = resource.MustParse("9223372036854775808")
+		}, "9223372036854775807"},
+		"huger size": {func(o *controller.ProvisionOptions) {
+			o.PVC.Spec.Resources.Requests[core.ResourceStorage] = resource.MustParse("1e40")
+		}, "9223372036854775807"},
+		"limit": {func(o *controller.ProvisionOptions) {
+			o.PVC.Spec.Resources.Limits = core.ResourceList{core.ResourceStorage: resource.MustParse("1Mi")}
+		}, "above limits.storage"},
+		"topology": {func(o *controller.ProvisionOptions) {
+			o.StorageClass.AllowedTopologies = []core.TopologySelectorTerm{{}}
+		}, "allowedTopologies"},
+		"growth":    {func(o *controller.ProvisionOptions) { o.StorageClass.AllowVolumeExpansion = &grows }, "cannot grow"},
+		"old NFS":   {func(o *controller.ProvisionOptions) { o.StorageClass.MountOptions = []string{"hard,vers=3"} }, "4.1 and 4.2"},
+		"parameter": {func(o *controller.ProvisionOptions) { o.StorageClass.Parameters = map[string]string{"gid": "0"} }, "StorageClass shared: invalid parameter gid"},
+	} {
+		s := newServer(t, quietClient())
+		p := s.made()
+		_, state, err := p.Provision(t.Context(), options(nil, test.change))
+		if err == nil || !strings.Contains(err.Error(), test.says) || state != controller.ProvisioningFinished {
+			t.Errorf("%s: %s, %v", name, state, err)
+		}
+		if len(s.disk.volumes()) != 0 || len(p.journal.all()) != 0 {
+			t.Errorf("%s: something was begun", name)
+		}
+	}
+}
+
+func TestAnArchiveNeedsSnapshots(t *testing.T) {
+	s := newServer(t, quietClient())
+	s.config.Backend = struct{ backend.Backend }{backendtest.NewMemory()}
+	_, state, err := s.made().Provision(t.Context(), options(map[string]string{"onDelete": "archive"}))
+	if !errors.Is(err, backend.ErrInvalid) || state != controller.ProvisioningFinished || !strings.Contains(err.Error(), "retain") {
+		t.Errorf("%s, %v", state, err)
+	}
+}
+
+// The library forgets a claim that was deleted only when it is told that nothing goes on.
+func TestTheStateSaysWhetherTheVolumeMayYetCome(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want controller.ProvisioningState
+	}{
+		{backend.ErrBusy, controller.ProvisioningInBackground},
+		{context.DeadlineExceeded, controller.ProvisioningInBackground},
+		{backend.ErrExhausted, controller.ProvisioningFinished},
+		{backend.ErrInvalid, controller.ProvisioningFinished},
+		{backend.ErrOutOfRange, controller.ProvisioningFinished},
+		{backend.ErrUnavailable, controller.ProvisioningNoChange},
+		{backend.ErrPrecondition, controller.ProvisioningNoChange},
+		{errors.New("the disk sighs"), controller.ProvisioningNoChange},
+	} {
+		s := newServer(t, quietClient())
+		s.disk.hook(func(context.Context, string) error { return test.err })
+		if _, state, err := s.made().Provision(t.Context(), options(nil)); !errors.Is(err, test.err) || state != test.want {
+			t.Errorf("%v: %s, %v", test.err, state, err)
+		}
+	}
+}
+
+func TestASlowVolumeIsAskedForAgainAndMadeOnce(t *testing.T) {
+	slow := &slowBackend{Memory: backendtest.NewMemory(), finish: make(chan struct{})}
+	s := newServer(t, quietClient())
+	s.config.Backend = slow
+	p := s.made()
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, state, err := p.Provision(ctx, options(nil))
+		cancel()
+		if state != controller.ProvisioningInBackground || !errors.Is(err, backend.ErrBusy) {
+			t.Fatalf("%s, %v", state, err)
+		}
+	}
+	close(slow.finish)
+	if pv, state, err := p.Provision(t.Context(), options(nil)); err != nil || state != controller.ProvisioningFinished || pv == nil {
+		t.Errorf("%s, %v", state, err)
+	}
+	if slow.made != 1 {
+		t.Errorf("it was made %d times", slow.made)
+	}
+}
+
+// slowBackend makes volumes off the caller's path, as those on disks do, and finishes when it is told.
+type slowBackend struct {
+	*backendtest.Memory
+	ops    backend.Operations
+	finish chan struct{}
+	made   int
+}
+
+func (b *slowBackend) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	return backend.Do(ctx, &b.ops, id, "create", func(ctx context.Context) (*backend.Volume, error) {
+		if v, err := b.Get(ctx, id); err == nil {
+			return v, v.Satisfies(spec, nil)
+		}
+		<-b.finish
+		b.made++
+		return b.Memory.Create(ctx, spec)
+	})
+}
+
+func TestWithoutTheLeaseNothingIsDoneOrComplainedOf(t *testing.T) {
+	s := newServer(t, quietClient())
+	p := s.made()
+	p.gate.shut()
+	if _, _, err := p.Provision(t.Context(), options(nil)); !isIgnored(err) {
+		t.Errorf("provisioning: %v", err)
+	}
+	if err := p.Delete(t.Context(), &core.PersistentVolume{}); !isIgnored(err) {
+		t.Errorf("deleting: %v", err)
+	}
+	if p.ShouldProvision(t.Context(), options(nil).PVC) || p.ShouldDelete(t.Context(), nil) || len(s.disk.calls) != 0 {
+		t.Errorf("it works on: %v", s.disk.calls)
+	}
+}
+
+func TestALeaseThatIsLostEndsTheCall(t *testing.T) {
+	s := newServer(t, quietClient())
+	p := s.made()
+	pv := released(t, p, nil)
+	for name, call := range map[string]func() error{
+		"provisioning": func() error { _, _, err := p.Provision(t.Context(), options(nil)); return err },
+		"deleting":     func() error { return p.Delete(t.Context(), pv) },
+	} {
+		term, lose := context.WithCancel(t.Context())
+		p.gate.open(term)
+		s.disk.hook(func(ctx context.Context, _ string) error {
+			lose()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err := call(); !isIgnored(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		p.gate.shut() // it returns: no call is left
+	}
+	if len(p.journal.all()) != 1 {
+		t.Error("what was begun is forgotten")
+	}
+}
+
+func TestAFaultInTheProgramIsAnErrorAndNotTheEnd(t *testing.T) {
+	s := newServer(t, quietClient())
+	s.disk.hook(func(context.Context, string) error { panic("secret detail") })
+	p := s.made()
+	_, state, err := p.Provision(t.Context(), options(nil))
+	if !errors.Is(err, backend.ErrUnavailable) || state != controller.ProvisioningNoChange || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%s, %v", state, err)
+	}
+	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{ServerAnnotation: "storage/main", VolumeAnnotation: "pvc-1"}}}
+	if err := p.Delete(t.Context(), pv); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("deleting: %v", err)
+	}
+}
+
+func TestAClassThatWasChangedMeanwhileIsFollowed(t *testing.T) {
+	for name, after := range map[string]map[string]string{
+		"other group":  {"gid": "6"},
+		"other inodes": {"gid": "5", "inodes": "99"},
+	} {
+		s := newServer(t, quietClient())
+		p := s.made()
+		if _, _, err := p.Provision(t.Context(), options(map[string]string{"gid": "5"})); err != nil {
+			t.Fatal(err)
+		}
+		if _, state, err := p.Provision(t.Context(), options(after)); !errors.Is(err, backend.ErrBusy) || state != controller.ProvisioningInBackground {
+			t.Errorf("%s: %s, %v", name, state, err)
+		}
+		pv, _, err := p.Provision(t.Context(), options(after))
+		if err != nil || pv.Annotations[gidAnnotation] != after["gid"] {
+			t.Errorf("%s: %v, %v", name, pv, err)
+		}
+	}
+}
+
+func TestAVolumeThatHasAPersistentVolumeIsNotMadeAgain(t *testing.T) {
+	s := newServer(t, quietClient())
+	p := s.made()
+	pv, _, err := p.Provision(t.Context(), options(map[string]string{"gid": "5"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.disk.Write(backend.ID(pv.Name), []byte("precious"))
+	if _, err := s.config.Client.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Provision(t.Context(), options(map[string]string{"gid": "6"})); !errors.Is(err, backend.ErrExists) {
+		t.Errorf("got %v", err)
+	}
+	if got := s.disk.Read(backend.ID(pv.Name), 8); string(got) != "precious" {
+		t.Errorf("the data is %q", got)
+	}
+}
+
+func TestAVolumeOfSomebodyElseIsNotTaken(t *testing.T) {
+	s := newServer(t, quietClient())
+	o := options(nil)
+	if _, err := s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: o.PVName, Size: backend.Size{Required: gib}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, state, err := s.made().Provision(t.Context(), o); !errors.Is(err, backend.ErrExists) || state != controller.ProvisioningFinished {
+		t.Errorf("%s, %v", state, err)
+	}
+	if len(s.disk.volumes()) != 1 {
+		t.Error("it was removed")
+	}
+}
+
+func TestAPersistentVolumeThatCannotBeWrittenIsTold(t *testing.T) {
+	s := newServer(t, quietClient())
+	p := s.made()
+	pv, _, err := p.Provision(t.Context(), options(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "default", Name: "data"}
+	p.saved(t.Context(), pv, apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name, errors.New("no rights")))
+	if told := s.events.with("NotSaved"); len(told) != 1 || !strings.Contains(told[0], "no rights") {
+		t.Errorf("told: %v", told)
+	}
+	if len(p.journal.all()) != 1 {
+		t.Error("it was taken out of the journal")
+	}
+	p.saved(t.Context(), pv, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name))
+	if len(p.journal.all()) != 1 || p.settling.Len() != 1 {
+		t.Error("it is not found out who made the one that exists")
+	}
+	p.saved(t.Context(), pv, nil)
+	if len(p.journal.all()) != 0 {
+		t.Error("it is written, and still in the journal")
+	}
+}
+
+// What the watch has brought is newer than what the library knows of its own writing.
+func TestWhatTheLibraryWroteDoesNotHideWhatBecameOfIt(t *testing.T) {
+	p := newServer(t, quietClient()).made()
+	newer := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Status: core.PersistentVolumeStatus{Phase: core.VolumeReleased}}
+	if err := p.volumes.GetIndexer().Add(newer); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.volumes.GetStore().Add(&core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	if o, _, err := p.volumes.GetStore().GetByKey("pvc-1"); err != nil || o != newer {
+		t.Errorf("%v, %v", o, err)
+	}
+}
+
+func TestWithoutAnAddressNothingIsMade(t *testing.T) {
+	for _, fails := range []error{nil, errors.New("no Service yet")} {
+		s := newServer(t, quietClient())
+		s.config.Address = func(context.Context) (string, error) { return "", fails }
+		if _, state, err := s.made().Provision(t.Context(), options(nil)); !errors.Is(err, backend.ErrUnavailable) || state != controller.ProvisioningNoChange || len(s.disk.volumes()) != 0 {
+			t.Errorf("%s, %v", state, err)
+		}
+	}
+}

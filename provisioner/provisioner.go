@@ -1,0 +1,235 @@
+// Package provisioner makes PersistentVolumes of NFS exports for claims, and removes them: the door to the volumes of
+// an NFS server that needs no CSI driver on the nodes.
+//
+// It runs in the server's pod beside the NFS service. Nothing that happens here ends the process: without the API
+// server or its Lease provisioning rests, and goes on later.
+package provisioner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	core "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller/metrics"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// DefaultName is the provisioner that StorageClasses name.
+const DefaultName = "nfs.holdfast.dev"
+
+// What a Config says when it says nothing.
+const (
+	DefaultWorkers    = 10
+	DefaultLease      = 15 * time.Second
+	DefaultTimeout    = 30 * time.Second
+	DefaultRetryFirst = time.Second
+	DefaultRetryLast  = 2 * time.Minute
+	DefaultResync     = 5 * time.Minute
+	DefaultPatience   = 5 * time.Minute
+)
+
+// Config is what a Provisioner needs.
+type Config struct {
+	// Name is the provisioner's; empty means DefaultName.
+	Name string
+	// Identity is the NAMESPACE/NAME of the NFSServer.
+	Identity string
+	// Default says whether claims of classes without a server are for this one. It is asked for each; nil means no.
+	Default func() bool
+	// Known says whether there is a server of that NAME or NAMESPACE/NAME. The default server then tells of claims that
+	// name one that is not there. It may be nil.
+	Known func(server string) bool
+	// Address is where clients reach the server: an IP address, since nodes do not ask the cluster's DNS.
+	Address func(context.Context) (string, error)
+	// Path is what clients mount for a volume.
+	Path func(backend.ID) string
+	// MountOptions are for classes that have none; nil means DefaultMountOptions.
+	MountOptions []string
+	// ReclaimPolicy is for classes that have none; empty means Delete.
+	ReclaimPolicy core.PersistentVolumeReclaimPolicy
+
+	// Backend makes the volumes and exports them.
+	Backend backend.Backend
+	// Forget, if not nil, takes away what else is known of a volume that is removed. It is called before and after
+	// that, and need not wait until it has an effect.
+	Forget func(context.Context, backend.ID) error
+	// StateDir lies on the server's own volume and belongs to this package alone. It is made if it is missing.
+	StateDir string
+
+	Client    kubernetes.Interface
+	Namespace string               // of the Lease
+	Holder    string               // of the Lease, another in every process; empty means one that is made up
+	Events    record.EventRecorder // may be nil
+	Log       *slog.Logger         // may be nil
+
+	Workers int           // claims, and volumes, that are seen to at once
+	Lease   time.Duration // how long the Lease lasts when it is not renewed
+	Timeout time.Duration // after which a call is left to go on by itself, and asked for again later
+	Resync  time.Duration // after which everything is looked at again
+
+	RetryFirst, RetryLast time.Duration // bounds of the back-off
+
+	// Patience is how long a PersistentVolume of another server may wait for its deletion before it is told.
+	Patience time.Duration
+}
+
+// DefaultMountOptions suit the server: the newest NFS, waiting for it as long as it takes, and reconnecting from any port.
+var DefaultMountOptions = []string{"nfsvers=4.2", "hard", "noresvport"}
+
+// Provisioner serves the claims and PersistentVolumes of one NFS server.
+type Provisioner struct {
+	Config
+	log      *slog.Logger
+	gate     gate
+	journal  *journal
+	settling workqueue.TypedRateLimitingInterface[backend.ID]
+	metrics  metrics.Metrics
+	library  *controller.ProvisionController
+	told     told
+	waiting  waiting
+
+	claims, volumes, classes *replay
+}
+
+var (
+	_ controller.Provisioner   = (*Provisioner)(nil)
+	_ controller.Qualifier     = (*Provisioner)(nil)
+	_ controller.DeletionGuard = (*Provisioner)(nil)
+)
+
+// New checks the configuration and opens the journal.
+//
+// It must be called before any client of the API is at work in this process: the library writes to the scheme that all
+// of them read, without a lock.
+func New(c Config) (*Provisioner, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	p := &Provisioner{Config: c, log: c.Log, metrics: metrics.New("holdfast_nfs_provisioner")}
+	var err error
+	if p.journal, err = openJournal(c.StateDir, c.Log); err != nil {
+		return nil, err
+	}
+	p.settling = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[backend.ID](c.RetryFirst, c.RetryLast))
+	p.makeInformers()
+	settle := cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, claim any) { p.settleOn(claim) }, DeleteFunc: p.settleOn}
+	if _, err := p.claims.AddEventHandler(settle); err != nil {
+		return nil, errors.Join(err, p.journal.close())
+	}
+	p.library = controller.NewProvisionController(logr.FromSlogHandler(c.Log.Handler()), saving{c.Client, p.saved}, c.Name, p, p.options()...)
+	return p, nil
+}
+
+func (c *Config) complete() error {
+	if !strings.Contains(c.Identity, "/") || !serverPattern.MatchString(c.Identity) {
+		return fmt.Errorf("%w identity %s: it must be the NAMESPACE/NAME of the NFS server", backend.ErrInvalid, backend.Quote(c.Identity))
+	}
+	if c.Backend == nil || c.Client == nil || c.Address == nil || c.Path == nil || c.StateDir == "" || c.Namespace == "" {
+		return errors.New("a provisioner needs a backend, a client, an address, a path, a directory for its state and the namespace of its Lease")
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err // the library would end the process
+	}
+	c.Name, c.Holder = cmp.Or(c.Name, DefaultName), cmp.Or(c.Holder, host+"_"+unique())
+	c.ReclaimPolicy = cmp.Or(c.ReclaimPolicy, core.PersistentVolumeReclaimDelete)
+	if c.MountOptions == nil {
+		c.MountOptions = DefaultMountOptions
+	}
+	if c.Default == nil {
+		c.Default = func() bool { return false }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Workers, c.Lease, c.Timeout = cmp.Or(c.Workers, DefaultWorkers), cmp.Or(c.Lease, DefaultLease), cmp.Or(c.Timeout, DefaultTimeout)
+	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, DefaultRetryFirst), cmp.Or(c.RetryLast, DefaultRetryLast)
+	c.Resync, c.Patience = cmp.Or(c.Resync, DefaultResync), cmp.Or(c.Patience, DefaultPatience)
+	if c.Lease < time.Second {
+		return fmt.Errorf("%w lease %s: it must be at least a second", backend.ErrInvalid, c.Lease)
+	}
+	return nil
+}
+
+// options of the library. With an election of its own it would end the process when it loses its lease, and with
+// thresholds it would give up for ever.
+func (p *Provisioner) options() []func(*controller.ProvisionController) error {
+	backOff := func() workqueue.TypedRateLimiter[any] {
+		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](p.RetryFirst, p.RetryLast)
+	}
+	return []func(*controller.ProvisionController) error{
+		controller.LeaderElection(false),
+		controller.FailedProvisionThreshold(0),
+		controller.FailedDeleteThreshold(0),
+		controller.AddFinalizer(true),
+		controller.RateLimiter(backOff()),
+		controller.CreateProvisionedPVLimiter(backOff()), // the other ways delete a volume whose PersistentVolume may exist
+		controller.Threadiness(p.Workers),
+		controller.ProvisionTimeout(p.Timeout),
+		controller.DeletionTimeout(p.Timeout),
+		controller.ResyncPeriod(p.Resync),
+		controller.MetricsInstance(p.metrics),
+		controller.ClaimsInformer(p.claims),
+		controller.VolumesInformer(p.volumes),
+		controller.ClassesInformer(p.classes),
+	}
+}
+
+// Collectors are what can be measured.
+func (p *Provisioner) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		p.metrics.PersistentVolumeClaimProvisionTotal,
+		p.metrics.PersistentVolumeClaimProvisionFailedTotal,
+		p.metrics.PersistentVolumeClaimProvisionDurationSeconds,
+		p.metrics.PersistentVolumeDeleteTotal,
+		p.metrics.PersistentVolumeDeleteFailedTotal,
+		p.metrics.PersistentVolumeDeleteDurationSeconds,
+	}
+}
+
+// Run provisions until ctx ends, whenever this process holds the Lease. It is called once.
+func (p *Provisioner) Run(ctx context.Context) error {
+	ctx = logr.NewContext(ctx, logr.FromSlogHandler(p.log.Handler()))
+	below, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	defer func() {
+		stop()
+		p.settling.ShutDown()
+		running.Wait()
+		if err := p.journal.close(); err != nil {
+			p.log.Warn("the journal could not be closed", "error", err)
+		}
+	}()
+	for _, i := range []*replay{p.claims, p.volumes, p.classes} {
+		running.Go(func() { i.RunWithContext(below) })
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), p.claims.HasSynced, p.volumes.HasSynced, p.classes.HasSynced) {
+		return nil
+	}
+	running.Go(func() { p.library.Run(below) })
+	for range settlers {
+		running.Go(func() {
+			for p.settleNext(below) {
+			}
+		})
+	}
+	return p.lead(ctx)
+}
+
+// settlers is how many volumes that were begun are settled at once.
+const settlers = 2

@@ -1,0 +1,160 @@
+package provisioner
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// replay is an informer that can tell its listener once more of everything that exists.
+type replay struct {
+	cache.SharedIndexInformer
+
+	mu       sync.Mutex
+	listener cache.ResourceEventHandler
+}
+
+// AddEventHandlerWithResyncPeriod remembers the listener. There is one.
+func (r *replay) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	r.mu.Lock()
+	r.listener = h
+	r.mu.Unlock()
+	return r.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every)
+}
+
+// asFound is what an informer has found. The library adds what it has written itself; that would hide what became of it
+// since, and is found soon enough.
+type asFound struct{ cache.Store }
+
+func (asFound) Add(any) error { return nil }
+
+func (r *replay) GetStore() cache.Store { return asFound{r.SharedIndexInformer.GetStore()} }
+
+func (r *replay) again() {
+	for _, object := range r.GetStore().List() {
+		r.tell(object)
+	}
+}
+
+func (r *replay) tell(object any) {
+	r.mu.Lock()
+	h := r.listener
+	r.mu.Unlock()
+	if h != nil {
+		h.OnAdd(object, false)
+	}
+}
+
+// chosen lists and watches objects of which only some concern us, so that the others are not held in memory. One that
+// no longer concerns us is seen as deleted.
+func chosen[L runtime.Object](client kubernetes.Interface, list func(context.Context, metav1.ListOptions) (L, error),
+	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), concerns func(runtime.Object) bool,
+) cache.ListerWatcher {
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			all, err := list(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return all, keep(all, concerns)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := watches(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+				switch {
+				case e.Type == watch.Added && !concerns(e.Object):
+					return e, false
+				case e.Type == watch.Modified && !concerns(e.Object):
+					e.Type = watch.Deleted
+				}
+				return e, true
+			}), nil
+		},
+	}, client)
+}
+
+func keep(list runtime.Object, concerns func(runtime.Object) bool) error {
+	all, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	kept := []runtime.Object{}
+	for _, o := range all {
+		if concerns(o) {
+			kept = append(kept, o)
+		}
+	}
+	return meta.SetList(list, kept)
+}
+
+func informer(source cache.ListerWatcher, example runtime.Object, resync time.Duration) *replay {
+	i := cache.NewSharedIndexInformer(source, example, resync, cache.Indexers{})
+	// It fails only once the informer has started.
+	_ = i.SetTransform(slim)
+	return &replay{SharedIndexInformer: i}
+}
+
+// slim leaves out what nobody reads here. It leaves the object itself as it is.
+func slim(object any) (any, error) {
+	switch o := object.(type) {
+	case *core.PersistentVolumeClaim:
+		slender := *o
+		slender.ManagedFields = nil
+		return &slender, nil
+	case *core.PersistentVolume:
+		slender := *o
+		slender.ManagedFields = nil
+		return &slender, nil
+	}
+	return object, nil
+}
+
+func (p *Provisioner) makeInformers() {
+	claims, volumes := p.Client.CoreV1().PersistentVolumeClaims(""), p.Client.CoreV1().PersistentVolumes()
+	classes := p.Client.StorageV1().StorageClasses()
+	p.claims = informer(chosen(p.Client, claims.List, claims.Watch, p.claimConcerns), &core.PersistentVolumeClaim{}, p.Resync)
+	p.volumes = informer(chosen(p.Client, volumes.List, volumes.Watch, p.volumeConcerns), &core.PersistentVolume{}, p.Resync)
+	p.classes = informer(chosen(p.Client, classes.List, classes.Watch, p.classConcerns), &storage.StorageClass{}, p.Resync)
+}
+
+func (p *Provisioner) claimConcerns(o runtime.Object) bool {
+	c, ok := o.(*core.PersistentVolumeClaim)
+	return ok && p.wanted(c)
+}
+
+// wanted says whether a claim is for a provisioner of our name.
+func (p *Provisioner) wanted(c *core.PersistentVolumeClaim) bool {
+	name, ok := c.Annotations[wantedOf]
+	if !ok {
+		name = c.Annotations[wantedOfBefore]
+	}
+	return name == p.Name
+}
+
+// volumeConcerns leaves PersistentVolumes of other servers to them, so that their finalizers are not touched here,
+// except those which wait to be deleted: it is told if nobody does it.
+func (p *Provisioner) volumeConcerns(o runtime.Object) bool {
+	v, ok := o.(*core.PersistentVolume)
+	if !ok || v.Annotations[provisionedBy] != p.Name {
+		return false
+	}
+	waits := v.Status.Phase == core.VolumeReleased && v.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimDelete
+	return waits || v.Annotations[ServerAnnotation] == p.Identity
+}
+
+func (p *Provisioner) classConcerns(o runtime.Object) bool {
+	c, ok := o.(*storage.StorageClass)
+	return ok && c.Provisioner == p.Name
+}

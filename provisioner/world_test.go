@@ -1,0 +1,240 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+func TestMain(m *testing.M) {
+	// The library adds to the scheme, which has all kinds already, while clients of earlier tests may still read it.
+	core.AddToScheme = func(*runtime.Scheme) error { return nil }
+	os.Exit(hostfs.Inside(func() int { return realapi.Main(m) }))
+}
+
+const (
+	gib     = 1 << 30
+	address = "10.96.0.77"
+)
+
+// server is an NFS server with its disk, whose process can be started again and again.
+type server struct {
+	t       *testing.T
+	config  Config
+	disk    *disk
+	events  *recorder
+	running *Provisioner
+	stop    func()
+}
+
+func newServer(t *testing.T, client kubernetes.Interface) *server {
+	s := &server{t: t, disk: &disk{Memory: backendtest.NewMemory()}, events: &recorder{}}
+	s.config = Config{
+		Name: "nfs-" + rand.String(5) + ".holdfast.dev", Identity: "storage/main", Default: func() bool { return true },
+		Address: func(context.Context) (string, error) { return address, nil },
+		Path:    func(id backend.ID) string { return "/" + string(id) },
+		Backend: s.disk, StateDir: t.TempDir(),
+		Client: client, Namespace: realapi.Namespace, Events: s.events, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Lease: 3 * time.Second, RetryFirst: 20 * time.Millisecond, RetryLast: 500 * time.Millisecond,
+	}
+	return s
+}
+
+// made is a provisioner that is not running, and holds its Lease all the same.
+func (s *server) made() *Provisioner {
+	s.t.Helper()
+	p, err := New(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { p.journal.close() })
+	p.gate.open(s.t.Context())
+	return p
+}
+
+// start runs a process of the server until the test ends or it is stopped.
+func (s *server) start() *Provisioner {
+	s.t.Helper()
+	p, err := New(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.run(p)
+	return p
+}
+
+func (s *server) run(p *Provisioner) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	var once sync.Once
+	s.running, s.stop = p, func() {
+		once.Do(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				s.t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+	s.t.Cleanup(s.stop)
+}
+
+// disk is a memory backend that can be slow, fail, and tell what was asked.
+type disk struct {
+	*backendtest.Memory
+
+	mu    sync.Mutex
+	calls []string
+	on    func(ctx context.Context, call string) error // before each call; nil lets it through
+}
+
+func (d *disk) before(ctx context.Context, call string) error {
+	d.mu.Lock()
+	d.calls = append(d.calls, call)
+	on := d.on
+	d.mu.Unlock()
+	if on == nil {
+		return nil
+	}
+	return on(ctx, call)
+}
+
+func (d *disk) hook(on func(ctx context.Context, call string) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.on = on
+}
+
+func (d *disk) called(call string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.calls {
+		if c == call {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *disk) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	if err := d.before(ctx, "create"); err != nil {
+		return nil, err
+	}
+	v, err := d.Memory.Create(ctx, spec)
+	if err := d.before(ctx, "created"); err != nil {
+		return nil, err
+	}
+	return v, err
+}
+
+func (d *disk) Delete(ctx context.Context, id backend.ID) error {
+	if err := d.before(ctx, "delete"); err != nil {
+		return err
+	}
+	err := d.Memory.Delete(ctx, id)
+	return errors.Join(err, d.before(ctx, "deleted"))
+}
+
+func (d *disk) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	if err := d.before(ctx, "get"); err != nil {
+		return nil, err
+	}
+	return d.Memory.Get(ctx, id)
+}
+
+func (d *disk) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
+	if err := d.before(ctx, "snapshot"); err != nil {
+		return nil, err
+	}
+	return d.Memory.Snapshot(ctx, spec)
+}
+
+// volumes are the IDs of what is on the disk.
+func (d *disk) volumes() []string {
+	all, _ := d.List(context.Background()) // it never fails
+	var ids []string
+	for _, v := range all {
+		ids = append(ids, string(v.ID))
+	}
+	return ids
+}
+
+func (d *disk) volume(id string) *backend.Volume {
+	v, err := d.Memory.Get(context.Background(), backend.ID(id))
+	if err != nil {
+		return &backend.Volume{}
+	}
+	return v
+}
+
+// recorder keeps events.
+type recorder struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (r *recorder) Event(_ runtime.Object, kind, reason, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, kind+" "+reason+" "+message)
+}
+
+func (r *recorder) Eventf(about runtime.Object, kind, reason, format string, args ...any) {
+	r.Event(about, kind, reason, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) AnnotatedEventf(about runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
+	r.Eventf(about, kind, reason, format, args...)
+}
+
+func (r *recorder) with(part string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.events), func(e string) bool { return !strings.Contains(e, part) })
+}
+
+// options makes a claim and a class as the library hands them over.
+func options(parameters map[string]string, change ...func(*controller.ProvisionOptions)) controller.ProvisionOptions {
+	class, uid := "shared", types.UID("6b1f7a52-0f5e-4c59-9a8e-5d8f0c0d9d11")
+	o := controller.ProvisionOptions{
+		PVName:       "pvc-" + string(uid),
+		StorageClass: &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Parameters: parameters},
+		PVC: &core.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: uid},
+			Spec: core.PersistentVolumeClaimSpec{
+				StorageClassName: &class,
+				AccessModes:      []core.PersistentVolumeAccessMode{core.ReadWriteMany},
+				Resources:        core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}},
+			},
+		},
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	return o
+}
+
+func quietClient() kubernetes.Interface { return fake.NewClientset() }
