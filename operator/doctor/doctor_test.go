@@ -1,0 +1,387 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+const home = "holdfast-system"
+
+var ready = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionTrue}}
+
+// well are the facts of a cluster without any trouble.
+func well(t *testing.T) *Facts {
+	t.Helper()
+	f := &Facts{
+		Namespace: home, Driver: "csi.holdfast.dev", Now: time.Now(),
+		Clusters: []v1.StorageCluster{{
+			ObjectMeta: metav1.ObjectMeta{Name: "holdfast", UID: "c", Generation: 2},
+			Spec:       v1.StorageClusterSpec{SecretRef: &v1.SecretReference{Name: "access"}},
+			Status:     v1.StorageClusterStatus{Phase: v1.ClusterRunning, ObservedGeneration: 2},
+		}},
+		StorageNodes: []v1.StorageNode{storageNode("a"), storageNode("b")},
+		Volumes:      []v1.Volume{{ObjectMeta: metav1.ObjectMeta{Name: "v1"}, Status: v1.VolumeStatus{Phase: v1.PhaseReady, Conditions: ready}}},
+		Snapshots:    []v1.Snapshot{{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Status: v1.SnapshotStatus{Phase: v1.PhaseReady}}},
+		Nodes:        []core.Node{kubeNode("a"), kubeNode("b")},
+		CSINodes:     []storage.CSINode{csiNode("a"), csiNode("b")},
+		Drivers:      []storage.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "csi.holdfast.dev"}}},
+		Classes:      []storage.StorageClass{class("holdfast", "csi.holdfast.dev", true), class("other", "example.com/other", false)},
+		Pods:         []core.Pod{pod("controller", "a"), pod("controller", "b"), pod("node", "a"), pod("node", "b")},
+		Home:         &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home, Labels: map[string]string{podSecurity: "privileged"}}},
+		Secret:       &core.Secret{Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}},
+		Claims: []core.PersistentVolumeClaim{
+			claim("bound", "holdfast", core.ClaimBound), claim("foreign", "other", core.ClaimPending),
+		},
+		Definitions:     definitionsOf(t),
+		SnapshotClasses: []unstructured.Unstructured{{Object: map[string]any{"driver": "csi.holdfast.dev"}}},
+		GroupClasses:    []unstructured.Unstructured{{Object: map[string]any{"driver": "csi.holdfast.dev"}}},
+		Hidden:          map[string]error{},
+	}
+	return f
+}
+
+// definitionsOf are those that are installed.
+func definitionsOf(t *testing.T) map[string]*unstructured.Unstructured {
+	t.Helper()
+	found := map[string]*unstructured.Unstructured{}
+	for _, dir := range []string{"../../deploy/crds", "../../deploy/snapshots/crds"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*_*.yaml"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %d files", dir, err, len(files))
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal(data, &d.Object); err != nil {
+				t.Fatal(err)
+			}
+			found[d.GetName()] = d
+		}
+	}
+	return found
+}
+
+func storageNode(name string) v1.StorageNode {
+	room := func(n int64) resource.Quantity { return *resource.NewQuantity(n<<30, resource.BinarySI) }
+	return v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.StorageNodeStatus{
+		Conditions: slices.Clone(ready), Pools: []v1.Pool{{Name: "default", Capacity: room(100), Used: room(10), Available: room(50), Smallest: room(1)}},
+	}}
+}
+
+func kubeNode(name string) core.Node {
+	return core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{core.LabelOSStable: "linux"}}}
+}
+
+func csiNode(name string) storage.CSINode {
+	return storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.CSINodeSpec{Drivers: []storage.CSINodeDriver{{Name: "csi.holdfast.dev"}}}}
+}
+
+func class(name, provisioner string, isDefault bool) storage.StorageClass {
+	mode := storage.VolumeBindingWaitForFirstConsumer
+	c := storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: &mode}
+	if isDefault {
+		c.Annotations = map[string]string{defaultMark: "true"}
+	}
+	return c
+}
+
+func pod(part, node string) core.Pod {
+	return core.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: part + "-" + node, Namespace: home, Labels: map[string]string{"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": part}},
+		Spec: core.PodSpec{NodeName: node, Volumes: []core.Volume{
+			{Name: "kubelet", VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: "/var/lib/kubelet"}}},
+		}},
+		Status: core.PodStatus{Phase: core.PodRunning, Conditions: []core.PodCondition{{Type: core.PodReady, Status: core.ConditionTrue}}},
+	}
+}
+
+func claim(name, class string, phase core.PersistentVolumeClaimPhase) core.PersistentVolumeClaim {
+	return core.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: core.PersistentVolumeClaimSpec{StorageClassName: &class},
+		Status: core.PersistentVolumeClaimStatus{Phase: phase},
+	}
+}
+
+func warning(kind, namespace, name, reason, message string) core.Event {
+	return core.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Type: core.EventTypeWarning, Reason: reason, Message: message,
+		InvolvedObject: core.ObjectReference{Kind: kind, Namespace: namespace, Name: name}, LastTimestamp: metav1.Now(),
+	}
+}
+
+// waits makes a pod one whose container does not start.
+func waits(p *core.Pod, reason string) {
+	p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionFalse}}
+	p.Status.ContainerStatuses = []core.ContainerStatus{{Name: "holdfast", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason, Message: "for a reason"}}}}
+}
+
+func TestAClusterWithoutTroubleIsFineInEveryCheck(t *testing.T) {
+	all := Examine(well(t))
+	if len(all) != len(Checks()) || Ill(all) {
+		t.Errorf("%d findings of %d checks", len(all), len(Checks()))
+	}
+	for _, f := range all {
+		if f.Level != Fine {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// trouble is one thing that goes wrong, and what must be said of it.
+type trouble struct {
+	check string
+	level Level
+	cause func(f *Facts)
+	want  string // in what is found
+	do    string // in what to do; empty if that is open
+}
+
+func troubles() map[string]trouble {
+	return map[string]trouble{
+		"a definition is missing": {"kinds", Problem, func(f *Facts) { delete(f.Definitions, "volumes.holdfast.dev") }, "it is missing", "install.yaml"},
+		"a definition is older":   {"kinds", Problem, func(f *Facts) { unset(f, "volumes.holdfast.dev", "spec", "onNodeLoss") }, "lacks spec.onNodeLoss", "install.yaml"},
+		"an older list":           {"kinds", Problem, func(f *Facts) { unset(f, "storagenodes.holdfast.dev", "status", "pools", "[]", "largest") }, "lacks status.pools.largest", "install.yaml"},
+		"a definition is newer":   {"kinds", Warning, func(f *Facts) { set(f, "volumes.holdfast.dev", "spec", "colour") }, "newer release than this program: it has spec.colour", "release that is installed"},
+		"another has its name":    {"kinds", Problem, func(f *Facts) { clash(f) }, `"volume" is already in use`, "remove that one"},
+		"it is not served":        {"kinds", Problem, func(f *Facts) { notServed(f) }, "older release", "install.yaml"},
+		"no cluster":              {"storagecluster", Problem, func(f *Facts) { f.Clusters = nil }, "no StorageCluster", "install.yaml"},
+		"two clusters": {"storagecluster", Warning, func(f *Facts) {
+			f.Clusters = append(f.Clusters, v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second", UID: "d"}})
+		}, "since holdfast is served", "kubectl delete storagecluster second"},
+		"a degraded cluster":       {"storagecluster", Problem, func(f *Facts) { degrade(f) }, "Degraded: node a is gone", ""},
+		"a paused cluster":         {"storagecluster", Note, func(f *Facts) { f.Clusters[0].Status.Phase = v1.ClusterPaused }, "paused", "spec.pause"},
+		"a cluster that goes":      {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Status.Phase = v1.ClusterTerminating }, "being removed", "Orphan"},
+		"a cluster nobody sees":    {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Status = v1.StorageClusterStatus{} }, "no controller has looked at it", "controller runs"},
+		"a change nobody sees":     {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Generation = 3 }, "last change", "controller runs"},
+		"no namespace":             {"namespace", Problem, func(f *Facts) { f.Home = nil }, "does not exist", "--namespace"},
+		"no label":                 {"namespace", Warning, func(f *Facts) { f.Home.Labels = nil }, "no label", "kubectl label --overwrite namespace holdfast-system"},
+		"another label":            {"namespace", Problem, func(f *Facts) { f.Home.Labels[podSecurity] = "baseline" }, `"baseline"`, "=privileged"},
+		"pods that are forbidden":  {"namespace", Problem, func(f *Facts) { forbidPods(f) }, "violates PodSecurity", "=privileged"},
+		"no controller":            {"controller", Problem, func(f *Facts) { f.Pods = f.Pods[2:] }, "no pod of the controller", "describe deployment holdfast-controller"},
+		"no image":                 {"controller", Problem, func(f *Facts) { waits(&f.Pods[0], "ImagePullBackOff"); waits(&f.Pods[1], "ImagePullBackOff") }, "ImagePullBackOff", "kubectl -n holdfast-system logs controller-a"},
+		"one replica less":         {"controller", Warning, func(f *Facts) { waits(&f.Pods[0], "CrashLoopBackOff") }, "CrashLoopBackOff", "logs"},
+		"no secret":                {"secret", Problem, func(f *Facts) { f.Secret = nil }, "does not exist", "kubectl -n holdfast-system create secret generic access"},
+		"no user":                  {"secret", Warning, func(f *Facts) { delete(f.Secret.Data, "username") }, "no key username", "Add it"},
+		"no credentials":           {"secret", Problem, func(f *Facts) { f.Clusters[0].Spec.CSI.EnableNodePublishCreds = true }, "no key csiNodePublishPassword, which spec.csi.enableNodePublishCreds needs", "switch the field off"},
+		"no pair for the ingress":  {"secret", Problem, func(f *Facts) { f.Clusters[0].Spec.Ingress = v1.IngressSpec{Enable: true, TLS: true} }, "no key tls.key", ""},
+		"credentials of no secret": {"secret", Problem, func(f *Facts) { f.Clusters[0].Spec.SecretRef = nil; f.Clusters[0].Spec.CSI.EnableProvisionCreds = true }, "spec.csi.enableProvisionCreds needs a secret", "csiProvisionUsername and csiProvisionPassword"},
+		"a line break":             {"secret", Warning, func(f *Facts) { f.Secret.Data["password"] = []byte("p\n") }, "line break", "echo -n"},
+		"no pair":                  {"secret", Problem, func(f *Facts) { f.Secret.Data["tls.crt"] = []byte("nonsense") }, "no pair", "PEM"},
+		"no node is meant":         {"nodes", Problem, func(f *Facts) { f.Clusters[0].Spec.NodeSelectorTerms = terms("disk", "ssd") }, "match none of the 2 nodes", "label nodes"},
+		"terms that are wrong":     {"nodes", Problem, func(f *Facts) { f.Clusters[0].Spec.NodeSelectorTerms = terms("no label!", "ssd") }, "cannot be read", "Correct it"},
+		"a node without agent":     {"nodes", Problem, func(f *Facts) { f.Pods = f.Pods[:3] }, "no pod of Holdfast is there", "describe daemonset holdfast-node"},
+		"an agent that fails":      {"nodes", Problem, func(f *Facts) { waits(&f.Pods[3], "CrashLoopBackOff") }, "CrashLoopBackOff for a reason", "logs node-b"},
+		"a pod without a place":    {"nodes", Problem, func(f *Facts) { unscheduled(&f.Pods[3]) }, "it finds no node: 2 Insufficient memory", ""},
+		"an agent that is silent":  {"nodes", Problem, func(f *Facts) { f.StorageNodes = f.StorageNodes[:1] }, "has not told", "logs"},
+		"an agent not heard of": {"nodes", Problem, func(f *Facts) {
+			f.StorageNodes[1].Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Message: "the agent is not heard of"}}
+		}, "not heard of", ""},
+		"a kubelet elsewhere":   {"kubelet", Problem, func(f *Facts) { f.CSINodes[1].Spec.Drivers = nil }, "does not know the driver csi.holdfast.dev", "It is /var/lib/kubelet now"},
+		"a kubelet of k0s":      {"kubelet", Problem, func(f *Facts) { f.CSINodes = nil; f.Nodes[0].Status.NodeInfo.KubeletVersion = "v1.36.0+k0s" }, "does not know the driver", "to /var/lib/k0s/kubelet"},
+		"a directory not there": {"kubelet", Problem, func(f *Facts) { noDirectory(f) }, "hostPath type check failed", "to /var/snap/microk8s/common/var/lib/kubelet"},
+		"no driver":             {"driver", Problem, func(f *Facts) { f.Drivers = nil }, "it is missing", "StorageCluster holdfast"},
+		"a pool that fails":     {"pools", Problem, func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Message = "it is not mounted" }, "not mounted", ""},
+		"a full disk":           {"pools", Problem, func(f *Facts) { p := &f.StorageNodes[0].Status.Pools[0]; p.Used = p.Capacity }, "full to 100%", "add a disk"},
+		"no room":               {"pools", Warning, func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Available = resource.Quantity{} }, "all of it is promised", "overcommit"},
+		"no default class":      {"default class", Warning, func(f *Facts) { f.Classes[0].Annotations = nil }, "no default class", "kubectl annotate storageclass NAME"},
+		"two default classes":   {"default class", Problem, func(f *Facts) { f.Classes = append(f.Classes, class("second", "example.com/other", true)) }, "holdfast, second", "Take the mark"},
+		"no snapshot kinds":     {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, snapshotDefinition) }, snapshotDefinition, "deploy/snapshots.yaml"},
+		"no snapshot class":     {"snapshots", Warning, func(f *Facts) { f.SnapshotClasses[0].Object["driver"] = "other" }, "no VolumeSnapshotClass", "snapshotclass.yaml"},
+		"no group kinds":        {"snapshots", Note, func(f *Facts) { delete(f.Definitions, groupClassDefinition) }, "in groups", "deploy/snapshots.yaml"},
+		"no group class":        {"snapshots", Note, func(f *Facts) { f.GroupClasses = nil }, "no VolumeGroupSnapshotClass", "StorageCluster"},
+		"a lost volume":         {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseLost }, "it is Lost", ""},
+		"a failed snapshot": {"volumes", Problem, func(f *Facts) {
+			f.Snapshots[0].Status = v1.SnapshotStatus{Phase: v1.PhaseFailed, Error: &v1.Error{Message: "no room"}}
+		}, "no room", ""},
+		"a claim that failed": {"claims", Problem, func(f *Facts) {
+			pend(f, "holdfast")
+			f.Warnings = append(f.Warnings, warning("PersistentVolumeClaim", "shop", "mine", "ProvisioningFailed", "no node has room"))
+		}, "ProvisioningFailed: no node has room", ""},
+		"a claim without a pod":     {"claims", Note, func(f *Facts) { pend(f, "holdfast") }, "waits for the first pod", "Start a pod"},
+		"a claim of a waiting pod":  {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Pods = append(f.Pods, user()) }, "pod shopper: it finds no node: 2 Insufficient memory", ""},
+		"a claim of no class":       {"claims", Problem, func(f *Facts) { pend(f, "gone") }, "its class gone does not exist", "spec.storageClasses"},
+		"a claim that names none":   {"claims", Problem, func(f *Facts) { pend(f, ""); f.Claims[2].Spec.StorageClassName = nil; f.Classes[0].Annotations = nil }, "no default one", "make one the default"},
+		"a claim nobody sees":       {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Classes[0].VolumeBindingMode = nil }, "nobody says why", "csi-provisioner"},
+		"a claim that lost its own": {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Claims[2].Status.Phase = core.ClaimLost }, "is gone", "another claim"},
+	}
+}
+
+func TestEachTroubleIsFoundByItsCheckWithWhatToDo(t *testing.T) {
+	failed := map[string]bool{}
+	for name, trouble := range troubles() {
+		t.Run(name, func(t *testing.T) {
+			f := well(t)
+			trouble.cause(f)
+			var found []string
+			for _, one := range Examine(f) {
+				if one.Check != trouble.check {
+					continue
+				}
+				found = append(found, fmt.Sprintf("%+v", one))
+				if one.Level == trouble.level && strings.Contains(one.What, trouble.want) && strings.Contains(one.Do, trouble.do) {
+					failed[trouble.check] = true
+					return
+				}
+			}
+			t.Errorf("found %s", strings.Join(found, "\n"))
+		})
+	}
+	for _, c := range Checks() {
+		if !failed[c.Name] {
+			t.Errorf("nothing makes the check %q fail", c.Name)
+		}
+	}
+}
+
+func properties(f *Facts, definition string, path ...string) map[string]any {
+	versions := f.Definitions[definition].Object["spec"].(map[string]any)["versions"].([]any)
+	at := versions[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+	for _, step := range path {
+		if step == "[]" {
+			at = at["items"].(map[string]any)
+			continue
+		}
+		at = at["properties"].(map[string]any)[step].(map[string]any)
+	}
+	return at["properties"].(map[string]any)
+}
+
+func unset(f *Facts, definition string, path ...string) {
+	delete(properties(f, definition, path[:len(path)-1]...), path[len(path)-1])
+}
+
+func set(f *Facts, definition string, path ...string) {
+	properties(f, definition, path[:len(path)-1]...)[path[len(path)-1]] = map[string]any{"type": "string"}
+}
+
+func clash(f *Facts) {
+	f.Definitions["volumes.holdfast.dev"].Object["status"] = map[string]any{"conditions": []any{
+		map[string]any{"type": "NamesAccepted", "status": "False", "message": `"volume" is already in use`},
+	}}
+}
+
+func notServed(f *Facts) {
+	f.Definitions["volumes.holdfast.dev"].Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["served"] = false
+}
+
+func degrade(f *Facts) {
+	f.Clusters[0].Status.Phase = v1.ClusterDegraded
+	f.Clusters[0].Status.Conditions = []metav1.Condition{{Type: v1.DegradedCondition, Status: metav1.ConditionTrue, Message: "node a is gone"}}
+}
+
+func forbidPods(f *Facts) {
+	f.Home.Labels = nil
+	f.Warnings = append(f.Warnings, warning("DaemonSet", home, "holdfast-node", "FailedCreate", `pods "x" is forbidden: violates PodSecurity "baseline:latest"`))
+}
+
+func unscheduled(p *core.Pod) {
+	p.Status.Conditions = []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Message: "2 Insufficient memory"}}
+}
+
+func noDirectory(f *Facts) {
+	f.Pods[3].Status.Conditions = nil
+	f.Nodes[1].Labels["microk8s.io/cluster"] = "true"
+	f.Warnings = append(f.Warnings, warning("Pod", home, "node-b", "FailedMount", "hostPath type check failed: /var/lib/kubelet is not a directory"))
+}
+
+func terms(key, value string) []core.NodeSelectorTerm {
+	return []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: key, Operator: core.NodeSelectorOpIn, Values: []string{value}}}}}
+}
+
+// pend adds the claim shop/mine.
+func pend(f *Facts, class string) {
+	f.Claims = append(f.Claims, claim("mine", class, core.ClaimPending))
+}
+
+func user() core.Pod {
+	p := core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shopper", Namespace: "shop"}, Spec: core.PodSpec{Volumes: []core.Volume{
+		{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "mine"}}},
+	}}}
+	unscheduled(&p)
+	return p
+}
+
+func TestWithoutCSINothingOfItIsMissed(t *testing.T) {
+	f := well(t)
+	no := false
+	f.Clusters[0].Spec.CSI.Enable = &no
+	f.Drivers, f.CSINodes, f.SnapshotClasses, f.GroupClasses = nil, nil, nil, nil
+	for _, one := range Examine(f) {
+		if one.Level != Fine {
+			t.Errorf("%+v", one)
+		}
+	}
+}
+
+func TestWithoutAClusterNobodySaysThatItsPartsAreFine(t *testing.T) {
+	f := well(t)
+	f.Clusters = nil
+	for _, one := range Examine(f) {
+		if slices.Contains([]string{"secret", "nodes", "kubelet", "driver", "snapshots"}, one.Check) && (one.Level != Note || !strings.Contains(one.What, "no StorageCluster")) {
+			t.Errorf("%+v", one)
+		}
+	}
+}
+
+func TestWhatCouldNotBeReadIsToldAndIsNoProblem(t *testing.T) {
+	f := well(t)
+	f.Hidden[claims] = errors.New("forbidden to you")
+	f.Claims = nil
+	all := Examine(f)
+	i := slices.IndexFunc(all, func(one Finding) bool { return one.Check == "claims" })
+	if Ill(all) || all[i].Level != Note || !strings.Contains(all[i].What, "forbidden to you") {
+		t.Errorf("%+v", all[i])
+	}
+}
+
+func TestManyFindingsOfOneCheckLeaveRoomForOthers(t *testing.T) {
+	f := well(t)
+	for range 1000 {
+		f.Volumes = append(f.Volumes, v1.Volume{Status: v1.VolumeStatus{Phase: v1.PhaseLost}})
+	}
+	all := Examine(f)
+	if len(all) > len(Checks())+maxFindings {
+		t.Errorf("%d findings", len(all))
+	}
+	if !slices.ContainsFunc(all, func(one Finding) bool { return one.What == "and 980 more" }) {
+		t.Error("how many there are in all is not told")
+	}
+}
+
+func TestTheTextHasEveryFindingBelowItsQuestion(t *testing.T) {
+	f := well(t)
+	f.Secret = nil
+	f.Volumes[0].Status.Phase = v1.PhaseLost
+	var b strings.Builder
+	if err := Text(&b, Examine(f)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Does a controller run?\n  yes\n",
+		"from its secret?\n  problem: Secret holdfast-system/access: it does not exist",
+		"\n      kubectl -n holdfast-system create secret",
+		"problem: Volume v1: it is Lost",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, &b)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package doctor
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	testclient "k8s.io/client-go/testing"
+
+	ourfake "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
+)
+
+// installed is a cluster with all that the checks look at.
+func installed(t *testing.T) (Clients, *fake.Clientset, *ourfake.Clientset) {
+	t.Helper()
+	f := well(t)
+	wait := claim("waits", "holdfast", core.ClaimPending)
+	elsewhere := pod("other", "a")
+	elsewhere.Namespace = "shop"
+	unseen := pod("unseen", "a")
+	unseen.Namespace = "nothing-waits-here"
+	f.Secret.ObjectMeta = metav1.ObjectMeta{Name: "access", Namespace: home}
+	event := warning("Pod", home, "x", "Failed", "m")
+	event.Name = "event"
+	theirs := fake.NewClientset(
+		&f.Nodes[0], &f.Nodes[1], &f.CSINodes[0], &f.Drivers[0], &f.Classes[0], &f.Pods[0], &elsewhere, &unseen, f.Home, f.Secret, &wait, &event,
+	)
+	ours := ourfake.NewClientset(&f.Clusters[0], &f.StorageNodes[0], &f.Volumes[0], &f.Snapshots[0])
+	var objects []runtime.Object
+	for _, d := range f.Definitions {
+		objects = append(objects, d)
+	}
+	for _, c := range []struct{ group, kind string }{{"snapshot.storage.k8s.io", "VolumeSnapshotClass"}, {"groupsnapshot.storage.k8s.io", "VolumeGroupSnapshotClass"}} {
+		o := &unstructured.Unstructured{Object: map[string]any{"driver": "csi.holdfast.dev"}}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: c.group, Version: "v1", Kind: c.kind})
+		o.SetName("holdfast")
+		objects = append(objects, o)
+	}
+	lists := map[schema.GroupVersionResource]string{
+		definitionResource: "CustomResourceDefinitionList", snapshotClassResource: "VolumeSnapshotClassList", groupClassResource: "VolumeGroupSnapshotClassList",
+	}
+	return Clients{ours, theirs, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)}, theirs, ours
+}
+
+func TestAllThatIsLookedAtIsRead(t *testing.T) {
+	clients, _, _ := installed(t)
+	f, err := Gather(t.Context(), clients, home, "csi.holdfast.dev")
+	if err != nil || len(f.Hidden) > 0 {
+		t.Fatal(err, f.Hidden)
+	}
+	counts := map[string]int{
+		clusters: len(f.Clusters), storageNodes: len(f.StorageNodes), volumes: len(f.Volumes), snapshots: len(f.Snapshots), nodes: len(f.Nodes) - 1,
+		csiNodes: len(f.CSINodes), drivers: len(f.Drivers), classes: len(f.Classes), claims: len(f.Claims), warnings: len(f.Warnings),
+		snapshotClasses: len(f.SnapshotClasses), "group " + snapshotClasses: len(f.GroupClasses), definitions: len(f.Definitions) - len(definitionsOf(t)) + 1 + unread(t),
+	}
+	for what, n := range counts {
+		if n != 1 {
+			t.Errorf("%s: %d", what, n)
+		}
+	}
+	if f.Home == nil || f.Secret == nil || len(f.Secret.Data) != 2 {
+		t.Errorf("namespace %v, secret %v", f.Home, f.Secret)
+	}
+	var names []string
+	for _, p := range f.Pods {
+		names = append(names, p.Namespace+"/"+p.Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"holdfast-system/controller-a", "shop/other-a"}) {
+		t.Errorf("pods %v", names)
+	}
+}
+
+// unread are the definitions of snapshots that no check looks at.
+func unread(t *testing.T) (n int) {
+	for name := range definitionsOf(t) {
+		if !slices.Contains(wantedDefinitions(), name) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestWhatMayNotBeReadHidesThatAlone(t *testing.T) {
+	clients, theirs, ours := installed(t)
+	forbid := func(a testclient.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "", errors.New("not for you"))
+	}
+	theirs.PrependReactor("*", "secrets", forbid)
+	theirs.PrependReactor("*", "events", forbid)
+	ours.PrependReactor("*", "volumes", forbid)
+	f, err := Gather(t.Context(), clients, home, "csi.holdfast.dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{secrets, warnings, volumes} {
+		if !apierrors.IsForbidden(f.Hidden[what]) {
+			t.Errorf("%s: %v", what, f.Hidden[what])
+		}
+	}
+	if len(f.Hidden) != 3 || len(f.Claims) != 1 {
+		t.Errorf("hidden %v, claims %d", f.Hidden, len(f.Claims))
+	}
+}
+
+func TestKindsThatAreNotInstalledAreMissingAndNotHidden(t *testing.T) {
+	theirs, ours := fake.NewClientset(), ourfake.NewClientset()
+	unknown := func(a testclient.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
+	}
+	ours.PrependReactor("*", "*", unknown)
+	f, err := Gather(t.Context(), Clients{ours, theirs, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())}, home, "csi.holdfast.dev")
+	if err != nil || len(f.Hidden) > 0 {
+		t.Fatal(err, f.Hidden)
+	}
+	all := Examine(f)
+	for _, check := range []string{"kinds", "storagecluster", "namespace", "controller"} {
+		if !slices.ContainsFunc(all, func(one Finding) bool { return one.Check == check && one.Level == Problem }) {
+			t.Errorf("%s: no problem", check)
+		}
+	}
+}
+
+func TestAnApiServerThatIsDownIsAnError(t *testing.T) {
+	clients, _, ours := installed(t)
+	ours.PrependReactor("*", "*", func(testclient.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("connection refused")
+	})
+	if _, err := Gather(t.Context(), clients, home, "csi.holdfast.dev"); err == nil {
+		t.Error("no error")
+	}
+}

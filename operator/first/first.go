@@ -1,0 +1,59 @@
+// Package first makes the StorageCluster of a new installation. kubectl cannot make an object together with its kind, so
+// that a manifest that held both would fail the first time it is applied.
+package first
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// Annotation, on the namespace of Holdfast, names the StorageCluster to make. Whoever applies one of his own leaves it
+// out of the manifest.
+const Annotation = v1.GroupName + "/first-cluster"
+
+// Make makes the StorageCluster that the namespace asks for, unless there is one or has been one: a namespace that
+// belongs to a StorageCluster is about to go with it.
+func Make(ctx context.Context, kube kubernetes.Interface, client holdfast.Interface, namespace string, log *slog.Logger) error {
+	in, err := kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("whether a StorageCluster is to be made: namespace %s: %w", namespace, err)
+	}
+	name := in.Annotations[Annotation]
+	if name == "" || in.DeletionTimestamp != nil || belongsToCluster(in) {
+		return nil
+	}
+	clusters := client.HoldfastV1().StorageClusters()
+	existing, err := clusters.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return fmt.Errorf("whether there is a StorageCluster: %w", err)
+	}
+	if len(existing.Items) > 0 {
+		return nil
+	}
+	_, err = clusters.Create(ctx, &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{FieldManager: "holdfast-install"})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("making StorageCluster %s, which annotation %s of namespace %s asks for: %w", name, Annotation, namespace, err)
+	}
+	log.Info("made the first StorageCluster", "name", name)
+	return nil
+}
+
+func belongsToCluster(o metav1.Object) bool {
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Kind == "StorageCluster" {
+			return true
+		}
+	}
+	return false
+}

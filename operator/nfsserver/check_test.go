@@ -1,0 +1,125 @@
+package nfsserver
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func TestWhatCannotBeServedIsRefusedWithTheFieldAndItsValue(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1.NFSServer)
+		want   []string
+	}{
+		"a long name":       {func(s *v1.NFSServer) { s.Name = strings.Repeat("a", 5000) }, []string{"metadata.name", "48"}},
+		"a name with a dot": {func(s *v1.NFSServer) { s.Name = "a.b" }, []string{"metadata.name", "a.b"}},
+		"no storage":        {func(s *v1.NFSServer) { s.Spec.Storage = nil }, []string{"spec.storage", "spec.publish"}},
+		"both":              {func(s *v1.NFSServer) { s.Spec.Publish = &v1.NFSPublication{ClaimName: "a"} }, []string{"spec.storage", "not both"}},
+		"two storages":      {func(s *v1.NFSServer) { s.Spec.Storage.ClaimName = "a" }, []string{"spec.storage", "2 of size"}},
+		"an empty storage":  {func(s *v1.NFSServer) { s.Spec.Storage = &v1.NFSStorage{} }, []string{"spec.storage", "0 of size"}},
+		"a long grace":      {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: time.Hour} }, []string{"spec.gracePeriod", "1h0m0s"}},
+		"a negative grace":  {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: -1} }, []string{"spec.gracePeriod", "-1ns"}},
+		"no grace":          {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{} }, []string{"spec.gracePeriod", "0s", "1s to"}},
+		"a named client":    {func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"10.0.0.1", "example.com"} }, []string{"spec.exports.clients[1]", "example.com"}},
+		"a device": {func(s *v1.NFSServer) {
+			s.Spec.Resources.Claims = []core.ResourceClaim{{Name: "gpu"}}
+		}, []string{"spec.resources.claims", "gpu"}},
+		"publishing to write": {func(s *v1.NFSServer) {
+			publishing(&s.Spec)
+			s.Spec.Exports.Access = v1.NFSReadWrite
+		}, []string{"spec.exports.access", "ReadWrite"}},
+	} {
+		s := server(nil)
+		test.change(s)
+		err := check(s, nil)
+		if err == nil {
+			t.Errorf("%s is taken", name)
+			continue
+		}
+		for _, part := range test.want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v does not say %s", name, err, part)
+			}
+		}
+		if len(err.Error()) > 400 {
+			t.Errorf("%s: %d bytes are said", name, len(err.Error()))
+		}
+	}
+	for name, change := range map[string]func(*v1.NFSServerSpec){
+		"a size": nil, "publishing": publishing,
+		"a claim":   func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{ClaimName: "mine"} },
+		"clients":   func(s *v1.NFSServerSpec) { s.Exports.Clients = []string{"10.0.0.0/8", "fd00::1"} },
+		"no access": func(s *v1.NFSServerSpec) { publishing(s); s.Exports.Access = v1.NFSNone },
+	} {
+		if err := check(server(change), nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTwoServersNeverShareTheirStorage(t *testing.T) {
+	of := func(name string, age int, change func(*v1.NFSServerSpec)) *v1.NFSServer {
+		s := server(change)
+		s.Name, s.UID, s.CreationTimestamp = name, types.UID(name), metav1.NewTime(time.Unix(int64(1000-age), 0))
+		return s
+	}
+	mine := func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{ClaimName: "mine"} }
+	show := func(claim string) func(*v1.NFSServerSpec) {
+		return func(s *v1.NFSServerSpec) { s.Storage, s.Publish = nil, &v1.NFSPublication{ClaimName: claim} }
+	}
+	host := func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{HostPath: "/srv"} }
+	old, young := of("old", 9, mine), of("young", 1, mine)
+	for name, test := range map[string]struct {
+		server, other *v1.NFSServer
+		refused       string
+	}{
+		"the older keeps it":         {old, young, ""},
+		"the younger does not":       {young, old, "old"},
+		"itself":                     {old, old, ""},
+		"another claim":              {young, of("b", 9, nil), ""},
+		"the claim made for another": {of("a", 9, func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{ClaimName: "nfs-b"} }), of("b", 10, nil), "NFSServer b"},
+		"directories":                {of("a", 1, host), of("b", 9, host), ""}, // each on its own node; on one, the lock of the storage decides
+		"publishing both":            {of("a", 1, show("mine")), of("b", 9, show("mine")), ""},
+		"publishing the storage":     {of("a", 9, show("mine")), young, "the storage of NFSServer young"},
+		"storage that is published":  {young, of("a", 9, show("mine")), ""}, // that one is refused
+	} {
+		err := check(test.server, []*v1.NFSServer{test.server, test.other})
+		if (err != nil) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAClaimGrowsAndNeverShrinks(t *testing.T) {
+	s := server(nil)
+	claim := claimFor(s)
+	if claim.Name != "nfs-data" || claim.Namespace != "team" || !isOurs(claim, s) || len(claim.OwnerReferences) != 0 || claim.Spec.StorageClassName != nil {
+		t.Errorf("the claim is %+v", claim)
+	}
+	for size, want := range map[string]string{"10Gi": "", "10240Mi": "", "5Gi": "", "11Gi": "11Gi"} {
+		larger := resource.MustParse(size)
+		s.Spec.Storage.Size = &larger
+		got := ""
+		if g := grown(claim, s); g != nil {
+			asked := g.Spec.Resources.Requests[core.ResourceStorage]
+			got = asked.String()
+		}
+		if got != want {
+			t.Errorf("for %s it is to have %q, want %q", size, got, want)
+		}
+	}
+	if asked := claim.Spec.Resources.Requests[core.ResourceStorage]; asked.String() != "10Gi" {
+		t.Errorf("the claim of the cache was changed to %s", asked.String())
+	}
+	s.Name = "another"
+	if isOurs(claim, s) {
+		t.Error("the claim of another server is ours")
+	}
+}

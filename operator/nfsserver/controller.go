@@ -1,0 +1,181 @@
+// Package nfsserver runs NFSServers: for each a claim, a Service whose address stays, and one pod; and the rights that
+// all of them share. It also removes all of it with the NFSServer, unless volumes would be lost.
+//
+// objectsOf says what is to run and situation.status what is, by what is observed and nothing else; Controller observes,
+// applies and writes.
+package nfsserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/loop"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/operator/recent"
+)
+
+// Config is what a Controller needs.
+type Config struct {
+	Client     holdfast.Interface
+	Kubernetes kubernetes.Interface
+	// Owned is of the namespace of Holdfast, and has the kinds of rights.
+	Owned *owned.Set
+	// Servers is everywhere, has Kinds, and Label stands for its instances.
+	Servers *owned.Set
+	// Holdfast, Cluster and Everywhere are shared with others. Who made them starts them, after New. Cluster is restricted
+	// to Namespace; Everywhere made by Watched.
+	Holdfast   informers.SharedInformerFactory
+	Cluster    kubeinformers.SharedInformerFactory
+	Everywhere *Watched
+	Namespace  string               // of Holdfast, where Leases are
+	Events     record.EventRecorder // nil writes none
+	Log        *slog.Logger         // nil discards
+
+	// Settle is how long changes are gathered that only the status shows; 0 means a second.
+	Settle time.Duration
+}
+
+// Controller sees to all NFSServers of a cluster.
+type Controller struct {
+	Config
+
+	loop         *loop.Loop[types.NamespacedName]
+	servers      listers.NFSServerLister
+	clusters     listers.StorageClusterLister
+	storageNodes listers.StorageNodeLister
+	volumes      listers.VolumeLister
+	snapshots    listers.SnapshotLister
+	nodes        corelisters.NodeLister
+	namespaces   corelisters.NamespaceLister
+	written      recent.Objects[*v1.NFSServer]
+
+	rights sync.Mutex // one writes them at a time, so that none writes what it has seen before another
+}
+
+const (
+	component     = "holdfast-nfsserver"
+	workers       = 4
+	defaultSettle = time.Second
+)
+
+// Kinds are those of the objects of a server.
+func Kinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		{Version: "v1", Kind: "ServiceAccount"},
+		{Version: "v1", Kind: "Service"},
+		{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+	}
+}
+
+// New checks the configuration and asks the informers for what it needs.
+func New(c Config) (*Controller, error) {
+	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Servers == nil || c.Holdfast == nil || c.Cluster == nil || c.Everywhere == nil || c.Namespace == "" {
+		return nil, errors.New("NFS servers need clients, informers and a namespace")
+	}
+	c.Settle = cmp.Or(c.Settle, defaultSettle)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Events == nil {
+		c.Events = silent{}
+	}
+	kinds, kubernetes := c.Holdfast.Holdfast().V1(), c.Cluster.Core().V1()
+	r := &Controller{
+		Config:  c,
+		servers: kinds.NFSServers().Lister(), clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
+		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
+		nodes: kubernetes.Nodes().Lister(), namespaces: kubernetes.Namespaces().Lister(),
+	}
+	var err error
+	r.loop, err = loop.New(loop.Config[types.NamespacedName]{Name: "nfsserver", Reconcile: r.reconcile, Workers: workers, Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
+	return r, r.listen()
+}
+
+// Run sees to the servers until ctx ends.
+func (r *Controller) Run(ctx context.Context) error { return r.loop.Run(ctx) }
+
+// reconcile sees to one server.
+func (r *Controller) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	cached, err := r.servers.NFSServers(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		r.written.Forget(key.String())
+		return 0, r.removeRights(ctx, key, false)
+	}
+	if err != nil {
+		return 0, err
+	}
+	again, err := r.see(ctx, r.written.Newest(cached))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return r.Settle, nil // the cache was behind
+	}
+	return again, err
+}
+
+func (r *Controller) see(ctx context.Context, s *v1.NFSServer) (time.Duration, error) {
+	cluster, err := r.cluster()
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case cluster.Spec.Pause && s.DeletionTimestamp == nil:
+		now, err := r.observe(s, cluster)
+		if err != nil {
+			return 0, err
+		}
+		return 0, r.write(ctx, s, now.status())
+	case s.DeletionTimestamp != nil:
+		return r.remove(ctx, s, cluster)
+	}
+	if s, err = r.hold(ctx, s); err != nil {
+		return 0, err
+	}
+	now, again, err := r.maintain(ctx, s, cluster, "")
+	if err != nil {
+		return 0, err
+	}
+	return again, r.write(ctx, s, now.status())
+}
+
+// cluster is the StorageCluster that is served: the oldest. Without one, servers get what a StorageCluster gives that
+// says nothing.
+func (r *Controller) cluster() (*v1.StorageCluster, error) {
+	all, err := r.clusters.List(labels.Everything())
+	first := &v1.StorageCluster{}
+	for i, c := range all {
+		if i == 0 || c.CreationTimestamp.Before(&first.CreationTimestamp) || c.CreationTimestamp.Equal(&first.CreationTimestamp) && c.Name < first.Name {
+			first = c
+		}
+	}
+	return first, err
+}
+
+// retryRefused is when what the API server refused is tried again. What it was refused for may be no object of ours.
+const retryRefused = 20 * time.Second
+
+// silent is an event recorder that writes nothing.
+type silent struct{ record.EventRecorder }
+
+func (silent) Event(runtime.Object, string, string, string) {}
+
+func keyOf(s *v1.NFSServer) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}

@@ -1,0 +1,388 @@
+package nfsserver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+func TestAServerIsMadeAndSaysWhereItIs(t *testing.T) {
+	r := newRig(t)
+	r.create("data", nil)
+	r.serve("data")
+	service, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.server("data")
+	if s.Status.Endpoint != service.Spec.ClusterIP+":2049" || s.Status.AccessModes != "RW" || s.Status.Claim != "nfs-data" || s.Status.StorageClassName != noClass {
+		t.Errorf("the status is %+v", s.Status)
+	}
+	if got := r.argument("data", "--address="); got != "--address="+service.Spec.ClusterIP {
+		t.Errorf("the server was told %s", got)
+	}
+	claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
+	if err != nil || len(claim.OwnerReferences) != 0 {
+		t.Errorf("the claim: %v, owned by %v", err, claim.OwnerReferences)
+	}
+	if found := r.events.with("Normal ChangedStatus"); len(found) != 1 || !strings.Contains(found[0], s.Status.Endpoint) {
+		t.Errorf("the events are %v", r.events.all)
+	}
+}
+
+func TestTheStatusFollowsWhatTheServerSays(t *testing.T) {
+	r := newRig(t)
+	s := r.create("data", nil)
+	r.serve("data")
+	nodes := r.ours.HoldfastV1().StorageNodes()
+	node, err := nodes.Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName(), Annotations: map[string]string{v1.NFSClientsAnnotation: "3"}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Status.Pools = []v1.Pool{{Name: "default", Capacity: resource.MustParse("900Mi"), Promised: resource.MustParse("300Mi")}}
+	if _, err := nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.volume(s, "a")
+	r.volume(s, "b")
+	r.until("the numbers", func() bool {
+		is := r.server("data").Status
+		return is.Exports == 2 && is.Clients == 3 && is.Columns == (v1.NFSServerColumns{Capacity: "900Mi", Promised: "300Mi"})
+	})
+}
+
+func TestEachFieldOfASpecReachesWhatRuns(t *testing.T) {
+	r := newRig(t)
+	r.create("data", nil)
+	r.serve("data")
+	for _, step := range []struct {
+		change func(*v1.NFSServerSpec)
+		want   string
+	}{
+		{func(s *v1.NFSServerSpec) { s.Exports.Squash = "root_squash" }, "--squash=root_squash"},
+		{func(s *v1.NFSServerSpec) { s.Exports.Clients = []string{"10.0.0.0/8"} }, "--clients=10.0.0.0/8"},
+		{func(s *v1.NFSServerSpec) { s.MaxExports = 12 }, "--max-exports=12"},
+		{func(s *v1.NFSServerSpec) { s.Exports.Access = v1.NFSReadOnly }, "--access=ReadOnly"},
+	} {
+		before := r.pod("data").UID
+		r.change("data", step.change)
+		r.argument("data", step.want)
+		r.until("another pod with "+step.want, func() bool {
+			p := r.pod("data")
+			return p != nil && p.UID != before && slices.Contains(p.Spec.Containers[0].Args, step.want)
+		})
+		r.serve("data")
+	}
+	if got := r.server("data").Status.AccessModes; got != "RO" {
+		t.Errorf("the access is %s", got)
+	}
+}
+
+func TestABrokenPodIsReplacedWhenTheSpecIsMended(t *testing.T) {
+	r := newRig(t)
+	r.create("data", func(s *v1.NFSServerSpec) { s.MaxExports = 1 })
+	r.argument("data", "--max-exports=1") // its pod never becomes ready
+	r.until("a pod", func() bool { return r.pod("data") != nil })
+	r.change("data", func(s *v1.NFSServerSpec) { s.MaxExports = 2 })
+	r.argument("data", "--max-exports=2")
+	r.serve("data")
+}
+
+func TestWhatIsEditedOrDeletedByHandIsPutRight(t *testing.T) {
+	r := newRig(t)
+	r.create("data", nil)
+	r.serve("data")
+	address := r.server("data").Status.Endpoint
+	patch := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	edit := func(text string) []byte { return []byte(text) }
+	_, err := r.theirs.AppsV1().StatefulSets(r.namespace).Patch(t.Context(), "nfs-data", types.MergePatchType, edit(`{"spec":{"replicas":3}}`), metav1.PatchOptions{})
+	patch("replicas", err)
+	r.until("one replica", func() bool { return *r.statefulSet("data").Spec.Replicas == 1 })
+	_, err = r.theirs.CoreV1().Services(r.namespace).Patch(t.Context(), "nfs-data", types.MergePatchType, edit(`{"spec":{"selector":{"app":"other"}}}`), metav1.PatchOptions{})
+	patch("selector", err)
+	services := r.theirs.CoreV1().Services(r.namespace)
+	r.until("the selector", func() bool {
+		s, err := services.Get(t.Context(), "nfs-data", metav1.GetOptions{})
+		return err == nil && s.Spec.Selector["app"] == "" && s.Spec.Selector[Label] == "data"
+	})
+	_, err = r.theirs.RbacV1().ClusterRoles().Patch(t.Context(), rightsName, types.MergePatchType, edit(`{"rules":[]}`), metav1.PatchOptions{})
+	patch("rules", err)
+	r.until("the rules", func() bool {
+		role, err := r.theirs.RbacV1().ClusterRoles().Get(t.Context(), rightsName, metav1.GetOptions{})
+		return err == nil && len(role.Rules) > 3
+	})
+
+	old, err := services.Get(t.Context(), "nfs-data", metav1.GetOptions{})
+	patch("reading", err)
+	patch("deleting the Service", services.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
+	r.until("another Service of the same address", func() bool {
+		s, err := services.Get(t.Context(), "nfs-data", metav1.GetOptions{})
+		return err == nil && s.UID != old.UID && s.Spec.ClusterIP == old.Spec.ClusterIP
+	})
+	if got := r.server("data").Status.Endpoint; got != address {
+		t.Errorf("the endpoint was %s and is %s", address, got)
+	}
+	set := r.statefulSet("data").UID
+	patch("deleting the StatefulSet", r.theirs.AppsV1().StatefulSets(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}))
+	r.until("another StatefulSet", func() bool { s := r.statefulSet("data"); return s != nil && s.UID != set })
+	patch("deleting the account", r.theirs.CoreV1().ServiceAccounts(r.namespace).Delete(t.Context(), rightsName, metav1.DeleteOptions{}))
+	r.until("the account", func() bool {
+		_, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{})
+		return err == nil
+	})
+	patch("deleting the binding", r.theirs.RbacV1().ClusterRoleBindings().Delete(t.Context(), rightsName, metav1.DeleteOptions{}))
+	r.until("the binding", func() bool {
+		b, err := r.theirs.RbacV1().ClusterRoleBindings().Get(t.Context(), rightsName, metav1.GetOptions{})
+		return err == nil && len(b.Subjects) == 1
+	})
+}
+
+func TestGrowingTheStorageGrowsTheClaim(t *testing.T) {
+	r := newRig(t)
+	class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}, Provisioner: "test.holdfast.dev/none", AllowVolumeExpansion: new(true)}
+	if _, err := r.theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.theirs.StorageV1().StorageClasses().Delete(background, class.Name, metav1.DeleteOptions{})
+	})
+	r.create("data", func(s *v1.NFSServerSpec) { s.Storage.StorageClassName = &class.Name })
+	r.bind("nfs-data", class.Name)
+	r.serve("data")
+	r.until("the capacity", func() bool { return r.server("data").Status.Columns.Capacity == "1Gi" })
+	r.change("data", func(s *v1.NFSServerSpec) { s.Storage.Size = new(resource.MustParse("3Gi")) })
+	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
+	r.until("the claim asking for more", func() bool {
+		c, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{})
+		return err == nil && c.Spec.Resources.Requests.Storage().String() == "3Gi"
+	})
+	if message := r.condition("data", v1.ProgressingCondition, reasonGrowing); !strings.Contains(message, "has 1Gi and is to have 3Gi") {
+		t.Errorf("it says %q", message)
+	}
+	if r.server("data").Status.Phase != v1.NFSRunning {
+		t.Error("it does not serve while it grows")
+	}
+	r.until("the claim's own word", func() bool {
+		c, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		c.Status.Capacity[core.ResourceStorage] = resource.MustParse("3Gi")
+		_, err = claims.UpdateStatus(t.Context(), c, metav1.UpdateOptions{})
+		return err == nil
+	})
+	r.condition("data", v1.ProgressingCondition, reasonUpToDate)
+	r.until("the new capacity", func() bool { return r.server("data").Status.Columns.Capacity == "3Gi" })
+}
+
+// bind makes a PersistentVolume for a claim, of which nothing is used.
+func (r *rig) bind(claim, class string) {
+	r.Helper()
+	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}, Spec: core.PersistentVolumeSpec{
+		Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
+		StorageClassName: class, ClaimRef: &core.ObjectReference{Namespace: r.namespace, Name: claim}, PersistentVolumeReclaimPolicy: core.PersistentVolumeReclaimRetain,
+		PersistentVolumeSource: core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "192.0.2.1", Path: "/"}},
+	}}
+	if _, err := r.theirs.CoreV1().PersistentVolumes().Create(r.Context(), pv, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = r.theirs.CoreV1().PersistentVolumes().Delete(background, pv.Name, metav1.DeleteOptions{}) })
+}
+
+func TestAClassThatRefusesGrowthIsTold(t *testing.T) {
+	r := newRig(t)
+	r.create("data", nil) // of a class that does not exist
+	r.bind("nfs-data", noClass)
+	r.serve("data")
+	r.change("data", func(s *v1.NFSServerSpec) { s.Storage.Size = new(resource.MustParse("3Gi")) })
+	if message := r.condition("data", v1.DegradedCondition, reasonNotApplied); !strings.Contains(message, "cannot grow to 3Gi") {
+		t.Errorf("it says %q", message)
+	}
+	r.until("the event", func() bool { return len(r.events.with("Warning FailedCreation: claim nfs-data cannot grow")) == 1 })
+}
+
+func TestAServerPublishesAClaimThatExists(t *testing.T) {
+	r := newRig(t)
+	r.create("photos", func(s *v1.NFSServerSpec) { s.Storage, s.Publish = nil, &v1.NFSPublication{ClaimName: "album"} })
+	if message := r.condition("photos", v1.AvailableCondition, reasonClaim); !strings.Contains(message, "there is no claim album") {
+		t.Errorf("it says %q", message)
+	}
+	album := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "album"}, Spec: core.PersistentVolumeClaimSpec{
+		AccessModes: []core.PersistentVolumeAccessMode{core.ReadOnlyMany}, StorageClassName: new(noClass),
+		Resources: core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+	if _, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Create(t.Context(), album, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.serve("photos")
+	if s := r.server("photos").Status; s.Path != "/album" || s.AccessModes != "RO" || s.Exports != 1 {
+		t.Errorf("the status is %+v", s)
+	}
+	r.delete("photos")
+	r.gone("photos")
+	if _, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "album", metav1.GetOptions{}); err != nil {
+		t.Errorf("the claim of somebody else: %v", err)
+	}
+}
+
+func TestSomebodysObjectsStayAsTheyAre(t *testing.T) {
+	r := newRig(t)
+	service := &core.Service{ObjectMeta: metav1.ObjectMeta{Name: "nfs-data"}, Spec: core.ServiceSpec{Ports: []core.ServicePort{{Port: 80}}}}
+	if _, err := r.theirs.CoreV1().Services(r.namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rightsName}}
+	if _, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.create("data", nil)
+	if message := r.condition("data", v1.DegradedCondition, reasonForeign); !strings.Contains(message, "Service nfs-data") || !strings.Contains(message, "ServiceAccount holdfast-nfs") {
+		t.Errorf("it says %q", message)
+	}
+	if r.statefulSet("data") != nil {
+		t.Error("a pod was made that nobody would reach")
+	}
+	r.delete("data")
+	r.gone("data")
+	if s, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil || s.Spec.Ports[0].Port != 80 {
+		t.Errorf("the Service of somebody else: %v, %v", s.Spec.Ports, err)
+	}
+	if _, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{}); err != nil {
+		t.Errorf("the account of somebody else: %v", err)
+	}
+}
+
+func TestOneOfTwoServersOfOneClaimIsRefused(t *testing.T) {
+	r := newRig(t)
+	mine := func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{ClaimName: "mine"} }
+	r.create("first", mine)
+	r.until("the first", func() bool { return r.statefulSet("first") != nil })
+	r.create("second", mine)
+	if message := r.condition("second", v1.AvailableCondition, reasonInvalid); !strings.Contains(message, "NFSServer first") {
+		t.Errorf("it says %q", message)
+	}
+	if r.statefulSet("second") != nil {
+		t.Error("the second has a pod")
+	}
+}
+
+func TestANamespaceThatForbidsThePodIsNamedWithWhatToDo(t *testing.T) {
+	r := newRig(t)
+	level := func(value string) {
+		t.Helper()
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, enforceLabel, value)
+		if _, err := r.theirs.CoreV1().Namespaces().Patch(t.Context(), r.namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	level("baseline")
+	r.create("data", nil)
+	if message := r.condition("data", v1.AvailableCondition, reasonPodSecurity); !strings.Contains(message, "baseline") || !strings.Contains(message, "kubectl label") {
+		t.Errorf("it says %q", message)
+	}
+	r.until("the event", func() bool { return len(r.events.with("Warning FailedCreation: namespace")) == 1 })
+	level("privileged")
+	r.serve("data")
+}
+
+func TestAPausedClusterLeavesItsServersAlone(t *testing.T) {
+	r := newRig(t)
+	r.create("data", nil)
+	r.serve("data")
+	clusters := r.ours.HoldfastV1().StorageClusters()
+	c, err := clusters.Create(t.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "paused"}, Spec: v1.StorageClusterSpec{Pause: true}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.condition("data", v1.ProgressingCondition, reasonPaused)
+	r.change("data", func(s *v1.NFSServerSpec) { s.MaxExports = 5 })
+	r.condition("data", v1.ProgressingCondition, reasonPaused) // it has seen the change
+	if slices.Contains(r.statefulSet("data").Spec.Template.Spec.Containers[0].Args, "--max-exports=5") {
+		t.Error("the pod was changed")
+	}
+	c.Spec.Pause = false
+	if _, err := clusters.Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.argument("data", "--max-exports=5")
+}
+
+func TestAnUpgradeBringsServersToItsImage(t *testing.T) {
+	r := newRig(t)
+	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "upgraded"}}
+	c.Spec.Pause, c.Spec.Images.Holdfast = false, "r/holdfast:1"
+	c, err := r.ours.HoldfastV1().StorageClusters().Create(t.Context(), c, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.create("data", nil)
+	r.serve("data")
+	r.create("never", nil) // does not hold the upgrade up
+	c.Spec.Pause = true
+	if _, err := r.ours.HoldfastV1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.condition("data", v1.ProgressingCondition, reasonPaused)
+	step := func() (bool, string) {
+		t.Helper()
+		done, waiting, err := r.controller.Upgrade(t.Context(), "r/holdfast:2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done, waiting
+	}
+	if done, waiting := step(); done || !strings.Contains(waiting, r.namespace+"/data") || strings.Contains(waiting, "never") {
+		t.Errorf("at first: %v, %q", done, waiting)
+	}
+	if image := r.statefulSet("data").Spec.Template.Spec.Containers[0].Image; image != "r/nfs:2" {
+		t.Errorf("the image is %s", image)
+	}
+	r.serve("data")
+	r.until("the step being done", func() bool { done, _ := step(); return done })
+}
+
+func TestTheRightsAreSharedAndGoWithTheLastServer(t *testing.T) {
+	r := newRig(t)
+	r.create("one", nil)
+	r.create("two", nil)
+	leases := func() []string {
+		role, err := r.theirs.RbacV1().Roles(realapi.Namespace).Get(t.Context(), rightsName, metav1.GetOptions{})
+		if err != nil {
+			return nil
+		}
+		return role.Rules[1].ResourceNames
+	}
+	account := func() bool {
+		_, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), rightsName, metav1.GetOptions{})
+		return err == nil
+	}
+	r.until("the Leases of both", func() bool { return len(leases()) == 4 })
+	r.until("the one account of both", func() bool {
+		b, err := r.theirs.RbacV1().ClusterRoleBindings().Get(t.Context(), rightsName, metav1.GetOptions{})
+		return err == nil && len(b.Subjects) == 1 && b.Subjects[0].Namespace == r.namespace && b.Subjects[0].Name == rightsName
+	})
+	r.delete("one")
+	r.gone("one")
+	r.until("the Leases of one", func() bool { return slices.Equal(leases(), leasesOf(r.server("two"))) })
+	if !account() {
+		t.Error("the account that the other needs is gone")
+	}
+	r.delete("two")
+	r.gone("two")
+	r.until("no rights", func() bool { return leases() == nil && !account() })
+}

@@ -1,0 +1,65 @@
+package nfsserver
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// cluster makes a StorageCluster for which nothing runs but servers.
+func (r *rig) cluster(image v1.Image) {
+	r.Helper()
+	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "servers"}}
+	c.Spec.Images.NFS = image
+	if _, err := r.ours.HoldfastV1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// onTheFirstNode has a directory of this machine, which is the first node of a test cluster.
+func (r *rig) onTheFirstNode(s *v1.NFSServerSpec) {
+	dir := filepath.Join("/var/lib", r.namespace)
+	r.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s.Storage = &v1.NFSStorage{HostPath: dir}
+	s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{
+		{Key: core.LabelHostname, Operator: core.NodeSelectorOpIn, Values: []string{"node1"}},
+	}}}
+}
+
+func TestAKubeletRunsThePodAsItIsAskedFor(t *testing.T) {
+	r := newRig(t)
+	r.cluster("holdfast.test/pause:1") // it runs, and answers no probe
+	r.create("data", r.onTheFirstNode)
+	r.until("the container running", func() bool {
+		p := r.pod("data")
+		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Running != nil
+	})
+	r.until("the node in the status", func() bool { return r.server("data").Status.Node == "node1" })
+	if phase := r.server("data").Status.Phase; phase != v1.NFSPending {
+		t.Errorf("a server that does not answer is %s", phase)
+	}
+	set := r.statefulSet("data")
+	if set.Generation != 1 || len(set.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields) != 1 {
+		t.Errorf("its pod was made %d times, to be at %v", set.Generation, set.Spec.Template.Spec.Affinity)
+	}
+	r.delete("data")
+	r.gone("data")
+}
+
+func TestWithoutLoopDevicesTheServerSaysWhatIsMissing(t *testing.T) {
+	r := newRig(t)
+	r.create("data", func(s *v1.NFSServerSpec) {
+		r.onTheFirstNode(s)
+		s.Engine = "image"
+	})
+	r.until("the reason", func() bool {
+		message := r.condition("data", v1.AvailableCondition, reasonPod)
+		return strings.Contains(message, "Insufficient holdfast.dev/loop-set") && strings.Contains(message, "engine directory")
+	})
+}

@@ -1,0 +1,107 @@
+package nfsserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+)
+
+// hold puts the finalizer on a server, so that it does not go without what was made for it.
+func (r *Controller) hold(ctx context.Context, s *v1.NFSServer) (*v1.NFSServer, error) {
+	if slices.Contains(s.Finalizers, v1.OperatorFinalizer) {
+		return s, nil
+	}
+	return r.setFinalizers(ctx, s, append(slices.Clone(s.Finalizers), v1.OperatorFinalizer))
+}
+
+func (r *Controller) setFinalizers(ctx context.Context, s *v1.NFSServer, finalizers []string) (*v1.NFSServer, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": s.UID, "resourceVersion": s.ResourceVersion, "finalizers": finalizers,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	held, err := r.Client.HoldfastV1().NFSServers(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: owned.FieldManager})
+	if err != nil {
+		return nil, fmt.Errorf("the finalizer of NFSServer %s: %w", keyOf(s), err)
+	}
+	r.written.Wrote(held)
+	return held, nil
+}
+
+// maintain makes all that a server asks for and says where it stands. With a spec that cannot be served, what runs is left
+// as it is.
+func (r *Controller) maintain(ctx context.Context, s *v1.NFSServer, cluster *v1.StorageCluster, image v1.Image) (*situation, time.Duration, error) {
+	others, err := r.servers.NFSServers(s.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil, 0, err
+	}
+	if invalid := check(s, others); invalid != nil {
+		o, err := r.observe(s, cluster)
+		if err != nil {
+			return nil, 0, err
+		}
+		o.invalid = invalid
+		return o, retryRefused, nil // another server may have gone
+	}
+	claimErr := r.seeToClaim(ctx, s)
+	in := input{server: s, cluster: cluster, namespace: r.Namespace, image: image, node: r.stays(s)}
+	out, wanted, err := r.apply(ctx, in, !errors.Is(claimErr, errForeignClaim))
+	if err != nil {
+		return nil, 0, err
+	}
+	o, err := r.observe(s, cluster)
+	if err != nil {
+		return nil, 0, err
+	}
+	o.failures, o.claimErr = out.Failures, claimErr
+	again := out.Again
+	if wanted != nil && len(out.Failures) == 0 {
+		o.failures = r.prune(ctx, s, wanted)
+	}
+	if (len(o.failures) > 0 || claimErr != nil) && (again == 0 || again > retryRefused) {
+		again = retryRefused
+	}
+	return o, again, ctx.Err()
+}
+
+// apply makes the rights, the Service and the pod, which must know the address. Without pod it leaves that as it is.
+func (r *Controller) apply(ctx context.Context, in input, pod bool) (out owned.Outcome, wanted []*unstructured.Unstructured, err error) {
+	for _, o := range r.seeToRights(ctx, in.server) {
+		out = out.And(o)
+	}
+	in.address = r.address(in.server)
+	first, err := service(in)
+	if err != nil {
+		return out, nil, err
+	}
+	out = out.And(r.Servers.Apply(ctx, first))
+	// Without an address, the Service could not be made, and says why.
+	if in.address = r.address(in.server); in.address == "" || !pod {
+		return out, nil, nil
+	}
+	rest, err := workload(in)
+	if err != nil {
+		return out, nil, err
+	}
+	return out.And(r.Servers.Apply(ctx, rest)), append(first, rest...), nil
+}
+
+// prune removes what an earlier release or spec has made for a server and this one does not.
+func (r *Controller) prune(ctx context.Context, s *v1.NFSServer, wanted []*unstructured.Unstructured) []owned.Failure {
+	keep := owned.Keeping(wanted)
+	return r.Servers.Prune(ctx, func(o *unstructured.Unstructured) bool {
+		return o.GetNamespace() != s.Namespace || o.GetLabels()[Label] != s.Name || keep(o)
+	}).Failures
+}

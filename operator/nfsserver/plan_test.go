@@ -1,0 +1,338 @@
+package nfsserver
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// server is one with a claim of 10Gi, changed as a test wants it.
+func server(change func(*v1.NFSServerSpec)) *v1.NFSServer {
+	size := resource.MustParse("10Gi")
+	s := &v1.NFSServer{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "data", UID: "1234", Generation: 3},
+		Spec:       v1.NFSServerSpec{Storage: &v1.NFSStorage{Size: &size}},
+	}
+	if change != nil {
+		change(&s.Spec)
+	}
+	return s
+}
+
+func asked(change func(*v1.NFSServerSpec)) input {
+	return input{server: server(change), cluster: &v1.StorageCluster{}, namespace: "holdfast-system", address: "10.0.0.9"}
+}
+
+func (in input) objects(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	first, err := service(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, err := workload(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(first, rest...)
+}
+
+// as returns the object of a kind.
+func as[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) *T {
+	t.Helper()
+	for _, o := range objects {
+		if o.GetKind() == kind {
+			typed := new(T)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true); err != nil {
+				t.Fatal(err)
+			}
+			return typed
+		}
+	}
+	t.Fatalf("there is no %s", kind)
+	return nil
+}
+
+func (in input) set(t *testing.T) *apps.StatefulSet {
+	t.Helper()
+	return as[apps.StatefulSet](t, in.objects(t), "StatefulSet")
+}
+
+func (in input) container(t *testing.T) core.Container {
+	t.Helper()
+	return in.set(t).Spec.Template.Spec.Containers[0]
+}
+
+func TestAllOfAServerIsNamedLabelledAndOwned(t *testing.T) {
+	objects := asked(nil).objects(t)
+	var kinds []string
+	for _, o := range objects {
+		kinds = append(kinds, o.GetKind())
+		if o.GetName() != "nfs-data" || o.GetNamespace() != "team" || o.GetLabels()[Label] != "data" || o.GetLabels()[managedBy] != "holdfast-operator" {
+			t.Errorf("%s: %s/%s with %v", o.GetKind(), o.GetNamespace(), o.GetName(), o.GetLabels())
+		}
+		if _, instance := o.GetLabels()["app.kubernetes.io/instance"]; instance {
+			t.Errorf("%s: with this label, the StorageCluster would prune it", o.GetKind())
+		}
+		if owners := o.GetOwnerReferences(); len(owners) != 1 || owners[0].Kind != "NFSServer" || owners[0].UID != "1234" || *owners[0].BlockOwnerDeletion {
+			t.Errorf("%s: the owners are %v", o.GetKind(), owners)
+		}
+		if _, has := o.Object["status"]; has {
+			t.Errorf("%s has a status", o.GetKind())
+		}
+	}
+	if !slices.Equal(kinds, []string{"Service", "StatefulSet"}) {
+		t.Errorf("there are %v", kinds) // and nothing that could keep a node from being drained
+	}
+}
+
+func TestTheSelectorFindsThePodsOfThisServerAlone(t *testing.T) {
+	in, other := asked(nil), asked(nil)
+	other.server.Name = "other"
+	set := in.set(t)
+	service := as[core.Service](t, in.objects(t), "Service")
+	for name, selects := range map[string]map[string]string{"the StatefulSet": set.Spec.Selector.MatchLabels, "the Service": service.Spec.Selector} {
+		if !isSubset(selects, set.Spec.Template.Labels) {
+			t.Errorf("%s selects %v and the pod has %v", name, selects, set.Spec.Template.Labels)
+		}
+		if isSubset(selects, other.set(t).Spec.Template.Labels) {
+			t.Errorf("%s selects the pods of another server", name)
+		}
+	}
+}
+
+func isSubset(small, large map[string]string) bool {
+	for key, value := range small {
+		if large[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func TestThePodIsNotPrivilegedAndEachCapabilityIsNamed(t *testing.T) {
+	for _, change := range []func(*v1.NFSServerSpec){nil, func(s *v1.NFSServerSpec) { s.Engine = "directory" }, publishing} {
+		set := asked(change).set(t)
+		pod, c := set.Spec.Template.Spec, set.Spec.Template.Spec.Containers[0]
+		security := c.SecurityContext
+		if *security.Privileged || !*security.ReadOnlyRootFilesystem || security.AppArmorProfile.Type != core.AppArmorProfileTypeUnconfined ||
+			pod.SecurityContext.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || pod.HostNetwork || pod.HostPID || pod.HostIPC {
+			t.Errorf("the pod is %+v, %+v", pod.SecurityContext, security)
+		}
+		want := []core.Capability{"SYS_ADMIN", "DAC_READ_SEARCH", "DAC_OVERRIDE", "CHOWN", "FOWNER", "FSETID", "SETUID", "SETGID"}
+		if !slices.Equal(security.Capabilities.Drop, []core.Capability{"ALL"}) || !slices.Equal(security.Capabilities.Add, want) {
+			t.Errorf("the capabilities are %+v", security.Capabilities)
+		}
+		for _, m := range c.VolumeMounts {
+			if m.MountPropagation != nil && *m.MountPropagation == core.MountPropagationBidirectional {
+				t.Errorf("what is mounted at %s appears on the node", m.MountPath)
+			}
+		}
+	}
+}
+
+func publishing(s *v1.NFSServerSpec) {
+	s.Storage, s.Publish = nil, &v1.NFSPublication{ClaimName: "photos"}
+}
+
+func TestOnlyTheEngineImageNeedsLoopDevices(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1.NFSServerSpec)
+		want   bool
+	}{
+		"by default":      {nil, true},
+		"image":           {func(s *v1.NFSServerSpec) { s.Engine = "image" }, true},
+		"with limits":     {func(s *v1.NFSServerSpec) { s.Resources = limits("cpu", "2") }, true},
+		"directory":       {func(s *v1.NFSServerSpec) { s.Engine = "directory" }, false},
+		"what is publish": {publishing, false},
+	} {
+		limits := asked(test.change).container(t).Resources.Limits
+		n, has := limits[LoopSet]
+		if has != test.want || has && n.Value() != 1 {
+			t.Errorf("%s: the limits are %v", name, limits)
+		}
+	}
+}
+
+func limits(name core.ResourceName, amount string) core.ResourceRequirements {
+	return core.ResourceRequirements{Limits: core.ResourceList{name: resource.MustParse(amount)}}
+}
+
+func TestTheArgumentsSayWhatTheSpecSays(t *testing.T) {
+	everywhere := []string{"nfs", "--data=/data", "--run-dir=/run/holdfast/nfs", "--metrics-address=:9090", "--server=team/data", "--namespace=holdfast-system", "--address=10.0.0.9"}
+	for name, test := range map[string]struct {
+		change func(*v1.NFSServerSpec)
+		want   []string
+	}{
+		"by default": {nil, []string{"--engine=image", "--access=ReadWrite"}},
+		"publishing": {publishing, []string{"--publish=/published", "--publish-name=photos", "--access=ReadOnly"}},
+		"publishing under a name": {func(s *v1.NFSServerSpec) {
+			publishing(s)
+			s.Publish.Name = "p"
+		}, []string{"--publish=/published", "--publish-name=p", "--access=ReadOnly"}},
+		"all": {func(s *v1.NFSServerSpec) {
+			s.Engine, s.MaxExports, s.GracePeriod = "directory", 7, &metav1.Duration{Duration: 90 * time.Second}
+			s.MountOptions = []string{"nconnect=4", "noatime"}
+			s.Exports = v1.NFSExports{Squash: "all_squash", AnonUID: new(int64(0)), AnonGID: new(int64(1000)), Access: v1.NFSNone, Clients: []string{"10.0.0.0/8", "fd00::1"}}
+		}, []string{
+			"--engine=directory", "--mount-options=nconnect=4,noatime", "--max-exports=7", "--access=None", "--squash=all_squash",
+			"--anon-uid=0", "--anon-gid=1000", "--clients=10.0.0.0/8,fd00::1", "--grace-period=1m30s",
+		}},
+	} {
+		if got, want := asked(test.change).container(t).Args, slices.Concat(everywhere, test.want); !slices.Equal(got, want) {
+			t.Errorf("%s: the arguments are\n%v, want\n%v", name, got, want)
+		}
+	}
+}
+
+func TestTheStorageIsMountedAtData(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1.NFSServerSpec)
+		want   string // of the volumes data and published
+	}{
+		"made":      {nil, "claim nfs-data"},
+		"existing":  {func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{ClaimName: "mine"} }, "claim mine"},
+		"directory": {func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{HostPath: "/srv/nfs"} }, "host /srv/nfs"},
+		"published": {publishing, "published claim photos, read only"},
+	} {
+		in := asked(test.change)
+		pod := in.set(t).Spec.Template.Spec
+		got := ""
+		for _, v := range pod.Volumes {
+			switch {
+			case v.PersistentVolumeClaim != nil:
+				got = "claim " + v.PersistentVolumeClaim.ClaimName
+			case v.HostPath != nil:
+				got = "host " + v.HostPath.Path
+			}
+		}
+		for _, m := range pod.Containers[0].VolumeMounts {
+			switch {
+			case m.Name == publishedVolume && m.ReadOnly && m.MountPath == publishedMount:
+				got = "published " + got + ", read only"
+			case m.Name == dataVolume && m.MountPath != "/data":
+				got = "data at " + m.MountPath
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: it is %q, want %q", name, got, test.want)
+		}
+		if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m core.VolumeMount) bool { return m.Name == dataVolume }) {
+			t.Errorf("%s: nothing is mounted at /data", name)
+		}
+	}
+}
+
+func TestTheAddressOfAServiceStays(t *testing.T) {
+	for name, test := range map[string]struct{ asked, had, want string }{
+		"none yet":     {"", "", ""},
+		"given":        {"", "10.0.0.9", "10.0.0.9"},
+		"asked":        {"10.0.0.7", "", "10.0.0.7"},
+		"asked before": {"10.0.0.7", "10.0.0.7", "10.0.0.7"},
+	} {
+		in := asked(func(s *v1.NFSServerSpec) { s.Service.ClusterIP = test.asked })
+		in.address = test.had
+		service := as[core.Service](t, in.objects(t), "Service")
+		if service.Spec.ClusterIP != test.want {
+			t.Errorf("%s: it is %q", name, service.Spec.ClusterIP)
+		}
+		if len(service.Spec.Ports) != 1 || service.Spec.Ports[0].Port != v1.NFSPort || service.Spec.Ports[0].Protocol != core.ProtocolTCP {
+			t.Errorf("%s: the ports are %v", name, service.Spec.Ports)
+		}
+		if test.want != "" && !slices.Contains(in.container(t).Args, "--address="+test.want) {
+			t.Errorf("%s: the server is not told its address", name)
+		}
+	}
+}
+
+func TestWhereAServerRunsFollowsFromTheSpec(t *testing.T) {
+	terms := []core.NodeSelectorTerm{
+		{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: core.NodeSelectorOpExists}}},
+		{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: core.NodeSelectorOpNotIn, Values: []string{"c"}}}},
+	}
+	in := asked(func(s *v1.NFSServerSpec) {
+		s.NodeSelectorTerms = terms
+		s.Tolerations = []core.Toleration{{Key: "storage", Operator: core.TolerationOpExists}}
+	})
+	pod := in.set(t).Spec.Template.Spec
+	required := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if !reflect.DeepEqual(required.NodeSelectorTerms, terms) || len(pod.Tolerations) != 1 {
+		t.Errorf("it runs at %v, tolerates %v", required, pod.Tolerations)
+	}
+	in.node = "a"
+	for i, term := range in.set(t).Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if text := fmt.Sprint(term.MatchFields); !strings.Contains(text, "metadata.name In [a]") {
+			t.Errorf("term %d lets it leave its node: %s", i, text)
+		}
+	}
+	if len(terms[0].MatchFields) != 0 || len(terms[1].MatchFields) != 1 {
+		t.Errorf("the spec was changed: %v", terms)
+	}
+	if affinity := asked(nil).set(t).Spec.Template.Spec.Affinity; affinity != nil {
+		t.Errorf("without terms it may run only at %v", affinity)
+	}
+}
+
+func TestTheStorageClusterDecidesOnImageSecretsAndPriority(t *testing.T) {
+	in := asked(nil)
+	in.cluster.Spec.Images.Holdfast = "r/holdfast:2"
+	in.cluster.Spec.ImagePullSecrets = []core.LocalObjectReference{{Name: "registry"}}
+	in.cluster.Spec.PriorityClass = "high"
+	pod := in.set(t).Spec.Template.Spec
+	if pod.Containers[0].Image != "r/nfs:2" || pod.PriorityClassName != "high" || !slices.Equal(pod.ImagePullSecrets, in.cluster.Spec.ImagePullSecrets) {
+		t.Errorf("the pod has the image %s, the priority %s, the secrets %v", pod.Containers[0].Image, pod.PriorityClassName, pod.ImagePullSecrets)
+	}
+	in.cluster.Spec.Images.NFS = "mine:1"
+	if image := in.container(t).Image; image != "mine:1" {
+		t.Errorf("the image is %s", image)
+	}
+	in.image = "r/nfs:3"
+	if image := in.container(t).Image; image != "r/nfs:3" {
+		t.Errorf("in an upgrade the image is %s", image)
+	}
+	if priority := asked(nil).set(t).Spec.Template.Spec.PriorityClassName; priority != "system-cluster-critical" {
+		t.Errorf("by itself the priority is %s", priority)
+	}
+}
+
+func TestTheServiceHasWhatTheSpecSays(t *testing.T) {
+	in := asked(func(s *v1.NFSServerSpec) {
+		s.Service = v1.NFSService{Type: core.ServiceTypeLoadBalancer, Annotations: map[string]string{"a": "b"}}
+		s.Resources = core.ResourceRequirements{Requests: core.ResourceList{"memory": resource.MustParse("1Gi")}}
+	})
+	service := as[core.Service](t, in.objects(t), "Service")
+	if service.Spec.Type != core.ServiceTypeLoadBalancer || service.Annotations["a"] != "b" {
+		t.Errorf("it is %+v", service)
+	}
+	if requests := in.container(t).Resources.Requests; requests.Memory().String() != "1Gi" || len(requests) != 1 {
+		t.Errorf("the requests are %v", requests)
+	}
+	if in.server.Spec.Resources.Limits != nil {
+		t.Error("the spec was changed")
+	}
+}
+
+func TestTheProbesAndPortsAreThoseOfTheProgram(t *testing.T) {
+	set := asked(nil).set(t)
+	c := set.Spec.Template.Spec.Containers[0]
+	if c.ReadinessProbe.HTTPGet.Path != "/healthz" || c.LivenessProbe.HTTPGet.Path != "/livez" || c.ReadinessProbe.HTTPGet.Port.StrVal != "metrics" {
+		t.Errorf("the probes are %+v and %+v", c.ReadinessProbe, c.LivenessProbe)
+	}
+	if len(c.Ports) != 2 || c.Ports[0].ContainerPort != v1.NFSPort || c.Ports[1].ContainerPort != 9090 {
+		t.Errorf("the ports are %v", c.Ports)
+	}
+	if *set.Spec.Replicas != 1 || len(set.Spec.VolumeClaimTemplates) != 0 {
+		t.Errorf("it has %d replicas, and the claims %v, which could not grow", *set.Spec.Replicas, set.Spec.VolumeClaimTemplates)
+	}
+}

@@ -1,0 +1,160 @@
+package nfsserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+)
+
+// lookAgain is when a removal looks for what no watch of this process shows.
+const lookAgain = 2 * time.Second
+
+// remove removes what was made for a server that is being deleted, unless volumes are on it: they need it.
+func (r *Controller) remove(ctx context.Context, s *v1.NFSServer, cluster *v1.StorageCluster) (time.Duration, error) {
+	if !slices.Contains(s.Finalizers, v1.OperatorFinalizer) {
+		return 0, nil
+	}
+	inUse, err := r.inUse(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	if inUse {
+		return r.refuse(ctx, s, cluster)
+	}
+	waiting, err := r.removeParts(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	if waiting != "" {
+		now, err := r.observe(s, cluster)
+		if err != nil {
+			return 0, err
+		}
+		now.leaving = waiting
+		return lookAgain, r.write(ctx, s, now.status())
+	}
+	_, err = r.setFinalizers(ctx, s, slices.DeleteFunc(slices.Clone(s.Finalizers), func(f string) bool { return f == v1.OperatorFinalizer }))
+	if err == nil {
+		r.Log.Info("an NFS server was removed", "namespace", s.Namespace, "name", s.Name)
+	}
+	return 0, ignoreGone(err)
+}
+
+// refuse keeps a server at work that is to go, until the last volume has gone.
+func (r *Controller) refuse(ctx context.Context, s *v1.NFSServer, cluster *v1.StorageCluster) (time.Duration, error) {
+	if cluster.Spec.Pause {
+		now, err := r.observe(s, cluster)
+		if err != nil {
+			return 0, err
+		}
+		return lookAgain, r.write(ctx, s, now.status())
+	}
+	now, again, err := r.maintain(ctx, s, cluster, "")
+	if err != nil {
+		return 0, err
+	}
+	if now.volumes+now.snapshots == 0 {
+		again = lookAgain // the caches are behind
+	}
+	return again, r.write(ctx, s, now.status())
+}
+
+// inUse asks the API server, not a cache: a volume may have been made a moment ago.
+func (r *Controller) inUse(ctx context.Context, s *v1.NFSServer) (bool, error) {
+	one := metav1.ListOptions{Limit: 1, FieldSelector: fields.OneTermEqualSelector("spec.node", s.NodeName()).String()}
+	volumes, err := r.Client.HoldfastV1().Volumes().List(ctx, one)
+	if err != nil {
+		return false, err
+	}
+	snapshots, err := r.Client.HoldfastV1().Snapshots().List(ctx, one)
+	if err != nil {
+		return false, err
+	}
+	return len(volumes.Items)+len(snapshots.Items) > 0, nil
+}
+
+// removeParts goes as far as it can and says what it waits for. It can be repeated. The pod goes first; then nothing can
+// make a volume any more, and what it says of itself stays gone.
+func (r *Controller) removeParts(ctx context.Context, s *v1.NFSServer) (waiting string, err error) {
+	for _, step := range []func(context.Context, *v1.NFSServer) (string, error){
+		r.removePod, r.lookOnce, r.removeObjects, r.removeClaim, r.removeTraces,
+	} {
+		if waiting, err := step(ctx, s); err != nil || waiting != "" {
+			return waiting, err
+		}
+	}
+	return "", r.removeRights(ctx, keyOf(s), true)
+}
+
+func (r *Controller) removePod(ctx context.Context, s *v1.NFSServer) (string, error) {
+	if set := r.Servers.Get(refTo(s, "apps", "StatefulSet")); set != nil {
+		if err := r.Servers.Delete(ctx, set); err != nil {
+			return "", fmt.Errorf("ending the pod: %w", err)
+		}
+	}
+	pods, err := r.Kubernetes.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(selector(s)).String()})
+	if err != nil {
+		return "", err
+	}
+	if len(pods.Items) > 0 {
+		return "its pod to end", nil
+	}
+	return "", nil
+}
+
+// lookOnce finds a volume that was made while the pod still ran. The next pass then lets the server work again.
+func (r *Controller) lookOnce(ctx context.Context, s *v1.NFSServer) (string, error) {
+	inUse, err := r.inUse(ctx, s)
+	if inUse {
+		return "a volume that was made meanwhile", err
+	}
+	return "", err
+}
+
+func (r *Controller) removeObjects(ctx context.Context, s *v1.NFSServer) (string, error) {
+	left := 0
+	for _, o := range r.Servers.List() {
+		if o.GetNamespace() != s.Namespace || o.GetLabels()[Label] != s.Name {
+			continue
+		}
+		left++
+		if o.GetDeletionTimestamp() == nil {
+			if err := r.Servers.Delete(ctx, o); err != nil {
+				return "", fmt.Errorf("deleting %s: %w", owned.RefOf(o), err)
+			}
+		}
+	}
+	if left > 0 {
+		return fmt.Sprintf("%d objects to be deleted", left), nil
+	}
+	return "", nil
+}
+
+// removeTraces removes what the server has said of itself as a node, and its Leases.
+func (r *Controller) removeTraces(ctx context.Context, s *v1.NFSServer) (string, error) {
+	if err := ignoreGone(r.Client.HoldfastV1().StorageNodes().Delete(ctx, s.NodeName(), metav1.DeleteOptions{})); err != nil {
+		return "", fmt.Errorf("deleting StorageNode %s: %w", s.NodeName(), err)
+	}
+	for _, name := range leasesOf(s) {
+		if err := ignoreGone(r.Kubernetes.CoordinationV1().Leases(r.Namespace).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+			return "", fmt.Errorf("deleting Lease %s: %w", name, err)
+		}
+	}
+	return "", nil
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

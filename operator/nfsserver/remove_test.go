@@ -1,0 +1,185 @@
+package nfsserver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+// passing are the kinds whose objects the control plane makes and removes all the time.
+var passing = []string{"events", "endpoints", "endpointslices", "componentstatuses", "controllerrevisions", "ipaddresses", "pods"}
+
+// everyObject lists the whole API that has to do with a server: each object in its namespace, and all others that are in
+// none, or in that of Holdfast.
+func (r *rig) everyObject() (all []string) {
+	r.Helper()
+	lists, err := discovery.ServerPreferredResources(r.theirs.Discovery())
+	if err != nil {
+		r.Fatal(err)
+	}
+	objects := dynamic.NewForConfigOrDie(r.config)
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, kind := range list.APIResources {
+			if !slices.Contains(kind.Verbs, "list") || slices.Contains(passing, kind.Name) {
+				continue
+			}
+			found, err := objects.Resource(version.WithResource(kind.Name)).List(r.Context(), metav1.ListOptions{})
+			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+				continue
+			}
+			if err != nil {
+				r.Fatal(err)
+			}
+			for _, o := range found.Items {
+				if ns := o.GetNamespace(); ns == "" || ns == r.namespace || ns == realapi.Namespace {
+					all = append(all, fmt.Sprintf("%s %s/%s", kind.Name, ns, o.GetName()))
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestADeletionIsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T) {
+	r := newRig(t)
+	r.until("the account that every namespace has", func() bool {
+		_, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), "default", metav1.GetOptions{})
+		_, missing := r.theirs.CoreV1().ConfigMaps(r.namespace).Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+		return err == nil && missing == nil
+	})
+	before := r.everyObject()
+	s := r.create("data", func(s *v1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
+	r.serve("data")
+	r.volume(s, "a")
+	r.volume(s, "b")
+	if _, err := r.ours.HoldfastV1().StorageNodes().Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range leasesOf(s) {
+		lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := r.theirs.CoordinationV1().Leases(realapi.Namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	r.delete("data")
+	r.until("the count", func() bool {
+		return strings.Contains(r.condition("data", v1.ProgressingCondition, reasonInUse), "it has 2 volumes")
+	})
+	if phase := r.server("data").Status.Phase; phase != v1.NFSTerminating {
+		t.Errorf("the phase is %s", phase)
+	}
+	r.until("the event", func() bool {
+		return len(r.events.with("Warning Terminating: not deleted yet: exports are in use")) == 1
+	})
+	// What is in use is kept at work.
+	if err := r.theirs.CoreV1().Services(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the Service that was deleted by hand", func() bool {
+		_, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
+		return err == nil
+	})
+	if err := r.ours.HoldfastV1().Volumes().Delete(t.Context(), "a-"+r.namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the smaller count", func() bool {
+		return strings.Contains(r.condition("data", v1.ProgressingCondition, reasonInUse), "it has 1 volume;")
+	})
+	if r.statefulSet("data") == nil {
+		t.Error("it began too early")
+	}
+	r.giveUpVolumes(s)
+	r.gone("data")
+	// What a test before has left may still go meanwhile.
+	r.until("nothing being there that was not before", func() bool {
+		return !slices.ContainsFunc(r.everyObject(), func(o string) bool { return !slices.Contains(before, o) })
+	})
+	if pods, err := r.theirs.CoreV1().Pods(r.namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(pods.Items) > 0 {
+		t.Errorf("pods are left: %v, %v", pods.Items, err)
+	}
+	if n := len(r.events.with("Terminating")); n != 2 {
+		t.Errorf("%d events tell of the end: %v", n, r.events.with("Terminating"))
+	}
+}
+
+func TestTheClaimOutlivesItsServerUnlessTheSpecSaysOtherwise(t *testing.T) {
+	r := newRig(t)
+	r.create("data", nil)
+	r.serve("data")
+	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
+	claim, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.delete("data")
+	r.gone("data")
+	if kept, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil || kept.DeletionTimestamp != nil {
+		t.Fatalf("the claim: %v, %v", kept.DeletionTimestamp, err)
+	}
+	r.create("data", nil) // another of the name goes on with it
+	r.serve("data")
+	if again, err := claims.Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil || again.UID != claim.UID {
+		t.Errorf("the claim is another: %v", err)
+	}
+}
+
+func TestAClaimOfSomebodyElseIsNeitherUsedNorDeleted(t *testing.T) {
+	r := newRig(t)
+	claim := claimFor(server(nil))
+	claim.Namespace, claim.Labels = r.namespace, nil
+	claim.Spec.StorageClassName = new(noClass)
+	if _, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.create("data", func(s *v1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
+	if message := r.condition("data", v1.DegradedCondition, reasonForeign); !strings.Contains(message, "nfs-data") {
+		t.Errorf("it says %q", message)
+	}
+	if r.statefulSet("data") != nil {
+		t.Error("a pod was made that would write to it")
+	}
+	r.delete("data")
+	r.gone("data")
+	if kept, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil || kept.DeletionTimestamp != nil {
+		t.Errorf("the claim: %v", err)
+	}
+}
+
+func TestAControllerThatStartsAgainGoesOnWithWhatThereIs(t *testing.T) {
+	r := newRig(t)
+	r.create("data", nil)
+	r.serve("data")
+	set, version := r.statefulSet("data").UID, r.statefulSet("data").Generation
+	r.stop()
+	r.start()
+	r.change("data", func(s *v1.NFSServerSpec) { s.Service.Annotations = map[string]string{"a": "b"} })
+	r.until("the annotation", func() bool {
+		s, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
+		return err == nil && s.Annotations["a"] == "b"
+	})
+	if now := r.statefulSet("data"); now.UID != set || now.Generation != version {
+		t.Errorf("the StatefulSet was changed: %s, generation %d", now.UID, now.Generation)
+	}
+	r.delete("data")
+	r.stop()
+	r.start()
+	r.gone("data")
+}

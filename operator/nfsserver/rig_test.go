@@ -1,0 +1,340 @@
+package nfsserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/dynamic"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
+
+// rig is a controller over a real API server, and a namespace for servers. Pods of servers are chosen for no node unless a
+// test says so: it plays their kubelet.
+type rig struct {
+	*testing.T
+	config     *rest.Config
+	restricted *rest.Config // that of the controller
+	ours       holdfast.Interface
+	theirs     kubernetes.Interface
+	namespace  string
+	events     *events
+	controller *Controller
+	stop       func()
+}
+
+var background = context.Background() // for what cleans up
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{T: t, config: realapi.Config(t), events: &events{}, namespace: "nfs-test-" + rand.String(6)}
+	r.ours, r.theirs = holdfast.NewForConfigOrDie(r.config), kubernetes.NewForConfigOrDie(r.config)
+	r.makeNamespace(nil)
+	r.restricted = r.asController()
+	t.Cleanup(r.sweep)
+	return r.start()
+}
+
+func (r *rig) makeNamespace(labels map[string]string) {
+	r.Helper()
+	ns := &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace, Labels: labels}}
+	if _, err := r.theirs.CoreV1().Namespaces().Create(r.Context(), ns, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func rightKinds() (all []schema.GroupVersionKind) {
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
+		all = append(all, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: kind})
+	}
+	return all
+}
+
+func (r *rig) set(c owned.Config) *owned.Set {
+	r.Helper()
+	c.Client, c.Resources = dynamic.NewForConfigOrDie(r.restricted), r.theirs.Discovery().ServerResourcesForGroupVersion
+	set, err := owned.New(c)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return set
+}
+
+// start runs a controller until the test ends or stop is called.
+func (r *rig) start() *rig {
+	r.Helper()
+	log := slog.New(slog.NewTextHandler(r.Output(), nil))
+	ours, theirs := holdfast.NewForConfigOrDie(r.restricted), kubernetes.NewForConfigOrDie(r.restricted)
+	c := Config{
+		Client: ours, Kubernetes: theirs, Namespace: realapi.Namespace, Events: r.events, Log: log, Settle: 50 * time.Millisecond,
+		Owned:    r.set(owned.Config{Kinds: rightKinds(), Namespace: realapi.Namespace, Log: log}),
+		Servers:  r.set(owned.Config{Kinds: Kinds(), Everywhere: true, Instance: Label, Log: log}),
+		Holdfast: informers.NewSharedInformerFactory(ours, 0), Cluster: kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(realapi.Namespace)),
+		Everywhere: Watch(theirs),
+	}
+	var err error
+	if r.controller, err = New(c); err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.Holdfast.StartWithContext(ctx)
+	c.Cluster.StartWithContext(ctx)
+	c.Everywhere.Start(ctx)
+	for _, set := range []*owned.Set{c.Owned, c.Servers} {
+		if err := set.Start(ctx); err != nil {
+			r.Fatal(err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.controller.Run(ctx) }()
+	var once sync.Once
+	r.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				r.Errorf("the controller ended with %v", err)
+			}
+		})
+	}
+	r.Cleanup(r.stop)
+	return r
+}
+
+// sweep removes what a test left, by hand: the controller may be what is broken.
+func (r *rig) sweep() {
+	r.stop()
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+	servers := r.ours.HoldfastV1().NFSServers(r.namespace)
+	if all, err := servers.List(background, metav1.ListOptions{}); err == nil {
+		for _, s := range all.Items {
+			r.giveUpVolumes(&s)
+			_ = r.ours.HoldfastV1().StorageNodes().Delete(background, s.NodeName(), metav1.DeleteOptions{})
+			_ = servers.Delete(background, s.Name, metav1.DeleteOptions{})
+			_, _ = servers.Patch(background, s.Name, types.MergePatchType, free, metav1.PatchOptions{})
+		}
+	}
+	_ = r.theirs.CoreV1().Namespaces().Delete(background, r.namespace, metav1.DeleteOptions{})
+	_ = r.theirs.RbacV1().ClusterRoles().Delete(background, rightsName, metav1.DeleteOptions{})
+	_ = r.theirs.RbacV1().ClusterRoleBindings().Delete(background, rightsName, metav1.DeleteOptions{})
+	_ = r.theirs.RbacV1().Roles(realapi.Namespace).Delete(background, rightsName, metav1.DeleteOptions{})
+	_ = r.theirs.RbacV1().RoleBindings(realapi.Namespace).Delete(background, rightsName, metav1.DeleteOptions{})
+	_ = r.ours.HoldfastV1().StorageClusters().DeleteCollection(background, metav1.DeleteOptions{}, metav1.ListOptions{})
+}
+
+// create makes a server whose pod no node takes.
+func (r *rig) create(name string, change func(*v1.NFSServerSpec)) *v1.NFSServer {
+	r.Helper()
+	size := resource.MustParse("1Gi")
+	s := &v1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.NFSServerSpec{
+		Storage: &v1.NFSStorage{Size: &size, StorageClassName: new(noClass)}, Engine: "directory",
+		NodeSelectorTerms: []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "test.holdfast.dev/nowhere", Operator: core.NodeSelectorOpExists}}}},
+	}}
+	if change != nil {
+		change(&s.Spec)
+	}
+	made, err := r.ours.HoldfastV1().NFSServers(r.namespace).Create(r.Context(), s, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return made
+}
+
+// noClass is the class of claims that only a test binds.
+const noClass = "nfs-test-none"
+
+func (r *rig) server(name string) *v1.NFSServer {
+	s, err := r.ours.HoldfastV1().NFSServers(r.namespace).Get(background, name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// change writes a spec.
+func (r *rig) change(name string, change func(*v1.NFSServerSpec)) {
+	r.Helper()
+	r.until("the new spec", func() bool {
+		s := r.server(name)
+		change(&s.Spec)
+		_, err := r.ours.HoldfastV1().NFSServers(r.namespace).Update(r.Context(), s, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsConflict(err) {
+			r.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+// condition waits until a condition has a reason, and returns its message.
+func (r *rig) condition(name, kind, reason string) (message string) {
+	r.Helper()
+	r.until(fmt.Sprintf("the reason %s of %s", reason, kind), func() bool {
+		s := r.server(name)
+		if s == nil || s.Status.ObservedGeneration != s.Generation {
+			return false
+		}
+		found := meta.FindStatusCondition(s.Status.Conditions, kind)
+		if found == nil || found.Reason != reason {
+			return false
+		}
+		message = found.Message
+		return true
+	})
+	return message
+}
+
+func (r *rig) statefulSet(name string) *apps.StatefulSet {
+	set, err := r.theirs.AppsV1().StatefulSets(r.namespace).Get(background, "nfs-"+name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return set
+}
+
+// arguments waits until the StatefulSet has one that begins so, and returns it.
+func (r *rig) argument(name, begins string) (found string) {
+	r.Helper()
+	r.until("the argument "+begins, func() bool {
+		set := r.statefulSet(name)
+		if set == nil {
+			return false
+		}
+		for _, a := range set.Spec.Template.Spec.Containers[0].Args {
+			if strings.HasPrefix(a, begins) {
+				found = a
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func (r *rig) pod(name string) *core.Pod {
+	p, err := r.theirs.CoreV1().Pods(r.namespace).Get(background, "nfs-"+name+"-0", metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// serve plays the kubelet of a pod that becomes ready, once it is of the newest revision.
+func (r *rig) serve(name string) {
+	r.Helper()
+	r.until("the pod to be made ready", func() bool {
+		set, pod := r.statefulSet(name), r.pod(name)
+		if set == nil || pod == nil || pod.DeletionTimestamp != nil || set.Status.ObservedGeneration < set.Generation || pod.Labels[apps.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
+			return false
+		}
+		pod.Status.Phase = core.PodRunning
+		now := metav1.Now()
+		pod.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionTrue, LastTransitionTime: now}}
+		_, err := r.theirs.CoreV1().Pods(r.namespace).UpdateStatus(background, pod, metav1.UpdateOptions{})
+		return err == nil
+	})
+	r.until("NFSServer "+name+" at work", func() bool { s := r.server(name); return s != nil && s.Status.Phase == v1.NFSRunning })
+}
+
+// volume makes one on a server, as its agent would.
+func (r *rig) volume(s *v1.NFSServer, name string) {
+	r.Helper()
+	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + r.namespace}, Spec: v1.VolumeSpec{Name: name, Node: s.NodeName()}}
+	if _, err := r.ours.HoldfastV1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) giveUpVolumes(s *v1.NFSServer) {
+	_ = r.ours.HoldfastV1().Volumes().DeleteCollection(background, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.node=" + s.NodeName()})
+}
+
+func (r *rig) delete(name string) {
+	r.Helper()
+	if err := r.ours.HoldfastV1().NFSServers(r.namespace).Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) gone(name string) {
+	r.Helper()
+	r.until("the end of NFSServer "+name, func() bool { return r.server(name) == nil })
+}
+
+func (r *rig) until(what string, done func() bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			r.Fatalf("%s did not come\n%s", what, r.describe())
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *rig) describe() string {
+	all, err := r.ours.HoldfastV1().NFSServers(r.namespace).List(background, metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	for _, s := range all.Items {
+		text, _ := json.Marshal(s.Status)
+		fmt.Fprintf(&b, "%s %s\n", s.Name, text)
+	}
+	return b.String()
+}
+
+// events keeps what was recorded.
+type events struct {
+	record.EventRecorder
+	mu  sync.Mutex
+	all []string
+}
+
+func (e *events) Event(o runtime.Object, kind, reason, message string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, fmt.Sprintf("%s %s %s: %s", o.(metav1.Object).GetName(), kind, reason, message))
+}
+
+// with returns the events that contain a text.
+func (e *events) with(text string) (found []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, line := range e.all {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}

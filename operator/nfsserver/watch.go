@@ -1,0 +1,157 @@
+package nfsserver
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+)
+
+// Watched brings what is of servers in all namespaces: their pods, and of all claims the little that is asked of one.
+type Watched struct {
+	pods   kubeinformers.SharedInformerFactory
+	claims kubeinformers.SharedInformerFactory
+}
+
+// Watch makes a Watched. Start must be called after New.
+func Watch(client kubernetes.Interface) *Watched {
+	return &Watched{
+		pods: kubeinformers.NewSharedInformerFactoryWithOptions(client, 0, kubeinformers.WithTransform(withoutManagers), kubeinformers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.LabelSelector = labels.Set{nameLabel: holdfastName, componentLabel: serverComponent}.String()
+		})),
+		claims: kubeinformers.NewSharedInformerFactoryWithOptions(client, 0, kubeinformers.WithTransform(slimClaim)),
+	}
+}
+
+// Start watches until ctx ends.
+func (w *Watched) Start(ctx context.Context) {
+	w.pods.StartWithContext(ctx)
+	w.claims.StartWithContext(ctx)
+}
+
+func withoutManagers(o any) (any, error) {
+	if m, err := meta.Accessor(o); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+// slimClaim keeps what is asked of a claim: a cluster may have many thousands.
+func slimClaim(o any) (any, error) {
+	c, ok := o.(*core.PersistentVolumeClaim)
+	if !ok {
+		return o, nil
+	}
+	return &core.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, DeletionTimestamp: c.DeletionTimestamp,
+			Labels: map[string]string{owned.ManagedByLabel: c.Labels[owned.ManagedByLabel], Label: c.Labels[Label]},
+		},
+		Spec: core.PersistentVolumeClaimSpec{StorageClassName: c.Spec.StorageClassName, Resources: c.Spec.Resources, VolumeMode: c.Spec.VolumeMode},
+		Status: core.PersistentVolumeClaimStatus{
+			Phase: c.Status.Phase, Capacity: c.Status.Capacity, Conditions: c.Status.Conditions,
+		},
+	}, nil
+}
+
+// listen registers what makes servers be looked at. What only changes numbers waits a moment for more.
+func (r *Controller) listen() error {
+	kinds, cluster := r.Holdfast.Holdfast().V1(), r.Cluster.Core().V1()
+	r.Servers.Listen(func(ref owned.Ref) {
+		if key, is := serverOf(ref.NamespacedName); is {
+			r.loop.Enqueue(key)
+		}
+		if ref.Name == rightsName {
+			for _, key := range r.in(ref.Namespace) {
+				r.loop.Enqueue(key)
+			}
+		}
+	})
+	r.Owned.Listen(func(ref owned.Ref) {
+		if ref.Name == rightsName {
+			r.enqueueAll()
+		}
+	})
+	all := func(any) []types.NamespacedName { r.enqueueAll(); return nil }
+	return errors.Join(
+		r.loop.Watch(kinds.NFSServers().Informer(), func(o any) []types.NamespacedName { return []types.NamespacedName{keyOf(o.(*v1.NFSServer))} }),
+		r.loop.WatchChanges(kinds.StorageClusters().Informer(), all, func(old, now any) bool {
+			return old.(*v1.StorageCluster).Generation != now.(*v1.StorageCluster).Generation
+		}),
+		r.loop.WatchChanges(kinds.Volumes().Informer(), r.soon(func(o any) string { return o.(*v1.Volume).Spec.Node }), never),
+		r.loop.WatchChanges(kinds.Snapshots().Informer(), r.soon(func(o any) string { return o.(*v1.Snapshot).Spec.Node }), never),
+		r.loop.WatchChanges(kinds.StorageNodes().Informer(), r.soon(func(o any) string { return o.(*v1.StorageNode).Name }), nil),
+		r.loop.Watch(r.Everywhere.pods.Core().V1().Pods().Informer(), func(o any) []types.NamespacedName {
+			p := o.(*core.Pod)
+			return []types.NamespacedName{{Namespace: p.Namespace, Name: p.Labels[Label]}}
+		}),
+		r.loop.Watch(r.Everywhere.claims.Core().V1().PersistentVolumeClaims().Informer(), r.usersOf),
+		r.loop.WatchChanges(cluster.Namespaces().Informer(), func(o any) []types.NamespacedName { return r.in(o.(*core.Namespace).Name) }, func(old, now any) bool {
+			return !equality.Semantic.DeepEqual(old.(*core.Namespace).Labels, now.(*core.Namespace).Labels)
+		}),
+		r.loop.WatchChanges(cluster.Nodes().Informer(), func(any) []types.NamespacedName { return nil }, never), // only looked up
+	)
+}
+
+func never(any, any) bool { return false }
+
+// soon lets the server be looked at that a thing belongs to by the name of its node.
+func (r *Controller) soon(node func(any) string) func(any) []types.NamespacedName {
+	return func(o any) []types.NamespacedName {
+		if namespace, name, is := v1.ParseNFSNode(node(o)); is {
+			r.loop.EnqueueAfter(types.NamespacedName{Namespace: namespace, Name: name}, r.Settle)
+		}
+		return nil
+	}
+}
+
+func (r *Controller) enqueueAll() {
+	for _, s := range r.all() {
+		r.loop.Enqueue(keyOf(s))
+	}
+}
+
+// all servers, as a cache has them.
+func (r *Controller) all() []*v1.NFSServer {
+	all, _ := r.servers.List(labels.Everything()) // a cache has no errors
+	return all
+}
+
+// in are the servers of a namespace.
+func (r *Controller) in(namespace string) (keys []types.NamespacedName) {
+	all, _ := r.servers.NFSServers(namespace).List(labels.Everything())
+	for _, s := range all {
+		keys = append(keys, keyOf(s))
+	}
+	return keys
+}
+
+// usersOf are the servers whose claim it is.
+func (r *Controller) usersOf(claim any) (keys []types.NamespacedName) {
+	c := claim.(*core.PersistentVolumeClaim)
+	all, _ := r.servers.NFSServers(c.Namespace).List(labels.Everything())
+	for _, s := range all {
+		if claimName(s) == c.Name {
+			keys = append(keys, keyOf(s))
+		}
+	}
+	return keys
+}
+
+// podsOf are the pods of a server, the newest last.
+func (r *Controller) podsOf(s *v1.NFSServer) []*core.Pod {
+	pods, _ := r.Everywhere.pods.Core().V1().Pods().Lister().Pods(s.Namespace).List(labels.SelectorFromSet(selector(s)))
+	slices.SortFunc(pods, func(a, b *core.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return pods
+}

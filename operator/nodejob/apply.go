@@ -1,0 +1,166 @@
+package nodejob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/announce"
+)
+
+func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
+	cached, err := c.jobs.Get(name)
+	if apierrors.IsNotFound(err) {
+		c.logs.forget(name)
+		c.written.Forget(name)
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	job := c.written.Newest(cached).DeepCopy()
+	if hasEnded(job) || job.DeletionTimestamp != nil {
+		c.logs.forget(name)
+	}
+	o, err := c.observe(ctx, job)
+	if err != nil {
+		return 0, err
+	}
+	p := makePlan(job, o)
+	if len(p.find) > 0 {
+		if err := c.find(ctx, p.find, &o); err != nil {
+			return 0, err
+		}
+		p = makePlan(job, o)
+	}
+	return c.apply(ctx, job, p)
+}
+
+func (c *Controller) observe(ctx context.Context, job *v1.NodeJob) (observed, error) {
+	o := observed{now: c.Now(), gone: map[string]bool{}}
+	var err error
+	if o.nodes, err = c.nodes.List(labels.Everything()); err != nil {
+		return o, err
+	}
+	if o.pods, err = c.pods.Pods(c.Namespace).List(labels.SelectorFromSet(labelsOf(job.UID))); err != nil {
+		return o, err
+	}
+	o.logs = c.logs.of(o.pods)
+	if o.settings, err = c.settings(); err != nil {
+		return o, err
+	}
+	if job.Spec.Task == TaskCleanup && !hasEnded(job) {
+		o.refusals, err = c.inUse(ctx, job.Spec.Pool)
+	}
+	return o, err
+}
+
+// find looks pods up that the cache does not have: they are gone, or were made a moment ago.
+func (c *Controller) find(ctx context.Context, names []string, o *observed) error {
+	for _, name := range names {
+		pod, err := c.Kubernetes.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			o.pods = append(o.pods, pod)
+		case apierrors.IsNotFound(err):
+			o.gone[name] = true
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// apply begins what the plan says, writes the status, and ends what the status says is done with. So a result is never
+// lost: what was not written down still runs, or has left its log.
+func (c *Controller) apply(ctx context.Context, job *v1.NodeJob, p plan) (time.Duration, error) {
+	pods := c.Kubernetes.CoreV1().Pods(c.Namespace)
+	var failed []error
+	for _, pod := range p.create {
+		if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			p.notMade(pod.Annotations[nodeAnnotation], err, c.Now())
+			failed = append(failed, fmt.Errorf("making the pod of node %s: %w", pod.Annotations[nodeAnnotation], err))
+		}
+	}
+	for _, pod := range p.follow {
+		c.logs.follow(ctx, job.Name, job.Spec.CompletionWord, pod)
+	}
+	for _, pod := range p.read {
+		c.logs.read(ctx, job.Name, job.Spec.CompletionWord, pod)
+	}
+	if p.finished {
+		if err := c.announce(ctx, job, p.status); err != nil {
+			c.Log.Warn("an event is missing", "job", job.Name, "error", err)
+		}
+	}
+	if err := c.write(ctx, job, p.status); err != nil {
+		return 0, errors.Join(append(failed, err)...)
+	}
+	for _, pod := range p.end {
+		failed = append(failed, c.end(ctx, pod))
+	}
+	return p.again, errors.Join(failed...)
+}
+
+func (c *Controller) end(ctx context.Context, pod *core.Pod) error {
+	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	err := c.Kubernetes.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("ending the pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// notMade takes back the attempt of a node whose pod the API server refused.
+func (p *plan) notMade(node string, cause error, now time.Time) {
+	for i := range p.status.Nodes {
+		n := &p.status.Nodes[i]
+		if n.Name != node {
+			continue
+		}
+		n.Attempts--
+		n.Message = shortened("its pod cannot be made: " + cause.Error())
+		if apierrors.IsInvalid(cause) || apierrors.IsBadRequest(cause) {
+			n.Phase = v1.JobFailed
+		}
+	}
+	p.conclude(now)
+}
+
+func (c *Controller) announce(ctx context.Context, job *v1.NodeJob, s v1.NodeJobStatus) error {
+	e := announce.Event{About: job, Kind: v1.SchemeGroupVersion.WithKind("NodeJob"), Type: core.EventTypeWarning, Reason: ReasonFailed}
+	if s.Completed {
+		e.Type, e.Reason = core.EventTypeNormal, ReasonCompleted
+	}
+	for _, condition := range s.Conditions {
+		if condition.Type == v1.CompleteCondition {
+			e.Message = condition.Message
+		}
+	}
+	return announce.Once(ctx, c.Kubernetes, component, e)
+}
+
+// write is refused when the job has changed: then it is looked at again.
+func (c *Controller) write(ctx context.Context, job *v1.NodeJob, s v1.NodeJobStatus) error {
+	if equality.Semantic.DeepEqual(job.Status, s) {
+		return nil
+	}
+	job.Status = s
+	now, err := c.Client.HoldfastV1().NodeJobs().UpdateStatus(ctx, job, metav1.UpdateOptions{FieldManager: component})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing the status of job %s: %w", job.Name, err)
+	}
+	c.written.Wrote(now)
+	return nil
+}

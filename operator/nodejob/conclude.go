@@ -1,0 +1,76 @@
+package nodejob
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// The reasons of the events, which the conditions have as well.
+const (
+	ReasonCompleted = "JobCompleted"
+	ReasonFailed    = "JobFailed"
+)
+
+// conclude sums up the nodes.
+func (p *plan) conclude(now time.Time) {
+	s := &p.status
+	done, running := 0, 0
+	var failed, waiting []string
+	for _, n := range s.Nodes {
+		switch n.Phase {
+		case v1.JobCompleted:
+			done++
+		case v1.JobFailed:
+			failed = append(failed, n.Name+orElse(": ", n.Message))
+		default:
+			running++
+			if n.Message != "" {
+				waiting = append(waiting, n.Name+": "+n.Message)
+			}
+		}
+	}
+	s.Done = fmt.Sprintf("%d/%d", done, len(s.Nodes))
+	said := fmt.Sprintf("%s nodes are done", s.Done)
+	if len(failed) > 0 {
+		said += "; failed: " + few(failed)
+	}
+	switch {
+	case running > 0:
+		s.Phase = v1.JobRunning
+		if len(waiting) > 0 {
+			said += "; waiting: " + few(waiting)
+		}
+		p.condition(v1.CompleteCondition, metav1.ConditionFalse, "Running", said, now)
+	case len(failed) > 0:
+		p.fail(ReasonFailed, said, now)
+	default:
+		s.Phase, s.Completed = v1.JobCompleted, true
+		p.finish(now)
+		p.condition(v1.CompleteCondition, metav1.ConditionTrue, ReasonCompleted, said, now)
+	}
+}
+
+// fail ends the job badly.
+func (p *plan) fail(reason, message string, now time.Time) {
+	p.status.Phase = v1.JobFailed
+	p.finish(now)
+	p.condition(v1.CompleteCondition, metav1.ConditionFalse, reason, message, now)
+	p.condition(v1.FailedCondition, metav1.ConditionTrue, reason, message, now)
+}
+
+func (p *plan) finish(now time.Time) {
+	end := timeOf(now)
+	p.status.CompletionTime, p.finished, p.again = &end, true, 0
+}
+
+func (p *plan) condition(kind string, status metav1.ConditionStatus, reason, message string, now time.Time) {
+	meta.SetStatusCondition(&p.status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: p.status.ObservedGeneration, LastTransitionTime: timeOf(now),
+	})
+}

@@ -1,0 +1,125 @@
+// Package nodejob runs the containers of NodeJobs, one on each node that a job selects, and says what came of each.
+//
+// makePlan decides from what is observed and nothing else; Controller observes and applies. All state is in the objects:
+// a pod's name follows from its job, node and attempt, so what was begun before a restart is found again.
+package nodejob
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/loop"
+	"github.com/holdfast-storage/holdfast/operator/recent"
+)
+
+// Config is what a Controller needs.
+type Config struct {
+	Client     holdfast.Interface
+	Kubernetes kubernetes.Interface
+	// Holdfast and Cluster are shared with others. Who made them starts them, after New. Cluster is restricted to Namespace.
+	Holdfast  informers.SharedInformerFactory
+	Cluster   kubeinformers.SharedInformerFactory
+	Namespace string       // of Holdfast, where the pods are
+	Log       *slog.Logger // nil discards
+
+	// Now is the time; nil means that of the host.
+	Now func() time.Time
+}
+
+// Controller sees to all NodeJobs of a cluster.
+type Controller struct {
+	Config
+
+	loop     *loop.Loop[string]
+	jobs     listers.NodeJobLister
+	clusters listers.StorageClusterLister
+	nodes    corelisters.NodeLister
+	pods     corelisters.PodLister
+	logs     *logs
+	written  recent.Objects[*v1.NodeJob]
+}
+
+const (
+	component = "holdfast-nodejob"
+	workers   = 4
+)
+
+// New checks the configuration and asks the informers for what it needs.
+func New(c Config) (*Controller, error) {
+	if c.Client == nil || c.Kubernetes == nil || c.Holdfast == nil || c.Cluster == nil || c.Namespace == "" {
+		return nil, errors.New("node jobs need clients, informers and a namespace")
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	kinds := c.Holdfast.Holdfast().V1()
+	r := &Controller{
+		Config: c,
+		jobs:   kinds.NodeJobs().Lister(), clusters: kinds.StorageClusters().Lister(),
+		nodes: c.Cluster.Core().V1().Nodes().Lister(), pods: c.Cluster.Core().V1().Pods().Lister(),
+		logs: &logs{kubernetes: c.Kubernetes, known: map[types.UID]*reading{}},
+	}
+	var err error
+	if r.loop, err = loop.New(loop.Config[string]{Name: "nodejob", Reconcile: r.reconcile, Workers: workers, Log: c.Log}); err != nil {
+		return nil, err
+	}
+	r.logs.wake = r.loop.EnqueueAfter
+	return r, r.watch()
+}
+
+// Run sees to the jobs until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+func (c *Controller) watch() error {
+	kinds, pods, nodes := c.Holdfast.Holdfast().V1(), c.Cluster.Core().V1().Pods(), c.Cluster.Core().V1().Nodes()
+	return errors.Join(
+		c.loop.Watch(kinds.NodeJobs().Informer(), nameOf),
+		// What it says is only read when a job is: nothing is to be done when it changes, but it must be known.
+		c.loop.Watch(kinds.StorageClusters().Informer(), func(any) []string { return nil }),
+		c.loop.Watch(pods.Informer(), ownerName),
+		c.loop.WatchChanges(nodes.Informer(), c.atWork, func(old, now any) bool {
+			return unready(old.(*core.Node)) != unready(now.(*core.Node))
+		}),
+	)
+}
+
+func nameOf(object any) []string { return []string{object.(metav1.Object).GetName()} }
+
+// ownerName is the job of a pod.
+func ownerName(object any) []string {
+	owner := metav1.GetControllerOf(object.(metav1.Object))
+	if owner == nil || owner.Kind != "NodeJob" {
+		return nil
+	}
+	return []string{owner.Name}
+}
+
+// atWork are the jobs to which a change of a node may matter.
+func (c *Controller) atWork(any) (names []string) {
+	jobs, err := c.jobs.List(labels.Everything())
+	if err != nil {
+		return nil // of a cache: it has no error to give
+	}
+	for _, j := range jobs {
+		if j.Status.Phase == v1.JobRunning {
+			names = append(names, j.Name)
+		}
+	}
+	return names
+}

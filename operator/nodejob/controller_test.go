@@ -1,0 +1,237 @@
+package nodejob_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/nodejob"
+)
+
+// wordThenWork writes the completion word and goes on.
+func wordThenWork(k *kubelet, p *core.Pod) {
+	k.runs(p)
+	k.writes(p, "begun on "+k.node+"\n")
+	k.writes(p, "all is done\n")
+	k.api.RotateLog(p.Namespace, p.Name)
+	k.writes(p, "later\n")
+}
+
+func exitsWell(k *kubelet, p *core.Pod) {
+	k.runs(p)
+	k.writes(p, "hello\n")
+	k.exits(p, 0)
+}
+
+// failsOnce fails the first pod of node b.
+func failsOnce(k *kubelet, p *core.Pod) {
+	if k.node == "b" && k.nth == 1 {
+		k.runs(p)
+		k.exits(p, 7)
+		return
+	}
+	exitsWell(k, p)
+}
+
+func TestAJobIsTheSameWhereverItsControllerIsKilled(t *testing.T) {
+	for name, c := range map[string]struct {
+		run  func(*kubelet, *core.Pod)
+		spec v1.NodeJobSpec
+		pods string // begun, by node
+	}{
+		"exit code":       {exitsWell, v1.NodeJobSpec{Image: "i"}, "map[a:1 b:1]"},
+		"one more try":    {failsOnce, v1.NodeJobSpec{Image: "i"}, "map[a:1 b:2]"},
+		"pull":            {func(k *kubelet, p *core.Pod) { k.runs(p) }, v1.NodeJobSpec{Task: nodejob.TaskPull, TaskImage: "i"}, "map[a:1 b:1]"},
+		"completion word": {wordWithoutRotation, v1.NodeJobSpec{Image: "i", CompletionWord: "done"}, "map[a:1 b:1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			attempt := func(t *testing.T, at int) (writes int) {
+				r := newRig(t, c.run, "a", "b")
+				job := r.job(c.spec)
+				writes = r.dying(at, job)
+				r.controller(r.api.Config())
+				now := r.end(job)
+				if now.Status.Phase != v1.JobCompleted || now.Status.Done != "2/2" {
+					t.Errorf("it ended as %+v", now.Status)
+				}
+				if begun := fmt.Sprint(r.began); begun != c.pods {
+					t.Errorf("begun were %s, want %s", begun, c.pods)
+				}
+				if told := r.told(); !slices.Equal(told, []string{"Normal JobCompleted"}) {
+					t.Errorf("the events are %v", told)
+				}
+				r.nothingRuns()
+				return writes
+			}
+			for at := range attempt(t, 0) + 1 {
+				t.Run(fmt.Sprintf("at write %d", at+1), func(t *testing.T) {
+					t.Parallel()
+					attempt(t, at+1)
+				})
+			}
+		})
+	}
+}
+
+func wordWithoutRotation(k *kubelet, p *core.Pod) {
+	k.runs(p)
+	k.writes(p, "all is done\n")
+}
+
+func TestAWordThatIsRotatedAwayAfterItWasFollowedCounts(t *testing.T) {
+	followed := make(chan struct{})
+	r := newRig(t, func(k *kubelet, p *core.Pod) {
+		k.runs(p)
+		go func() {
+			// The log is followed before the word comes and is rotated away.
+			for k.api.Requests()["get pods/log"] == 0 {
+				select {
+				case <-k.Context().Done():
+					return
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+			wordThenWork(k, p)
+			close(followed)
+		}()
+	}, "a")
+	r.controller(r.api.Config())
+	now := r.end(r.job(v1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)}))
+	<-followed
+	if now.Status.Phase != v1.JobCompleted || !strings.Contains(now.Status.Nodes[0].Log, "all is done") {
+		t.Errorf("it ended as %+v", now.Status)
+	}
+}
+
+func TestAStreamThatBreaksIsFollowedAgain(t *testing.T) {
+	r := newRig(t, func(k *kubelet, p *core.Pod) {
+		k.runs(p)
+		go func() {
+			for k.api.Requests()["get pods/log"] == 0 {
+				select {
+				case <-k.Context().Done():
+					return
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+			k.api.BreakWatches()
+			k.writes(p, "done\n")
+		}()
+	}, "a")
+	r.controller(r.api.Config())
+	if now := r.end(r.job(v1.NodeJobSpec{Image: "i", CompletionWord: "done"})); now.Status.Phase != v1.JobCompleted {
+		t.Errorf("it ended as %+v", now.Status)
+	}
+}
+
+func TestTwoJobsWithTheSameNodesAreCountedApart(t *testing.T) {
+	r := newRig(t, func(k *kubelet, p *core.Pod) {
+		k.runs(p)
+		k.exits(p, map[string]int32{"good": 0, "bad": 1}[p.Spec.Containers[0].Image])
+	}, "a", "b")
+	r.controller(r.api.Config())
+	for _, name := range []string{"good", "bad"} {
+		job, err := r.client.HoldfastV1().NodeJobs().Create(t.Context(), &v1.NodeJob{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.NodeJobSpec{Image: v1.Image(name), BackoffLimit: ptr.To[int32](0)},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]v1.JobPhase{"good": v1.JobCompleted, "bad": v1.JobFailed}[name]
+		if now := r.end(job); now.Status.Phase != want {
+			t.Errorf("job %s ended as %+v", name, now.Status)
+		}
+	}
+}
+
+func TestANodeThatIsAddedWhileAJobRunsIsNotPartOfIt(t *testing.T) {
+	var r *rig
+	r = newRig(t, func(k *kubelet, p *core.Pod) {
+		r.addNode("late")
+		exitsWell(k, p)
+	}, "a")
+	r.controller(r.api.Config())
+	if now := r.end(r.job(v1.NodeJobSpec{Image: "i"})); now.Status.Done != "1/1" || now.Status.Phase != v1.JobCompleted {
+		t.Errorf("it ended as %+v", now.Status)
+	}
+}
+
+func TestANodeThatIsRemovedWhileAJobRunsFailsIt(t *testing.T) {
+	r := newRig(t, func(k *kubelet, p *core.Pod) {
+		k.runs(p)
+		if err := k.kubernetes.CoreV1().Nodes().Delete(t.Context(), k.node, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}, "a")
+	r.controller(r.api.Config())
+	now := r.end(r.job(v1.NodeJobSpec{Image: "i"}))
+	if now.Status.Phase != v1.JobFailed || now.Status.Nodes[0].Message != "the node is gone" {
+		t.Errorf("it ended as %+v", now.Status)
+	}
+	if told := r.told(); !slices.Equal(told, []string{"Warning JobFailed"}) {
+		t.Errorf("the events are %v", told)
+	}
+}
+
+func TestACleanupAsksWhichVolumesThereAre(t *testing.T) {
+	r := newRig(t, exitsWell, "a", "b", "c")
+	for _, v := range []*v1.Volume{
+		{ObjectMeta: metav1.ObjectMeta{Name: "v1"}, Spec: v1.VolumeSpec{Node: "a", Pool: "fast"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "v2"}, Spec: v1.VolumeSpec{Node: "b", Pool: "slow"}},
+	} {
+		if _, err := r.client.HoldfastV1().Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.client.HoldfastV1().Snapshots().Create(t.Context(), &v1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1.SnapshotSpec{Node: "c"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.controller(r.api.Config())
+	now := r.end(r.job(v1.NodeJobSpec{Task: nodejob.TaskCleanup, Pool: "fast"}))
+	if fmt.Sprint(r.began) != "map[b:1]" || now.Status.Done != "1/3" {
+		t.Errorf("begun were %v; it ended as %+v", r.began, now.Status)
+	}
+	for i, want := range []string{"volume v1", "", "snapshot s1"} {
+		if m := now.Status.Nodes[i].Message; !strings.Contains(m, want) || want == "" && m != "" {
+			t.Errorf("node %s: %q, want %q", now.Status.Nodes[i].Name, m, want)
+		}
+	}
+}
+
+func TestAJobThatHasEndedCostsNoRequests(t *testing.T) {
+	r := newRig(t, exitsWell, "a")
+	r.controller(r.api.Config())
+	job := r.end(r.job(v1.NodeJobSpec{Image: "i"}))
+	r.api.Requests()
+	// A change of the job makes it be looked at; a second job tells when that was.
+	job.Labels = map[string]string{"x": "y"}
+	if _, err := r.client.HoldfastV1().NodeJobs().Update(t.Context(), job, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other, err := r.client.HoldfastV1().NodeJobs().Create(t.Context(), &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1.NodeJobSpec{Task: "none"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.end(other)
+	for what, n := range r.api.Requests() {
+		if strings.Contains(what, "pods") || what == "update nodejobs/status" && n != 1 {
+			t.Errorf("%s: %d times", what, n)
+		}
+	}
+}
+
+func TestAConfigurationWithoutClientsIsRefused(t *testing.T) {
+	if _, err := nodejob.New(nodejob.Config{}); err == nil {
+		t.Error("it was taken")
+	}
+}

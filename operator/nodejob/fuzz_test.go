@@ -1,0 +1,146 @@
+package nodejob
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/hostile"
+)
+
+// FuzzNodeJob lets a job that somebody wrote run to its end, in a cluster of which some nodes do not want it.
+func FuzzNodeJob(f *testing.F) {
+	for _, seed := range hostile.Seeds(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		s := anyJob(t, choices)
+		for i := range 100 {
+			s.step()
+			s.shaped()
+			if s.plan.finished || hasEnded(s.job) {
+				return
+			}
+			s.goOn(i > 30)
+		}
+		t.Errorf("it does not end: %+v\nof %s", s.job.Status, hostile.Text(s.job.Spec))
+	})
+}
+
+func anyJob(t *testing.T, choices []byte) *scene {
+	t.Helper()
+	s := newScene(t, "a", "b")
+	s.nodes = append(s.nodes, node("c", core.Taint{Key: "zone", Value: "1", Effect: core.TaintEffectNoSchedule}))
+	s.nodes[0].Labels["zone"] = "1"
+	s.job.Spec = v1.NodeJobSpec{Image: "image:1"}
+	hostile.Fill(choices, &s.job.Spec)
+	if s.job.Spec.Task == "" && s.job.Spec.Image == "" {
+		s.job.Spec.Image = "image:1" // the schema has nothing else
+	}
+	if len(choices)%3 == 1 {
+		s.refusals["b"] = "it is in use"
+	}
+	return s
+}
+
+// goOn is what happens between two looks: pods run, end well or badly, all of them late, and time goes by.
+func (s *scene) goOn(late bool) {
+	s.now = s.now.Add(max(s.plan.again, time.Second))
+	for i, p := range s.pods {
+		switch {
+		case over(p):
+		case late || i%2 == 0:
+			s.exits(p.Annotations[nodeAnnotation], int32(i%3), s.job.Spec.CompletionWord)
+		default:
+			s.running(p.Annotations[nodeAnnotation])
+		}
+	}
+}
+
+// shaped wants that the API server would take all that a plan makes, and that it says something.
+func (s *scene) shaped() {
+	s.Helper()
+	for _, wrong := range hostile.WrongConditions(s.job.Status.Conditions) {
+		s.Errorf("%s\nof %s", wrong, hostile.Text(s.job.Spec))
+	}
+	if len(s.job.Status.Conditions) == 0 {
+		s.Error("it says nothing")
+	}
+	for _, p := range s.plan.create {
+		for _, wrong := range slices.Concat(hostile.WrongMeta(p), hostile.WrongPod(&p.Spec), validation.IsDNS1123Label(p.Name)) {
+			s.Errorf("pod %s: %s\nof %s", p.Name, wrong, hostile.Text(s.job.Spec))
+		}
+		terms := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		if len(terms) != 1 || !slices.Equal(terms[0].MatchFields[0].Values, []string{p.Annotations[nodeAnnotation]}) {
+			s.Errorf("pod %s goes to %v", p.Name, terms)
+		}
+		if p.Labels[JobLabel] != string(s.job.UID) {
+			s.Errorf("pod %s is that of job %q", p.Name, p.Labels[JobLabel])
+		}
+	}
+}
+
+func TestTheSeedsOfTheFuzzerRunAndAreRefused(t *testing.T) {
+	reasons, pods := map[string]int{}, 0
+	for _, seed := range hostile.Seeds(300) {
+		s := anyJob(t, seed)
+		s.step().step()
+		pods += len(s.pods)
+		for _, c := range s.job.Status.Conditions {
+			reasons[c.Reason]++
+		}
+	}
+	if pods < 100 || reasons["InvalidSelector"] == 0 || reasons["NoNodes"] == 0 || reasons["InvalidTask"] == 0 {
+		t.Errorf("%d pods, %v: too few to tell anything", pods, reasons)
+	}
+}
+
+// What the fuzzer has found.
+
+func TestATimeoutThatNobodyLivesToSeeGivesAPodThatKubernetesTakes(t *testing.T) {
+	for _, timeout := range []time.Duration{math.MaxInt64, 1 << 62, 100 * 365 * 24 * time.Hour} {
+		s := newScene(t, "a")
+		s.job.Spec.Timeout = &metav1.Duration{Duration: timeout}
+		deadline := *s.step().step().pod("a").Spec.ActiveDeadlineSeconds
+		if deadline < 3600 || deadline > math.MaxInt32 {
+			t.Errorf("%s: its pod ends after %d s", timeout, deadline)
+		}
+	}
+}
+
+func TestASelectorOfManyLongWordsIsRefusedInAFewWords(t *testing.T) {
+	s := newScene(t, "a")
+	for range 32 {
+		s.job.Spec.NodeSelectorTerms = append(s.job.Spec.NodeSelectorTerms, core.NodeSelectorTerm{
+			MatchExpressions: []core.NodeSelectorRequirement{{Key: strings.Repeat("x", 5000), Operator: "Near"}},
+		})
+	}
+	s.step().shaped()
+	s.wantJob(v1.JobFailed, "", "nodeSelectorTerms")
+}
+
+func TestAJobOfWhichNoPodCanBeMadeIsRefused(t *testing.T) {
+	for want, spec := range map[string]v1.NodeJobSpec{
+		`image ""`:                {},
+		`image "\n"`:              {Image: "\n"},
+		`mountPath ""`:            {Image: "a", HostPath: "/srv"},
+		`hostPath ""`:             {Image: "a", MountPath: "/mnt"},
+		`directory "srv"`:         {Image: "a", HostPath: "srv", MountPath: "/mnt"},
+		`directory "/srv/../etc"`: {Image: "a", HostPath: "/srv/../etc", MountPath: "/mnt"},
+		`directory "/mnt:ro"`:     {Image: "a", HostPath: "/srv", MountPath: "/mnt:ro"},
+	} {
+		s := newScene(t, "a")
+		s.job.Spec = spec
+		s.step()
+		if s.wantJob(v1.JobFailed, "", want); len(s.pods) > 0 {
+			t.Errorf("%s: a pod is made", want)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package nodejob
+
+import (
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+const (
+	defaultTimeout = 10 * time.Minute
+	defaultBackoff = 3
+	firstRetry     = 2 * time.Second
+	slowestRetry   = time.Minute
+)
+
+// observed is all that a decision depends on.
+type observed struct {
+	now      time.Time
+	nodes    []*core.Node
+	pods     []*core.Pod // of this job
+	logs     map[types.UID]logState
+	gone     map[string]bool   // names of pods that the API server does not have
+	refusals map[string]string // by node, why the task must not run there
+	settings settings
+}
+
+// plan is what to do now, and the status that follows.
+type plan struct {
+	status   v1.NodeJobStatus
+	create   []*core.Pod
+	end      []*core.Pod   // done with, when the status says so
+	follow   []*core.Pod   // whose logs may hold the word
+	read     []*core.Pod   // ended, with a log that has not been read
+	find     []string      // names of pods that should be there and that the cache does not have
+	again    time.Duration // when to look again, if nothing happens before; 0: not needed
+	finished bool          // with this plan
+}
+
+// makePlan decides. Nodes are settled in the status before anything runs, so that a later pass cannot choose others.
+func makePlan(job *v1.NodeJob, o observed) plan {
+	p := plan{status: *job.Status.DeepCopy()}
+	p.endSettled(o.pods)
+	if hasEnded(job) || job.DeletionTimestamp != nil {
+		return p
+	}
+	p.status.ObservedGeneration = job.Generation
+	work, err := workOf(&job.Spec, o.settings)
+	if err != nil {
+		p.fail("InvalidTask", err.Error(), o.now)
+		return p
+	}
+	if len(p.status.Nodes) == 0 {
+		p.begin(job, o)
+		return p
+	}
+	r := round{plan: &p, job: job, work: work, observed: o, budget: tailLimit(len(p.status.Nodes))}
+	r.index()
+	for i := range p.status.Nodes {
+		if n := &p.status.Nodes[i]; n.Phase == v1.JobPending || n.Phase == v1.JobRunning {
+			r.node(n)
+		}
+	}
+	p.conclude(o.now)
+	return p
+}
+
+// endSettled ends what goes on where the result is written down already.
+func (p *plan) endSettled(pods []*core.Pod) {
+	settled := map[string]bool{}
+	for _, n := range p.status.Nodes {
+		settled[n.Name] = n.Phase == v1.JobCompleted || n.Phase == v1.JobFailed
+	}
+	for _, pod := range pods {
+		if settled[pod.Annotations[nodeAnnotation]] && !over(pod) {
+			p.endIfAny(pod)
+		}
+	}
+}
+
+func hasEnded(job *v1.NodeJob) bool {
+	return job.Status.Phase == v1.JobCompleted || job.Status.Phase == v1.JobFailed
+}
+
+// begin settles which nodes the job runs on.
+func (p *plan) begin(job *v1.NodeJob, o observed) {
+	s, err := selectNodes(&job.Spec, o.nodes)
+	if err != nil {
+		p.fail("InvalidSelector", err.Error(), o.now)
+		return
+	}
+	if len(s.nodes) == 0 {
+		p.fail("NoNodes", s.none(), o.now)
+		return
+	}
+	for _, n := range s.nodes {
+		p.status.Nodes = append(p.status.Nodes, v1.NodeResult{Name: n, Phase: v1.JobPending})
+	}
+	start := timeOf(o.now)
+	p.status.StartTime = &start
+	p.conclude(o.now)
+}
+
+// round is one pass over the nodes of a job.
+type round struct {
+	*plan
+	observed
+
+	job    *v1.NodeJob
+	work   work
+	budget int // bytes of each node's log
+
+	podsOf    map[string][]*core.Pod // by node
+	nodeNamed map[string]*core.Node
+}
+
+func (r *round) index() {
+	r.podsOf, r.nodeNamed = map[string][]*core.Pod{}, map[string]*core.Node{}
+	for _, p := range r.pods {
+		node := p.Annotations[nodeAnnotation]
+		r.podsOf[node] = append(r.podsOf[node], p)
+	}
+	for _, n := range r.nodes {
+		r.nodeNamed[n.Name] = n
+	}
+}
+
+// node goes on with one node that is not settled.
+func (r *round) node(n *v1.NodeResult) {
+	pod := r.latest(n)
+	v := r.look(n, pod)
+	left := r.left(n)
+	if v.failed && r.refusals[n.Name] != "" {
+		v.final, v.message = true, r.refusals[n.Name]
+	}
+	switch {
+	case v.done:
+		r.settle(n, pod, v1.JobCompleted, v)
+	case v.failed && (v.final || n.Attempts > r.retries()):
+		r.settle(n, pod, v1.JobFailed, v)
+	case v.reading:
+		r.wait(n, pod, v, left)
+	case left <= 0 && r.lastWords(pod):
+		r.wait(n, pod, v, 0)
+	case left <= 0:
+		v.message = "not done after " + r.timeout().String() + orElse(": ", v.message)
+		r.settle(n, pod, v1.JobFailed, v)
+	case v.failed || n.Attempts == 0:
+		r.attempt(n, pod, v, left)
+	default:
+		r.wait(n, pod, v, left)
+	}
+}
+
+// latest is the pod of the newest attempt. Older ones are ended; the pods may know of attempts that the status does not.
+func (r *round) latest(n *v1.NodeResult) (latest *core.Pod) {
+	for _, p := range r.podsOf[n.Name] {
+		switch {
+		case latest == nil || attemptOf(r.job, p) > attemptOf(r.job, latest):
+			r.endIfAny(latest)
+			latest = p
+		default:
+			r.endIfAny(p)
+		}
+	}
+	if latest != nil && attemptOf(r.job, latest) >= n.Attempts {
+		n.Attempts = attemptOf(r.job, latest)
+		return latest
+	}
+	r.endIfAny(latest)
+	return nil
+}
+
+// attemptOf reads the attempt from the name; 0 if the pod is not one of ours.
+func attemptOf(job *v1.NodeJob, p *core.Pod) int32 {
+	for a := range int32(maxAttempts) {
+		if p.Name == podName(job, p.Annotations[nodeAnnotation], a+1) {
+			return a + 1
+		}
+	}
+	return 0
+}
+
+const maxAttempts = 21 // one more than the largest backoffLimit
+
+// look judges the attempt at work.
+func (r *round) look(n *v1.NodeResult, pod *core.Pod) verdict {
+	node := r.nodeNamed[n.Name]
+	switch why := r.refusals[n.Name]; {
+	case node == nil && !r.succeeded(pod):
+		return verdict{failed: true, final: true, message: "the node is gone"}
+	case why != "" && n.Attempts == 0:
+		return verdict{failed: true, final: true, message: why}
+	case n.Attempts == 0:
+		return verdict{message: n.Message} // why its pod could not be made
+	case pod == nil && r.gone[podName(r.job, n.Name, n.Attempts)]:
+		return verdict{failed: true, message: "its pod was deleted"}
+	case pod == nil:
+		r.find = append(r.find, podName(r.job, n.Name, n.Attempts))
+		return waits("its pod has not been seen yet")
+	}
+	v := judge(pod, r.work, r.job.Spec.CompletionWord, r.logs[pod.UID])
+	if v.done || v.failed {
+		return v
+	}
+	if why := unready(node); why != "" {
+		v.message = why + orElse("; ", v.message)
+	}
+	return v
+}
+
+// succeeded says whether the pod has done its work, so that it does not matter what became of the node.
+func (r *round) succeeded(pod *core.Pod) bool {
+	return pod != nil && judge(pod, r.work, r.job.Spec.CompletionWord, r.logs[pod.UID]).done
+}
+
+func unready(n *core.Node) string {
+	for _, c := range n.Status.Conditions {
+		if c.Type == core.NodeReady && c.Status != core.ConditionTrue {
+			return "the node is not ready (" + c.Reason + ")"
+		}
+	}
+	return ""
+}

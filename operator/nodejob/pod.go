@@ -1,0 +1,101 @@
+package nodejob
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// JobLabel has the UID of the job that a pod belongs to, so that a job of the same name is not taken for it.
+const JobLabel = "holdfast.dev/node-job"
+
+// nodeAnnotation names the node: a label would be too short for some names.
+const nodeAnnotation = "holdfast.dev/node"
+
+const containerName = "job"
+
+// labelsOf are on the pods of a job.
+func labelsOf(job types.UID) map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/name":      "holdfast",
+		"app.kubernetes.io/part-of":   "holdfast",
+		"app.kubernetes.io/component": "node-job",
+		JobLabel:                      string(job),
+	}
+}
+
+// podName is the same each time, so that an attempt is never begun twice.
+func podName(job *v1.NodeJob, node string, attempt int32) string {
+	sum := sha256.Sum256([]byte(string(job.UID) + "/" + node))
+	name := strings.ReplaceAll(job.Name, ".", "-")
+	return fmt.Sprintf("%s-%s-%d", strings.Trim(name[:min(len(name), 40)], "-"), hex.EncodeToString(sum[:5]), attempt)
+}
+
+// slack is what a pod gets beyond its time, so that it is the controller that ends it, and says so, if it runs.
+const slack = 30 * time.Second
+
+// longest is more than any job takes, and no more than Kubernetes can count in seconds.
+const longest = 10 * 365 * 24 * time.Hour
+
+// podOf is the pod of one attempt. It ends some time after the node has none left, even when no controller runs.
+func podOf(job *v1.NodeJob, w work, s settings, node string, attempt int32, left time.Duration) *core.Pod {
+	no, deadline := false, int64((min(max(left, 0), longest)+slack)/time.Second)
+	pod := &core.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.namespace, Name: podName(job, node, attempt), Labels: labelsOf(job.UID),
+			Annotations:     map[string]string{nodeAnnotation: node},
+			OwnerReferences: []metav1.OwnerReference{*ownerOf(job)},
+		},
+		Spec: core.PodSpec{
+			Containers:                   []core.Container{container(w)},
+			RestartPolicy:                core.RestartPolicyNever,
+			ActiveDeadlineSeconds:        &deadline,
+			AutomountServiceAccountToken: &no,
+			EnableServiceLinks:           &no,
+			ImagePullSecrets:             s.pullSecrets,
+			Tolerations:                  job.Spec.Tolerations,
+			Affinity:                     only(node),
+		},
+	}
+	if w.hostPath != "" {
+		kind := core.HostPathDirectoryOrCreate
+		pod.Spec.Volumes = []core.Volume{{Name: "host", VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: w.hostPath, Type: &kind}}}}
+		pod.Spec.Containers[0].VolumeMounts = []core.VolumeMount{{Name: "host", MountPath: w.mountPath}}
+	}
+	return pod
+}
+
+func ownerOf(job *v1.NodeJob) *metav1.OwnerReference {
+	owner := metav1.NewControllerRef(job, v1.SchemeGroupVersion.WithKind("NodeJob"))
+	owner.BlockOwnerDeletion = nil // the pods hold nothing up
+	return owner
+}
+
+func container(w work) core.Container {
+	c := core.Container{
+		Name: containerName, Image: string(w.image), ImagePullPolicy: core.PullIfNotPresent, Command: w.command, Args: w.args,
+		TerminationMessagePolicy: core.TerminationMessageFallbackToLogsOnError,
+	}
+	if w.privileged {
+		c.SecurityContext = &core.SecurityContext{Privileged: &w.privileged}
+	}
+	return c
+}
+
+// only is the affinity to one node, by its name: other than spec.nodeName it leaves the check of room and taints to the
+// scheduler.
+func only(node string) *core.Affinity {
+	return &core.Affinity{NodeAffinity: &core.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
+			MatchFields: []core.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{node}}},
+		}}},
+	}}
+}

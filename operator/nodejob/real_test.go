@@ -1,0 +1,296 @@
+package nodejob_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/nodejob"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
+
+// kubeletRig is a controller on a real API server, whose nodes have real kubelets.
+type kubeletRig struct {
+	*testing.T
+	client     *holdfast.Clientset
+	kubernetes *kubernetes.Clientset
+	nodes      int
+}
+
+const patience = 3 * time.Minute
+
+func newKubeletRig(t *testing.T) *kubeletRig {
+	t.Helper()
+	config := realapi.Config(t)
+	r := &kubeletRig{T: t, client: holdfast.NewForConfigOrDie(config), kubernetes: kubernetes.NewForConfigOrDie(config)}
+	nodes, err := r.kubernetes.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.nodes = len(nodes.Items)
+	r.start()
+	return r
+}
+
+// start runs a controller until stop is called or the test ends.
+func (r *kubeletRig) start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	kinds := informers.NewSharedInformerFactory(r.client, 0)
+	cluster := kubeinformers.NewSharedInformerFactoryWithOptions(r.kubernetes, 0, kubeinformers.WithNamespace(realapi.Namespace))
+	c, err := nodejob.New(nodejob.Config{
+		Client: r.client, Kubernetes: r.kubernetes, Holdfast: kinds, Cluster: cluster, Namespace: realapi.Namespace,
+		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	kinds.StartWithContext(ctx)
+	cluster.StartWithContext(ctx)
+	go func() { ended <- c.Run(ctx) }()
+	stop = func() {
+		cancel()
+		err := <-ended
+		if err != nil {
+			r.Error(err)
+		}
+		ended <- nil // it may be called again
+	}
+	r.Cleanup(stop)
+	return stop
+}
+
+// job runs a shell command on all nodes; it is removed with the test, with its pods.
+func (r *kubeletRig) job(script string, change func(*v1.NodeJobSpec)) *v1.NodeJob {
+	r.Helper()
+	job := &v1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Name: "test." + rand.String(8)},
+		Spec:       v1.NodeJobSpec{Image: "busybox:1", Command: []string{"sh", "-c", script}, BackoffLimit: ptr.To[int32](0), Timeout: &metav1.Duration{Duration: patience}},
+	}
+	if change != nil {
+		change(&job.Spec)
+	}
+	job, err := r.client.HoldfastV1().NodeJobs().Create(r.Context(), job, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { r.remove(job) })
+	return job
+}
+
+// remove deletes the job and waits until the garbage collector has taken its pods.
+func (r *kubeletRig) remove(job *v1.NodeJob) {
+	ctx := context.Background()
+	if err := r.client.HoldfastV1().NodeJobs().Delete(ctx, job.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		r.Error(err)
+	}
+	r.until("the pods of the job being gone", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == 0 })
+}
+
+func (r *kubeletRig) pods(ctx context.Context, job *v1.NodeJob) []core.Pod {
+	r.Helper()
+	list, err := r.kubernetes.CoreV1().Pods(realapi.Namespace).List(ctx, metav1.ListOptions{LabelSelector: nodejob.JobLabel + "=" + string(job.UID)})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return list.Items
+}
+
+func (r *kubeletRig) until(what string, done func(context.Context) bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for !done(ctx) {
+		select {
+		case <-ctx.Done():
+			r.Fatalf("still waiting for %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *kubeletRig) get(job *v1.NodeJob) *v1.NodeJob {
+	r.Helper()
+	now, err := r.client.HoldfastV1().NodeJobs().Get(context.Background(), job.Name, metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return now
+}
+
+// end waits for the job and returns it.
+func (r *kubeletRig) end(job *v1.NodeJob, phase v1.JobPhase) *v1.NodeJob {
+	r.Helper()
+	r.until("the end of the job", func(context.Context) bool {
+		p := r.get(job).Status.Phase
+		return p == v1.JobCompleted || p == v1.JobFailed
+	})
+	now := r.get(job)
+	if now.Status.Phase != phase || now.Status.Completed != (phase == v1.JobCompleted) || len(now.Status.Nodes) != r.nodes {
+		r.Fatalf("the job ended as %+v", now.Status)
+	}
+	return now
+}
+
+func (r *kubeletRig) events(job *v1.NodeJob) (all []string) {
+	r.Helper()
+	list, err := r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + job.Name})
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, e := range list.Items {
+		all = append(all, e.Reason)
+	}
+	return all
+}
+
+func (r *kubeletRig) wantEvents(job *v1.NodeJob, want string) {
+	r.Helper()
+	if have := strings.Join(r.events(job), " "); have != want {
+		r.Errorf("the events are %q, want %q", have, want)
+	}
+}
+
+func TestAKubeletRunsAJobOnEveryNode(t *testing.T) {
+	r := newKubeletRig(t)
+	job := r.end(r.job("echo hello; echo from here", nil), v1.JobCompleted)
+	if want := fmt.Sprintf("%d/%d", r.nodes, r.nodes); job.Status.Done != want {
+		t.Errorf("done is %s, want %s", job.Status.Done, want)
+	}
+	for _, n := range job.Status.Nodes {
+		if n.Log != "hello\nfrom here\n" || n.ExitCode == nil || *n.ExitCode != 0 || n.Attempts != 1 || n.Message != "" {
+			t.Errorf("node %s: %+v", n.Name, n)
+		}
+	}
+	r.wantEvents(job, nodejob.ReasonCompleted)
+	if pods := r.pods(t.Context(), job); len(pods) != r.nodes {
+		t.Errorf("%d pods are left to look at, want %d", len(pods), r.nodes)
+	}
+	r.remove(job)
+}
+
+func TestAKubeletTellsWhyAJobFailed(t *testing.T) {
+	r := newKubeletRig(t)
+	job := r.end(r.job("echo no disk here >&2; exit 3", func(s *v1.NodeJobSpec) { s.BackoffLimit = ptr.To[int32](1) }), v1.JobFailed)
+	for _, n := range job.Status.Nodes {
+		if n.Attempts != 2 || n.ExitCode == nil || *n.ExitCode != 3 || n.Log != "no disk here\n" || !strings.Contains(n.Message, "exit code 3") {
+			t.Errorf("node %s: %+v", n.Name, n)
+		}
+	}
+	r.wantEvents(job, nodejob.ReasonFailed)
+	if pods := r.pods(t.Context(), job); len(pods) > r.nodes {
+		t.Errorf("%d pods, want only those of the last attempts", len(pods))
+	}
+}
+
+func TestAContainerThatTakesTooLongIsEnded(t *testing.T) {
+	r := newKubeletRig(t)
+	job := r.end(r.job("echo still at it; trap exit TERM; sleep 1000 & wait", func(s *v1.NodeJobSpec) { s.Timeout = &metav1.Duration{Duration: 5 * time.Second} }), v1.JobFailed)
+	for _, n := range job.Status.Nodes {
+		if !strings.HasPrefix(n.Message, "not done after 5s") || n.Log != "still at it\n" {
+			t.Errorf("node %s: %+v", n.Name, n)
+		}
+	}
+	r.until("the pods being ended", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == 0 })
+}
+
+func TestTheCompletionWordEndsAContainerThatGoesOn(t *testing.T) {
+	r := newKubeletRig(t)
+	job := r.end(r.job("echo begun; sleep 1; echo all is DONE now; trap exit TERM; sleep 1000 & wait", func(s *v1.NodeJobSpec) { s.CompletionWord = "is DONE" }), v1.JobCompleted)
+	for _, n := range job.Status.Nodes {
+		if !strings.HasPrefix(n.Log, "begun\n") || !strings.Contains(n.Log, "is DONE") {
+			t.Errorf("node %s: %+v", n.Name, n)
+		}
+	}
+	r.until("the pods being ended", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == 0 })
+}
+
+func TestAWordThatIsFollowedByMuchIsNotLost(t *testing.T) {
+	hostfs.Long(t)
+	r := newKubeletRig(t)
+	// More than the kubelet keeps of a log.
+	job := r.job("sleep 2; echo the-word; yes filling the log | head -c 60000000; sleep 15", func(s *v1.NodeJobSpec) { s.CompletionWord = "the-word" })
+	r.end(job, v1.JobCompleted)
+}
+
+func TestAnExitWithoutTheWordIsAFailure(t *testing.T) {
+	r := newKubeletRig(t)
+	job := r.end(r.job("echo nothing of the kind", func(s *v1.NodeJobSpec) { s.CompletionWord = "done" }), v1.JobFailed)
+	for _, n := range job.Status.Nodes {
+		if !strings.Contains(n.Message, `exit code 0 and did not write "done"`) {
+			t.Errorf("node %s: %+v", n.Name, n)
+		}
+	}
+}
+
+func TestAnImageThatDoesNotExistIsNamed(t *testing.T) {
+	hostfs.Long(t)
+	r := newKubeletRig(t)
+	job := r.job("true", func(s *v1.NodeJobSpec) {
+		s.Image, s.Timeout = "nowhere.invalid/none:1", &metav1.Duration{Duration: 20 * time.Second}
+	})
+	r.until("the reason being told while it waits", func(context.Context) bool {
+		now := r.get(job)
+		return len(now.Status.Nodes) > 0 && strings.Contains(now.Status.Nodes[0].Message, "image nowhere.invalid/none:1 cannot be pulled")
+	})
+	job = r.end(job, v1.JobFailed)
+	if m := job.Status.Nodes[0].Message; !strings.Contains(m, "not done after 20s: image nowhere.invalid/none:1 cannot be pulled") {
+		t.Errorf("it says %q", m)
+	}
+}
+
+func TestTwoJobsAtOnceSeeOnlyTheirOwnPods(t *testing.T) {
+	r := newKubeletRig(t)
+	good, bad := r.job("sleep 1", nil), r.job("sleep 1; exit 1", nil)
+	r.end(bad, v1.JobFailed)
+	r.end(good, v1.JobCompleted)
+}
+
+func TestAPullIsDoneThoughTheImageHasNothingToRun(t *testing.T) {
+	r := newKubeletRig(t)
+	job := r.job("", func(s *v1.NodeJobSpec) {
+		*s = v1.NodeJobSpec{Task: nodejob.TaskPull, TaskImage: "holdfast.test/pause:1", BackoffLimit: ptr.To[int32](0), Timeout: s.Timeout}
+	})
+	r.end(job, v1.JobCompleted)
+}
+
+func TestAJobThatIsDeletedWhileItRunsLeavesNothing(t *testing.T) {
+	r := newKubeletRig(t)
+	job := r.job("trap exit TERM; sleep 1000 & wait", nil)
+	r.until("its pods", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == r.nodes })
+	r.remove(job)
+}
+
+func TestAnotherControllerGoesOnWithAJob(t *testing.T) {
+	r := newKubeletRig(t)
+	job := r.job("sleep 5", nil)
+	r.until("its pods", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == r.nodes })
+	r.start()()
+	r.start()
+	job = r.end(job, v1.JobCompleted)
+	for _, n := range job.Status.Nodes {
+		if n.Attempts != 1 {
+			t.Errorf("node %s was begun %d times", n.Name, n.Attempts)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package nodejob
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// settings come from the StorageCluster. With several of them the oldest is the one that counts.
+func (c *Controller) settings() (settings, error) {
+	s := settings{namespace: c.Namespace}
+	clusters, err := c.clusters.List(labels.Everything())
+	if err != nil {
+		return s, err
+	}
+	cluster := &v1.StorageCluster{}
+	if len(clusters) > 0 {
+		cluster = slices.MinFunc(clusters, func(a, b *v1.StorageCluster) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	s.image, s.pullSecrets, s.pools = render.Images(cluster).Holdfast, cluster.Spec.ImagePullSecrets, render.Pools(cluster)
+	return s, nil
+}
+
+// inUse says, by node, which volumes and snapshots keep a pool from being wiped. The API server is asked, not a cache:
+// a volume may have been made a moment ago.
+func (c *Controller) inUse(ctx context.Context, pool string) (map[string]string, error) {
+	volumes, err := c.Client.HoldfastV1().Volumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	snapshots, err := c.Client.HoldfastV1().Snapshots().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	held := map[string][]string{}
+	for _, v := range volumes.Items {
+		// One that names no pool and is not made yet may go to any.
+		if p := cmp.Or(v.Status.Pool, v.Spec.Pool, pool); p == pool {
+			held[v.Spec.Node] = append(held[v.Spec.Node], "volume "+v.Name)
+		}
+	}
+	for _, s := range snapshots.Items {
+		if p := cmp.Or(s.Status.Pool, pool); p == pool {
+			held[s.Spec.Node] = append(held[s.Spec.Node], "snapshot "+s.Name)
+		}
+	}
+	refusals := map[string]string{}
+	for node, names := range held {
+		slices.Sort(names)
+		refusals[node] = fmt.Sprintf("pool %s is not wiped while it holds something: %s; delete it first", pool, few(names))
+	}
+	return refusals, nil
+}

@@ -1,0 +1,252 @@
+package nodejob_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/nodejob"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+const namespace = "ours"
+
+// rig is an API in memory with nodes whose kubelets do what a test says.
+type rig struct {
+	*testing.T
+	api        *miniapi.Server
+	client     *holdfast.Clientset
+	kubernetes *kubernetes.Clientset
+	run        func(k *kubelet, p *core.Pod) // of a pod that was bound to its node
+
+	mu    sync.Mutex
+	began map[string]int // pods by node
+}
+
+func newRig(t *testing.T, run func(*kubelet, *core.Pod), nodes ...string) *rig {
+	t.Helper()
+	api := miniapi.New(t)
+	r := &rig{
+		T: t, api: api, client: holdfast.NewForConfigOrDie(api.Config()), kubernetes: kubernetes.NewForConfigOrDie(api.Config()),
+		run: run, began: map[string]int{},
+	}
+	for _, n := range nodes {
+		r.addNode(n)
+	}
+	r.kubelets()
+	return r
+}
+
+func (r *rig) addNode(name string) {
+	r.Helper()
+	n := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: core.NodeStatus{Conditions: []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}}}
+	if _, err := r.kubernetes.CoreV1().Nodes().Create(r.Context(), n, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// kubelets run each pod once, on the node that it is made for.
+func (r *rig) kubelets() {
+	factory := kubeinformers.NewSharedInformerFactory(r.kubernetes, 0)
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
+		p := o.(*core.Pod).DeepCopy()
+		node := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
+		r.mu.Lock()
+		r.began[node]++
+		k := &kubelet{rig: r, node: node, nth: r.began[node]}
+		r.mu.Unlock()
+		r.run(k, p)
+	}})
+	if err != nil {
+		r.Fatal(err)
+	}
+	factory.StartWithContext(r.Context())
+	factory.WaitForCacheSyncWithContext(r.Context())
+}
+
+// kubelet is that of one node, with one pod.
+type kubelet struct {
+	*rig
+	node string
+	nth  int // pod of this node
+}
+
+func (k *kubelet) status(p *core.Pod, s core.PodStatus) {
+	p.Status = s
+	if _, err := k.kubernetes.CoreV1().Pods(p.Namespace).UpdateStatus(context.Background(), p, metav1.UpdateOptions{}); err != nil && k.Context().Err() == nil {
+		k.Log("a kubelet could not report:", err)
+	}
+}
+
+func (k *kubelet) runs(p *core.Pod) {
+	p.ResourceVersion = ""
+	k.status(p, core.PodStatus{Phase: core.PodRunning, ContainerStatuses: []core.ContainerStatus{{
+		Name: "job", ImageID: "sha256:1", State: core.ContainerState{Running: &core.ContainerStateRunning{}},
+	}}})
+}
+
+func (k *kubelet) exits(p *core.Pod, code int32) {
+	phase := core.PodSucceeded
+	if code != 0 {
+		phase = core.PodFailed
+	}
+	p.ResourceVersion = ""
+	k.api.EndLog(p.Namespace, p.Name)
+	k.status(p, core.PodStatus{Phase: phase, ContainerStatuses: []core.ContainerStatus{{
+		Name: "job", ImageID: "sha256:1",
+		State: core.ContainerState{Terminated: &core.ContainerStateTerminated{ExitCode: code, ContainerID: "c", FinishedAt: metav1.Now()}},
+	}}})
+}
+
+func (k *kubelet) writes(p *core.Pod, text string) { k.api.WriteLog(p.Namespace, p.Name, text) }
+
+// controller runs until stop is called.
+func (r *rig) controller(config *rest.Config) (stop func()) {
+	r.Helper()
+	client, kube := holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
+	kinds, cluster := informers.NewSharedInformerFactory(client, 0), kubeinformers.NewSharedInformerFactoryWithOptions(kube, 0, kubeinformers.WithNamespace(namespace))
+	c, err := nodejob.New(nodejob.Config{
+		Client: client, Kubernetes: kube, Holdfast: kinds, Cluster: cluster, Namespace: namespace,
+		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	kinds.StartWithContext(ctx)
+	cluster.StartWithContext(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := c.Run(ctx); err != nil {
+			r.Error(err)
+		}
+	}()
+	stop = func() {
+		cancel()
+		<-ended
+	}
+	r.Cleanup(stop)
+	return stop
+}
+
+// dying runs a controller that is killed at one of its writes, if it gets that far. It returns how many it made.
+func (r *rig) dying(at int, job *v1.NodeJob) int {
+	r.Helper()
+	died := make(chan struct{})
+	m := &miniapi.Mortal{At: at, Died: func() { close(died) }}
+	stop := r.controller(r.api.Mortal(m))
+	defer stop()
+	select {
+	case <-died:
+	case <-r.ended(job):
+	}
+	return m.Writes()
+}
+
+// ended is closed when the job has ended.
+func (r *rig) ended(job *v1.NodeJob) <-chan struct{} {
+	r.Helper()
+	done := make(chan struct{})
+	go func() {
+		for r.Context().Err() == nil {
+			if r.followToTheEnd(job) {
+				close(done)
+				return
+			}
+		}
+	}()
+	return done
+}
+
+// followToTheEnd watches until the job has ended, or the watch has.
+func (r *rig) followToTheEnd(job *v1.NodeJob) bool {
+	changes, err := r.client.HoldfastV1().NodeJobs().Watch(r.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + job.Name, ResourceVersion: job.ResourceVersion})
+	if err != nil {
+		return false
+	}
+	defer changes.Stop()
+	for change := range changes.ResultChan() {
+		if j, ok := change.Object.(*v1.NodeJob); ok && j.Status.CompletionTime != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// end waits until the job has ended and returns it.
+func (r *rig) end(job *v1.NodeJob) *v1.NodeJob {
+	r.Helper()
+	select {
+	case <-r.ended(job):
+	case <-time.After(30 * time.Second):
+		now, err := r.client.HoldfastV1().NodeJobs().Get(context.Background(), job.Name, metav1.GetOptions{})
+		r.Fatalf("the job has not ended: %+v, %v", now.Status, err)
+	}
+	now, err := r.client.HoldfastV1().NodeJobs().Get(r.Context(), job.Name, metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return now
+}
+
+func (r *rig) job(spec v1.NodeJobSpec) *v1.NodeJob {
+	r.Helper()
+	job, err := r.client.HoldfastV1().NodeJobs().Create(r.Context(), &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return job
+}
+
+// told are the events of a job.
+func (r *rig) told() (reasons []string) {
+	r.Helper()
+	list, err := r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, e := range list.Items {
+		reasons = append(reasons, fmt.Sprintf("%s %s", e.Type, e.Reason))
+	}
+	return reasons
+}
+
+// nothingRuns waits until all pods that go on have been ended.
+func (r *rig) nothingRuns() {
+	r.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		list, err := r.kubernetes.CoreV1().Pods(namespace).List(r.Context(), metav1.ListOptions{})
+		if err != nil {
+			r.Fatal(err)
+		}
+		running := 0
+		for _, p := range list.Items {
+			if p.Status.Phase == core.PodRunning {
+				running++
+			}
+		}
+		if running == 0 {
+			return
+		}
+		select {
+		case <-deadline:
+			r.Fatalf("%d pods go on", running)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

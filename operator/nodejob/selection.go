@@ -1,0 +1,93 @@
+package nodejob
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// selection is which nodes a job runs on, and why the others are left out.
+type selection struct {
+	nodes   []string // in the order of their names
+	left    int      // not chosen by the selectors
+	tainted []string // chosen, with a taint that is not tolerated
+}
+
+// selectNodes reads the job's selectors as the scheduler does. A node that is cordoned or not ready has a taint for it.
+func selectNodes(spec *v1.NodeJobSpec, nodes []*core.Node) (selection, error) {
+	var s selection
+	byLabels, err := labelSelector(spec.LabelSelector)
+	if err != nil {
+		return s, fmt.Errorf("labelSelector: %.500s", err.Error()) // it quotes what it does not like
+	}
+	byTerms := func(*core.Node) bool { return true }
+	if len(spec.NodeSelectorTerms) > 0 {
+		terms, err := nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: spec.NodeSelectorTerms})
+		if err != nil {
+			return s, fmt.Errorf("nodeSelectorTerms: %.500s", err.Error())
+		}
+		byTerms = terms.Match
+	}
+	for _, n := range nodes {
+		if !byLabels.Matches(labels.Set(n.Labels)) || !byTerms(n) {
+			s.left++
+			continue
+		}
+		if taint, found := untolerated(n, spec.Tolerations); found {
+			s.tainted = append(s.tainted, fmt.Sprintf("%s has the taint %s", n.Name, taint.ToString()))
+			continue
+		}
+		s.nodes = append(s.nodes, n.Name)
+	}
+	slices.Sort(s.nodes)
+	slices.Sort(s.tainted)
+	return s, nil
+}
+
+func labelSelector(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(s)
+}
+
+// untolerated finds a taint that keeps pods with these tolerations off the node.
+func untolerated(n *core.Node, tolerations []core.Toleration) (core.Taint, bool) {
+	keepsOff := func(t *core.Taint) bool {
+		return t.Effect == core.TaintEffectNoSchedule || t.Effect == core.TaintEffectNoExecute
+	}
+	return scheduling.FindMatchingUntoleratedTaint(logr.Discard(), n.Spec.Taints, tolerations, keepsOff, true)
+}
+
+// none says why no node was selected.
+func (s selection) none() string {
+	var reasons []string
+	if s.left > 0 {
+		reasons = append(reasons, fmt.Sprintf("%d not chosen by labelSelector and nodeSelectorTerms", s.left))
+	}
+	if len(s.tainted) > 0 {
+		reasons = append(reasons, "without a toleration: "+few(s.tainted))
+	}
+	if len(reasons) == 0 {
+		return "no node is selected: the cluster has none"
+	}
+	return "no node is selected: " + strings.Join(reasons, "; ")
+}
+
+// few names the first ones and counts the rest.
+func few(all []string) string {
+	const most = 3
+	if len(all) <= most {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+}

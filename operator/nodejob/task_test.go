@@ -1,0 +1,137 @@
+package nodejob
+
+import (
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func TestACleanupRunsTheProgramOnThePoolsDirectory(t *testing.T) {
+	for name, c := range map[string]struct {
+		pools []v1.PoolSpec
+		want  string
+	}{
+		"where the cluster says":   {[]v1.PoolSpec{{Name: "other", Path: "/x"}, {Name: "fast", Path: "/srv/fast"}}, "/srv/fast"},
+		"by default":               {nil, "/var/lib/holdfast/pools/fast"},
+		"of a device":              {[]v1.PoolSpec{{Name: "fast", Devices: &v1.DeviceSelector{}}}, "/var/lib/holdfast/pools/fast"},
+		"that is no longer wanted": {[]v1.PoolSpec{{Name: "other", Path: "/x"}}, "/var/lib/holdfast/pools/fast"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, "a")
+			s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, c.pools
+			p := s.step().step().pod("a")
+			if got := p.Spec.Volumes[0].HostPath.Path; got != c.want {
+				t.Errorf("it wipes %s, want %s", got, c.want)
+			}
+			k := p.Spec.Containers[0]
+			if k.Image != "holdfast:1" || strings.Join(k.Args, " ") != "cleanup --path=/pool" || k.VolumeMounts[0].MountPath != "/pool" {
+				t.Errorf("it runs %+v", k)
+			}
+		})
+	}
+}
+
+func TestACleanupLeavesANodeAloneThatHasVolumes(t *testing.T) {
+	s := newScene(t, "a", "b")
+	s.job.Spec = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}
+	s.refusals["a"] = "pool fast is not wiped while it holds something: volume v; delete it first"
+	s.step().step()
+	if len(s.plan.create) != 1 || s.plan.create[0].Annotations[nodeAnnotation] != "b" {
+		t.Fatalf("got %+v", s.plan.create)
+	}
+	s.want("a", v1.JobFailed, "volume v")
+	if s.result("a").Attempts != 0 {
+		t.Error("an attempt was begun")
+	}
+	// A volume that is made meanwhile keeps a failed attempt from being tried again.
+	s.exits("b", 1, "")
+	s.refusals["b"] = "volume w"
+	s.step().want("b", v1.JobFailed, "volume w")
+}
+
+func TestAPullIsDoneWhenTheKubeletHasTheImage(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(*scene)
+		done    bool
+	}{
+		"nothing yet":             {func(*scene) {}, false},
+		"pulling":                 {func(s *scene) { s.waiting("a", "ContainerCreating", "") }, false},
+		"not found":               {func(s *scene) { s.waiting("a", "ImagePullBackOff", "not found") }, false},
+		"it runs":                 {func(s *scene) { s.running("a") }, true},
+		"it has failed":           {func(s *scene) { s.exits("a", 1, "") }, true},
+		"its program is missing":  {func(s *scene) { s.waiting("a", "RunContainerError", "exec: not found") }, true},
+		"its user is not allowed": {func(s *scene) { s.waiting("a", "CreateContainerConfigError", "runs as root") }, true},
+		"it never started": {func(s *scene) {
+			s.exits("a", 128, "")
+			p := s.pod("a")
+			p.Status.ContainerStatuses[0].ImageID, p.Status.ContainerStatuses[0].State.Terminated.ContainerID = "", ""
+			p.Status.ContainerStatuses[0].State.Terminated.Reason = "StartError"
+		}, true},
+		"evicted before": {func(s *scene) { s.pod("a").Status = core.PodStatus{Phase: core.PodFailed, Reason: "Evicted"} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, "a")
+			s.job.Spec = v1.NodeJobSpec{Task: TaskPull, TaskImage: "image:2"}
+			s.step().step()
+			if got := s.pod("a").Spec.Containers[0].Image; got != "image:2" {
+				t.Errorf("it brings %s", got)
+			}
+			c.happens(s)
+			s.step()
+			if done := s.job.Status.Phase == v1.JobCompleted; done != c.done {
+				t.Errorf("done is %v, want %v: %+v", done, c.done, s.job.Status)
+			}
+			if c.done && len(s.pods) > 0 && !over(s.pods[0]) {
+				t.Error("the pod goes on")
+			}
+		})
+	}
+}
+
+func TestTheStatusOfManyNodesStaysSmall(t *testing.T) {
+	s := newScene(t)
+	for i := range 1000 {
+		s.nodes = append(s.nodes, node("node-"+strings.Repeat("x", 40)+string(rune('a'+i%26))+strings.Repeat("y", i/26)))
+	}
+	s.step().step()
+	for _, p := range s.pods {
+		s.exits(p.Annotations[nodeAnnotation], 1, strings.Repeat("é", 4000))
+	}
+	s.job.Spec.BackoffLimit = new(int32)
+	s.step()
+	total := 0
+	for _, n := range s.job.Status.Nodes {
+		total += len(n.Log) + len(n.Message)
+		if n.Log == "" || strings.ContainsRune(n.Log, '\uFFFD') {
+			t.Fatalf("node %s has the log %q", n.Name, n.Log)
+		}
+	}
+	if total > allTails+1000*longestMessage {
+		t.Errorf("%d bytes of logs and messages", total)
+	}
+}
+
+func TestAWordIsFoundWhereverTheStreamIsCut(t *testing.T) {
+	text := strings.Repeat("noise ", 1000) + "the-word" + strings.Repeat(" more", 1000)
+	for _, size := range []int{1, 3, 7, 8, 1000, 100000} {
+		s := search{word: "the-word"}
+		for rest := []byte(text); len(rest) > 0; {
+			n := min(size, len(rest))
+			s.add(rest[:n])
+			rest = rest[n:]
+		}
+		if !s.found || len(s.kept) > longestTail {
+			t.Errorf("in pieces of %d bytes: found %v, kept %d bytes", size, s.found, len(s.kept))
+		}
+	}
+	s := search{word: "the-word"}
+	for _, piece := range []string{"the-", "wo", "r"} {
+		s.add([]byte(piece))
+	}
+	if s.found {
+		t.Error("a part of the word was taken for it")
+	}
+}

@@ -1,0 +1,296 @@
+package owned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+var (
+	// ErrForeign is an object that has the name of a wanted one and was made by someone else. It is left as it is.
+	ErrForeign = errors.New("it exists and was not made by Holdfast, so it stays as it is: delete it or give the new one another name, " +
+		"or let Holdfast have it with the label " + ManagedByLabel + "=" + FieldManager)
+	// ErrLeaving is an object that is being deleted. It is made again when it is gone.
+	ErrLeaving = errors.New("it is being deleted and will be made again when it is gone")
+	// ErrUnknownKind is of an object that the API server has no kind for.
+	ErrUnknownKind = errors.New("the API server does not know this kind")
+)
+
+// ContestedError is an object that someone else changes again and again.
+type ContestedError struct{ By []string }
+
+func (e *ContestedError) Error() string {
+	return fmt.Sprintf("it is changed again and again by %s: configure that to leave it alone", strings.Join(e.By, ", "))
+}
+
+// Of an object that others change, so many repairs are made at once, and after that so many a second.
+const (
+	repairBurst     = 30
+	repairPerSecond = 0.2
+)
+
+// record is what was done about an object.
+type record struct {
+	wanted  *unstructured.Unstructured
+	result  *unstructured.Unstructured // what the API server made of it
+	at      time.Time
+	marked  bool
+	repairs flowcontrol.PassiveRateLimiter
+}
+
+// unseenFor is how long an object that was applied may stay out of the cache before it counts as gone.
+const unseenFor = 10 * time.Second
+
+// Outcome is what came of an Apply.
+type Outcome struct {
+	Changed  []Ref // were made or put right
+	Failures []Failure
+	// Again is when to apply once more even if nothing changes; 0: not at all.
+	Again time.Duration
+}
+
+// Err joins the failures.
+func (o Outcome) Err() error {
+	errs := make([]error, len(o.Failures))
+	for i, f := range o.Failures {
+		errs[i] = f
+	}
+	return errors.Join(errs...)
+}
+
+// And is both outcomes in one.
+func (o Outcome) And(other Outcome) Outcome {
+	both := Outcome{
+		Changed: slices.Concat(o.Changed, other.Changed), Failures: slices.Concat(o.Failures, other.Failures),
+		Again: min(o.Again, other.Again),
+	}
+	if both.Again == 0 {
+		both.Again = max(o.Again, other.Again)
+	}
+	return both
+}
+
+// Apply makes each object as it is wanted, in this order. One that is refused does not keep the others from it. It asks
+// the API server nothing for objects that are as they were when they were last applied.
+func (s *Set) Apply(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
+	return s.applyAll(ctx, objects, false)
+}
+
+// Mark is Apply for objects that others made and of which only some metadata is wanted. Those that do not exist are
+// not made.
+func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
+	return s.applyAll(ctx, objects, true)
+}
+
+func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured, mark bool) (out Outcome) {
+	for _, o := range objects {
+		a := &application{Set: s, wanted: o, ref: RefOf(o), mark: mark}
+		changed, err := a.do(ctx)
+		if ctx.Err() != nil {
+			return out
+		}
+		one := Outcome{Again: a.again}
+		if changed {
+			one.Changed = []Ref{a.ref}
+		}
+		if err != nil {
+			one.Failures = []Failure{{a.ref, err}}
+		}
+		out = out.And(one)
+	}
+	return out
+}
+
+// application is one object while it is applied.
+type application struct {
+	*Set
+	*watch
+	ref    Ref
+	wanted *unstructured.Unstructured
+	mark   bool
+	again  time.Duration
+}
+
+func (a *application) do(ctx context.Context) (changed bool, err error) {
+	if a.watch = a.Set.watch(a.ref.GroupKind); a.watch == nil {
+		return false, ErrUnknownKind
+	}
+	a.begins()
+	defer a.ends()
+	known := a.known()
+	live := a.get(a.ref.NamespacedName)
+	switch {
+	case live == nil && known != nil && time.Since(known.at) > unseenFor:
+		a.forget(a.ref, nil)
+		known = nil
+	case known != nil && (live == nil || older(live, known.result)):
+		if live == nil {
+			a.again = unseenFor + time.Second
+		}
+		live = known.result // the cache will say so too
+	}
+	if live != nil && known != nil && known.settled(live, a.wanted, a.mark) {
+		return false, nil
+	}
+	if live == nil {
+		if a.mark && a.absentLately() {
+			return false, nil
+		}
+		if live, err = a.look(ctx); err != nil || live == nil && a.mark {
+			a.noteAbsent(err == nil)
+			return false, err
+		}
+	}
+	if err := a.mayTouch(live, known); err != nil {
+		return false, err
+	}
+	result, err := a.write(ctx, live)
+	if err != nil {
+		return false, err
+	}
+	a.remember(result, known)
+	return live == nil || live.GetResourceVersion() != result.GetResourceVersion(), nil
+}
+
+// look asks the API server: what is not in the cache may exist without our label.
+func (a *application) look(ctx context.Context) (*unstructured.Unstructured, error) {
+	live, err := a.client(a.Client, a.ref.Namespace).Get(ctx, a.ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
+}
+
+func (a *application) mayTouch(live *unstructured.Unstructured, known *record) error {
+	switch {
+	case live == nil || a.mark:
+		return nil
+	case (a.Everywhere || namedByUsers[a.ref.Kind]) && !ours(live):
+		return ErrForeign
+	case live.GetDeletionTimestamp() != nil:
+		return ErrLeaving
+	case known != nil && equalContent(known.wanted, a.wanted) && !known.repairs.TryAccept():
+		a.again = time.Duration(float64(time.Second) / repairPerSecond)
+		return &ContestedError{By: others(live)}
+	}
+	return nil
+}
+
+// namedByUsers are the kinds whose names users choose, so that one of the same name may be somebody's. The names of
+// all other kinds are those of Holdfast.
+var namedByUsers = map[string]bool{
+	"StorageClass": true, "VolumeSnapshotClass": true, "VolumeGroupSnapshotClass": true,
+	"Secret": true, "ConfigMap": true, "Service": true, "Ingress": true,
+}
+
+// ours says whether an object was made here, by its label or, where somebody removed that, by its managed fields.
+func ours(o *unstructured.Unstructured) bool {
+	return o.GetLabels()[ManagedByLabel] == FieldManager || slices.ContainsFunc(o.GetManagedFields(), isOurs)
+}
+
+func isOurs(f metav1.ManagedFieldsEntry) bool {
+	return f.Manager == FieldManager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == ""
+}
+
+// others who have written to an object.
+func others(o *unstructured.Unstructured) []string {
+	var all []string
+	for _, f := range o.GetManagedFields() {
+		if !isOurs(f) && f.Subresource == "" && !slices.Contains(all, f.Manager) {
+			all = append(all, f.Manager)
+		}
+	}
+	return all
+}
+
+func (a *application) write(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	wanted := a.wanted
+	if a.mark {
+		wanted = wanted.DeepCopy()
+		wanted.SetUID(live.GetUID()) // or it would be made if it has just been deleted
+	}
+	result, err := a.apply(ctx, wanted)
+	switch {
+	case a.mark:
+		return result, err
+	case err == nil && live != nil:
+		return a.takeOver(ctx, result)
+	case apierrors.IsInvalid(err) && live != nil:
+		return a.replace(ctx, live, err)
+	}
+	return result, err
+}
+
+func (a *application) apply(ctx context.Context, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return a.client(a.Client, a.ref.Namespace).Apply(ctx, a.ref.Name, wanted, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+}
+
+// absentFor is how long an object that was to be marked and does not exist is not looked for again.
+const absentFor = 5 * time.Minute
+
+func (a *application) absentLately() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Since(a.absent[a.ref]) < absentFor
+}
+
+func (a *application) noteAbsent(absent bool) {
+	if absent {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.absent[a.ref] = time.Now()
+	}
+}
+
+func (a *application) known() *record {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.records[a.ref]
+}
+
+func (a *application) begins() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.applying[a.ref] = nil
+}
+
+func (a *application) ends() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.applying, a.ref)
+}
+
+// remember what the API server made of an object, unless that has gone before the answer came.
+func (a *application) remember(result *unstructured.Unstructured, before *record) {
+	r := &record{wanted: a.wanted.DeepCopy(), result: result, at: time.Now(), marked: a.mark}
+	if before != nil {
+		r.repairs = before.repairs
+	} else {
+		r.repairs = flowcontrol.NewTokenBucketPassiveRateLimiter(repairPerSecond, repairBurst)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if gone := a.applying[a.ref]; gone == nil || older(gone, result) {
+		a.records[a.ref] = r
+	}
+}
+
+// forget what was done about an object, unless that is newer than its end.
+func (s *Set) forget(r Ref, last *unstructured.Unstructured) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.records[r]; known != nil && (last == nil || !older(last, known.result)) {
+		delete(s.records, r)
+	}
+	if _, applied := s.applying[r]; applied && last != nil {
+		s.applying[r] = last
+	}
+}

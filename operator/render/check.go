@@ -1,0 +1,116 @@
+package render
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// checkAll refuses what cannot be made, before anything is made. The API server has refused most of it before; an
+// object may come from a file, or from a time when the kind was another.
+func checkAll(p *plan) error {
+	for _, check := range []func(*plan) error{checkCluster, checkImages, checkCSI, checkPools, checkClasses, checkPods, checkAccess} {
+		if err := check(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkCluster(p *plan) error {
+	if wrong := validation.IsValidLabelValue(p.Cluster.Name); p.Cluster.Name == "" || len(wrong) > 0 {
+		return fmt.Errorf("metadata.name: %.80q cannot be a label: at most 63 letters, digits, - and . are allowed", p.Cluster.Name)
+	}
+	if err := oneOf("spec.deletionPolicy", p.spec.DeletionPolicy, "", v1.RefuseDeletion, v1.OrphanVolumes); err != nil {
+		return err
+	}
+	return checkTerms("spec", p.spec.NodeSelectorTerms)
+}
+
+func checkCSI(p *plan) error {
+	csi := p.spec.CSI
+	if r := csi.Replicas; r != nil && (*r < 1 || *r > 9) {
+		return fmt.Errorf("spec.csi.replicas: %d is not allowed: it must be 1 to 9", *r)
+	}
+	if err := oneOf("spec.csi.deploymentStrategy", csi.DeploymentStrategy, "", v1.AsDeployment, v1.AsStatefulSet); err != nil {
+		return err
+	}
+	if err := checkDir("spec.csi.kubeletDir", p.kubeletDir); err != nil {
+		return err
+	}
+	if within(p.kubeletDir, hostDir) || within(hostDir, p.kubeletDir) {
+		return fmt.Errorf("spec.csi.kubeletDir: %s is not allowed: it and %s are in each other, which is the directory of Holdfast", p.kubeletDir, hostDir)
+	}
+	return nil
+}
+
+func checkTerms(parent string, terms []core.NodeSelectorTerm) error {
+	if len(terms) == 0 {
+		return nil
+	}
+	if _, err := nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: terms}, field.WithPath(field.NewPath(parent))); err != nil {
+		return fmt.Errorf("%.500s", err.Error()) // it quotes what it does not like
+	}
+	for i, term := range terms {
+		for j, f := range term.MatchFields {
+			if f.Key != metav1.ObjectNameField {
+				return fmt.Errorf("%s.nodeSelectorTerms[%d].matchFields[%d].key: %.80q is not known: it must be %s", parent, i, j, f.Key, metav1.ObjectNameField)
+			}
+		}
+	}
+	return nil
+}
+
+var directory = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
+
+// checkDir wants a directory that can be compared with others.
+func checkDir(field, dir string) error {
+	if !directory.MatchString(dir) || path.Clean(dir) != dir || len(dir) > 255 {
+		return fmt.Errorf("%s: %.300q is not allowed: it must be an absolute directory other than /, of at most 255 letters, digits and . _ - /, without . and .. between slashes and without one at its end", field, dir)
+	}
+	return nil
+}
+
+// oneOf refuses what is not among the allowed. An empty one is not named.
+func oneOf[T ~string](field string, value T, allowed ...T) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	var names []string
+	for _, a := range allowed {
+		if a != "" {
+			names = append(names, string(a))
+		}
+	}
+	return fmt.Errorf("%s: %.80q is not known: it must be %s", field, string(value), strings.Join(names, " or "))
+}
+
+// checkName wants the name of an object.
+func checkName(field, value string) error {
+	if wrong := validation.IsDNS1123Subdomain(value); len(wrong) > 0 {
+		return fmt.Errorf("%s: %.300q cannot be a name: %s", field, value, wrong[0])
+	}
+	return nil
+}
+
+func checkAnnotations(field string, annotations map[string]string) error {
+	for _, key := range sortedKeys(annotations) {
+		if wrong := validation.IsQualifiedName(strings.ToLower(key)); len(wrong) > 0 {
+			return fmt.Errorf("%s: %.300q cannot be the key of an annotation: %s", field, key, wrong[0])
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

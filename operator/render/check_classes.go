@@ -1,0 +1,73 @@
+package render
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func checkClasses(p *plan) error {
+	names, first := map[string]bool{}, ""
+	for i, class := range classes(p.spec) {
+		at := fmt.Sprintf("spec.storageClasses[%d]", i)
+		if err := checkName(at+".name", class.Name); err != nil {
+			return err
+		}
+		if names[class.Name] {
+			return fmt.Errorf("%s.name: there is a class %s before it: each needs a name of its own", at, class.Name)
+		}
+		names[class.Name] = true
+		if class.Default && first != "" {
+			return fmt.Errorf("%s.default: class %s is the default, and so is class %s: only one may be", at, class.Name, first)
+		}
+		if class.Default {
+			first = class.Name
+		}
+		if pools := p.poolNames(); class.Pool != "" && !slices.Contains(pools, class.Pool) {
+			return fmt.Errorf("%s.pool: class %s names the pool %.80q: spec.pools has only %s", at, class.Name, class.Pool, strings.Join(pools, ", "))
+		}
+		if err := checkChoices(at, class); err != nil {
+			return err
+		}
+		if err := p.checkParameters(at, class); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkChoices(at string, class v1.StorageClassSpec) error {
+	if err := oneOf(at+".reclaimPolicy", class.ReclaimPolicy, "", core.PersistentVolumeReclaimDelete, core.PersistentVolumeReclaimRetain); err != nil {
+		return err
+	}
+	if err := oneOf(at+".bindingMode", storage.VolumeBindingMode(class.BindingMode), "", storage.VolumeBindingWaitForFirstConsumer, storage.VolumeBindingImmediate); err != nil {
+		return err
+	}
+	if err := oneOf(at+".fsType", class.FSType, "", v1.Ext4, v1.XFS, v1.Btrfs); err != nil {
+		return err
+	}
+	return oneOf(at+".onNodeLoss", class.OnNodeLoss, "", v1.RetainOnNodeLoss, v1.DeleteOnNodeLoss)
+}
+
+// checkParameters refuses those that are said elsewhere, so that each has one place.
+func (p *plan) checkParameters(at string, class v1.StorageClassSpec) error {
+	elsewhere := map[string]string{
+		poolParameter: at + ".pool", onNodeLossParameter: at + ".onNodeLoss", fsTypeParameter: at + ".fsType",
+	}
+	for _, c := range p.credentials() {
+		for _, key := range c.parameters() {
+			elsewhere[key] = "spec.csi." + c.field
+		}
+	}
+	for _, key := range sortedKeys(class.Parameters) {
+		if field := elsewhere[key]; field != "" {
+			return fmt.Errorf("%s.parameters: class %s has %s here: %s says it", at, class.Name, key, field)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package render
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// systemDirs are those whose content the program needs, or that are the pod's own.
+var systemDirs = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr"}
+
+func checkPools(p *plan) error {
+	names, dirs := map[string]bool{}, map[string]string{}
+	for i, pool := range p.pools {
+		at := fmt.Sprintf("spec.pools[%d]", i)
+		if !poolName.MatchString(pool.Name) {
+			return fmt.Errorf("%s.name: %.80q is not allowed: it must be 1 to 63 small letters, digits and -, and not begin with -", at, pool.Name)
+		}
+		if names[pool.Name] {
+			return fmt.Errorf("%s.name: there is a pool %s before it: each needs a name of its own", at, pool.Name)
+		}
+		names[pool.Name] = true
+		if err := p.checkPlace(at, pool); err != nil {
+			return err
+		}
+		dir := pool.Path
+		if dir == "" {
+			dir = poolDir(pool.Name) // where its device is mounted
+		}
+		for _, other := range sortedKeys(dirs) {
+			if within(dir, other) || within(other, dir) {
+				return fmt.Errorf("%s.path: pool %s at %s and pool %s at %s are in each other: each needs a directory of its own", at, pool.Name, dir, dirs[other], other)
+			}
+		}
+		dirs[dir] = pool.Name
+		if err := checkPolicy(at, pool); err != nil {
+			return err
+		}
+		if err := checkTerms(at, pool.NodeSelectorTerms); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPlace refuses a directory that a pool must not have.
+func (p *plan) checkPlace(at string, pool v1.PoolSpec) error {
+	if pool.Devices != nil {
+		if pool.Path != "" {
+			return fmt.Errorf("%s: pool %s has the path %s and devices: it may have one of them", at, pool.Name, pool.Path)
+		}
+		return nil
+	}
+	if err := checkDir(at+".path", pool.Path); err != nil {
+		return err
+	}
+	for _, taken := range append([]string{p.kubeletDir}, systemDirs...) {
+		if within(pool.Path, taken) {
+			return fmt.Errorf("%s.path: %s is not allowed for pool %s: %s belongs to the node; a directory such as %s is", at, pool.Path, pool.Name, taken, poolDir(pool.Name))
+		}
+	}
+	for _, part := range []string{p.kubeletDir, hostDir} {
+		if within(part, pool.Path) {
+			return fmt.Errorf("%s.path: %s is not allowed for pool %s: %s is in it; a directory such as %s is", at, pool.Path, pool.Name, part, poolDir(pool.Name))
+		}
+	}
+	return nil
+}
+
+// checkPolicy refuses what a pool could not keep.
+func checkPolicy(at string, pool v1.PoolSpec) error {
+	if err := oneOf(at+".engine", pool.Engine, "", "image", "directory"); err != nil {
+		return err
+	}
+	if s := pool.Overcommit; s != "" {
+		if times, err := strconv.ParseFloat(s, 64); err != nil || !(times > 0 && times <= 100) {
+			return fmt.Errorf("%s.overcommit: %.80q is not allowed: it must be a number above 0, at most 100, such as 1.5", at, s)
+		}
+	}
+	if r := pool.TrashRetention; r != nil && r.Duration < 0 {
+		return fmt.Errorf("%s.trashRetention: %s is not allowed: it must be a time such as 24h", at, r.Duration)
+	}
+	return checkReserved(at+".reserved", pool.Reserved)
+}
+
+func checkReserved(field, reserved string) error {
+	if reserved == "" {
+		return nil
+	}
+	if share, isShare := strings.CutSuffix(reserved, "%"); isShare {
+		if percent, err := strconv.ParseFloat(share, 64); err == nil && percent >= 0 && percent < 100 {
+			return nil
+		}
+	} else if bytes, err := resource.ParseQuantity(reserved); err == nil && bytes.Sign() >= 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %.80q is not allowed: it must be a share below 100%%, such as 5%%, or bytes, such as 10Gi", field, reserved)
+}
+
+// poolNames are those that a class may name.
+func (p *plan) poolNames() []string {
+	var names []string
+	for _, pool := range p.pools {
+		names = append(names, pool.Name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,99 @@
+package render
+
+import (
+	"fmt"
+	"slices"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/deploy"
+)
+
+const (
+	controllerName = "holdfast-controller"
+	apiPort        = "api" // of the container and the Service
+)
+
+// controller returns the workload that the operator itself is in.
+func (p *plan) controller() ([]object, error) {
+	budget, err := manifest[policy.PodDisruptionBudget](deploy.Controller, "PodDisruptionBudget", controllerName)
+	if err != nil {
+		return nil, err
+	}
+	deployment, err := manifest[apps.Deployment](deploy.Controller, "Deployment", controllerName)
+	if err != nil {
+		return nil, err
+	}
+	deployment.Labels[versionLabel] = deploy.Version
+	if p.spec.CSI.Replicas != nil {
+		deployment.Spec.Replicas = p.spec.CSI.Replicas
+	}
+	pod := &deployment.Spec.Template.Spec
+	if err := p.controllerContainers(pod); err != nil {
+		return nil, err
+	}
+	p.settle(pod)
+	if p.spec.CSI.DeploymentStrategy == v1.AsStatefulSet {
+		return []object{budget, statefulSet(deployment)}, nil
+	}
+	return []object{budget, deployment}, nil
+}
+
+func (p *plan) controllerContainers(pod *core.PodSpec) error {
+	main := container(pod, name)
+	main.Image = string(p.images.Holdfast)
+	if p.ControllerImage != "" {
+		main.Image = string(p.ControllerImage)
+	}
+	for i := range main.Ports {
+		if main.Ports[i].Name == apiPort {
+			main.Ports[i].ContainerPort = p.internalPort()
+		}
+	}
+	replaceArgument(main, "--api-address", fmt.Sprintf(":%d", p.internalPort()))
+	if !p.withCSI() {
+		pod.Containers = slices.DeleteFunc(pod.Containers, func(c core.Container) bool { return c.Name != name })
+		return nil
+	}
+	container(pod, "csi-provisioner").Image = string(p.images.CSIProvisioner)
+	container(pod, "csi-resizer").Image = string(p.images.CSIResizer)
+	container(pod, "csi-snapshotter").Image = string(p.images.CSISnapshotter)
+	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", controllerName)
+	if err != nil {
+		return err
+	}
+	if p.spec.CSI.Attach {
+		main.Args = append(main.Args, "--attach")
+		pod.Containers = append(pod.Containers, beside(template, "csi-attacher", p.images.CSIAttacher))
+	}
+	// It ends at once where its kinds are missing.
+	if p.images.SnapshotController != "" && p.Has(snapshotClassKind) && p.Has(groupSnapshotClassKind) {
+		pod.Containers = append(pod.Containers, beside(template, "snapshot-controller", p.images.SnapshotController))
+	}
+	return nil
+}
+
+// statefulSet returns the same workload as a StatefulSet. With several replicas, one that does not become ready leaves
+// the others as they were.
+func statefulSet(d *apps.Deployment) *apps.StatefulSet {
+	set := &apps.StatefulSet{ObjectMeta: d.ObjectMeta, Spec: apps.StatefulSetSpec{
+		Replicas:    d.Spec.Replicas,
+		Selector:    d.Spec.Selector,
+		Template:    d.Spec.Template,
+		ServiceName: controllerName, // there is none: nobody calls the pods by their names
+		// In order, a pod that never becomes ready could not be replaced by a better one.
+		PodManagementPolicy: apps.ParallelPodManagement,
+		UpdateStrategy:      apps.StatefulSetUpdateStrategy{Type: apps.RollingUpdateStatefulSetStrategyType},
+	}}
+	pod := &set.Spec.Template.Spec
+	for i := range pod.TopologySpreadConstraints {
+		pod.TopologySpreadConstraints[i].MatchLabelKeys = []string{apps.ControllerRevisionHashLabelKey}
+	}
+	if provisioner := container(pod, "csi-provisioner"); provisioner != nil {
+		replaceArgument(provisioner, "--capacity-ownerref-level", "1") // the pod's own owner
+	}
+	return set
+}

@@ -1,0 +1,264 @@
+package render
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/deploy"
+)
+
+func controllerOf(t *testing.T, in Input) *apps.Deployment {
+	t.Helper()
+	return must[apps.Deployment](t, in, "Deployment", "holdfast-controller")
+}
+
+// withSpec is a Deployment for a spec.
+func withSpec(t *testing.T, write func(*v1.StorageClusterSpec)) *apps.Deployment {
+	t.Helper()
+	return controllerOf(t, ask(write))
+}
+
+func names(containers []core.Container) (all []string) {
+	for _, c := range containers {
+		all = append(all, c.Name)
+	}
+	return all
+}
+
+// arguments returns those of a container, which must be there.
+func arguments(t *testing.T, pod core.PodSpec, name string) []string {
+	t.Helper()
+	c := container(&pod, name)
+	if c == nil {
+		t.Fatalf("there is no container %s, only %v", name, names(pod.Containers))
+	}
+	return c.Args
+}
+
+func TestTheControllerHasItsSidecars(t *testing.T) {
+	d := withSpec(t, nil)
+	if got := names(d.Spec.Template.Spec.Containers); !slices.Equal(got, []string{"holdfast", "csi-provisioner", "csi-resizer", "csi-snapshotter"}) {
+		t.Errorf("its containers are %v", got)
+	}
+	if *d.Spec.Replicas != 2 {
+		t.Errorf("it has %d replicas", *d.Spec.Replicas)
+	}
+}
+
+func TestAControllerThatDoesNotBecomeReadyLeavesTheOldOnes(t *testing.T) {
+	update := withSpec(t, nil).Spec.Strategy.RollingUpdate
+	if update == nil || update.MaxUnavailable.IntValue() != 0 || update.MaxSurge.IntValue() != 1 {
+		t.Errorf("it is updated by %+v", update)
+	}
+}
+
+func TestTheControllerSurvivesADrain(t *testing.T) {
+	budget := must[policy.PodDisruptionBudget](t, ask(nil), "PodDisruptionBudget", "holdfast-controller")
+	if budget.Spec.MaxUnavailable.IntValue() != 1 || budget.Spec.Selector.MatchLabels["app.kubernetes.io/component"] != "controller" {
+		t.Errorf("the budget is %+v", budget.Spec)
+	}
+}
+
+func TestReplicasAreThoseOfTheSpec(t *testing.T) {
+	if d := withSpec(t, func(s *v1.StorageClusterSpec) { s.CSI.Replicas = new(int32(3)) }); *d.Spec.Replicas != 3 {
+		t.Errorf("it has %d replicas", *d.Spec.Replicas)
+	}
+}
+
+func TestAStatefulSetRunsTheSamePods(t *testing.T) {
+	as := func(strategy v1.DeploymentStrategy) Input {
+		in := everything()
+		in.Cluster.Spec.CSI.DeploymentStrategy = strategy
+		in.Cluster.Spec.CSI.Replicas = new(int32(3))
+		return in
+	}
+	d := controllerOf(t, as(v1.AsDeployment))
+	s := must[apps.StatefulSet](t, as(v1.AsStatefulSet), "StatefulSet", "holdfast-controller")
+	if look[apps.Deployment](t, as(v1.AsStatefulSet), "Deployment", "holdfast-controller") != nil || look[apps.StatefulSet](t, as(""), "StatefulSet", "holdfast-controller") != nil {
+		t.Error("it is both")
+	}
+	if *s.Spec.Replicas != 3 || s.Spec.PodManagementPolicy != apps.ParallelPodManagement || s.Spec.UpdateStrategy.Type != apps.RollingUpdateStatefulSetStrategyType {
+		t.Errorf("it is run by %+v", s.Spec)
+	}
+	level := "--capacity-ownerref-level=1"
+	if args := arguments(t, s.Spec.Template.Spec, "csi-provisioner"); !slices.Contains(args, level) {
+		t.Errorf("capacity would belong to an owner of the StatefulSet: %v", args)
+	}
+	if spread := s.Spec.Template.Spec.TopologySpreadConstraints[0].MatchLabelKeys; !slices.Equal(spread, []string{"controller-revision-hash"}) {
+		t.Errorf("its pods are spread by %v, which they do not have", spread)
+	}
+	// The rest is the same.
+	pod := d.Spec.Template.Spec
+	replaceArgument(container(&pod, "csi-provisioner"), "--capacity-ownerref-level", "1")
+	pod.TopologySpreadConstraints[0].MatchLabelKeys = []string{"controller-revision-hash"}
+	same(t, d.Spec.Template, s.Spec.Template)
+	same(t, d.Spec.Selector, s.Spec.Selector)
+	same(t, d.Labels, s.Labels)
+}
+
+func TestAttachRunsTheAttacherAndTellsTheDriver(t *testing.T) {
+	with := withSpec(t, func(s *v1.StorageClusterSpec) { s.CSI.Attach = true; s.Images.CSIAttacher = "r/a:1" }).Spec.Template.Spec
+	without := withSpec(t, nil).Spec.Template.Spec
+	if c := container(&with, "csi-attacher"); c == nil || c.Image != "r/a:1" || c.VolumeMounts[0].Name != "socket" {
+		t.Errorf("the attacher is %+v", c)
+	}
+	if container(&without, "csi-attacher") != nil {
+		t.Error("the attacher runs unasked")
+	}
+	if !slices.Contains(arguments(t, with, "holdfast"), "--attach") || slices.Contains(arguments(t, without, "holdfast"), "--attach") {
+		t.Error("the driver does not know it")
+	}
+}
+
+func TestWithoutCSITheControllerIsAlone(t *testing.T) {
+	d := withSpec(t, func(s *v1.StorageClusterSpec) {
+		s.CSI = v1.CSISpec{Enable: new(false), Attach: true}
+		s.Images.SnapshotController = "r/s:1"
+		s.Debug = true
+	})
+	if got := names(d.Spec.Template.Spec.Containers); !slices.Equal(got, []string{"holdfast"}) {
+		t.Errorf("its containers are %v", got)
+	}
+}
+
+func TestTheSnapshotControllerRunsWhereItsKindsAre(t *testing.T) {
+	in := ask(func(s *v1.StorageClusterSpec) { s.Images.SnapshotController = "r/s:1" })
+	pod := controllerOf(t, in).Spec.Template.Spec
+	if c := container(&pod, "snapshot-controller"); c == nil || c.Image != "r/s:1" || !slices.Contains(c.Args, "--leader-election") {
+		t.Errorf("it is %+v", c)
+	}
+	in.Has = func(kind schema.GroupKind) bool { return kind != groupSnapshotClassKind }
+	pod = controllerOf(t, in).Spec.Template.Spec
+	if container(&pod, "snapshot-controller") != nil {
+		t.Error("it would end at once, for want of its kinds")
+	}
+	if pod = withSpec(t, nil).Spec.Template.Spec; container(&pod, "snapshot-controller") != nil {
+		t.Error("it runs unasked, and there may be another")
+	}
+}
+
+func TestDebugReachesTheSidecarsAsArguments(t *testing.T) {
+	in := everything()
+	pods := []core.PodSpec{controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec}
+	in.Cluster.Spec.Debug = false
+	quiet := []core.PodSpec{controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec}
+	seen := 0
+	for i, pod := range pods {
+		for j, c := range pod.Containers {
+			// Holdfast hears of it while it runs: no pod of a node is replaced for it.
+			if got := slices.Contains(c.Args, "--v=5"); got != (c.Name != "holdfast") {
+				t.Errorf("container %s has the arguments %v", c.Name, c.Args)
+			}
+			if slices.Contains(quiet[i].Containers[j].Args, "--v=5") {
+				t.Errorf("container %s is never quiet", c.Name)
+			}
+			seen++
+		}
+	}
+	if seen != 9 {
+		t.Errorf("only %d containers were looked at", seen)
+	}
+}
+
+func TestPauseAndDebugReplaceNoPodOfANode(t *testing.T) {
+	quiet := nodeOf(t, ask(nil)).Spec
+	same(t, quiet, nodeOf(t, ask(func(s *v1.StorageClusterSpec) { s.Debug = true })).Spec)
+	same(t, withSpec(t, nil).Spec, withSpec(t, func(s *v1.StorageClusterSpec) { s.Pause = true }).Spec)
+}
+
+func TestResourcesAreThoseOfHoldfastItself(t *testing.T) {
+	want := core.ResourceRequirements{
+		Requests: core.ResourceList{core.ResourceCPU: resource.MustParse("200m")},
+		Limits:   core.ResourceList{core.ResourceMemory: resource.MustParse("1Gi")},
+	}
+	in := everything()
+	usual := controllerOf(t, in).Spec.Template.Spec
+	in.Cluster.Spec.Resources = want
+	for _, pod := range []core.PodSpec{controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec} {
+		for _, c := range pod.Containers {
+			if c.Name == "holdfast" {
+				same(t, want, c.Resources)
+			} else {
+				same(t, container(&usual, "csi-resizer").Resources, c.Resources)
+			}
+		}
+	}
+}
+
+func TestAllPodsGetPullSecretsPriorityAndTolerations(t *testing.T) {
+	secrets := []core.LocalObjectReference{{Name: "registry"}, {Name: "mirror"}}
+	mine := core.Toleration{Key: "node-role.kubernetes.io/control-plane", Operator: core.TolerationOpExists, Effect: core.TaintEffectNoExecute}
+	usual, in := everything(), everything()
+	in.Cluster.Spec.ImagePullSecrets, in.Cluster.Spec.PriorityClass, in.Cluster.Spec.Tolerations = secrets, "mine", []core.Toleration{mine}
+	pods := func(in Input) map[string]core.PodSpec {
+		return map[string]core.PodSpec{"controller": controllerOf(t, in).Spec.Template.Spec, "node": nodeOf(t, in).Spec.Template.Spec}
+	}
+	priorities := map[string]string{"controller": "system-cluster-critical", "node": "system-node-critical"}
+	for name, pod := range pods(in) {
+		before := pods(usual)[name]
+		same(t, secrets, pod.ImagePullSecrets)
+		if pod.PriorityClassName != "mine" || before.PriorityClassName != priorities[name] {
+			t.Errorf("%s: the priority is %s, unasked %s", name, pod.PriorityClassName, before.PriorityClassName)
+		}
+		// Its own stay, also one with the same key.
+		same(t, append(slices.Clone(before.Tolerations), mine), pod.Tolerations)
+	}
+}
+
+func TestTheControllerServesTheAPIOnThePortOfTheSpec(t *testing.T) {
+	for want, write := range map[string]func(*v1.StorageClusterSpec){
+		"5705": nil,
+		"8443": func(s *v1.StorageClusterSpec) { s.Service.InternalPort = 8443 },
+	} {
+		pod := withSpec(t, write).Spec.Template.Spec
+		if args := arguments(t, pod, "holdfast"); !slices.Contains(args, "--api-address=:"+want) {
+			t.Errorf("its arguments are %v, not those for port %s", args, want)
+		}
+		ports := map[string]int32{}
+		for _, port := range container(&pod, "holdfast").Ports {
+			ports[port.Name] = port.ContainerPort
+		}
+		if got := ports["api"]; resource.NewQuantity(int64(got), resource.DecimalSI).String() != want || ports["metrics"] != 9090 {
+			t.Errorf("its ports are %v, not %s", ports, want)
+		}
+	}
+}
+
+func TestTheControllerIsWhatTheManifestInstalls(t *testing.T) {
+	in := Input{Cluster: &v1.StorageCluster{}, Namespace: deploy.Namespace}
+	in.Cluster.Name = "holdfast"
+	installed, err := deploy.Objects(deploy.Controller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, o := range rendered(t, in) {
+		for _, want := range installed {
+			if o.GetKind() == want.GetKind() && o.GetName() == want.GetName() {
+				want.SetNamespace(deploy.Namespace)
+				same(t, want.Object, o.Object)
+				compared++
+			}
+		}
+	}
+	if compared != len(installed) || compared != 2 {
+		t.Errorf("compared were %d of %d", compared, len(installed))
+	}
+}
+
+func TestTheVersionIsALabelOfTheController(t *testing.T) {
+	if got := withSpec(t, nil).Labels["app.kubernetes.io/version"]; got != deploy.Version || got == "" {
+		t.Errorf("it is %q", got)
+	}
+	if strings.Contains(must[apps.DaemonSet](t, ask(nil), "DaemonSet", "holdfast-node").Spec.Template.Labels["app.kubernetes.io/version"], deploy.Version) {
+		t.Error("the pods of the nodes would be replaced for a label")
+	}
+}

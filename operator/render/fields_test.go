@@ -1,0 +1,160 @@
+package render
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// elsewhere are the fields that no object shows, and who sees to them.
+var elsewhere = map[string]string{
+	"deletionPolicy":      "what removes the StorageCluster",
+	"images.nfs":          "what makes NFS servers",
+	"secretRef.name":      "what reads the secret",
+	"secretRef.namespace": "what reads the secret",
+}
+
+// otherwise are values to try instead of leaving the field out, which would mean the same.
+var otherwise = map[string]any{
+	"csi.enable": false, "csi.deploymentStrategy": "StatefulSet", "disableMonitoring": true,
+}
+
+// spelledOut is a spec in which every field is set.
+func spelledOut(t *testing.T) map[string]any {
+	t.Helper()
+	content, err := os.ReadFile("../../test/deploy/testdata/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	if err := yaml.Unmarshal(content, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values["cluster"].(map[string]any)
+}
+
+func asked(t *testing.T, spec map[string]any) Input {
+	t.Helper()
+	in := everything()
+	content, err := yaml.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Cluster.Spec = v1.StorageClusterSpec{}
+	in.Has = func(kind schema.GroupKind) bool { return kind != securityContextConstraints } // by which OpenShift is known, too
+	if err := yaml.UnmarshalStrict(content, &in.Cluster.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// leaves calls visit for each value that is no map, with its path.
+func leaves(path string, value any, visit func(path string)) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			leaves(path+"."+key, value[key], visit)
+		}
+	case []any:
+		for i, element := range value {
+			leaves(fmt.Sprintf("%s[%d]", path, i), element, visit)
+		}
+	default:
+		visit(path[1:])
+	}
+}
+
+// changed is a copy of a spec in which the value at a path is gone, or another.
+func changed(at string, value any, path string) any {
+	switch value := value.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for key, field := range value {
+			if inner := changed(at, field, path+"."+key); inner != nil {
+				out[key] = inner
+			}
+		}
+		return out
+	case []any:
+		out := []any{}
+		for i, element := range value {
+			if inner := changed(at, element, fmt.Sprintf("%s[%d]", path, i)); inner != nil {
+				out = append(out, inner)
+			}
+		}
+		return out
+	}
+	if path[1:] == at {
+		return otherwise[at]
+	}
+	return value
+}
+
+func TestEveryFieldOfTheSpecReachesAnObject(t *testing.T) {
+	spec := spelledOut(t)
+	before, seen := rendered(t, asked(t, spec)), 0
+	leaves("", spec, func(path string) {
+		seen++
+		after, err := Objects(asked(t, changed(path, spec, "").(map[string]any)))
+		if err != nil {
+			return // it is needed by another
+		}
+		if reached := !reflect.DeepEqual(before, after); reached == (elsewhere[path] != "") {
+			t.Errorf("that %s is seen is %v; seen elsewhere by: %q", path, reached, elsewhere[path])
+		}
+	})
+	if seen < 70 {
+		t.Errorf("only %d fields were tried", seen)
+	}
+}
+
+func TestEveryFieldOfTheSpecIsTried(t *testing.T) {
+	in := asked(t, spelledOut(t))
+	var missing func(v reflect.Value, path string)
+	missing = func(v reflect.Value, path string) {
+		switch {
+		case v.Kind() == reflect.Pointer && !v.IsNil():
+			missing(v.Elem(), path)
+		case v.Kind() == reflect.Slice && v.Len() > 0 && v.Index(0).Kind() == reflect.Struct && v.Index(0).Type().PkgPath() == reflect.TypeFor[v1.PoolSpec]().PkgPath():
+			for i := range v.Type().Elem().NumField() {
+				set := false
+				for j := range v.Len() {
+					set = set || !v.Index(j).Field(i).IsZero()
+				}
+				if !set {
+					t.Errorf("%s.%s is in no element", path, v.Type().Elem().Field(i).Name)
+				}
+			}
+		case v.Kind() == reflect.Struct && v.Type().PkgPath() == reflect.TypeFor[v1.PoolSpec]().PkgPath():
+			for i := range v.NumField() {
+				missing(v.Field(i), path+"."+v.Type().Field(i).Name)
+			}
+		case v.IsZero() && path != ".Pause" && path != ".DisableMonitoring":
+			t.Errorf("%s is not set", path)
+		}
+	}
+	missing(reflect.ValueOf(in.Cluster.Spec), "")
+}
+
+func TestEverythingHasEveryKindOfObject(t *testing.T) {
+	var seen []string
+	for _, o := range rendered(t, asked(t, spelledOut(t))) {
+		seen = append(seen, o.GetKind())
+	}
+	for _, kind := range slices.Concat(
+		[]string{"Secret", "CSIDriver", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "DaemonSet"},
+		[]string{"StorageClass", "VolumeSnapshotClass", "VolumeGroupSnapshotClass", "Service", "Ingress", "PodMonitor", "PodDisruptionBudget", "Deployment"},
+	) {
+		if !slices.Contains(seen, kind) {
+			t.Errorf("there is no %s", kind)
+		}
+	}
+}

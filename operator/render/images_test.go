@@ -1,0 +1,115 @@
+package render
+
+import (
+	"reflect"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/deploy"
+)
+
+func TestImagesAreThoseOfTheReleaseUnlessNamed(t *testing.T) {
+	defaults := Images(ask(nil).Cluster)
+	if defaults.Holdfast != v1.Image("holdfast/holdfast:"+deploy.Version) || defaults.NFS != v1.Image("holdfast/nfs:"+deploy.Version) {
+		t.Errorf("those of Holdfast are %s and %s", defaults.Holdfast, defaults.NFS)
+	}
+	for _, sidecar := range []v1.Image{defaults.CSIProvisioner, defaults.CSIAttacher, defaults.CSIResizer, defaults.CSISnapshotter} {
+		if sidecar == "" {
+			t.Errorf("a sidecar has none: %+v", defaults)
+		}
+	}
+	if defaults.SnapshotController != "" || defaults.CSINodeDriverRegistrar != "" || defaults.CSILivenessProbe != "" {
+		t.Errorf("what runs only if asked has an image: %+v", defaults)
+	}
+	var named v1.Images
+	for i := range reflect.TypeFor[v1.Images]().NumField() {
+		reflect.ValueOf(&named).Elem().Field(i).SetString("r/" + reflect.TypeFor[v1.Images]().Field(i).Name)
+	}
+	in := ask(func(s *v1.StorageClusterSpec) { s.Images = named })
+	if got := Images(in.Cluster); got != named {
+		t.Errorf("named were %+v, but they are %+v", named, got)
+	}
+	only := ask(func(s *v1.StorageClusterSpec) { s.Images.Holdfast = "r/h:2" })
+	if got := Images(only.Cluster); got.NFS != defaults.NFS || got.CSIResizer != defaults.CSIResizer {
+		t.Errorf("with an image of Holdfast alone they are %+v", got)
+	}
+}
+
+func TestTheImageOfTheProgramIsTheDefault(t *testing.T) {
+	SetOwnImage("mirror.example/holdfast@sha256:1")
+	t.Cleanup(func() { SetOwnImage("") })
+	unnamed, named := everything(), everything()
+	named.Cluster.Spec.Images.Holdfast = "r/h:2"
+	for want, in := range map[string]Input{"mirror.example/holdfast@sha256:1": unnamed, "r/h:2": named} {
+		controller, node := controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec
+		for _, got := range []string{container(&controller, "holdfast").Image, container(&node, "holdfast").Image} {
+			if got != want {
+				t.Errorf("it is %s, not %s", got, want)
+			}
+		}
+	}
+}
+
+func TestTheImageOfNFSServersIsBesideThatOfHoldfast(t *testing.T) {
+	ours := v1.Image("holdfast/nfs:" + deploy.Version)
+	for holdfast, want := range map[v1.Image]v1.Image{
+		"holdfast:v1":                                "nfs:v1",
+		"holdfast/holdfast:v1":                       "holdfast/nfs:v1",
+		"docker.io/holdfast/holdfast:v1.2":           "docker.io/holdfast/nfs:v1.2",
+		"mirror.example:5000/a/b/holdfast:v1":        "mirror.example:5000/a/b/nfs:v1",
+		"mirror.example:5000/holdfast":               v1.Image("mirror.example:5000/nfs:" + deploy.Version),
+		"mirror.example/holdfast@sha256:1":           v1.Image("mirror.example/nfs:" + deploy.Version),
+		"mirror.example/holdfast:v1@sha256:1":        "mirror.example/nfs:v1",
+		"r/h:2":                                      ours,
+		"mirror.example/holdfast-of-another-kind:v1": ours,
+		"mirror.example/my-holdfast:v1":              ours,
+		"":                                           ours,
+	} {
+		if got := NFSImage(holdfast); got != want {
+			t.Errorf("of %q it is %s, not %s", holdfast, got, want)
+		}
+	}
+	named := ask(func(s *v1.StorageClusterSpec) { s.Images.Holdfast = "r/holdfast:2" })
+	if got := Images(named.Cluster).NFS; got != "r/nfs:2" {
+		t.Errorf("beside r/holdfast:2 is %s", got)
+	}
+}
+
+func TestEveryContainerHasItsImage(t *testing.T) {
+	in := everything()
+	in.Cluster.Spec.Images = v1.Images{
+		Holdfast: "r/holdfast", CSIProvisioner: "r/csi-provisioner", CSIAttacher: "r/csi-attacher", CSIResizer: "r/csi-resizer", CSISnapshotter: "r/csi-snapshotter",
+		SnapshotController: "r/snapshot-controller", CSINodeDriverRegistrar: "r/csi-node-driver-registrar", CSILivenessProbe: "r/livenessprobe",
+	}
+	seen := 0
+	for _, pod := range []core.PodSpec{controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec} {
+		for _, c := range pod.Containers {
+			seen++
+			if c.Image != "r/"+c.Name {
+				t.Errorf("%s has the image %s", c.Name, c.Image)
+			}
+		}
+	}
+	if seen != 9 {
+		t.Errorf("only %d containers were looked at", seen)
+	}
+}
+
+func TestAnUpgradeBringsItsImageInstead(t *testing.T) {
+	for name, test := range map[string]struct{ image, controllerImage, controller, node string }{
+		"none":       {"", "", "r/old", "r/old"},
+		"all":        {"r/new", "", "r/new", "r/new"},
+		"nodes":      {"r/new", "r/old", "r/old", "r/new"},
+		"controller": {"", "r/new", "r/new", "r/old"},
+	} {
+		in := everything()
+		in.Cluster.Spec.Images.Holdfast = "r/old"
+		in.Image, in.ControllerImage = v1.Image(test.image), v1.Image(test.controllerImage)
+		controller, node := controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec
+		if c, n := container(&controller, "holdfast").Image, container(&node, "holdfast").Image; c != test.controller || n != test.node {
+			t.Errorf("%s: the controller has %s, the nodes %s", name, c, n)
+		}
+	}
+}

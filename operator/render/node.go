@@ -1,0 +1,169 @@
+package render
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/deploy"
+)
+
+const (
+	nodeName   = "holdfast-node"
+	hostVolume = "holdfast" // the directory of Holdfast on the node
+	// configKey is the key of the ConfigMap that the node reads.
+	configKey = "node.json"
+	// configHash is the annotation of the node's pods that changes with their configuration.
+	configHash = "holdfast.dev/config-hash"
+)
+
+// NodeConfig is what the nodes read from their ConfigMap.
+type NodeConfig struct {
+	Pools []v1.PoolSpec `json:"pools"`
+}
+
+// node returns what runs on the nodes that store.
+func (p *plan) node() ([]object, error) {
+	if !p.withCSI() {
+		return nil, nil
+	}
+	objects, err := p.nodeRights()
+	if err != nil {
+		return nil, err
+	}
+	config, err := json.Marshal(NodeConfig{Pools: p.pools})
+	if err != nil {
+		return nil, err
+	}
+	labels := map[string]string{componentLabel: nodeComponent}
+	set, err := p.nodeSet()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(config)
+	metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, configHash, hex.EncodeToString(sum[:8]))
+	return append(objects, &core.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: labels},
+		Data:       map[string]string{configKey: string(config)},
+	}, set), nil
+}
+
+func (p *plan) nodeSet() (*apps.DaemonSet, error) {
+	set, err := manifest[apps.DaemonSet](deploy.Node, "DaemonSet", nodeName)
+	if err != nil {
+		return nil, err
+	}
+	pod := &set.Spec.Template.Spec
+	main := container(pod, name)
+	main.Image = string(p.images.Holdfast)
+	if most := p.spec.CSI.MaxVolumesPerNode; most > 0 {
+		main.Args = append(main.Args, "--max-volumes-per-node="+strconv.FormatInt(most, 10))
+	}
+	if p.images.CSINodeDriverRegistrar != "" || p.images.CSILivenessProbe != "" {
+		if err := p.nodeSidecars(pod); err != nil {
+			return nil, err
+		}
+		metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, defaultContainer, name)
+	}
+	p.moveKubeletDir(pod)
+	p.mountPools(pod)
+	p.settle(pod)
+	if len(p.spec.NodeSelectorTerms) > 0 {
+		pod.Affinity = &core.Affinity{NodeAffinity: &core.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{NodeSelectorTerms: p.spec.NodeSelectorTerms},
+		}}
+	}
+	return set, nil
+}
+
+// mountPools mounts the directories of the pools. That of Holdfast is not asked for where it is not used; what the agent
+// mounts beneath it, which are disks, must appear on the node.
+func (p *plan) mountPools(pod *core.PodSpec) {
+	main, used := container(pod, name), false
+	for i, pool := range p.pools {
+		switch {
+		case pool.Devices != nil:
+			used = true
+			mountOf(main, hostVolume).MountPropagation = new(core.MountPropagationBidirectional)
+		case within(pool.Path, hostDir):
+			used = true
+		default:
+			volume := "pool-" + strconv.Itoa(i)
+			pod.Volumes = append(pod.Volumes, core.Volume{Name: volume, VolumeSource: core.VolumeSource{
+				HostPath: &core.HostPathVolumeSource{Path: pool.Path, Type: new(core.HostPathDirectoryOrCreate)},
+			}})
+			main.VolumeMounts = append(main.VolumeMounts, core.VolumeMount{Name: volume, MountPath: pool.Path})
+		}
+	}
+	if !used {
+		pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == hostVolume })
+		main.VolumeMounts = slices.DeleteFunc(main.VolumeMounts, func(m core.VolumeMount) bool { return m.Name == hostVolume })
+	}
+}
+
+// mountOf returns where a container has a volume, which it must have.
+func mountOf(c *core.Container, volume string) *core.VolumeMount {
+	i := slices.IndexFunc(c.VolumeMounts, func(m core.VolumeMount) bool { return m.Name == volume })
+	return &c.VolumeMounts[i]
+}
+
+// nodeSidecars adds those that have an image; the driver leaves their work to them.
+func (p *plan) nodeSidecars(pod *core.PodSpec) error {
+	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", nodeName)
+	if err != nil {
+		return err
+	}
+	needed := map[string]bool{}
+	add := func(c core.Container) {
+		pod.Containers = append(pod.Containers, c)
+		for _, mount := range c.VolumeMounts {
+			needed[mount.Name] = true
+		}
+	}
+	if image := p.images.CSINodeDriverRegistrar; image != "" {
+		add(beside(template, "csi-node-driver-registrar", image))
+		replaceArgument(container(pod, name), "--kubelet-registration-dir", "")
+	}
+	if image := p.images.CSILivenessProbe; image != "" {
+		c := beside(template, "livenessprobe", image)
+		add(c)
+		container(pod, name).LivenessProbe.HTTPGet.Port = intstr.FromInt32(c.Ports[0].ContainerPort)
+	}
+	pod.Volumes = append(pod.Volumes, slices.DeleteFunc(template.Template.Spec.Volumes, func(v core.Volume) bool { return !needed[v.Name] })...)
+	return nil
+}
+
+// moveKubeletDir puts the kubelet's directory in the place of the one that the manifests have.
+func (p *plan) moveKubeletDir(pod *core.PodSpec) {
+	move := func(s *string) { *s = strings.Replace(*s, usualKubeletDir, p.kubeletDir, 1) }
+	for i := range pod.Containers {
+		c := &pod.Containers[i]
+		for j := range c.Args {
+			move(&c.Args[j])
+		}
+		for j := range c.VolumeMounts {
+			move(&c.VolumeMounts[j].MountPath)
+		}
+	}
+	for i := range pod.Volumes {
+		if host := pod.Volumes[i].HostPath; host != nil {
+			move(&host.Path)
+		}
+	}
+}
+
+// within says whether a directory is another or lies in it.
+func within(dir, other string) bool {
+	dir, other = path.Clean(dir), path.Clean(other)
+	return dir == other || strings.HasPrefix(dir, strings.TrimSuffix(other, "/")+"/")
+}

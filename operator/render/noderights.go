@@ -1,0 +1,69 @@
+package render
+
+import (
+	"strings"
+
+	rbac "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-storage/holdfast/deploy"
+)
+
+// securityContextConstraints are OpenShift's.
+var securityContextConstraints = schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
+
+// sccName is the Role by which the node's pods may be privileged on OpenShift.
+const sccName = "holdfast-node-scc"
+
+// nodeRights returns the account of the nodes and what it may do.
+func (p *plan) nodeRights() ([]object, error) {
+	rights, err := deploy.Objects(deploy.NodeRBAC)
+	if err != nil {
+		return nil, err
+	}
+	var objects []object
+	for _, o := range rights {
+		if strings.HasSuffix(o.GetKind(), "Binding") {
+			if err := p.bindHere(o); err != nil {
+				return nil, err
+			}
+		}
+		o.SetLabels(map[string]string{componentLabel: nodeComponent})
+		objects = append(objects, o)
+	}
+	if isDistro(p.spec.K8sDistro, openshift) || isDistro(p.spec.K8sDistro, "okd") || p.Has(securityContextConstraints) {
+		objects = append(objects, p.privilegedOnOpenShift()...)
+	}
+	return objects, nil
+}
+
+// bindHere makes the accounts of a binding those of the namespace.
+func (p *plan) bindHere(binding *unstructured.Unstructured) error {
+	typed := &rbac.RoleBinding{} // a ClusterRoleBinding has the same fields
+	if err := decode(binding, typed); err != nil {
+		return err
+	}
+	subjects := make([]any, 0, len(typed.Subjects))
+	for _, s := range typed.Subjects {
+		subjects = append(subjects, map[string]any{"kind": s.Kind, "name": s.Name, "namespace": p.Namespace})
+	}
+	return unstructured.SetNestedSlice(binding.Object, subjects, "subjects")
+}
+
+// privilegedOnOpenShift lets the node's pods be admitted. The Role of our own works whatever roles the cluster has.
+func (p *plan) privilegedOnOpenShift() []object {
+	meta := metav1.ObjectMeta{Name: sccName, Labels: map[string]string{componentLabel: nodeComponent}}
+	return []object{
+		&rbac.Role{ObjectMeta: meta, Rules: []rbac.PolicyRule{{
+			APIGroups: []string{securityContextConstraints.Group}, Resources: []string{"securitycontextconstraints"},
+			ResourceNames: []string{"privileged"}, Verbs: []string{"use"},
+		}}},
+		&rbac.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: sccName},
+			Subjects:   []rbac.Subject{{Kind: rbac.ServiceAccountKind, Name: nodeName, Namespace: p.Namespace}},
+		},
+	}
+}

@@ -1,0 +1,108 @@
+package render
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// The labels of all objects that the operator makes.
+const (
+	nameLabel      = "app.kubernetes.io/name"
+	componentLabel = "app.kubernetes.io/component"
+	instanceLabel  = "app.kubernetes.io/instance"
+	partOfLabel    = "app.kubernetes.io/part-of"
+	managedByLabel = "app.kubernetes.io/managed-by"
+	versionLabel   = "app.kubernetes.io/version"
+
+	name    = "holdfast"
+	manager = "holdfast-operator"
+
+	controllerComponent = "controller"
+	nodeComponent       = "node"
+)
+
+// Labels returns the labels that every object has that the operator makes for a StorageCluster, and nothing else has.
+func Labels(c *v1.StorageCluster) map[string]string {
+	return map[string]string{nameLabel: name, partOfLabel: name, managedByLabel: manager, instanceLabel: c.Name}
+}
+
+// object is typed, or unstructured where Kubernetes has no type for it.
+type object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// clusterScoped are the kinds here that are in no namespace.
+var clusterScoped = map[string]bool{
+	"ClusterRole": true, "ClusterRoleBinding": true, "CSIDriver": true, "StorageClass": true,
+	"VolumeSnapshotClass": true, "VolumeGroupSnapshotClass": true,
+	"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
+}
+
+// finish gives an object what all objects have, and leaves out what its type adds to what was said.
+func (p *plan) finish(o object) (*unstructured.Unstructured, error) {
+	finished, err := Unstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	labels := finished.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, Labels(p.Cluster))
+	finished.SetLabels(labels)
+	if !clusterScoped[finished.GetKind()] {
+		finished.SetNamespace(p.Namespace)
+	}
+	if p.Cluster.UID != "" {
+		finished.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: v1.SchemeGroupVersion.String(), Kind: "StorageCluster", Name: p.Cluster.Name, UID: p.Cluster.UID,
+			Controller: new(true), BlockOwnerDeletion: new(false),
+		}})
+	}
+	return finished, nil
+}
+
+// Unstructured leaves out what a type adds to what was said.
+func Unstructured(o runtime.Object) (*unstructured.Unstructured, error) {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		return u, nil
+	}
+	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(kinds[0])
+	delete(content, "status")
+	withoutNull(content)
+	return u, nil
+}
+
+// withoutNull removes the fields that say nothing.
+func withoutNull(fields map[string]any) {
+	for key, value := range fields {
+		switch value := value.(type) {
+		case nil:
+			delete(fields, key)
+		case map[string]any:
+			withoutNull(value)
+		case []any:
+			for _, element := range value {
+				if inner, ok := element.(map[string]any); ok {
+					withoutNull(inner)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package render
+
+import (
+	"strings"
+
+	core "k8s.io/api/core/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// defaultContainer is where kubectl looks when no container is named.
+const defaultContainer = "kubectl.kubernetes.io/default-container"
+
+// settle gives pods what a StorageCluster says of all pods.
+func (p *plan) settle(pod *core.PodSpec) {
+	pod.ImagePullSecrets = p.spec.ImagePullSecrets
+	pod.Tolerations = append(pod.Tolerations, p.spec.Tolerations...)
+	if p.spec.PriorityClass != "" {
+		pod.PriorityClassName = p.spec.PriorityClass
+	}
+	if r := p.spec.Resources; r.Requests != nil || r.Limits != nil {
+		container(pod, name).Resources = r
+	}
+	if p.spec.Debug {
+		for i := range pod.Containers {
+			// The containers of Holdfast watch the StorageCluster.
+			if c := &pod.Containers[i]; c.Name != name {
+				c.Args = append(c.Args, "--v=5")
+			}
+		}
+	}
+}
+
+// container returns the one of that name, nil if there is none.
+func container(pod *core.PodSpec, name string) *core.Container {
+	for i := range pod.Containers {
+		if pod.Containers[i].Name == name {
+			return &pod.Containers[i]
+		}
+	}
+	return nil
+}
+
+// beside returns a container that the manifests have for those who ask for it.
+func beside(template *core.PodTemplate, name string, image v1.Image) core.Container {
+	c := container(&template.Template.Spec, name)
+	c.Image = string(image)
+	return *c
+}
+
+// replaceArgument puts another argument in the place of the one that begins with a flag.
+func replaceArgument(c *core.Container, flag, value string) {
+	for i, argument := range c.Args {
+		if strings.HasPrefix(argument, flag+"=") {
+			c.Args[i] = flag + "=" + value
+		}
+	}
+}

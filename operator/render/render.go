@@ -1,0 +1,77 @@
+// Package render says which objects a StorageCluster consists of. It reads nothing from the cluster and changes nothing
+// there: the same input gives the same objects.
+package render
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// Input is what the objects depend on.
+type Input struct {
+	Cluster   *v1.StorageCluster
+	Namespace string            // where Holdfast runs
+	Secret    map[string][]byte // data of spec.secretRef; nil if it is not named
+	// Has says whether the API server knows a kind that not every cluster has. None is known if it is nil.
+	Has             func(schema.GroupKind) bool
+	Image           v1.Image // instead of spec.images.holdfast, for an upgrade at work; "" otherwise
+	ControllerImage v1.Image // the same for the workload of the controller alone
+}
+
+// Objects returns all that the operator makes for a StorageCluster, in the order in which to apply it: what pods need
+// comes before them, and the controller's own workload is last. An error is the user's: it names the field, its value
+// and what is allowed.
+func Objects(in Input) ([]*unstructured.Unstructured, error) {
+	p, err := newPlan(in)
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, part := range []func() ([]object, error){
+		p.secrets, p.driver, p.node, p.classes, p.snapshotClasses, p.service, p.ingress, p.monitor, p.policies, p.controller,
+	} {
+		objects, err := part()
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			finished, err := p.finish(o)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", o.GetName(), err)
+			}
+			all = append(all, finished)
+		}
+	}
+	return all, nil
+}
+
+// plan is a StorageCluster with all that it leaves to the defaults.
+type plan struct {
+	Input
+	spec       v1.StorageClusterSpec
+	images     v1.Images
+	pools      []v1.PoolSpec
+	kubeletDir string
+}
+
+func newPlan(in Input) (*plan, error) {
+	p := &plan{Input: in, spec: in.Cluster.Spec, images: Images(in.Cluster), pools: Pools(in.Cluster)}
+	if in.Image != "" {
+		p.images.Holdfast = in.Image
+	}
+	if in.Has == nil {
+		p.Has = func(schema.GroupKind) bool { return false }
+	}
+	var err error
+	if p.kubeletDir, err = kubeletDir(p.spec); err != nil {
+		return nil, err
+	}
+	return p, checkAll(p)
+}
+
+// withCSI says whether Kubernetes is to reach the driver.
+func (p *plan) withCSI() bool { return p.spec.CSI.Enable == nil || *p.spec.CSI.Enable }

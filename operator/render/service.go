@@ -1,0 +1,61 @@
+package render
+
+import (
+	"cmp"
+
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// defaultPort is that of the API, outside and inside.
+const defaultPort = 5705
+
+func (p *plan) internalPort() int32 { return cmp.Or(p.spec.Service.InternalPort, defaultPort) }
+
+func (p *plan) serviceName() string { return cmp.Or(p.spec.Service.Name, name) }
+
+// service leads to the API of every replica of the controller.
+func (p *plan) service() ([]object, error) {
+	spec := p.spec.Service
+	return []object{&core.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.serviceName(), Annotations: spec.Annotations, Labels: map[string]string{componentLabel: controllerComponent},
+		},
+		Spec: core.ServiceSpec{
+			Type:     cmp.Or(spec.Type, core.ServiceTypeClusterIP),
+			Selector: map[string]string{nameLabel: name, componentLabel: controllerComponent},
+			Ports: []core.ServicePort{{
+				Name: apiPort, Protocol: core.ProtocolTCP, AppProtocol: new("https"),
+				Port: cmp.Or(spec.ExternalPort, defaultPort), TargetPort: intstr.FromString(apiPort),
+			}},
+		},
+	}}, nil
+}
+
+func (p *plan) ingress() ([]object, error) {
+	spec := p.spec.Ingress
+	if !spec.Enable {
+		return nil, nil
+	}
+	ingress := &networking.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: spec.Annotations, Labels: map[string]string{componentLabel: controllerComponent}},
+		Spec: networking.IngressSpec{Rules: []networking.IngressRule{{
+			Host: spec.Hostname,
+			IngressRuleValue: networking.IngressRuleValue{HTTP: &networking.HTTPIngressRuleValue{Paths: []networking.HTTPIngressPath{{
+				Path: "/", PathType: new(networking.PathTypePrefix),
+				Backend: networking.IngressBackend{Service: &networking.IngressServiceBackend{
+					Name: p.serviceName(), Port: networking.ServiceBackendPort{Name: apiPort},
+				}},
+			}}}},
+		}}},
+	}
+	if spec.ClassName != "" {
+		ingress.Spec.IngressClassName = &spec.ClassName
+	}
+	if spec.TLS {
+		ingress.Spec.TLS = []networking.IngressTLS{{Hosts: []string{spec.Hostname}, SecretName: ingressSecret}}
+	}
+	return []object{ingress}, nil
+}

@@ -1,0 +1,96 @@
+package rollout
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+)
+
+// IsReady says whether a pod does its work and is not about to end.
+func IsReady(p *core.Pod) bool {
+	return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c core.PodCondition) bool {
+		return c.Type == core.PodReady && c.Status == core.ConditionTrue
+	})
+}
+
+// passing are reasons of containers that go away by themselves.
+var passing = []string{"", "ContainerCreating", "PodInitializing"}
+
+// pulls are reasons that alternate while an image cannot be pulled.
+var pulls = []string{"ErrImagePull", "ImagePullBackOff"}
+
+// unpullable are the reasons of a container whose image does not come, and the one that is told: while the kubelet tries
+// again it goes to and fro between the first two.
+var unpullable = map[string]string{
+	"ErrImagePull": "ImagePullBackOff", "ImagePullBackOff": "ImagePullBackOff",
+	"InvalidImageName": "InvalidImageName", "ErrImageNeverPull": "ErrImageNeverPull",
+}
+
+// PullTrouble is the reason for which an image of a pod does not come; "" if none waits for one.
+func PullTrouble(p *core.Pod) string {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if waiting := s.State.Waiting; waiting != nil && unpullable[waiting.Reason] != "" {
+			return unpullable[waiting.Reason]
+		}
+	}
+	return ""
+}
+
+// identifiers, of containers, are others at each attempt.
+var identifiers = regexp.MustCompile("[0-9a-f]{32,}")
+
+// longestTrouble is how much of a message is told.
+const longestTrouble = 300
+
+// Trouble says why a pod is not ready, and whether that is a failure rather than a matter of time. It says the same of
+// the same trouble, whichever attempt the kubelet is at.
+func Trouble(p *core.Pod) (why string, failed bool) {
+	for _, c := range p.Status.Conditions {
+		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse {
+			return brief("it is not scheduled", c.Message), true
+		}
+	}
+	waits := ""
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if s.Ready {
+			continue
+		}
+		if why := ofContainer(s); why != "" {
+			return fmt.Sprintf("container %s: %s", s.Name, why), true
+		}
+		if s.State.Running != nil && waits == "" {
+			waits = fmt.Sprintf("container %s runs and does not answer its readiness probe", s.Name)
+		}
+	}
+	return waits, false
+}
+
+func ofContainer(s core.ContainerStatus) string {
+	waiting := s.State.Waiting
+	if waiting != nil && slices.Contains(pulls, waiting.Reason) {
+		return fmt.Sprintf("its image %s cannot be pulled", s.Image)
+	}
+	for _, end := range []*core.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+		if end != nil && end.ExitCode != 0 {
+			return brief(fmt.Sprintf("it ended with code %d", end.ExitCode), end.Message)
+		}
+	}
+	if waiting != nil && !slices.Contains(passing, waiting.Reason) {
+		return brief(waiting.Reason, waiting.Message)
+	}
+	return ""
+}
+
+func brief(what, message string) string {
+	message = identifiers.ReplaceAllString(strings.Join(strings.Fields(message), " "), "...")
+	if len(message) > longestTrouble {
+		message = strings.ToValidUTF8(message[:longestTrouble], "") + " ..."
+	}
+	if message == "" {
+		return what
+	}
+	return what + ": " + message
+}

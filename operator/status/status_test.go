@@ -1,0 +1,281 @@
+package status
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	testclient "k8s.io/client-go/testing"
+
+	ourfake "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+const home = "holdfast-system"
+
+func cluster(phase v1.ClusterPhase) *v1.StorageCluster {
+	return &v1.StorageCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "holdfast", Generation: 1},
+		Status: v1.StorageClusterStatus{
+			Phase: phase, Ready: "1/1", Version: "v1.2.3", ObservedGeneration: 1,
+			Nodes: []v1.NodeHealth{{Name: "a", Ready: true, Version: "v1.2.3"}},
+			Conditions: []metav1.Condition{
+				{Type: v1.DegradedCondition, Status: metav1.ConditionTrue, Message: "node b is gone"},
+				{Type: v1.AvailableCondition, Status: metav1.ConditionTrue, Message: "volumes can be made"},
+			},
+		},
+	}
+}
+
+func node(name string) *v1.StorageNode {
+	q := func(n int64) resource.Quantity { return *resource.NewQuantity(n<<30, resource.BinarySI) }
+	return &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.StorageNodeStatus{
+		Version: "v1.2.3", Columns: v1.StorageNodeColumns{Volumes: 3},
+		Conditions: []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionTrue}},
+		Pools:      []v1.Pool{{Name: "default", Engine: "image", Capacity: q(100), Promised: q(40), Used: q(20), Available: q(60), Volumes: 3}},
+	}}
+}
+
+func volume(name string, phase v1.Phase, conditions ...metav1.Condition) *v1.Volume {
+	return &v1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Now()}, Spec: v1.VolumeSpec{Claim: "shop/" + name, Node: "a", Pool: "default"},
+		Status: v1.VolumeStatus{Phase: phase, Conditions: conditions},
+	}
+}
+
+func event(name, namespace, component string, age time.Duration) *core.Event {
+	return &core.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Type: core.EventTypeWarning, Reason: "Because", Message: "of\n" + name, Count: 3,
+		InvolvedObject: core.ObjectReference{Kind: "Pod", Namespace: namespace, Name: name}, Source: core.EventSource{Component: component},
+		LastTimestamp: metav1.NewTime(time.Now().Add(-age)),
+	}
+}
+
+func look(t *testing.T, ours []runtime.Object, theirs ...runtime.Object) *Report {
+	t.Helper()
+	r, err := Look(t.Context(), ourfake.NewClientset(ours...), fake.NewClientset(theirs...), home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestAClusterThatRunsIsWell(t *testing.T) {
+	for _, phase := range []v1.ClusterPhase{v1.ClusterRunning, v1.ClusterUpgrading, v1.ClusterPaused} {
+		r := look(t, []runtime.Object{cluster(phase), node("a"), volume("v", v1.PhaseReady)})
+		if !r.Well || len(r.Why) > 0 || r.Volumes != 1 || len(r.Pools) != 1 || r.Pools[0].Available != 60<<30 || r.Nodes[0].Volumes != 3 {
+			t.Errorf("%s: %+v", phase, r)
+		}
+	}
+}
+
+func TestWhatIsNotWellIsSaid(t *testing.T) {
+	unready := cluster(v1.ClusterRunning)
+	unready.Status.Nodes = append(unready.Status.Nodes, v1.NodeHealth{Name: "b", Message: "no pod"})
+	unseen := cluster(v1.ClusterRunning)
+	unseen.Generation = 2
+	alone := node("alone")
+	alone.Status.Conditions[0] = metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Message: "not heard of"}
+	for name, test := range map[string]struct {
+		there []runtime.Object
+		want  string
+	}{
+		"no cluster":          {nil, "no StorageCluster"},
+		"degraded":            {[]runtime.Object{cluster(v1.ClusterDegraded)}, "holdfast is Degraded"},
+		"pending":             {[]runtime.Object{cluster(v1.ClusterPending)}, "Pending"},
+		"creating":            {[]runtime.Object{cluster(v1.ClusterCreating)}, "Creating"},
+		"going":               {[]runtime.Object{cluster(v1.ClusterTerminating)}, "Terminating"},
+		"never looked at":     {[]runtime.Object{cluster("")}, "no controller has looked at StorageCluster holdfast yet"},
+		"not looked at again": {[]runtime.Object{unseen}, "last change"},
+		"a node less":         {[]runtime.Object{unready}, "1 of 2 nodes"},
+		"a node of nobody":    {[]runtime.Object{cluster(v1.ClusterRunning), alone}, "1 of 2 nodes"},
+		"a lost volume":       {[]runtime.Object{cluster(v1.ClusterRunning), volume("v", v1.PhaseLost)}, "1 volumes or snapshots"},
+		"a failed snapshot":   {[]runtime.Object{cluster(v1.ClusterRunning), &v1.Snapshot{Status: v1.SnapshotStatus{Phase: v1.PhaseFailed}}}, "1 volumes or snapshots"},
+	} {
+		r := look(t, test.there)
+		if r.Well || !strings.Contains(strings.Join(r.Why, "; "), test.want) {
+			t.Errorf("%s: well %t, %q", name, r.Well, r.Why)
+		}
+	}
+	if m := look(t, []runtime.Object{cluster(v1.ClusterDegraded)}).Cluster.Message; m != "node b is gone" {
+		t.Errorf("the message is %q", m)
+	}
+}
+
+func TestAVolumeIsUnwellWhenItIsNotWhatItShouldBe(t *testing.T) {
+	now := time.Now()
+	condition := func(kind string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Message: "as it says"}
+	}
+	aged := func(v *v1.Volume, created, deleted time.Duration) *v1.Volume {
+		v.CreationTimestamp = metav1.NewTime(now.Add(-created))
+		if deleted > 0 {
+			at := metav1.NewTime(now.Add(-deleted))
+			v.DeletionTimestamp = &at
+		}
+		return v
+	}
+	failed := volume("v", v1.PhaseFailed)
+	failed.Status.Error = &v1.Error{Message: "no room"}
+	for name, test := range map[string]struct {
+		volume *v1.Volume
+		want   string // in the message; none if it is well
+	}{
+		"ready":               {volume("v", v1.PhaseReady, condition(v1.ReadyCondition, metav1.ConditionTrue)), ""},
+		"being made":          {volume("v", v1.PhasePending, condition(v1.ReadyCondition, metav1.ConditionFalse)), ""},
+		"just asked for":      {volume("v", ""), ""},
+		"made for too long":   {aged(volume("v", v1.PhasePending), time.Hour, 0), "being made since"},
+		"nobody makes it":     {aged(volume("v", ""), time.Hour, 0), "agent of its node"},
+		"being removed":       {aged(volume("v", v1.PhaseDeleting), time.Hour, time.Second), ""},
+		"removed for long":    {aged(volume("v", v1.PhaseDeleting), time.Hour, 30*time.Minute), "being removed since"},
+		"failed":              {failed, "no room"},
+		"lost":                {volume("v", v1.PhaseLost, condition(v1.ReadyCondition, metav1.ConditionFalse)), "as it says"},
+		"damaged":             {volume("v", v1.PhaseReady, condition(v1.HealthyCondition, metav1.ConditionFalse)), "as it says"},
+		"its node is silent":  {volume("v", v1.PhaseReady, condition(v1.ReadyCondition, metav1.ConditionUnknown)), "as it says"},
+		"damaged while going": {aged(volume("v", v1.PhaseDeleting, condition(v1.HealthyCondition, metav1.ConditionFalse)), time.Hour, time.Second), "as it says"},
+	} {
+		u := VolumeTrouble(test.volume, now)
+		switch {
+		case test.want == "" && u != nil:
+			t.Errorf("%s: %+v", name, u)
+		case test.want != "" && (u == nil || !strings.Contains(u.Message, test.want) || u.Claim != "shop/v" || u.Pool != "default"):
+			t.Errorf("%s: %+v", name, u)
+		}
+	}
+}
+
+func TestTheLastWarningsOfHoldfastAreTold(t *testing.T) {
+	theirs := []runtime.Object{
+		event("home", home, "kubelet", 3*time.Minute), event("agent", "shop", "holdfast-node", time.Minute),
+		event("sidecar", "shop", "csi.holdfast.dev_holdfast-controller-x", 2*time.Minute), event("foreign", "shop", "kubelet", 0),
+	}
+	normal := event("normal", home, "kubelet", 0)
+	normal.Type = core.EventTypeNormal
+	of := event("about", "default", "somebody", 4*time.Minute)
+	of.InvolvedObject = core.ObjectReference{APIVersion: "holdfast.dev/v1", Kind: "Volume", Name: "v"}
+	r := look(t, []runtime.Object{cluster(v1.ClusterRunning)}, append(theirs, normal, of)...)
+	var got []string
+	for _, w := range r.Warnings {
+		got = append(got, w.Object)
+	}
+	if want := "Pod shop/agent, Pod shop/sidecar, Pod holdfast-system/home, Volume v"; strings.Join(got, ", ") != want {
+		t.Errorf("got %v", got)
+	}
+	if !r.Well {
+		t.Error("what has happened once makes it unwell for an hour")
+	}
+	again := event("again", home, "kubelet", 30*time.Minute)
+	again.InvolvedObject = theirs[0].(*core.Event).InvolvedObject
+	if r := look(t, []runtime.Object{cluster(v1.ClusterRunning)}, theirs[0], again); len(r.Warnings) != 1 || r.Warnings[0].Count != 6 || r.Warnings[0].Message != "of\nhome" {
+		t.Errorf("of the same twice: %+v", r.Warnings)
+	}
+	for i := range 30 {
+		theirs = append(theirs, event(fmt.Sprint("more", i), home, "kubelet", time.Hour))
+	}
+	if r := look(t, []runtime.Object{cluster(v1.ClusterRunning)}, theirs...); len(r.Warnings) != warningsKept || r.Warnings[0].Object != "Pod shop/agent" {
+		t.Errorf("%d warnings, the first of %s", len(r.Warnings), r.Warnings[0].Object)
+	}
+}
+
+func TestTheTimeOfAnEventIsItsLast(t *testing.T) {
+	at := metav1.NewTime(time.Unix(1000, 0))
+	later := metav1.NewMicroTime(time.Unix(2000, 0))
+	for name, test := range map[string]struct {
+		event core.Event
+		want  int64
+	}{
+		"counted":     {core.Event{LastTimestamp: at}, 1000},
+		"once":        {core.Event{EventTime: later}, 2000},
+		"in a series": {core.Event{EventTime: metav1.NewMicroTime(at.Time), Series: &core.EventSeries{LastObservedTime: later}}, 2000},
+		"first only":  {core.Event{FirstTimestamp: at}, 1000},
+		"made only":   {core.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at}}, 1000},
+	} {
+		if got := When(&test.event).Unix(); got != test.want {
+			t.Errorf("%s: %d", name, got)
+		}
+	}
+}
+
+func TestEventsThatMayNotBeReadAreHidden(t *testing.T) {
+	theirs := fake.NewClientset()
+	theirs.PrependReactor("list", "events", func(testclient.Action) (bool, runtime.Object, error) { return true, nil, errors.New("not for you") })
+	r, err := Look(t.Context(), ourfake.NewClientset(cluster(v1.ClusterRunning)), theirs, home)
+	if err != nil || !r.Well || len(r.Hidden) != 1 || !strings.Contains(r.Hidden[0], "not for you") {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+func TestKindsThatMayNotBeReadAreAnError(t *testing.T) {
+	for _, kind := range []string{"storageclusters", "storagenodes", "volumes", "snapshots"} {
+		ours := ourfake.NewClientset()
+		ours.PrependReactor("list", kind, func(testclient.Action) (bool, runtime.Object, error) { return true, nil, errors.New("not for you") })
+		if _, err := Look(t.Context(), ours, fake.NewClientset(), home); err == nil || !strings.Contains(err.Error(), "not for you") {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+func TestTheTextHasAllThatTheReportHas(t *testing.T) {
+	c := cluster(v1.ClusterDegraded)
+	c.Status.Upgrade = "to-v2"
+	r := look(t, []runtime.Object{c, node("a"), volume("v", v1.PhaseLost, metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionFalse, Message: "the disk is gone"})},
+		event("e", home, "kubelet", 10*time.Minute))
+	r.Hidden = []string{"something"}
+	var b strings.Builder
+	if err := r.Text(&b, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Fields(b.String()), " ")
+	for _, want := range []string{
+		"StorageCluster holdfast: Degraded, 1/1 nodes ready, version v1.2.3, 1 volumes, 0 snapshots", "StorageUpgrade to-v2 is at work", "node b is gone",
+		"NODE READY VERSION VOLUMES MESSAGE a yes v1.2.3 3 -",
+		"AVAILABLE VOLUMES MESSAGE default a image 100Gi 40Gi 20Gi 60Gi 3 -",
+		"volume/v shop/v a default Lost the disk is gone", "10m Pod holdfast-system/e Because 3 of e",
+		"Not looked at: something", "Not well: StorageCluster holdfast is Degraded; 1 volumes or snapshots are not well. holdfast doctor",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in:\n%s", want, &b)
+		}
+	}
+	var well strings.Builder
+	if err := look(t, []runtime.Object{cluster(v1.ClusterRunning)}).Text(&well, time.Now()); err != nil || !strings.HasSuffix(well.String(), "All is well.\n") {
+		t.Errorf("%v:\n%s", err, &well)
+	}
+}
+
+func TestTheJSONHasNoListThatIsMissing(t *testing.T) {
+	data, err := json.Marshal(look(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"why", "nodes", "pools", "unwell", "warnings", "hidden"} {
+		if _, ok := got[field].([]any); !ok {
+			t.Errorf("%s: %v", field, got[field])
+		}
+	}
+}
+
+func TestAgesAndSizesAreShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{-time.Second: "0s", 90 * time.Second: "90s", 100 * time.Minute: "100m", 47 * time.Hour: "47h", 72 * time.Hour: "3d"} {
+		if got := ago(d); got != want {
+			t.Errorf("%s: %s", d, got)
+		}
+	}
+	for n, want := range map[int64]string{0: "0", 5000: "5000", 100 << 30: "100Gi", 1 << 30: "1024Mi", 11 << 40: "11Ti", 1<<63 - 1: "8191Pi"} {
+		if got := size(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+// Package storagecluster makes what a StorageCluster asks for and keeps it so: the node pods, the driver, the classes,
+// the service, and the controller's own workload, in which it runs. It also removes all of it with the StorageCluster.
+//
+// What is to be is rendered by package render; situation.status says what is, and nothing but the observed decides it.
+// Controller observes, applies and writes the status where it differs.
+package storagecluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/record"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/loop"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/operator/recent"
+)
+
+// Config is what a Controller needs.
+type Config struct {
+	Client     holdfast.Interface
+	Kubernetes kubernetes.Interface
+	// Owned has Kinds among its kinds.
+	Owned *owned.Set
+	// Holdfast and Cluster are shared with others. Who made them starts them, after New. Cluster is restricted to Namespace.
+	Holdfast  informers.SharedInformerFactory
+	Cluster   kubeinformers.SharedInformerFactory
+	Namespace string
+	Driver    string               // the name by which nodes register with their kubelet
+	Events    record.EventRecorder // nil writes none
+	Log       *slog.Logger         // nil discards
+
+	// Settle is how long changes are gathered that only the status shows; 0 means a second.
+	Settle time.Duration
+}
+
+// Controller sees to the StorageClusters, of which one is served.
+type Controller struct {
+	Config
+	loop *loop.Loop[string]
+
+	clusters     listers.StorageClusterLister
+	storageNodes listers.StorageNodeLister
+	volumes      listers.VolumeLister
+	snapshots    listers.SnapshotLister
+	jobs         listers.NodeJobLister
+	upgrades     listers.StorageUpgradeLister
+	nodes        corelisters.NodeLister
+	pods         corelisters.PodLister
+	csiNodes     storagelisters.CSINodeLister
+	secrets      *secretWatch
+
+	written recent.Objects[*v1.StorageCluster]
+
+	mu    sync.Mutex
+	good  map[string][]*unstructured.Unstructured // what the last spec that could be rendered asked for
+	other otherRelease
+
+	attachedReleased bool // the finalizers of an attacher that does not run any more are off; only the loop looks
+}
+
+const defaultSettle = time.Second
+
+// New checks the configuration and registers with the informers.
+func New(c Config) (*Controller, error) {
+	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Holdfast == nil || c.Cluster == nil || c.Namespace == "" || c.Driver == "" {
+		return nil, errors.New("the operator needs clients, informers, a namespace and the name of the driver")
+	}
+	c.Settle = cmp.Or(c.Settle, defaultSettle)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Events == nil {
+		c.Events = silent{}
+	}
+	kinds, kubernetes := c.Holdfast.Holdfast().V1(), c.Cluster.Core().V1()
+	r := &Controller{
+		Config:   c,
+		clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
+		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
+		jobs: kinds.NodeJobs().Lister(), upgrades: kinds.StorageUpgrades().Lister(),
+		nodes: kubernetes.Nodes().Lister(), pods: kubernetes.Pods().Lister(), csiNodes: c.Cluster.Storage().V1().CSINodes().Lister(),
+		good: map[string][]*unstructured.Unstructured{},
+	}
+	r.secrets = newSecretWatch(c.Kubernetes, c.Log, r.touch)
+	var err error
+	if r.loop, err = loop.New(loop.Config[string]{Name: "storagecluster", Reconcile: r.reconcile, Log: c.Log}); err != nil {
+		return nil, err
+	}
+	return r, r.listen()
+}
+
+// Run sees to StorageClusters until ctx ends.
+func (r *Controller) Run(ctx context.Context) error {
+	defer r.secrets.stop()
+	return r.loop.Run(ctx)
+}
+
+// touch makes all clusters be looked at: there is one, and rarely another that is refused.
+func (r *Controller) touch() { r.touchAfter(0) }
+
+func (r *Controller) touchAfter(d time.Duration) {
+	all, _ := r.clusters.List(labels.Everything()) // a cache has no errors
+	for _, c := range all {
+		if d == 0 {
+			r.loop.Enqueue(c.Name)
+		} else {
+			r.loop.EnqueueAfter(c.Name, d)
+		}
+	}
+}
+
+// listen registers what makes clusters be looked at. What only changes numbers in the status waits a moment for more.
+func (r *Controller) listen() error {
+	kinds, kubernetes := r.Holdfast.Holdfast().V1(), r.Cluster.Core().V1()
+	r.Owned.Listen(func(owned.Ref) { r.touch() })
+	now := func(any) []string { r.touch(); return nil }
+	soon := func(any) []string { r.touchAfter(r.Settle); return nil }
+	never := func(any, any) bool { return false }
+	return errors.Join(
+		r.loop.Watch(kinds.StorageClusters().Informer(), func(o any) []string { return []string{o.(*v1.StorageCluster).Name} }),
+		r.loop.WatchChanges(kinds.StorageClusters().Informer(), now, never), // who is served may change
+		r.loop.WatchChanges(kinds.Volumes().Informer(), soon, never),
+		r.loop.WatchChanges(kinds.Snapshots().Informer(), soon, never),
+		r.loop.WatchChanges(kinds.NodeJobs().Informer(), soon, never),
+		r.loop.WatchChanges(kinds.StorageUpgrades().Informer(), soon, never),
+		r.loop.WatchChanges(kinds.StorageNodes().Informer(), now, storageNodeMatters),
+		r.loop.WatchChanges(kubernetes.Nodes().Informer(), now, nodeMatters),
+		r.loop.WatchChanges(kubernetes.Pods().Informer(), func(o any) []string {
+			switch o.(*core.Pod).Labels[componentLabel] {
+			case nodeComponent, controllerComponent:
+				r.touch()
+			}
+			return nil
+		}, nil),
+		r.loop.WatchChanges(r.Cluster.Storage().V1().CSINodes().Informer(), now, func(old, now any) bool {
+			return registered(old.(*storage.CSINode), r.Driver) != registered(now.(*storage.CSINode), r.Driver)
+		}),
+	)
+}
+
+// reconcile sees to one StorageCluster.
+func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
+	c, err := r.cluster(name)
+	if apierrors.IsNotFound(err) {
+		r.forget(name)
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	all, err := r.clusters.List(labels.Everything())
+	if err != nil {
+		return 0, err
+	}
+	served := Served(all)
+	again, err := r.see(ctx, c, served)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return r.Settle, nil // the cache was behind
+	}
+	return again, err
+}
+
+func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.StorageCluster) (time.Duration, error) {
+	switch {
+	case served == nil: // the cache has just lost it
+		return r.Settle, nil
+	case served.UID != c.UID && c.DeletionTimestamp != nil:
+		return r.handOver(ctx, c)
+	case served.UID != c.UID:
+		return 0, r.write(ctx, c, refused(c, served))
+	case c.DeletionTimestamp != nil:
+		return r.remove(ctx, c)
+	case c.Spec.Pause:
+		s := r.observe(c)
+		return 0, r.write(ctx, c, s.status())
+	}
+	c, err := r.hold(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	if other := r.otherRelease(c); other != "" {
+		s := r.observe(c)
+		s.handingTo = other
+		return handingOver, r.write(ctx, c, s.status())
+	}
+	s, again, err := r.maintain(ctx, c)
+	if err != nil || s == nil {
+		return 0, err
+	}
+	return again, r.write(ctx, c, s.status())
+}
+
+// Served returns the StorageCluster that is served: the oldest that is not being deleted; the oldest of all if all are.
+func Served(all []*v1.StorageCluster) *v1.StorageCluster {
+	var first *v1.StorageCluster
+	for _, c := range all {
+		if first == nil || comesBefore(c, first) {
+			first = c
+		}
+	}
+	return first
+}
+
+func comesBefore(a, b *v1.StorageCluster) bool {
+	if leaving := a.DeletionTimestamp != nil; leaving != (b.DeletionTimestamp != nil) {
+		return !leaving
+	}
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// cluster returns the newest that is known of a StorageCluster.
+func (r *Controller) cluster(name string) (*v1.StorageCluster, error) {
+	cached, err := r.clusters.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	return r.written.Newest(cached), nil
+}
+
+func (r *Controller) forget(name string) {
+	r.written.Forget(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.good, name)
+}

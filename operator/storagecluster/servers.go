@@ -1,0 +1,62 @@
+package storagecluster
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// servers are the NFSServers that keep a StorageCluster from going: the operator that runs them goes with it.
+type servers struct {
+	all  int
+	here int // in the namespace of Holdfast, which goes with the StorageCluster
+}
+
+// countServers asks the API server, as it is asked only while a StorageCluster is to go. Where the kind or the right to
+// it is missing, none was ever served.
+func (r *Controller) countServers(ctx context.Context) (n servers, err error) {
+	found, err := r.Client.HoldfastV1().NFSServers(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return n, nil
+	}
+	if err != nil {
+		return n, err
+	}
+	n.all = len(found.Items)
+	for i := range found.Items {
+		if found.Items[i].Namespace == r.Namespace {
+			n.here++
+		}
+	}
+	return n, nil
+}
+
+// holdsUp says whether something would be lost with a StorageCluster. Orphan leaves NFSServers at work, with all that
+// belongs to them, but for those that would go with the namespace.
+func (s *situation) holdsUp(orphan bool) bool {
+	if orphan {
+		return s.servers.here > 0
+	}
+	return s.volumes+s.snapshots+s.servers.all > 0
+}
+
+// lost says what would be.
+func (s *situation) lost(orphan bool) string {
+	count := func(n int, one string) string {
+		if n == 1 {
+			return "1 " + one
+		}
+		return fmt.Sprintf("%d %ss", n, one)
+	}
+	switch {
+	case orphan && s.servers.here > 0:
+		return count(s.servers.here, "NFS server") + " in the namespace of Holdfast would go with it, and the volumes there: delete them first"
+	case s.servers.all > 0 && s.volumes+s.snapshots > 0:
+		return fmt.Sprintf("%s, and %s: delete them, or set spec.deletionPolicy to Orphan to leave them as they are", s.kept(), count(s.servers.all, "NFS server"))
+	case s.servers.all > 0:
+		return count(s.servers.all, "NFS server") + " in the cluster: delete them, or set spec.deletionPolicy to Orphan to leave them as they are"
+	}
+	return s.kept() + ": delete them, or set spec.deletionPolicy to Orphan to leave them on the disks"
+}

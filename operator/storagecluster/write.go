@@ -1,0 +1,77 @@
+package storagecluster
+
+import (
+	"context"
+	"fmt"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/condition"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+)
+
+// write writes the status where it differs, and an event for each transition that it shows.
+func (r *Controller) write(ctx context.Context, c *v1.StorageCluster, next v1.StorageClusterStatus) error {
+	if equality.Semantic.DeepEqual(c.Status, next) {
+		return nil
+	}
+	changed := c.DeepCopy()
+	changed.Status = next
+	written, err := r.Client.HoldfastV1().StorageClusters().UpdateStatus(ctx, changed, metav1.UpdateOptions{FieldManager: owned.FieldManager})
+	if err != nil {
+		return fmt.Errorf("the status of StorageCluster %s: %w", c.Name, err)
+	}
+	r.written.Wrote(written)
+	for _, e := range transitions(&c.Status, &next) {
+		r.Events.Event(written, e.kind, e.reason, condition.Shorten(e.message, condition.LongestEvent))
+	}
+	return nil
+}
+
+type event struct{ kind, reason, message string }
+
+// transitions are the events between two states.
+func transitions(old, next *v1.StorageClusterStatus) (all []event) {
+	progressing := meta.FindStatusCondition(next.Conditions, v1.ProgressingCondition)
+	before := meta.FindStatusCondition(old.Conditions, v1.ProgressingCondition)
+	begins := func(reasons ...string) bool {
+		for _, reason := range reasons {
+			if progressing.Reason == reason && (before == nil || before.Reason != reason || before.Message != progressing.Message) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case begins(reasonInvalid, reasonNotApplied, reasonForeign, reasonStuck, reasonRefused):
+		all = append(all, event{core.EventTypeWarning, "FailedCreation", progressing.Message})
+	case progressing.Reason == reasonVolumesExist && (before == nil || before.Reason != reasonVolumesExist):
+		all = append(all, event{core.EventTypeWarning, "Terminating", "not deleted yet: " + progressing.Message})
+	case progressing.Reason == reasonTerminating && (before == nil || before.Reason != reasonTerminating):
+		all = append(all, event{core.EventTypeNormal, "Terminating", "removing all that belongs to it"})
+	}
+	settled := next.Phase == v1.ClusterRunning || next.Phase == v1.ClusterDegraded
+	if old.Phase != next.Phase && next.Phase != v1.ClusterTerminating || settled && old.Ready != next.Ready {
+		all = append(all, changedStatus(next))
+	}
+	return all
+}
+
+func changedStatus(next *v1.StorageClusterStatus) event {
+	e := event{core.EventTypeNormal, "ChangedStatus", fmt.Sprintf("%s: %s nodes are ready", next.Phase, next.Ready)}
+	if next.Phase != v1.ClusterDegraded && next.Phase != v1.ClusterPending {
+		return e
+	}
+	e.kind = core.EventTypeWarning
+	for _, kind := range []string{v1.DegradedCondition, v1.AvailableCondition} {
+		if c := meta.FindStatusCondition(next.Conditions, kind); c != nil && c.Message != "" {
+			e.message += ". " + c.Message
+			break
+		}
+	}
+	return e
+}

@@ -1,0 +1,243 @@
+package storageos
+
+import (
+	"slices"
+
+	core "k8s.io/api/core/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// fields are all that the documentation of StorageOS v2.4 has, in its order.
+var fields = slices.Concat(metadataFields, accessFields, csiFields, serviceFields, imageFields, stateFields, placeFields)
+
+const (
+	ofTheServer = "the API server writes it"
+	noEtcd      = "there is no etcd beside that of Kubernetes; what was stored for StorageOS alone can be removed once it is gone"
+	fromKubelet = "it follows from spec.csi.kubeletDir; set that if the kubelet has another directory than /var/lib/kubelet"
+	ownImage    = "it is software of StorageOS"
+)
+
+var metadataFields = []field{
+	word("metadata.name", func(c *conversion, name string) {
+		c.cluster.Name = name
+		c.remarkf(Taken, "metadata.name")
+	}),
+	pointless("metadata.namespace", "a StorageCluster is in no namespace"),
+	texts("metadata.labels", func(c *conversion, all map[string]string) {
+		c.cluster.Labels = all
+		c.remarkf(Taken, "metadata.labels; they are not put on what Holdfast makes")
+	}),
+	texts("metadata.annotations", takeAnnotations),
+	pointless("metadata.uid", ofTheServer),
+	pointless("metadata.resourceVersion", ofTheServer),
+	pointless("metadata.generation", ofTheServer),
+	pointless("metadata.creationTimestamp", ofTheServer),
+	pointless("metadata.deletionTimestamp", ofTheServer),
+	pointless("metadata.deletionGracePeriodSeconds", ofTheServer),
+	pointless("metadata.managedFields", ofTheServer),
+	pointless("metadata.selfLink", ofTheServer),
+	pointless("metadata.finalizers", "it belongs to the operator of StorageOS; Holdfast sets one of its own"),
+	pointless("metadata.ownerReferences", "what owned the StorageOSCluster does not own this"),
+	pointless("status", "it is what StorageOS was like when the file was written"),
+}
+
+// lastApplied repeats the whole object.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+func takeAnnotations(c *conversion, all map[string]string) {
+	if _, ok := all[lastApplied]; ok {
+		delete(all, lastApplied)
+		c.remarkf(NoMeaning, "%s is a copy of the file for kubectl", lastApplied)
+	}
+	if len(all) > 0 {
+		c.cluster.Annotations = all
+		c.remarkf(Taken, "metadata.annotations")
+	}
+}
+
+var accessFields = []field{
+	word("spec.secretRefName", func(c *conversion, name string) {
+		c.secret().Name = name
+		c.remarkf(Taken, "spec.secretRef.name; by hand: Holdfast reads username and password where StorageOS had apiUsername and apiPassword, so add these two keys; all others have the same names")
+	}),
+	word("spec.secretRefNamespace", func(c *conversion, namespace string) {
+		c.secret().Namespace = namespace
+		c.remarkf(Taken, "spec.secretRef.namespace")
+	}),
+	pointless("spec.namespace", "Holdfast runs where it was installed, usually in holdfast-system"),
+	pointless("spec.join", "nodes are known through the API server and meet nowhere else"),
+}
+
+func (c *conversion) secret() *v1.SecretReference {
+	if c.spec().SecretRef == nil {
+		c.spec().SecretRef = &v1.SecretReference{}
+	}
+	return c.spec().SecretRef
+}
+
+var csiFields = []field{
+	flag("spec.csi.enable", func(c *conversion, on bool) {
+		c.spec().CSI.Enable = &on
+		c.remarkf(Taken, "spec.csi.enable; StorageOS v2 used CSI whatever was written here")
+	}),
+	pointless("spec.csi.version", "only version 1 of CSI is spoken"),
+	pointless("spec.csi.endpoint", fromKubelet),
+	pointless("spec.csi.registrarSocketDir", fromKubelet),
+	word("spec.csi.kubeletDir", func(c *conversion, dir string) {
+		c.spec().CSI.KubeletDir = dir
+		c.remarkf(Taken, "spec.csi.kubeletDir, from which all other paths follow")
+	}),
+	pointless("spec.csi.pluginDir", fromKubelet),
+	pointless("spec.csi.deviceDir", "devices are in /dev"),
+	pointless("spec.csi.registrationDir", fromKubelet),
+	pointless("spec.csi.kubeletRegistrationPath", fromKubelet),
+	pointless("spec.csi.driverRegisterationMode", "the node registers itself"),
+	pointless("spec.csi.driverRequiresAttachment", "StorageOS did not look at it; spec.csi.attach makes VolumeAttachments, which Holdfast does not need"),
+	word("spec.csi.deploymentStrategy", func(c *conversion, strategy string) {
+		c.spec().CSI.DeploymentStrategy = v1.AsStatefulSet
+		if strategy == "deployment" {
+			c.spec().CSI.DeploymentStrategy = v1.AsDeployment
+		}
+		c.remarkf(Taken, "spec.csi.deploymentStrategy: %s, of the controller", c.spec().CSI.DeploymentStrategy)
+	}),
+	credentials("spec.csi.enableProvisionCreds", "spec.csi.enableProvisionCreds", func(c *v1.CSISpec) *bool { return &c.EnableProvisionCreds }),
+	credentials("spec.csi.enableControllerPublishCreds", "spec.csi.enableControllerPublishCreds", func(c *v1.CSISpec) *bool { return &c.EnableControllerPublishCreds }),
+	credentials("spec.csi.enableNodePublishCreds", "spec.csi.enableNodePublishCreds", func(c *v1.CSISpec) *bool { return &c.EnableNodePublishCreds }),
+	credentials("spec.csi.enableControllerExpandCreds", "spec.csi.enableControllerExpandCreds", func(c *v1.CSISpec) *bool { return &c.EnableControllerExpandCreds }),
+	word("spec.storageClassName", func(c *conversion, name string) {
+		c.class(name)
+		c.remarkf(Taken, "spec.storageClasses[0].name; like that of StorageOS, it is not the default class unless you set default: true. By hand: remove the class of StorageOS first, as there can be one of a name")
+	}),
+}
+
+func credentials(path, to string, of func(*v1.CSISpec) *bool) field {
+	return flag(path, func(c *conversion, on bool) {
+		*of(&c.spec().CSI) = on
+		c.remarkf(Taken, "%s; StorageOS v2 did so whatever was written here", to)
+	})
+}
+
+var serviceFields = []field{
+	word("spec.service.name", func(c *conversion, name string) {
+		c.spec().Service.Name = name
+		c.remarkf(Taken, "spec.service.name")
+	}),
+	word("spec.service.type", func(c *conversion, kind string) {
+		allowed := []core.ServiceType{core.ServiceTypeClusterIP, core.ServiceTypeNodePort, core.ServiceTypeLoadBalancer}
+		if !slices.Contains(allowed, core.ServiceType(kind)) {
+			c.remarkf(ByHand, "%q is not possible; set spec.service.type to one of %v", kind, allowed)
+			return
+		}
+		c.spec().Service.Type = core.ServiceType(kind)
+		c.remarkf(Taken, "spec.service.type")
+	}),
+	number("spec.service.externalPort", func(c *conversion, n int32) {
+		if n > 65535 {
+			c.remarkf(ByHand, "%d is no port; set spec.service.externalPort", n)
+			return
+		}
+		c.spec().Service.ExternalPort = n
+		c.remarkf(Taken, "spec.service.externalPort, the port of the Service; StorageOS had the two ports the other way round")
+	}),
+	number("spec.service.internalPort", func(c *conversion, n int32) {
+		if n != 0 && n < 1024 || n > 65535 || n == 9090 {
+			c.remarkf(ByHand, "%d is not possible for the controller, which runs without privileges and has its metrics at 9090; set spec.service.internalPort, or leave it out", n)
+			return
+		}
+		c.spec().Service.InternalPort = n
+		c.remarkf(Taken, "spec.service.internalPort, the port of the pods; StorageOS had the two ports the other way round")
+	}),
+	texts("spec.service.annotations", func(c *conversion, all map[string]string) {
+		c.spec().Service.Annotations = all
+		c.remarkf(Taken, "spec.service.annotations")
+	}),
+	flag("spec.ingress.enable", func(c *conversion, on bool) {
+		c.spec().Ingress.Enable = on
+		c.remarkf(Taken, "spec.ingress.enable")
+	}),
+	word("spec.ingress.hostname", func(c *conversion, name string) {
+		c.spec().Ingress.Hostname = name
+		c.remarkf(Taken, "spec.ingress.hostname, for which alone the Ingress is now")
+	}),
+	flag("spec.ingress.tls", func(c *conversion, on bool) {
+		c.spec().Ingress.TLS = on
+		c.remarkf(Taken, "spec.ingress.tls")
+	}),
+	texts("spec.ingress.annotations", takeIngressAnnotations),
+}
+
+// classAnnotation is what an Ingress had before it had a field for it.
+const classAnnotation = "kubernetes.io/ingress.class"
+
+func takeIngressAnnotations(c *conversion, all map[string]string) {
+	if class := all[classAnnotation]; class != "" {
+		c.spec().Ingress.ClassName = class
+		delete(all, classAnnotation)
+		c.remarkf(Taken, "spec.ingress.className, what %s has", classAnnotation)
+	}
+	if len(all) > 0 {
+		c.spec().Ingress.Annotations = all
+		c.remarkf(Taken, "spec.ingress.annotations")
+	}
+}
+
+var imageFields = []field{
+	pointless("spec.images.nodeContainer", ownImage),
+	pointless("spec.images.initContainer", ownImage),
+	mirrored("spec.images.csiNodeDriverRegistrarContainer", "csiNodeDriverRegistrar, where one is needed only if you want that one to register the driver"),
+	pointless("spec.images.csiClusterDriverRegistrarContainer", "Kubernetes has the CSIDriver kind for it"),
+	mirrored("spec.images.csiExternalProvisionerContainer", "csiProvisioner"),
+	mirrored("spec.images.csiExternalAttacherContainer", "csiAttacher, which runs with spec.csi.attach alone"),
+	mirrored("spec.images.csiExternalResizerContainer", "csiResizer"),
+	mirrored("spec.images.csiLivenessProbeContainer", "csiLivenessProbe, where one is needed only if you want that one to probe the driver"),
+	pointless("spec.images.hyperkubeContainer", "StorageOS did not look at it"),
+	pointless("spec.images.kubeSchedulerContainer", "there is no second scheduler"),
+	pointless("spec.images.nfsContainer", ownImage),
+	pointless("spec.images.apiManagerContainer", ownImage),
+}
+
+// mirrored images are of others, and too old for Holdfast.
+func mirrored(path, to string) field {
+	return manual(path, "Holdfast needs a newer one, which it names itself; if your nodes cannot pull from registry.k8s.io, mirror that and set spec.images."+to)
+}
+
+var stateFields = []field{
+	pointless("spec.kvBackend.address", noEtcd),
+	pointless("spec.kvBackend.backend", noEtcd),
+	pointless("spec.tlsEtcdSecretRefName", noEtcd),
+	pointless("spec.tlsEtcdSecretRefNamespace", noEtcd),
+	manual("spec.sharedDir", "kubelets in containers are not supported as such; set spec.csi.kubeletDir to the kubelet's directory on the node"),
+	flag("spec.pause", func(c *conversion, on bool) {
+		c.spec().Pause = on
+		c.remarkf(Taken, "spec.pause")
+	}),
+	flag("spec.debug", func(c *conversion, on bool) {
+		c.spec().Debug = on
+		c.remarkf(Taken, "spec.debug")
+	}),
+	pointless("spec.disableFencing", "no pod is removed from a node that may still run it; onNodeLoss of a class says what becomes of volumes whose node is gone for good"),
+	pointless("spec.disableTelemetry", "nothing is sent to anybody"),
+	pointless("spec.disableTCMU", "volumes are loop devices or directories"),
+	pointless("spec.forceTCMU", "volumes are loop devices or directories"),
+	pointless("spec.disableScheduler", "there is no second scheduler; the one of Kubernetes is told how much room each node has"),
+}
+
+var placeFields = []field{
+	part("spec.nodeSelectorTerms", func(c *conversion, terms *[]core.NodeSelectorTerm) {
+		c.spec().NodeSelectorTerms = *terms
+		c.remarkf(Taken, "spec.nodeSelectorTerms, as the scheduler reads them: a node must match all of one term; for StorageOS one expression of it was enough to join")
+	}),
+	part("spec.tolerations", func(c *conversion, all *[]core.Toleration) {
+		c.spec().Tolerations = *all
+		c.remarkf(Taken, "spec.tolerations; node pods tolerate every taint without them")
+	}),
+	part("spec.resources", func(c *conversion, r *core.ResourceRequirements) {
+		c.spec().Resources = *r
+		c.remarkf(Taken, "spec.resources, of Holdfast's own containers; they need far less than StorageOS did")
+	}),
+	word("spec.k8sDistro", func(c *conversion, distro string) {
+		c.spec().K8sDistro = distro
+		c.remarkf(Taken, "spec.k8sDistro")
+	}),
+}

@@ -1,0 +1,169 @@
+// Package storageos turns the StorageOSCluster of a cluster that ran StorageOS into a StorageCluster, and says for each
+// field what became of it.
+package storageos
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// Group and Kind of what is read.
+const (
+	Group = "storageos.com"
+	Kind  = "StorageOSCluster"
+)
+
+// Verdict is what became of a field.
+type Verdict string
+
+const (
+	Taken     Verdict = "taken as"
+	NoMeaning Verdict = "has no meaning here"
+	ByHand    Verdict = "must be done by hand"
+	Unknown   Verdict = "is no field of a StorageOSCluster"
+)
+
+// Remark is about one field.
+type Remark struct {
+	Field   string
+	Verdict Verdict
+	Text    string // where it went, why it has no meaning, or what to do
+}
+
+func (r Remark) String() string {
+	if r.Verdict == Taken {
+		return fmt.Sprintf("%s: %s %s", r.Field, r.Verdict, r.Text)
+	}
+	return fmt.Sprintf("%s: %s: %s", r.Field, r.Verdict, r.Text)
+}
+
+// Convert reads a StorageOSCluster. There is a remark for each field that it has, in the order of the documentation. An
+// error names every value that cannot be read; the result is then none.
+func Convert(manifest map[string]any) (*v1.StorageCluster, []Remark, error) {
+	kind, _ := manifest["kind"].(string)
+	version, _ := manifest["apiVersion"].(string)
+	if group, _, _ := strings.Cut(version, "/"); kind != Kind || group != Group {
+		return nil, nil, fmt.Errorf("this is a %s of %s; it must be a %s of %s/v1", named(kind), named(version), Kind, Group)
+	}
+	c := &conversion{cluster: &v1.StorageCluster{TypeMeta: metav1.TypeMeta{APIVersion: v1.SchemeGroupVersion.String(), Kind: "StorageCluster"}}}
+	left := map[string]any{}
+	flatten("", manifest, left)
+	delete(left, "kind")
+	delete(left, "apiVersion")
+	for _, f := range fields {
+		value, given := left[f.path]
+		if !given {
+			continue
+		}
+		delete(left, f.path)
+		c.at = f.path
+		f.take(c, value)
+	}
+	for _, path := range slices.Sorted(maps.Keys(left)) {
+		c.at = path
+		if slices.Contains(groups, path) {
+			c.faultf("%v: it must have fields below it", left[path])
+			continue
+		}
+		c.remarkf(Unknown, "it is not taken; look whether it is misspelt")
+	}
+	c.conclude()
+	if len(c.faults) > 0 {
+		return nil, nil, errors.Join(c.faults...)
+	}
+	return c.cluster, c.remarks, nil
+}
+
+func named(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// groups are the fields that have fields of their own. All others are taken as a whole.
+var groups = []string{"metadata", "spec", "spec.csi", "spec.service", "spec.ingress", "spec.images", "spec.kvBackend"}
+
+// flatten finds the fields with their paths. A field without a value is not given.
+func flatten(path string, value any, into map[string]any) {
+	below, isMap := value.(map[string]any)
+	switch {
+	case value == nil:
+	case isMap && (path == "" || slices.Contains(groups, path)):
+		for name, v := range below {
+			flatten(strings.TrimPrefix(path+"."+name, "."), v, into)
+		}
+	default:
+		into[path] = value
+	}
+}
+
+// conversion is what has been made so far.
+type conversion struct {
+	cluster *v1.StorageCluster
+	remarks []Remark
+	faults  []error
+	at      string // the field at work
+}
+
+func (c *conversion) remarkf(verdict Verdict, format string, args ...any) {
+	c.remarks = append(c.remarks, Remark{c.at, verdict, fmt.Sprintf(format, args...)})
+}
+
+func (c *conversion) faultf(format string, args ...any) {
+	c.faults = append(c.faults, fmt.Errorf("%s: %s", c.at, fmt.Sprintf(format, args...)))
+}
+
+func (c *conversion) spec() *v1.StorageClusterSpec { return &c.cluster.Spec }
+
+// class is the one that is made of spec.storageClassName.
+func (c *conversion) class(name string) {
+	c.spec().StorageClasses = []v1.StorageClassSpec{{Name: name}}
+}
+
+// conclude is about what several fields say together, and what was left to the defaults of StorageOS.
+func (c *conversion) conclude() {
+	spec := c.spec()
+	if c.cluster.Name == "" {
+		c.cluster.Name = "holdfast"
+	}
+	if ref := spec.SecretRef; ref != nil && ref.Name == "" {
+		spec.SecretRef = nil
+		c.at = "spec.secretRefNamespace"
+		c.remarkf(ByHand, "without spec.secretRefName it names nothing, so it is left out; name a secret in spec.secretRef")
+	}
+	if len(spec.StorageClasses) == 0 {
+		c.at = "spec.storageClassName"
+		c.remarkf(ByHand, "it is not given, which meant a class named fast; Holdfast makes one named holdfast, the default class. For claims that ask for fast, add it to spec.storageClasses")
+	}
+	if spec.Ingress.Enable && spec.Ingress.Hostname == "" {
+		spec.Ingress.Hostname = "storageos.local"
+		c.at = "spec.ingress.hostname"
+		c.remarkf(ByHand, "it is not given, which meant storageos.local, and so it is written; put in the name that people use")
+	}
+	if len(c.faults) > 0 {
+		return
+	}
+	if _, err := render.Objects(render.Input{Cluster: c.cluster, Namespace: deploy.Namespace, Secret: everyKey}); err != nil {
+		c.at = "the StorageCluster"
+		c.remarkf(ByHand, "Holdfast refuses what was taken, so change it before you apply it: %v", err)
+	}
+}
+
+// everyKey is a secret as the result may need one; what it has is not looked at.
+var everyKey = map[string][]byte{
+	"tls.crt": {1}, "tls.key": {1},
+	"csiProvisionUsername": {1}, "csiProvisionPassword": {1},
+	"csiControllerPublishUsername": {1}, "csiControllerPublishPassword": {1},
+	"csiNodePublishUsername": {1}, "csiNodePublishPassword": {1},
+	"csiControllerExpandUsername": {1}, "csiControllerExpandPassword": {1},
+}

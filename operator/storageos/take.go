@@ -1,0 +1,103 @@
+package storageos
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// field is one of the documented ones, and what is done with it.
+type field struct {
+	path string
+	take func(c *conversion, value any)
+}
+
+// pointless fields have no counterpart.
+func pointless(path, because string) field {
+	return field{path, func(c *conversion, _ any) { c.remarkf(NoMeaning, "%s", because) }}
+}
+
+// manual fields need somebody who decides.
+func manual(path, what string) field {
+	return field{path, func(c *conversion, _ any) { c.remarkf(ByHand, "%s", what) }}
+}
+
+// flag fields are true or false, or the same as a text, which StorageOS took as well.
+func flag(path string, take func(c *conversion, on bool)) field {
+	return field{path, func(c *conversion, value any) {
+		switch value {
+		case true, "true":
+			take(c, true)
+		case false, "false":
+			take(c, false)
+		default:
+			c.faultf("%v: it must be true or false", value)
+		}
+	}}
+}
+
+func word(path string, take func(c *conversion, text string)) field {
+	return field{path, func(c *conversion, value any) {
+		text, ok := value.(string)
+		if !ok {
+			c.faultf("%v: it must be a text", value)
+			return
+		}
+		take(c, text)
+	}}
+}
+
+func number(path string, take func(c *conversion, n int32)) field {
+	return field{path, func(c *conversion, value any) {
+		f, ok := value.(float64)
+		if n, whole := value.(int64); whole {
+			f, ok = float64(n), true
+		}
+		if !ok || f != math.Trunc(f) || f < 0 || f > math.MaxInt32 {
+			c.faultf("%v: it must be a whole number", value)
+			return
+		}
+		take(c, int32(f))
+	}}
+}
+
+// texts fields are keys with their values.
+func texts(path string, take func(c *conversion, all map[string]string)) field {
+	return part(path, func(c *conversion, all *map[string]string) { take(c, *all) })
+}
+
+// part fields are what Kubernetes itself has a type for. The value is not taken if that type does not have it all.
+func part[T any](path string, take func(c *conversion, value *T)) field {
+	return field{path, func(c *conversion, value any) {
+		into := new(struct {
+			Value T `json:"value"`
+		})
+		data, err := json.Marshal(map[string]any{"value": value})
+		if err == nil {
+			err = json.Unmarshal(data, into)
+		}
+		if err == nil {
+			err = strictly(data, into)
+		}
+		if err != nil {
+			c.faultf("%s", strings.TrimPrefix(err.Error(), "json: "))
+			return
+		}
+		take(c, &into.Value)
+	}}
+}
+
+// strictly finds fields that the type does not have.
+func strictly(data []byte, into any) error {
+	var loose map[string]any
+	if err := json.Unmarshal(data, &loose); err != nil {
+		return err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(loose, into, true); err != nil {
+		return fmt.Errorf("it cannot be read as Kubernetes has it: %w", err)
+	}
+	return nil
+}

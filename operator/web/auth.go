@@ -1,0 +1,41 @@
+package web
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+)
+
+// credentials are kept as hashes, which are of one length whatever is compared.
+type credentials struct{ user, password [sha256.Size]byte }
+
+func newCredentials(user, password string) *credentials {
+	return &credentials{sha256.Sum256([]byte(user)), sha256.Sum256([]byte(password))}
+}
+
+// are takes as long for what is right as for what is wrong.
+func (c *credentials) are(user, password string) bool {
+	given := newCredentials(user, password)
+	return subtle.ConstantTimeCompare(c.user[:], given.user[:])&subtle.ConstantTimeCompare(c.password[:], given.password[:]) == 1
+}
+
+// guarded lets those in who know the user and the password, and tells why where nobody can.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		access := s.identity.access.Load()
+		if access.credentials == nil {
+			fail(w, http.StatusForbidden, access.why+" Without that, /healthz and /readyz alone are served.")
+			return
+		}
+		user, password, given := r.BasicAuth()
+		if !given || !access.are(user, password) {
+			if given {
+				s.Log.Debug("refused a user of the API", "remote", r.RemoteAddr, "path", r.URL.Path)
+			}
+			w.Header().Set("WWW-Authenticate", `Basic realm="holdfast", charset="UTF-8"`)
+			fail(w, http.StatusUnauthorized, "give the user and the password that are in the secret of the StorageCluster's spec.secretRef, as basic authentication")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,97 @@
+package web
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/storagecluster"
+)
+
+// The names differ from those that a node tells of itself: added up with them, everything would count twice. Every
+// replica of the controller tells the same.
+var (
+	phaseDesc     = prometheus.NewDesc("holdfast_cluster_phase", "1 for the phase that the StorageCluster is in, 0 for the others.", []string{"phase"}, nil)
+	nodesDesc     = prometheus.NewDesc("holdfast_cluster_nodes", "Nodes that store, by whether they are ready: true, false, or unknown while the agent is not heard of.", []string{"ready"}, nil)
+	volumesDesc   = prometheus.NewDesc("holdfast_cluster_volumes", "Volumes of the cluster.", []string{"node", "pool", "phase"}, nil)
+	capacityDesc  = prometheus.NewDesc("holdfast_cluster_pool_capacity_bytes", "Size of the pool's file system.", []string{"node", "pool"}, nil)
+	promisedDesc  = prometheus.NewDesc("holdfast_cluster_pool_promised_bytes", "Bytes promised to volumes, snapshots and trash.", []string{"node", "pool"}, nil)
+	usedDesc      = prometheus.NewDesc("holdfast_cluster_pool_used_bytes", "Bytes of the pool's file system that are taken, by anyone.", []string{"node", "pool"}, nil)
+	availableDesc = prometheus.NewDesc("holdfast_cluster_pool_available_bytes", "Bytes that can still be promised.", []string{"node", "pool"}, nil)
+)
+
+// Collector tells of the whole cluster, once it is known.
+func (s *Server) Collector() prometheus.Collector { return (*collector)(s) }
+
+type collector Server
+
+func (*collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{phaseDesc, nodesDesc, volumesDesc, capacityDesc, promisedDesc, usedDesc, availableDesc} {
+		out <- d
+	}
+}
+
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	if !c.filled.Load() {
+		return
+	}
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	// What is read from a cache has no error.
+	clusters, _ := c.clusters.List(labels.Everything())
+	nodes, _ := c.nodes.List(labels.Everything())
+	volumes, _ := c.volumes.List(labels.Everything())
+	collectPhase(clusters, gauge)
+	collectNodes(nodes, gauge)
+	collectVolumes(volumes, gauge)
+}
+
+type gauge = func(d *prometheus.Desc, value float64, labels ...string)
+
+func collectPhase(clusters []*v1.StorageCluster, gauge gauge) {
+	c := storagecluster.Served(clusters)
+	if c == nil {
+		return
+	}
+	for _, phase := range clusterPhases {
+		value := 0.0
+		if c.Status.Phase == phase {
+			value = 1
+		}
+		gauge(phaseDesc, value, string(phase))
+	}
+}
+
+func collectNodes(nodes []*v1.StorageNode, gauge gauge) {
+	word := map[NodePhase]string{NodeReady: "true", NodeNotReady: "false", NodeUnknown: "unknown"}
+	count := map[NodePhase]int{}
+	for _, n := range nodes {
+		count[phaseOf(n)]++
+		for i := range n.Status.Pools {
+			p := &n.Status.Pools[i]
+			room := roomOf(p)
+			gauge(capacityDesc, float64(room.Capacity), n.Name, p.Name)
+			gauge(promisedDesc, float64(room.Promised), n.Name, p.Name)
+			gauge(usedDesc, float64(room.Used), n.Name, p.Name)
+			gauge(availableDesc, float64(room.Available), n.Name, p.Name)
+		}
+	}
+	for _, phase := range nodePhases {
+		gauge(nodesDesc, float64(count[phase]), word[phase])
+	}
+}
+
+func collectVolumes(volumes []*v1.Volume, gauge gauge) {
+	type place struct {
+		node, pool string
+		phase      v1.Phase
+	}
+	count := map[place]int{}
+	for _, v := range volumes {
+		count[place{v.Spec.Node, poolOf(v), volumePhase(v)}]++
+	}
+	for p, n := range count {
+		gauge(volumesDesc, float64(n), p.node, p.pool, string(p.phase))
+	}
+}

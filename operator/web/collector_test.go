@@ -1,0 +1,76 @@
+package web
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func TestEveryReplicaTellsTheNumbersOfTheWholeCluster(t *testing.T) {
+	r := newRig(t)
+	c := r.cluster("holdfast", "")
+	c.Status.Phase = v1.ClusterDegraded
+	if _, err := r.ours.HoldfastV1().StorageClusters().UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.node("a", metav1.ConditionTrue, "fast")
+	r.node("b", metav1.ConditionUnknown)
+	r.volume("v1", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseReady})
+	r.volume("v2", "a", "", v1.VolumeStatus{Phase: v1.PhaseReady, Pool: "fast"})
+	r.volume("v3", "b", "slow", v1.VolumeStatus{})
+	const want = `
+# HELP holdfast_cluster_nodes Nodes that store, by whether they are ready: true, false, or unknown while the agent is not heard of.
+# TYPE holdfast_cluster_nodes gauge
+holdfast_cluster_nodes{ready="false"} 0
+holdfast_cluster_nodes{ready="true"} 1
+holdfast_cluster_nodes{ready="unknown"} 1
+# HELP holdfast_cluster_phase 1 for the phase that the StorageCluster is in, 0 for the others.
+# TYPE holdfast_cluster_phase gauge
+holdfast_cluster_phase{phase="Creating"} 0
+holdfast_cluster_phase{phase="Degraded"} 1
+holdfast_cluster_phase{phase="Paused"} 0
+holdfast_cluster_phase{phase="Pending"} 0
+holdfast_cluster_phase{phase="Running"} 0
+holdfast_cluster_phase{phase="Terminating"} 0
+holdfast_cluster_phase{phase="Upgrading"} 0
+# HELP holdfast_cluster_pool_available_bytes Bytes that can still be promised.
+# TYPE holdfast_cluster_pool_available_bytes gauge
+holdfast_cluster_pool_available_bytes{node="a",pool="fast"} 6.442450944e+10
+# HELP holdfast_cluster_pool_capacity_bytes Size of the pool's file system.
+# TYPE holdfast_cluster_pool_capacity_bytes gauge
+holdfast_cluster_pool_capacity_bytes{node="a",pool="fast"} 1.073741824e+11
+# HELP holdfast_cluster_pool_promised_bytes Bytes promised to volumes, snapshots and trash.
+# TYPE holdfast_cluster_pool_promised_bytes gauge
+holdfast_cluster_pool_promised_bytes{node="a",pool="fast"} 4.294967296e+10
+# HELP holdfast_cluster_pool_used_bytes Bytes of the pool's file system that are taken, by anyone.
+# TYPE holdfast_cluster_pool_used_bytes gauge
+holdfast_cluster_pool_used_bytes{node="a",pool="fast"} 3.221225472e+10
+# HELP holdfast_cluster_volumes Volumes of the cluster.
+# TYPE holdfast_cluster_volumes gauge
+holdfast_cluster_volumes{node="a",phase="Ready",pool="fast"} 2
+holdfast_cluster_volumes{node="b",phase="Pending",pool="slow"} 1
+`
+	for range 2 {
+		s := r.start()
+		r.eventually("the cluster is known", s.filled.Load)
+		if err := testutil.CollectAndCompare(s.Collector(), strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBeforeTheClusterIsKnownNothingIsTold(t *testing.T) {
+	r := newRig(t)
+	r.api.Close()
+	s := r.start()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s.Collector())
+	if families, err := registry.Gather(); err != nil || len(families) > 0 {
+		t.Errorf("got %v, %v", families, err)
+	}
+}

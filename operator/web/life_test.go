@@ -1,0 +1,87 @@
+package web
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+)
+
+func TestAPortThatIsTakenIsToldAtOnce(t *testing.T) {
+	r := newRig(t)
+	s := r.start()
+	_, err := New(Config{Address: s.Address(), Namespace: namespace, Informers: informers.NewSharedInformerFactory(r.ours, 0), Kubernetes: r.theirs})
+	if err == nil || !strings.Contains(err.Error(), s.Address()) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatTheServerNeedsIsAskedFor(t *testing.T) {
+	r := newRig(t)
+	for name, c := range map[string]Config{
+		"no informers": {Namespace: namespace, Kubernetes: r.theirs},
+		"no client":    {Namespace: namespace, Informers: informers.NewSharedInformerFactory(r.ours, 0)},
+		"no namespace": {Kubernetes: r.theirs, Informers: informers.NewSharedInformerFactory(r.ours, 0)},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+func TestTheEndOfItsContextClosesThePort(t *testing.T) {
+	r := newRig(t)
+	s, err := New(Config{Address: "127.0.0.1:0", Namespace: namespace, Informers: informers.NewSharedInformerFactory(r.ours, 0), Kubernetes: r.theirs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	r.server = s
+	if a := r.get("/healthz"); a.status != http.StatusOK {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Address()); err == nil {
+		conn.Close()
+		t.Error("the port is open")
+	}
+}
+
+func TestWhatIsKnownIsToldWhileTheApiServerIsAway(t *testing.T) {
+	r := newRig(t)
+	r.node("a", metav1.ConditionTrue, "fast")
+	r.open()
+	r.eventually("the server is ready", r.isReady)
+	r.api.Close()
+	if l := read[List[Node]](r, "/api/v1/nodes"); len(l.Items) != 1 {
+		t.Errorf("got %+v", l)
+	}
+	if !r.isReady() {
+		t.Error("it is not ready any more")
+	}
+}
+
+func TestBeforeTheClusterIsKnownTheServerSaysSo(t *testing.T) {
+	r := newRig(t)
+	r.api.Close()
+	r.start()
+	if a := r.get("/healthz"); a.status != http.StatusOK {
+		t.Errorf("/healthz: %d %s", a.status, a.body)
+	}
+	if a := r.get("/readyz"); a.status != http.StatusServiceUnavailable || !strings.Contains(a.message(), "could not be read so far") {
+		t.Errorf("/readyz: %d %s", a.status, a.body)
+	}
+	if a := r.get("/api/v1/nodes"); a.status != http.StatusForbidden || !strings.Contains(a.message(), "not known yet") {
+		t.Errorf("/api/v1/nodes: %d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,250 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+const (
+	namespace = "holdfast-system"
+	user      = "admin"
+	password  = "correct horse"
+)
+
+// rig is an API server, and a Server that serves what is there over real TLS.
+type rig struct {
+	*testing.T
+	api    *miniapi.Server
+	ours   client.Interface
+	theirs kubernetes.Interface
+	server *Server
+	http   *http.Client
+}
+
+func newRig(t *testing.T) *rig {
+	api := miniapi.New(t)
+	r := &rig{T: t, api: api, ours: client.NewForConfigOrDie(api.Config()), theirs: kubernetes.NewForConfigOrDie(api.Config())}
+	r.http = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // who it is is tested apart from what it says
+		// Each request shows the certificate of its time.
+		DisableKeepAlives: true, ForceAttemptHTTP2: true,
+	}}
+	return r
+}
+
+// start serves until the test ends.
+func (r *rig) start() *Server {
+	r.Helper()
+	s := r.replica()
+	r.server = s
+	return s
+}
+
+func (r *rig) replica() *Server {
+	r.Helper()
+	s, err := New(Config{
+		Address: "127.0.0.1:0", Namespace: namespace, Informers: informers.NewSharedInformerFactory(r.ours, 0), Kubernetes: r.theirs,
+		Log: slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	r.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.Error(err)
+		}
+	})
+	return s
+}
+
+// open makes a cluster with a user, and waits until the user may come in.
+func (r *rig) open() {
+	r.Helper()
+	r.cluster("holdfast", "access")
+	r.secret("access", map[string]string{userKey: user, passwordKey: password})
+	r.start()
+	r.eventually("the user may come in", func() bool { return r.get("/api/v1/cluster").status == http.StatusOK })
+}
+
+func (r *rig) cluster(name, secret string) *v1.StorageCluster {
+	r.Helper()
+	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if secret != "" {
+		c.Spec.SecretRef = &v1.SecretReference{Name: secret}
+	}
+	made, err := r.ours.HoldfastV1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return made
+}
+
+// secret makes the secret or writes it anew.
+func (r *rig) secret(name string, data map[string]string) {
+	r.Helper()
+	s := &core.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Data: map[string][]byte{}}
+	for k, v := range data {
+		s.Data[k] = []byte(v)
+	}
+	secrets := r.theirs.CoreV1().Secrets(namespace)
+	_, err := secrets.Update(r.Context(), s, metav1.UpdateOptions{})
+	if err != nil {
+		_, err = secrets.Create(r.Context(), s, metav1.CreateOptions{})
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// eventually waits for what follows from a watch of the server, which tells nobody that it has arrived.
+func (r *rig) eventually(what string, so func() bool) {
+	r.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(time.Minute)
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-late:
+			r.Fatalf("still not so: %s", what)
+		}
+	}
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	proto  string
+	pair   *tls.ConnectionState
+}
+
+func (a answer) message() string {
+	var e Error
+	if json.Unmarshal(a.body, &e) != nil {
+		return string(a.body)
+	}
+	return e.Message
+}
+
+func (r *rig) get(path string) answer { return r.ask(r.request(http.MethodGet, path, nil)) }
+
+func (r *rig) request(method, path string, body io.Reader) *http.Request {
+	r.Helper()
+	q, err := http.NewRequestWithContext(r.Context(), method, "https://"+r.server.Address()+path, body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	q.SetBasicAuth(user, password)
+	return q
+}
+
+func (r *rig) ask(q *http.Request) answer {
+	r.Helper()
+	response, err := r.http.Do(q)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, body, response.Proto, response.TLS}
+}
+
+// read asks and expects an answer.
+func read[T any](r *rig, path string) (into T) {
+	r.Helper()
+	a := r.get(path)
+	if a.status != http.StatusOK {
+		r.Fatalf("%s: %d %s", path, a.status, a.body)
+	}
+	if err := json.Unmarshal(a.body, &into); err != nil {
+		r.Fatal(err)
+	}
+	return into
+}
+
+func gib(n int64) *resource.Quantity { return resource.NewQuantity(n<<30, resource.BinarySI) }
+
+func (r *rig) node(name string, ready metav1.ConditionStatus, pools ...string) {
+	r.Helper()
+	n := &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	nodes := r.ours.HoldfastV1().StorageNodes()
+	n, err := nodes.Create(r.Context(), n, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	n.Status = v1.StorageNodeStatus{Version: "v1.2.3", Conditions: []metav1.Condition{{
+		Type: v1.ReadyCondition, Status: ready, Reason: "Because", Message: "what " + name + " says", LastTransitionTime: metav1.Now(),
+	}}}
+	for _, p := range pools {
+		n.Status.Pools = append(n.Status.Pools, v1.Pool{
+			Name: p, Path: "/srv/" + p, Engine: "image", Capacity: *gib(100), Promised: *gib(40), Used: *gib(30), Available: *gib(60),
+			Smallest: *gib(1), Largest: *gib(60), Volumes: 2, Snapshots: 1,
+		})
+	}
+	if _, err = nodes.UpdateStatus(r.Context(), n, metav1.UpdateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) volume(name, node, pool string, status v1.VolumeStatus) {
+	r.Helper()
+	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.VolumeSpec{Name: "pvc-" + name, Claim: "shop/" + name, Node: node, Pool: pool}}
+	volumes := r.ours.HoldfastV1().Volumes()
+	v, err := volumes.Create(r.Context(), v, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	v.Status = status
+	if _, err = volumes.UpdateStatus(r.Context(), v, metav1.UpdateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) snapshot(name, source, node string, status v1.SnapshotStatus) {
+	r.Helper()
+	o := &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.SnapshotSpec{Name: "snapshot-" + name, Source: source, Node: node}}
+	snapshots := r.ours.HoldfastV1().Snapshots()
+	o, err := snapshots.Create(r.Context(), o, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	o.Status = status
+	if _, err = snapshots.UpdateStatus(r.Context(), o, metav1.UpdateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// volumes waits until the server knows n of them.
+func (r *rig) volumes(n int) {
+	r.Helper()
+	r.eventually(fmt.Sprintf("%d volumes are known", n), func() bool {
+		l := read[List[Volume]](r, "/api/v1/volumes")
+		return len(l.Items)+l.Remaining == n
+	})
+}

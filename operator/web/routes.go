@@ -1,0 +1,184 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// route is one path of the API. What is said here is served, and described in the OpenAPI document.
+type route struct {
+	path       string
+	summary    string
+	parameters []parameter // of the query
+	answer     any         // the zero value of what is answered
+	handle     func(*Server, *query) (any, error)
+}
+
+func apiRoutes() []route {
+	return []route{
+		{"/api/v1/cluster", "The StorageCluster, and what all nodes can store together.", nil, Cluster{}, (*Server).cluster},
+		{"/api/v1/nodes", "Nodes that store, ready or not.", lists(nodeParameter, poolParameter, nodePhaseParameter), List[Node]{}, (*Server).listNodes},
+		{"/api/v1/nodes/{name}", "One node.", nil, Node{}, (*Server).node},
+		{"/api/v1/pools", "Pools of all nodes.", lists(nodeParameter, poolParameter), List[Pool]{}, (*Server).listPools},
+		{"/api/v1/volumes", "Volumes of all nodes.", lists(nodeParameter, poolParameter, phaseParameter), List[Volume]{}, (*Server).listVolumes},
+		{"/api/v1/volumes/{name}", "One volume.", nil, Volume{}, (*Server).volume},
+		{"/api/v1/snapshots", "Snapshots of all nodes.", lists(nodeParameter, poolParameter, phaseParameter, volumeParameter), List[Snapshot]{}, (*Server).listSnapshots},
+		{"/api/v1/snapshots/{name}", "One snapshot.", nil, Snapshot{}, (*Server).snapshot},
+	}
+}
+
+// Error is the answer to a request that cannot be served.
+type Error struct {
+	Status  int    `json:"status" doc:"Status code of HTTP."`
+	Reason  string `json:"reason" doc:"The same in words."`
+	Message string `json:"message" doc:"What is wrong, what is allowed and what to do."`
+}
+
+// refusal is an error with its status.
+type refusal struct {
+	status  int
+	message string
+}
+
+func (r *refusal) Error() string { return r.message }
+
+func refuse(status int, format string, args ...any) error {
+	return &refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// documentPaths answer with the OpenAPI document.
+var documentPaths = []string{"/openapi.json", "/api/v1/openapi.json"}
+
+func (s *Server) routes() http.Handler {
+	var paths []string
+	open, closed := http.NewServeMux(), http.NewServeMux()
+	answer := func(path string, serve http.HandlerFunc) { closed.Handle(path, readOnly(serve)) }
+	for _, r := range apiRoutes() {
+		paths = append(paths, r.path)
+		answer(r.path, s.api(r))
+	}
+	for _, path := range documentPaths {
+		paths = append(paths, path)
+		answer(path, func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.document) })
+	}
+	closed.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, fmt.Sprintf("nothing is at %q; there are /healthz, /readyz, %s", r.URL.Path, strings.Join(paths, ", ")))
+	})
+	open.Handle("/healthz", readOnly(func(w http.ResponseWriter, _ *http.Request) { healthy(w) }))
+	open.Handle("/readyz", readOnly(s.readyz))
+	open.Handle("/", s.guarded(s.few(closed)))
+	return open
+}
+
+func healthy(w http.ResponseWriter) { _, _ = w.Write([]byte("ok\n")) } // who asked has gone or not
+
+// readyz is about this replica: whether it knows the cluster, and shows the certificate that all replicas show.
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	switch {
+	case !s.filled.Load():
+		fail(w, http.StatusServiceUnavailable, "the cluster could not be read so far")
+	case !s.identity.lasts.Load():
+		fail(w, http.StatusServiceUnavailable, "there is no certificate yet but one of this process alone")
+	default:
+		healthy(w)
+	}
+}
+
+// readOnly refuses what would change something, and bodies, which nothing here reads.
+func readOnly(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			fail(w, http.StatusMethodNotAllowed, fmt.Sprintf("method %s: only GET and HEAD are allowed, as nothing can be changed here; kubectl can", r.Method))
+		case r.ContentLength != 0:
+			fail(w, http.StatusRequestEntityTooLarge, "the request has a body; it must have none")
+		default:
+			next(w, r)
+		}
+	})
+}
+
+// few bounds what is answered at once, and so the memory that it takes.
+func (s *Server) few(next http.Handler) http.Handler {
+	slots := make(chan struct{}, maxAnswers)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			next.ServeHTTP(w, r)
+		case <-r.Context().Done(): // nobody waits for an answer any more
+		}
+	})
+}
+
+func (s *Server) api(of route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !s.filled.Load() {
+			w.Header().Set("Retry-After", "1")
+			fail(w, http.StatusServiceUnavailable, "the cluster could not be read so far; try again")
+			return
+		}
+		q, err := readQuery(r, of.parameters)
+		if err != nil {
+			fail(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		answer, err := of.handle(s, q)
+		if r, refused := errors.AsType[*refusal](err); refused {
+			fail(w, r.status, r.message)
+			return
+		}
+		body, err := encode(answer, err)
+		if err != nil {
+			s.Log.Error("an answer of the API could not be made", "path", of.path, "error", err)
+			fail(w, http.StatusInternalServerError, "the answer could not be made; the log of the controller says why")
+			return
+		}
+		write(w, http.StatusOK, body)
+	}
+}
+
+func encode(answer any, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err = e.Encode(answer)
+	return b.Bytes(), err
+}
+
+func fail(w http.ResponseWriter, status int, message string) {
+	body, err := encode(Error{status, http.StatusText(status), message}, nil)
+	if err != nil {
+		body = nil // three plain fields
+	}
+	write(w, status, body)
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // who asked has gone or not
+}
+
+func names(all []parameter) []string {
+	var n []string
+	for _, p := range all {
+		n = append(n, p.name)
+	}
+	slices.Sort(n)
+	return n
+}
