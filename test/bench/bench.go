@@ -49,9 +49,14 @@ type bench struct {
 	report        report
 }
 
-// all measures every target, or the one that only names, and prints the tables.
+// all measures every target and volumes over NFS, or what only names, and prints the tables.
 func (b *bench) all(ctx context.Context, only string) error {
-	known := false
+	known := only == "" || only == onlyNFS
+	if known {
+		if err := b.overNFS(ctx); err != nil {
+			return fmt.Errorf("%s: %w", onlyNFS, err)
+		}
+	}
 	for _, t := range targets {
 		if only != "" && only != t.String() {
 			continue
@@ -62,11 +67,21 @@ func (b *bench) all(ctx context.Context, only string) error {
 		}
 	}
 	if !known {
-		return fmt.Errorf("-only %s: it must be one of %v", only, targets)
+		return fmt.Errorf("-only %s: it must be %s or one of %v", only, onlyNFS, targets)
+	}
+	if only == onlyNFS {
+		if b.report.elsewhere != "" {
+			_, err := io.WriteString(b.out, b.report.elsewhere)
+			return err
+		}
+		b.file = min(b.file, nfsFile)
 	}
 	header, err := machine(ctx, b.scale)
 	if err != nil {
 		return err
+	}
+	if only != onlyNFS {
+		header += calls(b.scale)
 	}
 	return b.report.print(b.out, header)
 }

@@ -29,7 +29,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	flags.SetOutput(progress)
 	flags.StringVar(&b.binary, "binary", "bin/holdfast", "the program to measure")
 	flags.StringVar(&b.scratch, "scratch", os.TempDir(), "where pools are made, each a file of up to 16 GiB, one at a time")
-	only := flags.String("only", "", "measure only this engine over this file system, such as image/xfs")
+	only := flags.String("only", "", "measure only this engine over this file system, such as image/xfs, or nfs")
 	quick := flags.Bool("quick", false, "small and short: shows that everything works, its figures mean nothing")
 	if err := flags.Parse(args); err != nil {
 		return err

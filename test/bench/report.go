@@ -16,6 +16,8 @@ type report struct {
 	throughput []throughputRow
 	latency    []latencyRow
 	sizes      []sizesRow
+	nfs        []nfsRow
+	elsewhere  string // what another machine printed
 }
 
 // throughputRow holds bytes per second, one of each round.
@@ -44,31 +46,60 @@ func machine(ctx context.Context, s scale) (string, error) {
 		return "", err
 	}
 	kernel, fio, _ := strings.Cut(out, "\n")
-	return fmt.Sprintf("Linux %s, %d CPUs, %s with libaio and direct I/O at queue depth 32, %d rounds of one pass or %s over a file of %d MiB.\n"+
-		"Each call %d times on volumes of 1 GiB. The small volume has 64 MiB, the large one %d GiB with %d MiB written.",
-		kernel, runtime.NumCPU(), fio, s.rounds, s.runtime, s.file/mib, s.calls, s.large/gib, s.written/mib), nil
+	return fmt.Sprintf("Linux %s, %d CPUs, %s with libaio and direct I/O at queue depth 32, %d rounds of one pass or %s over a file of %d MiB.",
+		kernel, runtime.NumCPU(), fio, s.rounds, s.runtime, s.file/mib), nil
+}
+
+// calls describes how calls were timed.
+func calls(s scale) string {
+	return fmt.Sprintf("\nEach call %d times on volumes of 1 GiB. The small volume has 64 MiB, the large one %d GiB with %d MiB written.",
+		s.calls, s.large/gib, s.written/mib)
 }
 
 func (r *report) print(out io.Writer, header string) error {
+	_, err := io.WriteString(out, header+"\n"+r.throughputTable()+r.latencyTable()+r.sizesTable()+r.nfsTable()+r.elsewhere)
+	return err
+}
+
+// A table of which nothing was measured is left out.
+
+func (r *report) throughputTable() string {
+	if len(r.throughput) == 0 {
+		return ""
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", header)
 	b.WriteString("\n| throughput | raw pool | by hand | volume | by hand / raw | **volume / raw** |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, row := range r.throughput {
 		fmt.Fprintf(&b, "| %s, %s | %s | %s | %s | %.2f | **%.2f** |\n", row.target, row.workload,
 			speed(median(row.raw)), speed(median(row.plain)), speed(median(row.volume)), ratio(row.plain, row.raw), ratio(row.volume, row.raw))
 	}
+	return b.String()
+}
+
+func (r *report) latencyTable() string {
+	if len(r.latency) == 0 {
+		return ""
+	}
+	var b strings.Builder
 	b.WriteString("\n| call | median | p99 | shell median | shell p99 | **median / shell** |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, row := range r.latency {
 		fmt.Fprintf(&b, "| %s, %s | %s | %s | %s | %s | **%.2f** |\n", row.target, row.call, ms(median(row.driver)), ms(p99(row.driver)),
 			ms(median(row.scripts)), ms(p99(row.scripts)), float64(median(row.driver))/float64(median(row.scripts)))
 	}
+	return b.String()
+}
+
+func (r *report) sizesTable() string {
+	if len(r.sizes) == 0 {
+		return ""
+	}
+	var b strings.Builder
 	b.WriteString("\n| copy | small volume | large volume | **large / small** |\n| --- | --- | --- | --- |\n")
 	for _, row := range r.sizes {
 		small, large := row.times["small"], row.times["large"]
 		fmt.Fprintf(&b, "| %s, %s | %s | %s | **%.2f** |\n", row.target, row.call, ms(median(small)), ms(median(large)), ratio(large, small))
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return b.String()
 }
 
 // ratio is the median of the ratios of each round, so that noise that lasts longer than a round cancels.

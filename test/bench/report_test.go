@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,8 @@ func TestTablesHoldEveryFigure(t *testing.T) {
 		throughput: []throughputRow{{targets[0], "random read", []float64{100 * mib}, []float64{75 * mib}, []float64{80 * mib}}},
 		latency:    []latencyRow{{targets[0], "create", []time.Duration{10 * time.Millisecond}, []time.Duration{5 * time.Millisecond}}},
 		sizes:      []sizesRow{{targets[0], "clone", map[string][]time.Duration{"small": {time.Millisecond}, "large": {1100 * time.Microsecond}}}},
+		nfs:        []nfsRow{{"random write", []float64{100 * mib}, []float64{25 * mib}}},
+		elsewhere:  "\nof another machine\n",
 	}
 	var out strings.Builder
 	if err := r.print(&out, "header"); err != nil {
@@ -51,10 +54,23 @@ func TestTablesHoldEveryFigure(t *testing.T) {
 		"| image/xfs, random read | 100 MiB/s | 75 MiB/s | 80 MiB/s | 0.75 | **0.80** |",
 		"| image/xfs, create | 5.0 ms | 5.0 ms | 10.0 ms | 10.0 ms | **0.50** |",
 		"| image/xfs, clone | 1.0 ms | 1.1 ms | **1.10** |",
+		"| random write | 100 MiB/s | 25 MiB/s | **0.25** |",
+		"\nof another machine\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q in:\n%s", want, out.String())
 		}
+	}
+}
+
+func TestATableWithoutFiguresIsLeftOut(t *testing.T) {
+	r := report{nfs: []nfsRow{{"random write", []float64{100 * mib}, []float64{25 * mib}}}}
+	var out strings.Builder
+	if err := r.print(&out, "header"); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(out.String(), "\n| --- ") != 1 {
+		t.Errorf("got\n%s", out.String())
 	}
 }
 
@@ -67,5 +83,18 @@ func TestFioIsUnderstoodOrRefused(t *testing.T) {
 		if got, err := parseFio([]byte(bad)); err == nil {
 			t.Errorf("%q: got %v, want an error", bad, got)
 		}
+	}
+}
+
+func TestProgressOfAnotherMachineIsToldAsItComes(t *testing.T) {
+	var told []string
+	s := sorter{progress: func(line string) { told = append(told, line) }}
+	for _, part := range []string{"bench: fi", "o\n| a table |\nben", "ch: more\n| its end |", "\n"} {
+		if n, err := s.Write([]byte(part)); n != len(part) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if !slices.Equal(told, []string{"fio", "more"}) || s.tables.String() != "| a table |\n| its end |\n" {
+		t.Errorf("told are %q, the tables are %q", told, s.tables.String())
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"strconv"
 )
 
-// workload is what fio does to a file.
-type workload struct{ name, rw, block string }
+// workload is what fio does to a file, with an option of its own.
+type workload struct{ name, rw, block, option string }
 
 // The sequential ones come first: they would read what the random ones have scattered on a copy-on-write file system.
 var workloads = []workload{
-	{"1 MiB sequential read", "read", "1m"},
-	{"1 MiB sequential write", "write", "1m"},
-	{"4 KiB random read", "randread", "4k"},
-	{"4 KiB random write", "randwrite", "4k"},
+	{"1 MiB sequential read", "read", "1m", ""},
+	{"1 MiB sequential write", "write", "1m", ""},
+	{"4 KiB random read", "randread", "4k", ""},
+	{"4 KiB random write", "randwrite", "4k", ""},
 }
 
 // throughput runs fio on a file of the raw pool, of a volume that shell commands made, and of a volume, in turns.
@@ -71,8 +71,8 @@ func (b *bench) inTurns(ctx context.Context, w workload, files []string) ([][]fl
 // what was written is on the disk when time stops: a volume may lie behind the page cache, which is not to be measured.
 func (b *bench) fio(ctx context.Context, w workload, file string) (float64, error) {
 	out, err := shell(ctx, `sync && echo 3 >/proc/sys/vm/drop_caches &&
-		fio --name=bench --filename="$1" --size="$2" --rw="$3" --bs="$4" --runtime="$5" --end_fsync=1 --ioengine=libaio --iodepth=32 --direct=1 --output-format=json`,
-		file, strconv.FormatInt(b.file, 10), w.rw, w.block, strconv.Itoa(int(b.runtime.Seconds())))
+		fio --name=bench --filename="$1" --size="$2" --rw="$3" --bs="$4" --runtime="$5" --end_fsync=1 --ioengine=libaio --iodepth=32 --direct=1 --output-format=json $6`,
+		file, strconv.FormatInt(b.file, 10), w.rw, w.block, strconv.Itoa(int(b.runtime.Seconds())), w.option)
 	if err != nil {
 		return 0, err
 	}

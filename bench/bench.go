@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	storage "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Bench measures a class in a namespace of its own.
+type Bench struct {
+	Config
+	class     *storage.StorageClass
+	kube      string   // version of the API server
+	nodes     []string // where pods may be
+	namespace string
+	seen      *seen
+	watching  sync.WaitGroup
+	stop      context.CancelFunc
+	lives     int // that were begun
+	begun     time.Time
+	times     times
+	failures  []Failure
+	notes     []string
+}
+
+// New checks what it is asked for without asking the cluster.
+func New(config Config) (*Bench, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	return &Bench{Config: config, seen: newSeen(""), stop: func() {}, times: times{}}, nil
+}
+
+// Run measures. With an error that ended it early it returns what had been measured until then, or nil if it could not
+// begin. After it, whatever it returned, Close must be called.
+func (b *Bench) Run(ctx context.Context) (*Result, error) {
+	b.begun = time.Now()
+	if err := b.look(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	err := b.measure(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("ended early: %w", context.Cause(ctx))
+	}
+	return b.result(err == nil), err
+}
+
+func (b *Bench) measure(ctx context.Context) error {
+	if err := b.warmUp(ctx); err != nil {
+		return fmt.Errorf("warming up: %w", err)
+	}
+	for _, n := range b.AtOnce {
+		repeats := b.repeats(n)
+		for i := range repeats {
+			b.Log.Info("measuring", "atOnce", n, "round", i+1, "of", repeats)
+			if err := b.life(ctx, n, b.times); err != nil {
+				return fmt.Errorf("%d at once: %w", n, err)
+			}
+		}
+	}
+	return nil
+}
+
+// warmUp brings the image to all nodes, and lets whatever is slow only once be slow now.
+func (b *Bench) warmUp(ctx context.Context) error {
+	b.Log.Info("warming up, which is not measured", "nodes", len(b.nodes))
+	var pods []podPlan
+	for i, node := range b.nodes {
+		pods = append(pods, podPlan{name: fmt.Sprintf("warm-%d", i+1), node: node})
+	}
+	if _, err := b.run(ctx, "a pod on each node", pods); err != nil {
+		return err
+	}
+	return b.life(ctx, 1, times{})
+}
+
+// begin makes the namespace and watches it.
+func (b *Bench) begin(ctx context.Context) error {
+	// If the request were given up, a namespace could stay whose name nobody knows.
+	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.Timeout)
+	defer cancel()
+	made, err := b.Client.CoreV1().Namespaces().Create(making, namespace(), metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("making a namespace: %w", err)
+	}
+	b.namespace = made.Name
+	b.Log.Info("made a namespace, which is removed in the end", "namespace", b.namespace)
+	b.seen = newSeen(b.namespace)
+	if err := b.watch(ctx); err != nil {
+		b.seen.update(func() { b.seen.blind = err })
+		return err
+	}
+	return b.within(ctx, "the default service account, without which there are no pods", func() (bool, error) { return b.seen.account, nil })
+}
+
+// watch lasts until stop, so that the removal is seen too.
+func (b *Bench) watch(ctx context.Context) error {
+	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	core := b.Client.CoreV1()
+	all := metav1.ListOptions{}
+	named := func(name string) metav1.ListOptions {
+		return metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+	}
+	return errors.Join(
+		follow(ctx, b, "pods", core.Pods(b.namespace), all, b.seen.podEvent),
+		follow(ctx, b, "claims", core.PersistentVolumeClaims(b.namespace), all, b.seen.claimEvent),
+		follow(ctx, b, "volumes", core.PersistentVolumes(), all, b.seen.volumeEvent),
+		follow(ctx, b, "events", core.Events(b.namespace), all, b.seen.warningEvent),
+		follow(ctx, b, "service accounts", core.ServiceAccounts(b.namespace), named("default"), b.seen.accountEvent),
+		follow(ctx, b, "namespaces", core.Namespaces(), named(b.namespace), b.seen.namespaceEvent),
+	)
+}
+
+func follow[L runtime.Object](ctx context.Context, b *Bench, name string, from source[L], options metav1.ListOptions, tell func(event)) error {
+	s := &stream[L]{name: name, from: from, options: options, tell: tell, interrupted: b.interrupted}
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	b.watching.Go(func() { s.run(ctx) })
+	return nil
+}
+
+func (b *Bench) interrupted(err error) {
+	b.seen.update(func() {
+		if b.seen.interrupted == nil {
+			b.seen.interrupted = err
+		}
+	})
+}
+
+// within waits for something to be seen, for as long as a step may take.
+func (b *Bench) within(ctx context.Context, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("not seen within the timeout of %s", b.Timeout))
+	defer cancel()
+	if err := b.seen.await(ctx, done); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

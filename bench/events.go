@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// podEvent notes what a pod has become.
+func (s *seen) podEvent(e event) {
+	pod, ok := e.object.(*core.Pod)
+	if !ok {
+		return
+	}
+	s.update(func() {
+		p := s.pod(pod.Name)
+		first(&p.created, e.at)
+		if e.kind == watch.Deleted {
+			first(&p.gone, e.at)
+			return
+		}
+		p.unplaced, p.waiting = unplaced(pod), waiting(pod)
+		switch pod.Status.Phase {
+		case core.PodRunning:
+			first(&p.running, e.at)
+		case core.PodFailed, core.PodSucceeded:
+			p.ended = ended(pod)
+		}
+	})
+}
+
+func unplaced(pod *core.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+func waiting(pod *core.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "" {
+			return say(w.Reason, w.Message)
+		}
+	}
+	return ""
+}
+
+func ended(pod *core.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		if t := c.State.Terminated; t != nil {
+			return fmt.Sprintf("its container has ended with code %d: %s", t.ExitCode, say(t.Reason, t.Message))
+		}
+	}
+	return "it has ended: " + say(pod.Status.Reason, pod.Status.Message)
+}
+
+// say joins a reason and its message, either of which may be missing.
+func say(reason, message string) string {
+	return strings.Trim(reason+": "+strings.TrimSpace(message), ": ")
+}
+
+func (s *seen) claimEvent(e event) {
+	claim, ok := e.object.(*core.PersistentVolumeClaim)
+	if !ok {
+		return
+	}
+	s.update(func() {
+		c := s.claim(claim.Name)
+		first(&c.created, e.at)
+		if claim.Status.Phase == core.ClaimBound {
+			first(&c.bound, e.at)
+		}
+		// A claim that is deleted stays until its finalizers are gone.
+		if claim.DeletionTimestamp != nil || e.kind == watch.Deleted {
+			first(&c.deleted, e.at)
+		}
+	})
+}
+
+func (s *seen) volumeEvent(e event) {
+	volume, ok := e.object.(*core.PersistentVolume)
+	if !ok || volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.Namespace != s.namespace {
+		return
+	}
+	s.update(func() {
+		claim := volume.Spec.ClaimRef.Name
+		if e.kind == watch.Deleted {
+			delete(s.volumes, volume.Name)
+			first(&s.claim(claim).volumeGone, e.at)
+			return
+		}
+		s.volumes[volume.Name] = volumeSeen{claim: claim, retained: volume.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete}
+	})
+}
+
+func (s *seen) warningEvent(e event) {
+	warning, ok := e.object.(*core.Event)
+	if ok && warning.Type == core.EventTypeWarning && e.kind != watch.Deleted {
+		s.update(func() { s.warnings.add(warning) })
+	}
+}
+
+func (s *seen) accountEvent(e event) {
+	if account, ok := e.object.(*core.ServiceAccount); ok && account.Name == "default" {
+		s.update(func() { s.account = true })
+	}
+}
+
+func (s *seen) namespaceEvent(e event) {
+	if namespace, ok := e.object.(*core.Namespace); ok && namespace.Name == s.namespace && e.kind == watch.Deleted {
+		s.update(func() { s.namespaceGone = true })
+	}
+}

@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// life takes n volumes through their lives, each step with all of them at once. Pods without a claim are in every
+// life, so that a cluster that becomes faster or slower meanwhile does so for both.
+func (b *Bench) life(ctx context.Context, n int, into times) error {
+	b.lives++
+	if err := b.plain(ctx, n, into); err != nil {
+		return err
+	}
+	provide := b.provideAtOnce
+	if b.waitsForPod() {
+		provide = b.provideWithPods
+	}
+	claims, err := provide(ctx, n, into)
+	if err != nil {
+		return err
+	}
+	if err := b.reuse(ctx, claims, n, into); err != nil {
+		return err
+	}
+	return b.discard(ctx, claims, n, into)
+}
+
+// names are those of n objects of this life.
+func (b *Bench) names(of string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%d-%d", of, b.lives, i+1)
+	}
+	return names
+}
+
+func (b *Bench) plain(ctx context.Context, n int, into times) error {
+	var pods []podPlan
+	for _, name := range b.names("plain", n) {
+		pods = append(pods, podPlan{name: name, node: b.Node})
+	}
+	ran, err := b.run(ctx, "pods without a claim", pods)
+	add(into, PlainPod, n, ran, func(p podTimes) (time.Time, time.Time) { return p.created, p.running })
+	return err
+}
+
+// provideAtOnce is for a class that makes the volume as soon as there is a claim.
+func (b *Bench) provideAtOnce(ctx context.Context, n int, into times) ([]string, error) {
+	claims := b.names("claim", n)
+	err := b.makeClaims(ctx, claims, func(c *claimSeen) bool { return !c.bound.IsZero() })
+	var bound []claimSeen
+	b.seen.read(func() {
+		for _, name := range claims {
+			if c := b.seen.claim(name); !c.bound.IsZero() {
+				bound = append(bound, *c)
+			}
+		}
+	})
+	add(into, ClaimBound, n, bound, func(c claimSeen) (time.Time, time.Time) { return c.created, c.bound })
+	return claims, err
+}
+
+// settle is how long after a claim its pod is made. The scheduler hears of both by watches of its own, which nobody else
+// sees: if it knew the pod first it would put it off, which is another thing to measure.
+const settle = 250 * time.Millisecond
+
+// provideWithPods is for a class that waits for the pod.
+func (b *Bench) provideWithPods(ctx context.Context, n int, into times) ([]string, error) {
+	claims := b.names("claim", n)
+	if err := b.makeClaims(ctx, claims, func(c *claimSeen) bool { return !c.created.IsZero() }); err != nil {
+		return nil, err
+	}
+	pause(ctx, settle)
+	var pods []podPlan
+	for i, name := range b.names("new", n) {
+		pods = append(pods, podPlan{name: name, claim: claims[i], node: b.Node})
+	}
+	ran, err := b.run(ctx, "pods with a new claim", pods)
+	add(into, NewBound, n, ran, func(p podTimes) (time.Time, time.Time) { return p.created, p.bound })
+	add(into, NewRunning, n, ran, func(p podTimes) (time.Time, time.Time) { return p.created, p.running })
+	add(into, BoundRunning, n, ran, func(p podTimes) (time.Time, time.Time) { return p.bound, p.running })
+	if err != nil {
+		return nil, err
+	}
+	return b.dropUnbound(ctx, claims, ran)
+}
+
+// dropUnbound deletes the claims of pods that found no node, and returns the others.
+func (b *Bench) dropUnbound(ctx context.Context, claims []string, ran []podTimes) (bound []string, err error) {
+	used := map[string]bool{}
+	for _, pod := range ran {
+		used[pod.claim] = true
+	}
+	for _, name := range claims {
+		if used[name] {
+			bound = append(bound, name)
+		} else if err := b.Client.CoreV1().PersistentVolumeClaims(b.namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return nil, fmt.Errorf("deleting claim %s: %w", name, err)
+		}
+	}
+	return bound, nil
+}
+
+func (b *Bench) makeClaims(ctx context.Context, names []string, done func(*claimSeen) bool) error {
+	return b.step(ctx, "claims", "PersistentVolumeClaim", names, func(ctx context.Context, name string) error {
+		_, err := b.Client.CoreV1().PersistentVolumeClaims(b.namespace).Create(ctx, b.claim(name), metav1.CreateOptions{})
+		return err
+	}, func(name string) state { return doneIf(done(b.seen.claim(name))) })
+}
+
+// reuse runs a pod with each claim, which has its volume already.
+func (b *Bench) reuse(ctx context.Context, claims []string, n int, into times) error {
+	var pods []podPlan
+	for i, name := range b.names("bound", len(claims)) {
+		pods = append(pods, podPlan{name: name, claim: claims[i], node: b.Node})
+	}
+	pause(ctx, settle)
+	ran, err := b.run(ctx, "pods with a bound claim", pods)
+	add(into, BoundPod, n, ran, func(p podTimes) (time.Time, time.Time) { return p.created, p.running })
+	return err
+}
+
+// discard deletes the claims and waits until the volumes are gone.
+func (b *Bench) discard(ctx context.Context, claims []string, n int, into times) error {
+	if err := b.release(ctx); err != nil {
+		return err
+	}
+	err := b.step(ctx, "volumes of deleted claims", "PersistentVolumeClaim", claims, func(ctx context.Context, name string) error {
+		return b.Client.CoreV1().PersistentVolumeClaims(b.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	}, func(name string) state { return doneIf(!b.seen.claim(name).volumeGone.IsZero()) })
+	var gone []claimSeen
+	b.seen.read(func() {
+		for _, name := range claims {
+			if c := b.seen.claim(name); !c.volumeGone.IsZero() {
+				gone = append(gone, *c)
+			}
+		}
+	})
+	add(into, VolumeGone, n, gone, func(c claimSeen) (time.Time, time.Time) { return c.deleted, c.volumeGone })
+	return err
+}
+
+// letGo lets a volume go with its claim.
+var letGo = fmt.Appendf(nil, `{"spec": {"persistentVolumeReclaimPolicy": %q}}`, core.PersistentVolumeReclaimDelete)
+
+// release makes the run's own volumes go with their claims where the class would keep them.
+func (b *Bench) release(ctx context.Context) error {
+	var retained []string
+	b.seen.read(func() {
+		for name, v := range b.seen.volumes {
+			if v.retained {
+				retained = append(retained, name)
+			}
+		}
+	})
+	return atOnce(retained, func(name string) error {
+		_, err := b.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, letGo, metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}

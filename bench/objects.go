@@ -1,0 +1,85 @@
+package bench
+
+import (
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ManagedBy is the value of the label app.kubernetes.io/managed-by of all namespaces of runs: by it those are found
+// whose run was killed.
+const ManagedBy = "holdfast-bench"
+
+// user is who pods run as, and the group that their file systems belong to.
+const user = 1000
+
+func namespace() *core.Namespace {
+	return &core.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "holdfast-bench-",
+		Labels: map[string]string{
+			"app.kubernetes.io/managed-by":       ManagedBy,
+			"pod-security.kubernetes.io/enforce": "restricted",
+		},
+	}}
+}
+
+func (b *Bench) claim(name string) *core.PersistentVolumeClaim {
+	return &core.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: core.PersistentVolumeClaimSpec{
+			AccessModes:      []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
+			StorageClassName: &b.StorageClass,
+			Resources:        core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: b.Size}},
+		},
+	}
+}
+
+// idle waits to be ended, and then ends at once: process 1 ignores every signal that it does not handle.
+const idle = `trap "exit 0" TERM; sleep 1000000 & wait`
+
+// pod idles, with the file system of a claim and on a node if those are named.
+func (b *Bench) pod(name, claim, node string) *core.Pod {
+	pod := &core.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: core.PodSpec{
+			RestartPolicy:                 core.RestartPolicyNever,
+			TerminationGracePeriodSeconds: new(int64(1)),
+			AutomountServiceAccountToken:  new(bool),
+			EnableServiceLinks:            new(bool),
+			SecurityContext: &core.PodSecurityContext{
+				RunAsNonRoot:   new(true),
+				RunAsUser:      new(int64(user)),
+				FSGroup:        new(int64(user)),
+				SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []core.Container{{
+				Name:            "idle",
+				Image:           b.Image,
+				ImagePullPolicy: core.PullIfNotPresent,
+				Command:         []string{"sh", "-c", idle},
+				SecurityContext: &core.SecurityContext{
+					AllowPrivilegeEscalation: new(bool),
+					Capabilities:             &core.Capabilities{Drop: []core.Capability{"ALL"}},
+				},
+			}},
+		},
+	}
+	if claim != "" {
+		pod.Spec.Volumes = []core.Volume{{Name: "data", VolumeSource: core.VolumeSource{
+			PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}}
+		pod.Spec.Containers[0].VolumeMounts = []core.VolumeMount{{Name: "data", MountPath: "/data"}}
+	}
+	if node != "" {
+		pod.Spec.Affinity = &core.Affinity{NodeAffinity: only(node)}
+	}
+	return pod
+}
+
+// only leaves the scheduler one node, by its name: the label for the host may differ from that.
+func only(node string) *core.NodeAffinity {
+	return &core.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{
+		NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{{
+			Key: metav1.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{node},
+		}}}},
+	}}
+}

@@ -1,0 +1,57 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Close removes the namespace and waits until it and the volumes of its claims are gone. Its error names what is left
+// and the command that removes it.
+func (b *Bench) Close(ctx context.Context) error {
+	defer b.watching.Wait()
+	defer func() { b.stop() }()
+	if b.namespace == "" {
+		return nil
+	}
+	b.Log.Info("removing the namespace and the volumes of its claims", "namespace", b.namespace)
+	err := b.remove(ctx)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("namespace %s is not removed completely: %w; to remove what is left: %s", b.namespace, err, b.command())
+}
+
+func (b *Bench) remove(ctx context.Context) error {
+	err := b.Client.CoreV1().Namespaces().Delete(ctx, b.namespace, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := b.within(ctx, "the end of the namespace", func() (bool, error) { return b.seen.namespaceGone, nil }); err != nil {
+		return err
+	}
+	// Volumes may be told to go after their claims: by now there are all that there will be.
+	if err := b.release(ctx); err != nil {
+		return err
+	}
+	return b.within(ctx, "the end of the volumes", func() (bool, error) { return len(b.seen.volumes) == 0, nil })
+}
+
+// command removes what was not seen to go.
+func (b *Bench) command() string {
+	var commands []string
+	b.seen.read(func() {
+		if !b.seen.namespaceGone {
+			commands = append(commands, "kubectl delete namespace "+b.namespace)
+		}
+		if len(b.seen.volumes) > 0 {
+			commands = append(commands, "kubectl delete persistentvolume "+strings.Join(slices.Sorted(maps.Keys(b.seen.volumes)), " "))
+		}
+	})
+	return strings.Join(commands, " && ")
+}

@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// Failure is an object that did not get as far as it had to.
+type Failure struct {
+	Step   string `json:"step"`
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+// state is how far an object is in a step.
+type state int
+
+const (
+	pending state = iota
+	finished
+	full   // pending, and will be until others make room
+	failed // for good
+)
+
+func doneIf(done bool) state {
+	if done {
+		return finished
+	}
+	return pending
+}
+
+// step does something with all names as nearly at once as it can and waits until each is finished. It ends early, and
+// without an error, when some are finished and the rest finds the cluster full. look runs while nothing that is seen
+// changes.
+func (b *Bench) step(ctx context.Context, what, kind string, names []string, do func(context.Context, string) error, look func(string) state) error {
+	if len(names) > 1 {
+		b.Log.Info("waiting", "for", what, "atOnce", len(names))
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("not done within the timeout of %s", b.Timeout))
+	defer cancel()
+	err := atOnce(names, func(name string) error { return do(limited, name) })
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	err = b.seen.await(limited, func() (bool, error) {
+		count := map[state]int{}
+		for _, name := range names {
+			count[look(name)]++
+		}
+		if count[failed] > 0 {
+			return false, errors.New("it cannot be done any more")
+		}
+		return count[pending] == 0 && (count[full] == 0 || count[finished] > 0), nil
+	})
+	if err == nil || ctx.Err() != nil {
+		return err // an interrupted step has not failed
+	}
+	return b.unfinished(what, kind, names, look, err)
+}
+
+// unfinished notes why names are not finished.
+func (b *Bench) unfinished(what, kind string, names []string, look func(string) state, cause error) error {
+	var left []string
+	b.seen.read(func() {
+		for _, name := range names {
+			if look(name) != finished {
+				reason := b.seen.why(kind, name)
+				left = append(left, name+" ("+reason+")")
+				b.failures = append(b.failures, Failure{Step: what, Kind: kind, Name: name, Reason: reason})
+			}
+		}
+	})
+	const shown = 3
+	list := strings.Join(left[:min(len(left), shown)], ", ")
+	if len(left) > shown {
+		list += fmt.Sprintf(" and %d more", len(left)-shown)
+	}
+	return fmt.Errorf("%s: %w: %d of %d did not finish: %s", what, cause, len(left), len(names), list)
+}
+
+// why says what is known of an object that does not get on.
+func (s *seen) why(kind, name string) string {
+	pod := podSeen{}
+	if kind == "Pod" {
+		pod = *s.pod(name)
+	}
+	for _, reason := range []string{pod.ended, pod.waiting, s.warnings.last[objectKey{kind, name}], pod.unplaced} {
+		if reason != "" {
+			return reason
+		}
+	}
+	return "the cluster does not say why"
+}
+
+// atOnce does something for all names at the same time.
+func atOnce(names []string, do func(name string) error) error {
+	var (
+		doing sync.WaitGroup
+		start = make(chan struct{})
+		errs  = make([]error, len(names))
+	)
+	for i, name := range names {
+		doing.Go(func() {
+			<-start
+			if err := do(name); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", name, err)
+			}
+		})
+	}
+	close(start)
+	doing.Wait()
+	var failed []error
+	for _, err := range errs {
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 1 {
+		return fmt.Errorf("%w (and %d more of %d)", failed[0], len(failed)-1, len(names))
+	}
+	return errors.Join(failed...)
+}

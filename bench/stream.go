@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// source lists and watches the objects of one kind, as every client of client-go does.
+type source[L runtime.Object] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}
+
+// event is a change with the time at which it arrived.
+type event struct {
+	kind   watch.EventType
+	object runtime.Object
+	at     time.Time
+}
+
+// stream is a watch that goes on where the API server has ended it. An informer would keep every object, and hand over
+// the events through queues.
+type stream[L runtime.Object] struct {
+	name        string
+	from        source[L]
+	options     metav1.ListOptions // the version in it is that of the last event
+	tell        func(event)
+	interrupted func(error) // the API server could not be watched for a while
+	watch       watch.Interface
+	there       map[string]runtime.Object // what was told of and not deleted
+}
+
+// open begins to watch. It tells of one object at most that is there already, for there may be thousands of volumes:
+// whatever else is looked for comes later, or is selected by its name.
+func (s *stream[L]) open(ctx context.Context) (err error) {
+	s.there = map[string]runtime.Object{}
+	one := s.options
+	one.Limit = 1
+	if err := s.list(ctx, one); err != nil {
+		return err
+	}
+	s.options.AllowWatchBookmarks = true
+	if s.watch, err = s.from.Watch(ctx, s.options); err != nil {
+		return fmt.Errorf("watching %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// list tells of what is there now and of what is there no more.
+func (s *stream[L]) list(ctx context.Context, options metav1.ListOptions) error {
+	list, err := s.from.List(ctx, options)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", s.name, err)
+	}
+	at, gone := time.Now(), maps.Clone(s.there)
+	if err := meta.EachListItem(list, func(o runtime.Object) error {
+		delete(gone, nameOf(o))
+		s.pass(event{watch.Added, o, at})
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, o := range gone {
+		s.pass(event{watch.Deleted, o, at})
+	}
+	of, err := meta.ListAccessor(list)
+	if err != nil {
+		return err
+	}
+	s.options.ResourceVersion = of.GetResourceVersion()
+	return nil
+}
+
+// again is the pause before the API server is tried again.
+const again = 100 * time.Millisecond
+
+// run tells of every change until ctx ends.
+func (s *stream[L]) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.renew(ctx, s.read(ctx))
+	}
+}
+
+// renew watches again, after the error that ended the last watch if there was one. An API server that does not know
+// what has changed since, such as one that has just started, is asked for everything.
+func (s *stream[L]) renew(ctx context.Context, err error) {
+	for ctx.Err() == nil {
+		if err != nil {
+			s.interrupted(fmt.Errorf("watching %s: %w", s.name, err))
+			pause(ctx, again)
+		}
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			all := s.options
+			all.ResourceVersion, all.AllowWatchBookmarks = "", false
+			if failed := s.list(ctx, all); failed != nil {
+				continue
+			}
+		}
+		if s.watch, err = s.from.Watch(ctx, s.options); err == nil {
+			return
+		}
+	}
+}
+
+// read tells of what arrives until the watch ends, as any watch does after a while without an error.
+func (s *stream[L]) read(ctx context.Context) error {
+	defer s.watch.Stop()
+	defer context.AfterFunc(ctx, s.watch.Stop)()
+	for e := range s.watch.ResultChan() {
+		at := time.Now()
+		if e.Type == watch.Error {
+			return apierrors.FromObject(e.Object)
+		}
+		object, ok := e.Object.(metav1.Object)
+		if !ok {
+			return errors.New("the API server sent what is no object")
+		}
+		if version := object.GetResourceVersion(); version != "" {
+			s.options.ResourceVersion = version
+		}
+		if e.Type != watch.Bookmark {
+			s.pass(event{e.Type, e.Object, at})
+		}
+	}
+	return nil
+}
+
+// pass tells of an event and keeps what is there.
+func (s *stream[L]) pass(e event) {
+	if e.kind == watch.Deleted {
+		delete(s.there, nameOf(e.object))
+	} else {
+		s.there[nameOf(e.object)] = e.object
+	}
+	s.tell(e)
+}
+
+func nameOf(o runtime.Object) string {
+	object, ok := o.(metav1.Object)
+	if !ok {
+		return ""
+	}
+	return object.GetNamespace() + "/" + object.GetName()
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

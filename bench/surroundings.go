@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// noProvisioner is the provisioner of classes whose volumes an administrator makes.
+const noProvisioner = "kubernetes.io/no-provisioner"
+
+// look finds the class and the nodes.
+func (b *Bench) look(ctx context.Context) error {
+	class, err := b.Client.StorageV1().StorageClasses().Get(ctx, b.StorageClass, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no storage class %q: name one that kubectl get storageclasses lists", b.StorageClass)
+	case err != nil:
+		return fmt.Errorf("storage class %q: %w", b.StorageClass, err)
+	case class.Provisioner == noProvisioner:
+		return fmt.Errorf("storage class %q makes no volumes: its provisioner is %s", b.StorageClass, noProvisioner)
+	}
+	b.class = class
+	version, err := b.Client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("version of the API server: %w", err)
+	}
+	b.kube = version.GitVersion
+	return b.findNodes(ctx)
+}
+
+func (b *Bench) findNodes(ctx context.Context) error {
+	if b.Node != "" {
+		node, err := b.Client.CoreV1().Nodes().Get(ctx, b.Node, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("node %q: %w; kubectl get nodes lists those that are there", b.Node, err)
+		}
+		if !takesPods(node) {
+			return fmt.Errorf("node %q takes no pods: it is not ready, cordoned or tainted; name another", b.Node)
+		}
+		b.nodes = []string{b.Node}
+		return nil
+	}
+	all, err := b.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	for i := range all.Items {
+		if takesPods(&all.Items[i]) {
+			b.nodes = append(b.nodes, all.Items[i].Name)
+		}
+	}
+	if len(b.nodes) == 0 {
+		return fmt.Errorf("none of %d nodes takes pods: all are not ready, cordoned or tainted", len(all.Items))
+	}
+	return nil
+}
+
+func takesPods(node *core.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Effect != core.TaintEffectPreferNoSchedule {
+			return false
+		}
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == core.NodeReady && c.Status != core.ConditionTrue {
+			return false
+		}
+	}
+	return !node.Spec.Unschedulable
+}
+
+// waitsForPod is whether a claim of the class is bound only when a pod uses it.
+func (b *Bench) waitsForPod() bool {
+	return b.class.VolumeBindingMode != nil && *b.class.VolumeBindingMode == storage.VolumeBindingWaitForFirstConsumer
+}
+
+// retains is whether volumes of the class stay when their claims go.
+func (b *Bench) retains() bool {
+	return b.class.ReclaimPolicy != nil && *b.class.ReclaimPolicy == core.PersistentVolumeReclaimRetain
+}
