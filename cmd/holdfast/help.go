@@ -22,7 +22,11 @@ func (c command) help(flags *flag.FlagSet) string {
 	fmt.Fprintf(&b, "Usage: holdfast %s [flags]\n\n%s.\n%s\nFlags:\n", c.name, c.summary, c.text)
 	flags.VisitAll(func(f *flag.Flag) {
 		value, text := flag.UnquoteUsage(f)
-		fmt.Fprintf(&b, "  --%s %s\n", f.Name, strings.ToUpper(value))
+		dashes := "--"
+		if len(f.Name) == 1 {
+			dashes = "-"
+		}
+		fmt.Fprintf(&b, "  %s%s %s\n", dashes, f.Name, strings.ToUpper(value))
 		for line := range strings.SplitSeq(text, "\n") {
 			fmt.Fprintf(&b, "        %s\n", line)
 		}

@@ -5,28 +5,33 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 
 	"k8s.io/klog/v2"
 )
 
 // logging is how the program tells what it does, on standard error.
 type logging struct {
-	level  slog.Level
+	floor  slog.Level    // that was asked for; debug may lower it while the program runs
+	level  slog.LevelVar // at the moment
 	format string
 }
 
 func logFlags(flags *flag.FlagSet) *logging {
 	l := &logging{}
-	flags.TextVar(&l.level, "log-level", slog.LevelInfo, "the least `level` that is logged: debug, info, warn or error")
+	flags.TextVar(&l.floor, "log-level", slog.LevelInfo, "the least `level` that is logged: debug, info, warn or error")
 	flags.StringVar(&l.format, "log-format", "text", "`format` of the log: text or json")
 	return l
 }
 
-// logger also silences the logger of the libraries: what they log there they return as errors too, and they log
+// silenceLibraries takes the logger of the libraries away: what they log there they return as errors too, and they log
 // mount flags, which may be sensitive.
+var silenceLibraries = sync.OnceFunc(func() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) })
+
 func (l *logging) logger() (*slog.Logger, error) {
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	options := &slog.HandlerOptions{Level: l.level}
+	silenceLibraries()
+	l.level.Set(l.floor)
+	options := &slog.HandlerOptions{Level: &l.level}
 	switch l.format {
 	case "text":
 		return slog.New(slog.NewTextHandler(os.Stderr, options)), nil

@@ -38,7 +38,10 @@ type command struct {
 	prepare func(flags *flag.FlagSet) func(ctx context.Context, out io.Writer) error
 }
 
-var commands = []command{standaloneCommand, volumesCommand, versionCommand}
+var commands = []command{
+	controllerCommand, nodeCommand, nfsCommand, standaloneCommand, statusCommand, doctorCommand, volumesCommand, renderCommand,
+	benchCommand, cleanupCommand, versionCommand,
+}
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 || args[0] == "help" || args[0] == "--help" || args[0] == "-h" {

@@ -2,9 +2,17 @@ package main
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
+
+func TestMain(m *testing.M) {
+	silenceLibraries() // before there is a second goroutine: a test's own client has the same logger
+	os.Exit(hostfs.Main(m))
+}
 
 // call runs the program and returns what it printed.
 func call(t *testing.T, args ...string) (string, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -19,20 +20,22 @@ import (
 // probeTimeout is how long the socket may take to answer a health check.
 const probeTimeout = 5 * time.Second
 
-// serveMetrics serves /metrics, and /healthz for whether the CSI socket answers and check agrees, until ctx ends.
-func serveMetrics(ctx context.Context, address string, metrics prometheus.Gatherer, endpoint string, check func() error, log *slog.Logger) error {
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// serveMetrics serves /metrics, /healthz for what check says, and /livez for that this process answers, until ctx ends.
+func serveMetrics(ctx context.Context, address string, metrics prometheus.Gatherer, check func(context.Context) error, log *slog.Logger) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("--metrics-address: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", healthz(csi.NewIdentityClient(conn), check))
+	mux.Handle("GET /healthz", healthz(check))
+	mux.Handle("GET /livez", healthz(func(context.Context) error { return nil }))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: probeTimeout}
 	stopped := context.AfterFunc(ctx, func() { server.Close() })
 	defer stopped()
@@ -43,18 +46,30 @@ func serveMetrics(ctx context.Context, address string, metrics prometheus.Gather
 	return nil
 }
 
-func healthz(driver csi.IdentityClient, check func() error) http.HandlerFunc {
+func healthz(check func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
 		defer cancel()
-		if _, err := driver.Probe(ctx, &csi.ProbeRequest{}); err != nil {
-			http.Error(w, "the CSI socket does not answer: "+err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		if err := check(); err != nil {
+		if err := check(ctx); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	}
+}
+
+// serveDriverMetrics is serveMetrics of a process that is healthy if its CSI socket answers and check agrees.
+func serveDriverMetrics(ctx context.Context, address string, metrics prometheus.Gatherer, endpoint string, check func() error, log *slog.Logger) error {
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	driver := csi.NewIdentityClient(conn)
+	return serveMetrics(ctx, address, metrics, func(ctx context.Context) error {
+		if _, err := driver.GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}); err != nil {
+			return fmt.Errorf("the CSI socket does not answer: %w", err)
+		}
+		return check()
+	}, log)
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 
 	"github.com/holdfast-storage/holdfast/backend/local"
 )
@@ -40,4 +42,12 @@ func (p *pools) check() error {
 		return fmt.Errorf("--pool is missing, such as --pool name=fast,path=/srv/fast: %w", errUsage)
 	}
 	return nil
+}
+
+// open takes the pools for this process; all must be there.
+func (p *pools) open(ctx context.Context, log *slog.Logger) (*local.Backend, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	return local.Open(ctx, *p, log)
 }

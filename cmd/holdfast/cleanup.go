@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+var cleanupCommand = command{
+	name:    "cleanup",
+	summary: "Wipe a pool that holds no volume",
+	text: `
+Removes what Holdfast has written into the directory of a pool: its trash, what was being built, and what makes the
+directory a pool. It refuses while there is a volume or a snapshot in it, and while a process serves it. Other files are
+left as they are. A NodeJob with the task cleanup runs this on every node that it selects.
+
+  holdfast cleanup --path /srv/fast
+`,
+	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
+		path := flags.String("path", "", "`directory` of the pool")
+		return func(_ context.Context, out io.Writer) error {
+			if !filepath.IsAbs(*path) {
+				return fmt.Errorf("--path %q: give the absolute path of the pool, such as /srv/fast: %w", *path, errUsage)
+			}
+			return wipe(*path, out)
+		}
+	},
+}
+
+// What lies in a pool, as docs/pool-layout.md has it.
+const poolIdentity = "pool.json"
+
+var (
+	poolEntries = []string{"volumes", "snapshots"}     // what must be empty
+	poolParts   = []string{".trash", ".tmp", "groups"} // what goes with all that it holds
+	poolLeaves  = []string{poolIdentity + ".new"}
+	// notOfPool belongs to the disk: the file system's own, and what says for which pool the disk was formatted.
+	notOfPool = []string{"lost+found", "disk.json", "disk.json.new"}
+)
+
+// wipe empties a pool. What makes the directory a pool goes last, so that after a kill it is one, and is wiped again.
+func wipe(path string, out io.Writer) error {
+	root, err := os.OpenRoot(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = fmt.Fprintf(out, "%s does not exist: there is nothing to remove\n", path)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	lock, err := lockPool(root, path)
+	if err != nil {
+		return err
+	}
+	if lock != nil {
+		defer lock.Close()
+	}
+	if err := refuseVolumes(root, path); err != nil {
+		return err
+	}
+	removed := 0
+	for _, part := range poolParts {
+		n, err := empty(root, part, out)
+		removed += n
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Concat(poolParts, poolEntries, poolLeaves, []string{poolIdentity}) {
+		switch err := root.Remove(name); {
+		case err == nil:
+			removed++
+			fmt.Fprintln(out, "removed", name)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return conclude(root, path, removed, out)
+}
+
+// lockPool takes the pool from everybody else. A directory that is no pool must hold nothing but what one is made of.
+func lockPool(root *os.Root, path string) (*os.File, error) {
+	lock, err := root.Open(poolIdentity)
+	if errors.Is(err, fs.ErrNotExist) {
+		foreign, err := others(root)
+		if err == nil && len(foreign) > 0 {
+			err = fmt.Errorf("%s is no pool: it has no %s and holds %s; nothing was removed", path, poolIdentity, strings.Join(foreign, ", "))
+		}
+		return nil, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("pool %s is being served (%w); take it from this node first, by spec.pools or spec.nodeSelectorTerms of the StorageCluster; nothing was removed", path, err)
+	}
+	return lock, nil
+}
+
+// others are what is in the directory and not of a pool.
+func others(root *os.Root) (names []string, err error) {
+	all, err := readDir(root, ".")
+	if err != nil {
+		return nil, err
+	}
+	ours := slices.Concat(poolParts, poolEntries, poolLeaves, notOfPool, []string{poolIdentity})
+	for _, name := range all {
+		if !slices.Contains(ours, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func refuseVolumes(root *os.Root, path string) error {
+	var found []string
+	for _, kind := range poolEntries {
+		names, err := readDir(root, kind)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			found = append(found, kind+"/"+name)
+		}
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("%s holds %s; delete them first; nothing was removed", path, strings.Join(found, ", "))
+	}
+	return nil
+}
+
+// empty removes all that a directory holds, and says what that was.
+func empty(root *os.Root, dir string, out io.Writer) (removed int, err error) {
+	names, err := readDir(root, dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		if err := root.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return removed, err
+		}
+		removed++
+		fmt.Fprintln(out, "removed", filepath.Join(dir, name))
+	}
+	return removed, nil
+}
+
+// readDir lists a directory, which need not exist.
+func readDir(root *os.Root, name string) ([]string, error) {
+	dir, err := root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}
+
+func conclude(root *os.Root, path string, removed int, out io.Writer) error {
+	foreign, err := others(root)
+	if err != nil {
+		return err
+	}
+	if len(foreign) > 0 {
+		fmt.Fprintln(out, "left alone, since Holdfast did not write it:", strings.Join(foreign, ", "))
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("writing %s to disk: %w", path, err)
+	}
+	_, err = fmt.Fprintf(out, "%s is wiped: %d removed\n", path, removed)
+	return err
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend/local"
+)
+
+// wipeable is a pool with something in its trash, and files of its own beside.
+func wipeable(t *testing.T, more ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range append([]string{"pool.json", "disk.json", ".trash/volumes.a.1/image", ".tmp/b/meta.json", "groups/g/meta.json"}, more...) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []string{"volumes", "snapshots"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func listing(t *testing.T, dir string) string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if !d.IsDir() {
+			name, _ := filepath.Rel(dir, path)
+			found = append(found, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(found, " ")
+}
+
+func TestAPoolWithoutVolumesIsWiped(t *testing.T) {
+	dir := wipeable(t)
+	out, err := call(t, "cleanup", "--path", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"removed .trash/volumes.a.1\n", "removed .tmp/b\n", "removed groups/g\n", "removed pool.json\n", "is wiped"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	if left := listing(t, dir); left != "disk.json" {
+		t.Errorf("left is %s", left)
+	}
+	if out, err := call(t, "cleanup", "--path", dir); err != nil || !strings.Contains(out, "0 removed") {
+		t.Errorf("the second time: %q, %v", out, err)
+	}
+}
+
+func TestAPoolIsNotWipedWhileItHoldsSomething(t *testing.T) {
+	for _, entry := range []string{"volumes/v/meta.json", "snapshots/s/meta.json"} {
+		dir := wipeable(t, entry)
+		before := listing(t, dir)
+		_, err := call(t, "cleanup", "--path", dir)
+		if err == nil || !strings.Contains(err.Error(), filepath.Dir(entry)) {
+			t.Errorf("got %v, want a refusal that names %s", err, filepath.Dir(entry))
+		}
+		if after := listing(t, dir); after != before {
+			t.Errorf("left is %s, of %s", after, before)
+		}
+	}
+}
+
+func TestAPoolThatIsServedIsNotWiped(t *testing.T) {
+	dir := wipeable(t)
+	f, err := os.Open(filepath.Join(dir, "pool.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	before := listing(t, dir)
+	if _, err := call(t, "cleanup", "--path", dir); !errors.Is(err, unix.EWOULDBLOCK) || !strings.Contains(err.Error(), "is being served") {
+		t.Errorf("got %v", err)
+	}
+	if after := listing(t, dir); after != before {
+		t.Errorf("left is %s, of %s", after, before)
+	}
+}
+
+func TestWhatIsNoPoolIsLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "thesis.tex"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call(t, "cleanup", "--path", dir); err == nil || !strings.Contains(err.Error(), "thesis.tex") {
+		t.Errorf("got %v", err)
+	}
+	if left := listing(t, dir); left != "thesis.tex" {
+		t.Errorf("left is %s", left)
+	}
+	if _, err := call(t, "cleanup", "--path", filepath.Join(dir, "nothing")); err != nil {
+		t.Errorf("a directory that does not exist: %v", err)
+	}
+	if _, err := call(t, "cleanup", "--path", "pool"); !errors.Is(err, errUsage) {
+		t.Errorf("a relative path: %v", err)
+	}
+}
+
+func TestOtherFilesInAPoolStay(t *testing.T) {
+	dir := wipeable(t, "notes.txt", "lost+found/x")
+	out, err := call(t, "cleanup", "--path", dir)
+	if err != nil || !strings.Contains(out, "left alone, since Holdfast did not write it: notes.txt\n") {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if left := listing(t, dir); left != "disk.json lost+found/x notes.txt" {
+		t.Errorf("left is %s", left)
+	}
+}
+
+func TestALinkInAPoolDoesNotLeadOutOfIt(t *testing.T) {
+	outside := t.TempDir()
+	if err := os.WriteFile(filepath.Join(outside, "keep"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := wipeable(t)
+	if err := os.RemoveAll(filepath.Join(dir, ".trash")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".trash", ".tmp/link"} {
+		if err := os.Symlink(outside, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := call(t, "cleanup", "--path", dir)
+	if err == nil {
+		t.Error("a trash that is a link elsewhere was emptied")
+	}
+	if listing(t, outside) != "keep" {
+		t.Error("what is outside is gone")
+	}
+}
+
+func TestAPoolThatAProcessMadeIsWipedWhenTheProcessHasEnded(t *testing.T) {
+	dir := t.TempDir()
+	pool, err := local.ParsePool("name=p,path=" + dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage, err := local.Open(t.Context(), []local.PoolConfig{pool}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call(t, "cleanup", "--path", dir); err == nil {
+		t.Error("it was wiped while it was served")
+	}
+	if err := storage.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call(t, "cleanup", "--path", dir); err != nil {
+		t.Fatal(err)
+	}
+	if left := listing(t, dir); left != "" {
+		t.Errorf("left is %s", left)
+	}
+}
+
+func TestTheVersionTellsAProgramWhatItReadsAndWrites(t *testing.T) {
+	out, err := call(t, "version", "--output=json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v programVersion
+	if err := json.Unmarshal([]byte(out), &v); err != nil || strings.Count(out, "\n") != 1 {
+		t.Fatalf("it is not one line of JSON: %q, %v", out, err)
+	}
+	if v.Version != version || v.Metadata.Writes != local.MetadataVersion || v.Metadata.Reads < v.Metadata.Writes {
+		t.Errorf("got %+v", v)
+	}
+	if _, err := call(t, "version", "--output=yaml"); !errors.Is(err, errUsage) {
+		t.Errorf("another format: %v", err)
+	}
+}

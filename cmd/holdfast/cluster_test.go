@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/driver"
+)
+
+func TestTheDriverAndTheKindsNameTheTopologyAlike(t *testing.T) {
+	if driver.TopologyKey != v1.TopologyKey {
+		t.Errorf("%s and %s", driver.TopologyKey, v1.TopologyKey)
+	}
+}
+
+func TestEachProcessOfAClusterExplainsItself(t *testing.T) {
+	for command, flags := range map[string][]string{
+		"controller": {"--endpoint SOCKET", "--attach", "--identity NAME", "--namespace NAMESPACE", "--kubeconfig FILE", "unix:///csi/csi.sock"},
+		"node":       {"--node-name NAME", "--pool POOL", "--max-volumes-per-node NUMBER", "--kubelet-registration-dir DIRECTORY", "plugins_registry"},
+	} {
+		out, err := call(t, command, "--help")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range flags {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: %q is not in:\n%s", command, want, out)
+			}
+		}
+	}
+}
+
+func TestWithoutAnApiServerAProcessSaysWhatToGive(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	if _, err := call(t, "controller"); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Errorf("outside of a pod: %v", err)
+	}
+	missing := filepath.Join(t.TempDir(), "config")
+	if _, err := call(t, "controller", "--kubeconfig", missing); err == nil || !strings.Contains(err.Error(), missing) {
+		t.Errorf("without the file: %v", err)
+	}
+}
+
+func TestANodeNeedsItsName(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	config := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n" +
+		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n"
+	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := call(t, "node", "--kubeconfig", kubeconfig, "--pool", "name=fast,path="+t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), `node ""`) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/driver"
+)
+
+var controllerCommand = command{
+	name:    "controller",
+	summary: "Serve the volumes of all nodes of a Kubernetes cluster",
+	text: `
+The driver's controller services, for the sidecars in the same pod: a volume becomes a Volume object, which the agent of
+its node makes real. Of several replicas one leads. The others answer their sidecars that they are not ready, so that
+those wait and need no election of their own.
+
+The one that leads is also the operator: it makes what the StorageCluster asks for, keeps it so, and removes it with the
+StorageCluster. From outside of the cluster it runs alone with
+
+  holdfast controller --operator-alone --kubeconfig "$KUBECONFIG"
+
+  holdfast controller --endpoint unix:///csi/csi.sock
+`,
+	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
+		c := &controller{logging: logFlags(flags), kube: kubeFlags(flags)}
+		c.operator = operatorFlags(flags, c.kube, &c.driver.Name, &c.identity)
+		flags.StringVar(&c.driver.Endpoint, "endpoint", "unix:///csi/csi.sock", "the `socket` to serve on")
+		flags.StringVar(&c.driver.Name, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
+		flags.DurationVar(&c.driver.StopTimeout, "stop-timeout", driver.DefaultStopTimeout, "how long a stop waits for running calls, a `duration`")
+		flags.BoolVar(&c.driver.Attach, "attach", false, "serve the calls of external-attacher, for a CSIDriver with attachRequired")
+		flags.StringVar(&c.identity, "identity", "", "`name` of this replica in the Lease; the host's name if empty")
+		flags.StringVar(&c.metricsAddress, "metrics-address", "", "`address` for /metrics and /healthz, such as :9090; none if empty")
+		return c.run
+	},
+}
+
+// The Lease of the replica that leads.
+const (
+	leaseName   = "holdfast-controller"
+	leaseLasts  = 30 * time.Second
+	leaseRenews = 20 * time.Second
+	leaseRetry  = 5 * time.Second
+)
+
+type controller struct {
+	*logging
+	*kube
+	driver         driver.Config
+	operator       *operator
+	identity       string
+	metricsAddress string
+}
+
+func (c *controller) run(ctx context.Context, _ io.Writer) error {
+	log, err := c.logger()
+	if err != nil {
+		return err
+	}
+	clients, err := c.connect("holdfast-controller", log)
+	if err != nil {
+		return err
+	}
+	if c.operator.alone {
+		return c.runAlone(ctx, clients, log)
+	}
+	storage, err := cluster.New(cluster.Config{
+		Client: clients.holdfast, Kubernetes: clients.kubernetes, Namespace: c.namespace, Driver: c.driver.Name,
+		Events: clients.events, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	registry := newRegistry()
+	c.driver.Version, c.driver.Log, c.driver.Registerer = version, log, registry
+	leading := make(chan struct{})
+	c.driver.Services, c.driver.Backend, c.driver.Leading = driver.ControllerServices, storage, leading
+	d, err := driver.New(c.driver)
+	if err != nil {
+		return err
+	}
+	parts := []part{clients.broadcast, logged(log, func(ctx context.Context) error {
+		if err := storage.Start(ctx); err != nil {
+			return err
+		}
+		return c.serve(ctx, clients, log, d, storage, leading)
+	}), logged(log, c.followDebug(clients.holdfast, log))}
+	if c.operator.address != "" {
+		api, err := c.operator.serve(clients, log)
+		if err != nil {
+			return fmt.Errorf("--api-address: %w", err)
+		}
+		registry.MustRegister(api.Collector())
+		parts = append(parts, logged(log, api.Run))
+	}
+	if c.metricsAddress != "" {
+		parts = append(parts, func(ctx context.Context) error {
+			return serveDriverMetrics(ctx, c.metricsAddress, registry, c.driver.Endpoint, func() error { return nil }, log)
+		})
+	}
+	return runAll(ctx, parts)
+}
+
+// runAlone is the operator without a driver. That of the cluster stands by meanwhile.
+func (c *controller) runAlone(ctx context.Context, clients *clients, log *slog.Logger) error {
+	return runAll(ctx, []part{clients.broadcast, logged(log, c.followDebug(clients.holdfast, log)), logged(log, func(ctx context.Context) error {
+		return c.lead(ctx, clients, log, aloneLease, []part{func(ctx context.Context) error { return c.operator.run(ctx, clients, log) }})
+	})})
+}
+
+var errLeaseLost = errors.New("another replica may lead by now: the Lease could not be renewed in time; starting over")
+
+// serve answers the sidecars, which may begin when this replica leads. The Lease is kept until the last call has ended.
+func (c *controller) serve(ctx context.Context, clients *clients, log *slog.Logger, d *driver.Driver, storage *cluster.Backend, leading chan<- struct{}) error {
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	stopped := make(chan struct{})
+	return runAll(ctx, []part{
+		func(context.Context) error {
+			defer close(stopped)
+			return d.Run(serving)
+		},
+		func(ctx context.Context) error {
+			defer stop()
+			parts := []part{storage.Lead, func(lease context.Context) error {
+				close(leading)
+				<-lease.Done()
+				stop()
+				<-stopped
+				return nil
+			}}
+			if c.operator.enabled {
+				parts = append(parts, c.operator.standingBy(clients, log, func(ctx context.Context) error {
+					return c.operator.run(ctx, clients, log)
+				}))
+			}
+			return c.lead(ctx, clients, log, leaseName, parts)
+		},
+	})
+}
+
+// lead waits until this replica leads and runs all parts as long as it does. The Lease is given up last, when nothing
+// of this process can write any more.
+func (c *controller) lead(ctx context.Context, clients *clients, log *slog.Logger, leaseName string, parts []part) error {
+	identity := c.identity
+	if identity == "" {
+		var err error
+		if identity, err = os.Hostname(); err != nil {
+			return err
+		}
+	}
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	var (
+		result  error
+		ended   = make(chan struct{})
+		yielded atomic.Bool // before leading: there is nothing to end
+	)
+	stopWaiting := context.AfterFunc(ctx, func() { yielded.Store(true); release() })
+	leading := func(lease context.Context) {
+		defer close(ended)
+		defer release()
+		if !stopWaiting() {
+			return
+		}
+		log.Info("leading", "identity", identity)
+		lease, stop := context.WithCancel(lease)
+		defer context.AfterFunc(ctx, stop)()
+		result = runAll(lease, parts)
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Name: leaseName, Namespace: c.namespace},
+			Client:     clients.kubernetes.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+		},
+		LeaseDuration: leaseLasts, RenewDeadline: leaseRenews, RetryPeriod: leaseRetry, ReleaseOnCancel: true, Name: leaseName,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: leading, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		return err
+	}
+	elector.Run(holding)
+	if yielded.Load() {
+		return nil
+	}
+	<-ended
+	if result == nil && ctx.Err() == nil {
+		return errLeaseLost
+	}
+	return result
+}

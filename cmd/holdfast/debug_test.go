@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+// await waits for something that comes by itself.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-late.C:
+			t.Fatalf("%s did not come", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// begin runs a part until the test ends, and returns what ends it and waits for its result.
+func begin(t *testing.T, p part) (end func() error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	var result error
+	go func() {
+		defer close(ended)
+		result = p(ctx)
+	}()
+	end = func() error {
+		stop()
+		<-ended
+		return result
+	}
+	t.Cleanup(func() { _ = end() })
+	return end
+}
+
+func TestTheLogFollowsDebugOfTheStorageClusterAtOnce(t *testing.T) {
+	c := client.NewForConfigOrDie(miniapi.New(t).Config())
+	clusters := c.HoldfastV1().StorageClusters()
+	l := &logging{floor: slog.LevelWarn}
+	l.level.Set(l.floor)
+	begin(t, l.followDebug(c, slog.New(slog.DiscardHandler)))
+	level := func(want slog.Level) {
+		t.Helper()
+		await(t, "the level "+want.String(), func() bool { return l.level.Level() == want })
+	}
+	set := func(name string, debug bool) {
+		t.Helper()
+		o, err := clusters.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Spec.Debug = debug
+		if _, err := clusters.Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := clusters.Create(t.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1.StorageClusterSpec{Debug: true}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	level(slog.LevelDebug)
+	set("a", false)
+	level(slog.LevelWarn)
+	set("a", true)
+	level(slog.LevelDebug)
+	if err := clusters.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	level(slog.LevelWarn)
+}
+
+func TestOnlyTheStorageClusterThatIsServedSetsTheLevel(t *testing.T) {
+	c := client.NewForConfigOrDie(miniapi.New(t).Config())
+	clusters := c.HoldfastV1().StorageClusters()
+	for _, name := range []string{"a", "b"} {
+		if _, err := clusters.Create(t.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.StorageClusterSpec{Debug: true}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := &logging{}
+	begin(t, l.followDebug(c, slog.New(slog.DiscardHandler)))
+	await(t, "the level", func() bool { return l.level.Level() == slog.LevelDebug })
+	a, err := clusters.Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Spec.Debug = false
+	if _, err := clusters.Update(t.Context(), a, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the level of the older one", func() bool { return l.level.Level() == slog.LevelInfo })
+	if err := clusters.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the level of the one that is left", func() bool { return l.level.Level() == slog.LevelDebug })
+}
+
+func TestWhatTheFlagAsksForIsLoggedWhateverDebugSays(t *testing.T) {
+	for _, floor := range []slog.Level{slog.LevelDebug - 4, slog.LevelDebug, slog.LevelInfo, slog.LevelError} {
+		l := &logging{floor: floor}
+		l.level.Set(floor)
+		log := slog.New(slog.DiscardHandler)
+		if l.debug(true, log); l.level.Level() != min(floor, slog.LevelDebug) {
+			t.Errorf("%s and debug: %s", floor, l.level.Level())
+		}
+		if l.debug(false, log); l.level.Level() != floor {
+			t.Errorf("%s and no debug: %s", floor, l.level.Level())
+		}
+	}
+}
+
+func TestALoggerMadeBeforeLogsAtTheLevelOfNow(t *testing.T) {
+	l := &logging{floor: slog.LevelInfo, format: "text"}
+	log, err := l.logger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := log.Enabled(t.Context(), slog.LevelDebug)
+	l.debug(true, slog.New(slog.DiscardHandler))
+	if after := log.Enabled(t.Context(), slog.LevelDebug); before || !after {
+		t.Errorf("debug is logged: before %t, after %t", before, after)
+	}
+}
+
+func TestWithoutTheRightToWatchTheLogStaysAsItIsAndSaysSoOnce(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintln(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}`)
+	}))
+	t.Cleanup(api.Close)
+	config := &rest.Config{Host: api.URL}
+	out := &output{}
+	l := &logging{}
+	end := begin(t, l.followDebug(client.NewForConfigOrDie(config), slog.New(slog.NewTextHandler(out, nil))))
+	await(t, "the warning", func() bool { return strings.Contains(out.String(), "spec.debug has no effect") })
+	for range 6 { // it tries again, perhaps with two requests at a time
+		<-asked
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(out.String(), "spec.debug has no effect"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+}
+
+// output is what was logged.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend/export"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+)
+
+var nfsCommand = command{
+	name:    "nfs",
+	summary: "Serve the volumes of an NFSServer, as its pod",
+	text: `
+The volumes that lie below --data are mounted here and served over NFS 4.1 and 4.2 by NFS-Ganesha, which is started, and
+started again when it dies or hangs. The agent makes the Volume objects of this server real, and the provisioner
+nfs.holdfast.dev makes PersistentVolumes for claims. Without the API server all that is mounted goes on.
+
+  holdfast nfs --server default/shared --address 10.96.0.9 --data /data
+
+With --publish one directory is served, read only, and nothing is made:
+
+  holdfast nfs --server default/docs --publish /published --publish-name docs
+`,
+	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
+		n := &nfs{logging: logFlags(flags), kube: kubeFlags(flags)}
+		n.flags(flags)
+		return func(ctx context.Context, _ io.Writer) error { return n.run(ctx) }
+	},
+}
+
+// nfs is one NFSServer.
+type nfs struct {
+	*logging
+	*kube
+	server         string
+	address        string
+	data           string
+	runDir         string
+	metricsAddress string
+	stopTimeout    time.Duration
+	port           uint
+	grace          time.Duration
+
+	engine       string
+	mountOptions string
+	maxExports   int
+	publish      string
+	publishName  string
+
+	access   string
+	squash   string
+	anonUID  string
+	anonGID  string
+	clients  string
+	identity types.NamespacedName // of --server
+}
+
+func (n *nfs) flags(flags *flag.FlagSet) {
+	flags.StringVar(&n.server, "server", "", "`namespace/name` of the NFSServer")
+	flags.StringVar(&n.address, "address", "", "`IP` of the Service, at which clients find the server wherever it runs")
+	flags.StringVar(&n.data, "data", "/data", "`directory` of the volumes, and of what must outlive this process")
+	flags.StringVar(&n.runDir, "run-dir", "/run/holdfast/nfs", "`directory` of this process alone, on a tmpfs")
+	flags.StringVar(&n.metricsAddress, "metrics-address", "", "`address` for /metrics, /healthz and /livez, such as :9090; none if empty")
+	flags.DurationVar(&n.stopTimeout, "stop-timeout", 45*time.Second, "how long a stop waits for what is being done, a `duration`")
+	flags.UintVar(&n.port, "port", v1.NFSPort, "the `port` for clients")
+	flags.DurationVar(&n.grace, "grace-period", 0, "how long after a start clients may take their locks back and nobody gets new ones, a `duration`; 0: 90s")
+
+	flags.StringVar(&n.engine, "engine", "image", "what a volume is: image, or directory where the file system below --data has project quotas or is btrfs")
+	flags.StringVar(&n.mountOptions, "mount-options", "", "`options` of volumes whose class has none, parted by commas")
+	flags.IntVar(&n.maxExports, "max-exports", 0, "how many volumes there may be, a `number`; 0: 65535")
+	flags.StringVar(&n.publish, "publish", "", "a `directory` to serve read only, and nothing else")
+	flags.StringVar(&n.publishName, "publish-name", "", "`name` under which clients find it")
+
+	flags.StringVar(&n.access, "access", string(v1.NFSReadWrite), "what clients may do: ReadWrite, ReadOnly or None")
+	flags.StringVar(&n.squash, "squash", "", "whose identity is replaced: no_root_squash, root_squash or all_squash")
+	flags.StringVar(&n.anonUID, "anon-uid", "", "the user that replaces it, a `number`")
+	flags.StringVar(&n.anonGID, "anon-gid", "", "the group that replaces it, a `number`")
+	flags.StringVar(&n.clients, "clients", "", "`addresses` and networks that may mount, parted by commas; all if empty")
+}
+
+// loopback is whom access None leaves: this host, which may ask whether the server answers.
+const loopback = "127.0.0.1"
+
+// settings are those of volumes whose labels say nothing else.
+func (n *nfs) settings() (s export.Settings, err error) {
+	s.Squash, s.Clients = ganesha.Squash(n.squash), words(n.clients)
+	switch v1.NFSAccess(n.access) {
+	case v1.NFSReadWrite, v1.NFSNone:
+	case v1.NFSReadOnly:
+		s.ReadOnly = true
+	default:
+		return s, fmt.Errorf("--access %q: it must be %s, %s or %s: %w", n.access, v1.NFSReadWrite, v1.NFSReadOnly, v1.NFSNone, errUsage)
+	}
+	for flag, id := range map[string]struct {
+		value string
+		to    **uint32
+	}{"--anon-uid": {n.anonUID, &s.AnonUID}, "--anon-gid": {n.anonGID, &s.AnonGID}} {
+		if id.value == "" {
+			continue
+		}
+		number, err := strconv.ParseUint(id.value, 10, 32)
+		if err != nil {
+			return s, fmt.Errorf("%s %q: it must be a number from 0 to 4294967294: %w", flag, id.value, errUsage)
+		}
+		*id.to = new(uint32(number))
+	}
+	return s, nil
+}
+
+// words are what is between commas.
+func words(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func (n *nfs) check() error {
+	var ok bool
+	n.identity.Namespace, n.identity.Name, ok = strings.Cut(n.server, "/")
+	if _, _, is := v1.ParseNFSNode(n.node()); !ok || !is || strings.Contains(n.identity.Name, "/") {
+		return fmt.Errorf("--server %q: it must be the NAMESPACE/NAME of the NFSServer: %w", n.server, errUsage)
+	}
+	for flag, dir := range map[string]string{"--data": n.data, "--run-dir": n.runDir} {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("%s %q: it must be an absolute path: %w", flag, dir, errUsage)
+		}
+	}
+	if n.port < 1 || n.port > 65535 {
+		return fmt.Errorf("--port %d: it must be 1 to 65535: %w", n.port, errUsage)
+	}
+	if n.publish != "" && n.publishName == "" {
+		return fmt.Errorf("--publish-name is missing: under it clients find %s: %w", n.publish, errUsage)
+	}
+	return nil
+}
+
+// node is the name by which the server is a node of the cluster.
+func (n *nfs) node() string { return v1.NodeOfServer(n.server) }
+
+func (n *nfs) run(ctx context.Context) (err error) {
+	if err := n.check(); err != nil {
+		return err
+	}
+	log, err := n.logger()
+	if err != nil {
+		return err
+	}
+	settings, err := n.settings()
+	if err != nil {
+		return err
+	}
+	name, err := n.lastingName()
+	if err != nil {
+		return err
+	}
+	server, err := ganesha.New(ganesha.Config{
+		RunDir: filepath.Join(n.runDir, "ganesha"), RecoveryDir: filepath.Join(n.data, "recovery"), Name: name,
+		Port: uint16(n.port), Grace: n.grace, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	registry := newRegistry()
+	parts := []part{server.Run}
+	if n.publish != "" {
+		err = n.publishOne(ctx, server, settings)
+	} else {
+		var more []part
+		var end func(context.Context) error
+		more, end, err = n.serveVolumes(ctx, server, settings, registry, log)
+		parts = append(parts, more...)
+		defer func() { err = errors.Join(err, n.stop(ctx, end)) }() // when Ganesha has let go of the volumes
+	}
+	if err != nil {
+		return err
+	}
+	if n.metricsAddress != "" {
+		ready := func(context.Context) error {
+			if !server.Ready() {
+				return errors.New("the NFS server does not answer; it is being started")
+			}
+			return nil
+		}
+		parts = append(parts, func(ctx context.Context) error { return serveMetrics(ctx, n.metricsAddress, registry, ready, log) })
+	}
+	return runAll(ctx, parts)
+}
+
+func (n *nfs) stop(ctx context.Context, end func(context.Context) error) error {
+	if end == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.stopTimeout)
+	defer cancel()
+	return end(ctx)
+}
+
+// publishOne serves the files of one claim. The identity of the file system is that of the server, which has no other.
+func (n *nfs) publishOne(ctx context.Context, server *ganesha.Server, s export.Settings) error {
+	dir, err := filepath.EvalSymlinks(n.publish)
+	if err != nil {
+		return fmt.Errorf("--publish: %w", err)
+	}
+	clients := s.Clients
+	if n.access == string(v1.NFSNone) {
+		clients = []string{loopback}
+	}
+	return server.Put(ctx, ganesha.Export{
+		ID: 1, Path: dir, Pseudo: "/" + n.publishName, Filesystem: "1.1", Squash: s.Squash, ReadOnly: true, Clients: clients,
+		AnonUID: s.AnonUID, AnonGID: s.AnonGID,
+	})
+}
+
+// directory makes one of our own below --data.
+func (n *nfs) directory(name string) (string, error) {
+	dir := filepath.Join(n.data, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("--data: %w", err)
+	}
+	return dir, nil
+}
+
+// lastingName is that of the server to its clients, wherever it runs. Another cluster may have a server of the same
+// name; one that begins anew with empty data is another server.
+func (n *nfs) lastingName() (string, error) {
+	dir, err := n.directory("server")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "id")
+	id, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(id) == 0 {
+		id = []byte(strings.ToLower(rand.Text()))
+		err = nodeops.ReplaceFile(file, id)
+	}
+	if err != nil {
+		return "", fmt.Errorf("--data: %w", err)
+	}
+	return n.node() + "." + string(id), nil
+}
+
+// registerAll makes collectors known.
+func registerAll(registry *prometheus.Registry, all ...prometheus.Collector) error {
+	for _, c := range all {
+		if err := registry.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/holdfast-storage/holdfast/agent"
+	"github.com/holdfast-storage/holdfast/agent/devices"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/driver"
+)
+
+var nodeCommand = command{
+	name:    "node",
+	summary: "Serve the pools of this host as a node of a Kubernetes cluster",
+	text: `
+The agent makes the Volume and Snapshot objects of this node real in its pools and reports what they hold; the driver's
+node service brings volumes to the pods, and registers with the kubelet itself. Where node-driver-registrar does that,
+give an empty --kubelet-registration-dir.
+
+The pools are those of a file with the pools of all nodes, of which it serves those whose nodeSelectorTerms choose this
+node, if only none. One that cannot be reached is reported and tried again; the others are served. When the file or the
+labels of the Node object choose other pools, it ends, to be started again with those.
+
+  holdfast node --node-name "$NODE_NAME" --config /etc/holdfast/node.json
+
+Without a file the pools are given by hand, and all must be there:
+
+  holdfast node --node-name "$NODE_NAME" --pool name=default,path=/var/lib/holdfast/pools/default
+`,
+	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
+		n := &node{
+			host: hostFlags(flags, "unix:///var/lib/kubelet/plugins/csi.holdfast.dev/csi.sock", "/var/lib/kubelet/plugins_registry"),
+			kube: kubeFlags(flags),
+		}
+		flags.StringVar(&n.driver.NodeID, "node-name", "", "`name` of the Node object of this host")
+		flags.Int64Var(&n.driver.MaxVolumes, "max-volumes-per-node", 0, "how many volumes may be used here at once, a `number`; 0: no limit")
+		flags.IntVar(&n.loopSets, "loop-sets", 4, "how many NFS servers may run here with volumes that are images, a `number`: each is lent a set of loop devices (resource holdfast.dev/loop-set) by way of --kubelet-registration-dir; 0: none")
+		flags.StringVar(&n.driver.Namespaces, "namespaces", "", "`directory` such as /proc/1/ns with the network, net, and the host name, uts, of this host, where they are not those of this process: shared volumes are mounted through that network and must outlive this process's")
+		flags.DurationVar(&n.driver.Patience, "server-patience", driver.DefaultPatience, "how long a call waits for a server of shared volumes that does not answer, a `duration`")
+		flags.StringVar(&n.config, "config", "", "`file` with the pools of all nodes: {\"pools\": [...]} as in the spec of a StorageCluster. Instead of --pool")
+		flags.StringVar(&n.stateDir, "state-dir", "/var/lib/holdfast", "`directory` of Holdfast on this host, for --config: pools without a path, the places where disks are mounted, and what is remembered of them")
+		return func(ctx context.Context, _ io.Writer) error { return n.run(ctx, n.open, n.join) }
+	},
+}
+
+type node struct {
+	*host
+	*kube
+	config   string
+	stateDir string
+	loopSets int
+	clients  *clients
+	watch    part // of what decides about the pools; nil with --pool
+}
+
+// open takes the pools of the file that are for this node, or those given by hand.
+func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, error) {
+	switch {
+	case n.config == "" && len(*n.pools) == 0:
+		return nil, fmt.Errorf("--config or --pool is missing, such as --config /etc/holdfast/node.json: %w", errUsage)
+	case n.config != "" && len(*n.pools) > 0:
+		return nil, fmt.Errorf("--config and --pool are given; the pools come from one of them: %w", errUsage)
+	case n.driver.NodeID == "":
+		return nil, fmt.Errorf(`node "": --node-name is missing: %w`, errUsage)
+	}
+	var err error
+	if n.clients, err = n.connect("holdfast-node", log); err != nil {
+		return nil, err
+	}
+	if n.config == "" {
+		return n.pools.open(ctx, log)
+	}
+	chosen, err := n.choosePools(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	return local.OpenReachable(ctx, n.sites(chosen, log), log), nil
+}
+
+// join makes this host a node of the cluster.
+func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
+	pools := []agent.Pool{}
+	for _, p := range storage.Pools() {
+		pools = append(pools, agent.Pool{Name: p.Name, Path: p.Path, Engine: p.Engine})
+	}
+	a, err := agent.New(agent.Config{
+		Node: n.driver.NodeID, Version: version, Backend: storage, Pools: pools,
+		Client: n.clients.holdfast, Kubernetes: n.clients.kubernetes, Namespace: n.namespace, Events: n.clients.events,
+		Log: log, Foreign: driver.Ephemeral,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.driver.Services, n.driver.Released = driver.NodeServices, a.Released
+	parts := []part{n.clients.broadcast, logged(log, a.Run), logged(log, n.followDebug(n.clients.holdfast, log))}
+	if n.watch != nil {
+		parts = append(parts, n.watch)
+	}
+	if n.loopSets != 0 && n.registrationDir != "" {
+		lender, err := devices.New(devices.Config{Directory: n.registrationDir, Sets: n.loopSets, Log: log})
+		if err != nil {
+			return nil, fmt.Errorf("--loop-sets: %w", err)
+		}
+		parts = append(parts, alone(log, lender.Run))
+	}
+	return parts, nil
+}
+
+// alone is a part whose failure is no reason to end the others.
+func alone(log *slog.Logger, p part) part {
+	return func(ctx context.Context) error {
+		if err := p(ctx); err != nil {
+			log.Error("a part has ended; the others go on", "error", err)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// machine runs the node process as a host does, again and again.
+type machine struct {
+	*testing.T
+	dir   string // short, for the socket
+	kube  kubernetes.Interface
+	ours  typed.HoldfastV1Interface
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func newMachine(t *testing.T, labels map[string]string, pools ...v1.PoolSpec) *machine {
+	t.Helper()
+	hostfs.RequireRoot(t)
+	dir, err := os.MkdirTemp("", "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := newCluster(t).Config()
+	m := &machine{T: t, dir: dir, kube: kubernetes.NewForConfigOrDie(config), ours: client.NewForConfigOrDie(config).HoldfastV1()}
+	t.Cleanup(func() {
+		for _, p := range pools {
+			m.unmount(p.Name)
+		}
+		os.RemoveAll(dir)
+	})
+	m.write("kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s'}}]\n"+
+		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n", config.Host))
+	data, err := json.Marshal(nodeConfig{Pools: pools})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write("node.json", string(data))
+	node := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: labels}}
+	if _, err := m.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *machine) write(name, content string) {
+	m.Helper()
+	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(content), 0o600); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *machine) state() string { return filepath.Join(m.dir, "state") }
+
+func (m *machine) place(pool string) string { return filepath.Join(m.state(), "pools", pool) }
+
+func (m *machine) unmount(pool string) {
+	m.Helper()
+	if err := nodeops.Unmount(context.Background(), m.place(pool)); err != nil {
+		m.Error(err)
+	}
+}
+
+func (m *machine) start() {
+	m.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	m.stop, m.ended = stop, ended
+	m.Cleanup(m.end)
+	go func() {
+		defer close(ended)
+		ended <- run(ctx, []string{
+			"node", "--node-name=node-a", "--config=" + filepath.Join(m.dir, "node.json"), "--kubeconfig=" + filepath.Join(m.dir, "kubeconfig"),
+			"--state-dir=" + m.state(), "--endpoint=unix://" + filepath.Join(m.dir, "csi.sock"), "--kubelet-registration-dir=", "--log-level=error",
+		}, m.Output())
+	}()
+}
+
+// end stops the process, if it runs.
+func (m *machine) end() {
+	m.Helper()
+	m.stop()
+	for err := range m.ended {
+		if err != nil {
+			m.Errorf("the process ended with %v", err)
+		}
+	}
+}
+
+// status is what the node says; nothing before it says something.
+func (m *machine) status() v1.StorageNodeStatus {
+	n, err := m.ours.StorageNodes().Get(m.Context(), "node-a", metav1.GetOptions{})
+	if err != nil {
+		return v1.StorageNodeStatus{}
+	}
+	return n.Status
+}
+
+// says waits until the node reports the pools as PoolsUsable/All.
+func (m *machine) says(usable string) v1.StorageNodeStatus {
+	m.Helper()
+	await(m.T, "the report of pools "+usable, func() bool { return m.status().Columns.Pools == usable })
+	return m.status()
+}
+
+func TestANodeServesThePoolsOfTheFileThatAreForIt(t *testing.T) {
+	m := newMachine(t, nil, pool("default"), pool("fast", fast))
+	m.start()
+	s := m.says("1/1")
+	if s.Pools[0].Name != "default" || s.Pools[0].Path != m.place("default") || s.Pools[0].Engine != "image" {
+		t.Errorf("it says %+v", s.Pools)
+	}
+	n, err := m.kube.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Labels = map[string]string{"disk": "ssd"}
+	if _, err := m.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-m.ended; !errors.Is(err, errOtherPools) {
+		t.Fatalf("it ended with %v", err)
+	}
+	m.start()
+	m.says("2/2")
+}
+
+func TestANodeWithoutPoolsServesTheDriverAndSaysThatItHasNone(t *testing.T) {
+	m := newMachine(t, nil, pool("fast", fast))
+	m.start()
+	s := m.says("0/0")
+	if c := meta.FindStatusCondition(s.Conditions, v1.ReadyCondition); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1.ReasonNoPool {
+		t.Errorf("it says %+v", s.Conditions)
+	}
+	await(t, "the driver's socket", func() bool {
+		_, err := os.Stat(filepath.Join(m.dir, "csi.sock"))
+		return err == nil
+	})
+}
+
+func TestAPoolOnADiskThatIsMissingLosesNothingAndHoldsNoOtherUp(t *testing.T) {
+	device := hostfs.Disk(t, 400<<20)
+	fast := v1.PoolSpec{Name: "fast", Devices: &v1.DeviceSelector{Paths: []string{device}}, Reserved: "0%"}
+	m := newMachine(t, nil, pool("default"), fast)
+	m.start()
+	s := m.says("2/2")
+	if s.Pools[1].Path != m.place("fast") || s.Pools[1].Capacity.Value() < 300<<20 {
+		t.Errorf("it says %+v", s.Pools[1])
+	}
+	size := resource.MustParse("16Mi")
+	v := &v1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{v1.AgentFinalizer}},
+		Spec:       v1.VolumeSpec{Name: "a", Node: "node-a", Pool: "fast", Mode: v1.ModeBlock, Size: v1.VolumeSize{Required: &size}},
+	}
+	if _, err := m.ours.Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ready := func(want metav1.ConditionStatus, reason string) {
+		t.Helper()
+		await(t, "the volume to be "+reason, func() bool {
+			v, err := m.ours.Volumes().Get(t.Context(), "a", metav1.GetOptions{})
+			if err != nil {
+				return false
+			}
+			c := meta.FindStatusCondition(v.Status.Conditions, v1.ReadyCondition)
+			return v.Status.Phase == v1.PhaseReady && c != nil && c.Status == want && c.Reason == reason
+		})
+	}
+	ready(metav1.ConditionTrue, v1.ReasonReady)
+
+	m.end()
+	m.unmount("fast")
+	file := hostfs.Detach(t, device)
+	m.start()
+	s = m.says("1/2")
+	if !strings.Contains(s.Pools[1].Message, "its disk is missing") || s.Pools[1].Capacity.Value() < 300<<20 || s.Pools[0].Message != "" {
+		t.Errorf("it says %+v", s.Pools)
+	}
+	ready(metav1.ConditionFalse, v1.ReasonPoolFailing)
+	if entries, err := os.ReadDir(m.place("fast")); err != nil || len(entries) > 0 {
+		t.Errorf("the bare directory holds %v, %v", entries, err)
+	}
+
+	m.end()
+	if back := hostfs.Attach(t, file); back != device {
+		t.Skipf("another took %s", device)
+	}
+	m.start()
+	m.says("2/2")
+	ready(metav1.ConditionTrue, v1.ReasonReady)
+}
+
+func TestPoolsComeFromTheFileOrByHand(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--config or --pool is missing":   {"--node-name=n"},
+		"--config and --pool are given":   {"--node-name=n", "--config=/nowhere", "--pool=name=a,path=/a"},
+		`node "": --node-name is missing`: {"--config=/nowhere"},
+	} {
+		if _, err := call(t, append([]string{"node"}, args...)...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}

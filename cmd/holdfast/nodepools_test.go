@@ -1,0 +1,242 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+func term(key string, operator core.NodeSelectorOperator, values ...string) core.NodeSelectorTerm {
+	return core.NodeSelectorTerm{MatchExpressions: []core.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+}
+
+func pool(name string, terms ...core.NodeSelectorTerm) v1.PoolSpec {
+	return v1.PoolSpec{Name: name, NodeSelectorTerms: terms}
+}
+
+func TestAPoolIsForTheNodesThatItsTermsChoose(t *testing.T) {
+	node := &core.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{"disk": "ssd", "cpus": "8"}},
+		Spec:       core.NodeSpec{Unschedulable: true},
+	}
+	name := core.NodeSelectorTerm{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: core.NodeSelectorOpIn, Values: []string{"node-a"}}}}
+	both := term("disk", core.NodeSelectorOpIn, "ssd")
+	both.MatchExpressions = append(both.MatchExpressions, term("cpus", core.NodeSelectorOpGt, "8").MatchExpressions...)
+	for what, test := range map[string]struct {
+		terms []core.NodeSelectorTerm
+		want  bool
+	}{
+		"no terms":        {nil, true},
+		"In":              {[]core.NodeSelectorTerm{term("disk", core.NodeSelectorOpIn, "hdd", "ssd")}, true},
+		"In others":       {[]core.NodeSelectorTerm{term("disk", core.NodeSelectorOpIn, "hdd")}, false},
+		"NotIn":           {[]core.NodeSelectorTerm{term("disk", core.NodeSelectorOpNotIn, "ssd")}, false},
+		"NotIn, no label": {[]core.NodeSelectorTerm{term("zone", core.NodeSelectorOpNotIn, "a")}, true},
+		"Exists":          {[]core.NodeSelectorTerm{term("disk", core.NodeSelectorOpExists)}, true},
+		"DoesNotExist":    {[]core.NodeSelectorTerm{term("disk", core.NodeSelectorOpDoesNotExist)}, false},
+		"Gt":              {[]core.NodeSelectorTerm{term("cpus", core.NodeSelectorOpGt, "4")}, true},
+		"Lt":              {[]core.NodeSelectorTerm{term("cpus", core.NodeSelectorOpLt, "4")}, false},
+		"its name":        {[]core.NodeSelectorTerm{name}, true},
+		"one of two":      {[]core.NodeSelectorTerm{term("disk", core.NodeSelectorOpIn, "hdd"), name}, true},
+		"all of a term":   {[]core.NodeSelectorTerm{both}, false},
+		"an empty term":   {[]core.NodeSelectorTerm{{}}, false},
+		"nonsense":        {[]core.NodeSelectorTerm{term("disk", "Like", "s*")}, true}, // kept, and its problem told
+	} {
+		chosen := nodeConfig{Pools: []v1.PoolSpec{pool("p", test.terms...)}}.poolsOf(node)
+		if got := len(chosen) == 1; got != test.want {
+			t.Errorf("%s: chosen %t", what, got)
+		}
+	}
+}
+
+// rig is a node process as far as it chooses its pools.
+type rig struct {
+	*testing.T
+	*node
+	file  string
+	nodes *miniapi.Server
+	kube  kubernetes.Interface
+	log   *output
+}
+
+func newRig(t *testing.T, pools ...v1.PoolSpec) *rig {
+	t.Helper()
+	api := miniapi.New(t)
+	kube := kubernetes.NewForConfigOrDie(api.Config())
+	file := filepath.Join(t.TempDir(), "node.json")
+	r := &rig{T: t, file: file, nodes: api, kube: kube, log: &output{}, node: &node{host: &host{}, config: file, clients: &clients{kubernetes: kube}}}
+	r.driver.NodeID = "node-a"
+	r.write(pools...)
+	return r
+}
+
+// write replaces the file at once, as the kubelet does.
+func (r *rig) write(pools ...v1.PoolSpec) {
+	r.Helper()
+	data, err := json.Marshal(nodeConfig{Pools: pools})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.writeText(string(data))
+}
+
+func (r *rig) writeText(text string) {
+	r.Helper()
+	if err := os.WriteFile(r.file+".new", []byte(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+	if err := os.Rename(r.file+".new", r.file); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) label(labels map[string]string) {
+	r.Helper()
+	nodes := r.kube.CoreV1().Nodes()
+	n, err := nodes.Get(r.Context(), "node-a", metav1.GetOptions{})
+	if err != nil {
+		n = &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: labels}}
+		_, err = nodes.Create(r.Context(), n, metav1.CreateOptions{})
+	} else {
+		n.Labels = labels
+		_, err = nodes.Update(r.Context(), n, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) choose() []v1.PoolSpec {
+	r.Helper()
+	chosen, err := r.choosePools(r.Context(), slog.New(slog.NewTextHandler(r.log, nil)))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return chosen
+}
+
+// ending is how the watch over the pools ends.
+func (r *rig) ending() <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- r.watch(r.Context()) }()
+	return ended
+}
+
+func (r *rig) expectEnd(ended <-chan error, words ...string) {
+	r.Helper()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errOtherPools) {
+			r.Fatalf("it ended with %v", err)
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				r.Errorf("%v: it does not say %q", err, w)
+			}
+		}
+	case <-time.After(20 * time.Second):
+		r.Fatal("the process goes on with other pools than it should have")
+	}
+}
+
+var fast = term("disk", core.NodeSelectorOpIn, "ssd")
+
+func TestTheProcessEndsWhenALabelChoosesOtherPools(t *testing.T) {
+	r := newRig(t, pool("default"), pool("fast", fast))
+	r.label(nil)
+	if got := poolNames(r.choose()); got != "default" {
+		t.Fatalf("chosen %s", got)
+	}
+	ended := r.ending()
+	r.label(map[string]string{"disk": "hdd"}) // changes nothing
+	r.label(map[string]string{"disk": "ssd"})
+	r.expectEnd(ended, "were default, and are default, fast")
+	if got := poolNames(r.choose()); got != "default, fast" {
+		t.Fatalf("chosen %s", got)
+	}
+	ended = r.ending()
+	r.label(nil)
+	r.expectEnd(ended, "were default, fast, and are default")
+}
+
+func TestTheProcessGoesOnWhenItsPoolsStayTheSame(t *testing.T) {
+	r := newRig(t, pool("a"), pool("fast", fast))
+	r.label(map[string]string{"disk": "hdd"})
+	r.choose()
+	ended := r.ending()
+	if err := r.kube.CoreV1().Nodes().Delete(t.Context(), "node-a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.write(pool("b"), pool("fast", fast)) // for the next start
+	r.nodes.BreakWatches()
+	r.label(map[string]string{"disk": "hdd"})
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended: %v", err)
+	default:
+	}
+	r.label(map[string]string{"disk": "ssd"}) // it still looks, and has not read the file again
+	r.expectEnd(ended, "were a, and are a, fast")
+	if got := poolNames(r.choose()); got != "b, fast" {
+		t.Errorf("the next start chose %s", got)
+	}
+}
+
+func TestTheNodeObjectIsWaitedForOnlyIfAPoolDependsOnIt(t *testing.T) {
+	r := newRig(t, pool("a"))
+	if got := poolNames(r.choose()); got != "a" {
+		t.Errorf("chosen %s", got)
+	}
+	r.write(pool("a"), pool("fast", fast))
+	chosen := make(chan []v1.PoolSpec, 1)
+	go func() { chosen <- r.choose() }()
+	await(t, "that it waits", func() bool { return strings.Contains(r.log.String(), "waiting for the Node object") })
+	r.label(map[string]string{"disk": "ssd"})
+	if got := poolNames(<-chosen); got != "a, fast" {
+		t.Errorf("chosen %s", got)
+	}
+}
+
+func TestANodeMayHaveNoPools(t *testing.T) {
+	r := newRig(t, pool("fast", fast))
+	r.label(nil)
+	if got := r.choose(); len(got) != 0 || poolNames(got) != "none" {
+		t.Errorf("chosen %s", poolNames(got))
+	}
+	ended := r.ending()
+	r.label(map[string]string{"disk": "ssd"})
+	r.expectEnd(ended, "were none, and are fast")
+}
+
+func TestAFileThatCannotBeReadEndsTheStart(t *testing.T) {
+	r := newRig(t)
+	for _, text := range []string{"", "{", `{"pools": "all"}`, "[]"} {
+		r.writeText(text)
+		if _, err := r.choosePools(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), r.file) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	r.writeText(`{}`)
+	if got := r.choose(); len(got) != 0 {
+		t.Errorf("chosen %v", got)
+	}
+}
+
+func TestNamesOfPoolsKeepTheirOrder(t *testing.T) {
+	all := nodeConfig{Pools: []v1.PoolSpec{pool("b"), pool("a")}}.poolsOf(&core.Node{})
+	if !slices.Equal([]string{all[0].Name, all[1].Name}, []string{"b", "a"}) {
+		t.Errorf("the first, which is the default, is %s", all[0].Name)
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	kubeinformers "k8s.io/client-go/informers"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/operator/first"
+	"github.com/holdfast-storage/holdfast/operator/nodejob"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/operator/storagecluster"
+	"github.com/holdfast-storage/holdfast/operator/storageupgrade"
+	"github.com/holdfast-storage/holdfast/operator/web"
+)
+
+// operator keeps Holdfast itself as the StorageCluster asks for it, and serves what there is.
+type operator struct {
+	*kube
+	enabled bool
+	alone   bool
+	address string  // of the API
+	driver  *string // the name of the driver
+	pod     *string // the name of this pod
+}
+
+func operatorFlags(flags *flag.FlagSet, k *kube, driver, pod *string) *operator {
+	o := &operator{kube: k, driver: driver, pod: pod}
+	flags.BoolVar(&o.enabled, "operator", true, "make and keep what the StorageCluster asks for; without it, that is left to hands")
+	flags.BoolVar(&o.alone, "operator-alone", false, "do nothing else, outside of the cluster: while this runs, the operator in the cluster stands by")
+	flags.StringVar(&o.address, "api-address", "", "`address` for the API over HTTPS, such as :5705; none if empty")
+	return o
+}
+
+// factories are the watches that all parts of the operator share.
+type factories struct {
+	holdfast holdfast.SharedInformerFactory
+	cluster  kubeinformers.SharedInformerFactory
+}
+
+func (o *operator) factories(c *clients) factories {
+	return factories{
+		holdfast: holdfast.NewSharedInformerFactoryWithOptions(c.holdfast, 0, holdfast.WithTransform(slim)),
+		cluster:  kubeinformers.NewSharedInformerFactoryWithOptions(c.kubernetes, 0, kubeinformers.WithNamespace(o.namespace), kubeinformers.WithTransform(slim)),
+	}
+}
+
+// slim leaves out what nobody reads here, which is most of an object.
+func slim(object any) (any, error) {
+	if m, err := meta.Accessor(object); err == nil {
+		m.SetManagedFields(nil)
+	}
+	if n, ok := object.(*core.Node); ok {
+		n.Status.Images, n.Status.VolumesInUse, n.Status.VolumesAttached = nil, nil, nil
+	}
+	return object, nil
+}
+
+// begin finds out what this process runs as, and makes the StorageCluster of a new installation.
+func (o *operator) begin(ctx context.Context, c *clients, log *slog.Logger) error {
+	if *o.pod != "" && !o.alone {
+		image, err := first.Image(ctx, c.kubernetes, o.namespace, *o.pod)
+		if err != nil {
+			return err
+		}
+		render.SetOwnImage(image)
+	}
+	if err := first.Define(ctx, c.dynamic, log); err != nil {
+		log.Warn("the kinds stay as they were installed: apply the manifest of this release", "error", err)
+	}
+	if err := first.Make(ctx, c.kubernetes, c.holdfast, o.namespace, log); err != nil {
+		log.Warn("no StorageCluster is made: make one", "error", err)
+	}
+	return nil
+}
+
+// run keeps Holdfast until ctx ends. One process at a time may.
+func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error {
+	if err := o.begin(ctx, c, log); err != nil {
+		return err
+	}
+	shared := o.factories(c)
+	set, err := owned.New(owned.Config{
+		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: storagecluster.Kinds(),
+		Namespace: o.namespace, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	clusters, err := storagecluster.New(storagecluster.Config{
+		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Holdfast: shared.holdfast, Cluster: shared.cluster,
+		Namespace: o.namespace, Driver: *o.driver, Events: c.events, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	jobs, err := nodejob.New(nodejob.Config{
+		Client: c.holdfast, Kubernetes: c.kubernetes, Holdfast: shared.holdfast, Cluster: shared.cluster, Namespace: o.namespace, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	servers, err := o.nfsServers(c, shared, set, log)
+	if err != nil {
+		return err
+	}
+	upgrades, err := storageupgrade.New(storageupgrade.Config{
+		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Holdfast: shared.holdfast, Cluster: shared.cluster,
+		Namespace: o.namespace, Metadata: local.MetadataVersion, Log: log,
+		NFS: servers.upgrade,
+	})
+	if err != nil {
+		return err
+	}
+	shared.holdfast.StartWithContext(ctx)
+	shared.cluster.StartWithContext(ctx)
+	for _, start := range []part{set.Start, servers.start} {
+		if err := start(ctx); err != nil {
+			if ctx.Err() != nil {
+				err = nil // it was to end
+			}
+			return err
+		}
+	}
+	log.Info("the operator runs", "namespace", o.namespace)
+	return runAll(ctx, []part{clusters.Run, jobs.Run, servers.Run, upgrades.Run})
+}
+
+// serve is the API of a replica, whether or not it leads.
+func (o *operator) serve(c *clients, log *slog.Logger) (*web.Server, error) {
+	return web.New(web.Config{
+		Address: o.address, Namespace: o.namespace, Informers: o.factories(c).holdfast, Kubernetes: c.kubernetes, Log: log,
+	})
+}

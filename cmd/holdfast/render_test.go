@@ -1,0 +1,166 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// file writes a manifest and returns its path.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const clusterHead = "apiVersion: holdfast.dev/v1\nkind: StorageCluster\nmetadata: {name: mine}\n"
+
+func TestTheObjectsOfTheDefaultClusterArePrintedEachAsADocument(t *testing.T) {
+	out, err := call(t, "render")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for document := range strings.SplitSeq(out, "---\n") {
+		var o struct {
+			Kind, APIVersion string
+			Metadata         struct{ Name string }
+		}
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil || o.Kind == "" || o.APIVersion == "" || o.Metadata.Name == "" {
+			t.Fatalf("%v: no object:\n%s", err, document)
+		}
+		kinds = append(kinds, o.Kind)
+	}
+	all := strings.Join(kinds, " ")
+	for _, want := range []string{"DaemonSet", "CSIDriver", "StorageClass", "Service", "Deployment", "VolumeSnapshotClass"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %s in %s", want, all)
+		}
+	}
+	if strings.Contains(all, "PodMonitor") || strings.Contains(out, "creationTimestamp") {
+		t.Error("there is what nobody asked for")
+	}
+}
+
+func TestWhatIsRenderedFollowsTheFileAndTheFlags(t *testing.T) {
+	path := file(t, clusterHead+"spec: {storageClasses: [{name: fast, default: true}]}\n")
+	out, err := call(t, "render", "-f", path, "--has", "PodMonitor", "--namespace", "storage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"name: fast\n", "kind: PodMonitor", "namespace: storage\n", "app.kubernetes.io/instance: mine"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "VolumeSnapshotClass") {
+		t.Error("there are snapshot classes, which the cluster does not have")
+	}
+}
+
+func TestSecretsAreMadeOfTheSecretInAFile(t *testing.T) {
+	path := file(t, clusterHead+"spec: {secretRef: {name: s}, csi: {enableProvisionCreds: true}}\n")
+	if _, err := call(t, "render", "-f", path); err == nil || !strings.Contains(err.Error(), "csiProvisionPassword") {
+		t.Errorf("without a secret: %v", err)
+	}
+	secret := file(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {csiProvisionUsername: u}\ndata: {csiProvisionPassword: cGFzcw==}\n")
+	out, err := call(t, "render", "-f", path, "--secret", secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"password: cGFzcw==", "username: dQ=="} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+}
+
+func TestAFileThatCannotBeRenderedIsToldWhy(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"bad YAML":           {"kind: [", []string{"no YAML"}},
+		"a key twice":        {clusterHead + "kind: StorageCluster\n", []string{"no YAML", "kind"}},
+		"two documents":      {clusterHead + "---\napiVersion: v1\nkind: Secret\n", []string{"2 documents", "StorageCluster", "Secret"}},
+		"nothing":            {"# nothing\n", []string{"0 documents"}},
+		"a list":             {"- 1\n", []string{"no object"}},
+		"another kind":       {"apiVersion: v1\nkind: Pod\n", []string{"Pod", "StorageCluster of holdfast.dev/v1"}},
+		"another version":    {"apiVersion: holdfast.dev/v2\nkind: StorageCluster\n", []string{"holdfast.dev/v2"}},
+		"an unknown field":   {clusterHead + "spec: {poools: []}\n", []string{"poools"}},
+		"a type that is not": {clusterHead + "spec: {debug: 5}\n", []string{"debug"}},
+		"a bad value":        {clusterHead + "spec: {csi: {kubeletDir: here}}\n", []string{"spec.csi.kubeletDir", `"here"`}},
+	} {
+		path := file(t, test.text)
+		out, err := call(t, "render", "-f", path)
+		if err == nil || out != "" {
+			t.Errorf("%s: %v\n%s", name, err, out)
+			continue
+		}
+		for _, want := range test.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q does not name %s", name, err, want)
+			}
+		}
+	}
+	if _, err := call(t, "render", "-f", "/nowhere"); err == nil || !strings.Contains(err.Error(), "/nowhere") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if _, err := call(t, "render", "--has", "Pod"); err == nil || !strings.Contains(err.Error(), "PodMonitor") {
+		t.Errorf("a kind that is not optional: %v", err)
+	}
+	if _, err := call(t, "render", "-f", "x", "--from-storageos", "y"); err == nil || !strings.Contains(err.Error(), "stands alone") {
+		t.Errorf("two files: %v", err)
+	}
+	enormous := file(t, clusterHead+"# "+strings.Repeat("x", maxManifest))
+	if _, err := call(t, "render", "-f", enormous); err == nil || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("an enormous file: %v", err)
+	}
+}
+
+const storageosSamples = "../../operator/storageos/testdata/"
+
+func TestAStorageOSClusterBecomesAStorageClusterThatRenders(t *testing.T) {
+	for _, sample := range []string{"every-field.yaml", "small.yaml"} {
+		var out, remarks strings.Builder
+		r := &renderer{storageos: storageosSamples + sample, remarks: &remarks}
+		if err := r.run(t.Context(), &out); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(remarks.String(), "spec.kvBackend.address: has no meaning here: ") || !strings.Contains(remarks.String(), "spec.secretRefName: taken as spec.secretRef.name") {
+			t.Errorf("%s: the remarks are\n%s", sample, &remarks)
+		}
+		path := file(t, out.String())
+		if c, err := readKind[v1.StorageCluster](path, "holdfast.dev/v1", "StorageCluster"); err != nil || c.Spec.SecretRef.Name != "storageos-api" {
+			t.Errorf("%s: %v\n%s", sample, err, &out)
+		}
+		secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {tls.crt: c, tls.key: k"
+		for _, pair := range []string{"csiProvision", "csiControllerPublish", "csiNodePublish"} {
+			secret += ", " + pair + "Username: u, " + pair + "Password: p"
+		}
+		if _, err := call(t, "render", "-f", path, "--secret", file(t, secret+"}\n")); err != nil {
+			t.Errorf("%s: %v", sample, err)
+		}
+	}
+}
+
+func TestWhatIsNoStorageOSClusterIsToldSo(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"another kind":  {"apiVersion: storageos.com/v1\nkind: Job\n", "StorageOSCluster of storageos.com/v1"},
+		"two documents": {"apiVersion: v1\nkind: Secret\n---\napiVersion: storageos.com/v1\nkind: StorageOSCluster\n", "2 documents"},
+		"bad YAML":      {"a: b: c", "no YAML"},
+		"a bad value":   {"apiVersion: storageos.com/v1\nkind: StorageOSCluster\nspec: {pause: maybe}\n", "spec.pause"},
+	} {
+		if out, err := call(t, "render", "--from-storageos", file(t, test.text)); err == nil || out != "" || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}

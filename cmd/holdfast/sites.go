@@ -1,0 +1,109 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend/disk"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// sites turns the pools of this node into what the storage opens.
+func (n *node) sites(pools []v1.PoolSpec, log *slog.Logger) (all []local.Site) {
+	host := &disk.Host{Dir: n.stateDir, Node: n.driver.NodeID, Cluster: clusterID(n.clients.kubernetes), Log: log}
+	for _, p := range pools {
+		all = append(all, site(p, host))
+	}
+	return all
+}
+
+// clusterID tells one cluster from another, whatever is installed in it.
+func clusterID(c kubernetes.Interface) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		system, err := c.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return string(system.UID), nil
+	}
+}
+
+// site never fails: a pool that is wrong in itself is out of reach for that reason.
+func site(p v1.PoolSpec, host *disk.Host) local.Site {
+	s := local.Site{PoolConfig: local.PoolConfig{Name: p.Name, Engine: p.Engine, Path: cmp.Or(p.Path, host.Place(p.Name))}}
+	if p.TrashRetention != nil {
+		s.TrashRetention = p.TrashRetention.Duration
+	}
+	var wrong [4]error
+	s.Overcommit, wrong[0] = overcommit(p.Overcommit)
+	s.Reserved, wrong[1] = reserved(p.Reserved)
+	wrong[2] = checkTerms(p.NodeSelectorTerms)
+	if p.Devices != nil && p.Path != "" {
+		wrong[3] = fmt.Errorf("it has the path %s and devices; it may have one of them", p.Path)
+	}
+	problem := errors.Join(wrong[:]...)
+	s.Reach = func(ctx context.Context) error {
+		switch {
+		case problem != nil:
+			return problem
+		case p.Devices == nil:
+			return host.Directory(s.Name, s.Path)
+		}
+		return host.Mount(ctx, s.Name, deviceSelector(p.Devices))
+	}
+	return s
+}
+
+func checkTerms(terms []core.NodeSelectorTerm) error {
+	if len(terms) == 0 {
+		return nil
+	}
+	if _, err := nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: terms}); err != nil {
+		return fmt.Errorf("nodeSelectorTerms: %w", err)
+	}
+	return nil
+}
+
+func deviceSelector(d *v1.DeviceSelector) nodeops.DeviceSelector {
+	s := nodeops.DeviceSelector{Paths: d.Paths, Model: d.Model, Rotational: d.Rotational}
+	if d.MinSize != nil {
+		s.MinSize = d.MinSize.Value()
+	}
+	return s
+}
+
+func overcommit(times string) (float64, error) {
+	if times == "" {
+		return 0, nil // the default
+	}
+	f, err := strconv.ParseFloat(times, 64)
+	if err != nil || f == 0 {
+		return 0, fmt.Errorf("overcommit %q: it must be a number above 0, such as 1.5", times)
+	}
+	return f, nil
+}
+
+// reserved is a share, or a quantity as Kubernetes writes them; the storage knows fewer units.
+func reserved(room string) (string, error) {
+	if room == "" || strings.HasSuffix(room, "%") {
+		return room, nil
+	}
+	q, err := resource.ParseQuantity(room)
+	if err != nil {
+		return "", fmt.Errorf("reserved %q: it must be a share such as 5%%, or bytes such as 10Gi: %w", room, err)
+	}
+	return strconv.FormatInt(q.Value(), 10), nil
+}

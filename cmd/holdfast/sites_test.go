@@ -1,0 +1,107 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend/disk"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+func TestAPoolOfTheSpecBecomesAPoolOfTheHost(t *testing.T) {
+	host := &disk.Host{Dir: "/var/lib/holdfast"}
+	day := &metav1.Duration{Duration: 24 * time.Hour}
+	for what, test := range map[string]struct {
+		spec v1.PoolSpec
+		want local.PoolConfig
+	}{
+		"a name":       {v1.PoolSpec{Name: "a"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
+		"a path":       {v1.PoolSpec{Name: "a", Path: "/srv/a", Engine: "directory"}, local.PoolConfig{Name: "a", Path: "/srv/a", Engine: "directory"}},
+		"devices":      {v1.PoolSpec{Name: "a", Devices: &v1.DeviceSelector{Model: "x"}}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
+		"all settings": {v1.PoolSpec{Name: "a", Overcommit: "1.5", Reserved: "7%", TrashRetention: day}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Overcommit: 1.5, Reserved: "7%", TrashRetention: day.Duration}},
+		"binary bytes": {v1.PoolSpec{Name: "a", Reserved: "1.5Gi"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "1610612736"}},
+		"round bytes":  {v1.PoolSpec{Name: "a", Reserved: "2P"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "2000000000000000"}},
+	} {
+		if got := site(test.spec, host).PoolConfig; got != test.want {
+			t.Errorf("%s: %+v, want %+v", what, got, test.want)
+		}
+	}
+}
+
+func TestAPoolThatIsWrongSaysWhyInsteadOfEndingTheProcess(t *testing.T) {
+	host := &disk.Host{Dir: t.TempDir()}
+	for want, spec := range map[string]v1.PoolSpec{
+		`overcommit "much"`: {Name: "a", Overcommit: "much"},
+		`overcommit "0"`:    {Name: "a", Overcommit: "0"},
+		`reserved "some"`:   {Name: "a", Reserved: "some"},
+		"nodeSelectorTerms": {Name: "a", NodeSelectorTerms: []core.NodeSelectorTerm{term("disk", "Like", "s*")}},
+		"the path /srv/a":   {Name: "a", Path: "/srv/a", Devices: &v1.DeviceSelector{Model: "x"}},
+	} {
+		err := site(spec, host).Reach(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+		if entries, err := os.ReadDir(host.Dir); err != nil || len(entries) > 0 {
+			t.Errorf("%s: made %v, %v", want, entries, err)
+		}
+	}
+}
+
+func TestADirectoryOfHoldfastIsMade(t *testing.T) {
+	host := &disk.Host{Dir: t.TempDir()}
+	if err := site(v1.PoolSpec{Name: "a"}, host).Reach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(host.Dir, "pools", "a")); err != nil || !info.IsDir() {
+		t.Error(err)
+	}
+}
+
+func TestADeviceIsChosenAsTheSpecSays(t *testing.T) {
+	size := resource.MustParse("1Ti")
+	s := deviceSelector(&v1.DeviceSelector{Paths: []string{"/dev/sd*"}, MinSize: &size, Model: "M*", Rotational: new(bool)})
+	if len(s.Paths) != 1 || s.MinSize != 1<<40 || s.Model != "M*" || s.Rotational == nil || *s.Rotational {
+		t.Errorf("got %+v", s)
+	}
+	host := &disk.Host{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Cluster: clusterID(kubernetes.NewForConfigOrDie(newCluster(t).Config()))}
+	err := site(v1.PoolSpec{Name: "a", Devices: &v1.DeviceSelector{Paths: []string{"/dev/nowhere"}}}, host).Reach(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "/dev/nowhere") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// newCluster has what every cluster has.
+func newCluster(t *testing.T) *miniapi.Server {
+	t.Helper()
+	api := miniapi.New(t)
+	namespaces := kubernetes.NewForConfigOrDie(api.Config()).CoreV1().Namespaces()
+	if _, err := namespaces.Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+func TestAClusterIsKnownByWhatEveryClusterHas(t *testing.T) {
+	c := kubernetes.NewForConfigOrDie(newCluster(t).Config())
+	system, err := c.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := clusterID(c)(t.Context()); err != nil || id == "" || id != string(system.UID) {
+		t.Errorf("known as %q, %v; want %q", id, err, system.UID)
+	}
+	if id, err := clusterID(kubernetes.NewForConfigOrDie(miniapi.New(t).Config()))(t.Context()); err == nil {
+		t.Errorf("an API without it: %q", id)
+	}
+}

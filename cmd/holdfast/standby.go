@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+)
+
+// aloneLease is held by an operator that runs alone, outside of the cluster.
+const aloneLease = "holdfast-operator"
+
+// standingBy runs p as long as nobody holds aloneLease, and again when it is given up.
+func (o *operator) standingBy(c *clients, log *slog.Logger, p part) part {
+	return func(ctx context.Context) error {
+		changed, held, err := o.watchAlone(ctx, c)
+		if err != nil {
+			return err
+		}
+		for ctx.Err() == nil {
+			if held() > 0 {
+				log.Info("the operator stands by, since one runs outside of the cluster", "lease", aloneLease)
+				if !waitUntilFree(ctx, changed, held) {
+					return nil
+				}
+			}
+			if err := runWhileFree(ctx, changed, held, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// watchAlone follows aloneLease: changed tells of each change, held for how long it is held.
+func (o *operator) watchAlone(ctx context.Context, c *clients) (changed <-chan struct{}, held func() time.Duration, err error) {
+	factory := kubeinformers.NewSharedInformerFactoryWithOptions(c.kubernetes, 0, kubeinformers.WithNamespace(o.namespace),
+		kubeinformers.WithTweakListOptions(func(l *metav1.ListOptions) { l.FieldSelector = "metadata.name=" + aloneLease }))
+	leases := factory.Coordination().V1().Leases()
+	news := make(chan struct{}, 1)
+	touch := func(any) {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	}
+	registered, err := leases.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: touch, UpdateFunc: func(_, l any) { touch(l) }, DeleteFunc: touch,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	factory.StartWithContext(ctx)
+	cache.WaitFor(ctx, "", registered.HasSyncedChecker())
+	return news, func() time.Duration {
+		lease, err := leases.Lister().Leases(o.namespace).Get(aloneLease)
+		if err != nil {
+			return 0 // there is none
+		}
+		return heldFor(lease, time.Now())
+	}, nil
+}
+
+// heldFor is how long a Lease is still held if it is not renewed.
+func heldFor(l *coordination.Lease, now time.Time) time.Duration {
+	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
+		return 0
+	}
+	return l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second).Sub(now)
+}
+
+// waitUntilFree returns false if ctx ends first.
+func waitUntilFree(ctx context.Context, changed <-chan struct{}, held func() time.Duration) bool {
+	for {
+		left := held()
+		if left <= 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		case <-time.After(left):
+		}
+	}
+}
+
+// runWhileFree runs p until the Lease is held, or p ends.
+func runWhileFree(ctx context.Context, changed <-chan struct{}, held func() time.Duration, p part) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- p(ctx) }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-changed:
+			if held() > 0 {
+				stop()
+				return <-ended
+			}
+		}
+	}
+}

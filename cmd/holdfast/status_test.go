@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+// reachable returns a kubeconfig for a server, in which another context is the current one.
+func reachable(t *testing.T, server string) string {
+	t.Helper()
+	return file(t, fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters:
+  - {name: here, cluster: {server: '%s'}}
+  - {name: nowhere, cluster: {server: 'http://127.0.0.1:1'}}
+contexts:
+  - {name: here, context: {cluster: here, user: u}}
+  - {name: nowhere, context: {cluster: nowhere, user: u}}
+users: [{name: u, user: {}}]
+current-context: nowhere
+`, server))
+}
+
+// running is an API with a cluster in some phase.
+func running(t *testing.T, phase v1.ClusterPhase) *miniapi.Server {
+	t.Helper()
+	api := miniapi.New(t)
+	clusters := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1().StorageClusters()
+	c, err := clusters.Create(t.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Status.Phase, c.Status.ObservedGeneration = phase, c.Generation
+	if _, err := clusters.UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+func TestStatusFindsTheClusterAsKubectlDoesAndEndsAccordingly(t *testing.T) {
+	api := running(t, v1.ClusterRunning)
+	kubeconfig := reachable(t, api.Config().Host)
+	out, err := call(t, "status", "--kubeconfig", kubeconfig, "--context", "here")
+	if err != nil || !strings.Contains(out, "StorageCluster mine: Running") || !strings.Contains(out, "All is well.") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Setenv("KUBECONFIG", kubeconfig)
+	if out, err := call(t, "status", "--context", "here", "-o", "json"); err != nil || !strings.Contains(out, `"well": true`) {
+		t.Errorf("by $KUBECONFIG: %v\n%s", err, out)
+	}
+	if _, err := call(t, "status"); err == nil || errors.Is(err, errNotWell) {
+		t.Errorf("in a context without a server: %v", err)
+	}
+}
+
+func TestStatusOfAClusterThatIsNotWellIsAnErrorAfterTheAnswer(t *testing.T) {
+	kubeconfig := reachable(t, running(t, v1.ClusterDegraded).Config().Host)
+	out, err := call(t, "status", "--kubeconfig", kubeconfig, "--context", "here", "--output", "json")
+	if !errors.Is(err, errNotWell) {
+		t.Errorf("got %v", err)
+	}
+	var report struct {
+		Well bool
+		Why  []string
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || report.Well || len(report.Why) != 1 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestDoctorTellsWhatItFoundAndEndsAccordingly(t *testing.T) {
+	kubeconfig := reachable(t, running(t, v1.ClusterRunning).Config().Host)
+	out, err := call(t, "doctor", "--kubeconfig", kubeconfig, "--context", "here")
+	if !errors.Is(err, errIll) || !strings.Contains(out, "Does a controller run?\n  problem: there is no pod of the controller") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = call(t, "doctor", "--kubeconfig", kubeconfig, "--context", "here", "-o", "json")
+	var findings []struct{ Check, Level, What string }
+	if jsonErr := json.Unmarshal([]byte(out), &findings); !errors.Is(err, errIll) || jsonErr != nil || len(findings) < 10 || findings[0].What == "" {
+		t.Errorf("%v, %v\n%s", err, jsonErr, out)
+	}
+	if _, err := call(t, "doctor", "--kubeconfig", kubeconfig); err == nil || errors.Is(err, errIll) {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
+func TestAFormatThatIsNotKnownIsRefused(t *testing.T) {
+	for _, command := range []string{"status", "doctor"} {
+		if _, err := call(t, command, "-o", "xml"); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "table or json") {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+}
+
+func TestOneLetterHasOneDashInTheHelp(t *testing.T) {
+	out, err := call(t, "status", "--help")
+	if err != nil || !strings.Contains(out, "  -o FORMAT\n") || !strings.Contains(out, "  --output FORMAT\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// As a file of this name the program is found by kubectl, which hands over the rest of its line.
+func TestTheProgramIsAPluginOfKubectl(t *testing.T) {
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil || testing.Short() {
+		t.Skip("needs kubectl, and time to compile")
+	}
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "kubectl-holdfast"), ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	plugin := exec.CommandContext(t.Context(), kubectl, "holdfast", "status", "--kubeconfig", reachable(t, running(t, v1.ClusterPending).Config().Host), "--context", "here")
+	plugin.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	out, err := plugin.CombinedOutput()
+	failed, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || failed.ExitCode() != 1 || !strings.Contains(string(out), "StorageCluster mine: Pending") || !strings.Contains(string(out), "holdfast: not all is well") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
