@@ -1,0 +1,110 @@
+// Package deploy holds the manifests of Holdfast, for the operator to make what they say. All ways to install it have
+// these as their source.
+package deploy
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Namespace is where the manifests put Holdfast.
+const Namespace = "holdfast-system"
+
+// Version of this release, which is also the tag of its image. It is set when a release is linked.
+var Version = "dev"
+
+// DevelopmentTag is the tag of the image in the manifests.
+const DevelopmentTag = "dev"
+
+//go:embed base/controller.yaml crds/holdfast.dev_*.yaml operated/*.yaml
+var files embed.FS
+
+// The files that hold what the operator makes.
+const (
+	Controller      = "base/controller.yaml"
+	Driver          = "operated/driver.yaml"
+	Node            = "operated/node.yaml"
+	NodeRBAC        = "operated/node-rbac.yaml"
+	Sidecars        = "operated/sidecars.yaml"
+	StorageClass    = "operated/storageclass.yaml"
+	NFS             = "operated/nfs.yaml"
+	NFSRBAC         = "operated/nfs-rbac.yaml"
+	PodMonitor      = "operated/podmonitor.yaml"
+	Policies        = "operated/policies.yaml"
+	SnapshotClasses = "operated/snapshotclass.yaml"
+)
+
+// Objects returns the objects of a file in its order. The caller may change them.
+func Objects(file string) ([]*unstructured.Unstructured, error) {
+	parsed, err := all()
+	if err != nil {
+		return nil, err
+	}
+	objects, exists := parsed[file]
+	if !exists {
+		return nil, fmt.Errorf("there is no manifest %s", file)
+	}
+	copies := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, o := range objects {
+		copies = append(copies, o.DeepCopy())
+	}
+	return copies, nil
+}
+
+// Definitions returns the kinds of this release.
+func Definitions() ([]*unstructured.Unstructured, error) {
+	files, err := fs.Glob(files, "crds/*")
+	if err != nil {
+		return nil, err
+	}
+	var definitions []*unstructured.Unstructured
+	for _, file := range files {
+		objects, err := Objects(file)
+		if err != nil {
+			return nil, err
+		}
+		definitions = append(definitions, objects...)
+	}
+	return definitions, nil
+}
+
+// all is what is in every file.
+var all = sync.OnceValues(func() (map[string][]*unstructured.Unstructured, error) {
+	parsed := map[string][]*unstructured.Unstructured{}
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := files.Open(name)
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		if parsed[name], err = parse(content); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+	return parsed, err
+})
+
+func parse(content io.Reader) ([]*unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(content, 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, err
+		}
+		objects = append(objects, object)
+	}
+}
