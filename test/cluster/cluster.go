@@ -94,6 +94,9 @@ func (c *Cluster) record(process string) string { return c.path("run", process+"
 
 func (c *Cluster) log(process string) string { return c.path("logs", process+".log") }
 
+// pools is a directory that each node has to itself, for what is to go with the cluster.
+func (c *Cluster) pools() string { return c.path("pools") }
+
 // address returns an address in the cluster's /16.
 func (c *Cluster) address(third, fourth int) string {
 	return fmt.Sprintf("10.%d.%d.%d", c.State.Network, third, fourth)

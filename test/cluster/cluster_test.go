@@ -68,6 +68,41 @@ func TestTheStateIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+func TestNodesAreNumberedUntilTheirNetworkIsFull(t *testing.T) {
+	c := newCluster(t, t.TempDir(), "x")
+	c.State = State{Network: 150}
+	for range mostNodes {
+		n, err := c.nextNode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.State.Nodes = append(c.State.Nodes, n)
+	}
+	first, last := c.State.Nodes[0], c.State.Nodes[mostNodes-1]
+	if !first.machine() || last.machine() || last.podCIDR(c) != "10.150.228.0/24" {
+		t.Errorf("the first is %+v, the last %+v with pods in %s", first, last, last.podCIDR(c))
+	}
+	if n, err := c.nextNode(); err == nil {
+		t.Errorf("and then comes %+v", n)
+	}
+}
+
+func TestOnlyGuestsCanBeSwitchedOff(t *testing.T) {
+	c := newCluster(t, t.TempDir(), "x")
+	c.State = State{Network: 150, Nodes: []Node{{"node1", 1}, {"node2", 2}}}
+	if err := c.save(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.guestNamed("node2"); err != nil || n.Number != 2 {
+		t.Errorf("node2 is %+v, %v", n, err)
+	}
+	for name, want := range map[string]string{"node1": "is this machine", "node3": "there are: node2"} {
+		if _, err := c.guestNamed(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
+
 func address(t *testing.T, cidr string) net.Addr {
 	t.Helper()
 	ip, ipnet, err := net.ParseCIDR(cidr)

@@ -55,6 +55,12 @@ func (c *Cluster) launch(ctx context.Context, d component, daemon host.Daemon) (
 	return fmt.Sprintf("%s, pid %d", said, process.PID), nil
 }
 
+// runs reports whether the process that has that record is alive.
+func (c *Cluster) runs(name string) bool {
+	process, err := host.ReadProcess(c.record(name))
+	return err == nil && process.Alive()
+}
+
 // explain adds the end of a component's log to an error.
 func (c *Cluster) explain(name string, err error) error {
 	return fmt.Errorf("%w\n--- the end of %s:\n%s", err, c.log(name), strings.TrimSpace(host.Tail(c.log(name), logTail)))
@@ -81,7 +87,7 @@ func (c *Cluster) components() ([]component, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(c.controlPlane(probe), c.State.Nodes[0].components(c, probe)...), nil
+	return append(c.controlPlane(probe), c.State.Nodes[0].daemons(c, probe)...), nil
 }
 
 // find returns the component of that name.

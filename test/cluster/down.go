@@ -8,7 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/cluster/artifact"
 	"github.com/holdfast-storage/holdfast/test/cluster/host"
@@ -27,6 +30,7 @@ func (c *Cluster) Down(ctx context.Context, steps Steps) error {
 		{"end processes", c.endProcesses},
 		{"network", c.removeNetwork},
 		{"unmount", func(context.Context) error { return c.unmount() }},
+		{"lent devices", func(context.Context) error { return c.removeLent() }},
 		{"traces elsewhere", func(context.Context) error { return c.removeTraces() }},
 		{"directories", func(context.Context) error { return c.removeDirectories() }},
 	} {
@@ -46,6 +50,32 @@ func (c *Cluster) endProcesses(ctx context.Context) error {
 		errs = append(errs, c.stop(ctx, strings.TrimSuffix(filepath.Base(record), ".json"), 0))
 	}
 	return errors.Join(append(errs, host.RemoveCgroup(ctx, c.cgroup()))...)
+}
+
+// The loop devices that the node plugin makes to lend them.
+const firstLent, mostLent = 4096, 4096
+
+// removeLent takes away the loop devices that were made for NFS servers. Those in use stay, and all of them where there
+// is another cluster, whose they may be.
+func (c *Cluster) removeLent() error {
+	claimed, err := claims()
+	if err != nil || slices.ContainsFunc(claimed, func(other claim) bool { return other.Dir != c.Dir }) {
+		return err
+	}
+	control, err := os.Open("/dev/loop-control")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer control.Close()
+	for n := firstLent; n < firstLent+mostLent; n++ {
+		if _, err := os.Stat(fmt.Sprintf("/sys/block/loop%d", n)); err == nil {
+			_ = unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, n) // busy
+		}
+	}
+	return nil
 }
 
 // directories are where the cluster may have mounted something.

@@ -15,12 +15,15 @@ import (
 
 const usage = `usage: cluster [flags] command
 
-  up                     install, build and start what is missing, until the node is ready
+  up                     install, build and start what is missing, until all nodes are ready
   down                   remove everything that up made
   status                 tell what runs and is ready
   kubeconfig             print the path of the administrator's kubeconfig
   load-image archive...  import image archives into every node
   restart component      end a component and start it again
+  add-node               boot another node, with a kernel and a disk of its own
+  kill-node name         cut that node's power
+  start-node name        boot it again from its disk
 
 flags:
 `
@@ -86,13 +89,14 @@ func (c *Cluster) command(ctx context.Context, command string, args []string) er
 		return c.Down(ctx, steps)
 	case command == "restart" && len(args) == 1:
 		return c.Restart(ctx, steps, args[0])
+	case command == "add-node" && len(args) == 0:
+		return c.AddNode(ctx, steps)
+	case command == "kill-node" && len(args) == 1:
+		return c.KillNode(ctx, steps, args[0])
+	case command == "start-node" && len(args) == 1:
+		return c.StartNode(ctx, steps, args[0])
 	case command == "load-image" && len(args) > 0:
-		for _, archive := range args {
-			if err := c.LoadImage(ctx, steps, archive); err != nil {
-				return err
-			}
-		}
-		return nil
+		return c.LoadImages(ctx, steps, args)
 	}
 	return fmt.Errorf("%q with %d arguments is no command; without arguments the commands are shown", command, len(args))
 }

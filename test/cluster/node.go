@@ -2,8 +2,7 @@ package main
 
 import (
 	"context"
-	"strings"
-	"time"
+	"path/filepath"
 
 	"github.com/holdfast-storage/holdfast/test/cluster/config"
 	"github.com/holdfast-storage/holdfast/test/cluster/host"
@@ -11,26 +10,41 @@ import (
 	"github.com/holdfast-storage/holdfast/test/cluster/pki"
 )
 
-// Node is one node. The first is this machine.
+// Node is one node. The first is this machine, all others are guests.
 type Node struct {
 	Name   string `json:"name"`
 	Number int    `json:"number"` // from 1; its address and the network of its pods follow from it
 }
 
+func (n Node) machine() bool { return n.Number == 1 }
+
 func (n Node) address(c *Cluster) string { return c.address(0, n.Number) }
 
-func (n Node) dir(c *Cluster) string { return c.path("nodes", n.Name) }
+func (n Node) podCIDR(c *Cluster) string { return c.address(128+n.Number, 0) + "/24" }
 
+// file is one that this machine writes for the node.
 func (n Node) file(c *Cluster, name string) string { return c.path("nodes", n.Name, name) }
 
-func (n Node) socket(c *Cluster) string { return n.file(c, "run/containerd.sock") }
+// state is where the node keeps what it makes, as it sees it itself.
+func (n Node) state(c *Cluster) string {
+	if n.machine() {
+		return c.path("nodes", n.Name)
+	}
+	return guestState
+}
+
+func (n Node) socket(c *Cluster) string { return filepath.Join(n.state(c), "run/containerd.sock") }
 
 func (n Node) config(c *Cluster) config.Node {
-	return config.Node{
-		Name: n.Name, Address: n.address(c), Dir: n.dir(c), PKI: c.path("pki"), Socket: n.socket(c), Pause: image.PauseName,
-		Network: c.cgroup(), PodCIDR: c.address(128+n.Number, 0) + "/24", ClusterCIDR: c.podCIDR(),
-		CgroupRoot: "/" + c.cgroup(), DNSAddress: c.dnsAddress(),
+	told := config.Node{
+		Name: n.Name, Address: n.address(c), Config: n.file(c, ""), Dir: n.state(c), PKI: c.path("pki"), Socket: n.socket(c),
+		Pause: image.PauseName, Network: c.cgroup(), PodCIDR: n.podCIDR(c), ClusterCIDR: c.podCIDR(),
+		CgroupRoot: "/" + c.cgroup(), ProxyMode: "nftables", DNSAddress: c.dnsAddress(),
 	}
+	if !n.machine() {
+		told.CgroupRoot, told.ProxyMode = "/", "iptables" // the kernel of a guest lacks chains of nftables that translate addresses
+	}
+	return told
 }
 
 // configure writes everything that the node's components read.
@@ -67,8 +81,8 @@ func (n Node) configure(c *Cluster) error {
 	return nil
 }
 
-// components are the daemons of a node that is this machine.
-func (n Node) components(c *Cluster, p *probe) []component {
+// daemons are what runs on every node.
+func (n Node) daemons(c *Cluster, p *probe) []component {
 	return []component{
 		{"containerd", []string{"containerd", "--config", n.file(c, "containerd.toml")}, func(ctx context.Context) error {
 			_, err := n.ctr(ctx, c, "version")
@@ -76,7 +90,7 @@ func (n Node) components(c *Cluster, p *probe) []component {
 		}},
 		{"kubelet", []string{
 			c.path("bin", "kubelet"), "--config=" + n.file(c, "kubelet.yaml"), "--kubeconfig=" + n.file(c, "kubelet.kubeconfig"),
-			"--root-dir=" + c.State.KubeletRoot, "--cert-dir=" + n.file(c, "certificates"),
+			"--root-dir=" + c.State.KubeletRoot, "--cert-dir=" + filepath.Join(n.state(c), "certificates"),
 			"--hostname-override=" + n.Name, "--node-ip=" + n.address(c),
 		}, p.get("http://" + n.address(c) + ":10248/healthz")},
 		// After the kubelet: without a Node it waits half a minute.
@@ -108,36 +122,4 @@ func (c *Cluster) waitReady(ctx context.Context, n Node) error {
 
 func (c *Cluster) kubectl(args ...string) []string {
 	return append([]string{c.path("bin", "kubectl"), "--kubeconfig=" + c.kubeconfig()}, args...)
-}
-
-// stockImages writes the images that every node has.
-func (c *Cluster) stockImages(ctx context.Context) ([]string, error) {
-	const busybox = "/bin/busybox"
-	applets, err := host.Run(ctx, busybox, "--list")
-	if err != nil {
-		return nil, err
-	}
-	var files []string
-	for name, i := range map[string]image.Image{
-		"pause": image.Pause(c.path("bin", "pause")), "busybox": image.Busybox(busybox, applets),
-	} {
-		file := c.path("images", name+".tar")
-		var tar strings.Builder
-		if err := i.Write(&tar); err != nil {
-			return nil, err
-		}
-		if err := host.WriteFile(file, []byte(tar.String()), 0o644); err != nil {
-			return nil, err
-		}
-		files = append(files, file)
-	}
-	return files, nil
-}
-
-// load imports an image archive, as docker save or buildah push write it, into the node.
-func (n Node) load(ctx context.Context, c *Cluster, archive string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	_, err := n.ctr(ctx, c, "images", "import", "--all-platforms", archive)
-	return err
 }

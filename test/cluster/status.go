@@ -18,6 +18,13 @@ func (c *Cluster) Status(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	probe, err := c.newProbe()
+	if err != nil {
+		return err
+	}
+	for _, n := range c.guests() {
+		components = append(components, n.guest(c, probe))
+	}
 	fmt.Fprintf(out, "cluster %s in %s, API server %s\n", c.Name, c.Dir, c.server())
 	bad := 0
 	for _, d := range components {
@@ -63,20 +70,4 @@ func (c *Cluster) Restart(ctx context.Context, steps Steps, name string) error {
 		}
 		return c.start(ctx, d)
 	})
-}
-
-// LoadImage imports an archive into every node.
-func (c *Cluster) LoadImage(ctx context.Context, steps Steps, archive string) error {
-	if err := c.Load(); err != nil {
-		return err
-	}
-	for _, n := range c.State.Nodes {
-		err := steps.Do(ctx, "load into "+n.Name, func(ctx context.Context, _ progress) (string, error) {
-			return archive, n.load(ctx, c, archive)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -56,9 +56,24 @@ func (c *Cluster) startAll(ctx context.Context, steps Steps) error {
 			return err
 		}
 	}
-	return steps.Do(ctx, "node "+c.State.Nodes[0].Name, func(ctx context.Context, _ progress) (string, error) {
+	err = steps.Do(ctx, "node "+c.State.Nodes[0].Name, func(ctx context.Context, _ progress) (string, error) {
 		return "ready", c.waitReady(ctx, c.State.Nodes[0])
 	})
+	if err != nil {
+		return err
+	}
+	if len(c.guests()) == 0 {
+		return nil
+	}
+	if err := c.furnishGuests(ctx, steps); err != nil {
+		return err
+	}
+	for _, n := range c.guests() {
+		if err := c.bringUp(ctx, steps, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func quiet(f func(context.Context) error) func(context.Context, progress) (string, error) {
@@ -66,7 +81,11 @@ func quiet(f func(context.Context) error) func(context.Context, progress) (strin
 }
 
 func installPackages(ctx context.Context, _ progress) (string, error) {
-	installed, err := artifact.Install(ctx, artifact.Packages)
+	return install(ctx, artifact.Packages)
+}
+
+func install(ctx context.Context, packages []string) (string, error) {
+	installed, err := artifact.Install(ctx, packages)
 	if len(installed) == 0 {
 		return "all there", err
 	}
@@ -84,11 +103,15 @@ func (c *Cluster) networkStep(ctx context.Context, _ progress) (string, error) {
 
 // build builds the programs and links them into the cluster's bin directory.
 func (c *Cluster) build(ctx context.Context, tell progress) (string, error) {
+	return c.buildPrograms(ctx, artifact.Programs, tell)
+}
+
+func (c *Cluster) buildPrograms(ctx context.Context, programs func(module string) []artifact.Program, tell progress) (string, error) {
 	module, err := moduleDir()
 	if err != nil {
 		return "", err
 	}
-	for _, p := range artifact.Programs(module) {
+	for _, p := range programs(module) {
 		dir, err := p.Build(ctx, func(s string) { tell(p.Name + ": " + s) })
 		if err != nil {
 			return "", err
@@ -152,17 +175,4 @@ func (c *Cluster) applyBase(ctx context.Context) error {
 	}
 	_, err = host.RunInput(ctx, string(manifest), c.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-")...)
 	return err
-}
-
-func (c *Cluster) loadStock(ctx context.Context, _ progress) (string, error) {
-	files, err := c.stockImages(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, file := range files {
-		if err := c.State.Nodes[0].load(ctx, c, file); err != nil {
-			return "", err
-		}
-	}
-	return strings.Join(files, " "), nil
 }

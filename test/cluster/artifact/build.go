@@ -21,8 +21,9 @@ import (
 // Program is a command that is built from Go source.
 type Program struct {
 	Name    string
-	Module  string // directory of its go.mod
-	Package string // relative to the module, as ./dns
+	Module  string   // directory of its go.mod
+	Package string   // relative to the module, as ./dns
+	With    []string // other packages of the module that it consists of
 	LDFlags string
 	Links   []string // other names for the binary, which looks at the name it is called by
 }
@@ -61,9 +62,13 @@ func (p Program) key(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sources, err := filepath.Glob(filepath.Join(p.Module, p.Package, "*.go"))
-	if err != nil {
-		return "", err
+	var sources []string
+	for _, dir := range append([]string{p.Package}, p.With...) {
+		files, err := filepath.Glob(filepath.Join(p.Module, dir, "*.go"))
+		if err != nil {
+			return "", err
+		}
+		sources = append(sources, files...)
 	}
 	hash := sha256.New()
 	fmt.Fprintln(hash, version, p.LDFlags)
@@ -75,7 +80,7 @@ func (p Program) key(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(hash, "%s %d\n%s", filepath.Base(file), len(data), data)
+		fmt.Fprintf(hash, "%s %d\n%s", strings.TrimPrefix(file, p.Module), len(data), data)
 	}
 	return fmt.Sprintf("%x", hash.Sum(nil))[:16], nil
 }

@@ -9,11 +9,20 @@ func Programs(module string) []Program {
 	version := "k8s.io/component-base/version.git"
 	return []Program{
 		{Name: "pause", Module: module, Package: "./pause"},
+		{Name: "locker", Module: module, Package: "./locker"},
 		{Name: "dns", Module: filepath.Join(module, "dns"), Package: "."},
 		{
 			Name: "kubernetes", Module: module, Package: "./kubernetes",
 			LDFlags: "-X " + version + "Version=" + kubernetesVersion + " -X " + version + "Major=1 -X " + version + "Minor=36",
 			Links:   []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"},
 		},
+	}
+}
+
+// GuestPrograms returns what is built for nodes with a kernel of their own.
+func GuestPrograms(module string) []Program {
+	return []Program{
+		{Name: "guest", Module: module, Package: "./guest", With: []string{"./config", "./host"}},
+		{Name: "uml-runner", Module: filepath.Join(module, "../.."), Package: "./test/uml/runner"},
 	}
 }

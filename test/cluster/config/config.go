@@ -18,6 +18,7 @@ var files embed.FS
 type Node struct {
 	Name        string
 	Address     string
+	Config      string // directory of the files that are rendered here, as the node sees it
 	Dir         string // of everything the node keeps, as the node sees it
 	PKI         string
 	Socket      string // of containerd
@@ -26,6 +27,7 @@ type Node struct {
 	PodCIDR     string // of this node's pods
 	ClusterCIDR string // of all pods
 	CgroupRoot  string
+	ProxyMode   string // iptables or nftables, as the node's kernel can
 	DNSAddress  string
 }
 

@@ -15,7 +15,7 @@ import (
 
 func node() Node {
 	return Node{
-		Name: "node1", Address: "10.1.0.1", Dir: "/d/nodes/node1", PKI: "/d/pki", Socket: "/d/s.sock", Pause: "pause:1", Network: "net",
+		Name: "node1", Address: "10.1.0.1", Config: "/d/nodes/node1", Dir: "/d/nodes/node1", ProxyMode: "nftables", PKI: "/d/pki", Socket: "/d/s.sock", Pause: "pause:1", Network: "net",
 		PodCIDR: "10.1.129.0/24", ClusterCIDR: "10.1.128.0/17", CgroupRoot: "/group", DNSAddress: "10.1.64.10",
 	}
 }

@@ -153,31 +153,13 @@ func cgroupDirs(name string) ([]string, error) {
 	return dirs, nil
 }
 
-// RemoveCgroup kills every process in the group and beneath it, and removes the group from every hierarchy.
+// RemoveCgroup kills every process in the group and beneath it, and removes the group from every hierarchy. A process
+// that joins meanwhile ends too, and the kernel lets go of a group a moment after its last process: so both are tried
+// together until the group is gone.
 func RemoveCgroup(ctx context.Context, name string) error {
 	if name == "" || strings.HasPrefix(name, ".") {
 		return fmt.Errorf("%q is no cgroup to remove", name)
 	}
-	if err := killCgroup(ctx, name); err != nil {
-		return err
-	}
-	// The kernel lets go of a group a moment after its last process.
-	return Until(ctx, 10*time.Second, func() error {
-		dirs, err := cgroupDirs(name)
-		if err != nil {
-			return err
-		}
-		var errs []error
-		for _, dir := range dirs {
-			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
-		}
-		return errors.Join(errs...)
-	})
-}
-
-func killCgroup(ctx context.Context, name string) error {
 	return Until(ctx, 20*time.Second, func() error {
 		pids, err := CgroupProcesses(name)
 		if err != nil {
@@ -186,9 +168,23 @@ func killCgroup(ctx context.Context, name string) error {
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		if len(pids) > 0 {
-			return fmt.Errorf("processes %v of cgroup %s do not end on SIGKILL", pids, name)
+		if err := removeDirs(name); err != nil {
+			return fmt.Errorf("processes %v of cgroup %s had SIGKILL: %w", pids, name, err)
 		}
 		return nil
 	})
+}
+
+func removeDirs(name string) error {
+	dirs, err := cgroupDirs(name)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, dir := range dirs {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

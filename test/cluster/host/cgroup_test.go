@@ -2,11 +2,17 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestRemovingACgroupEndsEveryProcessBeneathItAndNoOther(t *testing.T) {
@@ -48,6 +54,49 @@ func TestRemovingACgroupEndsEveryProcessBeneathItAndNoOther(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(point, name)); err == nil {
 			t.Errorf("%s is left", filepath.Join(point, name))
 		}
+	}
+}
+
+// A program that was killed while it started a daemon leaves one that is about to join. A mount keeps the removal from
+// ending before it has.
+func TestAProcessThatJoinsACgroupBeingRemovedEndsWithIt(t *testing.T) {
+	needRoot(t)
+	name := fmt.Sprintf("hfc-test-%d", os.Getpid())
+	for _, group := range []string{name + "/held", name + "/idle"} {
+		if err := MakeCgroup(group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	points, err := Hierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := filepath.Join(points[0], name)
+	if err := unix.Mount("tmpfs", filepath.Join(group, "held"), "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	release := sync.OnceValue(func() error { return unix.Unmount(filepath.Join(group, "held"), 0) })
+	t.Cleanup(func() { _ = release() })
+	removed := make(chan error, 1)
+	go func() { removed <- RemoveCgroup(t.Context(), name) }()
+	begun := func() error {
+		if _, err := os.Stat(filepath.Join(group, "idle")); err == nil {
+			return errors.New("the removal has not begun")
+		}
+		return nil
+	}
+	if err := Until(t.Context(), 10*time.Second, begun); err != nil {
+		t.Fatal(err)
+	}
+	late := strconv.Itoa(sleeper(t).Process.Pid)
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(late), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-removed; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"syscall"
 )
 
 // Run runs a program and returns what it printed; an error carries what the program said on stderr.
@@ -23,7 +25,12 @@ func RunInput(ctx context.Context, input string, argv ...string) (string, error)
 	return run(cmd)
 }
 
+// run asks the program to end when we are killed. It would be told when the thread that started it ends, so the thread
+// stays.
 func run(cmd *exec.Cmd) (string, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -40,7 +40,7 @@ func busybox(t *testing.T) Image {
 	if err := os.WriteFile(program, []byte("#!"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Busybox(program, "busybox\nls\nsh\n")
+	return Busybox(program, "busybox\nls\nsh\n", program)
 }
 
 func TestEveryBlobOfAnImageIsFoundByItsDigest(t *testing.T) {

@@ -15,17 +15,18 @@ func Pause(program string) Image {
 	return Image{Name: PauseName, Files: []File{{Path: "pause", Mode: 0o755, Source: program}}, Entrypoint: []string{"/pause"}}
 }
 
-// Busybox is a small userland: the program, and a link for each of its applets as busybox --list names them.
-func Busybox(program, applets string) Image {
+// Busybox is a small userland: the program, a link for each of its applets as busybox --list names them, and flock.
+func Busybox(program, applets, flock string) Image {
 	const path = "bin/busybox"
 	files := []File{
 		{Path: "tmp", Mode: 0o1777},
 		{Path: "etc", Mode: 0o755},
 		{Path: "root", Mode: 0o700},
 		{Path: path, Mode: 0o755, Source: program},
+		{Path: "bin/flock", Mode: 0o755, Source: flock},
 	}
 	for applet := range strings.FieldsSeq(applets) {
-		if applet != "busybox" { // the list names the program too
+		if applet != "busybox" && applet != "flock" { // the list names the program too
 			files = append(files, File{Path: "bin/" + applet, Link: "/" + path})
 		}
 	}
