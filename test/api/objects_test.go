@@ -1,0 +1,157 @@
+package api_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// nowhere is the node of every object here, so that no agent acts on one.
+const nowhere = "no.such.node"
+
+var (
+	longAgo      = metav1.NewTime(time.Unix(1_700_000_000, 0))
+	longAgoMicro = metav1.NewMicroTime(time.UnixMicro(1_700_000_000_123_456))
+)
+
+func amount(s string) *resource.Quantity {
+	q := resource.MustParse(s)
+	return &q
+}
+
+func exactly(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
+
+func conditions() []metav1.Condition {
+	return []metav1.Condition{
+		{Type: v1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1.ReasonReady, Message: "fine", LastTransitionTime: longAgo, ObservedGeneration: 1},
+		{Type: v1.HealthyCondition, Status: metav1.ConditionFalse, Reason: v1.ReasonDamaged, Message: "meta.json is missing", LastTransitionTime: longAgo, ObservedGeneration: 1},
+	}
+}
+
+// sharedOnly are the fields of a spec that a volume has only when it is shared.
+var sharedOnly = []string{"shared", "server"}
+
+// sharedVolume is as small as one can be that is shared.
+func sharedVolume() *v1.Volume {
+	return &v1.Volume{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-volume-"},
+		Spec:       v1.VolumeSpec{Name: "a", Node: "nfs.no.server", Shared: true},
+	}
+}
+
+// fullVolume has every field set but those of a shared volume.
+func fullVolume() *v1.Volume {
+	return &v1.Volume{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-volume-"},
+		Spec: v1.VolumeSpec{
+			Name: "pvc-Größe", Claim: "team/data", Node: nowhere, Pool: "fast",
+			Size: v1.VolumeSize{Required: amount("10Gi"), Limit: amount("20Gi")},
+			Mode: v1.ModeFilesystem, FSType: v1.Ext4, Provisioning: v1.Thick,
+			MkfsOptions: []string{"-m", "0"}, Inodes: 1 << 62,
+			Labels:     map[string]string{"csi.storage.k8s.io/pvc/name": "data", "any key": "any value"},
+			Source:     &v1.VolumeSource{Kind: v1.SourceSnapshot, Name: "s"},
+			OnNodeLoss: v1.DeleteOnNodeLoss,
+		},
+	}
+}
+
+func fullVolumeStatus() v1.VolumeStatus {
+	return v1.VolumeStatus{
+		Phase: v1.PhaseReady, Size: exactly(10 << 30), Used: exactly(1_234_567_891), FSType: "ext4", FSSize: exactly(1<<62 + 1),
+		Mode: v1.ModeFilesystem, Pool: "fast", Provisioning: v1.Thick,
+		Access: &v1.VolumeAccess{Image: "/srv/fast/volumes/a/disk.img"},
+		Source: &v1.VolumeSource{Kind: v1.SourceSnapshot, Name: "s"}, Created: &longAgoMicro,
+		Error:      &v1.Error{Code: v1.ErrorExhausted, Message: "growing to 20Gi: pool fast has 3Gi left"},
+		Conditions: conditions(), ObservedGeneration: 7,
+		Columns: v1.VolumeColumns{Size: "10Gi", Used: "1177Mi"},
+	}
+}
+
+// fullSnapshot has every field set.
+func fullSnapshot() *v1.Snapshot {
+	return &v1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-snapshot-"},
+		Spec: v1.SnapshotSpec{
+			Name: "Group/a", Source: "a", Node: nowhere,
+			Group: &v1.SnapshotGroup{Name: "Group", Sources: []string{"a", "b"}},
+		},
+	}
+}
+
+func fullSnapshotStatus() v1.SnapshotStatus {
+	return v1.SnapshotStatus{
+		Phase: v1.PhaseReady, Size: exactly(10 << 30), Used: exactly(1_234_567_891), Mode: v1.ModeBlock, FSType: "xfs", Pool: "fast",
+		Group: "group", Created: &longAgoMicro, Error: &v1.Error{Code: v1.ErrorBusy, Message: "being deleted"},
+		Conditions: conditions(), ObservedGeneration: 3,
+		Columns: v1.SnapshotColumns{Size: "10Gi", Used: "1177Mi"},
+	}
+}
+
+func fullNodeStatus() v1.StorageNodeStatus {
+	s := v1.StorageNodeStatus{
+		Version: "v1.2.3",
+		Pools: []v1.Pool{
+			{
+				Name: "fast", Path: "/srv/fast", Engine: "image",
+				Capacity: *exactly(499_963_174_912), Promised: *exactly(100 << 30), Used: *exactly(1_234_567_891), Available: *exactly(300 << 30),
+				Smallest: *exactly(1 << 20), Largest: *exactly(250 << 30), Volumes: 7, Snapshots: 2, Message: "read-only since noon",
+			},
+			{Name: "also", Capacity: *exactly(37_236_654_080), Volumes: 1},
+		},
+		Conditions: conditions(), ObservedGeneration: 1,
+	}
+	s.SetColumns()
+	return s
+}
+
+// makeVolume writes an object that ends with the test.
+func makeVolume(t *testing.T, v *v1.Volume) *v1.Volume {
+	t.Helper()
+	made, err := client.HoldfastV1().Volumes().Create(t.Context(), v, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	endVolume(t, made.Name)
+	return made
+}
+
+func endVolume(t *testing.T, name string) {
+	t.Cleanup(func() {
+		ended(t, client.HoldfastV1().Volumes().Delete(context.Background(), name, metav1.DeleteOptions{}))
+	})
+}
+
+func makeSnapshot(t *testing.T, s *v1.Snapshot) *v1.Snapshot {
+	t.Helper()
+	snapshots := client.HoldfastV1().Snapshots()
+	made, err := snapshots.Create(t.Context(), s, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ended(t, snapshots.Delete(context.Background(), made.Name, metav1.DeleteOptions{})) })
+	return made
+}
+
+func makeNode(t *testing.T) *v1.StorageNode {
+	t.Helper()
+	nodes := client.HoldfastV1().StorageNodes()
+	node := &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{GenerateName: "test.node-"}}
+	made, err := nodes.Create(t.Context(), node, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ended(t, nodes.Delete(context.Background(), made.Name, metav1.DeleteOptions{})) })
+	return made
+}
+
+func ended(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("cleaning up: %v", err)
+	}
+}

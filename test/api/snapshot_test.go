@@ -1,0 +1,102 @@
+package api_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// createSnapshot asks whether the server would take an object, after a change.
+func createSnapshot(t *testing.T, change func(*v1.Snapshot)) error {
+	t.Helper()
+	s := fullSnapshot()
+	change(s)
+	_, err := client.HoldfastV1().Snapshots().Create(t.Context(), s, metav1.CreateOptions{DryRun: dryRun})
+	return err
+}
+
+func TestASnapshotThatBreaksARuleIsRefused(t *testing.T) {
+	needServer(t)
+	for _, test := range []struct {
+		field  string
+		change func(*v1.Snapshot)
+	}{
+		{"metadata.name", func(s *v1.Snapshot) { s.Name = "a.b" }},
+		{"spec.name", func(s *v1.Snapshot) { s.Spec.Name = "" }},
+		{"spec.name", func(s *v1.Snapshot) { s.Spec.Name = strings.Repeat("ä", 2049) }},
+		{"spec.source", func(s *v1.Snapshot) { s.Spec.Source, s.Spec.Group = "", nil }},
+		{"spec.source", func(s *v1.Snapshot) { s.Spec.Source, s.Spec.Group = "../a", nil }},
+		{"spec.node", func(s *v1.Snapshot) { s.Spec.Node = "" }},
+		{"spec.node", func(s *v1.Snapshot) { s.Spec.Node = strings.Repeat("n", 254) }},
+		{"spec.group.name", func(s *v1.Snapshot) { s.Spec.Group.Name = "" }},
+		{"spec.group.name", func(s *v1.Snapshot) { s.Spec.Group.Name = strings.Repeat("ä", 2049) }},
+		{"spec.group.sources", func(s *v1.Snapshot) { s.Spec.Group.Sources = []string{"b", "c"} }},
+		{"spec.group.sources[1]", func(s *v1.Snapshot) { s.Spec.Group.Sources = []string{"a", "B"} }},
+		{"spec.group.sources[1]", func(s *v1.Snapshot) { s.Spec.Group.Sources = []string{"a", "a"} }},
+		{"spec.group.sources", func(s *v1.Snapshot) { s.Spec.Group.Sources = []string{} }},
+	} {
+		t.Run(test.field, func(t *testing.T) { mustRefuse(t, createSnapshot(t, test.change), test.field) })
+	}
+}
+
+func TestASnapshotNeedsNoGroup(t *testing.T) {
+	needServer(t)
+	if err := createSnapshot(t, func(s *v1.Snapshot) { s.Spec.Group = nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAGroupMayHaveManyMembers(t *testing.T) {
+	needServer(t)
+	for members, allowed := range map[int]bool{256: true, 257: false} {
+		err := createSnapshot(t, func(s *v1.Snapshot) {
+			s.Spec.Group.Sources = []string{"a"}
+			for i := range members - 1 {
+				s.Spec.Group.Sources = append(s.Spec.Group.Sources, fmt.Sprintf("%060d", i))
+			}
+		})
+		if !allowed {
+			mustRefuse(t, err, "spec.group.sources")
+		} else if err != nil {
+			t.Errorf("%d: %v", members, err)
+		}
+	}
+}
+
+// fixedOfSnapshot has for each field of a spec, none of which ever changes, a value other than fullSnapshot's.
+var fixedOfSnapshot = map[string]string{
+	"name":   `"other"`,
+	"source": `"b"`,
+	"node":   `"other.node"`,
+	"group":  `{"sources":["a","b","c"]}`,
+}
+
+func TestWhatASnapshotWasMadeAsNeverChanges(t *testing.T) {
+	needServer(t)
+	full := makeSnapshot(t, fullSnapshot())
+	alone := fullSnapshot()
+	alone.Spec.Group = nil
+	alone = makeSnapshot(t, alone)
+	patch := func(s *v1.Snapshot, text string) error {
+		_, err := client.HoldfastV1().Snapshots().Patch(t.Context(), s.Name, types.MergePatchType, []byte(text), metav1.PatchOptions{DryRun: dryRun})
+		return err
+	}
+	for field, value := range fixedOfSnapshot {
+		mustRefuse(t, patch(full, `{"spec":{"`+field+`":`+value+`}}`), "spec."+field)
+	}
+	mustRefuse(t, patch(full, `{"spec":{"group":null}}`), "spec.group")
+	mustRefuse(t, patch(alone, `{"spec":{"group":{"name":"g","sources":["a"]}}}`), "spec.group")
+	if err := patch(full, `{"metadata":{"finalizers":["`+v1.AgentFinalizer+`"]},"spec":{"group":{"sources":["b","a"]}}}`); err != nil {
+		t.Errorf("the members of a group have no order: %v", err)
+	}
+	if have := jsonNames[v1.SnapshotSpec](); !slices.Equal(slices.Sorted(maps.Keys(fixedOfSnapshot)), have) {
+		t.Errorf("the spec has the fields %v, some are not tested here", have)
+	}
+}

@@ -1,0 +1,234 @@
+package deploy
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	rbac "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const bundle = "deploy/olm/bundle/"
+
+// service is a ClusterServiceVersion, as far as the bundle has one: a field that is not here is not taken.
+type service struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Version        string              `json:"version"`
+		DisplayName    string              `json:"displayName"`
+		Description    string              `json:"description"`
+		Keywords       []string            `json:"keywords"`
+		Maturity       string              `json:"maturity"`
+		MinKubeVersion string              `json:"minKubeVersion"`
+		Provider       map[string]string   `json:"provider"`
+		Maintainers    []map[string]string `json:"maintainers"`
+		Links          []map[string]string `json:"links"`
+		InstallModes   []struct {
+			Type      string `json:"type"`
+			Supported bool   `json:"supported"`
+		} `json:"installModes"`
+		Kinds struct {
+			Owned []ownedKind `json:"owned"`
+		} `json:"customresourcedefinitions"`
+		Install struct {
+			Strategy string `json:"strategy"`
+			Spec     struct {
+				Deployments []struct {
+					Name  string              `json:"name"`
+					Label map[string]string   `json:"label"`
+					Spec  apps.DeploymentSpec `json:"spec"`
+				} `json:"deployments"`
+				ClusterPermissions []permission `json:"clusterPermissions"`
+				Permissions        []permission `json:"permissions"`
+			} `json:"spec"`
+		} `json:"install"`
+		RelatedImages []map[string]string `json:"relatedImages"`
+	} `json:"spec"`
+}
+
+type ownedKind struct {
+	Name        string `json:"name"`
+	Version     string `json:"version"`
+	Kind        string `json:"kind"`
+	DisplayName string `json:"displayName"`
+	Description string `json:"description"`
+}
+
+type permission struct {
+	Account string            `json:"serviceAccountName"`
+	Rules   []rbac.PolicyRule `json:"rules"`
+}
+
+func bundled(t *testing.T) service {
+	t.Helper()
+	var s service
+	if err := yaml.UnmarshalStrict([]byte(read(t, bundle+"manifests/holdfast.clusterserviceversion.yaml")), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// examples are the objects that the bundle shows.
+func examples(t *testing.T) Objects {
+	t.Helper()
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(bundled(t).Annotations["alm-examples"]), &list); err != nil {
+		t.Fatal(err)
+	}
+	all := Objects{}
+	for _, content := range list {
+		o := &unstructured.Unstructured{Object: content}
+		all[keyOf(o)] = o
+	}
+	return all
+}
+
+func TestTheBundleInstallsWhatTheManifestInstalls(t *testing.T) {
+	manifest, err := Read(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := bundled(t).Spec.Install
+	if install.Strategy != "deployment" || len(install.Spec.Deployments) != 1 {
+		t.Fatalf("it installs by %+v", install)
+	}
+	want := &apps.Deployment{}
+	convert(t, manifest["Deployment "+namespace+"/holdfast-controller"], want)
+	got := install.Spec.Deployments[0]
+	if got.Name != want.Name || !maps.Equal(got.Label, want.Labels) || !equal(t, got.Spec, want.Spec) {
+		t.Errorf("the Deployment is %+v", got)
+	}
+	for key, permissions := range map[string][]permission{"ClusterRole holdfast-controller": install.Spec.ClusterPermissions, "Role " + namespace + "/holdfast-controller": install.Spec.Permissions} {
+		role := &rbac.ClusterRole{}
+		convert(t, manifest[key], role)
+		if len(permissions) != 1 || permissions[0].Account != want.Spec.Template.Spec.ServiceAccountName || !equal(t, permissions[0].Rules, role.Rules) {
+			t.Errorf("the rights of %s are %+v", key, permissions)
+		}
+	}
+}
+
+func equal(t *testing.T, a, b any) bool {
+	t.Helper()
+	first, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := json.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(first) == string(second)
+}
+
+func TestTheBundleHasEveryKind(t *testing.T) {
+	manifest, err := Read(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, object := range manifest {
+		if object.GetKind() == "CustomResourceDefinition" {
+			want = append(want, object.GetName())
+		}
+	}
+	for _, kind := range bundled(t).Spec.Kinds.Owned {
+		got = append(got, kind.Name)
+		if kind.Version != "v1" || kind.Kind == "" || kind.DisplayName == "" || kind.Description == "" {
+			t.Errorf("little is said of %+v", kind)
+		}
+		plural, _, _ := strings.Cut(kind.Name, ".")
+		file := "/holdfast.dev_" + plural + ".yaml"
+		if read(t, bundle+"manifests"+file) != read(t, "deploy/crds"+file) {
+			t.Errorf("%s is another", file)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(want, got) || len(got) < 6 {
+		t.Errorf("it has %v, not %v", got, want)
+	}
+	files, err := os.ReadDir(filepath.Join(root, bundle, "manifests"))
+	if err != nil || len(files) != len(got)+1 {
+		t.Errorf("beside them there are %v %v", files, err)
+	}
+}
+
+func TestTheBundleIsOneThatCanBePublished(t *testing.T) {
+	s := bundled(t)
+	if s.Kind != "ClusterServiceVersion" || s.APIVersion != "operators.coreos.com/v1alpha1" || s.Name != "holdfast.v"+s.Spec.Version {
+		t.Errorf("it is %s %s %s of version %s", s.APIVersion, s.Kind, s.Name, s.Spec.Version)
+	}
+	semantic := regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+	if !semantic.MatchString(s.Spec.Version) || s.Spec.Version != loaded(t).Metadata.Version || !semantic.MatchString(s.Spec.MinKubeVersion) {
+		t.Errorf("the versions are %q, of Kubernetes %q, and of the chart %q", s.Spec.Version, s.Spec.MinKubeVersion, loaded(t).Metadata.Version)
+	}
+	modes := map[string]bool{}
+	for _, mode := range s.Spec.InstallModes {
+		modes[mode.Type] = mode.Supported
+	}
+	if !maps.Equal(modes, map[string]bool{"OwnNamespace": false, "SingleNamespace": false, "MultiNamespace": false, "AllNamespaces": true}) {
+		t.Errorf("it is installed as %v", modes)
+	}
+	if s.Spec.DisplayName == "" || s.Spec.Description == "" || len(s.Spec.Keywords) == 0 || s.Spec.Provider["name"] == "" || s.Spec.Maintainers[0]["email"] == "" || s.Spec.Links[0]["url"] == "" {
+		t.Errorf("little is said of it: %+v", s.Spec)
+	}
+	template := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(s.Annotations["operatorframework.io/suggested-namespace-template"]), template); err != nil || template.GetLabels()["pod-security.kubernetes.io/enforce"] != "privileged" {
+		t.Errorf("no node pod would start in the namespace %v: %v", template, err)
+	}
+}
+
+func TestTheBundleNamesEveryImage(t *testing.T) {
+	var want, got []string
+	for _, c := range containers(t, operated(t, map[string]any{"cluster": map[string]any{"csi": map[string]any{"attach": true}}}, nil)) {
+		want = append(want, c.Image)
+	}
+	for _, image := range bundled(t).Spec.RelatedImages {
+		got = append(got, image["image"])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if want = slices.Compact(want); !slices.Equal(want, got) || len(got) < 5 {
+		t.Errorf("named are %v, not %v", got, want)
+	}
+}
+
+func TestTheExamplesOfTheBundleAreOfItsKinds(t *testing.T) {
+	all := examples(t)
+	for key, example := range all {
+		if !slices.ContainsFunc(bundled(t).Spec.Kinds.Owned, func(kind ownedKind) bool {
+			return kind.Kind == example.GetKind() && example.GetAPIVersion() == "holdfast.dev/"+kind.Version
+		}) {
+			t.Errorf("%s is of no kind", key)
+		}
+	}
+	if all["StorageCluster holdfast"] == nil || len(all) < 3 {
+		t.Errorf("there are only %v", slices.Collect(maps.Keys(all)))
+	}
+}
+
+func TestTheImageOfTheBundleSaysWhatTheBundleSays(t *testing.T) {
+	var metadata struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(read(t, bundle+"metadata/annotations.yaml")), &metadata); err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{}
+	for _, label := range regexp.MustCompile(`(?m)^LABEL (\S+)=(\S+)$`).FindAllStringSubmatch(read(t, "deploy/olm/bundle.Dockerfile"), -1) {
+		labels[label[1]] = label[2]
+	}
+	if !maps.Equal(labels, metadata.Annotations) || len(labels) != 6 {
+		t.Errorf("the image says %v, the bundle %v", labels, metadata.Annotations)
+	}
+}

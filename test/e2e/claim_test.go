@@ -1,0 +1,48 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/e2e/kube"
+)
+
+func TestWhatAPodWroteIsThereForTheNextPod(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.Claim("data", "64Mi")
+	s.Pod("writer", kube.Mount("data", "/data"))
+	s.Ready("writer")
+	written := s.Exec("writer", "sh", "-ec", "head -c 5000000 /dev/urandom >/data/file; sync /data/file; sha256sum /data/file")
+	s.DeletePod("writer")
+	if read := s.Run("reader", kube.Mount("data", "/data"), kube.Script("sha256sum /data/file")); read != written {
+		t.Errorf("written %q, read %q", written, read)
+	}
+}
+
+func TestAVolumeEndsWithItsClaim(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.Claim("data", "64Mi")
+	s.Run("user", kube.Mount("data", "/data"), kube.Script("touch /data/file"))
+	volume := s.Volume("data")
+	s.DeletePod("user")
+	s.DeleteClaim("data")
+	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume.Name), "volume "+volume.Name)
+}
+
+func TestABlockClaimKeepsWhatIsWrittenToTheDevice(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	s.Claim("disk", "64Mi", kube.Block)
+	written := s.Run("writer", kube.Device("disk", "/dev/disk"), kube.Script(`
+		test -b /dev/disk
+		head -c 8388608 /dev/urandom >/dev/shm/content
+		dd if=/dev/shm/content of=/dev/disk bs=1M seek=40 conv=fsync 2>/dev/null
+		sha256sum </dev/shm/content`))
+	s.DeletePod("writer")
+	read := s.Run("reader", kube.Device("disk", "/dev/disk"), kube.Script(
+		"dd if=/dev/disk bs=1M skip=40 count=8 2>/dev/null | sha256sum"))
+	if read != written {
+		t.Errorf("written %q, read %q", written, read)
+	}
+}

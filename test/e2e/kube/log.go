@@ -1,0 +1,60 @@
+package kube
+
+import (
+	"bufio"
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Log is what the container of a pod has printed since it was started last.
+func (s *Space) Log(pod string) string {
+	s.t.Helper()
+	out, err := s.Client.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(s.t.Context())
+	if err != nil {
+		s.t.Fatalf("log of pod %s: %v", pod, err)
+	}
+	return string(out)
+}
+
+// Lines gives the lines that a pod prints, from the first one on, until the log or ctx ends. Only whole lines are
+// given; those that have arrived can be read after the end of ctx.
+func (s *Space) Lines(ctx context.Context, pod string) <-chan string {
+	s.t.Helper()
+	stream, err := s.Client.CoreV1().Pods(s.Namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
+	if err != nil {
+		s.t.Fatalf("log of pod %s: %v", pod, err)
+	}
+	lines := make(chan string, 1000)
+	go func() {
+		defer close(lines)
+		defer stream.Close()
+		for reader := bufio.NewReader(stream); ; {
+			line, err := reader.ReadString('\n')
+			if err != nil {
+				return
+			}
+			select {
+			case lines <- line[:len(line)-1]:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
+}
+
+// FirstLines waits until a running pod has printed so many lines; a pod may be ready before it has printed any.
+func (s *Space) FirstLines(pod string, count int) []string {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), Patience)
+	defer cancel()
+	var first []string
+	for line := range s.Lines(ctx, pod) {
+		if first = append(first, line); len(first) == count {
+			return first
+		}
+	}
+	s.t.Fatalf("pod %s has printed %q, and not %d lines", pod, first, count)
+	return nil
+}

@@ -1,0 +1,105 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+)
+
+// Nodes are the names of the nodes that are ready, in order.
+func (c *Cluster) Nodes(t testing.TB) []string {
+	t.Helper()
+	nodes, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, node := range nodes.Items {
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				names = append(names, node.Name)
+			}
+		}
+	}
+	return names
+}
+
+// CutPower ends a node at once, with everything that it had not written to its disk, and returns what boots it again
+// and waits until it is ready. The end of the test boots it if the test has not, or not with success.
+func (s *Space) CutPower(node string) (boot func()) {
+	s.t.Helper()
+	off := true
+	start := func(ctx context.Context) error {
+		if !off {
+			return nil
+		}
+		_, err := s.Do(ctx, "start-node", node)
+		off = err != nil
+		return err
+	}
+	s.t.Cleanup(func() {
+		if err := start(context.WithoutCancel(s.t.Context())); err != nil {
+			s.t.Error(err)
+		}
+	})
+	if _, err := s.Do(s.t.Context(), "kill-node", node); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		s.t.Helper()
+		if err := start(s.t.Context()); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// OutOfService is the taint by which an administrator says that a node is down for good.
+const OutOfService = "node.kubernetes.io/out-of-service"
+
+// DeclareOut puts the taint OutOfService on a node, and returns what takes it away. The end of the test takes it away if
+// the test has not.
+func (s *Space) DeclareOut(node string) (in func()) {
+	s.t.Helper()
+	s.t.Cleanup(func() {
+		if err := s.declare(context.WithoutCancel(s.t.Context()), node, false); err != nil {
+			s.t.Error(err)
+		}
+	})
+	if err := s.declare(s.t.Context(), node, true); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		s.t.Helper()
+		if err := s.declare(s.t.Context(), node, false); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *Space) declare(ctx context.Context, node string, out bool) error {
+	nodes := s.Client.CoreV1().Nodes()
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		n, err := nodes.Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == OutOfService })
+		if out {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: OutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
+		}
+		_, err = nodes.Update(ctx, n, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// DeleteNode says that a node does not belong to the cluster any more. Its kubelet brings it back when it starts.
+func (s *Space) DeleteNode(node string) {
+	s.t.Helper()
+	if err := s.Client.CoreV1().Nodes().Delete(s.t.Context(), node, metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}

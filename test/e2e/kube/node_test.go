@@ -1,0 +1,52 @@
+package kube
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// program is a cluster whose program writes down how it is called, and ends as it is told to.
+func program(t *testing.T, script string) (c *Cluster, calls func() string) {
+	t.Helper()
+	c = &Cluster{Name: "x", scratch: t.TempDir(), source: t.TempDir()}
+	script = "#!/bin/sh\necho $* >>" + filepath.Join(c.source, "calls") + "\n" + script
+	if err := os.WriteFile(c.program(), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return c, func() string {
+		data, err := os.ReadFile(filepath.Join(c.source, "calls"))
+		if err != nil {
+			t.Error(err)
+		}
+		return string(data)
+	}
+}
+
+func TestANodeWithoutPowerIsBootedOnceByTheTestOrAtItsEnd(t *testing.T) {
+	for name, test := range map[string]func(s *Space){
+		"by the test":            func(s *Space) { s.CutPower("node2")() },
+		"at its end":             func(s *Space) { s.CutPower("node2") },
+		"at the end of a failed": func(s *Space) { s.CutPower("node2"); s.t.Fatal("on purpose") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, calls := program(t, "")
+			try(t, "TestIt", func(t testing.TB) { test(&Space{Cluster: c, t: t}) })
+			if got := calls(); got != "-name x kill-node node2\n-name x start-node node2\n" {
+				t.Errorf("called %q", got)
+			}
+		})
+	}
+}
+
+func TestANodeThatDoesNotBootIsBootedAgainInTheEndAndFailsTheTestWithWhatTheProgramSaid(t *testing.T) {
+	c, calls := program(t, `echo no disk >&2; [ "$3" != start-node ]`)
+	failed := try(t, "TestIt", func(t testing.TB) { (&Space{Cluster: c, t: t}).CutPower("node2")() })
+	if !failed.failed || !strings.Contains(failed.said.String(), "start-node node2") || !strings.Contains(failed.said.String(), "no disk") {
+		t.Errorf("told %q", failed.said.String())
+	}
+	if got := calls(); got != "-name x kill-node node2\n"+strings.Repeat("-name x start-node node2\n", 2) {
+		t.Errorf("called %q", got)
+	}
+}

@@ -1,0 +1,60 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/e2e/kube"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestDebugIsSeenInTheLogsAndNoNodePodIsRestartedForIt(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	nodes := identities(a.pods("node"))
+	since := a.get().CreationTimestamp
+	a.awaitLevel("INFO", since) // else nothing has been logged, and the rest says nothing
+
+	since = metav1.NewTime(time.Now().Add(-time.Second)) // the API server knows only whole seconds
+	a.change(func(spec *v1.StorageClusterSpec) { spec.Debug = true })
+	a.awaitLevel("level=DEBUG debug=true", since)
+	a.untouched(nodes, "node")
+
+	since = metav1.NewTime(time.Now().Add(-time.Second))
+	a.change(func(spec *v1.StorageClusterSpec) { spec.Debug = false })
+	a.awaitLevel("level=INFO debug=false", since)
+	a.untouched(nodes, "node")
+}
+
+// awaitLevel waits until the logs of all nodes since a time have the words.
+func (a *admin) awaitLevel(words string, since metav1.Time) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), kube.Patience)
+	defer cancel()
+	pods := a.pods("node")
+	a.Eventually(ctx, "the logs of the nodes to have "+words, func(ctx context.Context) error {
+		var errs []error
+		for name := range pods {
+			log, err := a.log(ctx, name, since)
+			if err == nil && !strings.Contains(log, words) {
+				err = fmt.Errorf("the log of pod %s has it not: %s", name, log)
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (a *admin) log(ctx context.Context, pod string, since metav1.Time) (string, error) {
+	options := &corev1.PodLogOptions{Container: "holdfast", SinceTime: &since}
+	out, err := a.Client.CoreV1().Pods(kube.System).GetLogs(pod, options).DoRaw(ctx)
+	return string(out), err
+}

@@ -1,0 +1,210 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/e2e/kube"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// remove is the one documented command.
+func (a *admin) remove() {
+	a.t.Helper()
+	if err := a.Holdfast("storageclusters").Delete(a.t.Context(), clusterName, metav1.DeleteOptions{}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// awaitRemoved waits until the StorageCluster and the namespace are gone, which are last.
+func (a *admin) awaitRemoved() {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*kube.Patience)
+	defer cancel()
+	if !a.Eventually(ctx, "Holdfast to be removed", a.isRemoved) {
+		a.t.FailNow()
+	}
+}
+
+func (a *admin) isRemoved(ctx context.Context) error {
+	if c, err := read(ctx, a.Space); !apierrors.IsNotFound(err) {
+		if err == nil {
+			err = fmt.Errorf("the StorageCluster is there: %s", inWords(c.Status))
+		}
+		return err
+	}
+	namespace, err := a.Client.CoreV1().Namespaces().Get(ctx, kube.System, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		if err == nil {
+			err = fmt.Errorf("the namespace is there: %s", inWords(namespace.Status))
+		}
+		return err
+	}
+	there, err := exists(ctx, a.Dynamic.Resource(definitions), "storageclusters.holdfast.dev")
+	if there {
+		err = errors.New("the kind StorageCluster is there")
+	}
+	return err
+}
+
+// inventory names all that the API server has, but for what Kubernetes makes by itself as time goes by. Of nodes it has
+// what others may leave there.
+func (a *admin) inventory() map[string]bool {
+	a.t.Helper()
+	all, err := a.everything(a.t.Context(), "")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, o := range all {
+		if o.resource.Resource == "events" {
+			continue
+		}
+		names[o.String()] = true
+		switch o.resource.Resource {
+		case "nodes", "csinodes":
+			for key := range o.GetLabels() {
+				names[o.String()+" label "+key] = true
+			}
+			for key := range o.GetAnnotations() {
+				names[o.String()+" annotation "+key] = true
+			}
+			spec, _ := o.Object["spec"].(fields)
+			drivers, _ := spec["drivers"].([]any)
+			for _, driver := range drivers {
+				names[fmt.Sprint(o, " driver ", driver.(fields)["name"])] = true
+			}
+		}
+	}
+	return names
+}
+
+// ofHoldfast are those names of an inventory that nobody else would have.
+func ofHoldfast(names map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool {
+		return !strings.Contains(name, "holdfast") || strings.Contains(name, "holdfast-snapshot-controller") // of deploy/snapshots.yaml
+	})
+}
+
+func TestARemovedClusterLeavesNothingBehindAndOneApplyGivesAnotherThatRuns(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	s := begin(t) // before the first look, and its volumes end before the cluster is put back
+	_, other := twoNodes(t)
+	a.remove()
+	a.awaitRemoved()
+	before := a.inventory()
+	if left := ofHoldfast(before); len(left) > 0 {
+		t.Errorf("the first removal left %s", strings.Join(left, "\n"))
+	}
+
+	holdfast, own, _ := a.manifests()
+	a.eventually("one apply to be taken", func(ctx context.Context) error { return a.apply(ctx, holdfast, own) })
+	a.settle()
+	c := a.get()
+	if nodes := len(a.pods("node")); c.Status.Ready != fmt.Sprintf("%d/%d", nodes, nodes) || c.Status.Version == "" || !says(c, v1.AvailableCondition, "Available") {
+		t.Errorf("with %d node pods: %s", nodes, inWords(c.Status))
+	}
+	s.Claim("data", "64Mi")
+	s.Run("user", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script("echo written >/data/file; sync /data/file"))
+	a.await("to count the volume", func(c *v1.StorageCluster) bool { return c.Status.Volumes == 1 })
+
+	a.remove()
+	a.refusedFor("1 volume exists")
+	s.Run("again", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script("grep written /data/file")) // what is to stay works
+	s.DeletePod("user")
+	s.DeletePod("again")
+	s.DeleteClaim("data")
+	a.awaitRemoved()
+
+	after := a.inventory()
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if !before[name] {
+			t.Errorf("left behind: %s", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if !after[name] {
+			t.Errorf("taken along: %s", name)
+		}
+	}
+	t.Logf("%d objects before and %d after", len(before), len(after))
+}
+
+// refusedFor waits until a deletion is refused in the condition and told in an event.
+func (a *admin) refusedFor(why string) {
+	a.t.Helper()
+	a.await("to be refused", func(c *v1.StorageCluster) bool {
+		return c.Status.Phase == v1.ClusterTerminating && says(c, v1.ProgressingCondition, "VolumesExist", why, "Orphan")
+	})
+	a.AwaitClusterEvent(clusterName, "Terminating", why)
+}
+
+func (a *admin) eventually(what string, ask func(context.Context) error) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*kube.Patience)
+	defer cancel()
+	if !a.Eventually(ctx, what, ask) {
+		a.t.FailNow()
+	}
+}
+
+func TestAnOrphanedVolumeIsThereAgainWithItsDataAfterTheNextInstallation(t *testing.T) {
+	hostfs.Long(t)
+	s := begin(t)
+	a := administer(t) // is put back before the volumes of s are deleted
+	_, other := twoNodes(t)
+	on := map[string]string{"here": s.Home, "there": other}
+	written := map[string]string{}
+	for name, node := range on {
+		s.Claim(name, "64Mi")
+		written[name] = s.Run("write-"+name, kube.Mount(name, "/data"), kube.OnNode(node), kube.Script(
+			"head -c 5000000 /dev/urandom >/data/file; sync /data/file; sha256sum /data/file"))
+		s.DeletePod("write-" + name)
+	}
+	a.change(func(spec *v1.StorageClusterSpec) { spec.DeletionPolicy = v1.OrphanVolumes })
+	volumes := a.count("volumes")
+	a.remove()
+	a.eventually("Holdfast to be removed", a.isRemoved)
+	if left := a.count("volumes"); left != volumes {
+		t.Errorf("%d Volumes are left of %d", left, volumes)
+	}
+	for _, name := range ofHoldfast(a.inventory()) {
+		kept := func(part string) bool { return strings.Contains(name, part) }
+		if !slices.ContainsFunc([]string{"volumes.holdfast.dev", "snapshots.holdfast.dev", "nfsservers.holdfast.dev", "storagenodes.holdfast.dev", "apiservices.apiregistration.k8s.io v1.holdfast.dev"}, kept) {
+			t.Errorf("left behind: %s", name)
+		}
+	}
+
+	a.eventually("the installation to be taken", a.install)
+	a.settle()
+	for name, node := range on {
+		read := s.Run("read-"+name, kube.Mount(name, "/data"), kube.OnNode(node), kube.Script("sha256sum /data/file"))
+		if read != written[name] {
+			t.Errorf("on %s: written %q, read %q", node, written[name], read)
+		}
+		s.DeletePod("read-" + name)
+		s.Pod("user-"+name, kube.Mount(name, "/data"), kube.OnNode(node))
+		s.Ready("user-" + name)
+	}
+	s.Grow("there", "96Mi") // it is served as ever
+}
+
+// count is how many objects there are of a kind of Holdfast.
+func (a *admin) count(resource string) int {
+	a.t.Helper()
+	list, err := a.Holdfast(resource).List(a.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return len(list.Items)
+}

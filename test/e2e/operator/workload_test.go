@@ -1,0 +1,138 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/e2e/kube"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// binder makes claims one after the other, each until it is bound, and counts them.
+type binder struct {
+	stop  context.CancelFunc
+	ended chan struct{}
+	bound int
+}
+
+// keepBinding binds claims of a class until its end is asked for.
+func keepBinding(t *testing.T, s *kube.Space, class string) *binder {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	b := &binder{stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(b.ended)
+		for i := 0; ctx.Err() == nil && !t.Failed(); i++ {
+			name := fmt.Sprint("claim-", i)
+			s.Claim(name, "16Mi", kube.OfClass(class))
+			s.Volume(name)
+			s.DeleteClaim(name)
+			b.bound++
+		}
+	}()
+	t.Cleanup(func() { b.end() })
+	return b
+}
+
+func (b *binder) end() int {
+	b.stop()
+	<-b.ended
+	return b.bound
+}
+
+// immediate makes a class that binds claims before there is a pod.
+func (a *admin) immediate() string {
+	a.t.Helper()
+	const name = "e2e-immediate"
+	a.change(func(spec *v1.StorageClusterSpec) {
+		spec.StorageClasses = []v1.StorageClassSpec{{Name: "holdfast", Default: true}, {Name: name, BindingMode: "Immediate"}}
+	})
+	return name
+}
+
+func TestClaimsGoOnBindingWhileTheControllerBecomesAStatefulSetAndADeploymentAgain(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	class := a.immediate()
+	s := begin(t)
+	claims := keepBinding(t, s, class)
+	for _, strategy := range []v1.DeploymentStrategy{v1.AsStatefulSet, v1.AsDeployment} {
+		a.change(func(spec *v1.StorageClusterSpec) { spec.CSI.DeploymentStrategy = strategy })
+		sets, deployments := a.workloads()
+		if isSet := strategy == v1.AsStatefulSet; sets != isSet || deployments == isSet {
+			t.Errorf("as %s: StatefulSet %t, Deployment %t", strategy, sets, deployments)
+		}
+		next := "of-a-" + strings.ToLower(string(strategy))
+		s.Claim(next, "16Mi", kube.OfClass(class))
+		s.Volume(next)
+	}
+	if bound := claims.end(); bound < 5 {
+		t.Errorf("only %d claims were bound", bound)
+	} else {
+		t.Logf("%d claims were bound meanwhile", bound)
+	}
+}
+
+func (a *admin) workloads() (statefulSet, deployment bool) {
+	a.t.Helper()
+	sets, err := a.Client.AppsV1().StatefulSets(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: managed})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	deployments, err := a.Client.AppsV1().Deployments(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: managed})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return len(sets.Items) > 0, len(deployments.Items) > 0
+}
+
+func TestThereAreAsManyControllersAsReplicas(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	for _, replicas := range []int32{3, 1} {
+		a.change(func(spec *v1.StorageClusterSpec) { spec.CSI.Replicas = &replicas })
+		if n := len(a.pods("controller")); n != int(replicas) {
+			t.Errorf("with %d replicas there are %d controllers", replicas, n)
+		}
+		s := begin(t)
+		s.Claim("data", "16Mi")
+		s.Run("user", kube.Mount("data", "/data"), kube.Script("touch /data/file"))
+	}
+}
+
+func TestWithoutCSIThereIsNoNodePluginAndWithItAgainVolumesAreAsBefore(t *testing.T) {
+	hostfs.Long(t)
+	s := begin(t)
+	a := administer(t)
+	s.Claim("data", "64Mi")
+	s.Run("writer", kube.Mount("data", "/data"), kube.Script("echo written >/data/file; sync /data/file"))
+	s.DeletePod("writer")
+
+	a.change(func(spec *v1.StorageClusterSpec) { spec.CSI.Enable = new(bool) })
+	for _, o := range a.owned() {
+		switch o.GetKind() {
+		case "DaemonSet", "CSIDriver", "StorageClass", "VolumeSnapshotClass", "VolumeGroupSnapshotClass":
+			t.Errorf("without CSI there is %s", o)
+		}
+	}
+	kube.Await(a.Space, a.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"}, "the end of the node pods",
+		func(all []*corev1.Pod) (bool, error) { return len(all) == 0, nil })
+	for name, pod := range a.pods("controller") {
+		if len(pod.Spec.Containers) != 1 {
+			t.Errorf("pod %s has %d containers, want only that of Holdfast", name, len(pod.Spec.Containers))
+		}
+	}
+
+	a.change(func(spec *v1.StorageClusterSpec) { spec.CSI.Enable = new(true) })
+	if read := s.Run("reader", kube.Mount("data", "/data"), kube.Script("cat /data/file")); read != "written\n" {
+		t.Errorf("read %q", read)
+	}
+	s.Claim("next", "64Mi")
+	s.Run("next", kube.Mount("next", "/data"), kube.Script("touch /data/file"))
+}
