@@ -203,10 +203,12 @@ func TestImageOnXFSSurvivesAKillAtEveryStep(t *testing.T) {
 }
 
 func TestImageOnExt4SurvivesAKillAtEveryStep(t *testing.T) {
+	hostfs.Long(t)
 	killAtEveryStep(t, hostfs.Ext4, kind{engine: "image", fsType: "ext4"}, slices.Concat(operations, inUse))
 }
 
 func TestBlockImageOnXFSSurvivesAKillAtEveryStep(t *testing.T) {
+	hostfs.Long(t)
 	killAtEveryStep(t, hostfs.XFS, kind{engine: "image", block: true}, operations)
 }
 

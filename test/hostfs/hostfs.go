@@ -1,4 +1,5 @@
-// Package hostfs makes real file systems for tests: a sparse file, mkfs, a mount, and their removal.
+// Package hostfs makes real file systems for tests: a sparse file, mkfs, a mount, and their removal. It also says which
+// tests are to run: those that need what is not there, or take long, are skipped, unless the environment asks for them.
 package hostfs
 
 import (
@@ -44,6 +45,17 @@ func Skip(t testing.TB, missing, reason string) {
 		}
 	}
 	t.Skip(reason)
+}
+
+// All says whether what takes long is to be tested too.
+func All() bool { return os.Getenv("HOLDFAST_TESTS") == "all" }
+
+// Long skips a test that takes longer than make test shall.
+func Long(t testing.TB) {
+	t.Helper()
+	if !All() {
+		t.Skip("takes long; HOLDFAST_TESTS=all runs it, as make test-all and make e2e do")
+	}
 }
 
 // New returns the mount point of a new file system of the given size, which ends with the test.

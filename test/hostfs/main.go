@@ -22,9 +22,12 @@ const insideVariable = "HOLDFAST_TEST_INSIDE"
 // Main runs a package's tests in a mount namespace of their own, so that a run that is killed leaves no mount: the
 // kernel takes the namespace down with its last process. Loop devices that were kept by hand are detached afterwards,
 // or by the next run. Without root there is nothing to keep apart.
-func Main(m *testing.M) int {
+func Main(m *testing.M) int { return Inside(m.Run) }
+
+// Inside is Main for a package that has more to do around its tests.
+func Inside(run func() int) int {
 	if os.Geteuid() != 0 || os.Getenv(insideVariable) != "" {
-		return m.Run()
+		return run()
 	}
 	sweep()
 	defer sweep()

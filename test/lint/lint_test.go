@@ -36,6 +36,7 @@ var cases = []struct{ file, imports, rule string }{
 	{"backend/image/a.go", module + "/backend/engine", allow},
 	{"backend/image/a.go", module + "/backend/crashpoint", allow},
 	{"backend/image/a.go", module + "/nodeops", allow},
+	{"backend/export/a.go", module + "/nodeops/ganesha", allow},
 	{"backend/image/a.go", "golang.org/x/sys/unix", allow},
 	{"backend/image/a.go", "golang.org/x/sync/errgroup", allow},
 	{"backend/image/a_test.go", "google.golang.org/grpc", "backend-without-kubernetes"},
@@ -56,10 +57,23 @@ var cases = []struct{ file, imports, rule string }{
 	{"backend/local/a.go", "os", allow},
 	{"backend/local/a.go", "github.com/prometheus/client_golang/prometheus", allow},
 
+	{"backend/cluster/a.go", module + "/nodeops", "backend-cluster"},
+	{"backend/cluster/a.go", module + "/backend/local", "backend-cluster"},
+	{"backend/cluster/a.go", module + "/agent", "backend-cluster"},
+	{"backend/cluster/a.go", "github.com/container-storage-interface/spec/lib/go/csi", "backend-cluster"},
+	{"backend/cluster/a.go", module + "/api/v1", allow},
+	{"backend/cluster/a.go", module + "/backend", allow},
+	{"backend/cluster/a.go", "k8s.io/client-go/kubernetes", allow},
+
+	{"bench/a.go", module + "/driver", "bench"},
+	{"bench/a.go", module + "/api/v1", "bench"},
+	{"bench/a.go", "k8s.io/client-go/kubernetes", allow},
+
 	{"nodeops/a.go", module + "/backend", "nodeops"},
 	{"nodeops/a.go", "k8s.io/api/core/v1", "nodeops"},
 	{"nodeops/a_test.go", module + "/backend", "nodeops"},
 	{"nodeops/a.go", "k8s.io/mount-utils", allow},
+	{"nodeops/ganesha/a.go", "github.com/godbus/dbus/v5", allow},
 	{"nodeops/a.go", "golang.org/x/sys/unix", allow},
 	{"nodeops/a.go", "golang.org/x/sync/errgroup", allow},
 	{"nodeops/a.go", "k8s.io/utils/exec", allow},
@@ -67,9 +81,11 @@ var cases = []struct{ file, imports, rule string }{
 	{"nodeops/a_test.go", module + "/nodeops", allow},
 
 	{"api/v1/a.go", "k8s.io/client-go/kubernetes", "api"},
+	{"api/v1/a.go", "k8s.io/api/core/v1", allow},
+	{"api/v1/a.go", "k8s.io/api/apps/v1", "api"},
 	{"api/v1/a.go", module + "/backend", "api"},
 	{"api/v1/a.go", "k8s.io/apimachinery/pkg/apis/meta/v1", allow},
-	{"api/v1/a.go", module + "/api/shared", allow},
+	{"api/v1/a.go", module + "/api/client/clientset", "api"},
 	{"api/v1/a.go", "time", allow},
 
 	{"driver/a.go", module + "/provisioner", "driver"},
@@ -99,6 +115,8 @@ var cases = []struct{ file, imports, rule string }{
 	{"operator/a.go", module + "/backend/local", "operator"},
 	{"operator/a.go", module + "/nodeops", "operator"},
 	{"operator/nfs/a.go", module + "/driver", "operator"},
+	{"deploy/a.go", "k8s.io/api/core/v1", "deploy"},
+	{"deploy/a.go", "embed", allow},
 	{"operator/a.go", module + "/api/v1", allow},
 
 	{"agent/a.go", module + "/driver", "agent"},

@@ -22,9 +22,17 @@ type scenario struct {
 	run  func(*world)
 }
 
+func TestImageOverExt4(t *testing.T) {
+	hostfs.Long(t)
+	inSetting(t, setting{"image", hostfs.Ext4})
+}
+
+func TestImageOverBtrfs(t *testing.T) {
+	hostfs.Long(t)
+	inSetting(t, setting{"image", hostfs.Btrfs})
+}
+
 func TestImageOverXFS(t *testing.T)          { inSetting(t, imageOnXFS) }
-func TestImageOverExt4(t *testing.T)         { inSetting(t, setting{"image", hostfs.Ext4}) }
-func TestImageOverBtrfs(t *testing.T)        { inSetting(t, setting{"image", hostfs.Btrfs}) }
 func TestDirectoryOverBtrfs(t *testing.T)    { inSetting(t, setting{"directory", hostfs.Btrfs}) }
 func TestDirectoryOverXFSQuota(t *testing.T) { inSetting(t, setting{"directory", hostfs.XFSQuota}) }
 
@@ -46,12 +54,14 @@ var everywhere = []scenario{
 	{"passes csi-sanity with file systems", func(w *world) { w.sanity("mount") }},
 
 	{"repeats of stage and publish stack nothing", repeatsOfStageAndPublishStackNothing},
+	{"a volume that is unstaged can be deleted at once", aVolumeThatIsUnstagedCanBeDeletedAtOnce},
 	{"a staging path that cannot be is refused and left alone", aStagingPathThatCannotBeIsRefusedAndLeftAlone},
 	{"a staging path below a link is the path it names", aStagingPathBelowALinkIsThePathItNames},
 	{"a repeated stage for another use is refused", aRepeatedStageForAnotherUseIsRefused},
 	{"mount flags reach the target", mountFlagsReachTheTarget},
 	{"mount flags that cannot apply are refused and nothing is left", mountFlagsThatCannotApplyAreRefusedAndNothingIsLeft},
 	{"the group of a volume may write it", theGroupOfAVolumeMayWriteIt},
+	{"a volume that stays staged goes to the group of the next pod", aVolumeThatStaysStagedGoesToTheGroupOfTheNextPod},
 	{"many callers at once get one mount", manyCallersAtOnceGetOneMount},
 
 	{"a target that cannot be is refused and left alone", aTargetThatCannotBeIsRefusedAndLeftAlone},

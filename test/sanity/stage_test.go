@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -52,6 +53,40 @@ func repeatsOfStageAndPublishStackNothing(w *world) {
 	w.expectFile("staging-v", "file", "kept")
 	for range 3 {
 		w.must(w.unstage(id))
+	}
+	w.remove(id)
+	w.nothingLeft()
+}
+
+// A prober, such as udev's, has the device open for a moment: the kernel then detaches it when the prober closes it.
+func aVolumeThatIsUnstagedCanBeDeletedAtOnce(w *world) {
+	id := w.create("v", nil).GetVolumeId()
+	w.must(w.stage(id, mount(singleWriter)))
+	var probers []*os.File
+	for _, device := range w.loops() {
+		f, err := os.Open(device)
+		w.must(err)
+		probers = append(probers, f)
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for range time.Tick(time.Millisecond) {
+			if m, err := nodeops.MountAt(w.path("staging-v")); m == nil || err != nil {
+				break
+			}
+		}
+		<-time.After(100 * time.Millisecond) // longer than an unstage that does not wait
+		for _, f := range probers {
+			f.Close()
+		}
+	}()
+	err := w.unstage(id)
+	loops := w.loops()
+	<-closed
+	w.must(err)
+	if len(loops) > 0 {
+		w.Errorf("unstaged, but still attached to %v", loops)
 	}
 	w.remove(id)
 	w.nothingLeft()
@@ -211,19 +246,43 @@ func theGroupOfAVolumeMayWriteIt(w *world) {
 	w.use(id, "target", mount(multiWriter))
 	w.write("target", "old", "")
 	w.release(id, "target")
-	c := mount(multiWriter)
-	c.GetMount().VolumeMountGroup = "4711"
-	w.use(id, "target", c)
-	for _, name := range []string{"target", "target/old"} {
-		var st unix.Stat_t
-		w.must(unix.Stat(w.path(name), &st))
-		if st.Gid != 4711 || st.Mode&0o060 != 0o060 {
-			w.Errorf("%s belongs to group %d with mode %o", name, st.Gid, st.Mode)
-		}
-	}
+	w.use(id, "target", ofGroup("4711"))
+	w.expectGroup(4711, "target", "target/old")
 	w.release(id, "target")
 	w.remove(id)
 	w.nothingLeft()
+}
+
+// The kubelet leaves a volume staged when the next pod is there before the last one has gone.
+func aVolumeThatStaysStagedGoesToTheGroupOfTheNextPod(w *world) {
+	id := w.create("v", nil).GetVolumeId()
+	w.use(id, "first", ofGroup("4711"))
+	w.write("first", "old", "")
+	w.must(w.unpublish(id, "first"))
+	w.must(w.publish(id, "reader", ofGroup("5822"), true))
+	w.expectGroup(4711, "reader")
+	w.must(w.publish(id, "second", ofGroup("5822"), false))
+	w.expectGroup(5822, "second", "second/old")
+	w.release(id, "reader", "second")
+	w.remove(id)
+	w.nothingLeft()
+}
+
+func ofGroup(gid string) *csi.VolumeCapability {
+	c := mount(multiWriter)
+	c.GetMount().VolumeMountGroup = gid
+	return c
+}
+
+func (w *world) expectGroup(gid uint32, names ...string) {
+	w.Helper()
+	for _, name := range names {
+		var st unix.Stat_t
+		w.must(unix.Stat(w.path(name), &st))
+		if st.Gid != gid || st.Mode&0o060 != 0o060 {
+			w.Errorf("%s belongs to group %d with mode %o, not to %d", name, st.Gid, st.Mode, gid)
+		}
+	}
 }
 
 func manyCallersAtOnceGetOneMount(w *world) {

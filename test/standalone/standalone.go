@@ -18,6 +18,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/holdfast-storage/holdfast/nodeops/child"
 )
 
 // Options say what to run.
@@ -68,17 +70,18 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	p := &Process{output: &buffer{}, exited: make(chan struct{})}
 	p.cmd = exec.Command(o.Binary, append(args, o.Args...)...)
 	p.cmd.Env = append(os.Environ(), o.Env...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: o.Private}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: o.Private}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	if o.Log != nil {
 		p.cmd.Stdout = io.MultiWriter(p.output, o.Log)
 		p.cmd.Stderr = p.cmd.Stdout
 	}
-	if err := p.cmd.Start(); err != nil {
+	ended, err := child.Start(p.cmd)
+	if err != nil {
 		return nil, err
 	}
 	go func() {
-		p.err = p.cmd.Wait()
+		p.err = <-ended
 		close(p.exited)
 	}()
 	if err := p.connect(ctx, o.Socket); err != nil {
