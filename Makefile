@@ -6,20 +6,34 @@ SHELL := /bin/bash
 FUZZTIME ?= 20s
 # Arguments of the benchmark: make bench BENCH=-quick
 BENCH ?=
+# Arguments of the comparison with a peer: make bench-claims CLAIMS='3 --at-once 1,20'
+CLAIMS ?=
+# Arguments of the tests in a cluster: make e2e E2E='-run Block -v'
+E2E ?=
 # What make test must not leave out: a test that would skip for lack of one of these fails.
-REQUIRE ?= root,uml
+REQUIRE ?= root,uml,cluster,nodes,third-node,ganesha
+# all: make test runs also what takes long, and looks for data races in what it asks an API server.
+HOLDFAST_TESTS ?=
+export HOLDFAST_TESTS
+# How many nodes the tests in a cluster have; some of those that take long need three.
+NODES := $(if $(filter all,$(HOLDFAST_TESTS)),3,2)
 # Bounds the whole run of make test, so that a test that hangs is named by its stack.
 TIMEOUT ?= 60m
 
-# The tests make real file systems, measure with fio, and start a second kernel; -race needs a C compiler.
-PACKAGES := attr acl btrfs-progs e2fsprogs fio gcc kmod libc6-dev mount user-mode-linux util-linux xfsprogs
+# The tests make real file systems, serve them over NFS, measure with fio, and start a second kernel; -race needs a C compiler.
+PACKAGES := attr acl btrfs-progs dbus-daemon e2fsprogs fio gcc kmod libc6-dev mount nfs-ganesha nfs-ganesha-vfs user-mode-linux util-linux xfsprogs
+# What needs an API server without Holdfast, and what needs a cluster with it. One package after the other: they share it.
+API_TESTS := ./test/api ./backend/cluster ./operator/first ./operator/owned ./operator/storagecluster ./operator/nodejob ./operator/nfsserver ./operator/storageupgrade ./provisioner
+CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
+# Where an API server is asked: its tests take twice as long with it.
+RACE := $(if $(filter all,$(HOLDFAST_TESTS)),-race)
 LINT := go tool -modfile=test/tools/go.mod golangci-lint
 
 step = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## compile bin/holdfast
@@ -32,9 +46,45 @@ run: root deps build ## show one volume's life on a pool made for it (root)
 	go run ./test/demo -binary bin/holdfast
 
 .PHONY: test
-test: root deps build vet lint ## install what is missing, then run everything (root)
-	$(call step,test)
-	HOLDFAST_REQUIRE=$(REQUIRE) go test -race -count=1 -timeout $(TIMEOUT) ./...
+test: root deps build vet lint generated ## install what is missing, then check and test all but what takes long (root)
+	@$(MAKE) --no-print-directory --jobs=2 test-cluster test-hosts test-api
+
+.PHONY: test-all
+test-all: ## the same with what takes long (root)
+	@$(MAKE) --no-print-directory test HOLDFAST_TESTS=all TIMEOUT=120m
+
+# Two beside each other: the tests in a cluster, which are the longest, wait more than they compute; the others compute.
+.PHONY: test-hosts
+test-hosts: root deps
+	$(call step,test of units and of hosts)
+	HOLDFAST_REQUIRE=$(REQUIRE) go test -race -count=1 -timeout $(TIMEOUT) ./test/uml $$(go list ./... | grep -vxFf <(go list $(API_TESTS) $(CLUSTER_TESTS)))
+
+.PHONY: test-api
+test-api: root deps cluster-program
+	$(call step,test of the API in a cluster without Holdfast)
+	@trap 'bin/cluster -name api down >/dev/null' EXIT; \
+	bin/cluster -name api up; \
+	HOLDFAST_API=api HOLDFAST_REQUIRE=$(REQUIRE),api go test -p 1 $(RACE) -count=1 -timeout $(TIMEOUT) $(API_TESTS)
+
+.PHONY: test-cluster
+test-cluster: root deps cluster-program
+	$(call step,test of the test cluster)
+	cd test/cluster && go test -count=1 . ./artifact ./config ./guest ./host ./image ./locker ./pki
+	$(call step,test in a cluster)
+	@trap 'bin/cluster -name test down >/dev/null' EXIT; \
+	test/cluster/install test $(NODES); \
+	(cd test/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) go test -count=1 ./...); \
+	HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) go test -p 1 -count=1 -timeout $(TIMEOUT) $(CLUSTER_TESTS)
+
+.PHONY: cluster-program
+cluster-program:
+	go build -C test/cluster -o ../../bin/cluster .
+
+.PHONY: e2e
+e2e: root deps ## test in a real cluster of three kernels, which stays until make down (root)
+	test/cluster/install e2e 3
+	$(call step,e2e)
+	HOLDFAST_TESTS=all HOLDFAST_CLUSTER=e2e HOLDFAST_REQUIRE=$(REQUIRE) go test -count=1 -timeout $(TIMEOUT) -p 1 ./test/e2e/... $(E2E)
 
 .PHONY: test-fast
 test-fast: ## run what needs no root and no installed packages
@@ -50,13 +100,17 @@ up: root ## start a real Kubernetes here, install Holdfast, make a claim and a p
 	test/cluster/try
 
 .PHONY: down
-down: root ## remove all that make up made (root)
-	cd test/cluster && go run . down
+down: root ## remove all that make up and make e2e made (root)
+	cd test/cluster && go run . down && go run . -name e2e down
 	if [ -e /var/lib/holdfast/.trial ]; then rm -rf /var/lib/holdfast; fi
 
 .PHONY: kubeconfig
 kubeconfig: ## print the path of the kubeconfig of make up
 	@cd test/cluster && go run . kubeconfig
+
+.PHONY: local-run
+local-run: build ## run the operator alone, outside of the cluster that KUBECONFIG names; the one inside stands by
+	bin/holdfast controller --operator-alone --kubeconfig "$${KUBECONFIG:-$$HOME/.kube/config}"
 
 .PHONY: vet
 vet: ## check with go vet
@@ -64,10 +118,25 @@ vet: ## check with go vet
 	go vet ./...
 	go vet -tags crashpoints ./...
 
+.PHONY: generate
+generate: ## write what follows from api/v1 and deploy: deepcopy, clients, CRDs, manifests
+	test/tools/generate/run
+
+.PHONY: install-manifest
+install-manifest: ## print what installs the image of VERSION=v1, for kubectl apply -f -
+	@[[ "$(VERSION)" =~ ^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$$ ]] || { echo "VERSION=$(VERSION): give the tag of an image, such as VERSION=v1" >&2; exit 1; }
+	@sed -e 's|^\( *image: holdfast/holdfast:\)dev$$|\1$(VERSION)|' -e 's|^\( *app.kubernetes.io/version: \)dev$$|\1$(VERSION)|' deploy/install.yaml
+
+.PHONY: generated
+generated: ## check that what is generated is what make generate writes
+	$(call step,generated)
+	test/tools/generate/run -check
+
 .PHONY: lint
 lint: ## check style and import directions with golangci-lint
 	$(call step,lint)
-	$(LINT) run
+	$(LINT) run --allow-parallel-runners
+	cd test/deploy && go tool -modfile=../tools/go.mod golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: fmt
 fmt: ## format the source
@@ -76,6 +145,10 @@ fmt: ## format the source
 .PHONY: bench
 bench: root deps build ## measure every engine against the raw pool, as a table (root)
 	go run ./test/bench -binary bin/holdfast $(BENCH)
+
+.PHONY: bench-claims
+bench-claims: root deps ## measure claims and pods beside local-path-provisioner, in turns in one cluster (root)
+	test/bench/peer/run $(CLAIMS)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (20s)
