@@ -69,7 +69,7 @@ test-api: root deps cluster-program
 .PHONY: test-cluster
 test-cluster: root deps cluster-program
 	$(call step,test of the test cluster)
-	cd test/cluster && go test -count=1 . ./artifact ./config ./guest ./host ./image ./locker ./pki
+	cd test/cluster && go test -count=1 -timeout $(TIMEOUT) . ./artifact ./config ./guest ./host ./image ./locker ./pki
 	$(call step,test in a cluster)
 	@trap 'bin/cluster -name test down >/dev/null' EXIT; \
 	test/cluster/install test $(NODES); \
