@@ -14,8 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/uml"
 )
 
-// The second kernel's memory and disk. One that says nothing for long hangs, which is a fault of a kernel that is a
-// process; another is booted then.
+// The second kernel's memory and disk. One that says nothing for long may hang; another is booted then.
 const (
 	machineMiB     = 2000
 	machineDisk    = 16 * gib
@@ -43,31 +42,21 @@ func (b *bench) onSecondKernel(ctx context.Context) (err error) {
 	}
 	for range mostMachines {
 		b.sayf("%s: this kernel cannot mount it; a second one is booted", onlyNFS)
-		if err = b.onMachine(ctx, work, argv); !errors.Is(err, errHangs) {
+		if err = b.onMachine(ctx, work, argv); !errors.Is(err, uml.ErrSilent) {
 			return err
 		}
 	}
 	return err
 }
 
-var errHangs = fmt.Errorf("the second kernel has said nothing for %s", longestSilence)
-
 func (b *bench) onMachine(ctx context.Context, work string, argv []string) error {
-	ctx, hang := context.WithCancelCause(ctx)
-	defer hang(nil)
-	silence := time.AfterFunc(longestSilence, func() { hang(errHangs) })
-	defer silence.Stop()
-	said := sorter{progress: func(line string) {
-		silence.Reset(longestSilence)
-		b.sayf("on the second kernel: %s", line)
-	}}
-	status, err := uml.Run(ctx, uml.Machine{MemoryMiB: machineMiB, DiskBytes: machineDisk, Work: work}, argv, nil, &said)
-	switch {
-	case errors.Is(context.Cause(ctx), errHangs):
-		return errHangs
-	case err != nil:
+	said := sorter{progress: func(line string) { b.sayf("on the second kernel: %s", line) }}
+	machine := uml.Machine{MemoryMiB: machineMiB, DiskBytes: machineDisk, Work: work, Silence: longestSilence}
+	status, err := uml.Run(ctx, machine, argv, nil, &said)
+	if err != nil {
 		return fmt.Errorf("measuring on a second kernel: %w", err)
-	case status != 0:
+	}
+	if status != 0 {
 		return fmt.Errorf("measuring on a second kernel ended with status %d; its last words are above", status)
 	}
 	b.report.elsewhere = "\n" + said.tables.String()

@@ -83,13 +83,13 @@ func runInside(t *testing.T, work, pkg, pattern string, env []string) {
 		t.Fatalf("compiling the tests of %s: %v\n%s", pkg, err, out)
 	}
 	argv := []string{"/run/work/" + binary, "-test.v", "-test.run", pattern, fmt.Sprintf("-test.timeout=%s", runLimit)}
-	patience := longestSilence
+	patience := firstPatience
 	log, status, err := onMachine(t, work, argv, env, patience)
 	for range mostHangs {
-		if !errors.Is(err, errHangs) {
+		if !errors.Is(err, ErrSilent) {
 			break
 		}
-		t.Logf("%v for %s; another is booted", err, patience)
+		t.Logf("%v; another is booted", err)
 		patience *= 2
 		log, status, err = onMachine(t, work, argv, env, patience)
 	}
@@ -109,28 +109,20 @@ func runInside(t *testing.T, work, pkg, pattern string, env []string) {
 	}
 }
 
-// A machine hangs at times, which is a fault of the kernel that is a process: a test that hangs is ended by its own
-// limit. The next one may be silent for twice as long, in case the first was only slow.
+// A test that hangs is ended by its own limit, and a machine by its silence. The next machine may be silent for twice
+// as long, in case the first was only slow.
 const (
-	longestSilence = 2 * time.Minute
-	mostHangs      = 3
+	firstPatience = 2 * time.Minute
+	mostHangs     = 3
 )
-
-var errHangs = errors.New("the second kernel has said nothing")
 
 // onMachine returns what the program printed and its status.
 func onMachine(t *testing.T, work string, argv, env []string, patience time.Duration) (log string, status int, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	defer cancel()
-	ctx, hang := context.WithCancelCause(ctx)
-	silence := time.AfterFunc(patience, func() { hang(errHangs) })
-	defer silence.Stop()
 	var out bytes.Buffer
-	heard := writer(func(string) { silence.Reset(patience) })
-	status, err = Run(ctx, Machine{MemoryMiB: 2000, DiskBytes: 40 << 30, Work: work}, argv, env, io.MultiWriter(&out, t.Output(), heard))
-	if err != nil && errors.Is(context.Cause(ctx), errHangs) {
-		err = errHangs
-	}
+	machine := Machine{MemoryMiB: 2000, DiskBytes: 40 << 30, Work: work, Silence: patience}
+	status, err = Run(ctx, machine, argv, env, io.MultiWriter(&out, t.Output()))
 	return out.String(), status, err
 }
 

@@ -26,7 +26,12 @@ type Machine struct {
 	DiskBytes int64   // of the disk on /tmp, which takes only what is written to it
 	Disks     []int64 // bytes of further disks, which are empty: /dev/ubdb and on
 	Work      string  // a directory of the host that is seen, writable, as /run/work
+	// Silence is how long the program may print nothing before the machine is switched off with ErrSilent; 0: for ever.
+	Silence time.Duration
 }
+
+// ErrSilent is of a machine that may hang, which is a fault of a kernel that is a process. Another may do.
+var ErrSilent = errors.New("the second kernel has said nothing")
 
 const kernel = "linux.uml"
 
@@ -61,7 +66,22 @@ func Run(ctx context.Context, m Machine, argv, env []string, out io.Writer) (sta
 		"keep", scratch, kernel, fmt.Sprintf("mem=%dM", m.MemoryMiB), "rootfstype=hostfs", "root=/dev/root", "rootflags=/", "ro",
 		"init=" + runner, "HOLDFAST_UML=" + scratch, "uml_dir=" + scratch, "con=null", "con0=null,fd:2", "con1=null,fd:1", "quiet",
 	}, disks...)
+	ctx, hang := context.WithCancelCause(ctx)
+	defer hang(nil)
+	if m.Silence > 0 {
+		silence := time.AfterFunc(m.Silence, func() { hang(fmt.Errorf("%w for %s", ErrSilent, m.Silence)) })
+		defer silence.Stop()
+		out = io.MultiWriter(out, heard(func() { silence.Reset(m.Silence) }))
+	}
 	return watch(ctx, scratch, exec.CommandContext(ctx, runner, args...), out)
+}
+
+// heard is called with each thing that is written to it.
+type heard func()
+
+func (h heard) Write(p []byte) (int, error) {
+	h()
+	return len(p), nil
 }
 
 // build makes a program that needs no library: the machine's first process.
@@ -112,7 +132,7 @@ func watch(ctx context.Context, scratch string, keeper *exec.Cmd, out io.Writer)
 	ended := keeper.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return 0, fmt.Errorf("the second kernel was switched off: %w", ctx.Err())
+		return 0, fmt.Errorf("the second kernel was switched off: %w", context.Cause(ctx))
 	case missing != nil:
 		return 0, fmt.Errorf("the second kernel ended before the program did; it had printed:\n%s", said.Bytes())
 	case copied != nil || ended != nil:

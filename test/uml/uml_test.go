@@ -3,6 +3,7 @@ package uml
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -96,9 +97,20 @@ func TestADeadKernelIsAnErrorWithItsLastWords(t *testing.T) {
 func TestAnEndedContextSwitchesTheMachineOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(requireMachine(t))
 	t.Setenv("TMPDIR", t.TempDir())
-	_, err := Run(ctx, small, []string{"sh", "-c", "echo up; sleep 600"}, nil, writer(func(string) { cancel() }))
+	_, err := Run(ctx, small, []string{"sh", "-c", "echo up; sleep 600"}, nil, heard(cancel))
 	if err == nil || ctx.Err() == nil {
 		t.Errorf("got %v, want an error", err)
+	}
+	nothingLeft(t, os.TempDir())
+}
+
+func TestAMachineThatSaysNothingForTooLongIsSwitchedOff(t *testing.T) {
+	ctx := requireMachine(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	m := small
+	m.Silence = 5 * time.Second
+	if _, err := Run(ctx, m, []string{"sh", "-c", "echo up; sleep 600"}, nil, io.Discard); !errors.Is(err, ErrSilent) {
+		t.Errorf("got %v, want %v", err, ErrSilent)
 	}
 	nothingLeft(t, os.TempDir())
 }
@@ -175,11 +187,4 @@ func nothingLeft(t *testing.T, dir string) {
 	for process := range machines(t, dir) {
 		t.Errorf("left running: %s", process)
 	}
-}
-
-type writer func(string)
-
-func (w writer) Write(b []byte) (int, error) {
-	w(string(b))
-	return len(b), nil
 }
