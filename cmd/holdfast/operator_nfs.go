@@ -4,10 +4,8 @@ import (
 	"context"
 	"log/slog"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/nfsserver"
 	"github.com/holdfast-storage/holdfast/operator/owned"
-	"github.com/holdfast-storage/holdfast/operator/storageupgrade"
 )
 
 // nfsServers is the part of the operator that runs NFSServers, with what it watches alone: they are in any namespace.
@@ -37,10 +35,4 @@ func (o *operator) nfsServers(c *clients, shared factories, set *owned.Set, log 
 func (n *nfsServers) start(ctx context.Context) error {
 	n.watched.Start(ctx)
 	return n.set.Start(ctx)
-}
-
-// upgrade is their step of an upgrade.
-func (n *nfsServers) upgrade(ctx context.Context, image v1.Image) (part storageupgrade.Part, err error) {
-	part.Done, part.Waiting, err = n.Upgrade(ctx, image)
-	return part, err
 }

@@ -354,6 +354,26 @@ func TestAnUpgradeBringsServersToItsImage(t *testing.T) {
 	}
 	r.serve("data")
 	r.until("the step being done", func() bool { done, _ := step(); return done })
+
+	bind := &core.Binding{ObjectMeta: metav1.ObjectMeta{Name: r.pod("data").Name}, Target: core.ObjectReference{Kind: "Node", Name: "far"}}
+	if err := r.theirs.CoreV1().Pods(r.namespace).Bind(t.Context(), bind, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	outdated := func(image v1.Image) string {
+		to, nodes, err := r.controller.Outdated(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(to, nodes)
+	}
+	r.until("the node of its pod", func() bool { return outdated("r/holdfast:3") == "r/nfs:3[far]" })
+	if got := outdated("r/holdfast:2"); got != "[]" {
+		t.Errorf("%s is to be brought where it is", got)
+	}
+	atOnce := int64(0) // no kubelet would end it
+	if err := r.theirs.CoreV1().Pods(r.namespace).Delete(t.Context(), bind.Name, metav1.DeleteOptions{GracePeriodSeconds: &atOnce}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestTheRightsAreSharedAndGoWithTheLastServer(t *testing.T) {

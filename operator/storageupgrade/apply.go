@@ -62,8 +62,8 @@ func (c *Controller) do(ctx context.Context, u *v1.StorageUpgrade, o observed, w
 	if p.finalizer != nil {
 		return c.finalizer(ctx, u, *p.finalizer)
 	}
-	if p.bringJob {
-		if err := c.bring(ctx, u, o.cluster); err != nil {
+	if p.bringJobs {
+		if err := c.bring(ctx, u, o); err != nil {
 			return err
 		}
 	}
@@ -82,8 +82,8 @@ func (c *Controller) do(ctx context.Context, u *v1.StorageUpgrade, o observed, w
 			return err
 		}
 	}
-	if p.nfs != "" {
-		if _, err := c.NFS(ctx, p.nfs); err != nil {
+	if p.bringNFS != "" {
+		if _, _, err := c.NFS.Upgrade(ctx, p.bringNFS); err != nil {
 			return err
 		}
 	}
@@ -231,23 +231,36 @@ func jobName(u *v1.StorageUpgrade) string {
 	return "upgrade-" + uid[:min(len(uid), 50)]
 }
 
-// bring makes the NodeJob that brings the image to every node that stores, and asks it for its version there.
-func (c *Controller) bring(ctx context.Context, u *v1.StorageUpgrade, cluster *v1.StorageCluster) error {
+func nfsJobName(u *v1.StorageUpgrade) string { return jobName(u) + "-nfs" }
+
+// bring makes the NodeJobs that bring the images: that of Holdfast to every node that stores, and that of NFS servers to
+// where they are. Each image is asked for its version there.
+func (c *Controller) bring(ctx context.Context, u *v1.StorageUpgrade, o observed) error {
+	err := c.bringOne(ctx, u, jobName(u), u.Status.To, o.cluster.Spec.NodeSelectorTerms)
+	if err != nil || o.nfs.image == "" {
+		return err
+	}
+	return c.bringOne(ctx, u, nfsJobName(u), o.nfs.image, []core.NodeSelectorTerm{{
+		MatchFields: []core.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: o.nfs.nodes}},
+	}})
+}
+
+func (c *Controller) bringOne(ctx context.Context, u *v1.StorageUpgrade, name string, image v1.Image, to []core.NodeSelectorTerm) error {
 	owner := metav1.NewControllerRef(u, v1.SchemeGroupVersion.WithKind("StorageUpgrade"))
 	owner.BlockOwnerDeletion = nil
 	retries := int32(2)
 	_, err := c.Client.HoldfastV1().NodeJobs().Create(ctx, &v1.NodeJob{
-		ObjectMeta: metav1.ObjectMeta{Name: jobName(u), OwnerReferences: []metav1.OwnerReference{*owner}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{*owner}},
 		Spec: v1.NodeJobSpec{
-			Image: u.Status.To, Args: askForVersion, BackoffLimit: &retries,
+			Image: image, Args: askForVersion, BackoffLimit: &retries,
 			Timeout:           &metav1.Duration{Duration: (&round{upgrade: u}).timeout()},
 			LabelSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{core.LabelOSStable: "linux"}},
-			NodeSelectorTerms: cluster.Spec.NodeSelectorTerms,
+			NodeSelectorTerms: to,
 			Tolerations:       []core.Toleration{{Operator: core.TolerationOpExists}},
 		},
 	}, metav1.CreateOptions{FieldManager: component})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making the NodeJob of upgrade %s: %w", u.Name, err)
+		return fmt.Errorf("making NodeJob %s of upgrade %s: %w", name, u.Name, err)
 	}
 	return nil
 }

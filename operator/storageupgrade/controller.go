@@ -39,6 +39,14 @@ type Workloads interface {
 	Listen(changed func(owned.Ref))
 }
 
+// NFSServers are brought to what belongs to an image of Holdfast after the nodes.
+type NFSServers interface {
+	// Outdated says what they will run and the nodes of those that do not; none if nothing is to be brought.
+	Outdated(image v1.Image) (nfs v1.Image, nodes []string, err error)
+	// Upgrade brings them there, and says how far that is.
+	Upgrade(ctx context.Context, image v1.Image) (done bool, waiting string, err error)
+}
+
 // Config is what a Controller needs.
 type Config struct {
 	Client     holdfast.Interface
@@ -51,12 +59,19 @@ type Config struct {
 	Namespace string
 	// Metadata is the version of what this program writes on disk.
 	Metadata int
-	// NFS brings the NFS servers to an image, and says how far that is; nil: there are none.
-	NFS func(ctx context.Context, image v1.Image) (Part, error)
-	Log *slog.Logger // nil discards
+	NFS      NFSServers   // nil: there are none
+	Log      *slog.Logger // nil discards
 
 	// Now is the time; nil means that of the host.
 	Now func() time.Time
+}
+
+type noServers struct{}
+
+func (noServers) Outdated(v1.Image) (nfs v1.Image, nodes []string, err error) { return "", nil, nil }
+
+func (noServers) Upgrade(context.Context, v1.Image) (done bool, waiting string, err error) {
+	return true, "", nil
 }
 
 // Controller sees to all StorageUpgrades, of which one works.
@@ -89,7 +104,7 @@ func New(c Config) (*Controller, error) {
 		c.Now = time.Now
 	}
 	if c.NFS == nil {
-		c.NFS = func(context.Context, v1.Image) (Part, error) { return Part{Done: true}, nil }
+		c.NFS = noServers{}
 	}
 	kinds := c.Holdfast.Holdfast().V1()
 	r := &Controller{

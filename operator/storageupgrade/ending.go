@@ -30,7 +30,7 @@ func (r *round) fail(why string) {
 	now := timeOf(r.now)
 	step := r.step()
 	step.Message, step.EndTime = why, &now
-	r.apply, r.roll, r.stop, r.start, r.bringJob = nil, false, nil, nil, false
+	r.apply, r.roll, r.stop, r.start, r.bringJobs = nil, false, nil, nil, false
 	failed := fmt.Sprintf("step %s: %s", r.status.Step, why)
 	if r.pause = false; !r.hasChanged() {
 		r.unpause = r.cluster != nil && r.pausedByThis()
@@ -53,7 +53,7 @@ func (r *round) rollBack() {
 	r.pause = there && !r.pausedByThis()
 	if there && r.undoes() {
 		r.apply = &images{nodes: r.status.From, controller: r.status.From}
-		r.plan.nfs = r.status.From
+		r.bringNFS = r.status.From
 		if !r.restored() {
 			return
 		}

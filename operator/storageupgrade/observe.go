@@ -43,25 +43,38 @@ func (c *Controller) observe(ctx context.Context, u *v1.StorageUpgrade) (observe
 	if o.other, err = c.first(u); err != nil {
 		return o, world, err
 	}
-	if o.job, err = c.jobs.Get(jobName(u)); err != nil && !apierrors.IsNotFound(err) {
+	if o.job, err = c.job(jobName(u)); err != nil {
 		return o, world, err
-	} else if err != nil {
-		o.job = nil
+	}
+	if o.nfsJob, err = c.job(nfsJobName(u)); err != nil {
+		return o, world, err
 	}
 	if world, err = c.world(); err != nil {
 		return o, world, err
 	}
 	o.nodes, o.controller = nodesOf(world), c.controllerWorkload(o.cluster)
-	if u.Status.Step == v1.StepNFSServers {
-		if o.nfs, err = c.NFS(ctx, u.Status.To); err != nil {
-			return o, world, err
-		}
+	switch u.Status.Step {
+	case v1.StepPullImage:
+		o.nfs.image, o.nfs.nodes, err = c.NFS.Outdated(u.Status.To)
+	case v1.StepNFSServers:
+		o.nfs.done, o.nfs.waiting, err = c.NFS.Upgrade(ctx, u.Status.To)
+	}
+	if err != nil {
+		return o, world, err
 	}
 	if stopsApplications(u) {
 		s := &survey{client: c.Kubernetes, namespace: c.Namespace}
 		o.apps, err = s.look(ctx)
 	}
 	return o, world, err
+}
+
+func (c *Controller) job(name string) (*v1.NodeJob, error) {
+	job, err := c.jobs.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return job, err
 }
 
 // stopsApplications says whether the step at work asks which applications there are.

@@ -14,12 +14,13 @@ type observed struct {
 	current v1.Image           // that the cluster is to run, by its spec or the release
 	other   string             // upgrade that goes first
 	job     *v1.NodeJob        // that brings the image; nil: there is none
+	nfsJob  *v1.NodeJob        // that brings the image of NFS servers; nil: there is none
 	nodes   nodes
 	// controller is the controller's own workload.
 	controller workload
 	// metadata is the version of what is written on disk.
 	metadata int
-	nfs      Part
+	nfs      servers
 	apps     applications // only for those who stop them
 	trouble  string       // why the last pass could not do what it was to do
 }
@@ -42,10 +43,12 @@ type workload struct {
 	waiting string
 }
 
-// Part is something else that is brought to the image.
-type Part struct {
-	Done    bool
-	Waiting string
+// servers are the NFS servers.
+type servers struct {
+	image   v1.Image // that is to be brought to nodes; empty: none
+	nodes   []string
+	done    bool // all run what they are to run
+	waiting string
 }
 
 // application uses volumes and can be stopped.

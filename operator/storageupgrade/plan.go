@@ -35,11 +35,11 @@ type event struct{ kind, reason, message string }
 // plan is what to do now, in this order, and the status that is true when it has been done.
 type plan struct {
 	finalizer *bool // whether the upgrade is to have it; nil: as it is
-	bringJob  bool
+	bringJobs bool
 	pause     bool
 	apply     *images
-	roll      bool // replace the next outdated node pod
-	nfs       v1.Image
+	roll      bool     // replace the next outdated node pod
+	bringNFS  v1.Image // to the servers; empty: none
 	stop      []application
 	start     []application
 	// unpause ends the pause that is this upgrade's; setImage is written into the spec along with it, if not empty.

@@ -42,7 +42,7 @@ func newScene(t *testing.T) *scene {
 			ObjectMeta: metav1.ObjectMeta{Name: "up", UID: "up-uid"}, Spec: v1.StorageUpgradeSpec{Version: "v2"},
 		},
 		observed: observed{
-			now: begun, current: oldImage, metadata: 1, nfs: Part{Done: true},
+			now: begun, current: oldImage, metadata: 1, nfs: servers{done: true},
 			cluster: &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}},
 		},
 		pods:   map[string]v1.Image{"a": oldImage, "b": oldImage, "c": oldImage},
@@ -98,8 +98,14 @@ func (s *scene) step() *scene {
 			s.upgrade.Finalizers = []string{v1.OperatorFinalizer}
 		}
 	}
-	if p.bringJob {
+	if p.bringJobs {
 		s.job = &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: jobName(s.upgrade)}, Status: v1.NodeJobStatus{Phase: v1.JobRunning}}
+		if o.nfs.image != "" {
+			s.nfsJob = &v1.NodeJob{
+				ObjectMeta: metav1.ObjectMeta{Name: nfsJobName(s.upgrade)}, Spec: v1.NodeJobSpec{Image: o.nfs.image},
+				Status: v1.NodeJobStatus{Phase: v1.JobRunning},
+			}
+		}
 	}
 	s.change(p, o)
 	for _, e := range p.events {
@@ -356,6 +362,32 @@ func TestAnImageThatDoesNotComeFailsWithWhatTheJobSays(t *testing.T) {
 	s := newScene(t).until(v1.StepPullImage).step()
 	s.job.Status = v1.NodeJobStatus{Phase: v1.JobFailed, Conditions: []metav1.Condition{{Type: v1.CompleteCondition, Message: "0/3 nodes are done; failed: a: image x cannot be pulled"}}}
 	s.end().want(v1.UpgradeFailed, oldImage, "failed: a: image x cannot be pulled")
+}
+
+func TestTheImageOfNFSServersComesToTheirNodesFirst(t *testing.T) {
+	s := newScene(t)
+	s.nfs.image, s.nfs.nodes = "holdfast/nfs:v2", []string{"b"}
+	s.until(v1.StepPullImage).step()
+	s.brought()
+	if s.step(); s.upgrade.Status.Step != v1.StepPullImage {
+		t.Errorf("it does not wait, but is at %s", s.upgrade.Status.Step)
+	}
+	s.nfsJob.Status.Phase = v1.JobCompleted
+	if s.step(); s.upgrade.Status.Step != v1.StepPauseClusterCtrl || !strings.Contains(s.upgrade.Status.Steps[0].Message, "holdfast/nfs:v2") {
+		t.Errorf("it is at %s: %+v", s.upgrade.Status.Step, s.upgrade.Status.Steps)
+	}
+}
+
+func TestAnImageOfNFSServersThatDoesNotComeChangesNothing(t *testing.T) {
+	s := newScene(t)
+	s.nfs.image, s.nfs.nodes = "holdfast/nfs:v2", []string{"b"}
+	s.until(v1.StepPullImage).step()
+	s.brought()
+	s.nfsJob.Status = v1.NodeJobStatus{Phase: v1.JobFailed, Conditions: []metav1.Condition{{Type: v1.CompleteCondition, Message: "0/1 nodes are done; failed: b: image x cannot be pulled"}}}
+	s.end().want(v1.UpgradeFailed, oldImage, "failed: b: image x cannot be pulled")
+	if s.steps() != "PullImage" {
+		t.Errorf("the steps were %s", s.steps())
+	}
 }
 
 func TestPreflightWaitsForNodesAndThenNamesThem(t *testing.T) {

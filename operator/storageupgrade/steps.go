@@ -2,6 +2,7 @@ package storageupgrade
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -31,6 +32,9 @@ func (r *round) did() string {
 	to := r.status.To
 	switch r.status.Step {
 	case v1.StepPullImage:
+		if r.nfsJob != nil {
+			return fmt.Sprintf("%s is on the nodes: %s; %s on those of NFS servers: %s", to, said(r.job), r.nfsJob.Spec.Image, said(r.nfsJob))
+		}
 		return fmt.Sprintf("%s is on the nodes: %s", to, said(r.job))
 	case v1.StepPauseClusterCtrl:
 		return "the controller leaves the cluster to this upgrade"
@@ -57,17 +61,31 @@ func (r *round) pausedByThis() bool {
 }
 
 func (r *round) pullImage() {
-	switch {
-	case r.job == nil:
-		r.bringJob = true
-		r.wait(r.step().StartTime, "a NodeJob to be made")
-	case r.job.Status.Phase == v1.JobCompleted:
-		r.enter(v1.StepPauseClusterCtrl, "the controller leaves the cluster to this upgrade")
-	case r.job.Status.Phase == v1.JobFailed:
-		r.fail(fmt.Sprintf("NodeJob %s failed: %s", r.job.Name, said(r.job)))
-	default: // the job has a timeout of its own
-		r.stay(fmt.Sprintf("NodeJob %s: %s", r.job.Name, said(r.job)))
+	jobs := []*v1.NodeJob{r.job}
+	if r.nfs.image != "" || r.nfsJob != nil {
+		jobs = append(jobs, r.nfsJob)
 	}
+	if slices.Contains(jobs, nil) {
+		r.bringJobs = true
+		r.wait(r.step().StartTime, "a NodeJob to be made")
+		return
+	}
+	var works []string
+	for _, job := range jobs {
+		switch job.Status.Phase {
+		case v1.JobCompleted:
+		case v1.JobFailed:
+			r.fail(fmt.Sprintf("NodeJob %s failed: %s", job.Name, said(job)))
+			return
+		default: // the job has a timeout of its own
+			works = append(works, fmt.Sprintf("NodeJob %s: %s", job.Name, said(job)))
+		}
+	}
+	if len(works) > 0 {
+		r.stay(strings.Join(works, "; "))
+		return
+	}
+	r.enter(v1.StepPauseClusterCtrl, "the controller leaves the cluster to this upgrade")
 }
 
 // said is the message of a job.
@@ -188,9 +206,9 @@ func (r *round) rolled(image v1.Image) bool {
 }
 
 func (r *round) nfsServers() {
-	r.plan.nfs = r.status.To
-	if !r.observed.nfs.Done {
-		r.wait(r.step().StartTime, r.observed.nfs.Waiting)
+	r.bringNFS = r.status.To
+	if !r.nfs.done {
+		r.wait(r.step().StartTime, r.nfs.waiting)
 		return
 	}
 	r.enter(v1.StepController, "replacing the controller")
