@@ -35,11 +35,7 @@ func storage() map[string]any {
 // serveAs makes an NFSServer with a spec on a node.
 func serveAs(t *testing.T, s *kube.Space, name, node string, spec map[string]any) (pod string) {
 	t.Helper()
-	// The server mounts volumes.
-	label := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
-	if _, err := s.Client.CoreV1().Namespaces().Patch(t.Context(), s.Namespace, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	allowServers(t, s)
 	spec["nodeSelectorTerms"] = []any{map[string]any{"matchExpressions": []any{
 		map[string]any{"key": corev1.LabelHostname, "operator": "In", "values": []any{node}},
 	}}}
@@ -50,12 +46,23 @@ func serveAs(t *testing.T, s *kube.Space, name, node string, spec map[string]any
 	if _, err := servers.Create(t.Context(), server, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.BeforeEnd(func(ctx context.Context) error { return unserve(ctx, s) })
-	kube.AwaitOne(s, servers, name, "to serve", func(o *unstructured.Unstructured) (bool, error) {
-		phase, _, err := unstructured.NestedString(o.Object, "status", "phase")
-		return phase == "Running", err
-	})
+	kube.AwaitOne(s, servers, name, "to serve", serves)
 	return "nfs-" + name + "-0"
+}
+
+// allowServers in the namespace, where they mount volumes, and ends them before it.
+func allowServers(t *testing.T, s *kube.Space) {
+	t.Helper()
+	label := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
+	if _, err := s.Client.CoreV1().Namespaces().Patch(t.Context(), s.Namespace, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.BeforeEnd(func(ctx context.Context) error { return unserve(ctx, s) })
+}
+
+func serves(o *unstructured.Unstructured) (bool, error) {
+	phase, _, err := unstructured.NestedString(o.Object, "status", "phase")
+	return phase == "Running", err
 }
 
 // unserve ends what uses the server, and then the server: without it a kubelet could not unmount what it has mounted.

@@ -16,13 +16,16 @@ import (
 )
 
 // Apply applies a file of manifests to the test's namespace, as kubectl would.
-func (s *Space) Apply(path string) []*unstructured.Unstructured {
+func (s *Space) Apply(path string, edits ...func(*unstructured.Unstructured)) []*unstructured.Unstructured {
 	s.t.Helper()
 	manifests, err := readManifests(path)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for i, manifest := range manifests {
+		for _, edit := range edits {
+			edit(manifest)
+		}
 		source, err := s.sourceOf(manifest)
 		if err != nil {
 			s.t.Fatalf("%s: %v", path, err)
