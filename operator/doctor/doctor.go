@@ -50,6 +50,7 @@ func Checks() []Check {
 		{"kubelet", "Do the kubelets know the driver?", []string{clusters, nodes, pods, csiNodes, warnings}, lookAtKubelets, true},
 		{"driver", "Is the driver announced?", []string{clusters, drivers}, lookAtDriver, true},
 		{"pools", "Can all pools be used, and have they room?", []string{storageNodes}, lookAtPools, false},
+		{"servers", "Do all NFS servers serve?", []string{servers}, lookAtServers, false},
 		{"default class", "Is there one default StorageClass?", []string{classes}, lookAtDefaultClass, false},
 		{"snapshots", "Are the snapshot kinds and a class of them there?", []string{clusters, definitions, snapshotClasses}, lookAtSnapshots, true},
 		{"volumes", "Are all volumes and snapshots well?", []string{volumes, snapshots}, lookAtVolumes, false},

@@ -33,6 +33,7 @@ const (
 	nodes           = "nodes"
 	pods            = "pods"
 	secrets         = "secret of spec.secretRef"
+	servers         = "NFSServers"
 	snapshotClasses = "snapshot classes"
 	snapshots       = "snapshots"
 	storageNodes    = "StorageNodes"
@@ -50,6 +51,7 @@ type Facts struct {
 	StorageNodes    []v1.StorageNode
 	Volumes         []v1.Volume
 	Snapshots       []v1.Snapshot
+	Servers         []v1.NFSServer
 	Nodes           []core.Node
 	CSINodes        []storage.CSINode
 	Drivers         []storage.CSIDriver
@@ -122,6 +124,9 @@ func (g *gathering) ours(ctx context.Context) {
 	}
 	if list, err := kinds.Snapshots().List(ctx, all); g.read(snapshots, err) {
 		g.Snapshots = list.Items
+	}
+	if list, err := kinds.NFSServers(metav1.NamespaceAll).List(ctx, all); g.read(servers, err) {
+		g.Servers = list.Items
 	}
 }
 

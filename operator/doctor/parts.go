@@ -42,6 +42,25 @@ func lookAtCluster(f *Facts) (found []Finding) {
 	return found
 }
 
+func lookAtServers(f *Facts) (found []Finding) {
+	for i := range f.Servers {
+		s := &f.Servers[i]
+		object, said := "NFSServer "+s.Namespace+"/"+s.Name, cmp.Or(status.Message(s.Status.Conditions), "its conditions say no more")
+		see := fmt.Sprintf("See kubectl -n %s describe nfsserver %s.", s.Namespace, s.Name)
+		switch {
+		case s.Status.Phase == "" || s.Status.ObservedGeneration < s.Generation:
+			found = append(found, problem(object, "See whether a controller runs.", "no controller has looked at its last change"))
+		case s.Status.Phase == v1.NFSTerminating:
+			found = append(found, warn(object, "Delete the claims that use its volumes.", "it is being removed: %s", said))
+		case s.Status.Phase == v1.NFSPending:
+			found = append(found, warn(object, see, "it has not served yet: %s", said))
+		case s.Status.Phase == v1.NFSDegraded:
+			found = append(found, problem(object, see, "%s", said))
+		}
+	}
+	return found
+}
+
 // podSecurity is the label that says which pods a namespace takes.
 const podSecurity = "pod-security.kubernetes.io/enforce"
 

@@ -25,6 +25,7 @@ type Report struct {
 	Why       []string  `json:"why"` // it is not
 	Cluster   *Cluster  `json:"cluster"`
 	Nodes     []Node    `json:"nodes"`
+	Servers   []Server  `json:"nfsServers"`
 	Pools     []Pool    `json:"pools"`
 	Volumes   int       `json:"volumes"`
 	Snapshots int       `json:"snapshots"`
@@ -52,7 +53,18 @@ type Node struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Pool of a node.
+// Server is an NFSServer.
+type Server struct {
+	Name     string      `json:"name"` // NAMESPACE/NAME
+	Phase    v1.NFSPhase `json:"phase"`
+	Endpoint string      `json:"endpoint,omitempty"`
+	Node     string      `json:"node,omitempty"` // that it runs on
+	Exports  int         `json:"exports"`
+	Clients  int         `json:"clients"`
+	Message  string      `json:"message,omitempty"`
+}
+
+// Pool of a node or of an NFS server.
 type Pool struct {
 	Node      string `json:"node"`
 	Name      string `json:"name"`
@@ -108,9 +120,17 @@ func Look(ctx context.Context, ours holdfast.Interface, theirs kubernetes.Interf
 		return nil, fmt.Errorf("the snapshots could not be read: %w", err)
 	}
 	now := time.Now()
-	r := &Report{Volumes: len(volumes.Items), Snapshots: len(snapshots.Items), Why: []string{}, Nodes: []Node{}, Pools: []Pool{}, Unwell: []Unwell{}, Warnings: []Warning{}, Hidden: []string{}}
+	r := &Report{
+		Volumes: len(volumes.Items), Snapshots: len(snapshots.Items), Why: []string{}, Nodes: []Node{}, Servers: []Server{}, Pools: []Pool{},
+		Unwell: []Unwell{}, Warnings: []Warning{}, Hidden: []string{},
+	}
 	r.cluster(clusters.Items)
 	r.nodes(Served(clusters.Items), nodes.Items)
+	if servers, err := kinds.NFSServers(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}); err != nil {
+		r.Hidden = append(r.Hidden, fmt.Sprintf("the NFS servers: %v", err))
+	} else {
+		r.servers(servers.Items)
+	}
 	for i := range volumes.Items {
 		if u := VolumeTrouble(&volumes.Items[i], now); u != nil {
 			r.Unwell = append(r.Unwell, *u)
@@ -162,15 +182,12 @@ func (r *Report) nodes(c *v1.StorageCluster, all []v1.StorageNode) {
 	unready := 0
 	seen := map[string]*v1.StorageNode{}
 	for i := range all {
-		n := &all[i]
-		seen[n.Name] = n
-		for _, p := range n.Status.Pools {
-			r.Pools = append(r.Pools, Pool{
-				Node: n.Name, Name: p.Name, Engine: p.Engine, Capacity: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(),
-				Available: p.Available.Value(), Volumes: int(p.Volumes), Message: p.Message,
-			})
+		r.pools(&all[i])
+		if v1.ServerOf(all[i].Name) == "" {
+			seen[all[i].Name] = &all[i]
 		}
 	}
+	slices.SortStableFunc(r.Pools, func(a, b Pool) int { return cmp.Compare(a.Node, b.Node) })
 	if c != nil {
 		for _, h := range c.Status.Nodes {
 			n := Node{Name: h.Name, Ready: h.Ready, Version: h.Version, Message: h.Message}
@@ -190,7 +207,6 @@ func (r *Report) nodes(c *v1.StorageCluster, all []v1.StorageNode) {
 		r.Nodes = append(r.Nodes, node)
 	}
 	slices.SortFunc(r.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortStableFunc(r.Pools, func(a, b Pool) int { return cmp.Compare(a.Node, b.Node) })
 	for _, n := range r.Nodes {
 		if !n.Ready {
 			unready++
@@ -198,6 +214,35 @@ func (r *Report) nodes(c *v1.StorageCluster, all []v1.StorageNode) {
 	}
 	if unready > 0 {
 		r.whyf("%d of %d nodes are not ready", unready, len(r.Nodes))
+	}
+}
+
+func (r *Report) pools(n *v1.StorageNode) {
+	for _, p := range n.Status.Pools {
+		r.Pools = append(r.Pools, Pool{
+			Node: n.Name, Name: p.Name, Engine: p.Engine, Capacity: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(),
+			Available: p.Available.Value(), Volumes: int(p.Volumes), Message: p.Message,
+		})
+	}
+}
+
+func (r *Report) servers(all []v1.NFSServer) {
+	silent := 0
+	for i := range all {
+		s := &all[i].Status
+		server := Server{
+			Name: all[i].Namespace + "/" + all[i].Name, Phase: s.Phase, Endpoint: s.Endpoint, Node: s.Node,
+			Exports: int(s.Exports), Clients: int(s.Clients),
+		}
+		if s.Phase != v1.NFSRunning {
+			silent++
+			server.Message = Message(s.Conditions)
+		}
+		r.Servers = append(r.Servers, server)
+	}
+	slices.SortFunc(r.Servers, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
+	if silent > 0 {
+		r.whyf("%d of %d NFS servers are not running", silent, len(all))
 	}
 }
 
@@ -210,7 +255,7 @@ func Served(all []v1.StorageCluster) *v1.StorageCluster {
 	return storagecluster.Served(pointers)
 }
 
-// Message is what the conditions of a StorageCluster say when it is not well.
+// Message is what the conditions of a StorageCluster or an NFSServer say when it is not well.
 func Message(conditions []metav1.Condition) string {
 	var said []string
 	for _, kind := range []string{v1.AvailableCondition, v1.DegradedCondition, v1.ProgressingCondition} {

@@ -59,6 +59,13 @@ func event(name, namespace, component string, age time.Duration) *core.Event {
 	}
 }
 
+func server(name string, phase v1.NFSPhase) *v1.NFSServer {
+	return &v1.NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: v1.NFSServerStatus{
+		Phase: phase, Endpoint: "10.96.0.7:2049", Node: "a", Exports: 4, Clients: 2,
+		Conditions: []metav1.Condition{{Type: v1.AvailableCondition, Status: metav1.ConditionFalse, Message: "no room for its claim"}},
+	}}
+}
+
 func look(t *testing.T, ours []runtime.Object, theirs ...runtime.Object) *Report {
 	t.Helper()
 	r, err := Look(t.Context(), ourfake.NewClientset(ours...), fake.NewClientset(theirs...), home)
@@ -74,6 +81,20 @@ func TestAClusterThatRunsIsWell(t *testing.T) {
 		if !r.Well || len(r.Why) > 0 || r.Volumes != 1 || len(r.Pools) != 1 || r.Pools[0].Available != 60<<30 || r.Nodes[0].Volumes != 3 {
 			t.Errorf("%s: %+v", phase, r)
 		}
+	}
+}
+
+func TestAnNFSServerIsNoNode(t *testing.T) {
+	up, down := server("up", v1.NFSRunning), server("down", v1.NFSPending)
+	r := look(t, []runtime.Object{cluster(v1.ClusterRunning), node("a"), up, node(up.NodeName())})
+	if !r.Well || len(r.Nodes) != 1 || len(r.Pools) != 2 || len(r.Servers) != 1 || r.Servers[0].Name != "shop/up" || r.Servers[0].Message != "" {
+		t.Errorf("%+v", r)
+	}
+	silent := node(down.NodeName())
+	silent.Status.Conditions[0].Status = metav1.ConditionUnknown
+	r = look(t, []runtime.Object{cluster(v1.ClusterRunning), node("a"), up, down, silent})
+	if r.Well || len(r.Nodes) != 1 || r.Why[0] != "1 of 2 NFS servers are not running" || r.Servers[0].Message != "no room for its claim" {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -226,7 +247,7 @@ func TestKindsThatMayNotBeReadAreAnError(t *testing.T) {
 func TestTheTextHasAllThatTheReportHas(t *testing.T) {
 	c := cluster(v1.ClusterDegraded)
 	c.Status.Upgrade = "to-v2"
-	r := look(t, []runtime.Object{c, node("a"), volume("v", v1.PhaseLost, metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionFalse, Message: "the disk is gone"})},
+	r := look(t, []runtime.Object{c, node("a"), server("files", v1.NFSDegraded), volume("v", v1.PhaseLost, metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionFalse, Message: "the disk is gone"})},
 		event("e", home, "kubelet", 10*time.Minute))
 	r.Hidden = []string{"something"}
 	var b strings.Builder
@@ -237,9 +258,10 @@ func TestTheTextHasAllThatTheReportHas(t *testing.T) {
 	for _, want := range []string{
 		"StorageCluster holdfast: Degraded, 1/1 nodes ready, version v1.2.3, 1 volumes, 0 snapshots", "StorageUpgrade to-v2 is at work", "node b is gone",
 		"NODE READY VERSION VOLUMES MESSAGE a yes v1.2.3 3 -",
+		"NFS SERVER STATUS TARGET ON EXPORTS CLIENTS MESSAGE shop/files Degraded 10.96.0.7:2049 a 4 2 no room for its claim",
 		"AVAILABLE VOLUMES MESSAGE default a image 100Gi 40Gi 20Gi 60Gi 3 -",
 		"volume/v shop/v a default Lost the disk is gone", "10m Pod holdfast-system/e Because 3 of e",
-		"Not looked at: something", "Not well: StorageCluster holdfast is Degraded; 1 volumes or snapshots are not well. holdfast doctor",
+		"Not looked at: something", "Not well: StorageCluster holdfast is Degraded; 1 of 1 NFS servers are not running; 1 volumes or snapshots are not well. holdfast doctor",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in:\n%s", want, &b)
@@ -260,7 +282,7 @@ func TestTheJSONHasNoListThatIsMissing(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"why", "nodes", "pools", "unwell", "warnings", "hidden"} {
+	for _, field := range []string{"why", "nodes", "nfsServers", "pools", "unwell", "warnings", "hidden"} {
 		if _, ok := got[field].([]any); !ok {
 			t.Errorf("%s: %v", field, got[field])
 		}

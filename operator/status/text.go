@@ -23,18 +23,7 @@ func (r *Report) Text(out io.Writer, now time.Time) error {
 			p.linef("%s", c.Message)
 		}
 	}
-	if len(r.Nodes) > 0 {
-		p.table("NODE", "READY", "VERSION", "VOLUMES", "MESSAGE")
-		for _, n := range r.Nodes {
-			p.row(n.Name, yes(n.Ready), n.Version, strconv.Itoa(n.Volumes), n.Message)
-		}
-	}
-	if len(r.Pools) > 0 {
-		p.table("POOL", "NODE", "ENGINE", "CAPACITY", "PROMISED", "USED", "AVAILABLE", "VOLUMES", "MESSAGE")
-		for _, o := range r.Pools {
-			p.row(o.Name, o.Node, o.Engine, size(o.Capacity), size(o.Promised), size(o.Used), size(o.Available), strconv.Itoa(o.Volumes), o.Message)
-		}
-	}
+	r.places(p)
 	if len(r.Unwell) > 0 {
 		p.table("NOT WELL", "CLAIM", "NODE", "POOL", "PHASE", "MESSAGE")
 		for _, u := range r.Unwell {
@@ -58,6 +47,28 @@ func (r *Report) Text(out io.Writer, now time.Time) error {
 	}
 	p.linef("%s", verdict)
 	return p.err
+}
+
+// places are where volumes are.
+func (r *Report) places(p *page) {
+	if len(r.Nodes) > 0 {
+		p.table("NODE", "READY", "VERSION", "VOLUMES", "MESSAGE")
+		for _, n := range r.Nodes {
+			p.row(n.Name, yes(n.Ready), n.Version, strconv.Itoa(n.Volumes), n.Message)
+		}
+	}
+	if len(r.Servers) > 0 {
+		p.table("NFS SERVER", "STATUS", "TARGET", "ON", "EXPORTS", "CLIENTS", "MESSAGE")
+		for _, s := range r.Servers {
+			p.row(s.Name, string(s.Phase), s.Endpoint, s.Node, strconv.Itoa(s.Exports), strconv.Itoa(s.Clients), s.Message)
+		}
+	}
+	if len(r.Pools) > 0 {
+		p.table("POOL", "NODE", "ENGINE", "CAPACITY", "PROMISED", "USED", "AVAILABLE", "VOLUMES", "MESSAGE")
+		for _, o := range r.Pools {
+			p.row(o.Name, o.Node, o.Engine, size(o.Capacity), size(o.Promised), size(o.Used), size(o.Available), strconv.Itoa(o.Volumes), o.Message)
+		}
+	}
 }
 
 // page is text with tables in it.
