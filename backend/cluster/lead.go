@@ -9,6 +9,7 @@ import (
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -20,11 +21,12 @@ type leader struct {
 	nodes    cache.Indexer // Node objects, stripped
 	queue    workqueue.TypedRateLimitingInterface[string]
 	renewals renewals
+	told     map[types.UID]bool // volumes of whose loss was told
 }
 
 // Lead does what one process at a time must do, until ctx ends. Start must have returned.
 func (b *Backend) Lead(ctx context.Context) error {
-	l := &leader{Backend: b, queue: workqueue.NewTypedRateLimitingQueue(
+	l := &leader{Backend: b, told: map[types.UID]bool{}, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute))}
 	defer l.queue.ShutDown()
 	if err := l.watchNodes(ctx); err != nil {

@@ -148,8 +148,13 @@ func (l *leader) giveUp(ctx context.Context, v *v1.Volume, p plight) error {
 	return l.abandonVolume(ctx, c, v)
 }
 
-// tellOfLoss says, on the volume and on its claim, that the content is given up.
+// tellOfLoss says, on the volume and on its claim, that the content is given up: before it is, and again only after
+// another has begun to lead.
 func (l *leader) tellOfLoss(v *v1.Volume, p plight) {
+	if l.told[v.UID] {
+		return
+	}
+	l.told[v.UID] = true
 	const text = "the volume is given up because its node is gone and onNodeLoss is Delete: %s. Its claim is made again and gets a new, empty volume"
 	l.warnf(v, "VolumeGivenUp", text, p.cause)
 	if claim := v.Spec.Labels[claimNameLabel]; claim != "" {
