@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
@@ -80,11 +81,11 @@ func prepare(name string) (clean func(), err error) {
 		return clean, err
 	}
 	namespaces := kubernetes.NewForConfigOrDie(server).CoreV1().Namespaces()
-	_, err = namespaces.Create(ctx, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}, metav1.CreateOptions{})
-	switch {
-	case err == nil:
+	made, err := makeNamespace(ctx, namespaces)
+	if made {
 		undo = append(undo, func(ctx context.Context) error { return namespaces.Delete(ctx, Namespace, metav1.DeleteOptions{}) })
-	case !apierrors.IsAlreadyExists(err):
+	}
+	if err != nil {
 		return clean, err
 	}
 	kinds := dynamic.NewForConfigOrDie(server).Resource(schema.GroupVersionResource{
@@ -104,6 +105,42 @@ func prepare(name string) (clean func(), err error) {
 		}
 	}
 	return clean, nil
+}
+
+// makeNamespace says whether it was not there. One that the package before has deleted may take a while to go.
+func makeNamespace(ctx context.Context, namespaces corev1.NamespaceInterface) (made bool, err error) {
+	for ctx.Err() == nil {
+		_, err := namespaces.Create(ctx, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return err == nil, err
+		}
+		there, err := namespaces.Get(ctx, Namespace, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil || there.DeletionTimestamp == nil:
+			return false, err
+		default:
+			if err := goneFrom(ctx, namespaces, there.ResourceVersion); err != nil {
+				return false, err
+			}
+		}
+	}
+	return false, fmt.Errorf("namespace %s of the tests before has not gone: %w", Namespace, ctx.Err())
+}
+
+// goneFrom waits until the namespace is deleted, or the watch ends.
+func goneFrom(ctx context.Context, namespaces corev1.NamespaceInterface, version string) error {
+	changes, err := namespaces.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + Namespace, ResourceVersion: version})
+	if err != nil {
+		return err
+	}
+	defer changes.Stop()
+	for change := range changes.ResultChan() {
+		if change.Type == watch.Deleted {
+			return nil
+		}
+	}
+	return nil
 }
 
 // root is the repository.
