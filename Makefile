@@ -23,7 +23,9 @@ TIMEOUT ?= 60m
 # The tests make real file systems, serve them over NFS, measure with fio, and start a second kernel; -race needs a C compiler.
 PACKAGES := attr acl btrfs-progs dbus-daemon e2fsprogs fio gcc kmod libc6-dev mount nfs-ganesha nfs-ganesha-vfs user-mode-linux util-linux xfsprogs
 # What needs an API server without Holdfast, and what needs a cluster with it. One package after the other: they share it.
-API_TESTS := ./test/api ./backend/cluster ./operator/first ./operator/owned ./operator/storagecluster ./operator/nodejob ./operator/nfsserver ./operator/storageupgrade ./provisioner
+# Those of the first list take away kinds that others need, so they have an API server of their own.
+INSTALL_TESTS := ./operator/first ./operator/owned ./operator/storagecluster ./operator/storageupgrade
+API_TESTS := ./test/api ./backend/cluster ./operator/nodejob ./operator/nfsserver ./provisioner
 CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
 # Where an API server is asked: its tests take twice as long with it.
 RACE := $(if $(filter all,$(HOLDFAST_TESTS)),-race)
@@ -57,19 +59,34 @@ test-all: ## the same with what takes long (root)
 .PHONY: test-hosts
 test-hosts: root deps
 	$(call step,test of units and of hosts)
-	HOLDFAST_REQUIRE=$(REQUIRE) go test -race -count=1 -timeout $(TIMEOUT) ./test/uml $$(go list ./... | grep -vxFf <(go list $(API_TESTS) $(CLUSTER_TESTS)))
+	HOLDFAST_REQUIRE=$(REQUIRE) go test -race -count=1 -timeout $(TIMEOUT) ./test/uml $$(go list ./... | grep -vxFf <(go list $(INSTALL_TESTS) $(API_TESTS) $(CLUSTER_TESTS)))
 
 .PHONY: test-api
 test-api: root deps cluster-program
-	$(call step,test of the API in a cluster without Holdfast)
-	@trap 'bin/cluster -name api down >/dev/null' EXIT; \
-	bin/cluster -name api up; \
-	HOLDFAST_API=api HOLDFAST_REQUIRE=$(REQUIRE),api go test -p 1 $(RACE) -count=1 -timeout $(TIMEOUT) $(API_TESTS)
+	$(call step,test of the API in two clusters without Holdfast)
+	@$(MAKE) --no-print-directory --jobs=3 test-api-install test-api-rest test-of-clusters
+
+.PHONY: test-api-install
+test-api-install:
+	$(call test-on-api,install,$(INSTALL_TESTS))
+
+.PHONY: test-api-rest
+test-api-rest:
+	$(call test-on-api,api,$(API_TESTS))
+
+.PHONY: test-of-clusters
+test-of-clusters:
+	$(call step,test of the test cluster)
+	cd test/cluster && go test -count=1 -timeout $(TIMEOUT) . ./artifact ./config ./guest ./host ./image ./locker ./pki
+
+define test-on-api
+@trap 'bin/cluster -name $(1) down >/dev/null' EXIT; \
+bin/cluster -name $(1) up; \
+HOLDFAST_API=$(1) HOLDFAST_REQUIRE=$(REQUIRE),api go test -p 1 $(RACE) -count=1 -timeout $(TIMEOUT) $(2)
+endef
 
 .PHONY: test-cluster
 test-cluster: root deps cluster-program
-	$(call step,test of the test cluster)
-	cd test/cluster && go test -count=1 -timeout $(TIMEOUT) . ./artifact ./config ./guest ./host ./image ./locker ./pki
 	$(call step,test in a cluster)
 	@trap 'bin/cluster -name test down >/dev/null' EXIT; \
 	test/cluster/install test $(NODES); \
