@@ -47,7 +47,7 @@ func (r *round) did() string {
 	case v1.StepNodes:
 		return fmt.Sprintf("%s nodes run %s", r.status.Ready, to)
 	case v1.StepNFSServers:
-		return fmt.Sprintf("all NFS servers run %s", to)
+		return fmt.Sprintf("all NFS servers run what belongs to %s", to)
 	case v1.StepController:
 		return fmt.Sprintf("the controller runs %s", to)
 	case v1.StepScaleUp:
