@@ -46,7 +46,7 @@ type Pool struct {
 
 // Config is what an Agent needs. A duration or count that is 0 has its default.
 type Config struct {
-	Node       string // the name of the Node object, or nfs.NAMESPACE.NAME of an NFS server
+	Node       string // the name of the Node object, or NAMESPACE.NAME.nfs.holdfast.dev of an NFS server
 	Address    string // by which clients reach the NFS server; empty where this is none
 	Version    string
 	Backend    backend.Backend

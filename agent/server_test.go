@@ -34,7 +34,7 @@ func TestWhatAServerExportsIsReachedAtItsAddress(t *testing.T) {
 }
 
 func TestWhatChoseTheServerIsNotAskedOfItsDisk(t *testing.T) {
-	o := &v1.Volume{Spec: v1.VolumeSpec{Name: "a", Node: "nfs.shop.files", Shared: true, Server: "shop/files"}}
+	o := &v1.Volume{Spec: v1.VolumeSpec{Name: "a", Node: "shop.files.nfs.holdfast.dev", Shared: true, Server: "shop/files"}}
 	if spec := volumeSpec(o); spec.Shared || spec.Server != "" {
 		t.Errorf("asked for is %+v", spec)
 	}

@@ -288,8 +288,9 @@ const NFSPort = 2049
 // NFSClientsAnnotation is on the StorageNode of a server, which writes there how many clients have a session.
 const NFSClientsAnnotation = "holdfast.dev/nfs-clients"
 
-// nfsNodePrefix begins the name by which a server is a node. No Node object can be taken for it by accident.
-const nfsNodePrefix = "nfs."
+// nfsNodeSuffix ends the name by which a server is a node: NAMESPACE.NAME before it. It is in the domain of this
+// project, so that no machine of a user has such a name.
+const nfsNodeSuffix = ".nfs.holdfast.dev"
 
 // NodeName is the spec.node of the Volumes on a server, and the name of its StorageNode.
 func (s *NFSServer) NodeName() string { return NodeOfServer(s.Namespace + "/" + s.Name) }
@@ -297,7 +298,7 @@ func (s *NFSServer) NodeName() string { return NodeOfServer(s.Namespace + "/" + 
 // NodeOfServer is the node that the server NAMESPACE/NAME is.
 func NodeOfServer(server string) string {
 	namespace, name, _ := strings.Cut(server, "/")
-	return nfsNodePrefix + namespace + "." + name
+	return namespace + "." + name + nfsNodeSuffix
 }
 
 // ServerOf returns NAMESPACE/NAME of the server that a node is, empty if it is none.
@@ -311,7 +312,7 @@ func ServerOf(node string) string {
 
 // ParseNFSNode says which server a node is, if it is one.
 func ParseNFSNode(node string) (namespace, name string, is bool) {
-	rest, is := strings.CutPrefix(node, nfsNodePrefix)
+	rest, is := strings.CutSuffix(node, nfsNodeSuffix)
 	if !is {
 		return "", "", false
 	}

@@ -8,13 +8,16 @@ import (
 
 func TestAServerIsFoundAgainByTheNameOfItsNode(t *testing.T) {
 	s := &NFSServer{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "data"}}
-	if s.NodeName() != "nfs.team.data" {
+	if s.NodeName() != "team.data.nfs.holdfast.dev" {
 		t.Errorf("its node is %s", s.NodeName())
 	}
 	if namespace, name, is := ParseNFSNode(s.NodeName()); namespace != "team" || name != "data" || !is {
 		t.Errorf("it is read as %s/%s, %v", namespace, name, is)
 	}
-	for _, node := range []string{"", "node1", "nfs", "nfs.", "nfs.team", "nfs.team.", "nfs..data", "nfs.team.a.b", "nfsx.team.data", "my.nfs.team.data"} {
+	for _, node := range []string{
+		"", "node1", "nfs.holdfast.dev", ".nfs.holdfast.dev", "team.nfs.holdfast.dev", "team..nfs.holdfast.dev", ".data.nfs.holdfast.dev",
+		"team.a.b.nfs.holdfast.dev", "team.dataxnfs.holdfast.dev", "team.data.nfs.holdfast.dev.more", "nfs.example.com",
+	} {
 		if namespace, name, is := ParseNFSNode(node); is || namespace != "" || name != "" {
 			t.Errorf("%q is read as the server %s/%s", node, namespace, name)
 		}
@@ -53,10 +56,7 @@ func TestTheColumnsOfAServerFollowTheNumbers(t *testing.T) {
 }
 
 func TestAServerIsKnownByTheNameOfItsNode(t *testing.T) {
-	for node, server := range map[string]string{
-		"nfs.shop.files": "shop/files", "node-a": "", "nfs": "", "nfs.": "", "nfs.files": "", "nfs..files": "", "nfs.shop.": "",
-		"nfs.shop.files.more": "", "nfsx.shop.files": "", "": "",
-	} {
+	for node, server := range map[string]string{"shop.files.nfs.holdfast.dev": "shop/files", "nfs.shop.files": "", "node-a": "", "files.nfs.holdfast.dev": "", "": ""} {
 		if got := ServerOf(node); got != server {
 			t.Errorf("%q is the server %q, want %q", node, got, server)
 		}

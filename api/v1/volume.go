@@ -56,9 +56,9 @@ type Volume struct {
 // +kubebuilder:validation:XValidation:rule=`(has(self.onNodeLoss) ? self.onNodeLoss : "") == (has(oldSelf.onNodeLoss) ? oldSelf.onNodeLoss : "")`,fieldPath=.onNodeLoss,message="cannot be changed; make another volume"
 // +kubebuilder:validation:XValidation:rule=`(has(self.shared) ? self.shared : false) == (has(oldSelf.shared) ? oldSelf.shared : false)`,fieldPath=.shared,message="cannot be changed; make another volume"
 // +kubebuilder:validation:XValidation:rule=`(has(self.server) ? self.server : "") == (has(oldSelf.server) ? oldSelf.server : "")`,fieldPath=.server,message="cannot be changed; make another volume"
-// +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || self.node.matches('^nfs[.][^.]+[.][^.]+$')`,fieldPath=.node,message="a shared volume is on an NFS server: it must be nfs.NAMESPACE.NAME"
+// +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || self.node.matches('^[^.]+[.][^.]+[.]nfs[.]holdfast[.]dev$')`,fieldPath=.node,message="a shared volume is on an NFS server: it must be NAMESPACE.NAME.nfs.holdfast.dev"
 // +kubebuilder:validation:XValidation:rule=`!has(self.server) || self.server == "" || has(self.shared) && self.shared`,fieldPath=.server,message="only a shared volume has a server"
-// +kubebuilder:validation:XValidation:rule=`!has(self.server) || self.server == "" || self.node == 'nfs.' + self.server.replace('/', '.')`,fieldPath=.server,message="spec.node must be nfs.NAMESPACE.NAME of the same server"
+// +kubebuilder:validation:XValidation:rule=`!has(self.server) || self.server == "" || self.node == self.server.replace('/', '.') + '.nfs.holdfast.dev'`,fieldPath=.server,message="spec.node must be NAMESPACE.NAME.nfs.holdfast.dev of the same server"
 // +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || !has(self.mode) || self.mode != "Block"`,fieldPath=.mode,message="a shared volume cannot be a block volume"
 // +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || !has(self.onNodeLoss) || self.onNodeLoss == ""`,fieldPath=.onNodeLoss,message="a shared volume is on a server, which is never given up"
 // +kubebuilder:validation:XValidation:rule=`has(self.size) || !has(oldSelf.size) || !has(oldSelf.size.required) && !has(oldSelf.size.limit)`,fieldPath=.size,message="cannot be removed"
@@ -110,7 +110,7 @@ type VolumeSpec struct {
 	// OnNodeLoss says what becomes of the volume when its node is gone for good. Empty means Retain.
 	// +optional
 	OnNodeLoss OnNodeLoss `json:"onNodeLoss,omitempty"`
-	// Shared volumes are on an NFS server and can be used by many nodes at once. Their spec.node is nfs.NAMESPACE.NAME.
+	// Shared volumes are on an NFS server and can be used by many nodes at once. Their spec.node is NAMESPACE.NAME.nfs.holdfast.dev.
 	// +optional
 	Shared bool `json:"shared,omitempty"`
 	// Server is NAMESPACE/NAME of the NFSServer that was asked for. Empty leaves the choice.

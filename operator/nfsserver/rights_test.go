@@ -31,7 +31,7 @@ func TestEveryServerHasTheRightsAndOnlyItsOwnLeases(t *testing.T) {
 	if !slices.Equal(binding.Subjects, want) || !slices.Equal(as[rbac.RoleBinding](t, objects, "RoleBinding").Subjects, want) {
 		t.Errorf("the accounts are %v", binding.Subjects)
 	}
-	leases := []string{"holdfast-node-nfs.a.one", "holdfast-nfs-provisioner-a.one", "holdfast-node-nfs.a.three", "holdfast-nfs-provisioner-a.three", "holdfast-node-nfs.b.two", "holdfast-nfs-provisioner-b.two"}
+	leases := []string{"holdfast-node-a.one.nfs.holdfast.dev", "holdfast-nfs-provisioner-a.one", "holdfast-node-a.three.nfs.holdfast.dev", "holdfast-nfs-provisioner-a.three", "holdfast-node-b.two.nfs.holdfast.dev", "holdfast-nfs-provisioner-b.two"}
 	if role.Namespace != "ours" || !slices.Equal(role.Rules[1].ResourceNames, leases) || !slices.Equal(role.Rules[0].Verbs, []string{"create"}) {
 		t.Errorf("the Role of %s says %v", role.Namespace, role.Rules)
 	}

@@ -120,7 +120,7 @@ func TestThePhaseAndTheConditionsFollowFromWhatIsSeen(t *testing.T) {
 			[]func(*situation){served, noPod, func(o *situation) { o.namespace.DeletionTimestamp = new(metav1.Now()) }},
 			v1.NFSDegraded, reasonNotServing, reasonRollingOut, reasonNotServing, "is being deleted",
 		},
-		"deleted in use": {[]func(*situation){served, deleted}, v1.NFSTerminating, reasonServing, reasonInUse, reasonHealthy, "it has 2 volumes; delete their claims first: kubectl get volumes --field-selector spec.node=nfs.team.data"},
+		"deleted in use": {[]func(*situation){served, deleted}, v1.NFSTerminating, reasonServing, reasonInUse, reasonHealthy, "it has 2 volumes; delete their claims first: kubectl get volumes --field-selector spec.node=team.data.nfs.holdfast.dev"},
 		"leaving":        {[]func(*situation){served, deleted, func(o *situation) { o.leaving = "its pod to end" }}, v1.NFSTerminating, reasonTerminating, reasonTerminating, reasonHealthy, "its pod to end"},
 	} {
 		o := working(nil)

@@ -40,7 +40,7 @@ var sharedOnly = []string{"shared", "server"}
 func sharedVolume() *v1.Volume {
 	return &v1.Volume{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-volume-"},
-		Spec:       v1.VolumeSpec{Name: "a", Node: "nfs.no.server", Shared: true},
+		Spec:       v1.VolumeSpec{Name: "a", Node: "no.server.nfs.holdfast.dev", Shared: true},
 	}
 }
 

@@ -32,8 +32,8 @@ func TestASharedVolumeIsOnAServer(t *testing.T) {
 		change func(*v1.VolumeSpec)
 	}{
 		{"spec.node", func(s *v1.VolumeSpec) { s.Node = "node-a" }},
-		{"spec.node", func(s *v1.VolumeSpec) { s.Node = "nfs.server" }},
-		{"spec.node", func(s *v1.VolumeSpec) { s.Node = "nfs.no.server.more" }},
+		{"spec.node", func(s *v1.VolumeSpec) { s.Node = "server.nfs.holdfast.dev" }},
+		{"spec.node", func(s *v1.VolumeSpec) { s.Node = "no.server.nfs.holdfast.dev.more" }},
 		{"spec.server", func(s *v1.VolumeSpec) { s.Server = "other/server" }},
 		{"spec.server", func(s *v1.VolumeSpec) { s.Server = "server" }},
 		{"spec.server", func(s *v1.VolumeSpec) { s.Server = "no/../server" }},

@@ -36,7 +36,7 @@ type VolumeSpecApplyConfiguration struct {
 	Source *VolumeSourceApplyConfiguration `json:"source,omitempty"`
 	// OnNodeLoss says what becomes of the volume when its node is gone for good. Empty means Retain.
 	OnNodeLoss *apiv1.OnNodeLoss `json:"onNodeLoss,omitempty"`
-	// Shared volumes are on an NFS server and can be used by many nodes at once. Their spec.node is nfs.NAMESPACE.NAME.
+	// Shared volumes are on an NFS server and can be used by many nodes at once. Their spec.node is NAMESPACE.NAME.nfs.holdfast.dev.
 	Shared *bool `json:"shared,omitempty"`
 	// Server is NAMESPACE/NAME of the NFSServer that was asked for. Empty leaves the choice.
 	Server *string `json:"server,omitempty"`
