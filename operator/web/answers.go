@@ -27,7 +27,7 @@ type Cluster struct {
 	Ready      string          `json:"ready,omitempty" doc:"READY/ALL of the nodes that are to store."`
 	Version    string          `json:"version,omitempty" doc:"Version of Holdfast on all nodes; the oldest and the newest while they differ."`
 	Upgrade    string          `json:"upgrade,omitempty" doc:"The StorageUpgrade at work."`
-	Room       Room            `json:"room" doc:"The room of all pools that can be used."`
+	Room       Room            `json:"room" doc:"The room of all pools of nodes that can be used. What an NFS server has is within a volume, and not counted again."`
 	Volumes    int             `json:"volumes" doc:"Number of volumes."`
 	Snapshots  int             `json:"snapshots" doc:"Number of snapshots."`
 	Nodes      []Health        `json:"nodes" doc:"The nodes that are to store."`
@@ -70,19 +70,21 @@ const (
 
 var nodePhases = []NodePhase{NodeReady, NodeNotReady, NodeUnknown}
 
-// Node is what one node can store.
+// Node is what one node can store, or one NFS server.
 type Node struct {
-	Name    string    `json:"name" doc:"Name of the node."`
-	Phase   NodePhase `json:"phase" doc:"Whether it can be used; Unknown while its agent is not heard of."`
-	Message string    `json:"message,omitempty" doc:"What is wrong and what to do."`
-	Version string    `json:"version,omitempty" doc:"Version of its agent."`
-	Volumes int       `json:"volumes" doc:"Number of volumes in its pools."`
-	Pools   []Pool    `json:"pools" doc:"Its pools; the first is the one for volumes that name none."`
+	Name      string    `json:"name" doc:"Name of the node."`
+	NFSServer string    `json:"nfsServer,omitempty" doc:"NAMESPACE/NAME of the NFS server that this is. Missing for a node."`
+	Phase     NodePhase `json:"phase" doc:"Whether it can be used; Unknown while its agent is not heard of."`
+	Message   string    `json:"message,omitempty" doc:"What is wrong and what to do."`
+	Version   string    `json:"version,omitempty" doc:"Version of its agent."`
+	Volumes   int       `json:"volumes" doc:"Number of volumes in its pools."`
+	Pools     []Pool    `json:"pools" doc:"Its pools; the first is the one for volumes that name none."`
 }
 
 // Pool of a node.
 type Pool struct {
 	Node      string `json:"node" doc:"The node that has it."`
+	NFSServer string `json:"nfsServer,omitempty" doc:"NAMESPACE/NAME of the NFS server that has it. Missing for the pool of a node."`
 	Name      string `json:"name" doc:"Name of the pool, which nodes may share."`
 	Path      string `json:"path,omitempty" doc:"Its directory on the node."`
 	Engine    string `json:"engine,omitempty" doc:"How a volume is kept: image or directory."`
@@ -99,6 +101,7 @@ type Volume struct {
 	Name         string          `json:"name" doc:"ID of the volume, and name of its Volume object."`
 	Claim        string          `json:"claim,omitempty" doc:"NAMESPACE/NAME of the claim it was made for."`
 	Node         string          `json:"node" doc:"The node that has it."`
+	NFSServer    string          `json:"nfsServer,omitempty" doc:"NAMESPACE/NAME of the NFS server that has it. Missing where it is on a node."`
 	Pool         string          `json:"pool,omitempty" doc:"The pool that holds it, or is to hold it."`
 	Phase        v1.Phase        `json:"phase" doc:"Where it stands."`
 	Size         int64           `json:"size" doc:"Bytes that it holds; 0 until it exists."`
@@ -146,13 +149,13 @@ func (r Room) plus(o Room) Room {
 
 func showPool(node string, p *v1.Pool) Pool {
 	return Pool{
-		Node: node, Name: p.Name, Path: p.Path, Engine: p.Engine, Room: roomOf(p), Smallest: p.Smallest.Value(), Largest: p.Largest.Value(),
-		Volumes: int(p.Volumes), Snapshots: int(p.Snapshots), Message: p.Message,
+		Node: node, NFSServer: v1.ServerOf(node), Name: p.Name, Path: p.Path, Engine: p.Engine, Room: roomOf(p),
+		Smallest: p.Smallest.Value(), Largest: p.Largest.Value(), Volumes: int(p.Volumes), Snapshots: int(p.Snapshots), Message: p.Message,
 	}
 }
 
 func showNode(n *v1.StorageNode) Node {
-	s := Node{Name: n.Name, Phase: phaseOf(n), Version: n.Status.Version, Pools: []Pool{}}
+	s := Node{Name: n.Name, NFSServer: v1.ServerOf(n.Name), Phase: phaseOf(n), Version: n.Status.Version, Pools: []Pool{}}
 	if c := meta.FindStatusCondition(n.Status.Conditions, v1.ReadyCondition); c != nil && c.Status != metav1.ConditionTrue {
 		s.Message = c.Message
 	}
@@ -177,7 +180,8 @@ func phaseOf(n *v1.StorageNode) NodePhase {
 
 func showVolume(v *v1.Volume) Volume {
 	s := Volume{
-		Name: v.Name, Claim: v.Spec.Claim, Node: v.Spec.Node, Pool: poolOf(v), Phase: volumePhase(v), Size: bytesOf(v.Status.Size), Used: bytesOf(v.Status.Used),
+		Name: v.Name, Claim: v.Spec.Claim, Node: v.Spec.Node, NFSServer: v1.ServerOf(v.Spec.Node), Pool: poolOf(v), Phase: volumePhase(v),
+		Size: bytesOf(v.Status.Size), Used: bytesOf(v.Status.Used),
 		Mode: v.Status.Mode, FSType: v.Status.FSType, Provisioning: v.Status.Provisioning, OnNodeLoss: v.Spec.NodeLossPolicy(),
 		Created: instant(v.Status.Created),
 	}

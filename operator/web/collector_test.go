@@ -20,10 +20,17 @@ func TestEveryReplicaTellsTheNumbersOfTheWholeCluster(t *testing.T) {
 	}
 	r.node("a", metav1.ConditionTrue, "fast")
 	r.node("b", metav1.ConditionUnknown)
+	r.node(v1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
 	r.volume("v1", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseReady})
 	r.volume("v2", "a", "", v1.VolumeStatus{Phase: v1.PhaseReady, Pool: "fast"})
+	r.volume("v4", v1.NodeOfServer("shop/files"), "volumes", v1.VolumeStatus{Phase: v1.PhaseReady})
 	r.volume("v3", "b", "slow", v1.VolumeStatus{})
 	const want = `
+# HELP holdfast_cluster_nfs_servers NFS servers, by whether they are ready: true, false, or unknown while they are not heard of.
+# TYPE holdfast_cluster_nfs_servers gauge
+holdfast_cluster_nfs_servers{ready="false"} 0
+holdfast_cluster_nfs_servers{ready="true"} 1
+holdfast_cluster_nfs_servers{ready="unknown"} 0
 # HELP holdfast_cluster_nodes Nodes that store, by whether they are ready: true, false, or unknown while the agent is not heard of.
 # TYPE holdfast_cluster_nodes gauge
 holdfast_cluster_nodes{ready="false"} 0
@@ -40,20 +47,25 @@ holdfast_cluster_phase{phase="Terminating"} 0
 holdfast_cluster_phase{phase="Upgrading"} 0
 # HELP holdfast_cluster_pool_available_bytes Bytes that can still be promised.
 # TYPE holdfast_cluster_pool_available_bytes gauge
-holdfast_cluster_pool_available_bytes{node="a",pool="fast"} 6.442450944e+10
+holdfast_cluster_pool_available_bytes{nfs_server="",node="a",pool="fast"} 6.442450944e+10
+holdfast_cluster_pool_available_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 6.442450944e+10
 # HELP holdfast_cluster_pool_capacity_bytes Size of the pool's file system.
 # TYPE holdfast_cluster_pool_capacity_bytes gauge
-holdfast_cluster_pool_capacity_bytes{node="a",pool="fast"} 1.073741824e+11
+holdfast_cluster_pool_capacity_bytes{nfs_server="",node="a",pool="fast"} 1.073741824e+11
+holdfast_cluster_pool_capacity_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 1.073741824e+11
 # HELP holdfast_cluster_pool_promised_bytes Bytes promised to volumes, snapshots and trash.
 # TYPE holdfast_cluster_pool_promised_bytes gauge
-holdfast_cluster_pool_promised_bytes{node="a",pool="fast"} 4.294967296e+10
+holdfast_cluster_pool_promised_bytes{nfs_server="",node="a",pool="fast"} 4.294967296e+10
+holdfast_cluster_pool_promised_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 4.294967296e+10
 # HELP holdfast_cluster_pool_used_bytes Bytes of the pool's file system that are taken, by anyone.
 # TYPE holdfast_cluster_pool_used_bytes gauge
-holdfast_cluster_pool_used_bytes{node="a",pool="fast"} 3.221225472e+10
+holdfast_cluster_pool_used_bytes{nfs_server="",node="a",pool="fast"} 3.221225472e+10
+holdfast_cluster_pool_used_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 3.221225472e+10
 # HELP holdfast_cluster_volumes Volumes of the cluster.
 # TYPE holdfast_cluster_volumes gauge
-holdfast_cluster_volumes{node="a",phase="Ready",pool="fast"} 2
-holdfast_cluster_volumes{node="b",phase="Pending",pool="slow"} 1
+holdfast_cluster_volumes{nfs_server="",node="a",phase="Ready",pool="fast"} 2
+holdfast_cluster_volumes{nfs_server="",node="b",phase="Pending",pool="slow"} 1
+holdfast_cluster_volumes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",phase="Ready",pool="volumes"} 1
 `
 	for range 2 {
 		s := r.start()

@@ -33,7 +33,7 @@ func (s *Server) cluster(*query) (any, error) {
 	}
 	for _, n := range nodes {
 		for i := range n.Status.Pools {
-			if p := &n.Status.Pools[i]; p.Message == "" {
+			if p := &n.Status.Pools[i]; p.Message == "" && v1.ServerOf(n.Name) == "" {
 				shown.Room = shown.Room.plus(roomOf(p))
 			}
 		}

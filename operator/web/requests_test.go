@@ -251,6 +251,8 @@ func TestTheClusterIsToldAsAWhole(t *testing.T) {
 	r := newRig(t)
 	r.node("a", metav1.ConditionTrue, "fast", "slow")
 	r.node("b", metav1.ConditionTrue, "fast")
+	// What a server stores is within a volume of a node.
+	r.node(v1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
 	r.volume("v1", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseReady, Size: resource.NewQuantity(1<<30, resource.BinarySI)})
 	r.open()
 	c := read[Cluster](r, "/api/v1/cluster")
@@ -262,6 +264,25 @@ func TestTheClusterIsToldAsAWhole(t *testing.T) {
 	r.eventually("a second cluster is known", func() bool { all, _ := r.server.clusters.List(labels.Everything()); return len(all) == 2 })
 	if c := read[Cluster](r, "/api/v1/cluster"); c.Name != "holdfast" {
 		t.Errorf("got %+v", c)
+	}
+}
+
+func TestWhatAnNFSServerHasIsTold(t *testing.T) {
+	r := newRig(t)
+	server := v1.NodeOfServer("shop/files")
+	r.node("a", metav1.ConditionTrue, "fast")
+	r.node(server, metav1.ConditionTrue, "volumes")
+	r.volume("on-node", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseReady})
+	r.volume("on-server", server, "volumes", v1.VolumeStatus{Phase: v1.PhaseReady})
+	r.open()
+	for path, want := range map[string]string{"nodes/a": "", "nodes/" + server: "shop/files", "volumes/on-node": "", "volumes/on-server": "shop/files"} {
+		if got := read[struct{ NFSServer string }](r, "/api/v1/"+path).NFSServer; got != want {
+			t.Errorf("%s is of server %q, want %q", path, got, want)
+		}
+	}
+	pools := read[List[Pool]](r, "/api/v1/pools?node="+server).Items
+	if len(pools) != 1 || pools[0].NFSServer != "shop/files" {
+		t.Errorf("pools of the server: %+v", pools)
 	}
 }
 

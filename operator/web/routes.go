@@ -23,12 +23,12 @@ type route struct {
 func apiRoutes() []route {
 	return []route{
 		{"/api/v1/cluster", "The StorageCluster, and what all nodes can store together.", nil, Cluster{}, (*Server).cluster},
-		{"/api/v1/nodes", "Nodes that store, ready or not.", lists(nodeParameter, poolParameter, nodePhaseParameter), List[Node]{}, (*Server).listNodes},
-		{"/api/v1/nodes/{name}", "One node.", nil, Node{}, (*Server).node},
-		{"/api/v1/pools", "Pools of all nodes.", lists(nodeParameter, poolParameter), List[Pool]{}, (*Server).listPools},
-		{"/api/v1/volumes", "Volumes of all nodes.", lists(nodeParameter, poolParameter, phaseParameter), List[Volume]{}, (*Server).listVolumes},
+		{"/api/v1/nodes", "Nodes and NFS servers that store, ready or not.", lists(nodeParameter, poolParameter, nodePhaseParameter), List[Node]{}, (*Server).listNodes},
+		{"/api/v1/nodes/{name}", "One node or NFS server.", nil, Node{}, (*Server).node},
+		{"/api/v1/pools", "Pools of all nodes and NFS servers.", lists(nodeParameter, poolParameter), List[Pool]{}, (*Server).listPools},
+		{"/api/v1/volumes", "Volumes of all nodes and NFS servers.", lists(nodeParameter, poolParameter, phaseParameter), List[Volume]{}, (*Server).listVolumes},
 		{"/api/v1/volumes/{name}", "One volume.", nil, Volume{}, (*Server).volume},
-		{"/api/v1/snapshots", "Snapshots of all nodes.", lists(nodeParameter, poolParameter, phaseParameter, volumeParameter), List[Snapshot]{}, (*Server).listSnapshots},
+		{"/api/v1/snapshots", "Snapshots of all nodes and NFS servers.", lists(nodeParameter, poolParameter, phaseParameter, volumeParameter), List[Snapshot]{}, (*Server).listSnapshots},
 		{"/api/v1/snapshots/{name}", "One snapshot.", nil, Snapshot{}, (*Server).snapshot},
 	}
 }
