@@ -6,9 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -70,8 +68,8 @@ func sharedSpec(name string, size int64, server string, nodes ...string) backend
 }
 
 const (
-	serverA = "nfs.shop.a"
-	serverB = "nfs.team.b"
+	serverA = "shop.a.nfs.holdfast.dev"
+	serverB = "team.b.nfs.holdfast.dev"
 )
 
 func TestASharedVolumeIsMadeOnTheServerWithTheMostRoom(t *testing.T) {
@@ -105,7 +103,7 @@ func TestASharedVolumeIsMadeOnTheServerThatIsNamed(t *testing.T) {
 	expect(t, err, backend.ErrExhausted, "1073741824 bytes are available")
 	_, err = w.backend.Create(t.Context(), sharedSpec("w", gib, "shop/none"))
 	expect(t, err, backend.ErrUnavailable, "shop/none", "shop/a, team/b")
-	for _, bad := range []string{"a", "shop/a/b", "/a", "shop/", "node-a", "shop/a.b", "nfs.shop.a"} {
+	for _, bad := range []string{"a", "shop/a/b", "/a", "shop/", "node-a", "shop/a.b", "shop.a.nfs.holdfast.dev"} {
 		_, err = w.backend.Create(t.Context(), sharedSpec("w", gib, bad))
 		expect(t, err, backend.ErrInvalid, bad, "NAMESPACE/NAME")
 	}
@@ -258,35 +256,37 @@ func TestWhatAServerHasOnDiskIsFoundAsShared(t *testing.T) {
 }
 
 func TestAClaimForASharedVolumeIsToldWhatTheServersHave(t *testing.T) {
-	w := newWorld(t)
-	w.change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
-	w.servers(map[string]int64{serverA: 2 * gib, serverB: 4 * gib}, map[string]int64{"node-a": 100 * gib})
-	class := &storage.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: "csi.holdfast.dev",
-		Parameters: map[string]string{"shared": "true"},
+	both := map[string]int64{serverA: 2 * gib, serverB: 4 * gib}
+	for name, c := range map[string]struct {
+		servers    map[string]int64
+		parameters map[string]string
+		want       string
+	}{
+		"too small":   {both, nil, "no NFS server has that much free: shop/a 2Gi, team/b 4Gi. Ask for less, or grow its storage."},
+		"another one": {both, map[string]string{"nfsServer": "shop/b"}, "the class wants the NFS server shop/b, which is not there. Create it, or use another class."},
+		"a pool":      {both, map[string]string{"pool": "fast"}, `no NFS server has pool "fast". Use a class without the parameter pool.`},
+		"none":        {nil, nil, "there is no NFS server. Create an NFSServer."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+			w.servers(c.servers, map[string]int64{"node-a": 100 * gib})
+			class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"shared": "true"}}
+			maps.Copy(class.Parameters, c.parameters)
+			if _, err := w.theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.waiting("big", class.Name, "50Gi")
+			w.leads()
+			var told []string
+			w.until("the event", func() bool {
+				select {
+				case e := <-w.events.Events:
+					told = append(told, e)
+				default:
+				}
+				return slices.Contains(told, "Warning NoRoom 50Gi is asked for, and "+c.want)
+			})
+		})
 	}
-	if _, err := w.theirs.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	claim := &core.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: "big", Namespace: "shop"},
-		Spec: core.PersistentVolumeClaimSpec{
-			StorageClassName: &class.Name,
-			Resources:        core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: *resource.NewQuantity(50*gib, resource.BinarySI)}},
-		},
-		Status: core.PersistentVolumeClaimStatus{Phase: core.ClaimPending},
-	}
-	if _, err := w.theirs.CoreV1().PersistentVolumeClaims("shop").Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.leads()
-	var told []string
-	w.until("the event", func() bool {
-		select {
-		case e := <-w.events.Events:
-			told = append(told, e)
-		default:
-		}
-		return slices.Contains(told, "Warning NoRoom 50Gi is asked for, and no NFS server has that much free in the first pool: nfs.shop.a 2Gi, nfs.team.b 4Gi. Ask for less, or make room.")
-	})
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -132,8 +134,7 @@ func (w *waiting) lookAround(ctx context.Context) {
 			continue
 		}
 		w.told[c.UID] = asked
-		w.warnf(c, "NoRoom", "%s is asked for, and no %s has that much free in %s: %s. Ask for less, or make room.",
-			readable(asked), place.kind(), poolWord(place.pool), free)
+		w.warnf(c, "NoRoom", "%s is asked for, and %s", readable(asked), place.lacks(free))
 	}
 	for uid := range w.told {
 		if !short[uid] {
@@ -149,11 +150,22 @@ type place struct {
 	server string
 }
 
-func (p place) kind() string {
-	if p.shared {
-		return "NFS server"
+// lacks says what is missing where there is only so much free.
+func (p place) lacks(free []string) string {
+	switch {
+	case len(free) > 0 && p.shared:
+		return fmt.Sprintf("no NFS server has that much free: %s. Ask for less, or grow its storage.", few(free, ", "))
+	case len(free) > 0:
+		return fmt.Sprintf("no node has that much free in %s: %s. Ask for less, or make room.", poolWord(p.pool), few(free, ", "))
+	case p.server != "":
+		return fmt.Sprintf("the class wants the NFS server %s, which is not there. Create it, or use another class.", p.server)
+	case p.shared && p.pool != "":
+		return fmt.Sprintf("no NFS server has %s. Use a class without the parameter pool.", poolWord(p.pool))
+	case p.shared:
+		return "there is no NFS server. Create an NFSServer."
+	default:
+		return fmt.Sprintf("no node has %s. Add it to spec.pools of the StorageCluster, or use another class.", poolWord(p.pool))
 	}
-	return "node"
 }
 
 // placeOf returns what a claim's class says, and whether the class is of this driver.
@@ -169,25 +181,22 @@ func (w *waiting) placeOf(c *core.PersistentVolumeClaim) (p place, ours bool) {
 }
 
 // free lists what each node or server has free, and says whether one of them has enough.
-func (w *waiting) free(ctx context.Context, p place, asked int64) (free string, fits bool) {
-	var all []string
+func (w *waiting) free(ctx context.Context, p place, asked int64) (free []string, fits bool) {
 	for _, n := range w.hosts(p.shared, p.server) {
+		name := cmp.Or(v1.ServerOf(n.Name), n.Name)
 		c, err := w.CapacityAt(ctx, n.Name, p.pool)
 		switch {
 		case errors.Is(err, backend.ErrNotFound):
 			continue
 		case err != nil:
-			all = append(all, fmt.Sprintf("%s (%v)", n.Name, err))
+			free = append(free, fmt.Sprintf("%s (%v)", name, err))
 			continue
 		case min(c.Available, c.Largest) >= asked:
-			return "", true
+			return nil, true
 		}
-		all = append(all, n.Name+" "+readable(min(c.Available, c.Largest)))
+		free = append(free, name+" "+readable(min(c.Available, c.Largest)))
 	}
-	if len(all) == 0 {
-		return "no " + p.kind() + " has it", false
-	}
-	return few(all, ", "), false
+	return free, false
 }
 
 // readable rounds down to what people compare.

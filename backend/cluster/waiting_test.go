@@ -51,7 +51,7 @@ func TestAClaimThatFitsNowhereIsToldWhatIsFreeWhere(t *testing.T) {
 		switch {
 		case strings.Contains(event, "Warning NoRoom 3Gi") && strings.Contains(event, `pool "memory": a 1Gi, b 2Gi`):
 			told["large"] = true
-		case strings.Contains(event, "Warning NoRoom 1Mi") && strings.Contains(event, `pool "fast": no node has it`):
+		case strings.Contains(event, "Warning NoRoom 1Mi") && strings.Contains(event, `no node has pool "fast". Add it to spec.pools`):
 			told["lost"] = true
 		default:
 			t.Fatalf("%d told, then %q", len(told), event)

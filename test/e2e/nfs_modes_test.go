@@ -194,7 +194,7 @@ func TestClaimsForWhichAServerHasNoRoomAreToldWhatIsFreeAndGetWhatIsGivenBack(t 
 		s.Claim("more-"+door, "1536Mi", byMany, kube.OfClass(class))
 		s.AwaitEvent("more-"+door, "ProvisioningFailed", "available")
 	}
-	s.AwaitEvent("more-csi", "NoRoom", "1536Mi is asked for", "nfs."+s.Namespace+".shared ")
+	s.AwaitEvent("more-csi", "NoRoom", "1536Mi is asked for", s.Namespace+"/shared ")
 	s.Exec("user", "sh", "-ec", "head -c 10000000 /dev/zero >/data/file; sync /data/file")
 	for door, class := range classes {
 		s.Claim("little-"+door, "16Mi", byMany, kube.OfClass(class))
