@@ -28,3 +28,16 @@ func (a *Agent) tellTransition(about runtime.Object, old, now v1.Phase, e *v1.Er
 		a.eventf(about, core.EventTypeWarning, string(e.Code), "%s", e.Message)
 	}
 }
+
+// tellHealth writes an event when a thing is found damaged, and when it is whole again. Of a pool that fails, which makes
+// all that is in it unhealthy, the pool's node tells.
+func (a *Agent) tellHealth(about runtime.Object, old, now []metav1.Condition) {
+	was, is := meta.FindStatusCondition(old, v1.HealthyCondition), meta.FindStatusCondition(now, v1.HealthyCondition)
+	damaged := func(c *metav1.Condition) bool { return c != nil && c.Reason == v1.ReasonDamaged }
+	switch {
+	case damaged(is) && !damaged(was):
+		a.eventf(about, core.EventTypeWarning, v1.ReasonDamaged, "%s", is.Message)
+	case damaged(was) && is.Status == metav1.ConditionTrue:
+		a.eventf(about, core.EventTypeNormal, "Repaired", "it is whole again on the disk of node %s", a.Node)
+	}
+}

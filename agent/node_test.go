@@ -125,6 +125,32 @@ func TestAVolumeThatWasWrittenOffIsReadyAgain(t *testing.T) {
 	expectCondition(t, v.Status.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady)
 }
 
+func TestAStatusThatSaysWhatIsNotSoIsPutRight(t *testing.T) {
+	r := newRig(t)
+	r.begin()
+	r.ask("a")
+	v := r.phase("a", v1.PhaseReady)
+	right := v.Status
+	for what, wrong := range map[string]func(*v1.VolumeStatus){
+		"phase":       func(s *v1.VolumeStatus) { s.Phase = v1.PhaseFailed },
+		"size":        func(s *v1.VolumeStatus) { s.Size = size(mib) },
+		"pool":        func(s *v1.VolumeStatus) { s.Pool = "another" },
+		"mode":        func(s *v1.VolumeStatus) { s.Mode = v1.ModeBlock },
+		"file system": func(s *v1.VolumeStatus) { s.FSType = "another" },
+		"all of it":   func(s *v1.VolumeStatus) { *s = v1.VolumeStatus{} },
+	} {
+		v := r.volume("a")
+		wrong(&v.Status)
+		if _, err := r.volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.await("the right "+what, func() bool {
+			s := r.volume("a").Status
+			return s.Phase == right.Phase && s.Size != nil && s.Size.Cmp(*right.Size) == 0 && s.Pool == right.Pool && s.Mode == right.Mode && s.FSType == right.FSType
+		})
+	}
+}
+
 func TestTheLeaseIsRenewedWhateverBecomesOfIt(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.Lease = time.Second }

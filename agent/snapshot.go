@@ -135,6 +135,7 @@ func (a *Agent) recordSnapshot(ctx context.Context, o *v1.Snapshot, s *backend.S
 		return nil
 	}
 	a.tellTransition(o, o.Status.Phase, status.Phase, status.Error, status.Conditions)
+	a.tellHealth(o, o.Status.Conditions, status.Conditions)
 	o = o.DeepCopy()
 	o.Status = *status
 	written, err := a.Client.HoldfastV1().Snapshots().UpdateStatus(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})

@@ -22,6 +22,7 @@ func (a *Agent) recordVolume(ctx context.Context, o *v1.Volume, v *backend.Volum
 		return nil
 	}
 	a.tellTransition(o, o.Status.Phase, status.Phase, status.Error, status.Conditions)
+	a.tellHealth(o, o.Status.Conditions, status.Conditions)
 	o = o.DeepCopy()
 	o.Status = *status
 	written, err := a.Client.HoldfastV1().Volumes().UpdateStatus(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})

@@ -4,9 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -37,7 +34,7 @@ func (a *Agent) survey(ctx context.Context) error {
 	onDisk := map[string]bool{}
 	for _, v := range volumes {
 		onDisk[string(v.ID)] = true
-		if o := a.volumeObject(string(v.ID)); o == nil || volumeDiffers(o, v) {
+		if o := a.volumeObject(string(v.ID)); o == nil || a.volumeDiffers(o, v) {
 			a.work.add(key{v1.SourceVolume, string(v.ID)})
 		}
 	}
@@ -72,18 +69,11 @@ func (a *Agent) surveySnapshots(ctx context.Context) error {
 	return nil
 }
 
-func volumeDiffers(o *v1.Volume, v *backend.Volume) bool {
-	s := &o.Status
-	return o.DeletionTimestamp == nil && s.Created != nil && (s.Phase == v1.PhaseLost || healthDiffers(s.Conditions, v.Condition) ||
-		noticeable(bytesOf(s.Used), v.Used, v.Size) || v.Size > 0 && (v.Size != bytesOf(s.Size) || v.FSSize != bytesOf(s.FSSize)))
+// volumeDiffers says whether the object tells something else than what is on disk, whoever wrote it.
+func (a *Agent) volumeDiffers(o *v1.Volume, v *backend.Volume) bool {
+	return o.DeletionTimestamp == nil && newsOfVolume(&o.Status, volumeStatus(o, v, recorded(o.Status.Error), a.Address))
 }
 
 func snapshotDiffers(o *v1.Snapshot, t *backend.Snapshot) bool {
-	s := &o.Status
-	return o.DeletionTimestamp == nil && s.Created != nil && (s.Phase == v1.PhaseLost || healthDiffers(s.Conditions, t.Condition) || noticeable(bytesOf(s.Used), t.Used, t.Size))
-}
-
-func healthDiffers(all []metav1.Condition, now backend.Condition) bool {
-	told := meta.FindStatusCondition(all, v1.HealthyCondition)
-	return told != nil && ((told.Status == metav1.ConditionFalse) != now.Abnormal || told.Message != now.Message)
+	return o.DeletionTimestamp == nil && newsOfSnapshot(&o.Status, snapshotStatus(o, t, recorded(o.Status.Error)))
 }

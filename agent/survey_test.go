@@ -53,8 +53,10 @@ func TestSickAndWellAreReported(t *testing.T) {
 	if v.Status.Phase != v1.PhaseReady || v.Status.Size.Value() != 16*mib {
 		t.Errorf("the rest is %+v", v.Status)
 	}
+	r.expectEvent(v1.ReasonDamaged)
 	r.host.set(func() { clear(r.host.ill) })
 	healthy(true)
+	r.expectEvent("Repaired")
 }
 
 func TestAChangeOfUsageIsMeasuredAgainstTheSize(t *testing.T) {

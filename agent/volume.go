@@ -149,7 +149,12 @@ func settled(generation, observed int64, e *v1.Error) bool {
 }
 
 // recorded is an error as it was written down.
-func recorded(e *v1.Error) error { return backend.Code(e.Code).Error(e.Message) }
+func recorded(e *v1.Error) error {
+	if e == nil {
+		return nil
+	}
+	return backend.Code(e.Code).Error(e.Message)
+}
 
 // retryable leaves of an error what trying again may mend. What the next survey looks at anyway is not tried before.
 func retryable(err error) error {

@@ -36,7 +36,7 @@ func Lent(value string) []string {
 // Config is what a Plugin needs.
 type Config struct {
 	Directory string // that the kubelet watches for plugins, such as /var/lib/kubelet/plugins_registry
-	Sets      int    // that can be lent at the same time; 0: 4
+	Sets      int    // that can be lent at the same time; 0: 8
 	PerSet    int    // devices of a set; 0: 256
 	First     int    // number of the first device; 0: nodeops.FirstLentLoop
 	Log       *slog.Logger
@@ -59,7 +59,7 @@ func New(c Config) (*Plugin, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.Sets, c.PerSet, c.First = or(c.Sets, 4), or(c.PerSet, 256), or(c.First, nodeops.FirstLentLoop)
+	c.Sets, c.PerSet, c.First = or(c.Sets, 8), or(c.PerSet, 256), or(c.First, nodeops.FirstLentLoop)
 	const end = nodeops.FirstLentLoop + nodeops.MostLentLoops
 	switch {
 	case !filepath.IsAbs(c.Directory):

@@ -360,7 +360,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 			t.Errorf("%s: it was accepted", name)
 		}
 	}
-	if p, err := New(Config{Directory: "/a"}); err != nil || p.Sets != 4 || p.PerSet != 256 || p.First != nodeops.FirstLentLoop {
+	if p, err := New(Config{Directory: "/a"}); err != nil || p.Sets != 8 || p.PerSet != 256 || p.First != nodeops.FirstLentLoop {
 		t.Errorf("the defaults are %+v, %v", p, err)
 	}
 }
