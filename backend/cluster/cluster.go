@@ -37,6 +37,8 @@ type Config struct {
 	Events     record.EventRecorder // nil writes no events
 	Log        *slog.Logger         // nil discards
 
+	RemindAfter time.Duration // how long a claim that fits nowhere goes without being told again; 0 means the default
+
 	// Of what was asked for and is no longer wanted; 0 means the default.
 	GarbageAge   time.Duration
 	GarbageEvery time.Duration
@@ -75,6 +77,7 @@ func New(c Config) (*Backend, error) {
 	}
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	c.GarbageAge, c.GarbageEvery = cmp.Or(c.GarbageAge, DefaultGarbageAge), cmp.Or(c.GarbageEvery, DefaultGarbageEvery)
+	c.RemindAfter = cmp.Or(c.RemindAfter, DefaultRemindAfter)
 	b := &Backend{Config: c, log: c.Log}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)

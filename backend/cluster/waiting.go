@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -26,26 +27,38 @@ type waiting struct {
 	claims  cache.Indexer
 	classes cache.Indexer
 	dirty   chan struct{}
-	told    map[types.UID]int64 // claims that were told, and what they asked for
+	told    map[types.UID]reminder // claims that were told
+}
+
+// reminder is what a claim was told of last.
+type reminder struct {
+	asked int64
+	when  time.Time
 }
 
 // lookAgainAfter bounds how often all claims that wait are looked at.
 const lookAgainAfter = 2 * time.Second
 
+// DefaultRemindAfter is shorter than API servers keep events, which is an hour.
+const DefaultRemindAfter = 30 * time.Minute
+
 func (l *leader) explainWaiting(ctx context.Context) error {
-	w := &waiting{leader: l, dirty: make(chan struct{}, 1), told: map[types.UID]int64{}}
+	w := &waiting{leader: l, dirty: make(chan struct{}, 1), told: map[types.UID]reminder{}}
 	if err := w.watch(ctx); err != nil {
 		return err
 	}
 	tick := time.NewTicker(lookAgainAfter)
 	defer tick.Stop()
+	remind := time.NewTicker(w.RemindAfter)
+	defer remind.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.dirty:
-			w.lookAround(ctx)
+		case <-remind.C:
 		}
+		w.lookAround(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -116,7 +129,7 @@ func slimClaim(o any) (any, error) {
 	}, nil
 }
 
-// lookAround tells each claim that waits and fits nowhere, once.
+// lookAround tells each claim that waits and fits nowhere, now and then.
 func (w *waiting) lookAround(ctx context.Context) {
 	short := map[types.UID]bool{}
 	for _, c := range listed[*core.PersistentVolumeClaim](w.claims) {
@@ -130,10 +143,10 @@ func (w *waiting) lookAround(ctx context.Context) {
 			continue
 		}
 		short[c.UID] = true
-		if was, told := w.told[c.UID]; told && was == asked {
+		if was := w.told[c.UID]; was.asked == asked && time.Since(was.when) < w.RemindAfter {
 			continue
 		}
-		w.told[c.UID] = asked
+		w.told[c.UID] = reminder{asked, time.Now()}
 		w.warnf(c, "NoRoom", "%s is asked for, and %s", readable(asked), place.lacks(free))
 	}
 	for uid := range w.told {
@@ -145,9 +158,22 @@ func (w *waiting) lookAround(ctx context.Context) {
 
 // place is what a class says of where its volumes are.
 type place struct {
-	pool   string
-	shared bool
-	server string
+	pool    string
+	shared  bool
+	server  string
+	allowed []core.TopologySelectorTerm // none allows all
+}
+
+// allows says whether one of the terms names the node. What they say of other labels is for the scheduler to judge.
+func (p place) allows(node string) bool {
+	return len(p.allowed) == 0 || p.shared || slices.ContainsFunc(p.allowed, func(t core.TopologySelectorTerm) bool {
+		for _, r := range t.MatchLabelExpressions {
+			if r.Key == v1.TopologyKey && !slices.Contains(r.Values, node) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // lacks says what is missing where there is only so much free.
@@ -163,6 +189,8 @@ func (p place) lacks(free []string) string {
 		return fmt.Sprintf("no NFS server has %s. Use a class without the parameter pool.", poolWord(p.pool))
 	case p.shared:
 		return "there is no NFS server. Create an NFSServer."
+	case len(p.allowed) > 0:
+		return fmt.Sprintf("no node that the class allows has %s. See its allowedTopologies, and spec.pools of the StorageCluster.", poolWord(p.pool))
 	default:
 		return fmt.Sprintf("no node has %s. Add it to spec.pools of the StorageCluster, or use another class.", poolWord(p.pool))
 	}
@@ -177,12 +205,17 @@ func (w *waiting) placeOf(c *core.PersistentVolumeClaim) (p place, ours bool) {
 	if class == nil || class.Provisioner != w.Driver {
 		return p, false
 	}
-	return place{pool: class.Parameters["pool"], shared: class.Parameters["shared"] == "true", server: class.Parameters["nfsServer"]}, true
+	return place{
+		pool: class.Parameters["pool"], shared: class.Parameters["shared"] == "true", server: class.Parameters["nfsServer"], allowed: class.AllowedTopologies,
+	}, true
 }
 
 // free lists what each node or server has free, and says whether one of them has enough.
 func (w *waiting) free(ctx context.Context, p place, asked int64) (free []string, fits bool) {
 	for _, n := range w.hosts(p.shared, p.server) {
+		if !p.allows(n.Name) {
+			continue
+		}
 		name := cmp.Or(v1.ServerOf(n.Name), n.Name)
 		c, err := w.CapacityAt(ctx, n.Name, p.pool)
 		switch {

@@ -3,12 +3,14 @@ package cluster_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 )
 
@@ -61,5 +63,40 @@ func TestAClaimThatFitsNowhereIsToldWhatIsFreeWhere(t *testing.T) {
 	w.waiting("larger", "ours", "4Gi")
 	if event := <-w.events.Events; !strings.Contains(event, "NoRoom 4Gi") {
 		t.Errorf("told again: %q", event)
+	}
+}
+
+func TestAClaimThatWaitsForLongIsToldAgain(t *testing.T) {
+	w := newWorld(t)
+	w.change = func(c *cluster.Config) { c.Driver, c.RemindAfter = "csi.holdfast.dev", time.Millisecond }
+	w.hosts(map[string]int64{"a": gib})
+	w.class("ours", "csi.holdfast.dev", "memory")
+	w.waiting("large", "ours", "3Gi")
+	w.leads()
+	for range 2 {
+		if event := <-w.events.Events; !strings.Contains(event, "NoRoom 3Gi") {
+			t.Errorf("told %q", event)
+		}
+	}
+}
+
+func TestAClaimIsToldOfTheNodesThatItsClassAllows(t *testing.T) {
+	w := newWorld(t)
+	w.change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+	w.hosts(map[string]int64{"a": gib, "b": 2 * gib, "c": 4 * gib})
+	c := &storage.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "few"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"pool": "memory"},
+		AllowedTopologies: []core.TopologySelectorTerm{
+			{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{{Key: v1.TopologyKey, Values: []string{"a"}}}},
+			{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{{Key: v1.TopologyKey, Values: []string{"b", "c"}}, {Key: v1.TopologyKey, Values: []string{"b"}}}},
+		},
+	}
+	if _, err := w.theirs.StorageV1().StorageClasses().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.waiting("fits-elsewhere", "few", "3Gi")
+	w.leads()
+	if event := <-w.events.Events; !strings.Contains(event, `no node has that much free in pool "memory": a 1Gi, b 2Gi.`) {
+		t.Errorf("told %q", event)
 	}
 }
