@@ -97,6 +97,17 @@ func TestTheDriverIsAttachedOnlyIfAsked(t *testing.T) {
 	}
 }
 
+// fsGroup is given by the driver, and a mount with a context would fit neither pods that share a volume nor directories.
+func TestTheDriverSaysHowVolumesAreMounted(t *testing.T) {
+	spec := must[storage.CSIDriver](t, ask(nil), "CSIDriver", "csi.holdfast.dev").Spec
+	if *spec.FSGroupPolicy != storage.FileFSGroupPolicy || *spec.SELinuxMount {
+		t.Errorf("the policy of fsGroup is %s, and with SELinux it is mounted with a context: %v", *spec.FSGroupPolicy, *spec.SELinuxMount)
+	}
+	if !slices.Equal(spec.VolumeLifecycleModes, []storage.VolumeLifecycleMode{storage.VolumeLifecyclePersistent, storage.VolumeLifecycleEphemeral}) {
+		t.Errorf("the volumes are %v", spec.VolumeLifecycleModes)
+	}
+}
+
 // A mount of a shared volume lasts as long as the network that it was made from, so it is not made from that of a pod.
 func TestSharedVolumesAreMountedFromTheNetworkOfTheNode(t *testing.T) {
 	pod := nodeOf(t, ask(nil)).Spec.Template.Spec
