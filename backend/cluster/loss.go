@@ -48,6 +48,10 @@ func (l *leader) look(ctx context.Context, node string) error {
 	if l.pulse.down(node) == "" {
 		return errors.Join(errs...)
 	}
+	if wait := l.pulse.doubt(node); wait > 0 {
+		l.queue.AddAfter(node, wait)
+		return errors.Join(errs...)
+	}
 	p, there := l.plight(node)
 	errs = append(errs, l.markNode(ctx, node, p))
 	for _, v := range l.volumesOn(node) {

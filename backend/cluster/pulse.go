@@ -18,6 +18,7 @@ type pulse struct {
 	changed func(node string) // a node has come or gone
 
 	mu    sync.Mutex
+	since time.Time // from when on all that is written is heard
 	beats map[string]*beat
 }
 
@@ -25,13 +26,33 @@ type beat struct {
 	renewed time.Time // as the agent wrote it
 	heard   time.Time // as this process saw it
 	until   time.Time
+	lasts   time.Duration
 	timer   *time.Timer
 }
 
 const defaultLease = 40 * time.Second
 
 func newPulse(changed func(string)) *pulse {
-	return &pulse{changed: changed, beats: map[string]*beat{}}
+	return &pulse{changed: changed, since: time.Now(), beats: map[string]*beat{}}
+}
+
+// deaf is called when the API server cannot be heard: all nodes are silent then.
+func (p *pulse) deaf() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = time.Now()
+}
+
+// doubt is how long to wait until the silence of a node says something of that node. Agents that were cut off from the
+// API server as this process was need a while to be heard again.
+func (p *pulse) doubt(node string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.beats[node]
+	if b == nil {
+		return 0
+	}
+	return max(0, time.Until(p.since.Add(2*b.lasts)))
 }
 
 // saw takes note of a Lease, which may be none of an agent.
@@ -67,7 +88,7 @@ func (p *pulse) beat(node string, renewed time.Time, lasts time.Duration) (back 
 	default:
 		return false
 	}
-	b.renewed = renewed
+	b.renewed, b.lasts = renewed, lasts
 	b.timer = time.AfterFunc(time.Until(b.until), func() { p.changed(node) })
 	return back
 }

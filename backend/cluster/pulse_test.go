@@ -3,6 +3,7 @@ package cluster
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
@@ -89,4 +90,33 @@ func TestADeletedLeaseIsADeadNode(t *testing.T) {
 		t.Errorf("the Lease of something else told of node %q", node)
 	default:
 	}
+}
+
+func TestSilenceSaysNothingOfANodeUntilTheAPIServerWasHeardForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newTestPulse(t)
+		p.saw(lease("a", time.Now(), 40))
+		expect := func(when string, down, doubted bool) {
+			t.Helper()
+			if got := p.down("a") != ""; got != down {
+				t.Errorf("%s: down is %v", when, got)
+			}
+			if got := p.doubt("a") > 0; got != doubted {
+				t.Errorf("%s: doubt is %v", when, got)
+			}
+		}
+		time.Sleep(79 * time.Second)
+		expect("silent since the start", true, true)
+		time.Sleep(time.Second)
+		expect("silent for long", true, false)
+		p.deaf()
+		expect("nobody is heard", true, true)
+		time.Sleep(79 * time.Second)
+		expect("others are heard again", true, true)
+		time.Sleep(time.Second)
+		expect("silent for long while others are heard", true, false)
+		if p.doubt("b") > 0 {
+			t.Error("a node that never had a Lease is doubted")
+		}
+	})
 }

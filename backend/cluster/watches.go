@@ -141,6 +141,13 @@ func (b *Backend) sawSnapshot(s *v1.Snapshot, deleted bool) {
 }
 
 func (w *watches) listenToLeases(b *Backend, leases cache.SharedIndexInformer) error {
+	err := leases.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+		b.pulse.deaf()
+	})
+	if err != nil {
+		return err
+	}
 	return hear(w, cache.NewTypedSharedIndexInformer[*coordination.Lease](leases), cache.TypedResourceEventHandlerFuncs[*coordination.Lease]{
 		AddFunc:    b.pulse.saw,
 		UpdateFunc: func(_, l *coordination.Lease) { b.pulse.saw(l) },
