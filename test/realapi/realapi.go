@@ -183,16 +183,14 @@ func define(ctx context.Context, kinds dynamic.ResourceInterface, file string) (
 	if _, err := kinds.Apply(ctx, d.GetName(), &d, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
 		return made, err
 	}
-	changes, err := kinds.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + d.GetName()})
-	if err != nil {
-		return made, err
-	}
-	defer changes.Stop()
-	for change := range changes.ResultChan() {
-		if established(change) {
+	for ctx.Err() == nil { // the API server may end a watch at any time
+		deleted, done, err := awaitEstablished(ctx, kinds, d.GetName())
+		switch {
+		case err != nil:
+			return made, err
+		case done:
 			return made, nil
-		}
-		if change.Type == watch.Deleted { // by the end of the package before
+		case deleted: // by the end of the package before
 			made = d.GetName()
 			if _, err := kinds.Apply(ctx, d.GetName(), &d, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
 				return made, err
@@ -200,6 +198,21 @@ func define(ctx context.Context, kinds dynamic.ResourceInterface, file string) (
 		}
 	}
 	return made, fmt.Errorf("it was not established: %w", ctx.Err())
+}
+
+// awaitEstablished follows a definition until it is established or deleted, or the watch ends.
+func awaitEstablished(ctx context.Context, kinds dynamic.ResourceInterface, name string) (deleted, done bool, err error) {
+	changes, err := kinds.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		return false, false, err
+	}
+	defer changes.Stop()
+	for change := range changes.ResultChan() {
+		if established(change) || change.Type == watch.Deleted {
+			return change.Type == watch.Deleted, established(change), nil
+		}
+	}
+	return false, false, nil
 }
 
 func established(change watch.Event) bool {
