@@ -112,7 +112,7 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 	}
 	upgrades, err := storageupgrade.New(storageupgrade.Config{
 		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Holdfast: shared.holdfast, Cluster: shared.cluster,
-		Namespace: o.namespace, Metadata: local.MetadataVersion, Log: log,
+		Namespace: o.namespace, Driver: *o.driver, Metadata: local.MetadataVersion, Log: log,
 		NFS: servers.Controller,
 	})
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
-	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -42,17 +42,6 @@ func Stamp(workload *unstructured.Unstructured) error {
 	}
 	sum := sha256.Sum256(text)
 	return unstructured.SetNestedField(workload.Object, hex.EncodeToString(sum[:8]), at...)
-}
-
-// World is what a step looks at.
-type World struct {
-	DaemonSet *apps.DaemonSet
-	Pods      []*core.Pod       // those of the DaemonSet, others are left out of account
-	Nodes     []*v1.StorageNode // of the whole cluster
-	// Unregistered are nodes whose kubelet does not know the driver; nil: nobody has looked.
-	Unregistered map[string]bool
-	// Account is when the pods' ServiceAccount was made: the API server knows pods of before no more. Zero: nobody has looked.
-	Account time.Time
 }
 
 // Result is where a rollout stands.
@@ -137,13 +126,24 @@ func Plan(w World) (Result, *core.Pod) {
 // missing is where a pod was just deleted, and the next is not there yet.
 func (w World) missing(r *Result, pods []*core.Pod) {
 	r.Waiting = fmt.Sprintf("%d of %d node pods to be made", r.Total-len(pods), r.Total)
+	var without []string
 	for _, n := range w.Nodes {
 		if !slices.ContainsFunc(pods, func(p *core.Pod) bool { return p.Spec.NodeName == n.Name }) {
-			r.Node = n.Name
-			return
+			without = append(without, n.Name)
 		}
 	}
+	if len(without) == 0 {
+		return
+	}
+	r.Node = without[0]
+	if more := len(without) - mostNamed; more > 0 {
+		without = append(without[:mostNamed], fmt.Sprintf("%d more", more))
+	}
+	r.Waiting += "; without one: " + strings.Join(without, ", ")
 }
+
+// mostNamed is how many nodes a message names.
+const mostNamed = 5
 
 // hindered says whether a pod is going or a new one is not ready, so that nothing may be replaced.
 func (w World) hindered(r *Result, pods []*core.Pod) bool {

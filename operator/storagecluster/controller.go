@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/loop"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/recent"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
 // Config is what a Controller needs.
@@ -149,7 +150,7 @@ func (r *Controller) listen() error {
 			return nil
 		}, nil),
 		r.loop.WatchChanges(r.Cluster.Storage().V1().CSINodes().Informer(), now, func(old, now any) bool {
-			return registered(old.(*storage.CSINode), r.Driver) != registered(now.(*storage.CSINode), r.Driver)
+			return rollout.IsRegistered(old.(*storage.CSINode), r.Driver) != rollout.IsRegistered(now.(*storage.CSINode), r.Driver)
 		}),
 	)
 }

@@ -8,7 +8,6 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
-	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,7 +19,6 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/owned"
-	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
@@ -61,26 +59,15 @@ type situation struct {
 
 // observe looks only into caches.
 func (r *Controller) observe(c *v1.StorageCluster) *situation {
-	s := &situation{now: time.Now(), cluster: c, storageNodes: map[string]*v1.StorageNode{}, registered: map[string]bool{}}
+	s := &situation{now: time.Now(), cluster: c, storageNodes: map[string]*v1.StorageNode{}}
 	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
-	for _, n := range nodes {
-		stores, err := render.Stores(c, n)
-		if err != nil {
-			s.invalid = err
-		}
-		if stores {
-			s.nodes = append(s.nodes, n)
-		}
-	}
-	slices.SortFunc(s.nodes, func(a, b *core.Node) int { return compare(a.Name, b.Name) })
+	s.nodes, s.invalid = rollout.Storing(c, nodes)
 	storageNodes, _ := r.storageNodes.List(labels.Everything())
 	for _, n := range storageNodes {
 		s.storageNodes[n.Name] = n
 	}
 	csiNodes, _ := r.csiNodes.List(labels.Everything())
-	for _, n := range csiNodes {
-		s.registered[n.Name] = registered(n, r.Driver)
-	}
+	s.registered = rollout.Registered(csiNodes, r.Driver)
 	s.pods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: nodeComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
 	s.controllerPods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: controllerComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
 	slices.SortFunc(s.controllerPods, func(a, b *core.Pod) int { return compare(a.Name, b.Name) })
@@ -142,23 +129,15 @@ func (s *situation) look(set *owned.Set, namespace string) {
 
 // world is what the rollout of the node pods looks at.
 func (s *situation) world() rollout.World {
-	w := rollout.World{DaemonSet: s.nodeSet, Pods: s.pods, Unregistered: map[string]bool{}, Account: s.account}
-	for _, n := range s.nodes {
-		w.Unregistered[n.Name] = !s.registered[n.Name]
-		if has := s.storageNodes[n.Name]; has != nil {
-			w.Nodes = append(w.Nodes, has)
-		}
-	}
-	return w
+	return rollout.Sources{
+		DaemonSet: s.nodeSet, Account: s.account, Pods: s.pods, Stores: s.nodes,
+		StorageNodes: slices.Collect(maps.Values(s.storageNodes)), Registered: s.registered,
+	}.World()
 }
 
 func (s *situation) withCSI() bool {
 	enable := s.cluster.Spec.CSI.Enable
 	return enable == nil || *enable
-}
-
-func registered(n *storage.CSINode, driver string) bool {
-	return slices.ContainsFunc(n.Spec.Drivers, func(d storage.CSINodeDriver) bool { return d.Name == driver })
 }
 
 // nodeMatters leaves out the heartbeats of kubelets.

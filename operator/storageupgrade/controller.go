@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,6 +20,7 @@ import (
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
@@ -27,6 +29,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/loop"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/recent"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
 // Workloads are what the operator keeps in the API server, which is an owned.Set.
@@ -57,6 +60,7 @@ type Config struct {
 	Holdfast  informers.SharedInformerFactory
 	Cluster   kubeinformers.SharedInformerFactory
 	Namespace string
+	Driver    string // the name by which nodes register with their kubelet
 	// Metadata is the version of what this program writes on disk.
 	Metadata int
 	NFS      NFSServers   // nil: there are none
@@ -83,6 +87,8 @@ type Controller struct {
 	clusters     listers.StorageClusterLister
 	jobs         listers.NodeJobLister
 	storageNodes listers.StorageNodeLister
+	nodes        corelisters.NodeLister
+	csiNodes     storagelisters.CSINodeLister
 	pods         corelisters.PodLister
 
 	written recent.Objects[*v1.StorageUpgrade]
@@ -96,8 +102,8 @@ const component = "holdfast-upgrade"
 
 // New checks the configuration and asks the informers for what it needs.
 func New(c Config) (*Controller, error) {
-	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Holdfast == nil || c.Cluster == nil || c.Namespace == "" || c.Metadata < 1 {
-		return nil, errors.New("upgrades need clients, informers, a namespace, and the version of the metadata on disk")
+	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Holdfast == nil || c.Cluster == nil || c.Namespace == "" || c.Driver == "" || c.Metadata < 1 {
+		return nil, errors.New("upgrades need clients, informers, a namespace, the name of the driver, and the version of the metadata on disk")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
@@ -110,7 +116,8 @@ func New(c Config) (*Controller, error) {
 	r := &Controller{
 		Config:   c,
 		upgrades: kinds.StorageUpgrades().Lister(), clusters: kinds.StorageClusters().Lister(), jobs: kinds.NodeJobs().Lister(),
-		storageNodes: kinds.StorageNodes().Lister(), pods: c.Cluster.Core().V1().Pods().Lister(),
+		storageNodes: kinds.StorageNodes().Lister(), nodes: c.Cluster.Core().V1().Nodes().Lister(),
+		csiNodes: c.Cluster.Storage().V1().CSINodes().Lister(), pods: c.Cluster.Core().V1().Pods().Lister(),
 		trouble: map[string]string{},
 	}
 	var err error
@@ -143,6 +150,11 @@ func (c *Controller) watch() error {
 			return readiness(old.(*v1.StorageNode)) != readiness(now.(*v1.StorageNode))
 		}),
 		c.loop.Watch(c.Cluster.Core().V1().Pods().Informer(), all),
+		// What they say of a node that stores matters to few steps, but must be known.
+		c.loop.WatchChanges(c.Cluster.Core().V1().Nodes().Informer(), all, func(any, any) bool { return false }),
+		c.loop.WatchChanges(c.Cluster.Storage().V1().CSINodes().Informer(), all, func(old, now any) bool {
+			return rollout.IsRegistered(old.(*storage.CSINode), c.Driver) != rollout.IsRegistered(now.(*storage.CSINode), c.Driver)
+		}),
 	)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -98,6 +99,19 @@ func (r *rig) wantDatabase(replicas int32) {
 	}
 }
 
+func TestAControllerThatIsAStatefulSetIsUpgradedAsOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(s *v1.StorageClusterSpec) { s.CSI.DeploymentStrategy = v1.AsStatefulSet })
+	r.live()
+	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.controller(r.api.Config())
+	r.until("the end of the upgrade", func() bool { return r.over("up") })
+	if u := r.get("up"); u.Status.Phase != v1.UpgradeCompleted {
+		t.Errorf("it ended as %+v", u.Status)
+	}
+	r.wantRuns(newImage) // and there is no Deployment beside it
+}
+
 func TestASecondUpgradeWaitsAndThenGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -154,6 +168,32 @@ func TestAnImageThatDoesNotComeChangesNothing(t *testing.T) {
 	r.wantRuns(oldImage)
 }
 
+func TestAReleaseThatTheKubeletDoesNotGetToKnowStopsAtTheFirstNode(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.deaf = string(newImage)
+	r.live()
+	first := len(r.replace)
+	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.controller(r.api.Config())
+	r.until("the end of the upgrade", func() bool {
+		r.hurry("up")
+		return r.over("up")
+	})
+	u := r.get("up")
+	failed := meta.FindStatusCondition(u.Status.Conditions, v1.FailedCondition)
+	if u.Status.Phase != v1.UpgradeFailed || failed == nil || !strings.Contains(failed.Message, "registered with the kubelet of node a") {
+		t.Errorf("it ended as %+v", u.Status)
+	}
+	r.mu.Lock()
+	made := strings.Join(r.replace[first:], " ")
+	r.mu.Unlock()
+	if made != "a=v2 a=v1" {
+		t.Errorf("the node pods made were %s", made)
+	}
+	r.wantRuns(oldImage)
+}
+
 func TestAnUpgradeThatHasEndedCostsNoRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -168,6 +208,31 @@ func TestAnUpgradeThatHasEndedCostsNoRequests(t *testing.T) {
 		if strings.Contains(what, "pods") && !strings.HasPrefix(what, "list pods") || what == "update storageupgrades/status" && n > 1 || strings.HasPrefix(what, "apply") {
 			t.Errorf("%s: %d times", what, n)
 		}
+	}
+}
+
+func TestTheStorageClusterThatStaysIsUpgraded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	clusters := r.client.HoldfastV1().StorageClusters()
+	// The first is held by its finalizer, as when its volumes still exist.
+	if _, err := clusters.Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/held"]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	next := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "next"}, Spec: v1.StorageClusterSpec{Images: v1.Images{Holdfast: oldImage}}}
+	if _, err := clusters.Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.live()
+	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.controller(r.api.Config())
+	r.until("the end of the upgrade", func() bool { return r.over("up") })
+	c, err := clusters.Get(t.Context(), "next", metav1.GetOptions{})
+	if u := r.get("up"); u.Status.Phase != v1.UpgradeCompleted || err != nil || c.Spec.Images.Holdfast != newImage {
+		t.Errorf("it ended as %+v; the cluster is %+v, %v", u.Status, c.Spec, err)
 	}
 }
 

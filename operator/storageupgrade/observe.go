@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
+	"github.com/holdfast-storage/holdfast/operator/storagecluster"
 )
 
 // The names of the workloads, as they are rendered.
@@ -49,7 +50,7 @@ func (c *Controller) observe(ctx context.Context, u *v1.StorageUpgrade) (observe
 	if o.nfsJob, err = c.job(nfsJobName(u)); err != nil {
 		return o, world, err
 	}
-	if world, err = c.world(); err != nil {
+	if world, err = c.world(o.cluster); err != nil {
 		return o, world, err
 	}
 	o.nodes, o.controller = nodesOf(world), c.controllerWorkload(o.cluster)
@@ -83,13 +84,13 @@ func stopsApplications(u *v1.StorageUpgrade) bool {
 	return u.Spec.Strategy == v1.OfflineUpgrade && !hasEnded(u) && slices.Contains(steps, u.Status.Step)
 }
 
-// cluster is the StorageCluster that is served: the oldest.
+// cluster is the StorageCluster that is served; nil if there is none.
 func (c *Controller) cluster() (*v1.StorageCluster, error) {
 	all, err := c.clusters.List(labels.Everything())
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	return c.paused.Newest(slices.MinFunc(all, func(a, b *v1.StorageCluster) int { return older(a, b) })), nil
+	return c.paused.Newest(storagecluster.Served(all)), nil
 }
 
 func older(a, b metav1.Object) int {
@@ -120,25 +121,42 @@ func (c *Controller) first(u *v1.StorageUpgrade) (string, error) {
 	return "", nil
 }
 
-// world is what runs on the nodes.
-func (c *Controller) world() (w rollout.World, err error) {
-	if set := c.get("DaemonSet", nodeSet); set != nil {
-		w.DaemonSet = &apps.DaemonSet{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(set.Object, w.DaemonSet); err != nil {
-			return w, fmt.Errorf("DaemonSet %s: %w", nodeSet, err)
+// world is what runs on the nodes, as the cluster's own loop sees it.
+func (c *Controller) world(cluster *v1.StorageCluster) (rollout.World, error) {
+	var s rollout.Sources
+	if set := c.get(apps.GroupName, "DaemonSet", nodeSet); set != nil {
+		s.DaemonSet = &apps.DaemonSet{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(set.Object, s.DaemonSet); err != nil {
+			return rollout.World{}, fmt.Errorf("DaemonSet %s: %w", nodeSet, err)
 		}
 	}
-	component := labels.Set{"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "node"}
-	if w.Pods, err = c.pods.Pods(c.Namespace).List(component.AsSelector()); err != nil {
-		return w, err
+	if account := c.get("", "ServiceAccount", nodeSet); account != nil {
+		s.Account = account.GetCreationTimestamp().Time
 	}
-	w.Nodes, err = c.storageNodes.List(labels.Everything())
-	return w, err
+	component := labels.Set{"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "node"}
+	var err error
+	if s.Pods, err = c.pods.Pods(c.Namespace).List(component.AsSelector()); err != nil {
+		return rollout.World{}, err
+	}
+	if s.StorageNodes, err = c.storageNodes.List(labels.Everything()); err != nil {
+		return rollout.World{}, err
+	}
+	csiNodes, err := c.csiNodes.List(labels.Everything())
+	if err != nil {
+		return rollout.World{}, err
+	}
+	s.Registered = rollout.Registered(csiNodes, c.Driver)
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil || cluster == nil {
+		return s.World(), err
+	}
+	s.Stores, _ = rollout.Storing(cluster, nodes) // a selector that cannot be read is refused where it is applied
+	return s.World(), nil
 }
 
-func (c *Controller) get(kind, name string) *unstructured.Unstructured {
+func (c *Controller) get(group, kind, name string) *unstructured.Unstructured {
 	return c.Owned.Get(owned.Ref{
-		GroupKind: schema.GroupKind{Group: apps.GroupName, Kind: kind}, NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: name},
+		GroupKind: schema.GroupKind{Group: group, Kind: kind}, NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: name},
 	})
 }
 
@@ -201,7 +219,7 @@ func (c *Controller) controllerWorkload(cluster *v1.StorageCluster) workload {
 	if cluster != nil && cluster.Spec.CSI.DeploymentStrategy != "" {
 		kind = string(cluster.Spec.CSI.DeploymentStrategy)
 	}
-	o := c.get(kind, controllerName)
+	o := c.get(apps.GroupName, kind, controllerName)
 	if o == nil {
 		return workload{none: true}
 	}

@@ -13,6 +13,7 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -40,6 +41,7 @@ type rig struct {
 	client     *holdfast.Clientset
 	kubernetes *kubernetes.Clientset
 	broken     string // image whose node pods do not become ready
+	deaf       string // image whose node pods do not register with the kubelet
 	wrong      string // image of which a NodeJob fails
 
 	ahead atomic.Int64 // of its clock
@@ -49,13 +51,15 @@ type rig struct {
 	replace []string
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, changes ...func(*v1.StorageClusterSpec)) *rig {
 	t.Helper()
 	api := miniapi.New(t)
 	r := &rig{T: t, api: api, client: holdfast.NewForConfigOrDie(api.Config()), kubernetes: kubernetes.NewForConfigOrDie(api.Config())}
-	cluster, err := r.client.HoldfastV1().StorageClusters().Create(t.Context(), &v1.StorageCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1.StorageClusterSpec{Images: v1.Images{Holdfast: oldImage}},
-	}, metav1.CreateOptions{})
+	cluster := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1.StorageClusterSpec{Images: v1.Images{Holdfast: oldImage}}}
+	for _, change := range changes {
+		change(&cluster.Spec)
+	}
+	cluster, err := r.client.HoldfastV1().StorageClusters().Create(t.Context(), cluster, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +68,7 @@ func newRig(t *testing.T) *rig {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.addNode(n)
 		node.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionTrue}}
 		if _, err := r.client.HoldfastV1().StorageNodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
@@ -71,6 +76,29 @@ func newRig(t *testing.T) *rig {
 	}
 	r.install(cluster)
 	return r
+}
+
+func (r *rig) addNode(name string) {
+	r.Helper()
+	node := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{core.LabelOSStable: "linux"}}}
+	if _, err := r.kubernetes.CoreV1().Nodes().Create(r.Context(), node, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	if _, err := r.kubernetes.StorageV1().CSINodes().Create(r.Context(), &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// register is what the kubelet of a node does when the pod of an image comes.
+func (r *rig) register(node string, image v1.Image) {
+	n, err := r.kubernetes.StorageV1().CSINodes().Get(r.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		return
+	}
+	if n.Spec.Drivers = nil; string(image) != r.deaf {
+		n.Spec.Drivers = []storage.CSINodeDriver{{Name: csiDriver, NodeID: node}}
+	}
+	_, _ = r.kubernetes.StorageV1().CSINodes().Update(r.Context(), n, metav1.UpdateOptions{}) // nobody else writes it
 }
 
 // install makes the workloads as the cluster's own loop would.
@@ -83,7 +111,7 @@ func (r *rig) install(cluster *v1.StorageCluster) {
 	if err := rollout.StampAll(objects); err != nil {
 		r.Fatal(err)
 	}
-	resources := map[string]string{"DaemonSet": "daemonsets", "Deployment": "deployments"}
+	resources := map[string]string{"DaemonSet": "daemonsets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
 	client := dynamic.NewForConfigOrDie(r.api.Config())
 	for _, o := range objects {
 		if resource := resources[o.GetKind()]; resource != "" {
@@ -156,6 +184,7 @@ func (r *rig) daemonSet() {
 		}
 		p.Status = core.PodStatus{Phase: core.PodRunning, Conditions: []core.PodCondition{{Type: core.PodReady, Status: ready}}}
 		if _, err := r.kubernetes.CoreV1().Pods(ours).Create(ctx, p, metav1.CreateOptions{}); err == nil {
+			r.register(node, image)
 			r.replace = append(r.replace, node+"="+string(image[strings.LastIndexByte(string(image), ':')+1:]))
 		}
 	}
@@ -174,8 +203,17 @@ func (r *rig) deployment(d *apps.Deployment) {
 	_, _ = r.kubernetes.AppsV1().Deployments(d.Namespace).UpdateStatus(r.Context(), d, metav1.UpdateOptions{}) // a change makes it try again
 }
 
-// statefulSet has one pod, or none.
+// statefulSet has one pod, or none. That of the controller has those it is to have.
 func (r *rig) statefulSet(s *apps.StatefulSet) {
+	if s.Namespace == ours {
+		if s.Status.ObservedGeneration == s.Generation {
+			return
+		}
+		s, n := s.DeepCopy(), ptr.Deref(s.Spec.Replicas, 1)
+		s.Status = apps.StatefulSetStatus{ObservedGeneration: s.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n}
+		_, _ = r.kubernetes.AppsV1().StatefulSets(ours).UpdateStatus(r.Context(), s, metav1.UpdateOptions{}) // a change makes it try again
+		return
+	}
 	pods, name := r.kubernetes.CoreV1().Pods(s.Namespace), s.Name+"-0"
 	if ptr.Deref(s.Spec.Replicas, 1) == 0 {
 		_ = pods.Delete(r.Context(), name, metav1.DeleteOptions{}) // it may be gone
@@ -224,15 +262,20 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 	kinds, cluster := informers.NewSharedInformerFactory(client, 0), kubeinformers.NewSharedInformerFactoryWithOptions(kube, 0, kubeinformers.WithNamespace(ours))
 	set, err := owned.New(owned.Config{
 		Client: dynamic.NewForConfigOrDie(config), Namespace: ours, Log: log,
-		Kinds: []schema.GroupVersionKind{apps.SchemeGroupVersion.WithKind("DaemonSet"), apps.SchemeGroupVersion.WithKind("Deployment")},
+		Kinds: []schema.GroupVersionKind{
+			apps.SchemeGroupVersion.WithKind("DaemonSet"), apps.SchemeGroupVersion.WithKind("Deployment"), apps.SchemeGroupVersion.WithKind("StatefulSet"),
+		},
 		Resources: func(string) (*metav1.APIResourceList, error) {
-			return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "daemonsets", Kind: "DaemonSet", Namespaced: true}, {Name: "deployments", Kind: "Deployment", Namespaced: true}}}, nil
+			return &metav1.APIResourceList{APIResources: []metav1.APIResource{
+				{Name: "daemonsets", Kind: "DaemonSet", Namespaced: true}, {Name: "deployments", Kind: "Deployment", Namespaced: true},
+				{Name: "statefulsets", Kind: "StatefulSet", Namespaced: true},
+			}}, nil
 		},
 	})
 	if err != nil {
 		r.Fatal(err)
 	}
-	c, err := New(Config{Client: client, Kubernetes: kube, Owned: set, Holdfast: kinds, Cluster: cluster, Namespace: ours, Metadata: 1, Log: log, Now: r.now})
+	c, err := New(Config{Client: client, Kubernetes: kube, Owned: set, Holdfast: kinds, Cluster: cluster, Namespace: ours, Driver: csiDriver, Metadata: 1, Log: log, Now: r.now})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -280,8 +323,12 @@ func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.ahead.Load
 
 // hurry lets time pass when an upgrade waits for the node that does not become ready.
 func (r *rig) hurry(name string) {
-	u, pod := r.get(name), r.nodePods()["b"]
-	if u == nil || pod == nil || u.Status.Phase != v1.UpgradeRunning || u.Status.Node != "b" || string(imageOf(pod.Spec)) != r.broken {
+	u := r.get(name)
+	if u == nil || u.Status.Phase != v1.UpgradeRunning || u.Status.NodeStartTime == nil {
+		return
+	}
+	pod := r.nodePods()[u.Status.Node]
+	if pod == nil || string(imageOf(pod.Spec)) != r.deaf && (u.Status.Node != "b" || string(imageOf(pod.Spec)) != r.broken) {
 		return
 	}
 	if over := u.Status.NodeStartTime.Add(defaultNodeTimeout + time.Second).Sub(r.now()); over > 0 {
@@ -338,11 +385,30 @@ func (r *rig) runs() string {
 		all = append(all, node+"="+string(imageOf(p.Spec)))
 	}
 	slices.Sort(all)
-	d, err := r.kubernetes.AppsV1().Deployments(ours).Get(r.Context(), controllerName, metav1.GetOptions{})
+	for _, pod := range r.controllers() {
+		all = append(all, "controller="+string(imageOf(pod)))
+	}
+	return strings.Join(all, " ")
+}
+
+// controllers are what the workloads of the controller run.
+func (r *rig) controllers() (all []core.PodSpec) {
+	r.Helper()
+	deployments, err := r.kubernetes.AppsV1().Deployments(ours).List(r.Context(), metav1.ListOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
-	return strings.Join(append(all, "controller="+string(imageOf(d.Spec.Template.Spec))), " ")
+	for _, d := range deployments.Items {
+		all = append(all, d.Spec.Template.Spec)
+	}
+	sets, err := r.kubernetes.AppsV1().StatefulSets(ours).List(r.Context(), metav1.ListOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, s := range sets.Items {
+		all = append(all, s.Spec.Template.Spec)
+	}
+	return all
 }
 
 func (r *rig) wantRuns(image v1.Image) {

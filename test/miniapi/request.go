@@ -17,7 +17,7 @@ var kinds = map[string]string{
 	"events": "Event", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim", "pods": "Pod", "storageclasses": "StorageClass",
 	"secrets": "Secret", "configmaps": "ConfigMap", "storageclusters": "StorageCluster",
 	"nodejobs": "NodeJob", "storageupgrades": "StorageUpgrade", "daemonsets": "DaemonSet", "deployments": "Deployment",
-	"statefulsets": "StatefulSet", "replicasets": "ReplicaSet", "customresourcedefinitions": "CustomResourceDefinition",
+	"statefulsets": "StatefulSet", "replicasets": "ReplicaSet", "customresourcedefinitions": "CustomResourceDefinition", "csinodes": "CSINode",
 }
 
 type request struct {

@@ -1,0 +1,81 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// World is what a step looks at.
+type World struct {
+	DaemonSet *apps.DaemonSet
+	Pods      []*core.Pod       // those of the DaemonSet, others are left out of account
+	Nodes     []*v1.StorageNode // that are to store, by name
+	// Unregistered are nodes whose kubelet does not know the driver; nil: nobody has looked.
+	Unregistered map[string]bool
+	// Account is when the pods' ServiceAccount was made: the API server knows pods of before no more. Zero: nobody has looked.
+	Account time.Time
+}
+
+// Sources are what a World is made of, as the caches have it.
+type Sources struct {
+	DaemonSet    *apps.DaemonSet // nil if there is none
+	Account      time.Time
+	Pods         []*core.Pod
+	Stores       []*core.Node // those that are to store
+	StorageNodes []*v1.StorageNode
+	Registered   map[string]bool // nodes whose kubelet knows the driver
+}
+
+// World leaves out the StorageNodes that no node pod serves: those of NFS servers, and of nodes that are not to store.
+func (s Sources) World() World {
+	w := World{DaemonSet: s.DaemonSet, Account: s.Account, Pods: s.Pods, Unregistered: map[string]bool{}}
+	stores := map[string]bool{}
+	for _, n := range s.Stores {
+		stores[n.Name] = true
+		w.Unregistered[n.Name] = !s.Registered[n.Name]
+	}
+	for _, n := range s.StorageNodes {
+		if stores[n.Name] && v1.ServerOf(n.Name) == "" {
+			w.Nodes = append(w.Nodes, n)
+		}
+	}
+	slices.SortFunc(w.Nodes, func(a, b *v1.StorageNode) int { return cmp.Compare(a.Name, b.Name) })
+	return w
+}
+
+// Storing returns the nodes that are to store, by name, and the last fault of a selector.
+func Storing(c *v1.StorageCluster, nodes []*core.Node) (all []*core.Node, invalid error) {
+	for _, n := range nodes {
+		stores, err := render.Stores(c, n)
+		if err != nil {
+			invalid = err
+		}
+		if stores {
+			all = append(all, n)
+		}
+	}
+	slices.SortFunc(all, func(a, b *core.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return all, invalid
+}
+
+// Registered returns the nodes whose kubelet knows the driver.
+func Registered(nodes []*storage.CSINode, driver string) map[string]bool {
+	all := map[string]bool{}
+	for _, n := range nodes {
+		all[n.Name] = IsRegistered(n, driver)
+	}
+	return all
+}
+
+// IsRegistered says whether the kubelet of a node knows the driver.
+func IsRegistered(n *storage.CSINode, driver string) bool {
+	return slices.ContainsFunc(n.Spec.Drivers, func(d storage.CSINodeDriver) bool { return d.Name == driver })
+}
