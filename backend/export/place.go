@@ -60,9 +60,19 @@ func (b *Backend) attach(ctx context.Context, v *backend.Volume, target string) 
 	}
 	// From the mount on the device lives as long as the mount does; without one it ends here.
 	defer loop.Close()
-	if _, known := b.ledger.find(v.ID); v.Source != nil && !known {
+	_, known := b.ledger.find(v.ID)
+	if v.Source != nil && !known {
 		if err := makeDistinct(ctx, loop.Path, target, v.FSType); err != nil {
 			return err
+		}
+	}
+	if v.FSSize != v.Size {
+		err := nodeops.GrowUnmounted(ctx, loop.Path, v.FSType)
+		switch {
+		case err != nil && !known:
+			return err
+		case err != nil: // its clients have what there was
+			b.Log.Error("a volume cannot grow", "volume", v.ID, "error", err)
 		}
 	}
 	return nodeops.MountFS(ctx, loop.Path, target, v.FSType, mountOptions)

@@ -61,7 +61,9 @@ func (b *Backend) export(ctx context.Context, v *backend.Volume, now *standing) 
 		}
 	}
 	crashpoint.Here(crashpoint.ExportRecorded)
-	fault = b.grow(ctx, v, m)
+	if fault = b.grow(ctx, v, m); fault != nil && now.size == 0 {
+		now.size = sizeOn(m, v)
+	}
 	if now.nfs != nil {
 		return fault, nil
 	}
@@ -156,9 +158,22 @@ func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount)
 	if err == nil {
 		err = nodeops.GrowFS(ctx, m.Source, m.Target)
 	}
-	if err != nil {
+	switch {
+	case v.FSType == "ext4" && errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w: volume %s has %d bytes, but its ext4 cannot grow to them while it is mounted; it does when the server starts the next time: delete its pod when its users can wait so long: %w", backend.ErrPrecondition, v.ID, v.Size, err)
+	case err != nil:
 		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used: %w", backend.ErrPrecondition, v.ID, v.Size, err)
 	}
 	crashpoint.Here(crashpoint.ExportGrown)
 	return nil
+}
+
+// sizeOn is of a file system that is smaller than its volume.
+func sizeOn(m *nodeops.Mount, v *backend.Volume) int64 {
+	if v.FSType == "ext4" {
+		if size, err := nodeops.Ext4Size(m.Source); err == nil {
+			return size
+		}
+	}
+	return v.FSSize
 }

@@ -84,8 +84,17 @@ func (b *Backend) make(ctx context.Context, spec backend.VolumeSpec, build func(
 			}
 			return nil, err
 		}
-		return b.show(v), nil
+		return b.showOf(v, spec.Size)
 	})
+}
+
+// showOf refuses a volume whose file system has not grown to what is asked for.
+func (b *Backend) showOf(v *backend.Volume, size backend.Size) (*backend.Volume, error) {
+	shown := b.show(v)
+	if shown.Size < size.Required {
+		return nil, b.standing(v.ID).fault
+	}
+	return shown, nil
 }
 
 // Delete ends the export first, so that no client sees a volume that is going.
