@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,16 +21,30 @@ var cleanupCommand = command{
 	summary: "Wipe a pool that holds no volume",
 	text: `
 Removes what Holdfast has written into the directory of a pool: its trash, what was being built, and what makes the
-directory a pool. It refuses while there is a volume or a snapshot in it, and while a process serves it. Other files are
-left as they are. A NodeJob with the task cleanup runs this on every node that it selects.
+directory a pool. It refuses while there is a volume or a snapshot in it, while a process serves it, and where the pool is
+a disk that is not mounted. Other files are left as they are. A NodeJob with the task cleanup runs this on every node that
+it selects.
 
   holdfast cleanup --path /srv/fast
 `,
 	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
 		path := flags.String("path", "", "`directory` of the pool")
+		pool := flags.String("pool", "", "`name` of the pool, if it may be a disk; taken from a path such as /var/lib/holdfast/pools/NAME")
+		state := flags.String("state-dir", "/var/lib/holdfast", "`directory` of Holdfast on this node, which records the pools that are disks")
+		isDisk := flags.Bool("disk", false, "the pool is a disk, even if there is no record of it")
 		return func(_ context.Context, out io.Writer) error {
 			if !filepath.IsAbs(*path) {
 				return fmt.Errorf("--path %q: give the absolute path of the pool, such as /srv/fast: %w", *path, errUsage)
+			}
+			name := *pool
+			if name == "" && filepath.Dir(filepath.Clean(*path)) == filepath.Join(*state, "pools") {
+				name = filepath.Base(*path)
+			}
+			if name != "" && name != filepath.Base(filepath.Join("/", name)) {
+				return fmt.Errorf("--pool %q: give the name of a pool, such as fast: %w", *pool, errUsage)
+			}
+			if err := diskIsThere(*path, *state, name, *isDisk); err != nil {
+				return err
 			}
 			return wipe(*path, out)
 		}
@@ -44,8 +59,37 @@ var (
 	poolParts   = []string{".trash", ".tmp", "groups"} // what goes with all that it holds
 	poolLeaves  = []string{poolIdentity + ".new"}
 	// notOfPool belongs to the disk: the file system's own, and what says for which pool the disk was formatted.
-	notOfPool = []string{"lost+found", "disk.json", "disk.json.new"}
+	notOfPool = []string{"lost+found", diskMark, diskMark + ".new"}
 )
+
+// diskMark lies at the root of each disk that is a pool, and stays there.
+const diskMark = "disk.json"
+
+// diskIsThere refuses the bare directory on which the disk of a pool belongs: to wipe it would leave all that is on the
+// disk.
+func diskIsThere(path, state, pool string, isDisk bool) error {
+	var record []byte
+	if pool != "" {
+		var err error
+		record, err = os.ReadFile(filepath.Join(state, "disks", pool+".json"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("whether pool %s is a disk is not known: %w; nothing was removed", pool, err)
+		}
+	}
+	if record == nil && !isDisk {
+		return nil
+	}
+	if _, err := os.Lstat(filepath.Join(path, diskMark)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	told := "of which this node has no record"
+	var disk struct{ UUID, Device string }
+	if json.Unmarshal(record, &disk) == nil && disk.UUID != "" {
+		told = fmt.Sprintf("UUID %s, was %s", disk.UUID, disk.Device)
+	}
+	return fmt.Errorf("pool %s is a disk (%s) that is not mounted: mount it at /var/lib/holdfast/pools/%s of the node and try again, "+
+		"or leave the node out if its disk is gone; nothing was removed", pool, told, pool)
+}
 
 // wipe empties a pool. What makes the directory a pool goes last, so that after a kill it is one, and is wiped again.
 func wipe(path string, out io.Writer) error {

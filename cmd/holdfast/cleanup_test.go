@@ -156,6 +156,47 @@ func TestALinkInAPoolDoesNotLeadOutOfIt(t *testing.T) {
 	}
 }
 
+func TestTheDirectoryBeneathADiskIsNotWipedInItsPlace(t *testing.T) {
+	state := t.TempDir()
+	dir, record := filepath.Join(state, "pools", "fast"), filepath.Join(state, "disks", "fast.json")
+	for _, d := range []string{dir, filepath.Dir(record)} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(want string, args ...string) {
+		t.Helper()
+		if out, err := call(t, append([]string{"cleanup", "--state-dir", state}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %q, %v; want a refusal that says %s", args, out, err, want)
+		}
+	}
+	refused("no record", "--path", dir, "--disk")
+	write(record, `{"pool":"fast","uuid":"the-uuid","device":"/dev/sdb"}`)
+	refused("UUID the-uuid, was /dev/sdb", "--path", dir)
+	refused("UUID the-uuid, was /dev/sdb", "--path", t.TempDir(), "--pool", "fast")
+	refused("such as fast", "--path", dir, "--pool", "../fast")
+	if _, err := call(t, "cleanup", "--state-dir", state, "--path", t.TempDir()); err != nil {
+		t.Errorf("a directory that is no disk's: %v", err)
+	}
+
+	write(filepath.Join(dir, "disk.json"), "{}") // it is mounted
+	write(filepath.Join(dir, "pool.json"), "{}")
+	for range 2 {
+		if _, err := call(t, "cleanup", "--state-dir", state, "--path", dir, "--disk"); err != nil {
+			t.Fatal(err)
+		}
+		if left := listing(t, dir); left != "disk.json" {
+			t.Errorf("left is %s", left)
+		}
+	}
+}
+
 func TestAPoolThatAProcessMadeIsWipedWhenTheProcessHasEnded(t *testing.T) {
 	dir := t.TempDir()
 	pool, err := local.ParsePool("name=p,path=" + dir)
