@@ -57,9 +57,13 @@ func (c *Controller) observe(ctx context.Context, job *v1.NodeJob) (observed, er
 	if o.settings, err = c.settings(); err != nil {
 		return o, err
 	}
-	if job.Spec.Task == TaskCleanup && !hasEnded(job) {
-		o.refusals, err = c.inUse(ctx, job.Spec.Pool)
+	if job.Spec.Task != TaskCleanup || hasEnded(job) {
+		return o, nil
 	}
+	if o.pools, err = c.poolsOfNodes(); err != nil {
+		return o, err
+	}
+	o.refusals, err = c.inUse(ctx, job.Spec.Pool)
 	return o, err
 }
 

@@ -45,13 +45,14 @@ type Config struct {
 type Controller struct {
 	Config
 
-	loop     *loop.Loop[string]
-	jobs     listers.NodeJobLister
-	clusters listers.StorageClusterLister
-	nodes    corelisters.NodeLister
-	pods     corelisters.PodLister
-	logs     *logs
-	written  recent.Objects[*v1.NodeJob]
+	loop         *loop.Loop[string]
+	jobs         listers.NodeJobLister
+	clusters     listers.StorageClusterLister
+	storageNodes listers.StorageNodeLister
+	nodes        corelisters.NodeLister
+	pods         corelisters.PodLister
+	logs         *logs
+	written      recent.Objects[*v1.NodeJob]
 }
 
 const (
@@ -71,7 +72,7 @@ func New(c Config) (*Controller, error) {
 	kinds := c.Holdfast.Holdfast().V1()
 	r := &Controller{
 		Config: c,
-		jobs:   kinds.NodeJobs().Lister(), clusters: kinds.StorageClusters().Lister(),
+		jobs:   kinds.NodeJobs().Lister(), clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		nodes: c.Cluster.Core().V1().Nodes().Lister(), pods: c.Cluster.Core().V1().Pods().Lister(),
 		logs: &logs{kubernetes: c.Kubernetes, known: map[types.UID]*reading{}},
 	}
@@ -90,8 +91,9 @@ func (c *Controller) watch() error {
 	kinds, pods, nodes := c.Holdfast.Holdfast().V1(), c.Cluster.Core().V1().Pods(), c.Cluster.Core().V1().Nodes()
 	return errors.Join(
 		c.loop.Watch(kinds.NodeJobs().Informer(), nameOf),
-		// What it says is only read when a job is: nothing is to be done when it changes, but it must be known.
+		// What they say is only read when a job is: nothing is to be done when it changes, but it must be known.
 		c.loop.Watch(kinds.StorageClusters().Informer(), func(any) []string { return nil }),
+		c.loop.Watch(kinds.StorageNodes().Informer(), func(any) []string { return nil }),
 		c.loop.Watch(pods.Informer(), ownerName),
 		c.loop.WatchChanges(nodes.Informer(), c.atWork, func(old, now any) bool {
 			return unready(old.(*core.Node)) != unready(now.(*core.Node))

@@ -2,8 +2,10 @@ package nodejob_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -181,8 +183,51 @@ func TestANodeThatIsRemovedWhileAJobRunsFailsIt(t *testing.T) {
 	}
 }
 
+// clusters makes StorageClusters, of which the first is held by a finalizer while it is deleted.
+func (r *rig) clusters(leaving, stays v1.StorageClusterSpec) {
+	r.Helper()
+	all := r.client.HoldfastV1().StorageClusters()
+	for name, spec := range map[string]v1.StorageClusterSpec{"a-leaving": leaving, "stays": stays} {
+		if _, err := all.Create(r.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"test/held"}}, Spec: spec}, metav1.CreateOptions{}); err != nil {
+			r.Fatal(err)
+		}
+	}
+	if err := all.Delete(r.Context(), "a-leaving", metav1.DeleteOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func TestACleanupGoesWhereTheNodeHasThePoolOrTheStorageClusterThatIsServed(t *testing.T) {
+	var mu sync.Mutex
+	wiped := map[string]string{}
+	r := newRig(t, func(k *kubelet, p *core.Pod) {
+		mu.Lock()
+		wiped[k.node] = p.Spec.Volumes[0].HostPath.Path
+		mu.Unlock()
+		exitsWell(k, p)
+	}, "a", "b")
+	r.clusters(v1.StorageClusterSpec{Pools: []v1.PoolSpec{{Name: "fast", Path: "/srv/leaving"}}}, v1.StorageClusterSpec{Pools: []v1.PoolSpec{{Name: "fast", Path: "/srv/stays"}}})
+	nodes := r.client.HoldfastV1().StorageNodes()
+	n, err := nodes.Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Pools = []v1.Pool{{Name: "fast", Path: "/srv/moved"}}
+	if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.controller(r.api.Config())
+	now := r.end(r.job(v1.NodeJobSpec{Task: nodejob.TaskCleanup, Pool: "fast"}))
+	mu.Lock()
+	defer mu.Unlock()
+	if want := (map[string]string{"a": "/srv/moved", "b": "/srv/stays"}); !maps.Equal(wiped, want) || now.Status.Phase != v1.JobCompleted {
+		t.Errorf("wiped were %v, want %v; it ended as %+v", wiped, want, now.Status)
+	}
+}
+
 func TestACleanupAsksWhichVolumesThereAre(t *testing.T) {
 	r := newRig(t, exitsWell, "a", "b", "c")
+	r.clusters(v1.StorageClusterSpec{}, v1.StorageClusterSpec{Pools: []v1.PoolSpec{{Name: "fast"}, {Name: "slow"}}})
 	for _, v := range []*v1.Volume{
 		{ObjectMeta: metav1.ObjectMeta{Name: "v1"}, Spec: v1.VolumeSpec{Node: "a", Pool: "fast"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "v2"}, Spec: v1.VolumeSpec{Node: "b", Pool: "slow"}},

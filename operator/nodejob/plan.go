@@ -1,6 +1,7 @@
 package nodejob
 
 import (
+	"slices"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -22,8 +23,9 @@ type observed struct {
 	nodes    []*core.Node
 	pods     []*core.Pod // of this job
 	logs     map[types.UID]logState
-	gone     map[string]bool   // names of pods that the API server does not have
-	refusals map[string]string // by node, why the task must not run there
+	gone     map[string]bool      // names of pods that the API server does not have
+	refusals map[string]string    // by node, why the task must not run there
+	pools    map[string][]v1.Pool // that nodes have, by what their agents said last; only for the task cleanup
 	settings settings
 }
 
@@ -58,6 +60,7 @@ func makePlan(job *v1.NodeJob, o observed) plan {
 	}
 	r := round{plan: &p, job: job, work: work, observed: o, budget: tailLimit(len(p.status.Nodes))}
 	r.index()
+	r.refuseUnknownPlaces()
 	for i := range p.status.Nodes {
 		if n := &p.status.Nodes[i]; n.Phase == v1.JobPending || n.Phase == v1.JobRunning {
 			r.node(n)
@@ -93,6 +96,11 @@ func (p *plan) begin(job *v1.NodeJob, o observed) {
 	}
 	if len(s.nodes) == 0 {
 		p.fail("NoNodes", s.none(), o.now)
+		return
+	}
+	isKnown := func(n string) bool { _, known := o.where(job.Spec.Pool, n); return known }
+	if job.Spec.Task == TaskCleanup && !slices.ContainsFunc(s.nodes, isKnown) {
+		p.fail("InvalidTask", unknownPlace(job.Spec.Pool), o.now)
 		return
 	}
 	for _, n := range s.nodes {

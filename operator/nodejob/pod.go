@@ -66,11 +66,19 @@ func podOf(job *v1.NodeJob, w work, s settings, node string, attempt int32, left
 		},
 	}
 	if w.hostPath != "" {
-		kind := core.HostPathDirectoryOrCreate
-		pod.Spec.Volumes = []core.Volume{{Name: "host", VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: w.hostPath, Type: &kind}}}}
-		pod.Spec.Containers[0].VolumeMounts = []core.VolumeMount{{Name: "host", MountPath: w.mountPath}}
+		mountHost(&pod.Spec, core.VolumeMount{Name: "host", MountPath: w.mountPath}, w.hostPath)
+	}
+	if w.records {
+		mountHost(&pod.Spec, core.VolumeMount{Name: "disks", MountPath: stateMount + "/disks", ReadOnly: true}, recordsDirectory)
 	}
 	return pod
+}
+
+// mountHost mounts a directory of the node.
+func mountHost(pod *core.PodSpec, mount core.VolumeMount, dir string) {
+	kind := core.HostPathDirectoryOrCreate
+	pod.Volumes = append(pod.Volumes, core.Volume{Name: mount.Name, VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: dir, Type: &kind}}})
+	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, mount)
 }
 
 func ownerOf(job *v1.NodeJob) *metav1.OwnerReference {

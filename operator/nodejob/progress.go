@@ -47,7 +47,7 @@ func (r *round) attempt(n *v1.NodeResult, last *core.Pod, v verdict, left time.D
 		n.StartTime = &start
 	}
 	r.endIfAny(last)
-	r.create = append(r.create, podOf(r.job, r.work, r.settings, n.Name, n.Attempts, left))
+	r.create = append(r.create, podOf(r.job, r.on(n.Name), r.settings, n.Name, n.Attempts, left))
 	r.within(left)
 }
 

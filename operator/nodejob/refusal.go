@@ -11,23 +11,35 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/operator/storagecluster"
 )
 
-// settings come from the StorageCluster. With several of them the oldest is the one that counts.
+// settings come from the StorageCluster that is served.
 func (c *Controller) settings() (settings, error) {
 	s := settings{namespace: c.Namespace}
 	clusters, err := c.clusters.List(labels.Everything())
 	if err != nil {
 		return s, err
 	}
-	cluster := &v1.StorageCluster{}
-	if len(clusters) > 0 {
-		cluster = slices.MinFunc(clusters, func(a, b *v1.StorageCluster) int {
-			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-		})
+	cluster := storagecluster.Served(clusters)
+	if cluster == nil {
+		cluster = &v1.StorageCluster{}
 	}
 	s.image, s.pullSecrets, s.pools = render.Images(cluster).Holdfast, cluster.Spec.ImagePullSecrets, render.Pools(cluster)
 	return s, nil
+}
+
+// poolsOfNodes are the pools as the agents reported them last.
+func (c *Controller) poolsOfNodes() (map[string][]v1.Pool, error) {
+	nodes, err := c.storageNodes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]v1.Pool{}
+	for _, n := range nodes {
+		all[n.Name] = n.Status.Pools
+	}
+	return all, nil
 }
 
 // inUse says, by node, which volumes and snapshots keep a pool from being wiped. The API server is asked, not a cache:

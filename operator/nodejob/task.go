@@ -1,8 +1,10 @@
 package nodejob
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -18,11 +20,17 @@ const (
 	TaskPull    = "pull"
 )
 
-// Where the task cleanup finds the pool, in its container.
-const poolMount = "/pool"
+// Where the task cleanup finds the pool, and the directory of Holdfast, in its container.
+const (
+	poolMount  = "/pool"
+	stateMount = "/holdfast"
+)
 
-// poolsDirectory has the pools for which the StorageCluster names no path.
-const poolsDirectory = "/var/lib/holdfast/pools"
+// Of Holdfast on a node: the pools for which the StorageCluster names no path, and the records of those that are disks.
+const (
+	poolsDirectory   = "/var/lib/holdfast/pools"
+	recordsDirectory = "/var/lib/holdfast/disks"
+)
 
 // settings are what pods take from the rest of the cluster.
 type settings struct {
@@ -39,6 +47,7 @@ type work struct {
 	args       []string
 	hostPath   string
 	mountPath  string
+	records    bool // of disks are mounted beneath stateMount, to be read
 	privileged bool
 	pulls      bool // it is enough that the image has come
 }
@@ -65,13 +74,12 @@ func workOf(spec *v1.NodeJobSpec, s settings) (work, error) {
 		if spec.Pool == "" {
 			return work{}, fmt.Errorf("%w: task cleanup needs pool, the name of the pool to wipe", errTask)
 		}
-		dir, err := poolDirectory(spec.Pool, s.pools)
-		if err != nil {
-			return work{}, err
+		if spec.Pool != path.Base(path.Clean("/"+spec.Pool)) {
+			return work{}, fmt.Errorf("%w: %q is no name of a pool", errTask, spec.Pool)
 		}
 		return work{
 			image: s.image, args: []string{"cleanup", "--path=" + poolMount},
-			hostPath: dir, mountPath: poolMount, privileged: true,
+			mountPath: poolMount, privileged: true,
 		}, nil
 	}
 	return work{}, fmt.Errorf("%w: task %q is not known; %s and %s are", errTask, spec.Task, TaskCleanup, TaskPull)
@@ -93,14 +101,63 @@ func checkOwn(spec *v1.NodeJobSpec) error {
 	return nil
 }
 
-// poolDirectory is where a pool lies on a node. Of one that the StorageCluster does not name any more it is the default.
-func poolDirectory(pool string, pools []v1.PoolSpec) (string, error) {
-	i := slices.IndexFunc(pools, func(p v1.PoolSpec) bool { return p.Name == pool })
-	if i >= 0 && pools[i].Path != "" {
-		return pools[i].Path, nil
+// place is where a pool lies on a node.
+type place struct {
+	dir  string
+	disk bool // which is to be mounted there
+}
+
+// where a pool lies on a node: where its agent had it, or else where the StorageCluster says.
+func (o *observed) where(pool, node string) (p place, known bool) {
+	i := slices.IndexFunc(o.settings.pools, func(p v1.PoolSpec) bool { return p.Name == pool })
+	if known = i >= 0; known {
+		p = place{cmp.Or(o.settings.pools[i].Path, path.Join(poolsDirectory, pool)), o.settings.pools[i].Devices != nil}
 	}
-	if pool != path.Base(path.Clean("/"+pool)) {
-		return "", fmt.Errorf("%w: %q is no name of a pool", errTask, pool)
+	for _, has := range o.pools[node] {
+		if has.Name == pool && path.IsAbs(has.Path) && path.Clean(has.Path) == has.Path {
+			return place{has.Path, p.disk && p.dir == has.Path}, true
+		}
 	}
-	return path.Join(poolsDirectory, pool), nil
+	return p, known
+}
+
+// on is the work of a node: the task cleanup finds the pool where that node has it.
+func (r *round) on(node string) work {
+	w := r.work
+	if r.job.Spec.Task != TaskCleanup {
+		return w
+	}
+	at, _ := r.where(r.job.Spec.Pool, node)
+	w.hostPath, w.args = at.dir, slices.Clone(w.args)
+	if at.dir == path.Join(poolsDirectory, r.job.Spec.Pool) { // where disks are mounted
+		w.records = true
+		w.args = append(w.args, "--pool="+r.job.Spec.Pool, "--state-dir="+stateMount)
+	}
+	if at.disk {
+		w.args = append(w.args, "--disk")
+	}
+	return w
+}
+
+// unknownPlace says what to do about a pool of which nobody knows where it lies.
+func unknownPlace(pool string) string {
+	return fmt.Sprintf("where pool %s lies is not known: it is neither in spec.pools of the StorageCluster nor in the node's StorageNode. "+
+		"Put it back into spec.pools, with nodeSelectorTerms that match no node, or run on the node: holdfast cleanup --path DIRECTORY", pool)
+}
+
+// refuseUnknownPlaces keeps the task cleanup from nodes of which nobody knows where they have the pool.
+func (r *round) refuseUnknownPlaces() {
+	if r.job.Spec.Task != TaskCleanup {
+		return
+	}
+	r.refusals = maps.Clone(r.refusals)
+	for i := range r.status.Nodes {
+		node := r.status.Nodes[i].Name
+		if _, known := r.where(r.job.Spec.Pool, node); !known && r.refusals[node] == "" {
+			if r.refusals == nil {
+				r.refusals = map[string]string{}
+			}
+			r.refusals[node] = unknownPlace(r.job.Spec.Pool)
+		}
+	}
 }

@@ -9,34 +9,66 @@ import (
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
-func TestACleanupRunsTheProgramOnThePoolsDirectory(t *testing.T) {
+func TestACleanupRunsTheProgramWhereTheNodeHasThePool(t *testing.T) {
+	const inPools, known = "/var/lib/holdfast/pools/fast", " --pool=fast --state-dir=/holdfast"
+	fast := v1.PoolSpec{Name: "fast", Path: "/srv/fast"}
 	for name, c := range map[string]struct {
 		pools []v1.PoolSpec
+		node  []v1.Pool // as its agent reported them
 		want  string
+		args  string
 	}{
-		"where the cluster says":   {[]v1.PoolSpec{{Name: "other", Path: "/x"}, {Name: "fast", Path: "/srv/fast"}}, "/srv/fast"},
-		"by default":               {nil, "/var/lib/holdfast/pools/fast"},
-		"of a device":              {[]v1.PoolSpec{{Name: "fast", Devices: &v1.DeviceSelector{}}}, "/var/lib/holdfast/pools/fast"},
-		"that is no longer wanted": {[]v1.PoolSpec{{Name: "other", Path: "/x"}}, "/var/lib/holdfast/pools/fast"},
+		"where the cluster says":   {[]v1.PoolSpec{{Name: "other", Path: "/x"}, fast}, nil, "/srv/fast", ""},
+		"by default":               {[]v1.PoolSpec{{Name: "fast"}}, nil, inPools, known},
+		"of a device":              {[]v1.PoolSpec{{Name: "fast", Devices: &v1.DeviceSelector{}}}, []v1.Pool{{Name: "fast", Path: inPools}}, inPools, known + " --disk"},
+		"that is no longer wanted": {[]v1.PoolSpec{{Name: "other", Path: "/x"}}, []v1.Pool{{Name: "other", Path: "/x"}, {Name: "fast", Path: "/srv/fast"}}, "/srv/fast", ""},
+		"that was a disk":          {nil, []v1.Pool{{Name: "fast", Path: inPools}}, inPools, known},
+		"where the node has it":    {[]v1.PoolSpec{{Name: "fast", Path: "/srv/new"}}, []v1.Pool{{Name: "fast", Path: "/srv/fast"}}, "/srv/fast", ""},
+		"of a node that errs":      {[]v1.PoolSpec{fast}, []v1.Pool{{Name: "fast", Path: "/srv/../etc"}}, "/srv/fast", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, "a")
 			s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, c.pools
+			s.observed.pools = map[string][]v1.Pool{"a": c.node}
 			p := s.step().step().pod("a")
 			if got := p.Spec.Volumes[0].HostPath.Path; got != c.want {
 				t.Errorf("it wipes %s, want %s", got, c.want)
 			}
 			k := p.Spec.Containers[0]
-			if k.Image != "holdfast:1" || strings.Join(k.Args, " ") != "cleanup --path=/pool" || k.VolumeMounts[0].MountPath != "/pool" {
+			if got := strings.Join(k.Args, " "); k.Image != "holdfast:1" || got != "cleanup --path=/pool"+c.args || k.VolumeMounts[0].MountPath != "/pool" {
 				t.Errorf("it runs %+v", k)
+			}
+			if records := c.want == inPools; records != (len(k.VolumeMounts) == 2 && k.VolumeMounts[1].ReadOnly && k.VolumeMounts[1].MountPath == "/holdfast/disks" && p.Spec.Volumes[1].HostPath.Path == "/var/lib/holdfast/disks") {
+				t.Errorf("it mounts %+v of %+v", k.VolumeMounts, p.Spec.Volumes)
 			}
 		})
 	}
 }
 
+func TestAPoolOfWhichNobodyKnowsWhereItLiesIsNotSaidToBeWiped(t *testing.T) {
+	s := newScene(t, "a", "b")
+	s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, []v1.PoolSpec{{Name: "other", Path: "/x"}}
+	s.step().wantJob(v1.JobFailed, "", "neither in spec.pools of the StorageCluster nor in the node's StorageNode")
+	if len(s.job.Status.Nodes) > 0 {
+		t.Errorf("it began: %+v", s.job.Status)
+	}
+
+	// One node knows it still; the other is no longer of the pool, or never was.
+	s = newScene(t, "a", "b")
+	s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, nil
+	s.observed.pools = map[string][]v1.Pool{"a": {{Name: "fast", Path: "/srv/fast"}}}
+	s.step().step()
+	if len(s.plan.create) != 1 || s.plan.create[0].Annotations[nodeAnnotation] != "a" {
+		t.Fatalf("got %+v", s.plan.create)
+	}
+	s.want("b", v1.JobFailed, "holdfast cleanup --path")
+	s.exits("a", 0, "")
+	s.step().wantJob(v1.JobFailed, "1/2", "failed: b")
+}
+
 func TestACleanupLeavesANodeAloneThatHasVolumes(t *testing.T) {
 	s := newScene(t, "a", "b")
-	s.job.Spec = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}
+	s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, []v1.PoolSpec{{Name: "fast"}}
 	s.refusals["a"] = "pool fast is not wiped while it holds something: volume v; delete it first"
 	s.step().step()
 	if len(s.plan.create) != 1 || s.plan.create[0].Annotations[nodeAnnotation] != "b" {
