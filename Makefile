@@ -24,7 +24,7 @@ TIMEOUT ?= 60m
 PACKAGES := attr acl btrfs-progs dbus-daemon e2fsprogs fio gcc kmod libc6-dev mount nfs-ganesha nfs-ganesha-vfs user-mode-linux util-linux xfsprogs
 # What needs an API server without Holdfast, and what needs a cluster with it. One package after the other: they share it.
 # Those of the first list take away kinds that others need, so they have an API server of their own.
-INSTALL_TESTS := ./operator/first ./operator/owned ./operator/storagecluster ./operator/storageupgrade
+INSTALL_TESTS := ./operator/first ./operator/owned ./operator/snapshots ./operator/storagecluster ./operator/storageupgrade
 API_TESTS := ./test/api ./backend/cluster ./operator/nodejob ./operator/nfsserver ./provisioner
 CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
 # Where an API server is asked: its tests take twice as long with it.

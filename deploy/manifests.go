@@ -23,7 +23,7 @@ var Version = "dev"
 // DevelopmentTag is the tag of the image in the manifests.
 const DevelopmentTag = "dev"
 
-//go:embed base/controller.yaml crds/holdfast.dev_*.yaml operated/*.yaml
+//go:embed base/controller.yaml crds/holdfast.dev_*.yaml operated/*.yaml snapshots/*.yaml
 var files embed.FS
 
 // The files that hold what the operator makes.
@@ -59,20 +59,25 @@ func Objects(file string) ([]*unstructured.Unstructured, error) {
 }
 
 // Definitions returns the kinds of this release.
-func Definitions() ([]*unstructured.Unstructured, error) {
-	files, err := fs.Glob(files, "crds/*")
+func Definitions() ([]*unstructured.Unstructured, error) { return objectsIn("crds/*") }
+
+// SnapshotDefinitions returns the kinds of snapshots, which are no driver's own.
+func SnapshotDefinitions() ([]*unstructured.Unstructured, error) { return objectsIn("snapshots/*") }
+
+func objectsIn(pattern string) ([]*unstructured.Unstructured, error) {
+	files, err := fs.Glob(files, pattern)
 	if err != nil {
 		return nil, err
 	}
-	var definitions []*unstructured.Unstructured
+	var all []*unstructured.Unstructured
 	for _, file := range files {
 		objects, err := Objects(file)
 		if err != nil {
 			return nil, err
 		}
-		definitions = append(definitions, objects...)
+		all = append(all, objects...)
 	}
-	return definitions, nil
+	return all, nil
 }
 
 // all is what is in every file.

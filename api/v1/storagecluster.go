@@ -64,7 +64,8 @@ type StorageClusterSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Pools []PoolSpec `json:"pools,omitempty"`
-	// StorageClasses to make. None is one named holdfast, which is the cluster's default.
+	// StorageClasses to make. None is holdfast, which is the cluster's default, and holdfast-shared, of volumes that
+	// several pods may write to.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -124,7 +125,8 @@ type Images struct {
 	CSIResizer Image `json:"csiResizer,omitempty"`
 	// +optional
 	CSISnapshotter Image `json:"csiSnapshotter,omitempty"`
-	// SnapshotController runs when an image is given here, for clusters that bring the snapshot kinds without one.
+	// SnapshotController runs when an image is given here, for clusters that have the snapshot kinds without one; and
+	// where Holdfast has brought those kinds.
 	// +optional
 	SnapshotController Image `json:"snapshotController,omitempty"`
 	// CSINodeDriverRegistrar registers the driver with the kubelet when an image is given here; else the driver does.
@@ -164,11 +166,14 @@ const (
 )
 
 // CSISpec is how Kubernetes reaches the driver.
+//
+// +kubebuilder:validation:XValidation:rule=`!has(self.deploymentStrategy) || self.deploymentStrategy != "StatefulSet" || !has(self.replicas) || self.replicas >= 2`,fieldPath=.replicas,message="a StatefulSet needs at least 2: it replaces its pods in place, so the only one would be gone while a new one does not become ready"
 type CSISpec struct {
 	// Enable is true if left out. Without it there is no node plugin and no class; NFS servers still work.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
-	// DeploymentStrategy of the controller. Empty means Deployment.
+	// DeploymentStrategy of the controller. Empty means Deployment, of which a new pod is ready before an old one goes. A
+	// StatefulSet replaces its pods in place, and so needs at least 2 replicas.
 	// +optional
 	DeploymentStrategy DeploymentStrategy `json:"deploymentStrategy,omitempty"`
 	// Replicas of the controller, of which one leads; 2 if left out.

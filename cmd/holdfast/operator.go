@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/operator/snapshots"
 	"github.com/holdfast-storage/holdfast/operator/storagecluster"
 	"github.com/holdfast-storage/holdfast/operator/storageupgrade"
 	"github.com/holdfast-storage/holdfast/operator/web"
@@ -95,7 +96,7 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 	}
 	clusters, err := storagecluster.New(storagecluster.Config{
 		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Holdfast: shared.holdfast, Cluster: shared.cluster,
-		Namespace: o.namespace, Driver: *o.driver, Events: c.events, Log: log,
+		Namespace: o.namespace, Snapshots: snapshots.New(c.dynamic, log), Driver: *o.driver, Events: c.events, Log: log,
 	})
 	if err != nil {
 		return err

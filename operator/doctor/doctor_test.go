@@ -60,7 +60,7 @@ func well(t *testing.T) *Facts {
 func definitionsOf(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	found := map[string]*unstructured.Unstructured{}
-	for _, dir := range []string{"../../deploy/crds", "../../deploy/snapshots/crds"} {
+	for _, dir := range []string{"../../deploy/crds", "../../deploy/snapshots"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*_*.yaml"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v, %d files", dir, err, len(files))
@@ -210,9 +210,9 @@ func troubles() map[string]trouble {
 		"a server nobody sees": {"servers", Problem, func(f *Facts) { f.Servers[0].Generation = 2 }, "no controller has looked at", "controller runs"},
 		"no default class":     {"default class", Warning, func(f *Facts) { f.Classes[0].Annotations = nil }, "no default class", "kubectl annotate storageclass NAME"},
 		"two default classes":  {"default class", Problem, func(f *Facts) { f.Classes = append(f.Classes, class("second", "example.com/other", true)) }, "holdfast, second", "Take the mark"},
-		"no snapshot kinds":    {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, snapshotDefinition) }, snapshotDefinition, "deploy/snapshots.yaml"},
+		"no snapshot kinds":    {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, snapshotDefinition) }, snapshotDefinition, "its log says why"},
 		"no snapshot class":    {"snapshots", Warning, func(f *Facts) { f.SnapshotClasses[0].Object["driver"] = "other" }, "no VolumeSnapshotClass", "snapshotclass.yaml"},
-		"no group kinds":       {"snapshots", Note, func(f *Facts) { delete(f.Definitions, groupClassDefinition) }, "in groups", "deploy/snapshots.yaml"},
+		"no group kinds":       {"snapshots", Note, func(f *Facts) { delete(f.Definitions, groupClassDefinition) }, "in groups", "its log says why"},
 		"no group class":       {"snapshots", Note, func(f *Facts) { f.GroupClasses = nil }, "no VolumeGroupSnapshotClass", "StorageCluster"},
 		"a lost volume":        {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseLost }, "it is Lost", ""},
 		"a failed snapshot": {"volumes", Problem, func(f *Facts) {

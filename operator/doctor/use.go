@@ -48,12 +48,12 @@ func lookAtSnapshots(f *Facts) (found []Finding) {
 			missing = append(missing, name)
 		}
 	}
-	const install = "kubectl apply --server-side -f deploy/snapshots.yaml, which also brings the controller that they need."
+	const install = "The controller brings them where all of them are missing, with the controller that they need; its log says why it does not."
 	if len(missing) > 0 {
 		return []Finding{warn("", install, "no snapshot can be made: the cluster lacks %s", strings.Join(missing, ", "))}
 	}
 	if !f.classOf(f.SnapshotClasses) {
-		found = append(found, warn("", "The controller makes one; see what the StorageCluster says, or apply deploy/snapshotclass.yaml.", "no VolumeSnapshotClass has the driver %s", f.Driver))
+		found = append(found, warn("", "The controller makes one; see what the StorageCluster says, or apply deploy/operated/snapshotclass.yaml.", "no VolumeSnapshotClass has the driver %s", f.Driver))
 	}
 	if f.Definitions[groupClassDefinition] == nil {
 		found = append(found, note("", install, "volumes cannot be copied in groups: the cluster lacks %s", groupClassDefinition))

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -48,6 +49,7 @@ func (p *plan) controllerContainers(pod *core.PodSpec) error {
 	if p.ControllerImage != "" {
 		main.Image = string(p.ControllerImage)
 	}
+	main.Env = append(main.Env, relatedEnvironment()...)
 	for i := range main.Ports {
 		if main.Ports[i].Name == apiPort {
 			main.Ports[i].ContainerPort = p.internalPort()
@@ -70,8 +72,12 @@ func (p *plan) controllerContainers(pod *core.PodSpec) error {
 		pod.Containers = append(pod.Containers, beside(template, "csi-attacher", p.images.CSIAttacher))
 	}
 	// It ends at once where its kinds are missing.
-	if p.images.SnapshotController != "" && p.Has(snapshotClassKind) && p.Has(groupSnapshotClassKind) {
-		pod.Containers = append(pod.Containers, beside(template, "snapshot-controller", p.images.SnapshotController))
+	image := p.images.SnapshotController
+	if p.Snapshots {
+		image = cmp.Or(image, defaultImages().SnapshotController)
+	}
+	if image != "" && p.Has(snapshotClassKind) && p.Has(groupSnapshotClassKind) {
+		pod.Containers = append(pod.Containers, beside(template, "snapshot-controller", image))
 	}
 	return nil
 }

@@ -140,8 +140,13 @@ func TestTheSnapshotControllerRunsWhereItsKindsAre(t *testing.T) {
 	if container(&pod, "snapshot-controller") != nil {
 		t.Error("it would end at once, for want of its kinds")
 	}
-	if pod = withSpec(t, nil).Spec.Template.Spec; container(&pod, "snapshot-controller") != nil {
+	in = ask(nil)
+	if pod = controllerOf(t, in).Spec.Template.Spec; container(&pod, "snapshot-controller") != nil {
 		t.Error("it runs unasked, and there may be another")
+	}
+	in.Snapshots = true
+	if pod = controllerOf(t, in).Spec.Template.Spec; container(&pod, "snapshot-controller") == nil {
+		t.Error("it does not run, and the kinds were brought")
 	}
 }
 

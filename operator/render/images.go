@@ -1,6 +1,8 @@
 package render
 
 import (
+	"cmp"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,8 +34,11 @@ func Images(c *v1.StorageCluster) v1.Images {
 
 // NFSImage is the image of NFS servers that belongs to one of Holdfast: it is beside it, is named nfs instead of
 // holdfast, and has the same tag, or where there is none that of this release. Of an image that is not named holdfast it is
-// that of this release.
+// that of this release. One that the environment names goes with the image of Holdfast that it names, and with no other.
 func NFSImage(holdfast v1.Image) v1.Image {
+	if image := related(nfsName); image != "" && holdfast != "" && holdfast == related(name) {
+		return image
+	}
 	beside, last := "", string(holdfast)
 	if i := strings.LastIndexByte(last, '/'); i >= 0 {
 		beside, last = last[:i+1], last[i+1:]
@@ -66,8 +71,43 @@ func holdfastImage() v1.Image {
 	return defaultImages().Holdfast
 }
 
-// defaultImages are those of the manifests.
-var defaultImages = sync.OnceValue(func() v1.Images {
+// relatedPrefix begins the variables by which OLM says where the images of a bundle are, in a registry of its user.
+const relatedPrefix = "RELATED_IMAGE_"
+
+// relatedImages are the images that have such a variable, by the names of their containers.
+var relatedImages = []string{name, "csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller", nfsName}
+
+func relatedVariable(container string) string {
+	return relatedPrefix + strings.ToUpper(strings.ReplaceAll(container, "-", "_"))
+}
+
+// related is the image that the environment names; "" if it names none.
+func related(container string) v1.Image { return v1.Image(os.Getenv(relatedVariable(container))) }
+
+// relatedEnvironment hands on what this process was told, since the workload of the controller is made here too.
+func relatedEnvironment() (all []core.EnvVar) {
+	for _, container := range relatedImages {
+		if image := related(container); image != "" {
+			all = append(all, core.EnvVar{Name: relatedVariable(container), Value: string(image)})
+		}
+	}
+	return all
+}
+
+// defaultImages are those of the manifests, unless the environment names others.
+func defaultImages() v1.Images {
+	images := manifestImages()
+	for container, image := range map[string]*v1.Image{
+		name: &images.Holdfast, "csi-provisioner": &images.CSIProvisioner, "csi-attacher": &images.CSIAttacher,
+		"csi-resizer": &images.CSIResizer, "csi-snapshotter": &images.CSISnapshotter, "snapshot-controller": &images.SnapshotController,
+	} {
+		*image = cmp.Or(related(container), *image)
+	}
+	return images
+}
+
+// manifestImages are those of the manifests.
+var manifestImages = sync.OnceValue(func() v1.Images {
 	controller, err := manifest[apps.Deployment](deploy.Controller, "Deployment", controllerName)
 	if err != nil {
 		panic(err) // it is compiled in
@@ -86,5 +126,7 @@ var defaultImages = sync.OnceValue(func() v1.Images {
 		CSIAttacher:    images["csi-attacher"],
 		CSIResizer:     images["csi-resizer"],
 		CSISnapshotter: images["csi-snapshotter"],
+
+		SnapshotController: images["snapshot-controller"],
 	}
 })

@@ -52,6 +52,39 @@ func TestTheImageOfTheProgramIsTheDefault(t *testing.T) {
 	}
 }
 
+func TestTheEnvironmentNamesImagesOfAnotherRegistry(t *testing.T) {
+	want := Images(ask(nil).Cluster)
+	for container, image := range map[string]*v1.Image{
+		"HOLDFAST": &want.Holdfast, "CSI_PROVISIONER": &want.CSIProvisioner, "CSI_ATTACHER": &want.CSIAttacher,
+		"CSI_RESIZER": &want.CSIResizer, "CSI_SNAPSHOTTER": &want.CSISnapshotter, "NFS": &want.NFS,
+	} {
+		*image = v1.Image("mirror.example/" + container)
+		t.Setenv("RELATED_IMAGE_"+container, string(*image))
+	}
+	if got := Images(ask(nil).Cluster); got != want {
+		t.Errorf("they are %+v, not %+v", got, want)
+	}
+	named := ask(func(s *v1.StorageClusterSpec) {
+		s.Images = v1.Images{Holdfast: "r/holdfast:2", CSIResizer: "r/resizer:2"}
+	})
+	if got := Images(named.Cluster); got.Holdfast != "r/holdfast:2" || got.CSIResizer != "r/resizer:2" || got.CSIAttacher != want.CSIAttacher {
+		t.Errorf("what the StorageCluster names goes first: %+v", got)
+	}
+	// The image of an upgrade has its own beside it.
+	if got := NFSImage("r/holdfast:2"); got != "r/nfs:2" {
+		t.Errorf("with r/holdfast:2 NFS servers run %s", got)
+	}
+	// The controller hands it on, whatever workload it becomes.
+	pod := controllerOf(t, ask(nil)).Spec.Template.Spec
+	told := map[string]string{}
+	for _, e := range container(&pod, name).Env {
+		told[e.Name] = e.Value
+	}
+	if len(told) != 8 || told["RELATED_IMAGE_NFS"] != "mirror.example/NFS" || container(&pod, "csi-resizer").Image != "mirror.example/CSI_RESIZER" {
+		t.Errorf("the controller has %v", told)
+	}
+}
+
 func TestTheImageOfNFSServersIsBesideThatOfHoldfast(t *testing.T) {
 	ours := v1.Image("holdfast/nfs:" + deploy.Version)
 	for holdfast, want := range map[v1.Image]v1.Image{

@@ -18,6 +18,7 @@ type Input struct {
 	Secret    map[string][]byte // data of spec.secretRef; nil if it is not named
 	// Has says whether the API server knows a kind that not every cluster has. None is known if it is nil.
 	Has             func(schema.GroupKind) bool
+	Snapshots       bool     // the kinds of snapshots were brought, and so their controller is to run
 	Image           v1.Image // instead of spec.images.holdfast, for an upgrade at work; "" otherwise
 	ControllerImage v1.Image // the same for the workload of the controller alone
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/recent"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
+	"github.com/holdfast-storage/holdfast/operator/snapshots"
 )
 
 // Config is what a Controller needs.
@@ -44,6 +45,7 @@ type Config struct {
 	Holdfast  informers.SharedInformerFactory
 	Cluster   kubeinformers.SharedInformerFactory
 	Namespace string
+	Snapshots *snapshots.Kinds     // nil brings none
 	Driver    string               // the name by which nodes register with their kubelet
 	Events    record.EventRecorder // nil writes none
 	Log       *slog.Logger         // nil discards
@@ -195,7 +197,8 @@ func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.S
 	if err != nil {
 		return 0, err
 	}
-	if other := r.otherRelease(c); other != "" {
+	installed := r.installedOver(c)
+	if other := r.otherRelease(c, installed); other != "" {
 		s := r.observe(c)
 		s.handingTo = other
 		return handingOver, r.write(ctx, c, s.status())
@@ -203,6 +206,9 @@ func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.S
 	s, again, err := r.maintain(ctx, c)
 	if err != nil || s == nil {
 		return 0, err
+	}
+	if c.Spec.Images.Holdfast != "" {
+		s.ignored = installed
 	}
 	return again, r.write(ctx, c, s.status())
 }

@@ -48,6 +48,7 @@ const retryRefused = 20 * time.Second
 // maintain makes all that a StorageCluster asks for and says where it stands. With a spec that cannot be rendered, what
 // the last good one asked for is kept.
 func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situation, time.Duration, error) {
+	r.bringSnapshots(ctx, c)
 	objects, invalid := r.render(c)
 	if invalid == errNotYet { //nolint:errorlint // never wrapped
 		return nil, 0, nil
@@ -90,6 +91,17 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 	return s, again, ctx.Err()
 }
 
+// bringSnapshots sees to the kinds of snapshots when a process begins, and when they are missing. Without them all but
+// snapshots works.
+func (r *Controller) bringSnapshots(ctx context.Context, c *v1.StorageCluster) {
+	if enable := c.Spec.CSI.Enable; r.Snapshots == nil || enable != nil && !*enable || r.Snapshots.Looked() && r.Owned.Has(snapshotClassKind) {
+		return
+	}
+	if err := r.Snapshots.Bring(ctx); err != nil {
+		r.Log.Warn("there are no snapshots until somebody brings their kinds and their controller", "error", err)
+	}
+}
+
 // leavingLasts is how long the deletion of an object may take before it counts as a failure.
 const leavingLasts = 10 * time.Second
 
@@ -116,7 +128,9 @@ func (r *Controller) render(c *v1.StorageCluster) (objects []*unstructured.Unstr
 	if err != nil {
 		return nil, err
 	}
-	objects, err = render.Objects(render.Input{Cluster: c, Namespace: r.Namespace, Secret: secret, Has: r.Owned.Has})
+	objects, err = render.Objects(render.Input{
+		Cluster: c, Namespace: r.Namespace, Secret: secret, Has: r.Owned.Has, Snapshots: r.Snapshots != nil && r.Snapshots.Ours(),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,9 @@ import (
 var (
 	definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 	namespaceKind  = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
-	rbac           = schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
+
+	snapshotClassKind = schema.GroupKind{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}
+	rbac              = schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
 )
 
 // Kinds are those of all objects that a StorageCluster may consist of.

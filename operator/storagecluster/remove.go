@@ -87,6 +87,7 @@ func (r *Controller) anyData(ctx context.Context) (bool, error) {
 func (r *Controller) removeParts(ctx context.Context, c *v1.StorageCluster, orphan bool) (waiting string, err error) {
 	for _, step := range []func(context.Context) (string, error){
 		r.removeTasks, r.removeNodes, r.removeObjects, r.cleanNodes,
+		func(ctx context.Context) (string, error) { return "", r.removeSnapshots(ctx, c) },
 		func(ctx context.Context) (string, error) { return "", r.takeAttachersFinalizers(ctx) },
 		func(ctx context.Context) (string, error) { return "", r.settleDefinitions(ctx, c, orphan) },
 	} {
@@ -175,6 +176,18 @@ func (r *Controller) cleanNodes(ctx context.Context) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// removeSnapshots takes the kinds of snapshots away that were brought, unless somebody has one.
+func (r *Controller) removeSnapshots(ctx context.Context, c *v1.StorageCluster) error {
+	if r.Snapshots == nil {
+		return nil
+	}
+	kept, err := r.Snapshots.Remove(ctx)
+	if err == nil && kept != "" {
+		r.Events.Eventf(c, core.EventTypeNormal, "SnapshotKindsKept", "the kinds of snapshots stay, without a controller: there are %s", kept)
+	}
+	return err
 }
 
 // settleDefinitions makes the kinds that stand for data go too, or stay.

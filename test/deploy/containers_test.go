@@ -55,10 +55,13 @@ func TestTheSidecarsAreThoseThatAreTested(t *testing.T) {
 		}
 		tested[string(program[2])] = string(version[1])
 	}
+	sidecars, err := Read("deploy/operated/sidecars.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	seen, ways := map[string]bool{}, map[string]Objects{
-		"attached":      operated(t, map[string]any{"cluster": map[string]any{"csi": map[string]any{"attach": true}}}, nil),
-		"the manifest":  installations(t)[manifest],
-		"the snapshots": installations(t)["deploy/snapshots.yaml"],
+		"the manifest": installations(t)[manifest],
+		"beside":       sidecars,
 	}
 	for name, objects := range ways {
 		for key, container := range containers(t, objects) {
@@ -118,7 +121,11 @@ func containers(t *testing.T, objects Objects) map[string]core.Container {
 	t.Helper()
 	all := map[string]core.Container{}
 	for key, object := range objects {
-		template, found, err := unstructured.NestedMap(object.Object, "spec", "template")
+		where := []string{"spec", "template"}
+		if object.GetKind() == "PodTemplate" {
+			where = where[1:]
+		}
+		template, found, err := unstructured.NestedMap(object.Object, where...)
 		if err != nil || !found {
 			continue
 		}

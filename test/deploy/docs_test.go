@@ -72,8 +72,8 @@ func TestTheChartSpeaksOfWhatIsMissing(t *testing.T) {
 		want    bool
 	}{
 		"a namespace without a label":      {nil, "kubectl label namespace storage pod-security.kubernetes.io/enforce=privileged", true},
-		"a cluster without snapshots":      {nil, "deploy/snapshots.yaml", true},
-		"a cluster with snapshots":         {optionalKinds, "deploy/snapshots.yaml", false},
+		"a cluster without snapshots":      {nil, "Holdfast brings the kinds", true},
+		"a cluster with snapshots":         {optionalKinds, "Holdfast brings the kinds", false},
 		"no other default StorageClass":    {nil, "kubectl annotate storageclass", false},
 		"the commands are for the release": {nil, "helm uninstall holdfast --namespace storage", true},
 	} {

@@ -54,11 +54,7 @@ func installed(t *testing.T) *installation {
 	i := &installation{T: t, cluster: c, directory: filepath.Dir(strings.TrimSpace(string(kubeconfig)))}
 	t.Cleanup(func() {
 		i.remove()
-		snapshots, err := Read("deploy/snapshots.yaml") // whose controller goes with the namespace
-		if err != nil {
-			t.Error(err)
-		}
-		for _, objects := range []Objects{i.read("install.yaml"), snapshots, i.read("storagecluster.yaml")} {
+		for _, objects := range []Objects{i.read("install.yaml"), i.read("storagecluster.yaml")} {
 			i.apply(objects)
 		}
 		i.running()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -105,6 +106,7 @@ func TestTheBundleInstallsWhatTheManifestInstalls(t *testing.T) {
 	want := &apps.Deployment{}
 	convert(t, manifest["Deployment "+namespace+"/holdfast-controller"], want)
 	got := install.Spec.Deployments[0]
+	tellImages(&want.Spec.Template.Spec.Containers[0], bundled(t).Spec.RelatedImages)
 	if got.Name != want.Name || !maps.Equal(got.Label, want.Labels) || !equal(t, got.Spec, want.Spec) {
 		t.Errorf("the Deployment is %+v", got)
 	}
@@ -113,6 +115,29 @@ func TestTheBundleInstallsWhatTheManifestInstalls(t *testing.T) {
 		convert(t, manifest[key], role)
 		if len(permissions) != 1 || permissions[0].Account != want.Spec.Template.Spec.ServiceAccountName || !equal(t, permissions[0].Rules, role.Rules) {
 			t.Errorf("the rights of %s are %+v", key, permissions)
+		}
+	}
+}
+
+// tellImages names the images in the environment, where a bundle has them for whoever mirrors them.
+func tellImages(c *core.Container, images []map[string]string) {
+	for _, image := range images {
+		c.Env = append(c.Env, core.EnvVar{
+			Name: "RELATED_IMAGE_" + strings.ToUpper(strings.ReplaceAll(image["name"], "-", "_")), Value: image["image"],
+		})
+	}
+}
+
+func TestTheOperatorTakesTheImagesOfTheBundleFromItsEnvironment(t *testing.T) {
+	var program core.Container
+	tellImages(&program, bundled(t).Spec.RelatedImages)
+	for _, e := range program.Env {
+		t.Setenv(e.Name, "mirror.example/"+strings.TrimPrefix(e.Name, "RELATED_IMAGE_"))
+	}
+	all := operated(t, map[string]any{"cluster": map[string]any{"csi": map[string]any{"attach": true}}}, nil)
+	for _, c := range containers(t, all) {
+		if !strings.HasPrefix(c.Image, "mirror.example/") {
+			t.Errorf("container %s has the image %s", c.Name, c.Image)
 		}
 	}
 }
@@ -193,6 +218,16 @@ func TestTheBundleNamesEveryImage(t *testing.T) {
 	for _, c := range containers(t, operated(t, map[string]any{"cluster": map[string]any{"csi": map[string]any{"attach": true}}}, nil)) {
 		want = append(want, c.Image)
 	}
+	sidecars, err := Read("deploy/operated/sidecars.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range containers(t, sidecars) {
+		if c.Image != "" { // else it runs where a StorageCluster names one
+			want = append(want, c.Image)
+		}
+	}
+	want = append(want, "holdfast/nfs:dev")
 	for _, image := range bundled(t).Spec.RelatedImages {
 		got = append(got, image["image"])
 	}

@@ -3,6 +3,7 @@ package deploy
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -151,8 +152,12 @@ func knownAPI(t *testing.T) served {
 			api[name+"/status"] = verbsOfStatus
 		}
 	}
-	for _, file := range []string{manifest, "deploy/snapshots.yaml"} {
-		objects, err := Read(file)
+	brought, err := filepath.Glob(root + "/deploy/snapshots/*.yaml")
+	if err != nil || len(brought) == 0 {
+		t.Fatalf("the kinds of snapshots are %v, %v", brought, err)
+	}
+	for _, file := range append([]string{root + "/" + manifest}, brought...) {
+		objects, err := Read(strings.TrimPrefix(file, root+"/"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -76,13 +76,11 @@ func install(t *testing.T) map[string]Objects {
 	for _, overlay := range overlays {
 		all["overlay "+overlay] = built(t, "deploy/overlays/"+overlay)
 	}
-	for _, file := range []string{manifest, "deploy/snapshots.yaml"} {
-		objects, err := Read(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[file] = objects
+	objects, err := Read(manifest)
+	if err != nil {
+		t.Fatal(err)
 	}
+	all[manifest] = objects
 	return all
 }
 

@@ -51,7 +51,7 @@ func asUsual(spec *v1.StorageClusterSpec) { *spec = *usual.DeepCopy() }
 
 func (a *admin) installed() *v1.StorageClusterSpec {
 	a.t.Helper()
-	_, cluster, _ := a.manifests()
+	_, cluster := a.manifests()
 	objects, err := readManifests(cluster)
 	if err != nil {
 		a.t.Fatal(err)

@@ -18,17 +18,16 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// The files that the cluster was installed from: Holdfast for this cluster, its StorageCluster, and the snapshot kinds
-// with their controller.
-func (a *admin) manifests() (holdfast, cluster, snapshots string) {
+// The files that the cluster was installed from: Holdfast for this cluster, and its StorageCluster.
+func (a *admin) manifests() (holdfast, cluster string) {
 	dir := a.directory()
-	return filepath.Join(dir, "install.yaml"), filepath.Join(dir, "storagecluster.yaml"), "../../../deploy/snapshots.yaml"
+	return filepath.Join(dir, "install.yaml"), filepath.Join(dir, "storagecluster.yaml")
 }
 
 // install installs Holdfast as test/cluster/install does. It can be repeated.
 func (a *admin) install(ctx context.Context) error {
-	holdfast, cluster, snapshots := a.manifests()
-	return a.apply(ctx, holdfast, snapshots, cluster)
+	holdfast, cluster := a.manifests()
+	return a.apply(ctx, holdfast, cluster)
 }
 
 // apply applies all objects of files, server-side, as kubectl does. What is refused does not keep the rest from it.

@@ -91,7 +91,7 @@ func (a *admin) inventory() map[string]bool {
 // ofHoldfast are those names of an inventory that nobody else would have.
 func ofHoldfast(names map[string]bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool {
-		return !strings.Contains(name, "holdfast") || strings.Contains(name, "holdfast-snapshot-controller") // of deploy/snapshots.yaml
+		return !strings.Contains(name, "holdfast")
 	})
 }
 
@@ -107,7 +107,7 @@ func TestARemovedClusterLeavesNothingBehindAndOneApplyGivesAnotherThatRuns(t *te
 		t.Errorf("the first removal left %s", strings.Join(left, "\n"))
 	}
 
-	holdfast, own, _ := a.manifests()
+	holdfast, own := a.manifests()
 	a.eventually("one apply to be taken", func(ctx context.Context) error { return a.apply(ctx, holdfast, own) })
 	a.settle()
 	c := a.get()

@@ -13,7 +13,8 @@ import (
 type CSISpecApplyConfiguration struct {
 	// Enable is true if left out. Without it there is no node plugin and no class; NFS servers still work.
 	Enable *bool `json:"enable,omitempty"`
-	// DeploymentStrategy of the controller. Empty means Deployment.
+	// DeploymentStrategy of the controller. Empty means Deployment, of which a new pod is ready before an old one goes. A
+	// StatefulSet replaces its pods in place, and so needs at least 2 replicas.
 	DeploymentStrategy *apiv1.DeploymentStrategy `json:"deploymentStrategy,omitempty"`
 	// Replicas of the controller, of which one leads; 2 if left out.
 	Replicas *int32 `json:"replicas,omitempty"`

@@ -16,7 +16,8 @@ type ImagesApplyConfiguration struct {
 	CSIAttacher    *apiv1.Image `json:"csiAttacher,omitempty"`
 	CSIResizer     *apiv1.Image `json:"csiResizer,omitempty"`
 	CSISnapshotter *apiv1.Image `json:"csiSnapshotter,omitempty"`
-	// SnapshotController runs when an image is given here, for clusters that bring the snapshot kinds without one.
+	// SnapshotController runs when an image is given here, for clusters that have the snapshot kinds without one; and
+	// where Holdfast has brought those kinds.
 	SnapshotController *apiv1.Image `json:"snapshotController,omitempty"`
 	// CSINodeDriverRegistrar registers the driver with the kubelet when an image is given here; else the driver does.
 	CSINodeDriverRegistrar *apiv1.Image `json:"csiNodeDriverRegistrar,omitempty"`

@@ -20,7 +20,8 @@ type NFSExportsApplyConfiguration struct {
 	AnonGID *int64 `json:"anonGID,omitempty"`
 	// Access is ReadWrite if empty; of what is published, ReadOnly.
 	Access *apiv1.NFSAccess `json:"access,omitempty"`
-	// Clients are addresses and networks such as 10.0.0.0/8 that may mount. None lets all mount.
+	// Clients are addresses and networks such as 10.0.0.0/8 that may mount. None lets all mount. The prefix of a network
+	// of IPv6 has at most 99 bits.
 	Clients []string `json:"clients,omitempty"`
 }
 

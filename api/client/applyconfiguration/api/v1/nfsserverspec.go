@@ -23,17 +23,22 @@ type NFSServerSpecApplyConfiguration struct {
 	// Exports is what holds for volumes that do not say otherwise.
 	Exports *NFSExportsApplyConfiguration `json:"exports,omitempty"`
 	Service *NFSServiceApplyConfiguration `json:"service,omitempty"`
-	// MaxExports is how many volumes the server takes; 0: as many as NFS can number, which is 65535.
+	// MaxExports is how many volumes the server takes. With the engine image, for each 256 of them its pod asks for a set
+	// of loop devices of its node (holdfast.dev/loop-set, unless resources.limits have it): a node has 8 sets by default
+	// and 16 at most, so that 4096 are the most, and 0 means 256. With the engine directory 0 means as many as NFS can
+	// number, which is 65535.
 	MaxExports *int32 `json:"maxExports,omitempty"`
-	// GracePeriod is how long the server waits after a start for clients to take their locks back, 1s to 180s; 90s if
-	// left out. Nobody gets a new lock meanwhile.
+	// GracePeriod is how long the server waits after a start for clients to take their locks back, 1s to 180s in whole
+	// seconds; 90s if left out. Nobody gets a new lock meanwhile.
 	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
 	// Resources of the server's container.
 	Resources   *corev1.ResourceRequirements `json:"resources,omitempty"`
 	Tolerations []corev1.Toleration          `json:"tolerations,omitempty"`
 	// NodeSelectorTerms choose the nodes that may run the server: one that a term matches. None chooses all nodes.
 	NodeSelectorTerms []corev1.NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
-	// MountOptions of the volumes whose class has none, such as nconnect=4.
+	// MountOptions such as nconnect=4, of PersistentVolumes of the provisioner nfs.holdfast.dev whose class has none.
+	// Beside them stand nfsvers=4.2, hard and noresvport, unless they say otherwise. Volumes of the CSI driver have
+	// those of their class alone.
 	MountOptions []string `json:"mountOptions,omitempty"`
 	// ReclaimPolicy says what becomes of the claim that was made from storage when the server is deleted. Empty means
 	// Retain. A claim that was there before always stays.

@@ -30,9 +30,9 @@ type NFSServerStatusApplyConfiguration struct {
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
 	// Promised to volumes and their snapshots.
 	Promised *resource.Quantity `json:"promised,omitempty"`
-	// Exports that there are.
+	// Exports that there are: one for each volume that is made, or the one of what is published.
 	Exports *int32 `json:"exports,omitempty"`
-	// Clients that have a session.
+	// Clients that have a session. The server writes it.
 	Clients *int32 `json:"clients,omitempty"`
 	// Conditions are Available, Progressing and Degraded.
 	Conditions         []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`

@@ -29,7 +29,8 @@ type StorageClusterSpecApplyConfiguration struct {
 	Ingress   *IngressSpecApplyConfiguration     `json:"ingress,omitempty"`
 	// Pools of the nodes. None is one named default in /var/lib/holdfast/pools/default.
 	Pools []PoolSpecApplyConfiguration `json:"pools,omitempty"`
-	// StorageClasses to make. None is one named holdfast, which is the cluster's default.
+	// StorageClasses to make. None is holdfast, which is the cluster's default, and holdfast-shared, of volumes that
+	// several pods may write to.
 	StorageClasses []StorageClassSpecApplyConfiguration `json:"storageClasses,omitempty"`
 	// NodeSelectorTerms choose the nodes that store: a node that one of the terms matches. None chooses all nodes.
 	NodeSelectorTerms []corev1.NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`

@@ -1,0 +1,142 @@
+// Package snapshots brings the kinds of snapshots, which belong to no driver, to a cluster that has none, and takes them
+// away again when nobody has a snapshot.
+package snapshots
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/deploy"
+)
+
+// Annotation is on the kind VolumeSnapshot if it was brought. Without it all the kinds are somebody else's, and so is
+// their controller.
+const Annotation = v1.GroupName + "/brought"
+
+const volumeSnapshots = "volumesnapshots.snapshot.storage.k8s.io"
+
+const fieldManager = "holdfast-snapshots"
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// Kinds are those of snapshots, alone and in groups.
+type Kinds struct {
+	client dynamic.Interface
+	log    *slog.Logger
+	looked atomic.Bool
+	ours   atomic.Bool
+}
+
+// New asks for nothing yet.
+func New(client dynamic.Interface, log *slog.Logger) *Kinds { return &Kinds{client: client, log: log} }
+
+// Looked says whether Bring or Remove has found out whose the kinds are.
+func (k *Kinds) Looked() bool { return k.looked.Load() }
+
+// Ours says whether the kinds were brought, so that their controller is to be brought as well.
+func (k *Kinds) Ours() bool { return k.ours.Load() }
+
+// Bring makes the kinds where there is none of them, and brings those that it made to this release.
+func (k *Kinds) Bring(ctx context.Context) error {
+	ours, missing, err := k.look(ctx)
+	if err != nil {
+		return err
+	}
+	if !ours && !missing {
+		return nil
+	}
+	wanted, err := deploy.SnapshotDefinitions()
+	if err != nil {
+		return err
+	}
+	for _, d := range wanted {
+		if d.GetName() == volumeSnapshots {
+			annotations := d.GetAnnotations()
+			annotations[Annotation] = "true"
+			d.SetAnnotations(annotations)
+		}
+		if _, err := k.client.Resource(definitions).Apply(ctx, d.GetName(), d, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
+			return fmt.Errorf("bringing kind %s: %w", d.GetName(), err)
+		}
+	}
+	if missing {
+		k.log.Info("brought the kinds of snapshots; the cluster had none")
+	}
+	k.ours.Store(true)
+	return nil
+}
+
+// look says whether the kinds were brought, or all are missing.
+func (k *Kinds) look(ctx context.Context) (ours, missing bool, err error) {
+	wanted, err := deploy.SnapshotDefinitions()
+	if err != nil {
+		return false, false, err
+	}
+	missing = true
+	for _, d := range wanted {
+		is, err := k.client.Resource(definitions).Get(ctx, d.GetName(), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return false, false, fmt.Errorf("kind %s: %w", d.GetName(), err)
+		}
+		missing = false
+		ours = ours || d.GetName() == volumeSnapshots && is.GetAnnotations()[Annotation] != ""
+	}
+	k.looked.Store(true)
+	k.ours.Store(ours)
+	return ours, missing, nil
+}
+
+// Remove takes away the kinds that were brought, unless there is an object of one of them: it would be deleted, and with
+// it a snapshot of somebody. It says of which kind.
+func (k *Kinds) Remove(ctx context.Context) (kept string, err error) {
+	ours, _, err := k.look(ctx)
+	if err != nil || !ours {
+		return "", err
+	}
+	wanted, err := deploy.SnapshotDefinitions()
+	if err != nil {
+		return "", err
+	}
+	for _, d := range wanted {
+		left, err := k.client.Resource(resourceOf(d)).List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return "", fmt.Errorf("whether there are objects of kind %s: %w", d.GetName(), err)
+		}
+		if err == nil && len(left.Items) > 0 {
+			return d.GetName(), nil
+		}
+	}
+	for _, d := range wanted {
+		if err := k.client.Resource(definitions).Delete(ctx, d.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return "", fmt.Errorf("removing kind %s: %w", d.GetName(), err)
+		}
+	}
+	k.ours.Store(false)
+	return "", nil
+}
+
+// resourceOf is what the API server stores of a kind.
+func resourceOf(d *unstructured.Unstructured) schema.GroupVersionResource {
+	group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
+	resource, _, _ := unstructured.NestedString(d.Object, "spec", "names", "plural")
+	versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
+	for _, v := range versions {
+		if version, _ := v.(map[string]any); version["storage"] == true {
+			name, _ := version["name"].(string)
+			return schema.GroupVersionResource{Group: group, Version: name, Resource: resource}
+		}
+	}
+	return schema.GroupVersionResource{Group: group, Resource: resource}
+}

@@ -1,0 +1,185 @@
+package snapshots
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
+
+// site is an API server without the kinds of snapshots.
+type site struct {
+	*testing.T
+	client dynamic.Interface
+	kinds  *Kinds
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	client := dynamic.NewForConfigOrDie(realapi.Config(t))
+	s := &site{t, client, New(client, slog.New(slog.DiscardHandler))}
+	t.Cleanup(func() { s.clear(context.WithoutCancel(t.Context())) })
+	s.clear(t.Context())
+	return s
+}
+
+func (s *site) wanted() []*unstructured.Unstructured {
+	s.Helper()
+	all, err := deploy.SnapshotDefinitions()
+	if err != nil || len(all) != 6 {
+		s.Fatalf("%d kinds, %v", len(all), err)
+	}
+	return all
+}
+
+func (s *site) clear(ctx context.Context) {
+	s.Helper()
+	for _, d := range s.wanted() {
+		if err := s.client.Resource(definitions).Delete(ctx, d.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			s.Fatal(err)
+		}
+		s.gone(ctx, d.GetName())
+	}
+}
+
+func (s *site) gone(ctx context.Context, kind string) {
+	s.Helper()
+	s.until(ctx, kind, func(e watch.Event) bool { return e.Type == watch.Deleted }, func(is *unstructured.Unstructured) bool { return is == nil })
+}
+
+// established waits until the API server serves a kind.
+func (s *site) established(kind string) {
+	s.Helper()
+	serves := func(o *unstructured.Unstructured) bool {
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, c := range conditions {
+			if c, _ := c.(map[string]any); c["type"] == "Established" && c["status"] == "True" {
+				return true
+			}
+		}
+		return false
+	}
+	s.until(s.Context(), kind, func(e watch.Event) bool { return serves(e.Object.(*unstructured.Unstructured)) },
+		func(is *unstructured.Unstructured) bool { return is != nil && serves(is) })
+}
+
+func (s *site) until(ctx context.Context, kind string, shows func(watch.Event) bool, is func(*unstructured.Unstructured) bool) {
+	s.Helper()
+	named := metav1.ListOptions{FieldSelector: "metadata.name=" + kind}
+	list, err := s.client.Resource(definitions).List(ctx, named)
+	if err != nil {
+		s.Fatal(err)
+	}
+	var now *unstructured.Unstructured
+	if len(list.Items) > 0 {
+		now = &list.Items[0]
+	}
+	if is(now) {
+		return
+	}
+	named.ResourceVersion = list.GetResourceVersion()
+	w, err := s.client.Resource(definitions).Watch(ctx, named)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if shows(e) {
+			return
+		}
+	}
+	s.Fatalf("the watch of %s ended", kind)
+}
+
+func (s *site) generations() map[string]int64 {
+	s.Helper()
+	all := map[string]int64{}
+	for _, d := range s.wanted() {
+		is, err := s.client.Resource(definitions).Get(s.Context(), d.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		all[d.GetName()] = is.GetGeneration()
+	}
+	return all
+}
+
+func TestAClusterWithoutSnapshotsGetsTheKindsAndLosesThemWhenNobodyHasOne(t *testing.T) {
+	s := newSite(t)
+	for range 2 { // also by the process after
+		s.kinds = New(s.client, slog.New(slog.DiscardHandler))
+		if err := s.kinds.Bring(t.Context()); err != nil || !s.kinds.Ours() || !s.kinds.Looked() {
+			t.Fatalf("ours %v, %v", s.kinds.Ours(), err)
+		}
+	}
+	for _, d := range s.wanted() {
+		s.established(d.GetName())
+	}
+	for kind, generation := range s.generations() {
+		if generation != 1 {
+			t.Errorf("%s was changed: generation %d", kind, generation)
+		}
+	}
+
+	classes := s.client.Resource(schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotclasses"})
+	class := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "metadata": map[string]any{"name": "theirs"},
+		"driver": "example.com", "deletionPolicy": "Delete",
+	}}
+	if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := s.kinds.Remove(t.Context()); err != nil || kept != "volumesnapshotclasses.snapshot.storage.k8s.io" {
+		t.Errorf("kept for %q, %v", kept, err)
+	}
+	if left := s.generations(); len(left) != 6 {
+		t.Errorf("left are %v", left)
+	}
+	if err := classes.Delete(t.Context(), "theirs", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if kept, err := s.kinds.Remove(t.Context()); err != nil || kept != "" || s.kinds.Ours() {
+			t.Errorf("kept for %q, ours %v, %v", kept, s.kinds.Ours(), err)
+		}
+	}
+	for _, d := range s.wanted() {
+		s.gone(t.Context(), d.GetName())
+	}
+}
+
+func TestTheKindsOfSomebodyElseAreLeftAlone(t *testing.T) {
+	s := newSite(t)
+	for _, d := range s.wanted() {
+		if d.GetName() != volumeSnapshots {
+			continue
+		}
+		if _, err := s.client.Resource(definitions).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.kinds.Bring(t.Context()); err != nil || s.kinds.Ours() {
+		t.Errorf("ours %v, %v", s.kinds.Ours(), err)
+	}
+	if kept, err := s.kinds.Remove(t.Context()); err != nil || kept != "" {
+		t.Errorf("kept for %q, %v", kept, err)
+	}
+	if left := s.generations(); len(left) != 1 {
+		t.Errorf("there are %v", left)
+	}
+}
