@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,21 @@ func ask(ctx context.Context, address, path, user, password string) (answer, err
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	return answer{response.StatusCode, string(body), response.TLS.PeerCertificates[0]}, err
+}
+
+// get reads what is served to everybody.
+func get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	response, err := (&http.Client{Timeout: 10 * time.Second}).Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
 }
 
 // awaitAnswer asks the API until done accepts what it says.
@@ -131,6 +147,14 @@ func TestTheAPIServesWhoHasThePasswordOfTheSecretWithTheCertificateOfTheSecret(t
 	}
 	a.awaitAnswer(address, path, "", "", code(http.StatusUnauthorized))
 	a.awaitAnswer(address, path, data["username"], "a wrong password", code(http.StatusUnauthorized))
+
+	a.awaitAnswer(address, "/readyz", "", "", code(http.StatusOK))
+	for name, pod := range a.pods("controller") {
+		metrics, err := get(t.Context(), "http://"+net.JoinHostPort(pod.Status.PodIP, "9090")+"/metrics")
+		if err != nil || !strings.Contains(metrics, "holdfast_cluster_phase{phase=\"Running\"} 1") {
+			t.Errorf("the metrics of pod %s do not tell the phase, %v:\n%s", name, err, metrics)
+		}
+	}
 
 	data["password"] = "another"
 	a.secret("api", data)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +29,13 @@ func TestDebugIsSeenInTheLogsAndNoNodePodIsRestartedForIt(t *testing.T) {
 	a.change(func(spec *v1.StorageClusterSpec) { spec.Debug = true })
 	a.awaitLevel("level=DEBUG debug=true", since)
 	a.untouched(nodes, "node")
+	for name, pod := range a.pods("controller") {
+		for _, c := range pod.Spec.Containers {
+			if c.Name != "holdfast" && !slices.Contains(c.Args, "--v=5") {
+				t.Errorf("container %s of pod %s has the arguments %v", c.Name, name, c.Args)
+			}
+		}
+	}
 
 	since = metav1.NewTime(time.Now().Add(-time.Second))
 	a.change(func(spec *v1.StorageClusterSpec) { spec.Debug = false })
@@ -34,15 +43,14 @@ func TestDebugIsSeenInTheLogsAndNoNodePodIsRestartedForIt(t *testing.T) {
 	a.untouched(nodes, "node")
 }
 
-// awaitLevel waits until the logs of all nodes since a time have the words.
+// awaitLevel waits until the logs of all nodes and controllers since a time have the words.
 func (a *admin) awaitLevel(words string, since metav1.Time) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), kube.Patience)
 	defer cancel()
-	pods := a.pods("node")
-	a.Eventually(ctx, "the logs of the nodes to have "+words, func(ctx context.Context) error {
+	a.Eventually(ctx, "the logs to have "+words, func(ctx context.Context) error {
 		var errs []error
-		for name := range pods {
+		for _, name := range slices.Concat(slices.Collect(maps.Keys(a.pods("node"))), slices.Collect(maps.Keys(a.pods("controller")))) {
 			log, err := a.log(ctx, name, since)
 			if err == nil && !strings.Contains(log, words) {
 				err = fmt.Errorf("the log of pod %s has it not: %s", name, log)

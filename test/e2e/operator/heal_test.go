@@ -204,7 +204,11 @@ func (h *healing) report(objects int) {
 	h.t.Helper()
 	for how, took := range h.took {
 		slices.Sort(took)
-		h.t.Logf("%d of %d objects %s: put right after %v in the median, %v at most", len(took), objects, how, took[len(took)/2], took[len(took)-1])
+		median := took[len(took)/2]
+		h.t.Logf("%d of %d objects %s: put right after %v in the median, %v at most", len(took), objects, how, median, took[len(took)-1])
+		if median > time.Second {
+			h.t.Errorf("objects that were %s are put right after %v in the median; a second is promised", how, median)
+		}
 	}
 	if objects < 15 || len(h.took["unlabelled"]) != objects {
 		h.t.Errorf("%d objects were put right, of %d", len(h.took["unlabelled"]), objects)
