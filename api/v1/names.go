@@ -22,6 +22,9 @@ const (
 	ProgressingCondition = "Progressing"
 	// DegradedCondition: of a StorageCluster, a node or a part does not work.
 	DegradedCondition = "Degraded"
+	// ReleaseIgnoredCondition: of a StorageCluster, a manifest was applied whose image spec.images.holdfast keeps from
+	// running. It is left out otherwise.
+	ReleaseIgnoredCondition = "ReleaseIgnored"
 	// CompleteCondition: of a StorageUpgrade or NodeJob, it has ended well.
 	CompleteCondition = "Complete"
 	// FailedCondition: of a StorageUpgrade or NodeJob, it has ended badly.

@@ -11,11 +11,13 @@ import (
 
 	admission "k8s.io/api/admissionregistration/v1"
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/owned"
@@ -216,6 +218,84 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+func TestTheManifestOfAnotherReleaseIsSaidToBeIgnoredWhileTheSpecNamesAnImage(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	deployments := r.theirs.AppsV1().Deployments(namespace)
+	manifest := `{"metadata":{"labels":{"app.kubernetes.io/version":"v9.9.9"}},"spec":{"template":{"spec":{"containers":[{"name":"holdfast","image":"holdfast.test/pause:9"}]}}}}`
+	if _, err := deployments.Patch(t.Context(), controllerName, types.StrategicMergePatchType, []byte(manifest), metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
+		t.Fatal(err)
+	}
+	message := r.condition("holdfast", v1.ReleaseIgnoredCondition, reasonImagePinned)
+	for _, want := range []string{"v9.9.9", "spec.images.holdfast asks for holdfast.test/pause:1", "StorageUpgrade"} {
+		if !strings.Contains(message, want) {
+			t.Errorf("%q is not said in %q", want, message)
+		}
+	}
+	r.until("the image that is asked for", func() bool {
+		d, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
+		return err == nil && d.Spec.Template.Spec.Containers[0].Image == "holdfast.test/pause:1" && d.Labels[versionLabel] != "v9.9.9"
+	})
+	r.until("one event", func() bool { return len(r.events.with("Warning ReleaseIgnored", "v9.9.9")) == 1 })
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Debug = true })
+	r.settled("holdfast")
+	r.condition("holdfast", v1.ReleaseIgnoredCondition, reasonImagePinned) // until another image is asked for
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Images.Holdfast = "holdfast.test/pause:9" })
+	r.until("the condition going", func() bool {
+		return meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ReleaseIgnoredCondition) == nil
+	})
+}
+
+func TestANamespaceThatIsBeingDeletedIsToldAndAllSettlesWhenItIsMadeAgain(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", classes("hb-one"))
+	r.settled("holdfast")
+	namespaces, held := r.theirs.CoreV1().Namespaces(), r.theirs.CoreV1().ConfigMaps(namespace)
+	free := func() {
+		_, _ = held.Patch(background, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	}
+	t.Cleanup(free)
+	holds := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"holdfast.test/hold"}}}
+	if _, err := held.Create(t.Context(), holds, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := namespaces.Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("a condition that names the namespace", func() bool {
+		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProgressingCondition)
+		return p.Reason == reasonNotApplied && strings.Contains(p.Message, "namespace "+namespace+" because it is being terminated")
+	})
+	if r.class("hb-one") == nil {
+		t.Error("what is in no namespace is gone as well")
+	}
+	r.until("the workload being gone", func() bool {
+		_, err := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), nodeSetName, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	<-time.After(2 * time.Second) // the deletions of the last objects are seen
+	r.traffic.take()
+	const watched = 10 * time.Second
+	<-time.After(watched)
+	if all := r.traffic.take(); len(all) > 100 {
+		t.Errorf("%d requests in %s, such as %q", len(all), watched, all[:10])
+	}
+
+	free()
+	r.until("the namespace being gone", func() bool {
+		_, err := namespaces.Get(t.Context(), namespace, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	if _, err := namespaces.Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.onlyWanted("holdfast")
+	if p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProgressingCondition); p.Reason == reasonNotApplied {
+		t.Errorf("it still says %q", p.Message)
+	}
 }
 
 func TestAKindThatTheClusterLearnsIsUsedAndOneThatItForgetsIsNot(t *testing.T) {

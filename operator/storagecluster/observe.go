@@ -55,6 +55,7 @@ type situation struct {
 	leaving  string // what a deletion waits for
 
 	handingTo string // the release that was installed over this one
+	ignored   string // the one that was, though the spec asks for another image
 }
 
 // observe looks only into caches.

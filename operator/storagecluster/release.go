@@ -1,14 +1,18 @@
 package storagecluster
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/operator/condition"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -24,13 +28,9 @@ type otherRelease struct {
 	seen    time.Time
 }
 
-// otherRelease returns the release of which somebody has applied the manifest over this one: to put the controller's
-// workload right would take back the new release. Nobody but a manifest changes both the label and the image. What
-// does not lead in time is put right all the same.
-func (r *Controller) otherRelease(c *v1.StorageCluster) string {
-	if c.Spec.Images.Holdfast != "" {
-		return ""
-	}
+// installedOver returns the release of which somebody has just applied the manifest over this one; "" if nobody has.
+// Nobody but a manifest changes both the label and the image.
+func (r *Controller) installedOver(c *v1.StorageCluster) string {
 	for _, kind := range []string{"Deployment", "StatefulSet"} {
 		o := r.Owned.Get(owned.Ref{
 			GroupKind:      schema.GroupKind{Group: "apps", Kind: kind},
@@ -40,18 +40,46 @@ func (r *Controller) otherRelease(c *v1.StorageCluster) string {
 			continue
 		}
 		version := o.GetLabels()[versionLabel]
-		if version == "" || version == deploy.Version || image(o) == string(render.Images(c).Holdfast) {
-			continue
-		}
-		if r.other.version != version {
-			r.other = otherRelease{version: version, seen: time.Now()}
-			r.Log.Info("another release was installed; this one changes nothing any more", "release", version)
-		}
-		if time.Since(r.other.seen) < handingOver {
+		if version != "" && version != deploy.Version && image(o) != string(render.Images(c).Holdfast) {
 			return version
 		}
 	}
 	return ""
+}
+
+// otherRelease returns the release that was installed over this one if it is to take over: to put the controller's
+// workload right would take it back. What does not lead in time is put right all the same, and so is what the spec does
+// not ask for.
+func (r *Controller) otherRelease(c *v1.StorageCluster, version string) string {
+	if version == "" || c.Spec.Images.Holdfast != "" {
+		return ""
+	}
+	if r.other.version != version {
+		r.other = otherRelease{version: version, seen: time.Now()}
+		r.Log.Info("another release was installed; this one changes nothing any more", "release", version)
+	}
+	if time.Since(r.other.seen) < handingOver {
+		return version
+	}
+	return ""
+}
+
+// pinned is what the condition says of the image, by which it is known when that is another.
+func pinned(image v1.Image) string { return fmt.Sprintf("spec.images.holdfast asks for %s", image) }
+
+// tellIgnored says that a release was installed which the spec keeps from running, until the spec asks for another image.
+func (s *situation) tellIgnored(next *v1.StorageClusterStatus) {
+	image := s.cluster.Spec.Images.Holdfast
+	if s.ignored != "" {
+		c := condition.New(v1.ReleaseIgnoredCondition, true, reasonImagePinned, fmt.Sprintf("the manifest of %s was applied, but %s, which goes on running: "+
+			"make a StorageUpgrade to %s, or take spec.images.holdfast away and apply the manifest again", s.ignored, pinned(image), s.ignored))
+		c.ObservedGeneration = s.cluster.Generation
+		meta.SetStatusCondition(&next.Conditions, c)
+		return
+	}
+	if c := meta.FindStatusCondition(next.Conditions, v1.ReleaseIgnoredCondition); c != nil && (image == "" || !strings.Contains(c.Message, pinned(image)+",")) {
+		meta.RemoveStatusCondition(&next.Conditions, v1.ReleaseIgnoredCondition)
+	}
 }
 
 // image of the container of Holdfast in a workload.

@@ -38,6 +38,7 @@ const (
 	reasonRefused      = "Refused"
 	reasonVolumesExist = "VolumesExist"
 	reasonTerminating  = "Terminating"
+	reasonImagePinned  = "ImagePinned"
 )
 
 // status says where a StorageCluster stands, by what is observed and by what it said before.
@@ -62,6 +63,7 @@ func (s *situation) status() v1.StorageClusterStatus {
 		c.Message = condition.Shorten(c.Message, condition.LongestMessage)
 		meta.SetStatusCondition(&next.Conditions, c)
 	}
+	s.tellIgnored(&next)
 	return next
 }
 

@@ -54,11 +54,20 @@ func transitions(old, next *v1.StorageClusterStatus) (all []event) {
 	case progressing.Reason == reasonTerminating && (before == nil || before.Reason != reasonTerminating):
 		all = append(all, event{core.EventTypeNormal, "Terminating", "removing all that belongs to it"})
 	}
+	if c := meta.FindStatusCondition(next.Conditions, v1.ReleaseIgnoredCondition); c != nil && isNews(c, old) {
+		all = append(all, event{core.EventTypeWarning, v1.ReleaseIgnoredCondition, c.Message})
+	}
 	settled := next.Phase == v1.ClusterRunning || next.Phase == v1.ClusterDegraded
 	if old.Phase != next.Phase && next.Phase != v1.ClusterTerminating || settled && old.Ready != next.Ready {
 		all = append(all, changedStatus(next))
 	}
 	return all
+}
+
+// isNews says whether a condition says something that it did not say before.
+func isNews(c *metav1.Condition, old *v1.StorageClusterStatus) bool {
+	was := meta.FindStatusCondition(old.Conditions, c.Type)
+	return was == nil || was.Message != c.Message
 }
 
 func changedStatus(next *v1.StorageClusterStatus) event {
