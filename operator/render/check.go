@@ -46,6 +46,9 @@ func checkCSI(p *plan) error {
 	if err := oneOf("spec.csi.deploymentStrategy", csi.DeploymentStrategy, "", v1.AsDeployment, v1.AsStatefulSet); err != nil {
 		return err
 	}
+	if csi.DeploymentStrategy == v1.AsStatefulSet && csi.Replicas != nil && *csi.Replicas < 2 {
+		return fmt.Errorf("spec.csi.replicas: %d is not allowed with spec.csi.deploymentStrategy StatefulSet, which replaces its pods in place: give at least 2, or leave it out", *csi.Replicas)
+	}
 	if err := checkDir("spec.csi.kubeletDir", p.kubeletDir); err != nil {
 		return err
 	}

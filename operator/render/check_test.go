@@ -91,9 +91,12 @@ func TestPoolsThatCannotBeAreRefused(t *testing.T) {
 		"a relative kubelet":       {func(s *v1.StorageClusterSpec) { s.CSI.KubeletDir = "kubelet" }, []string{"spec.csi.kubeletDir", "kubelet"}},
 		"a pool in a kubelet's":    {func(s *v1.StorageClusterSpec) { s.CSI.KubeletDir = "/srv" }, []string{"spec.pools[0].path", "/srv/fast", "/srv "}},
 		"a strategy of the future": {func(s *v1.StorageClusterSpec) { s.CSI.DeploymentStrategy = "Rocket" }, []string{"spec.csi.deploymentStrategy", "Rocket", "Deployment or StatefulSet"}},
-		"no replicas":              {func(s *v1.StorageClusterSpec) { s.CSI.Replicas = new(int32(0)) }, []string{"spec.csi.replicas", "0", "1 to 9"}},
-		"too many replicas":        {func(s *v1.StorageClusterSpec) { s.CSI.Replicas = new(int32(10)) }, []string{"spec.csi.replicas", "10"}},
-		"an odd deletion":          {func(s *v1.StorageClusterSpec) { s.DeletionPolicy = "Burn" }, []string{"spec.deletionPolicy", "Burn", "Refuse or Orphan"}},
+		"one that is in its place": {func(s *v1.StorageClusterSpec) {
+			s.CSI.DeploymentStrategy, s.CSI.Replicas = v1.AsStatefulSet, new(int32(1))
+		}, []string{"spec.csi.replicas", "1", "StatefulSet", "at least 2"}},
+		"no replicas":       {func(s *v1.StorageClusterSpec) { s.CSI.Replicas = new(int32(0)) }, []string{"spec.csi.replicas", "0", "1 to 9"}},
+		"too many replicas": {func(s *v1.StorageClusterSpec) { s.CSI.Replicas = new(int32(10)) }, []string{"spec.csi.replicas", "10"}},
+		"an odd deletion":   {func(s *v1.StorageClusterSpec) { s.DeletionPolicy = "Burn" }, []string{"spec.deletionPolicy", "Burn", "Refuse or Orphan"}},
 	})
 }
 

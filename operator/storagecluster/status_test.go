@@ -150,6 +150,45 @@ func TestTheConditionNamesTheImageThatTheControllerWaitsFor(t *testing.T) {
 	}
 }
 
+func TestAStatefulSetThatDoesNotBecomeReadyIsAFault(t *testing.T) {
+	begun := metav1.Unix(1000, 0)
+	pod := func(name, kind string, ready core.ConditionStatus, since metav1.Time) *core.Pod {
+		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(0, 0)}}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Controller: new(true)}}
+		p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: ready, LastTransitionTime: since}}
+		p.Status.ContainerStatuses = []core.ContainerStatus{{Name: "holdfast", State: core.ContainerState{
+			Terminated: &core.ContainerStateTerminated{ExitCode: 3, Message: "bad flag"},
+		}}}
+		return p
+	}
+	late := func(pods ...*core.Pod) *situation {
+		s := healthy(1)
+		s.cluster.Spec.CSI.DeploymentStrategy = v1.AsStatefulSet
+		s.controllers = []workload{{kind: "StatefulSet", available: true, waiting: "StatefulSet x: 1 of 2 replicas"}}
+		s.controllerPods = pods
+		return s.was(healthy(1))
+	}
+	s := late(
+		pod("holdfast-controller-0", "StatefulSet", core.ConditionTrue, begun), pod("holdfast-controller-1", "StatefulSet", core.ConditionFalse, begun),
+		pod("old", "ReplicaSet", core.ConditionFalse, metav1.Unix(0, 0)),
+	)
+	s.now = begun.Add(startingLasts - time.Second)
+	if got := s.status(); got.Phase != v1.ClusterRunning || reasons(got) != "T Available, T RollingOut, F Healthy" || s.controllerLate() != time.Second {
+		t.Errorf("at first: %s, %s, again in %s", got.Phase, reasons(got), s.controllerLate())
+	}
+	s.now = begun.Add(startingLasts)
+	got := s.status()
+	degraded := meta.FindStatusCondition(got.Conditions, v1.DegradedCondition)
+	want := "StatefulSet x: 1 of 2 replicas; pod holdfast-controller-1: container holdfast: it ended with code 3: bad flag"
+	if got.Phase != v1.ClusterDegraded || reasons(got) != "T Available, T RollingOut, T ControllerNotReady" || degraded.Message != want || s.controllerLate() != 0 {
+		t.Errorf("later: %s, %s: %s", got.Phase, reasons(got), degraded.Message)
+	}
+	s = late(pod("holdfast-controller-1", "StatefulSet", core.ConditionTrue, begun))
+	if s.now = begun.Add(time.Hour); s.status().Phase != v1.ClusterRunning || s.controllerLate() != 0 {
+		t.Errorf("with pods that are ready: %s", reasons(s.status()))
+	}
+}
+
 func TestANodeThatIsAwayForANewPodTooLongCountsAsLost(t *testing.T) {
 	begun := time.Unix(1000, 0)
 	s := healthy(3).with(silentAgent("node1")).was(healthy(3))
