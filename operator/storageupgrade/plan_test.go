@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -99,7 +100,10 @@ func (s *scene) step() *scene {
 		}
 	}
 	if p.bringJobs {
-		s.job = &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: jobName(s.upgrade)}, Status: v1.NodeJobStatus{Phase: v1.JobRunning}}
+		s.job = &v1.NodeJob{
+			ObjectMeta: metav1.ObjectMeta{Name: jobName(s.upgrade)}, Spec: v1.NodeJobSpec{Image: p.status.To},
+			Status: v1.NodeJobStatus{Phase: v1.JobRunning},
+		}
 		if o.nfs.image != "" {
 			s.nfsJob = &v1.NodeJob{
 				ObjectMeta: metav1.ObjectMeta{Name: nfsJobName(s.upgrade)}, Spec: v1.NodeJobSpec{Image: o.nfs.image},
@@ -342,16 +346,31 @@ func TestARollBackThatDoesNotEndIsLeftToTheCluster(t *testing.T) {
 }
 
 func TestADowngradeBelowTheMetadataOnDiskIsRefusedBeforeAnythingChanges(t *testing.T) {
-	for name, c := range map[string]struct{ log, want string }{
-		"it reads less":        {`{"version":"v0","metadata":{"writes":1,"reads":1}}`, "reads metadata up to version 1, and what is on disk has version 2"},
-		"it does not say":      {`{"version":"v0"}`, "does not say which metadata it reads"},
-		"it is something else": {"Welcome!\n", `does not say which metadata it reads: it wrote "Welcome!"`},
+	const reads = `{"version":"v2","metadata":{"writes":2,"reads":2}}`
+	for name, c := range map[string]struct{ log, nfs, want string }{
+		"it reads less":        {`{"version":"v0","metadata":{"writes":1,"reads":1}}`, reads, "holdfast:v2 reads metadata up to version 1, and what is on disk has version 2"},
+		"it does not say":      {`{"version":"v0"}`, reads, "does not say which metadata it reads"},
+		"it is something else": {"Welcome!\n", reads, `does not say which metadata it reads: it wrote "Welcome!"`},
+		"NFS servers read less": {
+			reads, `{"version":"v0","metadata":{"writes":1,"reads":1}}`, "holdfast/nfs:v2 reads metadata up to version 1, and what is on disk has version 2",
+		},
+		"NFS servers do not say": {reads, "nfs 2.0", "node b: holdfast/nfs:v2 does not say which metadata it reads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
 			s.log, s.metadata = c.log, 2
-			s.end().want(v1.UpgradeFailed, oldImage, c.want)
-			if s.steps() != "PullImage PauseClusterCtrl Preflight" {
+			s.nfs.image, s.nfs.nodes = "holdfast/nfs:v2", []string{"b"}
+			before := s.cluster.DeepCopy()
+			s.until(v1.StepPullImage).step()
+			s.brought()
+			s.nfsJob.Status = v1.NodeJobStatus{Phase: v1.JobCompleted, Nodes: []v1.NodeResult{{Name: "b", Log: c.nfs}}}
+			for range 20 {
+				if s.step(); s.plan.pause || s.plan.unpause || s.plan.apply != nil || !equality.Semantic.DeepEqual(s.cluster, before) {
+					t.Fatalf("the cluster is changed: %+v", s.plan)
+				}
+			}
+			s.want(v1.UpgradeFailed, oldImage, c.want)
+			if s.steps() != "PullImage" {
 				t.Errorf("the steps were %s", s.steps())
 			}
 		})
@@ -372,7 +391,7 @@ func TestTheImageOfNFSServersComesToTheirNodesFirst(t *testing.T) {
 	if s.step(); s.upgrade.Status.Step != v1.StepPullImage {
 		t.Errorf("it does not wait, but is at %s", s.upgrade.Status.Step)
 	}
-	s.nfsJob.Status.Phase = v1.JobCompleted
+	s.nfsJob.Status = v1.NodeJobStatus{Phase: v1.JobCompleted, Nodes: []v1.NodeResult{{Name: "b", Log: s.log}}}
 	if s.step(); s.upgrade.Status.Step != v1.StepPauseClusterCtrl || !strings.Contains(s.upgrade.Status.Steps[0].Message, "holdfast/nfs:v2") {
 		t.Errorf("it is at %s: %+v", s.upgrade.Status.Step, s.upgrade.Status.Steps)
 	}

@@ -33,13 +33,13 @@ func (r *round) did() string {
 	switch r.status.Step {
 	case v1.StepPullImage:
 		if r.nfsJob != nil {
-			return fmt.Sprintf("%s is on the nodes: %s; %s on those of NFS servers: %s", to, said(r.job), r.nfsJob.Spec.Image, said(r.nfsJob))
+			return fmt.Sprintf("%s is on the nodes: %s; %s on those of NFS servers: %s; both read what is on disk", to, said(r.job), r.nfsJob.Spec.Image, said(r.nfsJob))
 		}
-		return fmt.Sprintf("%s is on the nodes: %s", to, said(r.job))
+		return fmt.Sprintf("%s is on the nodes, and reads what is on their disks: %s", to, said(r.job))
 	case v1.StepPauseClusterCtrl:
 		return "the controller leaves the cluster to this upgrade"
 	case v1.StepPreflight:
-		return fmt.Sprintf("all nodes are ready, and %s reads what is on their disks", to)
+		return "all nodes and the controller are ready"
 	case v1.StepUpgradeInit:
 		return fmt.Sprintf("node pods that are made from now on run %s", to)
 	case v1.StepScaleDown:
@@ -85,6 +85,11 @@ func (r *round) pullImage() {
 		r.stay(strings.Join(works, "; "))
 		return
 	}
+	// Nothing has been written to the StorageCluster by now.
+	if why := r.incompatible(jobs); why != "" {
+		r.fail(why)
+		return
+	}
 	r.enter(v1.StepPauseClusterCtrl, "the controller leaves the cluster to this upgrade")
 }
 
@@ -103,14 +108,10 @@ func (r *round) pauseClusterCtrl() {
 		r.wait(r.step().StartTime, "the StorageCluster to be paused")
 		return
 	}
-	r.enter(v1.StepPreflight, "checking nodes and versions")
+	r.enter(v1.StepPreflight, "checking that all is ready")
 }
 
 func (r *round) preflight() {
-	if why := r.incompatible(); why != "" {
-		r.fail(why)
-		return
-	}
 	if r.offline() && len(r.apps.blockers) > 0 {
 		r.fail("these use volumes and cannot be stopped and started again, so stop them first: " + strings.Join(r.apps.blockers, ", "))
 		return
@@ -127,19 +128,18 @@ func (r *round) preflight() {
 	}
 }
 
-// incompatible says why the new image must not get at the pools.
-func (r *round) incompatible() string {
-	if r.job == nil {
-		return "the NodeJob that asked the new image for its version is gone: make another upgrade"
-	}
-	for _, n := range r.job.Status.Nodes {
-		v, err := parseVersion(n.Log)
-		if err != nil {
-			return fmt.Sprintf("node %s: %s does not say which metadata it reads: %v", n.Name, r.status.To, err)
-		}
-		if v.Metadata.Reads < r.metadata {
-			return fmt.Sprintf("%s reads metadata up to version %d, and what is on disk has version %d: it cannot be brought back to that release",
-				r.status.To, v.Metadata.Reads, r.metadata)
+// incompatible says why one of the new images must not get at the pools.
+func (r *round) incompatible(jobs []*v1.NodeJob) string {
+	for _, job := range jobs {
+		for _, n := range job.Status.Nodes {
+			v, err := parseVersion(n.Log)
+			if err != nil {
+				return fmt.Sprintf("node %s: %s does not say which metadata it reads: %v", n.Name, job.Spec.Image, err)
+			}
+			if v.Metadata.Reads < r.metadata {
+				return fmt.Sprintf("%s reads metadata up to version %d, and what is on disk has version %d: it cannot be brought back to that release",
+					job.Spec.Image, v.Metadata.Reads, r.metadata)
+			}
 		}
 	}
 	return ""
