@@ -129,7 +129,7 @@ func TestAFileThatCannotBeRenderedIsToldWhy(t *testing.T) {
 const storageosSamples = "../../operator/storageos/testdata/"
 
 func TestAStorageOSClusterBecomesAStorageClusterThatRenders(t *testing.T) {
-	for _, sample := range []string{"every-field.yaml", "small.yaml"} {
+	for _, sample := range []string{"every-field.yaml", "sample.yaml", "small.yaml"} {
 		var out, remarks strings.Builder
 		r := &renderer{storageos: storageosSamples + sample, remarks: &remarks}
 		if err := r.run(t.Context(), &out); err != nil {

@@ -195,6 +195,7 @@ var imageFields = []field{
 	pointless("spec.images.kubeSchedulerContainer", "there is no second scheduler"),
 	pointless("spec.images.nfsContainer", ownImage),
 	pointless("spec.images.apiManagerContainer", ownImage),
+	pointless("spec.images.apiControllerContainer", ownImage+"; its sample has this name for apiManagerContainer, and the operator never read it"),
 }
 
 // mirrored images are of others, and too old for Holdfast.

@@ -159,6 +159,30 @@ func TestWhatWasLeftToTheDefaultsOfStorageOSIsTold(t *testing.T) {
 	}
 }
 
+func TestTheSampleOfStorageOSIsTakenWithAllItsPeculiarities(t *testing.T) {
+	c, remarks, err := Convert(sample(t, "sample.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]string{
+		"spec.images.apiControllerContainer": "has no meaning here",
+		"spec.ingress.annotations":           `taken as the text "true" for kubernetes.io/tls-acme, which was no text`,
+		"spec.service.annotations":           `taken as the text "60" for example.com/timeout`,
+	} {
+		if !slices.ContainsFunc(remarks, func(r Remark) bool { return r.Field == field && strings.Contains(r.String(), want) }) {
+			t.Errorf("%s: %v", field, remarks)
+		}
+	}
+	for _, r := range remarks {
+		if r.Verdict == Unknown || r.Field == "the StorageCluster" {
+			t.Errorf("%s", r)
+		}
+	}
+	if got := c.Spec.Ingress; got.ClassName != "nginx" || !maps.Equal(got.Annotations, map[string]string{"kubernetes.io/tls-acme": "true"}) {
+		t.Errorf("the ingress is %+v", got)
+	}
+}
+
 // changed is the small sample with other fields in spec.
 func changed(t *testing.T, spec map[string]any) map[string]any {
 	t.Helper()
@@ -224,6 +248,8 @@ func TestAValueThatCannotBeReadIsAnErrorThatNamesItsField(t *testing.T) {
 		"terms that are none":   {map[string]any{"nodeSelectorTerms": "all"}, []string{"spec.nodeSelectorTerms"}},
 		"a misspelt toleration": {map[string]any{"tolerations": []any{map[string]any{"keys": "x"}}}, []string{"spec.tolerations", "keys"}},
 		"no amount":             {map[string]any{"resources": map[string]any{"limits": map[string]any{"memory": "much"}}}, []string{"spec.resources"}},
+		"a list as annotation":  {map[string]any{"ingress": map[string]any{"annotations": map[string]any{"a": []any{}}}}, []string{"spec.ingress.annotations", "a: []", "a text"}},
+		"a word as annotations": {map[string]any{"ingress": map[string]any{"annotations": "a"}}, []string{"spec.ingress.annotations", "by their keys"}},
 		"two at once":           {map[string]any{"pause": 1.0, "debug": 2.0}, []string{"spec.pause", "spec.debug"}},
 	} {
 		c, _, err := Convert(changed(t, test.spec))

@@ -3,7 +3,10 @@ package storageos
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,9 +67,35 @@ func number(path string, take func(c *conversion, n int32)) field {
 	}}
 }
 
-// texts fields are keys with their values.
+// texts fields are keys with their values. A number, or true and false, is taken as the text that it was meant to be: the
+// sample of StorageOS has such.
 func texts(path string, take func(c *conversion, all map[string]string)) field {
-	return part(path, func(c *conversion, all *map[string]string) { take(c, *all) })
+	return field{path, func(c *conversion, value any) {
+		given, ok := value.(map[string]any)
+		if !ok {
+			c.faultf("%v: it must be texts by their keys", value)
+			return
+		}
+		all := map[string]string{}
+		for _, key := range slices.Sorted(maps.Keys(given)) {
+			switch v := given[key].(type) {
+			case string:
+				all[key] = v
+				continue
+			case bool:
+				all[key] = strconv.FormatBool(v)
+			case int64:
+				all[key] = strconv.FormatInt(v, 10)
+			case float64:
+				all[key] = strconv.FormatFloat(v, 'f', -1, 64)
+			default:
+				c.faultf("%s: %v: it must be a text", key, v)
+				continue
+			}
+			c.remarkf(Taken, "the text %q for %s, which was no text: only texts are possible", all[key], key)
+		}
+		take(c, all)
+	}}
 }
 
 // part fields are what Kubernetes itself has a type for. The value is not taken if that type does not have it all.
