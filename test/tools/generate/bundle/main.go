@@ -142,16 +142,36 @@ func (b bundle) install(_, spec object) error {
 		"clusterPermissions": permissions("ClusterRole"),
 		"permissions":        permissions("Role"),
 	}}
-	var images []any
-	for _, pods := range append([]object{at(deployment, "spec")}, beside...) {
-		for _, c := range at(at(pods, "template"), "spec")["containers"].([]any) {
+	servers, err := b.read("operated/nfs.yaml")
+	if err != nil {
+		return err
+	}
+	var named []any
+	for _, workload := range append([]object{at(deployment, "spec")}, beside...) {
+		for _, c := range containers(workload) {
 			if image := c.(object)["image"]; image != nil {
-				images = append(images, object{"name": c.(object)["name"], "image": image})
+				named = append(named, object{"name": c.(object)["name"], "image": image})
 			}
 		}
 	}
-	spec["relatedImages"] = images
+	named = append(named, object{"name": "nfs", "image": containers(at(find(servers, "StatefulSet"), "spec"))[0].(object)["image"]})
+	spec["relatedImages"] = named
+	tell(containers(at(deployment, "spec"))[0].(object), named)
 	return nil
+}
+
+func containers(workload object) []any {
+	return at(at(workload, "template"), "spec")["containers"].([]any)
+}
+
+// tell hands the images to the program, so that whoever mirrors them changes no more than the bundle.
+func tell(program object, named []any) {
+	environment, _ := program["env"].([]any)
+	for _, image := range named {
+		variable := "RELATED_IMAGE_" + strings.ToUpper(strings.ReplaceAll(image.(object)["name"].(string), "-", "_"))
+		environment = append(environment, object{"name": variable, "value": image.(object)["image"]})
+	}
+	program["env"] = environment
 }
 
 func find(objects []object, kind string) object {
