@@ -69,10 +69,10 @@ type NFSServerSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	MaxExports int32 `json:"maxExports,omitempty"`
-	// GracePeriod is how long the server waits after a start for clients to take their locks back, 1s to 180s; 90s if
-	// left out. Nobody gets a new lock meanwhile.
+	// GracePeriod is how long the server waits after a start for clients to take their locks back, 1s to 180s in whole
+	// seconds; 90s if left out. Nobody gets a new lock meanwhile.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`duration(self) >= duration('1s') && duration(self) <= duration('180s')`,message="it must be 1s to 180s"
+	// +kubebuilder:validation:XValidation:rule=`duration(self) >= duration('1s') && duration(self) <= duration('180s') && duration(self).getMilliseconds() % 1000 == 0`,message="it must be 1s to 180s, in whole seconds"
 	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
 	// Resources of the server's container.
 	// +optional
@@ -179,12 +179,13 @@ type NFSExports struct {
 	// Access is ReadWrite if empty; of what is published, ReadOnly.
 	// +optional
 	Access NFSAccess `json:"access,omitempty"`
-	// Clients are addresses and networks such as 10.0.0.0/8 that may mount. None lets all mount.
+	// Clients are addresses and networks such as 10.0.0.0/8 that may mount. None lets all mount. The prefix of a network
+	// of IPv6 has at most 99 bits.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=64
-	// +kubebuilder:validation:items:XValidation:rule=`isIP(self) || isCIDR(self)`,message="it must be an address such as 10.0.0.7 or a network such as 10.0.0.0/8"
+	// +kubebuilder:validation:items:XValidation:rule=`isIP(self) || isCIDR(self) && (cidr(self).prefixLength() <= 99 || cidr(self).prefixLength() == 128)`,message="it must be an address such as 10.0.0.7 or a network such as 10.0.0.0/8; networks of IPv6 may have prefixes of up to 99 bits"
 	Clients []string `json:"clients,omitempty"`
 }
 

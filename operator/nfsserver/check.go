@@ -2,6 +2,7 @@ package nfsserver
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -33,13 +34,12 @@ func check(s *v1.NFSServer, others []*v1.NFSServer) error {
 	if spec.Publish != nil && spec.Access() == v1.NFSReadWrite {
 		return fmt.Errorf("spec.exports.access: %s is not allowed with spec.publish: what is published is read only", spec.Access())
 	}
-	if g := spec.GracePeriod; g != nil && (g.Duration < shortestGrace || g.Duration > longestGrace) {
-		return fmt.Errorf("spec.gracePeriod: %s is not allowed: it must be %s to %s", g.Duration, shortestGrace, longestGrace)
+	if g := spec.GracePeriod; g != nil && (g.Duration < shortestGrace || g.Duration > longestGrace || g.Duration%time.Second != 0) {
+		return fmt.Errorf("spec.gracePeriod: %s is not allowed: it must be %s to %s, in whole seconds", g.Duration, shortestGrace, longestGrace)
 	}
 	for i, c := range spec.Exports.Clients {
-		_, notAddress := netip.ParseAddr(c)
-		if _, notNetwork := netip.ParsePrefix(c); notAddress != nil && notNetwork != nil {
-			return fmt.Errorf("spec.exports.clients[%d]: %.80q is neither an address such as 10.0.0.7 nor a network such as 10.0.0.0/8", i, c)
+		if err := checkClient(c); err != nil {
+			return fmt.Errorf("spec.exports.clients[%d]: %.80q %w", i, c, err)
 		}
 	}
 	if len(spec.Resources.Claims) > 0 {
@@ -49,6 +49,26 @@ func check(s *v1.NFSServer, others []*v1.NFSServer) error {
 		return err
 	}
 	return checkAlone(s, others)
+}
+
+// longestPrefix is of the networks of IPv6 that NFS-Ganesha can read: their prefix has two digits.
+const longestPrefix = 99
+
+// checkClient refuses what the server could not export to: its pod would end at every start.
+func checkClient(c string) error {
+	network, notNetwork := netip.ParsePrefix(c)
+	if address, err := netip.ParseAddr(c); err == nil && address.Zone() == "" {
+		network, notNetwork = netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	switch {
+	case notNetwork != nil:
+		return errors.New("is neither an address such as 10.0.0.7 nor a network such as 10.0.0.0/8")
+	case network.Addr().Is4In6():
+		return errors.New("is of IPv4, written as one of IPv6: write it as one of IPv4")
+	case network.Bits() > longestPrefix && !network.IsSingleIP():
+		return fmt.Errorf("has a prefix of %d bits, and networks of IPv6 may have up to %d: name a larger network, or its addresses", network.Bits(), longestPrefix)
+	}
+	return nil
 }
 
 func checkStorage(s *v1.NFSStorage) error {

@@ -27,6 +27,13 @@ func TestWhatCannotBeServedIsRefusedWithTheFieldAndItsValue(t *testing.T) {
 		"a long grace":      {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: time.Hour} }, []string{"spec.gracePeriod", "1h0m0s"}},
 		"a negative grace":  {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: -1} }, []string{"spec.gracePeriod", "-1ns"}},
 		"no grace":          {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{} }, []string{"spec.gracePeriod", "0s", "1s to"}},
+		"a broken grace":    {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: 1500 * time.Millisecond} }, []string{"spec.gracePeriod", "1.5s", "whole seconds"}},
+		"a longer second":   {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: time.Second + 1} }, []string{"spec.gracePeriod", "1.000000001s", "whole seconds"}},
+		"a small network":   {clients("10.0.0.1", "fd00::/100"), []string{"spec.exports.clients[1]", "fd00::/100", "99"}},
+		"the smallest":      {clients("fd00::/127"), []string{"spec.exports.clients[0]", "fd00::/127", "99"}},
+		"a mapped client":   {clients("::ffff:10.0.0.1"), []string{"spec.exports.clients[0]", "::ffff:10.0.0.1", "IPv4"}},
+		"a mapped network":  {clients("::ffff:10.0.0.0/104"), []string{"spec.exports.clients[0]", "::ffff:10.0.0.0/104", "IPv4"}},
+		"a zone":            {clients("fe80::1%eth0"), []string{"spec.exports.clients[0]", "fe80::1%eth0"}},
 		"a named client":    {func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"10.0.0.1", "example.com"} }, []string{"spec.exports.clients[1]", "example.com"}},
 		"a device": {func(s *v1.NFSServer) {
 			s.Spec.Resources.Claims = []core.ResourceClaim{{Name: "gpu"}}
@@ -54,14 +61,20 @@ func TestWhatCannotBeServedIsRefusedWithTheFieldAndItsValue(t *testing.T) {
 	}
 	for name, change := range map[string]func(*v1.NFSServerSpec){
 		"a size": nil, "publishing": publishing,
-		"a claim":   func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{ClaimName: "mine"} },
-		"clients":   func(s *v1.NFSServerSpec) { s.Exports.Clients = []string{"10.0.0.0/8", "fd00::1"} },
+		"a claim": func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{ClaimName: "mine"} },
+		"clients": func(s *v1.NFSServerSpec) {
+			s.Exports.Clients = []string{"10.0.0.0/8", "10.0.0.7/32", "fd00::1", "fd00::/99", "fd00::1/128", "::/0"}
+		},
 		"no access": func(s *v1.NFSServerSpec) { publishing(s); s.Exports.Access = v1.NFSNone },
 	} {
 		if err := check(server(change), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+func clients(all ...string) func(*v1.NFSServer) {
+	return func(s *v1.NFSServer) { s.Spec.Exports.Clients = all }
 }
 
 func TestTwoServersNeverShareTheirStorage(t *testing.T) {

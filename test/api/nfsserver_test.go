@@ -27,7 +27,7 @@ func fullServer() *v1.NFSServer {
 			Engine:  "directory",
 			Exports: v1.NFSExports{
 				Squash: "root_squash", AnonUID: new(int64(0)), AnonGID: new(int64(4294967294)), Access: v1.NFSReadOnly,
-				Clients: []string{"10.0.0.0/8", "10.0.0.7", "fd00::/8", "fd00::1"},
+				Clients: []string{"10.0.0.0/8", "10.0.0.7", "10.0.0.7/32", "fd00::/8", "fd00::/99", "fd00::1", "fd00::1/128"},
 			},
 			Service:    v1.NFSService{Type: core.ServiceTypeLoadBalancer, Annotations: map[string]string{"a": "b"}, ClusterIP: "10.96.0.7"},
 			MaxExports: 65535, GracePeriod: &metav1.Duration{Duration: 90 * time.Second},
@@ -97,12 +97,18 @@ func TestAServerThatBreaksARuleIsRefused(t *testing.T) {
 		{"spec.exports.clients[0]", func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"example.com"} }},
 		{"spec.exports.clients[0]", func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"10.0.0.1; Access_Type = RW"} }},
 		{"spec.exports.clients[0]", func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{""} }},
+		{"spec.exports.clients[0]", func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"fd00::/100"} }},
+		{"spec.exports.clients[0]", func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"fd00::/127"} }},
+		{"spec.exports.clients[0]", func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"::ffff:10.0.0.1"} }},
+		{"spec.exports.clients[0]", func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"::ffff:10.0.0.0/97"} }},
+		{"spec.exports.clients[0]", func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"fe80::1%eth0"} }},
 		{"spec.service.type", func(s *v1.NFSServer) { s.Spec.Service.Type = core.ServiceTypeExternalName }},
 		{"spec.service.clusterIP", func(s *v1.NFSServer) { s.Spec.Service.ClusterIP = "None" }},
 		{"spec.maxExports", func(s *v1.NFSServer) { s.Spec.MaxExports = -1 }},
 		{"spec.maxExports", func(s *v1.NFSServer) { s.Spec.MaxExports = 65536 }},
 		{"spec.gracePeriod", func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = 0 }},
 		{"spec.gracePeriod", func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = time.Hour }},
+		{"spec.gracePeriod", func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = 1500 * time.Millisecond }},
 		{"spec.mountOptions[0]", func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"ro,exec"} }},
 		{"spec.mountOptions[0]", func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"a b"} }},
 		{"spec.reclaimPolicy", func(s *v1.NFSServer) { s.Spec.ReclaimPolicy = core.PersistentVolumeReclaimRecycle }},
@@ -125,11 +131,13 @@ func TestAServerMayBeAllThatTheRulesSay(t *testing.T) {
 		"publishing alone": func(s *v1.NFSServer) {
 			s.Spec = v1.NFSServerSpec{Publish: &v1.NFSPublication{ClaimName: "photos", Name: "p"}}
 		},
-		"no exports":                 func(s *v1.NFSServer) { s.Spec.Exports = v1.NFSExports{} },
-		"the shortest grace":         func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = time.Second },
-		"the longest grace":          func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = 3 * time.Minute },
-		"a service address of v6":    func(s *v1.NFSServer) { s.Spec.Service.ClusterIP = "fd00::7" },
-		"nothing that is left blank": func(s *v1.NFSServer) { s.Spec.Engine, s.Spec.ReclaimPolicy, s.Spec.Service = "", "", v1.NFSService{} },
+		"no exports":              func(s *v1.NFSServer) { s.Spec.Exports = v1.NFSExports{} },
+		"the shortest grace":      func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = time.Second },
+		"the longest grace":       func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = 3 * time.Minute },
+		"a service address of v6": func(s *v1.NFSServer) { s.Spec.Service.ClusterIP = "fd00::7" },
+		"nothing that is left blank": func(s *v1.NFSServer) {
+			s.Spec.Engine, s.Spec.ReclaimPolicy, s.Spec.Service = "", "", v1.NFSService{}
+		},
 	} {
 		if err := createServer(t, change); err != nil {
 			t.Errorf("%s: %v", name, err)
