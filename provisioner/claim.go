@@ -11,6 +11,7 @@ import (
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -58,16 +59,12 @@ func checkClass(c *storage.StorageClass) error {
 		return fmt.Errorf("%w StorageClass %s: allowVolumeExpansion is true, and plain NFS volumes cannot grow; leave it out, or %s", backend.ErrInvalid, c.Name, useCSI)
 	}
 	for _, option := range slices.Concat(splitOptions(c.MountOptions)...) {
-		key, value, _ := strings.Cut(option, "=")
-		if (key == "vers" || key == "nfsvers") && !slices.Contains(versions, value) {
-			return fmt.Errorf("%w StorageClass %s: mount option %s: the server speaks NFS %s only", backend.ErrInvalid, c.Name, backend.Quote(option), strings.Join(versions[1:], " and "))
+		if err := v1.CheckNFSOption(option); err != nil {
+			return fmt.Errorf("%w StorageClass %s: %w", backend.ErrInvalid, c.Name, err)
 		}
 	}
 	return nil
 }
-
-// versions are the values of nfsvers that the server can answer; 4 alone means the newest.
-var versions = []string{"4", "4.1", "4.2"}
 
 // splitOptions takes entries apart that hold several options.
 func splitOptions(entries []string) [][]string {

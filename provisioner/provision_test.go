@@ -372,3 +372,22 @@ func TestWithoutAnAddressNothingIsMade(t *testing.T) {
 		}
 	}
 }
+
+func TestTheServersMountOptionsStandBesideTheDefaultsThatTheyLeaveOpen(t *testing.T) {
+	for given, want := range map[string]string{
+		"":                             "nfsvers=4.2 hard noresvport",
+		"nconnect=4 noatime":           "nfsvers=4.2 hard noresvport nconnect=4 noatime",
+		"soft vers=4.1":                "noresvport soft vers=4.1",
+		"resvport hard minorversion=1": "resvport hard minorversion=1",
+	} {
+		s := newServer(t, quietClient())
+		s.config.MountOptions = strings.Fields(given)
+		pv, _, err := s.made().Provision(t.Context(), options(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(pv.Spec.MountOptions, " "); got != want {
+			t.Errorf("of %q it is %q, want %q", given, got, want)
+		}
+	}
+}

@@ -86,13 +86,16 @@ type NFSServerSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	NodeSelectorTerms []core.NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
-	// MountOptions of the volumes whose class has none, such as nconnect=4.
+	// MountOptions such as nconnect=4, of PersistentVolumes of the provisioner nfs.holdfast.dev whose class has none.
+	// Beside them stand nfsvers=4.2, hard and noresvport, unless they say otherwise. Volumes of the CSI driver have
+	// those of their class alone.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
 	// +kubebuilder:validation:items:Pattern=`^[^\s,]+$`
+	// +kubebuilder:validation:items:XValidation:rule=`!self.matches('^(vers=|nfsvers=|v[0-9])') && !self.matches('^(minorversion=0|(proto=)?(udp|rdma)6?|sec=(krb5.*|none))$') || self.matches('^(vers=|nfsvers=|v)4([.][12])?$')`,message="the server speaks NFS 4.1 and 4.2 only, over TCP and with sec=sys"
 	MountOptions []string `json:"mountOptions,omitempty"`
 	// ReclaimPolicy says what becomes of the claim that was made from storage when the server is deleted. Empty means
 	// Retain. A claim that was there before always stays.

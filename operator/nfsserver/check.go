@@ -42,6 +42,11 @@ func check(s *v1.NFSServer, others []*v1.NFSServer) error {
 			return fmt.Errorf("spec.exports.clients[%d]: %.80q %w", i, c, err)
 		}
 	}
+	for i, o := range spec.MountOptions {
+		if err := v1.CheckNFSOption(o); err != nil {
+			return fmt.Errorf("spec.mountOptions[%d]: %w", i, err)
+		}
+	}
 	if len(spec.Resources.Claims) > 0 {
 		return fmt.Errorf("spec.resources.claims: %.80q is not allowed: set requests and limits", spec.Resources.Claims[0].Name)
 	}

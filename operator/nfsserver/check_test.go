@@ -35,6 +35,7 @@ func TestWhatCannotBeServedIsRefusedWithTheFieldAndItsValue(t *testing.T) {
 		"a mapped network":  {clients("::ffff:10.0.0.0/104"), []string{"spec.exports.clients[0]", "::ffff:10.0.0.0/104", "IPv4"}},
 		"a zone":            {clients("fe80::1%eth0"), []string{"spec.exports.clients[0]", "fe80::1%eth0"}},
 		"a named client":    {func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"10.0.0.1", "example.com"} }, []string{"spec.exports.clients[1]", "example.com"}},
+		"an old NFS":        {func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"noatime", "nfsvers=3"} }, []string{"spec.mountOptions[1]", "nfsvers=3", "4.1 and 4.2"}},
 		"a device": {func(s *v1.NFSServer) {
 			s.Spec.Resources.Claims = []core.ResourceClaim{{Name: "gpu"}}
 		}, []string{"spec.resources.claims", "gpu"}},

@@ -34,7 +34,7 @@ func fullServer() *v1.NFSServer {
 			Resources:         core.ResourceRequirements{Limits: core.ResourceList{"memory": *amount("1Gi")}},
 			Tolerations:       []core.Toleration{{Operator: core.TolerationOpExists}},
 			NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{nowhere}}}}},
-			MountOptions:      []string{"nconnect=4", "noatime"}, ReclaimPolicy: core.PersistentVolumeReclaimDelete,
+			MountOptions:      []string{"nconnect=4", "noatime", "vers=4.1", "proto=tcp"}, ReclaimPolicy: core.PersistentVolumeReclaimDelete,
 		},
 	}
 }
@@ -111,6 +111,10 @@ func TestAServerThatBreaksARuleIsRefused(t *testing.T) {
 		{"spec.gracePeriod", func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = 1500 * time.Millisecond }},
 		{"spec.mountOptions[0]", func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"ro,exec"} }},
 		{"spec.mountOptions[0]", func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"a b"} }},
+		{"spec.mountOptions[1]", func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"nfsvers=4.1", "nfsvers=3"} }},
+		{"spec.mountOptions[0]", func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"v4.0"} }},
+		{"spec.mountOptions[0]", func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"proto=udp"} }},
+		{"spec.mountOptions[0]", func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"sec=krb5p"} }},
 		{"spec.reclaimPolicy", func(s *v1.NFSServer) { s.Spec.ReclaimPolicy = core.PersistentVolumeReclaimRecycle }},
 	} {
 		t.Run(test.field, func(t *testing.T) { mustRefuse(t, createServer(t, test.change), test.field) })
