@@ -29,7 +29,7 @@ func TestACleanupRunsTheProgramWhereTheNodeHasThePool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, "a")
 			s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, c.pools
-			s.observed.pools = map[string][]v1.Pool{"a": c.node}
+			s.pools = map[string][]v1.Pool{"a": c.node}
 			p := s.step().step().pod("a")
 			if got := p.Spec.Volumes[0].HostPath.Path; got != c.want {
 				t.Errorf("it wipes %s, want %s", got, c.want)
@@ -56,7 +56,7 @@ func TestAPoolOfWhichNobodyKnowsWhereItLiesIsNotSaidToBeWiped(t *testing.T) {
 	// One node knows it still; the other is no longer of the pool, or never was.
 	s = newScene(t, "a", "b")
 	s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, nil
-	s.observed.pools = map[string][]v1.Pool{"a": {{Name: "fast", Path: "/srv/fast"}}}
+	s.pools = map[string][]v1.Pool{"a": {{Name: "fast", Path: "/srv/fast"}}}
 	s.step().step()
 	if len(s.plan.create) != 1 || s.plan.create[0].Annotations[nodeAnnotation] != "a" {
 		t.Fatalf("got %+v", s.plan.create)

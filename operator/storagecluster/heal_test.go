@@ -7,6 +7,7 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,6 +43,9 @@ func TestOneStorageClusterMakesAllObjects(t *testing.T) {
 	r := newRig(t).start()
 	c := r.create("holdfast", nil)
 	r.settled("holdfast")
+	if now := r.cluster("holdfast"); now.Generation != c.Generation || !equality.Semantic.DeepEqual(now.Spec, c.Spec) {
+		t.Errorf("defaults were written into the spec: it is %+v, of generation %d", now.Spec, now.Generation)
+	}
 	for _, o := range r.wanted("holdfast", nil) {
 		live := r.get(o)
 		if live == nil {

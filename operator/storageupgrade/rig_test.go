@@ -267,7 +267,8 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 		},
 		Resources: func(string) (*metav1.APIResourceList, error) {
 			return &metav1.APIResourceList{APIResources: []metav1.APIResource{
-				{Name: "daemonsets", Kind: "DaemonSet", Namespaced: true}, {Name: "deployments", Kind: "Deployment", Namespaced: true},
+				{Name: "daemonsets", Kind: "DaemonSet", Namespaced: true},
+				{Name: "deployments", Kind: "Deployment", Namespaced: true},
 				{Name: "statefulsets", Kind: "StatefulSet", Namespaced: true},
 			}}, nil
 		},
