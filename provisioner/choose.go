@@ -36,8 +36,7 @@ func (p *Provisioner) isFor(c *core.PersistentVolumeClaim) bool {
 	if server == "" {
 		return p.Default()
 	}
-	_, name, _ := strings.Cut(p.Identity, "/")
-	if server == p.Identity || server == name {
+	if server == p.Identity || !strings.Contains(server, "/") && p.Named(server) {
 		return true
 	}
 	if p.Known != nil && p.Default() && !p.Known(server) && p.told.first(string(c.UID)+" "+server) {

@@ -46,6 +46,25 @@ func TestEachClaimIsForOneServer(t *testing.T) {
 	}
 }
 
+func TestAClaimThatNamesAServerWithoutItsNamespaceIsForOneOfThatName(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		s := newServer(t, quietClient())
+		s.config.Named = func(name string) bool { return first && name == "main" }
+		p := s.made()
+		for server, want := range map[string]bool{"main": first, "storage/main": true, "other/main": false, "backup": false} {
+			class := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Provisioner: p.Name, Parameters: map[string]string{"server": server}}
+			if err := p.classes.GetIndexer().Add(class); err != nil {
+				t.Fatal(err)
+			}
+			c := options(nil).PVC
+			c.Annotations = map[string]string{wantedOf: p.Name}
+			if got := p.ShouldProvision(t.Context(), c); got != want {
+				t.Errorf("the first of its name: %v; it takes a claim for %s: %v", first, server, got)
+			}
+		}
+	}
+}
+
 func TestAClaimOfAServerThatDoesNotExistIsToldOnce(t *testing.T) {
 	s := newServer(t, quietClient())
 	s.config.Known = func(server string) bool { return server == "backup" }

@@ -52,6 +52,9 @@ type Config struct {
 	Identity string
 	// Default says whether claims of classes without a server are for this one. It is asked for each; nil means no.
 	Default func() bool
+	// Named says whether claims that name a server by its NAME alone are for this one: there may be one in each namespace.
+	// Nil means that those with the name of this server are.
+	Named func(name string) bool
 	// Known says whether there is a server of that NAME or NAMESPACE/NAME. The default server then tells of claims that
 	// name one that is not there. It may be nil.
 	Known func(server string) bool
@@ -169,6 +172,10 @@ func (c *Config) complete() error {
 	c.MountOptions = withDefaults(c.MountOptions)
 	if c.Default == nil {
 		c.Default = func() bool { return false }
+	}
+	if c.Named == nil {
+		_, own, _ := strings.Cut(c.Identity, "/")
+		c.Named = func(name string) bool { return name == own }
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
