@@ -250,10 +250,10 @@ type NFSServerStatus struct {
 	// Promised to volumes and their snapshots.
 	// +optional
 	Promised *resource.Quantity `json:"promised,omitempty"`
-	// Exports that there are.
+	// Exports that there are: one for each volume that is made, or the one of what is published.
 	// +optional
 	Exports int32 `json:"exports"`
-	// Clients that have a session.
+	// Clients that have a session. The server writes it.
 	// +optional
 	Clients int32 `json:"clients"`
 	// Conditions are Available, Progressing and Degraded.
@@ -288,9 +288,6 @@ type NFSServerList struct {
 
 // NFSPort is the only one that a server has for clients.
 const NFSPort = 2049
-
-// NFSClientsAnnotation is on the StorageNode of a server, which writes there how many clients have a session.
-const NFSClientsAnnotation = "holdfast.dev/nfs-clients"
 
 // nfsNodeSuffix ends the name by which a server is a node: NAMESPACE.NAME before it. It is in the domain of this
 // project, so that no machine of a user has such a name.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -177,6 +178,7 @@ func (n *nfs) run(ctx context.Context) (err error) {
 	registry := newRegistry()
 	parts := []part{server.Run}
 	if n.publish != "" {
+		parts = append(parts, n.followAlone(server, log)...)
 		err = n.publishOne(ctx, server, settings)
 	} else {
 		var more []part
@@ -223,6 +225,16 @@ func (n *nfs) publishOne(ctx context.Context, server *ganesha.Server, s export.S
 		ID: 1, Path: dir, Pseudo: "/" + n.publishName, Filesystem: "1.1", Squash: s.Squash, ReadOnly: true, Clients: clients,
 		AnonUID: s.AnonUID, AnonGID: s.AnonGID,
 	})
+}
+
+// followAlone is following of a server that also works where there is no API server.
+func (n *nfs) followAlone(server *ganesha.Server, log *slog.Logger) []part {
+	c, err := n.connect("holdfast-nfs", log)
+	if err != nil {
+		log.Warn("the status of the NFSServer does not tell of clients, and spec.debug has no effect", "error", err)
+		return nil
+	}
+	return n.following(server, c, newSiblings(n.identity, c.holdfast), log)
 }
 
 // directory makes one of our own below --data.

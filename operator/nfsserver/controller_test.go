@@ -45,7 +45,7 @@ func TestTheStatusFollowsWhatTheServerSays(t *testing.T) {
 	s := r.create("data", nil)
 	r.serve("data")
 	nodes := r.ours.HoldfastV1().StorageNodes()
-	node, err := nodes.Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName(), Annotations: map[string]string{v1.NFSClientsAnnotation: "3"}}}, metav1.CreateOptions{})
+	node, err := nodes.Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,14 @@ func TestTheStatusFollowsWhatTheServerSays(t *testing.T) {
 	if _, err := nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.volume(s, "a")
-	r.volume(s, "b")
+	r.made(r.volume(s, "a"))
+	b := r.volume(s, "b")
+	r.until("the export that there is", func() bool { return r.server("data").Status.Exports == 1 })
+	r.made(b)
+	clients := []byte(`{"status":{"clients":3}}`)
+	if _, err := r.ours.HoldfastV1().NFSServers(r.namespace).Patch(t.Context(), "data", types.MergePatchType, clients, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
 	r.until("the numbers", func() bool {
 		is := r.server("data").Status
 		return is.Exports == 2 && is.Clients == 3 && is.Columns == (v1.NFSServerColumns{Capacity: "900Mi", Promised: "300Mi"})

@@ -2,7 +2,6 @@ package nfsserver
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	apps "k8s.io/api/apps/v1"
@@ -28,6 +27,7 @@ type situation struct {
 	address   string                      // of the Service
 	node      string                      // that it has to be on; "" if any will do
 	volumes   int
+	exports   int // volumes that are made
 	snapshots int
 
 	// What came of the last pass; empty while the cluster is paused.
@@ -57,6 +57,9 @@ func (r *Controller) observe(s *v1.NFSServer, cluster *v1.StorageCluster) (*situ
 	for _, v := range volumes {
 		if v.Spec.Node == s.NodeName() {
 			o.volumes++
+			if v.Status.Created != nil {
+				o.exports++
+			}
 		}
 	}
 	for _, n := range snapshots {
@@ -99,16 +102,4 @@ func (o *situation) serves() bool { return slices.ContainsFunc(o.pods, rollout.I
 func (o *situation) current() bool {
 	return o.set != nil && o.set.Status.ObservedGeneration >= o.set.Generation && o.set.Status.UpdatedReplicas == 1 && o.set.Status.ReadyReplicas == 1 &&
 		o.set.Status.CurrentRevision == o.set.Status.UpdateRevision
-}
-
-// clients is how many have a session, as the server says.
-func (o *situation) clients() int32 {
-	if o.storage == nil || !o.serves() {
-		return 0
-	}
-	n, err := strconv.ParseInt(o.storage.Annotations[v1.NFSClientsAnnotation], 10, 32)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return int32(n)
 }

@@ -262,10 +262,22 @@ func (r *rig) serve(name string) {
 }
 
 // volume makes one on a server, as its agent would.
-func (r *rig) volume(s *v1.NFSServer, name string) {
+// volume is one that is yet to be made.
+func (r *rig) volume(s *v1.NFSServer, name string) *v1.Volume {
 	r.Helper()
 	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + r.namespace}, Spec: v1.VolumeSpec{Name: name, Node: s.NodeName()}}
-	if _, err := r.ours.HoldfastV1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
+	v, err := r.ours.HoldfastV1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return v
+}
+
+// made is what the server writes when the volume is.
+func (r *rig) made(v *v1.Volume) {
+	r.Helper()
+	v.Status.Phase, v.Status.Created = v1.PhaseReady, new(metav1.NowMicro())
+	if _, err := r.ours.HoldfastV1().Volumes().UpdateStatus(r.Context(), v, metav1.UpdateOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }

@@ -55,12 +55,18 @@ func (o *situation) status() v1.NFSServerStatus {
 	if pod := o.pod(); pod != nil && pod.Spec.NodeName != "" && o.node == "" {
 		next.Node = pod.Spec.NodeName
 	}
-	next.Exports, next.Clients = int32(o.volumes), o.clients()
+	ever := hasServed(&s.Status)
+	next.Exports = int32(o.exports)
 	if s.Spec.Publish != nil {
-		next.Path, next.Exports = "/"+path(&s.Spec), 1
+		next.Path = "/" + path(&s.Spec)
+		if ever || o.serves() {
+			next.Exports = 1
+		}
+	}
+	if !o.serves() {
+		next.Clients = 0 // else the server has written it
 	}
 	o.room(&next)
-	ever := hasServed(&s.Status)
 	for _, c := range []metav1.Condition{o.available(ever, &next), o.progressing(), o.degraded(ever)} {
 		c.ObservedGeneration = s.Generation
 		c.Message = condition.Shorten(c.Message, condition.LongestMessage)

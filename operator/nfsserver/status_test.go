@@ -26,11 +26,11 @@ func working(change func(*situation)) *situation {
 		set:       &apps.StatefulSet{Status: apps.StatefulSetStatus{UpdatedReplicas: 1, ReadyReplicas: 1, CurrentRevision: "a", UpdateRevision: "a"}},
 		pods:      []*core.Pod{readyPod()},
 		storage: &v1.StorageNode{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.NFSClientsAnnotation: "4"}},
-			Status:     v1.StorageNodeStatus{Pools: []v1.Pool{{Name: "default", Capacity: resource.MustParse("9Gi"), Promised: resource.MustParse("3Gi")}}},
+			Status: v1.StorageNodeStatus{Pools: []v1.Pool{{Name: "default", Capacity: resource.MustParse("9Gi"), Promised: resource.MustParse("3Gi")}}},
 		},
-		volumes: 2,
+		volumes: 2, exports: 2,
 	}
+	o.server.Status.Clients = 4
 	if change != nil {
 		change(o)
 	}
@@ -52,7 +52,7 @@ func unready(o *situation) {
 func noPod(o *situation) { o.pods, o.set.Status = nil, apps.StatefulSetStatus{} }
 
 func TestAStatusTellsWhatThereIs(t *testing.T) {
-	s := working(nil).status()
+	s := working(func(o *situation) { o.volumes = 3 }).status() // of which one is yet to be made
 	if s.Phase != v1.NFSRunning || s.Endpoint != "10.0.0.9:2049" || s.Address() != "10.0.0.9" || s.AccessModes != "RW" || s.Claim != "nfs-data" ||
 		s.StorageClassName != "fast" || s.Node != "node1" || s.Exports != 2 || s.Clients != 4 || s.ObservedGeneration != 3 {
 		t.Errorf("it is %+v", s)
@@ -61,16 +61,25 @@ func TestAStatusTellsWhatThereIs(t *testing.T) {
 		t.Errorf("the columns are %+v", s.Columns)
 	}
 	early := working(func(o *situation) { o.storage = nil }).status()
-	if early.Columns.Capacity != "10Gi" || early.Promised != nil || early.Clients != 0 {
+	if early.Columns.Capacity != "10Gi" || early.Promised != nil {
 		t.Errorf("before the server has said anything it is %+v", early)
 	}
 	six := working(func(o *situation) { o.address = "fd00::9" }).status()
 	if six.Endpoint != "[fd00::9]:2049" || six.Address() != "fd00::9" {
 		t.Errorf("the endpoint is %s, of the address %s", six.Endpoint, six.Address())
 	}
-	published := working(func(o *situation) { publishing(&o.server.Spec); o.storage, o.volumes = nil, 0 }).status()
-	if published.Path != "/photos" || published.AccessModes != "RO" || published.Exports != 1 || published.Claim != "photos" {
+	publishes := func(o *situation) { publishing(&o.server.Spec); o.storage, o.volumes, o.exports = nil, 0, 0 }
+	published := working(publishes).status()
+	if published.Path != "/photos" || published.AccessModes != "RO" || published.Exports != 1 || published.Clients != 4 || published.Claim != "photos" {
 		t.Errorf("of what is published it is %+v", published)
+	}
+	never := working(func(o *situation) { publishes(o); unready(o) })
+	if s := never.status(); s.Exports != 0 {
+		t.Errorf("before it has ever served there are %d exports", s.Exports)
+	}
+	never.server.Status.Conditions = []metav1.Condition{{Type: v1.AvailableCondition, Status: metav1.ConditionTrue, Reason: reasonServing}}
+	if s := never.status(); s.Exports != 1 {
+		t.Errorf("while it is away there are %d exports", s.Exports)
 	}
 }
 
@@ -192,14 +201,8 @@ func TestTheNodeOfAServerIsKeptWhileItHasNone(t *testing.T) {
 	}
 }
 
-func TestWhatTheServerSaysOfItsClientsIsNotTrusted(t *testing.T) {
-	for text, want := range map[string]int32{"": 0, "7": 7, "-1": 0, "many": 0, "99999999999999": 0} {
-		o := working(func(o *situation) { o.storage.Annotations[v1.NFSClientsAnnotation] = text })
-		if got := o.status().Clients; got != want {
-			t.Errorf("%q: %d clients, want %d", text, got, want)
-		}
-	}
+func TestAServerThatDoesNotServeHasNoClients(t *testing.T) {
 	if got := working(unready).status().Clients; got != 0 {
-		t.Errorf("a server that does not serve has %d clients", got)
+		t.Errorf("it has %d clients", got)
 	}
 }

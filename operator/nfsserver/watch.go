@@ -89,7 +89,9 @@ func (r *Controller) listen() error {
 		r.loop.WatchChanges(kinds.StorageClusters().Informer(), all, func(old, now any) bool {
 			return old.(*v1.StorageCluster).Generation != now.(*v1.StorageCluster).Generation
 		}),
-		r.loop.WatchChanges(kinds.Volumes().Informer(), r.soon(func(o any) string { return o.(*v1.Volume).Spec.Node }), never),
+		r.loop.WatchChanges(kinds.Volumes().Informer(), r.soon(func(o any) string { return o.(*v1.Volume).Spec.Node }), func(old, now any) bool {
+			return (old.(*v1.Volume).Status.Created == nil) != (now.(*v1.Volume).Status.Created == nil)
+		}),
 		r.loop.WatchChanges(kinds.Snapshots().Informer(), r.soon(func(o any) string { return o.(*v1.Snapshot).Spec.Node }), never),
 		r.loop.WatchChanges(kinds.StorageNodes().Informer(), r.soon(func(o any) string { return o.(*v1.StorageNode).Name }), nil),
 		r.loop.Watch(r.Everywhere.pods.Core().V1().Pods().Informer(), func(o any) []types.NamespacedName {
