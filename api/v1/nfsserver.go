@@ -46,6 +46,7 @@ type NFSServer struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.storage) || !has(self.storage.hostPath) || self.storage.hostPath == "" || has(self.nodeSelectorTerms) && size(self.nodeSelectorTerms) > 0`,fieldPath=.nodeSelectorTerms,message="a directory of a node needs the terms that choose the node"
 // +kubebuilder:validation:XValidation:rule=`(has(self.engine) && self.engine != "" ? self.engine : "image") == (has(oldSelf.engine) && oldSelf.engine != "" ? oldSelf.engine : "image")`,fieldPath=.engine,message="cannot be changed; make another server"
 // +kubebuilder:validation:XValidation:rule=`(has(self.service) && has(self.service.clusterIP) ? self.service.clusterIP : "") == (has(oldSelf.service) && has(oldSelf.service.clusterIP) ? oldSelf.service.clusterIP : "")`,fieldPath=.service.clusterIP,message="cannot be changed, since volumes name it; make another server"
+// +kubebuilder:validation:XValidation:rule=`!has(self.maxExports) || self.maxExports <= 4096 || has(self.publish) || has(self.engine) && self.engine == "directory"`,fieldPath=.maxExports,message="at most 4096 with the engine image, for which a node has no more loop devices; make more servers"
 // +kubebuilder:validation:XValidation:rule=`!has(self.publish) || !has(self.exports) || !has(self.exports.access) || self.exports.access in ["", "ReadOnly", "None"]`,fieldPath=.exports.access,message="what is published is read only"
 type NFSServerSpec struct {
 	// Storage holds the volumes, and what the server must remember.
@@ -64,7 +65,10 @@ type NFSServerSpec struct {
 	Exports NFSExports `json:"exports,omitzero"`
 	// +optional
 	Service NFSService `json:"service,omitzero"`
-	// MaxExports is how many volumes the server takes; 0: as many as NFS can number, which is 65535.
+	// MaxExports is how many volumes the server takes. With the engine image, for each 256 of them its pod asks for a set
+	// of loop devices of its node (holdfast.dev/loop-set, unless resources.limits have it): a node has 8 sets by default
+	// and 16 at most, so that 4096 are the most, and 0 means 256. With the engine directory 0 means as many as NFS can
+	// number, which is 65535.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535

@@ -84,9 +84,10 @@ func (n *nfs) flags(flags *flag.FlagSet) {
 
 	flags.StringVar(&n.engine, "engine", "image", "what a volume is: image, or directory where the file system below --data has project quotas or is btrfs")
 	flags.StringVar(&n.mountOptions, "mount-options", "", "`options` of volumes whose class has none, parted by commas")
-	flags.IntVar(&n.maxExports, "max-exports", 0, "how many volumes there may be, a `number`; 0: 65535")
+	flags.IntVar(&n.maxExports, "max-exports", 0, "how many volumes there may be, a `number`; 0: 65535. Never more images than loop devices are lent")
 	flags.StringVar(&n.publish, "publish", "", "a `directory` to serve read only, and nothing else")
 	flags.StringVar(&n.publishName, "publish-name", "", "`name` under which clients find it")
+	flags.StringVar(&n.uid, "uid", "", "`UID` of the NFSServer, by which clients of --publish know it again after it has moved")
 
 	flags.StringVar(&n.access, "access", string(v1.NFSReadWrite), "what clients may do: ReadWrite, ReadOnly or None")
 	flags.StringVar(&n.squash, "squash", "", "whose identity is replaced: no_root_squash, root_squash or all_squash")

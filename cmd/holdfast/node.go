@@ -38,7 +38,7 @@ Without a file the pools are given by hand, and all must be there:
 		}
 		flags.StringVar(&n.driver.NodeID, "node-name", "", "`name` of the Node object of this host")
 		flags.Int64Var(&n.driver.MaxVolumes, "max-volumes-per-node", 0, "how many volumes may be used here at once, a `number`; 0: no limit")
-		flags.IntVar(&n.loopSets, "loop-sets", 4, "how many NFS servers may run here with volumes that are images, a `number`: each is lent a set of loop devices (resource holdfast.dev/loop-set) by way of --kubelet-registration-dir; 0: none")
+		flags.IntVar(&n.loopSets, "loop-sets", 8, "how many sets of 256 loop devices NFS servers may be lent here, a `number` up to 16: a server takes one for each 256 volumes that are images (resource holdfast.dev/loop-set), by way of --kubelet-registration-dir; 0: none")
 		flags.StringVar(&n.driver.Namespaces, "namespaces", "", "`directory` such as /proc/1/ns with the network, net, and the host name, uts, of this host, where they are not those of this process: shared volumes are mounted through that network and must outlive this process's")
 		flags.DurationVar(&n.driver.Patience, "server-patience", driver.DefaultPatience, "how long a call waits for a server of shared volumes that does not answer, a `duration`")
 		flags.StringVar(&n.config, "config", "", "`file` with the pools of all nodes: {\"pools\": [...]} as in the spec of a StorageCluster. Instead of --pool")

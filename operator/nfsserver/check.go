@@ -47,6 +47,9 @@ func check(s *v1.NFSServer, others []*v1.NFSServer) error {
 			return fmt.Errorf("spec.mountOptions[%d]: %w", i, err)
 		}
 	}
+	if servesImages(spec) && spec.MaxExports > mostImages {
+		return fmt.Errorf("spec.maxExports: %d is not allowed with the engine image, for which a node has %d loop devices: give at most that, or make more servers", spec.MaxExports, mostImages)
+	}
 	if len(spec.Resources.Claims) > 0 {
 		return fmt.Errorf("spec.resources.claims: %.80q is not allowed: set requests and limits", spec.Resources.Claims[0].Name)
 	}

@@ -18,24 +18,25 @@ func TestWhatCannotBeServedIsRefusedWithTheFieldAndItsValue(t *testing.T) {
 		change func(*v1.NFSServer)
 		want   []string
 	}{
-		"a long name":       {func(s *v1.NFSServer) { s.Name = strings.Repeat("a", 5000) }, []string{"metadata.name", "48"}},
-		"a name with a dot": {func(s *v1.NFSServer) { s.Name = "a.b" }, []string{"metadata.name", "a.b"}},
-		"no storage":        {func(s *v1.NFSServer) { s.Spec.Storage = nil }, []string{"spec.storage", "spec.publish"}},
-		"both":              {func(s *v1.NFSServer) { s.Spec.Publish = &v1.NFSPublication{ClaimName: "a"} }, []string{"spec.storage", "not both"}},
-		"two storages":      {func(s *v1.NFSServer) { s.Spec.Storage.ClaimName = "a" }, []string{"spec.storage", "2 of size"}},
-		"an empty storage":  {func(s *v1.NFSServer) { s.Spec.Storage = &v1.NFSStorage{} }, []string{"spec.storage", "0 of size"}},
-		"a long grace":      {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: time.Hour} }, []string{"spec.gracePeriod", "1h0m0s"}},
-		"a negative grace":  {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: -1} }, []string{"spec.gracePeriod", "-1ns"}},
-		"no grace":          {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{} }, []string{"spec.gracePeriod", "0s", "1s to"}},
-		"a broken grace":    {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: 1500 * time.Millisecond} }, []string{"spec.gracePeriod", "1.5s", "whole seconds"}},
-		"a longer second":   {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: time.Second + 1} }, []string{"spec.gracePeriod", "1.000000001s", "whole seconds"}},
-		"a small network":   {clients("10.0.0.1", "fd00::/100"), []string{"spec.exports.clients[1]", "fd00::/100", "99"}},
-		"the smallest":      {clients("fd00::/127"), []string{"spec.exports.clients[0]", "fd00::/127", "99"}},
-		"a mapped client":   {clients("::ffff:10.0.0.1"), []string{"spec.exports.clients[0]", "::ffff:10.0.0.1", "IPv4"}},
-		"a mapped network":  {clients("::ffff:10.0.0.0/104"), []string{"spec.exports.clients[0]", "::ffff:10.0.0.0/104", "IPv4"}},
-		"a zone":            {clients("fe80::1%eth0"), []string{"spec.exports.clients[0]", "fe80::1%eth0"}},
-		"a named client":    {func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"10.0.0.1", "example.com"} }, []string{"spec.exports.clients[1]", "example.com"}},
-		"an old NFS":        {func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"noatime", "nfsvers=3"} }, []string{"spec.mountOptions[1]", "nfsvers=3", "4.1 and 4.2"}},
+		"a long name":                 {func(s *v1.NFSServer) { s.Name = strings.Repeat("a", 5000) }, []string{"metadata.name", "48"}},
+		"a name with a dot":           {func(s *v1.NFSServer) { s.Name = "a.b" }, []string{"metadata.name", "a.b"}},
+		"no storage":                  {func(s *v1.NFSServer) { s.Spec.Storage = nil }, []string{"spec.storage", "spec.publish"}},
+		"both":                        {func(s *v1.NFSServer) { s.Spec.Publish = &v1.NFSPublication{ClaimName: "a"} }, []string{"spec.storage", "not both"}},
+		"two storages":                {func(s *v1.NFSServer) { s.Spec.Storage.ClaimName = "a" }, []string{"spec.storage", "2 of size"}},
+		"an empty storage":            {func(s *v1.NFSServer) { s.Spec.Storage = &v1.NFSStorage{} }, []string{"spec.storage", "0 of size"}},
+		"a long grace":                {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: time.Hour} }, []string{"spec.gracePeriod", "1h0m0s"}},
+		"a negative grace":            {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: -1} }, []string{"spec.gracePeriod", "-1ns"}},
+		"no grace":                    {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{} }, []string{"spec.gracePeriod", "0s", "1s to"}},
+		"a broken grace":              {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: 1500 * time.Millisecond} }, []string{"spec.gracePeriod", "1.5s", "whole seconds"}},
+		"a longer second":             {func(s *v1.NFSServer) { s.Spec.GracePeriod = &metav1.Duration{Duration: time.Second + 1} }, []string{"spec.gracePeriod", "1.000000001s", "whole seconds"}},
+		"a small network":             {clients("10.0.0.1", "fd00::/100"), []string{"spec.exports.clients[1]", "fd00::/100", "99"}},
+		"the smallest":                {clients("fd00::/127"), []string{"spec.exports.clients[0]", "fd00::/127", "99"}},
+		"a mapped client":             {clients("::ffff:10.0.0.1"), []string{"spec.exports.clients[0]", "::ffff:10.0.0.1", "IPv4"}},
+		"a mapped network":            {clients("::ffff:10.0.0.0/104"), []string{"spec.exports.clients[0]", "::ffff:10.0.0.0/104", "IPv4"}},
+		"a zone":                      {clients("fe80::1%eth0"), []string{"spec.exports.clients[0]", "fe80::1%eth0"}},
+		"a named client":              {func(s *v1.NFSServer) { s.Spec.Exports.Clients = []string{"10.0.0.1", "example.com"} }, []string{"spec.exports.clients[1]", "example.com"}},
+		"more images than a node has": {func(s *v1.NFSServer) { s.Spec.MaxExports = 4097 }, []string{"spec.maxExports", "4097", "4096"}},
+		"an old NFS":                  {func(s *v1.NFSServer) { s.Spec.MountOptions = []string{"noatime", "nfsvers=3"} }, []string{"spec.mountOptions[1]", "nfsvers=3", "4.1 and 4.2"}},
 		"a device": {func(s *v1.NFSServer) {
 			s.Spec.Resources.Claims = []core.ResourceClaim{{Name: "gpu"}}
 		}, []string{"spec.resources.claims", "gpu"}},
@@ -62,7 +63,9 @@ func TestWhatCannotBeServedIsRefusedWithTheFieldAndItsValue(t *testing.T) {
 	}
 	for name, change := range map[string]func(*v1.NFSServerSpec){
 		"a size": nil, "publishing": publishing,
-		"a claim": func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{ClaimName: "mine"} },
+		"the most images":      func(s *v1.NFSServerSpec) { s.MaxExports = 4096 },
+		"the most directories": func(s *v1.NFSServerSpec) { s.Engine, s.MaxExports = "directory", 65535 },
+		"a claim":              func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{ClaimName: "mine"} },
 		"clients": func(s *v1.NFSServerSpec) {
 			s.Exports.Clients = []string{"10.0.0.0/8", "10.0.0.7/32", "fd00::1", "fd00::/99", "fd00::1/128", "::/0"}
 		},

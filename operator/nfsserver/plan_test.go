@@ -146,20 +146,27 @@ func publishing(s *v1.NFSServerSpec) {
 	s.Storage, s.Publish = nil, &v1.NFSPublication{ClaimName: "photos"}
 }
 
-func TestOnlyTheEngineImageNeedsLoopDevices(t *testing.T) {
+func TestTheEngineImageAloneNeedsLoopDevicesAndEnoughForItsExports(t *testing.T) {
+	most := func(n int32) func(*v1.NFSServerSpec) { return func(s *v1.NFSServerSpec) { s.MaxExports = n } }
 	for name, test := range map[string]struct {
 		change func(*v1.NFSServerSpec)
-		want   bool
+		want   int64 // sets
 	}{
-		"by default":      {nil, true},
-		"image":           {func(s *v1.NFSServerSpec) { s.Engine = "image" }, true},
-		"with limits":     {func(s *v1.NFSServerSpec) { s.Resources = limits("cpu", "2") }, true},
-		"directory":       {func(s *v1.NFSServerSpec) { s.Engine = "directory" }, false},
-		"what is publish": {publishing, false},
+		"by default":      {nil, 1},
+		"image":           {func(s *v1.NFSServerSpec) { s.Engine = "image" }, 1},
+		"one":             {most(1), 1},
+		"a set":           {most(256), 1},
+		"one more":        {most(257), 2},
+		"a thousand":      {most(1000), 4},
+		"all of a node":   {most(4096), 16},
+		"with limits":     {func(s *v1.NFSServerSpec) { s.Resources, s.MaxExports = limits("cpu", "2"), 300 }, 2},
+		"its own limit":   {func(s *v1.NFSServerSpec) { s.Resources, s.MaxExports = limits(LoopSet, "3"), 1000 }, 3},
+		"directory":       {func(s *v1.NFSServerSpec) { s.Engine, s.MaxExports = "directory", 1000 }, 0},
+		"what is publish": {publishing, 0},
 	} {
 		limits := asked(test.change).container(t).Resources.Limits
 		n, has := limits[LoopSet]
-		if has != test.want || has && n.Value() != 1 {
+		if n.Value() != test.want || has != (test.want > 0) {
 			t.Errorf("%s: the limits are %v", name, limits)
 		}
 	}

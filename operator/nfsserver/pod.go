@@ -14,8 +14,13 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/owned"
 )
 
-// LoopSet is the resource by which a pod that is not privileged gets loop devices from its node.
-const LoopSet core.ResourceName = "holdfast.dev/loop-set"
+// LoopSet is the resource by which a pod that is not privileged gets loop devices from its node, and how many exports of
+// images a set is for. A node has 16 sets at most.
+const (
+	LoopSet    core.ResourceName = "holdfast.dev/loop-set"
+	perLoopSet                   = 256
+	mostImages                   = 16 * perLoopSet
+)
 
 const (
 	managedBy = owned.ManagedByLabel
@@ -38,13 +43,20 @@ func (in *input) pod(pod *core.PodSpec) {
 	if s.Resources.Requests != nil || s.Resources.Limits != nil {
 		c.Resources = *s.Resources.DeepCopy()
 	}
-	if s.Publish == nil && engine(s) == imageEngine {
+	if _, given := c.Resources.Limits[LoopSet]; !given && servesImages(s) {
 		if c.Resources.Limits == nil {
 			c.Resources.Limits = core.ResourceList{}
 		}
-		c.Resources.Limits[LoopSet] = resource.MustParse("1")
+		c.Resources.Limits[LoopSet] = *resource.NewQuantity(loopSets(s), resource.DecimalSI)
 	}
 	in.storage(pod)
+}
+
+func servesImages(s *v1.NFSServerSpec) bool { return s.Publish == nil && engine(s) == imageEngine }
+
+// loopSets is how many sets the exports of a server take, each of which is an image.
+func loopSets(s *v1.NFSServerSpec) int64 {
+	return max(1, (int64(s.MaxExports)+perLoopSet-1)/perLoopSet)
 }
 
 func engine(s *v1.NFSServerSpec) string { return cmp.Or(s.Engine, imageEngine) }

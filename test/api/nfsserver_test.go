@@ -106,6 +106,7 @@ func TestAServerThatBreaksARuleIsRefused(t *testing.T) {
 		{"spec.service.clusterIP", func(s *v1.NFSServer) { s.Spec.Service.ClusterIP = "None" }},
 		{"spec.maxExports", func(s *v1.NFSServer) { s.Spec.MaxExports = -1 }},
 		{"spec.maxExports", func(s *v1.NFSServer) { s.Spec.MaxExports = 65536 }},
+		{"spec.maxExports", func(s *v1.NFSServer) { s.Spec.Engine, s.Spec.MaxExports = "", 4097 }},
 		{"spec.gracePeriod", func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = 0 }},
 		{"spec.gracePeriod", func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = time.Hour }},
 		{"spec.gracePeriod", func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = 1500 * time.Millisecond }},
@@ -135,12 +136,13 @@ func TestAServerMayBeAllThatTheRulesSay(t *testing.T) {
 		"publishing alone": func(s *v1.NFSServer) {
 			s.Spec = v1.NFSServerSpec{Publish: &v1.NFSPublication{ClaimName: "photos", Name: "p"}}
 		},
+		"the most images":         func(s *v1.NFSServer) { s.Spec.Engine, s.Spec.MaxExports = "image", 4096 },
 		"no exports":              func(s *v1.NFSServer) { s.Spec.Exports = v1.NFSExports{} },
 		"the shortest grace":      func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = time.Second },
 		"the longest grace":       func(s *v1.NFSServer) { s.Spec.GracePeriod.Duration = 3 * time.Minute },
 		"a service address of v6": func(s *v1.NFSServer) { s.Spec.Service.ClusterIP = "fd00::7" },
 		"nothing that is left blank": func(s *v1.NFSServer) {
-			s.Spec.Engine, s.Spec.ReclaimPolicy, s.Spec.Service = "", "", v1.NFSService{}
+			s.Spec.Engine, s.Spec.ReclaimPolicy, s.Spec.Service, s.Spec.MaxExports = "", "", v1.NFSService{}, 0
 		},
 	} {
 		if err := createServer(t, change); err != nil {
@@ -190,8 +192,8 @@ func TestWhatAServerMustKeepCannotBeChanged(t *testing.T) {
 		{made, "spec.storage.size", func(s *v1.NFSServer) { s.Spec.Storage.Size = amount("9Gi") }},
 		{made, "spec.storage.storageClassName", func(s *v1.NFSServer) { s.Spec.Storage.StorageClassName = new("slow") }},
 		{made, "spec.storage.storageClassName", func(s *v1.NFSServer) { s.Spec.Storage.StorageClassName = nil }},
-		{made, "spec.engine", func(s *v1.NFSServer) { s.Spec.Engine = "" }},
-		{made, "spec.engine", func(s *v1.NFSServer) { s.Spec.Engine = "image" }},
+		{made, "spec.engine", func(s *v1.NFSServer) { s.Spec.Engine, s.Spec.MaxExports = "", 0 }},
+		{made, "spec.engine", func(s *v1.NFSServer) { s.Spec.Engine, s.Spec.MaxExports = "image", 0 }},
 		{made, "spec.service.clusterIP", func(s *v1.NFSServer) { s.Spec.Service.ClusterIP = "10.96.0.8" }},
 		{made, "spec.service.clusterIP", func(s *v1.NFSServer) { s.Spec.Service = v1.NFSService{} }},
 		{ofClaim, "spec.storage.claimName", func(s *v1.NFSServer) { s.Spec.Storage.ClaimName = "another" }},
@@ -225,7 +227,7 @@ func TestWhatAServerMustKeepCannotBeChanged(t *testing.T) {
 func TestAnEngineThatIsNotNamedIsImage(t *testing.T) {
 	needServer(t)
 	unnamed := fullServer()
-	unnamed.Spec.Engine = ""
+	unnamed.Spec.Engine, unnamed.Spec.MaxExports = "", 0
 	s := makeServer(t, unnamed)
 	s.Spec.Engine = "image"
 	if _, err := client.HoldfastV1().NFSServers(serverNamespace).Update(t.Context(), s, metav1.UpdateOptions{DryRun: dryRun}); err != nil {
