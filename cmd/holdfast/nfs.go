@@ -63,6 +63,7 @@ type nfs struct {
 	maxExports   int
 	publish      string
 	publishName  string
+	uid          string
 
 	access   string
 	squash   string
@@ -248,8 +249,11 @@ func (n *nfs) directory(name string) (string, error) {
 }
 
 // lastingName is that of the server to its clients, wherever it runs. Another cluster may have a server of the same
-// name; one that begins anew with empty data is another server.
+// name; one that begins anew with empty data is another server. One that publishes has no data of its own.
 func (n *nfs) lastingName() (string, error) {
+	if n.publish != "" && n.uid != "" {
+		return n.node() + "." + n.uid, nil
+	}
 	dir, err := n.directory("server")
 	if err != nil {
 		return "", err

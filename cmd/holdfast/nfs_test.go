@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 )
 
@@ -120,5 +121,22 @@ func TestClientsKnowAServerByANameThatLastsAsLongAsItsData(t *testing.T) {
 	two.data = filepath.Join(two.data, "file")
 	if name, err := two.lastingName(); err == nil {
 		t.Errorf("without a directory it is %s", name)
+	}
+}
+
+func TestClientsKnowAServerThatPublishesAgainWhereverItRuns(t *testing.T) {
+	args := []string{"--publish=/published", "--publish-name=docs", "--uid=0b5e7c1e-6a0f-4a52-9d57-1c1c0c5a3f10"}
+	here, err := newNFS(t, args...).lastingName()
+	there, errThere := newNFS(t, args...).lastingName()
+	if err != nil || errThere != nil || here != there || !strings.Contains(here, "0b5e7c1e") {
+		t.Errorf("it is %s (%v), then %s (%v)", here, err, there, errThere)
+	}
+	other, err := newNFS(t, "--publish=/published", "--publish-name=docs", "--uid=ffff").lastingName()
+	if err != nil || other == here {
+		t.Errorf("another of the name is %s, %v", other, err)
+	}
+	config := ganesha.Config{RunDir: "/run/x", RecoveryDir: "/run/y", Name: v1.NodeOfServer(strings.Repeat("n", 63)+"/"+strings.Repeat("s", 48)) + ".0b5e7c1e-6a0f-4a52-9d57-1c1c0c5a3f10"}
+	if _, err := ganesha.New(config); err != nil {
+		t.Errorf("the longest is refused: %v", err)
 	}
 }

@@ -183,11 +183,11 @@ func TestTheArgumentsSayWhatTheSpecSays(t *testing.T) {
 		want   []string
 	}{
 		"by default": {nil, []string{"--engine=image", "--access=ReadWrite"}},
-		"publishing": {publishing, []string{"--publish=/published", "--publish-name=photos", "--access=ReadOnly"}},
+		"publishing": {publishing, []string{"--publish=/published", "--publish-name=photos", "--uid=1234", "--access=ReadOnly"}},
 		"publishing under a name": {func(s *v1.NFSServerSpec) {
 			publishing(s)
 			s.Publish.Name = "p"
-		}, []string{"--publish=/published", "--publish-name=p", "--access=ReadOnly"}},
+		}, []string{"--publish=/published", "--publish-name=p", "--uid=1234", "--access=ReadOnly"}},
 		"all": {func(s *v1.NFSServerSpec) {
 			s.Engine, s.MaxExports, s.GracePeriod = "directory", 7, &metav1.Duration{Duration: 90 * time.Second}
 			s.MountOptions = []string{"nconnect=4", "noatime"}

@@ -112,6 +112,7 @@ func (in *input) arguments() (args []string) {
 	if s.Publish != nil {
 		add("publish", publishedMount)
 		add("publish-name", path(s))
+		add("uid", string(in.server.UID))
 	} else {
 		add("engine", engine(s))
 		add("mount-options", strings.Join(s.MountOptions, ","))
