@@ -36,6 +36,7 @@ var notInObjects = map[string]string{
 	"csi.deploymentStrategy": "TestClaimsGoOnBindingWhileTheControllerBecomesAStatefulSetAndADeploymentAgain",
 	"debug":                  "TestDebugIsSeenInTheLogsAndNoNodePodIsRestartedForIt",
 	"deletionPolicy":         "TestAnOrphanedVolumeIsThereAgainWithItsDataAfterTheNextInstallation",
+	"images.nfs":             "TestAnUpgradeBringsServersToItsImage, of operator/nfsserver",
 	"disableMonitoring":      "TestAClusterThatLearnsToMonitorPodsGetsAMonitorUnlessThatIsDisabled",
 	"secretRef":              "TestTheAPIServesWhoHasThePasswordOfTheSecretWithTheCertificateOfTheSecret",
 }
@@ -49,10 +50,11 @@ func TestEachFieldOfTheSpecReachesTheObjectsThatAreThere(t *testing.T) {
 	a.secret("every-field", secret)
 	base := a.get().Spec
 	base.SecretRef = &v1.SecretReference{Name: "every-field"}
-	shown := shownObjects(a)
-	before := shown.rendered(&base, secret)
+	before := shownObjects(a).rendered(&base, secret)
 	for _, f := range fieldsOf(t) {
 		t.Run(f.name, func(t *testing.T) {
+			a := &admin{a.In(t), t}
+			shown := shownObjects(a)
 			spec := base.DeepCopy()
 			if err := json.Unmarshal(f.spec, spec); err != nil {
 				t.Fatal(err)

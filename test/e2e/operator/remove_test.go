@@ -4,15 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/first"
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
@@ -138,6 +145,62 @@ func TestARemovedClusterLeavesNothingBehindAndOneApplyGivesAnotherThatRuns(t *te
 		}
 	}
 	t.Logf("%d objects before and %d after", len(before), len(after))
+}
+
+func TestTheManifestAloneMakesAStorageClusterWithoutASpec(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	s := begin(t)
+	const pools = "/var/lib/holdfast" // which the machine may have for reasons of its own
+	if _, err := os.Lstat(pools); errors.Is(err, fs.ErrNotExist) {
+		t.Cleanup(func() {
+			if err := os.RemoveAll(pools); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	a.remove()
+	a.awaitRemoved()
+	a.eventually("the manifest to be taken", func(ctx context.Context) error { return a.apply(ctx, a.released()) })
+	a.eventually("the StorageCluster to be made", func(ctx context.Context) error {
+		c, err := read(ctx, a.Space)
+		if err == nil && !equality.Semantic.DeepEqual(c.Spec, v1.StorageClusterSpec{}) {
+			err = fmt.Errorf("its spec is %+v", c.Spec)
+		}
+		return err
+	})
+	kube.AwaitOne(a.Space, a.Client.AppsV1().DaemonSets(kube.System), "holdfast-node", "to be made", func(d *appsv1.DaemonSet) (bool, error) {
+		return d.Status.DesiredNumberScheduled > 0, nil
+	})
+	a.change(asUsual) // which says where the kubelets of these nodes are
+	s.Claim("data", "64Mi")
+	s.Run("user", kube.Mount("data", "/data"), kube.Script("echo written >/data/file; sync /data/file"))
+}
+
+// released is the manifest as users get it: that of the tests comes with a StorageCluster, and asks for none.
+func (a *admin) released() (file string) {
+	a.t.Helper()
+	installed, _ := a.manifests()
+	objects, err := readManifests(installed)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var manifest []byte
+	for _, o := range objects {
+		if o.GetKind() == "Namespace" {
+			o.SetAnnotations(map[string]string{first.Annotation: clusterName})
+		}
+		encoded, err := yaml.Marshal(o.Object)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		manifest = append(append(manifest, "---\n"...), encoded...)
+	}
+	file = filepath.Join(a.t.TempDir(), "install.yaml")
+	if err := os.WriteFile(file, manifest, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	return file
 }
 
 // refusedFor waits until a deletion is refused in the condition and told in an event.
