@@ -59,7 +59,7 @@ func expectEnd(t *testing.T, s *kube.Space, node string, volume *corev1.Persiste
 	if left := s.OnHost(node, "grep -h "+id+" /proc/self/mountinfo /sys/block/loop*/loop/backing_file || true"); left != "" {
 		t.Errorf("on %s there is still %s", node, left)
 	}
-	if out := s.Run("reader", kube.Mount("data", "/data"), kube.OnNode(node), kube.Script("sha256sum -c /data/sum")); out != "/data/log: OK\n" {
+	if out := s.Run("reader", kube.Mount("data", "/data"), kube.OnNode(node), kube.TolerateAll, kube.Script("sha256sum -c /data/sum")); out != "/data/log: OK\n" {
 		t.Errorf("the pod left %q", out)
 	}
 }
@@ -71,7 +71,11 @@ func TestANodeThatIsDrainedKeepsItsNodePodUntilTheLastVolumeIsUnpublished(t *tes
 	node := secondNode(t)
 	before := s.NodePod(node, "").UID
 	volume := lastOnNode(t, s, node)
-	// All others leave.
+	// All others leave, for a taint that they do not tolerate as well.
+	s.Pod("other", kube.OnNode(node))
+	s.Ready("other")
+	s.Taint(node, "e2e.holdfast.dev/repair", "")
+	kube.AwaitNone(s, s.Client.CoreV1().Pods(s.Namespace), kube.Named("other"), "the pod that does not tolerate the taint")
 	kube.Await(s, s.Client.CoreV1().Pods(kube.System), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, "only the node pod to be left",
 		func(pods []*corev1.Pod) (bool, error) { return len(pods) == 1 && pods[0].UID == before, nil })
 	expectEnd(t, s, node, volume)

@@ -64,32 +64,40 @@ const OutOfService = "node.kubernetes.io/out-of-service"
 // the test has not.
 func (s *Space) DeclareOut(node string) (in func()) {
 	s.t.Helper()
+	return s.Taint(node, OutOfService, "nodeshutdown")
+}
+
+// Taint has all pods leave a node that do not tolerate it, and returns what takes the taint away. The end of the test
+// takes it away if the test has not.
+func (s *Space) Taint(node, key, value string) (off func()) {
+	s.t.Helper()
+	taint := corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoExecute}
 	s.t.Cleanup(func() {
-		if err := s.declare(context.WithoutCancel(s.t.Context()), node, false); err != nil {
+		if err := s.setTaint(context.WithoutCancel(s.t.Context()), node, taint, false); err != nil {
 			s.t.Error(err)
 		}
 	})
-	if err := s.declare(s.t.Context(), node, true); err != nil {
+	if err := s.setTaint(s.t.Context(), node, taint, true); err != nil {
 		s.t.Fatal(err)
 	}
 	return func() {
 		s.t.Helper()
-		if err := s.declare(s.t.Context(), node, false); err != nil {
+		if err := s.setTaint(s.t.Context(), node, taint, false); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 }
 
-func (s *Space) declare(ctx context.Context, node string, out bool) error {
+func (s *Space) setTaint(ctx context.Context, node string, taint corev1.Taint, on bool) error {
 	nodes := s.Client.CoreV1().Nodes()
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		n, err := nodes.Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == OutOfService })
-		if out {
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: OutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint.Key })
+		if on {
+			n.Spec.Taints = append(n.Spec.Taints, taint)
 		}
 		_, err = nodes.Update(ctx, n, metav1.UpdateOptions{})
 		return err

@@ -3,8 +3,11 @@ package kube
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // program is a cluster whose program writes down how it is called, and ends as it is told to.
@@ -49,4 +52,34 @@ func TestANodeThatDoesNotBootIsBootedAgainInTheEndAndFailsTheTestWithWhatTheProg
 	if got := calls(); got != "-name x kill-node node2\n"+strings.Repeat("-name x start-node node2\n", 2) {
 		t.Errorf("called %q", got)
 	}
+}
+
+func TestATaintGoesWhenTheTestSaysSoOrEnds(t *testing.T) {
+	c, client := imitation(t)
+	expect := func(t testing.TB, want ...string) {
+		t.Helper()
+		n, err := client.CoreV1().Nodes().Get(t.Context(), "node1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, taint := range n.Spec.Taints {
+			keys = append(keys, taint.Key)
+		}
+		if !slices.Equal(keys, want) {
+			t.Errorf("it has the taints %v, want %v", keys, want)
+		}
+	}
+	told := try(t, "TestIt", func(t testing.TB) {
+		s := &Space{Cluster: c, t: t}
+		s.Taint("node1", "stays", "")
+		off := s.Taint("node1", "goes", "")
+		expect(t, "stays", "goes")
+		off()
+		expect(t, "stays")
+	})
+	if told.failed {
+		t.Error(told.said.String())
+	}
+	expect(t)
 }

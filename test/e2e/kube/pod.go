@@ -72,6 +72,11 @@ func OnNode(node string) PodOption {
 // AnyNode leaves the scheduler all nodes.
 func AnyNode(p *corev1.Pod) { p.Spec.NodeSelector = nil }
 
+// TolerateAll lets a pod onto a node, and stay there, whatever the node's taints are.
+func TolerateAll(p *corev1.Pod) {
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+}
+
 // Label is for services to find a pod.
 func Label(key, value string) PodOption {
 	return func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, key, value) }
@@ -85,8 +90,8 @@ func AsRoot(p *corev1.Pod) {
 	p.Spec.SecurityContext.RunAsNonRoot, p.Spec.SecurityContext.RunAsUser = nil, nil
 }
 
-// newPod tolerates that a node is cordoned, as another test may have done for its own sake.
-func newPod(name, node string, options ...PodOption) *corev1.Pod {
+// NewPod tolerates that a node is cordoned, as another test may have done for its own sake.
+func NewPod(name, node string, options ...PodOption) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
@@ -122,7 +127,7 @@ func newPod(name, node string, options ...PodOption) *corev1.Pod {
 // Pod makes a pod of one container that idles at the home node, unless options say otherwise, and does not wait for it.
 func (s *Space) Pod(name string, options ...PodOption) *corev1.Pod {
 	s.t.Helper()
-	pod, err := s.Client.CoreV1().Pods(s.Namespace).Create(s.t.Context(), newPod(name, s.Home, options...), metav1.CreateOptions{})
+	pod, err := s.Client.CoreV1().Pods(s.Namespace).Create(s.t.Context(), NewPod(name, s.Home, options...), metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatalf("pod %s: %v", name, err)
 	}

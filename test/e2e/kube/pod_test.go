@@ -10,7 +10,7 @@ import (
 )
 
 func TestAPodIsRestrictedAndAtHomeUnlessItAsksForMore(t *testing.T) {
-	p := newPod("p", "node1")
+	p := NewPod("p", "node1")
 	if s := p.Spec.SecurityContext; !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile == nil {
 		t.Errorf("pod %+v", s)
 	}
@@ -20,16 +20,16 @@ func TestAPodIsRestrictedAndAtHomeUnlessItAsksForMore(t *testing.T) {
 	if p.Spec.Containers[0].ImagePullPolicy != corev1.PullIfNotPresent || p.Spec.NodeSelector[corev1.LabelHostname] != "node1" {
 		t.Errorf("%+v", p.Spec)
 	}
-	if p := newPod("p", "node1", OnNode("node2")); p.Spec.NodeSelector[corev1.LabelHostname] != "node2" {
+	if p := NewPod("p", "node1", OnNode("node2")); p.Spec.NodeSelector[corev1.LabelHostname] != "node2" {
 		t.Errorf("on node2: %v", p.Spec.NodeSelector)
 	}
-	if p := newPod("p", "node1", AnyNode); len(p.Spec.NodeSelector) != 0 {
+	if p := NewPod("p", "node1", AnyNode); len(p.Spec.NodeSelector) != 0 {
 		t.Errorf("anywhere: %v", p.Spec.NodeSelector)
 	}
 }
 
 func TestAPodHasAllVolumesThatItIsGiven(t *testing.T) {
-	p := newPod("p", "node1", Mount("a", "/a"), Device("b", "/dev/b"), Mount("a", "/again"), MountNFS("10.0.0.9", "/docs", "/docs"))
+	p := NewPod("p", "node1", Mount("a", "/a"), Device("b", "/dev/b"), Mount("a", "/again"), MountNFS("10.0.0.9", "/docs", "/docs"))
 	var claims []string
 	for _, volume := range p.Spec.Volumes[:3] {
 		claims = append(claims, volume.Name+"="+volume.PersistentVolumeClaim.ClaimName)
