@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"slices"
+	"math"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,45 +13,77 @@ import (
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 )
 
-// Not parallel: other tests ask for nearly all that a node has.
+// Not parallel: other tests ask for nearly all that a node has, and here each node in turn has least.
 func TestAClaimThatBindsAtOnceGoesToTheNodeWithMostFreeOfThoseAllowed(t *testing.T) {
 	s := begin(t)
 	nodes := allNodes(t)
 	other := second(t, nodes)
-	for name, allowed := range map[string][]string{"any": nil, "one": {other}, "home": {s.Home}, "both": {other, s.Home}} {
-		change := []func(*storagev1.StorageClass){atOnce}
-		if allowed != nil {
-			change = append(change, onlyOn(allowed...))
+	for _, full := range nodes {
+		giveBack := leaveLeast(t, s, full)
+		s.Claim("any-but-"+full, "64Mi", kube.OfClass(class(t, s, atOnce)))
+		if at := placed(s.Volume("any-but-" + full)); at == full {
+			t.Errorf("%s has least free, and a claim that may be anywhere is there", full)
 		}
-		// What is free changes while others write to the disk below: so either is right that had most at a moment.
-		want := []string{roomiest(t, s)}
-		s.Claim(name, "64Mi", kube.OfClass(class(t, s, change...)))
-		at := placed(s.Volume(name))
-		if want = append(want, roomiest(t, s)); len(allowed) == 1 {
-			want = allowed
+		for _, roomy := range nodes {
+			if roomy == full {
+				continue
+			}
+			allowed := []string{full, roomy}
+			if best := roomiest(t, s, allowed); best != roomy {
+				t.Fatalf("of %v, %s has most free", allowed, best)
+			}
+			name := "not-" + full + "-but-" + roomy
+			s.Claim(name, "64Mi", kube.OfClass(class(t, s, atOnce, onlyOn(allowed...))))
+			if at := placed(s.Volume(name)); at != roomy {
+				t.Errorf("of %v, %s has most free, and the claim is on %s", allowed, roomy, at)
+			}
 		}
-		if !slices.Contains(want, at) {
-			t.Errorf("of the nodes %v, or all where there are none, claim %s is on %s; most was free on %v", allowed, name, at, want)
+		s.Claim("only-"+full, "64Mi", kube.OfClass(class(t, s, atOnce, onlyOn(full))))
+		if at := placed(s.Volume("only-" + full)); at != full {
+			t.Errorf("a claim that may only be on %s is on %s", full, at)
 		}
+		giveBack()
 	}
 	// A pod that comes later goes where the volume is.
-	s.Pod("user", kube.Mount("one", "/data"), kube.AnyNode)
+	s.Pod("user", kube.Mount("only-"+other, "/data"), kube.AnyNode)
 	if at := s.Ready("user").Spec.NodeName; at != other {
 		t.Errorf("the pod runs on %s", at)
 	}
 }
 
-// roomiest is the node that says it has most free.
-func roomiest(t *testing.T, s *kube.Space) (best string) {
+// leaveLeast makes a claim that leaves a node half of what any other has free, until it is given back.
+func leaveLeast(t *testing.T, s *kube.Space, node string) (giveBack func()) {
 	t.Helper()
-	nodes, err := s.Holdfast("storagenodes").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
+	free := map[string]int64{}
+	var least int64 = math.MaxInt64
+	for _, n := range s.Nodes(t) {
+		free[n] = pool(t, s, n, "available")
+		least = min(least, free[n])
 	}
-	var most int64
-	for _, n := range nodes.Items {
-		if free := ofPool(t, &n, "available"); free > most {
-			best, most = n.GetName(), free
+	await := func(what string, done func(available int64) bool) {
+		t.Helper()
+		kube.AwaitOne(s, s.Holdfast("storagenodes"), node, what, func(n *unstructured.Unstructured) (bool, error) {
+			return done(ofPool(t, n, "available")), nil
+		})
+	}
+	size := resource.NewQuantity(free[node]-least/2, resource.BinarySI).String()
+	s.Claim("large", size, kube.Block, kube.OfClass(class(t, s, atOnce, onlyOn(node))))
+	s.Volume("large")
+	await("to have least free", func(available int64) bool { return available < least*3/4 })
+	return func() {
+		t.Helper()
+		s.DeleteClaim("large")
+		await("to have its room back", func(available int64) bool { return available > free[node]-least/4 })
+	}
+}
+
+// roomiest is the one of some nodes that says it has most free.
+func roomiest(t *testing.T, s *kube.Space, nodes []string) (best string) {
+	t.Helper()
+	var most int64 = -1
+	for _, n := range nodes {
+		if free := pool(t, s, n, "available"); free > most {
+			best, most = n, free
 		}
 	}
 	return best
