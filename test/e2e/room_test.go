@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,8 +22,8 @@ func TestAClaimLargerThanAnyNodeWaitsAndIsToldWhatIsFreeWhere(t *testing.T) {
 	told := kube.Await(s, events, metav1.ListOptions{FieldSelector: "reason=NoRoom,involvedObject.name=huge"}, "the claim to be told",
 		func(all []*corev1.Event) (bool, error) { return len(all) > 0, nil })
 	for _, node := range nodes {
-		if !strings.Contains(told[0].Message, node+" ") {
-			t.Errorf("%s is not in %q", node, told[0].Message)
+		if amount := regexp.MustCompile(`\b` + regexp.QuoteMeta(node) + ` \d+(Ki|Mi|Gi|Ti)?\b`); !amount.MatchString(told[0].Message) {
+			t.Errorf("what is free on %s is not in %q", node, told[0].Message)
 		}
 	}
 	kube.Await(s, events, metav1.ListOptions{FieldSelector: "reason=FailedScheduling,involvedObject.name=user"}, "the scheduler to find no node",
