@@ -71,14 +71,20 @@ func TestWhatWasSyncedBeforeAPowerCutIsThereAfterwards(t *testing.T) {
 		t.Error("it is another pod")
 	}
 	running := time.Now()
-	content := s.Exec("writer", "head", "-c", fmt.Sprint(len(acknowledged)*blockSize), "/data/blocks")
+	expectBlocks(t, s, "writer", acknowledged)
+	t.Logf("%d blocks were acknowledged; the node took %.0f s to boot and the pod then %.0f s to run",
+		len(acknowledged), booted.Sub(cut).Seconds(), running.Sub(booted).Seconds())
+}
+
+// expectBlocks looks for all blocks that the appender of a pod has acknowledged.
+func expectBlocks(t *testing.T, s *kube.Space, pod string, acknowledged []string) {
+	t.Helper()
+	content := s.Exec(pod, "head", "-c", fmt.Sprint(len(acknowledged)*blockSize), "/data/blocks")
 	for number, line := range acknowledged {
 		if lost := check(content, number, line); lost != "" {
 			t.Error(lost)
 		}
 	}
-	t.Logf("%d blocks were acknowledged; the node took %.0f s to boot and the pod then %.0f s to run",
-		len(acknowledged), booted.Sub(cut).Seconds(), running.Sub(booted).Seconds())
 }
 
 // check compares one block with what was said of it.
