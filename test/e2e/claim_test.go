@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
@@ -25,9 +27,23 @@ func TestAVolumeEndsWithItsClaim(t *testing.T) {
 	s.Claim("data", "64Mi")
 	s.Run("user", kube.Mount("data", "/data"), kube.Script("touch /data/file"))
 	volume := s.Volume("data")
+	id := volume.Spec.CSI.VolumeHandle
+	if _, err := os.Stat(imageOf(s, id)); err != nil {
+		t.Fatal(err)
+	}
 	s.DeletePod("user")
 	s.DeleteClaim("data")
 	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume.Name), "volume "+volume.Name)
+	kube.AwaitNone(s, s.Holdfast("volumes"), kube.Named(id), "the object of volume "+id)
+	// The object goes last.
+	if left, err := filepath.Glob(filepath.Join(s.Pools(), "default", "*", "*"+id+"*")); err != nil || len(left) > 0 {
+		t.Errorf("on the disk there is still %v, %v", left, err)
+	}
+}
+
+// imageOf is where the home node has the image of a volume.
+func imageOf(s *kube.Space, id string) string {
+	return filepath.Join(s.Pools(), "default", "volumes", id, "image")
 }
 
 func TestABlockClaimKeepsWhatIsWrittenToTheDevice(t *testing.T) {
