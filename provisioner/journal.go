@@ -11,6 +11,8 @@ import (
 	"path"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
@@ -117,8 +119,12 @@ func (j *journal) begin(id backend.ID, e entry) error {
 	if err != nil {
 		return err
 	}
-	if err := nodeops.Replace(j.root, path.Join(begunDir, string(id)), data); err != nil {
-		return fmt.Errorf("volume %s could not be noted before it is made: %w", id, err)
+	err = nodeops.Replace(j.root, path.Join(begunDir, string(id)), data)
+	switch {
+	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
+		return fmt.Errorf("%w: the storage of the NFS server is full, so that volume %s cannot even be noted; grow it, or delete volumes: %w", backend.ErrExhausted, id, err)
+	case err != nil:
+		return fmt.Errorf("%w: volume %s could not be noted before it is made: %w", backend.ErrUnavailable, id, err)
 	}
 	j.entries[id] = e
 	return nil

@@ -55,7 +55,10 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 		return nil, fmt.Errorf("%w: the address of NFS server %s is not known yet: %w", backend.ErrUnavailable, p.Identity, err)
 	}
 	if err := p.journal.begin(id, entry{Name: spec.Name, Namespace: o.PVC.Namespace, Claim: o.PVC.Name, UID: string(o.PVC.UID)}); err != nil {
-		return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+		if errors.Is(err, backend.ErrExhausted) {
+			p.waiting.add(o.PVC)
+		}
+		return nil, err
 	}
 	v, err := p.Backend.Create(ctx, spec)
 	if err == nil && !maps.Equal(ours(v.Labels), ours(spec.Labels)) {

@@ -3,11 +3,14 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
@@ -389,5 +393,39 @@ func TestTheServersMountOptionsStandBesideTheDefaultsThatTheyLeaveOpen(t *testin
 		if got := strings.Join(pv.Spec.MountOptions, " "); got != want {
 			t.Errorf("of %q it is %q, want %q", given, got, want)
 		}
+	}
+}
+
+func TestAClaimIsToldOfAFullServerAndMadeWhenThereIsRoom(t *testing.T) {
+	full := hostfs.New(t, hostfs.Ext4, 16<<20)
+	s := newServer(t, quietClient())
+	s.config.StateDir = filepath.Join(full, "state")
+	p := s.made()
+	fill := filepath.Join(full, "fill")
+	f, err := os.Create(fill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{1 << 20, 1 << 10} {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	f.Close()
+	_, state, err := p.Provision(t.Context(), options(nil))
+	if !errors.Is(err, backend.ErrExhausted) || state != controller.ProvisioningFinished || !strings.Contains(err.Error(), "is full") {
+		t.Errorf("%s, %v", state, err)
+	}
+	if len(s.disk.volumes()) != 0 || len(p.journal.all()) != 0 || len(p.waiting.take()) != 1 {
+		t.Errorf("begun are %v, volumes %v", p.journal.all(), s.disk.volumes())
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Provision(t.Context(), options(nil)); err != nil {
+		t.Error(err)
 	}
 }
