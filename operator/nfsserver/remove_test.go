@@ -120,6 +120,28 @@ func TestADeletionIsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 	}
 }
 
+func TestASnapshotAloneKeepsItsServer(t *testing.T) {
+	r := newRig(t)
+	s := r.create("data", nil)
+	r.serve("data")
+	snapshots := r.ours.HoldfastV1().Snapshots()
+	archived := &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "a-" + r.namespace}, Spec: v1.SnapshotSpec{Name: "a", Source: "gone", Node: s.NodeName()}}
+	if _, err := snapshots.Create(t.Context(), archived, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.delete("data")
+	r.until("the count", func() bool {
+		return strings.Contains(r.condition("data", v1.ProgressingCondition, reasonInUse), "it has 1 snapshot;")
+	})
+	if r.statefulSet("data") == nil {
+		t.Error("what keeps the snapshot was ended")
+	}
+	if err := snapshots.Delete(t.Context(), archived.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.gone("data")
+}
+
 func TestTheClaimOutlivesItsServerUnlessTheSpecSaysOtherwise(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil)
