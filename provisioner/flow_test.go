@@ -116,6 +116,29 @@ func TestAClaimThatIsDeletedWhileItsVolumeIsMadeLeaksNothing(t *testing.T) {
 	}
 }
 
+func TestWhatFailsIsTriedAgainUntilItSucceeds(t *testing.T) {
+	eachAPI(t, func(t *testing.T, a *api) {
+		s := newServer(t, a.client)
+		s.config.RetryFirst, s.config.RetryLast = time.Millisecond, 5*time.Millisecond
+		const often = 20 // the library gives up after 15 by default
+		s.disk.hook(func(_ context.Context, call string) error {
+			if n := s.disk.called(call); (call == "create" || call == "delete") && n <= often {
+				return fmt.Errorf("%w: this was try %d", backend.ErrUnavailable, n)
+			}
+			return nil
+		})
+		s.start()
+		class := a.class(s.config.Name, nil)
+		a.claim("data", class, s.config.Name)
+		a.bound("data")
+		a.deleteClaim("data")
+		a.nothingLeft(s)
+		if made, gone := s.disk.called("create"), s.disk.called("delete"); made <= often || gone <= often {
+			t.Errorf("it was made at try %d and deleted at try %d", made, gone)
+		}
+	})
+}
+
 func TestAClaimThatWaitsForRoomGetsItWhenAVolumeIsDeleted(t *testing.T) {
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
