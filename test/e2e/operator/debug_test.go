@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -23,11 +22,11 @@ func TestDebugIsSeenInTheLogsAndNoNodePodIsRestartedForIt(t *testing.T) {
 	a := administer(t)
 	nodes := identities(a.pods("node"))
 	since := a.get().CreationTimestamp
-	a.awaitLevel("INFO", since) // else nothing has been logged, and the rest says nothing
+	a.awaitLevel("INFO", since, "node", "controller") // else nothing has been logged, and the rest says nothing
 
 	since = metav1.NewTime(time.Now().Add(-time.Second)) // the API server knows only whole seconds
 	a.change(func(spec *v1.StorageClusterSpec) { spec.Debug = true })
-	a.awaitLevel("level=DEBUG debug=true", since)
+	a.awaitLevel("level=DEBUG debug=true", since, "node", "controller")
 	a.untouched(nodes, "node")
 	for name, pod := range a.pods("controller") {
 		for _, c := range pod.Spec.Containers {
@@ -39,23 +38,25 @@ func TestDebugIsSeenInTheLogsAndNoNodePodIsRestartedForIt(t *testing.T) {
 
 	since = metav1.NewTime(time.Now().Add(-time.Second))
 	a.change(func(spec *v1.StorageClusterSpec) { spec.Debug = false })
-	a.awaitLevel("level=INFO debug=false", since)
+	a.awaitLevel("level=INFO debug=false", since, "node") // the controllers are new ones, which tell of no change
 	a.untouched(nodes, "node")
 }
 
-// awaitLevel waits until the logs of all nodes and controllers since a time have the words.
-func (a *admin) awaitLevel(words string, since metav1.Time) {
+// awaitLevel waits until the logs of all pods of the components since a time have the words.
+func (a *admin) awaitLevel(words string, since metav1.Time, components ...string) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), kube.Patience)
 	defer cancel()
 	a.Eventually(ctx, "the logs to have "+words, func(ctx context.Context) error {
 		var errs []error
-		for _, name := range slices.Concat(slices.Collect(maps.Keys(a.pods("node"))), slices.Collect(maps.Keys(a.pods("controller")))) {
-			log, err := a.log(ctx, name, since)
-			if err == nil && !strings.Contains(log, words) {
-				err = fmt.Errorf("the log of pod %s has it not: %s", name, log)
+		for _, component := range components {
+			for name := range a.pods(component) {
+				log, err := a.log(ctx, name, since)
+				if err == nil && !strings.Contains(log, words) {
+					err = fmt.Errorf("the log of pod %s has it not: %s", name, log)
+				}
+				errs = append(errs, err)
 			}
-			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})
