@@ -245,6 +245,22 @@ func TestAStopDuringAStartIsClean(t *testing.T) {
 	}
 }
 
+func TestEachWaitForAStartIsTwiceTheOneBeforeUpToALimit(t *testing.T) {
+	var wait, all time.Duration
+	var waits []string
+	for range 10 {
+		wait = nextWait(wait, longLife)
+		all += wait
+		waits = append(waits, wait.String())
+	}
+	if got := strings.Join(waits, " "); got != "200ms 400ms 800ms 1.6s 3.2s 6.4s 12.8s 25.6s 30s 30s" {
+		t.Errorf("they are %s", got)
+	}
+	if again := nextWait(wait, longLife+1); again != shortestWait {
+		t.Errorf("after a long life it waits for %s", again)
+	}
+}
+
 func TestAServerWhosePortIsTakenStartsWhenItIsFree(t *testing.T) {
 	c := testConfig(t)
 	var log hearing
@@ -256,8 +272,10 @@ func TestAServerWhosePortIsTakenStartsWhenItIsFree(t *testing.T) {
 	defer taken.Close()
 	r := prepare(t, c, newExport(t, 1))
 	r.start()
-	if got := log.await(t, "is down and starts again"); !strings.Contains(got, "wait=") {
-		t.Errorf("it says %s", got)
+	for _, wait := range []string{"200ms", "400ms", "800ms"} {
+		if got := log.await(t, "wait="+wait); !strings.Contains(got, "is down and starts again") {
+			t.Errorf("it says %s", got)
+		}
 	}
 	if r.Ready() {
 		t.Error("it is ready on another's port")

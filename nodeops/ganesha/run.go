@@ -35,10 +35,7 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 			return err
 		}
-		if time.Since(began) > longLife {
-			wait = 0
-		}
-		wait = min(max(2*wait, shortestWait), longestWait)
+		wait = nextWait(wait, time.Since(began))
 		s.config.Log.Error("the NFS server is down and starts again", "error", err, "wait", wait)
 		select {
 		case <-ctx.Done():
@@ -46,6 +43,14 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// nextWait is how long to wait for the next start, by the wait for the one before and how long that has lived.
+func nextWait(before, lived time.Duration) time.Duration {
+	if lived > longLife {
+		before = 0
+	}
+	return min(max(2*before, shortestWait), longestWait)
 }
 
 func (s *Server) begin() error {
