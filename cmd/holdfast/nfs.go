@@ -178,6 +178,9 @@ func (n *nfs) run(ctx context.Context) (err error) {
 		return err
 	}
 	registry := newRegistry()
+	if err := registry.Register(&nfsCollector{server, log}); err != nil {
+		return err
+	}
 	parts := []part{server.Run}
 	if n.publish != "" {
 		parts = append(parts, n.followAlone(server, log)...)

@@ -69,8 +69,13 @@ func (a *admin) awaitGanesha(ctx context.Context) error {
 
 // call asks Ganesha, which may first have to end its start, and so has until ctx ends.
 func (a *admin) call(ctx context.Context, object, method string, args ...any) ([]any, error) {
+	return a.callOf(ctx, object, strings.ToLower(object), method, args...)
+}
+
+// callOf is of an interface that is not named like its object.
+func (a *admin) callOf(ctx context.Context, object, of, method string, args ...any) ([]any, error) {
 	o := a.conn.Object(busName, dbus.ObjectPath("/org/ganesha/nfsd/"+object))
-	call := o.CallWithContext(ctx, "org.ganesha.nfsd."+strings.ToLower(object)+"."+method, dbus.FlagNoAutoStart, args...)
+	call := o.CallWithContext(ctx, "org.ganesha.nfsd."+of+"."+method, dbus.FlagNoAutoStart, args...)
 	if call.Err == nil {
 		return call.Body, nil
 	}
@@ -150,4 +155,46 @@ func seen(row []any) (netip.Addr, time.Time) {
 	seconds, _ := last[0].(uint64)
 	nanoseconds, _ := last[1].(uint64)
 	return address.Unmap(), time.Unix(int64(seconds), int64(nanoseconds))
+}
+
+// inGrace says whether only what clients held before the start is given out.
+func (a *admin) inGrace(ctx context.Context) (is bool, err error) {
+	body, err := a.call(ctx, "admin", "get_grace")
+	if err == nil && len(body) > 0 {
+		is, _ = body[0].(bool)
+	}
+	return is, err
+}
+
+// traffic is what Ganesha has counted since its start, of each export that was used.
+func (a *admin) traffic(ctx context.Context) (map[exportWay]Traffic, error) {
+	body, err := a.callOf(ctx, "ExportMgr", "exportstats", "GetNFSIO")
+	if err != nil || len(body) < 4 {
+		return nil, err
+	}
+	all := map[exportWay]Traffic{}
+	counts, _ := body[3].([][]any)
+	for _, row := range counts {
+		if len(row) != 4 {
+			continue
+		}
+		id, _ := row[0].(uint16)
+		version, _ := row[1].(string)
+		version = strings.TrimPrefix(version, "NFSv")
+		all[exportWay{id, Way{version, false}}] = counted(row[2])
+		all[exportWay{id, Way{version, true}}] = counted(row[3])
+	}
+	return all, nil
+}
+
+// counted reads the bytes that were asked for, those that went, the calls, the errors, and two times.
+func counted(row any) Traffic {
+	numbers, _ := row.([]any)
+	if len(numbers) != 6 {
+		return Traffic{}
+	}
+	bytes, _ := numbers[1].(uint64)
+	calls, _ := numbers[2].(uint64)
+	failed, _ := numbers[3].(uint64)
+	return Traffic{Operations: calls, Bytes: bytes, Errors: failed}
 }

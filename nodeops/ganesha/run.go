@@ -36,6 +36,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 		wait = nextWait(wait, time.Since(began))
+		s.startsAgain()
 		s.config.Log.Error("the NFS server is down and starts again", "error", err, "wait", wait)
 		select {
 		case <-ctx.Done():
@@ -43,6 +44,12 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+func (s *Server) startsAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restarts++
 }
 
 // nextWait is how long to wait for the next start, by the wait for the one before and how long that has lived.

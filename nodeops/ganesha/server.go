@@ -28,6 +28,9 @@ type Server struct {
 	changes uint64            // of exports
 	begun   bool              // Run was called
 	life    *life             // what serves now; nil while nothing does
+
+	restarts uint64 // since Run was called
+	tally    tally
 }
 
 // wanted is an export with the number of the change that made it what it is.

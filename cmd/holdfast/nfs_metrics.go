@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+)
+
+// nfsCollector measures an NFS server.
+type nfsCollector struct {
+	server interface {
+		Statistics(context.Context) (ganesha.Statistics, error)
+	}
+	log *slog.Logger
+}
+
+// nfsPatience is less than Prometheus has.
+const nfsPatience = 5 * time.Second
+
+var (
+	nfsUp       = nfsDesc("up", "1 while NFS-Ganesha answers.")
+	nfsGrace    = nfsDesc("in_grace", "1 while only what clients held before a start is given out.")
+	nfsExports  = nfsDesc("exports", "Exports that are served.")
+	nfsClients  = nfsDesc("clients", "Clients that have spoken lately.")
+	nfsRestarts = nfsDesc("restarts_total", "Times that NFS-Ganesha was started again, because it died or did not answer.")
+	nfsCalls    = nfsDesc("operations_total", "Reads and writes of clients.", "version", "direction")
+	nfsBytes    = nfsDesc("bytes_total", "Bytes that clients have read and written.", "version", "direction")
+	nfsErrors   = nfsDesc("errors_total", "Reads and writes that failed.", "version", "direction")
+)
+
+func nfsDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("holdfast_nfs_"+name, help, labels, nil)
+}
+
+func (c *nfsCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{nfsUp, nfsGrace, nfsExports, nfsClients, nfsRestarts, nfsCalls, nfsBytes, nfsErrors} {
+		to <- d
+	}
+}
+
+func (c *nfsCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), nfsPatience)
+	defer cancel()
+	s, err := c.server.Statistics(ctx)
+	gauge := func(d *prometheus.Desc, value float64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	}
+	count := func(d *prometheus.Desc, value uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+	}
+	gauge(nfsUp, oneIf(s.Up))
+	count(nfsRestarts, s.Restarts)
+	if err != nil {
+		c.log.Debug("NFS-Ganesha tells no numbers", "error", err)
+	} else if s.Up {
+		gauge(nfsGrace, oneIf(s.InGrace))
+		gauge(nfsExports, float64(s.Exports))
+		gauge(nfsClients, float64(s.Clients))
+	}
+	for way, traffic := range s.Traffic {
+		direction := "read"
+		if way.Written {
+			direction = "write"
+		}
+		count(nfsCalls, traffic.Operations, way.Version, direction)
+		count(nfsBytes, traffic.Bytes, way.Version, direction)
+		count(nfsErrors, traffic.Errors, way.Version, direction)
+	}
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
