@@ -166,6 +166,9 @@ func (a *admin) inGrace(ctx context.Context) (is bool, err error) {
 	return is, err
 }
 
+// versions are of NFS, as Ganesha calls them.
+var versions = map[string]string{"NFSv41": "4.1", "NFSv42": "4.2"}
+
 // traffic is what Ganesha has counted since its start, of each export that was used.
 func (a *admin) traffic(ctx context.Context) (map[exportWay]Traffic, error) {
 	body, err := a.callOf(ctx, "ExportMgr", "exportstats", "GetNFSIO")
@@ -179,8 +182,8 @@ func (a *admin) traffic(ctx context.Context) (map[exportWay]Traffic, error) {
 			continue
 		}
 		id, _ := row[0].(uint16)
-		version, _ := row[1].(string)
-		version = strings.TrimPrefix(version, "NFSv")
+		spoken, _ := row[1].(string)
+		version := versions[spoken]
 		all[exportWay{id, Way{version, false}}] = counted(row[2])
 		all[exportWay{id, Way{version, true}}] = counted(row[3])
 	}
