@@ -11,5 +11,8 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(holderVariable); file != "" {
 		hold(file)
 	}
+	if dir := os.Getenv(openerVariable); dir != "" {
+		openMany(dir)
+	}
 	os.Exit(hostfs.Main(m))
 }

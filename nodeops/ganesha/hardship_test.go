@@ -1,0 +1,186 @@
+package ganesha
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// fillUp leaves no room on a file system.
+func fillUp(t *testing.T, dir string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "fill"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, size := range []int{1 << 20, 1 << 10} {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+}
+
+func TestClientsKeepFilesAndLocksOfAServerWhoseStorageIsFull(t *testing.T) {
+	requireClient(t)
+	c := testConfig(t)
+	full, one := hostfs.New(t, hostfs.Ext4, 16<<20), exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
+	c.RecoveryDir = filepath.Join(full, "recovery")
+	r := prepare(t, c, one)
+	r.start()
+	r.up()
+	target := r.mount(one.Pseudo)
+	h := newHolder(r, target, one)
+	fillUp(t, full)
+	for _, after := range []string{"after a death", "after another"} {
+		l := r.up()
+		signal(t, l.ganesha, unix.SIGKILL)
+		<-l.ganesha.done
+		h.goesOn(after)
+	}
+	h.letGo()
+	unmount(t, target)
+}
+
+func TestClientsThatReadGoOnWithAServerThatHasForgottenThem(t *testing.T) {
+	requireClient(t)
+	c, e := testConfig(t), newExport(t, 1)
+	e.ReadOnly = true
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	if err := os.WriteFile(filepath.Join(e.Path, "file"), content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := prepare(t, c, e)
+	r.start()
+	r.up()
+	target := r.mount(e.Pseudo)
+	f, err := os.OpenFile(filepath.Join(target, "file"), os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	reads := func(when string) {
+		t.Helper()
+		done := make(chan error, 1)
+		go func() {
+			got := make([]byte, len(content))
+			_, err := f.ReadAt(got, 0)
+			if err == nil && !bytes.Equal(got, content) {
+				err = errors.New("it is another's content")
+			}
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s the client reads: %v", when, err)
+			}
+		case <-time.After(patient):
+			t.Fatalf("%s the client hangs", when)
+		}
+	}
+	reads("at first")
+	r.stop()
+	if err := os.RemoveAll(c.RecoveryDir); err != nil { // as with a pod that keeps nothing
+		t.Fatal(err)
+	}
+	next := prepare(t, c, e)
+	next.start()
+	reads("when the server has moved")
+	f.Close()
+	unmount(t, target)
+}
+
+func TestClientsUseEveryOneOfAThousandExports(t *testing.T) {
+	requireClient(t)
+	base := newExport(t, 1).Path
+	var exports []Export
+	for id := range uint16(1000) {
+		e := exportOf(id+1, filepath.Join(base, fmt.Sprint(id)))
+		if err := os.Mkdir(e.Path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		exports = append(exports, e)
+	}
+	r := run(t, exports...)
+	r.up()
+	for _, e := range []Export{exports[0], exports[151], exports[999]} {
+		target := r.mount(e.Pseudo)
+		content := bytes.Repeat(fmt.Appendf(nil, "%16d", e.ID), 1<<16)
+		if err := os.WriteFile(filepath.Join(target, "file"), content, 0o600); err != nil {
+			t.Error(err)
+		}
+		unmount(t, target)
+		if got, err := os.ReadFile(filepath.Join(e.Path, "file")); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("export %d has %d bytes, %v", e.ID, len(got), err)
+		}
+	}
+}
+
+// openerVariable names a directory in which a process of its own opens many files.
+const (
+	openerVariable = "HOLDFAST_TEST_OPENS"
+	manyFiles      = 200
+)
+
+// openMany is what that process does: it keeps all files open and says of each how it went.
+func openMany(dir string) {
+	for i := range manyFiles {
+		f, err := os.OpenFile(filepath.Join(dir, "many-"+strconv.Itoa(i)), os.O_RDWR|os.O_CREATE, 0o600)
+		if err == nil {
+			_, err = f.WriteString("content")
+			err = errors.Join(err, f.Sync())
+		}
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	os.Exit(0)
+}
+
+// Who asks for one file too many is told at once; who has one goes on, and others do when files are closed.
+func TestClientsOfAServerThatIsOutOfDescriptorsAreToldAndNobodyHangs(t *testing.T) {
+	requireClient(t)
+	c, e := testConfig(t), exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
+	c.Patience = 3 * time.Second
+	r := prepare(t, c, e)
+	r.start()
+	r.up()
+	target := r.mount(e.Pseudo)
+	h := newHolder(r, target, e)
+	before := r.up()
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", before.ganesha.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := uint64(len(open) + 5)
+	if err := unix.Prlimit(before.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: few, Max: few}, nil); err != nil {
+		t.Fatal(err)
+	}
+	opener := exec.CommandContext(r.within(), "/proc/self/exe", "-test.run=^TestMain$")
+	opener.Env = append(os.Environ(), openerVariable+"="+target)
+	said, err := opener.CombinedOutput()
+	if err != nil || !strings.Contains(string(said), unix.EIO.Error()) {
+		t.Errorf("of %d files it is told, %v: %s", manyFiles, err, said)
+	}
+	h.goesOn("when it is over")
+	if err := os.WriteFile(filepath.Join(target, "one-more"), nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	h.letGo()
+	unmount(t, target)
+}
