@@ -3,11 +3,14 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 )
@@ -53,6 +56,16 @@ func with(key, value string) func(*storagev1.StorageClass) {
 	return func(c *storagev1.StorageClass) { c.Parameters[key] = value }
 }
 
+// noVolumes waits until no volume of the test's claims is left as an object, which goes after it has gone from its disk.
+func noVolumes(s *kube.Space) {
+	kube.Await(s, s.Holdfast("volumes"), metav1.ListOptions{}, "the end of the volumes", func(all []*unstructured.Unstructured) (bool, error) {
+		return !slices.ContainsFunc(all, func(v *unstructured.Unstructured) bool {
+			claim, _, _ := unstructured.NestedString(v.Object, "spec", "claim")
+			return strings.HasPrefix(claim, s.Namespace+"/")
+		}), nil
+	})
+}
+
 func TestFiftyClaimsAtOnceAreBoundAndGone(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -76,4 +89,5 @@ func TestFiftyClaimsAtOnceAreBoundAndGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	kube.AwaitNone(s, claims, metav1.ListOptions{}, "the claims")
+	noVolumes(s)
 }
