@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -30,7 +31,7 @@ const (
 // The annotations of a PersistentVolume.
 const (
 	// ServerAnnotation names the server that made the volume, as NAMESPACE/NAME.
-	ServerAnnotation = "nfs.holdfast.dev/server"
+	ServerAnnotation = v1.NFSServerAnnotation
 	// StoreAnnotation is the identity of the server's data, which is another if the data was lost and begun anew.
 	StoreAnnotation = "nfs.holdfast.dev/store"
 	// VolumeAnnotation is the ID of the volume on the server.

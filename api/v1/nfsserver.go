@@ -293,6 +293,9 @@ type NFSServerList struct {
 // NFSPort is the only one that a server has for clients.
 const NFSPort = 2049
 
+// NFSServerAnnotation is on the PersistentVolumes of the external provisioner: NAMESPACE/NAME of the server that has it.
+const NFSServerAnnotation = "nfs.holdfast.dev/server"
+
 // nfsNodeSuffix ends the name by which a server is a node: NAMESPACE.NAME before it. It is in the domain of this
 // project, so that no machine of a user has such a name.
 const nfsNodeSuffix = ".nfs.holdfast.dev"

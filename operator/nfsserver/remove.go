@@ -6,10 +6,13 @@ import (
 	"slices"
 	"time"
 
+	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/owned"
@@ -79,7 +82,26 @@ func (r *Controller) inUse(ctx context.Context, s *v1.NFSServer) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return len(volumes.Items)+len(snapshots.Items) > 0, nil
+	if len(volumes.Items)+len(snapshots.Items) > 0 {
+		return true, nil
+	}
+	return r.hasPersistentVolume(ctx, s)
+}
+
+// hasPersistentVolume finds volumes of the external provisioner, of which the server makes an object only when it looks
+// at its disk the next time.
+func (r *Controller) hasPersistentVolume(ctx context.Context, s *v1.NFSServer) (has bool, err error) {
+	const page = 500
+	all := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
+		return r.Kubernetes.CoreV1().PersistentVolumes().List(ctx, o)
+	}))
+	all.PageSize = page
+	err = all.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		v, is := o.(*core.PersistentVolume)
+		has = has || is && v.Annotations[v1.NFSServerAnnotation] == keyOf(s).String()
+		return nil
+	})
+	return has, err
 }
 
 // removeParts goes as far as it can and says what it waits for. It can be repeated. The pod goes first; then nothing can

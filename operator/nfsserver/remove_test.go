@@ -1,6 +1,7 @@
 package nfsserver
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -137,6 +139,36 @@ func TestASnapshotAloneKeepsItsServer(t *testing.T) {
 		t.Error("what keeps the snapshot was ended")
 	}
 	if err := snapshots.Delete(t.Context(), archived.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.gone("data")
+}
+
+// The server makes the object of such a volume only when it looks at its disk the next time.
+func TestAPersistentVolumeAloneKeepsItsServer(t *testing.T) {
+	r := newRig(t)
+	s := r.create("data", nil)
+	r.serve("data")
+	volumes := r.theirs.CoreV1().PersistentVolumes()
+	made := &core.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + r.namespace, Annotations: map[string]string{v1.NFSServerAnnotation: keyOf(s).String()}},
+		Spec: core.PersistentVolumeSpec{
+			Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany},
+			PersistentVolumeSource: core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "10.0.0.1", Path: "/a"}},
+		},
+	}
+	if _, err := volumes.Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = volumes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}) })
+	r.delete("data")
+	r.until("the refusal", func() bool {
+		return strings.Contains(r.condition("data", v1.ProgressingCondition, reasonInUse), "PersistentVolumes of it")
+	})
+	if r.statefulSet("data") == nil {
+		t.Error("what serves the volume was ended")
+	}
+	if err := volumes.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.gone("data")

@@ -204,7 +204,7 @@ func (o *situation) kept() string {
 		}
 	}
 	if len(parts) == 0 {
-		return "nothing is on it any more"
+		return "exports are in use: there are PersistentVolumes of it, or have been a moment ago; delete their claims first"
 	}
 	return fmt.Sprintf("exports are in use: it has %s; delete their claims first: kubectl get volumes --field-selector spec.node=%s", strings.Join(parts, " and "), o.server.NodeName())
 }
