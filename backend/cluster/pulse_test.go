@@ -105,15 +105,15 @@ func TestSilenceSaysNothingOfANodeUntilTheAPIServerWasHeardForAWhile(t *testing.
 				t.Errorf("%s: doubt is %v", when, got)
 			}
 		}
-		time.Sleep(79 * time.Second)
+		<-time.After(79 * time.Second)
 		expect("silent since the start", true, true)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		expect("silent for long", true, false)
 		p.deaf()
 		expect("nobody is heard", true, true)
-		time.Sleep(79 * time.Second)
+		<-time.After(79 * time.Second)
 		expect("others are heard again", true, true)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		expect("silent for long while others are heard", true, false)
 		if p.doubt("b") > 0 {
 			t.Error("a node that never had a Lease is doubted")
