@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 )
 
 const snapshotClass = "holdfast"
@@ -20,20 +21,18 @@ var groupSnapshots = schema.GroupVersionResource{Group: "groupsnapshot.storage.k
 // Snapshot makes a snapshot of a claim's volume and waits until it can be used.
 func (s *Space) Snapshot(name, claim string) {
 	s.t.Helper()
-	s.takeSnapshot(snapshots, name, map[string]any{
-		"volumeSnapshotClassName": snapshotClass, "source": map[string]any{"persistentVolumeClaimName": claim},
-	})
+	s.take(snapshots, NewSnapshot(name, claim))
 }
 
 // SnapshotGroup makes a snapshot at one instant of all claims with a label, and returns the snapshot of each claim.
 func (s *Space) SnapshotGroup(name, key, value string) map[string]string {
 	s.t.Helper()
 	s.t.Cleanup(func() { s.removeGroup(name) })
-	s.takeSnapshot(groupSnapshots, name, map[string]any{
+	s.take(groupSnapshots, newSnapshot(groupSnapshots, name, map[string]any{
 		"volumeGroupSnapshotClassName": snapshotClass,
 		"source":                       map[string]any{"selector": map[string]any{"matchLabels": map[string]any{key: value}}},
-	})
-	all, err := s.Dynamic.Resource(snapshots).Namespace(s.Namespace).List(s.t.Context(), metav1.ListOptions{})
+	}))
+	all, err := s.Snapshots().List(s.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -47,20 +46,43 @@ func (s *Space) SnapshotGroup(name, key, value string) map[string]string {
 	return members
 }
 
-func (s *Space) takeSnapshot(kind schema.GroupVersionResource, name string, spec map[string]any) {
-	s.t.Helper()
+// NewSnapshot is a snapshot of a claim's volume that is to be made.
+func NewSnapshot(name, claim string) *unstructured.Unstructured {
+	return newSnapshot(snapshots, name, map[string]any{
+		"volumeSnapshotClassName": snapshotClass, "source": map[string]any{"persistentVolumeClaimName": claim},
+	})
+}
+
+func newSnapshot(kind schema.GroupVersionResource, name string, spec map[string]any) *unstructured.Unstructured {
 	names := map[schema.GroupVersionResource]string{snapshots: "VolumeSnapshot", groupSnapshots: "VolumeGroupSnapshot"}
-	source := s.Dynamic.Resource(kind).Namespace(s.Namespace)
-	object := &unstructured.Unstructured{Object: map[string]any{
+	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": kind.GroupVersion().String(), "kind": names[kind], "metadata": map[string]any{"name": name}, "spec": spec,
 	}}
+}
+
+// IsUsable says whether a snapshot can be restored.
+func IsUsable(snapshot *unstructured.Unstructured) (bool, error) {
+	ready, _, err := unstructured.NestedBool(snapshot.Object, "status", "readyToUse")
+	return ready, err
+}
+
+// Snapshots is a client of the snapshots in the test's namespace.
+func (s *Space) Snapshots() dynamic.ResourceInterface {
+	return s.Dynamic.Resource(snapshots).Namespace(s.Namespace)
+}
+
+// SnapshotContents is a client of what the snapshots of all namespaces are bound to.
+func (c *Cluster) SnapshotContents() dynamic.ResourceInterface {
+	return c.Dynamic.Resource(snapshotContents)
+}
+
+func (s *Space) take(kind schema.GroupVersionResource, object *unstructured.Unstructured) {
+	s.t.Helper()
+	source, name := s.Dynamic.Resource(kind).Namespace(s.Namespace), object.GetName()
 	if _, err := source.Create(s.t.Context(), object, metav1.CreateOptions{}); err != nil {
-		s.t.Fatalf("%s %s: %v", names[kind], name, err)
+		s.t.Fatalf("%s %s: %v", object.GetKind(), name, err)
 	}
-	AwaitOne(s, source, name, "to be usable", func(o *unstructured.Unstructured) (bool, error) {
-		ready, _, err := unstructured.NestedBool(o.Object, "status", "readyToUse")
-		return ready, err
-	})
+	AwaitOne(s, source, name, "to be usable", IsUsable)
 }
 
 // removeGroup deletes a group snapshot, whose members cannot be deleted before it, and waits for its end.

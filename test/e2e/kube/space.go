@@ -108,7 +108,7 @@ func (s *Space) Discard(ctx context.Context, selector metav1.ListOptions) error 
 	now, core := metav1.DeleteOptions{}, s.Client.CoreV1()
 	return errors.Join(
 		core.Pods(s.Namespace).DeleteCollection(ctx, now, selector),
-		s.Dynamic.Resource(snapshots).Namespace(s.Namespace).DeleteCollection(ctx, now, selector),
+		s.Snapshots().DeleteCollection(ctx, now, selector),
 		core.PersistentVolumeClaims(s.Namespace).DeleteCollection(ctx, now, selector),
 	)
 }
@@ -116,7 +116,7 @@ func (s *Space) Discard(ctx context.Context, selector metav1.ListOptions) error 
 func (s *Space) empty(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	core, contents := s.Client.CoreV1(), s.Dynamic.Resource(snapshotContents)
+	core, contents := s.Client.CoreV1(), s.SnapshotContents()
 	pods, claims, all := core.Pods(s.Namespace), core.PersistentVolumeClaims(s.Namespace), metav1.ListOptions{}
 	if err := s.Discard(ctx, all); err != nil {
 		return err
