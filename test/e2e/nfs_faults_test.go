@@ -93,7 +93,7 @@ func stillHold(t *testing.T, s *kube.Space, pods []string, node string) {
 	}
 }
 
-func TestClientsGoOnWhenTheServerIsKilledHangsOrMoves(t *testing.T) {
+func TestClientsGoOnWhenTheServerIsKilledHangsOrIsAnotherPod(t *testing.T) {
 	hostfs.Long(t)
 	t.Parallel()
 	s := begin(t)
@@ -149,7 +149,11 @@ func TestClientsGoOnWhenTheNetworkToTheirServerWasCutForHalfAMinute(t *testing.T
 	stillHold(t, s, pods, other)
 	// Who would mount meanwhile is told by the driver, whose call ends by itself, and not by the kubelet, which would wait
 	// much longer. This may take long enough for locks to be lost.
+	s.Claim("ends", "64Mi", byMany, kube.OfClass(classes["csi"]))
+	s.Pod("ends", kube.Mount("ends", "/data"), kube.OnNode(node))
+	s.Ready("ends")
 	mend := s.CutPort(server, 2049)
+	s.DeletePod("ends") // the mount is given up
 	s.Pod("late", kube.Mount("late", "/data"), kube.OnNode(node))
 	s.AwaitEvent("late", "FailedMount", "Unavailable", "the server does not answer")
 	mend()

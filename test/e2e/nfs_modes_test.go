@@ -81,6 +81,13 @@ func TestAServerThatPublishesAClaimShowsItToReadersAlone(t *testing.T) {
 	for _, node := range nodes {
 		s.Exec("reader-"+node, "sh", "-c", "until grep -q second /data/file; do sleep 0.2; done")
 	}
+	// Another pod of the server is the same server.
+	s.DeletePod("nfs-published-0")
+	s.Ready("nfs-published-0")
+	s.Exec("editor", "sh", "-ec", "echo third >/data/file; sync /data/file")
+	for _, node := range nodes {
+		s.Exec("reader-"+node, "sh", "-c", "until grep -q third /data/file; do sleep 0.2; done")
+	}
 }
 
 // published is what the server "published" says of how it is used.

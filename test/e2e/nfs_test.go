@@ -36,9 +36,7 @@ func storage() map[string]any {
 func serveAs(t *testing.T, s *kube.Space, name, node string, spec map[string]any) (pod string) {
 	t.Helper()
 	allowServers(t, s)
-	spec["nodeSelectorTerms"] = []any{map[string]any{"matchExpressions": []any{
-		map[string]any{"key": corev1.LabelHostname, "operator": "In", "values": []any{node}},
-	}}}
+	spec["nodeSelectorTerms"] = onNode(node)
 	servers := s.Holdfast("nfsservers").Namespace(s.Namespace)
 	server := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "holdfast.dev/v1", "kind": "NFSServer", "metadata": map[string]any{"name": name}, "spec": spec,
@@ -48,6 +46,13 @@ func serveAs(t *testing.T, s *kube.Space, name, node string, spec map[string]any
 	}
 	kube.AwaitOne(s, servers, name, "to serve", serves)
 	return "nfs-" + name + "-0"
+}
+
+// onNode are the terms that choose one node.
+func onNode(node string) []any {
+	return []any{map[string]any{"matchExpressions": []any{
+		map[string]any{"key": corev1.LabelHostname, "operator": "In", "values": []any{node}},
+	}}}
 }
 
 // allowServers in the namespace, where they mount volumes, and ends them before it.
