@@ -17,8 +17,8 @@ import (
 )
 
 // mostWrites bounds what one claim, made, bound and deleted, costs the API server in writes, whoever sends them: the
-// user, Kubernetes' own controllers, the sidecars, the controller and the agent. It is 20 where nothing is busy, and
-// some are sent again where everything is. docs/bench.md has the table.
+// user, Kubernetes' own controllers, the sidecars, the controller and the agent. It is about 21, and some are sent again
+// where everything is busy. docs/bench.md has the tables.
 const mostWrites = 26
 
 func TestWhatAClaimCostsTheAPIServerIsBounded(t *testing.T) {
