@@ -29,7 +29,7 @@ type Object interface {
 }
 
 // Patience is how long a test waits for one thing, on a busy machine too. It is only ever used up by a test that fails.
-const Patience = 3 * time.Minute
+const Patience = 5 * time.Minute
 
 // Named selects one object.
 func Named(name string) metav1.ListOptions {
