@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/loop"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/recent"
+	"github.com/holdfast-storage/holdfast/operator/storagecluster"
 )
 
 // Config is what a Controller needs.
@@ -155,17 +156,10 @@ func (r *Controller) see(ctx context.Context, s *v1.NFSServer) (time.Duration, e
 	return again, r.write(ctx, s, now.status())
 }
 
-// cluster is the StorageCluster that is served: the oldest. Without one, servers get what a StorageCluster gives that
-// says nothing.
+// cluster is the StorageCluster that is served. Without one, servers get what a StorageCluster gives that says nothing.
 func (r *Controller) cluster() (*v1.StorageCluster, error) {
 	all, err := r.clusters.List(labels.Everything())
-	first := &v1.StorageCluster{}
-	for i, c := range all {
-		if i == 0 || c.CreationTimestamp.Before(&first.CreationTimestamp) || c.CreationTimestamp.Equal(&first.CreationTimestamp) && c.Name < first.Name {
-			first = c
-		}
-	}
-	return first, err
+	return cmp.Or(storagecluster.Served(all), &v1.StorageCluster{}), err
 }
 
 // retryRefused is when what the API server refused is tried again. What it was refused for may be no object of ours.
