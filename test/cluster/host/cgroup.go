@@ -97,6 +97,27 @@ func inheritCpuset(parent, dir string) error {
 	return nil
 }
 
+// WeighCgroup lets all that is in the group together have as much processor time as a number of processes that are in
+// none. Without it a whole cluster has as much as one of them, and a kubelet beside a few compilers misses its times.
+func WeighCgroup(name string, processes int) error {
+	points, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, point := range points {
+		for file, ofOne := range map[string]int{"cpu.shares": 1024, "cpu.weight": 100} { // v1, v2
+			path := filepath.Join(point, name, file)
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				continue // the hierarchy is not that of processors
+			}
+			if err := os.WriteFile(path, []byte(strconv.Itoa(ofOne*processes)), 0o644); err != nil {
+				return fmt.Errorf("weigh the cgroup: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
 // JoinCgroup moves a process into the group in every hierarchy.
 func JoinCgroup(name string, pid int) error {
 	points, err := Hierarchies()

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +56,34 @@ func TestRemovingACgroupEndsEveryProcessBeneathItAndNoOther(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(point, name)); err == nil {
 			t.Errorf("%s is left", filepath.Join(point, name))
 		}
+	}
+}
+
+func TestAGroupHasTheTimeOfAsManyProcessesAsItIsGiven(t *testing.T) {
+	needRoot(t)
+	name := fmt.Sprintf("hfc-test-weight-%d", os.Getpid())
+	t.Cleanup(func() {
+		if err := RemoveCgroup(context.Background(), name); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := errors.Join(MakeCgroup(name), WeighCgroup(name, 3)); err != nil {
+		t.Fatal(err)
+	}
+	points, err := Hierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := map[string]string{}
+	for _, point := range points {
+		for _, file := range []string{"cpu.shares", "cpu.weight"} {
+			if b, err := os.ReadFile(filepath.Join(point, name, file)); err == nil {
+				weights[file] = strings.TrimSpace(string(b))
+			}
+		}
+	}
+	if !maps.Equal(weights, map[string]string{"cpu.shares": "3072"}) && !maps.Equal(weights, map[string]string{"cpu.weight": "300"}) {
+		t.Errorf("the group has %v", weights)
 	}
 }
 
