@@ -107,6 +107,7 @@ func (c *Cluster) apiserver() []string {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + key("front-proxy.crt"), "--proxy-client-key-file=" + key("front-proxy.key"),
 		"--service-cluster-ip-range=" + c.serviceCIDR(), "--allow-privileged=true",
+		"--audit-policy-file=" + c.path("audit.yaml"), "--audit-log-path=" + c.log("audit"), "--audit-log-mode=batch", "--audit-log-maxbackup=9",
 	}
 }
 

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/test/cluster/artifact"
@@ -125,14 +125,26 @@ func (c *Cluster) buildPrograms(ctx context.Context, programs func(module string
 	return "", nil
 }
 
-// moduleDir is where the sources of the cluster's programs are: beside this one.
+// moduleDir is where the sources of the cluster's programs are: in the repository where this runs, or in that where it was
+// built.
 func moduleDir() (string, error) {
-	_, file, _, _ := runtime.Caller(0)
-	dir := filepath.Dir(file)
-	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
-		return "", fmt.Errorf("the sources of the cluster's programs are not found (%w); start it by go run -C test/cluster . up", err)
+	here, err := os.Getwd()
+	if err != nil {
+		return "", err
 	}
-	return dir, nil
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	for _, start := range []string{here, filepath.Dir(program)} {
+		for dir := start; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			sources := filepath.Join(dir, "test", "cluster")
+			if _, err := os.Stat(filepath.Join(sources, "go.mod")); err == nil {
+				return sources, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("the sources of the cluster's programs, test/cluster, are neither above %s nor above %s; start it by go run -C test/cluster . up", here, program)
 }
 
 func relink(target, link string) error {
@@ -163,10 +175,19 @@ func (c *Cluster) configure() error {
 	if err != nil {
 		return err
 	}
-	return host.WriteFile(c.path("Corefile"), data, 0o644)
+	audit, err := config.Audit()
+	if err != nil {
+		return err
+	}
+	return errors.Join(host.WriteFile(c.path("Corefile"), data, 0o644), host.WriteFile(c.path("audit.yaml"), audit, 0o644))
 }
 
-func (c *Cluster) makeCgroups() error { return host.MakeCgroup(c.cgroup() + "/daemons") }
+func (c *Cluster) makeCgroups() error {
+	if err := host.MakeCgroup(c.cgroup() + "/daemons"); err != nil {
+		return err
+	}
+	return host.WeighCgroup(c.cgroup(), 8)
+}
 
 func (c *Cluster) applyBase(ctx context.Context) error {
 	manifest, err := config.Base{Address: c.controlAddress(), DNSAddress: c.dnsAddress()}.Manifest()

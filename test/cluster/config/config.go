@@ -58,6 +58,9 @@ func (n Node) Proxy() ([]byte, error) { return render("kube-proxy.yaml", n) }
 // Corefile renders the name service's configuration.
 func (d DNS) Corefile() ([]byte, error) { return render("Corefile", d) }
 
+// Audit is what the API server notes of requests.
+func Audit() ([]byte, error) { return files.ReadFile("files/audit.yaml") }
+
 // Manifest renders the objects of a new cluster.
 func (b Base) Manifest() ([]byte, error) { return render("base.yaml", b) }
 
