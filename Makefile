@@ -2,6 +2,12 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# All is compiled once, as for images: without cgo, which only the race detector needs, and without the paths of this
+# work tree, so that another one has use of it too.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+RACE := CGO_ENABLED=1 go test -race -exec 'env CGO_ENABLED=0'
+
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
 # Arguments of the benchmark: make bench BENCH=-quick
@@ -28,7 +34,7 @@ INSTALL_TESTS := ./operator/first ./operator/owned ./operator/snapshots ./operat
 API_TESTS := ./test/api ./backend/cluster ./operator/nodejob ./operator/nfsserver ./provisioner
 CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
 # Where an API server is asked: its tests take twice as long with it.
-RACE := $(if $(filter all,$(HOLDFAST_TESTS)),-race)
+API_TEST := $(if $(filter all,$(HOLDFAST_TESTS)),$(RACE),go test)
 LINT := go tool -modfile=test/tools/go.mod golangci-lint
 
 step = @printf '\n== %s\n' "$(1)"
@@ -40,7 +46,7 @@ help: ## list the targets
 .PHONY: build
 build: ## compile bin/holdfast
 	$(call step,build)
-	CGO_ENABLED=0 go build -o bin/holdfast ./cmd/holdfast
+	go build -o bin/holdfast ./cmd/holdfast
 
 .PHONY: run
 run: root deps build ## show one volume's life on a pool made for it (root)
@@ -48,7 +54,7 @@ run: root deps build ## show one volume's life on a pool made for it (root)
 	go run ./test/demo -binary bin/holdfast
 
 .PHONY: test
-test: root deps build vet lint generated images ## install what is missing, then check and test all but what takes long (root)
+test: root deps build lint generated images ## install what is missing, then check and test all but what takes long (root)
 	@$(MAKE) --no-print-directory --jobs=2 test-cluster test-hosts test-api
 
 .PHONY: test-all
@@ -59,7 +65,7 @@ test-all: ## the same with what takes long (root)
 .PHONY: test-hosts
 test-hosts: root deps
 	$(call step,test of units and of hosts)
-	HOLDFAST_REQUIRE=$(REQUIRE) go test -race -count=1 -timeout $(TIMEOUT) ./test/uml $$(go list ./... | grep -vxFf <(go list $(INSTALL_TESTS) $(API_TESTS) $(CLUSTER_TESTS)))
+	HOLDFAST_REQUIRE=$(REQUIRE) $(RACE) -count=1 -timeout $(TIMEOUT) ./test/uml $$(go list ./... | grep -vxFf <(go list $(INSTALL_TESTS) $(API_TESTS) $(CLUSTER_TESTS)))
 
 .PHONY: test-api
 test-api: root deps cluster-program
@@ -82,7 +88,7 @@ test-of-clusters:
 define test-on-api
 @trap 'bin/cluster -name $(1) down >/dev/null' EXIT; \
 bin/cluster -name $(1) up; \
-HOLDFAST_API=$(1) HOLDFAST_REQUIRE=$(REQUIRE),api go test -p 1 $(RACE) -count=1 -timeout $(TIMEOUT) $(2)
+HOLDFAST_API=$(1) HOLDFAST_REQUIRE=$(REQUIRE),api $(API_TEST) -p 1 -count=1 -timeout $(TIMEOUT) $(2)
 endef
 
 .PHONY: test-cluster
@@ -129,12 +135,6 @@ kubeconfig: ## print the path of the kubeconfig of make up
 local-run: build ## run the operator alone, outside of the cluster that KUBECONFIG names; the one inside stands by
 	bin/holdfast controller --operator-alone --kubeconfig "$${KUBECONFIG:-$$HOME/.kube/config}"
 
-.PHONY: vet
-vet: ## check with go vet
-	$(call step,vet)
-	go vet ./...
-	go vet -tags crashpoints ./...
-
 .PHONY: generate
 generate: ## write what follows from api/v1 and deploy: deepcopy, clients, CRDs, manifests
 	test/tools/generate/run
@@ -154,6 +154,7 @@ lint: ## check style and import directions with golangci-lint
 	$(call step,lint)
 	$(LINT) run --allow-parallel-runners
 	cd test/deploy && go tool -modfile=../tools/go.mod golangci-lint run --allow-parallel-runners ./...
+	go vet -tags crashpoints ./backend/crashpoint # go vet is one of the linters, but for this
 
 .PHONY: fmt
 fmt: ## format the source

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -143,10 +142,16 @@ func goneFrom(ctx context.Context, namespaces corev1.NamespaceInterface, version
 	return nil
 }
 
-// root is the repository.
+// root is the repository, in which every test runs.
 func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "../..")
+	dir, err := os.Getwd()
+	for err == nil && dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "test/cluster/go.mod")); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
 }
 
 func find(name string) (*rest.Config, error) {
