@@ -57,8 +57,9 @@ func (d scratch) remove(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	_, err = shell(ctx, `losetup --noheadings --list --output NAME,BACK-FILE | while read -r device file; do
-		case "$file" in "$1"/*) losetup -d "$device";; esac; done`, d.path)
+	// One that ends with its mount has ended, and its name may be that of somebody else's by now.
+	_, err = shell(ctx, `losetup --noheadings --list --output NAME,AUTOCLEAR,BACK-FILE | while read -r device autoclear file; do
+		case "$autoclear$file" in 0"$1"/*) losetup -d "$device";; esac; done`, d.path)
 	return errors.Join(append(errs, err, os.RemoveAll(d.path))...)
 }
 

@@ -33,6 +33,12 @@ func (s *story) makePool(ctx context.Context) (string, error) {
 	return s.pool(), nil
 }
 
+// endsByItself says whether a loop device ends with its last user. Its name may then be that of somebody else's.
+func endsByItself(device string) bool {
+	b, err := os.ReadFile(filepath.Join(device, "loop", "autoclear"))
+	return err != nil || strings.TrimSpace(string(b)) == "1"
+}
+
 // takeDown removes everything below dir: mounts, the last first, devices, files.
 func takeDown(dir string) error {
 	ctx := context.Background()
@@ -47,7 +53,7 @@ func takeDown(dir string) error {
 	errs = append(errs, err)
 	for _, d := range devices {
 		device := "/dev/" + filepath.Base(d)
-		if image, err := nodeops.BackingFile(device); err == nil && strings.HasPrefix(image, filepath.Join(dir, "pool")+"/") {
+		if image, err := nodeops.BackingFile(device); err == nil && strings.HasPrefix(image, filepath.Join(dir, "pool")+"/") && !endsByItself(d) {
 			errs = append(errs, nodeops.DetachLoop(ctx, device))
 		}
 	}

@@ -36,13 +36,7 @@ func Disk(t testing.TB, size int64) (device string) {
 	if err := os.Truncate(disk, size); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("losetup", "--find", "--show", disk).CombinedOutput()
-	if err != nil {
-		t.Fatalf("losetup: %v: %s", err, out)
-	}
-	device = strings.TrimSpace(string(out))
-	t.Cleanup(func() { detach(t, device) })
-	return device
+	return Attach(t, disk)
 }
 
 // Detach takes a disk away before the test ends, as if it were pulled out, and returns the file behind it.
@@ -52,7 +46,7 @@ func Detach(t testing.TB, device string) (file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	detach(t, device)
+	detach(t, device, string(b))
 	return strings.TrimSpace(string(b))
 }
 
@@ -64,7 +58,11 @@ func Attach(t testing.TB, file string) (device string) {
 		t.Fatalf("losetup: %v: %s", err, out)
 	}
 	device = strings.TrimSpace(string(out))
-	t.Cleanup(func() { detach(t, device) })
+	b, err := os.ReadFile(backing(device))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { detach(t, device, string(b)) })
 	return device
 }
 
@@ -72,12 +70,15 @@ func backing(device string) string {
 	return filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file")
 }
 
-// detach unmounts a device, and waits until the kernel has let go of it. One that belongs to another file by now is
-// left alone.
-func detach(t testing.TB, device string) {
+// detach unmounts a device, and waits until the kernel has let go of its file. One that belongs to another file by now,
+// perhaps to another test's, is left alone.
+func detach(t testing.TB, device, file string) {
 	t.Helper()
-	b, err := os.ReadFile(backing(device))
-	if errors.Is(err, os.ErrNotExist) || !strings.Contains(string(b), scratchPrefix) {
+	attached := func() bool {
+		b, err := os.ReadFile(backing(device))
+		return err == nil && string(b) == file
+	}
+	if !attached() {
 		return
 	}
 	for unmounted := true; unmounted; unmounted = exec.Command("umount", device).Run() == nil {
@@ -91,14 +92,10 @@ func detach(t testing.TB, device string) {
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for {
-		now, err := os.ReadFile(backing(device))
-		if err != nil || string(now) != string(b) {
-			return
-		}
+	for attached() {
 		select {
 		case <-ctx.Done():
-			t.Errorf("%s is still attached to %s", device, b)
+			t.Errorf("%s is still attached to %s", device, file)
 			return
 		case <-tick.C:
 		}
