@@ -66,12 +66,8 @@ func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error)
 
 // lockFile keeps other processes that attach the same file away.
 func lockFile(path string) (unlock func(), err error) {
-	f, err := openBacking(path, true)
+	f, err := Lock(func(flag int) (*os.File, error) { return openBacking(path, flag == os.O_RDONLY) }, unix.LOCK_EX)
 	if err != nil {
-		return nil, err
-	}
-	if err := uninterrupted(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }); err != nil {
-		f.Close()
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
 	return func() { f.Close() }, nil

@@ -160,13 +160,16 @@ func (p *pool) initialise() error {
 	return writeFile(p.root, poolFile, poolHead{Version: version, UUID: rand.Text(), Engine: p.Engine})
 }
 
-// lock makes sure that one process at a time changes the pool; the kernel lets go of it when the process ends.
+// lock makes sure that one process at a time changes the pool, on NFS also of those on other hosts; the kernel lets go of
+// it when the process ends.
 func (p *pool) lock() (err error) {
-	if p.locked, err = p.root.Open(poolFile); err != nil {
-		return err
-	}
-	if err := unix.Flock(int(p.locked.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	open := func(flag int) (*os.File, error) { return p.root.OpenFile(poolFile, flag, 0) }
+	p.locked, err = nodeops.Lock(open, unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
 		return fmt.Errorf("%w: pool %s at %s is in use by another process (%w)", backend.ErrUnavailable, p.Name, p.Path, err)
+	case err != nil:
+		return fmt.Errorf("%w: pool %s at %s cannot be locked: %w", backend.ErrUnavailable, p.Name, p.Path, err)
 	}
 	return nil
 }

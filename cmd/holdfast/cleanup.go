@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 var cleanupCommand = command{
@@ -134,22 +136,19 @@ func wipe(path string, out io.Writer) error {
 
 // lockPool takes the pool from everybody else. A directory that is no pool must hold nothing but what one is made of.
 func lockPool(root *os.Root, path string) (*os.File, error) {
-	lock, err := root.Open(poolIdentity)
-	if errors.Is(err, fs.ErrNotExist) {
+	open := func(flag int) (*os.File, error) { return root.OpenFile(poolIdentity, flag, 0) }
+	lock, err := nodeops.Lock(open, unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		foreign, err := others(root)
 		if err == nil && len(foreign) > 0 {
 			err = fmt.Errorf("%s is no pool: it has no %s and holds %s; nothing was removed", path, poolIdentity, strings.Join(foreign, ", "))
 		}
 		return nil, err
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		lock.Close()
+	case errors.Is(err, unix.EWOULDBLOCK):
 		return nil, fmt.Errorf("pool %s is being served (%w); take it from this node first, by spec.pools or spec.nodeSelectorTerms of the StorageCluster; nothing was removed", path, err)
 	}
-	return lock, nil
+	return lock, err
 }
 
 // others are what is in the directory and not of a pool.

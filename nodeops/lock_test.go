@@ -1,0 +1,42 @@
+package nodeops
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAFileIsOpenedForWritingOnlyWhereItIsNotLockedOtherwise(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for reading, want := range map[int][]int{
+		os.O_RDONLY: {os.O_RDONLY},
+		unix.O_PATH: {os.O_RDONLY, os.O_RDWR}, // which cannot be locked either, with the error of NFS
+	} {
+		var asked []int
+		open := func(flag int) (*os.File, error) {
+			asked = append(asked, flag)
+			if flag == os.O_RDONLY {
+				flag = reading
+			}
+			return os.OpenFile(path, flag, 0)
+		}
+		f, err := Lock(open, unix.LOCK_EX|unix.LOCK_NB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(asked, want) {
+			t.Errorf("it was opened as %v, want %v", asked, want)
+		}
+		if _, err := Lock(open, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+			t.Errorf("a second lock beside the first: %v", err)
+		}
+		f.Close()
+	}
+}
