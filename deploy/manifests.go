@@ -31,6 +31,7 @@ const (
 	Controller      = "base/controller.yaml"
 	Driver          = "operated/driver.yaml"
 	Node            = "operated/node.yaml"
+	LoopSets        = "operated/loop-sets.yaml"
 	NodeRBAC        = "operated/node-rbac.yaml"
 	Sidecars        = "operated/sidecars.yaml"
 	StorageClass    = "operated/storageclass.yaml"

@@ -169,7 +169,8 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule=`!has(self.deploymentStrategy) || self.deploymentStrategy != "StatefulSet" || !has(self.replicas) || self.replicas >= 2`,fieldPath=.replicas,message="a StatefulSet needs at least 2: it replaces its pods in place, so the only one would be gone while a new one does not become ready"
 type CSISpec struct {
-	// Enable is true if left out. Without it there is no node plugin and no class; NFS servers still work.
+	// Enable is true if left out. Without it there is no node plugin and no class; NFS servers still work,
+	// with loop devices that the DaemonSet holdfast-loop-sets lends them.
 	// +optional
 	Enable *bool `json:"enable,omitempty"`
 	// DeploymentStrategy of the controller. Empty means Deployment, of which a new pod is ready before an old one goes. A

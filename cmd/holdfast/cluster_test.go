@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ func TestTheDriverAndTheKindsNameTheTopologyAlike(t *testing.T) {
 func TestEachProcessOfAClusterExplainsItself(t *testing.T) {
 	for command, flags := range map[string][]string{
 		"controller": {"--endpoint SOCKET", "--attach", "--identity NAME", "--namespace NAMESPACE", "--kubeconfig FILE", "unix:///csi/csi.sock"},
-		"node":       {"--node-name NAME", "--pool POOL", "--max-volumes-per-node NUMBER", "--kubelet-registration-dir DIRECTORY", "plugins_registry"},
+		"node":       {"--node-name NAME", "--pool POOL", "--max-volumes-per-node NUMBER", "--kubelet-registration-dir DIRECTORY", "plugins_registry", "--register-driver", "--only-loop-sets"},
 	} {
 		out, err := call(t, command, "--help")
 		if err != nil {
@@ -41,6 +42,14 @@ func TestWithoutAnApiServerAProcessSaysWhatToGive(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "config")
 	if _, err := call(t, "controller", "--kubeconfig", missing); err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("without the file: %v", err)
+	}
+}
+
+func TestWhoeverOnlyLendsLoopDevicesMustHaveSome(t *testing.T) {
+	for _, nothing := range []string{"--loop-sets=0", "--kubelet-registration-dir="} {
+		if _, err := call(t, "node", "--only-loop-sets", nothing); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "nothing to do") {
+			t.Errorf("with %s: %v", nothing, err)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type host struct {
 	*logging
 	driver          driver.Config
 	registrationDir string
+	registersDriver bool
 	metricsAddress  string
 }
 
@@ -40,6 +41,7 @@ func hostFlags(flags *flag.FlagSet, endpoint, registrationDir string) *host {
 	flags.StringVar(&h.driver.Name, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
 	flags.DurationVar(&h.driver.StopTimeout, "stop-timeout", driver.DefaultStopTimeout, "how long a stop waits for running calls, a `duration`")
 	flags.StringVar(&h.registrationDir, "kubelet-registration-dir", registrationDir, "`directory` in which the kubelet looks for drivers, such as /var/lib/kubelet/plugins_registry; none if empty. The kubelet must find the endpoint at the same path")
+	flags.BoolVar(&h.registersDriver, "register-driver", true, "register the driver with the kubelet; without it, that is left to node-driver-registrar")
 	flags.StringVar(&h.metricsAddress, "metrics-address", "", "`address` for /metrics and /healthz, such as 127.0.0.1:9090; none if empty")
 	return h
 }
@@ -80,7 +82,7 @@ func (h *host) run(ctx context.Context, open opener, join joiner) (err error) {
 // reachable returns what makes the driver known to the kubelet and to whoever watches it.
 func (h *host) reachable(metrics prometheus.Gatherer, log *slog.Logger) (parts []part, err error) {
 	registered := func() error { return nil }
-	if h.registrationDir != "" {
+	if h.registrationDir != "" && h.registersDriver {
 		r, err := registration.New(registration.Config{Directory: h.registrationDir, Endpoint: h.driver.Endpoint, Log: log})
 		if err != nil {
 			return nil, fmt.Errorf("--kubelet-registration-dir: %w", err)

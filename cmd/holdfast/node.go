@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/agent/devices"
@@ -18,8 +21,8 @@ var nodeCommand = command{
 	summary: "Serve the pools of this host as a node of a Kubernetes cluster",
 	text: `
 The agent makes the Volume and Snapshot objects of this node real in its pools and reports what they hold; the driver's
-node service brings volumes to the pods, and registers with the kubelet itself. Where node-driver-registrar does that,
-give an empty --kubelet-registration-dir.
+node service brings volumes to the pods, and registers with the kubelet itself, unless node-driver-registrar does that
+(--register-driver=false).
 
 The pools are those of a file with the pools of all nodes, of which it serves those whose nodeSelectorTerms choose this
 node, if only none. One that cannot be reached is reported and tried again; the others are served. When the file or the
@@ -30,6 +33,10 @@ labels of the Node object choose other pools, it ends, to be started again with 
 Without a file the pools are given by hand, and all must be there:
 
   holdfast node --node-name "$NODE_NAME" --pool name=default,path=/var/lib/holdfast/pools/default
+
+NFS servers have their loop devices from it. Where there is nothing else for it to do, it needs nothing else:
+
+  holdfast node --only-loop-sets
 `,
 	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
 		n := &node{
@@ -39,22 +46,29 @@ Without a file the pools are given by hand, and all must be there:
 		flags.StringVar(&n.driver.NodeID, "node-name", "", "`name` of the Node object of this host")
 		flags.Int64Var(&n.driver.MaxVolumes, "max-volumes-per-node", 0, "how many volumes may be used here at once, a `number`; 0: no limit")
 		flags.IntVar(&n.loopSets, "loop-sets", 8, "how many sets of 256 loop devices NFS servers may be lent here, a `number` up to 16: a server takes one for each 256 volumes that are images (resource holdfast.dev/loop-set), by way of --kubelet-registration-dir; 0: none")
+		flags.BoolVar(&n.onlyLoopSets, "only-loop-sets", false, "lend loop devices to NFS servers and do nothing else, for nodes without CSI")
 		flags.StringVar(&n.driver.Namespaces, "namespaces", "", "`directory` such as /proc/1/ns with the network, net, and the host name, uts, of this host, where they are not those of this process: shared volumes are mounted through that network and must outlive this process's")
 		flags.DurationVar(&n.driver.Patience, "server-patience", driver.DefaultPatience, "how long a call waits for a server of shared volumes that does not answer, a `duration`")
 		flags.StringVar(&n.config, "config", "", "`file` with the pools of all nodes: {\"pools\": [...]} as in the spec of a StorageCluster. Instead of --pool")
 		flags.StringVar(&n.stateDir, "state-dir", "/var/lib/holdfast", "`directory` of Holdfast on this host, for --config: pools without a path, the places where disks are mounted, and what is remembered of them")
-		return func(ctx context.Context, _ io.Writer) error { return n.run(ctx, n.open, n.join) }
+		return func(ctx context.Context, _ io.Writer) error {
+			if n.onlyLoopSets {
+				return n.lend(ctx)
+			}
+			return n.run(ctx, n.open, n.join)
+		}
 	},
 }
 
 type node struct {
 	*host
 	*kube
-	config   string
-	stateDir string
-	loopSets int
-	clients  *clients
-	watch    part // of what decides about the pools; nil with --pool
+	config       string
+	stateDir     string
+	loopSets     int
+	onlyLoopSets bool
+	clients      *clients
+	watch        part // of what decides about the pools; nil with --pool
 }
 
 // open takes the pools of the file that are for this node, or those given by hand.
@@ -101,21 +115,57 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 		parts = append(parts, n.watch)
 	}
 	if n.loopSets != 0 && n.registrationDir != "" {
-		lender, err := devices.New(devices.Config{Directory: n.registrationDir, Sets: n.loopSets, Log: log})
+		lender, err := n.lender(log)
 		if err != nil {
-			return nil, fmt.Errorf("--loop-sets: %w", err)
+			return nil, err
 		}
-		parts = append(parts, alone(log, lender.Run))
+		parts = append(parts, retried(log, lender.Run))
 	}
 	return parts, nil
 }
 
-// alone is a part whose failure is no reason to end the others.
-func alone(log *slog.Logger, p part) part {
+func (n *node) lender(log *slog.Logger) (*devices.Plugin, error) {
+	lender, err := devices.New(devices.Config{Directory: n.registrationDir, Sets: n.loopSets, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("--loop-sets: %w", err)
+	}
+	return lender, nil
+}
+
+// lend serves nothing but loop devices.
+func (n *node) lend(ctx context.Context) error {
+	if n.loopSets == 0 || n.registrationDir == "" {
+		return fmt.Errorf("--only-loop-sets with --loop-sets=%d and --kubelet-registration-dir=%q: there is nothing to do; give 1 or more, and a directory: %w", n.loopSets, n.registrationDir, errUsage)
+	}
+	log, err := n.logger()
+	if err != nil {
+		return err
+	}
+	lender, err := n.lender(log)
+	if err != nil {
+		return err
+	}
+	parts := []part{lender.Run}
+	if n.metricsAddress != "" {
+		parts = append(parts, func(ctx context.Context) error {
+			return serveMetrics(ctx, n.metricsAddress, newRegistry(), func(context.Context) error { return lender.Check() }, log)
+		})
+	}
+	return runAll(ctx, parts)
+}
+
+// retried is a part whose failure is no reason to end the others, and which may only have begun too soon: the pods that
+// lent loop devices while there was no CSI end when those of the nodes begin.
+func retried(log *slog.Logger, p part) part {
 	return func(ctx context.Context) error {
-		if err := p(ctx); err != nil {
-			log.Error("a part has ended; the others go on", "error", err)
-		}
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			if err := p(ctx); err != nil {
+				log.Error("a part has ended and is begun again; the others go on", "error", err)
+			}
+		}, pause)
 		return nil
 	}
 }
+
+// pause is how long a part that has failed waits before it is begun again.
+const pause = 5 * time.Second

@@ -336,6 +336,12 @@ func TestTheProbesAndPortsAreThoseOfTheProgram(t *testing.T) {
 	if c.ReadinessProbe.HTTPGet.Path != "/healthz" || c.LivenessProbe.HTTPGet.Path != "/livez" || c.ReadinessProbe.HTTPGet.Port.StrVal != "metrics" {
 		t.Errorf("the probes are %+v and %+v", c.ReadinessProbe, c.LivenessProbe)
 	}
+	if alive := c.LivenessProbe; alive.FailureThreshold < 12 {
+		t.Errorf("a server that is late is ended by %+v", alive)
+	}
+	if start := c.StartupProbe; start.HTTPGet.Path != "/livez" || start.FailureThreshold*start.PeriodSeconds < 300 {
+		t.Errorf("storage that another server has just begun to serve is given up by %+v", start)
+	}
 	if len(c.Ports) != 2 || c.Ports[0].ContainerPort != v1.NFSPort || c.Ports[1].ContainerPort != 9090 {
 		t.Errorf("the ports are %v", c.Ports)
 	}

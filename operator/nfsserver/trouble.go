@@ -39,7 +39,7 @@ func (o *situation) trouble() (reason, message string) {
 	why, _ := rollout.Trouble(pod)
 	switch {
 	case strings.Contains(why, string(LoopSet)):
-		why += fmt.Sprintf("; nodes have %s while the node pods of Holdfast run on them, which csi.enable of the StorageCluster decides; the engine directory needs none", LoopSet)
+		why += fmt.Sprintf("; nodes have %s while a pod of the DaemonSet holdfast-node, or holdfast-loop-sets where csi.enable is false, is ready there; the engine directory needs none", LoopSet)
 	case why == "" && !rollout.IsReady(pod):
 		why = "it starts"
 	case why == "":

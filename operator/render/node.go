@@ -78,12 +78,40 @@ func (p *plan) nodeSet() (*apps.DaemonSet, error) {
 	p.moveKubeletDir(pod)
 	p.mountPools(pod)
 	p.settle(pod)
+	p.choose(pod)
+	return set, nil
+}
+
+// choose keeps a pod to the nodes that store.
+func (p *plan) choose(pod *core.PodSpec) {
 	if len(p.spec.NodeSelectorTerms) > 0 {
 		pod.Affinity = &core.Affinity{NodeAffinity: &core.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{NodeSelectorTerms: p.spec.NodeSelectorTerms},
 		}}
 	}
-	return set, nil
+}
+
+const loopSetsName = "holdfast-loop-sets"
+
+// loopSets returns what lends loop devices to NFS servers where no node does.
+func (p *plan) loopSets() ([]object, error) {
+	if p.withCSI() {
+		return nil, nil
+	}
+	account, err := manifest[core.ServiceAccount](deploy.LoopSets, "ServiceAccount", loopSetsName)
+	if err != nil {
+		return nil, err
+	}
+	set, err := manifest[apps.DaemonSet](deploy.LoopSets, "DaemonSet", loopSetsName)
+	if err != nil {
+		return nil, err
+	}
+	pod := &set.Spec.Template.Spec
+	container(pod, name).Image = string(p.images.Holdfast)
+	p.moveKubeletDir(pod)
+	p.settle(pod)
+	p.choose(pod)
+	return append(append([]object{account}, p.privilegedOnOpenShift(loopSetsName, loopSetsComponent)...), set), nil
 }
 
 // mountPools mounts the directories of the pools. That of Holdfast is not asked for where it is not used; what the agent
@@ -132,7 +160,8 @@ func (p *plan) nodeSidecars(pod *core.PodSpec) error {
 	}
 	if image := p.images.CSINodeDriverRegistrar; image != "" {
 		add(beside(template, "csi-node-driver-registrar", image))
-		replaceArgument(container(pod, name), "--kubelet-registration-dir", "")
+		main := container(pod, name)
+		main.Args = append(main.Args, "--register-driver=false")
 	}
 	if image := p.images.CSILivenessProbe; image != "" {
 		c := beside(template, "livenessprobe", image)

@@ -74,6 +74,9 @@ func TestANodeIsReadyOnlyWhenItAnswers(t *testing.T) {
 		if probe == nil || probe.HTTPGet.Path != "/healthz" || probe.HTTPGet.Port.String() != "metrics" || probe.PeriodSeconds > 5 {
 			t.Errorf("%s: it is asked by %+v", name, probe)
 		}
+		if alive := container(&pod, "holdfast").LivenessProbe; alive.FailureThreshold < 12 {
+			t.Errorf("%s: one that is late is ended by %+v", name, alive)
+		}
 	}
 }
 
@@ -248,7 +251,10 @@ func TestARegistrarOrAProbeTakesTheWorkFromTheDriver(t *testing.T) {
 		if got := names(pod.Containers); !slices.Equal(got, test.containers) {
 			t.Errorf("%s: the containers are %v", name, got)
 		}
-		registers := !slices.Contains(arguments(t, pod, "holdfast"), "--kubelet-registration-dir=")
+		registers := !slices.Contains(arguments(t, pod, "holdfast"), "--register-driver=false")
+		if lends := arguments(t, pod, "holdfast"); !slices.Contains(lends, "--kubelet-registration-dir=/var/lib/kubelet/plugins_registry") {
+			t.Errorf("%s: loop devices are lent by way of %v", name, lends)
+		}
 		if registers != (test.images.CSINodeDriverRegistrar == "") {
 			t.Errorf("%s: the driver registers itself: %v", name, registers)
 		}
@@ -307,13 +313,31 @@ func TestTheNodesRightsAreBoundToTheirAccount(t *testing.T) {
 	}
 }
 
-func TestWithoutCSINothingRunsOnTheNodes(t *testing.T) {
-	for _, key := range keys(rendered(t, ask(func(s *v1.StorageClusterSpec) {
-		s.CSI = v1.CSISpec{Enable: new(false), EnableProvisionCreds: true}
+// NFS servers need loop devices of their nodes, whoever mounts what they serve.
+func TestWithoutCSINodesOnlyLendLoopDevices(t *testing.T) {
+	in := ask(func(s *v1.StorageClusterSpec) {
+		s.CSI = v1.CSISpec{Enable: new(false), EnableProvisionCreds: true, KubeletDir: "/data/kubelet"}
 		s.K8sDistro = "openshift"
-	}))) {
-		if !slices.Contains([]string{"Service holdfast", "PodMonitor holdfast", "PodDisruptionBudget holdfast-controller", "Deployment holdfast-controller"}, key) && !strings.HasPrefix(key, "ValidatingAdmissionPolicy") {
+		s.Images.Holdfast = "example.com/holdfast:v7"
+		s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: core.NodeSelectorOpExists}}}}
+	})
+	want := []string{
+		"Deployment holdfast-controller", "PodDisruptionBudget holdfast-controller", "PodMonitor holdfast", "Service holdfast",
+		"DaemonSet holdfast-loop-sets", "Role holdfast-loop-sets-scc", "RoleBinding holdfast-loop-sets-scc", "ServiceAccount holdfast-loop-sets",
+	}
+	for _, key := range keys(rendered(t, in)) {
+		if !slices.Contains(want, key) && !strings.HasPrefix(key, "ValidatingAdmissionPolicy") {
 			t.Errorf("there is %s", key)
 		}
+	}
+	binding := must[rbac.RoleBinding](t, in, "RoleBinding", "holdfast-loop-sets-scc")
+	same(t, []rbac.Subject{{Kind: "ServiceAccount", Name: "holdfast-loop-sets", Namespace: testNamespace}}, binding.Subjects)
+	pod := must[apps.DaemonSet](t, in, "DaemonSet", "holdfast-loop-sets").Spec.Template.Spec
+	same(t, in.Cluster.Spec.NodeSelectorTerms, pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
+	if c := container(&pod, "holdfast"); c.Image != "example.com/holdfast:v7" || !slices.Contains(c.Args, "--kubelet-registration-dir=/data/kubelet/plugins_registry") {
+		t.Errorf("it runs %s with %v", c.Image, c.Args)
+	}
+	if _, mounted := hostPaths(t, pod)["/data/kubelet/plugins_registry"]; !mounted || *pod.AutomountServiceAccountToken {
+		t.Errorf("the directory is mounted: %t; it may ask the API server: %t", mounted, *pod.AutomountServiceAccountToken)
 	}
 }

@@ -14,9 +14,6 @@ import (
 // securityContextConstraints are OpenShift's.
 var securityContextConstraints = schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
 
-// sccName is the Role by which the node's pods may be privileged on OpenShift.
-const sccName = "holdfast-node-scc"
-
 // nodeRights returns the account of the nodes and what it may do.
 func (p *plan) nodeRights() ([]object, error) {
 	rights, err := deploy.Objects(deploy.NodeRBAC)
@@ -33,10 +30,7 @@ func (p *plan) nodeRights() ([]object, error) {
 		o.SetLabels(map[string]string{componentLabel: nodeComponent})
 		objects = append(objects, o)
 	}
-	if isDistro(p.spec.K8sDistro, openshift) || isDistro(p.spec.K8sDistro, "okd") || p.Has(securityContextConstraints) {
-		objects = append(objects, p.privilegedOnOpenShift()...)
-	}
-	return objects, nil
+	return append(objects, p.privilegedOnOpenShift(nodeName, nodeComponent)...), nil
 }
 
 // bindHere makes the accounts of a binding those of the namespace.
@@ -52,9 +46,13 @@ func (p *plan) bindHere(binding *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(binding.Object, subjects, "subjects")
 }
 
-// privilegedOnOpenShift lets the node's pods be admitted. The Role of our own works whatever roles the cluster has.
-func (p *plan) privilegedOnOpenShift() []object {
-	meta := metav1.ObjectMeta{Name: sccName, Labels: map[string]string{componentLabel: nodeComponent}}
+// privilegedOnOpenShift lets the pods of an account be admitted there. The Role of our own works whatever roles the
+// cluster has.
+func (p *plan) privilegedOnOpenShift(account, component string) []object {
+	if !isDistro(p.spec.K8sDistro, openshift) && !isDistro(p.spec.K8sDistro, "okd") && !p.Has(securityContextConstraints) {
+		return nil
+	}
+	meta := metav1.ObjectMeta{Name: account + "-scc", Labels: map[string]string{componentLabel: component}}
 	return []object{
 		&rbac.Role{ObjectMeta: meta, Rules: []rbac.PolicyRule{{
 			APIGroups: []string{securityContextConstraints.Group}, Resources: []string{"securitycontextconstraints"},
@@ -62,8 +60,8 @@ func (p *plan) privilegedOnOpenShift() []object {
 		}}},
 		&rbac.RoleBinding{
 			ObjectMeta: meta,
-			RoleRef:    rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: sccName},
-			Subjects:   []rbac.Subject{{Kind: rbac.ServiceAccountKind, Name: nodeName, Namespace: p.Namespace}},
+			RoleRef:    rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects:   []rbac.Subject{{Kind: rbac.ServiceAccountKind, Name: account, Namespace: p.Namespace}},
 		},
 	}
 }

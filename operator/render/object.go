@@ -25,6 +25,7 @@ const (
 
 	controllerComponent = "controller"
 	nodeComponent       = "node"
+	loopSetsComponent   = "loop-sets"
 )
 
 // Labels returns the labels that every object has that the operator makes for a StorageCluster, and nothing else has.

@@ -146,7 +146,7 @@ func (r *Controller) listen() error {
 		r.loop.WatchChanges(kubernetes.Nodes().Informer(), now, nodeMatters),
 		r.loop.WatchChanges(kubernetes.Pods().Informer(), func(o any) []string {
 			switch o.(*core.Pod).Labels[componentLabel] {
-			case nodeComponent, controllerComponent:
+			case nodeComponent, loopSetsComponent, controllerComponent:
 				r.touch()
 			}
 			return nil

@@ -25,6 +25,7 @@ import (
 const (
 	componentLabel      = "app.kubernetes.io/component"
 	nodeComponent       = "node"
+	loopSetsComponent   = "loop-sets"
 	controllerComponent = "controller"
 	nodeSetName         = "holdfast-node"
 	controllerName      = "holdfast-controller"

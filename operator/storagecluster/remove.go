@@ -130,9 +130,13 @@ func (r *Controller) removeNodes(ctx context.Context) (string, error) {
 	if err != nil || left > 0 {
 		return "the node pods to end", err
 	}
-	pods, _ := r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: nodeComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
-	if len(pods) > 0 {
-		return fmt.Sprintf("%d node pods to end", len(pods)), nil
+	left = 0
+	for _, component := range []string{nodeComponent, loopSetsComponent} {
+		pods, _ := r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: component, "app.kubernetes.io/name": "holdfast"}.AsSelector())
+		left += len(pods)
+	}
+	if left > 0 {
+		return fmt.Sprintf("%d node pods to end", left), nil
 	}
 	return "", nil
 }

@@ -11,7 +11,8 @@ import (
 //
 // CSISpec is how Kubernetes reaches the driver.
 type CSISpecApplyConfiguration struct {
-	// Enable is true if left out. Without it there is no node plugin and no class; NFS servers still work.
+	// Enable is true if left out. Without it there is no node plugin and no class; NFS servers still work,
+	// with loop devices that the DaemonSet holdfast-loop-sets lends them.
 	Enable *bool `json:"enable,omitempty"`
 	// DeploymentStrategy of the controller. Empty means Deployment, of which a new pod is ready before an old one goes. A
 	// StatefulSet replaces its pods in place, and so needs at least 2 replicas.
