@@ -49,7 +49,7 @@ func TestTheExampleOfASharedVolumeRunsOnNodesWhoseKernelMountsIt(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	nodes := nodesWithClients(t)
-	allowServers(t, s)
+	s.AllowServers()
 	next := 0
 	for _, object := range s.Apply(sharedExample, func(o *unstructured.Unstructured) {
 		if o.GetKind() == "Pod" {
@@ -73,7 +73,7 @@ func awaitExample(s *kube.Space, object *unstructured.Unstructured) {
 	case "Pod":
 		s.Ready(object.GetName())
 	case "NFSServer":
-		s.AwaitApplied(object, "to serve", serves)
+		s.AwaitApplied(object, "to serve", kube.Serves)
 	case "VolumeSnapshot":
 		s.AwaitApplied(object, "to be usable", func(o *unstructured.Unstructured) (bool, error) {
 			ready, _, err := unstructured.NestedBool(o.Object, "status", "readyToUse")

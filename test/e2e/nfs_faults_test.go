@@ -97,8 +97,7 @@ func TestClientsGoOnWhenTheServerIsKilledHangsOrIsAnotherPod(t *testing.T) {
 	hostfs.Long(t)
 	t.Parallel()
 	s := begin(t)
-	nodes := allNodes(t)
-	node, other := second(t, nodes), third(t, nodes)
+	node, other := otherNodes(t)
 	server := serve(t, s)
 	pods := hold(t, s, node, byBothDoors(t, s))
 	for _, trouble := range []struct {
@@ -138,8 +137,7 @@ func TestClientsGoOnWhenTheNetworkToTheirServerWasCutForHalfAMinute(t *testing.T
 	hostfs.Long(t)
 	t.Parallel()
 	s := begin(t)
-	nodes := allNodes(t)
-	node, other := second(t, nodes), third(t, nodes)
+	node, other := otherNodes(t)
 	server := serve(t, s)
 	classes := byBothDoors(t, s)
 	pods := hold(t, s, node, classes)
@@ -164,10 +162,9 @@ func TestClientsGoOnWhenTheNodeOfTheirServerWasWithoutPower(t *testing.T) {
 	hostfs.Long(t)
 	t.Parallel()
 	s := begin(t)
-	nodes := allNodes(t)
-	home, node := second(t, nodes), third(t, nodes)
+	home, node := otherNodes(t)
 	aloneWithNodes(t)
-	server := serveAs(t, s, "shared", home, storage())
+	server := s.Serve("shared", home, storage())
 	pods := hold(t, s, node, byBothDoors(t, s))
 	before := s.Ready(server)
 	goesOn(t, s, pods, func() {
@@ -180,4 +177,24 @@ func TestClientsGoOnWhenTheNodeOfTheirServerWasWithoutPower(t *testing.T) {
 		t.Logf("the server's pod was started %d times more, and is the same: %t", after.Status.ContainerStatuses[0].RestartCount, after.UID == before.UID)
 	})
 	stillHold(t, s, pods, home)
+}
+
+// Only storage that itself is reached over the network can move, such as a claim of another server.
+func TestClientsGoOnWhenTheirServerMovesToAnotherNode(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	s := begin(t)
+	from, to := otherNodes(t)
+	s.Serve("below", s.Home, storage())
+	s.Claim("moves", "1Gi", byMany, kube.OfClass(plain(t, s, "server", s.Namespace+"/below")))
+	server := s.Serve("shared", from, map[string]any{"storage": map[string]any{"claimName": "moves"}}) // with the usual grace
+	pods := hold(t, s, to, byBothDoors(t, s))
+	goesOn(t, s, pods, func() {
+		amend(t, s, "shared", map[string]any{"nodeSelectorTerms": kube.NodeTerms(to)})
+		kube.AwaitOne(s, s.Client.CoreV1().Pods(s.Namespace), server, "to serve on node "+to, func(p *corev1.Pod) (bool, error) {
+			status := p.Status.ContainerStatuses
+			return p.Spec.NodeName == to && len(status) > 0 && status[0].Ready, nil
+		})
+	})
+	stillHold(t, s, pods, from)
 }

@@ -62,7 +62,7 @@ func TestAServerThatPublishesAClaimShowsItToReadersAlone(t *testing.T) {
 	s.Claim("files", "64Mi")
 	s.Pod("editor", kube.Mount("files", "/data"), kube.Script("echo first >/data/file; sync /data/file; sleep infinity"))
 	s.Ready("editor")
-	serveAs(t, s, "published", s.Home, map[string]any{"publish": map[string]any{"claimName": "files", "name": "docs"}})
+	s.Serve("published", s.Home, map[string]any{"publish": map[string]any{"claimName": "files", "name": "docs"}})
 	server, path, access := published(t, s)
 	if path != "/docs" || access != "RO" {
 		t.Errorf("the server says that clients mount %q and may %q", path, access)

@@ -73,7 +73,7 @@ func TestAServerOfDirectoriesEnforcesSizesByQuota(t *testing.T) {
 		c.Parameters = map[string]string{"csi.storage.k8s.io/fstype": "xfs"}
 		c.MountOptions = []string{"prjquota"}
 	})
-	server := serveAs(t, s, "shared", node, map[string]any{
+	server := s.Serve("shared", node, map[string]any{
 		"storage": map[string]any{"storageClassName": store, "size": "1Gi"}, "reclaimPolicy": "Delete", "engine": "directory", "gracePeriod": "60s",
 	})
 	for door, class := range byBothDoors(t, s) {
@@ -94,7 +94,7 @@ func TestTheStorageOfAServerGrows(t *testing.T) {
 	hostfs.Long(t)
 	t.Parallel()
 	s := begin(t)
-	server := serveAs(t, s, "shared", nodesWithClients(t)[0], storage())
+	server := s.Serve("shared", nodesWithClients(t)[0], storage())
 	capacity := func(o *unstructured.Unstructured) string {
 		said, _, _ := unstructured.NestedString(o.Object, "status", "capacity")
 		return said

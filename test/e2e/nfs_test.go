@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,9 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 )
@@ -21,7 +16,7 @@ import (
 // kernel with a client.
 func serve(t *testing.T, s *kube.Space) (pod string) {
 	t.Helper()
-	return serveAs(t, s, "shared", s.Home, storage())
+	return s.Serve("shared", s.Home, storage())
 }
 
 // storage is the spec of a server with a claim of its own. A second kernel on a busy machine needs more than a quarter of a
@@ -30,74 +25,6 @@ func storage() map[string]any {
 	return map[string]any{
 		"storage": map[string]any{"storageClassName": "holdfast", "size": "3Gi"}, "reclaimPolicy": "Delete", "gracePeriod": "60s",
 	}
-}
-
-// serveAs makes an NFSServer with a spec on a node.
-func serveAs(t *testing.T, s *kube.Space, name, node string, spec map[string]any) (pod string) {
-	t.Helper()
-	allowServers(t, s)
-	spec["nodeSelectorTerms"] = onNode(node)
-	servers := s.Holdfast("nfsservers").Namespace(s.Namespace)
-	server := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "holdfast.dev/v1", "kind": "NFSServer", "metadata": map[string]any{"name": name}, "spec": spec,
-	}}
-	if _, err := servers.Create(t.Context(), server, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	kube.AwaitOne(s, servers, name, "to serve", serves)
-	return "nfs-" + name + "-0"
-}
-
-// onNode are the terms that choose one node.
-func onNode(node string) []any {
-	return []any{map[string]any{"matchExpressions": []any{
-		map[string]any{"key": corev1.LabelHostname, "operator": "In", "values": []any{node}},
-	}}}
-}
-
-// allowServers in the namespace, where they mount volumes, and ends them before it.
-func allowServers(t *testing.T, s *kube.Space) {
-	t.Helper()
-	label := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
-	if _, err := s.Client.CoreV1().Namespaces().Patch(t.Context(), s.Namespace, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.BeforeEnd(func(ctx context.Context) error { return unserve(ctx, s) })
-}
-
-func serves(o *unstructured.Unstructured) (bool, error) {
-	phase, _, err := unstructured.NestedString(o.Object, "status", "phase")
-	return phase == "Running", err
-}
-
-// unserve ends what uses the server, and then the server: without it a kubelet could not unmount what it has mounted.
-func unserve(ctx context.Context, s *kube.Space) error {
-	all, users := metav1.ListOptions{}, metav1.ListOptions{LabelSelector: "!app.kubernetes.io/component"}
-	pods, servers := s.Client.CoreV1().Pods(s.Namespace), s.Holdfast("nfsservers").Namespace(s.Namespace)
-	if err := s.Discard(ctx, users); err != nil {
-		return err
-	}
-	ended := s.Eventually(ctx, "the pods to end", func(ctx context.Context) error {
-		left, err := pods.List(ctx, users)
-		if err == nil && len(left.Items) > 0 {
-			err = fmt.Errorf("pod %s is there", left.Items[0].Name)
-		}
-		return err
-	})
-	if err := servers.DeleteCollection(ctx, metav1.DeleteOptions{}, all); err != nil {
-		return err
-	}
-	gone := s.Eventually(ctx, "the server to go", func(ctx context.Context) error {
-		left, err := servers.List(ctx, all)
-		if err == nil && len(left.Items) > 0 {
-			err = fmt.Errorf("it is there: %v", left.Items[0].Object["status"])
-		}
-		return err
-	})
-	if !ended || !gone {
-		return errors.New("the NFS server or a pod that uses it stays")
-	}
-	return nil
 }
 
 // doors are the two kinds of classes that lead to the test's server.
@@ -145,8 +72,7 @@ func TestOneFileIsWrittenByPodsOfManyNodesAtOnceAndGoesWithItsClaim(t *testing.T
 	nodes := nodesWithClients(t)
 	server := serve(t, s)
 	for door, class := range doors {
-		t.Run(door, func(t *testing.T) {
-			t.Parallel()
+		t.Run(door, func(t *testing.T) { // one after the other: programs are slow to start in a second kernel
 			s := s.In(t)
 			writtenByMany(t, s, nodes, server, door, class(t, s))
 		})
@@ -168,11 +94,11 @@ func writtenByMany(t *testing.T, s *kube.Space, nodes []string, server, claim, c
 		s.Pod(name, kube.Mount(claim, "/data"), kube.OnNode(nodes[i%len(nodes)]), kube.Once, kube.Env("NAME", fmt.Sprint(i)), kube.Script(fmt.Sprintf(`
 			for n in $(seq %d); do
 				# The kernel itself asks again after 1, 2, 4 and up to 30 seconds.
-				until flock -n /data/lock sh -c "echo $NAME-$n >>/data/log"; do sleep 0.2; done
+				until flock -n /data/lock sh -c "echo $NAME-$n >>/data/log"; do sleep 1; done
 			done
 			flock /data/lock sh -c "echo $NAME >>/data/done"
 			# Opening a file asks the server, looking for one does not.
-			until test $(wc -l </data/done) = 3; do sleep 0.5; done
+			until test $(wc -l </data/done) = 3; do sleep 2; done
 			sync; md5sum </data/log; sort -u /data/log | wc -l
 			test $NAME = 0 || exit 0
 			if dd if=/dev/zero of=/data/zero bs=1M count=40 conv=fsync 2>/dev/null; then echo no limit; fi

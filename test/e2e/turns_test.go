@@ -41,6 +41,13 @@ func third(t *testing.T, nodes []string) string {
 	return nodes[2]
 }
 
+// otherNodes are two beside the home node.
+func otherNodes(t *testing.T) (one, another string) {
+	t.Helper()
+	nodes := allNodes(t)
+	return second(t, nodes), third(t, nodes)
+}
+
 func secondNode(t *testing.T) string {
 	t.Helper()
 	return second(t, allNodes(t))

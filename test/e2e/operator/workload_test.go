@@ -3,10 +3,13 @@ package operator
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -117,7 +120,11 @@ func TestWithoutCSIThereIsNoNodePluginAndWithItAgainVolumesAreAsBefore(t *testin
 	a.change(func(spec *v1.StorageClusterSpec) { spec.CSI.Enable = new(bool) })
 	for _, o := range a.owned() {
 		switch o.GetKind() {
-		case "DaemonSet", "CSIDriver", "StorageClass", "VolumeSnapshotClass", "VolumeGroupSnapshotClass":
+		case "DaemonSet":
+			if o.GetName() != "holdfast-loop-sets" {
+				t.Errorf("without CSI there is %s", o)
+			}
+		case "CSIDriver", "StorageClass", "VolumeSnapshotClass", "VolumeGroupSnapshotClass":
 			t.Errorf("without CSI there is %s", o)
 		}
 	}
@@ -135,4 +142,34 @@ func TestWithoutCSIThereIsNoNodePluginAndWithItAgainVolumesAreAsBefore(t *testin
 	}
 	s.Claim("next", "64Mi")
 	s.Run("next", kube.Mount("next", "/data"), kube.Script("touch /data/file"))
+}
+
+func TestWithoutCSIServersMakePlainVolumesAndServeThemOnWithIt(t *testing.T) {
+	hostfs.Long(t)
+	s := begin(t)
+	_, client := twoNodes(t)
+	a := administer(t)
+	directory := filepath.Join("/var/lib", s.Namespace)
+	s.BeforeEnd(func(context.Context) error { return os.RemoveAll(directory) }) // after the server
+
+	a.change(func(spec *v1.StorageClusterSpec) { spec.CSI.Enable = new(bool) })
+	s.Serve("shared", s.Home, map[string]any{"storage": map[string]any{"hostPath": directory}})
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}, Provisioner: "nfs.holdfast.dev", Parameters: map[string]string{"server": s.Namespace + "/shared"},
+	}
+	classes := s.Client.StorageV1().StorageClasses()
+	if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.BeforeEnd(func(ctx context.Context) error { return classes.Delete(ctx, class.Name, metav1.DeleteOptions{}) })
+	s.Claim("files", "32Mi", kube.OfClass(class.Name), kube.AccessMode(corev1.ReadWriteMany))
+	s.Pod("writer", kube.Mount("files", "/data"), kube.OnNode(client), kube.Script("while sleep 0.5; do echo line >>/data/log; sync /data/log; echo written; done"))
+	s.Ready("writer")
+
+	a.change(func(spec *v1.StorageClusterSpec) { spec.CSI.Enable = new(true) })
+	had := strings.Count(s.Log("writer"), "\n")
+	s.FirstLines("writer", had+5)
+	s.Claim("more", "32Mi", kube.OfClass(class.Name), kube.AccessMode(corev1.ReadWriteMany))
+	s.Run("more", kube.Mount("more", "/data"), kube.OnNode(client), kube.Script("touch /data/file"))
+	kube.AwaitNone(a.Space, a.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=loop-sets"}, "the pods that only lend loop devices")
 }

@@ -1,0 +1,81 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Serve makes an NFSServer with a spec on a node, and waits until it serves.
+func (s *Space) Serve(name, node string, spec map[string]any) (pod string) {
+	s.t.Helper()
+	s.AllowServers()
+	spec["nodeSelectorTerms"] = NodeTerms(node)
+	servers := s.Holdfast("nfsservers").Namespace(s.Namespace)
+	server := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "holdfast.dev/v1", "kind": "NFSServer", "metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+	if _, err := servers.Create(s.t.Context(), server, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	AwaitOne(s, servers, name, "to serve", Serves)
+	return "nfs-" + name + "-0"
+}
+
+// NodeTerms choose one node.
+func NodeTerms(node string) []any {
+	return []any{map[string]any{"matchExpressions": []any{
+		map[string]any{"key": corev1.LabelHostname, "operator": "In", "values": []any{node}},
+	}}}
+}
+
+// AllowServers in the namespace, where they mount volumes, and end them before it.
+func (s *Space) AllowServers() {
+	s.t.Helper()
+	label := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
+	if _, err := s.Client.CoreV1().Namespaces().Patch(s.t.Context(), s.Namespace, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.BeforeEnd(s.unserve)
+}
+
+// Serves says whether an NFSServer does.
+func Serves(server *unstructured.Unstructured) (bool, error) {
+	phase, _, err := unstructured.NestedString(server.Object, "status", "phase")
+	return phase == "Running", err
+}
+
+// unserve ends what uses the servers, and then the servers: without them a kubelet could not unmount what it has mounted.
+func (s *Space) unserve(ctx context.Context) error {
+	all, users := metav1.ListOptions{}, metav1.ListOptions{LabelSelector: "!app.kubernetes.io/component"}
+	pods, servers := s.Client.CoreV1().Pods(s.Namespace), s.Holdfast("nfsservers").Namespace(s.Namespace)
+	if err := s.Discard(ctx, users); err != nil {
+		return err
+	}
+	ended := s.Eventually(ctx, "the pods to end", func(ctx context.Context) error {
+		left, err := pods.List(ctx, users)
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("pod %s is there", left.Items[0].Name)
+		}
+		return err
+	})
+	if err := servers.DeleteCollection(ctx, metav1.DeleteOptions{}, all); err != nil {
+		return err
+	}
+	gone := s.Eventually(ctx, "the servers to go", func(ctx context.Context) error {
+		left, err := servers.List(ctx, all)
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("it is there: %v", left.Items[0].Object["status"])
+		}
+		return err
+	})
+	if !ended || !gone {
+		return errors.New("an NFS server or a pod that uses it stays")
+	}
+	return nil
+}
