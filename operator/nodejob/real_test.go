@@ -198,9 +198,7 @@ func TestAKubeletTellsWhyAJobFailed(t *testing.T) {
 		}
 	}
 	r.wantEvents(job, nodejob.ReasonFailed)
-	if pods := r.pods(t.Context(), job); len(pods) > r.nodes {
-		t.Errorf("%d pods, want only those of the last attempts", len(pods))
-	}
+	r.until("only the pods of the last attempts being left", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == r.nodes })
 }
 
 func TestAContainerThatTakesTooLongIsEnded(t *testing.T) {

@@ -20,8 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
@@ -64,82 +62,155 @@ func Main(m *testing.M) int {
 
 // prepare finds the API server and teaches it what it does not know; clean takes that back.
 func prepare(name string) (clean func(), err error) {
-	var undo []func(context.Context) error
+	var made []object
 	clean = func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		for _, f := range undo {
-			if err := f(ctx); err != nil && !apierrors.IsNotFound(err) {
+		for _, o := range made {
+			if err := o.remove(); err != nil {
 				fmt.Fprintln(os.Stderr, "cleaning up:", err)
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
 	if server, err = find(name); err != nil {
 		return clean, err
 	}
-	namespaces := kubernetes.NewForConfigOrDie(server).CoreV1().Namespaces()
-	made, err := makeNamespace(ctx, namespaces)
-	if made {
-		undo = append(undo, func(ctx context.Context) error { return namespaces.Delete(ctx, Namespace, metav1.DeleteOptions{}) })
-	}
-	if err != nil {
-		return clean, err
-	}
-	kinds := dynamic.NewForConfigOrDie(server).Resource(schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-	})
+	apis := dynamic.NewForConfigOrDie(server)
+	namespaces := apis.Resource(core.SchemeGroupVersion.WithResource("namespaces"))
+	kinds := apis.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	files, err := filepath.Glob(filepath.Join(root(), "deploy/crds/holdfast.dev_*.yaml"))
 	if err != nil || len(files) == 0 {
 		return clean, errors.Join(errors.New("deploy/crds has no definitions"), err)
 	}
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	namespace.SetName(Namespace)
+	objects := []object{{namespaces, Namespace, namespace}}
 	for _, file := range files {
-		made, err := define(ctx, kinds, file)
-		if made != "" {
-			undo = append(undo, func(ctx context.Context) error { return kinds.Delete(ctx, made, metav1.DeleteOptions{}) })
+		definition, err := read(file)
+		if err != nil {
+			return clean, err
+		}
+		objects = append(objects, object{kinds, definition.GetName(), definition})
+	}
+	for _, o := range objects {
+		isNew, err := o.apply()
+		if isNew {
+			made = append(made, o)
 		}
 		if err != nil {
-			return clean, fmt.Errorf("%s: %w", file, err)
+			return clean, err
+		}
+	}
+	for _, o := range objects[1:] {
+		if err := o.await("be established", established); err != nil {
+			return clean, err
 		}
 	}
 	return clean, nil
 }
 
-// makeNamespace says whether it was not there. One that the package before has deleted may take a while to go.
-func makeNamespace(ctx context.Context, namespaces corev1.NamespaceInterface) (made bool, err error) {
-	for ctx.Err() == nil {
-		_, err := namespaces.Create(ctx, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}, metav1.CreateOptions{})
-		if !apierrors.IsAlreadyExists(err) {
-			return err == nil, err
-		}
-		there, err := namespaces.Get(ctx, Namespace, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil || there.DeletionTimestamp == nil:
-			return false, err
-		default:
-			if err := goneFrom(ctx, namespaces, there.ResourceVersion); err != nil {
-				return false, err
-			}
-		}
+func read(file string) (*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
 	}
-	return false, fmt.Errorf("namespace %s of the tests before has not gone: %w", Namespace, ctx.Err())
+	var o unstructured.Unstructured
+	if err := yaml.Unmarshal(text, &o.Object); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return &o, nil
 }
 
-// goneFrom waits until the namespace is deleted, or the watch ends.
-func goneFrom(ctx context.Context, namespaces corev1.NamespaceInterface, version string) error {
-	changes, err := namespaces.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + Namespace, ResourceVersion: version})
-	if err != nil {
+// object is one that the tests of a package need.
+type object struct {
+	dynamic.ResourceInterface
+	name string
+	want *unstructured.Unstructured
+}
+
+// apply says whether it was not there. One that the tests of another package have deleted is awaited.
+func (o object) apply() (isNew bool, err error) {
+	ctx := context.Background()
+	there, err := o.Get(ctx, o.name, metav1.GetOptions{})
+	if err == nil && there.GetDeletionTimestamp() != nil {
+		if err := o.awaitGone(); err != nil {
+			return false, err
+		}
+		isNew = true
+	}
+	isNew = isNew || apierrors.IsNotFound(err)
+	_, err = o.Apply(ctx, o.name, o.want, metav1.ApplyOptions{FieldManager: "test", Force: true})
+	return isNew, err
+}
+
+// remove waits for the end, so that the tests of the next package find what they make themselves.
+func (o object) remove() error {
+	if err := o.Delete(context.Background(), o.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	defer changes.Stop()
-	for change := range changes.ResultChan() {
-		if change.Type == watch.Deleted {
+	return o.awaitGone()
+}
+
+func (o object) awaitGone() error {
+	return o.await("go", func(now *unstructured.Unstructured) bool { return now == nil })
+}
+
+// await follows the object, nil when it is not there, until it is as it should be.
+func (o object) await(what string, done func(now *unstructured.Unstructured) bool) error {
+	// Namespaces and definitions go when all in them has gone; on a busy machine that takes a while.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	var now *unstructured.Unstructured
+	for ctx.Err() == nil { // the API server may end a watch at any time
+		there, err := o.Get(ctx, o.name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			now, there = nil, &unstructured.Unstructured{}
+		case err != nil:
+			return o.late(what, now, err)
+		default:
+			now = there
+		}
+		if done(now) {
 			return nil
 		}
+		changes, err := o.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + o.name, ResourceVersion: there.GetResourceVersion()})
+		if err != nil {
+			return o.late(what, now, err)
+		}
+		for change := range changes.ResultChan() {
+			now, _ = change.Object.(*unstructured.Unstructured)
+			if change.Type == watch.Deleted {
+				now = nil
+			}
+			if change.Type == watch.Error || done(now) {
+				break
+			}
+		}
+		changes.Stop()
 	}
-	return nil
+	return o.late(what, now, ctx.Err())
+}
+
+// late says what an object is like that did not become what it should.
+func (o object) late(what string, now *unstructured.Unstructured, err error) error {
+	if now == nil {
+		return fmt.Errorf("%s %s did not %s: %w; it is not there", o.want.GetKind(), o.name, what, err)
+	}
+	status, _ := yaml.Marshal(now.Object["status"])
+	return fmt.Errorf("%s %s did not %s: %w; deleted: %v, finalizers: %v, status:\n%s",
+		o.want.GetKind(), o.name, what, err, now.GetDeletionTimestamp(), now.GetFinalizers(), status)
+}
+
+func established(definition *unstructured.Unstructured) bool {
+	if definition == nil {
+		return false
+	}
+	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+			return true
+		}
+	}
+	return false
 }
 
 // root is the repository, in which every test runs.
@@ -170,66 +241,4 @@ func find(name string) (*rest.Config, error) {
 	}
 	config.QPS = -1 // without a limit
 	return config, nil
-}
-
-// define returns the name of a definition that was not there.
-func define(ctx context.Context, kinds dynamic.ResourceInterface, file string) (made string, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	var d unstructured.Unstructured
-	if err := yaml.Unmarshal(text, &d.Object); err != nil {
-		return "", err
-	}
-	if _, err := kinds.Get(ctx, d.GetName(), metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		made = d.GetName()
-	}
-	if _, err := kinds.Apply(ctx, d.GetName(), &d, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-		return made, err
-	}
-	for ctx.Err() == nil { // the API server may end a watch at any time
-		deleted, done, err := awaitEstablished(ctx, kinds, d.GetName())
-		switch {
-		case err != nil:
-			return made, err
-		case done:
-			return made, nil
-		case deleted: // by the end of the package before
-			made = d.GetName()
-			if _, err := kinds.Apply(ctx, d.GetName(), &d, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-				return made, err
-			}
-		}
-	}
-	return made, fmt.Errorf("it was not established: %w", ctx.Err())
-}
-
-// awaitEstablished follows a definition until it is established or deleted, or the watch ends.
-func awaitEstablished(ctx context.Context, kinds dynamic.ResourceInterface, name string) (deleted, done bool, err error) {
-	changes, err := kinds.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-	if err != nil {
-		return false, false, err
-	}
-	defer changes.Stop()
-	for change := range changes.ResultChan() {
-		if established(change) || change.Type == watch.Deleted {
-			return change.Type == watch.Deleted, established(change), nil
-		}
-	}
-	return false, false, nil
-}
-
-func established(change watch.Event) bool {
-	d, ok := change.Object.(*unstructured.Unstructured)
-	if !ok || change.Type == watch.Deleted || d.GetDeletionTimestamp() != nil {
-		return false
-	}
-	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-			return true
-		}
-	}
-	return false
 }
