@@ -39,8 +39,7 @@ func (n Node) guest(c *Cluster, p *probe) component {
 func (n Node) kernel(c *Cluster) []string {
 	boot := n.boot(c)
 	return []string{
-		"prlimit", "--core=0", // a core would be all its memory
-		"linux.uml", "mem=" + guestMemory, "rootfstype=hostfs", "root=/dev/root", "rootflags=/", "ro",
+		c.path("bin", runnerName), "boot", boot, "linux.uml", "mem=" + guestMemory, "rootfstype=hostfs", "root=/dev/root", "rootflags=/", "ro",
 		"init=" + c.path("bin", runnerName), "HOLDFAST_UML=" + boot, "uml_dir=" + boot, "umid=" + n.Name,
 		"con=null", "con0=null,fd:2", "con1=null,fd:1", "quiet",
 		"ubda=" + filepath.Join(boot, "scratch"), "ubdb=" + n.file(c, "disk"),

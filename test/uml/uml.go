@@ -37,9 +37,9 @@ const kernel = "linux.uml"
 
 // Missing says what of the second kernel is not installed, or "".
 func Missing() string {
-	for _, name := range []string{kernel, "mkfs.ext4"} {
+	for _, name := range []string{kernel, "mkfs.ext4", "cc"} {
 		if _, err := exec.LookPath(name); err != nil {
-			return name + " is not installed; the Debian packages user-mode-linux and e2fsprogs bring it"
+			return name + " is not installed; the Debian packages user-mode-linux, e2fsprogs and gcc with libc6-dev bring it"
 		}
 	}
 	return ""

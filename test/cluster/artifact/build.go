@@ -23,7 +23,7 @@ type Program struct {
 	Name    string
 	Module  string   // directory of its go.mod
 	Package string   // relative to the module, as ./dns
-	With    []string // other packages of the module that it consists of
+	With    []string // other directories of the module that it consists of
 	LDFlags string
 	Links   []string // other names for the binary, which looks at the name it is called by
 }
@@ -64,11 +64,13 @@ func (p Program) key(ctx context.Context) (string, error) {
 	}
 	var sources []string
 	for _, dir := range append([]string{p.Package}, p.With...) {
-		files, err := filepath.Glob(filepath.Join(p.Module, dir, "*.go"))
-		if err != nil {
-			return "", err
+		for _, kind := range []string{"*.go", "*.c"} {
+			files, err := filepath.Glob(filepath.Join(p.Module, dir, kind))
+			if err != nil {
+				return "", err
+			}
+			sources = append(sources, files...)
 		}
-		sources = append(sources, files...)
 	}
 	hash := sha256.New()
 	fmt.Fprintln(hash, version, p.LDFlags)

@@ -18,8 +18,8 @@ var Packages = []string{
 	"iptables", "mount", "nftables", "runc", "util-linux",
 }
 
-// GuestPackages is what nodes with a kernel of their own need in addition.
-var GuestPackages = []string{"e2fsprogs", "iptables", "nfs-common", "user-mode-linux", "xfsprogs"}
+// GuestPackages is what nodes with a kernel of their own need in addition; a C compiler makes what that kernel lacks.
+var GuestPackages = []string{"e2fsprogs", "gcc", "iptables", "libc6-dev", "nfs-common", "user-mode-linux", "xfsprogs"}
 
 // Install installs the packages that are missing and returns them.
 func Install(ctx context.Context, packages []string) ([]string, error) {

@@ -23,6 +23,6 @@ func Programs(module string) []Program {
 func GuestPrograms(module string) []Program {
 	return []Program{
 		{Name: "guest", Module: module, Package: "./guest", With: []string{"./config", "./host"}},
-		{Name: "uml-runner", Module: filepath.Join(module, "../.."), Package: "./test/uml/runner"},
+		{Name: "uml-runner", Module: filepath.Join(module, "../.."), Package: "./test/uml/runner", With: []string{"./test/uml/runner/ptrace"}},
 	}
 }

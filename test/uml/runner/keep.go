@@ -6,8 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-
-	"golang.org/x/sys/unix"
 )
 
 // keep runs a machine until it ends or our standard input does, which is when our owner closes it or dies. Then it
@@ -21,12 +19,13 @@ func keep(dir string, argv []string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin) // however it ends, it ended
 		cancel()
 	}()
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil { // a core would be all its memory
+	env, err := around(dir)
+	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
-	err := cmd.Run()
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, dir, os.Stdout, os.Stderr
+	err = cmd.Run()
 	if _, died := errors.AsType[*exec.ExitError](err); died { // what it printed says why
 		err = nil
 	}

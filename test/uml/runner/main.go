@@ -1,5 +1,5 @@
 // Command runner is what a User Mode Linux machine of package uml needs around it, as one static file: the process on
-// the host that ends the machine with its owner, the machine's first process, and the loader of modules that the
+// the host that becomes the machine, or ends it with its owner, the machine's first process, and the loader of modules that the
 // machine's kernel calls.
 package main
 
@@ -19,6 +19,8 @@ func main() {
 		err = guest()
 	case len(os.Args) > 3 && os.Args[1] == "keep":
 		err = keep(os.Args[2], os.Args[3:])
+	case len(os.Args) > 3 && os.Args[1] == "boot":
+		err = boot(os.Args[2], os.Args[3:])
 	case len(os.Args) == 4 && os.Args[1] == "-q": // as the kernel calls: modprobe -q -- NAME
 		err = modprobe(os.Args[3])
 	case len(os.Args) == 2: // as iptables calls
