@@ -107,7 +107,11 @@ func (p *plan) loopSets() ([]object, error) {
 		return nil, err
 	}
 	pod := &set.Spec.Template.Spec
-	container(pod, name).Image = string(p.images.Holdfast)
+	lender := container(pod, name)
+	lender.Image = string(p.images.Holdfast)
+	if p.spec.Debug { // it does not ask the API server
+		lender.Args = append(lender.Args, "--log-level=debug")
+	}
 	p.moveKubeletDir(pod)
 	p.settle(pod)
 	p.choose(pod)

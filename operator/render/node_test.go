@@ -317,6 +317,7 @@ func TestTheNodesRightsAreBoundToTheirAccount(t *testing.T) {
 func TestWithoutCSINodesOnlyLendLoopDevices(t *testing.T) {
 	in := ask(func(s *v1.StorageClusterSpec) {
 		s.CSI = v1.CSISpec{Enable: new(false), EnableProvisionCreds: true, KubeletDir: "/data/kubelet"}
+		s.Debug = true
 		s.K8sDistro = "openshift"
 		s.Images.Holdfast = "example.com/holdfast:v7"
 		s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: core.NodeSelectorOpExists}}}}
@@ -334,7 +335,7 @@ func TestWithoutCSINodesOnlyLendLoopDevices(t *testing.T) {
 	same(t, []rbac.Subject{{Kind: "ServiceAccount", Name: "holdfast-loop-sets", Namespace: testNamespace}}, binding.Subjects)
 	pod := must[apps.DaemonSet](t, in, "DaemonSet", "holdfast-loop-sets").Spec.Template.Spec
 	same(t, in.Cluster.Spec.NodeSelectorTerms, pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
-	if c := container(&pod, "holdfast"); c.Image != "example.com/holdfast:v7" || !slices.Contains(c.Args, "--kubelet-registration-dir=/data/kubelet/plugins_registry") {
+	if c := container(&pod, "holdfast"); c.Image != "example.com/holdfast:v7" || !slices.Contains(c.Args, "--kubelet-registration-dir=/data/kubelet/plugins_registry") || !slices.Contains(c.Args, "--log-level=debug") {
 		t.Errorf("it runs %s with %v", c.Image, c.Args)
 	}
 	if _, mounted := hostPaths(t, pod)["/data/kubelet/plugins_registry"]; !mounted || *pod.AutomountServiceAccountToken {
