@@ -62,17 +62,7 @@ func (s *site) gone(ctx context.Context, kind string) {
 // established waits until the API server serves a kind.
 func (s *site) established(kind string) {
 	s.Helper()
-	serves := func(o *unstructured.Unstructured) bool {
-		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-		for _, c := range conditions {
-			if c, _ := c.(map[string]any); c["type"] == "Established" && c["status"] == "True" {
-				return true
-			}
-		}
-		return false
-	}
-	s.until(s.Context(), kind, func(e watch.Event) bool { return serves(e.Object.(*unstructured.Unstructured)) },
-		func(is *unstructured.Unstructured) bool { return is != nil && serves(is) })
+	s.until(s.Context(), kind, func(e watch.Event) bool { return realapi.Established(e.Object.(*unstructured.Unstructured)) }, realapi.Established)
 }
 
 func (s *site) until(ctx context.Context, kind string, shows func(watch.Event) bool, is func(*unstructured.Unstructured) bool) {

@@ -91,7 +91,7 @@ func prepare(name string) (clean func(), err error) {
 		objects = append(objects, object{kinds, definition.GetName(), definition})
 	}
 	for _, o := range objects {
-		isNew, err := o.apply()
+		isNew, err := o.need()
 		if isNew {
 			made = append(made, o)
 		}
@@ -100,7 +100,7 @@ func prepare(name string) (clean func(), err error) {
 		}
 	}
 	for _, o := range objects[1:] {
-		if err := o.await("be established", established); err != nil {
+		if err := o.await("be established", Established); err != nil {
 			return clean, err
 		}
 	}
@@ -126,19 +126,27 @@ type object struct {
 	want *unstructured.Unstructured
 }
 
-// apply says whether it was not there. One that the tests of another package have deleted is awaited.
-func (o object) apply() (isNew bool, err error) {
+// need makes it where it is not there. One that the tests of another package have deleted is awaited. One that is there
+// must be as it would be made: changing it would change a cluster that is in use.
+func (o object) need() (isNew bool, err error) {
 	ctx := context.Background()
 	there, err := o.Get(ctx, o.name, metav1.GetOptions{})
-	if err == nil && there.GetDeletionTimestamp() != nil {
+	switch {
+	case err == nil && there.GetDeletionTimestamp() == nil:
+		wanted, err := o.Apply(ctx, o.name, o.want, metav1.ApplyOptions{FieldManager: "test", Force: true, DryRun: []string{metav1.DryRunAll}})
+		if err == nil && wanted.GetGeneration() != there.GetGeneration() {
+			err = fmt.Errorf("the cluster has another %s %s; first apply that of this tree, or delete it", o.want.GetKind(), o.name)
+		}
+		return false, err
+	case err == nil:
 		if err := o.awaitGone(); err != nil {
 			return false, err
 		}
-		isNew = true
+	case !apierrors.IsNotFound(err):
+		return false, err
 	}
-	isNew = isNew || apierrors.IsNotFound(err)
-	_, err = o.Apply(ctx, o.name, o.want, metav1.ApplyOptions{FieldManager: "test", Force: true})
-	return isNew, err
+	_, err = o.Create(ctx, o.want, metav1.CreateOptions{})
+	return err == nil, err
 }
 
 // remove waits for the end, so that the tests of the next package find what they make themselves.
@@ -200,7 +208,8 @@ func (o object) late(what string, now *unstructured.Unstructured, err error) err
 		o.want.GetKind(), o.name, what, err, now.GetDeletionTimestamp(), now.GetFinalizers(), status)
 }
 
-func established(definition *unstructured.Unstructured) bool {
+// Established says whether the API server serves the kind of a definition; nil is one that is not there.
+func Established(definition *unstructured.Unstructured) bool {
 	if definition == nil {
 		return false
 	}
