@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -108,7 +109,7 @@ func (s *Space) Discard(ctx context.Context, selector metav1.ListOptions) error 
 	now, core := metav1.DeleteOptions{}, s.Client.CoreV1()
 	return errors.Join(
 		core.Pods(s.Namespace).DeleteCollection(ctx, now, selector),
-		s.Snapshots().DeleteCollection(ctx, now, selector),
+		ofNoKind(s.Snapshots().DeleteCollection(ctx, now, selector)),
 		core.PersistentVolumeClaims(s.Namespace).DeleteCollection(ctx, now, selector),
 	)
 }
@@ -121,12 +122,23 @@ func (s *Space) empty(ctx context.Context) error {
 	if err := s.Discard(ctx, all); err != nil {
 		return err
 	}
-	return errors.Join(
+	err := errors.Join(
 		ended(ctx, s.Cluster, pods, all, every),
 		ended(ctx, s.Cluster, claims, all, every),
 		ended(ctx, s.Cluster, core.PersistentVolumes(), all, s.isVolume),
-		ended(ctx, s.Cluster, contents, all, s.isContent),
 	)
+	if _, unknown := contents.List(ctx, all); apierrors.IsNotFound(unknown) {
+		return err
+	}
+	return errors.Join(err, ended(ctx, s.Cluster, contents, all, s.isContent))
+}
+
+// ofNoKind is nil where the kinds of snapshots are gone with Holdfast, and the snapshots with them.
+func ofNoKind(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // ended waits until none of the selected objects is left that is the test's own.
