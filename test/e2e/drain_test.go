@@ -69,8 +69,8 @@ func TestANodeThatIsDrainedKeepsItsNodePodUntilTheLastVolumeIsUnpublished(t *tes
 	t.Parallel()
 	s := begin(t)
 	node := secondNode(t)
-	before := s.NodePod(node, "").UID
 	volume := lastOnNode(t, s, node)
+	before := s.NodePod(node, "").UID // not earlier: other tests made other node pods until now
 	// All others leave, for a taint that they do not tolerate as well.
 	s.Pod("other", kube.OnNode(node))
 	s.Ready("other")
