@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -51,6 +52,7 @@ type nfs struct {
 	*kube
 	server         string
 	address        string
+	host           netip.Addr
 	data           string
 	runDir         string
 	metricsAddress string
@@ -76,6 +78,7 @@ type nfs struct {
 func (n *nfs) flags(flags *flag.FlagSet) {
 	flags.StringVar(&n.server, "server", "", "`namespace/name` of the NFSServer")
 	flags.StringVar(&n.address, "address", "", "`IP` of the Service, at which clients find the server wherever it runs")
+	flags.TextVar(&n.host, "host-address", netip.Addr{}, "`IP` of the node, by which clients on it get their locks back after a move of the server to or from it")
 	flags.StringVar(&n.data, "data", "/data", "`directory` of the volumes, and of what must outlive this process")
 	flags.StringVar(&n.runDir, "run-dir", "/run/holdfast/nfs", "`directory` of this process alone, on a tmpfs")
 	flags.StringVar(&n.metricsAddress, "metrics-address", "", "`address` for /metrics, /healthz and /livez, such as :9090; none if empty")
@@ -170,10 +173,16 @@ func (n *nfs) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	server, err := ganesha.New(ganesha.Config{
+	config := ganesha.Config{
 		RunDir: filepath.Join(n.runDir, "ganesha"), RecoveryDir: filepath.Join(n.data, "recovery"), Name: name,
 		Port: uint16(n.port), Grace: n.grace, Log: log,
-	})
+	}
+	if n.host.IsValid() {
+		if config.Neighbours, err = ganesha.Neighbours(n.host); err != nil {
+			return err
+		}
+	}
+	server, err := ganesha.New(config)
 	if err != nil {
 		return err
 	}

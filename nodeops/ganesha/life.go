@@ -36,6 +36,9 @@ func (s *Server) startBoth(ctx context.Context, l *life) error {
 	if err != nil {
 		c.Log.Warn("the number of this start of the NFS server is not kept; free space where it is", "dir", c.RecoveryDir, "error", err)
 	}
+	if err := welcome(c.RecoveryDir, c.Neighbours); err != nil {
+		c.Log.Warn("clients on the node that the NFS server has left or come to may lose their locks; free space where it is", "dir", c.RecoveryDir, "error", err)
+	}
 	bus, address, err := startBus(ctx, c)
 	if err != nil {
 		return err

@@ -177,7 +177,7 @@ func limits(name core.ResourceName, amount string) core.ResourceRequirements {
 }
 
 func TestTheArgumentsSayWhatTheSpecSays(t *testing.T) {
-	everywhere := []string{"nfs", "--data=/data", "--run-dir=/run/holdfast/nfs", "--metrics-address=:9090", "--server=team/data", "--namespace=holdfast-system", "--address=10.0.0.9"}
+	everywhere := []string{"nfs", "--data=/data", "--run-dir=/run/holdfast/nfs", "--metrics-address=:9090", "--host-address=$(HOST_IP)", "--server=team/data", "--namespace=holdfast-system", "--address=10.0.0.9"}
 	for name, test := range map[string]struct {
 		change func(*v1.NFSServerSpec)
 		want   []string

@@ -179,22 +179,25 @@ func TestClientsGoOnWhenTheNodeOfTheirServerWasWithoutPower(t *testing.T) {
 	stillHold(t, s, pods, home)
 }
 
-// Only storage that itself is reached over the network can move, such as a claim of another server. The clients are on the
-// node where it comes to be, which changes their address for it, and so they do not get their locks back.
+// Only storage that itself is reached over the network can move, such as a claim of another server. The server sees its
+// clients at another address of their node when it has come there, and again when it has left.
 func TestClientsGoOnWhenTheirServerMovesToAnotherNode(t *testing.T) {
 	hostfs.Long(t)
 	t.Parallel()
 	s := begin(t)
-	from, to := otherNodes(t)
+	node, other := otherNodes(t)
 	s.Serve("below", s.Home, storage())
 	s.Claim("moves", "1Gi", byMany, kube.OfClass(plain(t, s, "server", s.Namespace+"/below")))
-	server := s.Serve("shared", from, map[string]any{"storage": map[string]any{"claimName": "moves"}}) // with the usual grace
-	pods := hold(t, s, to, byBothDoors(t, s))
-	goesOn(t, s, pods, func() {
-		amend(t, s, "shared", map[string]any{"nodeSelectorTerms": kube.NodeTerms(to)})
-		kube.AwaitOne(s, s.Client.CoreV1().Pods(s.Namespace), server, "to serve on node "+to, func(p *corev1.Pod) (bool, error) {
-			status := p.Status.ContainerStatuses
-			return p.Spec.NodeName == to && len(status) > 0 && status[0].Ready, nil
+	server := s.Serve("shared", other, map[string]any{"storage": map[string]any{"claimName": "moves"}}) // with the usual grace
+	pods := hold(t, s, node, byBothDoors(t, s))
+	for _, to := range []string{node, other} {
+		goesOn(t, s, pods, func() {
+			amend(t, s, "shared", map[string]any{"nodeSelectorTerms": kube.NodeTerms(to)})
+			kube.AwaitOne(s, s.Client.CoreV1().Pods(s.Namespace), server, "to serve on node "+to, func(p *corev1.Pod) (bool, error) {
+				status := p.Status.ContainerStatuses
+				return p.Spec.NodeName == to && len(status) > 0 && status[0].Ready, nil
+			})
 		})
-	})
+		stillHold(t, s, pods, other)
+	}
 }
