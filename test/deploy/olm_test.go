@@ -10,9 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/operator-framework/api/crds"
+	"github.com/operator-framework/api/pkg/manifests"
+	"github.com/operator-framework/api/pkg/validation"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	schemavalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -53,6 +59,10 @@ type service struct {
 				Permissions        []permission `json:"permissions"`
 			} `json:"spec"`
 		} `json:"install"`
+		Icon []struct {
+			Data []byte `json:"base64data"`
+			Type string `json:"mediatype"`
+		} `json:"icon"`
 		RelatedImages []map[string]string `json:"relatedImages"`
 	} `json:"spec"`
 }
@@ -204,12 +214,75 @@ func TestTheBundleIsOneThatCanBePublished(t *testing.T) {
 	if !maps.Equal(modes, map[string]bool{"OwnNamespace": false, "SingleNamespace": false, "MultiNamespace": false, "AllNamespaces": true}) {
 		t.Errorf("it is installed as %v", modes)
 	}
+	if len(s.Spec.Icon) != 1 || s.Spec.Icon[0].Type != "image/svg+xml" || string(s.Spec.Icon[0].Data) != read(t, "deploy/olm/icon.svg") {
+		t.Errorf("its icon is %+v", s.Spec.Icon)
+	}
 	if s.Spec.DisplayName == "" || s.Spec.Description == "" || len(s.Spec.Keywords) == 0 || s.Spec.Provider["name"] == "" || s.Spec.Maintainers[0]["email"] == "" || s.Spec.Links[0]["url"] == "" {
 		t.Errorf("little is said of it: %+v", s.Spec)
 	}
 	template := &unstructured.Unstructured{}
 	if err := json.Unmarshal([]byte(s.Annotations["operatorframework.io/suggested-namespace-template"]), template); err != nil || template.GetLabels()["pod-security.kubernetes.io/enforce"] != "privileged" {
 		t.Errorf("no node pod would start in the namespace %v: %v", template, err)
+	}
+}
+
+func TestTheBundleFitsTheSchemaOfItsKind(t *testing.T) {
+	schema := &apiextensions.JSONSchemaProps{}
+	definition := crds.ClusterServiceVersion().Spec.Versions[0]
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(definition.Schema.OpenAPIV3Schema, schema, nil); err != nil {
+		t.Fatal(err)
+	}
+	validator, _, err := schemavalidation.NewSchemaValidator(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := Read(bundle + "manifests/holdfast.clusterserviceversion.yaml")
+	if err != nil || len(objects) != 1 {
+		t.Fatal(len(objects), err)
+	}
+	for key, o := range objects {
+		for _, e := range schemavalidation.ValidateCustomResource(nil, o.Object, validator) {
+			t.Errorf("%s: %v", key, e)
+		}
+	}
+}
+
+// What those who publish bundles warn of, and why it is so.
+var warnedOf = map[string]string{
+	"Kind=Snapshot: provided API should have an example annotation":    "it is made for a VolumeSnapshot",
+	"Kind=StorageNode: provided API should have an example annotation": "it is made for a node",
+	"Kind=Volume: provided API should have an example annotation":      "it is made for a claim",
+	"CSV contains permissions to create CRD":                           "the kinds of snapshots are brought where there are none",
+}
+
+func TestTheBundleIsValidForThoseWhoPublishBundles(t *testing.T) {
+	b, err := manifests.GetBundleFromDir(filepath.Join(root, bundle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := validation.DefaultBundleValidators.WithValidators(
+		validation.OperatorHubV2Validator, validation.StandardCategoriesValidator, validation.StandardCapabilitiesValidator,
+		validation.ObjectValidator, validation.OperatorGroupValidator, validation.CommunityOperatorValidator,
+		validation.AlphaDeprecatedAPIsValidator, validation.GoodPracticesValidator,
+	)
+	var warnings []string
+	for _, result := range all.Validate(b.ObjectsToValidate()...) {
+		for _, e := range result.Errors {
+			t.Error(e)
+		}
+		for _, w := range result.Warnings {
+			warnings = append(warnings, w.Error())
+		}
+	}
+	for known, why := range warnedOf {
+		rest := slices.DeleteFunc(slices.Clone(warnings), func(w string) bool { return strings.Contains(w, known) })
+		if len(rest) == len(warnings) {
+			t.Errorf("of %q nobody warns, since %s", known, why)
+		}
+		warnings = rest
+	}
+	if len(warnings) > 0 {
+		t.Errorf("it is warned of %s", strings.Join(warnings, "\n"))
 	}
 }
 

@@ -48,7 +48,7 @@ func (b bundle) write() error {
 	spec, metadata := at(csv, "spec"), at(csv, "metadata")
 	metadata["name"], metadata["namespace"] = "holdfast.v"+version, "placeholder"
 	spec["version"] = version
-	for _, fill := range []func(metadata, spec object) error{b.examples, b.kinds, b.install} {
+	for _, fill := range []func(metadata, spec object) error{b.icon, b.examples, b.kinds, b.install} {
 		if err := fill(metadata, spec); err != nil {
 			return err
 		}
@@ -61,8 +61,8 @@ func (b bundle) write() error {
 		"operators.operatorframework.io.bundle.manifests.v1":       "manifests/",
 		"operators.operatorframework.io.bundle.metadata.v1":        "metadata/",
 		"operators.operatorframework.io.bundle.package.v1":         "holdfast",
-		"operators.operatorframework.io.bundle.channels.v1":        "alpha",
-		"operators.operatorframework.io.bundle.channel.default.v1": "alpha",
+		"operators.operatorframework.io.bundle.channels.v1":        "candidate",
+		"operators.operatorframework.io.bundle.channel.default.v1": "candidate",
 	}})
 }
 
@@ -73,6 +73,12 @@ func (b bundle) version() (string, error) {
 		return "", err
 	}
 	return chart[0]["version"].(string), nil
+}
+
+func (b bundle) icon(_, spec object) error {
+	icon, err := os.ReadFile(filepath.Join(b.deploy, "olm/icon.svg"))
+	spec["icon"] = []any{object{"base64data": icon, "mediatype": "image/svg+xml"}}
+	return err
 }
 
 func (b bundle) examples(metadata, _ object) error {
