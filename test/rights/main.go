@@ -1,5 +1,6 @@
 // Command rights compares what the roles of Holdfast allow with what its programs asked a test cluster for, by the audit
-// log of that cluster's API server: a right that nothing has used in all tests is one too many, or lacks a test.
+// log of that cluster's API server: a right that nothing has used in all tests is one too many, or lacks a test, and a
+// request that was refused lacks a right.
 //
 //	make e2e && go run ./test/rights "$(dirname "$(bin/cluster -name e2e kubeconfig)")"
 package main
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,21 +43,45 @@ func (r right) String() string {
 	return fmt.Sprintf("%s: %s %s", r.role, r.verb, r.resource)
 }
 
+// account is what the role and those that it is given to have in common: their name.
+func (r right) account() string { return r.role[strings.Index(r.role, " ")+1:] }
+
 func run(dir string) error {
 	granted, err := grants()
 	if err != nil {
 		return err
 	}
-	used, requests, err := uses(dir)
+	asked, refused, err := requests(dir)
 	if err != nil {
 		return err
 	}
-	unused := slices.DeleteFunc(slices.Clone(granted), func(r right) bool { return used[r] })
-	for _, r := range unused {
-		fmt.Println(r)
-	}
-	fmt.Printf("%d requests used %d of %d rights\n", requests, len(granted)-len(unused), len(granted))
+	show("not used", slices.DeleteFunc(slices.Clone(granted), func(r right) bool {
+		return slices.ContainsFunc(granted, func(other right) bool { return asked.by(other) && r.covers(other) })
+	}))
+	show("in a Role and in the ClusterRole", slices.DeleteFunc(slices.Clone(granted), func(r right) bool {
+		return !slices.ContainsFunc(granted, func(wide right) bool { return wide != r && wide.account() == r.account() && wide.includes(r) })
+	}))
+	show("refused", refused)
 	return nil
+}
+
+func show[T fmt.Stringer](what string, all []T) {
+	fmt.Printf("%d %s\n", len(all), what)
+	for _, r := range all {
+		fmt.Println("\t" + r.String())
+	}
+}
+
+// includes says whether this role allows all that the other right does.
+func (r right) includes(o right) bool {
+	return strings.HasPrefix(r.role, "Cluster") && r.verb == o.verb && r.resource == o.resource && (r.name == "" || r.name == o.name)
+}
+
+// covers says whether it is for the other that this right is there: it is the same, or it is handed on by the controller,
+// which can give only what it has.
+func (r right) covers(o right) bool {
+	handed := r.account() == "holdfast-controller" && (r.name == "" || r.name == o.name)
+	return r.verb == o.verb && r.resource == o.resource && (r == o || handed)
 }
 
 // grants are the rights in the manifests.
@@ -112,41 +138,62 @@ func inGroup(resource, group string) string {
 	return resource + "." + group
 }
 
-var allowedBy = regexp.MustCompile(`^RBAC: allowed by (?:Cluster)?RoleBinding "[^"]*" of ((?:Cluster)?Role) "(holdfast-[^"]*)"`)
+// asks are what the accounts of Holdfast asked for, each with the name of the object and without.
+type asks map[right]bool
 
-// uses reads in the audit log, whose file is begun anew from time to time, what was asked for, each with the name of the
-// object and without.
-func uses(dir string) (used map[right]bool, requests int, err error) {
+func (a asks) by(r right) bool { return a[right{r.account(), r.verb, r.resource, r.name}] }
+
+var accounts = regexp.MustCompile(`^system:serviceaccount:[^:]*:(holdfast-.*)$`)
+
+// requests reads the audit log, whose file is begun anew from time to time.
+func requests(dir string) (asked asks, refused []right, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "logs", "audit*.log"))
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if len(files) == 0 {
-		return nil, 0, fmt.Errorf("%s has no logs/audit.log: give the directory of a cluster that runs", dir)
+		return nil, nil, fmt.Errorf("%s has no logs/audit.log: give the directory of a cluster that runs", dir)
 	}
-	used = map[right]bool{}
+	asked = asks{}
 	for _, path := range files {
 		if err := eachEvent(path, func(e event) {
-			role := allowedBy.FindStringSubmatch(e.Annotations["authorization.k8s.io/reason"])
-			if role == nil {
+			account := accounts.FindStringSubmatch(e.User.Username)
+			if account == nil || e.ObjectRef.Resource == "" {
 				return
 			}
-			requests++
-			resource := inGroup(strings.TrimSuffix(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/"), e.ObjectRef.APIGroup)
-			for _, name := range []string{"", e.ObjectRef.Name} {
-				used[right{role[1] + " " + role[2], e.Verb, resource, name}] = true
+			for _, r := range e.rights() {
+				r.role = account[1]
+				if e.ResponseStatus.Code == http.StatusForbidden { // by the roles, or since a role would give what its maker has not
+					refused = append(refused, r)
+					continue
+				}
+				asked[r] = true
+				r.name = ""
+				asked[r] = true
 			}
 		}); err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 	}
-	return used, requests, nil
+	slices.SortFunc(refused, func(a, b right) int { return strings.Compare(a.String(), b.String()) })
+	return asked, slices.Compact(refused), nil
+}
+
+// rights are what a request needs. Server-side apply of an object that is not there needs two.
+func (e event) rights() []right {
+	resource := inGroup(strings.TrimSuffix(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/"), e.ObjectRef.APIGroup)
+	all := []right{{verb: e.Verb, resource: resource, name: e.ObjectRef.Name}}
+	if e.Verb == "patch" && e.ResponseStatus.Code == http.StatusCreated {
+		all = append(all, right{verb: "create", resource: resource, name: e.ObjectRef.Name})
+	}
+	return all
 }
 
 type event struct {
-	Verb        string
-	ObjectRef   struct{ Resource, Subresource, APIGroup, Name string }
-	Annotations map[string]string
+	Verb           string
+	User           struct{ Username string }
+	ObjectRef      struct{ Resource, Subresource, APIGroup, Name string }
+	ResponseStatus struct{ Code int }
 }
 
 func eachEvent(path string, visit func(event)) error {
