@@ -54,7 +54,8 @@ run: root deps build ## show one volume's life on a pool made for it (root)
 	go run ./test/demo -binary bin/holdfast
 
 .PHONY: test
-test: root deps build lint generated images ## install what is missing, then check and test all but what takes long (root)
+test: root deps build ## install what is missing, then check and test all but what takes long (root)
+	@$(MAKE) --no-print-directory --jobs=2 lint generated images
 	@$(MAKE) --no-print-directory --jobs=2 test-cluster test-hosts test-api
 
 .PHONY: test-all
