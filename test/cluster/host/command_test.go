@@ -12,11 +12,11 @@ import (
 )
 
 func TestAProgramThatIsRunEndsWithItsRunner(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pid")
 	if os.Getenv("HOLDFAST_VICTIM") != "" {
 		_, err := Run(t.Context(), "sh", "-c", "echo $$ >$HOLDFAST_VICTIM.new; mv $HOLDFAST_VICTIM.new $HOLDFAST_VICTIM; exec sleep 1000")
 		t.Fatal(err)
 	}
+	file := filepath.Join(t.TempDir(), "pid") // not before: the victim is killed and would leave one
 	victim := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 	victim.Env = append(os.Environ(), "HOLDFAST_VICTIM="+file)
 	if err := victim.Start(); err != nil {
