@@ -28,9 +28,8 @@ func (r *rooms) mayHaveMore(node string) bool {
 	return time.Since(r.given[node]) < reportLag
 }
 
+// gave is called with mu held.
 func (r *rooms) gave(node string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.given == nil {
 		r.given = map[string]time.Time{}
 	}
@@ -46,6 +45,8 @@ type move struct {
 
 // take counts a volume that is asked for.
 func (r *rooms) take(node, pool string, id backend.ID, bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.note(node, move{id: id, pool: pool}, bytes)
 }
 
@@ -53,6 +54,11 @@ func (r *rooms) take(node, pool string, id backend.ID, bytes int64) {
 func (r *rooms) untake(node string, id backend.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.forget(node, id)
+}
+
+// forget is called with mu held.
+func (r *rooms) forget(node string, id backend.ID) {
 	for m := range r.moves[node] {
 		if m.id == id && m.version == "" {
 			delete(r.moves[node], m)
@@ -60,9 +66,8 @@ func (r *rooms) untake(node string, id backend.ID) {
 	}
 }
 
+// note is called with mu held.
 func (r *rooms) note(node string, m move, bytes int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if m.version != "" && !newer(m.version, r.reports[node]) {
 		return // the watch of volumes is behind that of nodes
 	}
@@ -92,8 +97,10 @@ func (r *rooms) reported(n *v1.StorageNode) {
 
 // saw follows a volume from one state to the next; either may be nil.
 func (r *rooms) saw(old, now *v1.Volume) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if now == nil {
-		r.untake(old.Spec.Node, backend.ID(old.Name))
+		r.forget(old.Spec.Node, backend.ID(old.Name))
 		if made(old) {
 			r.gave(old.Spec.Node)
 			r.note(old.Spec.Node, move{backend.ID(old.Name), old.Status.Pool, old.ResourceVersion}, -bytesOf(old.Status.Size))
@@ -103,9 +110,9 @@ func (r *rooms) saw(old, now *v1.Volume) {
 	id := backend.ID(now.Name)
 	switch {
 	case !made(now):
-		r.take(now.Spec.Node, now.Spec.Pool, id, wanted(now))
+		r.note(now.Spec.Node, move{id: id, pool: now.Spec.Pool}, wanted(now))
 	case old != nil && !made(old):
-		r.untake(now.Spec.Node, id)
+		r.forget(now.Spec.Node, id)
 		r.note(now.Spec.Node, move{id, now.Status.Pool, now.ResourceVersion}, bytesOf(now.Status.Size))
 	case old != nil && bytesOf(now.Status.Size) != bytesOf(old.Status.Size):
 		r.note(now.Spec.Node, move{id, now.Status.Pool, now.ResourceVersion}, bytesOf(now.Status.Size)-bytesOf(old.Status.Size))
