@@ -3,6 +3,7 @@ package storagecluster
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -92,6 +93,8 @@ func (r *rig) within(t *testing.T) *rig {
 
 func TestOneObjectThatIsRefusedDoesNotKeepTheOthers(t *testing.T) {
 	r := newRig(t)
+	var log lockedBuffer
+	r.log = slog.New(slog.NewTextHandler(io.MultiWriter(&log, r.Output()), nil))
 	r.forbid("hb-two")
 	r.start()
 	r.create("holdfast", classes("hb-one", "hb-two", "hb-three"))
@@ -107,6 +110,7 @@ func TestOneObjectThatIsRefusedDoesNotKeepTheOthers(t *testing.T) {
 		return err == nil
 	})
 	r.until("one event", func() bool { return len(r.events.with("Warning FailedCreation", "hb-two")) == 1 })
+	r.until("a line of the log", func() bool { return strings.Contains(log.String(), "hb-two") })
 	// Nothing is pruned of a kind of which something could not be made.
 	r.change("holdfast", classes("hb-one", "hb-two"))
 	r.condition("holdfast", v1.ProgressingCondition, reasonNotApplied)

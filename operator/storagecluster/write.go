@@ -3,6 +3,7 @@ package storagecluster
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,7 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/owned"
 )
 
-// write writes the status where it differs, and an event for each transition that it shows.
+// write writes the status where it differs, and an event for each transition that it shows. Those are in the log too,
+// which is all that there is of a cluster where events are gone after an hour.
 func (r *Controller) write(ctx context.Context, c *v1.StorageCluster, next v1.StorageClusterStatus) error {
 	if equality.Semantic.DeepEqual(c.Status, next) {
 		return nil
@@ -28,11 +30,19 @@ func (r *Controller) write(ctx context.Context, c *v1.StorageCluster, next v1.St
 	r.written.Wrote(written)
 	for _, e := range transitions(&c.Status, &next) {
 		r.Events.Event(written, e.kind, e.reason, condition.Shorten(e.message, condition.LongestEvent))
+		r.Log.Log(ctx, e.level(), e.message, "cluster", c.Name, "reason", e.reason)
 	}
 	return nil
 }
 
 type event struct{ kind, reason, message string }
+
+func (e event) level() slog.Level {
+	if e.kind == core.EventTypeWarning {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
 
 // transitions are the events between two states.
 func transitions(old, next *v1.StorageClusterStatus) (all []event) {
