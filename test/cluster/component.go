@@ -20,7 +20,7 @@ type component struct {
 }
 
 const (
-	startLimit = 2 * time.Minute
+	startLimit = 5 * time.Minute
 	stopGrace  = 10 * time.Second
 	logTail    = 3000
 )

@@ -243,7 +243,7 @@ func (c *Cluster) waitBooted(ctx context.Context, n Node) error {
 		return err
 	}
 	for _, what := range []string{"create", "jsonpath={.status.nodeInfo.bootID}=" + boot, "condition=Ready"} {
-		if _, err := host.Run(ctx, c.kubectl("wait", "--for="+what, "--timeout=90s", "node/"+n.Name)...); err != nil {
+		if _, err := host.Run(ctx, c.kubectl("wait", "--for="+what, patience, "node/"+n.Name)...); err != nil {
 			return fmt.Errorf("%w\n--- the end of its kubelet's log:\n%s", err, host.Tail(filepath.Join(n.boot(c), "kubelet.log"), logTail))
 		}
 	}

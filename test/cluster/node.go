@@ -106,17 +106,20 @@ func (n Node) ctr(ctx context.Context, c *Cluster, args ...string) (string, erro
 	return host.Run(ctx, append([]string{"ctr", "--address", n.socket(c), "--namespace", "k8s.io"}, args...)...)
 }
 
+// patience is far above what the API server needs to hear of anything on a machine that does other things too.
+const patience = "--timeout=5m"
+
 // waitReady waits until the API server has heard from the kubelet that it can run pods.
 func (c *Cluster) waitReady(ctx context.Context, n Node) error {
-	_, err := host.Run(ctx, c.kubectl("wait", "--for=create", "--timeout=60s", "node/"+n.Name)...)
+	_, err := host.Run(ctx, c.kubectl("wait", "--for=create", patience, "node/"+n.Name)...)
 	if err == nil {
-		_, err = host.Run(ctx, c.kubectl("wait", "--for=condition=Ready", "--timeout=60s", "node/"+n.Name)...)
+		_, err = host.Run(ctx, c.kubectl("wait", "--for=condition=Ready", patience, "node/"+n.Name)...)
 	}
 	if err != nil {
 		return c.explain("kubelet", err)
 	}
 	// Pods are refused until the namespace has its account.
-	_, err = host.Run(ctx, c.kubectl("wait", "--for=create", "--timeout=30s", "serviceaccount/default")...)
+	_, err = host.Run(ctx, c.kubectl("wait", "--for=create", patience, "serviceaccount/default")...)
 	return err
 }
 

@@ -24,7 +24,7 @@ func serve(ctx context.Context, g config.Guest) error {
 			continue
 		}
 		// The kubelet gives up without it.
-		err := host.Until(ctx, time.Minute, func() error {
+		err := host.Until(ctx, 5*time.Minute, func() error {
 			_, err := ctr(ctx, g, "version")
 			return err
 		})
