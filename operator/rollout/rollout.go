@@ -51,7 +51,7 @@ type Result struct {
 	Updated int // pods of the current template that are ready
 	// Node at work: its pod was just deleted, or is not ready yet.
 	Node string
-	// Since the pod of Node exists; zero while it is being replaced.
+	// Since the pod of Node exists, which is not ready or whose storage is not; zero while it is being replaced.
 	Since time.Time
 	// Waiting says what is waited for, "" when Done.
 	Waiting string
@@ -96,9 +96,10 @@ func Plan(w World) (Result, *core.Pod) {
 	if w.hindered(&r, pods) {
 		return r, nil
 	}
-	// A pod that does not work loses nothing, and the new one may mend it.
+	// A pod that does not work loses nothing, and the new one may mend it; so it may the storage that is not ready, which
+	// may be what the old template did.
 	slices.SortStableFunc(outdated, func(a, b *core.Pod) int {
-		return cmp.Or(boolOrder(w.works(a), w.works(b)), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
+		return cmp.Or(boolOrder(w.works(a), w.works(b)), boolOrder(w.stores(a), w.stores(b)), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
 	})
 	switch {
 	case len(outdated) == 0 && len(pods) < r.Total:
@@ -114,8 +115,8 @@ func Plan(w World) (Result, *core.Pod) {
 			w.missing(&r, pods)
 			return r, nil
 		}
-		if node := w.unready(); node != nil {
-			r.Node, r.Waiting = node.Name, fmt.Sprintf("node %s, whose storage is not ready%s", node.Name, because(node))
+		if node, since := w.unready(pods); node != nil && w.stores(next) {
+			r.Node, r.Since, r.Waiting = node.Name, since, fmt.Sprintf("node %s, whose storage is not ready%s", node.Name, because(node))
 			return r, nil
 		}
 	}
@@ -186,6 +187,15 @@ func (w World) isCutOff(p *core.Pod) bool { return p.CreationTimestamp.Time.Befo
 
 func (w World) works(p *core.Pod) bool { return IsReady(p) && !w.isCutOff(p) }
 
+// stores says whether the storage of a pod's node is ready, or nothing is known of it.
+func (w World) stores(p *core.Pod) bool {
+	return !slices.ContainsFunc(w.Nodes, func(n *v1.StorageNode) bool { return n.Name == p.Spec.NodeName && !isReady(n) })
+}
+
+func isReady(n *v1.StorageNode) bool {
+	return meta.IsStatusConditionTrue(n.Status.Conditions, v1.ReadyCondition)
+}
+
 // current says whether a pod has all annotations of the template, of which one tells templates apart, and its account.
 func (w World) current(p *core.Pod) bool {
 	if w.isCutOff(p) {
@@ -199,18 +209,15 @@ func (w World) current(p *core.Pod) bool {
 	return true
 }
 
-// unready returns a StorageNode of a node that has a pod, which is not Ready.
-func (w World) unready() *v1.StorageNode {
-	served := map[string]bool{}
-	for _, p := range w.own() {
-		served[p.Spec.NodeName] = true
-	}
+// unready returns a StorageNode of a node that has a pod, which is not Ready, and since when the pod exists.
+func (w World) unready(pods []*core.Pod) (*v1.StorageNode, time.Time) {
 	for _, n := range w.Nodes {
-		if served[n.Name] && !meta.IsStatusConditionTrue(n.Status.Conditions, v1.ReadyCondition) {
-			return n
+		i := slices.IndexFunc(pods, func(p *core.Pod) bool { return p.Spec.NodeName == n.Name })
+		if i >= 0 && !isReady(n) {
+			return n, pods[i].CreationTimestamp.Time
 		}
 	}
-	return nil
+	return nil, time.Time{}
 }
 
 func because(n *v1.StorageNode) string {

@@ -112,8 +112,20 @@ func TestWhatIsReplacedAndWhatIsWaitedFor(t *testing.T) {
 			Result{Total: 2, Node: "a", Waiting: "1 of 2 node pods to be made"},
 		},
 		"another node is not ready": {
-			world(set("new", 2), []*core.Pod{pod("a", "old"), pod("b", "old")}, []*v1.StorageNode{storageNode("a", "True"), storageNode("b", "Unknown")}), "",
-			Result{Total: 2, Node: "b", Waiting: "its disk fails"},
+			world(set("new", 2), []*core.Pod{pod("a", "old"), pod("b", "new")}, []*v1.StorageNode{storageNode("a", "True"), storageNode("b", "Unknown")}), "",
+			Result{Total: 2, Updated: 1, Node: "b", Since: time.Unix(1000, 0), Waiting: "its disk fails"},
+		},
+		"storage that is not ready with the old pod comes first": {
+			world(set("new", 3), []*core.Pod{pod("a", "old"), pod("b", "old"), pod("c", "new")}, []*v1.StorageNode{storageNode("a", "True"), storageNode("b", "False"), storageNode("c", "True")}), "b",
+			Result{Total: 3, Updated: 1, Node: "b", Waiting: "node b"},
+		},
+		"storage of two that is not ready": {
+			world(set("new", 2), []*core.Pod{pod("a", "new"), pod("b", "old")}, []*v1.StorageNode{storageNode("a", "False"), storageNode("b", "False")}), "b",
+			Result{Total: 2, Updated: 1, Node: "b", Waiting: "node b"},
+		},
+		"storage that is not ready while another pod is not made yet": {
+			world(set("new", 2), []*core.Pod{pod("b", "old")}, []*v1.StorageNode{storageNode("a", "True"), storageNode("b", "False")}), "",
+			Result{Total: 2, Node: "a", Waiting: "1 of 2 node pods to be made"},
 		},
 		"a node that has no pod is not ready": {
 			world(set("new", 1), []*core.Pod{pod("a", "old")}, []*v1.StorageNode{storageNode("a", "True"), storageNode("gone", "Unknown")}), "a",
