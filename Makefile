@@ -3,10 +3,11 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # All is compiled once, as for images: without cgo, which only the race detector needs, and without the paths of this
-# work tree, so that another one has use of it too.
+# work tree, so that another one has use of it too. The race detector makes every process wait for a second at its end
+# unless told otherwise.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
-RACE := CGO_ENABLED=1 go test -race -exec 'env CGO_ENABLED=0'
+RACE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -exec 'env CGO_ENABLED=0'
 
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
@@ -55,34 +56,32 @@ run: root deps build ## show one volume's life on a pool made for it (root)
 
 .PHONY: test
 test: root deps build ## install what is missing, then check and test all but what takes long (root)
-	@$(MAKE) --no-print-directory --jobs=2 lint generated images
-	@$(MAKE) --no-print-directory --jobs=2 test-cluster test-hosts test-api
+	@$(MAKE) --no-print-directory --jobs=2 generated images
+	@$(MAKE) --no-print-directory --jobs=3 test-cluster lint test-hosts test-api-install test-api-rest test-of-clusters
 
 .PHONY: test-all
 test-all: ## the same with what takes long (root)
 	@$(MAKE) --no-print-directory test HOLDFAST_TESTS=all TIMEOUT=120m
 
-# Two beside each other: the tests in a cluster, which are the longest, wait more than they compute; the others compute.
+# Three of these beside each other: what asks an API server waits more than it computes, and the rest computes. The
+# cluster takes longest, so it begins.
 .PHONY: test-hosts
 test-hosts: root deps
 	$(call step,test of units and of hosts)
 	HOLDFAST_REQUIRE=$(REQUIRE) $(RACE) -count=1 -timeout $(TIMEOUT) ./test/uml $$(go list ./... | grep -vxFf <(go list $(INSTALL_TESTS) $(API_TESTS) $(CLUSTER_TESTS)))
 
-.PHONY: test-api
-test-api: root deps cluster-program
-	$(call step,test of the API in two clusters without Holdfast)
-	@$(MAKE) --no-print-directory --jobs=3 test-api-install test-api-rest test-of-clusters
-
 .PHONY: test-api-install
-test-api-install:
+test-api-install: root deps cluster-program
+	$(call step,test of the API in a cluster without Holdfast and its kinds)
 	$(call test-on-api,install,$(INSTALL_TESTS))
 
 .PHONY: test-api-rest
-test-api-rest:
+test-api-rest: root deps cluster-program
+	$(call step,test of the API in a cluster without Holdfast)
 	$(call test-on-api,api,$(API_TESTS))
 
 .PHONY: test-of-clusters
-test-of-clusters:
+test-of-clusters: root deps cluster-program
 	$(call step,test of the test cluster)
 	cd test/cluster && go test -count=1 -timeout $(TIMEOUT) . ./artifact ./config ./guest ./host ./image ./locker ./pki
 
