@@ -30,7 +30,7 @@ func (r *Controller) write(ctx context.Context, c *v1.StorageCluster, next v1.St
 	r.written.Wrote(written)
 	for _, e := range transitions(&c.Status, &next) {
 		r.Events.Event(written, e.kind, e.reason, condition.Shorten(e.message, condition.LongestEvent))
-		r.Log.Log(ctx, e.level(), e.message, "cluster", c.Name, "reason", e.reason)
+		r.Log.Log(ctx, e.level(), "told as an event", "cluster", c.Name, "reason", e.reason, "message", e.message)
 	}
 	return nil
 }
