@@ -167,14 +167,16 @@ func TestANodeThatIsAddedWhileAJobRunsIsNotPartOfIt(t *testing.T) {
 }
 
 func TestANodeThatIsRemovedWhileAJobRunsFailsIt(t *testing.T) {
+	removed := make(chan error, 1) // the answer may come when the job has ended already
 	r := newRig(t, func(k *kubelet, p *core.Pod) {
 		k.runs(p)
-		if err := k.kubernetes.CoreV1().Nodes().Delete(t.Context(), k.node, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		removed <- k.kubernetes.CoreV1().Nodes().Delete(t.Context(), k.node, metav1.DeleteOptions{})
 	}, "a")
 	r.controller(r.api.Config())
 	now := r.end(r.job(v1.NodeJobSpec{Image: "i"}))
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
 	if now.Status.Phase != v1.JobFailed || now.Status.Nodes[0].Message != "the node is gone" {
 		t.Errorf("it ended as %+v", now.Status)
 	}
