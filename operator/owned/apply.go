@@ -46,6 +46,9 @@ type record struct {
 	repairs flowcontrol.PassiveRateLimiter
 }
 
+// changedMeanwhile is when what is changed by others just now is looked at again.
+const changedMeanwhile = 100 * time.Millisecond
+
 // unseenFor is how long an object that was applied may stay out of the cache before it counts as gone.
 const unseenFor = 10 * time.Second
 
@@ -81,18 +84,28 @@ func (o Outcome) And(other Outcome) Outcome {
 // Apply makes each object as it is wanted, in this order. One that is refused does not keep the others from it. It asks
 // the API server nothing for objects that are as they were when they were last applied.
 func (s *Set) Apply(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
-	return s.applyAll(ctx, objects, false)
+	return s.applyAll(ctx, objects, nil, false)
+}
+
+// Spared are objects that stay as others made them where the function says so. It is asked about what would be
+// overwritten, exactly: what was changed meanwhile is not overwritten either, but asked about by the next Apply.
+type Spared map[Ref]func(live *unstructured.Unstructured) bool
+
+// ApplySparing is Apply for all that is not spared.
+func (s *Set) ApplySparing(ctx context.Context, objects []*unstructured.Unstructured, spared Spared) Outcome {
+	return s.applyAll(ctx, objects, spared, false)
 }
 
 // Mark is Apply for objects that others made and of which only some metadata is wanted. Those that do not exist are
 // not made.
 func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
-	return s.applyAll(ctx, objects, true)
+	return s.applyAll(ctx, objects, nil, true)
 }
 
-func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured, mark bool) (out Outcome) {
+func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured, spared Spared, mark bool) (out Outcome) {
 	for _, o := range objects {
 		a := &application{Set: s, wanted: o, ref: RefOf(o), mark: mark}
+		a.spare = spared[a.ref]
 		changed, err := a.do(ctx)
 		if ctx.Err() != nil {
 			return out
@@ -116,6 +129,7 @@ type application struct {
 	ref    Ref
 	wanted *unstructured.Unstructured
 	mark   bool
+	spare  func(live *unstructured.Unstructured) bool
 	again  time.Duration
 }
 
@@ -149,10 +163,22 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 			return false, err
 		}
 	}
+	if live != nil && a.spare != nil && a.spare(live) {
+		return false, nil
+	}
 	if err := a.mayTouch(live, known); err != nil {
 		return false, err
 	}
+	return a.put(ctx, live, known)
+}
+
+// put makes an object, or puts it right.
+func (a *application) put(ctx context.Context, live *unstructured.Unstructured, known *record) (changed bool, err error) {
 	result, err := a.write(ctx, live)
+	if a.spare != nil && apierrors.IsConflict(err) {
+		a.again = changedMeanwhile
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -216,6 +242,10 @@ func (a *application) write(ctx context.Context, live *unstructured.Unstructured
 	if a.mark {
 		wanted = wanted.DeepCopy()
 		wanted.SetUID(live.GetUID()) // or it would be made if it has just been deleted
+	}
+	if a.spare != nil && live != nil {
+		wanted = wanted.DeepCopy()
+		wanted.SetResourceVersion(live.GetResourceVersion())
 	}
 	result, err := a.apply(ctx, wanted)
 	switch {

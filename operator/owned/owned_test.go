@@ -135,6 +135,41 @@ func TestWhatHasTheNameAndIsSomebodyElsesIsLeftAlone(t *testing.T) {
 	}
 }
 
+func TestWhatIsSparedIsJudgedAsItIsWhenItWouldBeOverwritten(t *testing.T) {
+	r := newRig(t).start()
+	o := configMap("a", "1")
+	r.apply(o)
+	r.seen(o)
+	spared := Spared{RefOf(o): func(live *unstructured.Unstructured) bool { return live.GetLabels()["theirs"] != "" }}
+	apply := func() Outcome {
+		out := r.set.ApplySparing(t.Context(), list(configMap("a", "2"), configMap("b", "2")), spared)
+		if err := out.Err(); err != nil {
+			t.Error(err)
+		}
+		return out
+	}
+	release := r.api.HoldWatches()
+	r.edit(o, `{"metadata":{"labels":{"theirs":"yes"}}}`)
+	if out := apply(); out.Again == 0 {
+		t.Error("what was changed meanwhile is not looked at again")
+	}
+	release()
+	r.seen(o)
+	if out := apply(); out.Again != 0 || len(out.Changed) != 0 {
+		t.Errorf("of what is spared and what is there already came %+v", out)
+	}
+	value := func(o *unstructured.Unstructured) any { return r.live(o).Object["data"].(map[string]any)["key"] }
+	if value(o) != "1" || value(configMap("b", "")) != "2" {
+		t.Errorf("a has %v, b %v", value(o), value(configMap("b", "")))
+	}
+	r.edit(o, `{"metadata":{"labels":{"theirs":null}}}`)
+	r.seen(o)
+	apply()
+	if value(o) != "2" {
+		t.Error("it is spared for ever")
+	}
+}
+
 func TestOnlyWhatHasTheLabelsAndIsNotWantedIsPruned(t *testing.T) {
 	r := newRig(t).start()
 	marked := configMap("marked", "1")

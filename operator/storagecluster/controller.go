@@ -76,6 +76,8 @@ type Controller struct {
 	good  map[string][]*unstructured.Unstructured // what the last spec that could be rendered asked for
 	other otherRelease
 
+	overwritten string // the release whose manifest was put right and the status does not say so yet; only the loop looks
+
 	attachedReleased bool // the finalizers of an attacher that does not run any more are off; only the loop looks
 }
 
@@ -197,8 +199,7 @@ func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.S
 	if err != nil {
 		return 0, err
 	}
-	installed := r.installedOver(c)
-	if other := r.otherRelease(c, installed); other != "" {
+	if other := r.otherRelease(c, r.installedOver(c)); other != "" {
 		s := r.observe(c)
 		s.handingTo = other
 		return handingOver, r.write(ctx, c, s.status())
@@ -207,10 +208,12 @@ func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.S
 	if err != nil || s == nil {
 		return 0, err
 	}
-	if c.Spec.Images.Holdfast != "" {
-		s.ignored = installed
+	s.ignored = r.overwritten
+	if err := r.write(ctx, c, s.status()); err != nil {
+		return 0, err
 	}
-	return again, r.write(ctx, c, s.status())
+	r.overwritten = ""
+	return again, nil
 }
 
 // Served returns the StorageCluster that is served: the oldest that is not being deleted; the oldest of all if all are.

@@ -229,10 +229,7 @@ func TestTheManifestOfAnotherReleaseIsSaidToBeIgnoredWhileTheSpecNamesAnImage(t 
 	r.create("holdfast", nil)
 	r.settled("holdfast")
 	deployments := r.theirs.AppsV1().Deployments(namespace)
-	manifest := `{"metadata":{"labels":{"app.kubernetes.io/version":"v9.9.9"}},"spec":{"template":{"spec":{"containers":[{"name":"holdfast","image":"holdfast.test/pause:9"}]}}}}`
-	if _, err := deployments.Patch(t.Context(), controllerName, types.StrategicMergePatchType, []byte(manifest), metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
-		t.Fatal(err)
-	}
+	r.installAnotherRelease()
 	message := r.condition("holdfast", v1.ReleaseIgnoredCondition, reasonImagePinned)
 	for _, want := range []string{"v9.9.9", "spec.images.holdfast asks for holdfast.test/pause:1", "StorageUpgrade"} {
 		if !strings.Contains(message, want) {
@@ -251,6 +248,43 @@ func TestTheManifestOfAnotherReleaseIsSaidToBeIgnoredWhileTheSpecNamesAnImage(t 
 	r.until("the condition going", func() bool {
 		return meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ReleaseIgnoredCondition) == nil
 	})
+}
+
+// installAnotherRelease changes the controller's workload as the manifest of v9.9.9 does.
+func (r *rig) installAnotherRelease() {
+	manifest := `{"metadata":{"labels":{"app.kubernetes.io/version":"v9.9.9"}},"spec":{"template":{"spec":{"containers":[{"name":"holdfast","image":"holdfast.test/pause:9"}]}}}}`
+	_, err := r.theirs.AppsV1().Deployments(namespace).Patch(background, controllerName, types.StrategicMergePatchType, []byte(manifest), metav1.PatchOptions{FieldManager: "somebody"})
+	if err != nil {
+		r.Errorf("another release: %v", err)
+	}
+}
+
+// A manifest that comes while the controller's workload is being written is neither overwritten nor forgotten.
+func TestTheManifestOfAnotherReleaseIsNotedWheneverItComes(t *testing.T) {
+	for image, outcome := range map[v1.Image]func(*rig){
+		"holdfast.test/pause:1": func(r *rig) { r.condition("holdfast", v1.ReleaseIgnoredCondition, reasonImagePinned) },
+		"": func(r *rig) {
+			r.condition("holdfast", v1.ProgressingCondition, reasonUpgrading)
+			d, err := r.theirs.AppsV1().Deployments(namespace).Get(background, controllerName, metav1.GetOptions{})
+			if err != nil || d.Labels[versionLabel] != "v9.9.9" || d.Spec.Template.Spec.Containers[0].Image != "holdfast.test/pause:9" {
+				r.Errorf("it was overwritten: %v, %v", d, err)
+			}
+		},
+	} {
+		for _, before := range []string{
+			"PATCH /apis/apps/v1/namespaces/" + namespace + "/deployments/" + controllerName,
+			"PUT /apis/holdfast.dev/v1/storageclusters/holdfast/status",
+		} {
+			t.Run(fmt.Sprintf("image %q, before %s", image, before), func(t *testing.T) {
+				r := newRig(t).start()
+				r.create("holdfast", func(s *v1.StorageClusterSpec) { s.Images.Holdfast = image })
+				r.settled("holdfast")
+				r.traffic.onceBefore(before, r.installAnotherRelease)
+				r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Debug = true })
+				outcome(r)
+			})
+		}
+	}
 }
 
 func TestANamespaceThatIsBeingDeletedIsToldAndAllSettlesWhenItIsMadeAgain(t *testing.T) {

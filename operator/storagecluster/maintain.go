@@ -61,7 +61,11 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 	}
 	r.mu.Unlock()
 
-	out := r.Owned.Apply(ctx, objects).And(r.Owned.Mark(ctx, marks(c, r.Namespace)))
+	spared := owned.Spared{}
+	for _, ref := range r.controllerRefs() {
+		spared[ref] = func(live *unstructured.Unstructured) bool { return r.spares(c, live) }
+	}
+	out := r.Owned.ApplySparing(ctx, objects, spared).And(r.Owned.Mark(ctx, marks(c, r.Namespace)))
 	again, failures := out.Again, out.Failures
 	s := r.observe(c)
 	if s.invalid == nil {
@@ -160,7 +164,7 @@ func (r *Controller) prune(ctx context.Context, s *situation, wanted []*unstruct
 		if keep(o) || slices.ContainsFunc(failures, func(f owned.Failure) bool { return f.Kind == o.GetKind() }) {
 			return true
 		}
-		return isControllerWorkload(o) && !s.controller().ready
+		return isControllerWorkload(o) && (!s.controller().ready || r.spares(s.cluster, o))
 	}).Failures
 }
 

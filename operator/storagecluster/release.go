@@ -28,23 +28,50 @@ type otherRelease struct {
 	seen    time.Time
 }
 
-// installedOver returns the release of which somebody has just applied the manifest over this one; "" if nobody has.
-// Nobody but a manifest changes both the label and the image.
-func (r *Controller) installedOver(c *v1.StorageCluster) string {
+// controllerRefs are the workloads of which one is the controller's.
+func (r *Controller) controllerRefs() (refs []owned.Ref) {
 	for _, kind := range []string{"Deployment", "StatefulSet"} {
-		o := r.Owned.Get(owned.Ref{
+		refs = append(refs, owned.Ref{
 			GroupKind:      schema.GroupKind{Group: "apps", Kind: kind},
 			NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: controllerName},
 		})
-		if o == nil {
-			continue
-		}
-		version := o.GetLabels()[versionLabel]
-		if version != "" && version != deploy.Version && image(o) != string(render.Images(c).Holdfast) {
-			return version
+	}
+	return refs
+}
+
+// installedOver returns the release of which somebody has just applied the manifest over this one; "" if nobody has.
+func (r *Controller) installedOver(c *v1.StorageCluster) string {
+	for _, ref := range r.controllerRefs() {
+		if o := r.Owned.Get(ref); o != nil {
+			if version := manifestOf(c, o); version != "" {
+				return version
+			}
 		}
 	}
 	return ""
+}
+
+// manifestOf returns the other release whose manifest made the controller's workload what it is. Nobody but a manifest
+// changes both the label and the image.
+func manifestOf(c *v1.StorageCluster, workload *unstructured.Unstructured) string {
+	version := workload.GetLabels()[versionLabel]
+	if version == deploy.Version || image(workload) == string(render.Images(c).Holdfast) {
+		return ""
+	}
+	return version
+}
+
+// spares says whether the controller's workload is left as it is, since it is that of another release which is to take
+// over. It may have come since see looked. What is overwritten is noted until the status says so.
+func (r *Controller) spares(c *v1.StorageCluster, workload *unstructured.Unstructured) bool {
+	version := manifestOf(c, workload)
+	if r.otherRelease(c, version) != "" {
+		return true
+	}
+	if version != "" && c.Spec.Images.Holdfast != "" {
+		r.overwritten = version
+	}
+	return false
 }
 
 // otherRelease returns the release that was installed over this one if it is to take over: to put the controller's

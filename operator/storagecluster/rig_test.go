@@ -326,19 +326,32 @@ type events struct {
 
 // traffic counts requests that are no watches, Leases or events.
 type traffic struct {
-	mu  sync.Mutex
-	all []string
+	mu     sync.Mutex
+	all    []string
+	before map[string]func() // what is done once before a request, given as METHOD PATH, is sent
 }
 
 func (f *traffic) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(q *http.Request) (*http.Response, error) {
 		if q.URL.Query().Get("watch") == "" {
+			request := q.Method + " " + q.URL.Path
 			f.mu.Lock()
-			f.all = append(f.all, q.Method+" "+q.URL.Path)
+			f.all = append(f.all, request)
+			do := f.before[request]
+			delete(f.before, request)
 			f.mu.Unlock()
+			if do != nil {
+				do()
+			}
 		}
 		return next.RoundTrip(q)
 	})
+}
+
+func (f *traffic) onceBefore(request string, do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before = map[string]func(){request: do}
 }
 
 // take returns what was asked since it was called last.
