@@ -1,4 +1,5 @@
 // Package lint proves that the linter's rules about imports refuse what they are written to refuse.
+// It also proves that what several modules of this repository share is of one version.
 package lint
 
 import (
