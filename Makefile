@@ -60,14 +60,14 @@ run: root deps build ## show one volume's life on a pool made for it (root)
 .PHONY: test
 test: root deps build ## install what is missing, then check and test all but what takes long (root)
 	@$(MAKE) --no-print-directory --jobs=2 generated images
-	@$(MAKE) --no-print-directory --jobs=4 test-cluster test-api-install lint test-hosts test-api-rest test-of-clusters
+	@$(MAKE) --no-print-directory --jobs=3 test-cluster lint test-hosts test-api-install test-api-rest test-of-clusters
 
 .PHONY: test-all
 test-all: ## the same with what takes long (root)
 	@$(MAKE) --no-print-directory test HOLDFAST_TESTS=all TIMEOUT=120m
 
-# Four of these beside each other: what asks an API server waits more than it computes, and the rest computes. Those that
-# take longest begin.
+# Three of these beside each other: what asks an API server waits more than it computes, and the rest computes. The
+# cluster takes longest, so it begins.
 .PHONY: test-hosts
 test-hosts: root deps
 	$(call step,test of units and of hosts)

@@ -3,6 +3,7 @@
 package hostfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Kind is a file system with the options it is made and mounted with.
@@ -104,10 +108,24 @@ func unmountAll(t testing.TB, dir string) {
 	for _, line := range slices.Backward(lines) {
 		fields := strings.Fields(line)
 		if len(fields) > 1 && strings.HasPrefix(fields[1]+"/", dir+"/") {
-			if out, err := exec.Command("umount", fields[1]).CombinedOutput(); err != nil {
-				t.Errorf("umount %s: %v: %s", fields[1], err, out)
+			if err := unmount(fields[1]); err != nil {
+				t.Error(err)
 				_ = exec.Command("umount", "-l", fields[1]).Run() // the test has failed already
 			}
+		}
+	}
+}
+
+// unmount waits for whoever looks at a loop device of an image there: the image is in use until they have closed it.
+func unmount(target string) error {
+	const patience, again = 30 * time.Second, 50 * time.Millisecond
+	for end := time.Now().Add(patience); ; <-time.After(again) {
+		err := unix.Unmount(target, 0)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
+			return fmt.Errorf("umount %s: %w", target, err)
 		}
 	}
 }

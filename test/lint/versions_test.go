@@ -38,7 +38,9 @@ func required(t *testing.T, dir string) map[string]string {
 	if err != nil {
 		t.Fatalf("go.mod of %s: %v", dir, err)
 	}
-	var file struct{ Require []struct{ Path, Version string } }
+	var file struct {
+		Require []struct{ Path, Version string }
+	}
 	if err := json.Unmarshal(out, &file); err != nil {
 		t.Fatalf("go.mod of %s: %v", dir, err)
 	}
