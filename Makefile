@@ -4,13 +4,15 @@ SHELL := /bin/bash
 
 # All is compiled once, as for images: without cgo, which only the race detector needs, and without the paths of this
 # work tree, so that another one has use of it too. The race detector makes every process wait for a second at its end
-# unless told otherwise. What is linted is not vetted again.
+# unless told otherwise.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 # With four times the garbage, compilers, linters and API servers need a quarter less of the processors.
 GOGC ?= 400
 export GOGC
-RACE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -vet=off -race -exec 'env CGO_ENABLED=0'
+# What golangci-lint vets is not vetted again.
+TEST := go test -vet=off
+RACE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(TEST) -race -exec 'env CGO_ENABLED=0'
 
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
@@ -38,7 +40,7 @@ INSTALL_TESTS := ./operator/first ./operator/owned ./operator/snapshots ./operat
 API_TESTS := ./test/api ./backend/cluster ./operator/nodejob ./operator/nfsserver ./provisioner
 CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
 # Where an API server is asked: its tests take twice as long with it.
-API_TEST := $(if $(filter all,$(HOLDFAST_TESTS)),$(RACE),go test -vet=off)
+API_TEST := $(if $(filter all,$(HOLDFAST_TESTS)),$(RACE),$(TEST))
 LINT := go tool -modfile=test/tools/go.mod golangci-lint
 
 step = @printf '\n== %s\n' "$(1)"
@@ -99,8 +101,8 @@ test-cluster: root deps cluster-program
 	$(call step,test in a cluster)
 	@trap 'bin/cluster -name test down >/dev/null' EXIT; \
 	test/cluster/install test $(NODES); \
-	(cd test/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) go test -vet=off -count=1 ./...); \
-	HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) go test -vet=off -p 1 -count=1 -timeout $(TIMEOUT) $(CLUSTER_TESTS)
+	(cd test/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -count=1 ./...); \
+	HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -p 1 -count=1 -timeout $(TIMEOUT) $(CLUSTER_TESTS)
 
 .PHONY: cluster-program
 cluster-program:

@@ -104,18 +104,18 @@ func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Ou
 
 func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured, spared Spared, mark bool) (out Outcome) {
 	for _, o := range objects {
-		a := &application{Set: s, wanted: o, ref: RefOf(o), mark: mark}
-		a.spare = spared[a.ref]
+		ref := RefOf(o)
+		a := &application{Set: s, wanted: o, ref: ref, mark: mark, spare: spared[ref]}
 		changed, err := a.do(ctx)
 		if ctx.Err() != nil {
 			return out
 		}
 		one := Outcome{Again: a.again}
 		if changed {
-			one.Changed = []Ref{a.ref}
+			one.Changed = []Ref{ref}
 		}
 		if err != nil {
-			one.Failures = []Failure{{a.ref, err}}
+			one.Failures = []Failure{{ref, err}}
 		}
 		out = out.And(one)
 	}

@@ -208,7 +208,9 @@ func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.S
 	if err != nil || s == nil {
 		return 0, err
 	}
-	s.ignored = r.overwritten
+	if c.Spec.Images.Holdfast != "" {
+		s.ignored = r.overwritten
+	}
 	if err := r.write(ctx, c, s.status()); err != nil {
 		return 0, err
 	}

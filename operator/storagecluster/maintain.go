@@ -62,7 +62,7 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 	r.mu.Unlock()
 
 	spared := owned.Spared{}
-	for _, ref := range r.controllerRefs() {
+	for _, ref := range controllerRefs(r.Namespace) {
 		spared[ref] = func(live *unstructured.Unstructured) bool { return r.spares(c, live) }
 	}
 	out := r.Owned.ApplySparing(ctx, objects, spared).And(r.Owned.Mark(ctx, marks(c, r.Namespace)))
@@ -169,5 +169,5 @@ func (r *Controller) prune(ctx context.Context, s *situation, wanted []*unstruct
 }
 
 func isControllerWorkload(o *unstructured.Unstructured) bool {
-	return o.GetName() == controllerName && (o.GetKind() == "Deployment" || o.GetKind() == "StatefulSet")
+	return slices.Contains(controllerRefs(o.GetNamespace()), owned.RefOf(o))
 }

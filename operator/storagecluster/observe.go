@@ -122,8 +122,8 @@ func (s *situation) look(set *owned.Set, namespace string) {
 			s.nodeSet = nodeSet
 		}
 	}
-	for _, kind := range []string{"Deployment", "StatefulSet"} {
-		if o := find("apps", kind, controllerName); o != nil && o.GetDeletionTimestamp() == nil {
+	for _, ref := range controllerRefs(namespace) {
+		if o := set.Get(ref); o != nil && o.GetDeletionTimestamp() == nil {
 			s.controllers = append(s.controllers, readWorkload(o))
 		}
 	}

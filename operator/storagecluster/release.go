@@ -29,11 +29,11 @@ type otherRelease struct {
 }
 
 // controllerRefs are the workloads of which one is the controller's.
-func (r *Controller) controllerRefs() (refs []owned.Ref) {
+func controllerRefs(namespace string) (refs []owned.Ref) {
 	for _, kind := range []string{"Deployment", "StatefulSet"} {
 		refs = append(refs, owned.Ref{
 			GroupKind:      schema.GroupKind{Group: "apps", Kind: kind},
-			NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: controllerName},
+			NamespacedName: types.NamespacedName{Namespace: namespace, Name: controllerName},
 		})
 	}
 	return refs
@@ -41,7 +41,7 @@ func (r *Controller) controllerRefs() (refs []owned.Ref) {
 
 // installedOver returns the release of which somebody has just applied the manifest over this one; "" if nobody has.
 func (r *Controller) installedOver(c *v1.StorageCluster) string {
-	for _, ref := range r.controllerRefs() {
+	for _, ref := range controllerRefs(r.Namespace) {
 		if o := r.Owned.Get(ref); o != nil {
 			if version := manifestOf(c, o); version != "" {
 				return version
@@ -68,7 +68,7 @@ func (r *Controller) spares(c *v1.StorageCluster, workload *unstructured.Unstruc
 	if r.otherRelease(c, version) != "" {
 		return true
 	}
-	if version != "" && c.Spec.Images.Holdfast != "" {
+	if version != "" {
 		r.overwritten = version
 	}
 	return false
