@@ -335,30 +335,41 @@ func TestARemovalThatIsInterruptedNamesTheNamespaceThatIsLeft(t *testing.T) {
 		ctx, interrupt := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { interrupt(errors.New("terminated signal received")) })
 		err := b.Close(ctx)
-		if err == nil || !strings.Contains(err.Error(), "terminated signal received") || !strings.HasSuffix(err.Error(), ": kubectl delete namespace holdfast-bench-x") {
+		if err == nil || !strings.Contains(err.Error(), "terminated signal received") || !strings.HasSuffix(err.Error(), ": kubectl delete namespace holdfast-bench-x --ignore-not-found") {
 			t.Errorf("the removal: %v", err)
 		}
 	})
 }
 
 func TestARunThatCannotWatchStillRemovesItsNamespace(t *testing.T) {
-	inBubble(t, immediate, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
-		p.PrependWatchReactor("events", func(clienttesting.Action) (bool, watch.Interface, error) {
-			return true, nil, errors.New("events are forbidden")
+	for name, before := range map[string]func(t *testing.T, p *pretend){
+		"its end comes last": func(*testing.T, *pretend) {},
+		"its end is seen first": func(t *testing.T, p *pretend) {
+			p.check(p.CoreV1().Namespaces().Delete(t.Context(), "holdfast-bench-x", metav1.DeleteOptions{}))
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, immediate, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
+				p.PrependWatchReactor("events", func(clienttesting.Action) (bool, watch.Interface, error) {
+					return true, nil, errors.New("events are forbidden")
+				})
+				b := p.bench(same)
+				if _, err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "events are forbidden") {
+					t.Errorf("the run: %v", err)
+				}
+				before(t, p)
+				begun := time.Now()
+				if err := b.Close(t.Context()); err == nil || !strings.Contains(err.Error(), "kubectl delete namespace holdfast-bench-x") {
+					t.Errorf("the removal, which cannot be seen: %v", err)
+				}
+				if time.Since(begun) >= time.Minute {
+					t.Error("it waited for what it cannot see")
+				}
+				p.empties()
+			})
 		})
-		b := p.bench(same)
-		if _, err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "events are forbidden") {
-			t.Errorf("the run: %v", err)
-		}
-		begun := time.Now()
-		if err := b.Close(t.Context()); err == nil || !strings.Contains(err.Error(), "kubectl delete namespace holdfast-bench-x") {
-			t.Errorf("the removal, which cannot be seen: %v", err)
-		}
-		if time.Since(begun) >= time.Minute {
-			t.Error("it waited for what it cannot see")
-		}
-		p.empties()
-	})
+	}
 }
 
 func TestWhatCannotBeMeasuredIsRefusedBeforeAnythingIsMade(t *testing.T) {

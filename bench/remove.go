@@ -42,12 +42,12 @@ func (b *Bench) remove(ctx context.Context) error {
 	return b.within(ctx, "the end of the volumes", func() (bool, error) { return len(b.seen.volumes) == 0, nil })
 }
 
-// command removes what was not seen to go.
+// command removes what was not seen to go. Where not everything was seen, it begins with the namespace in any case.
 func (b *Bench) command() string {
 	var commands []string
 	b.seen.read(func() {
-		if !b.seen.namespaceGone {
-			commands = append(commands, "kubectl delete namespace "+b.namespace)
+		if !b.seen.namespaceGone || b.seen.blind != nil {
+			commands = append(commands, "kubectl delete namespace "+b.namespace+" --ignore-not-found")
 		}
 		if len(b.seen.volumes) > 0 {
 			commands = append(commands, "kubectl delete persistentvolume "+strings.Join(slices.Sorted(maps.Keys(b.seen.volumes)), " "))
