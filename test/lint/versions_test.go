@@ -4,42 +4,57 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 )
 
-// follow are the modules that take what they share with Holdfast in the same version, so that it is compiled once for
-// all of them. The others have versions of Kubernetes and of a peer that are their own.
-var follow = []string{"test/deploy", "test/tools/generate", "test/cluster/sidecars", "test/cluster/dns"}
+// modules take what several of them need in one version, so that it is compiled once for all. The peer of the benchmark
+// has the versions of its own release.
+var modules = []string{".", "test/deploy", "test/tools", "test/tools/generate", "test/cluster/dns", "test/cluster", "test/cluster/sidecars"}
 
-func TestModulesTakeWhatTheyShareWithHoldfastInTheSameVersion(t *testing.T) {
-	ours := required(t, ".")
-	for _, dir := range follow {
+// older is what some take in an older version together: the newest csi-provisioner that there is has that of Kubernetes,
+// and that Kubernetes knows no newer CSI.
+var older = map[string]string{
+	"test/cluster":          `^(k8s\.io/(api.*|client-go|component-.*|kubelet|mount-utils|streaming)|github\.com/container-storage-interface/spec)$`,
+	"test/cluster/sidecars": `^k8s\.io/(api.*|client-go|component-.*|streaming)$`,
+}
+
+func TestModulesTakeWhatTheyShareInTheSameVersion(t *testing.T) {
+	type taken struct{ by, version string }
+	first := map[string]taken{}
+	for _, module := range modules {
 		shared := 0
-		for path, version := range required(t, dir) {
-			have, ok := ours[path]
+		for path, version := range required(t, module) {
+			if is, ok := older[module]; ok && regexp.MustCompile(is).MatchString(path) {
+				path += ", the older one"
+			}
+			other, ok := first[path]
 			if !ok {
+				first[path] = taken{module, version}
 				continue
 			}
 			shared++
-			if version != have {
-				t.Errorf("%s has %s %s, Holdfast has %s: take the newer in both with go get, and go mod tidy in each", dir, path, version, have)
+			if version != other.version {
+				t.Errorf("%s has %s %s, %s has %s: take the newer in both with go get, and go mod tidy in each", module, path, version, other.by, other.version)
 			}
 		}
-		if shared == 0 {
-			t.Errorf("%s shares nothing with Holdfast: it need not be looked at here", dir)
+		if shared == 0 && module != modules[0] {
+			t.Errorf("%s shares nothing with the others: it need not be looked at here", module)
 		}
 	}
 }
 
-// required returns the versions that the go.mod of a directory names.
+// required returns the versions that the go.mod of a directory asks for, replaced ones as what they are replaced by.
 func required(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", filepath.Join("..", "..", dir, "go.mod")).Output()
 	if err != nil {
 		t.Fatalf("go.mod of %s: %v", dir, err)
 	}
+	type module struct{ Path, Version string }
 	var file struct {
-		Require []struct{ Path, Version string }
+		Require []module
+		Replace []struct{ Old, New module }
 	}
 	if err := json.Unmarshal(out, &file); err != nil {
 		t.Fatalf("go.mod of %s: %v", dir, err)
@@ -47,6 +62,11 @@ func required(t *testing.T, dir string) map[string]string {
 	all := map[string]string{}
 	for _, r := range file.Require {
 		all[r.Path] = r.Version
+	}
+	for _, r := range file.Replace {
+		if _, ok := all[r.Old.Path]; ok && r.Old.Path == r.New.Path {
+			all[r.Old.Path] = r.New.Version
+		}
 	}
 	return all
 }
