@@ -170,14 +170,8 @@ func (a *api) until(what string, is func() bool) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			a.t.Fatalf("waiting until %s: %v", what, ctx.Err())
-		}
+	if err := realapi.Until(ctx, is); err != nil {
+		a.t.Fatalf("waiting until %s: %v", what, err)
 	}
 }
 

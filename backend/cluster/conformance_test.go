@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
 // TestAClusterOfOneHostInMemoryConforms runs the suite over controller, API and agent together.
@@ -53,21 +54,17 @@ type reported struct {
 func (r reported) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		want, err := r.host.Capacity(ctx, pool)
-		if err != nil {
-			return want, err
+	var want, have backend.Capacity
+	var err error
+	late := realapi.Until(ctx, func() bool {
+		if want, err = r.host.Capacity(ctx, pool); err != nil {
+			return true
 		}
-		have, err := r.Storage.Capacity(ctx, pool)
-		if err == nil && have.Promised == want.Promised && have.Total == want.Total {
-			return have, nil
-		}
-		select {
-		case <-ctx.Done():
-			return have, fmt.Errorf("the cluster knows of %+v, the host has %+v: %w", have, want, errors.Join(err, ctx.Err()))
-		case <-tick.C:
-		}
+		have, err = r.Storage.Capacity(ctx, pool)
+		return err == nil && have.Promised == want.Promised && have.Total == want.Total
+	})
+	if late != nil {
+		return have, fmt.Errorf("the cluster knows of %+v, the host has %+v: %w", have, want, errors.Join(err, late))
 	}
+	return have, err
 }

@@ -5,26 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/agent"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -33,118 +22,15 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
-// apiVariable names a cluster of test/cluster in which no Holdfast runs, whose API server is used: a controller would
-// see to the volumes as well.
-const apiVariable = "HOLDFAST_API"
-
-// server is the API server of that cluster, nil where none is named.
-var server *rest.Config
-
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	name := os.Getenv(apiVariable)
-	if name == "" {
-		return m.Run()
-	}
-	clean, err := connect(name)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "cluster %q: %v\n", name, err)
-		return 1
-	}
-	defer clean()
-	return m.Run()
-}
-
-// connect finds the API server and teaches it our kinds, if it does not know them; clean takes back what it did.
-func connect(name string) (clean func(), err error) {
-	find := exec.Command("go", "run", ".", "-name", name, "kubeconfig")
-	find.Dir = "../../test/cluster"
-	out, err := find.Output()
-	if err != nil {
-		return nil, err
-	}
-	if server, err = clientcmd.BuildConfigFromFlags("", strings.TrimSpace(string(out))); err != nil {
-		return nil, err
-	}
-	server.QPS = -1
-	resources, err := dynamic.NewForConfig(server)
-	if err != nil {
-		return nil, err
-	}
-	definitions := resources.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	namespaces := kubernetes.NewForConfigOrDie(server).CoreV1().Namespaces()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	var undo []func()
-	clean = func() {
-		for _, f := range slices.Backward(undo) {
-			f()
-		}
-	}
-	if _, err := namespaces.Create(ctx, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultNamespace}}, metav1.CreateOptions{}); err == nil {
-		undo = append(undo, func() { namespaces.Delete(context.Background(), cluster.DefaultNamespace, metav1.DeleteOptions{}) }) //nolint:errcheck // it is empty
-	}
-	files, err := filepath.Glob("../../deploy/crds/holdfast.dev_*.yaml")
-	if err != nil || len(files) == 0 {
-		return clean, fmt.Errorf("no definitions: %w", err)
-	}
-	for _, file := range files {
-		made, err := define(ctx, definitions, file)
-		if err != nil {
-			return clean, fmt.Errorf("%s: %w", file, err)
-		}
-		if made != "" {
-			undo = append(undo, func() { definitions.Delete(context.Background(), made, metav1.DeleteOptions{}) }) //nolint:errcheck // best effort
-		}
-	}
-	return clean, nil
-}
-
-// define returns the name of a definition that was not there.
-func define(ctx context.Context, definitions dynamic.ResourceInterface, file string) (made string, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	var d unstructured.Unstructured
-	if err := yaml.Unmarshal(text, &d.Object); err != nil {
-		return "", err
-	}
-	if _, err := definitions.Get(ctx, d.GetName(), metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		made = d.GetName()
-	}
-	if _, err := definitions.Apply(ctx, d.GetName(), &d, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-		return made, err
-	}
-	for established := false; !established; {
-		now, err := definitions.Get(ctx, d.GetName(), metav1.GetOptions{})
-		if err != nil {
-			return made, err
-		}
-		conditions, _, _ := unstructured.NestedSlice(now.Object, "status", "conditions")
-		for _, c := range conditions {
-			c := c.(map[string]any)
-			established = established || c["type"] == "Established" && c["status"] == "True"
-		}
-		select {
-		case <-ctx.Done():
-			return made, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	return made, nil
-}
+func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
 
 // realWorld is a world over a real API server. What it makes is removed in the end, whatever became of its agents.
 func realWorld(t *testing.T) *world {
 	t.Helper()
-	if server == nil {
-		hostfs.Skip(t, "api", "needs a cluster of test/cluster, named in "+apiVariable)
-	}
-	w := worldOf(t, server)
+	w := worldOf(t, realapi.Config(t))
 	w.until("the kinds being served", func() bool {
 		_, err := w.volumes().List(t.Context(), metav1.ListOptions{})
 		_, errSnapshots := w.snapshots().List(t.Context(), metav1.ListOptions{})

@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
 const (
@@ -196,16 +197,8 @@ func (w *world) until(what string, done func() bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-w.Context().Done(): // a hand that helped, after its test
-			return
-		case <-ctx.Done():
-			w.Fatalf("%s did not come", what)
-		case <-tick.C:
-		}
+	if realapi.Until(ctx, func() bool { return done() || w.Context().Err() != nil }) != nil { // or a hand that helped, after its test
+		w.Fatalf("%s did not come", what)
 	}
 }
 

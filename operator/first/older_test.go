@@ -153,15 +153,10 @@ func (c *olderCluster) objects() map[string]string {
 // until waits: the API server serves a definition some time after it has taken it.
 func (c *olderCluster) until(what string, done func() bool) {
 	c.Helper()
-	patience := time.After(time.Minute)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-patience:
-			c.Fatalf("%s did not come", what)
-		case <-tick.C:
-		}
+	ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+	defer cancel()
+	if realapi.Until(ctx, done) != nil {
+		c.Fatalf("%s did not come", what)
 	}
 }
 

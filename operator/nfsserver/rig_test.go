@@ -302,14 +302,8 @@ func (r *rig) until(what string, done func() bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			r.Fatalf("%s did not come\n%s", what, r.describe())
-		case <-tick.C:
-		}
+	if realapi.Until(ctx, done) != nil {
+		r.Fatalf("%s did not come\n%s", what, r.describe())
 	}
 }
 

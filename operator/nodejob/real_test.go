@@ -118,14 +118,8 @@ func (r *kubeletRig) until(what string, done func(context.Context) bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for !done(ctx) {
-		select {
-		case <-ctx.Done():
-			r.Fatalf("still waiting for %s", what)
-		case <-tick.C:
-		}
+	if realapi.Until(ctx, func() bool { return done(ctx) }) != nil {
+		r.Fatalf("still waiting for %s", what)
 	}
 }
 

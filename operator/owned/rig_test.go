@@ -185,13 +185,7 @@ func (r *rig) until(what string, done func() bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			r.Fatalf("%s did not come", what)
-		case <-tick.C:
-		}
+	if realapi.Until(ctx, done) != nil {
+		r.Fatalf("%s did not come", what)
 	}
 }

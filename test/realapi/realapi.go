@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -220,6 +221,12 @@ func Established(definition *unstructured.Unstructured) bool {
 		}
 	}
 	return false
+}
+
+// Until asks until it is so, or ctx ends. The longer it has waited the seldomer it asks: each answer costs a server.
+func Until(ctx context.Context, so func() bool) error {
+	pauses := wait.Backoff{Duration: 2 * time.Millisecond, Factor: 1.25, Steps: 100, Cap: 200 * time.Millisecond}
+	return pauses.DelayFunc().Until(ctx, true, true, func(context.Context) (bool, error) { return so(), nil })
 }
 
 // root is the repository, in which every test runs.
