@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/record"
@@ -44,6 +44,7 @@ type rig struct {
 	ours    holdfast.Interface
 	theirs  kubernetes.Interface
 	objects dynamic.Interface
+	about   metadata.Interface
 	mapper  meta.RESTMapper
 	set     *owned.Set
 	events  *events
@@ -62,7 +63,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{T: t, config: realapi.Config(t), events: &events{}, traffic: &traffic{}}
 	r.config.QPS = -1
 	r.ours, r.theirs = holdfast.NewForConfigOrDie(r.config), kubernetes.NewForConfigOrDie(r.config)
-	r.objects = dynamic.NewForConfigOrDie(r.config)
+	r.objects, r.about = dynamic.NewForConfigOrDie(r.config), metadata.NewForConfigOrDie(r.config)
 	r.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(r.theirs.Discovery()))
 	r.install()
 	t.Cleanup(r.sweep)
@@ -80,19 +81,7 @@ func (r *rig) install() {
 		ns, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
 		return err == nil && ns.DeletionTimestamp == nil
 	})
-	files, err := filepath.Glob("../../deploy/crds/holdfast.dev_*.yaml")
-	if err != nil || len(files) == 0 {
-		r.Fatalf("no definitions: %v", err)
-	}
-	r.until("the definitions", func() bool {
-		for _, file := range files {
-			d := decodeFile(r.T, file)[0]
-			if _, err := r.objects.Resource(definitionResource).Apply(r.Context(), d.GetName(), d, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-				return false
-			}
-		}
-		return true
-	})
+	r.until("the definitions", func() bool { return r.define() == nil })
 	r.until("the kinds being served", func() bool {
 		kinds := r.ours.HoldfastV1()
 		one := metav1.ListOptions{Limit: 1}
@@ -111,6 +100,52 @@ func (r *rig) install() {
 		}
 		return true
 	})
+}
+
+// defined is what the definitions were when the rig had applied them, by name.
+var defined = map[string]state{}
+
+// state changes with an object, but not with its metadata.
+type state struct {
+	uid        types.UID
+	generation int64
+}
+
+// define applies the definitions, but for those that are as it left them: that takes an API server longer than a test.
+func (r *rig) define() error {
+	r.Helper()
+	there, err := r.definitions(r.Context())
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
+		if was, ok := there[name]; ok && defined[name] == (state{was.UID, was.Generation}) && was.DeletionTimestamp == nil {
+			continue
+		}
+		plural, group, _ := strings.Cut(name, ".")
+		d := decodeFile(r.T, fmt.Sprintf("../../deploy/crds/%s_%s.yaml", group, plural))[0]
+		now, err := r.objects.Resource(definitionResource).Apply(r.Context(), name, d, metav1.ApplyOptions{FieldManager: "test", Force: true})
+		if err != nil {
+			return err
+		}
+		defined[name] = state{now.GetUID(), now.GetGeneration()}
+	}
+	return nil
+}
+
+// definitions returns what of the definitions of this package is no part of their content.
+func (r *rig) definitions(ctx context.Context) (map[string]metav1.PartialObjectMetadata, error) {
+	all, err := r.about.Resource(definitionResource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	ours := map[string]metav1.PartialObjectMetadata{}
+	for _, d := range all.Items {
+		if slices.Contains(ownDefinitions, d.Name) || slices.Contains(dataDefinitions, d.Name) {
+			ours[d.Name] = d
+		}
+	}
+	return ours, nil
 }
 
 // start runs a controller until the test ends or stop is called.
@@ -169,8 +204,14 @@ func (r *rig) sweep() {
 	ctx := context.Background()
 	// Or the garbage collector would remove what the next test needs.
 	stray := []byte(`{"metadata":{"ownerReferences":null,"labels":{"app.kubernetes.io/managed-by":null}}}`)
-	for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
-		_, _ = r.objects.Resource(definitionResource).Patch(ctx, name, types.MergePatchType, stray, metav1.PatchOptions{})
+	definitions, err := r.definitions(ctx)
+	if err != nil {
+		r.Error(err)
+	}
+	for name, d := range definitions {
+		if _, managed := d.Labels[owned.ManagedByLabel]; managed || len(d.OwnerReferences) > 0 {
+			_, _ = r.about.Resource(definitionResource).Patch(ctx, name, types.MergePatchType, stray, metav1.PatchOptions{})
+		}
 	}
 	_, _ = r.theirs.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, stray, metav1.PatchOptions{})
 	free := []byte(`{"metadata":{"finalizers":null}}`)
@@ -284,14 +325,8 @@ func (r *rig) until(what string, done func() bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			r.Fatalf("%s did not come\n%s", what, r.describe())
-		case <-tick.C:
-		}
+	if realapi.Until(ctx, done) != nil {
+		r.Fatalf("%s did not come\n%s", what, r.describe())
 	}
 }
 
