@@ -2,11 +2,12 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# All is compiled once, as for images: without cgo, which only the race detector needs, and without the paths of this
-# work tree, so that another one has use of it too. The race detector makes every process wait for a second at its end
-# unless told otherwise.
+# All is compiled once, as for images: without cgo, which only the race detector needs, without the paths of this work
+# tree, so that another one has use of it too, and without what a debugger reads, which takes an eighth of the time: for
+# that, go build alone. The race detector makes every process wait for a second at its end unless told otherwise.
 export CGO_ENABLED := 0
-export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+COMPILED := -trimpath -gcflags=all=-dwarf=false
+export GOFLAGS := $(filter-out $(COMPILED),$(GOFLAGS)) $(COMPILED)
 # With four times the garbage, compilers, linters and API servers need a quarter less of the processors.
 GOGC ?= 400
 export GOGC
@@ -39,9 +40,11 @@ PACKAGES := attr acl btrfs-progs dbus-daemon e2fsprogs fio gcc kmod libc6-dev mo
 INSTALL_TESTS := ./operator/first ./operator/owned ./operator/snapshots ./operator/storagecluster ./operator/storageupgrade
 API_TESTS := ./test/api ./backend/cluster ./operator/nodejob ./operator/nfsserver ./provisioner
 CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
-# Where an API server is asked: its tests take twice as long with it.
-API_TEST := $(if $(filter all,$(HOLDFAST_TESTS)),$(RACE),$(TEST))
-LINT := go tool -modfile=test/tools/go.mod golangci-lint
+# With clients of Kubernetes, data races are looked for when there is time: the clients take minutes to be compiled for
+# that, and tests that ask an API server take twice as long.
+KUBERNETES_TEST := $(if $(filter all,$(HOLDFAST_TESTS)),$(RACE),$(TEST))
+# What is checked is kept in memory: with a limit instead of a ratio it takes half of that, and less time.
+LINT := GOGC=off GOMEMLIMIT=4GiB go tool -modfile=test/tools/go.mod golangci-lint
 
 step = @printf '\n== %s\n' "$(1)"
 
@@ -61,8 +64,7 @@ run: root deps build ## show one volume's life on a pool made for it (root)
 
 .PHONY: test
 test: root deps build ## install what is missing, then check and test all but what takes long (root)
-	@$(MAKE) --no-print-directory --jobs=2 generated images
-	@$(MAKE) --no-print-directory --jobs=3 test-cluster lint test-hosts test-api-install test-api-rest test-of-clusters
+	@$(MAKE) --no-print-directory --jobs=3 test-cluster lint generated test-hosts test-api-install test-api-rest test-of-clusters
 
 .PHONY: test-all
 test-all: ## the same with what takes long (root)
@@ -73,7 +75,11 @@ test-all: ## the same with what takes long (root)
 .PHONY: test-hosts
 test-hosts: root deps
 	$(call step,test of units and of hosts)
-	HOLDFAST_REQUIRE=$(REQUIRE) $(RACE) -count=1 -timeout $(TIMEOUT) ./test/uml $$(go list ./... | grep -vxFf <(go list $(INSTALL_TESTS) $(API_TESTS) $(CLUSTER_TESTS)))
+	@clients=$$(go list -test -f '{{range .Deps}}{{.}} {{end}}{{.ImportPath}}' ./... | sed -n 's|.*k8s\.io/client-go/.* \(.*\)\.test$$|\1|p'); \
+	others=$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxFf <(go list $(INSTALL_TESTS) $(API_TESTS) $(CLUSTER_TESTS))); \
+	export HOLDFAST_REQUIRE=$(REQUIRE); set -x; \
+	$(RACE) -count=1 -timeout $(TIMEOUT) ./test/uml $$(grep -vxF "$$clients" <<<"$$others"); \
+	$(KUBERNETES_TEST) -count=1 -timeout $(TIMEOUT) $$(grep -xF "$$clients" <<<"$$others")
 
 .PHONY: test-api-install
 test-api-install: root deps cluster-program
@@ -83,17 +89,20 @@ test-api-install: root deps cluster-program
 .PHONY: test-api-rest
 test-api-rest: root deps cluster-program
 	$(call step,test of the API in a cluster without Holdfast)
-	$(call test-on-api,api,$(API_TESTS))
+	$(call test-on-api,api,$(API_TESTS),deploy/crds)
 
 .PHONY: test-of-clusters
 test-of-clusters: root deps cluster-program
 	$(call step,test of the test cluster)
 	cd test/cluster && go test -count=1 -timeout $(TIMEOUT) . ./artifact ./config ./guest ./host ./image ./locker ./pki
 
+# test-on-api CLUSTER,PACKAGES,KINDS: of kinds that are there from the beginning, no package brings and removes its own.
 define test-on-api
 @trap 'bin/cluster -name $(1) down >/dev/null' EXIT; \
 bin/cluster -name $(1) up; \
-HOLDFAST_API=$(1) HOLDFAST_REQUIRE=$(REQUIRE),api $(API_TEST) -p 1 -count=1 -timeout $(TIMEOUT) $(2)
+config=$$(bin/cluster -name $(1) kubeconfig); \
+$(if $(3),"$$(dirname "$$config")/bin/kubectl" --kubeconfig "$$config" apply --server-side -k $(3) >/dev/null;) \
+HOLDFAST_API=$(1) HOLDFAST_REQUIRE=$(REQUIRE),api $(KUBERNETES_TEST) -p 1 -count=1 -timeout $(TIMEOUT) $(2)
 endef
 
 .PHONY: test-cluster
@@ -104,8 +113,9 @@ test-cluster: root deps cluster-program
 	(cd test/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -count=1 ./...); \
 	HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -p 1 -count=1 -timeout $(TIMEOUT) $(CLUSTER_TESTS)
 
+# Not beside the images: both compile much of Kubernetes, and install packages.
 .PHONY: cluster-program
-cluster-program:
+cluster-program: | images
 	go build -C test/cluster -o ../../bin/cluster .
 
 .PHONY: e2e
