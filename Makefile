@@ -38,9 +38,9 @@ TIMEOUT ?= 60m
 # The tests make real file systems, serve them over NFS, measure with fio, and start a second kernel; -race needs a C compiler.
 PACKAGES := attr acl btrfs-progs dbus-daemon e2fsprogs fio gcc kmod libc6-dev mount nfs-ganesha nfs-ganesha-vfs user-mode-linux util-linux xfsprogs
 # What needs an API server without Holdfast, and what needs a cluster with it. One package after the other: they share it.
-# Those of the first list take away kinds that others need, so they have an API server of their own.
-INSTALL_TESTS := ./operator/first ./operator/owned ./operator/snapshots ./operator/storagecluster ./operator/storageupgrade
-API_TESTS := ./test/api ./backend/cluster ./operator/nodejob ./operator/nfsserver ./provisioner
+# Most of the first list take away kinds that others need, so they have an API server of their own; both take as long.
+INSTALL_TESTS := ./operator/nodejob ./operator/first ./operator/owned ./operator/snapshots ./operator/storagecluster ./operator/storageupgrade
+API_TESTS := ./test/api ./backend/cluster ./operator/nfsserver ./provisioner
 CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
 # With clients of Kubernetes, data races are looked for when there is time: the clients take minutes to be compiled for
 # that, and tests that ask an API server take twice as long.
