@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 COMPILED := -trimpath -gcflags=all=-dwarf=false
 export GOFLAGS := $(filter-out $(COMPILED),$(GOFLAGS)) $(COMPILED)
-# With four times the garbage, compilers, linters and API servers need a quarter less of the processors.
+# With four times the garbage, compilers and API servers need a quarter less of the processors.
 GOGC ?= 400
 export GOGC
 # What the cluster is made of takes longest, so what else is compiled or checked makes way for it. The tests themselves,
@@ -27,7 +27,7 @@ CLAIMS ?=
 E2E ?=
 # What make test must not leave out: a test that would skip for lack of one of these fails.
 REQUIRE ?= root,uml,cluster,nodes,third-node,ganesha
-# all: make test runs also what takes long, and looks for data races in what it asks an API server.
+# all: make test runs also what takes long, and looks for data races where there are clients of Kubernetes.
 HOLDFAST_TESTS ?=
 export HOLDFAST_TESTS
 # How many nodes the tests in a cluster have; some of those that take long need three.
@@ -117,7 +117,7 @@ test-cluster: root deps cluster-program
 
 # Not beside the images: both compile much of Kubernetes, and install packages.
 .PHONY: cluster-program
-cluster-program: | images
+cluster-program: images
 	go build -C test/cluster -o ../../bin/cluster .
 
 .PHONY: e2e

@@ -111,7 +111,7 @@ type state struct {
 	generation int64
 }
 
-// define applies the definitions, but for those that are as it left them: that takes an API server longer than a test.
+// define applies the definitions, but for those that are as it left them: they are large.
 func (r *rig) define() error {
 	r.Helper()
 	there, err := r.definitions(r.Context())
