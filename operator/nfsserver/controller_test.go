@@ -35,8 +35,10 @@ func TestAServerIsMadeAndSaysWhereItIs(t *testing.T) {
 	if err != nil || len(claim.OwnerReferences) != 0 {
 		t.Errorf("the claim: %v, owned by %v", err, claim.OwnerReferences)
 	}
+	// It is told after it is written.
+	r.until("the event", func() bool { return len(r.events.with("Normal ChangedStatus")) > 0 })
 	if found := r.events.with("Normal ChangedStatus"); len(found) != 1 || !strings.Contains(found[0], s.Status.Endpoint) {
-		t.Errorf("the events are %v", r.events.all)
+		t.Errorf("the events are %v", found)
 	}
 }
 
