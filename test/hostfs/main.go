@@ -26,7 +26,16 @@ func Main(m *testing.M) int { return Inside(m.Run) }
 
 // Inside is Main for a package that has more to do around its tests.
 func Inside(run func() int) int {
-	if os.Geteuid() != 0 || os.Getenv(insideVariable) != "" {
+	if os.Geteuid() != 0 {
+		return run()
+	}
+	if parent := os.Getenv(insideVariable); parent != "" {
+		if parent == strconv.Itoa(os.Getppid()) {
+			if err := followUnmounts(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+		}
 		return run()
 	}
 	sweep()
@@ -38,7 +47,7 @@ func Inside(run func() int) int {
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), insideVariable+"="+strconv.Itoa(os.Getpid()))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -60,6 +69,15 @@ func Inside(run func() int) int {
 		return 1
 	}
 	return 0
+}
+
+// followUnmounts keeps the mounts of this namespace out of the one it was copied from, but not the other way round: a
+// volume of a node that runs beside the tests could not be detached from its device as long as they have it mounted.
+func followUnmounts() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("mounts of their own for the tests: %w", err)
+	}
+	return nil
 }
 
 // scratchPrefix begins the directories of tests, before the id of the process that removes them.

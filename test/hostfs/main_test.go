@@ -64,6 +64,77 @@ func TestAKilledRunLeavesNoMountAndTheNextNoLoopDevice(t *testing.T) {
 	}
 }
 
+// waiting makes the test below play a run beside which something is unmounted.
+const waiting = "HOLDFAST_TEST_WAITS"
+
+func TestWhatIsUnmountedBesideARunIsNotMountedInIt(t *testing.T) {
+	if os.Getenv(waiting) != "" {
+		sayMounted(t, os.Getenv(waiting))
+		return
+	}
+	RequireRoot(t)
+	// As a cluster beside the tests keeps its volumes.
+	shared := t.TempDir()
+	run(t, "mount", "-t", "tmpfs", "holdfast", shared)
+	t.Cleanup(func() { unmountAll(t, shared) })
+	run(t, "mount", "--make-shared", shared)
+	volume := filepath.Join(shared, "volume")
+	if err := os.Mkdir(volume, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mount", "-t", "tmpfs", "holdfast", volume)
+
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), waiting+"="+volume, insideVariable+"=")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		_ = cmd.Wait() // what it says counts
+	})
+	said := bufio.NewReader(stdout)
+	for _, want := range []string{"mounted\n", "not mounted\n"} {
+		if got, err := said.ReadString('\n'); err != nil || got != want {
+			t.Fatalf("the run says %q, %v; want %q", got, err, want)
+		}
+		unmountAll(t, volume)
+		if _, err := stdin.Write([]byte("\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sayMounted says twice whether something is mounted there, and waits for a line after each.
+func sayMounted(t *testing.T, target string) {
+	t.Helper()
+	lines := bufio.NewReader(os.Stdin)
+	for range 2 {
+		mounts, err := os.ReadFile("/proc/self/mounts")
+		if err != nil {
+			t.Fatal(err)
+		}
+		word := "not mounted\n"
+		if strings.Contains(string(mounts), " "+target+" ") {
+			word = "mounted\n"
+		}
+		if _, err := os.Stdout.WriteString(word); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lines.ReadString('\n'); err != nil {
+			return
+		}
+	}
+}
+
 // linger makes a file system with a file that is attached by hand, says where, and waits for its end.
 func linger(t *testing.T) {
 	dir := New(t, XFS, 1<<30)
