@@ -66,7 +66,7 @@ run: root deps build ## show one volume's life on a pool made for it (root)
 
 .PHONY: test
 test: root deps build ## install what is missing, then check and test all but what takes long (root)
-	@$(MAKE) --no-print-directory --jobs=3 test-cluster lint generated test-hosts test-api-install test-api-rest test-of-clusters
+	@HOLDFAST_BINARY=$(CURDIR)/bin/holdfast $(MAKE) --no-print-directory --jobs=3 test-cluster lint generated test-hosts test-api-install test-api-rest test-of-clusters
 
 .PHONY: test-all
 test-all: ## the same with what takes long (root)
@@ -79,7 +79,8 @@ test-hosts: root deps
 	$(call step,test of units and of hosts)
 	@clients=$$(go list -test -f '{{range .Deps}}{{.}} {{end}}{{.ImportPath}}' ./... | sed -n 's|.*k8s\.io/client-go/.* \(.*\)\.test$$|\1|p'); \
 	others=$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxFf <(go list $(INSTALL_TESTS) $(API_TESTS) $(CLUSTER_TESTS))); \
-	export HOLDFAST_REQUIRE=$(REQUIRE); \
+	go build -tags crashpoints -o bin/holdfast-crashpoints ./cmd/holdfast; \
+	export HOLDFAST_CRASHING_BINARY=$(CURDIR)/bin/holdfast-crashpoints HOLDFAST_REQUIRE=$(REQUIRE); \
 	$(RACE) -count=1 -timeout $(TIMEOUT) ./test/uml $$(grep -vxF "$$clients" <<<"$$others"); \
 	$(KUBERNETES_TEST) -count=1 -timeout $(TIMEOUT) $$(grep -xF "$$clients" <<<"$$others")
 

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"github.com/holdfast-storage/holdfast/bench"
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/standalone"
 )
 
 // live is a real cluster with Holdfast in it, for one test, and the program.
@@ -70,11 +70,11 @@ func run(m *testing.M) (code int) {
 }
 
 func newSite(ctx context.Context, cluster string) (*site, error) {
-	s := &site{program: filepath.Join(scratch, "holdfast")}
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.program, "../cmd/holdfast").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the program: %w\n%s", err, out)
+	program, err := standalone.Binary(ctx, scratch)
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	s := &site{program: program}
 	if s.Cluster, err = kube.Connect(ctx, cluster, "../test/cluster"); err != nil {
 		return nil, err
 	}

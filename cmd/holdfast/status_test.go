@@ -15,6 +15,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/standalone"
 )
 
 // reachable returns a kubeconfig for a server, in which another context is the current one.
@@ -118,9 +119,12 @@ func TestTheProgramIsAPluginOfKubectl(t *testing.T) {
 		t.Skip("needs kubectl, and time to compile")
 	}
 	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "kubectl-holdfast"), ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	binary, err := standalone.Binary(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(binary, filepath.Join(dir, "kubectl-holdfast")); err != nil {
+		t.Fatal(err)
 	}
 	plugin := exec.CommandContext(t.Context(), kubectl, "holdfast", "status", "--kubeconfig", reachable(t, running(t, v1.ClusterPending).Config().Host), "--context", "here")
 	plugin.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))

@@ -89,7 +89,7 @@ func TestAnUnknownTargetIsRefused(t *testing.T) {
 
 func build(t *testing.T) string {
 	t.Helper()
-	binary, err := standalone.Build(t.Context(), t.TempDir())
+	binary, err := standalone.Binary(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ package crash
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 
@@ -288,13 +287,9 @@ func (w *world) disconnectAndStart() {
 	w.start()
 }
 
-// crashing returns a binary that can be told where to die; inside a second kernel it is built beforehand.
 func crashing(t *testing.T) string {
 	t.Helper()
-	if binary := os.Getenv("HOLDFAST_CRASHING_BINARY"); binary != "" {
-		return binary
-	}
-	binary, err := standalone.Build(t.Context(), t.TempDir(), "crashpoints")
+	binary, err := standalone.CrashingBinary(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestTheDemonstrationEndsWell(t *testing.T) {
 	hostfs.RequireRoot(t)
-	binary, err := standalone.Build(t.Context(), t.TempDir())
+	binary, err := standalone.Binary(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func run(ctx context.Context, binary string, out io.Writer) (err error) {
 		return err
 	}
 	if binary == "" {
-		if binary, err = standalone.Build(ctx, dir); err != nil {
+		if binary, err = standalone.Binary(ctx, dir); err != nil {
 			return err
 		}
 	}

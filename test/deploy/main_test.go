@@ -1,18 +1,25 @@
 package deploy
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"os"
-	"path/filepath"
 	"testing"
 )
 
-func TestMain(m *testing.M) {
+// scratch has what is built for all tests.
+var scratch string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
 	log.SetOutput(io.Discard) // Helm warns of values that the schema then refuses
-	code := m.Run()
-	if file, err := program(); err == nil {
-		os.RemoveAll(filepath.Dir(file))
+	var err error
+	if scratch, err = os.MkdirTemp("", "holdfast-deploy-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
-	os.Exit(code)
+	defer os.RemoveAll(scratch)
+	return m.Run()
 }

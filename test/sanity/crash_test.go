@@ -1,8 +1,6 @@
 package sanity
 
 import (
-	"context"
-	"os"
 	"strings"
 	"testing"
 
@@ -14,13 +12,9 @@ import (
 	"github.com/holdfast-storage/holdfast/test/standalone"
 )
 
-// crashingBinary is the program with its crash points.
 func crashingBinary(t *testing.T) string {
 	t.Helper()
-	if path := os.Getenv("HOLDFAST_CRASHING_BINARY"); path != "" {
-		return path
-	}
-	path, err := standalone.Build(context.Background(), t.TempDir(), "crashpoints")
+	path, err := standalone.CrashingBinary(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ const (
 	gib = 1 << 30
 )
 
-// binary is the program under test, built once by TestMain unless HOLDFAST_BINARY names it.
+// binary is the program under test, one for all tests.
 var binary string
 
 // world is a pool on a real file system, the process that serves it, and a place for its volumes.

@@ -24,7 +24,7 @@ import (
 
 // Options say what to run.
 type Options struct {
-	Binary  string   // built by Build
+	Binary  string   // from Binary or CrashingBinary
 	Socket  string   // of the driver
 	Pools   []string // values of --pool
 	Args    []string
@@ -47,18 +47,30 @@ type Process struct {
 	err    error // of Wait, once exited is closed
 }
 
-// Build compiles the binary into dir and returns its path.
-func Build(ctx context.Context, dir string, tags ...string) (string, error) {
-	binary := filepath.Join(dir, "holdfast")
-	args := []string{"build", "-o", binary}
-	for _, tag := range tags {
-		args = append(args, "-tags", tag)
+// What these name is not compiled again.
+const (
+	BinaryVariable         = "HOLDFAST_BINARY"
+	CrashingBinaryVariable = "HOLDFAST_CRASHING_BINARY"
+)
+
+// Binary returns the path of the program that the environment names, or compiles it into dir.
+func Binary(ctx context.Context, dir string) (string, error) { return binary(ctx, dir, BinaryVariable) }
+
+// CrashingBinary returns that of the program that can be told at which step to die.
+func CrashingBinary(ctx context.Context, dir string) (string, error) {
+	return binary(ctx, dir, CrashingBinaryVariable, "-tags", "crashpoints")
+}
+
+func binary(ctx context.Context, dir, variable string, flags ...string) (string, error) {
+	if named := os.Getenv(variable); named != "" {
+		return named, nil
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "github.com/holdfast-storage/holdfast/cmd/holdfast")...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	path := filepath.Join(dir, "holdfast")
+	argv := append([]string{"build", "-o", path}, flags...)
+	if out, err := exec.CommandContext(ctx, "go", append(argv, "github.com/holdfast-storage/holdfast/cmd/holdfast")...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, out)
 	}
-	return binary, nil
+	return path, nil
 }
 
 // Start starts the process and returns when it answers, or with what it printed when it does not.
