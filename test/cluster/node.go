@@ -68,7 +68,8 @@ func (n Node) configure(c *Cluster) error {
 	}
 	told := n.config(c)
 	for file, render := range map[string]func() ([]byte, error){
-		"containerd.toml": told.Containerd, "cni/10-pods.conflist": told.CNI, "kubelet.yaml": told.Kubelet, "kube-proxy.yaml": told.Proxy,
+		"containerd.toml": told.Containerd, "registries/_default/hosts.toml": config.Registry,
+		"cni/10-pods.conflist": told.CNI, "kubelet.yaml": told.Kubelet, "kube-proxy.yaml": told.Proxy,
 	} {
 		data, err := render()
 		if err != nil {

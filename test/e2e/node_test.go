@@ -40,6 +40,17 @@ func TestEachNodeHasTheVolumesOfItsPods(t *testing.T) {
 	}
 }
 
+func TestAnImageThatANodeHasNotIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	for _, node := range allNodes(t) {
+		s.Pod(node, kube.OnNode(node), func(p *corev1.Pod) {
+			p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = "registry.k8s.io/none:1", corev1.PullAlways
+		})
+		s.AwaitEvent(node, "Failed", "http://127.0.0.1:1/v2/none/", "connection refused")
+	}
+}
+
 // placed is the node that a volume says it is on.
 func placed(volume *corev1.PersistentVolume) string {
 	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {

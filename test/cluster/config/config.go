@@ -46,6 +46,9 @@ type Base struct {
 // Containerd renders containerd's configuration.
 func (n Node) Containerd() ([]byte, error) { return render("containerd.toml", n) }
 
+// Registry is what containerd knows of every registry.
+func Registry() ([]byte, error) { return files.ReadFile("files/registry.toml") }
+
 // CNI renders the pod network.
 func (n Node) CNI() ([]byte, error) { return render("10-pods.conflist", n) }
 

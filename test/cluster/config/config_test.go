@@ -73,7 +73,7 @@ func TestPodsGetAddressesOfTheirNode(t *testing.T) {
 
 func TestContainerdKeepsEverythingInTheNodesDirectory(t *testing.T) {
 	text := string(rendered(t, node().Containerd))
-	for _, want := range []string{`root = "/d/nodes/node1/`, `state = "/d/nodes/node1/`, `Root = "/d/nodes/node1/`, `address = "/d/s.sock"`, `"pause:1"`} {
+	for _, want := range []string{`root = "/d/nodes/node1/`, `state = "/d/nodes/node1/`, `Root = "/d/nodes/node1/`, `address = "/d/s.sock"`, `"pause:1"`, `config_path = "/d/nodes/node1/`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing in\n%s", want, text)
 		}
