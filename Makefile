@@ -6,16 +6,17 @@ SHELL := /bin/bash
 # tree, so that another one has use of it too, and without what a debugger reads, which takes an eighth of the time: for
 # that, go build alone. The race detector makes every process wait for a second at its end unless told otherwise.
 export CGO_ENABLED := 0
-COMPILED := -trimpath -gcflags=all=-dwarf=false
+COMPILED := -trimpath -gcflags=all=-dwarf=false -ldflags=-w
 export GOFLAGS := $(filter-out $(COMPILED),$(GOFLAGS)) $(COMPILED)
 # With four times the garbage, compilers and API servers need a quarter less of the processors.
 GOGC ?= 400
 export GOGC
-# What the cluster is made of takes longest, so what else is compiled or checked makes way for it. The tests themselves,
+# What needs the cluster takes longest, so what else is compiled or checked makes way for it. The tests themselves,
 # which measure, do not. What golangci-lint vets is not vetted again.
 ASIDE := nice -n 10
-TEST := $(ASIDE) go test -vet=off -exec 'nice -n -10'
-RACE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(ASIDE) go test -vet=off -race -exec 'nice -n -10 env CGO_ENABLED=0'
+TEST := go test -vet=off
+TEST_ASIDE := $(ASIDE) $(TEST) -exec 'nice -n -10'
+RACE_ASIDE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(ASIDE) go test -vet=off -race -exec 'nice -n -10 env CGO_ENABLED=0'
 
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
@@ -44,7 +45,7 @@ API_TESTS := ./test/api ./backend/cluster ./operator/nfsserver ./provisioner
 CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
 # With clients of Kubernetes, data races are looked for when there is time: the clients take minutes to be compiled for
 # that, and tests that ask an API server take twice as long.
-KUBERNETES_TEST := $(if $(filter all,$(HOLDFAST_TESTS)),$(RACE),$(TEST))
+KUBERNETES_TEST := $(if $(filter all,$(HOLDFAST_TESTS)),$(RACE_ASIDE),$(TEST_ASIDE))
 # What is checked is kept in memory: with a limit instead of a ratio it takes half of that, and less time.
 LINT := env GOGC=off GOMEMLIMIT=4GiB go tool -modfile=test/tools/go.mod golangci-lint
 
@@ -66,13 +67,13 @@ run: root deps build ## show one volume's life on a pool made for it (root)
 
 .PHONY: test
 test: root deps build ## install what is missing, then check and test all but what takes long (root)
-	@HOLDFAST_BINARY=$(CURDIR)/bin/holdfast $(MAKE) --no-print-directory --jobs=3 test-cluster lint generated test-hosts test-api-install test-api-rest test-of-clusters
+	@HOLDFAST_BINARY=$(CURDIR)/bin/holdfast $(MAKE) --no-print-directory --jobs=6 test-cluster lint generated test-hosts test-api-install test-api-rest test-of-clusters
 
 .PHONY: test-all
 test-all: ## the same with what takes long (root)
 	@$(MAKE) --no-print-directory test HOLDFAST_TESTS=all TIMEOUT=120m
 
-# Three of these beside each other: what asks an API server waits more than it computes, and the rest computes. The
+# All but the last beside each other: what asks an API server waits more than it computes, and the rest computes. The
 # cluster takes longest, so it begins.
 .PHONY: test-hosts
 test-hosts: root deps
@@ -81,7 +82,7 @@ test-hosts: root deps
 	others=$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxFf <(go list $(INSTALL_TESTS) $(API_TESTS) $(CLUSTER_TESTS))); \
 	go build -tags crashpoints -o bin/holdfast-crashpoints ./cmd/holdfast; \
 	export HOLDFAST_CRASHING_BINARY=$(CURDIR)/bin/holdfast-crashpoints HOLDFAST_REQUIRE=$(REQUIRE); \
-	$(RACE) -count=1 -timeout $(TIMEOUT) ./test/uml $$(grep -vxF "$$clients" <<<"$$others"); \
+	$(RACE_ASIDE) -count=1 -timeout $(TIMEOUT) ./test/uml $$(grep -vxF "$$clients" <<<"$$others"); \
 	$(KUBERNETES_TEST) -count=1 -timeout $(TIMEOUT) $$(grep -xF "$$clients" <<<"$$others")
 
 .PHONY: test-api-install
@@ -112,7 +113,7 @@ endef
 test-cluster: root deps cluster-program
 	$(call step,test in a cluster)
 	@trap 'bin/cluster -name test down >/dev/null' EXIT; \
-	test/cluster/install test $(NODES); \
+	HOLDFAST_IMAGES=$(CURDIR)/bin/images test/cluster/install test $(NODES); \
 	(cd test/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -count=1 ./...); \
 	HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -p 1 -count=1 -timeout $(TIMEOUT) $(CLUSTER_TESTS)
 
@@ -134,7 +135,9 @@ test-fast: ## run what needs no root and no installed packages
 .PHONY: images
 images: root ## build the container images without a registry, one line each: NAME REFERENCE ARCHIVE (root)
 	$(call step,images)
-	images/build
+	@mkdir -p bin
+	images/build | tee bin/images.new
+	@mv bin/images.new bin/images
 
 .PHONY: up
 up: root ## start a real Kubernetes here, install Holdfast, make a claim and a pod that writes to it (root)
