@@ -32,11 +32,15 @@ func (a *Agent) removeVolume(ctx context.Context, o *v1.Volume) error {
 	}
 	o = o.DeepCopy()
 	o.Finalizers = unowned(o)
-	_, err = a.Client.HoldfastV1().Volumes().Update(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
-	if apierrors.IsNotFound(err) {
+	written, err := a.Client.HoldfastV1().Volumes().Update(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil
+	case err != nil:
+		return err
 	}
-	return err
+	a.work.wrote(key{v1.SourceVolume, o.Name}, written)
+	return nil
 }
 
 // deleteVolume leaves alone what the object asked for but never was: another volume that has its name. What was real

@@ -33,11 +33,15 @@ func (a *Agent) removeSnapshot(ctx context.Context, o *v1.Snapshot) error {
 func (a *Agent) releaseSnapshot(ctx context.Context, o *v1.Snapshot) error {
 	o = o.DeepCopy()
 	o.Finalizers = unowned(o)
-	_, err := a.Client.HoldfastV1().Snapshots().Update(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
-	if apierrors.IsNotFound(err) {
+	written, err := a.Client.HoldfastV1().Snapshots().Update(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil
+	case err != nil:
+		return err
 	}
-	return err
+	a.work.wrote(key{v1.SourceSnapshot, o.Name}, written)
+	return nil
 }
 
 // deleteSnapshot leaves alone what the object asked for but never was: another snapshot that has its name. What was

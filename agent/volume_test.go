@@ -230,6 +230,29 @@ func TestAPanicOfTheBackendIsAnErrorOfOneVolume(t *testing.T) {
 	r.phase("b", v1.PhaseReady)
 }
 
+func TestADeletionThatTheWatchHasNotBroughtYetIsNotDoneTwice(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
+	release := func() {}
+	r.host.enter = func(call string) {
+		if call == "delete a" {
+			release = r.api.HoldWatches() // the agent will not see that the object has gone
+		}
+	}
+	r.begin().withVolumes("a")
+	r.remove("a")
+	r.gone("a")
+	for range 3 {
+		r.agent.Released("a")
+		<-time.After(2 * watchDelay)
+	}
+	release()
+	r.withVolumes("z")
+	if n := r.host.count("delete a"); n != 1 {
+		t.Errorf("it was deleted %d times", n)
+	}
+}
+
 func TestWhatTheWatchHasNotBroughtYetIsNotDoneTwice(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
