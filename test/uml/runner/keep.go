@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 )
 
 // keep runs a machine until it ends or our standard input does, which is when our owner closes it or dies. Then it
@@ -19,13 +20,10 @@ func keep(dir string, argv []string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin) // however it ends, it ended
 		cancel()
 	}()
-	env, err := around(dir)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, dir, os.Stdout, os.Stderr
-	err = cmd.Run()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"boot-in-session", dir}, argv...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err := cmd.Run()
 	if _, died := errors.AsType[*exec.ExitError](err); died { // what it printed says why
 		err = nil
 	}

@@ -21,6 +21,8 @@ func main() {
 		err = keep(os.Args[2], os.Args[3:])
 	case len(os.Args) > 3 && os.Args[1] == "boot":
 		err = boot(os.Args[2], os.Args[3:])
+	case len(os.Args) > 3 && os.Args[1] == "boot-in-session":
+		err = bootInSession(os.Args[2], os.Args[3:])
 	case len(os.Args) == 4 && os.Args[1] == "-q": // as the kernel calls: modprobe -q -- NAME
 		err = modprobe(os.Args[3])
 	case len(os.Args) == 2: // as iptables calls
