@@ -106,7 +106,7 @@ func newMemoryRig(t *testing.T) (*rig, *backendtest.Memory) {
 
 // ctx is bounded, so that a test that hangs fails.
 func (r *rig) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	r.Cleanup(cancel)
 	return ctx
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -132,7 +131,7 @@ func (w *world) loops() (devices []string) {
 
 // ctx is bounded, so that a test that hangs fails.
 func (w *world) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), standalone.Patience)
 	w.Cleanup(cancel)
 	return ctx
 }

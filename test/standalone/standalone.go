@@ -73,6 +73,9 @@ func binary(ctx context.Context, dir, variable string, flags ...string) (string,
 	return path, nil
 }
 
+// Patience is far more than the process takes for anything, also on a machine of which others have most.
+const Patience = 5 * time.Minute
+
 // Start starts the process and returns when it answers, or with what it printed when it does not.
 func Start(ctx context.Context, o Options) (*Process, error) {
 	args := []string{"standalone", "--endpoint", "unix://" + o.Socket, "--node-id", "node"}
@@ -112,7 +115,7 @@ func (p *Process) connect(ctx context.Context, socket string) (err error) {
 	}
 	p.IdentityClient, p.ControllerClient = csi.NewIdentityClient(p.Conn), csi.NewControllerClient(p.Conn)
 	p.GroupControllerClient, p.NodeClient = csi.NewGroupControllerClient(p.Conn), csi.NewNodeClient(p.Conn)
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	go func() {
 		select {
