@@ -44,7 +44,7 @@ type plan struct {
 // makePlan decides. Nodes are settled in the status before anything runs, so that a later pass cannot choose others.
 func makePlan(job *v1.NodeJob, o observed) plan {
 	p := plan{status: *job.Status.DeepCopy()}
-	p.endSettled(o.pods)
+	p.endSettled(job, o.pods)
 	if hasEnded(job) || job.DeletionTimestamp != nil {
 		return p
 	}
@@ -70,14 +70,17 @@ func makePlan(job *v1.NodeJob, o observed) plan {
 	return p
 }
 
-// endSettled ends what goes on where the result is written down already.
-func (p *plan) endSettled(pods []*core.Pod) {
-	settled := map[string]bool{}
+// endSettled ends what goes on where the result is written down already, and what is left there of older attempts.
+func (p *plan) endSettled(job *v1.NodeJob, pods []*core.Pod) {
+	lastAttempt := map[string]int32{} // of nodes that are settled
 	for _, n := range p.status.Nodes {
-		settled[n.Name] = n.Phase == v1.JobCompleted || n.Phase == v1.JobFailed
+		if n.Phase == v1.JobCompleted || n.Phase == v1.JobFailed {
+			lastAttempt[n.Name] = n.Attempts
+		}
 	}
 	for _, pod := range pods {
-		if settled[pod.Annotations[nodeAnnotation]] && !over(pod) {
+		last, settled := lastAttempt[pod.Annotations[nodeAnnotation]]
+		if settled && (!over(pod) || attemptOf(job, pod) < last) {
 			p.endIfAny(pod)
 		}
 	}

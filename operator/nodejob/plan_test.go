@@ -220,6 +220,30 @@ func TestAFailedAttemptIsTriedAgainAfterAPauseAndThenNoMore(t *testing.T) {
 	}
 }
 
+func TestAPodWhoseContainerHasEndedIsLeftToLookAtBeforeItsPhaseSaysSo(t *testing.T) {
+	s := newScene(t, "a").step().step()
+	s.exits("a", 0, "")
+	s.pod("a").Status.Phase = core.PodRunning
+	s.step().want("a", v1.JobCompleted, "")
+	if s.step(); len(s.pods) != 1 {
+		t.Error("it was deleted")
+	}
+}
+
+func TestAnOlderAttemptWhosePodCouldNotBeDeletedIsTriedAgainAfterTheJob(t *testing.T) {
+	s := newScene(t, "a").step().step()
+	s.exits("a", 3, "")
+	older := s.pod("a")
+	s.step().after(firstRetry).step()
+	s.exits("a", 3, "")
+	last := s.pod("a")
+	s.step().wantJob(v1.JobFailed, "0/1", "failed: a")
+	s.pods = append(s.pods, older)
+	if s.step(); len(s.pods) != 1 || s.pods[0] != last {
+		t.Errorf("%d pods are left, of attempt %d and on", len(s.pods), attemptOf(s.job, s.pods[0]))
+	}
+}
+
 func TestThePauseGrowsAndIsBounded(t *testing.T) {
 	s := newScene(t, "a")
 	s.job.Spec.BackoffLimit, s.job.Spec.Timeout = ptr.To[int32](20), &metav1.Duration{Duration: time.Hour}

@@ -106,8 +106,10 @@ func (r *round) settle(n *v1.NodeResult, pod *core.Pod, phase v1.JobPhase, v ver
 	}
 }
 
+// over says whether nothing of a pod runs, or will. Its container has ended before its phase says so: only when the
+// kubelet has cleaned up behind it.
 func over(p *core.Pod) bool {
-	return p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed
+	return containerStatus(p).State.Terminated != nil || p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed
 }
 
 func (p *plan) endIfAny(pod *core.Pod) {
