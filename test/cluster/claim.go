@@ -32,7 +32,7 @@ func (c *Cluster) Lock(ctx context.Context) (unlock func(), err error) {
 
 // Claim takes what clusters must not share, a network and a kubelet directory, and writes it down.
 func (c *Cluster) Claim(ctx context.Context) error {
-	unlock, err := host.Lock(ctx, filepath.Join(locks, "claims"), 10*time.Second)
+	unlock, err := lockClaims(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,13 +52,19 @@ func (c *Cluster) Claim(ctx context.Context) error {
 		return err
 	}
 	c.State.KubeletRoot = c.freeKubeletRoot(defaultKubeletRoot, claimed)
+	defaultOurs := c.State.KubeletRoot == defaultKubeletRoot || slices.ContainsFunc(claimed, func(o claim) bool { return o.DefaultOurs })
 	c.State.Nodes = []Node{{Name: "node1", Number: 1}}
-	data, err := json.Marshal(claim{Dir: c.Dir, Network: c.State.Network, KubeletRoot: c.State.KubeletRoot})
+	data, err := json.Marshal(claim{Dir: c.Dir, Network: c.State.Network, KubeletRoot: c.State.KubeletRoot, DefaultOurs: defaultOurs})
 	if err != nil {
 		return err
 	}
 	// The claim first: a claim without a cluster counts for nothing.
 	return errors.Join(host.WriteFile(c.claimFile(), data, 0o644), c.save())
+}
+
+// lockClaims keeps others from claiming, and from leaving what they have claimed.
+func lockClaims(ctx context.Context) (unlock func(), err error) {
+	return host.Lock(ctx, filepath.Join(locks, "claims"), 10*time.Second)
 }
 
 func (c *Cluster) claimFile() string { return filepath.Join(claimsDir, c.cgroup()) }
@@ -68,6 +74,9 @@ type claim struct {
 	Dir         string `json:"dir"`
 	Network     int    `json:"network"`
 	KubeletRoot string `json:"kubeletRoot"`
+	// DefaultOurs: only kubelets of clusters have ever been in the default directory. Wherever a kubelet lives, it talks
+	// to device plugins there, and pods may make directories there.
+	DefaultOurs bool `json:"defaultOurs"`
 }
 
 // claims returns what the clusters of this machine have taken.

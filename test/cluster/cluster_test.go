@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,6 +142,37 @@ func TestOnlyOneClusterHasTheDefaultKubeletDirectory(t *testing.T) {
 	}
 	if got := c.freeKubeletRoot(root, nil); got != "/base/x/kubelet" {
 		t.Errorf("beside a kubelet of the machine it gets %s", got)
+	}
+}
+
+func TestTheLastClusterLeavesNothingInTheDefaultKubeletDirectory(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "kubelet")
+	has := func(claimed []claim, want ...string) {
+		t.Helper()
+		if err := newCluster(t, "/base", "x").removeDefaultKubelet(root, claimed); err != nil {
+			t.Fatal(err)
+		}
+		found, _ := filepath.Glob(root + "/*") // the pattern is well formed
+		for i := range found {
+			found[i] = filepath.Base(found[i])
+		}
+		if !slices.Equal(found, want) {
+			t.Errorf("with %+v it has %v, want %v", claimed, found, want)
+		}
+	}
+	for _, dir := range []string{"device-plugins", "pods"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := claim{Dir: "/base/y", KubeletRoot: root, DefaultOurs: true}
+	has([]claim{{Dir: "/base/x", KubeletRoot: "/base/x/kubelet"}}, "device-plugins", "pods") // those of the machine's own
+	has([]claim{{Dir: "/base/x", KubeletRoot: "/base/x/kubelet", DefaultOurs: true}, other}, "device-plugins", "pods")
+	other.KubeletRoot = "/base/y/kubelet"
+	has([]claim{{Dir: "/base/x", KubeletRoot: root, DefaultOurs: true}, other}, "device-plugins")
+	has([]claim{{Dir: "/base/x", KubeletRoot: "/base/x/kubelet", DefaultOurs: true}})
+	if _, err := os.Stat(root); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", root, err)
 	}
 }
 

@@ -32,7 +32,7 @@ func (c *Cluster) Down(ctx context.Context, steps Steps) error {
 		{"unmount", func(context.Context) error { return c.unmount() }},
 		{"lent devices", func(context.Context) error { return c.removeLent() }},
 		{"traces elsewhere", func(context.Context) error { return c.removeTraces() }},
-		{"directories", func(context.Context) error { return c.removeDirectories() }},
+		{"directories", c.removeDirectories},
 	} {
 		errs = append(errs, steps.Do(ctx, step.name, quiet(step.run)))
 	}
@@ -144,14 +144,18 @@ func deadSocket(path string) bool {
 	return err == nil && !strings.Contains(string(listening), path)
 }
 
-func (c *Cluster) removeDirectories() error {
-	for _, dir := range c.directories() {
-		if dir == c.Dir {
-			continue
-		}
-		if err := host.RemoveTree(dir); err != nil {
-			return err
-		}
+func (c *Cluster) removeDirectories(ctx context.Context) error {
+	unlock, err := lockClaims(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	claimed, err := claims()
+	if err != nil {
+		return err
+	}
+	if err := c.removeDefaultKubelet(defaultKubeletRoot, claimed); err != nil {
+		return err
 	}
 	if err := c.removeOwn(); err != nil {
 		return err
@@ -161,6 +165,34 @@ func (c *Cluster) removeDirectories() error {
 	}
 	for _, dir := range []string{claimsDir, defaultBase, filepath.Dir(c.Dir)} {
 		_ = os.Remove(dir) // only if empty
+	}
+	return nil
+}
+
+// removeDefaultKubelet removes what is in a kubelet's default directory, if only clusters have used it. As long as there
+// are others, what all kubelets of a machine share stays.
+func (c *Cluster) removeDefaultKubelet(root string, claimed []claim) error {
+	own := slices.IndexFunc(claimed, func(o claim) bool { return o.Dir == c.Dir })
+	if own < 0 || !claimed[own].DefaultOurs {
+		return nil
+	}
+	if len(claimed) == 1 {
+		return host.RemoveTree(root)
+	}
+	if claimed[own].KubeletRoot != root {
+		return nil
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == "device-plugins" {
+			continue
+		}
+		if err := host.RemoveTree(filepath.Join(root, e.Name())); err != nil {
+			return err
+		}
 	}
 	return nil
 }
