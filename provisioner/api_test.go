@@ -214,13 +214,13 @@ func (a *api) bind(v *core.PersistentVolume) {
 		a.phase(v.Name, core.VolumeReleased)
 		return
 	}
+	// The volume first: a claim that is bound may be deleted, and then its volume is released.
+	a.phase(v.Name, core.VolumeBound)
 	c = c.DeepCopy()
 	c.Spec.VolumeName, c.Status.Phase = v.Name, core.ClaimBound
 	if _, err := claims.Update(ctx, c, metav1.UpdateOptions{}); err != nil {
 		a.phase(v.Name, core.VolumeReleased)
-		return
 	}
-	a.phase(v.Name, core.VolumeBound)
 }
 
 func (a *api) phase(name string, phase core.PersistentVolumePhase) {
