@@ -157,6 +157,9 @@ func (c *Cluster) removeDirectories(ctx context.Context) error {
 	if err := c.removeDefaultKubelet(defaultKubeletRoot, claimed); err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(claimed, func(o claim) bool { return o.Dir != c.Dir }) {
+		_ = os.Remove("/var/lib/holdfast") // only if empty, as nodes leave it that have no volumes
+	}
 	if err := c.removeOwn(); err != nil {
 		return err
 	}
