@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -320,29 +323,79 @@ func TestProvisioningRestsWhileTheLeaseCannotBeRenewed(t *testing.T) {
 	}
 }
 
+// nodeOf is where the pod of a claim is to run. Whoever cannot provision for that node takes the choice back.
+const nodeOf = "volume.kubernetes.io/selected-node"
+
+// choose says what the scheduler says of the claim data, which waits for its pod.
+func (a *api) choose(node string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, nodeOf, node)
+	_, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Patch(a.t.Context(), "data", types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// claimOfAPod asks for the volume of a pod whose node is gone, and returns a node that is there.
+func (a *api) claimOfAPod(provisioner string) (node string) {
+	a.t.Helper()
+	later := storage.VolumeBindingWaitForFirstConsumer
+	class := a.class(provisioner, nil, func(c *storage.StorageClass) { c.VolumeBindingMode = &later })
+	nodes, err := a.client.CoreV1().Nodes().List(a.t.Context(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) == 0 {
+		a.t.Fatalf("%d nodes, %v", len(nodes.Items), err)
+	}
+	a.claim("data", class, provisioner)
+	if err := a.choose("gone"); err != nil {
+		a.t.Fatal(err)
+	}
+	return nodes.Items[0].Name
+}
+
 func TestAClaimOfAPodIsMadeWhenItsNodeIsChosen(t *testing.T) {
 	a := realServer(t)
 	s := newServer(t, a.client)
 	s.start()
-	later := storage.VolumeBindingWaitForFirstConsumer
-	class := a.class(s.config.Name, nil, func(c *storage.StorageClass) { c.VolumeBindingMode = &later })
-	nodes, err := a.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(nodes.Items) == 0 {
-		t.Fatalf("%d nodes, %v", len(nodes.Items), err)
-	}
-	a.claim("data", class, s.config.Name)
-	choose := func(node string) {
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":%q}}}`, node)
-		if _, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Patch(t.Context(), "data", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	choose("gone")
+	node := a.claimOfAPod(s.config.Name)
 	a.until("another node is asked for", func() bool {
 		c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(t.Context(), "data", metav1.GetOptions{})
-		return err == nil && c.Annotations["volume.kubernetes.io/selected-node"] == ""
+		return err == nil && c.Annotations[nodeOf] == ""
 	})
-	choose(nodes.Items[0].Name)
+	if err := a.choose(node); err != nil {
+		t.Fatal(err)
+	}
+	a.bound("data")
+	a.deleteClaim("data")
+	a.nothingLeft(s)
+}
+
+// The scheduler may choose again before this process has its own answer.
+func TestAClaimOfAPodIsMadeThoughItsNodeIsChosenAgainAtOnce(t *testing.T) {
+	a := realServer(t)
+	var p *Provisioner
+	nodes := make(chan string, 1)
+	again := func(what string) error {
+		if !strings.HasPrefix(what, "after PUT ") || !strings.HasSuffix(what, "/persistentvolumeclaims/data") {
+			return nil
+		}
+		node := <-nodes
+		seen := func() bool {
+			c, there, _ := p.claims.GetStore().GetByKey(a.namespace + "/data") // a cache has no errors
+			return there && c.(*core.PersistentVolumeClaim).Annotations[nodeOf] == node
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := errors.Join(a.choose(node), realapi.Until(ctx, seen)); err != nil {
+			t.Errorf("choosing again: %v", err)
+		}
+		return nil
+	}
+	config := rest.CopyConfig(a.config)
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return tapped{base, again} })
+	s := newServer(t, kubernetes.NewForConfigOrDie(config))
+	var err error
+	if p, err = New(s.config); err != nil {
+		t.Fatal(err)
+	}
+	s.run(p)
+	nodes <- a.claimOfAPod(s.config.Name)
 	a.bound("data")
 	a.deleteClaim("data")
 	a.nothingLeft(s)

@@ -219,7 +219,7 @@ func TestEveryRequestThatFailsOnceIsTriedAgain(t *testing.T) {
 		return nil
 	}
 	config := rest.CopyConfig(a.config)
-	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return flaky{base, once} })
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return tapped{base, once} })
 	s := newServer(t, kubernetes.NewForConfigOrDie(config))
 	s.disk.hook(func(_ context.Context, call string) error { return once(call) })
 	class := a.class(s.config.Name, nil)
@@ -235,22 +235,22 @@ func TestEveryRequestThatFailsOnceIsTriedAgain(t *testing.T) {
 	}
 }
 
-// flaky fails the first request of each kind before it is sent, and the second when it was answered.
-type flaky struct {
+// tapped does something before each request is sent and after it was answered, and fails it when that fails.
+type tapped struct {
 	base http.RoundTripper
-	once func(string) error
+	do   func(what string) error
 }
 
-func (f flaky) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t tapped) RoundTrip(r *http.Request) (*http.Response, error) {
 	what := r.Method + " " + r.URL.Path
-	if err := f.once("before " + what); err != nil {
+	if err := t.do("before " + what); err != nil {
 		return nil, err
 	}
-	answer, err := f.base.RoundTrip(r)
+	answer, err := t.base.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.once("after " + what); err != nil {
+	if err := t.do("after " + what); err != nil {
 		return nil, errors.Join(err, answer.Body.Close())
 	}
 	return answer, nil

@@ -359,11 +359,13 @@ func TestWhatTheLibraryWroteDoesNotHideWhatBecameOfIt(t *testing.T) {
 	if err := p.volumes.GetIndexer().Add(newer); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.volumes.GetStore().Add(&core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}); err != nil {
-		t.Fatal(err)
-	}
-	if o, _, err := p.volumes.GetStore().GetByKey("pvc-1"); err != nil || o != newer {
-		t.Errorf("%v, %v", o, err)
+	for _, write := range []func(any) error{p.volumes.GetStore().Add, p.volumes.GetStore().Update} {
+		if err := write(&core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}}); err != nil {
+			t.Fatal(err)
+		}
+		if o, _, err := p.volumes.GetStore().GetByKey("pvc-1"); err != nil || o != newer {
+			t.Errorf("%v, %v", o, err)
+		}
 	}
 }
 

@@ -31,11 +31,13 @@ func (r *replay) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, e
 	return r.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every)
 }
 
-// asFound is what an informer has found. The library adds what it has written itself; that would hide what became of it
-// since, and is found soon enough.
+// asFound is what an informer has found. The library puts there what it has written itself; that would hide what became
+// of it since, for as long as nothing else becomes of it, and is found soon enough.
 type asFound struct{ cache.Store }
 
 func (asFound) Add(any) error { return nil }
+
+func (asFound) Update(any) error { return nil }
 
 func (r *replay) GetStore() cache.Store { return asFound{r.SharedIndexInformer.GetStore()} }
 
