@@ -54,7 +54,10 @@ func TestAGaneshaThatDiesIsStartedAgainWithAllThatIsWanted(t *testing.T) {
 }
 
 func TestAGaneshaThatEndsByItselfIsStartedAgain(t *testing.T) {
-	survives(t, testConfig(t), func(l *life) { signal(t, l.ganesha, unix.SIGTERM) })
+	survives(t, testConfig(t), func(l *life) {
+		signal(t, l.ganesha, unix.SIGTERM)
+		awaitEnd(t, l.ganesha) // it does what it is asked until then
+	})
 }
 
 func TestAGaneshaThatHangsIsKilledAndStartedAgain(t *testing.T) {
@@ -70,12 +73,17 @@ func TestAGaneshaThatIsOutOfDescriptorsIsStartedAgain(t *testing.T) {
 		if err := unix.Prlimit(l.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4, Max: 4}, nil); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case <-l.ganesha.done:
-		case <-time.After(patient):
-			t.Error("it still runs")
-		}
+		awaitEnd(t, l.ganesha)
 	})
+}
+
+func awaitEnd(t *testing.T, c *child) {
+	t.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(patient):
+		t.Errorf("%s still runs", c.name)
+	}
 }
 
 func TestAServerWhoseVolumeIsFullServes(t *testing.T) {
