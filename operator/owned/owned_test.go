@@ -155,6 +155,7 @@ func TestWhatIsSparedIsJudgedAsItIsWhenItWouldBeOverwritten(t *testing.T) {
 	}
 	release()
 	r.seen(o)
+	r.seen(configMap("b", "2"))
 	if out := apply(); out.Again != 0 || len(out.Changed) != 0 {
 		t.Errorf("of what is spared and what is there already came %+v", out)
 	}
