@@ -100,9 +100,12 @@ test-of-clusters: root deps cluster-program
 	$(call step,test of the test cluster)
 	cd test/cluster && go test -count=1 -timeout $(TIMEOUT) . ./artifact ./config ./guest ./host ./image ./locker ./pki
 
+# fresh CLUSTER: what a run that was killed has left of it would fail the tests of this one.
+fresh = trap 'bin/cluster -name $(1) down >/dev/null' EXIT; bin/cluster -name $(1) down >/dev/null
+
 # test-on-api CLUSTER,PACKAGES,KINDS: of kinds that are there from the beginning, no package brings and removes its own.
 define test-on-api
-@trap 'bin/cluster -name $(1) down >/dev/null' EXIT; \
+@$(call fresh,$(1)); \
 bin/cluster -name $(1) up; \
 config=$$(bin/cluster -name $(1) kubeconfig); \
 $(if $(3),"$$(dirname "$$config")/bin/kubectl" --kubeconfig "$$config" apply --server-side -k $(3) >/dev/null;) \
@@ -112,7 +115,7 @@ endef
 .PHONY: test-cluster
 test-cluster: root deps cluster-program
 	$(call step,test in a cluster)
-	@trap 'bin/cluster -name test down >/dev/null' EXIT; \
+	@$(call fresh,test); \
 	HOLDFAST_IMAGES=$(CURDIR)/bin/images test/cluster/install test $(NODES); \
 	(cd test/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -count=1 ./...); \
 	HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -p 1 -count=1 -timeout $(TIMEOUT) $(CLUSTER_TESTS)
