@@ -75,8 +75,8 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 		failures = append(failures, r.prune(ctx, s, objects, failures)...)
 	}
 	s.failures = slices.DeleteFunc(slices.Clone(failures), r.isLeaving)
-	if len(failures) > 0 && (again == 0 || again > retryRefused) {
-		again = retryRefused
+	if len(failures) > 0 {
+		again = sooner(again, retryRefused)
 	}
 	if s.nodeSet != nil && s.nodeSet.DeletionTimestamp == nil {
 		var err error
@@ -89,10 +89,18 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 			return nil, 0, err
 		}
 	}
-	if left := rollingLasts - s.now.Sub(s.rollout.Since); s.rolling() && !s.rollout.Since.IsZero() && (again == 0 || again > left) {
-		again = left // it may count as lost then
+	if s.rolling() && !s.rollout.Since.IsZero() {
+		again = sooner(again, rollingLasts-s.now.Sub(s.rollout.Since)) // it may count as lost then
 	}
 	return s, again, ctx.Err()
+}
+
+// sooner is the earlier of two times after which to look again, of which 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // bringSnapshots sees to the kinds of snapshots when a process begins, and when they are missing. Without them all but

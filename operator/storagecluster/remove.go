@@ -64,8 +64,8 @@ func (r *Controller) stay(ctx context.Context, c *v1.StorageCluster, s *situatio
 		}
 		s.servers = servers
 	}
-	if s.servers.all > 0 && again == 0 {
-		again = lookAgain
+	if s.servers.all > 0 {
+		again = sooner(again, lookAgain)
 	}
 	return again, r.write(ctx, c, s.status())
 }

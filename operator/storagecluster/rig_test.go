@@ -50,7 +50,9 @@ type rig struct {
 	events  *events
 	traffic *traffic
 	log     *slog.Logger
-	stop    func()
+
+	controller *Controller
+	stop       func()
 }
 
 var background = context.Background() // for what cleans up
@@ -171,8 +173,7 @@ func (r *rig) start() *rig {
 		Holdfast: informers.NewSharedInformerFactory(ours, 0), Cluster: kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(namespace)),
 		Settle: 50 * time.Millisecond,
 	}
-	controller, err := New(c)
-	if err != nil {
+	if r.controller, err = New(c); err != nil {
 		r.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -182,7 +183,7 @@ func (r *rig) start() *rig {
 		r.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- controller.Run(ctx) }()
+	go func() { ended <- r.controller.Run(ctx) }()
 	var once sync.Once
 	r.stop = func() {
 		once.Do(func() {

@@ -52,6 +52,22 @@ func TestADeletionIsRefusedWhileThereAreNFSServers(t *testing.T) {
 	r.gone("holdfast")
 }
 
+// Of NFSServers there is no watch.
+func TestNFSServersAreLookedForAlsoWhileSomethingElseIsDueLater(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.until("a pod that may be late", func() bool {
+		return strings.Contains(r.condition("holdfast", v1.ProgressingCondition, reasonRollingOut), "to become ready")
+	})
+	r.nfsServer(metav1.NamespaceDefault, "one")
+	r.delete("holdfast")
+	r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+	r.stop()
+	if again, err := r.controller.reconcile(t.Context(), "holdfast"); err != nil || again != lookAgain {
+		t.Errorf("it looks again after %s (%v), want %s", again, err, lookAgain)
+	}
+}
+
 func TestOrphanLeavesNFSServersThatDoNotGoWithTheNamespace(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", func(s *v1.StorageClusterSpec) { s.DeletionPolicy = v1.OrphanVolumes })
