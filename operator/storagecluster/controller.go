@@ -139,7 +139,9 @@ func (r *Controller) listen() error {
 	never := func(any, any) bool { return false }
 	return errors.Join(
 		r.loop.Watch(kinds.StorageClusters().Informer(), func(o any) []string { return []string{o.(*v1.StorageCluster).Name} }),
-		r.loop.WatchChanges(kinds.StorageClusters().Informer(), now, never), // who is served may change
+		r.loop.WatchChanges(kinds.StorageClusters().Informer(), now, func(old, now any) bool { // who is served may change
+			return old.(*v1.StorageCluster).DeletionTimestamp.IsZero() != now.(*v1.StorageCluster).DeletionTimestamp.IsZero()
+		}),
 		r.loop.WatchChanges(kinds.Volumes().Informer(), soon, never),
 		r.loop.WatchChanges(kinds.Snapshots().Informer(), soon, never),
 		r.loop.WatchChanges(kinds.NodeJobs().Informer(), soon, never),

@@ -265,8 +265,19 @@ func TestASecondStorageClusterIsRefusedAndChangesNothing(t *testing.T) {
 	}
 }
 
+// nowhere chooses no node.
+func nowhere(s *v1.StorageClusterSpec) {
+	s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "nowhere", Operator: core.NodeSelectorOpExists}}}}
+}
+
 func TestTheNextStorageClusterTakesOverWithoutARemoval(t *testing.T) {
 	r := newRig(t).start()
+	// Without a pod that comes up, nothing else makes the controller look.
+	r.cordonReal(true)
+	t.Cleanup(func() { r.cordonReal(false) })
+	classes := func(names ...string) func(*v1.StorageClusterSpec) {
+		return func(s *v1.StorageClusterSpec) { classes(names...)(s); nowhere(s) }
+	}
 	r.create("first", classes("hb-one"))
 	r.settled("first")
 	r.volume("v1")

@@ -322,6 +322,22 @@ func (r *rig) settled(name string) {
 	})
 }
 
+// cordonReal keeps pods from the nodes that are not simulated, or lets them go there again.
+func (r *rig) cordonReal(cordon bool) {
+	r.Helper()
+	all, err := r.theirs.CoreV1().Nodes().List(background, metav1.ListOptions{LabelSelector: "!" + simulated})
+	if err != nil {
+		r.Error(err)
+		return
+	}
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordon)
+	for _, n := range all.Items {
+		if _, err := r.theirs.CoreV1().Nodes().Patch(background, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			r.Error(err)
+		}
+	}
+}
+
 func (r *rig) until(what string, done func() bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

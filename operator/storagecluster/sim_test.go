@@ -46,7 +46,7 @@ func (r *rig) simulate(nodes int) *kubelets {
 	r.Helper()
 	k := &kubelets{rig: r, nodes: nodes, work: make(chan *core.Pod, 10_000)}
 	r.Cleanup(k.remove)
-	k.cordonOthers(true)
+	k.cordonReal(true)
 	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName, Labels: map[string]string{owned.ManagedByLabel: owned.FieldManager}}}
 	if _, err := r.theirs.CoreV1().ServiceAccounts(namespace).Create(r.Context(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		r.Fatal(err)
@@ -198,21 +198,6 @@ func (k *kubelets) report(ctx context.Context, node string) error {
 	return err
 }
 
-// cordonOthers keeps pods from the nodes that are real, or lets them go there again.
-func (k *kubelets) cordonOthers(cordon bool) {
-	all, err := k.theirs.CoreV1().Nodes().List(background, metav1.ListOptions{LabelSelector: "!" + simulated})
-	if err != nil {
-		k.Error(err)
-		return
-	}
-	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordon)
-	for _, n := range all.Items {
-		if _, err := k.theirs.CoreV1().Nodes().Patch(background, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			k.Error(err)
-		}
-	}
-}
-
 // remove takes the nodes away, and what is on them. The controllers must be at rest.
 func (k *kubelets) remove() {
 	k.sweep()
@@ -237,5 +222,5 @@ func (k *kubelets) remove() {
 		}
 		return nil
 	})
-	k.cordonOthers(false)
+	k.cordonReal(false)
 }
