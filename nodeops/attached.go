@@ -81,7 +81,14 @@ const (
 // DetachLoop detaches a device and returns when it is free; a device that is not attached is free. When someone
 // keeps it open it fails with EBUSY, and the device goes as soon as they close it.
 func DetachLoop(ctx context.Context, device string) error {
-	err := onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0) })
+	image, err := BackingFile(device)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("detaching %s: %w", device, err)
+	}
+	err = onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0) })
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -93,9 +100,8 @@ func DetachLoop(ctx context.Context, device string) error {
 	pause := time.NewTicker(detachPause)
 	defer pause.Stop()
 	for {
-		image, err := BackingFile(device)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+		if now, err := BackingFile(device); errors.Is(err, fs.ErrNotExist) || err == nil && undeleted(now) != undeleted(image) {
+			return nil // what is attached now is another's
 		}
 		select {
 		case <-pause.C:
@@ -104,6 +110,9 @@ func DetachLoop(ctx context.Context, device string) error {
 		}
 	}
 }
+
+// undeleted is a name that the kernel reports as it was before the file was deleted.
+func undeleted(name string) string { return strings.TrimSuffix(name, " (deleted)") }
 
 // GrowLoop lets a device see that its image has grown.
 func GrowLoop(device string) error {

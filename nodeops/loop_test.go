@@ -256,6 +256,29 @@ func TestDetachOfADeviceInUseSaysSoAndTakesEffectWhenItIsFree(t *testing.T) {
 	}
 }
 
+func TestADeviceThatIsAnothersNowCountsAsDetached(t *testing.T) {
+	lent := lend(t, unlikely, 1) // nobody else takes it
+	one, other := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)
+	for range 5 { // mostly it changes hands between two looks of DetachLoop
+		l := attach(t, one, LoopOptions{Among: lent})
+		ended := make(chan error, 1)
+		go func() { ended <- DetachLoop(t.Context(), l.Path) }()
+		for asked := false; !asked; {
+			status, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked = status.Flags&unix.LO_FLAGS_AUTOCLEAR != 0
+		}
+		l.Close()
+		attachByHand(t, l.Path, other)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		detachAll(t, other)
+	}
+}
+
 func TestDeletedImageIsNotTakenForItsSuccessor(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	attach(t, image, LoopOptions{Autoclear: true})
