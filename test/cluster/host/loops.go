@@ -6,54 +6,68 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
+// Loop is a loop device that is attached to a file. When it has been detached, others may attach it to theirs.
+type Loop struct{ Device, File string }
+
 // Loops returns the loop devices that belong to the directory: their file lies beneath it, or they are mounted beneath
 // it, as a file system or as a device that a container was given.
-func Loops(dir string) ([]string, error) {
+func Loops(dir string) ([]Loop, error) {
 	mounts, err := Mounts()
 	if err != nil {
 		return nil, err
 	}
-	var devices []string
+	mounted := map[string]bool{}
 	for _, m := range mounts {
 		if !Below(m.Target, dir) {
 			continue
 		}
 		if strings.HasPrefix(m.Source, "/dev/loop") {
-			devices = append(devices, m.Source)
+			mounted[m.Source] = true
 		}
 		if m.FSType == "devtmpfs" && strings.HasPrefix(m.Root, "/loop") {
-			devices = append(devices, "/dev"+m.Root)
+			mounted["/dev"+m.Root] = true
 		}
 	}
-	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	devices, err := filepath.Glob("/sys/block/loop*")
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range files {
-		backing, err := os.ReadFile(file)
-		if err != nil {
-			continue // detached since it was listed
-		}
-		if Below(strings.TrimSuffix(strings.TrimSpace(string(backing)), " (deleted)"), dir) {
-			devices = append(devices, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(file))))
+	var loops []Loop
+	for _, device := range devices {
+		l := Loop{Device: "/dev/" + filepath.Base(device)}
+		if l.File = backing(l.Device); l.File != "" && (mounted[l.Device] || Below(strings.TrimSuffix(l.File, " (deleted)"), dir)) {
+			loops = append(loops, l)
 		}
 	}
-	slices.Sort(devices)
-	return slices.Compact(devices), nil
+	return loops, nil
 }
 
+// backing is the file of a device, empty when it is not attached.
+func backing(device string) string {
+	file, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(file))
+}
+
+// Attached says whether the device is still attached to its file.
+func (l Loop) Attached() bool { return backing(l.Device) == l.File }
+
 // DetachLoops detaches loop devices; one in use is detached when its last user ends.
-func DetachLoops(devices []string) error {
+func DetachLoops(loops []Loop) error {
 	var errs []error
-	for _, device := range devices {
-		if err := detach(device); err != nil {
-			errs = append(errs, fmt.Errorf("detach %s: %w", device, err))
+	for _, l := range loops {
+		if !l.Attached() {
+			continue
+		}
+		if err := detach(l.Device); err != nil {
+			errs = append(errs, fmt.Errorf("detach %s: %w", l.Device, err))
 		}
 	}
 	return errors.Join(errs...)
