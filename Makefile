@@ -75,6 +75,10 @@ test-all: ## the same with what takes long (root)
 
 # All but the last beside each other: what asks an API server waits more than it computes, and the rest computes. The
 # cluster takes longest, so it begins.
+.PHONY: test-noisy
+test-noisy: ## the same as make test, beside somebody who takes 3/7 of every processor (root)
+	@go run ./test/neighbour $(MAKE) --no-print-directory test
+
 .PHONY: test-hosts
 test-hosts: root deps
 	$(call step,test of units and of hosts)
