@@ -104,8 +104,10 @@ test-of-clusters: root deps cluster-program
 	$(call step,test of the test cluster)
 	cd test/cluster && go test -count=1 -timeout $(TIMEOUT) . ./artifact ./config ./guest ./host ./image ./locker ./pki
 
-# fresh CLUSTER: what a run that was killed has left of it would fail the tests of this one.
-fresh = trap 'bin/cluster -name $(1) down >/dev/null' EXIT; bin/cluster -name $(1) down >/dev/null
+# fresh CLUSTER: it begins with nothing, and goes with this shell. What another run has left would fail the tests of this one.
+fresh = setsid --fork bin/cluster -name $(1) down-after $$$$ </dev/null >/dev/null 2>&1; \
+trap 'bin/cluster -name $(1) down >/dev/null' EXIT; \
+bin/cluster -name $(1) down >/dev/null
 
 # test-on-api CLUSTER,PACKAGES,KINDS: of kinds that are there from the beginning, no package brings and removes its own.
 define test-on-api

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,8 +25,8 @@ func TestNothingIsLeftOfAClusterWhoseProgramWasKilled(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	cluster := func(ctx context.Context, command string) *exec.Cmd {
-		return exec.CommandContext(ctx, program, "-name", "killed", command)
+	cluster := func(ctx context.Context, command ...string) *exec.Cmd {
+		return exec.CommandContext(ctx, program, append([]string{"-name", "killed"}, command...)...)
 	}
 	down := func() {
 		t.Helper()
@@ -40,6 +41,29 @@ func TestNothingIsLeftOfAClusterWhoseProgramWasKilled(t *testing.T) {
 		for _, trace := range traces(t) {
 			t.Errorf("killed after step %s, there is still %s", step, trace)
 		}
+	}
+
+	user := exec.CommandContext(t.Context(), "sleep", "infinity")
+	if err := user.Start(); err != nil {
+		t.Fatal(err)
+	}
+	after := cluster(t.Context(), "down-after", strconv.Itoa(user.Process.Pid))
+	if err := after.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := cluster(t.Context(), "up").CombinedOutput(); err != nil {
+		t.Errorf("up: %v: %s", err, out)
+	}
+	if len(traces(t)) == 0 {
+		t.Error("it went before who uses it")
+	}
+	_ = user.Process.Kill()
+	_ = user.Wait() // killed
+	if err := after.Wait(); err != nil {
+		t.Errorf("down-after: %v", err)
+	}
+	for _, trace := range traces(t) {
+		t.Errorf("whoever used it was killed, and there is still %s", trace)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"github.com/holdfast-storage/holdfast/test/cluster/host"
@@ -17,6 +18,7 @@ const usage = `usage: cluster [flags] command
 
   up                     install, build and start what is missing, until all nodes are ready
   down                   remove everything that up made
+  down-after pid         the same when that process has ended, however that comes
   status                 tell what runs and is ready
   kubeconfig             print the path of the administrator's kubeconfig
   load-image archive...  import image archives into every node
@@ -75,6 +77,16 @@ func (c *Cluster) command(ctx context.Context, command string, args []string) er
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("this needs root: it makes namespaces, mounts and cgroups")
+	}
+	if command == "down-after" && len(args) == 1 {
+		pid, err := strconv.Atoi(args[0])
+		if err != nil || pid <= 0 {
+			return fmt.Errorf("%q is no process: give the number of one", args[0])
+		}
+		if err := host.AwaitEnd(ctx, pid); err != nil {
+			return err
+		}
+		command, args = "down", nil
 	}
 	unlock, err := c.Lock(ctx)
 	if err != nil {

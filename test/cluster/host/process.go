@@ -111,6 +111,24 @@ func (p Process) Stop(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
+// AwaitEnd returns when the process of that number has ended.
+func AwaitEnd(ctx context.Context, pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	for !ended(ctx, fd, time.Second) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 func signal(fd int, s unix.Signal) error {
 	if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("%s: %w", s, err)
