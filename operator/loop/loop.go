@@ -143,6 +143,14 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	return true
 }
 
+// Sooner is the earlier of two times after which to run again, of which 0 is never.
+func Sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
 // once turns a panic into an error: what one object says must not end the process, which would start over and panic again.
 func (l *Loop[K]) once(ctx context.Context, key K) (again time.Duration, err error) {
 	defer func() {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/loop"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 )
 
@@ -70,8 +71,8 @@ func (r *Controller) maintain(ctx context.Context, s *v1.NFSServer, cluster *v1.
 	if wanted != nil && len(out.Failures) == 0 {
 		o.failures = r.prune(ctx, s, wanted)
 	}
-	if (len(o.failures) > 0 || claimErr != nil) && (again == 0 || again > retryRefused) {
-		again = retryRefused
+	if len(o.failures) > 0 || claimErr != nil {
+		again = loop.Sooner(again, retryRefused)
 	}
 	return o, again, ctx.Err()
 }

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/holdfast-storage/holdfast/operator/loop"
 )
 
 var (
@@ -71,14 +73,10 @@ func (o Outcome) Err() error {
 
 // And is both outcomes in one.
 func (o Outcome) And(other Outcome) Outcome {
-	both := Outcome{
+	return Outcome{
 		Changed: slices.Concat(o.Changed, other.Changed), Failures: slices.Concat(o.Failures, other.Failures),
-		Again: min(o.Again, other.Again),
+		Again: loop.Sooner(o.Again, other.Again),
 	}
-	if both.Again == 0 {
-		both.Again = max(o.Again, other.Again)
-	}
-	return both
 }
 
 // Apply makes each object as it is wanted, in this order. One that is refused does not keep the others from it. It asks

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/loop"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
@@ -76,7 +77,7 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 	}
 	s.failures = slices.DeleteFunc(slices.Clone(failures), r.isLeaving)
 	if len(failures) > 0 {
-		again = sooner(again, retryRefused)
+		again = loop.Sooner(again, retryRefused)
 	}
 	if s.nodeSet != nil && s.nodeSet.DeletionTimestamp == nil {
 		var err error
@@ -90,17 +91,9 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 		}
 	}
 	if s.rolling() && !s.rollout.Since.IsZero() {
-		again = sooner(again, rollingLasts-s.now.Sub(s.rollout.Since)) // it may count as lost then
+		again = loop.Sooner(again, rollingLasts-s.now.Sub(s.rollout.Since)) // it may count as lost then
 	}
 	return s, again, ctx.Err()
-}
-
-// sooner is the earlier of two times after which to look again, of which 0 is never.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }
 
 // bringSnapshots sees to the kinds of snapshots when a process begins, and when they are missing. Without them all but

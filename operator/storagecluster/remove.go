@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/loop"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 )
 
@@ -65,7 +66,7 @@ func (r *Controller) stay(ctx context.Context, c *v1.StorageCluster, s *situatio
 		s.servers = servers
 	}
 	if s.servers.all > 0 {
-		again = sooner(again, lookAgain)
+		again = loop.Sooner(again, lookAgain)
 	}
 	return again, r.write(ctx, c, s.status())
 }

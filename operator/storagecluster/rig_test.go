@@ -173,9 +173,11 @@ func (r *rig) start() *rig {
 		Holdfast: informers.NewSharedInformerFactory(ours, 0), Cluster: kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(namespace)),
 		Settle: 50 * time.Millisecond,
 	}
-	if r.controller, err = New(c); err != nil {
+	controller, err := New(c)
+	if err != nil {
 		r.Fatal(err)
 	}
+	r.controller = controller
 	ctx, cancel := context.WithCancel(context.Background())
 	c.Holdfast.StartWithContext(ctx)
 	c.Cluster.StartWithContext(ctx)
@@ -183,7 +185,7 @@ func (r *rig) start() *rig {
 		r.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- r.controller.Run(ctx) }()
+	go func() { ended <- controller.Run(ctx) }()
 	var once sync.Once
 	r.stop = func() {
 		once.Do(func() {

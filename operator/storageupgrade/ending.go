@@ -10,16 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/loop"
 )
 
 // recheck is how often applications are looked at, which nothing watches: they are many, and upgrades are few.
 const recheck = time.Second
 
-func (r *round) soon() {
-	if r.again == 0 || r.again > recheck {
-		r.again = recheck
-	}
-}
+func (r *round) soon() { r.again = loop.Sooner(r.again, recheck) }
 
 // fail ends the step at work badly. What was changed is put right by step RollBack.
 func (r *round) fail(why string) {
