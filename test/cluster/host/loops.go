@@ -40,20 +40,20 @@ func Loops(dir string) ([]Loop, error) {
 	var loops []Loop
 	for _, device := range devices {
 		l := Loop{Device: "/dev/" + filepath.Base(device)}
-		if l.File = backing(l.Device); l.File != "" && (mounted[l.Device] || Below(strings.TrimSuffix(l.File, " (deleted)"), dir)) {
+		if l.File = backing(l.Device); l.File != "" && (mounted[l.Device] || Below(l.File, dir)) {
 			loops = append(loops, l)
 		}
 	}
 	return loops, nil
 }
 
-// backing is the file of a device, empty when it is not attached.
+// backing is the file of a device, which may be deleted by now; empty when it is not attached.
 func backing(device string) string {
 	file, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file"))
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(file))
+	return strings.TrimSuffix(strings.TrimSpace(string(file)), " (deleted)")
 }
 
 // Attached says whether the device is still attached to its file.
