@@ -73,12 +73,12 @@ test: root deps build ## install what is missing, then check and test all but wh
 test-all: ## the same with what takes long (root)
 	@$(MAKE) --no-print-directory test HOLDFAST_TESTS=all TIMEOUT=120m
 
-# All but the last beside each other: what asks an API server waits more than it computes, and the rest computes. The
-# cluster takes longest, so it begins.
 .PHONY: test-noisy
 test-noisy: ## the same as make test, beside somebody who takes 3/7 of every processor (root)
 	@go run ./test/neighbour $(MAKE) --no-print-directory test
 
+# All but the last beside each other: what asks an API server waits more than it computes, and the rest computes. The
+# cluster takes longest, so it begins.
 .PHONY: test-hosts
 test-hosts: root deps
 	$(call step,test of units and of hosts)
