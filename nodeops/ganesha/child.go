@@ -23,8 +23,14 @@ type child struct {
 	err  error         // how, once done is closed
 }
 
-// lingering bounds the wait for what a child has printed that has ended.
-const lingering = 5 * time.Second
+const (
+	// lingering bounds the wait for what a child has printed that has ended.
+	lingering = 5 * time.Second
+
+	// dying bounds the wait for the end of a child that was killed. On a busy host the kernel takes seconds to close
+	// what dbus-daemon watches files by.
+	dying = time.Minute
+)
 
 // startChild hands what the child prints to the writers, which no call may block for long.
 func startChild(stdout, stderr io.Writer, env []string, name string, args ...string) (*child, error) {
@@ -65,14 +71,23 @@ func (c *child) end(limit time.Duration) error {
 		case <-time.After(limit):
 		}
 	}
-	_ = unix.Kill(-c.pid, unix.SIGKILL)
-	select {
-	case <-c.done:
-	case <-time.After(lingering):
-		return fmt.Errorf("process %d, %s, cannot be killed: it waits for a disk", c.pid, c.name)
+	if err := c.kill(dying); err != nil {
+		return err
 	}
 	if limit > 0 {
 		return fmt.Errorf("%s has not stopped within %s and was killed", c.name, limit)
 	}
 	return nil
+}
+
+// kill waits until the child is gone.
+func (c *child) kill(limit time.Duration) error {
+	_ = unix.Kill(-c.pid, unix.SIGKILL)
+	select {
+	case <-c.done:
+		return nil
+	case <-time.After(limit):
+		place, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", c.pid)) // empty is as good
+		return fmt.Errorf("process %d, %s, was killed %s ago and is still there: it waits in the kernel, in %q; see the kernel's log", c.pid, c.name, limit, place)
+	}
 }
