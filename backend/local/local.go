@@ -280,7 +280,7 @@ func (b *Backend) keep(ctx context.Context) {
 // take locks the pools and undoes what was cut short in them.
 func (b *Backend) take(ctx context.Context) error {
 	for _, p := range b.pools() {
-		if err := p.lock(); err != nil {
+		if err := p.lock(ctx); err != nil {
 			return err
 		}
 	}

@@ -160,18 +160,30 @@ func (p *pool) initialise() error {
 	return writeFile(p.root, poolFile, poolHead{Version: version, UUID: rand.Text(), Engine: p.Engine})
 }
 
+// lockWithin is longer than a command that just starts keeps the lock of a pool that was closed meanwhile: until it is
+// another program, it has all that its parent had open.
+const lockWithin = time.Second
+
 // lock makes sure that one process at a time changes the pool, on NFS also of those on other hosts; the kernel lets go of
 // it when the process ends.
-func (p *pool) lock() (err error) {
+func (p *pool) lock(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, lockWithin)
+	defer cancel()
 	open := func(flag int) (*os.File, error) { return p.root.OpenFile(poolFile, flag, 0) }
-	p.locked, err = nodeops.Lock(open, unix.LOCK_EX|unix.LOCK_NB)
-	switch {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return fmt.Errorf("%w: pool %s at %s is in use by another process (%w)", backend.ErrUnavailable, p.Name, p.Path, err)
-	case err != nil:
-		return fmt.Errorf("%w: pool %s at %s cannot be locked: %w", backend.ErrUnavailable, p.Name, p.Path, err)
+	for {
+		p.locked, err = nodeops.Lock(open, unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("%w: pool %s at %s cannot be locked: %w", backend.ErrUnavailable, p.Name, p.Path, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: pool %s at %s is in use by another process (%w)", backend.ErrUnavailable, p.Name, p.Path, err)
+		case <-time.After(lockWithin / 100):
+		}
 	}
-	return nil
 }
 
 // usable says why the pool cannot be written: it was unmounted or replaced beneath us, or is read-only.

@@ -13,8 +13,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
@@ -64,6 +66,19 @@ func TestAPoolBelongsToOneProcess(t *testing.T) {
 	served(t, c)
 	_, err := Open(t.Context(), []PoolConfig{c}, silent)
 	says(t, err, backend.ErrUnavailable, "pool", c.Path, "another process")
+}
+
+func TestAPoolWhoseLockIsAboutToBeLetGoIsWaitedFor(t *testing.T) {
+	c := emptyPool(t)
+	if err := served(t, c).Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	held, err := nodeops.Lock(func(flag int) (*os.File, error) { return os.OpenFile(filepath.Join(c.Path, poolFile), flag, 0) }, unix.LOCK_EX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(lockWithin/10, func() { held.Close() })
+	served(t, c)
 }
 
 func TestOpenRefusesWhatIsNotItsPool(t *testing.T) {

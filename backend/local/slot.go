@@ -113,7 +113,7 @@ func (b *Backend) reach(ctx context.Context, s *slot) (p *pool, err error) {
 			err, p = errors.Join(err, p.close()), nil
 		}
 	}()
-	if err := p.lock(); err != nil {
+	if err := p.lock(ctx); err != nil {
 		return p, err
 	}
 	if err := p.recover(ctx); err != nil {
