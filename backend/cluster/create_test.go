@@ -173,19 +173,15 @@ func TestACallerWithoutTimeIsToldWhereThingsStandAndJoinsWhenItAsksAgain(t *test
 	w := newWorld(t)
 	w.puppet("a", gib)
 	w.controller()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := w.backend.Create(ctx, spec("v", mib, "a"))
-	expect(t, err, backend.ErrBusy, "v is Pending", "node a", "old")
+	ask := func(ctx context.Context) error {
+		_, err := w.backend.Create(ctx, spec("v", mib, "a"))
+		return err
+	}
+	expect(t, w.unfinished("v is Pending", ask), backend.ErrBusy, "node a", "old")
 	w.answer("v", func(v *v1.Volume) {
 		v.Status.Phase, v.Status.Error = v1.PhasePending, &v1.Error{Code: v1.ErrorBusy, Message: "another is at it"}
 	})
-	w.until("the error in the cache", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		_, err = w.backend.Create(ctx, spec("v", mib, "a"))
-		return errors.Is(err, backend.ErrBusy) && strings.Contains(err.Error(), "another is at it")
-	})
+	expect(t, w.unfinished("another is at it", ask), backend.ErrBusy)
 	first := w.volume("v")
 	go w.answer("v", isMade)
 	v, err := w.backend.Create(t.Context(), spec("v", mib, "a"))
@@ -206,10 +202,10 @@ func TestAskedForOnAnotherNodeTheUnfinishedOneIsRemovedFirst(t *testing.T) {
 	w.puppet("a", gib)
 	w.puppet("b", gib)
 	w.controller()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := w.backend.Create(ctx, spec("v", mib, "a"))
-	expect(t, err, backend.ErrBusy)
+	expect(t, w.unfinished("v is Pending", func(ctx context.Context) error {
+		_, err := w.backend.Create(ctx, spec("v", mib, "a"))
+		return err
+	}), backend.ErrBusy)
 	made := make(chan error, 1)
 	go func() {
 		_, err := w.backend.Create(t.Context(), spec("v", mib, "b"))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -43,9 +42,7 @@ func TestADeletionWithoutTimeGoesOn(t *testing.T) {
 	if _, err := w.backend.Create(t.Context(), spec("v", mib)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	expect(t, w.backend.Delete(ctx, "v"), backend.ErrBusy, "Deleting", "node a")
+	expect(t, w.unfinished("v is Deleting", func(ctx context.Context) error { return w.backend.Delete(ctx, "v") }), backend.ErrBusy, "node a")
 	go w.letGo("v")
 	if err := w.backend.Delete(t.Context(), "v"); err != nil {
 		t.Error(err)
@@ -56,11 +53,11 @@ func TestWhatIsNotMadeYetIsNotShownAndCanBeDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.puppet("a", gib)
 	w.controller()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := w.backend.Create(ctx, spec("v", mib))
-	expect(t, err, backend.ErrBusy)
-	_, err = w.backend.Get(t.Context(), "v")
+	expect(t, w.unfinished("v is Pending", func(ctx context.Context) error {
+		_, err := w.backend.Create(ctx, spec("v", mib))
+		return err
+	}), backend.ErrBusy)
+	_, err := w.backend.Get(t.Context(), "v")
 	expect(t, err, backend.ErrNotFound, "not made yet")
 	if all, err := w.backend.List(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("listed %v, %v", all, err)
@@ -100,19 +97,20 @@ func TestAGrowthThatFailedAndWasNotTakenBackIsTriedAgain(t *testing.T) {
 	if _, err := w.backend.Create(t.Context(), spec("v", mib)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := w.backend.Expand(ctx, "v", backend.Size{Required: 5 * mib})
-	expect(t, err, backend.ErrBusy)
+	grow := func(ctx context.Context) error {
+		_, err := w.backend.Expand(ctx, "v", backend.Size{Required: 5 * mib})
+		return err
+	}
+	wished := func(after *v1.Volume) func() bool {
+		return func() bool {
+			return errors.Is(w.unfinished("v is Ready", grow), backend.ErrBusy) && w.volume("v").Generation > after.Generation
+		}
+	}
+	w.until("the wish", wished(w.volume("v")))
 	asked := w.answer("v", func(v *v1.Volume) {
 		v.Status.Error = &v1.Error{Code: v1.ErrorExhausted, Message: "full"}
 	})
-	w.until("the error in the cache", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		_, err = w.backend.Expand(ctx, "v", backend.Size{Required: 5 * mib})
-		return errors.Is(err, backend.ErrBusy) && w.volume("v").Generation > asked.Generation
-	})
+	w.until("the wish again", wished(asked))
 	go w.answer("v", isMade)
 	v, err := w.backend.Expand(t.Context(), "v", backend.Size{Required: 5 * mib})
 	if err != nil || v.Size != 5*mib {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,6 +201,20 @@ func (w *world) until(what string, done func() bool) {
 	if realapi.Until(ctx, func() bool { return done() || w.Context().Err() != nil }) != nil { // or a hand that helped, after its test
 		w.Fatalf("%s did not come", what)
 	}
+}
+
+// unfinished makes a call with little time, and again until it ends where its object is. On a busy machine the first may
+// end before there is one.
+func (w *world) unfinished(where string, call func(context.Context) error) error {
+	w.Helper()
+	var err error
+	w.until("a call that ends "+where, func() bool {
+		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
+		defer cancel()
+		err = call(ctx)
+		return !errors.Is(err, backend.ErrBusy) || strings.Contains(err.Error(), where)
+	})
+	return err
 }
 
 // puppet is a node whose agent is the test: it reports room, lives for an hour, and answers nothing by itself.
