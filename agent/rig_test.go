@@ -221,7 +221,7 @@ func (r *rig) expectEvent(reason string) {
 			if slices.Contains(splitEvent(e), reason) {
 				return
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 			r.Fatalf("no event %s was written, but: %q", reason, all)
 		}
 	}

@@ -80,7 +80,7 @@ func unmountAll(t testing.TB, target string) {
 		_ = unix.IoctlSetInt(int(dir.Fd()), fiThaw, 0)
 		dir.Close()
 	}
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
 		if err == unix.EBUSY { // of what is just ending, perhaps

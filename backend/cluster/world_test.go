@@ -332,7 +332,7 @@ func (w *world) expectEvent(reason string) {
 			if _, err := fmt.Sscan(e, &kind, &why); err == nil && why == reason {
 				return
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 			w.Fatalf("no event %s was written, but: %q", reason, all)
 		}
 	}

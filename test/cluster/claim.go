@@ -64,7 +64,7 @@ func (c *Cluster) Claim(ctx context.Context) error {
 
 // lockClaims keeps others from claiming, and from leaving what they have claimed.
 func lockClaims(ctx context.Context) (unlock func(), err error) {
-	return host.Lock(ctx, filepath.Join(locks, "claims"), 10*time.Second)
+	return host.Lock(ctx, filepath.Join(locks, "claims"), time.Minute)
 }
 
 func (c *Cluster) claimFile() string { return filepath.Join(claimsDir, c.cgroup()) }

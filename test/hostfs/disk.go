@@ -88,7 +88,7 @@ func detach(t testing.TB, device, file string) {
 		t.Errorf("losetup --detach %s: %v: %s", device, err, out)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

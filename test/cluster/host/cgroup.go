@@ -181,7 +181,7 @@ func RemoveCgroup(ctx context.Context, name string) error {
 	if name == "" || strings.HasPrefix(name, ".") {
 		return fmt.Errorf("%q is no cgroup to remove", name)
 	}
-	return Until(ctx, 20*time.Second, func() error {
+	return Until(ctx, time.Minute, func() error {
 		pids, err := CgroupProcesses(name)
 		if err != nil {
 			return err

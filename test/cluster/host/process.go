@@ -80,6 +80,10 @@ func (p Process) Alive() bool {
 	return err == nil && now == p
 }
 
+// dying bounds the wait for the end of a process that was killed. On a busy machine the kernel takes seconds to close what
+// a kubelet watches files by.
+const dying = time.Minute
+
 // Stop asks the process to end and kills it after the grace time. One that is not alive is no error.
 func (p Process) Stop(ctx context.Context, grace time.Duration) error {
 	// The descriptor names the process, so that a pid given away in between is not hit.
@@ -105,8 +109,8 @@ func (p Process) Stop(ctx context.Context, grace time.Duration) error {
 	if err := signal(fd, unix.SIGKILL); err != nil {
 		return err
 	}
-	if !ended(ctx, fd, 10*time.Second) {
-		return fmt.Errorf("process %d does not end on SIGKILL", p.PID)
+	if !ended(ctx, fd, dying) {
+		return fmt.Errorf("process %d was killed %s ago and has not ended", p.PID, dying)
 	}
 	return nil
 }
