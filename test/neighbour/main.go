@@ -60,7 +60,8 @@ func run(ctx context.Context, busy, rest time.Duration, command []string) error 
 	}
 	fmt.Printf("== beside a neighbour who takes %s of every %s of %d processors\n", busy, busy+rest, runtime.NumCPU())
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
-	c.Cancel = func() error { return c.Process.Signal(unix.SIGTERM) }
+	c.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return unix.Kill(-c.Process.Pid, unix.SIGTERM) } // also what make leaves running when it is ended
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return c.Run()
 }
