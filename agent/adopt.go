@@ -9,6 +9,7 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -46,8 +47,7 @@ func (a *Agent) adoptVolume(ctx context.Context, id backend.ID) error {
 	if o, err = a.Client.HoldfastV1().Volumes().Create(ctx, o, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
 		return ignoreExists(err)
 	}
-	a.log.Info("found on disk without an object", "kind", v1.SourceVolume, "id", id)
-	a.eventf(o, core.EventTypeNormal, "Adopted", "found on the disk of node %s without an object", a.Node)
+	a.tellAdopted(o, key{v1.SourceVolume, string(id)}, o.Spec.Claim)
 	return nil
 }
 
@@ -79,9 +79,19 @@ func (a *Agent) adoptSnapshot(ctx context.Context, id backend.ID) error {
 	if o, err = a.Client.HoldfastV1().Snapshots().Create(ctx, o, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
 		return ignoreExists(err)
 	}
-	a.log.Info("found on disk without an object", "kind", v1.SourceSnapshot, "id", id)
-	a.eventf(o, core.EventTypeNormal, "Adopted", "found on the disk of node %s without an object", a.Node)
+	a.tellAdopted(o, key{v1.SourceSnapshot, string(id)}, "")
 	return nil
+}
+
+// tellAdopted says why an object was written for what is on the disk.
+func (a *Agent) tellAdopted(o runtime.Object, k key, claim string) {
+	if a.work.wasForgotten(k) {
+		a.log.Info("wrote an object again that was deleted without a request to delete its data", "kind", k.kind, "id", k.name)
+		a.eventf(o, core.EventTypeWarning, v1.ReasonForgotten, "%s", forgotten(k, claim, a.Node))
+		return
+	}
+	a.log.Info("found on disk without an object", "kind", k.kind, "id", k.name)
+	a.eventf(o, core.EventTypeNormal, "Adopted", "found on the disk of node %s without an object", a.Node)
 }
 
 func (a *Agent) foundGroup(ctx context.Context, id backend.ID) (*v1.SnapshotGroup, error) {

@@ -22,13 +22,14 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 	if n == nil {
 		return nil
 	}
-	all := v1.ParseDiscards(n.Annotations[v1.DiscardAnnotation])
-	i := slices.IndexFunc(all, func(d v1.Discard) bool { return d.Kind == k.kind && d.Name == k.name && !a.work.done(d) })
+	all := n.Spec.Discard
+	i := slices.IndexFunc(all, func(d v1.Discard) bool { return d.Kind == k.kind && d.Name == k.name && !a.work.done(d.UID) })
 	switch {
 	case i < 0, hasUID(o, all[i].UID): // not given up yet, or not at all
 		return nil
 	case !made:
-		a.log.Info("removing what was given up while this node was not heard of", "kind", k.kind, "id", k.name)
+		a.log.Info("removing what was given up while this node was not heard of", "kind", k.kind, "id", k.name,
+			"requestedBy", all[i].RequestedBy, "reason", all[i].Reason)
 		if err := a.deleteAny(ctx, k); err != nil {
 			return err
 		}
@@ -36,7 +37,7 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 	if err := a.discarded(ctx, all[i]); err != nil {
 		return err
 	}
-	a.work.finish(all[i])
+	a.work.finish(all[i].UID)
 	return nil
 }
 
@@ -79,14 +80,10 @@ func (a *Agent) discarded(ctx context.Context, d v1.Discard) error {
 		if err != nil {
 			return err
 		}
-		rest := slices.DeleteFunc(v1.ParseDiscards(n.Annotations[v1.DiscardAnnotation]), func(other v1.Discard) bool { return other == d })
-		var value any // nil takes the annotation away
-		if len(rest) > 0 {
-			value = v1.FormatDiscards(rest)
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"resourceVersion": n.ResourceVersion, "annotations": map[string]any{v1.DiscardAnnotation: value},
-		}})
+		rest := slices.DeleteFunc(slices.Clone(n.Spec.Discard), d.Same)
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"discard": rest},
+		})
 		if err != nil {
 			return err
 		}

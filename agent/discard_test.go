@@ -14,7 +14,7 @@ import (
 // giveUp writes what a controller writes when it gives up things of a node.
 func (r *rig) giveUp(all ...v1.Discard) {
 	r.Helper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1.DiscardAnnotation: v1.FormatDiscards(all)}}})
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"discard": all}})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -23,11 +23,15 @@ func (r *rig) giveUp(all ...v1.Discard) {
 	}
 }
 
+func discard(kind v1.SourceKind, name string, uid types.UID) v1.Discard {
+	return v1.Discard{Kind: kind, Name: name, DeletionRequest: v1.DeletionRequest{UID: uid, RequestedBy: "a test", RequestedAt: metav1.NowMicro()}}
+}
+
 func (r *rig) discarded() {
 	r.Helper()
 	r.await("an empty list of what to discard", func() bool {
 		n, err := r.nodes.Get(r.Context(), node, metav1.GetOptions{})
-		return err == nil && n.Annotations[v1.DiscardAnnotation] == ""
+		return err == nil && len(n.Spec.Discard) == 0
 	})
 }
 
@@ -39,7 +43,7 @@ func TestWhatWasGivenUpWhileTheNodeWasDownIsDiscardedAndNotAdopted(t *testing.T)
 	if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "old", Source: "old"}); err != nil {
 		t.Fatal(err)
 	}
-	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "old", UID: "u1"}, v1.Discard{Kind: v1.SourceSnapshot, Name: "old", UID: "u2"})
+	r.giveUp(discard(v1.SourceVolume, "old", "u1"), discard(v1.SourceSnapshot, "old", "u2"))
 	r.begin()
 	r.adopted("kept")
 	r.discarded()
@@ -56,9 +60,9 @@ func TestWhatIsGivenUpIsDiscardedWhenItsObjectIsGoneAndNotBefore(t *testing.T) {
 	v := r.ask("a")
 	r.phase("a", v1.PhaseReady)
 	r.host.set(func() { r.host.refuse["delete a"] = backend.ErrPrecondition }) // a pod still has it
-	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "a", UID: v.UID})
+	r.giveUp(discard(v1.SourceVolume, "a", v.UID))
 	r.withVolumes("z") // so the list was seen
-	if n := r.node(); n.Annotations[v1.DiscardAnnotation] == "" || !r.host.has("a") {
+	if n := r.node(); len(n.Spec.Discard) == 0 || !r.host.has("a") {
 		t.Fatal("it was settled while its object lives")
 	}
 	r.remove("a")
@@ -81,7 +85,7 @@ func TestANewVolumeOfTheNameOfOneThatWasGivenUpBeginsEmpty(t *testing.T) {
 	r.stop()
 	r.stored(backend.VolumeSpec{Name: "a"})
 	r.host.Write("a", []byte("of the old one"))
-	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "a", UID: "u1"})
+	r.giveUp(discard(v1.SourceVolume, "a", "u1"))
 	r.ask("a")
 	r.begin()
 	r.phase("a", v1.PhaseReady)
@@ -96,7 +100,7 @@ func TestAVolumeThatIsRealIsNeverDiscardedForAnotherOfItsName(t *testing.T) {
 	r.ask("a")
 	r.phase("a", v1.PhaseReady)
 	r.host.Write("a", []byte("of the user"))
-	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "a", UID: "of one before"})
+	r.giveUp(discard(v1.SourceVolume, "a", "of one before"))
 	r.discarded()
 	if got := string(r.host.Read("a", 100)); got != "of the user" {
 		t.Errorf("it holds %q", got)
@@ -108,7 +112,7 @@ func TestADiscardIsDoneOnceHoweverOldTheCacheIs(t *testing.T) {
 	r.change = func(c *Config) { c.SurveyEvery = DefaultSurveyEvery }
 	r.begin().stop()
 	r.stored(backend.VolumeSpec{Name: "a"})
-	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "a", UID: "u1"})
+	r.giveUp(discard(v1.SourceVolume, "a", "u1"))
 	release := func() {}
 	r.host.enter = func(call string) {
 		if call == "delete a" {

@@ -42,7 +42,7 @@ func (a *Agent) sawNode(n *v1.StorageNode) {
 	if writtenOff(n.Status.Conditions) {
 		a.node.change()
 	}
-	for _, d := range v1.ParseDiscards(n.Annotations[v1.DiscardAnnotation]) {
+	for _, d := range n.Spec.Discard {
 		a.work.add(key{d.Kind, d.Name})
 	}
 }

@@ -105,11 +105,11 @@ func TestWhatWasGivenUpIsDiscardedOnlyWhenAllPoolsCanBeLookedInto(t *testing.T) 
 	r := newRig(t).begin()
 	r.stored(backend.VolumeSpec{Name: "old"})
 	back := r.pull()
-	r.giveUp(v1.Discard{Kind: v1.SourceVolume, Name: "old", UID: "u1"}, v1.Discard{Kind: v1.SourceSnapshot, Name: "olds", UID: "u2"})
+	r.giveUp(discard(v1.SourceVolume, "old", "u1"), discard(v1.SourceSnapshot, "olds", "u2"))
 	for _, k := range []key{{v1.SourceVolume, "old"}, {v1.SourceSnapshot, "olds"}} {
 		r.await("the list", func() bool {
 			n := r.agent.nodeObject()
-			return n != nil && len(v1.ParseDiscards(n.Annotations[v1.DiscardAnnotation])) > 0
+			return n != nil && len(n.Spec.Discard) > 0
 		})
 		if err := r.agent.settle(context.Background(), k); !errors.Is(err, errPoolOut) {
 			t.Errorf("%s: %v", k, err)

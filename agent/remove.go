@@ -18,10 +18,15 @@ func unowned(o metav1.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == v1.AgentFinalizer })
 }
 
-// removeVolume takes the volume off the disk and lets the object go. A refusal is recorded and tried again.
+// removeVolume takes the volume off the disk, where that is requested, and lets the object go. A refusal is recorded and
+// tried again.
 func (a *Agent) removeVolume(ctx context.Context, o *v1.Volume) error {
 	if !owned(o) {
 		return nil
+	}
+	if !o.DeletionRequested() {
+		a.tellForgotten(o, key{v1.SourceVolume, o.Name}, o.Spec.Claim)
+		return a.releaseVolume(ctx, o)
 	}
 	err := a.deleteVolume(ctx, o)
 	if ctx.Err() != nil {
@@ -30,6 +35,12 @@ func (a *Agent) removeVolume(ctx context.Context, o *v1.Volume) error {
 	if err != nil {
 		return errors.Join(a.recordVolume(ctx, o, nil, err), err)
 	}
+	a.log.Info("deleted", "kind", v1.SourceVolume, "id", o.Name, "requestedBy", o.Spec.Deletion.RequestedBy, "reason", o.Spec.Deletion.Reason)
+	return a.releaseVolume(ctx, o)
+}
+
+// releaseVolume lets the object go.
+func (a *Agent) releaseVolume(ctx context.Context, o *v1.Volume) error {
 	o = o.DeepCopy()
 	o.Finalizers = unowned(o)
 	written, err := a.Client.HoldfastV1().Volumes().Update(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})

@@ -15,10 +15,15 @@ import (
 // errWaits: nothing has failed, but others must do something first.
 var errWaits = errors.New("waits")
 
-// removeSnapshot takes the snapshot off the disk and lets the object go. A refusal is recorded and tried again.
+// removeSnapshot takes the snapshot off the disk, where that is requested, and lets the object go. A refusal is recorded
+// and tried again.
 func (a *Agent) removeSnapshot(ctx context.Context, o *v1.Snapshot) error {
 	if !owned(o) {
 		return nil
+	}
+	if !o.DeletionRequested() {
+		a.tellForgotten(o, key{v1.SourceSnapshot, o.Name}, "")
+		return a.releaseSnapshot(ctx, o)
 	}
 	err := a.deleteSnapshot(ctx, o)
 	if ctx.Err() != nil {
@@ -27,6 +32,7 @@ func (a *Agent) removeSnapshot(ctx context.Context, o *v1.Snapshot) error {
 	if err != nil {
 		return errors.Join(a.recordSnapshot(ctx, o, nil, err), err)
 	}
+	a.log.Info("deleted", "kind", v1.SourceSnapshot, "id", o.Name, "requestedBy", o.Spec.Deletion.RequestedBy, "reason", o.Spec.Deletion.Reason)
 	return a.releaseSnapshot(ctx, o)
 }
 
@@ -64,7 +70,7 @@ func (a *Agent) deleteSnapshot(ctx context.Context, o *v1.Snapshot) error {
 	return a.deleteGroup(ctx, o)
 }
 
-// deleteGroup removes a group when the objects of all its members are being deleted.
+// deleteGroup removes a group when the deletion of all its members is requested.
 func (a *Agent) deleteGroup(ctx context.Context, o *v1.Snapshot) error {
 	wanted := groupSpec(o.Spec.Group)
 	id, err := backend.IDFor(wanted.Name)
@@ -92,7 +98,7 @@ func (a *Agent) allDeleted(o *v1.Snapshot, onDisk []*backend.Snapshot) error {
 		return fmt.Errorf("%w for Snapshot %s to be deleted too: group %s goes only as a whole", errWaits, name, backend.Quote(o.Spec.Group.Name))
 	}
 	for _, m := range a.siblings(o) {
-		if m.DeletionTimestamp == nil {
+		if m.DeletionTimestamp == nil || !m.DeletionRequested() {
 			return waits(m.Name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
 
@@ -33,14 +34,16 @@ type work struct {
 	queue workqueue.TypedRateLimitingInterface[key]
 
 	mu        sync.Mutex
-	discarded map[v1.Discard]bool // the cache may still have them
-	written   map[key]string      // the version of what this agent last wrote, until the cache has it
+	discarded map[types.UID]bool // the cache may still have them
+	forgotten map[key]bool       // objects that were deleted without a request and are to be written again
+	written   map[key]string     // the version of what this agent last wrote, until the cache has it
 }
 
 func newWork(first, last time.Duration) *work {
 	return &work{
 		queue:     workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](first, last)),
-		discarded: map[v1.Discard]bool{},
+		discarded: map[types.UID]bool{},
+		forgotten: map[key]bool{},
 		written:   map[key]string{},
 	}
 }
@@ -72,17 +75,32 @@ func (w *work) forget(k key) {
 	delete(w.written, k)
 }
 
-// finish remembers a discard: once done, what has its name is something else.
-func (w *work) finish(d v1.Discard) {
+// forgot remembers that an object was let go while its data stays.
+func (w *work) forgot(k key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.discarded[d] = true
+	w.forgotten[k] = true
 }
 
-func (w *work) done(d v1.Discard) bool {
+// wasForgotten says whether an object is written again, and forgets that.
+func (w *work) wasForgotten(k key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.discarded[d]
+	defer delete(w.forgotten, k)
+	return w.forgotten[k]
+}
+
+// finish remembers a discard: once done, what has its name is something else.
+func (w *work) finish(uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.discarded[uid] = true
+}
+
+func (w *work) done(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.discarded[uid]
 }
 
 func (w *work) add(k key) { w.queue.Add(k) }

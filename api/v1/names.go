@@ -53,4 +53,7 @@ const (
 	ReasonNodeGone    = "NodeGone"    // the Node object was deleted or has the out-of-service taint
 	ReasonPoolFailing = "PoolFailing" // a pool is unmounted, read-only or failing
 	ReasonNoPool      = "NoPool"
+	ReasonNotMounted  = "NotMounted" // where a known pool should be, there is none
+	ReasonWrongPool   = "WrongPool"  // where a known pool should be, there is another, or an older copy of it
+	ReasonForgotten   = "Forgotten"  // an object was deleted without a request to delete its data
 )

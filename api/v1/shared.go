@@ -1,7 +1,7 @@
 package v1
 
 // Phase is where a Volume or Snapshot stands, for people; programs read the conditions and the error.
-// +kubebuilder:validation:Enum=Pending;Ready;Failed;Lost;Deleting
+// +kubebuilder:validation:Enum=Pending;Ready;Failed;Unreachable;Lost;Deleting
 type Phase string
 
 const (
@@ -11,7 +11,9 @@ const (
 	PhaseReady Phase = "Ready"
 	// PhaseFailed: the agent could not make it, and status.error says why.
 	PhaseFailed Phase = "Failed"
-	// PhaseLost: it is gone with its node, or missing from its disk.
+	// PhaseUnreachable: its node or its pool is out of reach; it comes back with it.
+	PhaseUnreachable Phase = "Unreachable"
+	// PhaseLost: its own pool is there and whole, and does not have it.
 	PhaseLost Phase = "Lost"
 	// PhaseDeleting: the agent is removing it.
 	PhaseDeleting Phase = "Deleting"

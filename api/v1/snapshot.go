@@ -40,6 +40,7 @@ type Snapshot struct {
 // SnapshotSpec is what is asked for. Once made, nothing of it changes.
 //
 // +kubebuilder:validation:XValidation:rule=`has(self.group) == has(oldSelf.group) && (!has(self.group) || self.group == oldSelf.group)`,fieldPath=.group,message="cannot be changed; make another snapshot"
+// +kubebuilder:validation:XValidation:rule=`!has(oldSelf.deletion) || has(self.deletion) && self.deletion == oldSelf.deletion`,fieldPath=.deletion,message="a request to delete cannot be changed or taken back"
 // +kubebuilder:validation:XValidation:rule=`!has(self.group) || self.source in self.group.sources`,fieldPath=.group.sources,message="they must have the source of this snapshot among them"
 type SnapshotSpec struct {
 	// Name is what the caller calls the snapshot; the object's name is derived from it.
@@ -62,6 +63,10 @@ type SnapshotSpec struct {
 	// make the group from any.
 	// +optional
 	Group *SnapshotGroup `json:"group,omitempty"`
+	// Deletion asks for the data to be removed. Without it a deleted object is only forgotten: the data stays, and the
+	// object is written again. Only the controller may set it.
+	// +optional
+	Deletion *DeletionRequest `json:"deletion,omitempty"`
 }
 
 // SnapshotGroup asks for copies of several volumes of one node at one instant.
@@ -97,6 +102,9 @@ type SnapshotStatus struct {
 	// Pool that holds the snapshot.
 	// +optional
 	Pool string `json:"pool,omitempty"`
+	// PoolID is the identity of that pool. Another pool of the same name does not have the snapshot.
+	// +optional
+	PoolID string `json:"poolID,omitempty"`
 	// Group is the ID of the group that the snapshot was made in.
 	// +optional
 	Group string `json:"group,omitempty"`

@@ -31,8 +31,54 @@ type StorageNode struct {
 	Status StorageNodeStatus `json:"status,omitzero"`
 }
 
-// StorageNodeSpec has nothing to be asked for yet.
-type StorageNodeSpec struct{}
+// StorageNodeSpec is what is asked of the agent beside Volumes and Snapshots. Only the controller may add to it.
+type StorageNodeSpec struct {
+	// Discard lists what was given up while the agent could not be reached. The agent removes it from the disk if it is
+	// there, and then the entry.
+	// +optional
+	// +listType=atomic
+	Discard []Discard `json:"discard,omitempty"`
+	// Restore lists deleted volumes to take out of the trash. The agent removes each entry when it is done.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Restore []RestoreRequest `json:"restore,omitempty"`
+	// ReplacePools lists pools that are given up with all that they hold, so that another one may begin in their place.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	ReplacePools []PoolReplacement `json:"replacePools,omitempty"`
+}
+
+// RestoreRequest asks for a deleted volume to be taken out of the trash.
+type RestoreRequest struct {
+	// Name of the Volume.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9-]{0,62}$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// RequestedBy is the user who asked.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	RequestedBy string `json:"requestedBy,omitempty"`
+	// RequestedAt is when.
+	// +optional
+	RequestedAt *metav1.MicroTime `json:"requestedAt,omitempty"`
+	// Error says why it is not done yet.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Error string `json:"error,omitempty"`
+}
+
+// PoolReplacement gives up a pool that is known by its ID.
+type PoolReplacement struct {
+	// Name of the pool.
+	Name string `json:"name"`
+	// ID of the pool that is given up, as status.pools has it. Of a pool with another ID this says nothing.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	ID string `json:"id"`
+}
 
 // StorageNodeStatus is what the agent reports. That the agent lives is told by its Lease.
 type StorageNodeStatus struct {
@@ -44,6 +90,10 @@ type StorageNodeStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Pools []Pool `json:"pools,omitempty"`
+	// Trash lists deleted volumes that can still be restored, the last deleted first; of many, the first 100.
+	// +optional
+	// +listType=atomic
+	Trash []TrashedVolume `json:"trash,omitempty"`
 	// Conditions are Ready.
 	// +optional
 	// +listType=map
@@ -59,6 +109,12 @@ type StorageNodeStatus struct {
 // Pool is the room of one pool in bytes. Of one that is out of reach the numbers are the last that were known.
 type Pool struct {
 	Name string `json:"name"`
+	// ID is the identity of the pool, which is written in it. It stays known while the pool is out of reach.
+	// +optional
+	ID string `json:"id,omitempty"`
+	// Generation counts how often the pool was opened. One of the same ID with a lower number is an older copy.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
 	// +optional
 	Path string `json:"path,omitempty"`
 	// Engine is image or directory.
@@ -88,9 +144,29 @@ type Pool struct {
 	// Snapshots that the pool holds.
 	// +optional
 	Snapshots int32 `json:"snapshots"`
+	// Reason says in a word what is wrong with the pool, such as NotMounted or WrongPool.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 	// Message says what is wrong with the pool and what to do. Empty means that the pool can be used.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// TrashedVolume is a deleted volume that can still be restored.
+type TrashedVolume struct {
+	// Name of the Volume that it was.
+	Name string `json:"name"`
+	// +optional
+	Pool string `json:"pool,omitempty"`
+	// Claim is NAMESPACE/NAME of the claim that the volume was made for.
+	// +optional
+	Claim string `json:"claim,omitempty"`
+	// +optional
+	Size resource.Quantity `json:"size"`
+	// Deleted is when the volume was deleted.
+	Deleted metav1.Time `json:"deleted"`
+	// Expires is when it is removed for good; sooner where its room is needed.
+	Expires metav1.Time `json:"expires"`
 }
 
 // StorageNodeColumns is what kubectl prints; SetColumns makes it from the pools.

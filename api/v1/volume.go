@@ -61,6 +61,7 @@ type Volume struct {
 // +kubebuilder:validation:XValidation:rule=`!has(self.server) || self.server == "" || self.node == self.server.replace('/', '.') + '.nfs.holdfast.dev'`,fieldPath=.server,message="spec.node must be NAMESPACE.NAME.nfs.holdfast.dev of the same server"
 // +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || !has(self.mode) || self.mode != "Block"`,fieldPath=.mode,message="a shared volume cannot be a block volume"
 // +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || !has(self.onNodeLoss) || self.onNodeLoss == ""`,fieldPath=.onNodeLoss,message="a shared volume is on a server, which is never given up"
+// +kubebuilder:validation:XValidation:rule=`!has(oldSelf.deletion) || has(self.deletion) && self.deletion == oldSelf.deletion`,fieldPath=.deletion,message="a request to delete cannot be changed or taken back"
 // +kubebuilder:validation:XValidation:rule=`has(self.size) || !has(oldSelf.size) || !has(oldSelf.size.required) && !has(oldSelf.size.limit)`,fieldPath=.size,message="cannot be removed"
 type VolumeSpec struct {
 	// Name is what the caller calls the volume; the object's name is derived from it.
@@ -118,6 +119,10 @@ type VolumeSpec struct {
 	// +kubebuilder:validation:MaxLength=127
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?)?$`
 	Server string `json:"server,omitempty"`
+	// Deletion asks for the data to be removed. Without it a deleted object is only forgotten: the data stays, and the
+	// object is written again. Only the controller may set it.
+	// +optional
+	Deletion *DeletionRequest `json:"deletion,omitempty"`
 }
 
 // NodeLossPolicy is OnNodeLoss, or what it means when it is empty.
@@ -187,6 +192,9 @@ type VolumeStatus struct {
 	// Pool that holds the volume.
 	// +optional
 	Pool string `json:"pool,omitempty"`
+	// PoolID is the identity of that pool. Another pool of the same name does not have the volume.
+	// +optional
+	PoolID string `json:"poolID,omitempty"`
 	// +optional
 	Provisioning Provisioning `json:"provisioning,omitempty"`
 	// Access tells the node how to use the volume.

@@ -1,8 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"encoding/json"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,23 +15,24 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func (b *Backend) abandonVolume(ctx context.Context, c *call[*v1.Volume], o *v1.Volume) error {
-	return abandon(ctx, b, b.volumes, c, o)
+func (b *Backend) abandonVolume(ctx context.Context, c *call[*v1.Volume], o *v1.Volume, reason string) error {
+	return abandon(ctx, b, b.volumes, c, o, reason)
 }
 
-func (b *Backend) abandonSnapshot(ctx context.Context, c *call[*v1.Snapshot], o *v1.Snapshot) error {
-	return abandon(ctx, b, b.snapshots, c, o)
+func (b *Backend) abandonSnapshot(ctx context.Context, c *call[*v1.Snapshot], o *v1.Snapshot, reason string) error {
+	return abandon(ctx, b, b.snapshots, c, o, reason)
 }
 
 // abandon takes away an object whose agent cannot be reached. The agent learns from its StorageNode, before anything
 // else, that what is on its disk by that name is not to come back.
-func abandon[T object](ctx context.Context, b *Backend, r *records[T], c *call[T], o T) error {
+func abandon[T object](ctx context.Context, b *Backend, r *records[T], c *call[T], o T, reason string) error {
 	s := r.look(o)
-	if err := b.discard(ctx, s.node, v1.Discard{Kind: r.kind, Name: s.name, UID: o.GetUID()}); err != nil {
+	d := v1.Discard{Kind: r.kind, Name: s.name, DeletionRequest: *cmp.Or(s.request, newRequest(o, reason))}
+	if err := b.discard(ctx, s.node, d); err != nil {
 		return r.refused(backend.ID(s.name), err)
 	}
 	if o.GetDeletionTimestamp() == nil {
-		if removed, err := r.remove(ctx, c, o); !removed || err != nil {
+		if removed, err := r.remove(ctx, c, o, reason); !removed || err != nil {
 			return err
 		}
 	}
@@ -61,13 +63,17 @@ func (b *Backend) discard(ctx context.Context, node string, d v1.Discard) error 
 		if err != nil {
 			return err
 		}
-		all := v1.ParseDiscards(n.Annotations[v1.DiscardAnnotation])
-		if slices.Contains(all, d) {
+		if slices.ContainsFunc(n.Spec.Discard, d.Same) {
 			return nil
 		}
-		patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}}}`,
-			n.ResourceVersion, v1.DiscardAnnotation, v1.FormatDiscards(append(all, d)))
-		_, err = nodes.Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: fieldManager})
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"resourceVersion": n.ResourceVersion},
+			"spec":     map[string]any{"discard": append(slices.Clone(n.Spec.Discard), d)},
+		})
+		if err != nil {
+			return err
+		}
+		_, err = nodes.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 		return err
 	})
 }

@@ -43,7 +43,7 @@ func wanted(v *v1.Volume) int64 {
 
 func lookVolume(v *v1.Volume) state {
 	return state{
-		name: v.Name, node: v.Spec.Node, phase: v.Status.Phase, made: made(v), deleting: v.DeletionTimestamp != nil,
+		name: v.Name, node: v.Spec.Node, phase: v.Status.Phase, made: made(v), deleting: v.DeletionTimestamp != nil, request: requestOf(v, v.Spec.Deletion),
 		observed: v.Status.ObservedGeneration == v.Generation, err: v.Status.Error, born: v.CreationTimestamp.Time,
 		ready: meta.FindStatusCondition(v.Status.Conditions, v1.ReadyCondition),
 	}
@@ -51,10 +51,18 @@ func lookVolume(v *v1.Volume) state {
 
 func lookSnapshot(s *v1.Snapshot) state {
 	return state{
-		name: s.Name, node: s.Spec.Node, phase: s.Status.Phase, made: s.Status.Created != nil, deleting: s.DeletionTimestamp != nil,
+		name: s.Name, node: s.Spec.Node, phase: s.Status.Phase, made: s.Status.Created != nil, deleting: s.DeletionTimestamp != nil, request: requestOf(s, s.Spec.Deletion),
 		observed: s.Status.ObservedGeneration == s.Generation, err: s.Status.Error, born: s.CreationTimestamp.Time,
 		ready: meta.FindStatusCondition(s.Status.Conditions, v1.ReadyCondition),
 	}
+}
+
+// requestOf leaves out a request that does not count.
+func requestOf(o interface{ DeletionRequested() bool }, r *v1.DeletionRequest) *v1.DeletionRequest {
+	if !o.DeletionRequested() {
+		return nil
+	}
+	return r
 }
 
 func volumeObject(id backend.ID, node string, spec backend.VolumeSpec, source *backend.Source) *v1.Volume {

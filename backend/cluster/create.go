@@ -82,6 +82,9 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	s := lookVolume(o)
 	down := c.pulse.down(s.node)
 	switch {
+	case s.request != nil && !c.leaving(o): // whoever asked for its end was killed in the middle
+		_, err := c.volumes.remove(ctx, c.call, o, s.request.Reason)
+		return nil, err
 	case c.leaving(o):
 		return nil, c.awaitLeave(ctx, o, s, down)
 	case s.made:
@@ -89,14 +92,14 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	case s.failure() != nil && c.asks(o):
 		return nil, c.refuse(ctx, o, s.failure())
 	case s.failure() != nil:
-		_, err := c.volumes.remove(ctx, c.call, o) // what failed was another wish
+		_, err := c.volumes.remove(ctx, c.call, o, "another volume of that name failed and is asked for otherwise now")
 		return nil, err
 	case len(c.nodes) > 0 && !slices.Contains(c.nodes, s.node):
-		_, err := c.volumes.remove(ctx, c.call, o)
+		_, err := c.volumes.remove(ctx, c.call, o, "the volume is asked for on another node before it was made")
 		return nil, err
 	case down != "":
 		c.tried[s.node] = fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, hostWord(s.node), down)
-		return nil, c.abandonVolume(ctx, c.call, o)
+		return nil, c.abandonVolume(ctx, c.call, o, "the volume was not made in time: "+down)
 	}
 	return nil, c.wait(ctx)
 }
@@ -175,7 +178,7 @@ func (b *Backend) origin(ctx context.Context, source *backend.Source) (node, poo
 // refuse takes back an object that its agent refused. Another node may have room; where none is left to try, the
 // agent's answer is the caller's.
 func (c *creation) refuse(ctx context.Context, o *v1.Volume, why error) error {
-	removed, err := c.volumes.remove(ctx, c.call, o)
+	removed, err := c.volumes.remove(ctx, c.call, o, "the volume could not be made")
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w; and its object could not be removed: %v", why, err)
@@ -208,7 +211,7 @@ func (c *creation) another() bool {
 func (c *creation) awaitLeave(ctx context.Context, o *v1.Volume, s state, down string) error {
 	switch {
 	case down != "" && !s.made:
-		return c.abandonVolume(ctx, c.call, o)
+		return c.abandonVolume(ctx, c.call, o, "the volume was deleted before it was made")
 	case down != "":
 		return fmt.Errorf("%w: volume %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.id, hostWord(s.node), down)
 	case s.made && s.failure() != nil:

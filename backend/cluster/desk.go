@@ -32,7 +32,7 @@ type desk[T object] struct {
 
 	// Guarded by all.mu.
 	known   T                  // the latest that was written or read by a call
-	dropped map[types.UID]bool // a call has asked for the deletion
+	dropped map[types.UID]bool // a call has asked for the deletion of the data and of the object
 	gone    map[types.UID]bool
 	calls   map[*call[T]]bool
 }
@@ -120,6 +120,13 @@ func (c *call[T]) leaving(o T) bool {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	return o.GetDeletionTimestamp() != nil || c.dropped[o.GetUID()]
+}
+
+// asked says whether a call has asked for the deletion of an object and its data.
+func (c *call[T]) asked(o T) bool {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	return c.dropped[o.GetUID()]
 }
 
 // vanish tells all calls at the desk that an object is no more.

@@ -108,8 +108,10 @@ func (l *leader) collectOne(ctx context.Context, v *v1.Volume) error {
 		return err // nil when it has come
 	}
 	l.log.Info("removing a volume that was asked for and never used: its claim is gone", "volume", v.Name, "claim", v.Spec.Claim, "node", v.Spec.Node)
-	exact := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &v.UID, ResourceVersion: &v.ResourceVersion}}
-	return l.Client.HoldfastV1().Volumes().Delete(ctx, v.Name, exact)
+	c := l.volumes.join(v.Name)
+	defer c.leave()
+	_, err = l.volumes.remove(ctx, c, v, "it was asked for and never used: its claim "+v.Spec.Claim+" is gone")
+	return err
 }
 
 // wanted says whether the claim of a volume may still become bound to it.

@@ -117,7 +117,7 @@ func (b *Backend) giveUpMember(ctx context.Context, id backend.ID, group *v1.Sna
 		return err
 	}
 	if o := c.newest(); o != nil && sameGroup(o.Spec.Group, group) && !c.leaving(o) {
-		return b.snapshots.removeAny(ctx, c, o)
+		return b.snapshots.removeAny(ctx, c, o, "its group could not be taken")
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (l *leader) markNode(ctx context.Context, node string, p plight) error {
 }
 
 func (l *leader) seeToVolume(ctx context.Context, v *v1.Volume, p plight) error {
-	giveUp := v.DeletionTimestamp != nil || made(v) && v.Spec.NodeLossPolicy() == v1.DeleteOnNodeLoss
+	giveUp := v.DeletionTimestamp != nil && (v.DeletionRequested() || !made(v)) || made(v) && v.Spec.NodeLossPolicy() == v1.DeleteOnNodeLoss
 	if p.gone() && giveUp {
 		return l.giveUp(ctx, v, p)
 	}
@@ -149,7 +149,7 @@ func (l *leader) giveUp(ctx context.Context, v *v1.Volume, p plight) error {
 	}
 	c := l.volumes.join(v.Name)
 	defer c.leave()
-	return l.abandonVolume(ctx, c, v)
+	return l.abandonVolume(ctx, c, v, "its node is gone and onNodeLoss is Delete: "+p.cause)
 }
 
 // tellOfLoss says, on the volume and on its claim, that the content is given up: before it is, and again only after
@@ -169,10 +169,10 @@ func (l *leader) tellOfLoss(v *v1.Volume, p plight) {
 }
 
 func (l *leader) seeToSnapshot(ctx context.Context, s *v1.Snapshot, p plight) error {
-	if p.gone() && s.DeletionTimestamp != nil {
+	if p.gone() && s.DeletionTimestamp != nil && (s.DeletionRequested() || !lookSnapshot(s).made) {
 		c := l.snapshots.join(s.Name)
 		defer c.leave()
-		return l.abandonSnapshot(ctx, c, s)
+		return l.abandonSnapshot(ctx, c, s, "it was deleted while its node was gone")
 	}
 	lost := p.gone() && lookSnapshot(s).made
 	if p.marked(s.Status.Conditions) && (!lost || s.Status.Phase == v1.PhaseLost) {
@@ -190,7 +190,7 @@ func (l *leader) seeToSnapshot(ctx context.Context, s *v1.Snapshot, p plight) er
 // forget removes what is on record of a node whose Node object was deleted, when nothing of it is left to come back.
 func (l *leader) forget(ctx context.Context, node string) error {
 	n := l.node(node)
-	if n == nil || len(l.volumesOn(node)) > 0 || len(l.snapshotsOn(node)) > 0 || n.Annotations[v1.DiscardAnnotation] != "" {
+	if n == nil || len(l.volumesOn(node)) > 0 || len(l.snapshotsOn(node)) > 0 || len(n.Spec.Discard) > 0 {
 		return nil
 	}
 	exact := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}}

@@ -166,7 +166,7 @@ func TestAVolumeThatShallNotOutliveItsNodeIsGivenUpAndDoesNotComeBack(t *testing
 	w.until("the disk without it", func() bool { return !hosts["a"].has("v") })
 	w.until("nothing more to discard", func() bool {
 		n, err := w.nodes().Get(t.Context(), "a", metav1.GetOptions{})
-		return err == nil && n.Annotations[v1.DiscardAnnotation] == ""
+		return err == nil && len(n.Spec.Discard) == 0
 	})
 	if w.volume("v") != nil {
 		t.Error("it was adopted")

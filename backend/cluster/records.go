@@ -37,7 +37,8 @@ type state struct {
 	phase    v1.Phase
 	made     bool // it was real once
 	deleting bool
-	observed bool // the agent has answered the spec as it is
+	request  *v1.DeletionRequest // nil unless its data is to be removed
+	observed bool                // the agent has answered the spec as it is
 	err      *v1.Error
 	born     time.Time
 	ready    *metav1.Condition
@@ -70,7 +71,7 @@ func (r *records[T]) find(ctx context.Context, id backend.ID) (T, error) {
 		return o, nil
 	}
 	o, err := r.client.Get(ctx, string(id), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !kindIsGone(err) {
 		return none, fmt.Errorf("%w: %s %s", backend.ErrNotFound, r.kind, id)
 	}
 	if err != nil {
@@ -95,7 +96,7 @@ func (r *records[T]) write(ctx context.Context, c *call[T], o T) error {
 // refresh looks past the cache.
 func (r *records[T]) refresh(ctx context.Context, c *call[T]) error {
 	o, err := r.client.Get(ctx, c.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !kindIsGone(err) {
 		var none T
 		if o := c.newest(); o != none {
 			c.vanish(o.GetUID())
@@ -109,32 +110,61 @@ func (r *records[T]) refresh(ctx context.Context, c *call[T]) error {
 	return nil
 }
 
-// remove asks for an object to be deleted, if it is unchanged since the caller saw it, and says whether it was.
-func (r *records[T]) remove(ctx context.Context, c *call[T], o T) (bool, error) {
-	version := o.GetResourceVersion()
-	return r.drop(ctx, c, o, &version)
+// newRequest is what must be in the spec of an object before its data is removed.
+func newRequest(o metav1.Object, reason string) *v1.DeletionRequest {
+	return &v1.DeletionRequest{UID: o.GetUID(), RequestedBy: fieldManager, RequestedAt: metav1.NowMicro(), Reason: reason}
 }
 
-// removeAny asks for an object to be deleted, whatever has become of it.
-func (r *records[T]) removeAny(ctx context.Context, c *call[T], o T) error {
-	_, err := r.drop(ctx, c, o, nil)
+// remove asks for an object and its data to be deleted, if the object is unchanged since the caller saw it, and says
+// whether it was.
+func (r *records[T]) remove(ctx context.Context, c *call[T], o T, reason string) (bool, error) {
+	return r.drop(ctx, c, o, reason, o.GetResourceVersion())
+}
+
+// removeAny asks for an object and its data to be deleted, whatever has become of the object.
+func (r *records[T]) removeAny(ctx context.Context, c *call[T], o T, reason string) error {
+	_, err := r.drop(ctx, c, o, reason, "")
 	return err
 }
 
-func (r *records[T]) drop(ctx context.Context, c *call[T], o T, version *string) (bool, error) {
+// drop writes the request first: without it, the end of an object is not that of its data. A version that is given must
+// be the object's.
+func (r *records[T]) drop(ctx context.Context, c *call[T], o T, reason, version string) (bool, error) {
 	uid := o.GetUID()
-	err := r.client.Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: version}})
-	switch {
-	case err == nil:
-		c.drop(uid)
-		return true, nil
-	case apierrors.IsNotFound(err):
-		c.vanish(uid)
-		return true, nil
-	case apierrors.IsConflict(err):
-		return false, r.refresh(ctx, c)
+	if r.look(o).request == nil {
+		requested, err := r.mergeAt(ctx, o, version, map[string]any{"spec": map[string]any{"deletion": newRequest(o, reason)}})
+		switch {
+		case apierrors.IsNotFound(err) && !kindIsGone(err):
+			c.vanish(uid)
+			return true, nil
+		case apierrors.IsConflict(err), apierrors.IsInvalid(err): // changed meanwhile, perhaps by a request of another's
+			return false, r.refresh(ctx, c)
+		case err != nil:
+			return false, r.refused(backend.ID(o.GetName()), err)
+		}
+		c.learn(requested)
+		o = requested
 	}
-	return false, r.refused(backend.ID(o.GetName()), err)
+	if o.GetDeletionTimestamp() == nil {
+		err := r.client.Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		switch {
+		case apierrors.IsNotFound(err) && !kindIsGone(err):
+			c.vanish(uid)
+			return true, nil
+		case apierrors.IsConflict(err):
+			return false, r.refresh(ctx, c)
+		case err != nil:
+			return false, r.refused(backend.ID(o.GetName()), err)
+		}
+	}
+	c.drop(uid)
+	return true, nil
+}
+
+// kindIsGone says whether what was not found is the kind itself, which says nothing about its objects' data.
+func kindIsGone(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && apierrors.IsNotFound(err) && (status.ErrStatus.Details == nil || status.ErrStatus.Details.Name == "")
 }
 
 // seen waits until the cache knows that an object is on its way out, so that no later call takes it for an answer.
@@ -161,11 +191,19 @@ func (r *records[T]) settled(ctx context.Context, c *call[T]) {
 
 // merge patches an object that is still what the caller saw.
 func (r *records[T]) merge(ctx context.Context, o T, patch map[string]any) (T, error) {
+	return r.mergeAt(ctx, o, o.GetResourceVersion(), patch)
+}
+
+// mergeAt patches an object that still has that version; an empty one is any.
+func (r *records[T]) mergeAt(ctx context.Context, o T, version string, patch map[string]any) (T, error) {
 	meta, _ := patch["metadata"].(map[string]any)
 	if meta == nil {
 		meta = map[string]any{}
 	}
-	meta["uid"], meta["resourceVersion"] = o.GetUID(), o.GetResourceVersion()
+	meta["uid"] = o.GetUID()
+	if version != "" {
+		meta["resourceVersion"] = version
+	}
 	patch["metadata"] = meta
 	data, err := json.Marshal(patch)
 	if err != nil {
@@ -193,6 +231,8 @@ func (r *records[T]) refused(id backend.ID, err error) error {
 		return fmt.Errorf("%w %s %s: %w", backend.ErrInvalid, r.kind, id, err)
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("%w: %s %s was changed by another meanwhile; ask again: %w", backend.ErrBusy, r.kind, id, err)
+	case kindIsGone(err):
+		return fmt.Errorf("%w: %s %s: the API server does not have the kinds of Holdfast; install them again and what is on the disks comes back: %w", backend.ErrUnavailable, r.kind, id, err)
 	}
 	return fmt.Errorf("%w: the API server refused a request for %s %s: %w", backend.ErrUnavailable, r.kind, id, err)
 }

@@ -68,7 +68,7 @@ func (b *Backend) takeStep(ctx context.Context, c *call[*v1.Snapshot], o *v1.Sna
 	down := b.pulse.down(s.node)
 	switch {
 	case down != "" && !s.made:
-		if err := b.abandonSnapshot(ctx, c, o); err != nil {
+		if err := b.abandonSnapshot(ctx, c, o, "the snapshot was not taken in time: "+down); err != nil {
 			return err
 		}
 		return fmt.Errorf("%w: snapshot %s: %s is down: %s", backend.ErrUnavailable, c.name, hostWord(s.node), down)
@@ -79,7 +79,7 @@ func (b *Backend) takeStep(ctx context.Context, c *call[*v1.Snapshot], o *v1.Sna
 	case c.leaving(o):
 		return c.wait(ctx)
 	case s.failure() != nil:
-		removed, err := b.snapshots.remove(ctx, c, o)
+		removed, err := b.snapshots.remove(ctx, c, o, "the snapshot could not be taken")
 		switch {
 		case err != nil:
 			return fmt.Errorf("%w; and its object could not be removed: %v", s.failure(), err)
@@ -124,13 +124,13 @@ func (b *Backend) untake(ctx context.Context, id backend.ID, check func(*v1.Snap
 		s := lookSnapshot(o)
 		down := b.pulse.down(s.node)
 		switch {
-		case !c.leaving(o):
+		case !c.asked(o) && (s.request == nil || !s.deleting):
 			if err := check(o); err != nil {
 				return false, err
 			}
-			return false, b.snapshots.removeAny(ctx, c, o)
+			return false, b.snapshots.removeAny(ctx, c, o, "the snapshot was deleted by its caller")
 		case down != "" && !s.made:
-			return false, b.abandonSnapshot(ctx, c, o)
+			return false, b.abandonSnapshot(ctx, c, o, "the snapshot was deleted before it was taken")
 		case down != "":
 			return false, fmt.Errorf("%w: snapshot %s is on %s, which is down: %s; it will be deleted %s",
 				backend.ErrUnavailable, id, hostWord(s.node), down, deletedWhen(s.node))

@@ -44,12 +44,12 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 		s := lookVolume(o)
 		down := b.pulse.down(s.node)
 		switch {
-		case !c.leaving(o):
-			return false, b.volumes.removeAny(ctx, c, o)
+		case !c.asked(o) && (s.request == nil || !s.deleting):
+			return false, b.volumes.removeAny(ctx, c, o, "the volume was deleted by its caller")
 		case givenUp(o):
 			return false, nil
 		case down != "" && !s.made:
-			return false, b.abandonVolume(ctx, c, o)
+			return false, b.abandonVolume(ctx, c, o, "the volume was deleted before it was made")
 		case down != "":
 			return false, fmt.Errorf("%w: volume %s is on %s, which is down: %s; it will be deleted %s",
 				backend.ErrUnavailable, id, hostWord(s.node), down, deletedWhen(s.node))

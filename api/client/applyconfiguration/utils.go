@@ -18,8 +18,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 	// Group=holdfast.dev, Version=v1
 	case v1.SchemeGroupVersion.WithKind("CSISpec"):
 		return &apiv1.CSISpecApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("DeletionRequest"):
+		return &apiv1.DeletionRequestApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("DeviceSelector"):
 		return &apiv1.DeviceSelectorApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("Discard"):
+		return &apiv1.DiscardApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Error"):
 		return &apiv1.ErrorApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Images"):
@@ -56,8 +60,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1.NodeResultApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Pool"):
 		return &apiv1.PoolApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("PoolReplacement"):
+		return &apiv1.PoolReplacementApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("PoolSpec"):
 		return &apiv1.PoolSpecApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("RestoreRequest"):
+		return &apiv1.RestoreRequestApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("SecretReference"):
 		return &apiv1.SecretReferenceApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ServiceSpec"):
@@ -84,6 +92,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1.StorageNodeApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("StorageNodeColumns"):
 		return &apiv1.StorageNodeColumnsApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("StorageNodeSpec"):
+		return &apiv1.StorageNodeSpecApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("StorageNodeStatus"):
 		return &apiv1.StorageNodeStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("StorageUpgrade"):
@@ -92,6 +102,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1.StorageUpgradeSpecApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("StorageUpgradeStatus"):
 		return &apiv1.StorageUpgradeStatusApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("TrashedVolume"):
+		return &apiv1.TrashedVolumeApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("UpgradeStepStatus"):
 		return &apiv1.UpgradeStepStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Volume"):

@@ -544,6 +544,22 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         map:
           fields:
+          - name: deletion
+            type:
+              map:
+                fields:
+                - name: reason
+                  type:
+                    scalar: string
+                - name: requestedAt
+                  type:
+                    scalar: untyped
+                - name: requestedBy
+                  type:
+                    scalar: string
+                - name: uid
+                  type:
+                    scalar: string
           - name: group
             type:
               map:
@@ -636,6 +652,9 @@ var schemaYAML = typed.YAMLObject(`types:
             type:
               scalar: string
           - name: pool
+            type:
+              scalar: string
+          - name: poolID
             type:
               scalar: string
           - name: size
@@ -1183,16 +1202,66 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: spec
       type:
         map:
-          elementType:
-            scalar: untyped
-            list:
-              elementType:
-                namedType: __untyped_atomic_
-              elementRelationship: atomic
-            map:
-              elementType:
-                namedType: __untyped_deduced_
-              elementRelationship: separable
+          fields:
+          - name: discard
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: kind
+                      type:
+                        scalar: string
+                    - name: name
+                      type:
+                        scalar: string
+                    - name: reason
+                      type:
+                        scalar: string
+                    - name: requestedAt
+                      type:
+                        scalar: untyped
+                    - name: requestedBy
+                      type:
+                        scalar: string
+                    - name: uid
+                      type:
+                        scalar: string
+                elementRelationship: atomic
+          - name: replacePools
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: id
+                      type:
+                        scalar: string
+                    - name: name
+                      type:
+                        scalar: string
+                elementRelationship: associative
+                keys:
+                - name
+          - name: restore
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: error
+                      type:
+                        scalar: string
+                    - name: name
+                      type:
+                        scalar: string
+                    - name: requestedAt
+                      type:
+                        scalar: untyped
+                    - name: requestedBy
+                      type:
+                        scalar: string
+                elementRelationship: atomic
     - name: status
       type:
         map:
@@ -1264,6 +1333,12 @@ var schemaYAML = typed.YAMLObject(`types:
                     - name: engine
                       type:
                         scalar: string
+                    - name: generation
+                      type:
+                        scalar: numeric
+                    - name: id
+                      type:
+                        scalar: string
                     - name: largest
                       type:
                         scalar: untyped
@@ -1279,6 +1354,9 @@ var schemaYAML = typed.YAMLObject(`types:
                     - name: promised
                       type:
                         scalar: untyped
+                    - name: reason
+                      type:
+                        scalar: string
                     - name: smallest
                       type:
                         scalar: untyped
@@ -1294,6 +1372,31 @@ var schemaYAML = typed.YAMLObject(`types:
                 elementRelationship: associative
                 keys:
                 - name
+          - name: trash
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: claim
+                      type:
+                        scalar: string
+                    - name: deleted
+                      type:
+                        scalar: untyped
+                    - name: expires
+                      type:
+                        scalar: untyped
+                    - name: name
+                      type:
+                        scalar: string
+                    - name: pool
+                      type:
+                        scalar: string
+                    - name: size
+                      type:
+                        scalar: untyped
+                elementRelationship: atomic
           - name: version
             type:
               scalar: string
@@ -1426,6 +1529,22 @@ var schemaYAML = typed.YAMLObject(`types:
           - name: claim
             type:
               scalar: string
+          - name: deletion
+            type:
+              map:
+                fields:
+                - name: reason
+                  type:
+                    scalar: string
+                - name: requestedAt
+                  type:
+                    scalar: untyped
+                - name: requestedBy
+                  type:
+                    scalar: string
+                - name: uid
+                  type:
+                    scalar: string
           - name: fsType
             type:
               scalar: string
@@ -1577,6 +1696,9 @@ var schemaYAML = typed.YAMLObject(`types:
             type:
               scalar: string
           - name: pool
+            type:
+              scalar: string
+          - name: poolID
             type:
               scalar: string
           - name: provisioning

@@ -12,7 +12,11 @@ import (
 // Pool is the room of one pool in bytes. Of one that is out of reach the numbers are the last that were known.
 type PoolApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
-	Path *string `json:"path,omitempty"`
+	// ID is the identity of the pool, which is written in it. It stays known while the pool is out of reach.
+	ID *string `json:"id,omitempty"`
+	// Generation counts how often the pool was opened. One of the same ID with a lower number is an older copy.
+	Generation *int64  `json:"generation,omitempty"`
+	Path       *string `json:"path,omitempty"`
 	// Engine is image or directory.
 	Engine *string `json:"engine,omitempty"`
 	// Capacity of the file system.
@@ -31,6 +35,8 @@ type PoolApplyConfiguration struct {
 	Volumes *int32 `json:"volumes,omitempty"`
 	// Snapshots that the pool holds.
 	Snapshots *int32 `json:"snapshots,omitempty"`
+	// Reason says in a word what is wrong with the pool, such as NotMounted or WrongPool.
+	Reason *string `json:"reason,omitempty"`
 	// Message says what is wrong with the pool and what to do. Empty means that the pool can be used.
 	Message *string `json:"message,omitempty"`
 }
@@ -46,6 +52,22 @@ func Pool() *PoolApplyConfiguration {
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *PoolApplyConfiguration) WithName(value string) *PoolApplyConfiguration {
 	b.Name = &value
+	return b
+}
+
+// WithID sets the ID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ID field is set to the value of the last call.
+func (b *PoolApplyConfiguration) WithID(value string) *PoolApplyConfiguration {
+	b.ID = &value
+	return b
+}
+
+// WithGeneration sets the Generation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Generation field is set to the value of the last call.
+func (b *PoolApplyConfiguration) WithGeneration(value int64) *PoolApplyConfiguration {
+	b.Generation = &value
 	return b
 }
 
@@ -126,6 +148,14 @@ func (b *PoolApplyConfiguration) WithVolumes(value int32) *PoolApplyConfiguratio
 // If called multiple times, the Snapshots field is set to the value of the last call.
 func (b *PoolApplyConfiguration) WithSnapshots(value int32) *PoolApplyConfiguration {
 	b.Snapshots = &value
+	return b
+}
+
+// WithReason sets the Reason field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Reason field is set to the value of the last call.
+func (b *PoolApplyConfiguration) WithReason(value string) *PoolApplyConfiguration {
+	b.Reason = &value
 	return b
 }
 

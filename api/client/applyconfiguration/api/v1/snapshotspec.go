@@ -16,6 +16,9 @@ type SnapshotSpecApplyConfiguration struct {
 	// Group is set when several volumes are copied at one instant. Each member has all of it, so that the agent can
 	// make the group from any.
 	Group *SnapshotGroupApplyConfiguration `json:"group,omitempty"`
+	// Deletion asks for the data to be removed. Without it a deleted object is only forgotten: the data stays, and the
+	// object is written again. Only the controller may set it.
+	Deletion *DeletionRequestApplyConfiguration `json:"deletion,omitempty"`
 }
 
 // SnapshotSpecApplyConfiguration constructs a declarative configuration of the SnapshotSpec type for use with
@@ -53,5 +56,13 @@ func (b *SnapshotSpecApplyConfiguration) WithNode(value string) *SnapshotSpecApp
 // If called multiple times, the Group field is set to the value of the last call.
 func (b *SnapshotSpecApplyConfiguration) WithGroup(value *SnapshotGroupApplyConfiguration) *SnapshotSpecApplyConfiguration {
 	b.Group = value
+	return b
+}
+
+// WithDeletion sets the Deletion field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Deletion field is set to the value of the last call.
+func (b *SnapshotSpecApplyConfiguration) WithDeletion(value *DeletionRequestApplyConfiguration) *SnapshotSpecApplyConfiguration {
+	b.Deletion = value
 	return b
 }

@@ -24,6 +24,8 @@ type SnapshotStatusApplyConfiguration struct {
 	FSType *string `json:"fsType,omitempty"`
 	// Pool that holds the snapshot.
 	Pool *string `json:"pool,omitempty"`
+	// PoolID is the identity of that pool. Another pool of the same name does not have the snapshot.
+	PoolID *string `json:"poolID,omitempty"`
 	// Group is the ID of the group that the snapshot was made in.
 	Group *string `json:"group,omitempty"`
 	// Created is the instant whose content the snapshot has.
@@ -89,6 +91,14 @@ func (b *SnapshotStatusApplyConfiguration) WithFSType(value string) *SnapshotSta
 // If called multiple times, the Pool field is set to the value of the last call.
 func (b *SnapshotStatusApplyConfiguration) WithPool(value string) *SnapshotStatusApplyConfiguration {
 	b.Pool = &value
+	return b
+}
+
+// WithPoolID sets the PoolID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PoolID field is set to the value of the last call.
+func (b *SnapshotStatusApplyConfiguration) WithPoolID(value string) *SnapshotStatusApplyConfiguration {
+	b.PoolID = &value
 	return b
 }
 

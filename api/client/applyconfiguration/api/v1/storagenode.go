@@ -18,7 +18,7 @@ import (
 type StorageNodeApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration    `json:""`
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	Spec                                 *apiv1.StorageNodeSpec               `json:"spec,omitempty"`
+	Spec                                 *StorageNodeSpecApplyConfiguration   `json:"spec,omitempty"`
 	Status                               *StorageNodeStatusApplyConfiguration `json:"status,omitempty"`
 }
 
@@ -235,8 +235,8 @@ func (b *StorageNodeApplyConfiguration) ensureObjectMetaApplyConfigurationExists
 // WithSpec sets the Spec field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Spec field is set to the value of the last call.
-func (b *StorageNodeApplyConfiguration) WithSpec(value apiv1.StorageNodeSpec) *StorageNodeApplyConfiguration {
-	b.Spec = &value
+func (b *StorageNodeApplyConfiguration) WithSpec(value *StorageNodeSpecApplyConfiguration) *StorageNodeApplyConfiguration {
+	b.Spec = value
 	return b
 }
 

@@ -15,6 +15,8 @@ type StorageNodeStatusApplyConfiguration struct {
 	Version *string `json:"version,omitempty"`
 	// Pools of the node; the first is the one for volumes that name none.
 	Pools []PoolApplyConfiguration `json:"pools,omitempty"`
+	// Trash lists deleted volumes that can still be restored, the last deleted first; of many, the first 100.
+	Trash []TrashedVolumeApplyConfiguration `json:"trash,omitempty"`
 	// Conditions are Ready.
 	Conditions         []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	ObservedGeneration *int64                               `json:"observedGeneration,omitempty"`
@@ -45,6 +47,19 @@ func (b *StorageNodeStatusApplyConfiguration) WithPools(values ...*PoolApplyConf
 			panic("nil value passed to WithPools")
 		}
 		b.Pools = append(b.Pools, *values[i])
+	}
+	return b
+}
+
+// WithTrash adds the given value to the Trash field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Trash field.
+func (b *StorageNodeStatusApplyConfiguration) WithTrash(values ...*TrashedVolumeApplyConfiguration) *StorageNodeStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithTrash")
+		}
+		b.Trash = append(b.Trash, *values[i])
 	}
 	return b
 }

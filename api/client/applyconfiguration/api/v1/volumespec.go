@@ -40,6 +40,9 @@ type VolumeSpecApplyConfiguration struct {
 	Shared *bool `json:"shared,omitempty"`
 	// Server is NAMESPACE/NAME of the NFSServer that was asked for. Empty leaves the choice.
 	Server *string `json:"server,omitempty"`
+	// Deletion asks for the data to be removed. Without it a deleted object is only forgotten: the data stays, and the
+	// object is written again. Only the controller may set it.
+	Deletion *DeletionRequestApplyConfiguration `json:"deletion,omitempty"`
 }
 
 // VolumeSpecApplyConfiguration constructs a declarative configuration of the VolumeSpec type for use with
@@ -173,5 +176,13 @@ func (b *VolumeSpecApplyConfiguration) WithShared(value bool) *VolumeSpecApplyCo
 // If called multiple times, the Server field is set to the value of the last call.
 func (b *VolumeSpecApplyConfiguration) WithServer(value string) *VolumeSpecApplyConfiguration {
 	b.Server = &value
+	return b
+}
+
+// WithDeletion sets the Deletion field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Deletion field is set to the value of the last call.
+func (b *VolumeSpecApplyConfiguration) WithDeletion(value *DeletionRequestApplyConfiguration) *VolumeSpecApplyConfiguration {
+	b.Deletion = value
 	return b
 }

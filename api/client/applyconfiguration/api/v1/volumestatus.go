@@ -25,7 +25,9 @@ type VolumeStatusApplyConfiguration struct {
 	FSSize *resource.Quantity `json:"fsSize,omitempty"`
 	Mode   *apiv1.Mode        `json:"mode,omitempty"`
 	// Pool that holds the volume.
-	Pool         *string             `json:"pool,omitempty"`
+	Pool *string `json:"pool,omitempty"`
+	// PoolID is the identity of that pool. Another pool of the same name does not have the volume.
+	PoolID       *string             `json:"poolID,omitempty"`
 	Provisioning *apiv1.Provisioning `json:"provisioning,omitempty"`
 	// Access tells the node how to use the volume.
 	Access *VolumeAccessApplyConfiguration `json:"access,omitempty"`
@@ -102,6 +104,14 @@ func (b *VolumeStatusApplyConfiguration) WithMode(value apiv1.Mode) *VolumeStatu
 // If called multiple times, the Pool field is set to the value of the last call.
 func (b *VolumeStatusApplyConfiguration) WithPool(value string) *VolumeStatusApplyConfiguration {
 	b.Pool = &value
+	return b
+}
+
+// WithPoolID sets the PoolID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PoolID field is set to the value of the last call.
+func (b *VolumeStatusApplyConfiguration) WithPoolID(value string) *VolumeStatusApplyConfiguration {
+	b.PoolID = &value
 	return b
 }
 
