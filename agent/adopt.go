@@ -39,6 +39,7 @@ func (a *Agent) adoptVolume(ctx context.Context, id backend.ID) error {
 			Name: cmp.Or(v.Name, string(id)), Node: a.Node, Pool: v.Pool, Mode: v1.Mode(v.Mode), FSType: v1.FSType(v.FSType),
 			Provisioning: v1.Provisioning(v.Provisioning), MkfsOptions: v.MkfsOptions, Inodes: int64(v.Inodes), Labels: v.Labels,
 			Source: sourceObject(v.Source), Claim: claimOf(v.Labels), Shared: v1.ServerOf(a.Node) != "",
+			OnNodeLoss: v1.OnNodeLoss(v.OnNodeLoss),
 		},
 	}
 	if v.Size > 0 {

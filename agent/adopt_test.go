@@ -84,9 +84,7 @@ func TestAGroupOnDiskIsAdoptedWholeAndDeletedWhole(t *testing.T) {
 		if s.Spec.Group == nil || s.Spec.Group.Name != "g" || !slices.Equal(s.Spec.Group.Sources, []string{"a", "b"}) || s.Status.Group != "g" {
 			t.Errorf("adopted as %+v", s)
 		}
-		if err := r.snapshots.Delete(t.Context(), s.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		r.removeSnapshot(s.Name)
 	}
 	for _, m := range g.Snapshots {
 		r.await("the end of a member", func() bool { return r.snapshot(string(m.ID)) == nil })

@@ -27,6 +27,7 @@ func volumeSpec(o *v1.Volume) backend.VolumeSpec {
 	return backend.VolumeSpec{
 		Name: o.Spec.Name, Pool: o.Spec.Pool, Size: sizeOf(o.Spec.Size), Mode: backend.Mode(o.Spec.Mode), FSType: string(o.Spec.FSType),
 		Provisioning: backend.Provisioning(o.Spec.Provisioning), MkfsOptions: o.Spec.MkfsOptions, Inodes: uint64(o.Spec.Inodes), Labels: o.Spec.Labels,
+		OnNodeLoss: backend.OnNodeLoss(o.Spec.OnNodeLoss),
 	}
 }
 

@@ -180,7 +180,7 @@ func killedAt(t *testing.T, at int) bool {
 	return m.dead
 }
 
-// story makes, grows, copies and deletes, and checks that nothing is lost on the way or left in the end.
+// story makes, grows, copies, forgets and deletes, and checks that nothing is lost on the way or left in the end.
 func (r *rig) story() {
 	r.Helper()
 	written := []byte("written by the user")
@@ -193,6 +193,14 @@ func (r *rig) story() {
 	r.await("the larger size", func() bool { return r.volume("a").Status.Size.Value() == 64*mib })
 	r.askSnapshot("s", "a", nil)
 	r.readySnapshot("s")
+	byHand, copyByHand := r.volume("b"), r.snapshot("s")
+	r.drop("b")
+	r.dropSnapshot("s")
+	r.writtenAgain(byHand)
+	r.await("another object of the snapshot", func() bool {
+		s := r.snapshot("s")
+		return s != nil && s.UID != copyByHand.UID && s.Status.Phase == v1.PhaseReady
+	})
 	members := r.askGroup("g", "a", "b")
 	for _, m := range members {
 		r.readySnapshot(m)
@@ -205,9 +213,7 @@ func (r *rig) story() {
 		}
 	}
 	for _, name := range append(members, "s") {
-		if err := r.snapshots.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
-			r.Fatal(err)
-		}
+		r.removeSnapshot(name)
 	}
 	for _, name := range []string{"r", "a", "b"} {
 		r.remove(name)

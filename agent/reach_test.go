@@ -72,9 +72,7 @@ func TestWhatIsDeletedWhileItsPoolIsOutOfReachGoesWhenItIsBack(t *testing.T) {
 	r.readySnapshot("s")
 	back := r.pull()
 	r.remove("a")
-	if err := r.snapshots.Delete(t.Context(), "s", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	r.removeSnapshot("s")
 	waits := func(phase v1.Phase, e *v1.Error) bool {
 		return phase == v1.PhaseDeleting && e != nil && e.Code == v1.ErrorUnavailable && strings.Contains(e.Message, "its disk is missing")
 	}

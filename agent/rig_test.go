@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -182,11 +183,54 @@ func (r *rig) gone(name string) {
 	r.await("the end of volume "+name, func() bool { return r.volume(name) == nil })
 }
 
+// remove asks for a volume to be deleted the way the controller does.
 func (r *rig) remove(name string) {
+	r.Helper()
+	r.request(name, r.volume(name).UID)
+	r.drop(name)
+}
+
+// request asks for the data behind the object with that UID.
+func (r *rig) request(name string, uid types.UID) {
+	r.Helper()
+	if _, err := r.volumes.Patch(r.Context(), name, types.MergePatchType, deletion(r.T, uid), metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// drop deletes an object as kubectl does.
+func (r *rig) drop(name string) {
 	r.Helper()
 	if err := r.volumes.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
 		r.Fatal(err)
 	}
+}
+
+func (r *rig) removeSnapshot(name string) {
+	r.Helper()
+	if _, err := r.snapshots.Patch(r.Context(), name, types.MergePatchType, deletion(r.T, r.snapshot(name).UID), metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	r.dropSnapshot(name)
+}
+
+func (r *rig) dropSnapshot(name string) {
+	r.Helper()
+	if err := r.snapshots.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// deletion is a patch with a request.
+func deletion(t *testing.T, uid types.UID) []byte {
+	t.Helper()
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+		"deletion": v1.DeletionRequest{UID: uid, RequestedBy: "a test", RequestedAt: metav1.NowMicro(), Reason: "it ends"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return patch
 }
 
 // grow asks for a larger size.

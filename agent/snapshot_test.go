@@ -20,13 +20,6 @@ func (r *rig) withVolumes(names ...string) *rig {
 	return r
 }
 
-func (r *rig) removeSnapshot(name string) {
-	r.Helper()
-	if err := r.snapshots.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
-		r.Fatal(err)
-	}
-}
-
 func (r *rig) snapshotPhase(name string, phase v1.Phase) *v1.Snapshot {
 	r.Helper()
 	r.await(fmt.Sprintf("phase %s of snapshot %s", phase, name), func() bool { s := r.snapshot(name); return s != nil && s.Status.Phase == phase })

@@ -72,7 +72,7 @@ type VolumeSpec struct {
 	// Nodes are the hosts that may have the volume; none means any. It decides where a volume is made, and is no part
 	// of what an existing one must satisfy. A backend of one host ignores it.
 	Nodes      []string
-	OnNodeLoss OnNodeLoss // ignored by a backend of one host
+	OnNodeLoss OnNodeLoss // a backend of one host only remembers it
 
 	// Shared asks for a volume that many hosts use at once. Only a backend that is a Sharer makes those; another one
 	// must not be asked.
@@ -120,6 +120,7 @@ type Volume struct {
 	Labels       map[string]string
 	Shared       bool   // used by many hosts at once, through a server
 	Server       string // NAMESPACE/NAME of that server
+	OnNodeLoss   OnNodeLoss
 	Source       *Source
 	Created      time.Time
 	Used         int64 // bytes taken from the pool

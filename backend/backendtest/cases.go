@@ -13,8 +13,9 @@ var ctx = context.Background()
 func created(c checker) {
 	spec := c.spec("Data of Team A")
 	spec.Labels = map[string]string{"claim": "a"}
+	spec.OnNodeLoss = backend.DeleteOnNodeLoss
 	v := c.create(spec)
-	if v.Name != spec.Name || v.Size < c.Smallest || v.Mode != c.Mode || v.Labels["claim"] != "a" || v.Created.IsZero() || v.Source != nil {
+	if v.Name != spec.Name || v.Size < c.Smallest || v.Mode != c.Mode || v.Labels["claim"] != "a" || v.OnNodeLoss != spec.OnNodeLoss || v.Created.IsZero() || v.Source != nil {
 		c.Errorf("created %+v from %+v", v, spec)
 	}
 	if _, err := backend.ParseID(string(v.ID)); err != nil {

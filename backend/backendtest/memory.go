@@ -95,6 +95,7 @@ func (m *Memory) create(ctx context.Context, spec backend.VolumeSpec, source *ba
 			ID: id, Name: spec.Name, Pool: memoryPool, Mode: cmp.Or(spec.Mode, backend.Filesystem),
 			FSType: spec.FSType, Provisioning: cmp.Or(spec.Provisioning, backend.Thin), MkfsOptions: spec.MkfsOptions,
 			Inodes: spec.Inodes, Labels: maps.Clone(spec.Labels), Source: source, Created: time.Now(), Shared: spec.Shared,
+			OnNodeLoss: spec.OnNodeLoss,
 		}}
 		if spec.Shared {
 			v.Server = cmp.Or(spec.Server, memoryServer)

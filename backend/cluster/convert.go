@@ -92,7 +92,7 @@ func (b *Backend) volume(o *v1.Volume) *backend.Volume {
 		Mode: backend.Mode(o.Status.Mode), FSType: o.Status.FSType, FSSize: bytesOf(o.Status.FSSize),
 		Provisioning: backend.Provisioning(o.Status.Provisioning), MkfsOptions: o.Spec.MkfsOptions, Inodes: uint64(o.Spec.Inodes),
 		Labels: o.Spec.Labels, Used: bytesOf(o.Status.Used), Condition: b.condition(lookVolume(o), o.Status.Conditions),
-		Shared: o.Spec.Shared,
+		Shared: o.Spec.Shared, OnNodeLoss: backend.OnNodeLoss(o.Spec.OnNodeLoss),
 	}
 	if o.Spec.Shared {
 		v.Server = v1.ServerOf(o.Spec.Node)

@@ -29,8 +29,10 @@ type meta struct {
 	Charge  int64             `json:"charge"` // bytes promised
 	Labels  map[string]string `json:"labels,omitempty"`
 	Source  *backend.Source   `json:"source,omitempty"`
-	Group   *groupRef         `json:"group,omitempty"`
-	Members []member          `json:"members,omitempty"` // of a group
+	// What becomes of the volume when its host is gone: nothing to this host, which keeps it for a new cluster.
+	OnNodeLoss backend.OnNodeLoss `json:"onNodeLoss,omitempty"`
+	Group      *groupRef          `json:"group,omitempty"`
+	Members    []member           `json:"members,omitempty"` // of a group
 }
 
 // groupRef ties a snapshot to its group, whose record lies in the named pool.

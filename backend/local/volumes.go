@@ -60,6 +60,7 @@ func (p *pool) showVolume(r *record, problem error) *backend.Volume {
 	if m := r.meta; m != nil {
 		v.Name, v.Size, v.Mode, v.FSType, v.Provisioning = m.Name, m.Content.Size, m.Content.Mode, m.Content.FSType, m.Content.Provisioning
 		v.FSSize, v.MkfsOptions, v.Inodes, v.Labels, v.Source, v.Created = m.Content.FSSize, m.Content.MkfsOptions, m.Content.Inodes, m.Labels, m.Source, m.Created
+		v.OnNodeLoss = m.OnNodeLoss
 	}
 	return v
 }
@@ -110,7 +111,7 @@ func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec
 	if from == nil {
 		content.FSSize = content.Size
 	}
-	m := &meta{ID: id, Name: spec.Name, Content: content, Charge: content.Size, Labels: spec.Labels, Source: source}
+	m := &meta{ID: id, Name: spec.Name, Content: content, Charge: content.Size, Labels: spec.Labels, OnNodeLoss: spec.OnNodeLoss, Source: source}
 	b, err := p.begin(ctx, volumes, m)
 	if err != nil {
 		return nil, err
