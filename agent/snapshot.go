@@ -32,6 +32,8 @@ func (a *Agent) settleSnapshot(ctx context.Context, k key) error {
 		return a.adoptSnapshot(ctx, k.id())
 	case o.DeletionTimestamp != nil:
 		return a.removeSnapshot(ctx, o)
+	case o.DeletionRequested():
+		return nil // whoever has requested it deletes the object next
 	}
 	o, err := a.ownSnapshot(ctx, o)
 	if err != nil {

@@ -32,6 +32,8 @@ func (a *Agent) settleVolume(ctx context.Context, k key) error {
 		return a.adoptVolume(ctx, k.id())
 	case o.DeletionTimestamp != nil:
 		return a.removeVolume(ctx, o)
+	case o.DeletionRequested():
+		return nil // whoever has requested it deletes the object next
 	}
 	o, err := a.ownVolume(ctx, o)
 	if err != nil {

@@ -41,6 +41,9 @@ func (l *leader) collectRegularly(ctx context.Context) {
 // collect removes volumes that were asked for, never became a PersistentVolume, and whose claim is gone. It asks the
 // API server for nothing while there is no volume whose fate is open.
 func (l *leader) collect(ctx context.Context) error {
+	if err := l.finishDeletions(ctx); err != nil {
+		return err
+	}
 	var open []*v1.Volume
 	for _, v := range l.allVolumes() {
 		if l.mayBeGarbage(v) {
@@ -66,6 +69,35 @@ func (l *leader) collect(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// finishDeletions deletes the objects of which somebody has requested the end and was killed before he deleted them.
+func (l *leader) finishDeletions(ctx context.Context) error {
+	for _, v := range l.allVolumes() {
+		if abandoned(lookVolume(v), l.GarbageEvery) {
+			if err := finish(ctx, l.volumes, v); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range l.allSnapshots() {
+		if abandoned(lookSnapshot(s), l.GarbageEvery) {
+			if err := finish(ctx, l.snapshots, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func abandoned(s state, after time.Duration) bool {
+	return s.request != nil && !s.deleting && time.Since(s.request.RequestedAt.Time) > after
+}
+
+func finish[T object](ctx context.Context, r *records[T], o T) error {
+	c := r.join(o.GetName())
+	defer c.leave()
+	return r.removeAny(ctx, c, o, "")
 }
 
 func (l *leader) mayBeGarbage(v *v1.Volume) bool {

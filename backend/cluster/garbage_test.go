@@ -1,11 +1,14 @@
 package cluster_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -150,5 +153,43 @@ func TestAVolumeWhoseControllerDiedBeforeItAnsweredIsCollected(t *testing.T) {
 	w.gone("v")
 	if host.has("v") {
 		t.Error("it is still on the disk")
+	}
+}
+
+func TestDeletion_ThatWasRequestedByAControllerThatDiedIsFinishedByTheNext(t *testing.T) {
+	w, host := littered(t, time.Hour)
+	if _, err := w.backend.Create(t.Context(), spec("v", mib)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	requested := func(uid types.UID) []byte {
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"deletion": v1.DeletionRequest{
+			UID: uid, RequestedBy: "one before", RequestedAt: metav1.NewMicroTime(time.Now().Add(-time.Hour)),
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return patch
+	}
+	if _, err := w.volumes().Patch(t.Context(), "v", types.MergePatchType, requested(w.volume("v").UID), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := w.snapshots().Get(t.Context(), "s", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.snapshots().Patch(t.Context(), "s", types.MergePatchType, requested(s.UID), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.leads()
+	w.gone("v")
+	w.until("the end of the snapshot", func() bool {
+		_, err := w.snapshots().Get(t.Context(), "s", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	if host.has("v") {
+		t.Error("it is on the disk still")
 	}
 }

@@ -179,7 +179,7 @@ func TestWhatIsGivenUpIsToldOnce(t *testing.T) {
 	w.gone("v")
 	w.until("the record of the node being forgotten, which is last", func() bool {
 		n, err := w.nodes().Get(t.Context(), "a", metav1.GetOptions{})
-		return apierrors.IsNotFound(err) || err == nil && n.Annotations["holdfast.dev/discard"] != ""
+		return apierrors.IsNotFound(err) || err == nil && len(n.Spec.Discard) > 0
 	})
 	told := 0
 	for len(w.events.Events) > 0 {

@@ -20,8 +20,8 @@ func writes(all map[string]int) map[string]int {
 	return rest
 }
 
-// TestAVolumeCostsTwoWritesToMakeAndTwoToDelete is the price of a claim at the API server, beside what the sidecars ask.
-func TestAVolumeCostsTwoWritesToMakeAndTwoToDelete(t *testing.T) {
+// TestAVolumeCostsTwoWritesToMakeAndThreeToDelete is the price of a claim at the API server, beside what the sidecars ask.
+func TestAVolumeCostsTwoWritesToMakeAndThreeToDelete(t *testing.T) {
 	w := newWorld(t)
 	w.hosts(map[string]int64{"a": 100 * gib})
 	w.until("quiet", func() bool { return len(writes(w.api.Requests())) == 0 })
@@ -55,12 +55,12 @@ func TestAVolumeCostsTwoWritesToMakeAndTwoToDelete(t *testing.T) {
 	if want := (map[string]int{"create volumes": many, "update volumes/status": many}); !maps.Equal(made, want) {
 		t.Errorf("made with %v, want %v", made, want)
 	}
-	if want := (map[string]int{"delete volumes": many, "update volumes": many}); !maps.Equal(deleted, want) {
+	if want := (map[string]int{"patch volumes": many, "delete volumes": many, "update volumes": many}); !maps.Equal(deleted, want) {
 		t.Errorf("deleted with %v, want %v", deleted, want)
 	}
 }
 
-func TestASnapshotCostsTwoWritesToMakeAndTwoToDelete(t *testing.T) {
+func TestASnapshotCostsTwoWritesToMakeAndThreeToDelete(t *testing.T) {
 	w := newWorld(t)
 	w.hosts(map[string]int64{"a": gib})
 	if _, err := w.backend.Create(t.Context(), spec("v", mib)); err != nil {
@@ -75,7 +75,7 @@ func TestASnapshotCostsTwoWritesToMakeAndTwoToDelete(t *testing.T) {
 	}
 	counted := writes(w.api.Requests())
 	delete(counted, "apply storagenodes/status")
-	want := map[string]int{"create snapshots": 1, "update snapshots/status": 1, "delete snapshots": 1, "update snapshots": 1}
+	want := map[string]int{"create snapshots": 1, "update snapshots/status": 1, "patch snapshots": 1, "delete snapshots": 1, "update snapshots": 1}
 	if !maps.Equal(counted, want) {
 		t.Errorf("asked %v, want %v", counted, want)
 	}

@@ -45,6 +45,9 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 		down := b.pulse.down(s.node)
 		switch {
 		case !c.asked(o) && (s.request == nil || !s.deleting):
+			if err := b.unbound(ctx, o); err != nil {
+				return false, err
+			}
 			return false, b.volumes.removeAny(ctx, c, o, "the volume was deleted by its caller")
 		case givenUp(o):
 			return false, nil

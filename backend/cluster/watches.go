@@ -25,11 +25,12 @@ const (
 
 // watches is one watch for each kind, and what it has brought.
 type watches struct {
-	volumes   holdfastv1.VolumeIndexInformer
-	snapshots holdfastv1.SnapshotIndexInformer
-	nodes     holdfastv1.StorageNodeIndexInformer
-	starters  []func(ctx context.Context)
-	heard     []cache.DoneChecker // what exists was told to every listener
+	volumes    holdfastv1.VolumeIndexInformer
+	snapshots  holdfastv1.SnapshotIndexInformer
+	nodes      holdfastv1.StorageNodeIndexInformer
+	persistent cache.Indexer // PersistentVolumes, stripped
+	starters   []func(ctx context.Context)
+	heard      []cache.DoneChecker // what exists was told to every listener
 }
 
 func (w *watches) prepare(b *Backend) error {
@@ -40,7 +41,8 @@ func (w *watches) prepare(b *Backend) error {
 	w.snapshots = holdfastv1.ToTypedSnapshotInformer(kinds.Snapshots()).TypedInformer()
 	w.nodes = holdfastv1.ToTypedStorageNodeInformer(kinds.StorageNodes()).TypedInformer()
 	w.starters = append(w.starters, ours.StartWithContext, theirs.StartWithContext)
-	return errors.Join(w.index(), w.listen(b), w.listenToLeases(b, theirs.Coordination().V1().Leases().Informer()))
+	return errors.Join(w.index(), w.listen(b), w.listenToLeases(b, theirs.Coordination().V1().Leases().Informer()),
+		w.listenToPersistentVolumes(b))
 }
 
 func (w *watches) start(ctx context.Context) error {

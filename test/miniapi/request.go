@@ -35,6 +35,12 @@ type failure struct {
 	message string
 }
 
+// noObject is the failure to find an object; the answer names it, which that for an unknown kind cannot.
+type noObject struct {
+	failure
+	name string
+}
+
 func (f *failure) Error() string { return f.message }
 
 func read(r *http.Request) (*request, error) {
@@ -138,7 +144,7 @@ func (s *Server) answer(q *request) (any, error) {
 }
 
 func notFound(q *request) error {
-	return &failure{http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", q.resource, q.name)}
+	return &noObject{failure{http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", q.resource, q.name)}, q.name}
 }
 
 func (s *Server) list(q *request) (any, error) {
@@ -160,14 +166,18 @@ func (s *Server) list(q *request) (any, error) {
 }
 
 func fail(w http.ResponseWriter, err error) {
-	f, ok := err.(*failure) //nolint:errorlint // never wrapped
-	if !ok {
-		f = &failure{http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()}
+	f := &failure{http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()}
+	var details *metav1.StatusDetails
+	switch err := err.(type) { //nolint:errorlint // never wrapped
+	case *failure:
+		f = err
+	case *noObject:
+		f, details = &err.failure, &metav1.StatusDetails{Name: err.name}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(f.code)
 	_ = json.NewEncoder(w).Encode(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Code: int32(f.code), Reason: f.reason, Message: f.message,
+		Status:   metav1.StatusFailure, Code: int32(f.code), Reason: f.reason, Message: f.message, Details: details,
 	})
 }

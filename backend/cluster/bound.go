@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// byHandle finds the PersistentVolumes of a volume, whatever their names are.
+const byHandle = "handle"
+
+// listenToPersistentVolumes keeps of each PersistentVolume whose it is and which claim has it.
+func (w *watches) listenToPersistentVolumes(b *Backend) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(b.Kubernetes, 0, informers.WithTransform(stripPersistentVolume))
+	informer := factory.Core().V1().PersistentVolumes().Informer()
+	if err := informer.AddIndexers(cache.Indexers{byHandle: func(o any) ([]string, error) {
+		if pv, ok := o.(*core.PersistentVolume); ok && pv.Spec.CSI != nil {
+			return []string{pv.Spec.CSI.VolumeHandle}, nil
+		}
+		return nil, nil
+	}}); err != nil {
+		return err
+	}
+	w.persistent = informer.GetIndexer()
+	w.starters = append(w.starters, factory.StartWithContext)
+	return hear(w, cache.NewTypedSharedIndexInformer[*core.PersistentVolume](informer), cache.TypedResourceEventHandlerFuncs[*core.PersistentVolume]{})
+}
+
+// stripPersistentVolume leaves what is looked at here: a cluster may have ten thousand.
+func stripPersistentVolume(o any) (any, error) {
+	pv, ok := o.(*core.PersistentVolume)
+	if !ok {
+		return o, nil
+	}
+	slim := &core.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion},
+		Spec:       core.PersistentVolumeSpec{ClaimRef: pv.Spec.ClaimRef},
+	}
+	if csi := pv.Spec.CSI; csi != nil {
+		slim.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle}
+	}
+	return slim, nil
+}
+
+// unbound refuses to delete a volume that a living claim has, by whatever PersistentVolume: who wants the volume gone
+// deletes the claim.
+func (b *Backend) unbound(ctx context.Context, v *v1.Volume) error {
+	found, _ := b.watches.persistent.ByIndex(byHandle, v.Name) // the index exists
+	for _, o := range found {
+		pv := o.(*core.PersistentVolume)
+		ref := pv.Spec.ClaimRef
+		if ref == nil || b.Driver != "" && pv.Spec.CSI.Driver != b.Driver {
+			continue
+		}
+		claim, err := b.Kubernetes.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("%w: whether claim %s/%s still has volume %s: %w", backend.ErrUnavailable, ref.Namespace, ref.Name, v.Name, err)
+		case claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name:
+			return fmt.Errorf("%w: volume %s is the volume of claim %s/%s, by PersistentVolume %s: delete the claim, and the volume is deleted as its class says",
+				backend.ErrPrecondition, v.Name, ref.Namespace, ref.Name, pv.Name)
+		}
+	}
+	return nil
+}
