@@ -56,10 +56,7 @@ func (r *Controller) seeToClaim(ctx context.Context, s *v1.NFSServer) error {
 	live, err := claims.Get(ctx, objectName(s), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		if _, err := claims.Create(ctx, claimFor(s), metav1.CreateOptions{FieldManager: owned.FieldManager}); err != nil {
-			return fmt.Errorf("claim %s cannot be made: %w", objectName(s), err)
-		}
-		return nil
+		return r.remakeClaim(ctx, s)
 	case err != nil:
 		return err
 	case !isOurs(live, s):

@@ -68,6 +68,8 @@ type Controller struct {
 	namespaces   corelisters.NamespaceLister
 	written      recent.Objects[*v1.NFSServer]
 
+	kept sync.Map // UIDs of claims whose PersistentVolume outlives them
+
 	rights sync.Mutex // one writes them at a time, so that none writes what it has seen before another
 }
 

@@ -201,9 +201,14 @@ func TestGrowingTheStorageGrowsTheClaim(t *testing.T) {
 // bind makes a PersistentVolume for a claim, of which nothing is used.
 func (r *rig) bind(claim, class string) {
 	r.Helper()
+	r.bindTo(claim, class, core.PersistentVolumeReclaimRetain)
+}
+
+func (r *rig) bindTo(claim, class string, policy core.PersistentVolumeReclaimPolicy) {
+	r.Helper()
 	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}, Spec: core.PersistentVolumeSpec{
 		Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
-		StorageClassName: class, ClaimRef: &core.ObjectReference{Namespace: r.namespace, Name: claim}, PersistentVolumeReclaimPolicy: core.PersistentVolumeReclaimRetain,
+		StorageClassName: class, ClaimRef: &core.ObjectReference{Namespace: r.namespace, Name: claim}, PersistentVolumeReclaimPolicy: policy,
 		PersistentVolumeSource: core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "192.0.2.1", Path: "/"}},
 	}}
 	if _, err := r.theirs.CoreV1().PersistentVolumes().Create(r.Context(), pv, metav1.CreateOptions{}); err != nil {

@@ -57,6 +57,9 @@ func (r *Controller) maintain(ctx context.Context, s *v1.NFSServer, cluster *v1.
 		return o, retryRefused, nil // another server may have gone
 	}
 	claimErr := r.seeToClaim(ctx, s)
+	if claimErr == nil {
+		claimErr = r.keepData(ctx, s)
+	}
 	in := input{server: s, cluster: cluster, namespace: r.Namespace, image: image, node: r.stays(s)}
 	out, wanted, err := r.apply(ctx, in, !errors.Is(claimErr, errForeignClaim))
 	if err != nil {

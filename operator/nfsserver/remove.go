@@ -11,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/pager"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/owned"
@@ -91,15 +89,8 @@ func (r *Controller) inUse(ctx context.Context, s *v1.NFSServer) (bool, error) {
 // hasPersistentVolume finds volumes of the external provisioner, of which the server makes an object only when it looks
 // at its disk the next time.
 func (r *Controller) hasPersistentVolume(ctx context.Context, s *v1.NFSServer) (has bool, err error) {
-	const page = 500
-	all := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
-		return r.Kubernetes.CoreV1().PersistentVolumes().List(ctx, o)
-	}))
-	all.PageSize = page
-	err = all.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-		v, is := o.(*core.PersistentVolume)
-		has = has || is && v.Annotations[v1.NFSServerAnnotation] == keyOf(s).String()
-		return nil
+	err = r.eachPersistentVolume(ctx, func(pv *core.PersistentVolume) {
+		has = has || pv.Annotations[v1.NFSServerAnnotation] == keyOf(s).String()
 	})
 	return has, err
 }
@@ -108,7 +99,7 @@ func (r *Controller) hasPersistentVolume(ctx context.Context, s *v1.NFSServer) (
 // make a volume any more, and what it says of itself stays gone.
 func (r *Controller) removeParts(ctx context.Context, s *v1.NFSServer) (waiting string, err error) {
 	for _, step := range []func(context.Context, *v1.NFSServer) (string, error){
-		r.removePod, r.lookOnce, r.removeObjects, r.removeClaim, r.removeTraces,
+		r.removePod, r.lookOnce, r.removeObjects, r.releaseData, r.removeClaim, r.removeTraces,
 	} {
 		if waiting, err := step(ctx, s); err != nil || waiting != "" {
 			return waiting, err

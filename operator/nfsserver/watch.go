@@ -58,7 +58,7 @@ func slimClaim(o any) (any, error) {
 			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, DeletionTimestamp: c.DeletionTimestamp,
 			Labels: map[string]string{owned.ManagedByLabel: c.Labels[owned.ManagedByLabel], Label: c.Labels[Label]},
 		},
-		Spec: core.PersistentVolumeClaimSpec{StorageClassName: c.Spec.StorageClassName, Resources: c.Spec.Resources, VolumeMode: c.Spec.VolumeMode},
+		Spec: core.PersistentVolumeClaimSpec{StorageClassName: c.Spec.StorageClassName, Resources: c.Spec.Resources, VolumeMode: c.Spec.VolumeMode, VolumeName: c.Spec.VolumeName},
 		Status: core.PersistentVolumeClaimStatus{
 			Phase: c.Status.Phase, Capacity: c.Status.Capacity, Conditions: c.Status.Conditions,
 		},
