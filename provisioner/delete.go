@@ -8,6 +8,8 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -40,6 +42,9 @@ func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) err
 		return fmt.Errorf("%w PersistentVolume %s: its annotation %s is %s, and not the volume that was made for it; nothing is deleted",
 			backend.ErrInvalid, pv.Name, VolumeAnnotation, backend.Quote(pv.Annotations[VolumeAnnotation]))
 	}
+	if err := p.unclaimed(ctx, pv); err != nil {
+		return err
+	}
 	v, err := p.Backend.Get(ctx, id)
 	switch {
 	case errors.Is(err, backend.ErrNotFound) && !p.owns(pv):
@@ -55,6 +60,24 @@ func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) err
 			backend.ErrPrecondition, id, pv.Name)
 	}
 	return p.dispose(ctx, pv, v)
+}
+
+// unclaimed refuses to delete the data of a claim that exists, whatever the PersistentVolume says of its phase.
+func (p *Provisioner) unclaimed(ctx context.Context, pv *core.PersistentVolume) error {
+	ref := pv.Spec.ClaimRef
+	if ref == nil {
+		return nil
+	}
+	claim, err := p.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("whether claim %s/%s still has PersistentVolume %s: %w", ref.Namespace, ref.Name, pv.Name, err)
+	case claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name:
+		return fmt.Errorf("%w: PersistentVolume %s is that of claim %s/%s, which exists; nothing is deleted: delete the claim", backend.ErrPrecondition, pv.Name, ref.Namespace, ref.Name)
+	}
+	return nil
 }
 
 // dispose does with a volume what was said when it was made.

@@ -51,6 +51,32 @@ func TestADeletedVolumeIsGoneAndCanBeDeletedAgain(t *testing.T) {
 	}
 }
 
+func TestDelete_AVolumeOfALivingClaimIsRefusedByName(t *testing.T) {
+	client := quietClient()
+	s := newServer(t, client)
+	p := s.made()
+	pv := released(t, p, nil)
+	claim := options(nil).PVC.DeepCopy()
+	claim.Spec.VolumeName = pv.Name
+	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	claims := client.CoreV1().PersistentVolumeClaims(claim.Namespace)
+	if _, err := claims.Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Delete(t.Context(), pv); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "default/data") {
+		t.Errorf("it answers %v", err)
+	}
+	if len(s.disk.volumes()) != 1 {
+		t.Error("the data is gone")
+	}
+	if err := claims.Delete(t.Context(), claim.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Delete(t.Context(), pv); err != nil || len(s.disk.volumes()) != 0 {
+		t.Errorf("after the claim: %v, %v", err, s.disk.volumes())
+	}
+}
+
 func TestRetainedDataStaysAndIsTold(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
