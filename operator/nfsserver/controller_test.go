@@ -206,7 +206,7 @@ func (r *rig) bind(claim, class string) {
 
 func (r *rig) bindTo(claim, class string, policy core.PersistentVolumeReclaimPolicy) {
 	r.Helper()
-	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}, Spec: core.PersistentVolumeSpec{
+	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: r.namespace, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "a test"}}, Spec: core.PersistentVolumeSpec{
 		Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
 		StorageClassName: class, ClaimRef: &core.ObjectReference{Namespace: r.namespace, Name: claim}, PersistentVolumeReclaimPolicy: policy,
 		PersistentVolumeSource: core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "192.0.2.1", Path: "/"}},

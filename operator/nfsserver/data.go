@@ -103,9 +103,11 @@ func (r *Controller) eachPersistentVolume(ctx context.Context, see func(*core.Pe
 }
 
 func (r *Controller) patchPersistentVolume(ctx context.Context, pv *core.PersistentVolume, annotations, spec map[string]any) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pv.UID, "resourceVersion": pv.ResourceVersion, "annotations": annotations}, "spec": spec,
-	})
+	metadata := map[string]any{"uid": pv.UID, "resourceVersion": pv.ResourceVersion}
+	if annotations != nil { // null would take all away
+		metadata["annotations"] = annotations
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
 	if err != nil {
 		return err
 	}

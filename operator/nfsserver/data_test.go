@@ -53,8 +53,10 @@ func TestClaim_DeletedByHandIsMadeAgainForTheDataThatItHad(t *testing.T) {
 		now := r.claim("nfs-data")
 		return now != nil && now.UID != before.UID && now.Spec.VolumeName == r.namespace && now.Status.Phase == core.ClaimBound
 	})
-	if pv := r.persistent(); pv.Spec.ClaimRef.UID != r.claim("nfs-data").UID {
-		t.Errorf("the PersistentVolume is bound to %+v", pv.Spec.ClaimRef)
+	pv := r.persistent()
+	if pv.Spec.ClaimRef.UID != r.claim("nfs-data").UID || pv.Annotations[policyAnnotation] != string(core.PersistentVolumeReclaimDelete) ||
+		pv.Annotations["pv.kubernetes.io/provisioned-by"] != "a test" {
+		t.Errorf("the PersistentVolume is bound to %+v and has the annotations %v", pv.Spec.ClaimRef, pv.Annotations)
 	}
 	r.until("the event", func() bool { return len(r.events.with("Warning ClaimRestored")) == 1 })
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
@@ -136,11 +136,9 @@ func (p *precious) uids(volumes []string) map[string]types.UID {
 	p.t.Helper()
 	all := map[string]types.UID{}
 	for _, name := range volumes {
-		v, err := objects.Volumes().Get(p.t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		all[name] = v.UID
+		// The server writes the object of a plain volume when it looks at its disk the next time.
+		o := kube.AwaitOne(p.Space, p.Holdfast("volumes"), name, "to have an object", func(*unstructured.Unstructured) (bool, error) { return true, nil })
+		all[name] = o.GetUID()
 	}
 	return all
 }

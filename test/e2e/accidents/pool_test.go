@@ -1,0 +1,233 @@
+package accidents
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/e2e/kube"
+)
+
+// directory is the pool of the home node.
+func (p *precious) directory() string { return filepath.Join(p.Pools(), "default") }
+
+// replaced puts something else where the pool is, as a disk that is not mounted does, until back is called.
+func (p *precious) replaced(by func(dir string)) (back func()) {
+	p.t.Helper()
+	dir, away := p.directory(), p.directory()+".away"
+	p.do(os.Rename(dir, away))
+	isBack := false
+	back = func() {
+		if isBack {
+			return
+		}
+		isBack = true
+		p.do(os.RemoveAll(dir))
+		p.do(os.Rename(away, dir))
+	}
+	p.t.Cleanup(back)
+	by(dir)
+	return back
+}
+
+func (p *precious) do(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Error(err)
+	}
+}
+
+// poolIs waits until the home node tells that its pool has a reason, "" for none.
+func (p *precious) poolIs(reason string) (message string) {
+	p.t.Helper()
+	kube.AwaitOne(p.Space, p.Holdfast("storagenodes"), p.Home, "to have a pool with the reason "+reason, func(o *unstructured.Unstructured) (bool, error) {
+		n := &v1.StorageNode{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, n); err != nil {
+			return false, err
+		}
+		message = n.Status.Pools[0].Message
+		return n.Status.Pools[0].Reason == reason && (reason == "") == (message == ""), nil
+	})
+	return message
+}
+
+// phase waits until volumes have one.
+func (p *precious) phase(volumes []string, phase v1.Phase) {
+	p.t.Helper()
+	for _, name := range volumes {
+		kube.AwaitOne(p.Space, p.Holdfast("volumes"), name, "to be "+string(phase), func(o *unstructured.Unstructured) (bool, error) {
+			is, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+			return is == string(phase), nil
+		})
+	}
+}
+
+// cluster waits for the phase of the StorageCluster and returns the message of a condition.
+func (p *precious) cluster(phase v1.ClusterPhase, condition string) (message string) {
+	p.t.Helper()
+	kube.AwaitOne(p.Space, p.Holdfast("storageclusters"), clusterName, "to be "+string(phase), func(o *unstructured.Unstructured) (bool, error) {
+		c := &v1.StorageCluster{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, c); err != nil {
+			return false, err
+		}
+		for _, one := range c.Status.Conditions {
+			if one.Type == condition {
+				message = one.Message
+			}
+		}
+		return c.Status.Phase == phase, nil
+	})
+	return message
+}
+
+// out checks a node whose pool is not there: nothing is begun in its place, nothing is lost, nothing new lands there.
+func (p *precious) out(reason string, kill func()) {
+	p.t.Helper()
+	message := p.poolIs(reason)
+	if !strings.Contains(message, p.directory()) || !strings.Contains(message, "replacePools") {
+		p.t.Errorf("the pool says %q", message)
+	}
+	volumes := p.volumes(idle, used, raw)
+	p.phase(volumes, v1.PhaseUnreachable)
+	if says := p.cluster(v1.ClusterDegraded, v1.DegradedCondition); !strings.Contains(says, "nreachable") {
+		p.t.Errorf("the StorageCluster says %q", says)
+	}
+	kill()
+	p.poolIs(reason)
+	p.Claim("waits", "16Mi")
+	p.Pod("waits", kube.Mount("waits", "/data"))
+	p.AwaitEvent("waits", "FailedScheduling")
+	for _, name := range volumes {
+		v, err := objects.Volumes().Get(p.t.Context(), name, metav1.GetOptions{})
+		if err != nil || v.Status.Phase != v1.PhaseUnreachable {
+			p.t.Errorf("volume %s is %s, %v", name, v.Status.Phase, err)
+		}
+	}
+}
+
+// healed checks that all is as it was without anybody's help.
+func (p *precious) healed() {
+	p.t.Helper()
+	p.poolIs("")
+	p.phase(p.volumes(idle, used, raw), v1.PhaseReady)
+	p.cluster(v1.ClusterRunning, v1.DegradedCondition)
+	p.Ready("waits")
+	p.DeletePod("waits")
+	p.DeleteClaim("waits")
+}
+
+func TestPool_WhoseDiskIsNotMountedIsNotBegunAnewAndHealsByItself(t *testing.T) {
+	p := keep(t, begin(t))
+	p.killing(func(p *precious, kill func()) {
+		back := p.replaced(func(dir string) { p.do(os.Mkdir(dir, 0o755)) })
+		p.out(v1.ReasonNotMounted, kill)
+		if entries, err := os.ReadDir(p.directory()); err != nil || len(entries) > 0 {
+			p.t.Errorf("in the empty directory there is %v, %v", entries, err)
+		}
+		back()
+		p.healed()
+	})
+}
+
+func TestPool_InWhosePlaceAnotherOneIsServesNothingAndHealsByItself(t *testing.T) {
+	p := keep(t, begin(t))
+	p.killing(func(p *precious, kill func()) {
+		const other = `{"version": 1, "uuid": "OF-ANOTHER-POOL", "engine": "image"}`
+		back := p.replaced(func(dir string) {
+			p.do(os.Mkdir(dir, 0o755))
+			p.do(os.WriteFile(filepath.Join(dir, "pool.json"), []byte(other), 0o600))
+		})
+		p.out(v1.ReasonWrongPool, kill)
+		if now, err := os.ReadFile(filepath.Join(p.directory(), "pool.json")); err != nil || string(now) != other {
+			p.t.Errorf("the other pool was changed: %s, %v", now, err)
+		}
+		back()
+		p.healed()
+	})
+}
+
+func TestPool_AnEmptyDirectoryInItsPlaceLetsNoVolumeBeForgotten(t *testing.T) {
+	p := keep(t, begin(t))
+	name := p.volumes(idle)[0]
+	back := p.replaced(func(dir string) { p.do(os.Mkdir(dir, 0o755)) })
+	p.poolIs(v1.ReasonNotMounted)
+	p.phase([]string{name}, v1.PhaseUnreachable)
+	claims := p.Client.CoreV1().PersistentVolumeClaims(p.Namespace)
+	if err := claims.Delete(t.Context(), idle, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	delete(p.sums, idle)
+	kube.AwaitNone(p.Space, claims, kube.Named(idle), "the claim")
+	p.phase([]string{name}, v1.PhaseDeleting)
+	if _, err := os.Stat(filepath.Join(p.directory()+".away", "volumes", name, "image")); err != nil {
+		t.Errorf("the data: %v", err)
+	}
+	back()
+	kube.AwaitNone(p.Space, p.Holdfast("volumes"), kube.Named(name), "volume "+name)
+	kube.AwaitNone(p.Space, p.Client.CoreV1().PersistentVolumes(), kube.Named(name), "its PersistentVolume")
+	p.intact(t.Name())
+}
+
+func TestSpec_AChangeThatWouldHideVolumesIsRefusedWithTheirNumber(t *testing.T) {
+	p := keep(t, begin(t))
+	c, err := objects.StorageClusters().Get(t.Context(), clusterName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := c.Spec.Pools[0].Path
+	for name, patch := range map[string]string{
+		"another path":   `{"spec":{"pools":[{"name":"default","path":"/srv/elsewhere"}]}}`,
+		"another name":   `{"spec":{"pools":[{"name":"fast","path":"` + path + `"}]}}`,
+		"another engine": `{"spec":{"pools":[{"name":"default","path":"` + path + `","engine":"directory"}]}}`,
+		"no such pool":   `{"spec":{"pools":[{"name":"other","path":"/srv/other"}]}}`,
+		"no node":        `{"spec":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"nobody","operator":"Exists"}]}]}}`,
+		"without CSI":    `{"spec":{"csi":{"enable":false}}}`,
+	} {
+		out, err := kubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", patch)
+		if err == nil || !strings.Contains(out, "volumes") || !strings.Contains(out, p.Home) && !strings.Contains(out, "node") {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+	p.cluster(v1.ClusterRunning, v1.DegradedCondition)
+	p.intact(t.Name())
+}
+
+func TestValues_InDaysAreReadByEveryController(t *testing.T) {
+	p := keep(t, begin(t))
+	c, err := objects.StorageClusters().Get(t.Context(), clusterName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := `{"name":"default","path":"` + c.Spec.Pools[0].Path + `","reserved":"` + c.Spec.Pools[0].Reserved + `"`
+	t.Cleanup(func() {
+		mustKubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`}]}}`)
+	})
+	mustKubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`,"trashRetention":"7d"}]}}`)
+	job := filepath.Join(t.TempDir(), "job.yaml")
+	p.do(os.WriteFile(job, []byte("apiVersion: holdfast.dev/v1\nkind: NodeJob\nmetadata: {name: a-day}\nspec: {timeout: 1d, command: [\"true\"]}\n"), 0o600))
+	mustKubectl(t, "create", "-f", job)
+	t.Cleanup(func() { mustKubectl(t, "delete", "nodejob", "a-day") })
+	kube.AwaitOne(p.Space, p.Holdfast("nodejobs"), "a-day", "to be complete", func(o *unstructured.Unstructured) (bool, error) {
+		j := &v1.NodeJob{}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, j)
+		for _, one := range j.Status.Conditions {
+			if one.Type == v1.CompleteCondition && one.Status == metav1.ConditionStatus(corev1.ConditionTrue) {
+				return true, err
+			}
+		}
+		return false, err
+	})
+	for _, value := range []string{"7 days", "-1d", "1y", "d"} {
+		if out, err := kubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`,"trashRetention":"`+value+`"}]}}`); err == nil || !strings.Contains(out, "7d") {
+			t.Errorf("%s: %v: %s", value, err, out)
+		}
+	}
+	p.intact(t.Name())
+}
