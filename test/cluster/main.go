@@ -23,6 +23,8 @@ const usage = `usage: cluster [flags] command
   kubeconfig             print the path of the administrator's kubeconfig
   load-image archive...  import image archives into every node
   restart component      end a component and start it again
+  save-state dir         copy what etcd has, with the control plane stopped for a moment
+  restore-state dir      put etcd back to that
   add-node               boot another node, with a kernel and a disk of its own
   kill-node name         cut that node's power
   start-node name        boot it again from its disk
@@ -101,6 +103,10 @@ func (c *Cluster) command(ctx context.Context, command string, args []string) er
 		return c.Down(ctx, steps)
 	case command == "restart" && len(args) == 1:
 		return c.Restart(ctx, steps, args[0])
+	case command == "save-state" && len(args) == 1:
+		return c.SaveState(ctx, steps, args[0])
+	case command == "restore-state" && len(args) == 1:
+		return c.RestoreState(ctx, steps, args[0])
 	case command == "add-node" && len(args) == 0:
 		return c.AddNode(ctx, steps)
 	case command == "kill-node" && len(args) == 1:

@@ -1,0 +1,114 @@
+package accidents
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/test/e2e/kube"
+)
+
+// holdfastCommand runs the program as the administrator does, and returns what it printed and how it ended.
+func holdfastCommand(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", append([]string{"run", root + "/cmd/holdfast"}, args...)...)
+	if built := os.Getenv("HOLDFAST_BINARY"); built != "" {
+		cmd = exec.CommandContext(ctx, built, args...)
+	}
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	out, err := cmd.CombinedOutput()
+	t.Logf("holdfast %s: %v\n%s", strings.Join(args, " "), err, out)
+	return string(out), err
+}
+
+func mustHoldfast(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := holdfastCommand(t, args...)
+	if err != nil {
+		t.Fatalf("holdfast %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func TestClaim_DeletedByMistakeIsRestoredFromTheTrash(t *testing.T) {
+	p := keep(t, begin(t))
+	p.killing(func(p *precious, kill func()) {
+		for _, claim := range []string{idle, raw} {
+			volume := p.volumes(claim)[0]
+			p.DeleteClaim(claim)
+			kube.AwaitNone(p.Space, p.Client.CoreV1().PersistentVolumes(), kube.Named(volume), "PersistentVolume "+volume)
+			kube.AwaitNone(p.Space, p.Holdfast("volumes"), kube.Named(volume), "volume "+volume)
+			kill()
+			p.Eventually(p.t.Context(), "the volume in the trash", func(context.Context) error {
+				out, err := holdfastCommand(p.t, "volumes", "trash")
+				if err == nil && !strings.Contains(out, volume) {
+					err = os.ErrNotExist
+				}
+				return err
+			})
+			mustHoldfast(p.t, "volumes", "restore", volume, "--claim", p.Namespace+"/"+claim)
+		}
+	})
+}
+
+func TestClaim_OfAVolumeThatAdministratorsWantGoneIsNamed(t *testing.T) {
+	p := keep(t, begin(t))
+	volume := p.volumes(idle)[0]
+	if out, err := holdfastCommand(t, "volumes", "delete", volume, "--yes"); err == nil || !strings.Contains(out, p.Namespace+"/"+idle) {
+		t.Errorf("a volume of a claim: %v: %s", err, out)
+	}
+	p.intact(t.Name())
+
+	pv := p.Volume(idle)
+	mustKubectl(t, "patch", "pv", pv.Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+	p.DeleteClaim(idle)
+	mustKubectl(t, "delete", "pv", pv.Name)
+	mustHoldfast(t, "volumes", "delete", volume, "--yes", "--reason", "the test wants it gone")
+	delete(p.sums, idle)
+	kube.AwaitNone(p.Space, p.Holdfast("volumes"), kube.Named(volume), "volume "+volume)
+	p.intact(t.Name())
+	mustHoldfast(t, "volumes", "restore", volume)
+	mustHoldfast(t, "volumes", "delete", volume, "--yes")
+}
+
+func TestVolumes_WhosePersistentVolumeIsGoneAreAdopted(t *testing.T) {
+	p := keep(t, begin(t))
+	for _, claim := range []string{idle, raw} {
+		pv := p.Volume(claim)
+		mustKubectl(t, "patch", "pv", pv.Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+		p.DeleteClaim(claim)
+		mustKubectl(t, "delete", "pv", pv.Name)
+		mustHoldfast(t, "volumes", "adopt", pv.Spec.CSI.VolumeHandle, "--claim", p.Namespace+"/"+claim, "--reclaim-policy", "Delete")
+	}
+	p.intact(t.Name())
+	for _, claim := range []string{idle, raw} { // what was adopted goes as what was provisioned does
+		volume := p.volumes(claim)[0]
+		p.DeleteClaim(claim)
+		kube.AwaitNone(p.Space, p.Holdfast("volumes"), kube.Named(volume), "volume "+volume)
+		delete(p.sums, claim)
+	}
+	p.intact(t.Name())
+}
+
+func TestRequests_AreNotWrittenByAnybodyButTheController(t *testing.T) {
+	p := keep(t, begin(t))
+	volume := p.volumes(idle)[0]
+	v, err := objects.Volumes().Get(t.Context(), volume, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := `{"spec":{"deletion":{"uid":"` + string(v.UID) + `","requestedBy":"me","requestedAt":"2026-01-01T00:00:00.000000Z"}}}`
+	for _, as := range [][]string{nil, {"--as=system:serviceaccount:" + kube.System + ":holdfast-node"}} {
+		out, err := kubectl(t, append([]string{"patch", "volumes.holdfast.dev", volume, "--type=merge", "-p", request}, as...)...)
+		if err == nil || !strings.Contains(out, "holdfast volumes delete") {
+			t.Errorf("%v: %v: %s", as, err, out)
+		}
+	}
+	p.intact(t.Name())
+}
