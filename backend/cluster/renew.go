@@ -125,9 +125,9 @@ func (l *leader) renewClaims(ctx context.Context, node string) error {
 	for _, v := range l.volumesOn(node) {
 		switch {
 		case v.Annotations[renewalAnnotation] == "":
-		case v.DeletionTimestamp != nil:
+		case v.DeletionTimestamp != nil && v.DeletionRequested():
 			errs = append(errs, l.renewClaim(ctx, v))
-		case l.pulse.down(node) == "": // it came back just before its volume was given up
+		case v.DeletionTimestamp != nil, l.pulse.down(node) == "": // it was not given up, or came back just before
 			errs = append(errs, l.renewed(ctx, v))
 		}
 	}
