@@ -44,6 +44,10 @@ func sharedVolume() *v1.Volume {
 	}
 }
 
+func deletion() *v1.DeletionRequest {
+	return &v1.DeletionRequest{UID: "u1", RequestedBy: "a test", RequestedAt: longAgoMicro, Reason: "it ends"}
+}
+
 // fullVolume has every field set but those of a shared volume.
 func fullVolume() *v1.Volume {
 	return &v1.Volume{
@@ -55,7 +59,7 @@ func fullVolume() *v1.Volume {
 			MkfsOptions: []string{"-m", "0"}, Inodes: 1 << 62,
 			Labels:     map[string]string{"csi.storage.k8s.io/pvc/name": "data", "any key": "any value"},
 			Source:     &v1.VolumeSource{Kind: v1.SourceSnapshot, Name: "s"},
-			OnNodeLoss: v1.DeleteOnNodeLoss,
+			OnNodeLoss: v1.DeleteOnNodeLoss, Deletion: deletion(),
 		},
 	}
 }
@@ -63,7 +67,7 @@ func fullVolume() *v1.Volume {
 func fullVolumeStatus() v1.VolumeStatus {
 	return v1.VolumeStatus{
 		Phase: v1.PhaseReady, Size: exactly(10 << 30), Used: exactly(1_234_567_891), FSType: "ext4", FSSize: exactly(1<<62 + 1),
-		Mode: v1.ModeFilesystem, Pool: "fast", Provisioning: v1.Thick,
+		Mode: v1.ModeFilesystem, Pool: "fast", PoolID: "P1", Provisioning: v1.Thick,
 		Access: &v1.VolumeAccess{Image: "/srv/fast/volumes/a/disk.img"},
 		Source: &v1.VolumeSource{Kind: v1.SourceSnapshot, Name: "s"}, Created: &longAgoMicro,
 		Error:      &v1.Error{Code: v1.ErrorExhausted, Message: "growing to 20Gi: pool fast has 3Gi left"},
@@ -78,14 +82,14 @@ func fullSnapshot() *v1.Snapshot {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-snapshot-"},
 		Spec: v1.SnapshotSpec{
 			Name: "Group/a", Source: "a", Node: nowhere,
-			Group: &v1.SnapshotGroup{Name: "Group", Sources: []string{"a", "b"}},
+			Group: &v1.SnapshotGroup{Name: "Group", Sources: []string{"a", "b"}}, Deletion: deletion(),
 		},
 	}
 }
 
 func fullSnapshotStatus() v1.SnapshotStatus {
 	return v1.SnapshotStatus{
-		Phase: v1.PhaseReady, Size: exactly(10 << 30), Used: exactly(1_234_567_891), Mode: v1.ModeBlock, FSType: "xfs", Pool: "fast",
+		Phase: v1.PhaseReady, Size: exactly(10 << 30), Used: exactly(1_234_567_891), Mode: v1.ModeBlock, FSType: "xfs", Pool: "fast", PoolID: "P1",
 		Group: "group", Created: &longAgoMicro, Error: &v1.Error{Code: v1.ErrorBusy, Message: "being deleted"},
 		Conditions: conditions(), ObservedGeneration: 3,
 		Columns: v1.SnapshotColumns{Size: "10Gi", Used: "1177Mi"},
@@ -97,12 +101,15 @@ func fullNodeStatus() v1.StorageNodeStatus {
 		Version: "v1.2.3",
 		Pools: []v1.Pool{
 			{
-				Name: "fast", Path: "/srv/fast", Engine: "image",
+				Name: "fast", ID: "P1", Generation: 3, Path: "/srv/fast", Engine: "image",
 				Capacity: *exactly(499_963_174_912), Promised: *exactly(100 << 30), Used: *exactly(1_234_567_891), Available: *exactly(300 << 30),
-				Smallest: *exactly(1 << 20), Largest: *exactly(250 << 30), Volumes: 7, Snapshots: 2, Message: "read-only since noon",
+				Smallest: *exactly(1 << 20), Largest: *exactly(250 << 30), Volumes: 7, Snapshots: 2, Reason: "ReadOnly", Message: "read-only since noon",
 			},
 			{Name: "also", Capacity: *exactly(37_236_654_080), Volumes: 1},
 		},
+		Trash: []v1.TrashedVolume{{
+			Name: "a", Pool: "fast", Claim: "team/data", Size: *exactly(1 << 30), Deleted: longAgo, Expires: metav1.NewTime(longAgo.Add(24 * time.Hour)),
+		}},
 		Conditions: conditions(), ObservedGeneration: 1,
 	}
 	s.SetColumns()

@@ -76,6 +76,8 @@ var fixedOfSnapshot = map[string]string{
 	"source": `"b"`,
 	"node":   `"other.node"`,
 	"group":  `{"sources":["a","b","c"]}`,
+
+	"deletion": `{"reason":"another"}`,
 }
 
 func TestWhatASnapshotWasMadeAsNeverChanges(t *testing.T) {
@@ -92,6 +94,7 @@ func TestWhatASnapshotWasMadeAsNeverChanges(t *testing.T) {
 		mustRefuse(t, patch(full, `{"spec":{"`+field+`":`+value+`}}`), "spec."+field)
 	}
 	mustRefuse(t, patch(full, `{"spec":{"group":null}}`), "spec.group")
+	mustRefuse(t, patch(full, `{"spec":{"deletion":null}}`), "spec.deletion")
 	mustRefuse(t, patch(alone, `{"spec":{"group":{"name":"g","sources":["a"]}}}`), "spec.group")
 	if err := patch(full, `{"metadata":{"finalizers":["`+v1.AgentFinalizer+`"]},"spec":{"group":{"sources":["b","a"]}}}`); err != nil {
 		t.Errorf("the members of a group have no order: %v", err)
