@@ -42,7 +42,7 @@ PACKAGES := attr acl btrfs-progs dbus-daemon e2fsprogs fio gcc kmod libc6-dev mo
 # Most of the first list take away kinds that others need, so they have an API server of their own; both take as long.
 INSTALL_TESTS := ./operator/nodejob ./operator/first ./operator/owned ./operator/snapshots ./operator/storagecluster ./operator/storageupgrade
 API_TESTS := ./test/api ./backend/cluster ./operator/nfsserver ./provisioner
-CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
+CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/accidents ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
 # With clients of Kubernetes, data races are looked for when there is time: the clients take minutes to be compiled for
 # that, and tests that ask an API server take twice as long.
 KUBERNETES_TEST := $(if $(filter all,$(HOLDFAST_TESTS)),$(RACE_ASIDE),$(TEST_ASIDE))
