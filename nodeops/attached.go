@@ -34,30 +34,29 @@ func LoopsOf(image string) ([]string, error) {
 	return devices, nil
 }
 
-// backs compares by the name that the kernel reports, which follows renames, and asks the device only where that
-// decides nothing: a device that is held open for the question outlives its last user by that moment.
+// backs asks the device itself which file it is attached to, by device and inode: a name proves nothing, since anybody can
+// make a file of any path in a mount namespace of his own. Names only spare asking devices that are others' for sure: a
+// device that is held open for the question outlives its last user by that moment. What cannot be asked is no match.
 func backs(info os.FileInfo, image, device string) bool {
 	name, err := BackingFile(device)
 	if err != nil {
 		return false
 	}
-	other, err := os.Lstat(name)
-	if err == nil && os.SameFile(info, other) {
-		return true
-	}
-	if err == nil && tail(name) != tail(image) {
+	// One whose file was deleted, or attached in another mount namespace, has a name that means nothing here.
+	if other, err := os.Lstat(name); err == nil && !os.SameFile(info, other) && tail(name) != tail(image) {
 		return false
 	}
-	// Deleted, or attached in another mount namespace, where the same name may mean another file.
 	f, err := openLoop(device, true)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
 	status, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
-	if err != nil {
-		return false
-	}
+	return err == nil && isFile(status, info)
+}
+
+// isFile says whether a device is attached to that very file.
+func isFile(status *unix.LoopInfo64, info os.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && status.Device == st.Dev && status.Inode == st.Ino
 }

@@ -135,7 +135,7 @@ func loopConfig(backing *os.File, o LoopOptions) (*unix.LoopConfig, error) {
 		return nil, fmt.Errorf("attaching %s: file descriptor %d is too large", backing.Name(), fd)
 	}
 	config := &unix.LoopConfig{Fd: uint32(fd), Size: sectorSize}
-	copy(config.Info.File_name[:len(config.Info.File_name)-1], o.mark()+backing.Name())
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], backing.Name())
 	if info.Size()%sectorSize != 0 {
 		config.Size = 512
 	}
@@ -207,13 +207,21 @@ func describeLoop(device *os.File) (*Loop, error) {
 	return &Loop{Path: device.Name(), DirectIO: direct, SectorSize: sector, device: device}, nil
 }
 
-// reuseLoop takes over a device that is attached already. It fails with ENXIO when the device vanishes meanwhile.
+// reuseLoop takes over a device that is attached to the image already. It fails with ENXIO when the device vanishes
+// meanwhile, or is attached to something else once it is held.
 func reuseLoop(path, image string, o LoopOptions) (*Loop, error) {
+	info, err := os.Lstat(image)
+	if err != nil {
+		return nil, err
+	}
 	device, err := openLoop(path, o.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
 	status, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
+	if err == nil && !isFile(status, info) {
+		err = fmt.Errorf("%s is attached to another file than %s by now: %w", path, image, unix.ENXIO)
+	}
 	if err == nil && !o.ReadOnly && status.Flags&unix.LO_FLAGS_READ_ONLY != 0 {
 		err = fmt.Errorf("%s is attached read-only as %s; stop its users first", image, path)
 	}

@@ -1,14 +1,12 @@
 package nodeops
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,21 +20,17 @@ const (
 	MostLentLoops = 4096
 )
 
-// lentMark begins the name that a lent device keeps of its image, so that it is known for one even when the process
-// that attached it, and the paths of that process, are gone.
-const lentMark = "holdfast-lent:"
-
-func (o *LoopOptions) mark() string {
-	if len(o.Among) > 0 {
-		return lentMark
-	}
-	return ""
-}
-
 // allows refuses a device beyond those that may be used: the image is in the hands of someone else, and a second
-// device over it would destroy it.
+// device over it would destroy it. Who was lent none never uses one that is kept for lending: whoever it was lent to may
+// attach something else to it at any time.
 func (o *LoopOptions) allows(device string) error {
-	if len(o.Among) == 0 || slices.Contains(o.Among, device) {
+	var number int
+	_, err := fmt.Sscanf(device, "/dev/loop%d", &number)
+	lent := err == nil && number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops
+	switch {
+	case len(o.Among) == 0 && lent:
+		return fmt.Errorf("it is attached to %s, which is kept for being lent to NFS servers: a process that was lent it has the image; end that, or detach it there with losetup --detach %s", device, device)
+	case len(o.Among) == 0, slices.Contains(o.Among, device):
 		return nil
 	}
 	return fmt.Errorf("it is attached to %s, which is none of the %d devices that may be used here: another process of this host has it; end that, or detach it there with losetup --detach %s", device, len(o.Among), device)
@@ -114,8 +108,8 @@ func AddLoops(first, count int) ([]string, error) {
 	return devices, nil
 }
 
-// ReclaimLoops returns those of the devices that are free, after it has detached what processes to which they were lent
-// left attached. Nobody may attach to them meanwhile. What others attached, or what is mounted still, is not touched.
+// ReclaimLoops returns those of the devices that are free, after it has detached what was left attached by whomever they
+// were lent to, under whatever name. Nobody may attach to them meanwhile. What is mounted or open still is not touched.
 func ReclaimLoops(ctx context.Context, devices []string) (free []string, err error) {
 	mounts, err := Mounts()
 	if err != nil {
@@ -124,8 +118,7 @@ func ReclaimLoops(ctx context.Context, devices []string) (free []string, err err
 	var errs []error
 	for _, device := range devices {
 		if attached(device) {
-			mounted := slices.ContainsFunc(mounts, func(m Mount) bool { return m.Source == device })
-			if mounted || !markedLent(device) {
+			if slices.ContainsFunc(mounts, func(m Mount) bool { return m.Source == device }) {
 				continue
 			}
 			if err := DetachLoop(ctx, device); err != nil {
@@ -138,17 +131,4 @@ func ReclaimLoops(ctx context.Context, devices []string) (free []string, err err
 		free = append(free, device)
 	}
 	return free, errors.Join(errs...)
-}
-
-// markedLent says whether AttachLoop has attached the device as one of LoopOptions.Among.
-func markedLent(device string) (marked bool) {
-	_ = onDevice(device, func(fd int) error {
-		status, err := unix.IoctlLoopGetStatus64(fd)
-		if err == nil {
-			name, _, _ := bytes.Cut(status.File_name[:], []byte{0})
-			marked = strings.HasPrefix(string(name), lentMark)
-		}
-		return err
-	})
-	return marked
 }

@@ -92,6 +92,16 @@ func TestAnImageThatSomebodyElseHasIsNotAttachedToALentDevice(t *testing.T) {
 	}
 }
 
+func TestAttachLoop_ADeviceThatIsKeptForLendingIsNeverReused(t *testing.T) {
+	devices := lend(t, unlikely, 1)
+	image := sparse(t, t.TempDir(), mib)
+	attach(t, image, LoopOptions{Among: devices})
+	_, err := AttachLoop(t.Context(), image, LoopOptions{})
+	if err == nil || !strings.Contains(err.Error(), devices[0]) || !strings.Contains(err.Error(), "lent") {
+		t.Errorf("got %v, want an error that names %s", err, devices[0])
+	}
+}
+
 func TestWhoWasLentNothingTakesNoDeviceThatIsKeptForLending(t *testing.T) {
 	requireRoot(t)
 	lend(t, unlikely, 1)
@@ -126,7 +136,7 @@ func scan(name string, number *int) bool {
 	return n == 1 && err == nil
 }
 
-func TestReclaimDetachesWhatWasLentAndNothingElse(t *testing.T) {
+func TestReclaim_DetachesWhatNobodyHasMountedOrOpenWhoeverAttachedIt(t *testing.T) {
 	devices := lend(t, unlikely, 5)
 	only := func(i int) LoopOptions { return LoopOptions{Among: devices[i : i+1]} }
 	left, held := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)
@@ -149,13 +159,15 @@ func TestReclaimDetachesWhatWasLentAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{devices[0], devices[4]}; !slices.Equal(free, want) {
+	if want := []string{devices[0], devices[3], devices[4]}; !slices.Equal(free, want) {
 		t.Errorf("free are %v, want %v", free, want)
 	}
-	if got := loopsOf(t, left); len(got) > 0 {
-		t.Errorf("what was left is attached to %v still", got)
+	for _, image := range []string{left, theirs} {
+		if got := loopsOf(t, image); len(got) > 0 {
+			t.Errorf("what was left is attached to %v still", got)
+		}
 	}
-	for i, image := range map[int]string{1: held, 2: mounted, 3: theirs} {
+	for i, image := range map[int]string{1: held, 2: mounted} {
 		if got := loopsOf(t, image); !slices.Equal(got, devices[i:i+1]) {
 			t.Errorf("%s is attached to %v, want %s", image, got, devices[i])
 		}
