@@ -34,6 +34,10 @@ const (
 // OperatorFinalizer is on objects whose deletion leaves something to put right: a StorageCluster, a StorageUpgrade.
 const OperatorFinalizer = "holdfast.dev/operator"
 
+// AllowHidingAnnotation, on a StorageCluster, names the pools, separated by commas, that may be changed although they hold
+// volumes, which are out of reach then.
+const AllowHidingAnnotation = "holdfast.dev/allow-hiding"
+
 // PausedByAnnotation, on a StorageCluster with spec.pause, names the StorageUpgrade that set it and takes it back.
 const PausedByAnnotation = "holdfast.dev/paused-by"
 

@@ -389,6 +389,15 @@ type StorageClusterStatus struct {
 	// Volumes in the cluster.
 	// +optional
 	Volumes int32 `json:"volumes"`
+	// Snapshots in the cluster.
+	// +optional
+	Snapshots int32 `json:"snapshots"`
+	// Pools that hold volumes or snapshots, as they are on the nodes. A change of the spec must leave them as they are.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Pools []HeldPool `json:"pools,omitempty"`
 	// Images that run.
 	// +optional
 	Images Images `json:"images,omitzero"`
@@ -409,6 +418,26 @@ type StorageClusterStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// HeldPool is a pool that holds volumes or snapshots.
+type HeldPool struct {
+	Name string `json:"name"`
+	// Path of its directory, or of where its device is mounted.
+	Path string `json:"path"`
+	// Engine is image or directory.
+	Engine string `json:"engine"`
+	// Devices is set where it is on devices.
+	// +optional
+	Devices *DeviceSelector `json:"devices,omitempty"`
+	// +optional
+	Volumes int32 `json:"volumes"`
+	// +optional
+	Snapshots int32 `json:"snapshots"`
+	// Nodes on which it holds them.
+	// +optional
+	// +listType=atomic
+	Nodes []string `json:"nodes,omitempty"`
 }
 
 // Members are the names of the nodes that are to store.

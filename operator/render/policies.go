@@ -1,6 +1,8 @@
 package render
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-storage/holdfast/deploy"
@@ -22,7 +24,25 @@ func (p *plan) policies() ([]object, error) {
 	}
 	objects := make([]object, 0, len(all))
 	for _, o := range all {
+		inNamespace(o.Object, p.Namespace)
 		objects = append(objects, o)
 	}
 	return objects, nil
+}
+
+// inNamespace puts the namespace of Holdfast in the place of the one that the expressions of the manifests have.
+func inNamespace(value any, namespace string) any {
+	switch value := value.(type) {
+	case string:
+		return strings.ReplaceAll(value, deploy.Namespace, namespace)
+	case map[string]any:
+		for key, inner := range value {
+			value[key] = inNamespace(inner, namespace)
+		}
+	case []any:
+		for i, inner := range value {
+			value[i] = inNamespace(inner, namespace)
+		}
+	}
+	return value
 }

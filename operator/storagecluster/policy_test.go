@@ -20,7 +20,10 @@ import (
 )
 
 // policyNames are those of the policies and of their bindings.
-var policyNames = []string{"holdfast-one-storagecluster", "holdfast-storageclass", "holdfast-storagecluster"}
+var policyNames = []string{
+	"holdfast-deletion", "holdfast-held-nodes", "holdfast-held-pools", "holdfast-mirror", "holdfast-node-requests",
+	"holdfast-one-storagecluster", "holdfast-storageclass", "holdfast-storagecluster", "holdfast-uninstall",
+}
 
 // asker asks the API server as a user does, and hears its warnings.
 type asker struct {

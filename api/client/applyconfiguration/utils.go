@@ -26,6 +26,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1.DiscardApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Error"):
 		return &apiv1.ErrorApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("HeldPool"):
+		return &apiv1.HeldPoolApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Images"):
 		return &apiv1.ImagesApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("IngressSpec"):

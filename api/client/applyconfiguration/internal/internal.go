@@ -1175,9 +1175,61 @@ var schemaYAML = typed.YAMLObject(`types:
           - name: phase
             type:
               scalar: string
+          - name: pools
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: devices
+                      type:
+                        map:
+                          fields:
+                          - name: minSize
+                            type:
+                              scalar: untyped
+                          - name: model
+                            type:
+                              scalar: string
+                          - name: paths
+                            type:
+                              list:
+                                elementType:
+                                  scalar: string
+                                elementRelationship: atomic
+                          - name: rotational
+                            type:
+                              scalar: boolean
+                    - name: engine
+                      type:
+                        scalar: string
+                    - name: name
+                      type:
+                        scalar: string
+                    - name: nodes
+                      type:
+                        list:
+                          elementType:
+                            scalar: string
+                          elementRelationship: atomic
+                    - name: path
+                      type:
+                        scalar: string
+                    - name: snapshots
+                      type:
+                        scalar: numeric
+                    - name: volumes
+                      type:
+                        scalar: numeric
+                elementRelationship: associative
+                keys:
+                - name
           - name: ready
             type:
               scalar: string
+          - name: snapshots
+            type:
+              scalar: numeric
           - name: upgrade
             type:
               scalar: string

@@ -19,6 +19,10 @@ type StorageClusterStatusApplyConfiguration struct {
 	Version *string `json:"version,omitempty"`
 	// Volumes in the cluster.
 	Volumes *int32 `json:"volumes,omitempty"`
+	// Snapshots in the cluster.
+	Snapshots *int32 `json:"snapshots,omitempty"`
+	// Pools that hold volumes or snapshots, as they are on the nodes. A change of the spec must leave them as they are.
+	Pools []HeldPoolApplyConfiguration `json:"pools,omitempty"`
 	// Images that run.
 	Images *ImagesApplyConfiguration `json:"images,omitempty"`
 	// Upgrade names the StorageUpgrade at work.
@@ -66,6 +70,27 @@ func (b *StorageClusterStatusApplyConfiguration) WithVersion(value string) *Stor
 // If called multiple times, the Volumes field is set to the value of the last call.
 func (b *StorageClusterStatusApplyConfiguration) WithVolumes(value int32) *StorageClusterStatusApplyConfiguration {
 	b.Volumes = &value
+	return b
+}
+
+// WithSnapshots sets the Snapshots field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Snapshots field is set to the value of the last call.
+func (b *StorageClusterStatusApplyConfiguration) WithSnapshots(value int32) *StorageClusterStatusApplyConfiguration {
+	b.Snapshots = &value
+	return b
+}
+
+// WithPools adds the given value to the Pools field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Pools field.
+func (b *StorageClusterStatusApplyConfiguration) WithPools(values ...*HeldPoolApplyConfiguration) *StorageClusterStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithPools")
+		}
+		b.Pools = append(b.Pools, *values[i])
+	}
 	return b
 }
 
