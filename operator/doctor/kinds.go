@@ -104,9 +104,10 @@ type comparison struct{ missing, extra []string }
 func (c *comparison) fields(path string, t reflect.Type, schema map[string]any) {
 	properties, _ := schema["properties"].(map[string]any)
 	known := map[string]bool{}
-	for f := range t.Fields() {
+	for _, f := range reflect.VisibleFields(t) { // with those of what is inline
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if strings.Contains(options, "inline") || name == "metadata" {
+		ofKubernetes := path == "" && len(f.Index) > 1 // what every object has
+		if strings.Contains(options, "inline") || name == "metadata" || ofKubernetes {
 			continue
 		}
 		known[name] = true

@@ -31,10 +31,7 @@ func checkPools(p *plan) error {
 		if err := p.checkPlace(at, pool); err != nil {
 			return err
 		}
-		dir := pool.Path
-		if dir == "" {
-			dir = poolDir(pool.Name) // where its device is mounted
-		}
+		dir := Place(&pool)
 		for _, other := range sortedKeys(dirs) {
 			if within(dir, other) || within(other, dir) {
 				return fmt.Errorf("%s.path: pool %s at %s and pool %s at %s are in each other: each needs a directory of its own", at, pool.Name, dir, dirs[other], other)

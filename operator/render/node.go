@@ -1,8 +1,6 @@
 package render
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"path"
 	"slices"
@@ -50,8 +48,7 @@ func (p *plan) node() ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(config)
-	metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, configHash, hex.EncodeToString(sum[:8]))
+	metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, configHash, hashOf(config))
 	return append(objects, &core.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: labels},
 		Data:       map[string]string{configKey: string(config)},

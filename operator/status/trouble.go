@@ -45,7 +45,7 @@ func trouble(o *metav1.ObjectMeta, phase v1.Phase, conditions []metav1.Condition
 		}
 	}
 	switch {
-	case phase == v1.PhaseFailed, phase == v1.PhaseLost:
+	case phase == v1.PhaseFailed, phase == v1.PhaseUnreachable, phase == v1.PhaseLost:
 		bad = true
 	case o.DeletionTimestamp != nil && now.Sub(o.DeletionTimestamp.Time) > slow:
 		return cmp.Or(message, fmt.Sprintf("it is being removed since %s", o.DeletionTimestamp.UTC().Format(time.RFC3339))), true

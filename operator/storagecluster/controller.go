@@ -142,8 +142,8 @@ func (r *Controller) listen() error {
 		r.loop.WatchChanges(kinds.StorageClusters().Informer(), now, func(old, now any) bool { // who is served may change
 			return old.(*v1.StorageCluster).DeletionTimestamp.IsZero() != now.(*v1.StorageCluster).DeletionTimestamp.IsZero()
 		}),
-		r.loop.WatchChanges(kinds.Volumes().Informer(), soon, never),
-		r.loop.WatchChanges(kinds.Snapshots().Informer(), soon, never),
+		r.loop.WatchChanges(kinds.Volumes().Informer(), soon, volumeMatters),
+		r.loop.WatchChanges(kinds.Snapshots().Informer(), soon, snapshotMatters),
 		r.loop.WatchChanges(kinds.NodeJobs().Informer(), soon, never),
 		r.loop.WatchChanges(kinds.StorageUpgrades().Informer(), soon, never),
 		r.loop.WatchChanges(kinds.StorageNodes().Informer(), now, storageNodeMatters),

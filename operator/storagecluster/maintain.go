@@ -50,6 +50,8 @@ const retryRefused = 20 * time.Second
 // the last good one asked for is kept.
 func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situation, time.Duration, error) {
 	r.bringSnapshots(ctx, c)
+	before := r.observe(c)
+	c = before.cluster // what would hide volumes is not carried out
 	objects, invalid := r.render(c)
 	if invalid == errNotYet { //nolint:errorlint // never wrapped
 		return nil, 0, nil
@@ -69,6 +71,7 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 	out := r.Owned.ApplySparing(ctx, objects, spared).And(r.Owned.Mark(ctx, marks(c, r.Namespace)))
 	again, failures := out.Again, out.Failures
 	s := r.observe(c)
+	s.hidden = before.hidden
 	if s.invalid == nil {
 		s.invalid = invalid
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
@@ -48,6 +49,9 @@ type situation struct {
 	snapshots      int
 	servers        servers  // counted only while the cluster is to go
 	leftOut        []string // what is stranded on nodes that are not to store any more
+	held           []v1.HeldPool
+	hidden         []held.Hidden // what the spec would hide: cluster has what runs instead
+	unreachable    []*v1.Volume  // out of reach or lost
 
 	// What came of the last pass; empty while it is paused.
 	invalid  error // the spec cannot be rendered
@@ -61,9 +65,15 @@ type situation struct {
 
 // observe looks only into caches.
 func (r *Controller) observe(c *v1.StorageCluster) *situation {
-	s := &situation{now: time.Now(), cluster: c, storageNodes: map[string]*v1.StorageNode{}}
+	s := &situation{now: time.Now(), storageNodes: map[string]*v1.StorageNode{}}
 	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
-	s.nodes, s.invalid = rollout.Storing(c, nodes)
+	volumes, _ := r.volumes.List(labels.Everything())
+	snapshots, _ := r.snapshots.List(labels.Everything())
+	s.volumes, s.snapshots = len(volumes), len(snapshots)
+	running := r.running()
+	s.held = held.Pools(running, nodes, held.Stored{Volumes: volumes, Snapshots: snapshots})
+	s.cluster, s.hidden = held.Effective(c, running, s.held, nodes)
+	s.nodes, s.invalid = rollout.Storing(s.cluster, nodes)
 	storageNodes, _ := r.storageNodes.List(labels.Everything())
 	for _, n := range storageNodes {
 		s.storageNodes[n.Name] = n
@@ -73,10 +83,8 @@ func (r *Controller) observe(c *v1.StorageCluster) *situation {
 	s.pods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: nodeComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
 	s.controllerPods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: controllerComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
 	slices.SortFunc(s.controllerPods, func(a, b *core.Pod) int { return compare(a.Name, b.Name) })
-	volumes, _ := r.volumes.List(labels.Everything())
-	snapshots, _ := r.snapshots.List(labels.Everything())
-	s.volumes, s.snapshots = len(volumes), len(snapshots)
 	s.leftOut = r.leftOut(s, volumes)
+	s.unreachable = unreachable(volumes)
 	s.look(r.Owned, r.Namespace)
 	return s
 }

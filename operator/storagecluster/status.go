@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/condition"
+	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -27,6 +28,8 @@ const (
 	reasonNoNodes      = "NoNodes"
 	reasonNodes        = "NodesNotReady"
 	reasonLeftOut      = "NodesLeftOut"
+	reasonHidden       = "VolumesHidden" // they would be, so the spec is not carried out
+	reasonUnreachable  = "VolumesUnreachable"
 	reasonController   = "ControllerNotReady"
 	reasonRollingOut   = "RollingOut"
 	reasonStuck        = "RolloutStuck"
@@ -46,7 +49,7 @@ func (s *situation) status() v1.StorageClusterStatus {
 	old := s.cluster.Status
 	next := *old.DeepCopy()
 	next.ObservedGeneration = s.cluster.Generation
-	next.Volumes = int32(s.volumes)
+	next.Volumes, next.Snapshots, next.Pools = int32(s.volumes), int32(s.snapshots), s.held
 	next.Nodes = nil
 	if s.withCSI() {
 		next.Nodes = s.health()
@@ -113,6 +116,11 @@ func (s *situation) verdict(next *v1.StorageClusterStatus) verdict {
 		v.degraded = condition.New(v1.DegradedCondition, true, reasonNodes, complaints(next.Nodes))
 	case len(s.leftOut) > 0:
 		v.degraded = condition.New(v1.DegradedCondition, true, reasonLeftOut, s.stranded())
+	case len(s.unreachable) > 0:
+		v.degraded = condition.New(v1.DegradedCondition, true, reasonUnreachable, s.notReached())
+	}
+	if len(s.unreachable) > 0 && v.degraded.Status == metav1.ConditionTrue && v.degraded.Reason != reasonUnreachable {
+		v.degraded.Message += ". " + s.notReached()
 	}
 	v.phase = s.phase(v, complete || rolling && wasComplete, wasComplete, total)
 	return v
@@ -217,6 +225,9 @@ func (s *situation) progressing(next *v1.StorageClusterStatus, complete bool) me
 
 // fault is what keeps the spec from being made.
 func (s *situation) fault() (reason, message string) {
+	if len(s.hidden) > 0 {
+		return reasonHidden, held.Text(s.hidden)
+	}
 	if s.invalid != nil {
 		return reasonInvalid, s.invalid.Error()
 	}

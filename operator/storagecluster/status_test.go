@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
@@ -110,6 +111,11 @@ func TestThePhaseAndTheConditionsSayWhatIs(t *testing.T) {
 		"the spec becomes invalid":             {healthy(1).with(func(s *situation) { s.invalid = errors.New("spec.x") }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F InvalidSpec, T InvalidSpec"},
 		"a class is somebody else's":           {healthy(1).with(foreign), v1.ClusterDegraded, "1/1", "T Available, F NameTaken, T NameTaken"},
 		"a node is left out with volumes":      {healthy(1).with(func(s *situation) { s.leftOut = []string{"node node2 does not store any more and has 1 volumes"} }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F UpToDate, T NodesLeftOut"},
+		"a volume is out of reach":             {healthy(1).with(away("v1")).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F UpToDate, T VolumesUnreachable"},
+		"it is from the start":                 {healthy(1).with(away("v1")), v1.ClusterDegraded, "1/1", "T Available, F UpToDate, T VolumesUnreachable"},
+		"it is with its node":                  {healthy(2).with(away("v1")).with(silentAgent("node2")).was(healthy(2)), v1.ClusterDegraded, "1/2", "T Available, F UpToDate, T NodesNotReady"},
+		"it comes back":                        {healthy(1).was(healthy(1).with(away("v1")).was(healthy(1))), v1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
+		"the spec would hide volumes":          {healthy(1).with(func(s *situation) { s.hidden = []held.Hidden{{Field: "spec.pools"}} }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F VolumesHidden, T VolumesHidden"},
 		"it is paused":                         {healthy(1).with(func(s *situation) { s.cluster.Spec.Pause = true }), v1.ClusterPaused, "1/1", "T Available, F Paused, F Healthy"},
 		"an upgrade is at work": {healthy(1).with(func(s *situation) {
 			s.cluster.Spec.Pause, s.cluster.Annotations = true, map[string]string{v1.PausedByAnnotation: "to-v2"}
@@ -131,6 +137,69 @@ func TestThePhaseAndTheConditionsSayWhatIs(t *testing.T) {
 				t.Errorf("the same situation gives another status afterwards: %s %s", again.Phase, reasons(again))
 			}
 		})
+	}
+}
+
+// away are volumes that no pod can use.
+func away(names ...string) func(*situation) {
+	return func(s *situation) {
+		for _, name := range names {
+			v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.VolumeSpec{Node: "node1"}, Status: v1.VolumeStatus{Phase: v1.PhaseUnreachable}}
+			s.unreachable = append(s.unreachable, v)
+		}
+	}
+}
+
+func TestUnreachableVolumes_AreCountedAndTheFirstAreNamed(t *testing.T) {
+	s := healthy(2).with(away("a", "b", "c", "d", "e", "f", "g")).was(healthy(2))
+	message := meta.FindStatusCondition(s.status().Conditions, v1.DegradedCondition).Message
+	for _, part := range []string{"7 volumes out of reach", "a (Unreachable, node node1)", "e (", "and 2 more"} {
+		if !strings.Contains(message, part) {
+			t.Errorf("%q is not in %q", part, message)
+		}
+	}
+	s.with(silentAgent("node2"))
+	message = meta.FindStatusCondition(s.status().Conditions, v1.DegradedCondition).Message
+	if !strings.Contains(message, "node2") || !strings.Contains(message, "7 volumes out of reach") {
+		t.Errorf("beside a node that is not ready it says %q", message)
+	}
+}
+
+func TestUnreachableVolumes_AreThoseOutOfReachAndThoseLost(t *testing.T) {
+	var all []*v1.Volume
+	for _, phase := range []v1.Phase{"", v1.PhasePending, v1.PhaseUnreachable, v1.PhaseReady, v1.PhaseLost, v1.PhaseFailed, v1.PhaseDeleting} {
+		all = append(all, &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v-" + string(phase)}, Status: v1.VolumeStatus{Phase: phase}})
+	}
+	got := unreachable(all)
+	if len(got) != 2 || got[0].Name != "v-Lost" || got[1].Name != "v-Unreachable" {
+		t.Errorf("got %v", got)
+	}
+	if !volumeMatters(all[3], all[2]) || !volumeMatters(all[2], all[4]) || volumeMatters(all[1], all[3]) {
+		t.Error("what shows in the status is not what makes it be looked at")
+	}
+}
+
+func TestUnreachableVolumes_AreToldOfInOneEventForEachTransition(t *testing.T) {
+	well, ill := healthy(2).was(healthy(2)).status(), healthy(2).with(away("a")).was(healthy(2)).status()
+	worse := healthy(2).with(away("a", "b")).was(healthy(2)).status()
+	down := healthy(2).with(silentAgent("node2")).was(healthy(2)).status()
+	for what, test := range map[string]struct {
+		old, next v1.StorageClusterStatus
+		reasons   string
+	}{
+		"they are out of reach":         {well, ill, "ChangedStatus"},
+		"they still are":                {ill, ill, ""},
+		"one more is":                   {ill, worse, ""},
+		"they are back":                 {ill, well, "ChangedStatus"},
+		"the node comes back, not they": {down, ill, "VolumesUnreachable ChangedStatus"},
+	} {
+		var got []string
+		for _, e := range transitions(&test.old, &test.next) {
+			got = append(got, e.reason)
+		}
+		if strings.Join(got, " ") != test.reasons {
+			t.Errorf("%s: %q", what, got)
+		}
 	}
 }
 

@@ -59,6 +59,8 @@ func transitions(old, next *v1.StorageClusterStatus) (all []event) {
 	switch {
 	case begins(reasonInvalid, reasonNotApplied, reasonForeign, reasonStuck, reasonRefused):
 		all = append(all, event{core.EventTypeWarning, "FailedCreation", progressing.Message})
+	case begins(reasonHidden):
+		all = append(all, event{core.EventTypeWarning, reasonHidden, progressing.Message})
 	case progressing.Reason == reasonVolumesExist && (before == nil || before.Reason != reasonVolumesExist):
 		all = append(all, event{core.EventTypeWarning, "Terminating", "not deleted yet: " + progressing.Message})
 	case progressing.Reason == reasonTerminating && (before == nil || before.Reason != reasonTerminating):
@@ -67,11 +69,20 @@ func transitions(old, next *v1.StorageClusterStatus) (all []event) {
 	if c := meta.FindStatusCondition(next.Conditions, v1.ReleaseIgnoredCondition); c != nil && isNews(c, old) {
 		all = append(all, event{core.EventTypeWarning, v1.ReleaseIgnoredCondition, c.Message})
 	}
+	if d := meta.FindStatusCondition(next.Conditions, v1.DegradedCondition); d.Reason == reasonUnreachable && old.Phase == next.Phase && hadAnotherReason(old, d) {
+		all = append(all, event{core.EventTypeWarning, reasonUnreachable, d.Message})
+	}
 	settled := next.Phase == v1.ClusterRunning || next.Phase == v1.ClusterDegraded
 	if old.Phase != next.Phase && next.Phase != v1.ClusterTerminating || settled && old.Ready != next.Ready {
 		all = append(all, changedStatus(next))
 	}
 	return all
+}
+
+// hadAnotherReason says whether a condition has got its reason only now.
+func hadAnotherReason(old *v1.StorageClusterStatus, c *metav1.Condition) bool {
+	was := meta.FindStatusCondition(old.Conditions, c.Type)
+	return was == nil || was.Reason != c.Reason
 }
 
 // isNews says whether a condition says something that it did not say before.

@@ -12,10 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/announce"
+	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
@@ -167,6 +169,9 @@ func (c *Controller) apply(ctx context.Context, cluster *v1.StorageCluster, i im
 	if err != nil {
 		return err
 	}
+	if cluster, err = c.effective(cluster); err != nil {
+		return err
+	}
 	all, err := render.Objects(render.Input{Cluster: cluster, Namespace: c.Namespace, Secret: secret, Has: c.Owned.Has, Image: i.nodes, ControllerImage: i.controller})
 	if err != nil {
 		return fmt.Errorf("StorageCluster %s: %w", cluster.Name, err)
@@ -184,6 +189,16 @@ func (c *Controller) apply(ctx context.Context, cluster *v1.StorageCluster, i im
 	}
 	outcome := c.Owned.Apply(ctx, wanted)
 	return outcome.Err()
+}
+
+// effective leaves out what of a spec would hide volumes. The cluster's own loop says so, and what the pools hold.
+func (c *Controller) effective(cluster *v1.StorageCluster) (*v1.StorageCluster, error) {
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	cluster, _ = held.Effective(cluster, held.Running(c.Owned, c.Namespace), cluster.Status.Pools, nodes)
+	return cluster, nil
 }
 
 func (c *Controller) secret(ctx context.Context, cluster *v1.StorageCluster) (map[string][]byte, error) {

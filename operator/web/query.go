@@ -36,7 +36,7 @@ var (
 	continueParameter  = parameter{name: "continue", doc: "Go on where the answer ended that had this value. What is made or removed meanwhile is seen or not; nothing else is left out or repeated."}
 )
 
-var phases = []v1.Phase{v1.PhasePending, v1.PhaseReady, v1.PhaseFailed, v1.PhaseLost, v1.PhaseDeleting}
+var phases = []v1.Phase{v1.PhasePending, v1.PhaseReady, v1.PhaseFailed, v1.PhaseUnreachable, v1.PhaseLost, v1.PhaseDeleting}
 
 func words[S ~string](all []S) []string {
 	var w []string

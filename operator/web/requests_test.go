@@ -40,7 +40,7 @@ func TestARequestThatIsWrongIsToldWhatIsAllowed(t *testing.T) {
 		{"GET", "/api/v1/volumes/v1?limit=1", 400, []string{"none is allowed"}},
 		{"GET", "/api/v1/volumes?nodes=a", 400, []string{`"nodes"`, "continue, limit, node, phase, pool"}},
 		{"GET", "/api/v1/pools?phase=Ready", 400, []string{"continue, limit, node, pool"}},
-		{"GET", "/api/v1/volumes?phase=ready", 400, []string{`"ready"`, "Pending, Ready, Failed, Lost, Deleting"}},
+		{"GET", "/api/v1/volumes?phase=ready", 400, []string{`"ready"`, "Pending, Ready, Failed, Unreachable, Lost, Deleting"}},
 		{"GET", "/api/v1/nodes?phase=Failed", 400, []string{"Ready, NotReady, Unknown"}},
 		{"GET", "/api/v1/volumes?limit=0", 400, []string{`"0"`, "1 to 1000"}},
 		{"GET", "/api/v1/volumes?limit=1001", 400, []string{"1 to 1000"}},

@@ -1,0 +1,107 @@
+package held
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// Hidden is a pool of which a spec would hide volumes.
+type Hidden struct {
+	Field string // that would do it
+	Why   string
+	Pool  v1.HeldPool
+	Nodes []string // that would be left behind
+}
+
+// Effective returns a StorageCluster as it may be carried out: where its spec would hide volumes, its pools and the nodes
+// that have them are those that run.
+func Effective(c *v1.StorageCluster, running *render.Carried, pools []v1.HeldPool, nodes []*core.Node) (*v1.StorageCluster, []Hidden) {
+	if running == nil {
+		return c, nil
+	}
+	hidden := Check(c, pools, nodes)
+	if len(hidden) == 0 {
+		return c, nil
+	}
+	c = c.DeepCopy()
+	c.Spec.Pools, c.Spec.NodeSelectorTerms, c.Spec.CSI.Enable = running.Pools, running.NodeSelectorTerms, nil
+	return c, hidden
+}
+
+// Check returns what a spec would hide, but for the pools that its annotation allows to be hidden.
+func Check(c *v1.StorageCluster, pools []v1.HeldPool, nodes []*core.Node) (all []Hidden) {
+	allowed := strings.Split(c.Annotations[v1.AllowHidingAnnotation], ",")
+	byName := map[string]*core.Node{}
+	for _, n := range nodes {
+		byName[n.Name] = n
+	}
+	for _, p := range pools {
+		if slices.ContainsFunc(allowed, func(name string) bool { return strings.TrimSpace(name) == p.Name }) {
+			continue
+		}
+		if h := check(c, p, byName); h != nil {
+			h.Pool = p
+			all = append(all, *h)
+		}
+	}
+	return all
+}
+
+func check(c *v1.StorageCluster, p v1.HeldPool, nodes map[string]*core.Node) *Hidden {
+	if enable := c.Spec.CSI.Enable; enable != nil && !*enable {
+		return &Hidden{Field: "spec.csi.enable", Why: "false leaves no node with its volumes", Nodes: p.Nodes}
+	}
+	wanted := render.Pools(c)
+	i := slices.IndexFunc(wanted, func(w v1.PoolSpec) bool { return w.Name == p.Name })
+	if i < 0 {
+		return &Hidden{Field: "spec.pools", Why: "it has no pool of this name any more", Nodes: p.Nodes}
+	}
+	field := fmt.Sprintf("spec.pools[%d]", i)
+	switch w := &wanted[i]; {
+	case (w.Devices == nil) != (p.Devices == nil), w.Devices != nil && !covers(w.Devices, p.Devices):
+		return &Hidden{Field: field + ".devices", Why: "it may not choose the devices any more that it has", Nodes: p.Nodes}
+	case render.Place(w) != p.Path:
+		return &Hidden{Field: field + ".path", Why: fmt.Sprintf("%s is another directory than %s", render.Place(w), p.Path), Nodes: p.Nodes}
+	case engine(w) != p.Engine:
+		return &Hidden{Field: field + ".engine", Why: fmt.Sprintf("%s cannot read what %s has made", engine(w), p.Engine), Nodes: p.Nodes}
+	}
+	if left := leftBehind(c, p, nodes); len(left) > 0 {
+		return &Hidden{Field: "nodeSelectorTerms", Why: "they leave out " + some(left), Nodes: left}
+	}
+	return nil
+}
+
+// leftBehind are the nodes that hold something in a pool and would not have it. Of terms that cannot be read the check of
+// the spec tells.
+func leftBehind(c *v1.StorageCluster, p v1.HeldPool, nodes map[string]*core.Node) (left []string) {
+	for _, name := range p.Nodes {
+		n := nodes[name]
+		if n == nil {
+			continue
+		}
+		has, err := render.NodePools(c, n)
+		if err == nil && !slices.ContainsFunc(has, func(w v1.PoolSpec) bool { return w.Name == p.Name }) {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// covers says whether a selector chooses all that another one chose.
+func covers(now, was *v1.DeviceSelector) bool {
+	switch {
+	case len(now.Paths) > 0 && (len(was.Paths) == 0 || slices.ContainsFunc(was.Paths, func(p string) bool { return !slices.Contains(now.Paths, p) })):
+		return false
+	case now.Model != "" && now.Model != was.Model:
+		return false
+	case now.Rotational != nil && (was.Rotational == nil || *now.Rotational != *was.Rotational):
+		return false
+	}
+	return now.MinSize == nil || was.MinSize != nil && now.MinSize.Cmp(*was.MinSize) <= 0
+}

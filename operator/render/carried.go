@@ -1,0 +1,55 @@
+package render
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// Carried is what of a spec was carried out on the nodes.
+type Carried struct {
+	Pools             []v1.PoolSpec
+	NodeSelectorTerms []core.NodeSelectorTerm
+}
+
+// ReadCarried takes it from the ConfigMap and the DaemonSet of the nodes. It is nil where one of them is missing, or where
+// they do not belong together: somebody has changed one by hand.
+func ReadCarried(config, nodes *unstructured.Unstructured) *Carried {
+	if config == nil || nodes == nil {
+		return nil
+	}
+	text, _, _ := unstructured.NestedString(config.Object, "data", configKey)
+	set := &apps.DaemonSet{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(nodes.Object, set) != nil || set.Spec.Template.Annotations[configHash] != hashOf([]byte(text)) {
+		return nil
+	}
+	var c NodeConfig
+	if json.Unmarshal([]byte(text), &c) != nil {
+		return nil
+	}
+	carried := &Carried{Pools: c.Pools}
+	if a := set.Spec.Template.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		carried.NodeSelectorTerms = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	return carried
+}
+
+func hashOf(config []byte) string {
+	sum := sha256.Sum256(config)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Place is the directory of a pool, or where its device is mounted.
+func Place(p *v1.PoolSpec) string {
+	if p.Path != "" {
+		return p.Path
+	}
+	return poolDir(p.Name)
+}

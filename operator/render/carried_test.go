@@ -1,0 +1,70 @@
+package render
+
+import (
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func TestReadCarried_WhatWasRenderedIsRead(t *testing.T) {
+	c := ask(nil).Cluster
+	c.Spec.Pools = []v1.PoolSpec{{Name: "fast", Path: "/srv/fast", Engine: "directory"}}
+	c.Spec.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "x", Operator: core.NodeSelectorOpExists}}}}
+	c.Spec.StorageClasses = []v1.StorageClassSpec{{Name: "fast", Pool: "fast"}}
+	objects, err := Objects(Input{Cluster: c, Namespace: "holdfast-system"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	find := func(kind string) *unstructured.Unstructured {
+		for _, o := range objects {
+			if o.GetKind() == kind && o.GetName() == "holdfast-node" {
+				return o
+			}
+		}
+		return nil
+	}
+	config, nodes := find("ConfigMap"), find("DaemonSet")
+	got := ReadCarried(config, nodes)
+	if got == nil || len(got.Pools) != 1 || got.Pools[0].Path != "/srv/fast" || len(got.NodeSelectorTerms) != 1 {
+		t.Fatalf("it reads %+v", got)
+	}
+	if ReadCarried(nil, nodes) != nil || ReadCarried(config, nil) != nil {
+		t.Error("it reads what is not there")
+	}
+	if err := unstructured.SetNestedField(config.Object, `{"pools":[{"name":"fast","path":"/tampered"}]}`, "data", "node.json"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ReadCarried(config, nodes); got != nil {
+		t.Errorf("what somebody has changed by hand is read as %+v", got)
+	}
+}
+
+func TestPolicies_NameTheNamespaceOfHoldfast(t *testing.T) {
+	objects, err := Objects(Input{Cluster: ask(nil).Cluster, Namespace: "elsewhere", Has: everyKind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := 0
+	for _, o := range objects {
+		if o.GetKind() != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		text, err := o.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "holdfast-system") {
+			t.Errorf("%s names the namespace of the manifests", o.GetName())
+		}
+		if strings.Contains(string(text), "system:serviceaccount:elsewhere:holdfast-controller") {
+			names++
+		}
+	}
+	if names != 3 {
+		t.Errorf("%d policies name the controller", names)
+	}
+}

@@ -1,0 +1,67 @@
+package storagecluster
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// tryToDelete says what the API server would say of the deletion of a kind, or of the namespace.
+func (r *rig) tryToDelete(name string) error {
+	r.Helper()
+	as := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	if name == namespace {
+		return r.theirs.CoreV1().Namespaces().Delete(r.Context(), name, as)
+	}
+	return r.objects.Resource(definitionResource).Delete(r.Context(), name, as)
+}
+
+func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.volume("v1")
+	r.until("the rule being held", func() bool { return refusedBy("holdfast-uninstall", r.tryToDelete("volumes.holdfast.dev")) })
+	for _, name := range append(slices.Concat(ownDefinitions, dataDefinitions), namespace) {
+		err := r.tryToDelete(name)
+		if !refusedBy("holdfast-uninstall", err) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, part := range []string{"1 volumes and 0 snapshots", name, "kubectl delete storagecluster holdfast", "Orphan", "docs/uninstall.md"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q is not in %v", name, part, err)
+			}
+		}
+	}
+	if err := r.tryToDelete("others.example.com"); !apierrors.IsNotFound(err) {
+		t.Errorf("another kind: %v", err)
+	}
+
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.DeletionPolicy = v1.OrphanVolumes })
+	if err := r.tryToDelete("volumes.holdfast.dev"); !refusedBy("holdfast-uninstall", err) {
+		t.Errorf("Orphan alone lets it go: %v", err)
+	}
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.DeletionPolicy = "" })
+	r.noVolume("v1")
+	r.until("the last volume having gone", func() bool { return r.tryToDelete("volumes.holdfast.dev") == nil && r.tryToDelete(namespace) == nil })
+}
+
+func TestUninstall_ASnapshotAloneKeepsTheKinds(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	s := &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1.SnapshotSpec{Name: "s1", Node: "node1", Source: "v1"}}
+	if _, err := r.ours.HoldfastV1().Snapshots().Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the rule being held", func() bool {
+		err := r.tryToDelete("snapshots.holdfast.dev")
+		return refusedBy("holdfast-uninstall", err) && strings.Contains(err.Error(), "0 volumes and 1 snapshots")
+	})
+}
