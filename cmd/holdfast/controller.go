@@ -97,6 +97,9 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 		}
 		return c.serve(ctx, clients, log, d, storage, leading)
 	}), logged(log, c.followDebug(clients.holdfast, log))}
+	if c.operator.enabled {
+		parts = append(parts, logged(log, c.operator.missingKinds(clients, log)))
+	}
 	if c.operator.address != "" {
 		api, err := c.operator.serve(clients, log)
 		if err != nil {

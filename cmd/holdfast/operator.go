@@ -11,6 +11,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/operator/definitions"
 	"github.com/holdfast-storage/holdfast/operator/first"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/operator/owned"
@@ -64,7 +65,7 @@ func slim(object any) (any, error) {
 }
 
 // begin finds out what this process runs as, and makes the StorageCluster of a new installation.
-func (o *operator) begin(ctx context.Context, c *clients, log *slog.Logger) error {
+func (o *operator) begin(ctx context.Context, c *clients, kinds *definitions.Controller, log *slog.Logger) error {
 	if *o.pod != "" && !o.alone {
 		image, err := first.Image(ctx, c.kubernetes, o.namespace, *o.pod)
 		if err != nil {
@@ -75,17 +76,39 @@ func (o *operator) begin(ctx context.Context, c *clients, log *slog.Logger) erro
 	if err := first.Define(ctx, c.dynamic, log); err != nil {
 		log.Warn("the kinds stay as they were installed: apply the manifest of this release", "error", err)
 	}
-	if err := first.Make(ctx, c.kubernetes, c.holdfast, o.namespace, log); err != nil {
+	if err := kinds.Restore(ctx); err != nil { // one that is still to be made again goes before a new one
+		log.Warn("what was written down is not made again yet", "error", err)
+		return nil
+	}
+	if err := o.first(c, log)(ctx); err != nil {
 		log.Warn("no StorageCluster is made: make one", "error", err)
 	}
 	return nil
 }
 
+// first makes the StorageCluster of a new installation.
+func (o *operator) first(c *clients, log *slog.Logger) func(context.Context) error {
+	return func(ctx context.Context) error { return first.Make(ctx, c.kubernetes, c.holdfast, o.namespace, log) }
+}
+
+// missingKinds makes kinds that are missing, whether or not this replica leads.
+func (o *operator) missingKinds(c *clients, log *slog.Logger) part {
+	return func(ctx context.Context) error {
+		kinds, err := definitions.New(definitions.Config{
+			Client: c.holdfast, Kubernetes: c.kubernetes, Dynamic: c.dynamic, Namespace: o.namespace, OnlyMissing: true, Log: log,
+		})
+		if err != nil {
+			return err
+		}
+		if err := kinds.Start(ctx); err != nil {
+			return nil //nolint:nilerr // it was to end
+		}
+		return kinds.Run(ctx)
+	}
+}
+
 // run keeps Holdfast until ctx ends. One process at a time may.
 func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error {
-	if err := o.begin(ctx, c, log); err != nil {
-		return err
-	}
 	shared := o.factories(c)
 	set, err := owned.New(owned.Config{
 		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: storagecluster.Kinds(),
@@ -94,9 +117,24 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
+	sites, err := o.ownedByServers(c, log)
+	if err != nil {
+		return err
+	}
+	kinds, err := definitions.New(definitions.Config{
+		Client: c.holdfast, Kubernetes: c.kubernetes, Dynamic: c.dynamic, Namespace: o.namespace, Owners: []definitions.Owner{set, sites},
+		First: o.first(c, log), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := o.begin(ctx, c, kinds, log); err != nil {
+		return err
+	}
 	clusters, err := storagecluster.New(storagecluster.Config{
 		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Holdfast: shared.holdfast, Cluster: shared.cluster,
 		Namespace: o.namespace, Snapshots: snapshots.New(c.dynamic, log), Driver: *o.driver, Events: c.events, Log: log,
+		Kinds: kinds,
 	})
 	if err != nil {
 		return err
@@ -107,7 +145,7 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
-	servers, err := o.nfsServers(c, shared, set, log)
+	servers, err := o.nfsServers(c, shared, set, sites, kinds, log)
 	if err != nil {
 		return err
 	}
@@ -121,7 +159,7 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 	}
 	shared.holdfast.StartWithContext(ctx)
 	shared.cluster.StartWithContext(ctx)
-	for _, start := range []part{set.Start, servers.start} {
+	for _, start := range []part{kinds.Start, set.Start, servers.start} {
 		if err := start(ctx); err != nil {
 			if ctx.Err() != nil {
 				err = nil // it was to end
@@ -130,7 +168,7 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 		}
 	}
 	log.Info("the operator runs", "namespace", o.namespace)
-	return runAll(ctx, []part{clusters.Run, jobs.Run, servers.Run, upgrades.Run})
+	return runAll(ctx, []part{kinds.Run, clusters.Run, jobs.Run, servers.Run, upgrades.Run})
 }
 
 // serve is the API of a replica, whether or not it leads.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/holdfast-storage/holdfast/operator/definitions"
 	"github.com/holdfast-storage/holdfast/operator/nfsserver"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 )
@@ -15,21 +16,25 @@ type nfsServers struct {
 	watched *nfsserver.Watched
 }
 
-func (o *operator) nfsServers(c *clients, shared factories, set *owned.Set, log *slog.Logger) (*nfsServers, error) {
-	n := &nfsServers{watched: nfsserver.Watch(c.kubernetes)}
+func (o *operator) nfsServers(
+	c *clients, shared factories, set, servers *owned.Set, kinds *definitions.Controller, log *slog.Logger,
+) (*nfsServers, error) {
+	n := &nfsServers{watched: nfsserver.Watch(c.kubernetes), set: servers}
 	var err error
-	n.set, err = owned.New(owned.Config{
-		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: nfsserver.Kinds(),
-		Everywhere: true, Instance: nfsserver.Label, Log: log,
-	})
-	if err != nil {
-		return nil, err
-	}
 	n.Controller, err = nfsserver.New(nfsserver.Config{
 		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Servers: n.set, Holdfast: shared.holdfast, Cluster: shared.cluster,
 		Everywhere: n.watched, Namespace: o.namespace, Events: c.events, Log: log,
+		Whole: kinds.Whole,
 	})
 	return n, err
+}
+
+// ownedByServers are the objects that are made for NFSServers.
+func (o *operator) ownedByServers(c *clients, log *slog.Logger) (*owned.Set, error) {
+	return owned.New(owned.Config{
+		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: nfsserver.Kinds(),
+		Everywhere: true, Instance: nfsserver.Label, Log: log,
+	})
 }
 
 func (n *nfsServers) start(ctx context.Context) error {

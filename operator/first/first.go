@@ -27,7 +27,7 @@ func Make(ctx context.Context, kube kubernetes.Interface, client holdfast.Interf
 		return fmt.Errorf("whether a StorageCluster is to be made: namespace %s: %w", namespace, err)
 	}
 	name := in.Annotations[Annotation]
-	if name == "" || in.DeletionTimestamp != nil || belongsToCluster(in) {
+	if name == "" || in.DeletionTimestamp != nil || BelongsToCluster(in) {
 		return nil
 	}
 	clusters := client.HoldfastV1().StorageClusters()
@@ -49,7 +49,8 @@ func Make(ctx context.Context, kube kubernetes.Interface, client holdfast.Interf
 	return nil
 }
 
-func belongsToCluster(o metav1.Object) bool {
+// BelongsToCluster says whether an object goes with a StorageCluster.
+func BelongsToCluster(o metav1.Object) bool {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "StorageCluster" {
 			return true

@@ -49,6 +49,8 @@ type Config struct {
 	Namespace  string               // of Holdfast, where Leases are
 	Events     record.EventRecorder // nil writes none
 	Log        *slog.Logger         // nil discards
+	// Whole says whether a kind, such as volumes, is there and not on its way out; nil: all are.
+	Whole func(resource string) bool
 
 	// Settle is how long changes are gathered that only the status shows; 0 means a second.
 	Settle time.Duration
@@ -97,6 +99,9 @@ func New(c Config) (*Controller, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Events == nil {
 		c.Events = silent{}
+	}
+	if c.Whole == nil {
+		c.Whole = func(string) bool { return true }
 	}
 	kinds, kubernetes := c.Holdfast.Holdfast().V1(), c.Cluster.Core().V1()
 	r := &Controller{

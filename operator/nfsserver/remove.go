@@ -24,6 +24,12 @@ func (r *Controller) remove(ctx context.Context, s *v1.NFSServer, cluster *v1.St
 	if !slices.Contains(s.Finalizers, v1.OperatorFinalizer) {
 		return 0, nil
 	}
+	// With its kind it goes only to be made again, and without the others nobody knows what it holds.
+	for _, kind := range []string{"nfsservers", "volumes", "snapshots"} {
+		if !r.Whole(kind) {
+			return lookAgain, nil
+		}
+	}
 	inUse, err := r.inUse(ctx, s)
 	if err != nil {
 		return 0, err

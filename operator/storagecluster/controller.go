@@ -46,12 +46,22 @@ type Config struct {
 	Cluster   kubeinformers.SharedInformerFactory
 	Namespace string
 	Snapshots *snapshots.Kinds     // nil brings none
+	Kinds     Definitions          // nil: they are all there, and stay
 	Driver    string               // the name by which nodes register with their kubelet
 	Events    record.EventRecorder // nil writes none
 	Log       *slog.Logger         // nil discards
 
 	// Settle is how long changes are gathered that only the status shows; 0 means a second.
 	Settle time.Duration
+}
+
+// Definitions knows whether the kinds are there.
+type Definitions interface {
+	// Whole says whether a kind, such as volumes, is there and not on its way out. Of one that is not, a cache shows less
+	// than there is.
+	Whole(resource string) bool
+	// Returning says whether StorageClusters go only to be made again with their kind. Nothing of theirs may go with them.
+	Returning() bool
 }
 
 // Controller sees to the StorageClusters, of which one is served.
@@ -92,6 +102,9 @@ func New(c Config) (*Controller, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Events == nil {
 		c.Events = silent{}
+	}
+	if c.Kinds == nil {
+		c.Kinds = allThere{}
 	}
 	kinds, kubernetes := c.Holdfast.Holdfast().V1(), c.Cluster.Core().V1()
 	r := &Controller{

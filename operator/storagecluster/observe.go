@@ -48,6 +48,7 @@ type situation struct {
 	volumes        int        // and snapshots: what would be lost
 	snapshots      int
 	servers        servers  // counted only while the cluster is to go
+	bound          bound    // counted only while the cluster is to go, and of the others there is none
 	leftOut        []string // what is stranded on nodes that are not to store any more
 	held           []v1.HeldPool
 	hidden         []held.Hidden // what the spec would hide: cluster has what runs instead
@@ -69,7 +70,7 @@ func (r *Controller) observe(c *v1.StorageCluster) *situation {
 	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
 	volumes, _ := r.volumes.List(labels.Everything())
 	snapshots, _ := r.snapshots.List(labels.Everything())
-	s.volumes, s.snapshots = len(volumes), len(snapshots)
+	s.volumes, s.snapshots = r.countStored(c, len(volumes), len(snapshots))
 	running := r.running()
 	s.held = held.Pools(running, nodes, held.Stored{Volumes: volumes, Snapshots: snapshots})
 	s.cluster, s.hidden = held.Effective(c, running, s.held, nodes)

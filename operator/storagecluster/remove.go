@@ -26,11 +26,19 @@ func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Dur
 	if !slices.Contains(c.Finalizers, v1.OperatorFinalizer) {
 		return 0, nil
 	}
+	if r.Kinds.Returning() { // it is let go by whoever makes it again
+		return lookAgain, nil
+	}
 	orphan := c.Spec.DeletionPolicy == v1.OrphanVolumes
 	s := r.observe(c)
 	var err error
 	if s.servers, err = r.countServers(ctx); err != nil {
 		return 0, err
+	}
+	if !orphan && !s.holdsUp(orphan) {
+		if s.bound, err = r.countBound(ctx); err != nil {
+			return 0, err
+		}
 	}
 	if s.holdsUp(orphan) {
 		return r.stay(ctx, c, s)
@@ -59,13 +67,13 @@ func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Dur
 
 // stay keeps what is to go at work, until nothing holds it up any more.
 func (r *Controller) stay(ctx context.Context, c *v1.StorageCluster, s *situation) (again time.Duration, err error) {
-	if servers := s.servers; !c.Spec.Pause {
+	if servers, bound := s.servers, s.bound; !c.Spec.Pause {
 		if s, again, err = r.maintain(ctx, c); err != nil || s == nil {
 			return again, err
 		}
-		s.servers = servers
+		s.servers, s.bound = servers, bound
 	}
-	if s.servers.all > 0 {
+	if s.servers.all > 0 || s.bound != (bound{}) {
 		again = loop.Sooner(again, lookAgain)
 	}
 	return again, r.write(ctx, c, s.status())
@@ -74,14 +82,19 @@ func (r *Controller) stay(ctx context.Context, c *v1.StorageCluster, s *situatio
 func (r *Controller) anyData(ctx context.Context) (bool, error) {
 	one := metav1.ListOptions{Limit: 1}
 	volumes, err := r.Client.HoldfastV1().Volumes().List(ctx, one)
-	if err != nil {
+	if err != nil && !r.isMissing("volumes", err) {
 		return false, err
 	}
 	snapshots, err := r.Client.HoldfastV1().Snapshots().List(ctx, one)
-	if err != nil {
+	if err != nil && !r.isMissing("snapshots", err) {
 		return false, err
 	}
 	return len(volumes.Items)+len(snapshots.Items) > 0, nil
+}
+
+// isMissing says whether a kind is known to be gone: what there was of it is counted in the status.
+func (r *Controller) isMissing(resource string, err error) bool {
+	return apierrors.IsNotFound(err) && !r.Kinds.Whole(resource)
 }
 
 // removeParts goes as far as it can and says what it waits for. It can be repeated.

@@ -178,6 +178,12 @@ func TestWhatExternalAttacherLeavesOnVolumesGoesWithTheCluster(t *testing.T) {
 	r.create("holdfast", nil)
 	r.settled("holdfast")
 	r.delete("holdfast")
+	if message := r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "1 PersistentVolume ") {
+		t.Errorf("a PersistentVolume that is not being deleted holds it up: %q", message)
+	}
+	if err := volumes.Delete(t.Context(), "hb-ours", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	r.gone("holdfast")
 	if ours := finalizers("hb-ours"); slices.Contains(ours, "external-attacher/csi-holdfast-dev") || !slices.Contains(ours, "example.com/kept") {
 		t.Errorf("ours has %v", ours)

@@ -28,9 +28,12 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/record"
 
+	"golang.org/x/sync/errgroup"
+
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/definitions"
 	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
@@ -168,7 +171,14 @@ func (r *rig) start() *rig {
 	if err != nil {
 		r.Fatal(err)
 	}
+	kinds, err := definitions.New(definitions.Config{
+		Client: ours, Kubernetes: theirs, Dynamic: dynamic.NewForConfigOrDie(config), Namespace: namespace, Owners: []definitions.Owner{r.set}, Log: log,
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
 	c := Config{
+		Kinds:  kinds,
 		Client: ours, Kubernetes: theirs, Owned: r.set, Namespace: namespace, Driver: "csi.holdfast.dev", Events: r.events, Log: log,
 		Holdfast: informers.NewSharedInformerFactory(ours, 0), Cluster: kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(namespace)),
 		Settle: 50 * time.Millisecond,
@@ -181,11 +191,18 @@ func (r *rig) start() *rig {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.Holdfast.StartWithContext(ctx)
 	c.Cluster.StartWithContext(ctx)
-	if err := r.set.Start(ctx); err != nil {
-		r.Fatal(err)
+	for _, start := range []func(context.Context) error{kinds.Start, r.set.Start} {
+		if err := start(ctx); err != nil {
+			r.Fatal(err)
+		}
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- controller.Run(ctx) }()
+	go func() {
+		var both errgroup.Group
+		both.Go(func() error { return kinds.Run(ctx) })
+		both.Go(func() error { return controller.Run(ctx) })
+		ended <- both.Wait()
+	}()
 	var once sync.Once
 	r.stop = func() {
 		once.Do(func() {

@@ -39,7 +39,7 @@ func (s *situation) holdsUp(orphan bool) bool {
 	if orphan {
 		return s.servers.here > 0
 	}
-	return s.volumes+s.snapshots+s.servers.all > 0
+	return s.volumes+s.snapshots+s.servers.all+s.bound.volumes+s.bound.contents > 0
 }
 
 // lost says what would be.
@@ -57,6 +57,9 @@ func (s *situation) lost(orphan bool) string {
 		return fmt.Sprintf("%s, and %s: delete them, or set spec.deletionPolicy to Orphan to leave them as they are", s.kept(), count(s.servers.all, "NFS server"))
 	case s.servers.all > 0:
 		return count(s.servers.all, "NFS server") + " in the cluster: delete them, or set spec.deletionPolicy to Orphan to leave them as they are"
+	case s.volumes+s.snapshots == 0:
+		return count(s.bound.volumes, "PersistentVolume") + " and " + count(s.bound.contents, "VolumeSnapshotContent") +
+			" of Holdfast exist: delete their claims and VolumeSnapshots, or them, or set spec.deletionPolicy to Orphan to leave the data on the disks"
 	}
 	return s.kept() + ": delete them, or set spec.deletionPolicy to Orphan to leave them on the disks"
 }

@@ -1,0 +1,139 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+)
+
+// keptName is that of the ConfigMap in which objects are written down while their kind is made again.
+const keptName = "holdfast-returning"
+
+// keep writes an object down. It can be repeated; what was written before stays.
+func (r *Controller) keep(ctx context.Context, o *unstructured.Unstructured) error {
+	key := strings.Trim(resourceOf(plurals[o.GetKind()])+"."+o.GetNamespace(), ".") + "." + o.GetName()
+	text, err := json.Marshal(again(o))
+	if err != nil {
+		return err
+	}
+	maps := r.Kubernetes.CoreV1().ConfigMaps(r.Namespace)
+	kept, err := maps.Get(ctx, keptName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = maps.Create(ctx, &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: keptName}, Data: map[string]string{key: string(text)}},
+			metav1.CreateOptions{FieldManager: owned.FieldManager})
+	case err == nil && kept.Data[key] == "":
+		err = r.patchKept(ctx, map[string]any{key: string(text)})
+	}
+	if err != nil {
+		return fmt.Errorf("writing down %s %s, to make it again: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+// again is an object as it is made again: what is asked for, and nothing of what was. An upgrade that paused it is gone.
+func again(o *unstructured.Unstructured) map[string]any {
+	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind()}}
+	made.SetName(o.GetName())
+	made.SetNamespace(o.GetNamespace())
+	made.SetLabels(o.GetLabels())
+	annotations := o.GetAnnotations()
+	if spec, has, _ := unstructured.NestedMap(o.Object, "spec"); has {
+		if _, paused := annotations[v1.PausedByAnnotation]; paused {
+			delete(spec, "pause")
+			delete(annotations, v1.PausedByAnnotation)
+		}
+		made.Object["spec"] = spec
+	}
+	made.SetAnnotations(annotations)
+	return made.Object
+}
+
+func (r *Controller) patchKept(ctx context.Context, data map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"data": data})
+	if err != nil {
+		return err
+	}
+	_, err = r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Patch(ctx, keptName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: owned.FieldManager})
+	return err
+}
+
+// restore makes the objects of a kind again that were written down.
+func (r *Controller) restore(ctx context.Context, name string) error {
+	if name != storageClusters && name != nfsServers {
+		return nil
+	}
+	kept, err := r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Get(ctx, keptName, metav1.GetOptions{})
+	if ignoreGone(err) != nil {
+		return err
+	}
+	if err == nil {
+		if err := r.restoreAll(ctx, name, kept.Data); err != nil {
+			return err
+		}
+	}
+	if name == storageClusters && r.First != nil {
+		return r.First(ctx)
+	}
+	return nil
+}
+
+func (r *Controller) restoreAll(ctx context.Context, name string, data map[string]string) error {
+	var failed []error
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if strings.HasPrefix(key, resourceOf(name)+".") {
+			failed = append(failed, r.restoreOne(ctx, name, key, data[key]))
+		}
+	}
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	kept, err := r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Get(ctx, keptName, metav1.GetOptions{})
+	if err != nil || len(kept.Data) > 0 {
+		return ignoreGone(err)
+	}
+	return ignoreGone(r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Delete(ctx, keptName, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &kept.UID, ResourceVersion: &kept.ResourceVersion},
+	}))
+}
+
+// restoreOne makes one object, unless there is one by now, and then forgets it. That of a namespace that is gone is gone.
+func (r *Controller) restoreOne(ctx context.Context, name, key, text string) error {
+	o := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(text), &o.Object); err != nil {
+		return fmt.Errorf("%s in ConfigMap %s: %w", key, keptName, err)
+	}
+	kind := r.Dynamic.Resource(v1.SchemeGroupVersion.WithResource(resourceOf(name)))
+	_, err := kind.Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{FieldManager: "holdfast-install"})
+	switch {
+	case err == nil:
+		r.Log.Warn("made again with its kind", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
+	case apierrors.IsNotFound(err) && o.GetNamespace() != "":
+		r.Log.Warn("not made again, since its namespace is gone", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
+	case !apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("making %s %s again: %w", o.GetKind(), o.GetName(), err)
+	}
+	return r.patchKept(ctx, map[string]any{key: nil})
+}
+
+// Restore makes again what another process has written down. Nothing must be made in the place of it before.
+func (r *Controller) Restore(ctx context.Context) error {
+	kept, err := r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Get(ctx, keptName, metav1.GetOptions{})
+	if err != nil {
+		return ignoreGone(err)
+	}
+	return r.restoreAll(ctx, storageClusters, kept.Data)
+}

@@ -1,0 +1,95 @@
+package definitions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/operator/first"
+)
+
+// lookAgain is when a kind that is on its way out is looked at again: its objects go one by one.
+const lookAgain = time.Second
+
+// reconcile sees to one kind.
+func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
+	d := r.get(name)
+	if d != nil && r.OnlyMissing {
+		return 0, nil
+	}
+	if d != nil && d.GetDeletionTimestamp() == nil {
+		if name == storageClusters {
+			r.setReturning(false)
+		}
+		if !established(d) {
+			return 0, nil // it changes again
+		}
+		return 0, r.restore(ctx, name)
+	}
+	leaves, err := r.uninstalling(ctx)
+	if err != nil || leaves {
+		return 0, err
+	}
+	if d == nil {
+		return 0, r.create(ctx, name)
+	}
+	r.Log.Warn("a kind of Holdfast was deleted while Holdfast is installed; its objects are let go, and it is made again. No data is touched", "kind", name)
+	return lookAgain, r.release(ctx, name)
+}
+
+func established(d *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		m, _ := c.(map[string]any)
+		return m["type"] == "Established" && m["status"] == "True"
+	})
+}
+
+// uninstalling says whether all of Holdfast is about to go: its namespace does, or will with a StorageCluster that was
+// removed.
+func (r *Controller) uninstalling(ctx context.Context) (bool, error) {
+	ns, err := r.Kubernetes.CoreV1().Namespaces().Get(ctx, r.Namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("whether Holdfast is installed: %w", err)
+	}
+	if ns.DeletionTimestamp != nil {
+		return true, nil
+	}
+	if !first.BelongsToCluster(ns) {
+		return false, nil
+	}
+	all, err := r.Client.HoldfastV1().StorageClusters().List(ctx, metav1.ListOptions{Limit: 1})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("whether Holdfast is installed: %w", err)
+	}
+	return len(all.Items) == 0, nil
+}
+
+func (r *Controller) create(ctx context.Context, name string) error {
+	all, err := deploy.Definitions()
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		if d.GetName() != name {
+			continue
+		}
+		if _, err := r.Dynamic.Resource(resource).Apply(ctx, name, d, metav1.ApplyOptions{FieldManager: first.Definers, Force: true}); err != nil {
+			return fmt.Errorf("making kind %s: %w", name, err)
+		}
+		r.Log.Warn("made a kind again that was missing", "kind", name)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package definitions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+)
+
+// agentsTurn is how long an agent has to carry out a request to delete data before the object goes all the same. Its data
+// then stays, and is found as a volume.
+const agentsTurn = time.Minute
+
+// release lets the objects of a kind go. Those of other kinds have no finalizer, or their controllers see to it.
+func (r *Controller) release(ctx context.Context, name string) error {
+	let, ok := map[string]func(context.Context, *unstructured.Unstructured) error{
+		volumes: r.releaseStored, snapshots: r.releaseStored, storageClusters: r.releaseKept, nfsServers: r.releaseKept,
+	}[name]
+	if !ok {
+		return nil
+	}
+	if name == storageClusters {
+		r.setReturning(true)
+	}
+	all, err := r.Dynamic.Resource(v1.SchemeGroupVersion.WithResource(resourceOf(name))).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return ignoreGone(err)
+	}
+	var failed []error
+	for i := range all.Items {
+		if all.Items[i].GetDeletionTimestamp() != nil { // the others follow
+			failed = append(failed, ignoreGone(let(ctx, &all.Items[i])))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// releaseStored lets a Volume or a Snapshot go. What it stands for is on a disk, and its agent writes it again.
+func (r *Controller) releaseStored(ctx context.Context, o *unstructured.Unstructured) error {
+	if _, requested, _ := unstructured.NestedMap(o.Object, "spec", "deletion"); requested && time.Since(o.GetDeletionTimestamp().Time) < agentsTurn {
+		return nil
+	}
+	return r.takeFinalizer(ctx, o, v1.AgentFinalizer)
+}
+
+// releaseKept lets a StorageCluster or an NFSServer go when it is written down, and when nothing would go with it.
+func (r *Controller) releaseKept(ctx context.Context, o *unstructured.Unstructured) error {
+	if !slices.Contains(o.GetFinalizers(), v1.OperatorFinalizer) {
+		return nil
+	}
+	if err := r.keep(ctx, o); err != nil {
+		return err
+	}
+	waits := false
+	for _, owner := range r.Owners {
+		for _, owned := range owner.OwnedBy(o.GetUID()) {
+			waits = true // until it is seen to be done
+			if err := owner.Disown(ctx, owned); err != nil {
+				return err
+			}
+		}
+	}
+	if waits {
+		return nil
+	}
+	return r.takeFinalizer(ctx, o, v1.OperatorFinalizer)
+}
+
+// takeFinalizer fails if somebody else has written to the object meanwhile.
+func (r *Controller) takeFinalizer(ctx context.Context, o *unstructured.Unstructured, finalizer string) error {
+	if !slices.Contains(o.GetFinalizers(), finalizer) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(),
+		"finalizers": slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == finalizer }),
+	}})
+	if err != nil {
+		return err
+	}
+	kind := v1.SchemeGroupVersion.WithResource(resourceOf(plurals[o.GetKind()]))
+	_, err = r.Dynamic.Resource(kind).Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: owned.FieldManager})
+	if ignoreGone(err) != nil {
+		return fmt.Errorf("the finalizer %s of %s %s: %w", finalizer, o.GetKind(), o.GetName(), err)
+	}
+	r.Log.Info("let go, since its kind is being deleted", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
+	return nil
+}
+
+var plurals = map[string]string{"Volume": volumes, "Snapshot": snapshots, "StorageCluster": storageClusters, "NFSServer": nfsServers}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it is looked at again
+	}
+	return err
+}
