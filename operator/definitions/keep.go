@@ -29,11 +29,11 @@ func (r *Controller) keep(ctx context.Context, o *unstructured.Unstructured) err
 	if err != nil {
 		return err
 	}
-	maps := r.Kubernetes.CoreV1().ConfigMaps(r.Namespace)
-	kept, err := maps.Get(ctx, keptName, metav1.GetOptions{})
+	configs := r.Kubernetes.CoreV1().ConfigMaps(r.Namespace)
+	kept, err := configs.Get(ctx, keptName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		_, err = maps.Create(ctx, &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: keptName}, Data: map[string]string{key: string(text)}},
+		_, err = configs.Create(ctx, &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: keptName}, Data: map[string]string{key: string(text)}},
 			metav1.CreateOptions{FieldManager: owned.FieldManager})
 	case err == nil && kept.Data[key] == "":
 		err = r.patchKept(ctx, map[string]any{key: string(text)})

@@ -63,9 +63,9 @@ func (r *Controller) releaseKept(ctx context.Context, o *unstructured.Unstructur
 	}
 	waits := false
 	for _, owner := range r.Owners {
-		for _, owned := range owner.OwnedBy(o.GetUID()) {
+		for _, part := range owner.OwnedBy(o.GetUID()) {
 			waits = true // until it is seen to be done
-			if err := owner.Disown(ctx, owned); err != nil {
+			if err := owner.Disown(ctx, part); err != nil {
 				return err
 			}
 		}

@@ -237,3 +237,30 @@ func TestAControllerThatStartsAgainGoesOnWithWhatThereIs(t *testing.T) {
 	r.start()
 	r.gone("data")
 }
+
+func TestADeletion_WaitsWhileAKindIsOnItsWayOut(t *testing.T) {
+	r := newRig(t)
+	r.create("data", func(s *v1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
+	r.serve("data")
+	for _, kind := range []string{"nfsservers", "volumes", "snapshots"} {
+		r.missing.Store(kind)
+		if again, err := r.controller.remove(t.Context(), r.server("data"), &v1.StorageCluster{}); err != nil || again != lookAgain {
+			t.Errorf("without %s: %v, %v", kind, again, err)
+		}
+		claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
+		if err != nil || claim.DeletionTimestamp != nil {
+			t.Errorf("without %s the claim goes: %v", kind, err)
+		}
+		if _, err := r.theirs.AppsV1().StatefulSets(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{}); err != nil {
+			t.Errorf("without %s the pod goes: %v", kind, err)
+		}
+	}
+	r.missing.Store("")
+	if err := r.ours.HoldfastV1().NFSServers(r.namespace).Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the claim going", func() bool {
+		claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
+		return apierrors.IsNotFound(err) || err == nil && claim.DeletionTimestamp != nil
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ type rig struct {
 	namespace  string
 	events     *events
 	controller *Controller
+	missing    atomic.Value // a kind that is on its way out
 	stop       func()
 }
 
@@ -97,7 +99,7 @@ func (r *rig) start() *rig {
 		Owned:    r.set(owned.Config{Kinds: rightKinds(), Namespace: realapi.Namespace, Log: log}),
 		Servers:  r.set(owned.Config{Kinds: Kinds(), Everywhere: true, Instance: Label, Log: log}),
 		Holdfast: informers.NewSharedInformerFactory(ours, 0), Cluster: kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(realapi.Namespace)),
-		Everywhere: Watch(theirs),
+		Everywhere: Watch(theirs), Whole: func(kind string) bool { return r.missing.Load() != kind },
 	}
 	var err error
 	if r.controller, err = New(c); err != nil {

@@ -1,0 +1,173 @@
+package definitions
+
+import (
+	"encoding/json"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func home(change func(*core.Namespace)) *core.Namespace {
+	ns := &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "storage"}}
+	if change != nil {
+		change(ns)
+	}
+	return ns
+}
+
+func belonging(ns *core.Namespace) {
+	ns.OwnerReferences = []metav1.OwnerReference{{APIVersion: "holdfast.dev/v1", Kind: "StorageCluster", Name: "mine", UID: "1"}}
+}
+
+type world struct {
+	kubernetes kubernetes.Interface
+	dynamic    dynamic.Interface
+	*Controller
+}
+
+func newWorld(t *testing.T, clusters []runtime.Object, objects ...runtime.Object) *world {
+	t.Helper()
+	known := map[schema.GroupVersionResource]string{
+		resource: "CustomResourceDefinitionList",
+		v1.SchemeGroupVersion.WithResource("storageclusters"): "StorageClusterList", v1.SchemeGroupVersion.WithResource("nfsservers"): "NFSServerList",
+	}
+	w := &world{kubernetes: fake.NewClientset(objects...), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), known)}
+	var err error
+	w.Controller, err = New(Config{Client: holdfast.NewClientset(clusters...), Kubernetes: w.kubernetes, Dynamic: w.dynamic, Namespace: "storage"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestUninstalling_IsSaidByTheNamespace(t *testing.T) {
+	cluster := []runtime.Object{&v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}}
+	going := home(func(ns *core.Namespace) {
+		ns.DeletionTimestamp, ns.Finalizers = &metav1.Time{}, []string{"kubernetes"}
+	})
+	for what, test := range map[string]struct {
+		clusters []runtime.Object
+		home     []runtime.Object
+		want     bool
+	}{
+		"a new installation, or one whose StorageCluster is let go": {nil, []runtime.Object{home(nil)}, false},
+		"one with a StorageCluster":                                 {cluster, []runtime.Object{home(belonging)}, false},
+		"one whose StorageCluster was removed":                      {nil, []runtime.Object{home(belonging)}, true},
+		"one whose namespace goes":                                  {cluster, []runtime.Object{going}, true},
+		"one whose namespace is gone":                               {cluster, nil, true},
+	} {
+		got, err := newWorld(t, test.clusters, test.home...).uninstalling(t.Context())
+		if err != nil || got != test.want {
+			t.Errorf("%s: %t, %v", what, got, err)
+		}
+	}
+}
+
+func stored(kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "holdfast.dev/v1", "kind": kind, "spec": map[string]any{"debug": true, "pause": true}, "status": map[string]any{"phase": "Running"},
+	}}
+	o.SetName(name)
+	o.SetNamespace(namespace)
+	o.SetUID("1")
+	o.SetResourceVersion("7")
+	o.SetFinalizers([]string{v1.OperatorFinalizer})
+	o.SetLabels(map[string]string{"a": "b"})
+	return o
+}
+
+func TestKeep_WritesDownWhatIsAskedForAndRestoreMakesIt(t *testing.T) {
+	w := newWorld(t, nil, home(nil))
+	paused := stored("StorageCluster", "", "mine")
+	paused.SetAnnotations(map[string]string{v1.PausedByAnnotation: "upgrade", "c": "d"})
+	for _, o := range []*unstructured.Unstructured{paused, stored("NFSServer", "team", "nfs1"), paused} {
+		if err := w.keep(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := w.kubernetes.CoreV1().ConfigMaps("storage").Get(t.Context(), keptName, metav1.GetOptions{})
+	if err != nil || len(kept.Data) != 2 || kept.Data["nfsservers.team.nfs1"] == "" {
+		t.Fatalf("%v, %v", kept, err)
+	}
+	if err := w.restore(t.Context(), storageClusters); err != nil {
+		t.Fatal(err)
+	}
+	made, err := w.dynamic.Resource(v1.SchemeGroupVersion.WithResource("storageclusters")).Get(t.Context(), "mine", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := json.Marshal(made.Object)
+	if want := `{"apiVersion":"holdfast.dev/v1","kind":"StorageCluster","metadata":{"annotations":{"c":"d"},"labels":{"a":"b"},"name":"mine"},"spec":{"debug":true}}`; string(text) != want {
+		t.Errorf("it is made as %s", text)
+	}
+	if err := w.restore(t.Context(), nfsServers); err != nil {
+		t.Fatal(err)
+	}
+	server, err := w.dynamic.Resource(v1.SchemeGroupVersion.WithResource("nfsservers")).Namespace("team").Get(t.Context(), "nfs1", metav1.GetOptions{})
+	if paused, _, _ := unstructured.NestedBool(server.Object, "spec", "pause"); err != nil || !paused {
+		t.Errorf("the server is %v, %v", server, err)
+	}
+	if _, err := w.kubernetes.CoreV1().ConfigMaps("storage").Get(t.Context(), keptName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what was written down is still there: %v", err)
+	}
+}
+
+func TestRestore_OneThatIsThereStaysAndARefusalIsTriedAgain(t *testing.T) {
+	w := newWorld(t, nil, home(nil))
+	theirs := stored("StorageCluster", "", "mine")
+	theirs.Object["spec"] = map[string]any{"debug": false}
+	kind := w.dynamic.Resource(v1.SchemeGroupVersion.WithResource("storageclusters"))
+	if err := w.keep(t.Context(), stored("StorageCluster", "", "mine")); err != nil {
+		t.Fatal(err)
+	}
+	refuse := true
+	w.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "storageclusters", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return refuse, nil, apierrors.NewMethodNotSupported(schema.GroupResource{}, "create")
+	})
+	if err := w.Restore(t.Context()); err == nil {
+		t.Error("a refusal is no error")
+	}
+	refuse = false
+	if _, err := kind.Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	made, err := kind.Get(t.Context(), "mine", metav1.GetOptions{})
+	if debug, _, _ := unstructured.NestedBool(made.Object, "spec", "debug"); err != nil || debug {
+		t.Errorf("it is %v, %v", made, err)
+	}
+	if _, err := w.kubernetes.CoreV1().ConfigMaps("storage").Get(t.Context(), keptName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what was written down is still there: %v", err)
+	}
+}
+
+func TestRestore_AServerWhoseNamespaceIsGoneIsForgotten(t *testing.T) {
+	w := newWorld(t, nil, home(nil))
+	if err := w.keep(t.Context(), stored("NFSServer", "team", "nfs1")); err != nil {
+		t.Fatal(err)
+	}
+	w.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "nfsservers", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "team")
+	})
+	if err := w.restore(t.Context(), nfsServers); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.kubernetes.CoreV1().ConfigMaps("storage").Get(t.Context(), keptName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what was written down is still there: %v", err)
+	}
+}
