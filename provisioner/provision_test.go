@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
@@ -82,7 +83,7 @@ func TestAClassWithoutOptionsGetsThoseOfTheServer(t *testing.T) {
 	if v := s.disk.volume(pv.Name); v.Labels[ModeLabel] != "2777" || v.Labels[GIDLabel] != "" || v.Labels[SquashLabel] != "" {
 		t.Errorf("the labels are %v", v.Labels)
 	}
-	if !slices.Equal(pv.Spec.MountOptions, DefaultMountOptions) || pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete {
+	if !slices.Equal(pv.Spec.MountOptions, v1.NFSMountOptions(nil)) || pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete {
 		t.Errorf("it is %+v", pv.Spec)
 	}
 	if _, has := pv.Annotations[gidAnnotation]; has {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller/metrics"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -62,7 +62,7 @@ type Config struct {
 	Address func(context.Context) (string, error)
 	// Path is what clients mount for a volume.
 	Path func(backend.ID) string
-	// MountOptions are for classes that have none, beside those of DefaultMountOptions that they do not contradict.
+	// MountOptions are for classes that have none, beside those of v1.NFSMountOptions that they do not contradict.
 	MountOptions []string
 	// ReclaimPolicy is for classes that have none; empty means Delete.
 	ReclaimPolicy core.PersistentVolumeReclaimPolicy
@@ -90,26 +90,6 @@ type Config struct {
 
 	// Patience is how long a PersistentVolume of another server may wait for its deletion before it is told.
 	Patience time.Duration
-}
-
-// DefaultMountOptions suit the server: the newest NFS, waiting for it as long as it takes, and reconnecting from any port.
-var DefaultMountOptions = []string{"nfsvers=4.2", "hard", "noresvport"}
-
-// rivals are options of which a mount has one.
-var rivals = [][]string{{"nfsvers", "vers", "minorversion"}, {"hard", "soft", "softerr"}, {"noresvport", "resvport"}}
-
-// withDefaults puts before options the defaults that they leave open.
-func withDefaults(options []string) []string {
-	open := func(usual string) bool {
-		i := slices.IndexFunc(rivals, func(all []string) bool { return slices.Contains(all, keyOf(usual)) })
-		return !slices.ContainsFunc(options, func(o string) bool { return slices.Contains(rivals[i], keyOf(o)) })
-	}
-	return slices.Concat(slices.DeleteFunc(slices.Clone(DefaultMountOptions), func(usual string) bool { return !open(usual) }), options)
-}
-
-func keyOf(option string) string {
-	key, _, _ := strings.Cut(option, "=")
-	return key
 }
 
 // Provisioner serves the claims and PersistentVolumes of one NFS server.
@@ -169,7 +149,7 @@ func (c *Config) complete() error {
 	}
 	c.Name, c.Holder = cmp.Or(c.Name, DefaultName), cmp.Or(c.Holder, host+"_"+unique())
 	c.ReclaimPolicy = cmp.Or(c.ReclaimPolicy, core.PersistentVolumeReclaimDelete)
-	c.MountOptions = withDefaults(c.MountOptions)
+	c.MountOptions = v1.NFSMountOptions(c.MountOptions)
 	if c.Default == nil {
 		c.Default = func() bool { return false }
 	}

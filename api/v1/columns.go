@@ -9,12 +9,12 @@ import (
 
 // SetColumns is called before a status is written.
 func (s *VolumeStatus) SetColumns() {
-	s.Columns = VolumeColumns{Size: readable(s.Size), Used: readable(s.Used)}
+	s.Columns = VolumeColumns{Size: Readable(s.Size), Used: Readable(s.Used)}
 }
 
 // SetColumns is called before a status is written.
 func (s *SnapshotStatus) SetColumns() {
-	s.Columns = SnapshotColumns{Size: readable(s.Size), Used: readable(s.Used)}
+	s.Columns = SnapshotColumns{Size: Readable(s.Size), Used: Readable(s.Used)}
 }
 
 // SetColumns is called before a status is written.
@@ -33,12 +33,12 @@ func (s *StorageNodeStatus) SetColumns() {
 		s.Columns.Volumes += p.Volumes
 	}
 	s.Columns.Pools = fmt.Sprintf("%d/%d", usable, len(s.Pools))
-	s.Columns.Capacity, s.Columns.Promised = readable(&capacity), readable(&promised)
-	s.Columns.Used, s.Columns.Available = readable(&used), readable(&available)
+	s.Columns.Capacity, s.Columns.Promised = Readable(&capacity), Readable(&promised)
+	s.Columns.Used, s.Columns.Available = Readable(&used), Readable(&available)
 }
 
-// readable writes bytes in the largest unit that leaves a whole number or one above 10.
-func readable(q *resource.Quantity) string {
+// Readable writes bytes in the largest unit that leaves a whole number or one above 10.
+func Readable(q *resource.Quantity) string {
 	if q == nil {
 		return ""
 	}

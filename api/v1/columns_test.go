@@ -28,11 +28,11 @@ func TestBytesAreReadAsPeopleDo(t *testing.T) {
 		math.MaxInt64:        "8191Pi",
 		math.MaxInt64 - 1000: "8191Pi",
 	} {
-		if got := readable(bytes(n)); got != want {
+		if got := Readable(bytes(n)); got != want {
 			t.Errorf("%d bytes read %s, want %s", n, got, want)
 		}
 	}
-	if got := readable(nil); got != "" {
+	if got := Readable(nil); got != "" {
 		t.Errorf("what is not known reads %q", got)
 	}
 }

@@ -27,3 +27,24 @@ func CheckNFSOption(option string) error {
 	}
 	return nil
 }
+
+// usualOptions suit the server: the newest NFS, waiting for it as long as it takes, and reconnecting from any port.
+var usualOptions = []string{"nfsvers=4.2", "hard", "noresvport"}
+
+// rivals are options of which a mount has one.
+var rivals = [][]string{{"nfsvers", "vers", "minorversion"}, {"hard", "soft", "softerr"}, {"noresvport", "resvport"}}
+
+// NFSMountOptions are those of a PersistentVolume of the external provisioner whose class has none: what the server says,
+// and before it the usual ones that it does not contradict.
+func NFSMountOptions(ofServer []string) []string {
+	open := func(usual string) bool {
+		i := slices.IndexFunc(rivals, func(all []string) bool { return slices.Contains(all, optionKey(usual)) })
+		return !slices.ContainsFunc(ofServer, func(o string) bool { return slices.Contains(rivals[i], optionKey(o)) })
+	}
+	return slices.Concat(slices.DeleteFunc(slices.Clone(usualOptions), func(usual string) bool { return !open(usual) }), ofServer)
+}
+
+func optionKey(option string) string {
+	key, _, _ := strings.Cut(option, "=")
+	return key
+}

@@ -350,5 +350,5 @@ func (s *NFSServerSpec) Access() NFSAccess {
 
 // SetColumns is called before a status is written.
 func (s *NFSServerStatus) SetColumns() {
-	s.Columns = NFSServerColumns{Capacity: readable(s.Capacity), Promised: readable(s.Promised)}
+	s.Columns = NFSServerColumns{Capacity: Readable(s.Capacity), Promised: Readable(s.Promised)}
 }

@@ -19,7 +19,15 @@ func usage() string {
 
 func (c command) help(flags *flag.FlagSet) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: holdfast %s [flags]\n\n%s.\n%s\nFlags:\n", c.name, c.summary, c.text)
+	fmt.Fprintf(&b, "Usage: holdfast %s [flags]\n\n%s.\n%s\n", strings.TrimSpace(c.name+" "+c.takes), c.summary, c.text)
+	if len(c.verbs) > 0 {
+		fmt.Fprintf(&b, "Verbs, of which the first is meant where none is given:\n")
+		for _, verb := range c.verbs {
+			fmt.Fprintf(&b, "  %-16s%s\n", strings.TrimSpace(verb.name+" "+verb.takes), verb.summary)
+		}
+		fmt.Fprintf(&b, "holdfast %s VERB --help tells more.\n\n", c.name)
+	}
+	b.WriteString("Flags:\n")
 	flags.VisitAll(func(f *flag.Flag) {
 		value, text := flag.UnquoteUsage(f)
 		dashes := "--"

@@ -62,7 +62,18 @@ func TestACallThatIsWrongSaysWhatIsAllowed(t *testing.T) {
 		"unknown log level":   {[]string{"standalone", "--log-level", "loud"}, []string{"loud"}},
 		"unknown log format":  {[]string{"standalone", "--pool", pool, "--log-format", "xml"}, []string{`"xml"`, "text or json"}},
 		"trash and restore":   {[]string{"volumes", "--pool", pool, "--trash", "--restore", "v"}, []string{"--trash", "--restore"}},
-		"volumes of no pool":  {[]string{"volumes"}, []string{"--pool is missing"}},
+		"trash of no pool":    {[]string{"volumes", "--trash"}, []string{"--pool is missing", "holdfast volumes trash"}},
+		"restore of no pool":  {[]string{"volumes", "--restore", "v"}, []string{"--pool is missing", "holdfast volumes restore v"}},
+		"unknown verb":        {[]string{"volumes", "undelete", "v"}, []string{`"undelete"`, "list, trash, restore, delete, adopt"}},
+		"a verb's flag":       {[]string{"volumes", "delete", "v", "--yess"}, []string{"volumes delete", "yess"}},
+		"no name":             {[]string{"volumes", "restore", "--node", "n"}, []string{"volumes restore", "NAME is missing"}},
+		"two names":           {[]string{"snapshots", "delete", "a", "--yes", "b"}, []string{"one NAME", `"b"`}},
+		"a name too many":     {[]string{"volumes", "list", "v"}, []string{`"v"`, "not a flag"}},
+		"no claim":            {[]string{"volumes", "adopt", "v"}, []string{"--claim is missing"}},
+		"an odd claim":        {[]string{"volumes", "adopt", "v", "--claim", "orders"}, []string{`"orders"`, "NAMESPACE/NAME"}},
+		"odd claim restored":  {[]string{"volumes", "restore", "v", "--claim", "orders"}, []string{`"orders"`, "NAMESPACE/NAME"}},
+		"unknown output":      {[]string{"snapshots", "-o", "xml"}, []string{`"xml"`, "table or json"}},
+		"no time to wait":     {[]string{"volumes", "restore", "v", "--timeout", "0s"}, []string{"--timeout 0s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := call(t, test.args...)

@@ -17,35 +17,45 @@ import (
 
 var volumesCommand = command{
 	name:    "volumes",
-	summary: "List the volumes of this host's pools, and restore deleted ones",
+	summary: "List, restore, delete and adopt the volumes of a cluster or of this host's pools",
 	text: `
-It reads the pools themselves, whether or not a process serves them.
+It asks a cluster, as kubectl does. With --pool it reads pools of this host themselves, whether or not a process serves
+them, and lists and restores what is there.
 
+  holdfast volumes
+  holdfast volumes restore pvc-0c4e --claim shop/orders
   holdfast volumes --pool name=fast,path=/srv/fast
   holdfast volumes --pool name=fast,path=/srv/fast,trashRetention=24h --trash
   holdfast volumes --pool name=fast,path=/srv/fast,trashRetention=24h --restore pvc-0c4e
 `,
+	verbs: []command{volumesListVerb, trashVerb, restoreVerb, deleteVerb, adoptVerb},
 	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		v := &volumes{pools: poolFlag(flags), logging: logFlags(flags)}
-		flags.BoolVar(&v.trash, "trash", false, "list deleted volumes that are kept instead")
-		flags.StringVar(&v.restore, "restore", "", "take the volume with this `id` out of the trash")
+		v := &volumes{pools: poolFlag(flags), logging: logFlags(flags), cluster: listerFlags(flags)}
+		flags.BoolVar(&v.trash, "trash", false, "with --pool: list deleted volumes that are kept instead")
+		flags.StringVar(&v.restore, "restore", "", "with --pool: take the volume with this `id` out of the trash")
 		return v.run
 	},
 }
 
+// volumes are those of this host if pools are given, else those of a cluster.
 type volumes struct {
 	*pools
 	*logging
+	cluster *lister
 	trash   bool
 	restore string
 }
 
 func (v *volumes) run(ctx context.Context, out io.Writer) (err error) {
-	if err := v.check(); err != nil {
-		return err
-	}
-	if v.trash && v.restore != "" {
+	switch {
+	case v.trash && v.restore != "":
 		return fmt.Errorf("--trash and --restore exclude each other: %w", errUsage)
+	case len(*v.pools) == 0 && v.trash:
+		return fmt.Errorf("--trash is for pools of this host, and --pool is missing; of a cluster: holdfast volumes trash: %w", errUsage)
+	case len(*v.pools) == 0 && v.restore != "":
+		return fmt.Errorf("--restore is for pools of this host, and --pool is missing; of a cluster: holdfast volumes restore %s: %w", v.restore, errUsage)
+	case len(*v.pools) == 0:
+		return v.cluster.volumes(ctx, out)
 	}
 	log, err := v.logger()
 	if err != nil {

@@ -46,6 +46,9 @@ func (s *Server) create(q *request) (any, error) {
 		o.meta()["namespace"] = k.namespace
 	}
 	o.born(fmt.Sprintf("uid-%d", s.version+1))
+	if q.URL.Query().Get("dryRun") == metav1.DryRunAll {
+		return o, nil
+	}
 	s.commit(k, "ADDED", o)
 	return o, nil
 }

@@ -1,0 +1,55 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authentication "k8s.io/api/authentication/v1"
+	authorization "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// whoami is the name of the user, as the API server knows it. It goes into requests, which are written by another account.
+func (a *Admin) whoami(ctx context.Context) (string, error) {
+	review, err := a.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authentication.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("the API server does not say who you are, which is to be on record (kubectl auth whoami asks the same): %w", err)
+	}
+	const most = 256 // of the field
+	name := []rune(review.Status.UserInfo.Username)
+	if len(name) == 0 {
+		return "", fmt.Errorf("the API server knows no name of yours, which is to be on record: kubectl auth whoami shows the same")
+	}
+	return string(name[:min(len(name), most)]), nil
+}
+
+// mayDelete says, before anything is written, whether the user may delete an object.
+func (a *Admin) mayDelete(ctx context.Context, resource, name string) error {
+	review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorization.ResourceAttributes{Verb: "delete", Group: v1.GroupName, Resource: resource, Name: name},
+	}}
+	review, err := a.Kubernetes.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("asking whether you may delete %s %s: %w", resource, name, err)
+	case !review.Status.Allowed:
+		return fmt.Errorf("you may not delete %s: the right with the verb delete on %s.%s is missing (kubectl auth can-i delete %s.%s)",
+			name, resource, v1.GroupName, resource, v1.GroupName)
+	}
+	return nil
+}
+
+// explain says what is missing where the API server forbids to act as the controller.
+func (a *Admin) explain(err error) error {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "impersonate") {
+		return err
+	}
+	return fmt.Errorf("only %s may ask for this, and you may not act as it: the right with the verb impersonate on serviceaccounts, name %s, "+
+		"in namespace %s is missing. Who may grant it: kubectl create role holdfast-admin -n %s --verb=impersonate --resource=serviceaccounts "+
+		"--resource-name=%s, and a rolebinding for you: %w",
+		a.Account, a.Account.Name, a.Account.Namespace, a.Account.Namespace, a.Account.Name, err)
+}

@@ -1,0 +1,105 @@
+// Package admin is what an administrator does by hand with the volumes of a cluster: looks at them, takes them out of the
+// trash, deletes them, and gives those without a claim one.
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+)
+
+const (
+	// DefaultTimeout is how long a command waits for what it asked for.
+	DefaultTimeout = 2 * time.Minute
+	// DefaultTrashWait is how long an agent is given to show in its trash what was just deleted.
+	DefaultTrashWait = 10 * time.Second
+
+	fieldManager = "holdfast-admin"
+)
+
+// Clients are the API server as a command uses it.
+type Clients struct {
+	Holdfast   holdfast.Interface
+	Kubernetes kubernetes.Interface
+	Dynamic    dynamic.Interface
+	// Controller acts as the account of the controller: no other may ask for data to be removed or restored.
+	Controller holdfast.Interface
+	// Account is the name of that account, for messages.
+	Account Account
+}
+
+// Account is a ServiceAccount.
+type Account struct{ Namespace, Name string }
+
+func (a Account) String() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
+
+// controllerName is the ServiceAccount of the controller, in the namespace of Holdfast.
+const controllerName = "holdfast-controller"
+
+// Connect makes the clients of a user for an installation in a namespace.
+func Connect(config *rest.Config, namespace string) (c Clients, err error) {
+	c.Account = Account{namespace, controllerName}
+	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
+		return c, err
+	}
+	if c.Kubernetes, err = kubernetes.NewForConfig(config); err != nil {
+		return c, err
+	}
+	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return c, err
+	}
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: c.Account.String()}
+	c.Controller, err = holdfast.NewForConfig(config)
+	return c, err
+}
+
+// Config is what an Admin needs.
+type Config struct {
+	Clients
+	// Out is told of progress and results.
+	Out io.Writer
+	// Confirm shows a question and returns the line that the user types. Nil means that nobody can be asked.
+	Confirm func(ctx context.Context, question string) (string, error)
+	// Timeout and TrashWait are the defaults if 0.
+	Timeout, TrashWait time.Duration
+}
+
+// Admin carries out commands.
+type Admin struct{ Config }
+
+// New checks the configuration.
+func New(c Config) (*Admin, error) {
+	if c.Holdfast == nil || c.Kubernetes == nil || c.Dynamic == nil || c.Controller == nil || c.Out == nil {
+		return nil, errors.New("a client or the output is missing")
+	}
+	if c.Timeout < 0 {
+		return nil, fmt.Errorf("the timeout is %s; it must be above 0, such as 2m", c.Timeout)
+	}
+	c.Timeout, c.TrashWait = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.TrashWait, DefaultTrashWait)
+	return &Admin{c}, nil
+}
+
+func (a *Admin) sayf(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.Out, format+"\n", args...)
+	return err
+}
+
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+func checkName(kind, name string) error {
+	if !namePattern.MatchString(name) {
+		return fmt.Errorf("%s %.80q: a name is 1 to 63 of a-z, 0-9 and -, and does not begin with -", kind, name)
+	}
+	return nil
+}

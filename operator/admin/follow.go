@@ -1,0 +1,107 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// errTimeout: what was waited for has not come in time.
+var errTimeout = errors.New("it has not come to an end")
+
+// retryEvery is the pause after a request that failed.
+const retryEvery = time.Second
+
+// followed is one object that is waited for.
+type followed struct {
+	name  string
+	get   func(context.Context) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// step looks at the object, nil if there is none, and says whether the wait is over, or what is waited for.
+type step func(o runtime.Object) (done bool, state string, err error)
+
+// follow calls step with the object as it is and whenever it changes. Every new state is told. It outlives an API server
+// that is away.
+func (a *Admin) follow(ctx context.Context, f followed, s step) error {
+	last, told := "", ""
+	look := func(o runtime.Object) (bool, error) {
+		done, state, err := s(o)
+		if last = state; !done && err == nil && state != told {
+			told = state
+			err = a.sayf("waiting: %s", state)
+		}
+		return done, err
+	}
+	for {
+		done, err := watchOnce(ctx, f, look)
+		switch {
+		case done:
+			return err
+		case ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout):
+			return fmt.Errorf("%w in time: %s", errTimeout, last)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			last = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// watchOnce returns when look is done or fails, or else when the watch ends, with the error that ended it.
+func watchOnce(ctx context.Context, f followed, look func(runtime.Object) (bool, error)) (over bool, err error) {
+	// The watch comes first, so that nothing is missed between it and the look.
+	w, err := f.watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + f.name})
+	if err != nil {
+		return final(err), err
+	}
+	defer w.Stop()
+	o, err := f.get(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		o = nil
+	case err != nil:
+		return final(err), err
+	}
+	for {
+		if done, err := look(o); done || err != nil {
+			return true, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, nil
+		case e, open := <-w.ResultChan():
+			switch {
+			case !open:
+				return false, nil
+			case e.Type == watch.Error:
+				return false, apierrors.FromObject(e.Object)
+			case e.Type == watch.Deleted:
+				o = nil
+			case e.Type != watch.Bookmark:
+				o = e.Object
+			}
+		}
+	}
+}
+
+// final says whether a request that failed would fail again.
+func final(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// limited is for what is waited for.
+func (a *Admin) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, a.Timeout, errTimeout)
+}

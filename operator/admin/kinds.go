@@ -1,0 +1,122 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// record is what Volumes and Snapshots have in common.
+type record struct {
+	*metav1.ObjectMeta
+	kind       string
+	node, pool string
+	claim      string // of a Volume
+	source     string // of a Snapshot
+	size, used *resource.Quantity
+	phase      v1.Phase
+	conditions []metav1.Condition
+	failure    *v1.Error
+	request    *v1.DeletionRequest
+	requested  bool // the request is for this object
+	group      *v1.SnapshotGroup
+}
+
+func (r *record) String() string { return r.kind + " " + r.Name }
+
+func recordOf(o runtime.Object) *record {
+	switch o := o.(type) {
+	case *v1.Volume:
+		return &record{
+			ObjectMeta: &o.ObjectMeta, kind: "Volume", node: o.Spec.Node, pool: cmp.Or(o.Status.Pool, o.Spec.Pool), claim: o.Spec.Claim,
+			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1.PhasePending), conditions: o.Status.Conditions,
+			failure: o.Status.Error, request: o.Spec.Deletion, requested: o.DeletionRequested(),
+		}
+	case *v1.Snapshot:
+		return &record{
+			ObjectMeta: &o.ObjectMeta, kind: "Snapshot", node: o.Spec.Node, pool: o.Status.Pool, source: o.Spec.Source,
+			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1.PhasePending), conditions: o.Status.Conditions,
+			failure: o.Status.Error, request: o.Spec.Deletion, requested: o.DeletionRequested(), group: o.Spec.Group,
+		}
+	}
+	return nil
+}
+
+// condition is what is not well, in a line; ok if nothing is.
+func (r *record) condition() string {
+	if r.failure != nil {
+		return fmt.Sprintf("%s: %s", r.failure.Code, strings.Join(strings.Fields(r.failure.Message), " "))
+	}
+	for _, kind := range []string{v1.HealthyCondition, v1.ReadyCondition} {
+		if c := meta.FindStatusCondition(r.conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+			return strings.TrimSuffix(fmt.Sprintf("%s: %s", c.Reason, strings.Join(strings.Fields(c.Message), " ")), ": ")
+		}
+	}
+	return "ok"
+}
+
+// kind is the requests for one of the two.
+type kind struct {
+	name     string
+	resource string // and the command
+	get      func(context.Context, holdfast.Interface, string) (runtime.Object, error)
+	watch    func(context.Context, holdfast.Interface, metav1.ListOptions) (watch.Interface, error)
+	patch    func(context.Context, holdfast.Interface, string, []byte) error
+	remove   func(context.Context, holdfast.Interface, string, metav1.DeleteOptions) error
+}
+
+var (
+	volumes = kindOf("Volume", "volumes", func(c holdfast.Interface) typed.VolumeInterface { return c.HoldfastV1().Volumes() })
+
+	snapshots = kindOf("Snapshot", "snapshots", func(c holdfast.Interface) typed.SnapshotInterface { return c.HoldfastV1().Snapshots() })
+)
+
+// client is what the generated clients have in common.
+type client[T runtime.Object] interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (T, error)
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+}
+
+func kindOf[T runtime.Object, C client[T]](name, resource string, of func(holdfast.Interface) C) kind {
+	return kind{
+		name: name, resource: resource,
+		get: func(ctx context.Context, c holdfast.Interface, name string) (runtime.Object, error) {
+			return of(c).Get(ctx, name, metav1.GetOptions{})
+		},
+		watch: func(ctx context.Context, c holdfast.Interface, opts metav1.ListOptions) (watch.Interface, error) {
+			return of(c).Watch(ctx, opts)
+		},
+		patch: func(ctx context.Context, c holdfast.Interface, name string, data []byte) error {
+			_, err := of(c).Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager})
+			return err
+		},
+		remove: func(ctx context.Context, c holdfast.Interface, name string, opts metav1.DeleteOptions) error {
+			return of(c).Delete(ctx, name, opts)
+		},
+	}
+}
+
+// follow is for one object of the kind.
+func (k kind) follow(c holdfast.Interface, name string) followed {
+	return followed{
+		name: name,
+		get:  func(ctx context.Context) (runtime.Object, error) { return k.get(ctx, c, name) },
+		watch: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			return k.watch(ctx, c, opts)
+		},
+	}
+}

@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// facts are what is shown of a volume before it is deleted, and remains afterwards.
+type facts struct {
+	lines []string
+	left  []string // PersistentVolumes
+}
+
+// volumeFacts refuses a volume that a claim has, or may get.
+func (a *Admin) volumeFacts(ctx context.Context, name string) (facts, error) {
+	var f facts
+	v, err := a.Holdfast.HoldfastV1().Volumes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return f, a.absent(ctx, name, err)
+	}
+	all, err := a.persistentVolumes(ctx)
+	if err != nil {
+		return f, err
+	}
+	found, err := a.namingOf(ctx, v, all)
+	if err != nil {
+		return f, err
+	}
+	for _, n := range found {
+		if err := n.inUse(name); err != nil {
+			return f, err
+		}
+		f.lines = append(f.lines, fmt.Sprintf("last use: until %s, when PersistentVolume %s was released", released(n), n.Name))
+		if n.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete {
+			f.left = append(f.left, n.Name)
+		}
+	}
+	if len(found) == 0 {
+		f.lines = append(f.lines, "last use: not known, no PersistentVolume names it")
+	}
+	switch claim, err := a.madeFor(ctx, v); {
+	case err != nil:
+		return f, err
+	case v.Spec.Claim == "":
+		f.lines = append(f.lines, "claim: not known")
+	case claim != nil:
+		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which exists and has another volume or none (%s)", v.Spec.Claim, claim.Status.Phase))
+	default:
+		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which is gone", v.Spec.Claim))
+	}
+	return f, nil
+}
+
+// inUse refuses a volume whose PersistentVolume is bound, or may be at any moment.
+func (n naming) inUse(volume string) error {
+	switch {
+	case n.bound():
+		return fmt.Errorf("volume %s is that of claim %s/%s, by PersistentVolume %s: delete the claim instead (kubectl delete pvc -n %s %s)",
+			volume, n.claim.Namespace, n.claim.Name, n.Name, n.claim.Namespace, n.claim.Name)
+	case !n.released():
+		return fmt.Errorf("volume %s can be bound to a claim at any moment by PersistentVolume %s, which is %s: delete that first (kubectl delete persistentvolume %s)",
+			volume, n.Name, n.Status.Phase, n.Name)
+	}
+	return nil
+}
+
+func released(n naming) string {
+	if t := n.Status.LastPhaseTransitionTime; t != nil {
+		return stamp(t.Time)
+	}
+	return "some time ago"
+}
+
+// madeFor is the claim that a volume was made for, if there is one of that name.
+func (a *Admin) madeFor(ctx context.Context, v *v1.Volume) (*core.PersistentVolumeClaim, error) {
+	namespace, name, is := strings.Cut(v.Spec.Claim, "/")
+	if !is {
+		return nil, nil
+	}
+	return a.claim(ctx, namespace, name)
+}

@@ -1,0 +1,176 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// Restore takes a deleted volume out of the trash of its node, waits until it is Ready, and says what comes next. The node
+// need not be named where one alone has it.
+func (a *Admin) Restore(ctx context.Context, name, node string) error {
+	if err := checkName("volume", name); err != nil {
+		return err
+	}
+	n, err := a.whereTrashed(ctx, name, node)
+	if err != nil {
+		return err
+	}
+	there, err := a.Holdfast.HoldfastV1().Volumes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err != nil && (n == nil || !apierrors.IsNotFound(err)):
+		return a.absent(ctx, name, err)
+	case err == nil && n == nil:
+		if err := a.sayf("volume %s is in no trash: it exists on %s and is %s", name, there.Spec.Node, recordOf(there).phase); err != nil {
+			return err
+		}
+		return a.sayNext(ctx, there)
+	case err == nil && restoring(n, name) == nil:
+		return fmt.Errorf("volume %s exists, on %s (%s): what %s has in its trash is an older one of that name, and can come back only when this one is gone",
+			name, there.Spec.Node, recordOf(there).phase, n.Name)
+	}
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	if err := a.requestRestore(ctx, n.Name, name); err != nil {
+		return err
+	}
+	if err := a.awaitRestore(ctx, n.Name, name); err != nil {
+		return err
+	}
+	v, err := a.awaitReady(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := a.sayf("volume %s (%s) is back on %s in pool %s", name, v.Status.Columns.Size, v.Spec.Node, v.Status.Pool); err != nil {
+		return err
+	}
+	return a.sayNext(ctx, v)
+}
+
+// requestRestore writes the request, or finds that it is there. One that has failed is made anew.
+func (a *Admin) requestRestore(ctx context.Context, node, name string) error {
+	who, err := a.whoami(ctx)
+	if err != nil {
+		return err
+	}
+	return a.changeRestores(ctx, node, func(n *v1.StorageNode) []v1.RestoreRequest {
+		if r := restoring(n, name); r != nil && r.Error == "" {
+			return n.Spec.Restore
+		}
+		return append(without(n.Spec.Restore, name), v1.RestoreRequest{Name: name, RequestedBy: who, RequestedAt: new(metav1.NowMicro())})
+	})
+}
+
+// withdraw takes a request back that has failed, so that nothing happens later that nobody waits for.
+func (a *Admin) withdraw(ctx context.Context, node, name string) error {
+	return a.changeRestores(ctx, node, func(n *v1.StorageNode) []v1.RestoreRequest {
+		if r := restoring(n, name); r == nil || r.Error == "" {
+			return n.Spec.Restore
+		}
+		return without(n.Spec.Restore, name)
+	})
+}
+
+func without(all []v1.RestoreRequest, name string) []v1.RestoreRequest {
+	return slices.DeleteFunc(slices.Clone(all), func(r v1.RestoreRequest) bool { return r.Name == name })
+}
+
+// changeRestores replaces the list as long as nobody else has changed it.
+func (a *Admin) changeRestores(ctx context.Context, node string, change func(*v1.StorageNode) []v1.RestoreRequest) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		n, err := a.Holdfast.HoldfastV1().StorageNodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		next := change(n)
+		if slices.Equal(next, n.Spec.Restore) {
+			return nil
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion}, "spec": map[string]any{"restore": next},
+		})
+		if err != nil {
+			return err
+		}
+		_, err = a.Controller.HoldfastV1().StorageNodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		return err
+	})
+	if err != nil {
+		return a.explain(fmt.Errorf("spec.restore of StorageNode %s could not be written: %w", node, err))
+	}
+	return nil
+}
+
+// awaitRestore waits until the agent has carried the request out. One that it cannot carry out is taken back.
+func (a *Admin) awaitRestore(ctx context.Context, node, name string) error {
+	failure := ""
+	err := a.followNode(ctx, node, func(n *v1.StorageNode) (bool, string, error) {
+		if n == nil {
+			return false, "", fmt.Errorf("StorageNode %s is gone, and with it the request; when its agent has written it again, try again", node)
+		}
+		switch r := restoring(n, name); {
+		case r == nil:
+			return true, "", nil
+		case r.Error != "":
+			failure = r.Error
+			return true, "", nil
+		}
+		state := fmt.Sprintf("%s takes volume %s out of its trash", node, name)
+		if c := meta.FindStatusCondition(n.Status.Conditions, v1.ReadyCondition); c != nil && c.Status == metav1.ConditionUnknown {
+			state = fmt.Sprintf("%s is not heard of (%s); the request stays, and is carried out when it is", node, c.Message)
+		}
+		return false, state, nil
+	})
+	if err != nil || failure == "" {
+		return err
+	}
+	refused := fmt.Errorf("%s could not restore volume %s: %s", node, name, failure)
+	if err := a.withdraw(ctx, node, name); err != nil {
+		return fmt.Errorf("%w; and the request is still there: %w", refused, err)
+	}
+	return fmt.Errorf("%w. The request is taken back; when the reason is gone, try again", refused)
+}
+
+func (a *Admin) awaitReady(ctx context.Context, name string) (v *v1.Volume, err error) {
+	err = a.follow(ctx, volumes.follow(a.Holdfast, name), func(o runtime.Object) (bool, string, error) {
+		if o == nil {
+			return false, fmt.Sprintf("the object of volume %s is written", name), nil
+		}
+		v = o.(*v1.Volume)
+		r := recordOf(v)
+		return r.phase == v1.PhaseReady, fmt.Sprintf("volume %s is %s (%s)", name, r.phase, r.condition()), nil
+	})
+	return v, err
+}
+
+// sayNext says how pods come to a volume.
+func (a *Admin) sayNext(ctx context.Context, v *v1.Volume) error {
+	all, err := a.persistentVolumes(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := a.namingOf(ctx, v, all)
+	if err != nil {
+		return err
+	}
+	for _, n := range found {
+		if n.bound() {
+			return a.sayf("it is bound to claim %s/%s by PersistentVolume %s", n.claim.Namespace, n.claim.Name, n.Name)
+		}
+	}
+	claim := v.Spec.Claim
+	if claim == "" {
+		claim = "NAMESPACE/NAME"
+	}
+	return a.sayf("no claim has it; to give it one: holdfast volumes adopt %s --claim %s", v.Name, claim)
+}

@@ -1,0 +1,94 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// trashShown is how many entries of its trash a StorageNode lists at most.
+const trashShown = 100
+
+func trashed(n *v1.StorageNode, name string) *v1.TrashedVolume {
+	i := slices.IndexFunc(n.Status.Trash, func(t v1.TrashedVolume) bool { return t.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &n.Status.Trash[i]
+}
+
+func restoring(n *v1.StorageNode, name string) *v1.RestoreRequest {
+	i := slices.IndexFunc(n.Spec.Restore, func(r v1.RestoreRequest) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &n.Spec.Restore[i]
+}
+
+// whereTrashed finds the node that has a volume in its trash, or is asked for it already; nil if none shows it.
+func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1.StorageNode, error) {
+	nodes, err := a.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []*v1.StorageNode
+	var names, full []string
+	for i := range nodes {
+		n := &nodes[i]
+		switch has := trashed(n, name) != nil || restoring(n, name) != nil; {
+		case node == n.Name && !has && len(n.Status.Trash) >= trashShown: // it may be among those that are not listed
+			return n, nil
+		case len(n.Status.Trash) >= trashShown && !has:
+			full = append(full, n.Name)
+		case has && (node == "" || node == n.Name):
+			found, names = append(found, n), append(names, n.Name)
+		}
+	}
+	known := slices.ContainsFunc(nodes, func(n v1.StorageNode) bool { return n.Name == node })
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return nil, fmt.Errorf("volume %s is in the trash of %d nodes, %s: say which with --node", name, len(found), strings.Join(names, " and "))
+	case node != "" && !known:
+		return nil, fmt.Errorf("--node %s: there is no such StorageNode; kubectl get storagenodes lists them", node)
+	case len(full) > 0 && node == "":
+		return nil, fmt.Errorf("no trash shows volume %s, but that of %s lists only the last %d deleted: if it was there, say so with --node", name, strings.Join(full, " and "), trashShown)
+	}
+	return nil, nil
+}
+
+// followNode waits for something of a StorageNode.
+func (a *Admin) followNode(ctx context.Context, name string, s func(*v1.StorageNode) (bool, string, error)) error {
+	nodes := a.Holdfast.HoldfastV1().StorageNodes()
+	what := followed{
+		name: name,
+		get:  func(ctx context.Context) (runtime.Object, error) { return nodes.Get(ctx, name, metav1.GetOptions{}) },
+		watch: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			return nodes.Watch(ctx, opts)
+		},
+	}
+	return a.follow(ctx, what, func(o runtime.Object) (bool, string, error) {
+		n, _ := o.(*v1.StorageNode)
+		return s(n)
+	})
+}
+
+// absent says where a Volume is that has no object.
+func (a *Admin) absent(ctx context.Context, name string, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("volume %s could not be read: %w", name, err)
+	}
+	if n, _ := a.whereTrashed(ctx, name, ""); n != nil && trashed(n, name) != nil {
+		return fmt.Errorf("volume %s is deleted, and in the trash of %s until %s: holdfast volumes restore %s", name, n.Name, stamp(trashed(n, name).Expires.Time), name)
+	}
+	return fmt.Errorf("there is no volume %s, nor is it in any trash: holdfast volumes list and holdfast volumes trash show what there is", name)
+}

@@ -1,0 +1,124 @@
+// Package persistent describes the PersistentVolume of a Volume as whoever made the first one did: external-provisioner
+// for volumes of the CSI driver, an NFS server for plain NFS volumes.
+package persistent
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+const (
+	// CSI is the driver, and the provisioner of its classes.
+	CSI = "csi.holdfast.dev"
+	// NFS is the provisioner of plain NFS volumes.
+	NFS = "nfs.holdfast.dev"
+
+	provisionedBy = "pv.kubernetes.io/provisioned-by"
+
+	// Without these external-provisioner looks for secrets in the class, which may be gone.
+	secretName      = "volume.kubernetes.io/provisioner-deletion-secret-name"
+	secretNamespace = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
+
+	// What a node must know of a shared volume, as the driver calls it.
+	serverAttribute = "holdfast.dev/nfs-server"
+	pathAttribute   = "holdfast.dev/nfs-path"
+
+	// The labels and annotations of package provisioner.
+	serverLabel        = "nfs.holdfast.dev/server"
+	onDeleteLabel      = "nfs.holdfast.dev/on-delete"
+	gidLabel           = "export.holdfast.dev/gid"
+	nameLabel          = "csi.storage.k8s.io/pv/name"
+	storeAnnotation    = "nfs.holdfast.dev/store"
+	volumeAnnotation   = "nfs.holdfast.dev/volume"
+	onDeleteAnnotation = "nfs.holdfast.dev/on-delete"
+	gidAnnotation      = "pv.beta.kubernetes.io/gid"
+)
+
+// Options are what a Volume does not say of its PersistentVolume.
+type Options struct {
+	Name          string // of the PersistentVolume
+	Claim         core.ObjectReference
+	ClassName     string
+	FSType        string // as the class names it; the driver needs none
+	MountOptions  []string
+	AccessModes   []core.PersistentVolumeAccessMode // none: those of DefaultAccess
+	ReclaimPolicy core.PersistentVolumeReclaimPolicy
+	Store         string // identity of the data of the NFS server of a plain volume, if it is known
+}
+
+// Of describes the PersistentVolume. The volume must be real: its status says how large it is and how it is reached.
+func Of(v *v1.Volume, o Options) (*core.PersistentVolume, error) {
+	if err := checkReal(v); err != nil {
+		return nil, err
+	}
+	if len(o.AccessModes) == 0 {
+		o.AccessModes = DefaultAccess(v)
+	}
+	if err := checkAccess(v, o.AccessModes); err != nil {
+		return nil, err
+	}
+	mode := core.PersistentVolumeMode(cmp.Or(v.Status.Mode, v.Spec.Mode, v1.ModeFilesystem))
+	pv := &core.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: o.Name, Annotations: annotations(v, o)},
+		Spec: core.PersistentVolumeSpec{
+			Capacity:                      core.ResourceList{core.ResourceStorage: *resource.NewQuantity(v.Status.Size.Value(), resource.BinarySI)},
+			AccessModes:                   slices.Clone(o.AccessModes),
+			ClaimRef:                      &o.Claim,
+			PersistentVolumeReclaimPolicy: cmp.Or(o.ReclaimPolicy, core.PersistentVolumeReclaimRetain),
+			StorageClassName:              o.ClassName,
+			MountOptions:                  slices.Clone(o.MountOptions),
+			VolumeMode:                    &mode,
+		},
+	}
+	if Plain(v) {
+		pv.Spec.NFS = &core.NFSVolumeSource{Server: v.Status.Access.NFS.Server, Path: v.Status.Access.NFS.Path}
+		return pv, nil
+	}
+	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: CSI, VolumeHandle: v.Name}
+	if mode == core.PersistentVolumeFilesystem {
+		pv.Spec.CSI.FSType = o.FSType
+	}
+	if v.Spec.Shared {
+		pv.Spec.CSI.VolumeAttributes = map[string]string{serverAttribute: v.Status.Access.NFS.Server, pathAttribute: v.Status.Access.NFS.Path}
+	} else {
+		pv.Spec.NodeAffinity = onlyOn(v.Spec.Node)
+	}
+	return pv, nil
+}
+
+// checkReal refuses a volume of which too little is known.
+func checkReal(v *v1.Volume) error {
+	switch {
+	case v.Status.Size == nil || v.Status.Size.Sign() <= 0:
+		return fmt.Errorf("the status of Volume %s has no size, so it was never made (phase %s); wait until it is Ready", v.Name, cmp.Or(v.Status.Phase, v1.PhasePending))
+	case v.Spec.Shared && (v.Status.Access == nil || v.Status.Access.NFS == nil):
+		return fmt.Errorf("NFS server %s has not said yet how Volume %s is reached; wait until the server runs", v1.ServerOf(v.Spec.Node), v.Name)
+	}
+	return nil
+}
+
+func onlyOn(node string) *core.VolumeNodeAffinity {
+	return &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
+		MatchExpressions: []core.NodeSelectorRequirement{{Key: v1.TopologyKey, Operator: core.NodeSelectorOpIn, Values: []string{node}}},
+	}}}}
+}
+
+func annotations(v *v1.Volume, o Options) map[string]string {
+	if !Plain(v) {
+		return map[string]string{provisionedBy: CSI, secretName: "", secretNamespace: ""}
+	}
+	all := map[string]string{
+		provisionedBy: NFS, v1.NFSServerAnnotation: v.Spec.Labels[serverLabel], storeAnnotation: o.Store, volumeAnnotation: v.Name,
+		onDeleteAnnotation: v.Spec.Labels[onDeleteLabel], gidAnnotation: v.Spec.Labels[gidLabel],
+	}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	return all
+}
