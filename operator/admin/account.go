@@ -45,7 +45,7 @@ func (a *Admin) mayDelete(ctx context.Context, resource, name string) error {
 
 // explain says what is missing where the API server forbids to act as the controller.
 func (a *Admin) explain(err error) error {
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "impersonate") {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot impersonate") {
 		return err
 	}
 	return fmt.Errorf("only %s may ask for this, and you may not act as it: the right with the verb impersonate on serviceaccounts, name %s, "+

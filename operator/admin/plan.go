@@ -51,7 +51,7 @@ func (o *observed) checkVolume(b *binding) error {
 	case r.phase == v1.PhaseUnreachable:
 		b.notes = append(b.notes, fmt.Sprintf("volume %s is out of reach now (%s); pods wait until it is back", v.Name, r.condition()))
 	}
-	return nil
+	return persistent.CheckReal(v)
 }
 
 // planPersistentVolume finds the one that is there, or describes a new one.

@@ -56,7 +56,7 @@ type Options struct {
 
 // Of describes the PersistentVolume. The volume must be real: its status says how large it is and how it is reached.
 func Of(v *v1.Volume, o Options) (*core.PersistentVolume, error) {
-	if err := checkReal(v); err != nil {
+	if err := CheckReal(v); err != nil {
 		return nil, err
 	}
 	if len(o.AccessModes) == 0 {
@@ -94,8 +94,8 @@ func Of(v *v1.Volume, o Options) (*core.PersistentVolume, error) {
 	return pv, nil
 }
 
-// checkReal refuses a volume of which too little is known.
-func checkReal(v *v1.Volume) error {
+// CheckReal refuses a volume of which too little is known.
+func CheckReal(v *v1.Volume) error {
 	switch {
 	case v.Status.Size == nil || v.Status.Size.Sign() <= 0:
 		return fmt.Errorf("the status of Volume %s has no size, so it was never made (phase %s); wait until it is Ready", v.Name, cmp.Or(v.Status.Phase, v1.PhasePending))

@@ -18,6 +18,7 @@ var kinds = map[string]string{
 	"secrets": "Secret", "configmaps": "ConfigMap", "storageclusters": "StorageCluster",
 	"nodejobs": "NodeJob", "storageupgrades": "StorageUpgrade", "daemonsets": "DaemonSet", "deployments": "Deployment",
 	"statefulsets": "StatefulSet", "replicasets": "ReplicaSet", "customresourcedefinitions": "CustomResourceDefinition", "csinodes": "CSINode",
+	"nfsservers": "NFSServer", "volumesnapshots": "VolumeSnapshot", "volumesnapshotcontents": "VolumeSnapshotContent",
 }
 
 type request struct {

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+// stored is an API with a volume, a snapshot and something in a trash, and the flags to reach it.
+func stored(t *testing.T) []string {
+	t.Helper()
+	api := miniapi.New(t)
+	kinds := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1()
+	_, volume := kinds.Volumes().Create(t.Context(), &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Spec: v1.VolumeSpec{Name: "pvc-1", Node: "a", Claim: "shop/orders"}}, metav1.CreateOptions{})
+	_, snapshot := kinds.Snapshots().Create(t.Context(), &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s-1"}, Spec: v1.SnapshotSpec{Name: "s-1", Source: "pvc-1", Node: "a"}}, metav1.CreateOptions{})
+	n, node := kinds.StorageNodes().Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	if err := errors.Join(volume, snapshot, node); err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Trash = []v1.TrashedVolume{{Name: "pvc-9", Size: resource.MustParse("3Gi"), Deleted: metav1.NewTime(time.Now()), Expires: metav1.NewTime(time.Now())}}
+	if _, err := kinds.StorageNodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--kubeconfig", reachable(t, api.Config().Host), "--context", "here"}
+}
+
+func TestVolumesWithoutAPoolAreThoseOfTheCluster(t *testing.T) {
+	flags := stored(t)
+	for line, want := range map[string]string{
+		"volumes": "shop/orders", "volumes list": "pvc-1", "volumes trash": "3Gi", "snapshots": "s-1", "snapshots list": "pvc-1",
+	} {
+		out, err := call(t, append(strings.Fields(line), flags...)...)
+		if err != nil || !strings.HasPrefix(out, "NAME ") || !strings.Contains(out, want) {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
+		out, err = call(t, append(append(strings.Fields(line), "-o", "json"), flags...)...)
+		var rows []struct{ Name string }
+		if jsonErr := json.Unmarshal([]byte(out), &rows); err != nil || jsonErr != nil || len(rows) != 1 {
+			t.Errorf("%s: %v, %v\n%s", line, err, jsonErr, out)
+		}
+	}
+}
+
+func TestVerbsOfVolumesReachTheClusterWithTheirNameAndFlagsInAnyOrder(t *testing.T) {
+	flags := stored(t)
+	for line, want := range map[string]string{
+		"volumes restore pvc-7 --timeout 1m":                    "no volume pvc-7",
+		"volumes restore --node b pvc-7 --claim shop/x":         "--node b",
+		"volumes delete pvc-9 --reason old":                     "in the trash of a",
+		"volumes adopt pvc-1 --claim shop/orders":               "no size",
+		"volumes adopt pvc-1 --claim shop/o --reclaim-policy K": "reclaim policy",
+		"snapshots delete --yes s-9":                            "no snapshot s-9",
+	} {
+		out, err := call(t, append(strings.Fields(line), flags...)...)
+		if err == nil || errors.Is(err, errUsage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, without %q\n%s", line, err, want, out)
+		}
+	}
+}
+
+func TestHelpOfACommandNamesItsVerbsAndTheirsWhatTheyTake(t *testing.T) {
+	for _, c := range commands {
+		if len(c.verbs) == 0 {
+			continue
+		}
+		out, err := call(t, c.name, "--help")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range c.verbs {
+			if !strings.Contains(out, "  "+strings.TrimSpace(verb.name+" "+verb.takes)) || !strings.Contains(out, verb.summary) {
+				t.Errorf("%s is not in:\n%s", verb.name, out)
+			}
+			own, err := call(t, c.name, verb.name, "--help")
+			if usage := strings.TrimSpace("Usage: holdfast " + c.name + " " + verb.name + " " + verb.takes); err != nil || !strings.HasPrefix(own, usage+" [flags]\n") {
+				t.Errorf("%v\n%s", err, own)
+			}
+		}
+	}
+	out, err := call(t, "volumes", "adopt", "--help")
+	for _, want := range []string{"--claim NAMESPACE/NAME", "--print", "--storage-class NAME", "--access-mode MODE", "--reclaim-policy POLICY", "--timeout DURATION", "--namespace NAMESPACE"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+}
+
+func TestWhoIsAskedMayAnswerOrLeave(t *testing.T) {
+	var out strings.Builder
+	if answer, err := ask(t.Context(), strings.NewReader("pvc-1\nmore\n"), &out, "Sure? "); err != nil || answer != "pvc-1" || out.String() != "Sure? " {
+		t.Errorf("%q, %v after %q", answer, err, &out)
+	}
+	if _, err := ask(t.Context(), strings.NewReader("pvc-1"), io.Discard, ""); !errors.Is(err, io.EOF) {
+		t.Errorf("a line that does not end: %v", err)
+	}
+	silent, end := io.Pipe()
+	t.Cleanup(func() { _ = end.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := ask(ctx, silent, io.Discard, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of the command: %v", err)
+	}
+}

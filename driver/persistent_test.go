@@ -1,0 +1,77 @@
+package driver
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/operator/persistent"
+)
+
+// affinity is what external-provisioner makes of what a volume says of its topology.
+func affinity(all []*csi.Topology) *core.VolumeNodeAffinity {
+	if len(all) == 0 {
+		return nil
+	}
+	var terms []core.NodeSelectorTerm
+	for _, t := range all {
+		var expressions []core.NodeSelectorRequirement
+		for key, value := range t.Segments {
+			expressions = append(expressions, core.NodeSelectorRequirement{Key: key, Operator: core.NodeSelectorOpIn, Values: []string{value}})
+		}
+		terms = append(terms, core.NodeSelectorTerm{MatchExpressions: expressions})
+	}
+	return &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: terms}}
+}
+
+func TestThePersistentVolumeOfAnAdoptedVolumeIsThatOfOneThatWasCreated(t *testing.T) {
+	if persistent.CSI != DefaultName {
+		t.Errorf("the driver of package persistent is %s", persistent.CSI)
+	}
+	size := resource.NewQuantity(gib, resource.BinarySI)
+	c := newController(&Driver{})
+	for name, test := range map[string]struct {
+		volume *backend.Volume
+		object *v1.Volume
+		fsType string
+	}{
+		"on a node": {
+			&backend.Volume{ID: "pvc-1", Size: gib, Node: "a", Mode: backend.Filesystem},
+			&v1.Volume{Spec: v1.VolumeSpec{Node: "a"}, Status: v1.VolumeStatus{Size: size, Mode: v1.ModeFilesystem}}, "xfs",
+		},
+		"a device": {
+			&backend.Volume{ID: "pvc-1", Size: gib, Node: "a", Mode: backend.Block},
+			&v1.Volume{Spec: v1.VolumeSpec{Node: "a"}, Status: v1.VolumeStatus{Size: size, Mode: v1.ModeBlock}}, "",
+		},
+		"shared": {
+			&backend.Volume{ID: "pvc-1", Size: gib, Shared: true, Access: backend.Access{NFS: &backend.NFS{Server: "10.0.0.7", Path: "/pvc-1"}}},
+			&v1.Volume{Spec: v1.VolumeSpec{Node: "team.main.nfs.holdfast.dev", Shared: true}, Status: v1.VolumeStatus{
+				Size: size, Mode: v1.ModeFilesystem, Access: &v1.VolumeAccess{NFS: &v1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}},
+			}}, "xfs",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := c.volume(test.volume)
+			test.object.Name = "pvc-1"
+			pv, err := persistent.Of(test.object, persistent.Options{Name: "pvc-1", FSType: "xfs"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pv.Spec.CSI.VolumeHandle != made.VolumeId || pv.Spec.Capacity.Storage().Value() != made.CapacityBytes || pv.Spec.CSI.FSType != test.fsType {
+				t.Errorf("it is %+v", pv.Spec)
+			}
+			if !maps.Equal(pv.Spec.CSI.VolumeAttributes, made.VolumeContext) {
+				t.Errorf("its attributes are %v, and the driver answers %v", pv.Spec.CSI.VolumeAttributes, made.VolumeContext)
+			}
+			if want := affinity(made.AccessibleTopology); !equality.Semantic.DeepEqual(pv.Spec.NodeAffinity, want) {
+				t.Errorf("its nodes are %+v, and those of the driver %+v", pv.Spec.NodeAffinity, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package admin
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// until waits for something that the test cannot watch.
+func (r *rig) until(done func() bool) {
+	r.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(20 * time.Second); !done(); {
+		select {
+		case <-tick.C:
+		case <-late:
+			r.Fatalf("it did not come; told was\n%s", r.out)
+		}
+	}
+}
+
+func TestFollow_OutlivesWatchesThatBreak(t *testing.T) {
+	r := newRig(t)
+	r.node("a")
+	r.volume("pvc-1", func(v *v1.Volume) { v.Status.Phase = v1.PhasePending })
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.awaitReady(t.Context(), "pvc-1")
+		done <- err
+	}()
+	r.until(func() bool { return r.api.Requests()["watch volumes"] > 0 })
+	r.api.BreakWatches()
+	v, err := r.kinds.Volumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
+	r.must(err)
+	v.Status.Phase = v1.PhaseReady
+	_, err = r.kinds.Volumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
+	r.must(err)
+	r.must(<-done)
+}
+
+func TestFollow_EndsAtOnceWhereNoWaitWouldHelp(t *testing.T) {
+	r := newRig(t)
+	r.door.refused["GET volumes"] = "you may not watch volumes" // a list or a watch
+	_, err := r.awaitReady(t.Context(), "pvc-1")
+	r.refuses(err, "may not watch")
+}

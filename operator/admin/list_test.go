@@ -1,0 +1,65 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func TestVolumes_AreListedByNameWithWhatIsNotWell(t *testing.T) {
+	r := newRig(t)
+	r.volume("pvc-b", func(v *v1.Volume) {
+		v.Status.Phase = v1.PhaseUnreachable
+		v.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionFalse, Reason: v1.ReasonNotMounted, Message: "pool fast of node a\nis not mounted"}}
+	})
+	r.volume("pvc-a")
+	r.volume("pvc-c", func(v *v1.Volume) {
+		*v = v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-c"}, Spec: v1.VolumeSpec{Name: "c", Node: "b"}}
+		v.Status.Error = &v1.Error{Code: v1.ErrorExhausted, Message: "no room"}
+	})
+	rows, err := r.Volumes(t.Context())
+	r.must(err)
+	var out strings.Builder
+	r.must(WriteVolumes(&out, rows))
+	want := "NAME   CLAIM        NODE  POOL  SIZE  USED   PHASE        CONDITION\n" +
+		"pvc-a  shop/orders  a     fast  1Gi   256Mi  Ready        ok\n" +
+		"pvc-b  shop/orders  a     fast  1Gi   256Mi  Unreachable  NotMounted: pool fast of node a is not mounted\n" +
+		"pvc-c  -            b     -     0     0      Pending      Exhausted: no room\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+}
+
+func TestSnapshots_AreListedWithTheirVolume(t *testing.T) {
+	r := newRig(t)
+	r.snapshot("s")
+	rows, err := r.Snapshots(t.Context())
+	r.must(err)
+	var out strings.Builder
+	r.must(WriteSnapshots(&out, rows))
+	if want := "s     v       a     fast  1Gi   0     Ready  ok\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+}
+
+func TestTrash_IsThatOfAllNodesTheLastDeletedFirst(t *testing.T) {
+	r := newRig(t)
+	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	r.node("a", inTrash("pvc-1", "shop/orders", noon))
+	r.node("b")
+	r.node("shared.main.nfs.holdfast.dev", inTrash("pvc-2", "", noon.Add(time.Hour)))
+	all, err := r.Trash(t.Context())
+	r.must(err)
+	var out strings.Builder
+	r.must(WriteTrash(&out, all))
+	want := "NAME   CLAIM        NODE                          POOL  SIZE  DELETED            EXPIRES\n" +
+		"pvc-2  -            shared.main.nfs.holdfast.dev  fast  1Gi   2026-11-24 13:00Z  2026-11-25 13:00Z\n" +
+		"pvc-1  shop/orders  a                             fast  1Gi   2026-11-24 12:00Z  2026-11-25 12:00Z\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+}

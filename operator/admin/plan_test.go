@@ -1,0 +1,238 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func aClass(name, provisioner string, parameters map[string]string) storage.StorageClass {
+	return storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: parameters}
+}
+
+// seen is a cluster with a volume and the classes of Holdfast, and no claim.
+func seen(change ...func(*observed)) *observed {
+	o := &observed{
+		volume: aVolume("pvc-1"), namespace: "shop", name: "orders", taken: map[string]bool{},
+		classes: []storage.StorageClass{
+			aClass("holdfast", "csi.holdfast.dev", nil), aClass("holdfast-shared", "csi.holdfast.dev", map[string]string{"shared": "true"}),
+			aClass("plain", "nfs.holdfast.dev", nil), aClass("cloud", "cloud.example.org", nil),
+		},
+	}
+	o.classes[3].Annotations = map[string]string{defaultClass: "true"}
+	for _, f := range change {
+		f(o)
+	}
+	return o
+}
+
+func pendingClaim(change ...func(*core.PersistentVolumeClaim)) func(*observed) {
+	c := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "u1"}}
+	c.Spec.StorageClassName = new("holdfast")
+	c.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
+	c.Spec.Resources.Requests = core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}
+	c.Status.Phase = core.ClaimPending
+	for _, f := range change {
+		f(c)
+	}
+	return func(o *observed) { o.claim = c }
+}
+
+// named is a PersistentVolume of the volume.
+func named(change ...func(*naming)) func(*observed) {
+	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", ResourceVersion: "7"}}
+	pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
+	pv.Spec.Capacity = core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}
+	pv.Spec.StorageClassName = "holdfast"
+	pv.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimDelete
+	n := naming{PersistentVolume: pv}
+	for _, f := range change {
+		f(&n)
+	}
+	return func(o *observed) { o.naming, o.taken["pvc-1"] = append(o.naming, n), true }
+}
+
+func ofClaim(name string) func(*naming) {
+	return func(n *naming) {
+		n.claim = &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "u1"}}
+		n.Spec.ClaimRef = &core.ObjectReference{Namespace: "shop", Name: name, UID: "u1"}
+		n.Status.Phase = core.VolumeBound
+	}
+}
+
+func TestPlan_RefusesWithTheReason(t *testing.T) {
+	change := func(f func(*v1.Volume)) func(*observed) { return func(o *observed) { f(o.volume) } }
+	both := func(all ...func(*observed)) func(*observed) {
+		return func(o *observed) {
+			for _, f := range all {
+				f(o)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		see  func(*observed)
+		want Adoption
+		says []string
+	}{
+		"a volume on its way out": {change(func(v *v1.Volume) { v.DeletionTimestamp = new(metav1.Now()) }), Adoption{}, []string{"being deleted", "holdfast volumes restore pvc-1"}},
+		"a volume that is to be": {change(func(v *v1.Volume) {
+			v.UID = "u"
+			v.Spec.Deletion = &v1.DeletionRequest{UID: "u", RequestedBy: "b", RequestedAt: metav1.NowMicro()}
+		}), Adoption{}, []string{"being deleted"}},
+		"a volume that is lost":        {change(func(v *v1.Volume) { v.Status.Phase = v1.PhaseLost }), Adoption{}, []string{"is Lost", "no data"}},
+		"a volume that never was":      {change(func(v *v1.Volume) { v.Status.Size = nil; v.Status.Phase = "" }), Adoption{}, []string{"has no size", "Pending"}},
+		"a server without an address":  {both(change(onServer), change(func(v *v1.Volume) { v.Status.Access = nil })), Adoption{}, []string{"NFS server team/main has not said"}},
+		"many nodes for one on a node": {nil, Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany}}, []string{"ReadWriteMany", "is on one node", "ReadWriteOnce"}},
+		"an unknown access mode":       {change(onServer), Adoption{AccessModes: []core.PersistentVolumeAccessMode{"RWX"}}, []string{"RWX", "is on an NFS server", "ReadWriteMany"}},
+		"one pod beside others":        {nil, Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce, core.ReadWriteOncePod}}, []string{"ReadWriteOncePod stands alone"}},
+		"a class of others":            {nil, Adoption{StorageClass: new("cloud")}, []string{"StorageClass cloud", "cloud.example.org", "csi.holdfast.dev"}},
+		"a shared class":               {nil, Adoption{StorageClass: new("holdfast-shared")}, []string{"NFS servers", "is on node a"}},
+		"a class of nodes":             {change(onServer), Adoption{StorageClass: new("holdfast")}, []string{"volumes on nodes", "NFS server team/main"}},
+		"a class of plain volumes":     {change(onServer), Adoption{StorageClass: new("plain")}, []string{"nfs.holdfast.dev"}},
+		"a class of xfs": {func(o *observed) { o.classes[0].Parameters = map[string]string{fsTypeParameter: "xfs"} },
+			Adoption{StorageClass: new("holdfast")}, []string{"file system xfs", "has ext4"}},
+		"two classes": {func(o *observed) { o.classes = append(o.classes, aClass("big", "csi.holdfast.dev", nil)) }, Adoption{}, []string{"2 StorageClasses", "big, holdfast", "--storage-class"}},
+		"no class":    {func(o *observed) { o.classes = nil }, Adoption{}, []string{"no StorageClass fits", "--storage-class"}},
+		"a PersistentVolume of its name": {func(o *observed) { o.taken["pvc-1"] = true }, Adoption{},
+			[]string{"PersistentVolume pvc-1 exists and is not that of volume pvc-1"}},
+		"a plain volume whose name is taken":     {both(change(plain), func(o *observed) { o.taken["pvc-plain"] = true }), Adoption{}, []string{"PersistentVolume pvc-plain exists"}},
+		"another claim has it":                   {named(ofClaim("other")), Adoption{}, []string{"is that of claim shop/other", "PersistentVolume pvc-1"}},
+		"its PersistentVolume goes":              {named(func(n *naming) { n.DeletionTimestamp = new(metav1.Now()) }), Adoption{}, []string{"is being deleted", "try again"}},
+		"two PersistentVolumes":                  {both(named(), named()), Adoption{}, []string{"2 PersistentVolumes"}},
+		"its PersistentVolume has another class": {named(), Adoption{StorageClass: new("")}, []string{`storage class "holdfast"`, `"" is asked for`}},
+		"its PersistentVolume has another mode": {named(), Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOncePod}},
+			[]string{"access modes [ReadWriteOnce]", "[ReadWriteOncePod] are asked for"}},
+		"a claim that goes":     {pendingClaim(func(c *core.PersistentVolumeClaim) { c.DeletionTimestamp = new(metav1.Now()) }), Adoption{}, []string{"shop/orders is being deleted"}},
+		"a claim of another":    {pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-9" }), Adoption{}, []string{"has PersistentVolume pvc-9", "would be pvc-1"}},
+		"a claim that has more": {both(named(), pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-9" })), Adoption{}, []string{"it has PersistentVolume pvc-9, not pvc-1"}},
+		"a claim that is larger": {pendingClaim(func(c *core.PersistentVolumeClaim) {
+			c.Spec.Resources.Requests[core.ResourceStorage] = resource.MustParse("2Gi")
+		}), Adoption{}, []string{"asks for 2Gi", "has 1Gi"}},
+		"a claim of a class": {pendingClaim(), Adoption{StorageClass: new("")}, []string{`its storage class is "holdfast", not ""`}},
+		"a claim of many nodes": {pendingClaim(func(c *core.PersistentVolumeClaim) {
+			c.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteMany}
+		}), Adoption{}, []string{"ReadWriteMany", "is on one node"}},
+		"a claim of one pod": {both(named(), pendingClaim(func(c *core.PersistentVolumeClaim) {
+			c.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOncePod}
+		})), Adoption{}, []string{"its access modes are [ReadWriteOncePod]"}},
+		"a claim for a device":    {pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.VolumeMode = new(core.PersistentVolumeBlock) }), Adoption{}, []string{"volumeMode is Block, not Filesystem"}},
+		"a claim that chooses":    {pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }), Adoption{}, []string{"spec.selector"}},
+		"a claim for a copy":      {pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.DataSourceRef = &core.TypedObjectReference{} }), Adoption{}, []string{"spec.dataSourceRef"}},
+		"a claim without a class": {pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }), Adoption{StorageClass: new("holdfast")}, []string{`its storage class is "", not "holdfast"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := seen()
+			if test.see != nil {
+				test.see(o)
+			}
+			_, err := o.plan(test.want)
+			if err == nil {
+				t.Fatal("it was not refused")
+			}
+			for _, word := range test.says {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q is not in: %v", word, err)
+				}
+			}
+		})
+	}
+}
+
+// plain makes it a volume that an NFS server has provisioned.
+func plain(v *v1.Volume) {
+	onServer(v)
+	v.Spec.Name = "pvc-plain"
+	v.Spec.Labels = map[string]string{"nfs.holdfast.dev/server": "team/main", "nfs.holdfast.dev/on-delete": "archive", "export.holdfast.dev/gid": "2000"}
+}
+
+func TestPlan_ChoosesTheClassThatFits(t *testing.T) {
+	for name, test := range map[string]struct {
+		see   func(*observed)
+		want  Adoption
+		class string
+		notes int
+	}{
+		"on a node":             {nil, Adoption{}, "holdfast", 0},
+		"on a server":           {func(o *observed) { onServer(o.volume) }, Adoption{}, "holdfast-shared", 0},
+		"plain":                 {func(o *observed) { plain(o.volume) }, Adoption{}, "plain", 0},
+		"the one that is asked": {nil, Adoption{StorageClass: new("holdfast")}, "holdfast", 0},
+		"none":                  {nil, Adoption{StorageClass: new("")}, "", 0},
+		"one that is gone":      {nil, Adoption{StorageClass: new("gold")}, "gold", 1},
+		"the claim's":           {pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.StorageClassName = new("gold") }), Adoption{}, "gold", 1},
+		"the default of several": {func(o *observed) {
+			o.classes = append([]storage.StorageClass{aClass("big", "csi.holdfast.dev", nil)}, o.classes...)
+			o.classes[1].Annotations = map[string]string{defaultClass: "true"}
+		}, Adoption{}, "holdfast", 0},
+		"that of its pool": {func(o *observed) {
+			o.classes = append(o.classes, aClass("slow", "csi.holdfast.dev", map[string]string{"pool": "slow"}))
+		}, Adoption{}, "holdfast", 0},
+		"of one that is away, too": {func(o *observed) { o.volume.Status.Phase = v1.PhaseUnreachable }, Adoption{}, "holdfast", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := seen()
+			if test.see != nil {
+				test.see(o)
+			}
+			b, err := o.plan(test.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := b.pv.Spec.StorageClassName; got != test.class || classOf(b.claim) != test.class || len(b.notes) != test.notes {
+				t.Errorf("class %q of the PersistentVolume, %q of the claim, notes %q", got, classOf(b.claim), b.notes)
+			}
+		})
+	}
+}
+
+func TestPlan_UsesAPersistentVolumeThatWasReleasedAgainAndKeepsItFromBeingReclaimed(t *testing.T) {
+	released := named(func(n *naming) {
+		n.Spec.ClaimRef = &core.ObjectReference{Namespace: "shop", Name: "orders", UID: "of the one before", ResourceVersion: "3"}
+		n.Status.Phase = core.VolumeReleased
+	})
+	b, err := seen(released).plan(Adoption{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{"resourceVersion":"7"},"spec":{"claimRef":{"apiVersion":"v1","kind":"PersistentVolumeClaim","name":"orders",` +
+		`"namespace":"shop","resourceVersion":null,"uid":null},"persistentVolumeReclaimPolicy":"Retain"}}`
+	if string(b.pvPatch) != want || b.newPV || !b.newClaim || b.claim.Spec.VolumeName != "pvc-1" {
+		t.Errorf("it is %+v with the patch %s", b, b.pvPatch)
+	}
+	if b, err = seen(released, pendingClaim()).plan(Adoption{ReclaimPolicy: core.PersistentVolumeReclaimDelete}); err != nil {
+		t.Fatal(err)
+	}
+	if patch := string(b.pvPatch); !strings.Contains(patch, `"uid":"u1"`) || !strings.Contains(patch, `"persistentVolumeReclaimPolicy":"Delete"`) || !b.setName {
+		t.Errorf("with a claim it is %+v with the patch %s", b, patch)
+	}
+}
+
+func TestPlan_GivesAClaimThatLostItsPersistentVolumeOneOfThatName(t *testing.T) {
+	lost := pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = "pvc-1", core.ClaimLost })
+	b, err := seen(lost).plan(Adoption{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.pv.Name != "pvc-1" || !b.newPV || b.setName || b.pv.Spec.ClaimRef.UID != "u1" {
+		t.Errorf("it is %+v, for %+v", b, b.pv.Spec.ClaimRef)
+	}
+}
+
+func TestPlan_OfWhatIsBoundChangesNothingButThePolicyThatIsAskedFor(t *testing.T) {
+	bound := pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = "pvc-1", core.ClaimBound })
+	b, err := seen(named(ofClaim("orders")), bound).plan(Adoption{})
+	if err != nil || b.newPV || b.newClaim || b.setName || b.pvPatch != nil {
+		t.Errorf("%v, it is %+v", err, b)
+	}
+	if b, err = seen(named(ofClaim("orders")), bound).plan(Adoption{ReclaimPolicy: core.PersistentVolumeReclaimRetain}); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"metadata":{"resourceVersion":"7"},"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`; string(b.pvPatch) != want {
+		t.Errorf("the patch is %s", b.pvPatch)
+	}
+}

@@ -1,0 +1,127 @@
+package admin
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func (r *rig) restores(node string) []v1.RestoreRequest {
+	r.Helper()
+	n, err := r.kinds.StorageNodes().Get(r.Context(), node, metav1.GetOptions{})
+	r.must(err)
+	return n.Spec.Restore
+}
+
+func TestRestore_BringsTheVolumeBackAndSaysWhatComesNext(t *testing.T) {
+	r := newRig(t)
+	r.agent("")
+	r.node("a")
+	r.node("b", inTrash("pvc-1", "shop/orders", time.Now()), inTrash("pvc-2", "", time.Now()))
+	r.must(r.Restore(t.Context(), "pvc-1", ""))
+	r.says("waiting: b takes volume pvc-1 out of its trash", "volume pvc-1 (1Gi) is back on b in pool fast", "holdfast volumes adopt pvc-1 --claim shop/orders")
+	if !r.has("pvc-1") || len(r.restores("b")) > 0 {
+		t.Error("it is not back, or the request is still there")
+	}
+}
+
+func TestRestore_IsRequestedByTheControllerInTheNameOfTheUserBesideOtherRequests(t *testing.T) {
+	r := newRig(t)
+	r.Timeout = 200 * time.Millisecond
+	r.node("a", inTrash("pvc-1", "", time.Now()))
+	other := v1.RestoreRequest{Name: "pvc-0", RequestedBy: "bob"}
+	r.change("a", func(n *v1.StorageNode) { n.Spec.Restore = []v1.RestoreRequest{other} })
+	r.change("a", func(n *v1.StorageNode) {
+		n.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Message: "its Lease has run out"}}
+	})
+	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "not come to an end in time", "a is not heard of (its Lease has run out)", "the request stays")
+	all := r.restores("a")
+	if len(all) != 2 || all[0] != other || all[1].Name != "pvc-1" || all[1].RequestedBy != user || time.Since(all[1].RequestedAt.Time).Abs() > time.Minute {
+		t.Errorf("asked for is %+v", all)
+	}
+	want := []string{"PATCH storagenodes/a as system:serviceaccount:storage:holdfast-controller"}
+	if w := r.door.written(); !slices.Equal(w, want) {
+		t.Errorf("it wrote %q, want %q", w, want)
+	}
+	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "not come to an end in time")
+	if w := r.door.written(); !slices.Equal(w, want) {
+		t.Errorf("asked again, it wrote %q", w)
+	}
+}
+
+func TestRestore_ThatTheNodeRefusesIsToldAndTakenBack(t *testing.T) {
+	r := newRig(t)
+	r.agent("pool fast has 1Gi left, and 2Gi are needed")
+	r.node("a", inTrash("pvc-1", "", time.Now()))
+	for range 2 { // an error of before is none of the next try
+		r.refuses(r.Restore(t.Context(), "pvc-1", ""), "a could not restore volume pvc-1", "1Gi left, and 2Gi are needed", "taken back")
+		if all := r.restores("a"); len(all) > 0 {
+			t.Errorf("still asked for is %+v", all)
+		}
+	}
+}
+
+func TestRestore_MakesARequestThatHasFailedAnew(t *testing.T) {
+	r := newRig(t)
+	r.agent("")
+	r.node("a", inTrash("pvc-1", "", time.Now()))
+	r.change("a", func(n *v1.StorageNode) { n.Spec.Restore = []v1.RestoreRequest{{Name: "pvc-1", Error: "no room"}} })
+	r.must(r.Restore(t.Context(), "pvc-1", ""))
+}
+
+func TestRestore_OfWhatSeveralNodesHaveAsksForTheNode(t *testing.T) {
+	r := newRig(t)
+	r.agent("")
+	r.node("a", inTrash("pvc-1", "", time.Now()))
+	r.node("b", inTrash("pvc-1", "", time.Now()))
+	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "2 nodes, a and b", "--node")
+	r.refuses(r.Restore(t.Context(), "pvc-1", "c"), "--node c", "no such StorageNode")
+	r.untouched()
+	r.must(r.Restore(t.Context(), "pvc-1", "b"))
+	r.says("is back on b")
+}
+
+func TestRestore_OfWhatIsNoLongerListedNeedsTheNode(t *testing.T) {
+	r := newRig(t)
+	r.agent("")
+	full := make([]v1.TrashedVolume, trashShown)
+	for i := range full {
+		full[i] = inTrash("other", "", time.Now())
+	}
+	r.node("a", full...)
+	r.node("b")
+	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "a lists only the last 100 deleted", "--node")
+	r.refuses(r.Restore(t.Context(), "pvc-1", "b"), "no volume pvc-1")
+	r.must(r.Restore(t.Context(), "pvc-1", "a"))
+}
+
+func TestRestore_OfWhatIsNowhereOrThereSaysSo(t *testing.T) {
+	r := newRig(t)
+	r.node("a", inTrash("pvc-2", "", time.Now()))
+	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "no volume pvc-1", "holdfast volumes trash")
+	r.refuses(r.Restore(t.Context(), "Pvc", ""), `"Pvc"`, "1 to 63")
+	r.volume("pvc-1")
+	r.must(r.Restore(t.Context(), "pvc-1", ""))
+	r.says("volume pvc-1 is in no trash: it exists on a and is Ready", "holdfast volumes adopt pvc-1 --claim shop/orders")
+	r.pv("pv-1", boundTo(r.aClaim("orders")))
+	r.must(r.Restore(t.Context(), "pvc-1", ""))
+	r.says("it is bound to claim shop/orders by PersistentVolume pv-1")
+	r.volume("pvc-2")
+	r.refuses(r.Restore(t.Context(), "pvc-2", ""), "volume pvc-2 exists, on a (Ready)", "an older one of that name")
+	r.untouched()
+}
+
+func TestRestore_WithoutTheRightToImpersonateNamesIt(t *testing.T) {
+	r := newRig(t)
+	r.node("a", inTrash("pvc-1", "", time.Now()))
+	r.door.refused["impersonate"] = "alice cannot impersonate"
+	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "verb impersonate on serviceaccounts")
+	if strings.Contains(r.out.String(), "waiting") {
+		t.Error("it waited all the same")
+	}
+}

@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authentication "k8s.io/api/authentication/v1"
+	authorization "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+const (
+	gib       = 1 << 30
+	namespace = "storage"
+	user      = "alice@example.org"
+)
+
+// rig is an Admin at an API, with the hands of everybody else on that.
+type rig struct {
+	*testing.T
+	*Admin
+	out   *transcript
+	door  *door
+	api   *miniapi.Server
+	kinds typed.HoldfastV1Interface // of the test itself
+	core  kubernetes.Interface
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	api := miniapi.New(t)
+	r := &rig{T: t, api: api, out: &transcript{}, door: &door{refused: map[string]string{}}}
+	r.kinds, r.core = holdfast.NewForConfigOrDie(api.Config()).HoldfastV1(), kubernetes.NewForConfigOrDie(api.Config())
+	config := api.Config()
+	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return r.door.before(next) }
+	c := Config{Clients: connect(t, config), Out: r.out, Timeout: 20 * time.Second, TrashWait: 20 * time.Second}
+	var err error
+	if r.Admin, err = New(c); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func connect(t *testing.T, config *rest.Config) Clients {
+	t.Helper()
+	c, err := Connect(config, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// transcript is what was told.
+type transcript struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (w *transcript) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.Write(p)
+}
+
+func (w *transcript) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.String()
+}
+
+// says expects words in what was told.
+func (r *rig) says(words ...string) {
+	r.Helper()
+	for _, word := range words {
+		if !strings.Contains(r.out.String(), word) {
+			r.Errorf("%q was not told:\n%s", word, r.out)
+		}
+	}
+}
+
+// refuses expects an error with words.
+func (r *rig) refuses(err error, words ...string) {
+	r.Helper()
+	if err == nil {
+		r.Fatalf("it was not refused:\n%s", r.out)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			r.Errorf("%q is not in: %v", word, err)
+		}
+	}
+}
+
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatalf("%v\n%s", err, r.out)
+	}
+}
+
+// door is before the API: it knows the user and his rights, and notes who writes.
+type door struct {
+	mu      sync.Mutex
+	refused map[string]string // verb and resource, or "impersonate": the message
+	missing string            // resource
+	writes  []string          // such as "PATCH volumes/a as system:..."
+}
+
+type through func(*http.Request) (*http.Response, error)
+
+func (f through) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
+func (d *door) before(next http.RoundTripper) http.RoundTripper {
+	return through(func(q *http.Request) (*http.Response, error) {
+		path := strings.Split(q.URL.Path, "/")
+		as := q.Header.Get("Impersonate-User")
+		switch last := path[len(path)-1]; {
+		case last == "selfsubjectreviews":
+			return answer(q, 201, authentication.SelfSubjectReview{Status: authentication.SelfSubjectReviewStatus{UserInfo: authentication.UserInfo{Username: user}}})
+		case last == "selfsubjectaccessreviews":
+			return d.mayI(q)
+		case as != "" && d.refusal("impersonate") != "":
+			return forbidden(q, d.refusal("impersonate"))
+		case d.refusal(q.Method+" "+last) != "":
+			return forbidden(q, d.refusal(q.Method+" "+last))
+		}
+		if d.missing != "" && path[len(path)-1] == d.missing {
+			return answer(q, 404, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
+		}
+		if q.Method != http.MethodGet && q.URL.Query().Get("dryRun") == "" {
+			d.note(strings.TrimSuffix(q.Method+" "+strings.Join(path[len(path)-2:], "/")+" as "+as, " as "))
+		}
+		return next.RoundTrip(q)
+	})
+}
+
+func (d *door) mayI(q *http.Request) (*http.Response, error) {
+	var review authorization.SelfSubjectAccessReview
+	if err := json.NewDecoder(q.Body).Decode(&review); err != nil {
+		return nil, err
+	}
+	a := review.Spec.ResourceAttributes
+	review.Status.Allowed = d.refusal(a.Verb+" "+a.Resource) == ""
+	return answer(q, 201, review)
+}
+
+func (d *door) refusal(of string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refused[of]
+}
+
+func (d *door) note(write string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.writes = append(d.writes, write)
+}
+
+func (d *door) written() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.writes
+}
+
+func forbidden(q *http.Request, message string) (*http.Response, error) {
+	return answer(q, 403, metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: message,
+	})
+}
+
+func answer(q *http.Request, code int, value any) (*http.Response, error) {
+	data, err := json.Marshal(value)
+	return &http.Response{
+		StatusCode: code, Request: q, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data)),
+	}, err
+}
+
+// seeing calls f with every change from now on, until the test ends.
+func seeing(t *testing.T, open func(context.Context, metav1.ListOptions) (watch.Interface, error), f func(watch.Event)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w, err := open(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range w.ResultChan() {
+			f(e)
+		}
+	}()
+	t.Cleanup(func() { cancel(); w.Stop(); <-done })
+}

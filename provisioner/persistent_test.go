@@ -1,0 +1,52 @@
+package provisioner
+
+import (
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/persistent"
+)
+
+func TestThePersistentVolumeOfAnAdoptedVolumeIsThatOfOneThatWasProvisioned(t *testing.T) {
+	s := newServer(t, quietClient())
+	s.config.Name = ""
+	p := s.made()
+	if p.Name != persistent.NFS {
+		t.Errorf("the provisioner of package persistent is %s", persistent.NFS)
+	}
+	o := options(map[string]string{"gid": "1000", "onDelete": "archive"}, func(o *controller.ProvisionOptions) {
+		o.StorageClass.ReclaimPolicy = new(core.PersistentVolumeReclaimRetain)
+	})
+	pv, _, err := p.Provision(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The library writes these.
+	pv.Annotations[provisionedBy], pv.Spec.StorageClassName = p.Name, "shared"
+	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "default", Name: "data"}
+
+	disk := s.disk.volume(pv.Name)
+	v := &v1.Volume{Spec: v1.VolumeSpec{Name: disk.Name, Node: "storage.main.nfs.holdfast.dev", Shared: true, Labels: disk.Labels}}
+	v.Name, v.Status.Size, v.Status.Mode = string(disk.ID), resource.NewQuantity(disk.Size, resource.BinarySI), v1.ModeFilesystem
+	v.Status.Access = &v1.VolumeAccess{NFS: &v1.VolumeNFS{Server: address, Path: p.Path(disk.ID)}}
+	if !persistent.Plain(v) || persistent.Server(v) != p.Identity || !persistent.Names(v, pv) || persistent.StoreOf(pv, p.Identity) != p.journal.store {
+		t.Error("it is not known again")
+	}
+	adopted, err := persistent.Of(v, persistent.Options{
+		Name: persistent.NamesFor(v)[0], Claim: *pv.Spec.ClaimRef, ClassName: "shared", MountOptions: v1.NFSMountOptions(nil), Store: p.journal.store,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !equality.Semantic.DeepEqual(adopted, pv) {
+		t.Errorf("adopted it is\n%+v\nand provisioned\n%+v", adopted, pv)
+	}
+	if !p.owns(adopted) {
+		t.Error("the server would not delete it")
+	}
+}
