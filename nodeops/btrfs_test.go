@@ -146,6 +146,30 @@ func TestALimitCoversWhatASubvolumeSharesWithItsSnapshots(t *testing.T) {
 	}
 }
 
+func TestWhatASubvolumeSharesWithAnotherIsNotUnshared(t *testing.T) {
+	dir := newQuotaBtrfs(t)
+	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
+	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
+	unshared := func() int64 {
+		t.Helper()
+		committed(t, volume)
+		bytes, err := SubvolumeUnshared(volume)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	if got := unshared(); got < 12*mib {
+		t.Errorf("%d bytes are unshared, want at least %d", got, 12*mib)
+	}
+	if err := SnapshotSubvolume(filepath.Join(dir, "clone"), volume, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := unshared(); got >= mib {
+		t.Errorf("with a snapshot %d bytes are unshared", got)
+	}
+}
+
 func TestAReadOnlySnapshotKeepsWhatItsSubvolumeHad(t *testing.T) {
 	dir := newFS(t, "btrfs", fileSystems["btrfs"])
 	volume := subvolume(t, filepath.Join(dir, "volume"), 0)

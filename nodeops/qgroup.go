@@ -100,19 +100,25 @@ func LimitSubvolume(path string, bytes int64) error {
 }
 
 // SubvolumeUsage says what a subvolume holds, as of the last commit of its file system, at most half a minute ago.
-func SubvolumeUsage(path string) (used int64, err error) {
+func SubvolumeUsage(path string) (used int64, err error) { return countOf(path, "referenced") }
+
+// SubvolumeUnshared says how much of that no other subvolume has.
+func SubvolumeUnshared(path string) (bytes int64, err error) { return countOf(path, "exclusive") }
+
+// countOf reads what the quota group of a subvolume counts.
+func countOf(path, what string) (bytes int64, err error) {
 	err = onSubvolume(path, func(root *os.File, id uint64) error {
-		value, err := os.ReadFile(filepath.Join(qgroupsOf(root), fmt.Sprintf("0_%d", id), "referenced"))
+		value, err := os.ReadFile(filepath.Join(qgroupsOf(root), fmt.Sprintf("0_%d", id), what))
 		if err != nil {
 			return fmt.Errorf("it has no quota group; are quotas enabled? %w", err)
 		}
-		used, err = strconv.ParseInt(strings.TrimSpace(string(value)), 10, 64)
+		bytes, err = strconv.ParseInt(strings.TrimSpace(string(value)), 10, 64)
 		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("reading the usage of subvolume %s: %w", path, err)
 	}
-	return used, nil
+	return bytes, nil
 }
 
 // SweepQgroups removes the quota groups of subvolumes that are gone.

@@ -115,5 +115,14 @@ func (en *projects) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	return used, backend.Condition{}
 }
 
+// Unshared is not known where files share blocks: that would have to be asked of each.
+func (en *projects) Unshared(e *engine.Entry) (int64, error) {
+	if en.fsType != "ext4" {
+		return 0, nil
+	}
+	used, _ := en.Inspect(e)
+	return used, nil
+}
+
 // Recover has nothing to do: what a killed process reserved is named in the metadata of the entry it was building.
 func (*projects) Recover(context.Context) error { return nil }

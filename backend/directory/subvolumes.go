@@ -88,6 +88,10 @@ func (*subvolumes) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	return used, backend.Condition{}
 }
 
+func (*subvolumes) Unshared(e *engine.Entry) (int64, error) {
+	return nodeops.SubvolumeUnshared(dataPath(e))
+}
+
 // Recover frees quota groups of subvolumes whose deletion was cut short.
 func (en *subvolumes) Recover(context.Context) error {
 	return nodeops.SweepQgroups(en.path)

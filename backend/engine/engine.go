@@ -59,6 +59,9 @@ type Engine interface {
 	InUse(e *Entry) (string, error)
 	// Inspect measures the content and says what is wrong with it.
 	Inspect(e *Entry) (used int64, condition backend.Condition)
+	// Unshared measures how much of the content no other entry has, and no less is free once it is removed. Where that
+	// cannot be told it is 0.
+	Unshared(e *Entry) (int64, error)
 	// Access tells a node how to use the entry.
 	Access(e *Entry) backend.Access
 	// Recover puts right what a killed process left behind beneath the pool's directory, before anything else runs.

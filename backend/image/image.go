@@ -234,6 +234,21 @@ func (*Engine) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	return used, backend.Condition{}
 }
 
+// Unshared leaves out the blocks that snapshots and clones have too.
+func (en *Engine) Unshared(e *engine.Entry) (int64, error) {
+	used, condition := en.Inspect(e)
+	if !en.reflink || condition.Abnormal {
+		return used, nil
+	}
+	f, err := e.Dir.Open(file)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	bytes, err := nodeops.Unshared(f)
+	return min(bytes, used), err // compressed, it takes less than it holds
+}
+
 func abnormal(format string, args ...any) backend.Condition {
 	return backend.Condition{Abnormal: true, Message: fmt.Sprintf(format, args...)}
 }

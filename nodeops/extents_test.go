@@ -1,0 +1,88 @@
+package nodeops
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// scattered writes that many blocks with a hole after each, so that each is an extent.
+func scattered(t testing.TB, path string, blocks int64) *os.File {
+	t.Helper()
+	f := newFile(t, path)
+	if err := f.Truncate(blocks * 8 * kib); err != nil { // or xfs allocates beyond its end
+		t.Fatal(err)
+	}
+	for i := range blocks {
+		if _, err := f.WriteAt(bytes.Repeat([]byte{1}, int(4*kib)), i*8*kib); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestBlocksOfAFileAreUnsharedUntilAnotherFileHasThem(t *testing.T) {
+	for _, fstype := range []string{"xfs", "btrfs"} {
+		t.Run(fstype, func(t *testing.T) {
+			dir := newFS(t, fstype, fileSystems[fstype])
+			const blocks = 3 * extentsAtOnce
+			src := scattered(t, filepath.Join(dir, "src"), blocks)
+			expect := func(when string, want int64) {
+				t.Helper()
+				if got, err := Unshared(src); err != nil || got != want {
+					t.Errorf("%s %d bytes are unshared, %v, want %d", when, got, err, want)
+				}
+			}
+			expect("at first", blocks*4*kib)
+			dst := newFile(t, filepath.Join(dir, "dst"))
+			if shared, err := CopyFile(t.Context(), dst, src); err != nil || !shared {
+				t.Fatalf("copied with shared blocks: %t, %v", shared, err)
+			}
+			expect("after a copy", 0)
+			if _, err := src.WriteAt(bytes.Repeat([]byte{2}, int(4*kib)), 16*kib); err != nil {
+				t.Fatal(err)
+			}
+			if err := src.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			expect("after a write to one of its blocks", 4*kib)
+			if err := os.Remove(dst.Name()); err != nil {
+				t.Fatal(err)
+			}
+			dst.Close()
+			late := time.After(10 * time.Second)
+			for gone := int64(0); gone != blocks*4*kib; { // the kernel removes it in the background
+				command(t, "sync", "--file-system", dir)
+				select {
+				case <-late:
+					expect("when the copy is gone", blocks*4*kib)
+					return
+				case <-time.After(time.Millisecond):
+				}
+				var err error
+				if gone, err = Unshared(src); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestAnEmptyFileHasNoBlocksAndAFileSystemThatCannotTellIsAnError(t *testing.T) {
+	if got, err := Unshared(newFile(t, filepath.Join(newFS(t, "ext4", fileSystems["ext4"]), "empty"))); err != nil || got != 0 {
+		t.Errorf("an empty file has %d bytes, %v", got, err)
+	}
+	proc, err := os.Open("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proc.Close()
+	if got, err := Unshared(proc); err == nil {
+		t.Errorf("of /proc it says %d", got)
+	}
+}
