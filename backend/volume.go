@@ -78,6 +78,9 @@ type VolumeSpec struct {
 	// must not be asked.
 	Shared bool
 	Server string // NAMESPACE/NAME of the server that shall have a shared volume; empty leaves the choice
+
+	// Ephemeral is a volume that nobody asks for again once it is deleted: it is not kept in the trash.
+	Ephemeral bool
 }
 
 // OnNodeLoss says what becomes of a volume whose node is gone for good. Empty means Retain.

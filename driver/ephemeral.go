@@ -74,7 +74,7 @@ func ephemeralSpec(req *csi.NodePublishVolumeRequest, a access) (backend.VolumeS
 	if err != nil {
 		return spec, err
 	}
-	spec.Name, spec.Size = req.GetVolumeId(), size
+	spec.Name, spec.Size, spec.Ephemeral = req.GetVolumeId(), size, true
 	for _, key := range append(podKeys, ephemeralKey) {
 		if value := req.GetVolumeContext()[key]; value != "" {
 			spec.Labels[key] = value

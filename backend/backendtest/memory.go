@@ -23,6 +23,7 @@ type Memory struct {
 	volumes   map[backend.ID]*memoryVolume
 	snapshots map[backend.ID]*memorySnapshot
 	groups    map[backend.ID]*backend.Group
+	trash     []trashedVolume // in the order of their deletion
 }
 
 type memoryVolume struct {
@@ -50,6 +51,7 @@ var (
 	_ backend.GroupSnapshotter = (*Memory)(nil)
 	_ backend.Cloner           = (*Memory)(nil)
 	_ backend.Sharer           = (*Memory)(nil)
+	_ backend.Trasher          = (*Memory)(nil)
 )
 
 // NewMemory returns an empty backend of 1 TiB with one pool named "memory".
@@ -163,7 +165,7 @@ func (m *Memory) Delete(ctx context.Context, id backend.ID) error {
 	_, err := backend.Do(ctx, &m.ops, id, "delete", func(context.Context) (any, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		delete(m.volumes, id)
+		m.throwAway(id)
 		return nil, nil
 	})
 	return err

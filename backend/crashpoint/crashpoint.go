@@ -18,6 +18,7 @@ const (
 	ExpandGrown    Step = "expand-grown"    // the content is grown, the metadata has the old size
 	ExpandRecorded Step = "expand-recorded" // the new size is recorded, the caller has no answer
 	DeleteTrashed  Step = "delete-trashed"  // renamed into the trash, not yet removed
+	TrashTaken     Step = "trash-taken"     // out of the trash for good, nothing of it is removed
 	DeletePartly   Step = "delete-partly"   // the content is gone or going, the metadata is there
 	StageAttached  Step = "stage-attached"  // the device exists, nothing is mounted
 	StageMounted   Step = "stage-mounted"   // mounted, the file system not yet grown
@@ -30,8 +31,11 @@ const (
 // Steps lists them all, for tests that must miss none.
 var Steps = []Step{
 	BuildBegun, BuildFilled, BuildCommitted, GroupBuilt, CopyFrozen, CopyDone, ExpandGrown, ExpandRecorded,
-	DeleteTrashed, DeletePartly, StageAttached, StageMounted, PublishBound, UnpublishDone, UnstageMount, UnstageDone,
+	DeleteTrashed, TrashTaken, DeletePartly, StageAttached, StageMounted, PublishBound, UnpublishDone, UnstageMount, UnstageDone,
 }
+
+// The step in which a volume is restored from the trash.
+const UndeleteRenamed Step = "undelete-renamed" // it has its place again, not yet synced; the caller has no answer
 
 // The steps in which a disk becomes the place of a pool.
 const (
@@ -55,9 +59,11 @@ const (
 	ExportRemoved   Step = "export-removed"   // exported no more, still mounted
 	ExportUnmounted Step = "export-unmounted" // unmounted, its data is there
 	ExportEmptied   Step = "export-emptied"   // its data is gone, its identity is still taken
+	ExportRevived   Step = "export-revived"   // out of the trash, neither mounted nor known to clients
 )
 
 // ExportSteps lists them all.
 var ExportSteps = []Step{
 	ExportRenewed, ExportMounted, ExportCopied, ExportRecorded, ExportPut, ExportGrown, ExportRemoved, ExportUnmounted, ExportEmptied,
+	ExportRevived,
 }

@@ -25,6 +25,7 @@ type Storage interface {
 	backend.Snapshotter
 	backend.GroupSnapshotter
 	backend.Cloner
+	backend.Trasher
 }
 
 // Exporter serves directories. Both calls may be repeated.
@@ -71,6 +72,7 @@ var (
 	_ backend.Snapshotter      = (*Backend)(nil)
 	_ backend.GroupSnapshotter = (*Backend)(nil)
 	_ backend.Cloner           = (*Backend)(nil)
+	_ backend.Trasher          = (*Backend)(nil)
 )
 
 // Open mounts and exports every volume that is on disk. One that cannot be served is tried again, until Close, and

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/crashpoint"
@@ -29,7 +30,8 @@ type operation struct {
 	steps   []crashpoint.Step
 	prepare func(*server)
 	call    func(*server) error
-	check   func(*server) // leaves nothing
+	check   func(*server) // leaves nothing, but for what is in the trash
+	trash   bool          // deleted volumes are kept
 }
 
 var build = []crashpoint.Step{
@@ -110,7 +112,26 @@ var operations = []operation{{
 	prepare: stored,
 	call:    func(s *server) error { return s.Delete(s.Context(), "a") },
 	check:   func(s *server) { s.served() },
+}, {
+	name: "undelete", trash: true,
+	steps:   []crashpoint.Step{crashpoint.UndeleteRenamed, crashpoint.ExportRevived, crashpoint.ExportMounted, crashpoint.ExportPut},
+	prepare: func(s *server) { stored(s); s.remove("a") },
+	call: func(s *server) error {
+		if _, err := s.Undelete(s.Context(), "a"); !errors.Is(err, backend.ErrExists) {
+			return err
+		}
+		return nil // it is back already
+	},
+	check: holds("a"),
 }}
+
+// kept is how long an operation's pool keeps deleted volumes.
+func (op operation) kept() time.Duration {
+	if op.trash {
+		return local.DefaultTrashRetention
+	}
+	return local.NoTrash
+}
 
 func TestEveryStepOfAnExportIsKilledAt(t *testing.T) {
 	covered := map[crashpoint.Step]bool{}
@@ -152,9 +173,10 @@ func TestAServerThatIsKilledAnywhereIsContinuedByTheNext(t *testing.T) {
 // die plays the process that is killed.
 func die(t *testing.T) {
 	s := &server{T: t, pool: local.PoolConfig{Name: "pool", Engine: "image", Path: os.Getenv(killedPool)}, work: os.Getenv(killedWork)}
+	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == os.Getenv(killedOperation) })
+	s.pool.TrashRetention = operations[i].kept()
 	s.makeDirs()
 	s.begin()
-	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == os.Getenv(killedOperation) })
 	t.Fatalf("it lives, and was answered %v", operations[i].call(s))
 }
 
@@ -163,6 +185,7 @@ func kill(t *testing.T, binary string, op operation, step crashpoint.Step) {
 	op.prepare(s)
 	before := s.ledger.ids()
 	s.end()
+	s.pool.TrashRetention = op.kept()
 	cmd := exec.Command(binary, "-test.run", "^TestAServerThatIsKilledAnywhereIsContinuedByTheNext$")
 	cmd.Env = append(os.Environ(), killedPool+"="+s.pool.Path, killedWork+"="+s.work, killedOperation+"="+op.name, "HOLDFAST_CRASH_AT="+string(step))
 	out, err := cmd.CombinedOutput()

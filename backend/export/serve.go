@@ -18,7 +18,7 @@ import (
 // serve mounts a volume, gives it its identity and exports it. What is done already is left as it is.
 func (b *Backend) serve(ctx context.Context, v *backend.Volume) error {
 	before := b.standing(v.ID)
-	now := &standing{nfs: before.nfs, told: before.told, size: before.size}
+	now := &standing{nfs: before.nfs, told: before.told, size: before.size, revived: before.revived}
 	fault, err := b.export(ctx, v, now)
 	if err != nil {
 		now.nfs = nil
@@ -53,8 +53,10 @@ func (b *Backend) export(ctx context.Context, v *backend.Volume, now *standing) 
 	crashpoint.Here(crashpoint.ExportMounted)
 	known, ok := b.ledger.find(v.ID)
 	if !ok {
-		if err := top.prepare(m.Target); err != nil {
-			return nil, explain(err)
+		if !now.revived {
+			if err := top.prepare(m.Target); err != nil {
+				return nil, explain(err)
+			}
 		}
 		if known, err = b.ledger.assign(v); err != nil {
 			return nil, err

@@ -15,6 +15,7 @@ type standing struct {
 	nfs     *backend.NFS // nil while it is not exported
 	fault   error        // why it is not, or why not as it should be
 	leaving bool         // its deletion has begun
+	revived bool         // it comes from the trash: its top directory is as its users left it
 	told    bool         // the exporter may have it, of the mount that is there or of one that is gone
 	tries   int          // that failed, one after the other
 	after   time.Time    // when it is worth another

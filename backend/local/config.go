@@ -19,7 +19,22 @@ type PoolConfig struct {
 	Path           string        // an existing directory, best the root of a file system of its own
 	Overcommit     float64       // how often each byte may be promised; 0 means 1.0
 	Reserved       string        // kept free: bytes such as 10Gi, or a share such as 5% (default)
-	TrashRetention time.Duration // how long a deleted volume can be restored; 0 removes it at once
+	TrashRetention time.Duration // how long a deleted volume can be restored; 0 means DefaultTrashRetention
+}
+
+const (
+	// DefaultTrashRetention is how long a deleted volume can be restored, unless its room is needed before.
+	DefaultTrashRetention = 24 * time.Hour
+	// NoTrash removes deleted volumes at once. Where people write it, it is 0s.
+	NoTrash time.Duration = -1
+)
+
+// TrashRetention reads how long a pool shall keep deleted volumes as people write it, where 0 means not at all.
+func TrashRetention(said time.Duration) time.Duration {
+	if said == 0 {
+		return NoTrash
+	}
+	return said
 }
 
 const poolKeys = "name, engine, path, overcommit, reserved, trashRetention"
@@ -62,9 +77,11 @@ func (c *PoolConfig) set(key, value string) (err error) {
 			return fmt.Errorf("overcommit 0 would promise nothing; it must be above 0, at most %d", mostOvercommit)
 		}
 	case "trashRetention":
-		if c.TrashRetention, err = time.ParseDuration(value); err != nil {
-			return fmt.Errorf("trashRetention %s is not a duration such as 24h", backend.Quote(value))
+		retention, err := time.ParseDuration(value)
+		if err != nil || retention < 0 {
+			return fmt.Errorf("trashRetention %s is not a time such as 24h, or 0s to keep nothing", backend.Quote(value))
 		}
+		c.TrashRetention = TrashRetention(retention)
 	default:
 		return fmt.Errorf("unknown key %s; the keys are: %s", backend.Quote(key), poolKeys)
 	}
@@ -86,6 +103,9 @@ func (c *PoolConfig) complete() error {
 	if c.Reserved == "" {
 		c.Reserved = "5%"
 	}
+	if c.TrashRetention == 0 {
+		c.TrashRetention = DefaultTrashRetention
+	}
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w pool %s: "+format, append([]any{backend.ErrInvalid, backend.Quote(c.Name)}, args...)...)
 	}
@@ -98,8 +118,8 @@ func (c *PoolConfig) complete() error {
 		return invalid("path %s must be absolute", backend.Quote(c.Path))
 	case !(c.Overcommit > 0 && c.Overcommit <= mostOvercommit): // also refuses NaN
 		return invalid("overcommit %v; it must be above 0, at most %d", c.Overcommit, mostOvercommit)
-	case c.TrashRetention < 0:
-		return invalid("trashRetention %s is negative", c.TrashRetention)
+	case c.TrashRetention < 0 && c.TrashRetention != NoTrash:
+		return invalid("trashRetention %s; it must be a time such as 24h, or 0s to keep nothing", c.TrashRetention)
 	}
 	c.Path = filepath.Clean(c.Path)
 	if _, err := parseReserve(c.Reserved); err != nil {

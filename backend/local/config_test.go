@@ -16,34 +16,40 @@ func TestParsePoolReadsEveryKey(t *testing.T) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	got, err = ParsePool("name=a,path=/a")
-	want = PoolConfig{Name: "a", Engine: "image", Path: "/a", Overcommit: 1, Reserved: "5%"}
+	want = PoolConfig{Name: "a", Engine: "image", Path: "/a", Overcommit: 1, Reserved: "5%", TrashRetention: 24 * time.Hour}
 	if err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	got, err = ParsePool("name=a,path=/a,trashRetention=0s")
+	want.TrashRetention = NoTrash
+	if err != nil || got != want || got.complete() != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 
 func TestParsePoolNamesWhatIsWrongAndWhatIsAllowed(t *testing.T) {
 	for s, words := range map[string][]string{
-		"":                                  {"key=value", poolKeys},
-		"name=a":                            {"path", "absolute"},
-		"name=a,path=relative":              {`"relative"`, "absolute"},
-		"path=/a":                           {"name", "1 to 63"},
-		"name=A_b,path=/a":                  {`"A_b"`, "a-z"},
-		"name=a,path=/a,engine=zfs":         {`"zfs"`, "image or directory"},
-		"name=a,path=/a,speed=fast":         {`"speed"`, poolKeys},
-		"name=a,path=/a,name=b":             {"name", "twice"},
-		"name=a,path=/a,overcommit=x":       {`"x"`, "number"},
-		"name=a,path=/a,overcommit=0":       {"overcommit 0"},
-		"name=a,path=/a,overcommit=-1":      {"-1", "above 0"},
-		"name=a,path=/a,overcommit=NaN":     {"NaN", "above 0"},
-		"name=a,path=/a,overcommit=1000":    {"1000", "at most 100"},
-		"name=a,path=/a,reserved=100%":      {`"100%"`, "below 100%"},
-		"name=a,path=/a,reserved=-1":        {`"-1"`, "10Gi"},
-		"name=a,path=/a,reserved=5GB":       {`"5GB"`, "10Gi"},
-		"name=a,path=/a,reserved=9999999Ti": {"9999999Ti", "10Gi"},
-		"name=a,path=/a,trashRetention=1":   {`"1"`, "24h"},
-		"name=a,path=/a,trashRetention=-1h": {"-1h", "negative"},
-		"name=a,path=":                      {`"path="`, "key=value"},
+		"":                                   {"key=value", poolKeys},
+		"name=a":                             {"path", "absolute"},
+		"name=a,path=relative":               {`"relative"`, "absolute"},
+		"path=/a":                            {"name", "1 to 63"},
+		"name=A_b,path=/a":                   {`"A_b"`, "a-z"},
+		"name=a,path=/a,engine=zfs":          {`"zfs"`, "image or directory"},
+		"name=a,path=/a,speed=fast":          {`"speed"`, poolKeys},
+		"name=a,path=/a,name=b":              {"name", "twice"},
+		"name=a,path=/a,overcommit=x":        {`"x"`, "number"},
+		"name=a,path=/a,overcommit=0":        {"overcommit 0"},
+		"name=a,path=/a,overcommit=-1":       {"-1", "above 0"},
+		"name=a,path=/a,overcommit=NaN":      {"NaN", "above 0"},
+		"name=a,path=/a,overcommit=1000":     {"1000", "at most 100"},
+		"name=a,path=/a,reserved=100%":       {`"100%"`, "below 100%"},
+		"name=a,path=/a,reserved=-1":         {`"-1"`, "10Gi"},
+		"name=a,path=/a,reserved=5GB":        {`"5GB"`, "10Gi"},
+		"name=a,path=/a,reserved=9999999Ti":  {"9999999Ti", "10Gi"},
+		"name=a,path=/a,trashRetention=1":    {`"1"`, "24h"},
+		"name=a,path=/a,trashRetention=-1h":  {"-1h", "24h", "0s"},
+		"name=a,path=/a,trashRetention=-1ns": {"-1ns", "24h", "0s"},
+		"name=a,path=":                       {`"path="`, "key=value"},
 	} {
 		_, err := ParsePool(s)
 		if !errors.Is(err, backend.ErrInvalid) {

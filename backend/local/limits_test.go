@@ -211,7 +211,7 @@ func TestDirectoryOnXFSGivesQuotaIDsBack(t *testing.T)  { idsComeBack(t, hostfs.
 func TestDirectoryOnExt4GivesQuotaIDsBack(t *testing.T) { idsComeBack(t, hostfs.Ext4Quota) }
 
 func idsComeBack(t *testing.T, k hostfs.Kind) {
-	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30)}
+	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30), TrashRetention: NoTrash} // in the trash they stay
 	ids := func() (ids []uint32) {
 		b := open(t, c)
 		for _, name := range []string{"a", "b", "c"} {

@@ -36,6 +36,7 @@ var (
 	_ backend.Snapshotter      = (*Backend)(nil)
 	_ backend.GroupSnapshotter = (*Backend)(nil)
 	_ backend.Cloner           = (*Backend)(nil)
+	_ backend.Trasher          = (*Backend)(nil)
 )
 
 // Open takes the pools for this process, puts right what a killed one left behind, and serves them until Close.
@@ -268,12 +269,24 @@ func (b *Backend) keep(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			for _, p := range b.pools() {
-				if err := p.survey(ctx); err != nil {
-					b.log.Warn("cannot measure pool", "pool", p.Name, "error", err)
-				}
-				p.emptyTrash(ctx, now)
+				b.keepers.Go(func() { p.keep(ctx, now) })
 			}
 		}
+	}
+}
+
+// keep looks after one pool, unless somebody does: a large volume takes its time to be removed.
+func (p *pool) keep(ctx context.Context, now time.Time) {
+	if !p.keeping.TryLock() {
+		return
+	}
+	defer p.keeping.Unlock()
+	if err := p.survey(ctx); err != nil {
+		p.log.Warn("cannot measure pool", "error", err)
+	}
+	p.emptyTrash(ctx, now)
+	if err := p.relieve(ctx); err != nil {
+		p.log.Warn("cannot see whether trash must give way", "error", err)
 	}
 }
 

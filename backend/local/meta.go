@@ -33,6 +33,8 @@ type meta struct {
 	OnNodeLoss backend.OnNodeLoss `json:"onNodeLoss,omitempty"`
 	Group      *groupRef          `json:"group,omitempty"`
 	Members    []member           `json:"members,omitempty"` // of a group
+
+	Ephemeral bool `json:"ephemeral,omitempty"` // not kept in the trash
 }
 
 // groupRef ties a snapshot to its group, whose record lies in the named pool.

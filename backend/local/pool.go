@@ -57,6 +57,9 @@ type pool struct {
 	locked  *os.File // pool.json; the lock is not on the directory, which may be the file system's root and locked by others
 	engine  engine.Engine
 
+	keeping sync.Mutex // held while the pool is looked after, which happens every keepEvery
+	giving  sync.Mutex // held while trash gives way: what is freed for one caller, no other takes
+
 	mu       sync.Mutex
 	entries  map[kind]map[backend.ID]*record
 	trash    map[string]*record // by place
@@ -74,6 +77,7 @@ type record struct {
 	damage  error
 	charge  int64
 	deleted time.Time // when moved to the trash
+	gives   int64     // bytes that are free once it is removed from the trash, at least
 }
 
 // openPool opens a pool's directory and reads what is there, changing nothing but an empty directory, which becomes a pool.
@@ -258,7 +262,7 @@ func (p *pool) scan() error {
 	seen := make(map[string]*record, len(names))
 	for _, name := range names {
 		r := p.trash[path.Join(trashDir, name)]
-		if r == nil {
+		if r == nil && p.building[path.Join(buildingDir, name)] == nil { // or it is being removed or restored
 			r = p.readTrash(name)
 		}
 		if r != nil {

@@ -17,22 +17,25 @@ func (p *pool) promise(ctx context.Context, r *record) error {
 		return err
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.admit(usage, r.charge, r.id); err != nil {
-		return err
+	fits := r.charge <= p.room(usage, usage.Available, p.promised())
+	if fits {
+		p.building[r.place] = r
 	}
-	p.building[r.place] = r
-	return nil
-}
-
-// admit decides whether more bytes can be promised; p.mu is held.
-func (p *pool) admit(usage nodeops.FSUsage, more int64, id backend.ID) error {
-	c := p.capacity(usage)
-	if more <= c.Available {
+	p.mu.Unlock()
+	if fits {
 		return nil
 	}
-	return fmt.Errorf("%w: %s needs %d bytes of pool %s, %d are available (total %d, promised %d, used by others %d, reserved %d, overcommit %g); delete volumes, snapshots or trash, add a disk, or raise overcommit",
-		backend.ErrExhausted, id, more, p.Name, c.Available, c.Total, c.Promised, p.foreign, p.reserve.of(c.Total), p.Overcommit)
+	return p.makeRoom(ctx, r)
+}
+
+// exhausted refuses a promise; p.mu is held.
+func (p *pool) exhausted(usage nodeops.FSUsage, r *record) error {
+	c, trash := p.capacity(usage), ""
+	if n := len(p.trash); n > 0 {
+		trash = fmt.Sprintf(" even without the %d deleted volumes in the trash, which are kept", n)
+	}
+	return fmt.Errorf("%w: %s needs %d bytes of pool %s, %d are available%s (total %d, promised %d, used by others %d, reserved %d, overcommit %g); delete volumes or snapshots, add a disk, or raise overcommit",
+		backend.ErrExhausted, r.id, r.charge, p.Name, c.Available, trash, c.Total, c.Promised, p.foreign, p.reserve.of(c.Total), p.Overcommit)
 }
 
 func (p *pool) measure(ctx context.Context) (nodeops.FSUsage, error) {
@@ -43,18 +46,25 @@ func (p *pool) measure(ctx context.Context) (nodeops.FSUsage, error) {
 	return usage, nil
 }
 
-// capacity applies the formula of docs/capacity.md; p.mu is held.
+// capacity counts as available what the trash would give; p.mu is held.
 func (p *pool) capacity(usage nodeops.FSUsage) backend.Capacity {
 	promised := p.promised()
+	charge, gives := p.kept()
+	available := p.room(usage, usage.Available+gives, promised-charge)
+	return backend.Capacity{
+		Total: usage.Used + usage.Available, Promised: promised, Used: usage.Used,
+		Available: available, Smallest: sizeUnit, Largest: available,
+	}
+}
+
+// room is what can be promised where that much of the file system is free and that much is promised, by the formula of
+// docs/capacity.md; p.mu is held.
+func (p *pool) room(usage nodeops.FSUsage, free, promised int64) int64 {
 	total := usage.Used + usage.Available // some file systems keep blocks that only they may use
 	kept := p.reserve.of(total)
 	byPromise := int64(float64(total-p.foreign)*p.Overcommit) - kept - promised
-	byFreeSpace := int64(float64(usage.Available)*p.Overcommit) - kept
-	available := max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
-	return backend.Capacity{
-		Total: total, Promised: promised, Used: usage.Used,
-		Available: available, Smallest: sizeUnit, Largest: available,
-	}
+	byFreeSpace := int64(float64(free)*p.Overcommit) - kept
+	return max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
 }
 
 // promised is the sum over all that is on the disk or on its way there; p.mu is held.
@@ -84,6 +94,7 @@ func (p *pool) survey(ctx context.Context) error {
 		used, _, _ := p.inspect(r)
 		own += used
 	}
+	p.measureGifts()
 	after, err := p.measure(ctx)
 	if err != nil {
 		return err

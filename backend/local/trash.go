@@ -15,16 +15,6 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Trashed is a deleted volume that can still be restored.
-type Trashed struct {
-	ID      backend.ID
-	Name    string
-	Pool    string
-	Size    int64
-	Deleted time.Time
-	Expires time.Time
-}
-
 // remove takes an entry away in two steps, so that a crash leaves it where it was or in the trash. A volume of a pool
 // with a retention time stays there until it expires.
 func (p *pool) remove(ctx context.Context, r *record) error {
@@ -39,6 +29,9 @@ func (p *pool) remove(ctx context.Context, r *record) error {
 	}
 	now := time.Now()
 	gone := &record{kind: r.kind, id: r.id, place: path.Join(trashDir, trashName(r.kind, r.id, now)), meta: r.meta, damage: r.damage, charge: r.charge, deleted: now}
+	if !p.expired(gone, now) {
+		gone.gives = p.measureGift(r)
+	}
 	if err := p.root.Rename(r.place, gone.place); err != nil {
 		return err
 	}
@@ -76,26 +69,54 @@ func (p *pool) unused(r *record) error {
 }
 
 func (p *pool) expired(r *record, now time.Time) bool {
-	return r.kind != volumes || now.Sub(r.deleted) >= p.TrashRetention
+	ephemeral := r.meta != nil && r.meta.Ephemeral
+	return r.kind != volumes || ephemeral || p.TrashRetention == NoTrash || now.Sub(r.deleted) >= p.TrashRetention
 }
 
-// purge frees what lies in the trash. It takes it out of the trash first, so that nobody restores the half of it. What
-// cannot be freed now is tried again later and stays promised.
-func (p *pool) purge(ctx context.Context, r *record) {
-	purged := &record{kind: r.kind, id: r.id, place: path.Join(buildingDir, path.Base(r.place)), charge: r.charge}
+// claim takes an entry out of the trash for one caller, who removes or restores it. Its room stays promised meanwhile.
+// nil means that somebody else has it.
+func (p *pool) claim(r *record) *record {
 	p.mu.Lock()
-	p.building[purged.place] = purged
+	defer p.mu.Unlock()
+	return p.claimLocked(r)
+}
+
+// claimLocked is claim where p.mu is held.
+func (p *pool) claimLocked(r *record) *record {
+	if p.trash[r.place] == nil {
+		return nil
+	}
+	claimed := *r
+	claimed.place = path.Join(buildingDir, path.Base(r.place))
+	p.building[claimed.place] = &claimed
 	delete(p.trash, r.place)
-	p.mu.Unlock()
-	err := p.root.Rename(r.place, purged.place)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = p.discard(ctx, purged)
+	return &claimed
+}
+
+// purge frees what lies in the trash, unless somebody else has claimed it.
+func (p *pool) purge(ctx context.Context, r *record) {
+	if claimed := p.claim(r); claimed != nil {
+		p.purgeClaimed(ctx, claimed)
+	}
+}
+
+// purgeClaimed takes an entry out of the trash on the disk first, so that nobody restores the half of it. What cannot be
+// freed now is tried again at the next start and stays promised.
+func (p *pool) purgeClaimed(ctx context.Context, r *record) {
+	err := p.root.Rename(path.Join(trashDir, path.Base(r.place)), r.place)
+	restored := errors.Is(err, fs.ErrNotExist) // by another process
+	if err == nil || restored {
+		crashpoint.Here(crashpoint.TrashTaken)
+		err = p.discard(ctx, r)
 	}
 	if err != nil {
 		p.log.Warn("deleted, but its space is not free yet", "kind", r.kind, "id", r.id, "error", err)
 		return
 	}
-	p.forget(purged)
+	if restored {
+		p.find(r.kind, r.id)
+	}
+	p.forget(r)
 }
 
 // emptyTrash frees what has expired and what could not be freed before.
@@ -114,21 +135,21 @@ func (p *pool) emptyTrash(ctx context.Context, now time.Time) {
 }
 
 // Trash lists deleted volumes that can be restored, the last deleted first.
-func (b *Backend) Trash(context.Context) ([]Trashed, error) {
-	var all []Trashed
+func (b *Backend) Trash(context.Context) ([]backend.Trashed, error) {
+	var all []backend.Trashed
 	for _, p := range b.pools() {
 		if err := p.scan(); err != nil {
 			return nil, fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
 		}
 		for _, r := range p.trashed() {
-			t := Trashed{ID: r.id, Pool: p.Name, Deleted: r.deleted, Expires: r.deleted.Add(p.TrashRetention)}
+			t := backend.Trashed{ID: r.id, Pool: p.Name, Deleted: r.deleted, Expires: r.deleted.Add(max(0, p.TrashRetention))}
 			if r.meta != nil {
-				t.Name, t.Size = r.meta.Name, r.meta.Content.Size
+				t.Name, t.Size, t.Labels = r.meta.Name, r.meta.Content.Size, r.meta.Labels
 			}
 			all = append(all, t)
 		}
 	}
-	slices.SortFunc(all, func(x, y Trashed) int { return y.Deleted.Compare(x.Deleted) })
+	slices.SortFunc(all, func(x, y backend.Trashed) int { return y.Deleted.Compare(x.Deleted) })
 	return all, nil
 }
 
@@ -152,29 +173,49 @@ func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume,
 		if p, r := b.find(volumes, id); r != nil {
 			return nil, fmt.Errorf("%w: volume %s exists in pool %s", backend.ErrExists, id, p.Name)
 		}
+		var from *pool
+		var last *record
 		for _, p := range b.pools() {
 			for _, r := range p.trashed() {
-				if r.id == id {
-					return p.undelete(r)
+				if r.id == id && (last == nil || r.deleted.After(last.deleted)) {
+					from, last = p, r
 				}
 			}
 		}
-		return nil, b.notFound("volume %s is not in the trash", id)
+		if last == nil {
+			return nil, b.notFound("volume %s is not in the trash", id)
+		}
+		return from.undelete(last)
 	})
 }
 
 func (p *pool) undelete(r *record) (*backend.Volume, error) {
-	place := path.Join(string(volumes), string(r.id))
-	if err := p.root.Rename(r.place, place); err != nil {
-		return nil, fmt.Errorf("restoring %s of pool %s from the trash: %w", r.id, p.Name, err)
-	}
-	if err := nodeops.SyncDir(p.root, string(volumes)); err != nil {
+	lost := fmt.Errorf("%w: volume %s is in the trash of pool %s no more: its time was over, or its room was needed", backend.ErrNotFound, r.id, p.Name)
+	if err := p.usable(); err != nil {
 		return nil, err
 	}
+	claimed := p.claim(r)
+	if claimed == nil {
+		return nil, lost
+	}
+	defer p.forget(claimed)
+	place := path.Join(string(volumes), string(r.id))
+	if err := p.root.Rename(r.place, place); err != nil {
+		if errors.Is(err, fs.ErrNotExist) { // purged by another process
+			return nil, lost
+		}
+		p.mu.Lock()
+		p.trash[r.place] = r
+		p.mu.Unlock()
+		return nil, fmt.Errorf("restoring %s of pool %s from the trash: %w", r.id, p.Name, err)
+	}
+	crashpoint.Here(crashpoint.UndeleteRenamed)
 	back := p.read(volumes, r.id, place)
 	p.mu.Lock()
-	delete(p.trash, r.place)
 	p.entries[volumes][r.id] = back
 	p.mu.Unlock()
+	if err := errors.Join(nodeops.SyncDir(p.root, string(volumes)), nodeops.SyncDir(p.root, trashDir)); err != nil {
+		return nil, err
+	}
 	return p.volume(back), nil
 }

@@ -111,7 +111,10 @@ func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec
 	if from == nil {
 		content.FSSize = content.Size
 	}
-	m := &meta{ID: id, Name: spec.Name, Content: content, Charge: content.Size, Labels: spec.Labels, OnNodeLoss: spec.OnNodeLoss, Source: source}
+	m := &meta{
+		ID: id, Name: spec.Name, Content: content, Charge: content.Size, Labels: spec.Labels, OnNodeLoss: spec.OnNodeLoss, Source: source,
+		Ephemeral: spec.Ephemeral,
+	}
 	b, err := p.begin(ctx, volumes, m)
 	if err != nil {
 		return nil, err

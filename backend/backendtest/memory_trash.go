@@ -1,0 +1,67 @@
+package backendtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// mostTrash bounds what a Memory keeps of deleted volumes. It takes no room from others.
+const mostTrash = 100
+
+type trashedVolume struct {
+	volume  *memoryVolume
+	deleted time.Time
+}
+
+// throwAway takes a volume away, if there is one; m.mu is held.
+func (m *Memory) throwAway(id backend.ID) {
+	v := m.volumes[id]
+	if v == nil {
+		return
+	}
+	delete(m.volumes, id)
+	m.trash = append(m.trash, trashedVolume{v, time.Now()})
+	m.trash = m.trash[max(0, len(m.trash)-mostTrash):]
+}
+
+func (m *Memory) Trash(context.Context) ([]backend.Trashed, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []backend.Trashed
+	for _, t := range slices.Backward(m.trash) {
+		v := t.volume
+		all = append(all, backend.Trashed{
+			ID: v.ID, Name: v.Name, Pool: v.Pool, Size: v.Size, Labels: v.Labels, Deleted: t.deleted, Expires: t.deleted.Add(24 * time.Hour),
+		})
+	}
+	return all, nil
+}
+
+func (m *Memory) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	return backend.Do(ctx, &m.ops, id, "undelete", func(context.Context) (*backend.Volume, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.volumes[id] != nil {
+			return nil, fmt.Errorf("%w: volume %s", backend.ErrExists, id)
+		}
+		for i, t := range slices.Backward(m.trash) {
+			if t.volume.ID == id {
+				m.trash = slices.Delete(m.trash, i, i+1)
+				m.volumes[id] = t.volume
+				return clone(&t.volume.Volume), nil
+			}
+		}
+		return nil, fmt.Errorf("%w: volume %s is not in the trash", backend.ErrNotFound, id)
+	})
+}
+
+// EmptyTrash forgets all deleted volumes.
+func (m *Memory) EmptyTrash() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.trash = nil
+}

@@ -1,0 +1,80 @@
+package export
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func TestAVolumeFromTheTrashIsServedAgainAsAnotherExport(t *testing.T) {
+	s := onXFS(t)
+	spec := s.spec("a")
+	spec.Labels = map[string]string{LabelMode: "0777"}
+	a, err := s.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write(a, []byte("one"))
+	if err := os.Chmod(s.target("a"), 0o700); err != nil { // as its user may
+		t.Fatal(err)
+	}
+	before, _ := s.ledger.find("a")
+	s.remove("a")
+	s.served()
+	all, err := s.Trash(t.Context())
+	if err != nil || len(all) != 1 || all[0].ID != "a" {
+		t.Fatalf("the trash holds %+v, %v", all, err)
+	}
+	back, err := s.Undelete(t.Context(), "a")
+	if err != nil || back.Condition.Abnormal || back.Access.NFS == nil {
+		t.Fatalf("undeleted is %+v, %v", back, err)
+	}
+	if got := string(s.read(back)); got != "one" {
+		t.Errorf("it holds %q", got)
+	}
+	if info, err := os.Stat(s.target("a")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("its top directory is %v, %v", info, err)
+	}
+	if after, _ := s.ledger.find("a"); after.ID == before.ID {
+		t.Errorf("it is export %d again, of which clients may hold handles", after.ID)
+	}
+	s.restart()
+	s.served("a")
+}
+
+func TestAVolumeFromTheTrashThatCannotBeServedIsBackAndIsTriedAgain(t *testing.T) {
+	s := onXFS(t)
+	s.create("a")
+	s.remove("a")
+	s.record.refuses(func(uint16) error { return errors.New("the exporter is out of descriptors") })
+	back, err := s.Undelete(t.Context(), "a")
+	if err != nil || !back.Condition.Abnormal || !strings.Contains(back.Condition.Message, "out of descriptors") {
+		t.Errorf("undeleted is %+v, %v", back, err)
+	}
+	s.record.refuses(nil)
+	s.await("its export", func() bool { return !s.get("a").Condition.Abnormal })
+	s.served("a")
+}
+
+func TestNothingIsUndeletedWhereNoMoreMayBeExported(t *testing.T) {
+	s := onXFS(t)
+	s.end()
+	s.change = func(c *Config) { c.MaxExports = 1 }
+	s.begin()
+	s.create("a")
+	s.remove("a")
+	s.create("b")
+	_, err := s.Undelete(t.Context(), "a")
+	s.want(err, backend.ErrExhausted, "a", "exports 1", "maxExports")
+	if all, err := s.Trash(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("the trash holds %+v, %v", all, err)
+	}
+	s.remove("b")
+	if _, err := s.Undelete(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	s.served("a")
+}
