@@ -75,6 +75,7 @@ type Agent struct {
 	snapshotter backend.Snapshotter
 	grouper     backend.GroupSnapshotter
 	cloner      backend.Cloner
+	trasher     backend.Trasher
 
 	watches watches
 	work    *work
@@ -102,6 +103,7 @@ func New(c Config) (*Agent, error) {
 	a.snapshotter, _ = c.Backend.(backend.Snapshotter)
 	a.grouper, _ = c.Backend.(backend.GroupSnapshotter)
 	a.cloner, _ = c.Backend.(backend.Cloner)
+	a.trasher, _ = c.Backend.(backend.Trasher)
 	a.node.dirty = make(chan struct{}, 1)
 	return a, a.watches.prepare(a)
 }

@@ -28,6 +28,10 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 	case i < 0, hasUID(o, all[i].UID): // not given up yet, or not at all
 		return nil
 	case !made:
+		// The cache may have what was settled by an agent before this one, and the volume may have been restored since.
+		if n, err := a.Client.HoldfastV1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{}); err != nil || !slices.ContainsFunc(n.Spec.Discard, all[i].Same) {
+			return err
+		}
 		a.log.Info("removing what was given up while this node was not heard of", "kind", k.kind, "id", k.name,
 			"requestedBy", all[i].RequestedBy, "reason", all[i].Reason)
 		if err := a.deleteAny(ctx, k); err != nil {

@@ -37,13 +37,18 @@ func (a *Agent) nodeListener() holdfastv1.StorageNodeHandlerFuncs {
 	}
 }
 
-// sawNode notices what the controller has written: that the node is not heard of, and what to discard.
+// sawNode notices what the controller has written: that the node is not heard of, what to discard and what to restore.
 func (a *Agent) sawNode(n *v1.StorageNode) {
 	if writtenOff(n.Status.Conditions) {
 		a.node.change()
 	}
 	for _, d := range n.Spec.Discard {
 		a.work.add(key{d.Kind, d.Name})
+	}
+	for _, r := range n.Spec.Restore {
+		if r.Error == "" {
+			a.work.add(key{v1.SourceVolume, r.Name})
+		}
 	}
 }
 
@@ -130,6 +135,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 		}
 		s.Pools = append(s.Pools, pool)
 	}
+	s.Trash = a.trashStatus(ctx, s.Pools, told)
 	ready := metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1.ReasonReady, ObservedGeneration: s.ObservedGeneration}
 	switch {
 	case len(a.Pools) == 0:

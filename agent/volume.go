@@ -24,7 +24,13 @@ func (a *Agent) settleVolume(ctx context.Context, k key) error {
 	case a.work.unseen(k, o):
 		return errUnseen
 	}
+	if err := a.endRestore(ctx, k, o); err != nil {
+		return err
+	}
 	if err := a.discard(ctx, k, o, o != nil && o.Status.Created != nil); err != nil {
+		return err
+	}
+	if err := a.restore(ctx, k); err != nil {
 		return err
 	}
 	switch {

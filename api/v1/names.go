@@ -44,6 +44,12 @@ const PausedByAnnotation = "holdfast.dev/paused-by"
 // ReplicasAnnotation, on a Deployment or StatefulSet that an upgrade has stopped, says how many replicas it had.
 const ReplicasAnnotation = "holdfast.dev/replicas-before-upgrade"
 
+// The reasons of events on a StorageNode.
+const (
+	ReasonRestored      = "Restored"      // a deleted volume was taken out of the trash
+	ReasonRestoreFailed = "RestoreFailed" // spec.restore says why
+)
+
 // The reasons of conditions. A condition that is false because an operation failed has the ErrorCode as its reason.
 const (
 	ReasonReady       = "Ready"

@@ -283,7 +283,8 @@ type PoolSpec struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(%|[KMGTPE]i?)?)?$`
 	// +kubebuilder:validation:MaxLength=32
 	Reserved string `json:"reserved,omitempty"`
-	// TrashRetention is how long a deleted volume can be restored; not at all if left out.
+	// TrashRetention is how long a deleted volume can be restored, unless its room is needed before; 24h if left out, and
+	// 0s keeps nothing.
 	// +optional
 	TrashRetention *metav1.Duration `json:"trashRetention,omitempty"`
 	// NodeSelectorTerms choose the nodes that have the pool. None chooses all that store.

@@ -38,7 +38,8 @@ type StorageNodeSpec struct {
 	// +optional
 	// +listType=atomic
 	Discard []Discard `json:"discard,omitempty"`
-	// Restore lists deleted volumes to take out of the trash. The agent removes each entry when it is done.
+	// Restore lists deleted volumes to take out of the trash. The agent removes each entry when it is done, and writes its
+	// error into one that cannot be.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -64,7 +65,7 @@ type RestoreRequest struct {
 	// RequestedAt is when.
 	// +optional
 	RequestedAt *metav1.MicroTime `json:"requestedAt,omitempty"`
-	// Error says why it is not done yet.
+	// Error says why it cannot be done. The agent does not try it again; ask anew without the error.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Error string `json:"error,omitempty"`

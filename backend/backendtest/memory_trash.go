@@ -10,7 +10,7 @@ import (
 )
 
 // mostTrash bounds what a Memory keeps of deleted volumes. It takes no room from others.
-const mostTrash = 100
+const mostTrash = 1000
 
 type trashedVolume struct {
 	volume  *memoryVolume

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// A restore is asked for in the spec of the StorageNode. The volume goes back from the trash to the disk, its object is
+// written, and then the entry goes: whoever is killed between, the next agent finds the volume on the disk and is done.
+
+// restoreOf returns what asks for a volume to be restored; nil if nothing does. What has failed is not tried again.
+func restoreOf(n *v1.StorageNode, name string) *v1.RestoreRequest {
+	if n == nil {
+		return nil
+	}
+	i := slices.IndexFunc(n.Spec.Restore, func(r v1.RestoreRequest) bool { return r.Name == name && r.Error == "" })
+	if i < 0 {
+		return nil
+	}
+	return &n.Spec.Restore[i]
+}
+
+// endRestore takes away the request to restore what is on the disk. It comes before all that may remove the volume: a
+// request that is left over would bring back what was deleted after it.
+func (a *Agent) endRestore(ctx context.Context, k key, o *v1.Volume) error {
+	n := a.nodeObject()
+	if restoreOf(n, k.name) == nil {
+		return nil
+	}
+	_, err := a.Backend.Get(ctx, k.id())
+	if errors.Is(err, backend.ErrNotFound) {
+		return nil
+	}
+	if err == nil && o == nil && !givenUp(n, k) {
+		err = a.adoptVolume(ctx, k.id())
+	}
+	if err != nil {
+		return err
+	}
+	return a.answerRestore(ctx, k.name, "")
+}
+
+// givenUp says whether a volume is to be discarded.
+func givenUp(n *v1.StorageNode, k key) bool {
+	return slices.ContainsFunc(n.Spec.Discard, func(d v1.Discard) bool { return d.Kind == k.kind && d.Name == k.name })
+}
+
+// restore takes a volume that is not on the disk out of the trash, if that is asked for. The cache may be behind, so
+// the API server is asked what is still true.
+func (a *Agent) restore(ctx context.Context, k key) error {
+	if restoreOf(a.nodeObject(), k.name) == nil {
+		return nil
+	}
+	refusal, err := a.mayRestore(ctx, k)
+	switch {
+	case errors.Is(err, errWaits), apierrors.IsNotFound(err): // for an object to go, or without a request
+		return nil
+	case err != nil:
+		return err
+	case refusal != "":
+		return a.refuseRestore(ctx, k.name, refusal)
+	}
+	n, err := a.Client.HoldfastV1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	request := restoreOf(n, k.name)
+	switch {
+	case request == nil:
+		return nil
+	case givenUp(n, k): // in its earlier life; that is settled first, or the volume would go again
+		return fmt.Errorf("volume %s is to be discarded before it can be restored", k.name)
+	}
+	err = a.undelete(ctx, k)
+	if code := backend.CodeOf(err); err != nil && (code.Permanent() || code == backend.CodePrecondition) {
+		return a.refuseRestore(ctx, k.name, err.Error())
+	}
+	if err == nil {
+		err = a.adoptVolume(ctx, k.id())
+	}
+	if err == nil {
+		err = a.answerRestore(ctx, k.name, "")
+	}
+	if err != nil {
+		return err
+	}
+	a.log.Info("restored from the trash", "kind", k.kind, "id", k.name, "requestedBy", request.RequestedBy)
+	a.eventf(n, core.EventTypeNormal, v1.ReasonRestored, "volume %s is out of the trash of node %s, as %s has asked", k.name, a.Node, requester(request))
+	a.node.change()
+	return nil
+}
+
+func requester(r *v1.RestoreRequest) string {
+	if r.RequestedBy == "" {
+		return "somebody"
+	}
+	return r.RequestedBy
+}
+
+// mayRestore looks at the object that has the volume's name. The refusal says why trying again is of no use; errWaits
+// that the end of the object calls again.
+func (a *Agent) mayRestore(ctx context.Context, k key) (refusal string, err error) {
+	o, err := a.Client.HoldfastV1().Volumes().Get(ctx, k.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	case o.Spec.Node != a.Node:
+		return fmt.Sprintf("Volume %s is on node %s; delete that one first", k.name, o.Spec.Node), nil
+	case o.DeletionTimestamp != nil:
+		return "", errWaits
+	case !wasReal(o):
+		return fmt.Sprintf("a new volume of the name %s is being made; delete it first", k.name), nil
+	}
+	return "", a.poolOut(ctx, poolOf(o)) // or what the object stands for has been lost
+}
+
+// undelete leaves a volume that is back as it is.
+func (a *Agent) undelete(ctx context.Context, k key) error {
+	if a.trasher == nil {
+		return fmt.Errorf("%w: the storage of node %s keeps no deleted volumes", backend.ErrInvalid, a.Node)
+	}
+	_, err := a.trasher.Undelete(ctx, k.id())
+	switch {
+	case errors.Is(err, backend.ErrExists):
+		return nil
+	case errors.Is(err, backend.ErrNotFound):
+		if out := a.poolOut(ctx, ""); out != nil {
+			return fmt.Errorf("%w: %w", backend.ErrUnavailable, out)
+		}
+	}
+	return err
+}
+
+// refuseRestore writes down why a volume is not restored, for good.
+func (a *Agent) refuseRestore(ctx context.Context, name, refusal string) error {
+	const most = 4096
+	if err := a.answerRestore(ctx, name, refusal[:min(len(refusal), most)]); err != nil {
+		return err
+	}
+	a.log.Warn("not restored from the trash", "kind", v1.SourceVolume, "id", name, "error", refusal)
+	if n := a.nodeObject(); n != nil {
+		a.eventf(n, core.EventTypeWarning, v1.ReasonRestoreFailed, "volume %s is not restored: %s", name, refusal)
+	}
+	return nil
+}
+
+// answerRestore takes the requests to restore a volume off the list, or writes the refusal into them.
+func (a *Agent) answerRestore(ctx context.Context, name, refusal string) error {
+	nodes := a.Client.HoldfastV1().StorageNodes()
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		n, err := nodes.Get(ctx, a.Node, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && restoreOf(n, name) == nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rest := []v1.RestoreRequest{}
+		for _, r := range n.Spec.Restore {
+			if r.Name == name && r.Error == "" {
+				if refusal == "" {
+					continue
+				}
+				r.Error = refusal
+			}
+			rest = append(rest, r)
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"restore": rest},
+		})
+		if err != nil {
+			return err
+		}
+		_, err = nodes.Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		return err
+	})
+}
