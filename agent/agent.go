@@ -76,6 +76,9 @@ type Agent struct {
 	grouper     backend.GroupSnapshotter
 	cloner      backend.Cloner
 	trasher     backend.Trasher
+	pools       backend.PoolMemory // nil where pools have no identity
+
+	poolsChanged chan struct{} // holds a token when a pool has come or gone
 
 	watches watches
 	work    *work
@@ -104,6 +107,8 @@ func New(c Config) (*Agent, error) {
 	a.grouper, _ = c.Backend.(backend.GroupSnapshotter)
 	a.cloner, _ = c.Backend.(backend.Cloner)
 	a.trasher, _ = c.Backend.(backend.Trasher)
+	a.pools, _ = c.Backend.(backend.PoolMemory)
+	a.poolsChanged = make(chan struct{}, 1)
 	a.node.dirty = make(chan struct{}, 1)
 	return a, a.watches.prepare(a)
 }
@@ -120,6 +125,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.watches.start(ctx); err != nil {
 		return fmt.Errorf("the objects of node %s could not be listed: %w", a.Node, err)
 	}
+	a.recall()
+	a.followPools(ctx)
 	parts.Go(func() { a.publishRegularly(ctx) })
 	parts.Go(func() { a.surveyRegularly(ctx) })
 	for range a.Workers {

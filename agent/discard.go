@@ -59,13 +59,13 @@ func hasUID(o metav1.Object, uid types.UID) bool {
 func (a *Agent) deleteAny(ctx context.Context, k key) error {
 	if k.kind == v1.SourceVolume {
 		if _, err := a.Backend.Get(ctx, k.id()); errors.Is(err, backend.ErrNotFound) {
-			return a.poolOut(ctx, "")
+			return a.anyPoolOut(ctx)
 		}
 		return a.Backend.Delete(ctx, k.id())
 	}
 	s, err := a.snapshotter.GetSnapshot(ctx, k.id())
 	if errors.Is(err, backend.ErrNotFound) {
-		return a.poolOut(ctx, "")
+		return a.anyPoolOut(ctx)
 	}
 	if err == nil && s.Group != "" && a.grouper != nil {
 		return a.grouper.DeleteGroup(ctx, s.Group) // it goes only as a whole

@@ -22,7 +22,9 @@ func (a *Agent) tellTransition(about runtime.Object, old, now v1.Phase, e *v1.Er
 	case old == now && now != v1.PhaseDeleting:
 	case now == v1.PhaseLost && ready != nil:
 		a.eventf(about, core.EventTypeWarning, "Lost", "%s", ready.Message)
-	case old == v1.PhaseLost && now == v1.PhaseReady:
+	case now == v1.PhaseUnreachable && ready != nil:
+		a.eventf(about, core.EventTypeWarning, string(now), "%s", ready.Message)
+	case (old == v1.PhaseLost || old == v1.PhaseUnreachable) && now == v1.PhaseReady:
 		a.eventf(about, core.EventTypeNormal, "Recovered", "it is on the disk of node %s again", a.Node)
 	case old != now && e != nil:
 		a.eventf(about, core.EventTypeWarning, string(e.Code), "%s", e.Message)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,8 +18,24 @@ import (
 
 // publisher writes the StorageNode when something has changed, and not too often.
 type publisher struct {
-	dirty chan struct{} // holds a token when there may be something to tell
-	told  *v1.StorageNodeStatus
+	dirty chan struct{}         // holds a token when there may be something to tell
+	told  *v1.StorageNodeStatus // what the object has; nil when that is not known
+
+	mu   sync.Mutex
+	last *v1.StorageNodeStatus // what was told, even if the object was deleted
+}
+
+func (p *publisher) lastTold() *v1.StorageNodeStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+func (p *publisher) wrote(s *v1.StorageNodeStatus) (before *v1.StorageNodeStatus) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, p.last, p.told = p.last, s, s
+	return before
 }
 
 // change says that there may be something to tell.
@@ -49,6 +66,9 @@ func (a *Agent) sawNode(n *v1.StorageNode) {
 		if r.Error == "" {
 			a.work.add(key{v1.SourceVolume, r.Name})
 		}
+	}
+	if len(n.Spec.ReplacePools) > 0 {
+		a.node.change()
 	}
 }
 
@@ -82,7 +102,11 @@ func (a *Agent) publish(ctx context.Context) error {
 			return err
 		}
 	}
+	a.recall() // pools may have been given up
 	now := a.nodeStatus(ctx)
+	if err := a.dropReplacements(ctx, now); err != nil {
+		a.log.Warn("spec.replacePools could not be brought up to date; trying again", "error", err)
+	}
 	if there != nil && !writtenOff(there.Status.Conditions) && a.node.told != nil && !newsOfNode(a.node.told, now) {
 		return nil
 	}
@@ -93,7 +117,11 @@ func (a *Agent) publish(ctx context.Context) error {
 		}
 	}
 	if err == nil {
-		a.node.told = now
+		before := a.node.wrote(now)
+		if before == nil && there != nil {
+			before = &there.Status
+		}
+		a.tellPools(before, now)
 	}
 	return err
 }
@@ -120,7 +148,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 	if n := a.nodeObject(); n != nil {
 		s.ObservedGeneration = n.Generation
 	}
-	told := a.node.told
+	told := a.node.lastTold()
 	if n := a.nodeObject(); told == nil && n != nil {
 		told = &n.Status
 	}
@@ -141,7 +169,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 	case len(a.Pools) == 0:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1.ReasonNoPool, "no pool is for this node: in spec.pools of the StorageCluster none has nodeSelectorTerms that match it"
 	case usable == 0:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1.ReasonPoolFailing, "no pool can be used: "+s.Pools[0].Message
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.Pools[0].Reason, "no pool can be used: "+s.Pools[0].Message
 	}
 	meta.SetStatusCondition(&s.Conditions, ready)
 	s.SetColumns()
@@ -158,11 +186,14 @@ func (a *Agent) poolStatus(ctx context.Context, c Pool, told *v1.StorageNodeStat
 			}
 		}
 	}
-	p.Path, p.Engine, p.Message = c.Path, c.Engine, ""
+	p.Path, p.Engine, p.Reason, p.Message = c.Path, c.Engine, "", ""
 	room, err := a.Backend.Capacity(ctx, c.Name)
 	if err != nil {
-		p.Message = err.Error()
+		p.Reason, p.Message = poolReason(err), err.Error()
 	} else {
+		if is := room.Identity; is.ID != "" {
+			p.ID, p.Generation = is.ID, is.Generation
+		}
 		p.Capacity, p.Promised, p.Used = *quantity(room.Total), *quantity(room.Promised), *quantity(room.Used)
 		p.Available, p.Smallest, p.Largest = *quantity(room.Available), *quantity(room.Smallest), *quantity(room.Largest)
 	}

@@ -49,7 +49,7 @@ func TestWhatLiesInAPoolOutOfReachIsNotLostAndReadyWhenItIsBack(t *testing.T) {
 	r.await("the volume's condition", func() bool { return pulled(r.volume("a").Status.Conditions) })
 	r.await("the snapshot's condition", func() bool { return pulled(r.snapshot("s").Status.Conditions) })
 	v, s := r.volume("a").Status, r.snapshot("s").Status
-	if v.Phase != v1.PhaseReady || s.Phase != v1.PhaseReady || v.Error == nil || v.Error.Code != v1.ErrorUnavailable || v.Pool != "memory" {
+	if v.Phase != v1.PhaseUnreachable || s.Phase != v1.PhaseUnreachable || v.Error == nil || v.Error.Code != v1.ErrorUnavailable || v.Pool != "memory" {
 		t.Errorf("the volume is %+v, the snapshot %+v", v, s)
 	}
 	expectCondition(t, v.Conditions, v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonPoolFailing)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,9 +64,26 @@ func (a *Agent) deleteVolume(ctx context.Context, o *v1.Volume) error {
 	case !wasReal(o) && err == nil && errors.Is(isOf(o, v), backend.ErrExists):
 		return nil
 	case wasReal(o) && errors.Is(err, backend.ErrNotFound):
-		if err := a.poolOut(ctx, poolOf(o)); err != nil {
-			return err
+		if err := a.lost(ctx, placeOf(o)); !errors.Is(err, errMissing) {
+			return waitsForPool(err)
 		}
 	}
-	return a.Backend.Delete(ctx, id)
+	return ended(a.Backend.Delete(ctx, id), func() error { _, err := a.Backend.Get(ctx, id); return err })
+}
+
+// waitsForPool says of what is being deleted that its pool is out of reach.
+func waitsForPool(err error) error {
+	if errors.Is(err, errPoolOut) {
+		return fmt.Errorf("its deletion waits for its pool: %w", err)
+	}
+	return err
+}
+
+// ended is the outcome of a deletion of what never was, or is missing from the pool that had it. That it may lie in a
+// pool that is out of reach as well, as the backend says, is known better here.
+func ended(err error, look func() error) error {
+	if errors.Is(err, backend.ErrUnavailable) && errors.Is(look(), backend.ErrNotFound) {
+		return nil
+	}
+	return err
 }

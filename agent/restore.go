@@ -125,7 +125,10 @@ func (a *Agent) mayRestore(ctx context.Context, k key) (refusal string, err erro
 	case !wasReal(o):
 		return fmt.Sprintf("a new volume of the name %s is being made; delete it first", k.name), nil
 	}
-	return "", a.poolOut(ctx, poolOf(o)) // or what the object stands for has been lost
+	if err := a.lost(ctx, placeOf(o)); !errors.Is(err, errMissing) {
+		return "", err
+	}
+	return "", nil
 }
 
 // undelete leaves a volume that is back as it is.
@@ -138,7 +141,7 @@ func (a *Agent) undelete(ctx context.Context, k key) error {
 	case errors.Is(err, backend.ErrExists):
 		return nil
 	case errors.Is(err, backend.ErrNotFound):
-		if out := a.poolOut(ctx, ""); out != nil {
+		if out := a.anyPoolOut(ctx); out != nil {
 			return fmt.Errorf("%w: %w", backend.ErrUnavailable, out)
 		}
 	}

@@ -85,7 +85,7 @@ func (a *Agent) take(ctx context.Context, o *v1.Snapshot) (s *backend.Snapshot, 
 	case err != nil && !absent:
 		return nil, false, err
 	case absent && snapshotWasReal(o):
-		return nil, false, a.lost(ctx, o.Status.Pool)
+		return nil, false, a.lost(ctx, placeOfSnapshot(o))
 	case snapshotWasReal(o):
 		return s, false, nil
 	case absent && settled(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
@@ -93,6 +93,10 @@ func (a *Agent) take(ctx context.Context, o *v1.Snapshot) (s *backend.Snapshot, 
 	}
 	s, err = a.makeSnapshot(ctx, o)
 	return s, absent, err
+}
+
+func placeOfSnapshot(o *v1.Snapshot) place {
+	return place{pool: o.Status.Pool, id: o.Status.PoolID, lost: o.Status.Phase == v1.PhaseLost}
 }
 
 func snapshotWasReal(o *v1.Snapshot) bool { return o.Status.Created != nil || adopted(o) }
@@ -152,12 +156,12 @@ func (a *Agent) recordSnapshot(ctx context.Context, o *v1.Snapshot, s *backend.S
 func snapshotStatus(o *v1.Snapshot, t *backend.Snapshot, failure error) *v1.SnapshotStatus {
 	s := o.Status.DeepCopy()
 	s.ObservedGeneration = o.Generation
-	r := report{before: o.Status.Phase, exists: t != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
+	r := report{exists: t != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
 	if t != nil {
 		if t.Size > 0 { // of a damaged one the last numbers stay
 			s.Size, s.Mode, s.FSType = quantity(t.Size), v1.Mode(t.Mode), t.FSType
 		}
-		s.Pool, s.Used, s.Group, s.Created = t.Pool, quantity(t.Used), string(t.Group), createdAt(s.Created, t.Created)
+		s.Pool, s.PoolID, s.Used, s.Group, s.Created = t.Pool, t.PoolID, quantity(t.Used), string(t.Group), createdAt(s.Created, t.Created)
 		r.condition, r.usable = t.Condition, !t.Condition.Abnormal
 	}
 	s.Phase, s.Error = r.phase(), r.errorOf()

@@ -42,11 +42,11 @@ func volumeStatus(o *v1.Volume, v *backend.Volume, failure error, address string
 		s.Provisioning, s.Source = v1.Provisioning(v.Provisioning), sourceObject(v.Source)
 	}
 	if v != nil {
-		s.Pool, s.Used = v.Pool, quantity(v.Used)
+		s.Pool, s.PoolID, s.Used = v.Pool, v.PoolID, quantity(v.Used)
 		s.Access = accessObject(v.Access, address)
 		s.Created = createdAt(s.Created, v.Created)
 	}
-	r := report{before: o.Status.Phase, exists: v != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
+	r := report{exists: v != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
 	if v != nil {
 		r.condition, r.usable = v.Condition, v.Access != (backend.Access{}) || !v.Condition.Abnormal
 	}
@@ -85,7 +85,6 @@ func noticeable(old, now, size int64) bool {
 
 // report is what there is to say of a volume or a snapshot.
 type report struct {
-	before    v1.Phase
 	exists    bool
 	usable    bool
 	deleting  bool
@@ -100,8 +99,8 @@ func (r report) phase() v1.Phase {
 		return v1.PhaseDeleting
 	case r.exists:
 		return v1.PhaseReady
-	case errors.Is(r.failure, errPoolOut): // nobody knows better
-		return cmp.Or(r.before, v1.PhasePending)
+	case errors.Is(r.failure, errPoolOut):
+		return v1.PhaseUnreachable
 	case errors.Is(r.failure, errMissing):
 		return v1.PhaseLost
 	case r.failure != nil && backend.CodeOf(r.failure).Permanent():
@@ -119,6 +118,11 @@ func (r report) errorOf() *v1.Error {
 	return &v1.Error{Code: v1.ErrorCode(backend.CodeOf(r.failure)), Message: message}
 }
 
+// poolReason says in a word why a pool is out of reach.
+func poolReason(err error) string {
+	return cmp.Or(string(backend.PoolReasonOf(err)), v1.ReasonPoolFailing)
+}
+
 func (r report) conditions(all *[]metav1.Condition, generation int64) {
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		const most = 32 << 10
@@ -126,7 +130,7 @@ func (r report) conditions(all *[]metav1.Condition, generation int64) {
 			Type: kind, Status: status, Reason: reason, Message: message[:min(len(message), most)], ObservedGeneration: generation,
 		})
 	}
-	const missing = "the disk of node %s does not have it; restore it there from trash or backup, or delete the object"
+	const missing = "its pool on node %s is there and does not have it; restore it there from trash or backup, or delete it"
 	missingHere := strings.Replace(missing, "%s", r.node, 1)
 	switch e := r.errorOf(); {
 	case errors.Is(r.failure, errWaits):
@@ -140,8 +144,9 @@ func (r report) conditions(all *[]metav1.Condition, generation int64) {
 		set(v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonMissing, missingHere)
 		return
 	case errors.Is(r.failure, errPoolOut):
-		set(v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonPoolFailing, e.Message)
-		set(v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonPoolFailing, e.Message)
+		reason := poolReason(r.failure)
+		set(v1.ReadyCondition, metav1.ConditionFalse, reason, e.Message)
+		set(v1.HealthyCondition, metav1.ConditionFalse, reason, e.Message)
 		return
 	case !r.exists && e != nil:
 		set(v1.ReadyCondition, metav1.ConditionFalse, string(e.Code), e.Message)

@@ -21,9 +21,13 @@ func (a *Agent) surveyRegularly(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-a.poolsChanged:
 		}
 	}
 }
+
+// expected says whether something should be on the disk, or may be back on it.
+func expected(p v1.Phase) bool { return p == v1.PhaseReady || p == v1.PhaseUnreachable }
 
 // survey adds to the work what the objects do not tell, or no longer.
 func (a *Agent) survey(ctx context.Context) error {
@@ -39,7 +43,7 @@ func (a *Agent) survey(ctx context.Context) error {
 		}
 	}
 	for _, o := range listed[v1.Volume](a.watches.volumes) {
-		if !onDisk[o.Name] && o.Status.Phase == v1.PhaseReady && o.DeletionTimestamp == nil {
+		if !onDisk[o.Name] && expected(o.Status.Phase) && o.DeletionTimestamp == nil {
 			a.work.add(key{v1.SourceVolume, o.Name})
 		}
 	}
@@ -62,7 +66,7 @@ func (a *Agent) surveySnapshots(ctx context.Context) error {
 		}
 	}
 	for _, o := range listed[v1.Snapshot](a.watches.snapshots) {
-		if !onDisk[o.Name] && o.Status.Phase == v1.PhaseReady && o.DeletionTimestamp == nil {
+		if !onDisk[o.Name] && expected(o.Status.Phase) && o.DeletionTimestamp == nil {
 			a.work.add(key{v1.SourceSnapshot, o.Name})
 		}
 	}

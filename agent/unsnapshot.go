@@ -60,12 +60,12 @@ func (a *Agent) deleteSnapshot(ctx context.Context, o *v1.Snapshot) error {
 	case !existed && err == nil && errors.Is(s.Satisfies(backend.SnapshotSpec{Name: o.Spec.Name, Source: backend.ID(o.Spec.Source)}), backend.ErrExists):
 		return nil
 	case existed && errors.Is(err, backend.ErrNotFound):
-		if err := a.poolOut(ctx, o.Status.Pool); err != nil {
-			return err
+		if err := a.lost(ctx, placeOfSnapshot(o)); !errors.Is(err, errMissing) {
+			return waitsForPool(err)
 		}
 	}
 	if o.Spec.Group == nil || a.grouper == nil {
-		return a.snapshotter.DeleteSnapshot(ctx, id)
+		return ended(a.snapshotter.DeleteSnapshot(ctx, id), func() error { _, err := a.snapshotter.GetSnapshot(ctx, id); return err })
 	}
 	return a.deleteGroup(ctx, o)
 }
@@ -89,7 +89,7 @@ func (a *Agent) deleteGroup(ctx context.Context, o *v1.Snapshot) error {
 	if err := a.allDeleted(o, g.Snapshots); err != nil {
 		return err
 	}
-	return a.grouper.DeleteGroup(ctx, id)
+	return ended(a.grouper.DeleteGroup(ctx, id), func() error { _, err := a.grouper.GetGroup(ctx, id); return err })
 }
 
 // allDeleted says which member of a group is still wanted. One that has no object yet gets one, so that it can be deleted.

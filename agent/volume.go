@@ -82,7 +82,7 @@ func (a *Agent) realise(ctx context.Context, o *v1.Volume) (v *backend.Volume, f
 	case err != nil && !absent:
 		return nil, false, err
 	case absent && wasReal(o):
-		return nil, false, a.lost(ctx, poolOf(o))
+		return nil, false, a.lost(ctx, placeOf(o))
 	case wasReal(o):
 	case settled(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
 		return nil, false, recorded(o.Status.Error)
@@ -176,4 +176,10 @@ func adopted(o metav1.Object) bool { return o.GetLabels()[v1.AdoptedLabel] != ""
 
 func wasReal(o *v1.Volume) bool { return o.Status.Created != nil || adopted(o) }
 
-func poolOf(o *v1.Volume) string { return cmp.Or(o.Status.Pool, o.Spec.Pool) }
+func placeOf(o *v1.Volume) place {
+	at := place{pool: cmp.Or(o.Status.Pool, o.Spec.Pool), id: o.Status.PoolID, lost: o.Status.Phase == v1.PhaseLost}
+	if access := o.Status.Access; access != nil {
+		at.path = cmp.Or(access.Image, access.Directory)
+	}
+	return at
+}

@@ -12,6 +12,9 @@ import (
 // the operation goes on and the caller learns what is running, since when, and how the attempt before it ended.
 // The zero value is ready for use.
 type Operations struct {
+	// Begun is called before each operation, and what it returns after it. Nil: nothing is.
+	Begun func() (ended func())
+
 	all sync.WaitGroup
 
 	mu      sync.Mutex
@@ -46,6 +49,9 @@ func Do[T any](ctx context.Context, o *Operations, id ID, verb string, f func(co
 			}
 			o.end(id, op, result)
 		}()
+		if o.Begun != nil {
+			defer o.Begun()()
+		}
 		value, result = f(context.WithoutCancel(ctx))
 	}()
 	select {

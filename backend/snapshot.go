@@ -19,6 +19,7 @@ type Snapshot struct {
 	Node    string // the host that has it; empty when the backend is of one host
 	Shared  bool   // a server has it, so that volumes are restored from it on no particular host
 	Pool    string
+	PoolID  string // of that pool; empty where pools have none
 	Source  ID
 	Group   ID    // empty unless made as part of a group
 	Size    int64 // smallest size of a volume restored from it

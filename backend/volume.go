@@ -113,6 +113,7 @@ type Volume struct {
 	Name         string
 	Node         string // the host that has it; empty when the backend is of one host
 	Pool         string
+	PoolID       string // of that pool; empty where pools have none
 	Size         int64
 	Mode         Mode
 	FSType       string
@@ -158,4 +159,6 @@ type Capacity struct {
 	Available int64 // what can still be promised
 	Smallest  int64 // volume
 	Largest   int64 // volume
+
+	Identity PoolIdentity // of the pool; empty where it has none, or several are summed up
 }

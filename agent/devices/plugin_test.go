@@ -176,7 +176,7 @@ func TestNothingWasLentToWhoHasNoVariable(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledPodLeftIsReclaimedAndWhatOthersHaveIsNotLent(t *testing.T) {
+func TestAllocate_WhatAPodLeftIsReclaimedAndWhatIsOpenIsNotLent(t *testing.T) {
 	hostfs.RequireRoot(t)
 	r := newRig(t, 1, 3)
 	if _, err := r.allocate("set-0"); err != nil {
@@ -190,6 +190,7 @@ func TestWhatAKilledPodLeftIsReclaimedAndWhatOthersHaveIsNotLent(t *testing.T) {
 	}
 	l.Close()
 	attachByHand(t, devices[1], theirs)
+	holdOpen(t, devices[1])
 	lent, err := r.allocate("set-0")
 	if err != nil {
 		t.Fatal(err)
@@ -202,10 +203,21 @@ func TestWhatAKilledPodLeftIsReclaimedAndWhatOthersHaveIsNotLent(t *testing.T) {
 	}
 	for _, device := range []string{devices[0], devices[2]} {
 		attachByHand(t, device, image(t))
+		holdOpen(t, device)
 	}
 	if _, err := r.allocate("set-0"); err == nil || !strings.Contains(err.Error(), "in use by others") || !strings.Contains(err.Error(), devices[0]) {
 		t.Errorf("a set that others took: %v", err)
 	}
+}
+
+// holdOpen keeps a device in use until the test ends, as a process does that has not.
+func holdOpen(t *testing.T, device string) {
+	t.Helper()
+	f, err := os.Open(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
 }
 
 func image(t *testing.T) string {

@@ -257,6 +257,7 @@ type IngressSpec struct {
 // PoolSpec is a pool on each node that one of its terms matches.
 //
 // +kubebuilder:validation:XValidation:rule=`!has(self.path) || self.path == "" || !has(self.devices)`,message="a pool has a path or devices, not both"
+// +kubebuilder:validation:XValidation:rule=`!has(self.requireMount) || !self.requireMount || !has(self.devices)`,message="requireMount is for a path; devices are always mounted"
 type PoolSpec struct {
 	// Name is that of the parameter pool of a class.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9-]{0,62}$`
@@ -270,6 +271,10 @@ type PoolSpec struct {
 	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9._-]+)*$`
 	// +kubebuilder:validation:XValidation:rule=`!self.split('/').exists(s, s == '.' || s == '..')`,message="write the directory without . and .."
 	Path string `json:"path,omitempty"`
+	// RequireMount says that the path must be a mount point, or lie below one, other than the root file system's: without
+	// it no new pool is begun there. Use it where a disk is mounted there.
+	// +optional
+	RequireMount bool `json:"requireMount,omitempty"`
 	// Devices chooses a whole block device, which is formatted if it is empty, and mounted by the agent.
 	// +optional
 	Devices *DeviceSelector `json:"devices,omitempty"`

@@ -48,6 +48,15 @@ const (
 // DiskSteps lists them all, as Steps does those of operations on volumes.
 var DiskSteps = []Step{DiskChosen, DiskFormatted, DiskMounted, DiskMarked}
 
+// The steps in which a pool is begun and opened.
+const (
+	PoolBegun   Step = "pool-begun"   // has its identity and nothing else
+	PoolCounted Step = "pool-counted" // the file with the next generation is there, under another name
+)
+
+// PoolSteps lists them all.
+var PoolSteps = []Step{PoolBegun, PoolCounted}
+
 // The steps in which a volume is exported, grown for its clients, and taken from them.
 const (
 	ExportRenewed   Step = "export-renewed"   // a copy is a file system of its own, and not mounted

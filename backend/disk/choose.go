@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// choose finds the disk of a pool that has no record: the one that says it is, else the first that is empty.
-func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSelector) error {
+// choose finds the disk of a pool that has no record: the one that says it is, else, for a new pool, the first that is
+// empty.
+func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSelector, e backend.PoolExpectation) error {
 	if err := h.vacant(pool); err != nil {
 		return err
 	}
@@ -44,6 +45,8 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 		}
 		h.Log.Info("found a disk that says it is the pool's", "pool", pool, "device", device.Path, "uuid", r.UUID)
 		return h.attach(ctx, r, device)
+	case !e.MayBegin():
+		return h.missing(&record{mark: mark{Pool: pool}}, e, "no disk of node %s says that it is the pool's, and the pool is not a new one: put its disk back", h.Node)
 	}
 	for _, d := range meant {
 		if why[d.Path] != nil {

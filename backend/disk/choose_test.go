@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
@@ -31,7 +32,7 @@ func TestTheFirstEmptyDiskIsTakenAndOneWithDataNever(t *testing.T) {
 			full, empty := hostfs.Disk(t, size), hostfs.Disk(t, size)
 			spoil(full)
 			before := hostfs.Content(t, full)
-			err := f.Mount(t.Context(), pool, paths(full))
+			err := f.Mount(t.Context(), pool, paths(full), backend.PoolExpectation{})
 			if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), full) {
 				t.Errorf("a disk with data: %v", err)
 			}
@@ -135,7 +136,7 @@ func TestPoolsWhoseLabelsAreAlikeKeepTheirDisks(t *testing.T) {
 func TestNothingIsMountedOverWhatIsThere(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
-	if err := f.Directory(pool, f.Place(pool)); err != nil {
+	if err := f.Directory(pool, f.Place(pool), backend.PoolExpectation{}); err != nil {
 		t.Fatal(err)
 	}
 	f.put(pool, "pool.json")
@@ -144,14 +145,14 @@ func TestNothingIsMountedOverWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	shell(t, "mount", "-t", "tmpfs", "stranger", f.Place(pool))
-	if err := f.Mount(t.Context(), pool, paths(device)); err == nil || !strings.Contains(err.Error(), "stranger") {
+	if err := f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "stranger") {
 		t.Errorf("mounted over another mount: %v", err)
 	}
 	f.unmount(pool)
 	f.mount(pool, device)
 	f.unmount(pool)
 	shell(t, "mount", "-t", "tmpfs", "stranger", f.Place(pool))
-	if err := f.Mount(t.Context(), pool, paths(device)); err == nil || !strings.Contains(err.Error(), "stranger") {
+	if err := f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "stranger") {
 		t.Errorf("taken for the disk: %v", err)
 	}
 	if f.on(pool) != "stranger" {
@@ -161,7 +162,7 @@ func TestNothingIsMountedOverWhatIsThere(t *testing.T) {
 	strange := hostfs.Disk(t, size)
 	shell(t, "mkfs.xfs", "-q", strange)
 	shell(t, "mount", strange, f.Place(pool))
-	if err := f.Mount(t.Context(), pool, paths(device)); err == nil || !strings.Contains(err.Error(), strange) {
+	if err := f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), strange) {
 		t.Errorf("taken for the disk: %v", err)
 	}
 	if f.on(pool) != strange {

@@ -35,26 +35,36 @@ type Host struct {
 // Place is where a pool lies that has no path of its own, and where its disk is mounted.
 func (h *Host) Place(pool string) string { return filepath.Join(h.Dir, "pools", pool) }
 
-// Directory makes sure that a pool's directory exists: beneath Dir it is made. It refuses the bare directory on which a
-// disk of that pool belongs.
-func (h *Host) Directory(pool, path string) error {
+// Directory makes sure that the directory of a new pool exists: beneath Dir it is made. It refuses the bare directory on
+// which a disk of that pool belongs.
+func (h *Host) Directory(pool, path string, e backend.PoolExpectation) error {
 	r, err := h.recorded(pool)
 	if err != nil {
 		return err
 	}
 	if r != nil && path == h.Place(pool) {
 		if m, err := nodeops.MountAt(path); err != nil || m == nil {
-			return errors.Join(err, fmt.Errorf("%w: the pool lies on a disk (%s) that is not mounted; choose it by devices again, or if it is gone for good with all that was on it, remove %s on node %s", backend.ErrUnavailable, r, h.file(pool), h.Node))
+			return errors.Join(err, h.missing(r, e, "the pool lies on a disk (%s) that is not mounted; choose it by devices again", r))
 		}
 	}
-	if !strings.HasPrefix(path, h.Dir+"/") {
+	if !strings.HasPrefix(path, h.Dir+"/") || !e.MayBegin() {
 		return nil
 	}
 	return os.MkdirAll(path, 0o755)
 }
 
-// Mount brings the disk of a pool to its place, where it may be already.
-func (h *Host) Mount(ctx context.Context, pool string, which nodeops.DeviceSelector) error {
+// missing says what to do about a disk that is not there.
+func (h *Host) missing(r *record, e backend.PoolExpectation, format string, args ...any) error {
+	how := fmt.Sprintf("remove %s on node %s", h.file(r.Pool), h.Node)
+	if e.Remedy != "" {
+		how = "run: " + e.Remedy
+	}
+	err := fmt.Errorf("%w: "+format+"; or, if it is gone for good with all that was on it, %s", append(append([]any{backend.ErrUnavailable}, args...), how)...)
+	return backend.BecauseOf(backend.NotMounted, err)
+}
+
+// Mount brings the disk of a pool to its place, where it may be already. A disk is chosen for a new pool only.
+func (h *Host) Mount(ctx context.Context, pool string, which nodeops.DeviceSelector, e backend.PoolExpectation) error {
 	unlock, err := h.lock()
 	if err != nil {
 		return err
@@ -65,7 +75,7 @@ func (h *Host) Mount(ctx context.Context, pool string, which nodeops.DeviceSelec
 		return err
 	}
 	if r == nil {
-		return h.choose(ctx, pool, which)
+		return h.choose(ctx, pool, which, e)
 	}
 	if mounted, err := h.mounted(ctx, r); mounted || err != nil {
 		return err
@@ -74,13 +84,13 @@ func (h *Host) Mount(ctx context.Context, pool string, which nodeops.DeviceSelec
 	switch {
 	case err != nil:
 		return err
-	case device == nil && r.Ready:
-		return fmt.Errorf("%w: its disk is missing (%s); put it back and it is used again, or if it is gone for good with all that was on it, remove %s on node %s, and another is chosen", backend.ErrUnavailable, r, h.file(pool), h.Node)
-	case device == nil: // killed before anything was written to it
+	case device == nil && r.Ready && e.Given == "":
+		return h.missing(r, e, "its disk is missing (%s); put it back and it is used again on node %s", r, h.Node)
+	case device == nil: // given up, or killed before anything was written to it
 		if err := h.forget(r); err != nil {
 			return err
 		}
-		return h.choose(ctx, pool, which)
+		return h.choose(ctx, pool, which, e)
 	case head.Unfinished && !r.Ready: // killed while mkfs ran
 		if err := nodeops.EraseUnfinishedXFS(device.Path, r.UUID); err != nil {
 			return err
@@ -115,7 +125,7 @@ func (h *Host) mounted(ctx context.Context, r *record) (bool, error) {
 	}
 	if _, err := os.ReadDir(place); m.FSType == "xfs" && (err != nil || nodeops.DeviceGone(m.Device)) {
 		if failed := nodeops.Unmount(ctx, place); failed != nil {
-			return false, fmt.Errorf("%w: its disk was taken away or failed while it was used (%s); drain node %s and start it again: %w", backend.ErrUnavailable, r, h.Node, errors.Join(err, failed))
+			return false, fmt.Errorf("%w: its disk was taken away or failed while it was used (%s), and volumes on it keep it still; drain node %s and it is mounted anew: %w", backend.ErrUnavailable, r, h.Node, errors.Join(err, failed))
 		}
 		return false, nil
 	}

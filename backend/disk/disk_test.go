@@ -55,7 +55,7 @@ func paths(p ...string) nodeops.DeviceSelector { return nodeops.DeviceSelector{P
 
 func (f *fixture) mount(p string, devices ...string) {
 	f.Helper()
-	if err := f.Mount(f.Context(), p, paths(devices...)); err != nil {
+	if err := f.Mount(f.Context(), p, paths(devices...), backend.PoolExpectation{}); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -63,7 +63,7 @@ func (f *fixture) mount(p string, devices ...string) {
 // refused expects that the disk is not mounted, for a reason that has the words.
 func (f *fixture) refused(p string, which nodeops.DeviceSelector, words ...string) {
 	f.Helper()
-	err := f.Mount(f.Context(), p, which)
+	err := f.Mount(f.Context(), p, which, backend.PoolExpectation{})
 	if err == nil {
 		f.Fatalf("mounted; want a refusal that says %q", words)
 	}
@@ -174,7 +174,7 @@ func TestADiskThatIsMissingIsNotReplaced(t *testing.T) {
 	if entries, err := os.ReadDir(f.Place(pool)); err != nil || len(entries) > 0 {
 		t.Errorf("the bare directory holds %v, %v", entries, err)
 	}
-	if err := f.Directory(pool, f.Place(pool)); err == nil || !strings.Contains(err.Error(), "not mounted") {
+	if err := f.Directory(pool, f.Place(pool), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "not mounted") {
 		t.Errorf("the bare directory is taken for the pool: %v", err)
 	}
 	hostfs.Attach(t, hold(t, file)) // as the first free loop device, perhaps of another name
@@ -183,7 +183,7 @@ func TestADiskThatIsMissingIsNotReplaced(t *testing.T) {
 	if !f.has(pool, "data") {
 		t.Error("the data is gone")
 	}
-	if err := f.Directory(pool, f.Place(pool)); err != nil {
+	if err := f.Directory(pool, f.Place(pool), backend.PoolExpectation{}); err != nil {
 		t.Errorf("it is mounted: %v", err)
 	}
 }
@@ -260,7 +260,7 @@ func TestADamagedRecordIsSaidToBe(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.refused(pool, paths(hostfs.Disk(t, size)), "damaged", f.file(pool))
-		if err := f.Directory(pool, f.Place(pool)); !errors.Is(err, backend.ErrUnavailable) {
+		if err := f.Directory(pool, f.Place(pool), backend.PoolExpectation{}); !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("a directory: %v", err)
 		}
 	}
@@ -277,7 +277,7 @@ func TestADiskThatFailsWhileItIsUsedIsMountedAnewWhenNobodyUsesIt(t *testing.T) 
 	}
 	defer used.Close()
 	shell(t, "xfs_io", "-x", "-c", "shutdown -f", f.Place(pool))
-	if err := f.Mount(t.Context(), pool, paths(device)); err == nil || !strings.Contains(err.Error(), "drain node node-a") {
+	if err := f.Mount(t.Context(), pool, paths(device), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "drain node node-a") {
 		t.Errorf("in use: %v", err)
 	}
 	used.Close()
@@ -289,20 +289,20 @@ func TestADiskThatFailsWhileItIsUsedIsMountedAnewWhenNobodyUsesIt(t *testing.T) 
 
 func TestADirectoryIsMadeBeneathTheHostsOwnOnly(t *testing.T) {
 	h := newHost(t, t.TempDir())
-	if err := h.Directory(pool, h.Place(pool)); err != nil {
+	if err := h.Directory(pool, h.Place(pool), backend.PoolExpectation{}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(h.Place(pool)); err != nil || !info.IsDir() {
 		t.Errorf("not made: %v", err)
 	}
 	elsewhere := filepath.Join(t.TempDir(), "srv")
-	if err := h.Directory(pool, elsewhere); err != nil {
+	if err := h.Directory(pool, elsewhere, backend.PoolExpectation{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(elsewhere); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("made elsewhere: %v", err)
 	}
-	if err := h.Directory(pool, h.Dir+"-other/x"); err != nil {
+	if err := h.Directory(pool, h.Dir+"-other/x", backend.PoolExpectation{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(h.Dir + "-other"); !errors.Is(err, os.ErrNotExist) {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
@@ -20,7 +21,7 @@ const killedOn = "HOLDFAST_TEST_DISK"
 func TestAKilledProcessIsContinued(t *testing.T) {
 	if work := os.Getenv(killedOn); work != "" {
 		dir, devices, _ := strings.Cut(work, "|")
-		_ = newHost(t, dir).Mount(t.Context(), pool, paths(strings.Split(devices, ",")...))
+		_ = newHost(t, dir).Mount(t.Context(), pool, paths(strings.Split(devices, ",")...), backend.PoolExpectation{})
 		return
 	}
 	hostfs.RequireRoot(t)

@@ -73,6 +73,7 @@ var (
 	_ backend.GroupSnapshotter = (*Backend)(nil)
 	_ backend.Cloner           = (*Backend)(nil)
 	_ backend.Trasher          = (*Backend)(nil)
+	_ backend.PoolMemory       = (*Backend)(nil)
 )
 
 // Open mounts and exports every volume that is on disk. One that cannot be served is tried again, until Close, and

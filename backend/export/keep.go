@@ -31,7 +31,7 @@ func (b *Backend) again(ctx context.Context, id backend.ID, limit time.Duration)
 	defer cancel()
 	_, err := backend.Do(ctx, &b.ops, id, "export", func(ctx context.Context) (any, error) {
 		v, err := b.Backend.Get(ctx, id)
-		if errors.Is(err, backend.ErrNotFound) {
+		if isGone(err) {
 			return nil, b.remove(ctx, id) // by another program
 		}
 		if err != nil || b.standing(id).leaving {

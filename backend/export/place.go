@@ -235,10 +235,15 @@ func (b *Backend) targets() (ids []backend.ID, err error) {
 
 func (b *Backend) gone(ctx context.Context, id backend.ID) (bool, error) {
 	_, err := b.Backend.Get(ctx, id)
-	if errors.Is(err, backend.ErrNotFound) {
+	if isGone(err) {
 		return true, nil
 	}
 	return false, err
+}
+
+// isGone says whether a volume is certainly not there. One that was not found may lie in a pool that is out of reach.
+func isGone(err error) bool {
+	return errors.Is(err, backend.ErrNotFound) && !errors.Is(err, backend.ErrUnavailable)
 }
 
 // forgetGone ends the identities of volumes that were deleted by a process that was killed, or by another program.

@@ -119,6 +119,9 @@ func (b *Backend) remove(ctx context.Context, id backend.ID) error {
 }
 
 func (b *Backend) destroy(ctx context.Context, id backend.ID) error {
+	if _, err := b.Backend.Get(ctx, id); errors.Is(err, backend.ErrNotFound) && !isGone(err) {
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err) // its clients keep it until its pool is back
+	}
 	if err := b.unexport(ctx, id); err != nil {
 		return err
 	}

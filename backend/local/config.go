@@ -20,6 +20,12 @@ type PoolConfig struct {
 	Overcommit     float64       // how often each byte may be promised; 0 means 1.0
 	Reserved       string        // kept free: bytes such as 10Gi, or a share such as 5% (default)
 	TrashRetention time.Duration // how long a deleted volume can be restored; 0 means DefaultTrashRetention
+	RequireMount   bool          // a new pool is begun only where another file system than the root's is mounted
+	// Expect is what is remembered of the pool.
+	Expect backend.PoolExpectation
+	// HostProc is the directory in proc of a process that sees the host as the host does, such as /host/proc/1. Empty: this
+	// process does.
+	HostProc string
 }
 
 const (
@@ -37,9 +43,9 @@ func TrashRetention(said time.Duration) time.Duration {
 	return said
 }
 
-const poolKeys = "name, engine, path, overcommit, reserved, trashRetention"
+const poolKeys = "name, engine, path, overcommit, reserved, trashRetention, requireMount"
 
-// ParsePool reads name=fast,engine=image,path=/srv/fast[,overcommit=1.0][,reserved=5%][,trashRetention=24h].
+// ParsePool reads name=fast,engine=image,path=/srv/fast[,overcommit=1.0][,reserved=5%][,trashRetention=24h][,requireMount=true].
 func ParsePool(s string) (PoolConfig, error) {
 	var c PoolConfig
 	seen := map[string]bool{}
@@ -82,6 +88,10 @@ func (c *PoolConfig) set(key, value string) (err error) {
 			return fmt.Errorf("trashRetention %s is not a time such as 24h, or 0s to keep nothing", backend.Quote(value))
 		}
 		c.TrashRetention = TrashRetention(retention)
+	case "requireMount":
+		if c.RequireMount, err = strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("requireMount %s is not true or false", backend.Quote(value))
+		}
 	default:
 		return fmt.Errorf("unknown key %s; the keys are: %s", backend.Quote(key), poolKeys)
 	}

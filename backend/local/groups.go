@@ -67,7 +67,7 @@ func (b *Backend) takeGroup(ctx context.Context, id backend.ID, spec backend.Gro
 	}()
 	home, r := b.find(volumes, sources[0])
 	if r == nil {
-		return nil, b.notFound("volume %s, a source of group %s", sources[0], id)
+		return nil, b.lacks("volume %s, a source of group %s", sources[0], id)
 	}
 	m := &meta{ID: id, Name: spec.Name}
 	for _, source := range sources {
@@ -105,7 +105,7 @@ func (b *Backend) beginPart(ctx context.Context, spec backend.SnapshotSpec, grou
 	}
 	p, r := b.find(volumes, spec.Source)
 	if r == nil {
-		return nil, b.notFound("volume %s, a source of group %s", spec.Source, group.ID)
+		return nil, b.lacks("volume %s, a source of group %s", spec.Source, group.ID)
 	}
 	if owner, left := b.find(snapshots, id); left != nil {
 		if left.meta == nil || left.meta.Group == nil || left.meta.Group.ID != group.ID {
@@ -199,7 +199,7 @@ func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
 	_, err := backend.Do(ctx, &b.ops, groupKey(id), "delete group", func(ctx context.Context) (any, error) {
 		p, r := b.find(groups, id)
 		if r == nil {
-			return nil, nil
+			return nil, b.absent("group %s", id)
 		}
 		if err := p.remove(ctx, r); err != nil {
 			return nil, err

@@ -26,8 +26,11 @@ type Backend struct {
 	log     *slog.Logger
 	stop    context.CancelFunc // nil when only peeking
 	keepers sync.WaitGroup
+	trying  sync.Mutex    // held while pools are opened and closed
+	wake    chan struct{} // holds a token when a pool is to be tried before its time
 
-	mu sync.RWMutex
+	mu      sync.RWMutex
+	changed func() // called when a pool was opened or went out of reach
 }
 
 var (
@@ -37,41 +40,55 @@ var (
 	_ backend.GroupSnapshotter = (*Backend)(nil)
 	_ backend.Cloner           = (*Backend)(nil)
 	_ backend.Trasher          = (*Backend)(nil)
+	_ backend.PoolMemory       = (*Backend)(nil)
 )
+
+func newBackend(log *slog.Logger) *Backend {
+	b := &Backend{log: log, wake: make(chan struct{}, 1)}
+	b.ops.Begun = b.hold
+	return b
+}
 
 // Open takes the pools for this process, puts right what a killed one left behind, and serves them until Close.
 func Open(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend, error) {
-	b, err := Peek(ctx, configs, log)
+	b, err := openAll(ctx, configs, true, log)
 	if err != nil {
 		return nil, err
 	}
 	if err := b.take(ctx); err != nil {
 		return nil, errors.Join(err, b.closePools())
 	}
-	b.begin(ctx)
+	b.begin(ctx, nil)
 	return b, nil
 }
 
-// begin looks after the pools until the context that it returns has ended, which Close makes it do.
-func (b *Backend) begin(ctx context.Context) (keeping context.Context) {
-	keeping, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+// begin looks after the pools until Close.
+func (b *Backend) begin(ctx context.Context, first chan<- struct{}) {
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	b.stop = stop
 	b.keepers.Go(func() { b.keep(keeping) })
-	return keeping
+	b.keepers.Go(func() { b.seek(keeping, first) })
 }
+
+var errClosed = errors.New("it was closed")
 
 // Peek opens pools that another process may be serving: to list, to look into the trash and to restore from it, all
 // of which the serving process notices.
 func Peek(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend, error) {
+	return openAll(ctx, configs, false, log)
+}
+
+func openAll(ctx context.Context, configs []PoolConfig, serve bool, log *slog.Logger) (*Backend, error) {
 	if len(configs) == 0 {
 		return nil, fmt.Errorf("%w: no pool is configured", backend.ErrInvalid)
 	}
-	b := &Backend{log: log}
+	b := newBackend(log)
 	for _, c := range configs {
 		if i := slices.IndexFunc(b.slots, func(s *slot) bool { return s.shares(c) }); i >= 0 {
 			other := b.slots[i]
 			return nil, errors.Join(fmt.Errorf("%w: pools %s (%s) and %s (%s) share a name or a path", backend.ErrInvalid, other.Name, other.Path, c.Name, c.Path), b.closePools())
 		}
-		p, err := openPool(ctx, c, log)
+		p, err := openPool(ctx, c, serve, log)
 		if err != nil {
 			return nil, errors.Join(err, b.closePools())
 		}
@@ -115,9 +132,16 @@ func (b *Backend) kept(ctx context.Context) error {
 }
 
 func (b *Backend) closePools() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var errs []error
-	for _, p := range b.pools() {
-		errs = append(errs, p.close())
+	for _, s := range b.slots {
+		for _, p := range []*pool{s.pool, s.leaving} {
+			if p != nil {
+				errs = append(errs, p.close())
+			}
+		}
+		s.pool, s.leaving, s.problem = nil, nil, errClosed
 	}
 	return errors.Join(errs...)
 }
@@ -165,12 +189,12 @@ func (b *Backend) createFrom(ctx context.Context, id backend.ID, spec backend.Vo
 		k, key = snapshots, snapshotKey(source.ID)
 	}
 	if _, r := b.find(k, source.ID); r == nil {
-		return nil, b.notFound("%s, the source of %s", source, id)
+		return nil, b.lacks("%s, the source of %s", source, id)
 	}
 	return backend.Do(ctx, &b.ops, key, "copy for "+string(id), func(ctx context.Context) (*backend.Volume, error) {
 		p, r := b.find(k, source.ID)
 		if r == nil {
-			return nil, b.notFound("%s, the source of %s", source, id)
+			return nil, b.lacks("%s, the source of %s", source, id)
 		}
 		if spec.Pool != "" && spec.Pool != p.Name {
 			return nil, fmt.Errorf("%w: %s lies in pool %s and cannot be copied into pool %s; use a class of the same pool", backend.ErrInvalid, source, p.Name, spec.Pool)
@@ -183,7 +207,7 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 	_, err := backend.Do(ctx, &b.ops, id, "delete", func(ctx context.Context) (any, error) {
 		p, r := b.find(volumes, id)
 		if r == nil {
-			return nil, nil
+			return nil, b.absent("volume %s", id)
 		}
 		return nil, p.remove(ctx, r)
 	})
@@ -206,6 +230,9 @@ func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
 func listed[T any](b *Backend, k kind, show func(*pool, *record, error) T, id func(T) backend.ID) []T {
 	var all []T
 	for _, p := range b.pools() {
+		if !b.there(p) {
+			continue
+		}
 		problem := p.usable()
 		if err := p.scan(); err != nil && problem == nil {
 			problem = fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err) // what is known of it is still shown
@@ -234,14 +261,16 @@ func (b *Backend) Capacity(ctx context.Context, name string) (backend.Capacity, 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.capacity(usage), nil
+	c := p.capacity(usage)
+	c.Identity = p.head.identity()
+	return c, nil
 }
 
 func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
 	return backend.Do(ctx, &b.ops, id, "expand", func(ctx context.Context) (*backend.Volume, error) {
 		p, r := b.find(volumes, id)
 		if r == nil {
-			return nil, b.notFound("volume %s", id)
+			return nil, b.lacks("volume %s", id)
 		}
 		return p.expand(ctx, r, size)
 	})
@@ -250,7 +279,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 // find looks an entry up in every pool.
 func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
 	for _, p := range b.pools() {
-		if r := p.find(k, id); r != nil {
+		if r := p.find(k, id); r != nil && b.there(p) {
 			return p, r
 		}
 	}
@@ -269,18 +298,26 @@ func (b *Backend) keep(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			for _, p := range b.pools() {
-				b.keepers.Go(func() { p.keep(ctx, now) })
+				b.keepers.Go(func() { b.keepPool(ctx, p, now) })
 			}
 		}
 	}
 }
 
-// keep looks after one pool, unless somebody does: a large volume takes its time to be removed.
-func (p *pool) keep(ctx context.Context, now time.Time) {
+// keepPool looks after one pool, unless it has gone, which is noticed here, or somebody does already: a large volume takes
+// its time to be removed.
+func (b *Backend) keepPool(ctx context.Context, p *pool, now time.Time) {
+	if !b.holdPool(p) {
+		return
+	}
+	defer p.users.Add(-1)
 	if !p.keeping.TryLock() {
 		return
 	}
 	defer p.keeping.Unlock()
+	if !b.there(p) {
+		return
+	}
 	if err := p.survey(ctx); err != nil {
 		p.log.Warn("cannot measure pool", "error", err)
 	}
@@ -293,7 +330,7 @@ func (p *pool) keep(ctx context.Context, now time.Time) {
 // take locks the pools and undoes what was cut short in them.
 func (b *Backend) take(ctx context.Context) error {
 	for _, p := range b.pools() {
-		if err := p.lock(ctx); err != nil {
+		if err := p.take(ctx); err != nil {
 			return err
 		}
 	}

@@ -2,17 +2,15 @@ package local
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,13 +37,6 @@ const (
 // kind says what an entry is; it names the directory that holds it.
 type kind string
 
-// poolHead is what pool.json says.
-type poolHead struct {
-	Version int    `json:"version"`
-	UUID    string `json:"uuid"`
-	Engine  string `json:"engine"`
-}
-
 // pool is one directory of volumes.
 type pool struct {
 	PoolConfig
@@ -56,6 +47,9 @@ type pool struct {
 	device  string   // major:minor below it
 	locked  *os.File // pool.json; the lock is not on the directory, which may be the file system's root and locked by others
 	engine  engine.Engine
+	head    poolHead     // as pool.json has it
+	counted atomic.Bool  // this opening is in the generation
+	users   atomic.Int32 // operations that may be using it
 
 	keeping sync.Mutex // held while the pool is looked after, which happens every keepEvery
 	giving  sync.Mutex // held while trash gives way: what is freed for one caller, no other takes
@@ -80,8 +74,9 @@ type record struct {
 	gives   int64     // bytes that are free once it is removed from the trash, at least
 }
 
-// openPool opens a pool's directory and reads what is there, changing nothing but an empty directory, which becomes a pool.
-func openPool(ctx context.Context, c PoolConfig, log *slog.Logger) (*pool, error) {
+// openPool opens a pool's directory and reads what is there. It changes nothing but an empty directory, which becomes a
+// pool if serve says that this process is going to serve it and nothing else is expected there.
+func openPool(ctx context.Context, c PoolConfig, serve bool, log *slog.Logger) (*pool, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
@@ -93,16 +88,16 @@ func openPool(ctx context.Context, c PoolConfig, log *slog.Logger) (*pool, error
 		entries:    map[kind]map[backend.ID]*record{},
 		building:   map[string]*record{},
 	}
-	if err := p.open(ctx); err != nil {
+	if err := p.open(ctx, serve); err != nil {
 		p.close()
 		return nil, fmt.Errorf("pool %s at %s: %w", c.Name, c.Path, err)
 	}
 	return p, nil
 }
 
-func (p *pool) open(ctx context.Context) (err error) {
+func (p *pool) open(ctx context.Context, serve bool) (err error) {
 	if p.root, err = os.OpenRoot(p.Path); err != nil {
-		return fmt.Errorf("%w; it must be an existing directory", err)
+		return p.absent(err)
 	}
 	if p.dir, err = p.root.Open("."); err != nil {
 		return err
@@ -110,7 +105,7 @@ func (p *pool) open(ctx context.Context) (err error) {
 	if p.device, err = nodeops.DeviceOf(p.dir); err != nil {
 		return err
 	}
-	if err := p.identify(); err != nil {
+	if err := p.identify(serve); err != nil {
 		return err
 	}
 	for _, d := range []string{string(volumes), string(snapshots), string(groups), buildingDir, trashDir} {
@@ -129,44 +124,20 @@ func (p *pool) open(ctx context.Context) (err error) {
 	return p.scan()
 }
 
-// identify reads pool.json, or writes it where nothing is yet.
-func (p *pool) identify() error {
-	data, err := readFile(p.root, poolFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return p.initialise()
-	}
-	if err != nil {
-		return err
-	}
-	var head poolHead
-	if err := json.Unmarshal(data, &head); err != nil {
-		return fmt.Errorf("%w: %s is damaged (%w); write it again as {\"version\": %d, \"uuid\": \"<any>\", \"engine\": \"image\" or \"directory\"}: the volumes do not depend on it", backend.ErrUnavailable, poolFile, err, version)
-	}
-	switch {
-	case head.Version > version:
-		return fmt.Errorf("%w: %s has version %d, this program knows %d; use the newer program", backend.ErrUnavailable, poolFile, head.Version, version)
-	case head.Engine != p.Engine:
-		return fmt.Errorf("%w: it was made with engine=%s, not %s; a pool keeps its engine", backend.ErrInvalid, head.Engine, p.Engine)
-	}
-	return nil
-}
-
-func (p *pool) initialise() error {
-	names, err := readNames(p.root, ".")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if !slices.Contains([]string{"lost+found", poolFile + ".new", diskFile, diskFile + ".new"}, name) {
-			return fmt.Errorf("%w: it holds %s and is not a pool; give an empty directory", backend.ErrInvalid, backend.Quote(name))
-		}
-	}
-	return writeFile(p.root, poolFile, poolHead{Version: version, UUID: rand.Text(), Engine: p.Engine})
-}
-
 // lockWithin is longer than a command that just starts keeps the lock of a pool that was closed meanwhile: until it is
 // another program, it has all that its parent had open.
 const lockWithin = time.Second
+
+// take makes the pool this process's. Before it is known which pool is expected, its generation stays what it is.
+func (p *pool) take(ctx context.Context) error {
+	if err := p.lock(ctx); err != nil || p.Expect.Unread {
+		return err
+	}
+	if err := p.tryCount(); err != nil {
+		return fmt.Errorf("pool %s at %s: %w", p.Name, p.Path, err)
+	}
+	return nil
+}
 
 // lock makes sure that one process at a time changes the pool, on NFS also of those on other hosts; the kernel lets go of
 // it when the process ends.
@@ -175,10 +146,14 @@ func (p *pool) lock(ctx context.Context) (err error) {
 	defer cancel()
 	open := func(flag int) (*os.File, error) { return p.root.OpenFile(poolFile, flag, 0) }
 	for {
-		p.locked, err = nodeops.Lock(open, unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
+		locked, failed := nodeops.Lock(open, unix.LOCK_EX|unix.LOCK_NB)
+		switch err = failed; {
+		case err == nil && p.isPoolFile(locked):
+			p.locked = locked
 			return nil
+		case err == nil: // it was replaced meanwhile
+			locked.Close()
+			continue
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return fmt.Errorf("%w: pool %s at %s cannot be locked: %w", backend.ErrUnavailable, p.Name, p.Path, err)
 		}
@@ -188,32 +163,6 @@ func (p *pool) lock(ctx context.Context) (err error) {
 		case <-time.After(lockWithin / 100):
 		}
 	}
-}
-
-// usable says why the pool cannot be written: it was unmounted or replaced beneath us, or is read-only.
-func (p *pool) usable() error {
-	now, err := os.Stat(p.Path)
-	if err != nil {
-		return fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
-	}
-	opened, err := p.dir.Stat()
-	if err != nil {
-		return fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
-	}
-	if !os.SameFile(now, opened) {
-		return fmt.Errorf("%w: pool %s: %s is not the directory that was opened; was its file system unmounted? mount it again", backend.ErrUnavailable, p.Name, p.Path)
-	}
-	if nodeops.DeviceGone(p.device) {
-		return fmt.Errorf("%w: pool %s: the disk below %s is gone; put it back and start the node's pod again", backend.ErrUnavailable, p.Name, p.Path)
-	}
-	var s unix.Statfs_t
-	if err := unix.Fstatfs(int(p.dir.Fd()), &s); err != nil {
-		return fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
-	}
-	if s.Flags&unix.ST_RDONLY != 0 {
-		return fmt.Errorf("%w: pool %s: the file system of %s is read-only; look in the kernel's log for the reason and remount it", backend.ErrUnavailable, p.Name, p.Path)
-	}
-	return nil
 }
 
 func (p *pool) close() error {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,20 +11,24 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // Site is a pool that may have to be brought about.
 type Site struct {
 	PoolConfig
-	// Reach makes the directory or mounts it, each time before it is tried to open the pool. Nil: it is there.
-	Reach func(context.Context) error
+	// Reach makes the directory or mounts it, each time before it is tried to open the pool. It makes nothing where another
+	// pool is expected than it would make. Nil: it is there.
+	Reach func(context.Context, backend.PoolExpectation) error
 }
 
-// slot is the place of a pool that is configured, whether the pool can be reached or not. Backend.mu guards what changes.
+// slot is the place of a pool that is configured, whether the pool can be reached or not. Backend.mu guards what changes:
+// of the site, what is expected there.
 type slot struct {
 	Site
 	pool    *pool // nil while it is out of reach
-	problem error // why it is
+	leaving *pool // went out of reach, and is closed when nothing runs in it
+	problem error // why it is out of reach
 }
 
 const (
@@ -36,13 +41,12 @@ const (
 // OpenReachable is Open for pools each of which may be out of reach: it then answers ErrUnavailable with the reason, and
 // is tried again until it is there. No pool at all is fine.
 func OpenReachable(ctx context.Context, sites []Site, log *slog.Logger) *Backend {
-	b := &Backend{log: log}
+	b := newBackend(log)
 	for _, s := range sites {
 		b.slots = append(b.slots, &slot{Site: s, problem: errors.New("it is being opened")})
 	}
-	keeping := b.begin(ctx)
 	first := make(chan struct{})
-	b.keepers.Go(func() { b.seek(keeping, first) })
+	b.begin(ctx, first)
 	late := time.NewTimer(seekFirst)
 	defer late.Stop()
 	select {
@@ -53,7 +57,8 @@ func OpenReachable(ctx context.Context, sites []Site, log *slog.Logger) *Backend
 	return b
 }
 
-// seek tries the pools that are out of reach, in their order, until there are none, and closes first after the first time.
+// seek tries the pools that are out of reach, in their order, and looks whether the others are still there. It closes
+// first after the first time.
 func (b *Backend) seek(ctx context.Context, first chan<- struct{}) {
 	tick := time.NewTicker(seekEvery)
 	defer tick.Stop()
@@ -62,50 +67,85 @@ func (b *Backend) seek(ctx context.Context, first chan<- struct{}) {
 			close(first)
 			first = nil
 		}
-		if b.outOfReach() == "" {
-			return
-		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-b.wake:
 		}
 	}
 }
 
 func (b *Backend) tryAll(ctx context.Context) {
+	b.trying.Lock()
+	defer b.trying.Unlock()
 	for _, s := range b.slots {
-		b.mu.RLock()
-		open, before := s.pool != nil, s.problem
-		b.mu.RUnlock()
-		if open || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		if p := b.opened(s); p != nil && b.there(p) {
+			b.countLate(s, p)
 			continue
 		}
-		p, err := b.reach(ctx, s)
-		switch {
-		case err == nil:
-			b.log.Info("pool opened", "pool", s.Name, "path", s.Path)
-		case before == nil || before.Error() != err.Error():
-			b.log.Warn("a pool is out of reach", "pool", s.Name, "error", err)
-		}
-		b.mu.Lock()
-		s.pool, s.problem = p, err
-		b.mu.Unlock()
+		b.tryOne(ctx, s)
+	}
+}
+
+func (b *Backend) opened(s *slot) *pool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return s.pool
+}
+
+// tryOne opens one pool that is out of reach.
+func (b *Backend) tryOne(ctx context.Context, s *slot) {
+	b.mu.RLock()
+	before, c := s.problem, s.PoolConfig
+	b.mu.RUnlock()
+	if !b.left(s) {
+		return
+	}
+	p, err := b.reach(ctx, s, c)
+	switch {
+	case err == nil:
+		b.log.Info("pool opened", "pool", s.Name, "path", s.Path, "id", p.head.UUID, "generation", p.head.Generation)
+	case before == nil || before.Error() != err.Error():
+		b.log.Warn("a pool is out of reach", "pool", s.Name, "error", err)
+	}
+	b.mu.Lock()
+	c.Expect.Remedy = s.Expect.Remedy // which is only for messages
+	switch {
+	case err != nil:
+		s.problem = err
+	case s.Expect != c.Expect: // what is expected has changed meanwhile: the next attempt knows
+		s.leaving, s.problem = p, errors.New("it is being opened")
+		b.again()
+	default:
+		s.pool, s.problem = p, nil
+	}
+	b.mu.Unlock()
+	if err == nil || before == nil || before.Error() != err.Error() {
+		b.tell()
 	}
 }
 
 // reach opens one pool as Open does all.
-func (b *Backend) reach(ctx context.Context, s *slot) (p *pool, err error) {
+func (b *Backend) reach(ctx context.Context, s *slot, c PoolConfig) (p *pool, err error) {
 	i := slices.Index(b.slots, s)
-	if j := slices.IndexFunc(b.slots, func(o *slot) bool { return o.shares(s.PoolConfig) }); j < i {
+	if j := slices.IndexFunc(b.slots, func(o *slot) bool { return o.shares(c) }); j < i {
 		return nil, fmt.Errorf("it shares its name or path with pool %s (%s); give it others", b.slots[j].Name, b.slots[j].Path)
 	}
 	if s.Reach != nil {
-		if err := s.Reach(ctx); err != nil {
+		if err := s.Reach(ctx, c.Expect); err != nil {
 			return nil, err
 		}
 	}
-	if p, err = openPool(ctx, s.PoolConfig, b.log); err != nil {
+	if shown, err := (nodeops.Host{Proc: c.HostProc}).Show(c.Path); err != nil {
+		b.log.Warn("what the host has mounted at a pool cannot be seen here", "pool", c.Name, "error", err)
+	} else if shown {
+		b.log.Info("mounted what the host has mounted at a pool", "pool", c.Name, "path", c.Path)
+	}
+	if p, err = openPool(ctx, c, true, b.log); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -113,7 +153,7 @@ func (b *Backend) reach(ctx context.Context, s *slot) (p *pool, err error) {
 			err, p = errors.Join(err, p.close()), nil
 		}
 	}()
-	if err := p.lock(ctx); err != nil {
+	if err := p.take(ctx); err != nil {
 		return p, err
 	}
 	if err := p.recover(ctx); err != nil {
@@ -155,25 +195,53 @@ func (b *Backend) outOfReach() string {
 func (b *Backend) notFound(format string, args ...any) error {
 	err := fmt.Errorf("%w: "+format, append([]any{backend.ErrNotFound}, args...)...)
 	if out := b.outOfReach(); out != "" {
-		return fmt.Errorf("%w; %s", err, out)
+		return &notSeen{fmt.Errorf("%w; %s", err, out)}
 	}
 	return err
 }
 
+// notSeen is an ErrNotFound of what may lie in a pool that is out of reach: it is an ErrUnavailable too.
+type notSeen struct{ error }
+
+func (n *notSeen) Unwrap() []error { return []error{n.error, backend.ErrUnavailable} }
+
+// lacks is for what an operation needs, and is in no pool that is open.
+func (b *Backend) lacks(format string, args ...any) error {
+	return cmp.Or(b.absent(format, args...), b.notFound(format, args...))
+}
+
+// absent says whether what was not found is certainly not there. An error says in which pool it may lie.
+func (b *Backend) absent(format string, args ...any) error {
+	err := b.notFound(format, args...)
+	if _, perhaps := errors.AsType[*notSeen](err); perhaps {
+		return fmt.Errorf("%w: whether it is there cannot be known now: %v", backend.ErrUnavailable, err)
+	}
+	return nil
+}
+
 // pool finds a pool by name; the first is the default. An unknown name is an error of the given kind.
 func (b *Backend) pool(name string, kind error) (*pool, error) {
+	s, err := b.slot(name, kind)
+	if err != nil {
+		return nil, err
+	}
+	if p := b.opened(s); p != nil && b.there(p) {
+		return p, nil
+	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
+	// Whatever the problem is, it says nothing about the request.
+	err = fmt.Errorf("%w: pool %s: %v", backend.ErrUnavailable, s.Name, s.problem)
+	return nil, backend.BecauseOf(backend.PoolReasonOf(s.problem), err)
+}
+
+func (b *Backend) slot(name string, kind error) (*slot, error) {
 	var names []string
 	for _, s := range b.slots {
-		switch {
-		case name != "" && s.Name != name:
-			names = append(names, s.Name)
-		case s.pool == nil: // whatever the problem is, it says nothing about the request
-			return nil, fmt.Errorf("%w: pool %s: %v", backend.ErrUnavailable, s.Name, s.problem)
-		default:
-			return s.pool, nil
+		if name == "" || s.Name == name {
+			return s, nil
 		}
+		names = append(names, s.Name)
 	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: this host has no pool", kind)

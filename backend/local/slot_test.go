@@ -30,7 +30,7 @@ type gate struct{ open atomic.Bool }
 
 var errAway = errors.New("the disk is missing")
 
-func (g *gate) reach(context.Context) error {
+func (g *gate) reach(context.Context, backend.PoolExpectation) error {
 	if g.open.Load() {
 		return nil
 	}
@@ -224,10 +224,10 @@ func TestAPoolWhoseDiskIsGoneIsNotUsable(t *testing.T) {
 func TestCloseDoesNotWaitForADiskThatDoesNotAnswer(t *testing.T) {
 	never := make(chan struct{})
 	started := make(chan struct{})
-	b := &Backend{log: silent}
-	keeping := b.begin(t.Context())
-	b.slots = []*slot{{Site: Site{named(t, "far"), func(context.Context) error { close(started); <-never; return errAway }}}}
-	b.keepers.Go(func() { b.seek(keeping, nil) })
+	b := newBackend(silent)
+	hangs := func(context.Context, backend.PoolExpectation) error { close(started); <-never; return errAway }
+	b.slots = []*slot{{Site: Site{named(t, "far"), hangs}}}
+	b.begin(t.Context(), nil)
 	<-started
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

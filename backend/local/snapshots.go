@@ -30,7 +30,7 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 		return backend.Do(ctx, &b.ops, spec.Source, "snapshot "+string(id), func(ctx context.Context) (*backend.Snapshot, error) {
 			p, r := b.find(volumes, spec.Source)
 			if r == nil {
-				return nil, b.notFound("volume %s, the source of snapshot %s", spec.Source, id)
+				return nil, b.lacks("volume %s, the source of snapshot %s", spec.Source, id)
 			}
 			return p.takeSnapshot(ctx, id, spec, r)
 		})
@@ -76,7 +76,7 @@ func (p *pool) showSnapshot(r *record, problem error) *backend.Snapshot {
 	if problem != nil {
 		condition = backend.Condition{Abnormal: true, Message: problem.Error()}
 	}
-	s := &backend.Snapshot{ID: r.id, Pool: p.Name, Used: r.charge, Condition: condition}
+	s := &backend.Snapshot{ID: r.id, Pool: p.Name, PoolID: p.identity().ID, Used: r.charge, Condition: condition}
 	if m := r.meta; m != nil {
 		s.Name, s.Created, s.Size, s.Mode, s.FSType = m.Name, m.Created, m.Content.Size, m.Content.Mode, m.Content.FSType
 		if m.Source != nil {
@@ -102,7 +102,7 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
 	_, err := backend.Do(ctx, &b.ops, snapshotKey(id), "delete snapshot", func(ctx context.Context) (any, error) {
 		p, r := b.findSnapshot(id)
 		if r == nil {
-			return nil, nil
+			return nil, b.absent("snapshot %s", id)
 		}
 		if r.meta != nil && r.meta.Group != nil {
 			return nil, fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, r.meta.Group.ID)

@@ -52,7 +52,7 @@ func (p *pool) volume(r *record) *backend.Volume { return p.showVolume(r, p.usab
 
 // showVolume shows a record of a pool that has a problem, if any.
 func (p *pool) showVolume(r *record, problem error) *backend.Volume {
-	v := &backend.Volume{ID: r.id, Pool: p.Name}
+	v := &backend.Volume{ID: r.id, Pool: p.Name, PoolID: p.identity().ID}
 	v.Used, v.Condition, v.Access = p.inspect(r)
 	if problem != nil {
 		v.Condition = backend.Condition{Abnormal: true, Message: problem.Error()}

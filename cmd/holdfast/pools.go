@@ -17,6 +17,7 @@ const poolUsage = "a `pool` of this host; may be given several times, the first 
 	"  overcommit=1.0     how often each byte may be promised\n" +
 	"  reserved=5%        kept free: a share, or bytes such as 10Gi\n" +
 	"  trashRetention=0s  how long a deleted volume is kept and can be restored, such as 24h\n" +
+	"  requireMount=true  begin a new pool only where another file system than the root's is mounted\n" +
 	"for example --pool name=fast,path=/srv/fast,trashRetention=24h"
 
 // pools collects the values of --pool.

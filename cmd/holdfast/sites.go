@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/disk"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
@@ -43,7 +44,9 @@ func clusterID(c kubernetes.Interface) func(context.Context) (string, error) {
 
 // site never fails: a pool that is wrong in itself is out of reach for that reason.
 func site(p v1.PoolSpec, host *disk.Host) local.Site {
-	s := local.Site{PoolConfig: local.PoolConfig{Name: p.Name, Engine: p.Engine, Path: cmp.Or(p.Path, host.Place(p.Name))}}
+	s := local.Site{PoolConfig: local.PoolConfig{
+		Name: p.Name, Engine: p.Engine, Path: cmp.Or(p.Path, host.Place(p.Name)), RequireMount: p.RequireMount,
+	}}
 	if p.TrashRetention != nil {
 		s.TrashRetention = p.TrashRetention.Duration
 	}
@@ -51,18 +54,18 @@ func site(p v1.PoolSpec, host *disk.Host) local.Site {
 	s.Overcommit, wrong[0] = overcommit(p.Overcommit)
 	s.Reserved, wrong[1] = reserved(p.Reserved)
 	wrong[2] = checkTerms(p.NodeSelectorTerms)
-	if p.Devices != nil && p.Path != "" {
-		wrong[3] = fmt.Errorf("it has the path %s and devices; it may have one of them", p.Path)
+	if p.Devices != nil && (p.Path != "" || p.RequireMount) {
+		wrong[3] = fmt.Errorf("it has devices, and the path %q or requireMount %t; it may have one of them", p.Path, p.RequireMount)
 	}
 	problem := errors.Join(wrong[:]...)
-	s.Reach = func(ctx context.Context) error {
+	s.Reach = func(ctx context.Context, e backend.PoolExpectation) error {
 		switch {
 		case problem != nil:
 			return problem
 		case p.Devices == nil:
-			return host.Directory(s.Name, s.Path)
+			return host.Directory(s.Name, s.Path, e)
 		}
-		return host.Mount(ctx, s.Name, deviceSelector(p.Devices))
+		return host.Mount(ctx, s.Name, deviceSelector(p.Devices), e)
 	}
 	return s
 }

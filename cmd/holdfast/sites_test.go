@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/disk"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
@@ -30,6 +31,7 @@ func TestAPoolOfTheSpecBecomesAPoolOfTheHost(t *testing.T) {
 		"a path":       {v1.PoolSpec{Name: "a", Path: "/srv/a", Engine: "directory"}, local.PoolConfig{Name: "a", Path: "/srv/a", Engine: "directory"}},
 		"devices":      {v1.PoolSpec{Name: "a", Devices: &v1.DeviceSelector{Model: "x"}}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
 		"all settings": {v1.PoolSpec{Name: "a", Overcommit: "1.5", Reserved: "7%", TrashRetention: day}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Overcommit: 1.5, Reserved: "7%", TrashRetention: day.Duration}},
+		"a mount":      {v1.PoolSpec{Name: "a", Path: "/srv/a", RequireMount: true}, local.PoolConfig{Name: "a", Path: "/srv/a", RequireMount: true}},
 		"binary bytes": {v1.PoolSpec{Name: "a", Reserved: "1.5Gi"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "1610612736"}},
 		"round bytes":  {v1.PoolSpec{Name: "a", Reserved: "2P"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "2000000000000000"}},
 	} {
@@ -46,9 +48,9 @@ func TestAPoolThatIsWrongSaysWhyInsteadOfEndingTheProcess(t *testing.T) {
 		`overcommit "0"`:    {Name: "a", Overcommit: "0"},
 		`reserved "some"`:   {Name: "a", Reserved: "some"},
 		"nodeSelectorTerms": {Name: "a", NodeSelectorTerms: []core.NodeSelectorTerm{term("disk", "Like", "s*")}},
-		"the path /srv/a":   {Name: "a", Path: "/srv/a", Devices: &v1.DeviceSelector{Model: "x"}},
+		`the path "/srv/a"`: {Name: "a", Path: "/srv/a", Devices: &v1.DeviceSelector{Model: "x"}},
 	} {
-		err := site(spec, host).Reach(t.Context())
+		err := site(spec, host).Reach(t.Context(), backend.PoolExpectation{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
@@ -60,7 +62,7 @@ func TestAPoolThatIsWrongSaysWhyInsteadOfEndingTheProcess(t *testing.T) {
 
 func TestADirectoryOfHoldfastIsMade(t *testing.T) {
 	host := &disk.Host{Dir: t.TempDir()}
-	if err := site(v1.PoolSpec{Name: "a"}, host).Reach(t.Context()); err != nil {
+	if err := site(v1.PoolSpec{Name: "a"}, host).Reach(t.Context(), backend.PoolExpectation{}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(filepath.Join(host.Dir, "pools", "a")); err != nil || !info.IsDir() {
@@ -75,7 +77,7 @@ func TestADeviceIsChosenAsTheSpecSays(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 	host := &disk.Host{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Cluster: clusterID(kubernetes.NewForConfigOrDie(newCluster(t).Config()))}
-	err := site(v1.PoolSpec{Name: "a", Devices: &v1.DeviceSelector{Paths: []string{"/dev/nowhere"}}}, host).Reach(t.Context())
+	err := site(v1.PoolSpec{Name: "a", Devices: &v1.DeviceSelector{Paths: []string{"/dev/nowhere"}}}, host).Reach(t.Context(), backend.PoolExpectation{})
 	if err == nil || !strings.Contains(err.Error(), "/dev/nowhere") {
 		t.Errorf("got %v", err)
 	}

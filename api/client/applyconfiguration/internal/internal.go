@@ -923,6 +923,9 @@ var schemaYAML = typed.YAMLObject(`types:
                     - name: path
                       type:
                         scalar: string
+                    - name: requireMount
+                      type:
+                        scalar: boolean
                     - name: reserved
                       type:
                         scalar: string

@@ -17,13 +17,17 @@ type PoolSpecApplyConfiguration struct {
 	Engine *string `json:"engine,omitempty"`
 	// Path is a directory of the node; if empty, /var/lib/holdfast/pools/NAME.
 	Path *string `json:"path,omitempty"`
+	// RequireMount says that the path must be a mount point, or lie below one, other than the root file system's: without
+	// it no new pool is begun there. Use it where a disk is mounted there.
+	RequireMount *bool `json:"requireMount,omitempty"`
 	// Devices chooses a whole block device, which is formatted if it is empty, and mounted by the agent.
 	Devices *DeviceSelectorApplyConfiguration `json:"devices,omitempty"`
 	// Overcommit says how often each byte may be promised, such as 1.5; 1 if empty.
 	Overcommit *string `json:"overcommit,omitempty"`
 	// Reserved is kept free: a share such as 5%, which it is if empty, or bytes such as 10Gi.
 	Reserved *string `json:"reserved,omitempty"`
-	// TrashRetention is how long a deleted volume can be restored; not at all if left out.
+	// TrashRetention is how long a deleted volume can be restored, unless its room is needed before; 24h if left out, and
+	// 0s keeps nothing.
 	TrashRetention *metav1.Duration `json:"trashRetention,omitempty"`
 	// NodeSelectorTerms choose the nodes that have the pool. None chooses all that store.
 	NodeSelectorTerms []corev1.NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
@@ -56,6 +60,14 @@ func (b *PoolSpecApplyConfiguration) WithEngine(value string) *PoolSpecApplyConf
 // If called multiple times, the Path field is set to the value of the last call.
 func (b *PoolSpecApplyConfiguration) WithPath(value string) *PoolSpecApplyConfiguration {
 	b.Path = &value
+	return b
+}
+
+// WithRequireMount sets the RequireMount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RequireMount field is set to the value of the last call.
+func (b *PoolSpecApplyConfiguration) WithRequireMount(value bool) *PoolSpecApplyConfiguration {
+	b.RequireMount = &value
 	return b
 }
 

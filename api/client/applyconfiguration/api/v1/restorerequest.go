@@ -17,7 +17,7 @@ type RestoreRequestApplyConfiguration struct {
 	RequestedBy *string `json:"requestedBy,omitempty"`
 	// RequestedAt is when.
 	RequestedAt *metav1.MicroTime `json:"requestedAt,omitempty"`
-	// Error says why it is not done yet.
+	// Error says why it cannot be done. The agent does not try it again; ask anew without the error.
 	Error *string `json:"error,omitempty"`
 }
 

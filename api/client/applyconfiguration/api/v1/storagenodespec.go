@@ -10,7 +10,8 @@ type StorageNodeSpecApplyConfiguration struct {
 	// Discard lists what was given up while the agent could not be reached. The agent removes it from the disk if it is
 	// there, and then the entry.
 	Discard []DiscardApplyConfiguration `json:"discard,omitempty"`
-	// Restore lists deleted volumes to take out of the trash. The agent removes each entry when it is done.
+	// Restore lists deleted volumes to take out of the trash. The agent removes each entry when it is done, and writes its
+	// error into one that cannot be.
 	Restore []RestoreRequestApplyConfiguration `json:"restore,omitempty"`
 	// ReplacePools lists pools that are given up with all that they hold, so that another one may begin in their place.
 	ReplacePools []PoolReplacementApplyConfiguration `json:"replacePools,omitempty"`

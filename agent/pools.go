@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// followPools lets a pool that comes or goes be noticed at once, until ctx ends.
+func (a *Agent) followPools(ctx context.Context) {
+	if a.pools == nil {
+		return
+	}
+	a.pools.NotifyPools(func() {
+		select {
+		case a.poolsChanged <- struct{}{}:
+		default:
+		}
+	})
+	context.AfterFunc(ctx, func() { a.pools.NotifyPools(nil) })
+}
+
+// tellPools writes an event on the StorageNode for each pool that went out of reach or came back.
+func (a *Agent) tellPools(before, now *v1.StorageNodeStatus) {
+	for _, p := range now.Pools {
+		var was v1.Pool
+		if before != nil {
+			if i := slices.IndexFunc(before.Pools, func(b v1.Pool) bool { return b.Name == p.Name }); i >= 0 {
+				was = before.Pools[i]
+			}
+		}
+		switch {
+		case p.Reason == was.Reason:
+		case p.Reason != "":
+			a.eventf(a.aboutNode(), core.EventTypeWarning, p.Reason, "%s", p.Message)
+		default:
+			a.eventf(a.aboutNode(), core.EventTypeNormal, "PoolRecovered", "pool %s at %s can be used again", p.Name, p.Path)
+		}
+	}
+}
+
+func (a *Agent) aboutNode() runtime.Object {
+	if n := a.nodeObject(); n != nil {
+		return n
+	}
+	return &core.ObjectReference{APIVersion: v1.SchemeGroupVersion.String(), Kind: "StorageNode", Name: a.Node}
+}
+
+// dropReplacements takes the wish to give up a pool off the list where that pool is served: whoever wished it has found
+// the disk, and must not find the pool begun anew when the disk is away the next time.
+func (a *Agent) dropReplacements(ctx context.Context, now *v1.StorageNodeStatus) error {
+	n := a.nodeObject()
+	if n == nil {
+		return nil
+	}
+	served := func(r v1.PoolReplacement) bool {
+		return slices.ContainsFunc(now.Pools, func(p v1.Pool) bool { return p.Name == r.Name && p.ID == r.ID && p.Message == "" })
+	}
+	rest := slices.DeleteFunc(slices.Clone(n.Spec.ReplacePools), served)
+	if len(rest) == len(n.Spec.ReplacePools) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"replacePools": rest},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err = a.Client.HoldfastV1().StorageNodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+		return err
+	}
+	a.eventf(n, core.EventTypeNormal, "PoolKept", "a pool in spec.replacePools is there and served: it is not given up, and taken off the list")
+	return nil
+}

@@ -1,0 +1,17 @@
+package export
+
+import "github.com/holdfast-storage/holdfast/backend"
+
+// The backend beneath knows its pools, and which of them it expects.
+
+func (b *Backend) ExpectPool(pool string, e backend.PoolExpectation) {
+	if m, ok := b.Backend.(backend.PoolMemory); ok {
+		m.ExpectPool(pool, e)
+	}
+}
+
+func (b *Backend) NotifyPools(changed func()) {
+	if m, ok := b.Backend.(backend.PoolMemory); ok {
+		m.NotifyPools(changed)
+	}
+}

@@ -1,0 +1,174 @@
+package nodeops
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Host is the host as its own processes see it, which one in a container does not.
+type Host struct {
+	Proc string // the directory in proc of a process of the host, such as /host/proc/1. Empty: this process is one
+}
+
+func (h Host) proc() string { return cmp.Or(h.Proc, "/proc/self") }
+
+// NotMounted says why nothing may be begun in a directory: the host mounts another file system there, which is not
+// mounted, or require wants another one than the root's. Empty: nothing is missing.
+func (h Host) NotMounted(dir string, require bool) (why string, err error) {
+	v, err := h.view(dir)
+	if err != nil {
+		return "", err
+	}
+	points, err := h.fstab()
+	if err != nil {
+		return "", err
+	}
+	for _, point := range points {
+		at := h.resolve(point)
+		if at == "/" || !beneath(v.place, at) {
+			continue
+		}
+		if m := topmost(v.mounts, at); m == nil || m.FSType == "autofs" {
+			return fmt.Sprintf("/etc/fstab of the host mounts a file system at %s, and nothing is mounted there; mount it", point), nil
+		}
+	}
+	switch {
+	case v.hidden():
+		return fmt.Sprintf("the host has %s mounted at %s, and this process sees what lies beneath", v.over.Source, v.over.Target), nil
+	case require && v.seen == covering(v.mounts, "/").Device:
+		return "requireMount is set, and it is on the root file system: its own file system is not mounted; mount it, or leave requireMount out", nil
+	}
+	return "", nil
+}
+
+// hostView is what the host and this process see at one place.
+type hostView struct {
+	place  string  // the directory as the host names it, links followed
+	mounts []Mount // of the host
+	over   Mount   // the host's, on which the place lies
+	under  Mount   // the host's beneath that
+	seen   string  // the device on which this process sees it
+}
+
+// hidden says whether this process sees what lies beneath the mount of the host, or one that is gone.
+func (v *hostView) hidden() bool {
+	return v.over.Target != "/" && v.over.Device != v.seen && (v.seen == v.under.Device || DeviceGone(v.seen))
+}
+
+func (h Host) view(dir string) (*hostView, error) {
+	table, err := os.ReadFile(filepath.Join(h.proc(), "mountinfo"))
+	if err != nil {
+		return nil, fmt.Errorf("the mounts of the host: %w", err)
+	}
+	v := &hostView{place: h.resolve(dir), mounts: parseMounts(string(table))}
+	v.over = covering(v.mounts, v.place)
+	v.under = covering(slices.DeleteFunc(slices.Clone(v.mounts), func(m Mount) bool { return m.Target == v.over.Target }), v.place)
+	v.seen, err = mountDevice(dir)
+	return v, err
+}
+
+// fstab lists the mount points that the host is told to have.
+func (h Host) fstab() (points []string, err error) {
+	table, err := os.ReadFile(filepath.Join(h.proc(), "root/etc/fstab"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the host's /etc/fstab: %w", err)
+	}
+	return mountPoints(string(table)), nil
+}
+
+// mountPoints reads what fstab(5) describes.
+func mountPoints(table string) (points []string) {
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || strings.HasPrefix(fields[0], "#") || fields[2] == "swap" {
+			continue
+		}
+		if point := unescape(fields[1]); filepath.IsAbs(point) {
+			points = append(points, filepath.Clean(point))
+		}
+	}
+	return points
+}
+
+// resolve follows the links of the host on the way to a path. One that does not exist there is as it is written.
+func (h Host) resolve(path string) string {
+	path = filepath.Clean(path)
+	root, err := os.Open(filepath.Join(h.proc(), "root"))
+	if err != nil {
+		return path
+	}
+	defer root.Close()
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
+	fd, err := unix.Openat2(int(root.Fd()), "."+path, &how)
+	if err != nil {
+		return path
+	}
+	defer unix.Close(fd)
+	resolved, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil || !filepath.IsAbs(resolved) {
+		return path
+	}
+	return resolved
+}
+
+// mountDevice is the device of the mount on which this process sees a directory. That of the directory itself is another
+// one on btrfs, where each subvolume has one.
+func mountDevice(dir string) (string, error) {
+	mounts, err := Mounts()
+	if err != nil {
+		return "", err
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_MNT_ID, &st); err != nil {
+		return "", fmt.Errorf("asking for the mount of %s: %w", dir, err)
+	}
+	if st.Mask&unix.STATX_MNT_ID != 0 {
+		for _, m := range mounts {
+			if m.ID == strconv.FormatUint(st.Mnt_id, 10) {
+				return m.Device, nil
+			}
+		}
+	}
+	resolved, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
+	}
+	return covering(mounts, resolved).Device, nil
+}
+
+// covering is the mount on which a path lies.
+func covering(mounts []Mount, path string) (over Mount) {
+	for _, m := range mounts {
+		if beneath(path, m.Target) && len(m.Target) >= len(over.Target) {
+			over = m
+		}
+	}
+	return over
+}
+
+// topmost is the last mount exactly at target; nil if there is none.
+func topmost(mounts []Mount, target string) (top *Mount) {
+	for i := range mounts {
+		if mounts[i].Target == target {
+			top = &mounts[i]
+		}
+	}
+	return top
+}
+
+// beneath says whether a path is a directory or lies in it.
+func beneath(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}

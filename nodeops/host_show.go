@@ -1,0 +1,75 @@
+package nodeops
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Show mounts at a directory what the host has mounted there, if this process does not see it: a container sees what was
+// mounted when it was started. It says whether it has done so.
+func (h Host) Show(dir string) (shown bool, err error) {
+	if h.Proc == "" {
+		return false, nil
+	}
+	v, err := h.view(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil || !v.hidden():
+		return false, err
+	}
+	tree, err := h.openTree(v.place)
+	if err != nil {
+		return false, fmt.Errorf("the host has %s mounted at %s, which could not be opened: %w", v.over.Source, v.over.Target, err)
+	}
+	defer unix.Close(tree)
+	if top, err := MountAt(dir); err == nil && top != nil && DeviceGone(top.Device) {
+		_ = unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // it goes when the last user of the lost disk does
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return false, fmt.Errorf("mounting what the host has at %s: %w", v.place, os.NewSyscallError("move_mount", err))
+	}
+	return true, nil
+}
+
+// openTree opens a copy of a mount of the host, which is nowhere yet. It does so on a thread of its own, which ends: a
+// thread that was in another mount namespace is of no use to others.
+func (h Host) openTree(path string) (fd int, err error) {
+	type opened struct {
+		fd  int
+		err error
+	}
+	done := make(chan opened)
+	go func() {
+		runtime.LockOSThread()
+		fd, err := inMountsOf(filepath.Join(h.Proc, "ns/mnt"), path)
+		done <- opened{fd, err}
+	}()
+	answer := <-done
+	return answer.fd, answer.err
+}
+
+func inMountsOf(namespace, path string) (int, error) {
+	ns, err := os.Open(namespace)
+	if err != nil {
+		return -1, err
+	}
+	defer ns.Close()
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return -1, os.NewSyscallError("unshare", err)
+	}
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
+		return -1, os.NewSyscallError("setns", err)
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return -1, os.NewSyscallError("open_tree", err)
+	}
+	return fd, nil
+}
