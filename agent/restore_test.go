@@ -161,7 +161,8 @@ func TestTheTrashOfAPoolOutOfReachIsStillTold(t *testing.T) {
 	r.await("the trash", func() bool { return len(r.node().Status.Trash) == 1 })
 	back := r.pull()
 	r.await("the pool out of reach", func() bool { return r.node().Status.Pools[0].Message != "" })
-	if all := r.node().Status.Trash; len(all) != 1 || all[0].Name != "a" {
+	n := r.node()
+	if all := r.agent.trashStatus(t.Context(), n.Status.Pools, &n.Status); len(all) != 1 || all[0].Name != "a" {
 		t.Errorf("it tells %+v", all)
 	}
 	r.askBack("a")
@@ -215,7 +216,9 @@ func TestARestoreThatCannotBeIsAnsweredAndNotTriedAgain(t *testing.T) {
 	r.expectEvent(v1.ReasonRestoreFailed)
 	r.thrown("never", nil) // from now on it could be
 	r.restart()
-	r.withVolumes("z")
+	if err := r.agent.settle(t.Context(), key{v1.SourceVolume, "never"}); err != nil {
+		t.Error(err)
+	}
 	if n := r.host.count("undelete never"); n != 1 || r.host.has("never") || r.host.has("moved") {
 		t.Errorf("it was tried %d times", n)
 	}

@@ -16,9 +16,9 @@ const poolUsage = "a `pool` of this host; may be given several times, the first 
 	"  engine=directory   a volume is a directory with a quota: no overhead; xfs or ext4 with prjquota, or btrfs\n" +
 	"  overcommit=1.0     how often each byte may be promised\n" +
 	"  reserved=5%        kept free: a share, or bytes such as 10Gi\n" +
-	"  trashRetention=0s  how long a deleted volume is kept and can be restored, such as 24h\n" +
+	"  trashRetention=24h how long a deleted volume can be restored, unless its room is needed before; 0s keeps nothing\n" +
 	"  requireMount=true  begin a new pool only where another file system than the root's is mounted\n" +
-	"for example --pool name=fast,path=/srv/fast,trashRetention=24h"
+	"for example --pool name=fast,path=/srv/fast,reserved=10Gi"
 
 // pools collects the values of --pool.
 type pools []local.PoolConfig

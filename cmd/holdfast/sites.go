@@ -48,7 +48,7 @@ func site(p v1.PoolSpec, host *disk.Host) local.Site {
 		Name: p.Name, Engine: p.Engine, Path: cmp.Or(p.Path, host.Place(p.Name)), RequireMount: p.RequireMount,
 	}}
 	if p.TrashRetention != nil {
-		s.TrashRetention = p.TrashRetention.Duration
+		s.TrashRetention = local.TrashRetention(p.TrashRetention.Duration)
 	}
 	var wrong [4]error
 	s.Overcommit, wrong[0] = overcommit(p.Overcommit)

@@ -32,6 +32,7 @@ func TestAPoolOfTheSpecBecomesAPoolOfTheHost(t *testing.T) {
 		"devices":      {v1.PoolSpec{Name: "a", Devices: &v1.DeviceSelector{Model: "x"}}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
 		"all settings": {v1.PoolSpec{Name: "a", Overcommit: "1.5", Reserved: "7%", TrashRetention: day}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Overcommit: 1.5, Reserved: "7%", TrashRetention: day.Duration}},
 		"a mount":      {v1.PoolSpec{Name: "a", Path: "/srv/a", RequireMount: true}, local.PoolConfig{Name: "a", Path: "/srv/a", RequireMount: true}},
+		"no trash":     {v1.PoolSpec{Name: "a", TrashRetention: &metav1.Duration{}}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", TrashRetention: local.NoTrash}},
 		"binary bytes": {v1.PoolSpec{Name: "a", Reserved: "1.5Gi"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "1610612736"}},
 		"round bytes":  {v1.PoolSpec{Name: "a", Reserved: "2P"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "2000000000000000"}},
 	} {

@@ -25,8 +25,8 @@ them, and lists and restores what is there.
   holdfast volumes
   holdfast volumes restore pvc-0c4e --claim shop/orders
   holdfast volumes --pool name=fast,path=/srv/fast
-  holdfast volumes --pool name=fast,path=/srv/fast,trashRetention=24h --trash
-  holdfast volumes --pool name=fast,path=/srv/fast,trashRetention=24h --restore pvc-0c4e
+  holdfast volumes --pool name=fast,path=/srv/fast --trash
+  holdfast volumes --pool name=fast,path=/srv/fast --restore pvc-0c4e
 `,
 	verbs: []command{volumesListVerb, trashVerb, restoreVerb, deleteVerb, adoptVerb},
 	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {

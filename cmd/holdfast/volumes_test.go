@@ -13,7 +13,7 @@ import (
 // serve opens a pool as a running standalone does and returns the value of --pool for it.
 func serve(t *testing.T) (*local.Backend, string) {
 	t.Helper()
-	flag := "name=fast,trashRetention=1h,path=" + t.TempDir()
+	flag := "name=fast,path=" + t.TempDir()
 	config, err := local.ParsePool(flag)
 	if err != nil {
 		t.Fatal(err)

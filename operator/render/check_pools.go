@@ -86,7 +86,7 @@ func checkPolicy(at string, pool v1.PoolSpec) error {
 		}
 	}
 	if r := pool.TrashRetention; r != nil && r.Duration < 0 {
-		return fmt.Errorf("%s.trashRetention: %s is not allowed: it must be a time such as 24h", at, r.Duration)
+		return fmt.Errorf("%s.trashRetention: %s is not allowed: it must be a time such as 24h, or 0s to keep nothing", at, r.Duration)
 	}
 	return checkReserved(at+".reserved", pool.Reserved)
 }
