@@ -128,7 +128,7 @@ var operations = []operation{{
 		done(w)
 	},
 }, {
-	name: "delete", steps: []crashpoint.Step{crashpoint.DeleteTrashed, crashpoint.DeletePartly},
+	name: "delete", steps: []crashpoint.Step{crashpoint.DeleteTrashed, crashpoint.TrashTaken, crashpoint.DeletePartly},
 	prepare: stored,
 	call:    func(w *world) error { return w.delete("a") },
 	check:   func(*world) {},

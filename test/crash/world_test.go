@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -31,6 +32,7 @@ type kind struct {
 	engine string
 	fsType string // of an image; empty for a directory
 	block  bool
+	more   string // of the pool; empty: deleted volumes are removed at once, so that each step of a deletion is passed
 }
 
 func newWorld(t *testing.T, binary, pool string, k kind) *world {
@@ -41,7 +43,7 @@ func newWorld(t *testing.T, binary, pool string, k kind) *world {
 	w := &world{T: t, pool: pool, scratch: scratch, kind: k, options: standalone.Options{
 		Binary: binary,
 		Socket: filepath.Join(scratch, "csi.sock"),
-		Pools:  []string{fmt.Sprintf("name=pool,engine=%s,path=%s", k.engine, pool)},
+		Pools:  []string{fmt.Sprintf("name=pool,engine=%s,path=%s,%s", k.engine, pool, cmp.Or(k.more, "trashRetention=0s"))},
 	}}
 	t.Cleanup(func() {
 		w.Kill()

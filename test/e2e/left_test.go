@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 )
 
-// nothingLeft waits until all volumes and snapshots are somebody's, each node has those of its objects and no others, and
-// has promised their sizes and no more. gone are volumes that were there.
+// nothingLeft waits until all volumes and snapshots are somebody's, each node has those of its objects and no others but
+// in its trash, and has promised the sizes of all these and no more. gone are volumes that were there.
 func nothingLeft(t *testing.T, s *kube.Space, gone []string) {
 	t.Helper()
 	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumeClaims(s.Namespace), metav1.ListOptions{}, "the claims")
@@ -38,10 +38,11 @@ func nothingLeft(t *testing.T, s *kube.Space, gone []string) {
 			if err != nil {
 				return err
 			}
-			if promised := promisedBy(n); promised != h.bytes {
-				errs = append(errs, fmt.Errorf("%s has promised %d bytes, and its objects have %d", node, promised, h.bytes))
+			said := s.OnHost(node, "cd "+s.Pools()+"/default\n"+look)
+			if promised, trash := promisedBy(n), inTrash(said); promised != h.bytes+trash {
+				errs = append(errs, fmt.Errorf("%s has promised %d bytes, its objects have %d and its trash %d", node, promised, h.bytes, trash))
 			}
-			for _, stray := range h.strays(s.Pools(), gone, s.OnHost(node, "cd "+s.Pools()+"/default\n"+look)) {
+			for _, stray := range h.strays(s.Pools(), gone, said) {
 				errs = append(errs, fmt.Errorf("on %s: %s", node, stray))
 			}
 		}
@@ -133,14 +134,26 @@ func handles(ctx context.Context, s *kube.Space, resource string) (map[string]bo
 	return known, nil
 }
 
-// look says what is in a pool, what is attached, and what is mounted.
+// look says what is in a pool, what its trash was promised, what is attached, and what is mounted.
 const look = `
+	cat .trash/*/meta.json 2>/dev/null | sed -n 's/^ *"charge": *\([0-9]*\).*/trash \1/p'
 	find volumes snapshots .tmp .trash | sed -n '/\//s/^/disk /p'
 	for file in /sys/block/loop*/loop/backing_file; do
 		device=${file#/sys/block/}
 		echo "loop /dev/${device%%/*} $(cat $file 2>/dev/null)"
 	done
 	sed 's/^/mount /' /proc/self/mountinfo`
+
+// inTrash is what the trash was promised, of what look says.
+func inTrash(said string) (sum int64) {
+	for line := range strings.Lines(said) {
+		var bytes int64
+		if _, err := fmt.Sscanf(line, "trash %d", &bytes); err == nil {
+			sum += bytes
+		}
+	}
+	return sum
+}
 
 // strays are the lines of what look says that are of nothing that is held, and what is held and missing. What was attached
 // or mounted in a pod that is gone may show no path of the pools, but volumes that are gone are known.
@@ -158,7 +171,8 @@ func (h holding) strays(pools string, gone []string, said string) (strays []stri
 		case fields[0] == "disk":
 			kind, rest, _ := strings.Cut(fields[1], "/")
 			id, file, _ := strings.Cut(rest, "/")
-			ours, held = true, kind == "volumes" && h.volumes[id] || kind == "snapshots" && h.snapshots[id]
+			trash := kind == ".trash" && strings.HasPrefix(id, "volumes.")
+			ours, held = true, trash || kind == "volumes" && h.volumes[id] || kind == "snapshots" && h.snapshots[id]
 			if kind == "volumes" && file == "image" {
 				delete(missing, id)
 			}
@@ -186,6 +200,7 @@ func TestWhatIsOnANodeAndOfNothingThatIsHeldIsAStray(t *testing.T) {
 	const staged = "mount 40 30 7:3 / /var/lib/kubelet/plugins/kubernetes.io/csi/csi.holdfast.dev/0123/globalmount rw - ext4 /dev/loop3 rw"
 	const published = "mount 41 30 7:3 / /var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/pvc-a/mount rw master:1 - ext4 /dev/loop3 rw"
 	fine := []string{
+		"trash 1048576", "disk .trash/volumes.gone.1", "disk .trash/volumes.gone.1/image", "trash 2097152",
 		"disk volumes/a", "disk volumes/a/image", "disk volumes/a/meta.json", "disk snapshots/s", "disk snapshots/s/image",
 		"loop /dev/loop3 " + pools + "/default/volumes/a/image", "loop /dev/loop4 /elsewhere/volumes/b/image", "loop /dev/loop5 ",
 		staged, published, "mount 42 30 8:1 /x " + pools + "/default rw - xfs /dev/sda rw", "mount 43 30 0:5 / /proc rw - proc proc rw",
@@ -194,8 +209,12 @@ func TestWhatIsOnANodeAndOfNothingThatIsHeldIsAStray(t *testing.T) {
 	if strays := h.strays(pools, []string{"gone"}, strings.Join(fine, "\n")+"\n"); len(strays) > 0 {
 		t.Errorf("of what is fine there is left %q", strays)
 	}
+	if bytes := inTrash(strings.Join(fine, "\n")); bytes != 3<<20 {
+		t.Errorf("the trash has %d bytes", bytes)
+	}
 	for _, stray := range []string{
-		"disk volumes/b", "disk snapshots/a", "disk .tmp/volumes.b.1", "disk .trash/x",
+		"disk volumes/b", "disk snapshots/a", "disk .tmp/volumes.b.1", "disk .trash/x", "disk .trash/snapshots.s.1",
+		"loop /dev/loop8 " + pools + "/default/.trash/volumes.gone.1/image",
 		"loop /dev/loop6 " + pools + "/default/volumes/b/image (deleted)", strings.ReplaceAll(staged, "loop3", "loop6"),
 		"mount 44 30 0:5 /loop6 /var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-b/1 rw - devtmpfs udev rw",
 		"loop /dev/loop7 /volumes/gone/image (deleted)", "mount 46 30 0:5 /x/gone /mnt rw - xfs /dev/sda rw",
