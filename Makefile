@@ -102,6 +102,7 @@ test-api-rest: root deps cluster-program
 .PHONY: test-of-clusters
 test-of-clusters: root deps cluster-program
 	$(call step,test of the test cluster)
+	cd test/schema && go test -count=1 -timeout $(TIMEOUT) .
 	cd test/cluster && go test -count=1 -timeout $(TIMEOUT) . ./artifact ./config ./guest ./host ./image ./locker ./pki
 
 # fresh CLUSTER: it begins with nothing, and goes with this shell. What another run has left would fail the tests of this one.
@@ -200,11 +201,13 @@ bench-claims: root deps ## measure claims and pods beside local-path-provisioner
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (20s)
-	@go test -list '^Fuzz' ./... \
-	| awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { while (n) print $$2, name[--n] }' \
-	| while read -r package target; do \
-		printf '\n== fuzz %s %s\n' "$$package" "$$target"; \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
+	@for module in . test/schema; do \
+		go -C $$module test -list '^Fuzz' ./... \
+		| awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { while (n) print $$2, name[--n] }' \
+		| while read -r package target; do \
+			printf '\n== fuzz %s %s\n' "$$package" "$$target"; \
+			go -C $$module test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
+		done; \
 	done
 
 .PHONY: deps

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -83,6 +84,8 @@ type Agent struct {
 	watches watches
 	work    *work
 	node    publisher
+
+	unreadable unreadable.Reporter
 }
 
 // New checks the configuration.

@@ -27,6 +27,8 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 	switch {
 	case i < 0, hasUID(o, all[i].UID): // not given up yet, or not at all
 		return nil
+	case readable(n) != nil:
+		return readable(n)
 	case !made:
 		// The cache may have what was settled by an agent before this one, and the volume may have been restored since.
 		if n, err := a.Client.HoldfastV1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{}); err != nil || !slices.ContainsFunc(n.Spec.Discard, all[i].Same) {
@@ -83,6 +85,9 @@ func (a *Agent) discarded(ctx context.Context, d v1.Discard) error {
 		}
 		if err != nil {
 			return err
+		}
+		if err := readable(n); err != nil {
+			return err // what is missing of the list would be lost
 		}
 		rest := slices.DeleteFunc(slices.Clone(n.Spec.Discard), d.Same)
 		patch, err := json.Marshal(map[string]any{

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
@@ -56,7 +57,7 @@ func (a *Agent) nodeListener() holdfastv1.StorageNodeHandlerFuncs {
 
 // sawNode notices what the controller has written: that the node is not heard of, what to discard and what to restore.
 func (a *Agent) sawNode(n *v1.StorageNode) {
-	if writtenOff(n.Status.Conditions) {
+	if writtenOff(n.Status.Conditions) || n.Unreadable() != nil {
 		a.node.change()
 	}
 	for _, d := range n.Spec.Discard {
@@ -170,6 +171,8 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1.ReasonNoPool, "no pool is for this node: in spec.pools of the StorageCluster none has nodeSelectorTerms that match it"
 	case usable == 0:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.Pools[0].Reason, "no pool can be used: "+s.Pools[0].Message
+	case a.nodeObject() != nil && a.nodeObject().Unreadable() != nil:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1.ReasonUnreadable, unreadable.Message(a.nodeObject())
 	}
 	meta.SetStatusCondition(&s.Conditions, ready)
 	s.SetColumns()

@@ -20,6 +20,8 @@ func (a *Agent) settleSnapshot(ctx context.Context, k key) error {
 		a.work.forget(k)
 	case a.work.unseen(k, o):
 		return errUnseen
+	case o.Unreadable() != nil:
+		return a.tellUnreadable(ctx, k, o)
 	}
 	if a.snapshotter == nil {
 		return a.recordNoSnapshots(ctx, o)

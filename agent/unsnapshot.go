@@ -103,7 +103,10 @@ func (a *Agent) allDeleted(o *v1.Snapshot, onDisk []*backend.Snapshot) error {
 		}
 	}
 	for _, s := range onDisk {
-		if a.snapshotObject(string(s.ID)) == nil {
+		switch o := a.snapshotObject(string(s.ID)); {
+		case o != nil && o.Unreadable() != nil: // it may not say that it is of this group
+			return waits(o.Name)
+		case o == nil:
 			a.work.add(key{v1.SourceSnapshot, string(s.ID)})
 			return waits(string(s.ID))
 		}

@@ -23,6 +23,8 @@ func (a *Agent) settleVolume(ctx context.Context, k key) error {
 		a.work.forget(k)
 	case a.work.unseen(k, o):
 		return errUnseen
+	case o.Unreadable() != nil:
+		return a.tellUnreadable(ctx, k, o)
 	}
 	if err := a.endRestore(ctx, k, o); err != nil {
 		return err

@@ -65,5 +65,6 @@ const (
 	ReasonNoPool      = "NoPool"
 	ReasonNotMounted  = "NotMounted" // where a known pool should be, there is none
 	ReasonWrongPool   = "WrongPool"  // where a known pool should be, there is another, or an older copy of it
+	ReasonUnreadable  = "Unreadable" // a field of the object cannot be decoded
 	ReasonForgotten   = "Forgotten"  // an object was deleted without a request to delete its data
 )

@@ -36,6 +36,9 @@ type NFSServer struct {
 
 	Spec   NFSServerSpec   `json:"spec"`
 	Status NFSServerStatus `json:"status,omitzero"`
+
+	// DecodeError is for Unreadable. It is no field of the object.
+	DecodeError string `json:"-"`
 }
 
 // NFSServerSpec is what serves, and from where. What changes here reaches the pod, which is then made anew; clients wait
@@ -76,8 +79,8 @@ type NFSServerSpec struct {
 	// GracePeriod is how long the server waits after a start for clients to take their locks back, 1s to 180s in whole
 	// seconds; 90s if left out. Nobody gets a new lock meanwhile.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`duration(self) >= duration('1s') && duration(self) <= duration('180s') && duration(self).getMilliseconds() % 1000 == 0`,message="it must be 1s to 180s, in whole seconds"
-	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([0-9]{1,4}s|[0-9]m([0-9]{1,2}s)?)$') && duration(self) >= duration('1s') && duration(self) <= duration('180s')`,message="it must be 1s to 180s, in whole seconds, such as 90s or 1m30s"
+	GracePeriod *Duration `json:"gracePeriod,omitempty"`
 	// Resources of the server's container.
 	// +optional
 	Resources core.ResourceRequirements `json:"resources,omitzero"`
@@ -114,7 +117,7 @@ type NFSServerSpec struct {
 // +kubebuilder:validation:XValidation:rule=`[has(self.size), has(self.claimName) && self.claimName != "", has(self.hostPath) && self.hostPath != ""].filter(given, given).size() == 1`,message="give one of size, claimName and hostPath"
 // +kubebuilder:validation:XValidation:rule=`has(self.size) || !has(self.storageClassName)`,fieldPath=.storageClassName,message="a class belongs to a size"
 // +kubebuilder:validation:XValidation:rule=`has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)`,fieldPath=.storageClassName,message="cannot be changed; make another server"
-// +kubebuilder:validation:XValidation:rule=`has(self.size) == has(oldSelf.size) && (!has(self.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0)`,fieldPath=.size,message="it may only grow"
+// +kubebuilder:validation:XValidation:rule=`has(self.size) == has(oldSelf.size) && (!has(self.size) || !isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0)`,fieldPath=.size,message="it may only grow"
 // +kubebuilder:validation:XValidation:rule=`(has(self.claimName) ? self.claimName : "") == (has(oldSelf.claimName) ? oldSelf.claimName : "")`,fieldPath=.claimName,message="cannot be changed; make another server"
 // +kubebuilder:validation:XValidation:rule=`(has(self.hostPath) ? self.hostPath : "") == (has(oldSelf.hostPath) ? oldSelf.hostPath : "")`,fieldPath=.hostPath,message="cannot be changed; make another server"
 type NFSStorage struct {
@@ -122,14 +125,16 @@ type NFSStorage struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')`,message="it must be a name of lowercase letters, digits, - and ., such as holdfast"
 	StorageClassName *string `json:"storageClassName,omitempty"`
 	// Size of the claim that is made. When it grows, the claim does.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('9223372036854775807')) <= 0`,message="it must be 1Mi to 9223372036854775807 bytes"
+	// +kubebuilder:validation:XValidation:rule=`isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('9223372036854775807')) <= 0`,message="it must be 1Mi to 9223372036854775807 bytes, such as 100Gi"
 	Size *resource.Quantity `json:"size,omitempty"`
 	// ClaimName is a claim of this namespace. No other server may use it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')`,message="it must be a name of lowercase letters, digits, - and ., such as photos"
 	ClaimName string `json:"claimName,omitempty"`
 	// HostPath is a directory of the node that spec.nodeSelectorTerms choose. The server stays on the node where it has
 	// begun, as long as they choose that.
@@ -147,6 +152,7 @@ type NFSPublication struct {
 	// ClaimName is a claim of this namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')`,message="it must be a name of lowercase letters, digits, - and ., such as photos"
 	ClaimName string `json:"claimName"`
 	// Name is what clients mount, after a slash; that of the claim if empty.
 	// +optional

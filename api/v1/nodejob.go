@@ -26,6 +26,9 @@ type NodeJob struct {
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="cannot be changed; make another job"
 	Spec   NodeJobSpec   `json:"spec"`
 	Status NodeJobStatus `json:"status,omitzero"`
+
+	// DecodeError is for Unreadable. It is no field of the object.
+	DecodeError string `json:"-"`
 }
 
 // NodeJobSpec is what runs, and where.
@@ -59,11 +62,13 @@ type NodeJobSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9._-]+)*/?$`
+	// +kubebuilder:validation:XValidation:rule=`!self.split('/').exists(s, s == '..')`,message="write the directory without .."
 	HostPath string `json:"hostPath,omitempty"`
 	// MountPath is where the container finds HostPath.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9._-]+)*$`
+	// +kubebuilder:validation:XValidation:rule=`!self.split('/').exists(s, s == '..')`,message="write the directory without .."
 	MountPath string `json:"mountPath,omitempty"`
 	// CompletionWord in the log says that a node is done, even if the container goes on. If empty, exit code 0 says so.
 	// +optional
@@ -82,9 +87,9 @@ type NodeJobSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Tolerations []core.Toleration `json:"tolerations,omitempty"`
-	// Timeout for each node; 10 minutes if left out.
+	// Timeout for each node, such as 90s, 15m or 1d; 10 minutes if left out, or 0.
 	// +optional
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *Duration `json:"timeout,omitempty"`
 	// BackoffLimit is how often a node that failed is tried again; 3 if left out.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

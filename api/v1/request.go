@@ -6,6 +6,8 @@ import (
 )
 
 // DeletionRequest asks for the data behind an object to be removed: who asked, when and why.
+//
+// +kubebuilder:validation:XValidation:rule=`self.requestedAt > timestamp('1970-01-01T00:00:00Z')`,fieldPath=.requestedAt,message="it must be a time such as 2026-11-24T03:00:00.000000Z"
 type DeletionRequest struct {
 	// UID of the object. A request that came with a copy of the object is for another one.
 	UID types.UID `json:"uid"`
@@ -13,7 +15,9 @@ type DeletionRequest struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	RequestedBy string `json:"requestedBy"`
-	// RequestedAt is when.
+	// RequestedAt is when, such as 2026-11-24T03:00:00.000000Z.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9][.][0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	RequestedAt metav1.MicroTime `json:"requestedAt"`
 	// Reason is why.
 	// +optional

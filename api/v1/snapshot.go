@@ -35,6 +35,9 @@ type Snapshot struct {
 
 	Spec   SnapshotSpec   `json:"spec"`
 	Status SnapshotStatus `json:"status,omitzero"`
+
+	// DecodeError is for Unreadable. It is no field of the object.
+	DecodeError string `json:"-"`
 }
 
 // SnapshotSpec is what is asked for. Once made, nothing of it changes.

@@ -28,6 +28,9 @@ type StorageCluster struct {
 	// +optional
 	Spec   StorageClusterSpec   `json:"spec,omitzero"`
 	Status StorageClusterStatus `json:"status,omitzero"`
+
+	// DecodeError is for Unreadable. It is no field of the object.
+	DecodeError string `json:"-"`
 }
 
 // StorageClusterSpec has a default for everything. Defaults are not written here: they are those of the release that
@@ -88,6 +91,7 @@ type StorageClusterSpec struct {
 	// PriorityClass of all pods; if empty, system-node-critical for the nodes and system-cluster-critical for the rest.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')`,message="it must be a name of lowercase letters, digits, - and ., such as system-node-critical"
 	PriorityClass string `json:"priorityClass,omitempty"`
 	// K8sDistro names the distribution, with or without a version: openshift gets the right to its privileged
 	// SecurityContextConstraints; k0s, k3s, microk8s, rke2 and talos set the directory of the kubelet.
@@ -142,17 +146,19 @@ type Images struct {
 
 // Image is a reference to a container image.
 // +kubebuilder:validation:MaxLength=512
-// +kubebuilder:validation:Pattern=`^([^\s]+)?$`
+// +kubebuilder:validation:XValidation:rule=`self.matches('^([][A-Za-z0-9._:/@+-]+)?$')`,message="it must be a reference to an image, such as registry.example/holdfast:v1"
 type Image string
 
 // SecretReference names a secret.
 type SecretReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')`,message="it must be a name of lowercase letters, digits, - and ., such as holdfast-api"
 	Name string `json:"name"`
 	// Namespace of the secret; if empty, that of Holdfast.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')`,message="it must be a name of lowercase letters, digits and -, such as holdfast-system"
 	Namespace string `json:"namespace,omitempty"`
 }
 
@@ -241,6 +247,7 @@ type IngressSpec struct {
 	// ClassName of the Ingress; if empty, the cluster's default.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')`,message="it must be a name of lowercase letters, digits, - and ., such as nginx"
 	ClassName string `json:"className,omitempty"`
 	// +optional
 	// +kubebuilder:validation:Pattern=`^((\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
@@ -285,13 +292,13 @@ type PoolSpec struct {
 	Overcommit string `json:"overcommit,omitempty"`
 	// Reserved is kept free: a share such as 5%, which it is if empty, or bytes such as 10Gi.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(%|[KMGTPE]i?)?)?$`
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule=`self == "" || self.matches('^[0-9]{1,2}([.][0-9]{1,9})?%$') || self.matches('^[0-9]+([.][0-9]+)?(k|[MGTPE]|[KMGTPE]i)?$') && quantity(self).compareTo(quantity('9223372036854775807')) <= 0`,message="it must be a share below 100%, such as 5%, or bytes, such as 10Gi"
 	Reserved string `json:"reserved,omitempty"`
 	// TrashRetention is how long a deleted volume can be restored, unless its room is needed before; 24h if left out, and
 	// 0s keeps nothing.
 	// +optional
-	TrashRetention *metav1.Duration `json:"trashRetention,omitempty"`
+	TrashRetention *Duration `json:"trashRetention,omitempty"`
 	// NodeSelectorTerms choose the nodes that have the pool. None chooses all that store.
 	// +optional
 	// +listType=atomic
@@ -311,8 +318,10 @@ type DeviceSelector struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	// +kubebuilder:validation:items:Pattern=`^/dev/[^\s]+$`
 	Paths []string `json:"paths,omitempty"`
-	// MinSize of the device.
+	// MinSize of the device, such as 100Gi.
 	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,18}([.][0-9]{1,9})?([KMGTPE]i|[kMGTPE]|[eE][0-9]{1,2})?$`
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
 	// Model is a pattern for what the device says it is, such as "Samsung *".
 	// +optional
@@ -325,7 +334,8 @@ type DeviceSelector struct {
 
 // StorageClassSpec is one StorageClass. Kubernetes lets nobody change a class, so one that changes is made anew.
 type StorageClassSpec struct {
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')`,message="it must be a name of lowercase letters, digits, - and ., such as holdfast-fast"
 	Name string `json:"name"`
 	// Pool of the volumes; if empty, the first of the node.
 	// +optional
@@ -351,6 +361,7 @@ type StorageClassSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^[!-~]+$')`,message="it must be one option, such as noatime, without spaces"
 	MountOptions []string `json:"mountOptions,omitempty"`
 	// Parameters beside those that have a field here.
 	// +optional

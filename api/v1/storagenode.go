@@ -29,6 +29,9 @@ type StorageNode struct {
 	// +optional
 	Spec   StorageNodeSpec   `json:"spec,omitzero"`
 	Status StorageNodeStatus `json:"status,omitzero"`
+
+	// DecodeError is for Unreadable. It is no field of the object.
+	DecodeError string `json:"-"`
 }
 
 // StorageNodeSpec is what is asked of the agent beside Volumes and Snapshots. Only the controller may add to it.
@@ -53,6 +56,8 @@ type StorageNodeSpec struct {
 }
 
 // RestoreRequest asks for a deleted volume to be taken out of the trash.
+//
+// +kubebuilder:validation:XValidation:rule=`!has(self.requestedAt) || self.requestedAt > timestamp('1970-01-01T00:00:00Z')`,fieldPath=.requestedAt,message="it must be a time such as 2026-11-24T03:00:00.000000Z"
 type RestoreRequest struct {
 	// Name of the Volume.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9-]{0,62}$`
@@ -62,8 +67,10 @@ type RestoreRequest struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// RequestedAt is when.
+	// RequestedAt is when, such as 2026-11-24T03:00:00.000000Z.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9][.][0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	RequestedAt *metav1.MicroTime `json:"requestedAt,omitempty"`
 	// Error says why it cannot be done. The agent does not try it again; ask anew without the error.
 	// +optional

@@ -27,6 +27,9 @@ type StorageUpgrade struct {
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="cannot be changed; make another upgrade"
 	Spec   StorageUpgradeSpec   `json:"spec"`
 	Status StorageUpgradeStatus `json:"status,omitzero"`
+
+	// DecodeError is for Unreadable. It is no field of the object.
+	DecodeError string `json:"-"`
 }
 
 // StorageUpgradeSpec is what to bring.
@@ -46,9 +49,9 @@ type StorageUpgradeSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum="";Rolling;Offline
 	Strategy UpgradeStrategy `json:"strategy,omitempty"`
-	// NodeTimeout for each node; 10 minutes if left out.
+	// NodeTimeout for each node, such as 15m or 1h; 10 minutes if left out, or 0.
 	// +optional
-	NodeTimeout *metav1.Duration `json:"nodeTimeout,omitempty"`
+	NodeTimeout *Duration `json:"nodeTimeout,omitempty"`
 	// Rollback is true if left out: when a step fails, what was changed is changed back.
 	// +optional
 	Rollback *bool `json:"rollback,omitempty"`

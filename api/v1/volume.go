@@ -37,6 +37,9 @@ type Volume struct {
 
 	Spec   VolumeSpec   `json:"spec"`
 	Status VolumeStatus `json:"status,omitzero"`
+
+	// DecodeError is for Unreadable. It is no field of the object.
+	DecodeError string `json:"-"`
 }
 
 // VolumeSpec is what is asked for. A field that is left out leaves the choice to the node or the pool. Once made,
@@ -130,8 +133,8 @@ func (s *VolumeSpec) NodeLossPolicy() OnNodeLoss { return cmp.Or(s.OnNodeLoss, R
 
 // VolumeSize is a wish: at least Required bytes, at most Limit. What is left out, or 0, is no wish.
 //
-// +kubebuilder:validation:XValidation:rule=`!has(self.required) || (quantity(string(self.required)).compareTo(quantity('0')) >= 0 && quantity(string(self.required)).compareTo(quantity('9223372036854775807')) <= 0)`,fieldPath=.required,message="it must be 0 to 9223372036854775807 bytes"
-// +kubebuilder:validation:XValidation:rule=`!has(self.limit) || (quantity(string(self.limit)).compareTo(quantity('0')) >= 0 && quantity(string(self.limit)).compareTo(quantity('9223372036854775807')) <= 0)`,fieldPath=.limit,message="it must be 0 to 9223372036854775807 bytes"
+// +kubebuilder:validation:XValidation:rule=`!has(self.required) || (isQuantity(string(self.required)) && quantity(string(self.required)).compareTo(quantity('0')) >= 0 && quantity(string(self.required)).compareTo(quantity('9223372036854775807')) <= 0)`,fieldPath=.required,message="it must be 0 to 9223372036854775807 bytes, such as 10Gi"
+// +kubebuilder:validation:XValidation:rule=`!has(self.limit) || (isQuantity(string(self.limit)) && quantity(string(self.limit)).compareTo(quantity('0')) >= 0 && quantity(string(self.limit)).compareTo(quantity('9223372036854775807')) <= 0)`,fieldPath=.limit,message="it must be 0 to 9223372036854775807 bytes, such as 10Gi"
 // +kubebuilder:validation:XValidation:rule=`!has(self.required) || !has(self.limit) || quantity(string(self.limit)).compareTo(quantity('0')) == 0 || quantity(string(self.limit)).compareTo(quantity(string(self.required))) >= 0`,fieldPath=.limit,message="it must be 0 or at least required"
 // +kubebuilder:validation:XValidation:rule=`!has(oldSelf.required) || has(self.required)`,fieldPath=.required,message="it cannot be removed"
 // +kubebuilder:validation:XValidation:rule=`has(self.limit) == has(oldSelf.limit) && (!has(self.limit) || quantity(string(self.limit)).compareTo(quantity(string(oldSelf.limit))) == 0) || has(self.required) && (!has(oldSelf.required) || quantity(string(self.required)).compareTo(quantity(string(oldSelf.required))) > 0)`,fieldPath=.limit,message="it changes only when required grows"

@@ -335,7 +335,7 @@ func (in *NFSServerSpec) DeepCopyInto(out *NFSServerSpec) {
 	in.Service.DeepCopyInto(&out.Service)
 	if in.GracePeriod != nil {
 		in, out := &in.GracePeriod, &out.GracePeriod
-		*out = new(metav1.Duration)
+		*out = new(Duration)
 		**out = **in
 	}
 	in.Resources.DeepCopyInto(&out.Resources)
@@ -558,7 +558,7 @@ func (in *NodeJobSpec) DeepCopyInto(out *NodeJobSpec) {
 	}
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(metav1.Duration)
+		*out = new(Duration)
 		**out = **in
 	}
 	if in.BackoffLimit != nil {
@@ -685,7 +685,7 @@ func (in *PoolSpec) DeepCopyInto(out *PoolSpec) {
 	}
 	if in.TrashRetention != nil {
 		in, out := &in.TrashRetention, &out.TrashRetention
-		*out = new(metav1.Duration)
+		*out = new(Duration)
 		**out = **in
 	}
 	if in.NodeSelectorTerms != nil {
@@ -1313,7 +1313,7 @@ func (in *StorageUpgradeSpec) DeepCopyInto(out *StorageUpgradeSpec) {
 	*out = *in
 	if in.NodeTimeout != nil {
 		in, out := &in.NodeTimeout, &out.NodeTimeout
-		*out = new(metav1.Duration)
+		*out = new(Duration)
 		**out = **in
 	}
 	if in.Rollback != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,6 +63,9 @@ func (b *Backend) discard(ctx context.Context, node string, d v1.Discard) error 
 		}
 		if err != nil {
 			return err
+		}
+		if err := n.Unreadable(); err != nil {
+			return fmt.Errorf("StorageNode %s cannot be read, so it is left as it is: %w", node, err) // what is missing of its list would be lost
 		}
 		if slices.ContainsFunc(n.Spec.Discard, d.Same) {
 			return nil

@@ -45,7 +45,7 @@ func lookVolume(v *v1.Volume) state {
 	return state{
 		name: v.Name, node: v.Spec.Node, phase: v.Status.Phase, made: made(v), deleting: v.DeletionTimestamp != nil, request: requestOf(v, v.Spec.Deletion),
 		observed: v.Status.ObservedGeneration == v.Generation, err: v.Status.Error, born: v.CreationTimestamp.Time,
-		ready: meta.FindStatusCondition(v.Status.Conditions, v1.ReadyCondition),
+		ready: meta.FindStatusCondition(v.Status.Conditions, v1.ReadyCondition), unreadable: v.Unreadable(),
 	}
 }
 
@@ -53,7 +53,7 @@ func lookSnapshot(s *v1.Snapshot) state {
 	return state{
 		name: s.Name, node: s.Spec.Node, phase: s.Status.Phase, made: s.Status.Created != nil, deleting: s.DeletionTimestamp != nil, request: requestOf(s, s.Spec.Deletion),
 		observed: s.Status.ObservedGeneration == s.Generation, err: s.Status.Error, born: s.CreationTimestamp.Time,
-		ready: meta.FindStatusCondition(s.Status.Conditions, v1.ReadyCondition),
+		ready: meta.FindStatusCondition(s.Status.Conditions, v1.ReadyCondition), unreadable: s.Unreadable(),
 	}
 }
 
@@ -137,6 +137,9 @@ func (b *Backend) snapshot(o *v1.Snapshot) *backend.Snapshot {
 
 // condition is what ails an object: its node, or what its agent says of it.
 func (b *Backend) condition(s state, all []metav1.Condition) backend.Condition {
+	if s.unreadable != nil {
+		return backend.Condition{Abnormal: true, Message: "its object cannot be read: " + s.unreadable.Error()}
+	}
 	if why := b.pulse.down(s.node); why != "" {
 		return backend.Condition{Abnormal: true, Message: hostWord(s.node) + " is down: " + why}
 	}

@@ -79,6 +79,9 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	if o == nil {
 		return nil, c.alone(ctx, func() error { return c.begin(ctx) })
 	}
+	if err := c.volumes.readable(o); err != nil {
+		return nil, err
+	}
 	s := lookVolume(o)
 	down := c.pulse.down(s.node)
 	switch {

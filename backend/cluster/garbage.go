@@ -101,7 +101,7 @@ func finish[T object](ctx context.Context, r *records[T], o T) error {
 }
 
 func (l *leader) mayBeGarbage(v *v1.Volume) bool {
-	return v.DeletionTimestamp == nil && v.Spec.Labels[claimNameLabel] != "" && v.Labels[v1.AdoptedLabel] == "" &&
+	return v.Unreadable() == nil && v.DeletionTimestamp == nil && v.Spec.Labels[claimNameLabel] != "" && v.Labels[v1.AdoptedLabel] == "" &&
 		v.Annotations[boundAnnotation] == "" && time.Since(v.CreationTimestamp.Time) > l.GarbageEvery
 }
 

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 )
 
 // leader sees to nodes that are down and to volumes that nobody wants any more.
@@ -22,6 +24,8 @@ type leader struct {
 	queue    workqueue.TypedRateLimitingInterface[string]
 	renewals renewals
 	told     map[types.UID]bool // volumes of whose loss was told
+
+	unreadable unreadable.Reporter
 }
 
 // Lead does what one process at a time must do, until ctx ends. Start must have returned.

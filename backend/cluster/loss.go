@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
@@ -100,7 +101,7 @@ func (p plight) mark(all *[]metav1.Condition, generation int64) {
 
 func (l *leader) markNode(ctx context.Context, node string, p plight) error {
 	n := l.node(node)
-	if n == nil || p.marked(n.Status.Conditions) {
+	if n == nil || n.Unreadable() != nil || p.marked(n.Status.Conditions) {
 		return nil
 	}
 	n = n.DeepCopy()
@@ -114,6 +115,9 @@ func (l *leader) markNode(ctx context.Context, node string, p plight) error {
 }
 
 func (l *leader) seeToVolume(ctx context.Context, v *v1.Volume, p plight) error {
+	if v.Unreadable() != nil {
+		return l.tellUnreadable(ctx, v)
+	}
 	giveUp := v.DeletionTimestamp != nil && (v.DeletionRequested() || !made(v)) || made(v) && v.Spec.NodeLossPolicy() == v1.DeleteOnNodeLoss
 	if p.gone() && giveUp {
 		return l.giveUp(ctx, v, p)
@@ -169,6 +173,9 @@ func (l *leader) tellOfLoss(v *v1.Volume, p plight) {
 }
 
 func (l *leader) seeToSnapshot(ctx context.Context, s *v1.Snapshot, p plight) error {
+	if s.Unreadable() != nil {
+		return l.tellUnreadable(ctx, s)
+	}
 	if p.gone() && s.DeletionTimestamp != nil && (s.DeletionRequested() || !lookSnapshot(s).made) {
 		c := l.snapshots.join(s.Name)
 		defer c.leave()
@@ -190,7 +197,7 @@ func (l *leader) seeToSnapshot(ctx context.Context, s *v1.Snapshot, p plight) er
 // forget removes what is on record of a node whose Node object was deleted, when nothing of it is left to come back.
 func (l *leader) forget(ctx context.Context, node string) error {
 	n := l.node(node)
-	if n == nil || len(l.volumesOn(node)) > 0 || len(l.snapshotsOn(node)) > 0 || len(n.Spec.Discard) > 0 {
+	if n == nil || n.Unreadable() != nil || len(l.volumesOn(node)) > 0 || len(l.snapshotsOn(node)) > 0 || len(n.Spec.Discard) > 0 {
 		return nil
 	}
 	exact := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}}
@@ -199,6 +206,15 @@ func (l *leader) forget(ctx context.Context, node string) error {
 	}
 	err := l.Kubernetes.CoordinationV1().Leases(l.Namespace).Delete(ctx, v1.LeasePrefix+node, metav1.DeleteOptions{})
 	return ignoreGone(err)
+}
+
+// tellUnreadable says of an object that cannot be decoded, and whose agent is silent, that it is left alone.
+func (l *leader) tellUnreadable(ctx context.Context, o v1.Object) error {
+	written, err := l.unreadable.Report(ctx, l.Client, o, fieldManager)
+	if written != nil {
+		l.warnf(o, v1.ReasonUnreadable, "%s", unreadable.Message(o))
+	}
+	return err
 }
 
 func ignoreGone(err error) error {

@@ -42,6 +42,8 @@ type state struct {
 	err      *v1.Error
 	born     time.Time
 	ready    *metav1.Condition
+
+	unreadable error // the object could not be decoded
 }
 
 // String says where an object stands, for messages.
@@ -68,7 +70,7 @@ func (s state) failure() error {
 func (r *records[T]) find(ctx context.Context, id backend.ID) (T, error) {
 	var none T
 	if o := r.cached(string(id)); o != none {
-		return o, nil
+		return o, r.readable(o)
 	}
 	o, err := r.client.Get(ctx, string(id), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && !kindIsGone(err) {
@@ -77,7 +79,15 @@ func (r *records[T]) find(ctx context.Context, id backend.ID) (T, error) {
 	if err != nil {
 		return none, r.refused(id, err)
 	}
-	return o, nil
+	return o, r.readable(o)
+}
+
+// readable refuses an object that cannot be decoded: what is missing of it is not known, and it is not written back.
+func (r *records[T]) readable(o T) error {
+	if ours, is := any(o).(v1.Object); is && ours.Unreadable() != nil {
+		return fmt.Errorf("%w: the object of %s %s cannot be read, so it is left as it is: %w", backend.ErrUnavailable, r.kind, o.GetName(), ours.Unreadable())
+	}
+	return nil
 }
 
 // write creates the object, unless there is one: then all calls learn of that.
@@ -130,6 +140,9 @@ func (r *records[T]) removeAny(ctx context.Context, c *call[T], o T, reason stri
 // drop writes the request first: without it, the end of an object is not that of its data. A version that is given must
 // be the object's.
 func (r *records[T]) drop(ctx context.Context, c *call[T], o T, reason, version string) (bool, error) {
+	if err := r.readable(o); err != nil {
+		return false, err
+	}
 	uid := o.GetUID()
 	if r.look(o).request == nil {
 		requested, err := r.mergeAt(ctx, o, version, map[string]any{"spec": map[string]any{"deletion": newRequest(o, reason)}})
@@ -205,6 +218,9 @@ func (r *records[T]) mergeAt(ctx context.Context, o T, version string, patch map
 		meta["resourceVersion"] = version
 	}
 	patch["metadata"] = meta
+	if err := r.readable(o); err != nil {
+		return o, err
+	}
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return o, err

@@ -44,6 +44,8 @@ func (b *Backend) take(ctx context.Context, id backend.ID, spec backend.Snapshot
 		}
 		o := c.newest()
 		switch {
+		case o != nil && o.Unreadable() != nil:
+			return nil, b.snapshots.readable(o)
 		case o != nil && !sameGroup(o.Spec.Group, group):
 			return nil, fmt.Errorf("%w: snapshot %s is there, of another group or of none; choose another name", backend.ErrExists, id)
 		case o != nil && lookSnapshot(o).made && !c.leaving(o):

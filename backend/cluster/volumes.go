@@ -78,6 +78,9 @@ func await[T object](ctx context.Context, r *records[T], c *call[T], step func(T
 			r.settled(ctx, c)
 			return nil
 		}
+		if err := r.readable(o); err != nil {
+			return err
+		}
 		if done, err := step(o); done || err != nil {
 			return err
 		}

@@ -46,7 +46,8 @@ func TrashRetention(said time.Duration) time.Duration {
 const poolKeys = "name, engine, path, overcommit, reserved, trashRetention, requireMount"
 
 // ParsePool reads name=fast,engine=image,path=/srv/fast[,overcommit=1.0][,reserved=5%][,trashRetention=24h][,requireMount=true].
-func ParsePool(s string) (PoolConfig, error) {
+// The caller says how a duration is written.
+func ParsePool(s string, duration func(string) (time.Duration, error)) (PoolConfig, error) {
 	var c PoolConfig
 	seen := map[string]bool{}
 	for field := range strings.SplitSeq(s, ",") {
@@ -58,14 +59,14 @@ func ParsePool(s string) (PoolConfig, error) {
 			return c, fmt.Errorf("%w pool %s: %s is given twice", backend.ErrInvalid, backend.Quote(s), key)
 		}
 		seen[key] = true
-		if err := c.set(key, value); err != nil {
+		if err := c.set(key, value, duration); err != nil {
 			return c, fmt.Errorf("%w pool %s: %w", backend.ErrInvalid, backend.Quote(s), err)
 		}
 	}
 	return c, c.complete()
 }
 
-func (c *PoolConfig) set(key, value string) (err error) {
+func (c *PoolConfig) set(key, value string, duration func(string) (time.Duration, error)) (err error) {
 	switch key {
 	case "name":
 		c.Name = value
@@ -83,9 +84,9 @@ func (c *PoolConfig) set(key, value string) (err error) {
 			return fmt.Errorf("overcommit 0 would promise nothing; it must be above 0, at most %d", mostOvercommit)
 		}
 	case "trashRetention":
-		retention, err := time.ParseDuration(value)
+		retention, err := duration(value)
 		if err != nil || retention < 0 {
-			return fmt.Errorf("trashRetention %s is not a time such as 24h, or 0s to keep nothing", backend.Quote(value))
+			return fmt.Errorf("trashRetention %s is not a time such as 24h or 7d, or 0s to keep nothing", backend.Quote(value))
 		}
 		c.TrashRetention = TrashRetention(retention)
 	case "requireMount":

@@ -10,17 +10,17 @@ import (
 )
 
 func TestParsePoolReadsEveryKey(t *testing.T) {
-	got, err := ParsePool("name=fast,engine=directory,path=/srv/fast/,overcommit=1.5,reserved=10Gi,trashRetention=24h")
+	got, err := ParsePool("name=fast,engine=directory,path=/srv/fast/,overcommit=1.5,reserved=10Gi,trashRetention=24h", time.ParseDuration)
 	want := PoolConfig{Name: "fast", Engine: "directory", Path: "/srv/fast", Overcommit: 1.5, Reserved: "10Gi", TrashRetention: 24 * time.Hour}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	got, err = ParsePool("name=a,path=/a")
+	got, err = ParsePool("name=a,path=/a", time.ParseDuration)
 	want = PoolConfig{Name: "a", Engine: "image", Path: "/a", Overcommit: 1, Reserved: "5%", TrashRetention: 24 * time.Hour}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	got, err = ParsePool("name=a,path=/a,trashRetention=0s")
+	got, err = ParsePool("name=a,path=/a,trashRetention=0s", time.ParseDuration)
 	want.TrashRetention = NoTrash
 	if err != nil || got != want || got.complete() != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
@@ -51,7 +51,7 @@ func TestParsePoolNamesWhatIsWrongAndWhatIsAllowed(t *testing.T) {
 		"name=a,path=/a,trashRetention=-1ns": {"-1ns", "24h", "0s"},
 		"name=a,path=":                       {`"path="`, "key=value"},
 	} {
-		_, err := ParsePool(s)
+		_, err := ParsePool(s, time.ParseDuration)
 		if !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%q: got %v, want an error that is %q", s, err, backend.ErrInvalid)
 			continue
@@ -77,7 +77,7 @@ func FuzzParsePool(f *testing.F) {
 	f.Add("name=fast,engine=image,path=/srv/fast,overcommit=1.0,reserved=5%")
 	f.Add("name=a,path=/a,reserved=10Gi,trashRetention=1h")
 	f.Fuzz(func(t *testing.T, s string) {
-		c, err := ParsePool(s)
+		c, err := ParsePool(s, time.ParseDuration)
 		if err != nil {
 			return
 		}

@@ -199,7 +199,7 @@ func TestTheDirectoryBeneathADiskIsNotWipedInItsPlace(t *testing.T) {
 
 func TestAPoolThatAProcessMadeIsWipedWhenTheProcessHasEnded(t *testing.T) {
 	dir := t.TempDir()
-	pool, err := local.ParsePool("name=p,path=" + dir)
+	pool, err := local.ParsePool("name=p,path="+dir, parseDuration)
 	if err != nil {
 		t.Fatal(err)
 	}

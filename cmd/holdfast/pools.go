@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"time"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend/local"
 )
 
@@ -16,7 +18,7 @@ const poolUsage = "a `pool` of this host; may be given several times, the first 
 	"  engine=directory   a volume is a directory with a quota: no overhead; xfs or ext4 with prjquota, or btrfs\n" +
 	"  overcommit=1.0     how often each byte may be promised\n" +
 	"  reserved=5%        kept free: a share, or bytes such as 10Gi\n" +
-	"  trashRetention=24h how long a deleted volume can be restored, unless its room is needed before; 0s keeps nothing\n" +
+	"  trashRetention=24h how long a deleted volume can be restored, unless its room is needed before; such as 7d; 0s keeps nothing\n" +
 	"  requireMount=true  begin a new pool only where another file system than the root's is mounted\n" +
 	"for example --pool name=fast,path=/srv/fast,reserved=10Gi"
 
@@ -30,13 +32,16 @@ func poolFlag(flags *flag.FlagSet) *pools {
 }
 
 func (p *pools) add(value string) error {
-	c, err := local.ParsePool(value)
+	c, err := local.ParsePool(value, parseDuration)
 	if err != nil {
 		return err
 	}
 	*p = append(*p, c)
 	return nil
 }
+
+// parseDuration takes what a StorageCluster takes.
+func parseDuration(value string) (time.Duration, error) { return v1.Duration(value).Parse() }
 
 func (p *pools) check() error {
 	if len(*p) == 0 {

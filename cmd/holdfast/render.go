@@ -64,7 +64,7 @@ func (r *renderer) run(_ context.Context, out io.Writer) error {
 		return err
 	}
 	if r.file != "" {
-		if in.Cluster, err = readKind[v1.StorageCluster](r.file, v1.SchemeGroupVersion.String(), "StorageCluster"); err != nil {
+		if in.Cluster, err = readCluster(r.file); err != nil {
 			return err
 		}
 	}
@@ -112,6 +112,14 @@ func (r *renderer) convert(out io.Writer) error {
 	}
 	_, err = out.Write(text)
 	return err
+}
+
+// strictCluster is without the method that decodes what can be decoded: of a file all must be.
+type strictCluster v1.StorageCluster
+
+func readCluster(path string) (*v1.StorageCluster, error) {
+	c, err := readKind[strictCluster](path, v1.SchemeGroupVersion.String(), "StorageCluster")
+	return (*v1.StorageCluster)(c), err
 }
 
 func readKind[T any](path, version, kind string) (*T, error) {

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
-
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
 // file writes a manifest and returns its path.
@@ -139,7 +137,7 @@ func TestAStorageOSClusterBecomesAStorageClusterThatRenders(t *testing.T) {
 			t.Errorf("%s: the remarks are\n%s", sample, &remarks)
 		}
 		path := file(t, out.String())
-		if c, err := readKind[v1.StorageCluster](path, "holdfast.dev/v1", "StorageCluster"); err != nil || c.Spec.SecretRef.Name != "storageos-api" {
+		if c, err := readCluster(path); err != nil || c.Spec.SecretRef.Name != "storageos-api" {
 			t.Errorf("%s: %v\n%s", sample, err, &out)
 		}
 		secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {tls.crt: c, tls.key: k"

@@ -47,15 +47,19 @@ func site(p v1.PoolSpec, host *disk.Host) local.Site {
 	s := local.Site{PoolConfig: local.PoolConfig{
 		Name: p.Name, Engine: p.Engine, Path: cmp.Or(p.Path, host.Place(p.Name)), RequireMount: p.RequireMount,
 	}}
-	if p.TrashRetention != nil {
-		s.TrashRetention = local.TrashRetention(p.TrashRetention.Duration)
-	}
-	var wrong [4]error
+	var wrong [5]error
 	s.Overcommit, wrong[0] = overcommit(p.Overcommit)
 	s.Reserved, wrong[1] = reserved(p.Reserved)
 	wrong[2] = checkTerms(p.NodeSelectorTerms)
 	if p.Devices != nil && (p.Path != "" || p.RequireMount) {
 		wrong[3] = fmt.Errorf("it has devices, and the path %q or requireMount %t; it may have one of them", p.Path, p.RequireMount)
+	}
+	if p.TrashRetention != nil {
+		retention, err := p.TrashRetention.Or(0)
+		if err != nil {
+			wrong[4] = fmt.Errorf("trashRetention: %w", err)
+		}
+		s.TrashRetention = local.TrashRetention(retention)
 	}
 	problem := errors.Join(wrong[:]...)
 	s.Reach = func(ctx context.Context, e backend.PoolExpectation) error {

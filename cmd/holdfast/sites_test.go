@@ -22,7 +22,7 @@ import (
 
 func TestAPoolOfTheSpecBecomesAPoolOfTheHost(t *testing.T) {
 	host := &disk.Host{Dir: "/var/lib/holdfast"}
-	day := &metav1.Duration{Duration: 24 * time.Hour}
+	day := new(v1.Duration("1d"))
 	for what, test := range map[string]struct {
 		spec v1.PoolSpec
 		want local.PoolConfig
@@ -30,9 +30,9 @@ func TestAPoolOfTheSpecBecomesAPoolOfTheHost(t *testing.T) {
 		"a name":       {v1.PoolSpec{Name: "a"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
 		"a path":       {v1.PoolSpec{Name: "a", Path: "/srv/a", Engine: "directory"}, local.PoolConfig{Name: "a", Path: "/srv/a", Engine: "directory"}},
 		"devices":      {v1.PoolSpec{Name: "a", Devices: &v1.DeviceSelector{Model: "x"}}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
-		"all settings": {v1.PoolSpec{Name: "a", Overcommit: "1.5", Reserved: "7%", TrashRetention: day}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Overcommit: 1.5, Reserved: "7%", TrashRetention: day.Duration}},
+		"all settings": {v1.PoolSpec{Name: "a", Overcommit: "1.5", Reserved: "7%", TrashRetention: day}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Overcommit: 1.5, Reserved: "7%", TrashRetention: 24 * time.Hour}},
 		"a mount":      {v1.PoolSpec{Name: "a", Path: "/srv/a", RequireMount: true}, local.PoolConfig{Name: "a", Path: "/srv/a", RequireMount: true}},
-		"no trash":     {v1.PoolSpec{Name: "a", TrashRetention: &metav1.Duration{}}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", TrashRetention: local.NoTrash}},
+		"no trash":     {v1.PoolSpec{Name: "a", TrashRetention: new(v1.Duration("0s"))}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", TrashRetention: local.NoTrash}},
 		"binary bytes": {v1.PoolSpec{Name: "a", Reserved: "1.5Gi"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "1610612736"}},
 		"round bytes":  {v1.PoolSpec{Name: "a", Reserved: "2P"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "2000000000000000"}},
 	} {
@@ -48,6 +48,7 @@ func TestAPoolThatIsWrongSaysWhyInsteadOfEndingTheProcess(t *testing.T) {
 		`overcommit "much"`: {Name: "a", Overcommit: "much"},
 		`overcommit "0"`:    {Name: "a", Overcommit: "0"},
 		`reserved "some"`:   {Name: "a", Reserved: "some"},
+		`"a month"`:         {Name: "a", TrashRetention: new(v1.Duration("a month"))},
 		"nodeSelectorTerms": {Name: "a", NodeSelectorTerms: []core.NodeSelectorTerm{term("disk", "Like", "s*")}},
 		`the path "/srv/a"`: {Name: "a", Path: "/srv/a", Devices: &v1.DeviceSelector{Model: "x"}},
 	} {

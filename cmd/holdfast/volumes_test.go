@@ -14,7 +14,7 @@ import (
 func serve(t *testing.T) (*local.Backend, string) {
 	t.Helper()
 	flag := "name=fast,path=" + t.TempDir()
-	config, err := local.ParsePool(flag)
+	config, err := local.ParsePool(flag, parseDuration)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,7 @@ type Check struct {
 func Checks() []Check {
 	return []Check{
 		{"kinds", "Are the definitions of the kinds those of this release?", []string{definitions}, lookAtKinds, false},
+		{"objects", "Can all objects of Holdfast be read?", []string{clusters, storageNodes, volumes, snapshots, servers, jobs, upgrades}, lookAtObjects, false},
 		{"storagecluster", "Is there one StorageCluster, and is it as it should be?", []string{clusters}, lookAtCluster, false},
 		{"namespace", "May privileged pods run in the namespace?", []string{namespaces, warnings}, lookAtNamespace, false},
 		{"controller", "Does a controller run?", []string{pods}, lookAtController, false},

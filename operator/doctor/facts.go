@@ -37,6 +37,8 @@ const (
 	snapshotClasses = "snapshot classes"
 	snapshots       = "snapshots"
 	storageNodes    = "StorageNodes"
+	jobs            = "node jobs"
+	upgrades        = "upgrades"
 	volumes         = "volumes"
 	warnings        = "events"
 )
@@ -52,6 +54,8 @@ type Facts struct {
 	Volumes         []v1.Volume
 	Snapshots       []v1.Snapshot
 	Servers         []v1.NFSServer
+	Jobs            []v1.NodeJob
+	Upgrades        []v1.StorageUpgrade
 	Nodes           []core.Node
 	CSINodes        []storage.CSINode
 	Drivers         []storage.CSIDriver
@@ -127,6 +131,12 @@ func (g *gathering) ours(ctx context.Context) {
 	}
 	if list, err := kinds.NFSServers(metav1.NamespaceAll).List(ctx, all); g.read(servers, err) {
 		g.Servers = list.Items
+	}
+	if list, err := kinds.NodeJobs().List(ctx, all); g.read(jobs, err) {
+		g.Jobs = list.Items
+	}
+	if list, err := kinds.StorageUpgrades().List(ctx, all); g.read(upgrades, err) {
+		g.Upgrades = list.Items
 	}
 }
 

@@ -107,7 +107,7 @@ func (c *comparison) fields(path string, t reflect.Type, schema map[string]any) 
 	for _, f := range reflect.VisibleFields(t) { // with those of what is inline
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		ofKubernetes := path == "" && len(f.Index) > 1 // what every object has
-		if strings.Contains(options, "inline") || name == "metadata" || ofKubernetes {
+		if strings.Contains(options, "inline") || name == "metadata" || name == "-" || ofKubernetes {
 			continue
 		}
 		known[name] = true

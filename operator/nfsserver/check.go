@@ -34,8 +34,8 @@ func check(s *v1.NFSServer, others []*v1.NFSServer) error {
 	if spec.Publish != nil && spec.Access() == v1.NFSReadWrite {
 		return fmt.Errorf("spec.exports.access: %s is not allowed with spec.publish: what is published is read only", spec.Access())
 	}
-	if g := spec.GracePeriod; g != nil && (g.Duration < shortestGrace || g.Duration > longestGrace || g.Duration%time.Second != 0) {
-		return fmt.Errorf("spec.gracePeriod: %s is not allowed: it must be %s to %s, in whole seconds", g.Duration, shortestGrace, longestGrace)
+	if g, err := spec.GracePeriod.Or(shortestGrace); err != nil || g < shortestGrace || g > longestGrace || g%time.Second != 0 {
+		return fmt.Errorf("spec.gracePeriod: %.80q is not allowed: it must be %s to %s, in whole seconds, such as 90s", *spec.GracePeriod, shortestGrace, longestGrace)
 	}
 	for i, c := range spec.Exports.Clients {
 		if err := checkClient(c); err != nil {

@@ -26,6 +26,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/loop"
 	"github.com/holdfast-storage/holdfast/operator/owned"
@@ -69,6 +70,7 @@ type Controller struct {
 	nodes        corelisters.NodeLister
 	namespaces   corelisters.NamespaceLister
 	written      recent.Objects[*v1.NFSServer]
+	unreadable   unreadable.Reporter
 
 	kept sync.Map // UIDs of claims whose PersistentVolume outlives them
 
@@ -144,7 +146,9 @@ func (r *Controller) see(ctx context.Context, s *v1.NFSServer) (time.Duration, e
 		return 0, err
 	}
 	switch {
-	case cluster.Spec.Pause && s.DeletionTimestamp == nil:
+	case s.Unreadable() != nil:
+		return 0, r.tellUnreadable(ctx, s)
+	case (cluster.Spec.Pause || cluster.Unreadable() != nil) && s.DeletionTimestamp == nil:
 		now, err := r.observe(s, cluster)
 		if err != nil {
 			return 0, err

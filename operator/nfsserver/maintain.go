@@ -44,6 +44,11 @@ func (r *Controller) setFinalizers(ctx context.Context, s *v1.NFSServer, finaliz
 // maintain makes all that a server asks for and says where it stands. With a spec that cannot be served, what runs is left
 // as it is.
 func (r *Controller) maintain(ctx context.Context, s *v1.NFSServer, cluster *v1.StorageCluster, image v1.Image) (*situation, time.Duration, error) {
+	for _, o := range []v1.Object{s, cluster} {
+		if err := o.Unreadable(); err != nil {
+			return nil, 0, fmt.Errorf("%s cannot be read: %w", o.GetName(), err)
+		}
+	}
 	others, err := r.servers.NFSServers(s.Namespace).List(labels.Everything())
 	if err != nil {
 		return nil, 0, err

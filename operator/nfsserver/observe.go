@@ -55,7 +55,7 @@ func (r *Controller) observe(s *v1.NFSServer, cluster *v1.StorageCluster) (*situ
 		return nil, err
 	}
 	for _, v := range volumes {
-		if v.Spec.Node == s.NodeName() {
+		if isOn(v, v.Spec.Node, s) {
 			o.volumes++
 			if v.Status.Created != nil {
 				o.exports++
@@ -63,7 +63,7 @@ func (r *Controller) observe(s *v1.NFSServer, cluster *v1.StorageCluster) (*situ
 		}
 	}
 	for _, n := range snapshots {
-		if n.Spec.Node == s.NodeName() {
+		if isOn(n, n.Spec.Node, s) {
 			o.snapshots++
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
@@ -189,7 +188,7 @@ func TestTheArgumentsSayWhatTheSpecSays(t *testing.T) {
 			s.Publish.Name = "p"
 		}, []string{"--publish=/published", "--publish-name=p", "--uid=1234", "--access=ReadOnly"}},
 		"all": {func(s *v1.NFSServerSpec) {
-			s.Engine, s.MaxExports, s.GracePeriod = "directory", 7, &metav1.Duration{Duration: 90 * time.Second}
+			s.Engine, s.MaxExports, s.GracePeriod = "directory", 7, new(v1.Duration("90s"))
 			s.MountOptions = []string{"nconnect=4", "noatime"}
 			s.Exports = v1.NFSExports{Squash: "all_squash", AnonUID: new(int64(0)), AnonGID: new(int64(1000)), Access: v1.NFSNone, Clients: []string{"10.0.0.0/8", "fd00::1"}}
 		}, []string{

@@ -123,8 +123,8 @@ func (in *input) arguments() (args []string) {
 	add("anon-uid", numberIf(s.Exports.AnonUID))
 	add("anon-gid", numberIf(s.Exports.AnonGID))
 	add("clients", strings.Join(s.Exports.Clients, ","))
-	if s.GracePeriod != nil {
-		add("grace-period", s.GracePeriod.Duration.String())
+	if grace, err := s.GracePeriod.Or(0); err == nil && grace > 0 { // check refuses the others
+		add("grace-period", grace.String())
 	}
 	return args
 }

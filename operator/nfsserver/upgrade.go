@@ -23,7 +23,7 @@ func (r *Controller) Upgrade(ctx context.Context, image v1.Image) (done bool, wa
 	var left []string
 	for _, cached := range inOrder(r.all()) {
 		s := r.written.Newest(cached)
-		if s.DeletionTimestamp != nil {
+		if s.DeletionTimestamp != nil || s.Unreadable() != nil {
 			continue
 		}
 		o, _, err := r.maintain(ctx, s, cluster, to)

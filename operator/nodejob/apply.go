@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/announce"
 )
@@ -27,6 +28,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, err
 	}
 	job := c.written.Newest(cached).DeepCopy()
+	if job.Unreadable() != nil {
+		return 0, c.tellUnreadable(ctx, job)
+	}
 	if hasEnded(job) || job.DeletionTimestamp != nil {
 		c.logs.forget(name)
 	}
@@ -42,6 +46,18 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		p = makePlan(job, o)
 	}
 	return c.apply(ctx, job, p)
+}
+
+// tellUnreadable leaves a job alone that cannot be decoded, with all of its pods.
+func (c *Controller) tellUnreadable(ctx context.Context, job *v1.NodeJob) error {
+	written, err := c.unreadable.Report(ctx, c.Client, job, component)
+	if written == nil {
+		return err
+	}
+	c.written.Wrote(written.(*v1.NodeJob))
+	return announce.Once(ctx, c.Kubernetes, component, announce.Event{
+		About: job, Kind: v1.SchemeGroupVersion.WithKind("NodeJob"), Type: core.EventTypeWarning, Reason: v1.ReasonUnreadable, Message: unreadable.Message(job),
+	})
 }
 
 func (c *Controller) observe(ctx context.Context, job *v1.NodeJob) (observed, error) {
@@ -63,7 +79,7 @@ func (c *Controller) observe(ctx context.Context, job *v1.NodeJob) (observed, er
 	if o.pools, err = c.poolsOfNodes(); err != nil {
 		return o, err
 	}
-	o.refusals, err = c.inUse(ctx, job.Spec.Pool)
+	o.refusals, err = c.inUse(ctx, job.Spec.Pool, o.pools)
 	return o, err
 }
 

@@ -22,6 +22,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/loop"
 	"github.com/holdfast-storage/holdfast/operator/recent"
@@ -53,6 +54,7 @@ type Controller struct {
 	pods         corelisters.PodLister
 	logs         *logs
 	written      recent.Objects[*v1.NodeJob]
+	unreadable   unreadable.Reporter
 }
 
 const (

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -107,7 +106,7 @@ func TestTheSeedsOfTheFuzzerRunAndAreRefused(t *testing.T) {
 func TestATimeoutThatNobodyLivesToSeeGivesAPodThatKubernetesTakes(t *testing.T) {
 	for _, timeout := range []time.Duration{math.MaxInt64, 1 << 62, 100 * 365 * 24 * time.Hour} {
 		s := newScene(t, "a")
-		s.job.Spec.Timeout = &metav1.Duration{Duration: timeout}
+		s.job.Spec.Timeout = v1.DurationOf(timeout)
 		deadline := *s.step().step().pod("a").Spec.ActiveDeadlineSeconds
 		if deadline < 3600 || deadline > math.MaxInt32 {
 			t.Errorf("%s: its pod ends after %d s", timeout, deadline)

@@ -49,6 +49,10 @@ func makePlan(job *v1.NodeJob, o observed) plan {
 		return p
 	}
 	p.status.ObservedGeneration = job.Generation
+	if _, err := job.Spec.Timeout.Or(0); err != nil {
+		p.fail("InvalidTimeout", "spec.timeout: "+err.Error(), o.now)
+		return p
+	}
 	work, err := workOf(&job.Spec, o.settings)
 	if err != nil {
 		p.fail("InvalidTask", err.Error(), o.now)
@@ -99,6 +103,10 @@ func (p *plan) begin(job *v1.NodeJob, o observed) {
 	}
 	if len(s.nodes) == 0 {
 		p.fail("NoNodes", s.none(), o.now)
+		return
+	}
+	if why := o.settings.unreadable; job.Spec.Task == TaskCleanup && why != "" {
+		p.fail("InvalidTask", "where pools lie is not known: "+why, o.now)
 		return
 	}
 	isKnown := func(n string) bool { _, known := o.where(job.Spec.Pool, n); return known }

@@ -154,7 +154,7 @@ func TestAPodRunsOnItsNodeAndBelongsToItsJob(t *testing.T) {
 	s := newScene(t, "a")
 	s.job.Spec = v1.NodeJobSpec{
 		Image: "image:1", Command: []string{"do"}, Args: []string{"it"}, HostPath: "/host", MountPath: "/mnt", Privileged: true,
-		Timeout: &metav1.Duration{Duration: time.Minute}, Tolerations: []core.Toleration{{Key: "x", Operator: core.TolerationOpExists}},
+		Timeout: v1.DurationOf(time.Minute), Tolerations: []core.Toleration{{Key: "x", Operator: core.TolerationOpExists}},
 	}
 	s.settings.pullSecrets = []core.LocalObjectReference{{Name: "registry"}}
 	p := s.step().step().pod("a")
@@ -246,7 +246,7 @@ func TestAnOlderAttemptWhosePodCouldNotBeDeletedIsTriedAgainAfterTheJob(t *testi
 
 func TestThePauseGrowsAndIsBounded(t *testing.T) {
 	s := newScene(t, "a")
-	s.job.Spec.BackoffLimit, s.job.Spec.Timeout = ptr.To[int32](20), &metav1.Duration{Duration: time.Hour}
+	s.job.Spec.BackoffLimit, s.job.Spec.Timeout = ptr.To[int32](20), v1.DurationOf(time.Hour)
 	s.step().step()
 	var pauses []time.Duration
 	for range 8 {
@@ -323,7 +323,7 @@ func TestTheLogOfAContainerThatTakesTooLongIsAskedForOnce(t *testing.T) {
 
 func TestTheTimeIsThatOfTheNodeNotOfTheAttempt(t *testing.T) {
 	s := newScene(t, "a")
-	s.job.Spec.Timeout = &metav1.Duration{Duration: 10 * time.Second}
+	s.job.Spec.Timeout = v1.DurationOf(10 * time.Second)
 	s.step().step().after(7 * time.Second)
 	s.exits("a", 1, "")
 	s.step().after(2 * time.Second).step()

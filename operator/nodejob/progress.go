@@ -14,8 +14,8 @@ import (
 )
 
 func (r *round) timeout() time.Duration {
-	if t := r.job.Spec.Timeout; t != nil && t.Duration > 0 {
-		return t.Duration
+	if t, err := r.job.Spec.Timeout.Or(0); err == nil && t > 0 {
+		return t
 	}
 	return defaultTimeout
 }

@@ -83,7 +83,7 @@ func (r *kubeletRig) job(script string, change func(*v1.NodeJobSpec)) *v1.NodeJo
 	r.Helper()
 	job := &v1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "test." + rand.String(8)},
-		Spec:       v1.NodeJobSpec{Image: "busybox:1", Command: []string{"sh", "-c", script}, BackoffLimit: ptr.To[int32](0), Timeout: &metav1.Duration{Duration: patience}},
+		Spec:       v1.NodeJobSpec{Image: "busybox:1", Command: []string{"sh", "-c", script}, BackoffLimit: ptr.To[int32](0), Timeout: v1.DurationOf(patience)},
 	}
 	if change != nil {
 		change(&job.Spec)
@@ -197,7 +197,7 @@ func TestAKubeletTellsWhyAJobFailed(t *testing.T) {
 
 func TestAContainerThatTakesTooLongIsEnded(t *testing.T) {
 	r := newKubeletRig(t)
-	job := r.end(r.job("echo still at it; trap exit TERM; sleep 1000 & wait", func(s *v1.NodeJobSpec) { s.Timeout = &metav1.Duration{Duration: 5 * time.Second} }), v1.JobFailed)
+	job := r.end(r.job("echo still at it; trap exit TERM; sleep 1000 & wait", func(s *v1.NodeJobSpec) { s.Timeout = v1.DurationOf(5 * time.Second) }), v1.JobFailed)
 	for _, n := range job.Status.Nodes {
 		if !strings.HasPrefix(n.Message, "not done after 5s") || n.Log != "still at it\n" {
 			t.Errorf("node %s: %+v", n.Name, n)
@@ -239,7 +239,7 @@ func TestAnImageThatDoesNotExistIsNamed(t *testing.T) {
 	hostfs.Long(t)
 	r := newKubeletRig(t)
 	job := r.job("true", func(s *v1.NodeJobSpec) {
-		s.Image, s.Timeout = "nowhere.invalid/none:1", &metav1.Duration{Duration: 20 * time.Second}
+		s.Image, s.Timeout = "nowhere.invalid/none:1", v1.DurationOf(20*time.Second)
 	})
 	r.until("the reason being told while it waits", func(context.Context) bool {
 		now := r.get(job)

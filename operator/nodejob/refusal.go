@@ -25,6 +25,9 @@ func (c *Controller) settings() (settings, error) {
 	if cluster == nil {
 		cluster = &v1.StorageCluster{}
 	}
+	if err := cluster.Unreadable(); err != nil {
+		s.unreadable = fmt.Sprintf("StorageCluster %s cannot be read: %v", cluster.Name, err)
+	}
 	s.image, s.pullSecrets, s.pools = render.Images(cluster).Holdfast, cluster.Spec.ImagePullSecrets, render.Pools(cluster)
 	return s, nil
 }
@@ -44,7 +47,7 @@ func (c *Controller) poolsOfNodes() (map[string][]v1.Pool, error) {
 
 // inUse says, by node, which volumes and snapshots keep a pool from being wiped. The API server is asked, not a cache:
 // a volume may have been made a moment ago.
-func (c *Controller) inUse(ctx context.Context, pool string) (map[string]string, error) {
+func (c *Controller) inUse(ctx context.Context, pool string, nodes map[string][]v1.Pool) (map[string]string, error) {
 	volumes, err := c.Client.HoldfastV1().Volumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -63,6 +66,11 @@ func (c *Controller) inUse(ctx context.Context, pool string) (map[string]string,
 	for _, s := range snapshots.Items {
 		if p := cmp.Or(s.Status.Pool, pool); p == pool {
 			held[s.Spec.Node] = append(held[s.Spec.Node], "snapshot "+s.Name)
+		}
+	}
+	if names := held[""]; len(names) > 0 { // their node cannot be read
+		for node := range nodes {
+			held[node] = append(held[node], names...)
 		}
 	}
 	refusals := map[string]string{}

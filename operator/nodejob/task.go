@@ -38,6 +38,7 @@ type settings struct {
 	image       v1.Image // of Holdfast, for its own tasks
 	pullSecrets []core.LocalObjectReference
 	pools       []v1.PoolSpec
+	unreadable  string // why what the StorageCluster says is not known; empty if it is
 }
 
 // work is what runs on each node.

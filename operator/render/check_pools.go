@@ -50,6 +50,9 @@ func checkPools(p *plan) error {
 
 // checkPlace refuses a directory that a pool must not have.
 func (p *plan) checkPlace(at string, pool v1.PoolSpec) error {
+	if d := pool.Devices; d != nil && d.MinSize != nil && d.MinSize.Sign() < 0 {
+		return fmt.Errorf("%s.devices.minSize: %s is not allowed: it must be a number of bytes, such as 100Gi", at, d.MinSize)
+	}
 	if pool.Devices != nil {
 		if pool.Path != "" {
 			return fmt.Errorf("%s: pool %s has the path %s and devices: it may have one of them", at, pool.Name, pool.Path)
@@ -85,8 +88,8 @@ func checkPolicy(at string, pool v1.PoolSpec) error {
 			return fmt.Errorf("%s.overcommit: %.80q is not allowed: it must be a number above 0, at most 100, such as 1.5", at, s)
 		}
 	}
-	if r := pool.TrashRetention; r != nil && r.Duration < 0 {
-		return fmt.Errorf("%s.trashRetention: %s is not allowed: it must be a time such as 24h, or 0s to keep nothing", at, r.Duration)
+	if _, err := pool.TrashRetention.Or(0); err != nil {
+		return fmt.Errorf("%s.trashRetention: %w", at, err)
 	}
 	return checkReserved(at+".reserved", pool.Reserved)
 }

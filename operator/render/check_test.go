@@ -3,11 +3,9 @@ package render
 import (
 	"strings"
 	"testing"
-	"time"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
@@ -82,7 +80,7 @@ func TestPoolsThatCannotBeAreRefused(t *testing.T) {
 		"overcommit of no number":  {onePool(v1.PoolSpec{Name: "a", Overcommit: "NaN"}), []string{"spec.pools[0].overcommit", "NaN"}},
 		"all is reserved":          {onePool(v1.PoolSpec{Name: "a", Reserved: "100%"}), []string{"spec.pools[0].reserved", "100%", "10Gi"}},
 		"a reserve below nothing":  {onePool(v1.PoolSpec{Name: "a", Reserved: "-1Gi"}), []string{"spec.pools[0].reserved", "-1Gi"}},
-		"a retention in the past":  {onePool(v1.PoolSpec{Name: "a", TrashRetention: &metav1.Duration{Duration: -time.Hour}}), []string{"spec.pools[0].trashRetention", "-1h"}},
+		"a retention in the past":  {onePool(v1.PoolSpec{Name: "a", TrashRetention: new(v1.Duration("-1h"))}), []string{"spec.pools[0].trashRetention", "-1h"}},
 		"a term without sense":     {onePool(v1.PoolSpec{Name: "a", NodeSelectorTerms: []core.NodeSelectorTerm{term("a Is b")}}), []string{"spec.pools[0].nodeSelectorTerms[0]", "Is"}},
 		"a term for an odd field":  {onePool(v1.PoolSpec{Name: "a", NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: term("metadata.uid In b").MatchExpressions}}}), []string{"spec.pools[0].nodeSelectorTerms[0]"}},
 		"a term of all the nodes":  {func(s *v1.StorageClusterSpec) { s.NodeSelectorTerms = []core.NodeSelectorTerm{term("a In")} }, []string{"spec.nodeSelectorTerms[0]"}},

@@ -60,6 +60,9 @@ type plan struct {
 }
 
 func newPlan(in Input) (*plan, error) {
+	if err := in.Cluster.Unreadable(); err != nil { // what is missing of it is not what was asked for
+		return nil, fmt.Errorf("StorageCluster %s cannot be read: %w", in.Cluster.Name, err)
+	}
 	p := &plan{Input: in, spec: in.Cluster.Spec, images: Images(in.Cluster), pools: Pools(in.Cluster)}
 	if in.Image != "" {
 		p.images.Holdfast = in.Image

@@ -157,12 +157,20 @@ func (r *Report) whyf(format string, args ...any) {
 	r.Why = append(r.Why, fmt.Sprintf(format, args...))
 }
 
+// unread tells of an object that cannot be decoded.
+func (r *Report) unread(name string, o v1.Object) {
+	if message, is := unread(o); is {
+		r.whyf("%s: %s", name, message)
+	}
+}
+
 func (r *Report) cluster(all []v1.StorageCluster) {
 	c := Served(all)
 	if c == nil {
 		r.whyf("there is no StorageCluster")
 		return
 	}
+	r.unread("StorageCluster "+c.Name, c)
 	r.Cluster = &Cluster{Name: c.Name, Phase: c.Status.Phase, Ready: c.Status.Ready, Version: c.Status.Version, Upgrade: c.Status.Upgrade}
 	switch c.Status.Phase {
 	case v1.ClusterRunning, v1.ClusterPaused, v1.ClusterUpgrading:
@@ -183,6 +191,7 @@ func (r *Report) nodes(c *v1.StorageCluster, all []v1.StorageNode) {
 	seen := map[string]*v1.StorageNode{}
 	for i := range all {
 		r.pools(&all[i])
+		r.unread("StorageNode "+all[i].Name, &all[i])
 		if v1.ServerOf(all[i].Name) == "" {
 			seen[all[i].Name] = &all[i]
 		}
@@ -238,6 +247,7 @@ func (r *Report) servers(all []v1.NFSServer) {
 			silent++
 			server.Message = Message(s.Conditions)
 		}
+		r.unread("NFSServer "+server.Name, &all[i])
 		r.Servers = append(r.Servers, server)
 	}
 	slices.SortFunc(r.Servers, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })

@@ -16,7 +16,10 @@ const slow = 5 * time.Minute
 
 // VolumeTrouble is nil if a volume is well.
 func VolumeTrouble(v *v1.Volume, now time.Time) *Unwell {
-	message, bad := trouble(&v.ObjectMeta, v.Status.Phase, v.Status.Conditions, v.Status.Error, now)
+	message, bad := unread(v)
+	if !bad {
+		message, bad = trouble(&v.ObjectMeta, v.Status.Phase, v.Status.Conditions, v.Status.Error, now)
+	}
 	if !bad {
 		return nil
 	}
@@ -25,11 +28,22 @@ func VolumeTrouble(v *v1.Volume, now time.Time) *Unwell {
 
 // SnapshotTrouble is nil if a snapshot is well.
 func SnapshotTrouble(s *v1.Snapshot, now time.Time) *Unwell {
-	message, bad := trouble(&s.ObjectMeta, s.Status.Phase, s.Status.Conditions, s.Status.Error, now)
+	message, bad := unread(s)
+	if !bad {
+		message, bad = trouble(&s.ObjectMeta, s.Status.Phase, s.Status.Conditions, s.Status.Error, now)
+	}
 	if !bad {
 		return nil
 	}
 	return &Unwell{"Snapshot", s.Name, "", s.Spec.Node, s.Status.Pool, cmp.Or(s.Status.Phase, v1.PhasePending), message}
+}
+
+// unread says of an object that it cannot be decoded, if that is so.
+func unread(o v1.Object) (message string, bad bool) {
+	if err := o.Unreadable(); err != nil {
+		return "its object cannot be read: " + err.Error(), true
+	}
+	return "", false
 }
 
 func trouble(o *metav1.ObjectMeta, phase v1.Phase, conditions []metav1.Condition, failed *v1.Error, now time.Time) (message string, bad bool) {

@@ -27,6 +27,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/loop"
 	"github.com/holdfast-storage/holdfast/operator/owned"
@@ -80,7 +81,8 @@ type Controller struct {
 	csiNodes     storagelisters.CSINodeLister
 	secrets      *secretWatch
 
-	written recent.Objects[*v1.StorageCluster]
+	written    recent.Objects[*v1.StorageCluster]
+	unreadable unreadable.Reporter
 
 	mu    sync.Mutex
 	good  map[string][]*unstructured.Unstructured // what the last spec that could be rendered asked for
@@ -202,6 +204,8 @@ func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.S
 		return r.Settle, nil
 	case served.UID != c.UID && c.DeletionTimestamp != nil:
 		return r.handOver(ctx, c)
+	case c.Unreadable() != nil:
+		return r.keepLast(ctx, c)
 	case served.UID != c.UID:
 		return 0, r.write(ctx, c, refused(c, served))
 	case c.DeletionTimestamp != nil:

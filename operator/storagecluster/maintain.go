@@ -64,11 +64,7 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 	}
 	r.mu.Unlock()
 
-	spared := owned.Spared{}
-	for _, ref := range controllerRefs(r.Namespace) {
-		spared[ref] = func(live *unstructured.Unstructured) bool { return r.spares(c, live) }
-	}
-	out := r.Owned.ApplySparing(ctx, objects, spared).And(r.Owned.Mark(ctx, marks(c, r.Namespace)))
+	out := r.apply(ctx, c, objects).And(r.Owned.Mark(ctx, marks(c, r.Namespace)))
 	again, failures := out.Again, out.Failures
 	s := r.observe(c)
 	s.hidden = before.hidden
@@ -97,6 +93,14 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 		again = loop.Sooner(again, rollingLasts-s.now.Sub(s.rollout.Since)) // it may count as lost then
 	}
 	return s, again, ctx.Err()
+}
+
+func (r *Controller) apply(ctx context.Context, c *v1.StorageCluster, objects []*unstructured.Unstructured) owned.Outcome {
+	spared := owned.Spared{}
+	for _, ref := range controllerRefs(r.Namespace) {
+		spared[ref] = func(live *unstructured.Unstructured) bool { return r.spares(c, live) }
+	}
+	return r.Owned.ApplySparing(ctx, objects, spared)
 }
 
 // bringSnapshots sees to the kinds of snapshots when a process begins, and when they are missing. Without them all but

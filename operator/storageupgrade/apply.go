@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/announce"
 	"github.com/holdfast-storage/holdfast/operator/held"
@@ -37,6 +38,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if hasEnded(u) && len(u.Finalizers) == 0 {
 		return 0, nil
 	}
+	if u.Unreadable() != nil && u.DeletionTimestamp == nil { // what it has begun can be taken back by its deletion
+		return 0, c.tellUnreadable(ctx, u)
+	}
 	o, world, err := c.observe(ctx, u)
 	if err != nil {
 		c.setTrouble(name, err)
@@ -57,6 +61,17 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		}
 	}
 	return p.again, errors.Join(problem, c.write(ctx, u, p.status))
+}
+
+// tellUnreadable leaves an upgrade where it is that cannot be decoded.
+func (c *Controller) tellUnreadable(ctx context.Context, u *v1.StorageUpgrade) error {
+	written, err := c.unreadable.Report(ctx, c.Client, u, component)
+	if written == nil {
+		return err
+	}
+	c.written.Wrote(written.(*v1.StorageUpgrade))
+	c.touch() // another may go first now
+	return c.announce(ctx, u, event{core.EventTypeWarning, v1.ReasonUnreadable, unreadable.Message(u)})
 }
 
 // do carries the plan out, in its order.
@@ -268,7 +283,7 @@ func (c *Controller) bringOne(ctx context.Context, u *v1.StorageUpgrade, name st
 		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{*owner}},
 		Spec: v1.NodeJobSpec{
 			Image: image, Args: askForVersion, BackoffLimit: &retries,
-			Timeout:           &metav1.Duration{Duration: (&round{upgrade: u}).timeout()},
+			Timeout:           v1.DurationOf((&round{upgrade: u}).timeout()),
 			LabelSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{core.LabelOSStable: "linux"}},
 			NodeSelectorTerms: to,
 			Tolerations:       []core.Toleration{{Operator: core.TolerationOpExists}},

@@ -25,6 +25,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/loop"
 	"github.com/holdfast-storage/holdfast/operator/owned"
@@ -93,6 +94,8 @@ type Controller struct {
 
 	written recent.Objects[*v1.StorageUpgrade]
 	paused  recent.Objects[*v1.StorageCluster]
+
+	unreadable unreadable.Reporter
 
 	mu      sync.Mutex
 	trouble map[string]string // by upgrade, why its last pass could not do what it was to do

@@ -109,7 +109,7 @@ func (s *scene) wantNothingLeft() {
 // What the fuzzer has found: the API server takes no more of a condition than 32 KiB.
 func TestWhatARegistrySaysAtLengthIsToldInShort(t *testing.T) {
 	s := newScene(t)
-	s.upgrade.Spec.NodeTimeout = &metav1.Duration{Duration: time.Minute}
+	s.upgrade.Spec.NodeTimeout = v1.DurationOf(time.Minute)
 	s.broken["b"] = "pulling failed: " + strings.Repeat("é", 40_000)
 	for range 60 {
 		if s.step().shaped(); hasEnded(s.upgrade) {

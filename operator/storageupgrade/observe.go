@@ -109,6 +109,7 @@ func (c *Controller) first(u *v1.StorageUpgrade) (string, error) {
 		other = c.written.Newest(other)
 		switch {
 		case other.Name == u.Name, hasEnded(other):
+		case other.Unreadable() != nil && !hasBegun(other): // it never will
 		case hasBegun(other):
 			working = append(working, other)
 		case other.DeletionTimestamp == nil && older(other, u) < 0:

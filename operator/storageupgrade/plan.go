@@ -78,6 +78,8 @@ func makePlan(u *v1.StorageUpgrade, o observed) plan {
 		r.fail("it was deleted")
 	case o.cluster == nil || o.cluster.DeletionTimestamp != nil:
 		r.fail("the StorageCluster is gone")
+	case o.cluster.Unreadable() != nil:
+		r.stay(fmt.Sprintf("StorageCluster %s to be corrected, which cannot be read: %s", o.cluster.Name, o.cluster.Unreadable()))
 	default:
 		r.goOn()
 	}
@@ -130,6 +132,9 @@ func (r *round) begin() {
 		return
 	}
 	to, err := target(&r.upgrade.Spec, r.current)
+	if _, wrong := r.upgrade.Spec.NodeTimeout.Or(0); err == nil && wrong != nil {
+		err = fmt.Errorf("spec.nodeTimeout: %w", wrong)
+	}
 	r.status.From, r.status.To = r.current, to
 	switch {
 	case err != nil:
@@ -151,6 +156,8 @@ func (r *round) turn() string {
 		return "there is no StorageCluster to upgrade"
 	case c.DeletionTimestamp != nil:
 		return fmt.Sprintf("StorageCluster %s is being deleted", c.Name)
+	case c.Unreadable() != nil:
+		return fmt.Sprintf("StorageCluster %s cannot be read: %s", c.Name, c.Unreadable())
 	case c.Spec.Pause && c.Annotations[v1.PausedByAnnotation] != "":
 		return fmt.Sprintf("StorageCluster %s is paused by upgrade %s", c.Name, c.Annotations[v1.PausedByAnnotation])
 	case c.Spec.Pause:
@@ -160,8 +167,8 @@ func (r *round) turn() string {
 }
 
 func (r *round) timeout() time.Duration {
-	if t := r.upgrade.Spec.NodeTimeout; t != nil && t.Duration > 0 {
-		return t.Duration
+	if t, err := r.upgrade.Spec.NodeTimeout.Or(0); err == nil && t > 0 {
+		return t
 	}
 	return defaultNodeTimeout
 }

@@ -267,7 +267,7 @@ func TestWhatCannotBeStoppedKeepsAnOfflineUpgradeFromBeginning(t *testing.T) {
 
 func TestANodeThatDoesNotBecomeReadyIsNamedAndAllGoesBack(t *testing.T) {
 	s := newScene(t)
-	s.upgrade.Spec.NodeTimeout = &metav1.Duration{Duration: time.Minute}
+	s.upgrade.Spec.NodeTimeout = v1.DurationOf(time.Minute)
 	s.broken["b"] = "container holdfast: ImagePullBackOff"
 	s.until(v1.StepNodes)
 	for range 5 {

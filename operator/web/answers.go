@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
@@ -188,7 +189,7 @@ func showVolume(v *v1.Volume) Volume {
 	if source := v.Spec.Source; source != nil {
 		s.Source = &Source{source.Kind, source.Name}
 	}
-	s.Healthy, s.Message = wellbeing(v.Status.Conditions, v.Status.Error)
+	s.Healthy, s.Message = wellbeing(v, v.Status.Conditions, v.Status.Error)
 	return s
 }
 
@@ -215,12 +216,16 @@ func showSnapshot(o *v1.Snapshot) Snapshot {
 		Size: bytesOf(o.Status.Size), Used: bytesOf(o.Status.Used), Mode: o.Status.Mode, FSType: o.Status.FSType, Group: o.Status.Group,
 		Created: instant(o.Status.Created),
 	}
-	s.Healthy, s.Message = wellbeing(o.Status.Conditions, o.Status.Error)
+	s.Healthy, s.Message = wellbeing(o, o.Status.Conditions, o.Status.Error)
 	return s
 }
 
-// wellbeing is told by the error of the last operation, then by the conditions that say no.
-func wellbeing(conditions []metav1.Condition, failed *v1.Error) (well bool, message string) {
+// wellbeing is told by the error of the last operation, then by the conditions that say no. Of what cannot be decoded
+// nothing else is known.
+func wellbeing(o v1.Object, conditions []metav1.Condition, failed *v1.Error) (well bool, message string) {
+	if o.Unreadable() != nil {
+		return false, unreadable.Message(o)
+	}
 	if failed != nil {
 		message = failed.Message
 	}

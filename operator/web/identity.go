@@ -111,6 +111,9 @@ func (i *identity) settle(ctx context.Context) error {
 		return err
 	}
 	c := storagecluster.Served(all)
+	if c != nil && c.Unreadable() != nil {
+		return nil // what was there before stays in use
+	}
 	if err := i.followGiven(ctx, c); err != nil {
 		return err
 	}

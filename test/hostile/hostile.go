@@ -7,11 +7,11 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"strings"
-	"time"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
 // Seeds are inputs of a fuzzer, the same each time: nothing at all, and ever more.
@@ -102,8 +102,8 @@ func (f *filler) special(v reflect.Value) bool {
 	switch v.Interface().(type) {
 	case resource.Quantity:
 		v.Set(reflect.ValueOf(resource.MustParse(quantities[f.choose(len(quantities))])))
-	case metav1.Duration:
-		v.Set(reflect.ValueOf(metav1.Duration{Duration: durations[f.choose(len(durations))]}))
+	case v1.Duration:
+		v.SetString(durations[f.choose(len(durations))])
 	case core.NodeSelectorRequirement, core.Toleration, core.NodeSelectorTerm:
 		all := wholes[v.Type().Name()]
 		n := f.choose(len(all) + 1)
@@ -152,7 +152,7 @@ var (
 	usual      = []int64{0, 0, 3, 8080}
 	numbers    = []int64{0, 1, 2, 3, 1024, 5705, 30000, 65535, 9090, 65536, -1, math.MaxInt32, math.MinInt32, math.MaxInt64, math.MinInt64}
 	quantities = []string{"0", "100m", "1", "64Mi", "1Gi", "1e30", "-1", "9223372036854775808", "0.000000001"}
-	durations  = []time.Duration{0, time.Second, time.Hour, 1, -time.Hour, math.MaxInt64, math.MinInt64, 1<<62 + 1}
+	durations  = []string{"0s", "1s", "1h", "7d", "1d12h", "1ns", "-1h", "9999d", "9999d9999d9999d9999d9999d9999d9999d9999d", "1e400", "NaN", "", "1_000", "٧d"}
 )
 
 // words are what nobody would write but an enemy, or a script that went wrong.

@@ -36,8 +36,8 @@ func (s *site) upgrade(name string, spec v1.StorageUpgradeSpec) *v1.StorageUpgra
 	return made
 }
 
-func seconds(n int) *metav1.Duration {
-	return &metav1.Duration{Duration: time.Duration(n) * time.Second}
+func seconds(n int) *v1.Duration {
+	return v1.DurationOf(time.Duration(n) * time.Second)
 }
 
 // follow waits for a state of an upgrade. That it has ended before is an error, unless that is the state.

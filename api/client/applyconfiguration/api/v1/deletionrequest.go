@@ -16,7 +16,7 @@ type DeletionRequestApplyConfiguration struct {
 	UID *types.UID `json:"uid,omitempty"`
 	// RequestedBy is the program or the user that asked.
 	RequestedBy *string `json:"requestedBy,omitempty"`
-	// RequestedAt is when.
+	// RequestedAt is when, such as 2026-11-24T03:00:00.000000Z.
 	RequestedAt *metav1.MicroTime `json:"requestedAt,omitempty"`
 	// Reason is why.
 	Reason *string `json:"reason,omitempty"`

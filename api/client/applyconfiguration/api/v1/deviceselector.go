@@ -14,7 +14,7 @@ import (
 type DeviceSelectorApplyConfiguration struct {
 	// Paths are patterns such as /dev/disk/by-id/nvme-*.
 	Paths []string `json:"paths,omitempty"`
-	// MinSize of the device.
+	// MinSize of the device, such as 100Gi.
 	MinSize *resource.Quantity `json:"minSize,omitempty"`
 	// Model is a pattern for what the device says it is, such as "Samsung *".
 	Model *string `json:"model,omitempty"`

@@ -3,8 +3,8 @@
 package v1
 
 import (
+	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // NFSServerSpecApplyConfiguration represents a declarative configuration of the NFSServerSpec type for use
@@ -30,7 +30,7 @@ type NFSServerSpecApplyConfiguration struct {
 	MaxExports *int32 `json:"maxExports,omitempty"`
 	// GracePeriod is how long the server waits after a start for clients to take their locks back, 1s to 180s in whole
 	// seconds; 90s if left out. Nobody gets a new lock meanwhile.
-	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
+	GracePeriod *apiv1.Duration `json:"gracePeriod,omitempty"`
 	// Resources of the server's container.
 	Resources   *corev1.ResourceRequirements `json:"resources,omitempty"`
 	Tolerations []corev1.Toleration          `json:"tolerations,omitempty"`
@@ -102,7 +102,7 @@ func (b *NFSServerSpecApplyConfiguration) WithMaxExports(value int32) *NFSServer
 // WithGracePeriod sets the GracePeriod field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the GracePeriod field is set to the value of the last call.
-func (b *NFSServerSpecApplyConfiguration) WithGracePeriod(value metav1.Duration) *NFSServerSpecApplyConfiguration {
+func (b *NFSServerSpecApplyConfiguration) WithGracePeriod(value apiv1.Duration) *NFSServerSpecApplyConfiguration {
 	b.GracePeriod = &value
 	return b
 }

@@ -5,7 +5,6 @@ package v1
 import (
 	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
 	corev1 "k8s.io/api/core/v1"
-	apismetav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -36,8 +35,8 @@ type NodeJobSpecApplyConfiguration struct {
 	NodeSelectorTerms []corev1.NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
 	// Tolerations let it run on nodes with taints; a node with a taint that is not tolerated is not selected.
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// Timeout for each node; 10 minutes if left out.
-	Timeout *apismetav1.Duration `json:"timeout,omitempty"`
+	// Timeout for each node, such as 90s, 15m or 1d; 10 minutes if left out, or 0.
+	Timeout *apiv1.Duration `json:"timeout,omitempty"`
 	// BackoffLimit is how often a node that failed is tried again; 3 if left out.
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
 	Privileged   *bool  `json:"privileged,omitempty"`
@@ -156,7 +155,7 @@ func (b *NodeJobSpecApplyConfiguration) WithTolerations(values ...corev1.Tolerat
 // WithTimeout sets the Timeout field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Timeout field is set to the value of the last call.
-func (b *NodeJobSpecApplyConfiguration) WithTimeout(value apismetav1.Duration) *NodeJobSpecApplyConfiguration {
+func (b *NodeJobSpecApplyConfiguration) WithTimeout(value apiv1.Duration) *NodeJobSpecApplyConfiguration {
 	b.Timeout = &value
 	return b
 }

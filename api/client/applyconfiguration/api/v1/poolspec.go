@@ -3,8 +3,8 @@
 package v1
 
 import (
+	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // PoolSpecApplyConfiguration represents a declarative configuration of the PoolSpec type for use
@@ -28,7 +28,7 @@ type PoolSpecApplyConfiguration struct {
 	Reserved *string `json:"reserved,omitempty"`
 	// TrashRetention is how long a deleted volume can be restored, unless its room is needed before; 24h if left out, and
 	// 0s keeps nothing.
-	TrashRetention *metav1.Duration `json:"trashRetention,omitempty"`
+	TrashRetention *apiv1.Duration `json:"trashRetention,omitempty"`
 	// NodeSelectorTerms choose the nodes that have the pool. None chooses all that store.
 	NodeSelectorTerms []corev1.NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
 }
@@ -98,7 +98,7 @@ func (b *PoolSpecApplyConfiguration) WithReserved(value string) *PoolSpecApplyCo
 // WithTrashRetention sets the TrashRetention field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TrashRetention field is set to the value of the last call.
-func (b *PoolSpecApplyConfiguration) WithTrashRetention(value metav1.Duration) *PoolSpecApplyConfiguration {
+func (b *PoolSpecApplyConfiguration) WithTrashRetention(value apiv1.Duration) *PoolSpecApplyConfiguration {
 	b.TrashRetention = &value
 	return b
 }

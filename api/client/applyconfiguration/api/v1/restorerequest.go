@@ -15,7 +15,7 @@ type RestoreRequestApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// RequestedBy is the user who asked.
 	RequestedBy *string `json:"requestedBy,omitempty"`
-	// RequestedAt is when.
+	// RequestedAt is when, such as 2026-11-24T03:00:00.000000Z.
 	RequestedAt *metav1.MicroTime `json:"requestedAt,omitempty"`
 	// Error says why it cannot be done. The agent does not try it again; ask anew without the error.
 	Error *string `json:"error,omitempty"`

@@ -4,7 +4,6 @@ package v1
 
 import (
 	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // StorageUpgradeSpecApplyConfiguration represents a declarative configuration of the StorageUpgradeSpec type for use
@@ -19,8 +18,8 @@ type StorageUpgradeSpecApplyConfiguration struct {
 	// Strategy is Rolling if empty: nothing that is mounted is disturbed. Offline stops the Deployments and
 	// StatefulSets that use claims of Holdfast first and starts them again.
 	Strategy *apiv1.UpgradeStrategy `json:"strategy,omitempty"`
-	// NodeTimeout for each node; 10 minutes if left out.
-	NodeTimeout *metav1.Duration `json:"nodeTimeout,omitempty"`
+	// NodeTimeout for each node, such as 15m or 1h; 10 minutes if left out, or 0.
+	NodeTimeout *apiv1.Duration `json:"nodeTimeout,omitempty"`
 	// Rollback is true if left out: when a step fails, what was changed is changed back.
 	Rollback *bool `json:"rollback,omitempty"`
 }
@@ -58,7 +57,7 @@ func (b *StorageUpgradeSpecApplyConfiguration) WithStrategy(value apiv1.UpgradeS
 // WithNodeTimeout sets the NodeTimeout field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the NodeTimeout field is set to the value of the last call.
-func (b *StorageUpgradeSpecApplyConfiguration) WithNodeTimeout(value metav1.Duration) *StorageUpgradeSpecApplyConfiguration {
+func (b *StorageUpgradeSpecApplyConfiguration) WithNodeTimeout(value apiv1.Duration) *StorageUpgradeSpecApplyConfiguration {
 	b.NodeTimeout = &value
 	return b
 }

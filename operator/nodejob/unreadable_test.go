@@ -1,0 +1,83 @@
+package nodejob_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// unreadable waits until it is told that a job cannot be decoded, in its status and in an event.
+func (r *rig) unreadable(job *v1.NodeJob) *v1.NodeJob {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		now, err := r.client.HoldfastV1().NodeJobs().Get(ctx, job.Name, metav1.GetOptions{})
+		if err != nil {
+			r.Fatal(err)
+		}
+		c := meta.FindStatusCondition(now.Status.Conditions, v1.CompleteCondition)
+		if c != nil && c.Reason == v1.ReasonUnreadable && slices.Contains(r.told(), "Warning Unreadable") {
+			return now
+		}
+		select {
+		case <-ctx.Done():
+			r.Fatalf("it is %+v, the events are %v", now.Status, r.told())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func TestAJobThatCannotBeReadIsNamedAndTheOthersRun(t *testing.T) {
+	r := newRig(t, exitsWell, "a", "b")
+	bad := r.job(v1.NodeJobSpec{Image: "i"})
+	if _, err := r.client.HoldfastV1().NodeJobs().Patch(t.Context(), bad.Name, types.MergePatchType, []byte(`{"spec":{"backoffLimit":"often"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.controller(r.api.Config())
+	other, err := r.client.HoldfastV1().NodeJobs().Create(t.Context(), &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1.NodeJobSpec{Image: "i"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := r.end(other); now.Status.Phase != v1.JobCompleted {
+		t.Errorf("the other ended as %+v", now.Status)
+	}
+	now := r.unreadable(bad)
+	c := meta.FindStatusCondition(now.Status.Conditions, v1.CompleteCondition)
+	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, `spec.backoffLimit: "often"`) {
+		t.Errorf("it says %+v", c)
+	}
+	if len(now.Status.Nodes) > 0 || now.Status.Phase != "" || now.Unreadable() == nil {
+		t.Errorf("it became %+v", now)
+	}
+}
+
+func TestAJobWithATimeoutThatIsNoneHasFailed(t *testing.T) {
+	r := newRig(t, exitsWell, "a")
+	r.controller(r.api.Config())
+	now := r.end(r.job(v1.NodeJobSpec{Image: "i", Timeout: new(v1.Duration("a day"))}))
+	c := meta.FindStatusCondition(now.Status.Conditions, v1.FailedCondition)
+	if now.Status.Phase != v1.JobFailed || c == nil || !strings.Contains(c.Message, `spec.timeout: "a day"`) || !strings.Contains(c.Message, "1d12h") {
+		t.Errorf("it ended as %+v", now.Status)
+	}
+}
+
+func TestAJobMayTakeDays(t *testing.T) {
+	r := newRig(t, exitsWell, "a")
+	r.controller(r.api.Config())
+	if now := r.end(r.job(v1.NodeJobSpec{Image: "i", Timeout: new(v1.Duration("1d12h"))})); now.Status.Phase != v1.JobCompleted {
+		t.Errorf("it ended as %+v", now.Status)
+	}
+	pods, err := r.kubernetes.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != 1 || *pods.Items[0].Spec.ActiveDeadlineSeconds < 36*3600-5 {
+		t.Errorf("%+v, %v", pods, err)
+	}
+}
