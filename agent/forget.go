@@ -21,7 +21,7 @@ func (a *Agent) tellForgotten(o runtime.Object, k key, claim string) {
 
 // forgotten says what happened to an object, and how to delete what it stands for.
 func forgotten(k key, claim, node string) string {
-	how := "delete the VolumeSnapshot that it was taken for"
+	how := fmt.Sprintf("delete the VolumeSnapshot that it was taken for, or run holdfast snapshots delete %s", k.name)
 	if k.kind == v1.SourceVolume {
 		how = fmt.Sprintf("run holdfast volumes delete %s", k.name)
 		if claim != "" {

@@ -56,8 +56,8 @@ func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) err
 	case v.Condition.Abnormal && len(v.Labels) == 0 && p.owns(pv):
 		// Its labels are lost with the rest; the PersistentVolume knows enough.
 	case v.Labels[ServerLabel] != p.Identity || v.Name != pv.Name:
-		return fmt.Errorf("%w: volume %s was not made for PersistentVolume %s; nothing is deleted. If it is wanted no more, remove it by hand",
-			backend.ErrPrecondition, id, pv.Name)
+		return fmt.Errorf("%w: volume %s was not made for PersistentVolume %s; nothing is deleted. If it is wanted no more: holdfast volumes delete %s",
+			backend.ErrPrecondition, id, pv.Name, id)
 	}
 	return p.dispose(ctx, pv, v)
 }
@@ -85,7 +85,7 @@ func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v 
 	switch what := OnDelete(cmp.Or(v.Labels[OnDeleteLabel], pv.Annotations[OnDeleteAnnotation])); what {
 	case DeleteData:
 	case RetainData:
-		p.tellOncef(pv, core.EventTypeNormal, "Retained", "the data stays on NFS server %s as volume %s, exported as %s and taking %d bytes of what the server can promise; when it is wanted no more: kubectl delete volumes.holdfast.dev %s",
+		p.tellOncef(pv, core.EventTypeNormal, "Retained", "the data stays on NFS server %s as volume %s, exported as %s and taking %d bytes of what the server can promise; when it is wanted no more: holdfast volumes delete %s",
 			p.Identity, v.ID, p.Path(v.ID), v.Size, v.ID)
 		return p.journal.end(v.ID)
 	case ArchiveData:
@@ -114,7 +114,7 @@ func (p *Provisioner) archive(ctx context.Context, pv *core.PersistentVolume, v 
 	if err != nil {
 		return fmt.Errorf("archiving volume %s: %w", v.ID, err)
 	}
-	p.tellOncef(pv, core.EventTypeNormal, "Archived", "the data is kept on NFS server %s as snapshot %s; when it is wanted no more: kubectl delete snapshots.holdfast.dev %s",
+	p.tellOncef(pv, core.EventTypeNormal, "Archived", "the data is kept on NFS server %s as snapshot %s; when it is wanted no more: holdfast snapshots delete %s",
 		p.Identity, s.ID, s.ID)
 	return nil
 }

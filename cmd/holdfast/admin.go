@@ -115,7 +115,9 @@ func (r *restorer) run(ctx context.Context, out io.Writer, name, node string) er
 	return a.Adopt(ctx, r.adoption)
 }
 
-func deletionFlags(flags *flag.FlagSet, remove func(*admin.Admin, context.Context, string, admin.Deletion) error) func(context.Context, io.Writer) error {
+func deletionFlags(
+	flags *flag.FlagSet, remove func(*admin.Admin, context.Context, string, admin.Deletion) error,
+) func(context.Context, io.Writer) error {
 	c, d := changeFlags(flags), admin.Deletion{}
 	flags.StringVar(&d.Reason, "reason", "", "`text` that is kept with the request")
 	flags.BoolVar(&d.Yes, "yes", false, "do not ask")

@@ -15,6 +15,14 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/admin"
 )
 
+const (
+	storageClassUsage = "`name` of the class of the claim, empty for none; without it, that of the claim, or the one that fits"
+	accessModeUsage   = "`mode`, such as ReadWriteOnce; may be given several times. Without it, those of the claim, or\n" +
+		"ReadWriteMany for a shared volume and ReadWriteOnce for others"
+	reclaimPolicyUsage = "`policy` of the PersistentVolume: Retain, which a new one has without this,\n" +
+		"or Delete, with which the data goes with the claim"
+)
+
 var adoptVerb = command{
 	name:    "adopt",
 	takes:   "NAME",
@@ -31,15 +39,15 @@ data-orders-0. What is there and right is left, so it can be repeated.
 		c, w := changeFlags(flags), admin.Adoption{}
 		flags.StringVar(&w.Claim, "claim", "", "`NAMESPACE/NAME` of the claim")
 		flags.BoolVar(&w.Print, "print", false, "write what would be made, and make nothing")
-		flags.Func("storage-class", "`name` of the class of the claim, empty for none; without it, that of the claim, or the one that fits", func(s string) error {
+		flags.Func("storage-class", storageClassUsage, func(s string) error {
 			w.StorageClass = &s
 			return nil
 		})
-		flags.Func("access-mode", "`mode`, such as ReadWriteOnce; may be given several times. Without it, those of the claim, or\nReadWriteMany for a shared volume and ReadWriteOnce for others", func(s string) error {
+		flags.Func("access-mode", accessModeUsage, func(s string) error {
 			w.AccessModes = append(w.AccessModes, core.PersistentVolumeAccessMode(s))
 			return nil
 		})
-		flags.StringVar((*string)(&w.ReclaimPolicy), "reclaim-policy", "", "`policy` of the PersistentVolume: Retain, which a new one has without this, or Delete, with which the data goes with the claim")
+		flags.StringVar((*string)(&w.ReclaimPolicy), "reclaim-policy", "", reclaimPolicyUsage)
 		return func(ctx context.Context, out io.Writer) error {
 			w.Volume = flags.Arg(0)
 			return c.adopt(ctx, out, w)

@@ -94,7 +94,9 @@ func (l *lister) trash(ctx context.Context, out io.Writer) error {
 	return show(ctx, l, out, (*admin.Admin).Trash, admin.WriteTrash)
 }
 
-func show[T any](ctx context.Context, l *lister, out io.Writer, list func(*admin.Admin, context.Context) ([]T, error), write func(io.Writer, []T) error) error {
+func show[T any](
+	ctx context.Context, l *lister, out io.Writer, list func(*admin.Admin, context.Context) ([]T, error), write func(io.Writer, []T) error,
+) error {
 	if l.output != "table" && l.output != "json" {
 		return fmt.Errorf("--output %q: it must be table or json: %w", l.output, errUsage)
 	}

@@ -216,7 +216,8 @@ func (a *Admin) sayTrash(ctx context.Context, r *record, before time.Time) error
 	case err != nil && !errors.Is(err, errTimeout):
 		return err
 	case err != nil || entry == nil:
-		return a.sayf("the trash of %s does not show it: where a pool keeps no trash, or needs its room, it is removed for good; holdfast volumes trash shows what can be restored", r.node)
+		return a.sayf("the trash of %s does not show it: where a pool keeps no trash, or needs its room, it is removed for good; "+
+			"holdfast volumes trash shows what can be restored", r.node)
 	}
 	return a.sayf("it is in the trash of %s until %s, or until its room is needed; to get it back: holdfast volumes restore %s",
 		r.node, stamp(entry.Expires.Time), r.Name)

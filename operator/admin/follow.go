@@ -98,7 +98,8 @@ func watchOnce(ctx context.Context, f followed, look func(runtime.Object) (bool,
 
 // final says whether a request that failed would fail again.
 func final(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsBadRequest(err)
 }
 
 // limited is for what is waited for.

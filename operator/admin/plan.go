@@ -114,9 +114,11 @@ func (o *observed) freeName() (string, error) {
 		names[0], o.volume.Name, names[0])
 }
 
+const leaveOut = "leave that out, or delete the PersistentVolume; with the reclaim policy Retain the data stays"
+
 // reuse takes the PersistentVolume that names the volume, if no other claim has it.
 func (o *observed) reuse(b *binding, n naming, want Adoption) error {
-	b.pv = n.PersistentVolume.DeepCopy()
+	b.pv = n.DeepCopy()
 	own := n.claim != nil && n.claim.Namespace == o.namespace && n.claim.Name == o.name
 	switch {
 	case n.DeletionTimestamp != nil:
@@ -124,11 +126,11 @@ func (o *observed) reuse(b *binding, n naming, want Adoption) error {
 	case n.bound() && !own:
 		return fmt.Errorf("volume %s is that of claim %s/%s, by PersistentVolume %s", o.volume.Name, n.claim.Namespace, n.claim.Name, n.Name)
 	case want.StorageClass != nil && *want.StorageClass != n.Spec.StorageClassName:
-		return fmt.Errorf("PersistentVolume %s, which names volume %s, has the storage class %q, and %q is asked for: leave that out, or delete the PersistentVolume; with the reclaim policy Retain the data stays",
-			n.Name, o.volume.Name, n.Spec.StorageClassName, *want.StorageClass)
+		return fmt.Errorf("PersistentVolume %s, which names volume %s, has the storage class %q, and %q is asked for: %s",
+			n.Name, o.volume.Name, n.Spec.StorageClassName, *want.StorageClass, leaveOut)
 	case len(want.AccessModes) > 0 && !sameModes(want.AccessModes, n.Spec.AccessModes):
-		return fmt.Errorf("PersistentVolume %s, which names volume %s, has the access modes %v, and %v are asked for: leave that out, or delete the PersistentVolume; with the reclaim policy Retain the data stays",
-			n.Name, o.volume.Name, n.Spec.AccessModes, want.AccessModes)
+		return fmt.Errorf("PersistentVolume %s, which names volume %s, has the access modes %v, and %v are asked for: %s",
+			n.Name, o.volume.Name, n.Spec.AccessModes, want.AccessModes, leaveOut)
 	case own && (want.ReclaimPolicy == "" || want.ReclaimPolicy == n.Spec.PersistentVolumeReclaimPolicy):
 		return nil
 	case own:
@@ -143,10 +145,13 @@ func (o *observed) rebind(b *binding, want Adoption) error {
 	ref := o.reference()
 	old := b.pv.Spec.ClaimRef
 	policy := cmp.Or(want.ReclaimPolicy, core.PersistentVolumeReclaimRetain)
-	if old != nil && old.Namespace == ref.Namespace && old.Name == ref.Name && old.UID == "" && b.pv.Spec.PersistentVolumeReclaimPolicy == policy {
-		return nil // it waits for the claim already
+	waits := old != nil && old.Namespace == ref.Namespace && old.Name == ref.Name && old.UID == ""
+	if waits && b.pv.Spec.PersistentVolumeReclaimPolicy == policy {
+		return nil
 	}
-	next := map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind, "namespace": ref.Namespace, "name": ref.Name, "uid": nil, "resourceVersion": nil}
+	next := map[string]any{
+		"apiVersion": ref.APIVersion, "kind": ref.Kind, "namespace": ref.Namespace, "name": ref.Name, "uid": nil, "resourceVersion": nil,
+	}
 	if ref.UID != "" {
 		next["uid"] = ref.UID
 	}

@@ -95,8 +95,11 @@ func TestPlan_RefusesWithTheReason(t *testing.T) {
 		"a shared class":               {nil, Adoption{StorageClass: new("holdfast-shared")}, []string{"NFS servers", "is on node a"}},
 		"a class of nodes":             {change(onServer), Adoption{StorageClass: new("holdfast")}, []string{"volumes on nodes", "NFS server team/main"}},
 		"a class of plain volumes":     {change(onServer), Adoption{StorageClass: new("plain")}, []string{"nfs.holdfast.dev"}},
-		"a class of xfs": {func(o *observed) { o.classes[0].Parameters = map[string]string{fsTypeParameter: "xfs"} },
-			Adoption{StorageClass: new("holdfast")}, []string{"file system xfs", "has ext4"}},
+		"a class of xfs": {
+			func(o *observed) { o.classes[0].Parameters = map[string]string{fsTypeParameter: "xfs"} },
+			Adoption{StorageClass: new("holdfast")},
+			[]string{"file system xfs", "has ext4"},
+		},
 		"two classes": {func(o *observed) { o.classes = append(o.classes, aClass("big", "csi.holdfast.dev", nil)) }, Adoption{}, []string{"2 StorageClasses", "big, holdfast", "--storage-class"}},
 		"no class":    {func(o *observed) { o.classes = nil }, Adoption{}, []string{"no StorageClass fits", "--storage-class"}},
 		"a PersistentVolume of its name": {func(o *observed) { o.taken["pvc-1"] = true }, Adoption{},

@@ -35,8 +35,9 @@ func (a *Admin) Restore(ctx context.Context, name, node string) error {
 			return err
 		}
 		return a.sayNext(ctx, there)
-	case err == nil && restoring(n, name) == nil:
-		return fmt.Errorf("volume %s exists, on %s (%s): what %s has in its trash is an older one of that name, and can come back only when this one is gone",
+	case err == nil && restoring(n, name) == nil && !missing(there, n.Name):
+		return fmt.Errorf("volume %s exists, on %s (%s): what %s has in its trash is an older one of that name, "+
+			"and can come back only when this one is gone",
 			name, there.Spec.Node, recordOf(there).phase, n.Name)
 	}
 	ctx, cancel := a.limited(ctx)
@@ -55,6 +56,12 @@ func (a *Admin) Restore(ctx context.Context, name, node string) error {
 		return err
 	}
 	return a.sayNext(ctx, v)
+}
+
+// missing says whether a Volume is one whose data is gone from that node: after etcd was put back to a day before it was
+// deleted, what is in the trash is its own.
+func missing(v *v1.Volume, node string) bool {
+	return v.Spec.Node == node && v.Status.Phase == v1.PhaseLost && v.DeletionTimestamp == nil
 }
 
 // requestRestore writes the request, or finds that it is there. One that has failed is made anew.
@@ -102,7 +109,8 @@ func (a *Admin) changeRestores(ctx context.Context, node string, change func(*v1
 		if err != nil {
 			return err
 		}
-		_, err = a.Controller.HoldfastV1().StorageNodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		all := a.Controller.HoldfastV1().StorageNodes()
+		_, err = all.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 		return err
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ func TestRestore_BringsTheVolumeBackAndSaysWhatComesNext(t *testing.T) {
 	r.node("a")
 	r.node("b", inTrash("pvc-1", "shop/orders", time.Now()), inTrash("pvc-2", "", time.Now()))
 	r.must(r.Restore(t.Context(), "pvc-1", ""))
-	r.says("waiting: b takes volume pvc-1 out of its trash", "volume pvc-1 (1Gi) is back on b in pool fast", "holdfast volumes adopt pvc-1 --claim shop/orders")
+	r.says("volume pvc-1 (1Gi) is back on b in pool fast", "holdfast volumes adopt pvc-1 --claim shop/orders")
 	if !r.has("pvc-1") || len(r.restores("b")) > 0 {
 		t.Error("it is not back, or the request is still there")
 	}
@@ -124,4 +124,24 @@ func TestRestore_WithoutTheRightToImpersonateNamesIt(t *testing.T) {
 	if strings.Contains(r.out.String(), "waiting") {
 		t.Error("it waited all the same")
 	}
+}
+
+func TestRestore_BringsBackTheDataOfAVolumeThatIsLost(t *testing.T) {
+	r := newRig(t)
+	r.node("a", inTrash("pvc-1", "shop/orders", time.Now()))
+	r.volume("pvc-1", func(v *v1.Volume) { v.Status.Phase = v1.PhaseLost })
+	done := make(chan error, 1)
+	go func() { done <- r.Restore(t.Context(), "pvc-1", "") }()
+	r.until(func() bool { return len(r.restores("a")) == 1 })
+	v, err := r.kinds.Volumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
+	r.must(err)
+	v.Status.Phase = v1.PhaseReady
+	_, err = r.kinds.Volumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
+	r.must(err)
+	r.change("a", func(n *v1.StorageNode) { n.Spec.Restore, n.Status.Trash = nil, nil })
+	r.must(<-done)
+	r.says("volume pvc-1 (1Gi) is back on a")
+	r.volume("pvc-2", func(v *v1.Volume) { v.Spec.Node, v.Status.Phase = "b", v1.PhaseLost })
+	r.change("a", func(n *v1.StorageNode) { n.Status.Trash = []v1.TrashedVolume{inTrash("pvc-2", "", time.Now())} })
+	r.refuses(r.Restore(t.Context(), "pvc-2", ""), "exists, on b (Lost)")
 }

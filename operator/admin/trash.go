@@ -61,7 +61,8 @@ func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1.Storag
 	case node != "" && !known:
 		return nil, fmt.Errorf("--node %s: there is no such StorageNode; kubectl get storagenodes lists them", node)
 	case len(full) > 0 && node == "":
-		return nil, fmt.Errorf("no trash shows volume %s, but that of %s lists only the last %d deleted: if it was there, say so with --node", name, strings.Join(full, " and "), trashShown)
+		return nil, fmt.Errorf("no trash shows volume %s, but that of %s lists only the last %d deleted: if it was there, say so with --node",
+			name, strings.Join(full, " and "), trashShown)
 	}
 	return nil, nil
 }
@@ -88,7 +89,8 @@ func (a *Admin) absent(ctx context.Context, name string, err error) error {
 		return fmt.Errorf("volume %s could not be read: %w", name, err)
 	}
 	if n, _ := a.whereTrashed(ctx, name, ""); n != nil && trashed(n, name) != nil {
-		return fmt.Errorf("volume %s is deleted, and in the trash of %s until %s: holdfast volumes restore %s", name, n.Name, stamp(trashed(n, name).Expires.Time), name)
+		return fmt.Errorf("volume %s is deleted, and in the trash of %s until %s: holdfast volumes restore %s",
+			name, n.Name, stamp(trashed(n, name).Expires.Time), name)
 	}
 	return fmt.Errorf("there is no volume %s, nor is it in any trash: holdfast volumes list and holdfast volumes trash show what there is", name)
 }

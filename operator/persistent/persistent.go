@@ -98,7 +98,8 @@ func Of(v *v1.Volume, o Options) (*core.PersistentVolume, error) {
 func CheckReal(v *v1.Volume) error {
 	switch {
 	case v.Status.Size == nil || v.Status.Size.Sign() <= 0:
-		return fmt.Errorf("the status of Volume %s has no size, so it was never made (phase %s); wait until it is Ready", v.Name, cmp.Or(v.Status.Phase, v1.PhasePending))
+		return fmt.Errorf("the status of Volume %s has no size, so it was never made (phase %s); wait until it is Ready",
+			v.Name, cmp.Or(v.Status.Phase, v1.PhasePending))
 	case v.Spec.Shared && (v.Status.Access == nil || v.Status.Access.NFS == nil):
 		return fmt.Errorf("NFS server %s has not said yet how Volume %s is reached; wait until the server runs", v1.ServerOf(v.Spec.Node), v.Name)
 	}
