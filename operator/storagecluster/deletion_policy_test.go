@@ -76,7 +76,7 @@ const deletionRequest = `{"deletion":{"uid":"u","requestedBy":"x","requestedAt":
 func (r *rig) stored() {
 	r.Helper()
 	for _, node := range []string{"node1", serverNode} {
-		name := strings.Split(node, ".")[0]
+		name, _, _ := strings.Cut(node, ".")
 		v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.VolumeSpec{Name: name, Node: node, Shared: node == serverNode}}
 		if _, err := r.ours.HoldfastV1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
 			r.Fatal(err)

@@ -1,7 +1,6 @@
 package storagecluster
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -128,14 +127,9 @@ func TestReturn_KindsThatAreDeletedWhileItRunsComeBack(t *testing.T) {
 
 func TestReturn_OneThatWasWrittenDownIsMadeAgainByTheNextProcess(t *testing.T) {
 	r := newRig(t)
-	kept := &v1.StorageCluster{TypeMeta: metav1.TypeMeta{APIVersion: "holdfast.dev/v1", Kind: "StorageCluster"}, ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
-	kept.Spec.Debug = true
-	text, err := json.Marshal(map[string]any{"apiVersion": "holdfast.dev/v1", "kind": "StorageCluster", "metadata": map[string]any{"name": "mine"}, "spec": kept.Spec})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = r.theirs.CoreV1().ConfigMaps(namespace).Create(t.Context(), &core.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "holdfast-returning"}, Data: map[string]string{"storageclusters.mine": string(text)},
+	const text = `{"apiVersion":"holdfast.dev/v1","kind":"StorageCluster","metadata":{"name":"mine"},"spec":{"debug":true}}`
+	_, err := r.theirs.CoreV1().ConfigMaps(namespace).Create(t.Context(), &core.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "holdfast-returning"}, Data: map[string]string{"storageclusters.mine": text},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -47,23 +48,15 @@ func (e event) level() slog.Level {
 // transitions are the events between two states.
 func transitions(old, next *v1.StorageClusterStatus) (all []event) {
 	progressing := meta.FindStatusCondition(next.Conditions, v1.ProgressingCondition)
-	before := meta.FindStatusCondition(old.Conditions, v1.ProgressingCondition)
-	begins := func(reasons ...string) bool {
-		for _, reason := range reasons {
-			if progressing.Reason == reason && (before == nil || before.Reason != reason || before.Message != progressing.Message) {
-				return true
-			}
-		}
-		return false
-	}
+	refusals := []string{reasonInvalid, reasonNotApplied, reasonForeign, reasonStuck, reasonRefused}
 	switch {
-	case begins(reasonInvalid, reasonNotApplied, reasonForeign, reasonStuck, reasonRefused):
+	case slices.Contains(refusals, progressing.Reason) && (hadAnotherReason(old, progressing) || isNews(progressing, old)):
 		all = append(all, event{core.EventTypeWarning, "FailedCreation", progressing.Message})
-	case begins(reasonHidden):
+	case progressing.Reason == reasonHidden && hadAnotherReason(old, progressing):
 		all = append(all, event{core.EventTypeWarning, reasonHidden, progressing.Message})
-	case progressing.Reason == reasonVolumesExist && (before == nil || before.Reason != reasonVolumesExist):
+	case progressing.Reason == reasonVolumesExist && hadAnotherReason(old, progressing):
 		all = append(all, event{core.EventTypeWarning, "Terminating", "not deleted yet: " + progressing.Message})
-	case progressing.Reason == reasonTerminating && (before == nil || before.Reason != reasonTerminating):
+	case progressing.Reason == reasonTerminating && hadAnotherReason(old, progressing):
 		all = append(all, event{core.EventTypeNormal, "Terminating", "removing all that belongs to it"})
 	}
 	if c := meta.FindStatusCondition(next.Conditions, v1.ReleaseIgnoredCondition); c != nil && isNews(c, old) {
