@@ -214,6 +214,7 @@ func troubles() map[string]trouble {
 		"no snapshot class":    {"snapshots", Warning, func(f *Facts) { f.SnapshotClasses[0].Object["driver"] = "other" }, "no VolumeSnapshotClass", "snapshotclass.yaml"},
 		"no group kinds":       {"snapshots", Note, func(f *Facts) { delete(f.Definitions, groupClassDefinition) }, "in groups", "its log says why"},
 		"no group class":       {"snapshots", Note, func(f *Facts) { f.GroupClasses = nil }, "no VolumeGroupSnapshotClass", "StorageCluster"},
+		"one out of reach":     {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseUnreachable }, "it is Unreachable", ""},
 		"a lost volume":        {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseLost }, "it is Lost", ""},
 		"a failed snapshot": {"volumes", Problem, func(f *Facts) {
 			f.Snapshots[0].Status = v1.SnapshotStatus{Phase: v1.PhaseFailed, Error: &v1.Error{Message: "no room"}}

@@ -118,6 +118,7 @@ func TestWhatIsNotWellIsSaid(t *testing.T) {
 		"not looked at again": {[]runtime.Object{unseen}, "last change"},
 		"a node less":         {[]runtime.Object{unready}, "1 of 2 nodes"},
 		"a node of nobody":    {[]runtime.Object{cluster(v1.ClusterRunning), alone}, "1 of 2 nodes"},
+		"one out of reach":    {[]runtime.Object{cluster(v1.ClusterRunning), volume("v", v1.PhaseUnreachable)}, "1 volumes or snapshots"},
 		"a lost volume":       {[]runtime.Object{cluster(v1.ClusterRunning), volume("v", v1.PhaseLost)}, "1 volumes or snapshots"},
 		"a failed snapshot":   {[]runtime.Object{cluster(v1.ClusterRunning), &v1.Snapshot{Status: v1.SnapshotStatus{Phase: v1.PhaseFailed}}}, "1 volumes or snapshots"},
 	} {
@@ -158,6 +159,7 @@ func TestAVolumeIsUnwellWhenItIsNotWhatItShouldBe(t *testing.T) {
 		"being removed":       {aged(volume("v", v1.PhaseDeleting), time.Hour, time.Second), ""},
 		"removed for long":    {aged(volume("v", v1.PhaseDeleting), time.Hour, 30*time.Minute), "being removed since"},
 		"failed":              {failed, "no room"},
+		"out of reach":        {volume("v", v1.PhaseUnreachable, condition(v1.ReadyCondition, metav1.ConditionFalse)), "as it says"},
 		"lost":                {volume("v", v1.PhaseLost, condition(v1.ReadyCondition, metav1.ConditionFalse)), "as it says"},
 		"damaged":             {volume("v", v1.PhaseReady, condition(v1.HealthyCondition, metav1.ConditionFalse)), "as it says"},
 		"its node is silent":  {volume("v", v1.PhaseReady, condition(v1.ReadyCondition, metav1.ConditionUnknown)), "as it says"},
