@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +53,22 @@ func Recall(ctx context.Context, c client.Interface, node string) (*Memory, erro
 		m.snapshots = append(m.snapshots, &snapshots.Items[i])
 	}
 	return m, nil
+}
+
+// recallWithin is how long a start waits for the memory. Without it, pools that are there are served and none is begun,
+// until the agent has read it.
+const recallWithin = 10 * time.Second
+
+// RecallSoon is Recall for a start, which an API server that is away must not hold up. It returns nil then.
+func RecallSoon(ctx context.Context, c client.Interface, node string, log *slog.Logger) *Memory {
+	ctx, cancel := context.WithTimeout(ctx, recallWithin)
+	defer cancel()
+	m, err := Recall(ctx, c, node)
+	if err != nil {
+		log.Warn("what is remembered of the pools could not be read yet; none is begun before", "node", node, "error", err)
+		return nil
+	}
+	return m
 }
 
 // Pool is what is to be expected of a pool. Without a memory nothing is known yet.

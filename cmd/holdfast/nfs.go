@@ -190,15 +190,13 @@ func (n *nfs) run(ctx context.Context) (err error) {
 	if err := registry.Register(&nfsCollector{server, log}); err != nil {
 		return err
 	}
-	parts := []part{server.Run}
+	var parts []part
 	if n.publish != "" {
-		parts = append(parts, n.followAlone(server, log)...)
+		parts = append(n.followAlone(server, log), server.Run)
 		err = n.publishOne(ctx, server, settings)
 	} else {
-		var more []part
 		var end func(context.Context) error
-		more, end, err = n.serveVolumes(ctx, server, settings, registry, log)
-		parts = append(parts, more...)
+		parts, end, err = n.serveVolumes(ctx, server, settings, registry, log)
 		defer func() { err = errors.Join(err, n.stop(ctx, end)) }() // when Ganesha has let go of the volumes
 	}
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/agent/devices"
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -26,21 +25,20 @@ import (
 // nfsPool is the only pool of a server.
 const nfsPool = "default"
 
-// serveVolumes brings back all volumes and returns what makes and removes others, and what ends their use here.
+// serveVolumes brings back all volumes and returns what serves them, makes and removes others, and what ends their use
+// here. While the pool is out of reach it returns what tells of that.
 func (n *nfs) serveVolumes(ctx context.Context, server *ganesha.Server, s export.Settings, registry *prometheus.Registry, log *slog.Logger) (_ []part, end func(context.Context) error, err error) {
 	c, err := n.connect("holdfast-nfs", log)
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := n.directory("pool")
-	if err != nil {
-		return nil, nil, err
-	}
-	storage, err := local.Open(ctx, []local.PoolConfig{{Name: nfsPool, Engine: n.engine, Path: dir}}, log)
-	if err != nil {
-		return nil, nil, err
-	}
+	storage := n.openPool(ctx, c, log)
 	end = storage.Close
+	if why := outOfReach(ctx, storage); why != nil {
+		log.Error("the pool is out of reach", "error", why)
+		parts, err := n.awaitPool(storage, c, log)
+		return parts, end, errors.Join(err, registerAll(registry, storage.Collector()))
+	}
 	volumes, err := n.export(ctx, storage, server, s, log)
 	if err != nil {
 		return nil, end, err
@@ -52,14 +50,11 @@ func (n *nfs) serveVolumes(ctx context.Context, server *ganesha.Server, s export
 	if err != nil {
 		log.Error("claims are not provisioned", "error", err)
 	}
-	a, err := agent.New(agent.Config{
-		Node: n.node(), Version: version, Backend: volumes, Pools: []agent.Pool{{Name: nfsPool, Path: dir, Engine: n.engine}}, Address: n.address,
-		Client: c.holdfast, Kubernetes: c.kubernetes, Namespace: n.namespace, Events: c.events, Log: log,
-	})
+	a, err := n.agent(volumes, c, log)
 	if err != nil {
 		return nil, end, err
 	}
-	parts := append(n.following(server, c, servers, log), c.broadcast, logged(log, a.Run))
+	parts := append(n.following(server, c, servers, log), server.Run, c.broadcast, logged(log, a.Run))
 	collectors := []prometheus.Collector{storage.Collector()}
 	if p != nil {
 		parts, collectors = append(parts, p.Run), append(collectors, p.Collectors()...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -86,13 +87,30 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 		return nil, err
 	}
 	if n.config == "" {
+		remembered := agent.RecallSoon(ctx, n.clients.holdfast, n.driver.NodeID, log)
+		for i := range *n.pools {
+			n.known(&(*n.pools)[i], remembered)
+		}
 		return n.pools.open(ctx, log)
 	}
 	chosen, err := n.choosePools(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	return local.OpenReachable(ctx, n.sites(chosen, log), log), nil
+	sites := n.sites(chosen, log)
+	remembered := agent.RecallSoon(ctx, n.clients.holdfast, n.driver.NodeID, log)
+	for i := range sites {
+		n.known(&sites[i].PoolConfig, remembered)
+	}
+	return local.OpenReachable(ctx, sites, log), nil
+}
+
+// known adds to a pool what is remembered of it, and how the host is seen.
+func (n *node) known(c *local.PoolConfig, remembered *agent.Memory) {
+	c.Expect = remembered.Pool(c.Name)
+	if n.driver.Namespaces != "" {
+		c.HostProc = filepath.Dir(filepath.Clean(n.driver.Namespaces))
+	}
 }
 
 // join makes this host a node of the cluster.

@@ -38,6 +38,8 @@ func (o *situation) trouble() (reason, message string) {
 	}
 	why, _ := rollout.Trouble(pod)
 	switch {
+	case why == "" && o.poolTrouble() != "":
+		why = o.poolTrouble()
 	case strings.Contains(why, string(LoopSet)):
 		why += fmt.Sprintf("; nodes have %s while a pod of the DaemonSet holdfast-node, or holdfast-loop-sets where csi.enable is false, is ready there; the engine directory needs none", LoopSet)
 	case why == "" && !rollout.IsReady(pod):
@@ -46,6 +48,19 @@ func (o *situation) trouble() (reason, message string) {
 		why = "it is to be replaced"
 	}
 	return reasonPod, fmt.Sprintf("pod %s%s: %s", pod.Name, on(pod), why)
+}
+
+// poolTrouble is what the server says of its pool.
+func (o *situation) poolTrouble() string {
+	if o.storage == nil {
+		return ""
+	}
+	for _, p := range o.storage.Status.Pools {
+		if p.Reason != "" {
+			return p.Message
+		}
+	}
+	return ""
 }
 
 func on(p *core.Pod) string {

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/agent"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local"
+)
+
+// openPool opens the pool of the server. One that is expected and is not there, because the claim is another one, is not
+// begun anew: it is out of reach.
+func (n *nfs) openPool(ctx context.Context, c *clients, log *slog.Logger) *local.Backend {
+	dir := n.poolDir()
+	remembered := agent.RecallSoon(ctx, c.holdfast, n.node(), log)
+	site := local.Site{PoolConfig: local.PoolConfig{Name: nfsPool, Engine: n.engine, Path: dir, Expect: remembered.Pool(nfsPool)}}
+	site.Reach = func(_ context.Context, e backend.PoolExpectation) error {
+		if !e.MayBegin() {
+			return nil
+		}
+		return os.MkdirAll(dir, 0o700)
+	}
+	return local.OpenReachable(ctx, []local.Site{site}, log)
+}
+
+func (n *nfs) poolDir() string { return filepath.Join(n.data, "pool") }
+
+func (n *nfs) agent(storage backend.Backend, c *clients, log *slog.Logger) (*agent.Agent, error) {
+	return agent.New(agent.Config{
+		Node: n.node(), Version: version, Backend: storage, Pools: []agent.Pool{{Name: nfsPool, Path: n.poolDir(), Engine: n.engine}}, Address: n.address,
+		Client: c.holdfast, Kubernetes: c.kubernetes, Namespace: n.namespace, Events: c.events, Log: log,
+	})
+}
+
+// errPoolBack ends a server that only told that its pool is out of reach.
+var errPoolBack = errors.New("the pool is there now; this process ends, to be started again and serve it")
+
+// awaitPool is what runs while the pool is out of reach. No client is answered meanwhile: who has a volume mounted waits,
+// and is not told that it is gone.
+func (n *nfs) awaitPool(storage *local.Backend, c *clients, log *slog.Logger) ([]part, error) {
+	a, err := n.agent(storage, c, log)
+	if err != nil {
+		return nil, err
+	}
+	back := func(ctx context.Context) error {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				if _, err := storage.Capacity(ctx, nfsPool); err == nil {
+					return errPoolBack
+				}
+			}
+		}
+	}
+	return []part{c.broadcast, logged(log, a.Run), back}, nil
+}
+
+// outOfReach says why the pool cannot be served.
+func outOfReach(ctx context.Context, storage *local.Backend) error {
+	if _, err := storage.Capacity(ctx, nfsPool); err != nil {
+		return fmt.Errorf("no volume is served: %w", err)
+	}
+	return nil
+}
