@@ -22,14 +22,15 @@ import (
 // objects of what lies in the pools.
 type Memory struct {
 	node      string
+	namespace string          // of the controller, which alone may give pools up
 	record    *v1.StorageNode // nil if there is none
 	volumes   []*v1.Volume
 	snapshots []*v1.Snapshot
 }
 
 // Recall reads the memory from the API server.
-func Recall(ctx context.Context, c client.Interface, node string) (*Memory, error) {
-	m := &Memory{node: node}
+func Recall(ctx context.Context, c client.Interface, node, namespace string) (*Memory, error) {
+	m := &Memory{node: node, namespace: namespace}
 	kinds := c.HoldfastV1()
 	switch n, err := kinds.StorageNodes().Get(ctx, node, metav1.GetOptions{}); {
 	case err == nil:
@@ -60,10 +61,10 @@ func Recall(ctx context.Context, c client.Interface, node string) (*Memory, erro
 const recallWithin = 10 * time.Second
 
 // RecallSoon is Recall for a start, which an API server that is away must not hold up. It returns nil then.
-func RecallSoon(ctx context.Context, c client.Interface, node string, log *slog.Logger) *Memory {
+func RecallSoon(ctx context.Context, c client.Interface, node, namespace string, log *slog.Logger) *Memory {
 	ctx, cancel := context.WithTimeout(ctx, recallWithin)
 	defer cancel()
-	m, err := Recall(ctx, c, node)
+	m, err := Recall(ctx, c, node, namespace)
 	if err != nil {
 		log.Warn("what is remembered of the pools could not be read yet; none is begun before", "node", node, "error", err)
 		return nil
@@ -134,17 +135,20 @@ func (m *Memory) wasGiven(id string) bool {
 	return id != "" && slices.ContainsFunc(m.given(), func(r v1.PoolReplacement) bool { return r.ID == id })
 }
 
+// controllerAccount may give pools up, and whoever may act as it.
+const controllerAccount = "holdfast-controller"
+
 // remedy is the command that gives a pool up.
 func (m *Memory) remedy(name, id string) string {
 	all := slices.DeleteFunc(slices.Clone(m.given()), func(r v1.PoolReplacement) bool { return r.Name == name })
 	all = append(all, v1.PoolReplacement{Name: name, ID: id})
 	patch, _ := json.Marshal(map[string]any{"spec": map[string]any{"replacePools": all}}) // of strings
-	return fmt.Sprintf("kubectl patch storagenodes.holdfast.dev %s --type=merge -p '%s'", m.node, patch)
+	return fmt.Sprintf("kubectl patch storagenodes.holdfast.dev %s --as=system:serviceaccount:%s:%s --type=merge -p '%s'", m.node, m.namespace, controllerAccount, patch)
 }
 
 // memory is that of the caches.
 func (a *Agent) memory() *Memory {
-	m := &Memory{node: a.Node, record: a.nodeObject(), volumes: listed[v1.Volume](a.watches.volumes), snapshots: listed[v1.Snapshot](a.watches.snapshots)}
+	m := &Memory{node: a.Node, namespace: a.Namespace, record: a.nodeObject(), volumes: listed[v1.Volume](a.watches.volumes), snapshots: listed[v1.Snapshot](a.watches.snapshots)}
 	if told := a.node.lastTold(); told != nil {
 		// What this agent has told is newer than the cache, and stays when the object is deleted.
 		m.record = cmp.Or(m.record, &v1.StorageNode{}).DeepCopy()

@@ -64,6 +64,7 @@ const (
 	ReasonPoolFailing = "PoolFailing" // a pool is unmounted, read-only or failing
 	ReasonNoPool      = "NoPool"
 	ReasonNotMounted  = "NotMounted" // where a known pool should be, there is none
+	ReasonPoolMoved   = "PoolMoved"  // a known pool is on another node than its objects say
 	ReasonWrongPool   = "WrongPool"  // where a known pool should be, there is another, or an older copy of it
 	ReasonUnreadable  = "Unreadable" // a field of the object cannot be decoded
 	ReasonForgotten   = "Forgotten"  // an object was deleted without a request to delete its data

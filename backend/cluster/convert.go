@@ -103,7 +103,7 @@ func (b *Backend) volume(o *v1.Volume) *backend.Volume {
 	if s := o.Status.Source; s != nil {
 		v.Source = &backend.Source{Kind: backend.SourceKind(s.Kind), ID: backend.ID(s.Name)}
 	}
-	if o.Status.Phase != v1.PhaseLost {
+	if !lookVolume(o).away() {
 		v.Access = b.access(o)
 	}
 	return v
@@ -143,7 +143,7 @@ func (b *Backend) condition(s state, all []metav1.Condition) backend.Condition {
 	if why := b.pulse.down(s.node); why != "" {
 		return backend.Condition{Abnormal: true, Message: hostWord(s.node) + " is down: " + why}
 	}
-	if s.phase == v1.PhaseLost && s.ready != nil {
+	if s.away() && s.ready != nil {
 		return backend.Condition{Abnormal: true, Message: s.ready.Message}
 	}
 	if c := meta.FindStatusCondition(all, v1.HealthyCondition); c != nil && c.Status == metav1.ConditionFalse {

@@ -55,16 +55,38 @@ func (l *leader) look(ctx context.Context, node string) error {
 	}
 	p, there := l.plight(node)
 	errs = append(errs, l.markNode(ctx, node, p))
-	for _, v := range l.volumesOn(node) {
-		errs = append(errs, l.seeToVolume(ctx, v, p))
-	}
-	for _, s := range l.snapshotsOn(node) {
-		errs = append(errs, l.seeToSnapshot(ctx, s, p))
-	}
+	errs = append(errs, l.seeToAll(ctx, node, p, there))
 	if err := errors.Join(errs...); err != nil || there {
 		return err
 	}
 	return l.forget(ctx, node)
+}
+
+// seeToAll sees to what is on a silent node, and lets go of what is on another one by now.
+func (l *leader) seeToAll(ctx context.Context, node string, p plight, there bool) error {
+	var errs []error
+	var at map[string]string
+	if !there {
+		var err error
+		if at, err = l.moved(ctx, node); err != nil {
+			return err
+		}
+	}
+	for _, v := range l.volumesOn(node) {
+		if home := at[v.Status.PoolID]; home != "" {
+			errs = append(errs, l.handOverVolume(ctx, v, home))
+		} else {
+			errs = append(errs, l.seeToVolume(ctx, v, p))
+		}
+	}
+	for _, s := range l.snapshotsOn(node) {
+		if home := at[s.Status.PoolID]; home != "" {
+			errs = append(errs, l.handOverSnapshot(ctx, s, home))
+		} else {
+			errs = append(errs, l.seeToSnapshot(ctx, s, p))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // plight says what has become of a silent node, and whether its Node object is there. A server has none, and comes back:
@@ -122,17 +144,17 @@ func (l *leader) seeToVolume(ctx context.Context, v *v1.Volume, p plight) error 
 	if p.gone() && giveUp {
 		return l.giveUp(ctx, v, p)
 	}
-	lost := p.gone() && made(v)
-	if p.marked(v.Status.Conditions) && (!lost || v.Status.Phase == v1.PhaseLost) {
+	away := p.gone() && made(v) && v.Status.Phase != v1.PhaseLost
+	if p.marked(v.Status.Conditions) && (!away || v.Status.Phase == v1.PhaseUnreachable) {
 		return nil
 	}
 	v = v.DeepCopy()
 	p.mark(&v.Status.Conditions, v.Generation)
-	if lost {
-		v.Status.Phase = v1.PhaseLost
+	if away {
+		v.Status.Phase = v1.PhaseUnreachable
 	}
 	_, err := l.Client.HoldfastV1().Volumes().UpdateStatus(ctx, v, metav1.UpdateOptions{FieldManager: fieldManager})
-	if err == nil && lost {
+	if err == nil && away {
 		l.warnf(v, p.reason, "%s", p.message())
 	}
 	return ignoreGone(err)
@@ -181,14 +203,14 @@ func (l *leader) seeToSnapshot(ctx context.Context, s *v1.Snapshot, p plight) er
 		defer c.leave()
 		return l.abandonSnapshot(ctx, c, s, "it was deleted while its node was gone")
 	}
-	lost := p.gone() && lookSnapshot(s).made
-	if p.marked(s.Status.Conditions) && (!lost || s.Status.Phase == v1.PhaseLost) {
+	away := p.gone() && lookSnapshot(s).made && s.Status.Phase != v1.PhaseLost
+	if p.marked(s.Status.Conditions) && (!away || s.Status.Phase == v1.PhaseUnreachable) {
 		return nil
 	}
 	s = s.DeepCopy()
 	p.mark(&s.Status.Conditions, s.Generation)
-	if lost {
-		s.Status.Phase = v1.PhaseLost
+	if away {
+		s.Status.Phase = v1.PhaseUnreachable
 	}
 	_, err := l.Client.HoldfastV1().Snapshots().UpdateStatus(ctx, s, metav1.UpdateOptions{FieldManager: fieldManager})
 	return ignoreGone(err)

@@ -119,7 +119,7 @@ func TestNothingIsBegunOnANodeThatIsDownAndNobodyWaits(t *testing.T) {
 	}
 }
 
-func TestAVolumeOfANodeThatIsGoneIsLostAndComesBackWithIt(t *testing.T) {
+func TestAVolumeOfANodeThatIsGoneIsUnreachableAndComesBackWithIt(t *testing.T) {
 	w, hosts := lossy(t)
 	w.made("v", "a", backend.RetainOnNodeLoss)
 	if _, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
@@ -129,11 +129,11 @@ func TestAVolumeOfANodeThatIsGoneIsLostAndComesBackWithIt(t *testing.T) {
 	w.down("a")
 	w.deleteNode("a")
 	w.reason("v", v1.ReasonNodeGone)
-	w.until("the phase", func() bool { return w.volume("v").Status.Phase == v1.PhaseLost })
+	w.until("the phase", func() bool { return w.volume("v").Status.Phase == v1.PhaseUnreachable })
 	w.expectEvent(v1.ReasonNodeGone)
 	w.until("the snapshot's phase", func() bool {
 		s, err := w.snapshots().Get(t.Context(), "s", metav1.GetOptions{})
-		return err == nil && s.Status.Phase == v1.PhaseLost
+		return err == nil && s.Status.Phase == v1.PhaseUnreachable
 	})
 	w.kubernetesNode("a")
 	w.agent("a", hosts["a"])
@@ -236,7 +236,7 @@ func TestANodeObjectThatIsDeletedWhileItsAgentLivesChangesNothing(t *testing.T) 
 	w.deleteNode("a")
 	w.down("b")
 	w.deleteNode("b")
-	w.until("the other node being seen to, after this one", func() bool { return w.volume("lost").Status.Phase == v1.PhaseLost })
+	w.until("the other node being seen to, after this one", func() bool { return w.volume("lost").Status.Phase == v1.PhaseUnreachable })
 	v := w.volume("v")
 	if v == nil || v.DeletionTimestamp != nil {
 		t.Fatalf("the volume is %+v", v)

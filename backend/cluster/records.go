@@ -46,6 +46,9 @@ type state struct {
 	unreadable error // the object could not be decoded
 }
 
+// away says whether there is no data to use now: its pool or its node is out of reach, or it is lost.
+func (s state) away() bool { return s.phase == v1.PhaseUnreachable || s.phase == v1.PhaseLost }
+
 // String says where an object stands, for messages.
 func (s state) String() string {
 	phase := s.phase

@@ -102,7 +102,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 		switch {
 		case !s.made || s.deleting:
 			return false, fmt.Errorf("%w: volume %s", backend.ErrNotFound, s)
-		case s.phase == v1.PhaseLost, down != "":
+		case s.away(), down != "":
 			return false, fmt.Errorf("%w: volume %s cannot grow now: %s", backend.ErrUnavailable, id, b.condition(s, o.Status.Conditions).Message)
 		}
 		want, err := growth(o, size)

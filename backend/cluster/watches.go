@@ -118,8 +118,8 @@ func (w *watches) listen(b *Backend) error {
 		},
 	})
 	nodes := hear(w, w.nodes, holdfastv1.StorageNodeHandlerFuncs{
-		AddFunc:    func(n *v1.StorageNode) { b.rooms.reported(n); b.nodeChanged(n.Name) },
-		UpdateFunc: func(_, n *v1.StorageNode) { b.rooms.reported(n) },
+		AddFunc:    func(n *v1.StorageNode) { b.rooms.reported(n); b.nodeChanged(n.Name); b.sawPools(nil, n) },
+		UpdateFunc: func(old, n *v1.StorageNode) { b.rooms.reported(n); b.sawPools(old, n) },
 		DeleteFunc: func(d holdfastv1.DeletedStorageNode) { b.nodeChanged(d.GetName()) },
 	})
 	return errors.Join(volumes, snapshots, nodes)

@@ -87,7 +87,7 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 		return nil, err
 	}
 	if n.config == "" {
-		remembered := agent.RecallSoon(ctx, n.clients.holdfast, n.driver.NodeID, log)
+		remembered := agent.RecallSoon(ctx, n.clients.holdfast, n.driver.NodeID, n.namespace, log)
 		for i := range *n.pools {
 			n.known(&(*n.pools)[i], remembered)
 		}
@@ -98,7 +98,7 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 		return nil, err
 	}
 	sites := n.sites(chosen, log)
-	remembered := agent.RecallSoon(ctx, n.clients.holdfast, n.driver.NodeID, log)
+	remembered := agent.RecallSoon(ctx, n.clients.holdfast, n.driver.NodeID, n.namespace, log)
 	for i := range sites {
 		n.known(&sites[i].PoolConfig, remembered)
 	}
