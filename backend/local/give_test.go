@@ -199,9 +199,11 @@ func TestTrash_IsRestoredOrGivenUpAndNeverHalf(t *testing.T) {
 	}
 }
 
-func TestTrash_OnXFSGivesTheFreeSpaceThatIsNeeded(t *testing.T)   { freeSpaceIsGiven(t, hostfs.XFS) }
+func TestTrash_OnXFSGivesTheFreeSpaceThatIsNeeded(t *testing.T) { freeSpaceIsGiven(t, hostfs.XFS) }
+
 func TestTrash_OnBtrfsGivesTheFreeSpaceThatIsNeeded(t *testing.T) { freeSpaceIsGiven(t, hostfs.Btrfs) }
-func TestTrash_OnExt4GivesTheFreeSpaceThatIsNeeded(t *testing.T)  { freeSpaceIsGiven(t, hostfs.Ext4) }
+
+func TestTrash_OnExt4GivesTheFreeSpaceThatIsNeeded(t *testing.T) { freeSpaceIsGiven(t, hostfs.Ext4) }
 
 // freeSpaceIsGiven overcommits a pool, so that what is free decides, and not what is promised.
 func freeSpaceIsGiven(t *testing.T, k hostfs.Kind) {
