@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,7 +31,10 @@ func TestFollow_OutlivesWatchesThatBreak(t *testing.T) {
 	r.volume("pvc-1", func(v *v1.Volume) { v.Status.Phase = v1.PhasePending })
 	done := make(chan error, 1)
 	go func() {
-		_, err := r.awaitReady(t.Context(), "pvc-1")
+		v, err := r.awaitReady(t.Context(), "pvc-1")
+		if err == nil && v.Status.Phase != v1.PhaseReady {
+			err = fmt.Errorf("it ended with %s", v.Status.Phase)
+		}
 		done <- err
 	}()
 	r.until(func() bool { return r.api.Requests()["watch volumes"] > 0 })
@@ -45,6 +50,11 @@ func TestFollow_OutlivesWatchesThatBreak(t *testing.T) {
 func TestFollow_EndsAtOnceWhereNoWaitWouldHelp(t *testing.T) {
 	r := newRig(t)
 	r.door.refused["GET volumes"] = "you may not watch volumes" // a list or a watch
-	_, err := r.awaitReady(t.Context(), "pvc-1")
+	ctx, cancel := r.limited(t.Context())
+	defer cancel()
+	_, err := r.awaitReady(ctx, "pvc-1")
 	r.refuses(err, "may not watch")
+	if errors.Is(err, errTimeout) {
+		t.Error("it waited all the same")
+	}
 }
