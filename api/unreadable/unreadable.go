@@ -41,9 +41,9 @@ func (r *Reporter) Report(ctx context.Context, client holdfast.Interface, o v1.O
 	status := map[string]any{"conditions": all}
 	switch o.(type) {
 	case *v1.StorageCluster:
-		status["phase"] = v1.ClusterDegraded
+		status["phase"], status["observedGeneration"] = v1.ClusterDegraded, o.GetGeneration()
 	case *v1.NFSServer:
-		status["phase"] = v1.NFSDegraded
+		status["phase"], status["observedGeneration"] = v1.NFSDegraded, o.GetGeneration()
 	}
 	data, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion()}, "status": status,

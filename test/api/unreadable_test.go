@@ -169,7 +169,6 @@ func TestTheOthersAreSeenToWhileOneOfEachKindCannotBeRead(t *testing.T) {
 			spoil(t, c.resource, c.kind, c.spec, c.field)
 		}
 	}
-	seeTo(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	kinds := client.HoldfastV1()
@@ -180,7 +179,8 @@ func TestTheOthersAreSeenToWhileOneOfEachKindCannotBeRead(t *testing.T) {
 	if _, err := kinds.Volumes().Create(ctx, v, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	endVolume(t, "test-good")
+	endVolume(t, "test-good") // when the agent has ended, which would adopt it
+	seeTo(t)
 	job := &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "test-good"}, Spec: v1.NodeJobSpec{
 		Image: "i", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "where"}},
 	}}

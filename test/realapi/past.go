@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -17,40 +18,67 @@ import (
 
 // PutPast makes an object that the schema of today refuses for one field: while it does, the field may be anything, as
 // with a release that did not look at it. It waits until the schema is the one of today again.
-func PutPast(t testing.TB, config *rest.Config, resource string, o *unstructured.Unstructured, field string) *unstructured.Unstructured {
+func PutPast(t testing.TB, config *rest.Config, resource string, o *unstructured.Unstructured, field string) (made *unstructured.Unstructured) {
+	t.Helper()
+	o.SetAPIVersion(version.String())
+	past(t, config, resource, o.GetNamespace(), field, func(ctx context.Context, objects dynamic.ResourceInterface) (err error) {
+		made, err = objects.Create(ctx, o, metav1.CreateOptions{})
+		return err
+	}, func(ctx context.Context, objects dynamic.ResourceInterface) error {
+		another := o.DeepCopy()
+		another.SetName(o.GetName() + "-again")
+		_, err := objects.Create(ctx, another, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+	return made
+}
+
+// ChangePast changes an object that is in no namespace likewise, by a merge patch.
+func ChangePast(t testing.TB, config *rest.Config, resource, name, patch, field string) {
+	t.Helper()
+	past(t, config, resource, "", field, func(ctx context.Context, objects dynamic.ResourceInterface) error {
+		_, err := objects.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}, func(ctx context.Context, objects dynamic.ResourceInterface) error {
+		o, err := objects.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		o.SetName(name + "-again")
+		o.SetResourceVersion("")
+		_, err = objects.Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+}
+
+var version = schema.GroupVersion{Group: "holdfast.dev", Version: "v1"}
+
+// past writes with a looser schema, and waits until the one of today refuses that.
+func past(t testing.TB, config *rest.Config, resource, namespace, field string, write, again func(context.Context, dynamic.ResourceInterface) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	apis := dynamic.NewForConfigOrDie(config)
-	version := schema.GroupVersion{Group: "holdfast.dev", Version: "v1"}
 	objects := dynamic.ResourceInterface(apis.Resource(version.WithResource(resource)))
-	if o.GetNamespace() != "" {
-		objects = apis.Resource(version.WithResource(resource)).Namespace(o.GetNamespace())
+	if namespace != "" {
+		objects = apis.Resource(version.WithResource(resource)).Namespace(namespace)
 	}
-	o.SetAPIVersion(version.String())
 	kept := loosen(ctx, t, apis, resource+".holdfast.dev", field)
-	var made *unstructured.Unstructured
-	err := Until(ctx, func() (ok bool) { // the server takes a moment to see the change
-		var err error
-		made, err = objects.Create(ctx, o, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
-			t.Logf("making %s: %v", o.GetName(), err)
-		}
+	var err error
+	late := Until(ctx, func() bool { // the server takes a moment to see the change
+		err = write(ctx, objects)
 		return err == nil
 	})
 	define(ctx, t, apis, resource+".holdfast.dev", func(d *unstructured.Unstructured) { d.Object["spec"] = kept })
-	if err != nil {
-		t.Fatalf("%s %s could not be made: %v", o.GetKind(), o.GetName(), err)
+	if late != nil {
+		t.Fatalf("of %s, %s could not be written past the schema: %v", resource, field, err)
 	}
-	another := o.DeepCopy()
-	another.SetName(o.GetName() + "-again")
-	if err := Until(ctx, func() bool {
-		_, err := objects.Create(ctx, another, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if late := Until(ctx, func() bool {
+		err = again(ctx, objects)
 		return apierrors.IsInvalid(err)
-	}); err != nil {
+	}); late != nil {
 		t.Fatalf("the schema of %s does not refuse %s again: %v", resource, field, err)
 	}
-	return made
 }
 
 // loosen lets a field be anything, drops all rules, and returns the spec of the definition as it was.
