@@ -293,6 +293,7 @@ type PoolSpec struct {
 	// Reserved is kept free: a share such as 5%, which it is if empty, or bytes such as 10Gi.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(%|k|[MGTPE]|[KMGTPE]i)?)?$`
 	// +kubebuilder:validation:XValidation:rule=`self == "" || self.matches('^[0-9]{1,2}([.][0-9]{1,9})?%$') || self.matches('^[0-9]+([.][0-9]+)?(k|[MGTPE]|[KMGTPE]i)?$') && quantity(self).compareTo(quantity('9223372036854775807')) <= 0`,message="it must be a share below 100%, such as 5%, or bytes, such as 10Gi"
 	Reserved string `json:"reserved,omitempty"`
 	// TrashRetention is how long a deleted volume can be restored, unless its room is needed before; 24h if left out, and
@@ -335,6 +336,7 @@ type DeviceSelector struct {
 // StorageClassSpec is one StorageClass. Kubernetes lets nobody change a class, so one that changes is made anew.
 type StorageClassSpec struct {
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')`,message="it must be a name of lowercase letters, digits, - and ., such as holdfast-fast"
 	Name string `json:"name"`
 	// Pool of the volumes; if empty, the first of the node.
