@@ -402,7 +402,12 @@ func TestAVolumeForWhichNoLentDeviceIsLeftTakesNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeLoops(t, first, 3) })
-	attachByHand(t, devices[2]) // another program took it
+	attachByHand(t, devices[2]) // another program took it, and has it open
+	held, err := os.Open(devices[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { held.Close() })
 	s := onXFS(t)
 	s.end()
 	s.change = func(c *Config) { c.Loops = devices }
