@@ -76,9 +76,14 @@ func (h Host) view(dir string) (*hostView, error) {
 	return v, err
 }
 
-// fstab lists the mount points that the host is told to have.
+// fstab lists the mount points that the host is told to have. Not every kernel lets a container follow the root of a
+// process of the host, so /etc of the host may lie beside its proc.
 func (h Host) fstab() (points []string, err error) {
-	table, err := os.ReadFile(filepath.Join(h.proc(), "root/etc/fstab"))
+	etc := filepath.Join(h.proc(), "root/etc")
+	if beside := filepath.Join(h.Proc, "../../etc"); h.Proc != "" && isDirectory(beside) {
+		etc = beside
+	}
+	table, err := os.ReadFile(filepath.Join(etc, "fstab"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -86,6 +91,11 @@ func (h Host) fstab() (points []string, err error) {
 		return nil, fmt.Errorf("the host's /etc/fstab: %w", err)
 	}
 	return mountPoints(string(table)), nil
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // mountPoints reads what fstab(5) describes.

@@ -12,9 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 )
 
-// manifest and storageCluster are what the cluster was installed with.
-func manifest() string       { return filepath.Join(filepath.Dir(kubeconfig), "install.yaml") }
-func storageCluster() string { return filepath.Join(filepath.Dir(kubeconfig), "storagecluster.yaml") }
+// manifest is what the cluster was installed with.
+func manifest() string { return filepath.Join(filepath.Dir(kubeconfig), "install.yaml") }
 
 // installed applies what the cluster was installed with, and waits until it runs.
 func (p *precious) installed() {

@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,22 +20,17 @@ import (
 // directory is the pool of the home node.
 func (p *precious) directory() string { return filepath.Join(p.Pools(), "default") }
 
-// replaced puts something else where the pool is, as a disk that is not mounted does, until back is called.
-func (p *precious) replaced(by func(dir string)) (back func()) {
+// replaced mounts something else where the pool is, so that it is as if the pool's own disk were not mounted, until back
+// is called.
+func (p *precious) replaced(fill func(dir string)) (back func()) {
 	p.t.Helper()
-	dir, away := p.directory(), p.directory()+".away"
-	p.do(os.Rename(dir, away))
-	isBack := false
-	back = func() {
-		if isBack {
-			return
-		}
-		isBack = true
-		p.do(os.RemoveAll(dir))
-		p.do(os.Rename(away, dir))
+	dir := p.directory()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "mode=755"); err != nil {
+		p.t.Fatal(err)
 	}
+	back = sync.OnceFunc(func() { p.do(unix.Unmount(dir, unix.MNT_DETACH)) })
 	p.t.Cleanup(back)
-	by(dir)
+	fill(dir)
 	return back
 }
 
@@ -126,7 +123,7 @@ func (p *precious) healed() {
 func TestPool_WhoseDiskIsNotMountedIsNotBegunAnewAndHealsByItself(t *testing.T) {
 	p := keep(t, begin(t))
 	p.killing(func(p *precious, kill func()) {
-		back := p.replaced(func(dir string) { p.do(os.Mkdir(dir, 0o755)) })
+		back := p.replaced(func(string) {})
 		p.out(v1.ReasonNotMounted, kill)
 		if entries, err := os.ReadDir(p.directory()); err != nil || len(entries) > 0 {
 			p.t.Errorf("in the empty directory there is %v, %v", entries, err)
@@ -141,7 +138,6 @@ func TestPool_InWhosePlaceAnotherOneIsServesNothingAndHealsByItself(t *testing.T
 	p.killing(func(p *precious, kill func()) {
 		const other = `{"version": 1, "uuid": "OF-ANOTHER-POOL", "engine": "image"}`
 		back := p.replaced(func(dir string) {
-			p.do(os.Mkdir(dir, 0o755))
 			p.do(os.WriteFile(filepath.Join(dir, "pool.json"), []byte(other), 0o600))
 		})
 		p.out(v1.ReasonWrongPool, kill)
@@ -156,7 +152,7 @@ func TestPool_InWhosePlaceAnotherOneIsServesNothingAndHealsByItself(t *testing.T
 func TestPool_AnEmptyDirectoryInItsPlaceLetsNoVolumeBeForgotten(t *testing.T) {
 	p := keep(t, begin(t))
 	name := p.volumes(idle)[0]
-	back := p.replaced(func(dir string) { p.do(os.Mkdir(dir, 0o755)) })
+	back := p.replaced(func(string) {})
 	p.poolIs(v1.ReasonNotMounted)
 	p.phase([]string{name}, v1.PhaseUnreachable)
 	claims := p.Client.CoreV1().PersistentVolumeClaims(p.Namespace)
@@ -166,9 +162,6 @@ func TestPool_AnEmptyDirectoryInItsPlaceLetsNoVolumeBeForgotten(t *testing.T) {
 	delete(p.sums, idle)
 	kube.AwaitNone(p.Space, claims, kube.Named(idle), "the claim")
 	p.phase([]string{name}, v1.PhaseDeleting)
-	if _, err := os.Stat(filepath.Join(p.directory()+".away", "volumes", name, "image")); err != nil {
-		t.Errorf("the data: %v", err)
-	}
 	back()
 	kube.AwaitNone(p.Space, p.Holdfast("volumes"), kube.Named(name), "volume "+name)
 	kube.AwaitNone(p.Space, p.Client.CoreV1().PersistentVolumes(), kube.Named(name), "its PersistentVolume")
