@@ -58,6 +58,8 @@ type StorageClusterSpec struct {
 	// +optional
 	CSI CSISpec `json:"csi,omitzero"`
 	// +optional
+	NFS NFSSpec `json:"nfs,omitzero"`
+	// +optional
 	Service ServiceSpec `json:"service,omitzero"`
 	// +optional
 	Ingress IngressSpec `json:"ingress,omitzero"`
@@ -210,6 +212,19 @@ type CSISpec struct {
 	EnableNodePublishCreds bool `json:"enableNodePublishCreds,omitempty"`
 	// +optional
 	EnableControllerExpandCreds bool `json:"enableControllerExpandCreds,omitempty"`
+}
+
+// NFSSpec is what the administrator of the cluster allows NFS servers.
+type NFSSpec struct {
+	// Namespaces in which NFSServers may live, beside that of Holdfast. Who may make pods in one of them can make one
+	// with the rights of its servers. In other namespaces nothing is made of an NFSServer.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="it must be the name of a namespace: lowercase letters, digits and -, such as team-a"
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // ServiceSpec is the Service of the API.

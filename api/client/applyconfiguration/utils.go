@@ -48,6 +48,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1.NFSServerStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("NFSService"):
 		return &apiv1.NFSServiceApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("NFSSpec"):
+		return &apiv1.NFSSpecApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("NFSStorage"):
 		return &apiv1.NFSStorageApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("NodeHealth"):

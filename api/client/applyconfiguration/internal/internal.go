@@ -791,6 +791,16 @@ var schemaYAML = typed.YAMLObject(`types:
           - name: k8sDistro
             type:
               scalar: string
+          - name: nfs
+            type:
+              map:
+                fields:
+                - name: namespaces
+                  type:
+                    list:
+                      elementType:
+                        scalar: string
+                      elementRelationship: associative
           - name: nodeSelectorTerms
             type:
               list:

@@ -25,6 +25,7 @@ type StorageClusterSpecApplyConfiguration struct {
 	// csiControllerExpand. Each pair may be missing that nothing asks for.
 	SecretRef *SecretReferenceApplyConfiguration `json:"secretRef,omitempty"`
 	CSI       *CSISpecApplyConfiguration         `json:"csi,omitempty"`
+	NFS       *NFSSpecApplyConfiguration         `json:"nfs,omitempty"`
 	Service   *ServiceSpecApplyConfiguration     `json:"service,omitempty"`
 	Ingress   *IngressSpecApplyConfiguration     `json:"ingress,omitempty"`
 	// Pools of the nodes. None is one named default in /var/lib/holdfast/pools/default.
@@ -102,6 +103,14 @@ func (b *StorageClusterSpecApplyConfiguration) WithSecretRef(value *SecretRefere
 // If called multiple times, the CSI field is set to the value of the last call.
 func (b *StorageClusterSpecApplyConfiguration) WithCSI(value *CSISpecApplyConfiguration) *StorageClusterSpecApplyConfiguration {
 	b.CSI = value
+	return b
+}
+
+// WithNFS sets the NFS field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NFS field is set to the value of the last call.
+func (b *StorageClusterSpecApplyConfiguration) WithNFS(value *NFSSpecApplyConfiguration) *StorageClusterSpecApplyConfiguration {
+	b.NFS = value
 	return b
 }
 
