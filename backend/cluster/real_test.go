@@ -155,7 +155,7 @@ func TestANodeIsLostAndComesBackOnARealServer(t *testing.T) {
 	w.reason("kept", v1.ReasonNodeDown)
 	w.deleteNode(name)
 	w.gone("given-up")
-	w.until("the phase", func() bool { return w.volume("kept").Status.Phase == v1.PhaseLost })
+	w.until("the phase", func() bool { return w.volume("kept").Status.Phase == v1.PhaseUnreachable })
 	w.agent(name, hosts[name])
 	w.reason("kept", v1.ReasonReady)
 	w.ready(name)

@@ -217,6 +217,8 @@ func TestAPoolWhoseDiskIsGoneIsNotUsable(t *testing.T) {
 	if err := p.usable(); err != nil {
 		t.Fatal(err)
 	}
+	b.trying.Lock() // while nobody looks whether the pool is there
+	defer b.trying.Unlock()
 	p.device = "8:1048575"
 	says(t, p.usable(), backend.ErrUnavailable, "gone", p.Path)
 }

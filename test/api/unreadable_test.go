@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
@@ -179,7 +180,13 @@ func TestTheOthersAreSeenToWhileOneOfEachKindCannotBeRead(t *testing.T) {
 	if _, err := kinds.Volumes().Create(ctx, v, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	endVolume(t, "test-good") // when the agent has ended, which would adopt it
+	// When the agent has ended, which would write the object again; with it goes who takes its finalizer off.
+	t.Cleanup(func() {
+		free := []byte(`{"metadata":{"finalizers":null}}`)
+		_, err := kinds.Volumes().Patch(context.Background(), "test-good", types.MergePatchType, free, metav1.PatchOptions{})
+		ended(t, err)
+		ended(t, kinds.Volumes().Delete(context.Background(), "test-good", metav1.DeleteOptions{}))
+	})
 	seeTo(t)
 	job := &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "test-good"}, Spec: v1.NodeJobSpec{
 		Image: "i", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "where"}},
