@@ -111,8 +111,8 @@ func (m *Memory) remembered(name string) (e backend.PoolExpectation) {
 		return e
 	}
 	ids := map[string]bool{}
-	saw := func(real bool, phase v1.Phase, pool, id string) {
-		if pool == name && real && phase != v1.PhaseLost && !m.wasGiven(id) {
+	saw := func(created bool, phase v1.Phase, pool, id string) {
+		if pool == name && created && phase != v1.PhaseLost && !m.wasGiven(id) {
 			e.Existed, ids[id] = true, true
 		}
 	}

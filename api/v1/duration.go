@@ -37,7 +37,7 @@ func (d Duration) Parse() (time.Duration, error) {
 	}
 	var sum time.Duration
 	for _, term := range durationTerm.FindAllStringSubmatch(string(d), -1) {
-		number, unit, times := term[1], term[2], time.Duration(1)
+		number, unit, times := term[1], term[2], int64(1)
 		switch unit {
 		case "d":
 			unit, times = "h", 24
@@ -48,7 +48,7 @@ func (d Duration) Parse() (time.Duration, error) {
 		if err != nil {
 			return 0, fmt.Errorf("%.80q is not a duration: %w", string(d), err)
 		}
-		sum += t * times
+		sum += time.Duration(int64(t) * times)
 	}
 	return sum, nil
 }

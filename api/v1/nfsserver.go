@@ -307,7 +307,7 @@ const NFSServerAnnotation = "nfs.holdfast.dev/server"
 const nfsNodeSuffix = ".nfs.holdfast.dev"
 
 // NodeName is the spec.node of the Volumes on a server, and the name of its StorageNode.
-func (s *NFSServer) NodeName() string { return NodeOfServer(s.Namespace + "/" + s.Name) }
+func (o *NFSServer) NodeName() string { return NodeOfServer(o.Namespace + "/" + o.Name) }
 
 // NodeOfServer is the node that the server NAMESPACE/NAME is.
 func NodeOfServer(server string) string {

@@ -38,10 +38,10 @@ type Discard struct {
 }
 
 // DeletionRequested says whether there is a request to delete the data, made for this object.
-func (v *Volume) DeletionRequested() bool { return v.Spec.Deletion.isFor(v.UID) }
+func (o *Volume) DeletionRequested() bool { return o.Spec.Deletion.isFor(o.UID) }
 
 // DeletionRequested says whether there is a request to delete the data, made for this object.
-func (s *Snapshot) DeletionRequested() bool { return s.Spec.Deletion.isFor(s.UID) }
+func (o *Snapshot) DeletionRequested() bool { return o.Spec.Deletion.isFor(o.UID) }
 
 func (r *DeletionRequest) isFor(uid types.UID) bool {
 	return r != nil && r.UID == uid && r.RequestedBy != "" && !r.RequestedAt.IsZero()

@@ -124,7 +124,7 @@ func (p plight) mark(all *[]metav1.Condition, generation int64) {
 func (l *leader) markNode(ctx context.Context, node string, p plight) error {
 	n := l.node(node)
 	if n == nil || n.Unreadable() != nil || p.marked(n.Status.Conditions) {
-		return nil
+		return nil //nolint:nilerr // what cannot be read is left alone, and told by its agent
 	}
 	n = n.DeepCopy()
 	p.mark(&n.Status.Conditions, n.Generation)
@@ -220,7 +220,7 @@ func (l *leader) seeToSnapshot(ctx context.Context, s *v1.Snapshot, p plight) er
 func (l *leader) forget(ctx context.Context, node string) error {
 	n := l.node(node)
 	if n == nil || n.Unreadable() != nil || len(l.volumesOn(node)) > 0 || len(l.snapshotsOn(node)) > 0 || len(n.Spec.Discard) > 0 {
-		return nil
+		return nil //nolint:nilerr // what cannot be read is left alone, and told by its agent
 	}
 	exact := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}}
 	if err := ignoreGone(l.Client.HoldfastV1().StorageNodes().Delete(ctx, node, exact)); err != nil {

@@ -20,14 +20,7 @@ import (
 // homes says by the IDs of pools which other node has each of them open, and has opened it after a node was heard of the
 // last time. A pool that two nodes have is nobody's.
 func homes(node string, all []*v1.StorageNode, alive func(node string) bool) map[string]string {
-	told := map[string]int64{}
-	for _, n := range all {
-		for _, p := range n.Status.Pools {
-			if n.Name == node && p.ID != "" {
-				told[p.ID] = p.Generation
-			}
-		}
-	}
+	told := generations(node, all)
 	at := map[string]string{}
 	for _, n := range all {
 		if n.Name == node || isServer(n.Name) || !alive(n.Name) {
@@ -48,12 +41,25 @@ func homes(node string, all []*v1.StorageNode, alive func(node string) bool) map
 	return at
 }
 
+// generations says by its ID how often each pool of a node had been opened when the node was last heard of.
+func generations(node string, all []*v1.StorageNode) map[string]int64 {
+	told := map[string]int64{}
+	for _, n := range all {
+		for _, p := range n.Status.Pools {
+			if n.Name == node && p.ID != "" {
+				told[p.ID] = p.Generation
+			}
+		}
+	}
+	return told
+}
+
 // moved is homes of a node that is certainly gone. The cache may be behind, so the API server is asked.
 func (l *leader) moved(ctx context.Context, node string) (map[string]string, error) {
 	at := homes(node, l.allNodes(), func(other string) bool { return l.pulse.down(other) == "" })
-	any := func(id string) bool { return at[id] != "" }
-	if !slices.ContainsFunc(l.volumesOn(node), func(v *v1.Volume) bool { return any(v.Status.PoolID) }) &&
-		!slices.ContainsFunc(l.snapshotsOn(node), func(s *v1.Snapshot) bool { return any(s.Status.PoolID) }) {
+	elsewhere := func(id string) bool { return at[id] != "" }
+	if !slices.ContainsFunc(l.volumesOn(node), func(v *v1.Volume) bool { return elsewhere(v.Status.PoolID) }) &&
+		!slices.ContainsFunc(l.snapshotsOn(node), func(s *v1.Snapshot) bool { return elsewhere(s.Status.PoolID) }) {
 		return nil, nil
 	}
 	if _, err := l.Kubernetes.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); !apierrors.IsNotFound(err) {

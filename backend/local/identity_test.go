@@ -70,7 +70,7 @@ func refuses(t *testing.T, c PoolConfig, reason backend.PoolReason, words ...str
 func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

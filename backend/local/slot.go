@@ -195,15 +195,15 @@ func (b *Backend) outOfReach() string {
 func (b *Backend) notFound(format string, args ...any) error {
 	err := fmt.Errorf("%w: "+format, append([]any{backend.ErrNotFound}, args...)...)
 	if out := b.outOfReach(); out != "" {
-		return &notSeen{fmt.Errorf("%w; %s", err, out)}
+		return &notSeenError{fmt.Errorf("%w; %s", err, out)}
 	}
 	return err
 }
 
-// notSeen is an ErrNotFound of what may lie in a pool that is out of reach: it is an ErrUnavailable too.
-type notSeen struct{ error }
+// notSeenError is an ErrNotFound of what may lie in a pool that is out of reach: it is an ErrUnavailable too.
+type notSeenError struct{ error }
 
-func (n *notSeen) Unwrap() []error { return []error{n.error, backend.ErrUnavailable} }
+func (n *notSeenError) Unwrap() []error { return []error{n.error, backend.ErrUnavailable} }
 
 // lacks is for what an operation needs, and is in no pool that is open.
 func (b *Backend) lacks(format string, args ...any) error {
@@ -213,7 +213,7 @@ func (b *Backend) lacks(format string, args ...any) error {
 // absent says whether what was not found is certainly not there. An error says in which pool it may lie.
 func (b *Backend) absent(format string, args ...any) error {
 	err := b.notFound(format, args...)
-	if _, perhaps := errors.AsType[*notSeen](err); perhaps {
+	if _, perhaps := errors.AsType[*notSeenError](err); perhaps {
 		return fmt.Errorf("%w: whether it is there cannot be known now: %v", backend.ErrUnavailable, err)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
@@ -174,7 +175,7 @@ func TestAPoolOnADiskThatIsMissingLosesNothingAndHoldsNoOtherUp(t *testing.T) {
 	if _, err := m.ours.Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ready := func(want metav1.ConditionStatus, reason string) {
+	becomes := func(phase v1.Phase, want metav1.ConditionStatus, reason string) {
 		t.Helper()
 		await(t, "the volume to be "+reason, func() bool {
 			v, err := m.ours.Volumes().Get(t.Context(), "a", metav1.GetOptions{})
@@ -182,10 +183,10 @@ func TestAPoolOnADiskThatIsMissingLosesNothingAndHoldsNoOtherUp(t *testing.T) {
 				return false
 			}
 			c := meta.FindStatusCondition(v.Status.Conditions, v1.ReadyCondition)
-			return v.Status.Phase == v1.PhaseReady && c != nil && c.Status == want && c.Reason == reason
+			return v.Status.Phase == phase && c != nil && c.Status == want && c.Reason == reason
 		})
 	}
-	ready(metav1.ConditionTrue, v1.ReasonReady)
+	becomes(v1.PhaseReady, metav1.ConditionTrue, v1.ReasonReady)
 
 	m.end()
 	m.unmount("fast")
@@ -195,7 +196,7 @@ func TestAPoolOnADiskThatIsMissingLosesNothingAndHoldsNoOtherUp(t *testing.T) {
 	if !strings.Contains(s.Pools[1].Message, "its disk is missing") || s.Pools[1].Capacity.Value() < 300<<20 || s.Pools[0].Message != "" {
 		t.Errorf("it says %+v", s.Pools)
 	}
-	ready(metav1.ConditionFalse, v1.ReasonPoolFailing)
+	becomes(v1.PhaseUnreachable, metav1.ConditionFalse, string(backend.NotMounted))
 	if entries, err := os.ReadDir(m.place("fast")); err != nil || len(entries) > 0 {
 		t.Errorf("the bare directory holds %v, %v", entries, err)
 	}
@@ -206,7 +207,7 @@ func TestAPoolOnADiskThatIsMissingLosesNothingAndHoldsNoOtherUp(t *testing.T) {
 	}
 	m.start()
 	m.says("2/2")
-	ready(metav1.ConditionTrue, v1.ReasonReady)
+	becomes(v1.PhaseReady, metav1.ConditionTrue, v1.ReasonReady)
 }
 
 func TestPoolsComeFromTheFileOrByHand(t *testing.T) {

@@ -48,7 +48,7 @@ func hostPaths(t *testing.T, pod core.PodSpec) map[string]core.VolumeMount {
 	mounts := map[string]core.VolumeMount{}
 	for _, mount := range container(&pod, "holdfast").VolumeMounts {
 		if host := hosts[mount.Name]; host != "" {
-			if host != mount.MountPath && host != "/proc" { // the pod has one of its own
+			if host != mount.MountPath && host != "/proc" && host != "/etc" { // the pod has its own
 				t.Errorf("%s of the node is %s in the pod", host, mount.MountPath)
 			}
 			mounts[host] = mount
@@ -135,7 +135,7 @@ func TestPoolsAreMountedWhereTheyAre(t *testing.T) {
 		}
 	})
 	want := map[string]core.MountPropagationMode{
-		"/var/lib/k0s/kubelet": core.MountPropagationBidirectional, "/dev": "", "/proc": "",
+		"/var/lib/k0s/kubelet": core.MountPropagationBidirectional, "/dev": "", "/etc": "", "/proc": "",
 		"/var/lib/holdfast": core.MountPropagationBidirectional, "/var/lib/holdfast-data": "", "/var/lib/kubelet-data": "",
 	}
 	mounted(t, in, want)

@@ -112,7 +112,7 @@ func (i *identity) settle(ctx context.Context) error {
 	}
 	c := storagecluster.Served(all)
 	if c != nil && c.Unreadable() != nil {
-		return nil // what was there before stays in use
+		return nil //nolint:nilerr // what was there before stays in use
 	}
 	if err := i.followGiven(ctx, c); err != nil {
 		return err

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -245,8 +246,11 @@ func seeTo(t *testing.T) {
 	go func() { ended <- jobs.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		<-ended
-		<-ended
+		for range cap(ended) {
+			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
 		_ = client.HoldfastV1().StorageNodes().Delete(context.Background(), "test-spoilt-node", metav1.DeleteOptions{})
 	})
 }

@@ -36,8 +36,8 @@ type failure struct {
 	message string
 }
 
-// noObject is the failure to find an object; the answer names it, which that for an unknown kind cannot.
-type noObject struct {
+// noObjectError is the failure to find an object; the answer names it, which that for an unknown kind cannot.
+type noObjectError struct {
 	failure
 	name string
 }
@@ -145,7 +145,7 @@ func (s *Server) answer(q *request) (any, error) {
 }
 
 func notFound(q *request) error {
-	return &noObject{failure{http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", q.resource, q.name)}, q.name}
+	return &noObjectError{failure{http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", q.resource, q.name)}, q.name}
 }
 
 func (s *Server) list(q *request) (any, error) {
@@ -172,7 +172,7 @@ func fail(w http.ResponseWriter, err error) {
 	switch err := err.(type) { //nolint:errorlint // never wrapped
 	case *failure:
 		f = err
-	case *noObject:
+	case *noObjectError:
 		f, details = &err.failure, &metav1.StatusDetails{Name: err.name}
 	}
 	w.Header().Set("Content-Type", "application/json")

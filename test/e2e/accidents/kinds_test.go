@@ -27,7 +27,10 @@ func (p *precious) installed() {
 func TestKinds_AreNotDeletedWhileThereAreVolumes(t *testing.T) {
 	p := keep(t, begin(t))
 	for _, what := range [][]string{
-		{"crd", "volumes.holdfast.dev"}, {"crd", "storageclusters.holdfast.dev"}, {"crd", "snapshots.holdfast.dev"}, {"crd", "storagenodes.holdfast.dev"},
+		{"crd", "volumes.holdfast.dev"},
+		{"crd", "storageclusters.holdfast.dev"},
+		{"crd", "snapshots.holdfast.dev"},
+		{"crd", "storagenodes.holdfast.dev"},
 		{"namespace", kube.System},
 	} {
 		out, err := kubectl(t, append([]string{"delete", "--wait=false"}, what...)...)
