@@ -40,6 +40,8 @@ const (
 	PodMonitor      = "operated/podmonitor.yaml"
 	Policies        = "operated/policies.yaml"
 	SnapshotClasses = "operated/snapshotclass.yaml"
+
+	SnapshotController = "operated/snapshot-controller.yaml"
 )
 
 // Objects returns the objects of a file in its order. The caller may change them.
