@@ -1,0 +1,59 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestDelete_AVolumeThatIsStagedOrAttachedIsRefusedByName(t *testing.T) {
+	b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, hostfs.XFS, 4<<30)})
+	staged := made(t, b, backend.VolumeSpec{Name: "staged", FSType: "ext4", Size: backend.Size{Required: 64 * mib}})
+	use(t, staged)
+	says(t, b.Delete(t.Context(), staged.ID), backend.ErrPrecondition, "staged", "/dev/loop", "unstage it first")
+
+	raw := made(t, b, block("raw"))
+	loop, err := nodeops.AttachLoop(t.Context(), raw.Access.Image, nodeops.LoopOptions{Autoclear: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, b.Delete(t.Context(), raw.ID), backend.ErrPrecondition, "raw", loop.Path)
+	loop.Close()
+	for _, v := range []*backend.Volume{staged, raw} {
+		if _, err := b.Get(t.Context(), v.ID); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDelete_ASourceThatIsBeingCopiedIsRefusedByName(t *testing.T) {
+	b := served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, hostfs.XFS, 4<<30)})
+	v := made(t, b, block("source"))
+	copying, finish, copied := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() { // it holds the source as createFrom does
+		_, err := backend.Do(context.WithoutCancel(t.Context()), &b.ops, v.ID, "copy for other", func(context.Context) (any, error) {
+			close(copying)
+			<-finish
+			return nil, nil
+		})
+		copied <- err
+	}()
+	<-copying
+	ctx, cancel := context.WithCancel(t.Context())
+	refused := make(chan error, 1)
+	go func() { refused <- b.Delete(ctx, v.ID) }()
+	cancel()
+	err := <-refused
+	says(t, err, backend.ErrBusy, "source")
+	if _, err := b.Get(t.Context(), v.ID); err != nil {
+		t.Errorf("it was deleted while it was copied: %v", err)
+	}
+	close(finish)
+	if err := errors.Join(<-copied, b.Delete(t.Context(), v.ID)); err != nil {
+		t.Error(err)
+	}
+}
