@@ -32,7 +32,7 @@ func stageBlock(ctx context.Context, p *presence, a access, staging string) erro
 	case m != nil && m.ReadOnly != a.readOnly():
 		return otherwise("staged", p.id, m, a.readOnly())
 	case m != nil:
-		return nodeops.GrowLoop(loopNode(m))
+		return nodeops.GrowLoop(nodeops.LoopNode(m))
 	}
 	undo, err := makeTarget(file, backend.Block)
 	if err != nil {
@@ -105,7 +105,7 @@ func release(ctx context.Context, devices []string) error {
 		return err
 	}
 	for _, device := range devices {
-		used := slices.ContainsFunc(all, func(m nodeops.Mount) bool { return m.Source == device || loopNode(&m) == device })
+		used := slices.ContainsFunc(all, func(m nodeops.Mount) bool { return nodeops.MayUse(&m, device) })
 		if used {
 			continue
 		}

@@ -58,7 +58,7 @@ func expand(ctx context.Context, v *backend.Volume, size backend.Size, req *csi.
 	case err != nil:
 		return err
 	case v.Mode == backend.Block:
-		return nodeops.GrowLoop(loopNode(m))
+		return nodeops.GrowLoop(nodeops.LoopNode(m))
 	}
 	return grow(ctx, v, m)
 }
@@ -69,7 +69,8 @@ func grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
 	if v.Access.Image == "" || v.FSSize == v.Size {
 		return nil
 	}
-	if err := nodeops.GrowLoop(m.Source); err != nil {
+	device := nodeops.LoopUnder(m)
+	if err := nodeops.GrowLoop(device); err != nil {
 		return err
 	}
 	// A file system can only be grown through a mount that is writable, and the given one may be a read-only bind.
@@ -83,7 +84,7 @@ func grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
 	}
 	for _, m := range mounts {
 		if !m.ReadOnly {
-			return nodeops.GrowFS(ctx, m.Source, m.Target)
+			return nodeops.GrowFS(ctx, device, m.Target)
 		}
 	}
 	return fmt.Errorf("%w: volume %s is mounted read-only and its file system cannot grow; it will when it is staged writable", backend.ErrPrecondition, v.ID)

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
@@ -58,16 +56,16 @@ func (p *presence) is(m *nodeops.Mount) bool {
 		info, err := os.Stat(m.Target)
 		return err == nil && os.SameFile(info, p.dir)
 	case p.v.Mode == backend.Block:
-		return slices.Contains(p.loops, loopNode(m))
+		return slices.Contains(p.loops, nodeops.LoopNode(m))
 	}
-	return m.Root == "/" && slices.Contains(p.loops, m.Source)
+	return m.Root == "/" && slices.Contains(p.loops, nodeops.LoopUnder(m))
 }
 
 // was goes by the path of what is mounted, which the kernel keeps when the volume is gone.
 func (p *presence) was(m *nodeops.Mount) bool {
-	device := loopNode(m)
-	if m.Root == "/" && strings.HasPrefix(m.Source, "/dev/loop") {
-		device = m.Source
+	device := nodeops.LoopNode(m)
+	if device == "" && m.Root == "/" {
+		device = nodeops.LoopUnder(m)
 	}
 	if device == "" {
 		return p.inEntry(m.Root)
@@ -81,27 +79,6 @@ func (p *presence) was(m *nodeops.Mount) bool {
 func (p *presence) inEntry(path string) bool {
 	entry := filepath.Base(filepath.Dir(strings.TrimSuffix(path, "//deleted")))
 	return strings.Contains("."+entry+".", "."+string(p.id)+".")
-}
-
-// loopMajor is the device number of all loop devices.
-const loopMajor = 7
-
-var loopName = regexp.MustCompile(`^loop[0-9]+$`)
-
-// loopNode returns the loop device whose node m shows, or "".
-func loopNode(m *nodeops.Mount) string {
-	name := filepath.Base(m.Root)
-	if !loopName.MatchString(name) {
-		return ""
-	}
-	info, err := os.Stat(m.Target)
-	if err != nil || info.Mode()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice {
-		return ""
-	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Rdev>>8&0xfff != loopMajor {
-		return ""
-	}
-	return "/dev/" + name
 }
 
 // mounts returns the volume's mounts.

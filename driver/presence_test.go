@@ -1,11 +1,15 @@
 package driver
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 func TestAMountIsKnownByTheEntryItsPathLiesIn(t *testing.T) {
@@ -55,19 +59,36 @@ func TestADirectoryIsShownByItsOwnMountsOnly(t *testing.T) {
 }
 
 func TestAnImageIsShownByItsDevicesOnly(t *testing.T) {
-	p := &presence{id: "v", v: &backend.Volume{ID: "v", Mode: backend.Filesystem}, loops: []string{"/dev/loop7"}}
+	device, number := attached(t)
+	other, others := attached(t)
+	p := &presence{id: "v", v: &backend.Volume{ID: "v", Mode: backend.Filesystem}, loops: []string{device}}
 	for name, test := range map[string]struct {
 		m    nodeops.Mount
 		want bool
 	}{
-		"its own":               {nodeops.Mount{Source: "/dev/loop7", Root: "/"}, true},
-		"a directory inside it": {nodeops.Mount{Source: "/dev/loop7", Root: "/inner"}, false},
-		"another's":             {nodeops.Mount{Source: "/dev/loop77", Root: "/"}, false},
+		"its own":                   {nodeops.Mount{FSType: "ext4", Device: number, Source: device, Root: "/"}, true},
+		"its own, called otherwise": {nodeops.Mount{FSType: "ext4", Device: number, Source: other, Root: "/"}, true},
+		"a directory inside it":     {nodeops.Mount{FSType: "ext4", Device: number, Source: device, Root: "/inner"}, false},
+		"another's":                 {nodeops.Mount{FSType: "ext4", Device: others, Source: other, Root: "/"}, false},
+		"another's, called so":      {nodeops.Mount{FSType: "ext4", Device: others, Source: device, Root: "/"}, false},
+		"a tmpfs, called so":        {nodeops.Mount{FSType: "tmpfs", Device: "0:45", Source: device, Root: "/"}, false},
 	} {
 		if got := p.shows(&test.m); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
+}
+
+// attached attaches an image of its own until the test ends.
+func attached(t *testing.T) (device, number string) {
+	t.Helper()
+	hostfs.RequireRoot(t)
+	device = hostfs.Disk(t, 1<<20)
+	var st unix.Stat_t
+	if err := unix.Stat(device, &st); err != nil {
+		t.Fatal(err)
+	}
+	return device, fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
 func TestADeviceNodeIsNotTakenFromItsName(t *testing.T) {
@@ -78,7 +99,7 @@ func TestADeviceNodeIsNotTakenFromItsName(t *testing.T) {
 	for _, m := range []nodeops.Mount{
 		{Root: "/loop7", Target: file}, {Root: "/loop7", Target: "/dev/null"}, {Root: "/loop-control", Target: "/dev/loop-control"}, {Root: "/loop7", Target: "/nowhere"},
 	} {
-		if got := loopNode(&m); got != "" {
+		if got := nodeops.LoopNode(&m); got != "" {
 			t.Errorf("%s is taken for %s", m.Target, got)
 		}
 	}

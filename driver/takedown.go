@@ -149,6 +149,6 @@ func (p *presence) unmount(ctx context.Context, path string) (device string, err
 	if err != nil || m == nil {
 		return "", err
 	}
-	device = loopNode(m)
+	device = nodeops.LoopNode(m)
 	return device, nodeops.Unmount(ctx, path)
 }

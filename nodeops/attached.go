@@ -80,38 +80,93 @@ const (
 // DetachLoop detaches a device and returns when it is free; a device that is not attached is free. When someone
 // keeps it open it fails with EBUSY, and the device goes as soon as they close it.
 func DetachLoop(ctx context.Context, device string) error {
-	image, err := BackingFile(device)
-	if errors.Is(err, fs.ErrNotExist) {
+	f, err := openLoop(device, true)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, unix.ENXIO): // it is being detached
+		return until(ctx, device, func() (bool, error) { return !attached(device), nil })
+	case err != nil:
 		return fmt.Errorf("detaching %s: %w", device, err)
 	}
-	err = onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0) })
-	if errors.Is(err, unix.ENXIO) || errors.Is(err, fs.ErrNotExist) {
-		return nil
+	l := &Loop{Path: device, device: f}
+	if err := l.Detach(ctx); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return nil
+}
+
+// Detach detaches the device, closes it and returns when it is free. As long as somebody else has it open it fails with
+// EBUSY and stays held: a device of which the last to have it open is somebody else may become free while he has it.
+func (l *Loop) Detach(ctx context.Context) error {
+	before, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
+	if errors.Is(err, unix.ENXIO) {
+		return l.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("detaching %s: %w", device, err)
+		return fmt.Errorf("detaching %s: %w", l.Path, err)
 	}
+	if err := until(ctx, l.Path, func() (bool, error) { return l.clear(before) }); err != nil {
+		return err
+	}
+	if err := l.Close(); err != nil {
+		return err
+	}
+	return until(ctx, l.Path, func() (bool, error) { return !stillAttached(l.Path, before), nil })
+}
+
+// until waits for so long that a device is detached.
+func until(ctx context.Context, device string, detached func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, detachGrace)
 	defer cancel()
 	pause := time.NewTicker(detachPause)
 	defer pause.Stop()
 	for {
-		if now, err := BackingFile(device); errors.Is(err, fs.ErrNotExist) || err == nil && undeleted(now) != undeleted(image) {
-			return nil // what is attached now is another's
+		done, err := detached()
+		if done {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("detaching %s: %w", device, err)
 		}
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return fmt.Errorf("detaching %s from %s: %w: someone has it open; it goes when they close it", device, image, unix.EBUSY)
+			return fmt.Errorf("detaching %s: %w: someone has it open; it goes when they close it", device, unix.EBUSY)
 		}
 	}
 }
 
-// undeleted is a name that the kernel reports as it was before the file was deleted.
-func undeleted(name string) string { return strings.TrimSuffix(name, " (deleted)") }
+// clear asks the kernel to detach the device, which it does, at the latest when it is closed, if nobody else has it open.
+// Before Linux 6.10 somebody else may attach it at once: that is not what was to be detached.
+func (l *Loop) clear(before *unix.LoopInfo64) (alone bool, err error) {
+	err = unix.IoctlSetInt(int(l.device.Fd()), unix.LOOP_CLR_FD, 0)
+	if errors.Is(err, unix.ENXIO) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	now, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
+	if errors.Is(err, unix.ENXIO) {
+		return true, nil
+	}
+	return err == nil && (now.Device != before.Device || now.Inode != before.Inode), err
+}
+
+// stillAttached says whether a device is attached to the same file as before, and not to another's by now.
+func stillAttached(device string, before *unix.LoopInfo64) bool {
+	if !attached(device) {
+		return false
+	}
+	same := false
+	err := onDevice(device, func(fd int) error {
+		now, err := unix.IoctlLoopGetStatus64(fd)
+		same = err == nil && now.Device == before.Device && now.Inode == before.Inode
+		return err
+	})
+	return same || err != nil && !errors.Is(err, unix.ENXIO) && !errors.Is(err, fs.ErrNotExist)
+}
 
 // GrowLoop lets a device see that its image has grown.
 func GrowLoop(device string) error {

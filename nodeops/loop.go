@@ -104,16 +104,20 @@ func attachFree(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, er
 	if err != nil {
 		return nil, err
 	}
+	inUse, err := inUseByNode()
+	if err != nil {
+		return nil, err
+	}
 	for {
-		number, err := freeLoop(control)
+		device, err := freeLoop(control, inUse)
 		if err != nil {
 			return nil, fmt.Errorf("asking for a free loop device: %w", err)
 		}
-		l, err := configureLoop(fmt.Sprintf("/dev/loop%d", number), config, o)
+		l, err := configureLoop(device, config, o)
 		switch {
 		case err == nil:
 			return l, nil
-		case !errors.Is(err, unix.EBUSY):
+		case !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENXIO):
 			return nil, fmt.Errorf("attaching %s: %w", backing.Name(), err)
 		}
 		// The winner of the race, or a prober that holds the device for a moment, needs time to go on.

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,11 +26,8 @@ const (
 // device over it would destroy it. Who was lent none never uses one that is kept for lending: whoever it was lent to may
 // attach something else to it at any time.
 func (o *LoopOptions) allows(device string) error {
-	var number int
-	_, err := fmt.Sscanf(device, "/dev/loop%d", &number)
-	lent := err == nil && number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops
 	switch {
-	case len(o.Among) == 0 && lent:
+	case len(o.Among) == 0 && isLent(device):
 		return fmt.Errorf("it is attached to %s, which is kept for being lent to NFS servers: a process that was lent it has the image; end that, or detach it there with losetup --detach %s", device, device)
 	case len(o.Among) == 0, slices.Contains(o.Among, device):
 		return nil
@@ -65,13 +64,44 @@ func attached(device string) bool {
 	return err == nil
 }
 
-// freeLoop asks for a device that nobody uses, and for a new one where only those are left that are kept for lending.
-func freeLoop(control *os.File) (number int, err error) {
-	number, err = unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-	if err == nil && number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops {
-		return addLoop(control, -1)
+// isLent says whether a device is one of those that are kept for lending.
+func isLent(device string) bool {
+	number, err := strconv.Atoi(strings.TrimPrefix(device, "/dev/loop"))
+	return err == nil && number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops
+}
+
+// freeLoop asks for a device that nobody uses, and for a new one where only those are left that are kept for lending. A
+// device that is detached while its node is in use is passed over: whoever sees the node would see another's image.
+func freeLoop(control *os.File, inUse func(device string) bool) (device string, err error) {
+	number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+	if err != nil {
+		return "", err
 	}
-	return number, err
+	device = fmt.Sprintf("/dev/loop%d", number)
+	if inUse(device) {
+		if device, err = otherFree(inUse); device != "" || err != nil {
+			return device, err
+		}
+	} else if !isLent(device) {
+		return device, nil
+	}
+	number, err = addLoop(control, -1)
+	return fmt.Sprintf("/dev/loop%d", number), err
+}
+
+// otherFree is "" where there is none.
+func otherFree(inUse func(device string) bool) (device string, err error) {
+	entries, err := os.ReadDir("/sys/block")
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		device := "/dev/" + e.Name()
+		if loopName.MatchString(e.Name()) && !isLent(device) && !attached(device) && !inUse(device) {
+			return device, nil
+		}
+	}
+	return "", nil
 }
 
 // addLoop makes the device of that number, or the lowest that is missing for -1.
@@ -118,7 +148,7 @@ func ReclaimLoops(ctx context.Context, devices []string) (free []string, err err
 	var errs []error
 	for _, device := range devices {
 		if attached(device) {
-			if slices.ContainsFunc(mounts, func(m Mount) bool { return m.Source == device }) {
+			if slices.ContainsFunc(mounts, func(m Mount) bool { return MayUse(&m, device) }) {
 				continue
 			}
 			if err := DetachLoop(ctx, device); err != nil {

@@ -182,7 +182,9 @@ func attachByHand(t *testing.T, device, image string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	err = onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_FD, int(f.Fd())) })
+	for err = unix.EBUSY; errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENXIO); { // as long as another has it
+		err = onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_FD, int(f.Fd())) })
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

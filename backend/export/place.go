@@ -108,7 +108,7 @@ func shows(m *nodeops.Mount, v *backend.Volume) (bool, error) {
 		return err == nil && os.SameFile(own, shown), nil
 	}
 	devices, err := nodeops.LoopsOf(v.Access.Image)
-	return m.Root == "/" && slices.Contains(devices, m.Source), err
+	return m.Root == "/" && slices.Contains(devices, nodeops.LoopUnder(m)), err
 }
 
 // How long a volume may be kept busy by what the exporter has open beneath it, after its export has ended.

@@ -156,9 +156,10 @@ func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount)
 	case v.Access.Image == "" || v.FSSize == v.Size:
 		return nil
 	}
-	err := nodeops.GrowLoop(m.Source)
+	device := nodeops.LoopUnder(m)
+	err := nodeops.GrowLoop(device)
 	if err == nil {
-		err = nodeops.GrowFS(ctx, m.Source, m.Target)
+		err = nodeops.GrowFS(ctx, device, m.Target)
 	}
 	switch {
 	case v.FSType == "ext4" && errors.Is(err, unix.EPERM):
@@ -173,7 +174,7 @@ func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount)
 // sizeOn is of a file system that is smaller than its volume.
 func sizeOn(m *nodeops.Mount, v *backend.Volume) int64 {
 	if v.FSType == "ext4" {
-		if size, err := nodeops.Ext4Size(m.Source); err == nil {
+		if size, err := nodeops.Ext4Size(nodeops.LoopUnder(m)); err == nil {
 			return size
 		}
 	}

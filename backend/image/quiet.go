@@ -30,7 +30,7 @@ func (en *Engine) Quiet(ctx context.Context, e *engine.Entry, together bool) (fu
 	}
 	for _, m := range mounts {
 		for _, device := range devices {
-			if m.Source == device && m.Root == "/" {
+			if m.Root == "/" && nodeops.LoopUnder(&m) == device {
 				frozen, err := nodeops.Freeze(ctx, m.Target, en.limit())
 				if err != nil {
 					return nil, err
@@ -71,11 +71,12 @@ func (en *Engine) Recover(context.Context) error {
 		return err
 	}
 	for _, m := range mounts {
-		if !strings.HasPrefix(m.Source, "/dev/loop") || m.Root != "/" {
+		device := nodeops.LoopUnder(&m)
+		if device == "" || m.Root != "/" {
 			continue
 		}
-		image, err := nodeops.BackingFile(m.Source)
-		if err != nil || !strings.HasPrefix(image, en.path+"/") {
+		image, err := nodeops.BackingFile(device)
+		if err != nil || !strings.HasPrefix(image, en.path+"/") || !nodeops.IsAttached(device, image) {
 			continue
 		}
 		if err := nodeops.ThawLeftover(m.Target); err != nil {

@@ -1,0 +1,210 @@
+package nodeops
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountedAt is the topmost mount at a target.
+func mountedAt(t testing.TB, target string) *Mount {
+	t.Helper()
+	m, err := MountAt(target)
+	if err != nil || m == nil {
+		t.Fatalf("nothing is mounted at %s: %v", target, err)
+	}
+	return m
+}
+
+// mountFor mounts something until the test ends.
+func mountFor(t testing.TB, source, target, fstype string, flags uintptr) *Mount {
+	t.Helper()
+	requireRoot(t)
+	if err := unix.Mount(source, target, fstype, flags, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unmountAll(t, target) })
+	return mountedAt(t, target)
+}
+
+func TestLoopUnder_IsTheDeviceThatTheFileSystemLiesOnAndNoNameOfAMount(t *testing.T) {
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			l := attach(t, newImage(t, fstype, size), LoopOptions{Autoclear: true})
+			m := mountFor(t, l.Path, t.TempDir(), fstype, 0)
+			if got := LoopUnder(m); got != l.Path {
+				t.Errorf("it lies on %q, want %s", got, l.Path)
+			}
+			liar := mountFor(t, l.Path, t.TempDir(), "tmpfs", 0)
+			if got := LoopUnder(liar); liar.Source != l.Path || got != "" {
+				t.Errorf("a tmpfs that calls itself %s is said to lie on %q", liar.Source, got)
+			}
+			if !MayUse(liar, l.Path) {
+				t.Error("what calls itself the device is not said to be a possible use of it")
+			}
+			covered := *m
+			mountFor(t, "cover", m.Target, "tmpfs", 0)
+			if got := LoopUnder(&covered); got != l.Path && got != "" {
+				t.Errorf("covered by another mount it is said to lie on %q", got)
+			}
+		})
+	}
+}
+
+func TestLoopNode_IsTheDeviceOfTheNodeAndNotOfItsName(t *testing.T) {
+	one, other := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{}), attach(t, sparse(t, t.TempDir(), mib), LoopOptions{})
+	file := write(t, filepath.Join(t.TempDir(), "node"), "")
+	m := mountFor(t, one.Path, file, "", unix.MS_BIND)
+	if got := LoopNode(m); got != one.Path {
+		t.Errorf("the node of %s is said to be of %q", one.Path, got)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(other.Path, &st); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mountFor(t, "liar", dir, "tmpfs", 0)
+	forged := filepath.Join(dir, filepath.Base(one.Path)) // bears the name of the one, and is the other
+	if err := unix.Mknod(forged, unix.S_IFBLK|0o600, int(st.Rdev)); err != nil {
+		t.Fatal(err)
+	}
+	if got := LoopNode(mountFor(t, forged, write(t, filepath.Join(t.TempDir(), "node"), ""), "", unix.MS_BIND)); got == one.Path {
+		t.Errorf("a node of %s is taken for %s because it bears its name", other.Path, one.Path)
+	}
+	below := *m
+	mountFor(t, other.Path, file, "", unix.MS_BIND)
+	if got := LoopNode(&below); got != "" {
+		t.Errorf("covered by another node, it is said to be of %q", got)
+	}
+}
+
+func TestAttachLoop_ADeviceThatWasDetachedWhileItsNodeIsInUseIsGivenToNobody(t *testing.T) {
+	one := sparse(t, t.TempDir(), mib)
+	l := attach(t, one, LoopOptions{})
+	m := mountFor(t, l.Path, write(t, filepath.Join(t.TempDir(), "node"), ""), "", unix.MS_BIND)
+	if err := l.Detach(t.Context()); err != nil { // as whoever sees the node can, where nobody else has it open
+		t.Fatal(err)
+	}
+	for range 3 { // and none is made anew for each
+		if other := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{}); other.Path == l.Path {
+			t.Fatalf("another image is attached to %s, whose node is seen at %s", l.Path, m.Target)
+		}
+	}
+}
+
+func TestDetach_KeepsADeviceThatSomebodyElseHasOpenUntilHeLetsGo(t *testing.T) {
+	image := sparse(t, t.TempDir(), mib)
+	l := attach(t, image, LoopOptions{})
+	theirs, err := os.Open(l.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	if err := l.Detach(t.Context()); err == nil {
+		t.Fatal("it was detached while somebody has it open")
+	}
+	// What they do now takes no effect: the device does not become free while they have it.
+	_ = unix.IoctlSetInt(int(theirs.Fd()), unix.LOOP_CLR_FD, 0)
+	if !IsAttached(l.Path, image) {
+		t.Error("somebody else has detached it")
+	}
+	theirs.Close()
+	if err := l.Detach(t.Context()); err != nil || IsAttached(l.Path, image) {
+		t.Errorf("nobody else has it open, and it is not detached: %v", err)
+	}
+}
+
+// FuzzMounts: whatever the mount table says, nothing is taken for the device that it is not of.
+func FuzzMounts(f *testing.F) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		f.Fatal(err)
+	}
+	l := &Loop{Path: "/dev/loop0"}
+	if os.Geteuid() == 0 {
+		l = attach(f, sparse(f, f.TempDir(), mib), LoopOptions{})
+	}
+	number := deviceNumber(l.Path)
+	f.Add(string(table))
+	for _, line := range []string{
+		"36 35 0:45 / /mnt rw - tmpfs %[1]s rw", "36 35 %[2]s / /mnt rw shared:1 - ext4 /dev/loop9 rw", "36 35 0:45 / / rw - btrfs %[1]s rw",
+		"36 35 0:5 /%[3]s %[1]s rw - devtmpfs devtmpfs rw", "36 35 7:../../../etc / /mnt rw - ext4 %[1]s rw", `36 35 %[2]s /\040\134 /\0 rw - - -`, " - ", "7: - - -",
+	} {
+		f.Add(fmt.Sprintf(line, l.Path, number, filepath.Base(l.Path)))
+	}
+	f.Fuzz(func(t *testing.T, table string) {
+		for _, m := range parseMounts(table) {
+			if hangs(&m) {
+				continue
+			}
+			if LoopUnder(&m) == l.Path && m.Device != number {
+				t.Errorf("%+v is taken for a file system on %s", m, l.Path)
+			}
+			if LoopNode(&m) == l.Path && deviceNumber(m.Target) != number {
+				t.Errorf("%+v is taken for the node of %s", m, l.Path)
+			}
+			if strings.Contains(LoopUnder(&m)+LoopNode(&m), "..") {
+				t.Errorf("%+v leads out of /dev", m)
+			}
+		}
+	})
+}
+
+// hangs passes over what a fuzzer could make of the places where opening something does something.
+func hangs(m *Mount) bool {
+	return strings.HasPrefix(m.Target, "/dev/") || strings.HasPrefix(m.Target, "/proc/") || strings.HasPrefix(m.Target, "/sys/")
+}
+
+// FuzzDevices: whatever sysfs shows of a device, it is described or passed over, and what the kernel makes is never taken
+// for a disk of this host.
+func FuzzDevices(f *testing.F) {
+	f.Add("disk", "7:1", "2048", "model", "id", "0", "holder", true)
+	f.Add("loop!1", "", "-1", "", "", "1", "", false)
+	f.Add("a", "7:1\n8:0", "9223372036854775807", "\x00", "\n", "0\n", "h", true)
+	f.Fuzz(func(t *testing.T, name, number, size, model, id, removable, holder string, virtual bool) {
+		sysfs := t.TempDir()
+		name, holder = clean(name, "disk"), clean(holder, "holder")
+		place := filepath.Join(sysfs, "devices/pci0000:00", name)
+		if virtual {
+			place = filepath.Join(sysfs, "devices/virtual/block", name)
+		}
+		for _, dir := range []string{filepath.Join(sysfs, "block"), filepath.Join(place, "holders", holder), filepath.Join(place, "device"), filepath.Join(place, "queue")} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Skip(err)
+			}
+		}
+		for file, content := range map[string]string{"dev": number, "size": size, "device/model": model, "wwid": id, "removable": removable} {
+			write(t, filepath.Join(place, file), content)
+		}
+		if err := os.Symlink(place, filepath.Join(sysfs, "block", name)); err != nil {
+			t.Fatal(err)
+		}
+		all, err := devicesIn(filepath.Join(sysfs, "block"))
+		if err != nil {
+			return
+		}
+		for _, d := range all {
+			if d.Local && (virtual || strings.TrimSpace(removable) == "1") || d.Size <= 0 || len(d.Holders) != 1 || !strings.HasPrefix(d.Path, "/dev/") {
+				t.Errorf("%+v", d)
+			}
+		}
+	})
+}
+
+// clean makes one name of a path of what a fuzzer has made.
+func clean(name, otherwise string) string {
+	name = strings.Map(func(r rune) rune {
+		if r == 0 || r == '/' {
+			return -1
+		}
+		return r
+	}, name)
+	if name == "" || name == "." || name == ".." || len(name) > 100 {
+		return otherwise
+	}
+	return name
+}
