@@ -20,7 +20,7 @@ import (
 const deviceFile = "holdfast-device"
 
 // stageBlock attaches the image without autoclear, since a device node in use keeps nothing open.
-func stageBlock(ctx context.Context, p *presence, a access, staging string) error {
+func (n *node) stageBlock(ctx context.Context, p *presence, a access, staging string) error {
 	if err := checkDirectory(staging); err != nil {
 		return err
 	}
@@ -32,24 +32,46 @@ func stageBlock(ctx context.Context, p *presence, a access, staging string) erro
 	case m != nil && m.ReadOnly != a.readOnly():
 		return otherwise("staged", p.id, m, a.readOnly())
 	case m != nil:
+		if err := n.holds.hold(p.id, nodeops.LoopNode(m), p.v.Access.Image); err != nil {
+			return err
+		}
 		return nodeops.GrowLoop(nodeops.LoopNode(m))
 	}
 	undo, err := makeTarget(file, backend.Block)
 	if err != nil {
 		return err
 	}
-	loop, err := nodeops.AttachLoop(ctx, p.v.Access.Image, nodeops.LoopOptions{ReadOnly: a.readOnly()})
+	device, err := attachBlock(ctx, p.v.Access.Image, a.readOnly())
 	if err != nil {
 		undo()
 		return err
 	}
-	defer loop.Close()
 	crashpoint.Here(crashpoint.StageAttached)
-	if err := nodeops.Bind(ctx, loop.Path, file, a.readOnly(), nil); err != nil {
+	err = n.holds.hold(p.id, device, p.v.Access.Image)
+	if err == nil {
+		err = nodeops.Bind(ctx, device, file, a.readOnly(), nil)
+	}
+	if err != nil {
 		undo()
-		return errors.Join(err, release(ctx, []string{loop.Path}))
+		return errors.Join(err, n.release(ctx, []string{device}))
 	}
 	return nil
+}
+
+// attachBlock attaches a device that readers may only read. It is not attached read-only, if the image can be written at
+// all: of such a device whoever sees its node may change the file that it shows (LOOP_CHANGE_FD).
+func attachBlock(ctx context.Context, image string, readOnly bool) (device string, err error) {
+	loop, err := nodeops.AttachLoop(ctx, image, nodeops.LoopOptions{})
+	if err != nil && readOnly {
+		loop, err = nodeops.AttachLoop(ctx, image, nodeops.LoopOptions{ReadOnly: true})
+	}
+	if err != nil {
+		return "", err
+	}
+	if readOnly {
+		err = setReadOnly(loop.Path, true)
+	}
+	return loop.Path, errors.Join(err, loop.Close())
 }
 
 // protect makes the device of a block volume read-only while all its targets are: a read-only bind alone keeps no
@@ -62,7 +84,11 @@ func protect(p *presence) error {
 	if err != nil {
 		return err
 	}
-	targets := slices.DeleteFunc(mounts, func(m nodeops.Mount) bool { return filepath.Base(m.Target) == deviceFile })
+	staged := func(m nodeops.Mount) bool { return filepath.Base(m.Target) == deviceFile }
+	if slices.ContainsFunc(mounts, func(m nodeops.Mount) bool { return staged(m) && m.ReadOnly }) {
+		return nil // for readers only, from the beginning to the end
+	}
+	targets := slices.DeleteFunc(mounts, staged)
 	writable := func(m nodeops.Mount) bool { return !m.ReadOnly }
 	readOnly := len(targets) > 0 && !slices.ContainsFunc(targets, writable)
 	for _, device := range p.loops {
@@ -99,7 +125,7 @@ func (p *presence) blockDevices() []string {
 }
 
 // release detaches those of devices whose node is not bound anywhere any more: the binds count the uses.
-func release(ctx context.Context, devices []string) error {
+func (n *node) release(ctx context.Context, devices []string) error {
 	all, err := nodeops.Mounts()
 	if err != nil {
 		return err
@@ -109,7 +135,7 @@ func release(ctx context.Context, devices []string) error {
 		if used {
 			continue
 		}
-		if err := nodeops.DetachLoop(ctx, device); err != nil {
+		if err := n.holds.detach(ctx, device); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,6 @@
 // Package driver serves a backend over CSI: the identity, controller, group controller and node services on one
-// unix socket, all of them for one host, or apart for a cluster. It keeps no state of its own: what the backend says and what the kernel has mounted is all it knows,
-// so it may be killed and started again at any time.
+// unix socket, all of them for one host, or apart for a cluster. It keeps no state of its own but open descriptors: what the backend says
+// and what the kernel has mounted is all it knows, so it may be killed and started again at any time.
 package driver
 
 import (
@@ -68,6 +68,7 @@ type Driver struct {
 	calls    *calls
 	stopping chan struct{}      // closed when Run begins to stop
 	ops      backend.Operations // of the node service, by volume
+	holds    holds
 }
 
 var (

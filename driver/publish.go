@@ -59,12 +59,12 @@ func (n *node) publishStaged(ctx context.Context, id backend.ID, a access, req *
 		if err != nil {
 			return err
 		}
-		return explain(v, publish(ctx, v, a, req))
+		return explain(v, n.publish(ctx, v, a, req))
 	})
 }
 
 // publish binds what is staged to the target.
-func publish(ctx context.Context, v *backend.Volume, a access, req *csi.NodePublishVolumeRequest) error {
+func (n *node) publish(ctx context.Context, v *backend.Volume, a access, req *csi.NodePublishVolumeRequest) error {
 	staging, err := resolve(req.GetStagingTargetPath())
 	if err != nil {
 		return err
@@ -91,6 +91,11 @@ func publish(ctx context.Context, v *backend.Volume, a access, req *csi.NodePubl
 	readOnly := req.GetReadonly() || a.readOnly()
 	if staged.ReadOnly && !readOnly {
 		return fmt.Errorf("%w: volume %s is read-only where it is staged (%s): it was staged so, or its file system met an error, which the kernel's log tells; unstage it first", backend.ErrPrecondition, v.ID, source)
+	}
+	if v.Mode == backend.Block {
+		if err := n.holds.hold(v.ID, nodeops.LoopNode(staged), v.Access.Image); err != nil {
+			return err
+		}
 	}
 	m, err := p.at(target)
 	switch {

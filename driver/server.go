@@ -19,6 +19,12 @@ func (d *Driver) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if d.Services != ControllerServices {
+		if err := d.holdStaged(ctx); err != nil {
+			return errors.Join(err, listener.Close(), d.abandon(ctx))
+		}
+		defer d.holds.close()
+	}
 	server := d.server()
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()

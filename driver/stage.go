@@ -71,7 +71,7 @@ func (n *node) stage(ctx context.Context, v *backend.Volume, a access, path stri
 		return err
 	}
 	if a.mode == backend.Block {
-		return stageBlock(ctx, p, a, staging)
+		return n.stageBlock(ctx, p, a, staging)
 	}
 	m, err := p.at(staging)
 	switch {

@@ -27,7 +27,7 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 		if m, err := sharedAt(id, req.GetTargetPath()); m != nil && err == nil {
 			return n.unpublishShared(ctx, m)
 		}
-		if err := unpublish(ctx, n.find(ctx, id), req.GetTargetPath()); err != nil {
+		if err := n.unpublish(ctx, n.find(ctx, id), req.GetTargetPath()); err != nil {
 			return err
 		}
 		if ephemeral {
@@ -42,7 +42,7 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 }
 
 // unpublish works by what is mounted, not by what the volume is known to be.
-func unpublish(ctx context.Context, p *presence, path string) error {
+func (n *node) unpublish(ctx context.Context, p *presence, path string) error {
 	target, err := resolve(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -62,7 +62,7 @@ func unpublish(ctx context.Context, p *presence, path string) error {
 		return nil
 	}
 	// Where the volume was unstaged before, this was the last use.
-	return errors.Join(protect(p), release(ctx, []string{device}))
+	return errors.Join(protect(p), n.release(ctx, []string{device}))
 }
 
 func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
@@ -77,7 +77,7 @@ func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolume
 		if m, err := sharedAt(id, req.GetStagingTargetPath()); m != nil && err == nil {
 			return nodeops.UnmountShared(ctx, m.Target, n.Patience)
 		}
-		return unstage(ctx, n.find(ctx, id), req.GetStagingTargetPath())
+		return n.unstage(ctx, n.find(ctx, id), req.GetStagingTargetPath())
 	})
 	if err != nil {
 		return nil, err
@@ -89,11 +89,11 @@ func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolume
 }
 
 // unstage works by what is mounted, not by what the volume is known to be.
-func unstage(ctx context.Context, p *presence, path string) error {
-	devices := p.blockDevices()
+func (n *node) unstage(ctx context.Context, p *presence, path string) error {
+	devices := slices.Concat(p.blockDevices(), n.holds.of(p.id)) // with what an attempt before could not detach
 	staging, err := resolve(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return release(ctx, devices)
+		return n.release(ctx, devices)
 	}
 	if err != nil {
 		return err
@@ -115,13 +115,13 @@ func unstage(ctx context.Context, p *presence, path string) error {
 			return err
 		}
 	}
-	if err := release(ctx, devices); err != nil {
+	if err := n.release(ctx, devices); err != nil {
 		return err
 	}
 	if p.v != nil && p.v.Mode != backend.Block {
 		// Each ends with its last mount, or a moment later if a prober has it open: who deletes the volume at once
 		// must not be told that it is in use. One that stays has a user whom this host does not see.
-		if err := release(ctx, p.loops); err != nil && !errors.Is(err, unix.EBUSY) {
+		if err := n.release(ctx, p.loops); err != nil && !errors.Is(err, unix.EBUSY) {
 			return err
 		}
 	}
@@ -145,10 +145,15 @@ func (n *node) find(ctx context.Context, id backend.ID) *presence {
 
 // unmount undoes the volume's mount at path and returns the device whose node was bound there, if one was.
 func (p *presence) unmount(ctx context.Context, path string) (device string, err error) {
-	m, err := p.at(path)
+	m, err := nodeops.MountAt(path)
 	if err != nil || m == nil {
 		return "", err
 	}
 	device = nodeops.LoopNode(m)
+	if _, err := nodeops.BackingFile(device); device == "" || !errors.Is(err, fs.ErrNotExist) { // else it is nobody's any more
+		if m, err = p.at(path); err != nil || m == nil {
+			return "", err
+		}
+	}
 	return device, nodeops.Unmount(ctx, path)
 }

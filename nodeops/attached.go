@@ -103,6 +103,9 @@ func (l *Loop) Detach(ctx context.Context) error {
 	if errors.Is(err, unix.ENXIO) {
 		return l.Close()
 	}
+	if errors.Is(err, unix.EBADF) { // an attempt before has closed it already
+		return DetachLoop(ctx, l.Path)
+	}
 	if err != nil {
 		return fmt.Errorf("detaching %s: %w", l.Path, err)
 	}

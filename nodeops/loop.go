@@ -185,6 +185,12 @@ func configureLoop(path string, config *unix.LoopConfig, o LoopOptions) (*Loop, 
 		device.Close()
 		return nil, fmt.Errorf("configuring %s (Linux 5.8 or later is needed): %w", path, err)
 	}
+	if !o.ReadOnly {
+		if err := clearReadOnly(device); err != nil {
+			l := &Loop{Path: path, device: device}
+			return nil, errors.Join(fmt.Errorf("making %s writable: %w", path, err), l.Detach(context.Background()), l.Close())
+		}
+	}
 	return describeLoop(device)
 }
 
@@ -250,5 +256,10 @@ func setAutoclear(device *os.File, status *unix.LoopInfo64, want bool) error {
 	return nil
 }
 
-// Close lets go of the device. A device without autoclear stays attached.
-func (l *Loop) Close() error { return l.device.Close() }
+// Close lets go of the device, if that is not done. A device without autoclear stays attached.
+func (l *Loop) Close() error {
+	if err := l.device.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}

@@ -101,6 +101,9 @@ var imagesOnly = []scenario{
 	{"a block volume leaves the node in whatever order", aBlockVolumeLeavesTheNodeInWhateverOrder},
 	{"a block volume that is gone leaves no device", aBlockVolumeThatIsGoneLeavesNoDevice},
 	{"a block volume grows while it is used", aBlockVolumeGrowsWhileItIsUsed},
+	{"a block volume keeps its device whatever its container asks of it", aBlockVolumeKeepsItsDeviceWhateverItsContainerAsks},
+	{"a block volume whose device was lost while no process ran gets it back from nobody", aBlockVolumeWhoseDeviceWasLostIsShownToNobody},
+	{"the file of a block volume for readers only cannot be changed", theFileOfABlockVolumeForReadersCannotBeChanged},
 	{"a block target that cannot be is refused and left alone", aBlockTargetThatCannotBeIsRefusedAndLeftAlone},
 	{"a corrupt image is neither mounted nor formatted", aCorruptImageIsNeitherMountedNorFormatted},
 }

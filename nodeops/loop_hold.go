@@ -1,0 +1,59 @@
+package nodeops
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// HoldLoop opens a device that is attached to that very file, which stays so until Close, whatever those ask of the
+// device who see its node. It fails with ENXIO if the device is attached to nothing, or to something else.
+func HoldLoop(device, image string) (*Loop, error) {
+	f, err := openLoop(device, true)
+	if err != nil {
+		return nil, fmt.Errorf("holding %s: %w", device, err)
+	}
+	l := &Loop{Path: device, device: f}
+	if err := l.Keep(image); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Keep takes back what those may have asked of the device who see its node, with or without capabilities: to detach itself
+// when the last user closes it (LOOP_CLR_FD, LOOP_SET_STATUS), or to show a part of the image only. It fails with ENXIO if
+// the device is not attached to that very file.
+func (l *Loop) Keep(image string) error {
+	info, err := os.Lstat(image)
+	if err != nil {
+		return err
+	}
+	status, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
+	if err != nil {
+		return fmt.Errorf("asking what %s is attached to: %w", l.Path, err)
+	}
+	if !isFile(status, info) {
+		return fmt.Errorf("%s is attached to another file than %s: %w", l.Path, image, unix.ENXIO)
+	}
+	const autoclear = unix.LO_FLAGS_AUTOCLEAR
+	if status.Flags&autoclear == 0 && status.Offset == 0 && status.Sizelimit == 0 {
+		return nil
+	}
+	status.Flags &^= autoclear
+	status.Offset, status.Sizelimit = 0, 0
+	if err := unix.IoctlLoopSetStatus64(int(l.device.Fd()), status); err != nil {
+		return fmt.Errorf("taking back what was asked of %s: %w", l.Path, err)
+	}
+	return nil
+}
+
+// clearReadOnly makes a device writable that was made read-only for whoever had it before.
+func clearReadOnly(device *os.File) error {
+	readOnly, err := unix.IoctlGetInt(int(device.Fd()), unix.BLKROGET)
+	if err != nil || readOnly == 0 {
+		return err
+	}
+	return unix.IoctlSetPointerInt(int(device.Fd()), unix.BLKROSET, 0)
+}
