@@ -25,6 +25,7 @@ type Device struct {
 	Local      bool     // a disk of this host that stays: not made of software, not removable, not on a network
 	Partitions []string // names
 	Holders    []string // names of the devices that are made of it
+	Appearance string   // this device and no other until the host is booted; empty if that cannot be told
 }
 
 // Devices lists the whole block devices that have a size, in the order of their names.
@@ -76,6 +77,7 @@ func describeDevice(dir string) (Device, error) {
 	}
 	const sector = 512 // whatever that of the device is
 	d.Number, d.Size = strings.TrimSpace(string(number)), sectors*sector
+	d.Appearance = appearance(dir, d.Path, d.Number)
 	d.Model = attribute(dir, "device/model")
 	d.ID = cmp.Or(attribute(dir, "wwid"), attribute(dir, "device/wwid"), attribute(dir, "device/serial"), attribute(dir, "serial"))
 	d.Rotational, d.ReadOnly = attribute(dir, "queue/rotational") == "1", attribute(dir, "ro") == "1"

@@ -38,6 +38,9 @@ func (s DeviceSelector) String() string {
 	return strings.Join(parts, ", ")
 }
 
+// Names says whether a device that the selector means is one that somebody has named, and no other that happens to fit.
+func (s DeviceSelector) Names() bool { return len(s.Paths) > 0 || s.Model != "" }
+
 // Select returns the devices that are meant, those of an earlier pattern first, else in the order given.
 func (s DeviceSelector) Select(all []Device) ([]Device, error) {
 	if err := s.check(); err != nil {
@@ -85,7 +88,7 @@ func byPath(all []Device, patterns []string) (meant []Device, err error) {
 		}
 		slices.SortFunc(paths, inOrder)
 		for _, p := range paths {
-			number := deviceNumber(p)
+			number := DeviceNumber(p)
 			named := func(d Device) bool { return d.Number == number }
 			if i := slices.IndexFunc(all, named); i >= 0 && !slices.ContainsFunc(meant, named) {
 				meant = append(meant, all[i])
@@ -95,8 +98,8 @@ func byPath(all []Device, patterns []string) (meant []Device, err error) {
 	return meant, nil
 }
 
-// deviceNumber is the major:minor that a path leads to; empty if that is no block device.
-func deviceNumber(path string) string {
+// DeviceNumber is the major:minor that a path leads to; empty if that is no block device.
+func DeviceNumber(path string) string {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return ""

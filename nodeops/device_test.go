@@ -184,7 +184,7 @@ func TestADeviceIsFoundThroughLinksAndPatterns(t *testing.T) {
 
 func TestADeviceThatWasTakenAwayIsGone(t *testing.T) {
 	device := hostfs.Disk(t, 64*mib)
-	if DeviceGone(deviceNumber(device)) {
+	if DeviceGone(DeviceNumber(device)) {
 		t.Error("it is there")
 	}
 	if !DeviceGone("8:1048575") {

@@ -29,7 +29,7 @@ func loopByNumber(number string) string {
 	}
 	link, err := os.Readlink("/sys/dev/block/" + number)
 	name := filepath.Base(link)
-	if err != nil || !loopName.MatchString(name) || deviceNumber("/dev/"+name) != number {
+	if err != nil || !loopName.MatchString(name) || DeviceNumber("/dev/"+name) != number {
 		return ""
 	}
 	return "/dev/" + name

@@ -128,7 +128,7 @@ func FuzzMounts(f *testing.F) {
 	if os.Geteuid() == 0 {
 		l = attach(f, sparse(f, f.TempDir(), mib), LoopOptions{})
 	}
-	number := deviceNumber(l.Path)
+	number := DeviceNumber(l.Path)
 	f.Add(string(table))
 	for _, line := range []string{
 		"36 35 0:45 / /mnt rw - tmpfs %[1]s rw", "36 35 %[2]s / /mnt rw shared:1 - ext4 /dev/loop9 rw", "36 35 0:45 / / rw - btrfs %[1]s rw",
@@ -144,7 +144,7 @@ func FuzzMounts(f *testing.F) {
 			if LoopUnder(&m) == l.Path && m.Device != number {
 				t.Errorf("%+v is taken for a file system on %s", m, l.Path)
 			}
-			if LoopNode(&m) == l.Path && deviceNumber(m.Target) != number {
+			if LoopNode(&m) == l.Path && DeviceNumber(m.Target) != number {
 				t.Errorf("%+v is taken for the node of %s", m, l.Path)
 			}
 			if strings.Contains(LoopUnder(&m)+LoopNode(&m), "..") {
@@ -207,4 +207,19 @@ func clean(name, otherwise string) string {
 		return otherwise
 	}
 	return name
+}
+
+func TestAttachLoop_ADeviceThatWasMadeReadOnlyForOneIsWritableForTheNext(t *testing.T) {
+	lent := lend(t, unlikely, 1) // so that both get the same
+	first := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lent})
+	if err := unix.IoctlSetPointerInt(int(first.device.Fd()), unix.BLKROSET, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{Among: lent})
+	if readOnly, err := unix.IoctlGetInt(int(next.device.Fd()), unix.BLKROGET); err != nil || readOnly != 0 {
+		t.Errorf("it is read-only: %d, %v", readOnly, err)
+	}
 }

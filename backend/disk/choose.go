@@ -23,7 +23,7 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 	if err != nil {
 		return fmt.Errorf("%w: a disk is chosen for a cluster, whose identity is not known: %w", backend.ErrUnavailable, err)
 	}
-	all, err := nodeops.Devices()
+	all, err := h.list()
 	if err != nil {
 		return err
 	}
@@ -34,8 +34,12 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 	if len(meant) == 0 {
 		return fmt.Errorf("%w: no disk of node %s is meant by %s; what is removable, on a network or made of software must be named by a path", backend.ErrUnavailable, h.Node, which)
 	}
+	j, err := h.judge(ctx, which, all)
+	if err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	}
 	why := map[string]error{} // by path: why a device cannot be taken
-	r, device, err := h.known(ctx, pool, cluster, meant, why)
+	r, device, err := j.known(ctx, pool, cluster, meant, why)
 	switch {
 	case err != nil:
 		return err
@@ -52,8 +56,8 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 		if why[d.Path] != nil {
 			continue
 		}
-		if why[d.Path] = unfit(ctx, d); why[d.Path] == nil {
-			return h.claim(ctx, mark{Pool: pool, Cluster: cluster, UUID: newUUID(), Node: h.Node}, &d)
+		if why[d.Path] = j.unfit(ctx, d); why[d.Path] == nil {
+			return h.claim(ctx, mark{Pool: pool, Cluster: cluster, UUID: newUUID(cluster, pool), Node: h.Node}, &d)
 		}
 	}
 	return fmt.Errorf("%w: no disk of node %s that is meant by %s is free: %s", backend.ErrUnavailable, h.Node, which, reasons(meant, why))
@@ -79,13 +83,14 @@ func (h *Host) vacant(pool string) error {
 func label(pool string) string { return "hf-" + pool[:min(len(pool), 9)] }
 
 // known looks for the disk that a record was lost of. Devices with the label of the pool that are not its are put into why.
-func (h *Host) known(ctx context.Context, pool, cluster string, meant []nodeops.Device, why map[string]error) (r *record, device *nodeops.Device, err error) {
+// A label, which anybody can write, lets none be mounted: its UUID is one that this cluster has made, or somebody names it.
+func (j *judge) known(ctx context.Context, pool, cluster string, meant []nodeops.Device, why map[string]error) (r *record, device *nodeops.Device, err error) {
 	for _, d := range meant {
 		head, err := nodeops.ReadXFSHead(d.Path)
 		if err != nil || head == nil || head.Label != label(pool) || head.Unfinished || len(d.Holders) > 0 {
 			continue // whether it is free is found out later
 		}
-		m, err := h.peek(ctx, d.Path)
+		m, err := j.look(ctx, &d, head, pool, cluster)
 		switch {
 		case err != nil:
 			why[d.Path] = err
@@ -100,10 +105,21 @@ func (h *Host) known(ctx context.Context, pool, cluster string, meant []nodeops.
 			r.Ready = true
 		}
 		if why[d.Path] != nil {
-			h.Log.Warn("a disk has the label of a pool and is not taken", "pool", pool, "device", d.Path, "reason", why[d.Path])
+			j.Log.Warn("a disk has the label of a pool and is not taken", "pool", pool, "device", d.Path, "reason", why[d.Path])
 		}
 	}
 	return r, device, nil
+}
+
+// look reads the mark of a disk that may be looked at.
+func (j *judge) look(ctx context.Context, d *nodeops.Device, head *nodeops.XFSHead, pool, cluster string) (m mark, err error) {
+	if !j.named && !madeFor(head.UUID, cluster, pool) {
+		return m, fmt.Errorf("it has the label %s, and its UUID %s is none that this cluster has made for the pool: it was formatted by another, or by a release that took random ones; if it is the pool's, name it by paths or model", head.Label, head.UUID)
+	}
+	if err := j.foreign(ctx, d); err != nil {
+		return m, err
+	}
+	return j.peek(ctx, d.Path)
 }
 
 // peek reads the mark of a disk without writing to it.
@@ -123,7 +139,7 @@ func (h *Host) peek(ctx context.Context, device string) (m mark, err error) {
 }
 
 // unfit says why a device cannot be formatted.
-func unfit(ctx context.Context, d nodeops.Device) error {
+func (j *judge) unfit(ctx context.Context, d nodeops.Device) error {
 	smallest, err := nodeops.SmallestFS("xfs")
 	switch {
 	case err != nil:
@@ -137,7 +153,13 @@ func unfit(ctx context.Context, d nodeops.Device) error {
 	case d.Size < smallest:
 		return fmt.Errorf("it has %d bytes, fewer than the %d that a file system needs", d.Size, smallest)
 	}
-	return nodeops.ProvenEmpty(ctx, d.Path)
+	if err := j.others(&d); err != nil {
+		return err
+	}
+	if err := nodeops.ProvenEmpty(ctx, d.Path); err != nil {
+		return err
+	}
+	return j.foreign(ctx, &d)
 }
 
 func newRecord(m mark, d *nodeops.Device) *record {

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +30,12 @@ type Host struct {
 	// Cluster identifies the cluster, so that a disk that comes from another is not taken. It is asked for when a disk
 	// is chosen, and not any more when one is known.
 	Cluster func(context.Context) (string, error)
-	Log     *slog.Logger
+	// Attached lists the volumes of other drivers that are attached to this host; nil: there are none.
+	Attached func(context.Context) ([]Attached, error)
+	Proc     string // as in nodeops.Host, by which is found out who uses a device
+	Log      *slog.Logger
+
+	devices func() ([]nodeops.Device, error) // in tests
 }
 
 // Place is where a pool lies that has no path of its own, and where its disk is mounted.
@@ -80,7 +86,7 @@ func (h *Host) Mount(ctx context.Context, pool string, which nodeops.DeviceSelec
 	if mounted, err := h.mounted(ctx, r); mounted || err != nil {
 		return err
 	}
-	device, head, err := find(r, which)
+	device, head, err := h.find(r, which)
 	switch {
 	case err != nil:
 		return err
@@ -129,7 +135,7 @@ func (h *Host) mounted(ctx context.Context, r *record) (bool, error) {
 		}
 		return false, nil
 	}
-	all, err := nodeops.Devices()
+	all, err := h.list()
 	if err != nil {
 		return false, err
 	}
@@ -146,38 +152,68 @@ func (h *Host) mounted(ctx context.Context, r *record) (bool, error) {
 	return false, fmt.Errorf("%w: %s is mounted at %s, where its disk belongs (%s); unmount it", backend.ErrUnavailable, m.Source, place, r)
 }
 
-// find looks for the disk by its UUID among those that may be chosen at all, whatever the other wishes are by now.
-func find(r *record, which nodeops.DeviceSelector) (device *nodeops.Device, head *nodeops.XFSHead, err error) {
-	all, err := nodeops.Devices()
+// find looks for the disk by its UUID among those that may be chosen at all, whatever the other wishes are by now. What
+// is only said to be it, by what anybody can write, is passed over.
+func (h *Host) find(r *record, which nodeops.DeviceSelector) (device *nodeops.Device, head *nodeops.XFSHead, err error) {
+	eligible, named, err := h.eligible(which)
 	if err != nil {
 		return nil, nil, err
 	}
-	eligible := nodeops.DeviceSelector{MinSize: 1}
-	local, err := eligible.Select(all)
+	b, err := h.booted()
 	if err != nil {
-		return nil, nil, err
+		h.Log.Warn("a disk without a serial number is not known again", "pool", r.Pool, "error", err)
 	}
-	if eligible.Paths = which.Paths; len(which.Paths) > 0 {
-		named, err := eligible.Select(all)
-		if err != nil {
-			return nil, nil, err
-		}
-		local = append(local, named...)
-	}
-	for _, d := range local {
+	var doubts error
+	for _, d := range eligible {
 		if len(d.Holders) > 0 || device != nil && device.Number == d.Number {
 			continue
 		}
 		is, err := nodeops.ReadXFSHead(d.Path)
-		switch {
-		case err != nil || is == nil || is.UUID != r.UUID: // what cannot be read is missing
-		case device != nil:
-			return nil, nil, fmt.Errorf("%w: %s and %s both say they are its disk (UUID %s); take the copy away", backend.ErrUnavailable, device.Path, d.Path, r.UUID)
-		default:
-			device, head = &d, is
+		if err != nil || is == nil || is.UUID != r.UUID { // what cannot be read is missing
+			continue
 		}
+		isNamed := slices.ContainsFunc(named, func(n nodeops.Device) bool { return n.Number == d.Number })
+		if err := r.trusted(&d, isNamed, b); err != nil {
+			h.Log.Warn("a disk has the UUID of a pool's disk and is not taken", "pool", r.Pool, "device", d.Path, "reason", err)
+			doubts = errors.Join(doubts, err)
+			continue
+		}
+		if device != nil {
+			return nil, nil, fmt.Errorf("%w: %s and %s both say they are its disk (UUID %s); take the copy away", backend.ErrUnavailable, device.Path, d.Path, r.UUID)
+		}
+		device, head = &d, is
+	}
+	if device == nil && doubts != nil {
+		return nil, nil, fmt.Errorf("%w: its disk is missing (%s): %w", backend.ErrUnavailable, r, doubts)
 	}
 	return device, head, nil
+}
+
+// eligible are the devices of the host itself and those that the selector names by a path; named are those that it means
+// and names.
+func (h *Host) eligible(which nodeops.DeviceSelector) (eligible, named []nodeops.Device, err error) {
+	all, err := h.list()
+	if err != nil {
+		return nil, nil, err
+	}
+	own := nodeops.DeviceSelector{MinSize: 1}
+	if eligible, err = own.Select(all); err != nil {
+		return nil, nil, err
+	}
+	if which.Model != "" {
+		if named, err = (nodeops.DeviceSelector{Model: which.Model, Paths: which.Paths}).Select(all); err != nil {
+			return nil, nil, err
+		}
+	}
+	if own.Paths = which.Paths; len(which.Paths) > 0 {
+		byPath, err := own.Select(all)
+		if err != nil {
+			return nil, nil, err
+		}
+		named = append(named, byPath...)
+		eligible = append(eligible, byPath...)
+	}
+	return eligible, named, nil
 }
 
 // attach mounts the disk, and leaves it mounted only if it is the one.
@@ -191,7 +227,14 @@ func (h *Host) attach(ctx context.Context, r *record, device *nodeops.Device) er
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
 	crashpoint.Here(crashpoint.DiskMounted)
-	if err := h.settle(r); err != nil {
+	m, err := nodeops.MountAt(place)
+	if err == nil && (m == nil || m.Device != device.Number) {
+		err = fmt.Errorf("%w: %s is another device by now; trying again", backend.ErrUnavailable, device.Path)
+	}
+	if err == nil {
+		err = h.settle(r)
+	}
+	if err != nil {
 		return errors.Join(err, nodeops.Unmount(context.WithoutCancel(ctx), place))
 	}
 	h.Log.Info("disk mounted", "pool", r.Pool, "device", device.Path, "uuid", r.UUID, "at", place)

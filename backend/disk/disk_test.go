@@ -219,7 +219,7 @@ func TestADiskThatSaysItIsAnothersIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, change := range []func(*mark){
-		func(m *mark) { m.Cluster = "c2" }, func(m *mark) { m.Pool = "slow" }, func(m *mark) { m.UUID = newUUID() },
+		func(m *mark) { m.Cluster = "c2" }, func(m *mark) { m.Pool = "slow" }, func(m *mark) { m.UUID = newUUID("c1", pool) },
 	} {
 		theirs := m
 		change(&theirs)

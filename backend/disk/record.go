@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,12 +123,4 @@ func writeJSON(path string, v any) error {
 		return err
 	}
 	return nodeops.ReplaceFile(path, append(b, '\n'))
-}
-
-// newUUID is one of version 4.
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

@@ -108,9 +108,15 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 // known adds to a pool what is remembered of it, and how the host is seen.
 func (n *node) known(c *local.PoolConfig, remembered *agent.Memory) {
 	c.Expect = remembered.Pool(c.Name)
-	if n.driver.Namespaces != "" {
-		c.HostProc = filepath.Dir(filepath.Clean(n.driver.Namespaces))
+	c.HostProc = n.hostProc()
+}
+
+// hostProc is the directory in proc of a process of the host; empty where this process is one.
+func (n *node) hostProc() string {
+	if n.driver.Namespaces == "" {
+		return ""
 	}
+	return filepath.Dir(filepath.Clean(n.driver.Namespaces))
 }
 
 // join makes this host a node of the cluster.

@@ -24,7 +24,13 @@ import (
 
 // sites turns the pools of this node into what the storage opens.
 func (n *node) sites(pools []v1.PoolSpec, log *slog.Logger) (all []local.Site) {
-	host := &disk.Host{Dir: n.stateDir, Node: n.driver.NodeID, Cluster: clusterID(n.clients.kubernetes), Log: log}
+	host := &disk.Host{
+		Dir: n.stateDir, Node: n.driver.NodeID, Cluster: clusterID(n.clients.kubernetes), Log: log, Proc: n.hostProc(),
+		Attached: attachedByOthers(n.clients.kubernetes, n.driver.NodeID, n.driver.Name),
+	}
+	if err := host.NoteDevices(); err != nil {
+		log.Error("no disk is taken on this node that is not named by paths or model", "error", err)
+	}
 	for _, p := range pools {
 		all = append(all, site(p, host))
 	}

@@ -1,0 +1,155 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// Attached is a volume of another driver that is attached to this host, or is about to be, as the Node object says.
+type Attached struct {
+	Handle string // by which its driver knows it, perhaps with the driver's name before it
+	Device string // the path of its device, if that is known
+}
+
+// name is what follows the driver in a name such as kubernetes.io/csi/DRIVER^HANDLE.
+func (a Attached) name() string {
+	if _, handle, ok := strings.Cut(a.Handle, "^"); ok {
+		return handle
+	}
+	return a.Handle
+}
+
+// is says whether the volume is that device for sure: by its path, or since the serial number is of the volume's handle.
+func (a Attached) is(d *nodeops.Device) bool {
+	if a.Device != "" && nodeops.DeviceNumber(a.Device) == d.Number {
+		return true
+	}
+	const least = 8 // characters that two do not share by chance
+	id, handle := letters(d.ID), letters(path.Base(a.name()))
+	return len(id) >= least && strings.HasPrefix(handle, id) || len(handle) >= least && strings.Contains(id, handle)
+}
+
+// letters leaves out what devices and drivers write differently.
+func letters(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(s))
+}
+
+// judge knows of which devices somebody else may be the owner.
+type judge struct {
+	*Host
+	named    bool // the selector names the devices, by paths or model
+	boot     *boot
+	attached []Attached
+	hidden   []string // attached volumes of which it is not known which device they are
+}
+
+func (h *Host) judge(ctx context.Context, which nodeops.DeviceSelector, all []nodeops.Device) (*judge, error) {
+	j := &judge{Host: h, named: which.Names()}
+	var err error
+	if j.boot, err = h.booted(); err != nil && !j.named {
+		return nil, err
+	}
+	if h.Attached == nil {
+		return j, nil
+	}
+	if j.attached, err = h.Attached(ctx); err != nil {
+		return nil, fmt.Errorf("whether a disk is another driver's volume is not known: %w", err)
+	}
+	for _, a := range j.attached {
+		if !slices.ContainsFunc(all, func(d nodeops.Device) bool { return a.is(&d) }) {
+			j.hidden = append(j.hidden, a.Handle)
+		}
+	}
+	return j, nil
+}
+
+// foreign says why a device may be somebody else's; nil if it is nobody's that is known of.
+func (j *judge) foreign(ctx context.Context, d *nodeops.Device) error {
+	if err := j.others(d); err != nil {
+		return err
+	}
+	user, err := nodeops.Host{Proc: j.Proc}.UserOf(ctx, d)
+	if err != nil {
+		return fmt.Errorf("whether somebody uses it is not known: %w", err)
+	}
+	if user != "" {
+		return fmt.Errorf("somebody uses it: %s", user)
+	}
+	return nil
+}
+
+func (j *judge) others(d *nodeops.Device) error {
+	if i := slices.IndexFunc(j.attached, func(a Attached) bool { return a.is(d) }); i >= 0 {
+		return fmt.Errorf("it is volume %s of another driver", j.attached[i].Handle)
+	}
+	switch {
+	case j.named:
+		return nil
+	case !j.boot.had(d):
+		return errors.New("it came after the host was booted, so it may be somebody's volume; name it by paths or model, or boot the host with it")
+	case len(j.hidden) > 0:
+		return fmt.Errorf("it may be a volume of another driver that is attached to this node, %s; name the disk by paths or model", strings.Join(j.hidden, ", "))
+	}
+	return nil
+}
+
+// trusted says why what is written on a device is not to be believed; nil if it is. Whoever was ever given the device as a
+// raw volume can have written there what he liked.
+func (r *record) trusted(d *nodeops.Device, named bool, b *boot) error {
+	switch {
+	case named:
+		return nil
+	case r.ID != "" && r.ID == d.ID:
+		return nil
+	case r.ID != "" && d.ID != "":
+		return fmt.Errorf("%s has the UUID of the disk and id %s, and id %s is on record; if it is the disk, name it by paths or model", d.Path, d.ID, r.ID)
+	case r.Model != d.Model || d.Size < r.Size:
+		return fmt.Errorf("%s has the UUID of the disk, and model %q and %d bytes, not model %q and %d bytes; if it is the disk, name it by paths or model", d.Path, d.Model, d.Size, r.Model, r.Size)
+	case b == nil || !b.had(d):
+		return fmt.Errorf("%s has the UUID of the disk, has no serial number by which it is known, and came after the host was booted; if it is the disk, name it by paths or model, or boot the host with it", d.Path)
+	}
+	return nil
+}
+
+// newUUID is one for a pool of a cluster: its second half follows from these and from the first, which is random. Who does
+// not know the cluster cannot make one.
+func newUUID(cluster, pool string) string {
+	var b [16]byte
+	_, _ = rand.Read(b[:8]) // it never fails
+	b[6] = b[6]&0x0f | 0x80 // version 8: as the maker likes
+	seal(&b, cluster, pool)
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func seal(b *[16]byte, cluster, pool string) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "holdfast disk %q %q %x", cluster, pool, b[:8]))
+	copy(b[8:], sum[:8])
+	b[8] = b[8]&0x3f | 0x80
+}
+
+// madeFor says whether newUUID has made a UUID for that pool of that cluster. Releases before took random ones.
+func madeFor(uuid, cluster, pool string) bool {
+	whole, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
+	if err != nil || len(whole) != 16 {
+		return false
+	}
+	var b [16]byte
+	copy(b[:8], whole)
+	seal(&b, cluster, pool)
+	return bytes.Equal(b[:], whole)
+}

@@ -1,0 +1,291 @@
+package disk
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// anyDisk names no disk.
+var anyDisk = nodeops.DeviceSelector{MinSize: size}
+
+// own makes devices pass for disks of the host, with a serial number where one is given, as loop devices never are.
+func (f *fixture) own(ids map[string]string) {
+	f.devices = func() ([]nodeops.Device, error) {
+		all, err := nodeops.Devices()
+		for i, d := range all {
+			id, ok := ids[d.Path]
+			all[i].Local, all[i].ID = ok, id
+		}
+		return all, err
+	}
+}
+
+// disks makes disks of the host.
+func (f *fixture) disks(count int) (devices []string) {
+	f.Helper()
+	ids := map[string]string{}
+	for range count {
+		devices = append(devices, hostfs.Disk(f.T, size))
+		ids[devices[len(devices)-1]] = ""
+	}
+	f.own(ids)
+	return devices
+}
+
+func (f *fixture) note() {
+	f.Helper()
+	if err := f.NoteDevices(); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// untouched expects a disk to be empty still.
+func (f *fixture) untouched(device string) {
+	f.Helper()
+	if err := nodeops.ProvenEmpty(f.Context(), device); err != nil {
+		f.Error(err)
+	}
+}
+
+func TestADiskThatCameAfterTheBoot_IsTakenOnlyIfSomebodyNamesIt(t *testing.T) {
+	f := newFixture(t)
+	f.note()
+	late := f.disks(1)[0]
+	f.refused(pool, anyDisk, late, "after the host was booted", "paths or model")
+	f.untouched(late)
+	f.mount(pool, late)
+
+	g := newFixture(t)
+	early := g.disks(1)[0]
+	g.note()
+	if err := g.Mount(t.Context(), pool, anyDisk, backend.PoolExpectation{}); err != nil || g.on(pool) != early {
+		t.Errorf("a disk that was there: %v", err)
+	}
+}
+
+func TestADeviceThatTookTheNameOfOneThatWasThere_CameAfterTheBoot(t *testing.T) {
+	f := newFixture(t)
+	device := f.disks(1)[0]
+	f.note()
+	b, err := f.booted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := f.list()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all {
+		if d.Path != device {
+			continue
+		}
+		if !b.had(&d) {
+			t.Errorf("%+v was there", d)
+		}
+		fields := strings.Fields(d.Appearance)
+		for i := range fields {
+			changed := append([]string{}, fields...)
+			changed[i] += "1"
+			if d.Appearance = strings.Join(changed, " "); b.had(&d) {
+				t.Errorf("another in its place is taken for it: %q", d.Appearance)
+			}
+		}
+		if d.Appearance = ""; b.had(&d) {
+			t.Error("what cannot be told is taken for one that was there")
+		}
+	}
+}
+
+// holding starts a process that has a device open as containers have, not for itself alone.
+func holding(t *testing.T, device string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", `exec 3<"$1"; echo; read end || exit 0`, "sh", device)
+	stay, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stay.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADiskThatSomebodyUses_IsNotTakenThoughItIsEmptyAndNamed(t *testing.T) {
+	for words, use := range map[string]func(t *testing.T, device string){
+		"has it open": holding,
+		"attached to": func(t *testing.T, device string) { hostfs.Attach(t, device) }, // as the kubelet does for a pod
+		"node is mounted": func(t *testing.T, device string) {
+			node := filepath.Join(t.TempDir(), "node")
+			shell(t, "touch", node)
+			shell(t, "mount", "--bind", device, node)
+			t.Cleanup(func() {
+				if err := unix.Unmount(node, 0); err != nil {
+					t.Error(err)
+				}
+			})
+		},
+	} {
+		t.Run(words, func(t *testing.T) {
+			f := newFixture(t)
+			device := hostfs.Disk(t, size)
+			use(t, device)
+			f.refused(pool, paths(device), device, words)
+			f.untouched(device)
+		})
+	}
+}
+
+func TestADiskThatMayBeAnotherDriversVolume_IsNotTaken(t *testing.T) {
+	f := newFixture(t)
+	theirs, free := hostfs.Disk(t, size), hostfs.Disk(t, size)
+	f.own(map[string]string{theirs: "vol0123456789", free: "S5GXNX0W"})
+	f.note()
+	attached := []Attached{{Handle: "kubernetes.io/csi/other^vol-aaaabbbbcccc"}}
+	f.Attached = func(context.Context) ([]Attached, error) { return attached, nil }
+	f.refused(pool, anyDisk, "vol-aaaabbbbcccc", "paths or model", theirs, free) // which of them it is cannot be told
+	attached[0].Handle = "vol-0123456789"
+	f.refused(pool, paths(theirs), "is volume vol-0123456789 of another driver", theirs)
+	attached[0] = Attached{Handle: "elsewhere", Device: theirs}
+	f.refused(pool, paths(theirs), "is volume elsewhere of another driver", theirs)
+	f.untouched(theirs)
+	f.untouched(free)
+	if err := f.Mount(t.Context(), pool, anyDisk, backend.PoolExpectation{}); err != nil || f.on(pool) != free {
+		t.Errorf("the disk that is not theirs: %v", err)
+	}
+
+	g := newFixture(t)
+	disk := g.disks(1)[0]
+	errAPI := errors.New("forbidden")
+	g.Attached = func(context.Context) ([]Attached, error) { return nil, errAPI }
+	g.refused(pool, paths(disk), errAPI.Error())
+	g.untouched(disk)
+}
+
+func TestALabelAlone_LetsNothingBeMounted(t *testing.T) {
+	f := newFixture(t)
+	forged := f.disks(1)[0]
+	f.note()
+	shell(t, "mkfs.xfs", "-q", "-L", label(pool), forged)
+	head, err := nodeops.ReadXFSHead(forged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All else that a disk of the pool has may be on it too.
+	shell(t, "mkdir", "-p", f.Place(pool))
+	shell(t, "mount", forged, f.Place(pool))
+	if err := (mark{Pool: pool, Cluster: "c1", UUID: head.UUID}).write(f.Place(pool)); err != nil {
+		t.Fatal(err)
+	}
+	f.unmount(pool)
+	f.refused(pool, anyDisk, forged, "none that this cluster has made", "paths or model")
+	f.mount(pool, forged) // as of a release that took random UUIDs
+}
+
+func TestADiskOfThePool_IsFoundWithoutItsRecordUnlessItCameAfterTheBootOrIsUsed(t *testing.T) {
+	f := newFixture(t)
+	device := f.disks(1)[0]
+	f.note()
+	try := func() error { return f.Mount(f.Context(), pool, anyDisk, backend.PoolExpectation{}) }
+	if err := try(); err != nil {
+		t.Fatal(err)
+	}
+	f.put(pool, "data")
+	f.unmount(pool)
+	shell(t, "rm", f.file(pool))
+	t.Run("used", func(t *testing.T) {
+		holding(t, device)
+		if err := try(); err == nil || !strings.Contains(err.Error(), "has it open") {
+			t.Errorf("got %v", err)
+		}
+	})
+	shell(t, "rm", filepath.Join(f.records(), ".boot.json"))
+	f.devices = func() ([]nodeops.Device, error) { return nil, nil }
+	f.note()
+	f.own(map[string]string{device: ""})
+	f.refused(pool, anyDisk, device, "after the host was booted")
+	shell(t, "rm", filepath.Join(f.records(), ".boot.json"))
+	f.note()
+	if err := try(); err != nil || !f.has(pool, "data") {
+		t.Errorf("it was there: %v", err)
+	}
+}
+
+func TestADiskThatOnlySaysItIsTheOneOnRecord_IsNotUsed(t *testing.T) {
+	f := newFixture(t)
+	device, forged := hostfs.Disk(t, size), hostfs.Disk(t, size)
+	f.own(map[string]string{device: "serial-of-the-disk"})
+	f.note()
+	try := func() error { return f.Mount(f.Context(), pool, anyDisk, backend.PoolExpectation{}) }
+	if err := try(); err != nil {
+		t.Fatal(err)
+	}
+	f.put(pool, "data")
+	f.unmount(pool)
+	shell(t, "dd", "if="+device, "of="+forged, "bs=1M", "status=none")
+	f.own(map[string]string{forged: "another-serial"})
+	f.refused(pool, anyDisk, "missing", forged, "another-serial", "serial-of-the-disk")
+	f.own(map[string]string{forged: ""})
+	f.own(map[string]string{device: "serial-of-the-disk", forged: "another-serial"})
+	if err := try(); err != nil || f.on(pool) != device {
+		t.Errorf("beside a copy the disk itself: %v", err)
+	}
+	f.unmount(pool)
+	f.own(map[string]string{forged: "another-serial"})
+	f.mount(pool, forged) // somebody names it
+}
+
+func TestADiskWithoutASerialNumber_IsKnownAgainIfItWasThereAtTheBootAndIsAlike(t *testing.T) {
+	r := &record{Model: "m", Size: 2}
+	is := nodeops.Device{Path: "/dev/x", Appearance: "8:0 1 2", Model: "m", Size: 2}
+	b := &boot{Devices: []string{is.Appearance}}
+	if err := r.trusted(&is, false, b); err != nil {
+		t.Error(err)
+	}
+	for what, change := range map[string]func(d *nodeops.Device){
+		"later": func(d *nodeops.Device) { d.Appearance = "8:0 2 3" }, "of another model": func(d *nodeops.Device) { d.Model = "n" }, "smaller": func(d *nodeops.Device) { d.Size = 1 },
+	} {
+		other := is
+		change(&other)
+		if r.trusted(&other, false, b) == nil || r.trusted(&is, false, nil) == nil {
+			t.Errorf("one that is %s is taken for it", what)
+		}
+		if err := r.trusted(&other, true, nil); err != nil {
+			t.Errorf("named: %v", err)
+		}
+	}
+}
+
+func TestAUUIDIsOfOnePoolOfOneCluster(t *testing.T) {
+	is := newUUID("c1", "fast")
+	if !madeFor(is, "c1", "fast") {
+		t.Errorf("%s is not known again", is)
+	}
+	for _, other := range []string{"", "x", is[:35], is + "0", strings.Repeat("0", 32), newUUID("c2", "fast"), newUUID("c1", "slow"), "1" + is[1:], "2" + is[1:]} {
+		if other != is && madeFor(other, "c1", "fast") {
+			t.Errorf("%q is taken for one of this cluster", other)
+		}
+	}
+}

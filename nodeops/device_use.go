@@ -1,0 +1,138 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// BootID tells one run of the host's kernel from another.
+func BootID() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("asking when the host was booted: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
+}
+
+// appearance tells a device from one that has its name and number after it, until the host is booted: the kernel's count of
+// disks, where it keeps one, and the inode that it has made in /dev.
+func appearance(dir, path, number string) string {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s %d", number, attribute(dir, "diskseq"), st.Ino)
+}
+
+// UserOf says who uses a device, or "": of those who take it for themselves alone the kernel tells when it is opened so,
+// and these are all others that it knows of.
+func (h Host) UserOf(ctx context.Context, d *Device) (string, error) {
+	if len(d.Holders) > 0 {
+		return "it is part of " + strings.Join(d.Holders, ", "), nil
+	}
+	for _, ask := range []func(*Device) (string, error){h.mountOf, loopOver} {
+		if user, err := ask(d); user != "" || err != nil {
+			return user, err
+		}
+	}
+	type answer struct {
+		user string
+		err  error
+	}
+	done := make(chan answer, 1) // a file on a dead server may keep the kernel from answering
+	go func() {
+		user, err := h.processWith(d)
+		done <- answer{user, err}
+	}()
+	select {
+	case a := <-done:
+		return a.user, a.err
+	case <-ctx.Done():
+		return "", fmt.Errorf("asking who has %s open: %w", d.Path, ctx.Err())
+	}
+}
+
+// mountOf looks for a file system on the device and for its node, which the kubelet binds for a pod.
+func (h Host) mountOf(d *Device) (string, error) {
+	table, err := os.ReadFile(filepath.Join(h.proc(), "mountinfo"))
+	if err != nil {
+		return "", fmt.Errorf("the mounts of the host: %w", err)
+	}
+	for _, m := range parseMounts(string(table)) {
+		if m.Device == d.Number {
+			return "it is mounted at " + m.Target, nil
+		}
+		if m.FSType == "devtmpfs" && m.Root == "/"+d.Name {
+			return "its node is mounted at " + m.Target + ", as for a container", nil
+		}
+	}
+	return "", nil
+}
+
+// loopOver looks for a loop device made of the device, by which the kubelet keeps it for a pod.
+func loopOver(d *Device) (string, error) {
+	attached, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return "", err
+	}
+	for _, file := range attached {
+		loop := "/dev/" + filepath.Base(filepath.Dir(filepath.Dir(file)))
+		var status *unix.LoopInfo64
+		err := onDevice(loop, func(fd int) (err error) {
+			status, err = unix.IoctlLoopGetStatus64(fd)
+			return err
+		})
+		if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
+			continue // it went meanwhile
+		}
+		if err != nil {
+			return "", fmt.Errorf("asking what %s is attached to: %w", loop, err)
+		}
+		if fmt.Sprintf("%d:%d", unix.Major(status.Rdevice), unix.Minor(status.Rdevice)) == d.Number {
+			return "it is attached to " + loop, nil
+		}
+	}
+	return "", nil
+}
+
+// processWith looks for a process that has the device open.
+func (h Host) processWith(d *Device) (string, error) {
+	proc := filepath.Dir(h.proc())
+	processes, err := os.ReadDir(proc)
+	if err != nil {
+		return "", err
+	}
+	self, err := os.Readlink(filepath.Join(proc, "self"))
+	if err != nil {
+		return "", err
+	}
+	for _, p := range processes {
+		if _, err := strconv.Atoi(p.Name()); err != nil || p.Name() == self {
+			continue
+		}
+		files, err := os.ReadDir(filepath.Join(proc, p.Name(), "fd"))
+		if err != nil {
+			if gone(err) {
+				continue
+			}
+			return "", err
+		}
+		if slices.ContainsFunc(files, func(f os.DirEntry) bool {
+			return DeviceNumber(filepath.Join(proc, p.Name(), "fd", f.Name())) == d.Number
+		}) {
+			name, _ := os.ReadFile(filepath.Join(proc, p.Name(), "comm"))
+			return fmt.Sprintf("process %s (%s) has it open", p.Name(), strings.TrimSpace(string(name))), nil
+		}
+	}
+	return "", nil
+}
+
+func gone(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) }
