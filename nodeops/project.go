@@ -89,6 +89,19 @@ func setProject(f *os.File, id, flags uint32) error {
 	return nil
 }
 
+// disinherit lets a directory take files of any quota project, which are then not given its own.
+func disinherit(dir *os.File) error {
+	x, err := readProject(dir)
+	if err != nil {
+		return err
+	}
+	x.Flags &^= projectInherit
+	if err := ioctl(dir, setXattr, unsafe.Pointer(&x)); err != nil {
+		return fmt.Errorf("taking the inheritance of its quota project from %s: %w", dir.Name(), err)
+	}
+	return nil
+}
+
 func readProject(f *os.File) (fsxattr, error) {
 	var x fsxattr
 	if err := ioctl(f, getXattr, unsafe.Pointer(&x)); err != nil {

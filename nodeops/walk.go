@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,7 +33,7 @@ func openNode(parent *os.File, name string) (*node, error) {
 }
 
 func openAt(parent *os.File, name string, flags int, mode uint32) (*os.File, error) {
-	path := filepath.Join(parent.Name(), name)
+	path := shortPath(parent, name)
 	var fd int
 	err := uninterrupted(func() (err error) {
 		fd, err = unix.Openat(int(parent.Fd()), name, flags|unix.O_CLOEXEC, mode)

@@ -82,7 +82,7 @@ func (en *projects) Settle(e *engine.Entry) (bool, error) {
 
 // Remove lifts the limits first: until the files are gone, they keep the id from being given to another. Where there
 // is no directory the id is not this entry's yet or not any more.
-func (en *projects) Remove(_ context.Context, e *engine.Entry) error {
+func (en *projects) Remove(ctx context.Context, e *engine.Entry) error {
 	_, err := e.Dir.Lstat(data)
 	if err == nil && e.Content.Project != 0 {
 		err = en.quota.Release(e.Content.Project)
@@ -91,7 +91,7 @@ func (en *projects) Remove(_ context.Context, e *engine.Entry) error {
 		return err
 	}
 	crashpoint.Here(crashpoint.DeletePartly)
-	return errors.Join(e.Dir.RemoveAll(data), e.Dir.RemoveAll(unmarked))
+	return errors.Join(nodeops.RemoveTree(ctx, e.Dir, data), nodeops.RemoveTree(ctx, e.Dir, unmarked))
 }
 
 func (en *projects) Inspect(e *engine.Entry) (int64, backend.Condition) {

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -64,12 +65,14 @@ func (en *Engine) limit() time.Duration {
 	return copyLimit
 }
 
-// Recover thaws file systems that a killed process may have left frozen.
+// Recover thaws file systems that a killed process may have left frozen. One that cannot be thawed, as it has failed,
+// keeps no other from it.
 func (en *Engine) Recover(context.Context) error {
 	mounts, err := nodeops.Mounts()
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, m := range mounts {
 		device := nodeops.LoopUnder(&m)
 		if device == "" || m.Root != "/" {
@@ -80,8 +83,8 @@ func (en *Engine) Recover(context.Context) error {
 			continue
 		}
 		if err := nodeops.ThawLeftover(m.Target); err != nil {
-			return fmt.Errorf("thawing %s: %w", m.Target, err)
+			failed = append(failed, err)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }

@@ -15,6 +15,7 @@ var (
 	volumesDesc    = prometheus.NewDesc("holdfast_volumes", "Volumes in the pool.", []string{"pool"}, nil)
 	snapshotsDesc  = prometheus.NewDesc("holdfast_snapshots", "Snapshots in the pool.", []string{"pool"}, nil)
 	trashDesc      = prometheus.NewDesc("holdfast_trash", "Deleted volumes of the pool that can be restored.", []string{"pool"}, nil)
+	leftoversDesc  = prometheus.NewDesc("holdfast_pool_leftovers", "Entries of the pool that could not be removed yet; the log says why.", []string{"pool"}, nil)
 	upDesc         = prometheus.NewDesc("holdfast_pool_up", "1 while the pool can be written, else 0.", []string{"pool"}, nil)
 	operationsDesc = prometheus.NewDesc("holdfast_operations_in_flight", "Operations that are running.", nil, nil)
 	oldestDesc     = prometheus.NewDesc("holdfast_oldest_operation_seconds", "Age of the oldest operation that is running.", nil, nil)
@@ -29,7 +30,7 @@ func (b *Backend) Collector() prometheus.Collector { return collector{b} }
 type collector struct{ *Backend }
 
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{capacityDesc, promisedDesc, usedDesc, availableDesc, volumesDesc, snapshotsDesc, trashDesc, upDesc, operationsDesc, oldestDesc} {
+	for _, d := range []*prometheus.Desc{capacityDesc, promisedDesc, usedDesc, availableDesc, volumesDesc, snapshotsDesc, trashDesc, leftoversDesc, upDesc, operationsDesc, oldestDesc} {
 		ch <- d
 	}
 }
@@ -56,6 +57,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(volumesDesc, float64(len(p.each(volumes))), p.Name)
 		gauge(snapshotsDesc, float64(len(p.each(snapshots))), p.Name)
 		gauge(trashDesc, float64(len(p.trashed())), p.Name)
+		gauge(leftoversDesc, float64(p.leftoverCount()), p.Name)
 		capacity, err := c.Capacity(ctx, p.Name)
 		if err != nil {
 			continue

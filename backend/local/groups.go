@@ -156,6 +156,8 @@ func wholeIn(pools []*pool, r *record) bool {
 // sweepGroups removes from a pool, which nobody uses yet, the members of groups that were never completed or already
 // deleted.
 func (b *Backend) sweepGroups(ctx context.Context, p *pool) {
+	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
+	defer cancel()
 	known := append(b.pools(), p)
 	for _, r := range p.each(snapshots) {
 		if wholeIn(known, r) {

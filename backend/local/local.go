@@ -322,6 +322,7 @@ func (b *Backend) keepPool(ctx context.Context, p *pool, now time.Time) {
 		p.log.Warn("cannot measure pool", "error", err)
 	}
 	p.emptyTrash(ctx, now)
+	p.removeLeftovers(ctx, now)
 	if err := p.relieve(ctx); err != nil {
 		p.log.Warn("cannot see whether trash must give way", "error", err)
 	}

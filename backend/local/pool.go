@@ -58,6 +58,8 @@ type pool struct {
 	entries  map[kind]map[backend.ID]*record
 	trash    map[string]*record // by place
 	building map[string]*record // by place
+	// leftovers are those of them that nobody works on, by place.
+	leftovers map[string]*leftover
 	foreign  int64              // bytes of the file system taken by others
 	surveyed bool
 }
@@ -87,6 +89,7 @@ func openPool(ctx context.Context, c PoolConfig, serve bool, log *slog.Logger) (
 		log:        log.With("pool", c.Name),
 		entries:    map[kind]map[backend.ID]*record{},
 		building:   map[string]*record{},
+		leftovers:  map[string]*leftover{},
 	}
 	if err := p.open(ctx, serve); err != nil {
 		p.close()

@@ -101,7 +101,7 @@ func (p *pool) survey(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.building) > 0 && p.surveyed {
+	if len(p.building) > len(p.leftovers) && p.surveyed {
 		return nil // half built entries would be taken for others' data; the next survey is soon
 	}
 	p.foreign, p.surveyed = max(0, min(before.Used, after.Used)-own), true
@@ -120,6 +120,9 @@ func (p *pool) all() []*record {
 	}
 	for _, r := range p.trash {
 		all = append(all, r)
+	}
+	for _, l := range p.leftovers {
+		all = append(all, l.record)
 	}
 	return all
 }

@@ -2,47 +2,26 @@ package local
 
 import (
 	"context"
-	"fmt"
-	"path"
-	"strings"
 	"time"
-
-	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // recover undoes or completes what a killed process left: file systems it held still, entries it was building or
-// removing, volumes it was growing.
+// removing, volumes it was growing. What cannot be put right in one of them keeps no other from being used.
 func (p *pool) recover(ctx context.Context) error {
 	if err := p.engine.Recover(ctx); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		p.log.Warn("not all that a killed process left could be put right", "error", err)
+	}
+	soon, cancel := context.WithTimeout(ctx, recoverWithin)
+	defer cancel()
+	if err := p.sweepBuilding(soon); err != nil {
 		return err
 	}
-	if err := p.sweepBuilding(ctx); err != nil {
-		return err
-	}
-	p.emptyTrash(ctx, time.Now())
+	p.emptyTrash(soon, time.Now())
 	for _, r := range p.each(volumes) {
 		p.settle(r)
-	}
-	return nil
-}
-
-// sweepBuilding removes half made and half removed entries. One that cannot be removed keeps its room promised.
-func (p *pool) sweepBuilding(ctx context.Context) error {
-	names, err := readNames(p.root, buildingDir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		k, rest, _ := strings.Cut(name, ".")
-		id, _, _ := strings.Cut(rest, ".")
-		r := &record{kind: kind(k), id: backend.ID(id), place: path.Join(buildingDir, name)}
-		if _, err := backend.ParseID(id); err != nil {
-			return fmt.Errorf("%w: %s was not put there by Holdfast; move it away", backend.ErrUnavailable, path.Join(p.Path, r.place))
-		}
-		if err := p.discard(ctx, r); err != nil {
-			return fmt.Errorf("removing %s, which a killed process left: %w", path.Join(p.Path, r.place), err)
-		}
-		p.log.Info("removed what a killed process left", "place", r.place)
 	}
 	return nil
 }

@@ -101,16 +101,17 @@ func (p *pool) purge(ctx context.Context, r *record) {
 }
 
 // purgeClaimed takes an entry out of the trash on the disk first, so that nobody restores the half of it. What cannot be
-// freed now is tried again at the next start and stays promised.
+// freed now is a leftover.
 func (p *pool) purgeClaimed(ctx context.Context, r *record) {
 	err := p.root.Rename(path.Join(trashDir, path.Base(r.place)), r.place)
 	restored := errors.Is(err, fs.ErrNotExist) // by another process
 	if err == nil || restored {
 		crashpoint.Here(crashpoint.TrashTaken)
-		err = p.discard(ctx, r)
+		err = p.discardSoon(ctx, r)
 	}
 	if err != nil {
 		p.log.Warn("deleted, but its space is not free yet", "kind", r.kind, "id", r.id, "error", err)
+		p.keepLeftover(r, err, firstWait)
 		return
 	}
 	if restored {
@@ -130,6 +131,9 @@ func (p *pool) emptyTrash(ctx context.Context, now time.Time) {
 	}
 	p.mu.Unlock()
 	for _, r := range expired {
+		if ctx.Err() != nil {
+			return // they stay where they are until the next time
+		}
 		p.purge(ctx, r)
 	}
 }

@@ -1,0 +1,108 @@
+package local
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestDirectoryOnXFSOfADeepTreeTakesNoPoolDown(t *testing.T)  { deepTreeTakesNoPoolDown(t, hostfs.XFSQuota) }
+func TestDirectoryOnExt4OfADeepTreeTakesNoPoolDown(t *testing.T) { deepTreeTakesNoPoolDown(t, hostfs.Ext4Quota) }
+func TestDirectoryOnBtrfsOfADeepTreeTakesNoPoolDown(t *testing.T) {
+	deepTreeTakesNoPoolDown(t, hostfs.Btrfs)
+}
+
+// deepTreeTakesNoPoolDown has volumes that are deeper than a process may have files open: one is deleted, and of another
+// a killed process left the half.
+func deepTreeTakesNoPoolDown(t *testing.T, k hostfs.Kind) {
+	const variable = "HOLDFAST_DEEP_POOL"
+	if path := os.Getenv(variable); path != "" {
+		serveDeepTrees(t, path)
+		return
+	}
+	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 8<<30), TrashRetention: NoTrash}
+	b := open(t, c)
+	t.Cleanup(func() { b.Close(context.Background()) })
+	depth := 5000
+	if hostfs.All() {
+		depth = 1_000_000
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		v := made(t, b, backend.VolumeSpec{Name: name, Size: backend.Size{Required: 1 << 30}, Inodes: inodesFor(k, 2*depth)})
+		if name != "c" {
+			deepen(t, v.Access.Directory, depth)
+		}
+	}
+	if err := b.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(c.Path, "volumes", "b"), filepath.Join(c.Path, buildingDir, "volumes.b")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), variable+"="+c.Path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %.2000s", err, out)
+	}
+	for _, dir := range []string{string(volumes), buildingDir, trashDir} {
+		entries, err := os.ReadDir(filepath.Join(c.Path, dir))
+		if err != nil || len(entries) > 1 || len(entries) == 1 && entries[0].Name() != "c" {
+			t.Errorf("left in %s: %v, %v", dir, entries, err)
+		}
+	}
+}
+
+func inodesFor(k hostfs.Kind, n int) uint64 {
+	if k.Name == hostfs.Btrfs.Name {
+		return 0
+	}
+	return uint64(n)
+}
+
+func serveDeepTrees(t *testing.T, path string) {
+	const few = 128
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: few, Max: few}); err != nil {
+		t.Fatal(err)
+	}
+	b := served(t, PoolConfig{Name: "pool", Engine: "directory", Path: path, TrashRetention: NoTrash})
+	if _, err := b.Get(t.Context(), "c"); err != nil {
+		t.Error(err)
+	}
+	deleted(t, b, "a")
+	p := b.pools()[0]
+	for range 1000 { // each goes on where the one before stopped
+		if p.leftoverCount() == 0 {
+			return
+		}
+		p.removeLeftovers(t.Context(), timeOfAll())
+	}
+	t.Errorf("%d leftovers", p.leftoverCount())
+}
+
+// deepen makes directories within directories.
+func deepen(t *testing.T, top string, depth int) {
+	t.Helper()
+	dir, err := unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range depth {
+		if err := unix.Mkdirat(dir, "d", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(dir, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unix.Close(dir)
+		dir = next
+	}
+	unix.Close(dir)
+}

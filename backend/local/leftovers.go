@@ -1,0 +1,195 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/engine"
+)
+
+// A leftover is what could not be removed: half an entry, or a deleted one. It keeps its room promised, is tried again
+// ever less often, and keeps nothing else from going on.
+
+// leftover is a record of p.building that nobody works on.
+type leftover struct {
+	record *record
+	err    error // why it is there
+	wait   time.Duration
+	next   time.Time
+}
+
+const (
+	// removeWithin is how long one removal may keep others waiting; it goes on later where it stopped.
+	removeWithin = time.Minute
+	// recoverWithin is how long a pool stays closed, at its start, for what there is to remove.
+	recoverWithin = 10 * time.Second
+	// A leftover is tried again after the first, then after twice as long, at last every longest.
+	firstWait, longestWait = keepEvery, time.Hour
+)
+
+// keepLeftover notes what could not be removed. What would be in the way of another attempt with its ID gets a name of
+// its own first, as what is deleted has it.
+func (p *pool) keepLeftover(r *record, err error, wait time.Duration) (place string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	moved := *r
+	moved.place = path.Join(buildingDir, trashName(r.kind, r.id, time.Now()))
+	if strings.Count(path.Base(r.place), ".") == 1 && p.root.Rename(r.place, moved.place) == nil {
+		delete(p.building, r.place)
+		r = &moved
+	}
+	p.building[r.place] = r
+	p.leftovers[r.place] = &leftover{record: r, err: err, wait: wait, next: time.Now().Add(wait)}
+	return r.place
+}
+
+// clearPlace makes way for an entry that is to be built: what an earlier attempt left there is removed, or gets another
+// name.
+func (p *pool) clearPlace(ctx context.Context, k kind, id backend.ID, place string) error {
+	if _, err := p.root.Lstat(place); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	p.mu.Lock()
+	delete(p.leftovers, place) // from now on nobody else removes it
+	p.mu.Unlock()
+	r := p.readLeftover(k, id, place)
+	err := p.discardSoon(ctx, r)
+	if err == nil {
+		p.forget(r)
+		return nil
+	}
+	p.log.Warn("what an earlier attempt left cannot be removed; trying again", "place", place, "error", err)
+	if at := p.keepLeftover(r, err, firstWait); at == place {
+		return err
+	}
+	return nil
+}
+
+// removeLeftovers tries again what is due.
+func (p *pool) removeLeftovers(ctx context.Context, now time.Time) {
+	for _, l := range p.dueLeftovers(now) {
+		if ctx.Err() != nil {
+			return
+		}
+		p.retryLeftover(ctx, l)
+	}
+}
+
+func (p *pool) dueLeftovers(now time.Time) (due []*leftover) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.leftovers {
+		if !now.Before(l.next) {
+			due = append(due, l)
+		}
+	}
+	return due
+}
+
+func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
+	if !p.takeLeftover(l) {
+		return
+	}
+	r := l.record
+	err := p.discardSoon(ctx, r)
+	if err == nil {
+		p.log.Info("removed what was left", "place", r.place)
+		p.forget(r)
+		return
+	}
+	wait := min(2*l.wait, longestWait)
+	if errors.Is(err, context.DeadlineExceeded) { // it takes long, and gets on
+		wait = firstWait
+	} else if l.err == nil || l.err.Error() != err.Error() {
+		p.log.Warn("a leftover cannot be removed; trying again, less and less often", "place", r.place, "error", err)
+	}
+	p.keepLeftover(r, err, wait)
+}
+
+// takeLeftover takes a leftover for the caller alone. Under the name of what is being built it is left alone, since
+// another attempt may begin at any time; it gets another name first, if it can have one now.
+func (p *pool) takeLeftover(l *leftover) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	place := l.record.place
+	if p.leftovers[place] != l {
+		return false
+	}
+	if strings.Count(path.Base(place), ".") == 1 {
+		moved := *l.record
+		moved.place = path.Join(buildingDir, trashName(moved.kind, moved.id, time.Now()))
+		if err := p.root.Rename(place, moved.place); err != nil {
+			l.wait = min(2*l.wait, longestWait)
+			l.next = time.Now().Add(l.wait)
+			return false
+		}
+		delete(p.building, place)
+		p.building[moved.place] = &moved
+		l.record = &moved
+	}
+	delete(p.leftovers, place)
+	return true
+}
+
+// discardSoon is discard that gives up, for now, when it takes too long.
+func (p *pool) discardSoon(ctx context.Context, r *record) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, removeWithin, errors.New("it takes long"))
+	defer cancel()
+	return p.discard(ctx, r)
+}
+
+// sweepBuilding removes half made and half removed entries. One that cannot be removed, or not soon, is kept as a
+// leftover.
+func (p *pool) sweepBuilding(ctx context.Context) error {
+	names, err := readNames(p.root, buildingDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		k, rest, _ := strings.Cut(name, ".")
+		s, _, _ := strings.Cut(rest, ".")
+		id, err := backend.ParseID(s)
+		if err != nil || !slices.Contains([]kind{volumes, snapshots, groups}, kind(k)) {
+			p.log.Warn("not an entry, left alone", "path", path.Join(buildingDir, name))
+			continue
+		}
+		r := p.readLeftover(kind(k), id, path.Join(buildingDir, name))
+		if err := p.discardSoon(ctx, r); err != nil {
+			p.log.Warn("what a killed process left cannot be removed; trying again", "place", path.Join(p.Path, r.place), "error", err)
+			p.keepLeftover(r, err, firstWait)
+			continue
+		}
+		p.log.Info("removed what a killed process left", "place", r.place)
+	}
+	return nil
+}
+
+// readLeftover is read for what need not be complete.
+func (p *pool) readLeftover(k kind, id backend.ID, place string) *record {
+	r := &record{kind: k, id: id, place: place}
+	dir, err := p.root.OpenRoot(place)
+	if err == nil {
+		defer dir.Close()
+		r.meta, err = readMeta(dir, id)
+	}
+	switch {
+	case err == nil:
+		r.charge = r.meta.Charge
+	case dir != nil:
+		r.charge, _ = p.engine.Inspect(&engine.Entry{ID: id, Dir: dir, Content: &engine.Content{}})
+	}
+	r.damage = err
+	return r
+}
+
+func (p *pool) leftoverCount() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.leftovers)
+}

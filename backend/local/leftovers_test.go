@@ -1,0 +1,186 @@
+package local
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// timeOfAll is when every leftover is due.
+func timeOfAll() time.Time { return time.Now().Add(2 * longestWait) }
+
+func immutable(t *testing.T, path, flag string) {
+	t.Helper()
+	if out, err := exec.Command("chattr", flag, path).CombinedOutput(); err != nil {
+		t.Fatalf("chattr %s %s: %v: %s", flag, path, err, out)
+	}
+}
+
+func TestAnImageThatCannotBeRemovedKeepsNothingElse(t *testing.T) {
+	leftoverKeepsNothing(t, "image", hostfs.XFS)
+}
+
+func TestDirectoryOnXFSThatCannotBeRemovedKeepsNothingElse(t *testing.T) {
+	leftoverKeepsNothing(t, "directory", hostfs.XFSQuota)
+}
+
+func TestDirectoryOnExt4ThatCannotBeRemovedKeepsNothingElse(t *testing.T) {
+	leftoverKeepsNothing(t, "directory", hostfs.Ext4Quota)
+}
+
+// leftoverKeepsNothing deletes a volume with a file that cannot be removed: its room stays promised until it can, and all
+// else goes on, after a restart too.
+func leftoverKeepsNothing(t *testing.T, engine string, k hostfs.Kind) {
+	c := PoolConfig{Name: "pool", Engine: engine, Path: hostfs.New(t, k, 2<<30), TrashRetention: NoTrash}
+	b := open(t, c)
+	t.Cleanup(func() { b.Close(context.Background()) })
+	size := backend.Size{Required: 64 * mib}
+	others := b.pools()[0].foreign
+	v := made(t, b, backend.VolumeSpec{Name: "a", Size: size})
+	kept := v.Access.Image
+	if engine == "directory" {
+		kept = filepath.Join(v.Access.Directory, "kept")
+	}
+	writeSyncedFile(t, kept, make([]byte, 32*mib))
+	immutable(t, kept, "+i")
+	deleted(t, b, "a")
+	for range 2 { // before and after a restart
+		made(t, b, backend.VolumeSpec{Name: "a", Size: size})
+		deleted(t, b, "a")
+		p := b.pools()[0]
+		p.removeLeftovers(t.Context(), timeOfAll())
+		if n, promised := p.leftoverCount(), capacityOf(t, b).Promised; n != 1 || promised != 64*mib {
+			t.Fatalf("%d leftovers, %d bytes are promised; want 1 with its room", n, promised)
+		}
+		if err := p.survey(t.Context()); err != nil || p.foreign > others+8*mib {
+			t.Errorf("%d bytes are said to be of others, before it were %d, %v", p.foreign, others, err)
+		}
+		if err := b.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		b = open(t, c)
+	}
+	p := b.pools()[0]
+	p.mu.Lock()
+	for place := range p.leftovers {
+		kept = filepath.Join(c.Path, place, strings.TrimPrefix(kept, filepath.Join(c.Path, "volumes", "a")))
+	}
+	p.mu.Unlock()
+	immutable(t, kept, "-i")
+	p.removeLeftovers(t.Context(), timeOfAll())
+	if n, promised := p.leftoverCount(), capacityOf(t, b).Promised; n != 0 || promised != 0 {
+		t.Errorf("%d leftovers, %d bytes are promised; want nothing", n, promised)
+	}
+	if left, err := readNames(p.root, buildingDir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+func TestALeftoverIsTriedLessAndLessOften(t *testing.T) {
+	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30), TrashRetention: NoTrash}
+	b := served(t, c)
+	v := made(t, b, block("a"))
+	immutable(t, v.Access.Image, "+i")
+	deleted(t, b, "a")
+	p, now := b.pools()[0], time.Now()
+	for last := firstWait; last < longestWait; {
+		due := p.dueLeftovers(now.Add(2 * longestWait))
+		if len(due) != 1 || len(p.dueLeftovers(now)) != 0 {
+			t.Fatalf("due are %v", due)
+		}
+		p.removeLeftovers(t.Context(), now.Add(2*longestWait))
+		next := p.dueLeftovers(now.Add(3 * longestWait))
+		if len(next) != 1 || next[0].wait <= last {
+			t.Fatalf("after %s it waits %+v", last, next)
+		}
+		last = next[0].wait
+	}
+}
+
+func TestHalfAnEntryThatCannotBeRemovedKeepsNoNewAttempt(t *testing.T) {
+	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30)}
+	b := open(t, c)
+	place := filepath.Join(c.Path, buildingDir, "volumes.a")
+	for _, dir := range []string{place, filepath.Join(c.Path, buildingDir, "someone-elses")} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeSyncedFile(t, filepath.Join(place, "image"), []byte("x"))
+	immutable(t, filepath.Join(place, "image"), "+i")
+	made(t, b, block("a"))
+	if err := b.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b = served(t, c)
+	if _, err := b.Get(t.Context(), "a"); err != nil || b.pools()[0].leftoverCount() != 1 {
+		t.Errorf("got %v, %d leftovers", err, b.pools()[0].leftoverCount())
+	}
+	if _, err := os.Stat(filepath.Join(c.Path, buildingDir, "someone-elses")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A volume whose file system has failed cannot be thawed: its pool opens all the same, and others are thawed.
+func TestAFileSystemThatShutItselfDownKeepsNoPoolClosed(t *testing.T) {
+	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 2<<30)}
+	b := open(t, c)
+	dirs := map[string]string{}
+	for _, name := range []string{"a", "b", "c"} {
+		v := made(t, b, backend.VolumeSpec{Name: name, FSType: "xfs", Size: backend.Size{Required: 320 * mib}})
+		dirs[name] = stagedAt(t, v)
+	}
+	for _, name := range []string{"a", "c"} {
+		if out, err := exec.Command("xfs_io", "-x", "-c", "shutdown", dirs[name]).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	root, err := os.Open(dirs["b"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	const fiFreeze, fiThaw = 0xC0045877, 0xC0045878
+	if err := unix.IoctlSetInt(int(root.Fd()), fiFreeze, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.IoctlSetInt(int(root.Fd()), fiThaw, 0) }() // it is thawed already
+	if err := b.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b = served(t, c)
+	if err := unix.IoctlSetInt(int(root.Fd()), fiThaw, 0); err != unix.EINVAL {
+		t.Errorf("what a killed process had frozen is frozen still: %v", err)
+	}
+	made(t, b, block("d"))
+}
+
+// stagedAt mounts a volume until the test ends.
+func stagedAt(t *testing.T, v *backend.Volume) string {
+	t.Helper()
+	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loop.Close()
+	dir := t.TempDir()
+	if err := nodeops.MountFS(t.Context(), loop.Path, dir, v.FSType, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nodeops.Unmount(context.Background(), dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}

@@ -1,0 +1,70 @@
+package nodeops
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// dirNames reads a directory in parts, and knows where it is: reading goes on there with another descriptor, so that a
+// walk can let go of the directories above the one that it is in. A file system serves NFS by the same offsets.
+type dirNames struct {
+	buffer []byte
+	part   []byte // of the buffer: what is left of the last part, as the kernel wrote it
+	next   int64  // the offset behind the last name that was returned
+}
+
+// partSize is what is read of a directory at once.
+const partSize = 8 << 10
+
+// read returns the next name, and whether it may be a directory: some file systems do not tell. The end is io.EOF.
+func (n *dirNames) read(dir *os.File) (name string, maybeDir bool, err error) {
+	for {
+		if len(n.part) == 0 {
+			if err := n.fill(dir); err != nil {
+				return "", false, err
+			}
+		}
+		const header = 19 // struct linux_dirent64: inode, offset, length, type
+		length := int(binary.NativeEndian.Uint16(n.part[16:]))
+		entry := n.part[:length]
+		n.part, n.next = n.part[length:], int64(binary.NativeEndian.Uint64(entry[8:]))
+		raw, _, _ := bytes.Cut(entry[header:], []byte{0})
+		if name := string(raw); name != "." && name != ".." {
+			return name, entry[18] == unix.DT_DIR || entry[18] == unix.DT_UNKNOWN, nil
+		}
+	}
+}
+
+func (n *dirNames) fill(dir *os.File) error {
+	if n.buffer == nil {
+		n.buffer = make([]byte, partSize)
+	}
+	var read int
+	err := uninterrupted(func() (err error) {
+		read, err = unix.Getdents(int(dir.Fd()), n.buffer)
+		return err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", dir.Name(), err)
+	case read == 0:
+		return io.EOF
+	}
+	n.part = n.buffer[:read]
+	return nil
+}
+
+// park forgets what was read ahead; resume goes on with a new descriptor of the directory.
+func (n *dirNames) park() { n.buffer, n.part = nil, nil }
+
+func (n *dirNames) resume(dir *os.File) error {
+	if _, err := unix.Seek(int(dir.Fd()), n.next, io.SeekStart); err != nil {
+		return fmt.Errorf("reading on in %s: %w", dir.Name(), err)
+	}
+	return nil
+}

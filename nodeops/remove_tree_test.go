@@ -1,0 +1,231 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// inChild runs a test once more in a process of its own that may have few files open, and returns the most memory that
+// one had. The process knows by the variable what it is to do.
+func inChild(t *testing.T, variable, value string) (peak int64) {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+name+"$")
+	cmd.Env = append(os.Environ(), variable+"="+value)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	_, after, _ := strings.Cut(string(out), "peak ")
+	peak, err = strconv.ParseInt(strings.Fields(after + " -")[0], 10, 64)
+	if err != nil {
+		t.Fatalf("the process says %s", out)
+	}
+	return peak
+}
+
+// fewFiles is what a process of a test may have open: a walk that holds one for each level of a tree has not enough.
+const fewFiles = 128
+
+// confined does something with few files at hand, and prints the most memory that it took.
+func confined(t *testing.T, do func() error) {
+	t.Helper()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: fewFiles, Max: fewFiles}); err != nil {
+		t.Fatal(err)
+	}
+	if err := do(); err != nil {
+		t.Fatalf("%.2000v", err)
+	}
+	status := read(t, "/proc/self/status")
+	_, after, _ := strings.Cut(status, "VmHWM:")
+	fmt.Println("peak", strings.Fields(after)[0])
+}
+
+func removeAt(ctx context.Context, path string) error {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return RemoveTree(ctx, root, filepath.Base(path))
+}
+
+// depthOfTrees is far beyond the descriptors that a process may have.
+func depthOfTrees() int {
+	if hostfs.All() {
+		return 1_000_000
+	}
+	return 20_000
+}
+
+func TestATreeIsRemovedHoweverDeep(t *testing.T) {
+	const variable = "HOLDFAST_REMOVE"
+	if path := os.Getenv(variable); path != "" {
+		confined(t, func() error { return removeAt(t.Context(), path) })
+		return
+	}
+	for fstype, size := range map[string]int64{"ext4": 8 << 30, "xfs": 8 << 30, "btrfs": 8 << 30} {
+		t.Run(fstype, func(t *testing.T) {
+			dir := newFS(t, fstype, size)
+			peaks := map[string]int64{}
+			for name, depth := range map[string]int{"shallow": depthOfTrees() / 10, "deep": depthOfTrees()} {
+				tree := filepath.Join(dir, name)
+				if err := os.Mkdir(tree, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				deepen(t, tree, depth)
+				peaks[name] = inChild(t, variable, tree)
+			}
+			if got := names(t, dir); len(got) > 1 || len(got) == 1 && got[0] != "lost+found" {
+				t.Errorf("%v is left", got)
+			}
+			if peaks["deep"] > peaks["shallow"]*3/2 {
+				t.Errorf("memory: %v KiB", peaks)
+			}
+		})
+	}
+}
+
+func TestRemovalLeavesWhatLinksAndMountsLeadTo(t *testing.T) {
+	requireRoot(t)
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	tree := filepath.Join(dir, "tree")
+	inner := filepath.Join(tree, "a", "mounted")
+	if err := os.MkdirAll(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(elsewhere, "precious"), "x")
+	write(t, filepath.Join(tree, "a", "file"), "x")
+	if err := errors.Join(os.Symlink(elsewhere, filepath.Join(tree, "link")), unix.Mkfifo(filepath.Join(tree, "pipe"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unmountAll(t, inner) })
+	// Of the same file system: its device tells nothing.
+	if err := unix.Mount(elsewhere, inner, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeAt(t.Context(), tree); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("got %v, want that something is mounted", err)
+	}
+	if read(t, filepath.Join(elsewhere, "precious")) != "x" {
+		t.Error("it left the tree")
+	}
+	if got := fmt.Sprint(names(t, tree), names(t, filepath.Join(tree, "a"))); got != "[a] [mounted]" {
+		t.Errorf("%s is left, want what cannot be removed", got)
+	}
+	unmountAll(t, inner)
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "top")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"tree", "top", "missing"} {
+		if err := removeAt(t.Context(), filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := names(t, dir); len(got) > 0 || read(t, filepath.Join(elsewhere, "precious")) != "x" {
+		t.Errorf("%v is left", got)
+	}
+}
+
+func TestWhatCannotBeRemovedKeepsNothingElse(t *testing.T) {
+	dir := newFS(t, "ext4", 256*mib)
+	tree := filepath.Join(dir, "tree")
+	deep := filepath.Join(tree, strings.Repeat("d/", 3*removeDepth))
+	for _, d := range []string{deep, filepath.Join(tree, "other", "empty")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := write(t, filepath.Join(deep, "kept"), "x")
+	for i := range 1000 {
+		write(t, filepath.Join(deep, fmt.Sprint(i)), "")
+	}
+	command(t, "chattr", "+i", kept)
+	for range 2 {
+		if err := removeAt(t.Context(), tree); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "kept") {
+			t.Fatalf("got %v, want that kept cannot be removed", err)
+		}
+	}
+	left := strings.Fields(command(t, "find", tree, "!", "-type", "d"))
+	if len(left) != 1 || filepath.Base(left[0]) != "kept" {
+		t.Fatalf("left are %d files: %.500v", len(left), left)
+	}
+	command(t, "chattr", "-i", left[0])
+	if err := removeAt(t.Context(), tree); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADeepTreeIsRemovedFromAFileSystemThatIsFull(t *testing.T) {
+	for _, fstype := range []string{"ext4", "xfs"} {
+		t.Run(fstype, func(t *testing.T) {
+			args := map[string][]string{"ext4": {"-m", "0", "-N", "4096"}}[fstype]
+			dir := newFS(t, fstype, 320*mib, args...)
+			tree := filepath.Join(dir, "tree")
+			if err := os.Mkdir(tree, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			deepen(t, tree, 10*removeDepth)
+			fill(t, filepath.Join(dir, "full"))
+			for i := 0; ; i++ {
+				if err := os.Mkdir(filepath.Join(dir, fmt.Sprint("d", i)), 0o755); errors.Is(err, unix.ENOSPC) {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := removeAt(t.Context(), tree); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestADirectoryOfAnotherProjectIsRemovedToo(t *testing.T) {
+	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
+		tree := filepath.Join(dir, "tree")
+		limited(t, q, tree, Limits{Bytes: 64 * mib})
+		deep := filepath.Join(tree, strings.Repeat("d/", removeDepth+3))
+		if err := os.MkdirAll(deep, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := SetProject(filepath.Join(tree, "d"), 4711); err != nil {
+			t.Fatal(err)
+		}
+		if err := removeAt(t.Context(), tree); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestARemovalIsCancelledAndGoesOn(t *testing.T) {
+	requireRoot(t)
+	dir := t.TempDir()
+	tree := filepath.Join(dir, "tree")
+	if err := os.MkdirAll(filepath.Join(tree, strings.Repeat("d/", 3*removeDepth)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		write(t, filepath.Join(tree, fmt.Sprint(i)), "")
+	}
+	if err := removeAt(&endsAfter{t.Context(), 2*removeDepth + 10}, tree); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's end", err)
+	}
+	if len(names(t, tree)) == 0 {
+		t.Error("nothing is left")
+	}
+	if err := removeAt(t.Context(), tree); err != nil || len(names(t, dir)) > 0 {
+		t.Errorf("got %v, %v is left", err, names(t, dir))
+	}
+}
