@@ -2,9 +2,7 @@ package nodeops
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -27,8 +25,14 @@ func SetGroup(ctx context.Context, dir string, gid int) error {
 	if int(top.Gid) == gid && top.Mode&groupBits(top.Mode) == groupBits(top.Mode) {
 		return nil
 	}
-	g := grouper{gid: gid, device: top.Dev}
-	if err := g.change(ctx, top, 0); err != nil {
+	change := func(n *node) error { return changeGroup(n, gid) }
+	w := treeWalk{
+		enter: func(*node, string) error { return nil },
+		leave: change, // when all in it is done, so that the top directory is the last
+		leaf:  func(n *node, _ string) error { return change(n) },
+		live:  true,
+	}
+	if err := w.walk(ctx, top); err != nil {
 		return fmt.Errorf("giving %s to group %d: %w", dir, gid, err)
 	}
 	return nil
@@ -45,25 +49,9 @@ func groupBits(mode uint32) uint32 {
 	return 0o060
 }
 
-type grouper struct {
-	gid    int
-	device uint64
-}
-
-func (g *grouper) change(ctx context.Context, n *node, depth int) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if n.Dev != g.device {
-		return nil
-	}
-	if n.kind() == unix.S_IFDIR {
-		if err := g.enter(ctx, n, depth); err != nil {
-			return err
-		}
-	}
-	if int(n.Gid) != g.gid {
-		if err := unix.Fchownat(int(n.Fd()), "", -1, g.gid, unix.AT_EMPTY_PATH); err != nil {
+func changeGroup(n *node, gid int) error {
+	if int(n.Gid) != gid {
+		if err := unix.Fchownat(int(n.Fd()), "", -1, gid, unix.AT_EMPTY_PATH); err != nil {
 			return &os.PathError{Op: "chgrp", Path: n.Name(), Err: err}
 		}
 	}
@@ -71,32 +59,10 @@ func (g *grouper) change(ctx context.Context, n *node, depth int) error {
 		return nil
 	}
 	// Also where the bits are there: a change of owner takes set-user-id away.
-	if mode := n.Mode | groupBits(n.Mode); mode != n.Mode || int(n.Gid) != g.gid {
+	if mode := n.Mode | groupBits(n.Mode); mode != n.Mode || int(n.Gid) != gid {
 		if err := unix.Chmod(n.magic(), mode&0o7777); err != nil {
 			return &os.PathError{Op: "chmod", Path: n.Name(), Err: err}
 		}
 	}
 	return nil
-}
-
-func (g *grouper) enter(ctx context.Context, n *node, depth int) error {
-	if depth == maxDepth {
-		return fmt.Errorf("%s lies deeper than %d directories", n.Name(), maxDepth)
-	}
-	dir, err := n.open()
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return eachName(dir, func(name string) error {
-		child, err := openNode(dir, name)
-		if errors.Is(err, fs.ErrNotExist) { // its user removed it
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer child.Close()
-		return g.change(ctx, child, depth+1)
-	})
 }

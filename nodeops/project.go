@@ -1,7 +1,7 @@
 package nodeops
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"os"
 	"unsafe"
@@ -30,48 +30,31 @@ func SetProject(dir string, id uint32) error {
 		return err
 	}
 	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return &os.PathError{Op: "stat", Path: dir, Err: err}
-	}
-	return setProjects(f, st.Dev, id, 0)
-}
-
-// setProjects marks a directory before what is in it, so that nothing made meanwhile is missed.
-func setProjects(dir *os.File, device uint64, id uint32, depth int) error {
-	if depth > maxDepth {
-		return fmt.Errorf("%s lies more than %d directories deep", dir.Name(), maxDepth)
-	}
-	if err := setProject(dir, id, projectInherit); err != nil {
+	top, err := openNode(f, ".")
+	if err != nil {
 		return err
 	}
-	return eachName(dir, func(name string) error {
-		err := setEntry(dir, name, device, id, depth)
-		if errors.Is(err, unix.ENOENT) { // removed meanwhile
-			return nil
+	defer top.Close()
+	mark := func(n *node, flags uint32) error {
+		f, err := n.open()
+		if err != nil {
+			return err
 		}
-		return err
-	})
-}
-
-func setEntry(dir *os.File, name string, device uint64, id uint32, depth int) error {
-	n, err := openNode(dir, name)
-	if err != nil {
-		return err
+		defer f.Close()
+		return setProject(f, id, flags)
 	}
-	defer n.Close()
-	if n.Dev != device || n.kind() != unix.S_IFDIR && n.kind() != unix.S_IFREG {
-		return nil
+	w := treeWalk{
+		enter: func(n *node, _ string) error { return mark(n, projectInherit) }, // nothing made meanwhile is missed
+		leave: func(*node) error { return nil },
+		leaf: func(n *node, _ string) error {
+			if n.kind() != unix.S_IFREG {
+				return nil
+			}
+			return mark(n, 0)
+		},
+		live: true,
 	}
-	f, err := n.open()
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if n.kind() == unix.S_IFDIR {
-		return setProjects(f, device, id, depth+1)
-	}
-	return setProject(f, id, 0)
+	return w.walk(context.Background(), top)
 }
 
 func setProject(f *os.File, id, flags uint32) error {

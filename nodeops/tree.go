@@ -2,9 +2,9 @@ package nodeops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,28 +12,23 @@ import (
 // CopyTree copies what is in src, and what src itself is like, into the empty directory dst: modes, owners, extended
 // attributes and so access control lists, times, hard links, links, devices, pipes and sockets. Files share blocks
 // or stay sparse as CopyFile does it. It follows no links and enters no other file system, which becomes an empty
-// directory. Attributes of chattr are not copied. src must be quiet; what fails leaves dst incomplete.
+// directory. Attributes of chattr are not copied. src must be quiet; what fails leaves dst incomplete. While files of
+// several names are copied, there is a directory dst.links.
 func CopyTree(ctx context.Context, dst, src string) error {
-	c := &treeCopy{links: map[uint64]link{}}
-	if err := c.run(ctx, dst, src); err != nil {
+	c := &treeCopy{ctx: ctx}
+	if err := c.run(dst, src); err != nil {
 		return fmt.Errorf("copying %s to %s: %w", src, dst, err)
 	}
 	return nil
 }
 
 type treeCopy struct {
-	device uint64 // of the source
-	root   *node  // of the copy
-	links  map[uint64]link
+	ctx   context.Context
+	into  openPath // the copies of the directories on the way
+	first firsts
 }
 
-// link is the first copy of a file of several names, by inode until all its names are made.
-type link struct {
-	path string // below the root of the copy
-	left int
-}
-
-func (c *treeCopy) run(ctx context.Context, dst, src string) error {
+func (c *treeCopy) run(dst, src string) (err error) {
 	from, err := openTop(src)
 	if err != nil {
 		return err
@@ -44,11 +39,26 @@ func (c *treeCopy) run(ctx context.Context, dst, src string) error {
 		return err
 	}
 	defer to.Close()
-	c.device, c.root = from.Dev, to
-	if err := c.entries(ctx, to, from, "", 0); err != nil {
-		return err
+	defer func() { c.into.close() }()
+	c.first.beside = dst
+	defer func() { err = errors.Join(err, c.first.close(c.ctx)) }()
+	w := treeWalk{
+		enter: func(dir *node, name string) error {
+			if dir.Dev == to.Dev && dir.Ino == to.Ino {
+				return fmt.Errorf("%s is the copy itself", dir.Name())
+			}
+			return c.enter(to, dir, name)
+		},
+		leave: c.leave,
+		leaf:  c.leaf,
+		foreign: func(n *node, name string) error {
+			if n.kind() != unix.S_IFDIR {
+				return nil
+			}
+			return unix.Mkdirat(int(c.into.last().Fd()), name, 0o755)
+		},
 	}
-	return copyAttributes(to, from)
+	return w.walk(c.ctx, from)
 }
 
 func openTop(path string) (*node, error) {
@@ -60,45 +70,43 @@ func openTop(path string) (*node, error) {
 	return openNode(dir, ".")
 }
 
-// entries copies what is in a directory, but not what it is like.
-func (c *treeCopy) entries(ctx context.Context, to, from *node, path string, depth int) error {
-	switch {
-	case depth == maxDepth:
-		return fmt.Errorf("%s lies deeper than %d directories", from.Name(), maxDepth)
-	case from.Dev == c.root.Dev && from.Ino == c.root.Ino:
-		return fmt.Errorf("%s is the copy itself", from.Name())
-	}
-	src, err := from.open()
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	return eachName(src, func(name string) error {
-		if err := ctx.Err(); err != nil {
-			return err
+// enter begins the copy of a directory; that of the topmost is there.
+func (c *treeCopy) enter(top, from *node, name string) error {
+	made := top
+	if len(c.into) > 0 {
+		to := c.into.last()
+		if err := create(c.ctx, &to.node, from, name); err != nil {
+			return fmt.Errorf("%s: %w", from.Name(), err)
 		}
-		n, err := openNode(src, name)
+		n, err := openNode(to.File, name)
 		if err != nil {
 			return err
 		}
 		defer n.Close()
-		return c.entry(ctx, to, n, name, filepath.Join(path, name), depth)
-	})
-}
-
-// entry copies one node to a name in the directory to.
-func (c *treeCopy) entry(ctx context.Context, to, from *node, name, path string, depth int) error {
-	if from.Dev != c.device {
-		if from.kind() != unix.S_IFDIR {
-			return nil
-		}
-		return unix.Mkdirat(int(to.Fd()), name, 0o755)
+		made = n
 	}
-	linked, err := c.linked(to, from, name, path)
-	if linked || err != nil {
+	dir, err := made.open()
+	if err != nil {
 		return err
 	}
-	if err := create(ctx, to, from, name); err != nil {
+	c.into.enter(dir, made.Stat_t)
+	return nil
+}
+
+// leave makes the copy of a directory like it, when nothing is put in it any more.
+func (c *treeCopy) leave(from *node) error {
+	if err := copyAttributes(&c.into.last().node, from); err != nil || len(c.into) == 1 {
+		return err
+	}
+	return c.into.leave()
+}
+
+func (c *treeCopy) leaf(from *node, name string) error {
+	to := &c.into.last().node
+	if linked, err := c.first.link(to, from, name); linked || err != nil {
+		return err
+	}
+	if err := create(c.ctx, to, from, name); err != nil {
 		return fmt.Errorf("%s: %w", from.Name(), err)
 	}
 	made, err := openNode(to.File, name)
@@ -106,33 +114,10 @@ func (c *treeCopy) entry(ctx context.Context, to, from *node, name, path string,
 		return err
 	}
 	defer made.Close()
-	if from.kind() == unix.S_IFDIR {
-		if err := c.entries(ctx, made, from, path, depth+1); err != nil {
-			return err
-		}
+	if err := copyAttributes(made, from); err != nil {
+		return err
 	}
-	return copyAttributes(made, from)
-}
-
-// linked gives another name to a file that was copied under its first one.
-func (c *treeCopy) linked(to, from *node, name, path string) (bool, error) {
-	if from.kind() == unix.S_IFDIR || from.Nlink < 2 {
-		return false, nil
-	}
-	first, again := c.links[from.Ino]
-	if !again {
-		c.links[from.Ino] = link{path: path, left: int(from.Nlink) - 1}
-		return false, nil
-	}
-	if first.left--; first.left == 0 {
-		delete(c.links, from.Ino)
-	} else {
-		c.links[from.Ino] = first
-	}
-	if err := unix.Linkat(int(c.root.Fd()), first.path, int(to.Fd()), name, 0); err != nil {
-		return false, fmt.Errorf("linking %s to %s: %w", path, first.path, err)
-	}
-	return true, nil
+	return c.first.note(to, from, name)
 }
 
 // create makes a new node of the same kind and content, for nobody but root yet.

@@ -260,24 +260,6 @@ func TestATreeTooDeepIsRefusedBeforeTheDescriptorsRunOut(t *testing.T) {
 	}
 }
 
-// deepen makes directories within directories, deeper than a path can say.
-func deepen(t testing.TB, top string, depth int) {
-	t.Helper()
-	dir := open(t, top)
-	for range depth {
-		if err := unix.Mkdirat(int(dir.Fd()), "d", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		next, err := openAt(dir, "d", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir.Close()
-		dir = next
-	}
-	dir.Close()
-}
-
 func TestACopyOfATreeIsCancelled(t *testing.T) {
 	requireRoot(t)
 	src, dst := t.TempDir(), t.TempDir()

@@ -1,6 +1,8 @@
 package nodeops
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +12,12 @@ import (
 )
 
 // Trees are walked by descriptors, never by path, so that nothing that a tree's user does meanwhile with links leads
-// out of it. Each level holds descriptors; without a bound one deep tree could take them all from the process.
+// out of it. Few of them are open at a time, however deep a tree is; but the kernel keeps every directory in memory that
+// lies above one that is open, and without a bound one deep tree could take a lot.
 const maxDepth = 1000
+
+// openLevels is how many directories a walk keeps open, the deepest ones. It comes back to the others by "..".
+const openLevels = 16
 
 // node is an entry of a tree, held without following, reading or opening it in the usual sense.
 type node struct {
@@ -66,20 +72,125 @@ func (n *node) open() (*os.File, error) {
 	return os.NewFile(uintptr(fd), n.Name()), nil
 }
 
-// eachName calls visit with the names in a directory, of which it holds few at a time.
-func eachName(dir *os.File, visit func(name string) error) error {
+// treeWalk goes through a tree. It follows no links and enters no other file system.
+type treeWalk struct {
+	enter   func(dir *node, name string) error // before what is in a directory
+	leave   func(dir *node) error              // after it
+	leaf    func(n *node, name string) error   // anything else
+	foreign func(n *node, name string) error   // what another file system is mounted on; nil leaves it alone
+	live    bool                               // entries may vanish meanwhile
+}
+
+// walk begins with a directory, whose name is "".
+func (w *treeWalk) walk(ctx context.Context, top *node) error {
+	var path openPath
+	defer func() { path.close() }()
+	if err := w.push(&path, top, ""); err != nil {
+		return err
+	}
 	for {
-		names, err := dir.Readdirnames(512)
-		for _, name := range names {
-			if err := visit(name); err != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		dir := path.last()
+		name, _, err := dir.entries.read(dir.File)
+		switch {
+		case errors.Is(err, io.EOF):
+			if err := w.leave(&dir.node); err != nil || len(path) == 1 {
 				return err
 			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
+			err = path.leave()
+		case err == nil:
+			err = w.entry(&path, name, top.Dev)
 		}
 		if err != nil {
 			return err
+		}
+	}
+}
+
+func (w *treeWalk) entry(path *openPath, name string, device uint64) error {
+	n, err := openNode(path.last().File, name)
+	if w.live && errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	switch {
+	case n.Dev != device && w.foreign == nil:
+		return nil
+	case n.Dev != device:
+		return w.foreign(n, name)
+	case n.kind() != unix.S_IFDIR:
+		return w.leaf(n, name)
+	case len(*path) > maxDepth:
+		return fmt.Errorf("%s lies deeper than %d directories", n.Name(), maxDepth)
+	}
+	return w.push(path, n, name)
+}
+
+func (w *treeWalk) push(path *openPath, n *node, name string) error {
+	if err := w.enter(n, name); err != nil {
+		return err
+	}
+	dir, err := n.open()
+	if err != nil {
+		return err
+	}
+	path.enter(dir, n.Stat_t)
+	return nil
+}
+
+// openDir is a directory on the way to where a walk is. It is open, or parked.
+type openDir struct {
+	node
+	entries dirNames
+}
+
+// openPath is the way from the top of a tree to where a walk is.
+type openPath []*openDir
+
+func (p openPath) last() *openDir { return p[len(p)-1] }
+
+// enter goes on in a directory in the last one, and parks one that is far above.
+func (p *openPath) enter(dir *os.File, st unix.Stat_t) {
+	*p = append(*p, &openDir{node: node{File: dir, Stat_t: st}})
+	if far := len(*p) - 1 - openLevels; far >= 0 {
+		above := (*p)[far]
+		above.entries.park()
+		above.Close()
+		above.File = nil
+	}
+}
+
+// leave goes back to the directory above. It fails where that is another one by now: somebody has moved the last one.
+func (p *openPath) leave() error {
+	dir := p.last()
+	defer dir.Close()
+	*p = (*p)[:len(*p)-1]
+	above := p.last()
+	if above.File != nil {
+		return nil
+	}
+	f, err := openAt(dir.File, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME, 0)
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Dev != above.Dev || st.Ino != above.Ino {
+		f.Close()
+		return fmt.Errorf("%s was moved while its tree was being walked: %w", dir.Name(), cmp.Or(err, error(unix.EBUSY)))
+	}
+	above.File = f
+	return above.entries.resume(f)
+}
+
+func (p openPath) close() {
+	for _, dir := range p {
+		if dir.File != nil {
+			dir.Close()
 		}
 	}
 }

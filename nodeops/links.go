@@ -1,0 +1,85 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// firsts remembers the copies of files of several names until all their names are made: as links named by inode, in a
+// directory beside the copy. There they take no memory, however many and deep they are, and count against no limit of
+// the copy.
+type firsts struct {
+	beside string // the copy
+	dir    *os.File
+}
+
+// note remembers what was copied under its first name.
+func (f *firsts) note(to, from *node, name string) error {
+	if from.Nlink < 2 {
+		return nil
+	}
+	if f.dir == nil {
+		if err := f.open(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Linkat(int(to.Fd()), name, int(f.dir.Fd()), inodeName(from), 0); err != nil {
+		return fmt.Errorf("noting the first name of %s: %w", from.Name(), err)
+	}
+	return nil
+}
+
+// link gives another name to a file that was copied already. The last name takes the place of the note, so that a file
+// may have as many names as the file system allows.
+func (f *firsts) link(to, from *node, name string) (bool, error) {
+	if from.Nlink < 2 || f.dir == nil {
+		return false, nil
+	}
+	var st unix.Stat_t
+	err := unix.Fstatat(int(f.dir.Fd()), inodeName(from), &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return false, nil
+	case err == nil && st.Nlink == from.Nlink:
+		err = unix.Renameat2(int(f.dir.Fd()), inodeName(from), int(to.Fd()), name, unix.RENAME_NOREPLACE)
+	case err == nil:
+		err = unix.Linkat(int(f.dir.Fd()), inodeName(from), int(to.Fd()), name, 0)
+	}
+	if err != nil {
+		return false, fmt.Errorf("linking %s: %w", from.Name(), err)
+	}
+	return true, nil
+}
+
+func inodeName(n *node) string { return strconv.FormatUint(n.Ino, 10) }
+
+func (f *firsts) path() string { return f.beside + ".links" }
+
+func (f *firsts) open() error {
+	if err := os.Mkdir(f.path(), 0o700); err != nil {
+		return err
+	}
+	dir, err := os.OpenFile(f.path(), os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	f.dir = dir
+	return err
+}
+
+// close forgets also those whose other names were not met.
+func (f *firsts) close(ctx context.Context) error {
+	if f.dir == nil {
+		return nil
+	}
+	f.dir.Close()
+	parent, err := os.OpenRoot(filepath.Dir(f.path()))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return RemoveTree(context.WithoutCancel(ctx), parent, filepath.Base(f.path()))
+}
