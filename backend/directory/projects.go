@@ -23,7 +23,11 @@ var _ engine.Engine = (*projects)(nil)
 func (en *projects) Close() error { return en.quota.Close() }
 
 func (en *projects) Plan(spec backend.VolumeSpec, source *engine.Content) (engine.Content, int64, error) {
-	return en.plan(spec, source)
+	c, smallest, err := en.plan(spec, source)
+	if c.Inodes == 0 {
+		c.InodesLeast = leastInodes(source)
+	}
+	return c, smallest, err
 }
 
 // Make reserves a quota id. The directory has the id before anyone else can be given it, and so the id is taken until
@@ -49,7 +53,7 @@ func (en *projects) Make(_ context.Context, e *engine.Entry) error {
 const unmarked = data + ".new"
 
 func (*projects) limits(e *engine.Entry) nodeops.Limits {
-	return nodeops.Limits{Bytes: e.Content.Size, Inodes: e.Content.Inodes}
+	return nodeops.Limits{Bytes: e.Content.Size, Inodes: inodeLimit(e.Content)}
 }
 
 // Copy copies the tree. A snapshot takes no more writes, so it needs no limit and no id.
@@ -113,6 +117,18 @@ func (en *projects) Inspect(e *engine.Entry) (int64, backend.Condition) {
 		return used, abnormal("its directory has quota id %d (inherited: %t), not %d: something inside changed it and the limit does not hold; docs/directory-quota.md says who can", id, inherit, e.Content.Project)
 	}
 	return used, backend.Condition{}
+}
+
+// Inodes of a snapshot, which has no id, are not known.
+func (en *projects) Inodes(e *engine.Entry) int64 {
+	if e.Content.Project == 0 {
+		return 0
+	}
+	_, inodes, err := en.quota.Usage(e.Content.Project)
+	if err != nil {
+		return 0
+	}
+	return int64(inodes)
 }
 
 // Unshared is not known where files share blocks: that would have to be asked of each.

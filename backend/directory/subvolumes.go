@@ -88,6 +88,9 @@ func (*subvolumes) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	return used, backend.Condition{}
 }
 
+// Inodes of btrfs are made as they are needed, of space that the limit counts.
+func (*subvolumes) Inodes(*engine.Entry) int64 { return 0 }
+
 func (*subvolumes) Unshared(e *engine.Entry) (int64, error) {
 	return nodeops.SubvolumeUnshared(dataPath(e))
 }

@@ -19,9 +19,12 @@ type Content struct {
 	Provisioning backend.Provisioning `json:"provisioning"`
 	MkfsOptions  []string             `json:"mkfsOptions,omitempty"`
 	Inodes       uint64               `json:"inodes,omitempty"`
-	Project      uint32               `json:"project,omitempty"` // quota project id
-	ReadOnly     bool                 `json:"readOnly,omitempty"`
-	FSSize       int64                `json:"fsSize,omitempty"` // what the file system in an image was made for
+	// InodesLeast is for a limit by size, of a directory whose spec says none: that many, or more if it is large. What an
+	// earlier release made has neither, and no limit.
+	InodesLeast uint64 `json:"inodesLeast,omitempty"`
+	Project     uint32 `json:"project,omitempty"` // quota project id
+	ReadOnly    bool   `json:"readOnly,omitempty"`
+	FSSize      int64  `json:"fsSize,omitempty"` // what the file system in an image was made for
 }
 
 // Entry is one volume or snapshot on disk. The engine reads and writes inside Dir only.
@@ -59,6 +62,9 @@ type Engine interface {
 	InUse(e *Entry) (string, error)
 	// Inspect measures the content and says what is wrong with it.
 	Inspect(e *Entry) (used int64, condition backend.Condition)
+	// Inodes counts the files that the content takes of the pool's file system; 0 where they are no scarce thing, or
+	// cannot be counted.
+	Inodes(e *Entry) int64
 	// Unshared measures how much of the content no other entry has, and no less is free once it is removed. Where that
 	// cannot be told it is 0.
 	Unshared(e *Entry) (int64, error)

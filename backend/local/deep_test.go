@@ -13,8 +13,12 @@ import (
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
-func TestDirectoryOnXFSOfADeepTreeTakesNoPoolDown(t *testing.T)  { deepTreeTakesNoPoolDown(t, hostfs.XFSQuota) }
-func TestDirectoryOnExt4OfADeepTreeTakesNoPoolDown(t *testing.T) { deepTreeTakesNoPoolDown(t, hostfs.Ext4Quota) }
+func TestDirectoryOnXFSOfADeepTreeTakesNoPoolDown(t *testing.T) {
+	deepTreeTakesNoPoolDown(t, hostfs.XFSQuota)
+}
+func TestDirectoryOnExt4OfADeepTreeTakesNoPoolDown(t *testing.T) {
+	deepTreeTakesNoPoolDown(t, hostfs.Ext4Quota)
+}
 func TestDirectoryOnBtrfsOfADeepTreeTakesNoPoolDown(t *testing.T) {
 	deepTreeTakesNoPoolDown(t, hostfs.Btrfs)
 }

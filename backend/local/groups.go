@@ -119,7 +119,11 @@ func (b *Backend) beginPart(ctx context.Context, spec backend.SnapshotSpec, grou
 	if err != nil {
 		return nil, err
 	}
-	m := p.snapshotMeta(id, spec, from)
+	m, err := p.snapshotMeta(ctx, id, spec, from)
+	if err != nil {
+		from.Dir.Close()
+		return nil, err
+	}
 	m.Group = group
 	building, err := p.begin(ctx, snapshots, m)
 	if err != nil {

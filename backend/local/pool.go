@@ -60,8 +60,9 @@ type pool struct {
 	building map[string]*record // by place
 	// leftovers are those of them that nobody works on, by place.
 	leftovers map[string]*leftover
-	foreign  int64              // bytes of the file system taken by others
-	surveyed bool
+	foreign   int64            // bytes of the file system taken by others
+	measured  map[string]int64 // what snapshots take, which does not change, by place
+	surveyed  bool
 }
 
 // record is one entry as last read or written; it is replaced, never changed.
@@ -242,6 +243,9 @@ func (p *pool) read(k kind, id backend.ID, place string) *record {
 		return r
 	}
 	r.charge = r.meta.Charge
+	if k == snapshots {
+		r.charge = max(r.charge, smallestSnapshot) // an earlier release charged less
+	}
 	return r
 }
 

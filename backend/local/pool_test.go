@@ -410,7 +410,7 @@ func TestPoolsAreMeasured(t *testing.T) {
 	want := `
 # HELP holdfast_pool_promised_bytes Bytes promised to volumes, snapshots and trash.
 # TYPE holdfast_pool_promised_bytes gauge
-holdfast_pool_promised_bytes{pool="pool"} 1.048576e+06
+holdfast_pool_promised_bytes{pool="pool"} 2.097152e+06
 # HELP holdfast_snapshots Snapshots in the pool.
 # TYPE holdfast_snapshots gauge
 holdfast_snapshots{pool="pool"} 1
@@ -421,7 +421,7 @@ holdfast_volumes{pool="pool"} 1
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "holdfast_volumes", "holdfast_snapshots", "holdfast_pool_promised_bytes"); err != nil {
 		t.Error(err)
 	}
-	if n, err := testutil.GatherAndCount(registry); err != nil || n != 10 {
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 11 {
 		t.Errorf("%d metrics, %v", n, err)
 	}
 }

@@ -89,11 +89,7 @@ func (p *pool) survey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var own int64
-	for _, r := range p.all() {
-		used, _, _ := p.inspect(r)
-		own += used
-	}
+	own := p.measureOwn()
 	p.measureGifts()
 	after, err := p.measure(ctx)
 	if err != nil {
@@ -106,6 +102,32 @@ func (p *pool) survey(ctx context.Context) error {
 	}
 	p.foreign, p.surveyed = max(0, min(before.Used, after.Used)-own), true
 	return nil
+}
+
+// measureOwn sums up what the pool's entries take. Snapshots, of which there may be very many, are measured once.
+func (p *pool) measureOwn() (own int64) {
+	p.mu.Lock()
+	known := p.measured
+	p.mu.Unlock()
+	measured := map[string]int64{}
+	for _, r := range p.all() {
+		used, again := known[r.place]
+		if !again {
+			var c backend.Condition
+			if used, c, _ = p.inspect(r); c.Abnormal {
+				own += used
+				continue
+			}
+		}
+		if r.kind == snapshots {
+			measured[r.place] = used
+		}
+		own += used
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.measured = measured
+	return own
 }
 
 // all returns every record that takes space.

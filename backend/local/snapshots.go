@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/crashpoint"
 	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // Snapshots and groups have names of their own, which may equal those of volumes: their operations use other keys.
@@ -43,7 +44,11 @@ func (p *pool) takeSnapshot(ctx context.Context, id backend.ID, spec backend.Sna
 		return nil, err
 	}
 	defer from.Dir.Close()
-	b, err := p.begin(ctx, snapshots, p.snapshotMeta(id, spec, from))
+	m, err := p.snapshotMeta(ctx, id, spec, from)
+	if err != nil {
+		return nil, err
+	}
+	b, err := p.begin(ctx, snapshots, m)
 	if err != nil {
 		return nil, err
 	}
@@ -56,15 +61,33 @@ func (p *pool) takeSnapshot(ctx context.Context, id backend.ID, spec backend.Sna
 	return p.snapshot(made), nil
 }
 
-// snapshotMeta plans a snapshot. It is charged with what its source takes now: it can keep no more from being freed.
-func (p *pool) snapshotMeta(id backend.ID, spec backend.SnapshotSpec, from *engine.Entry) *meta {
+// smallestSnapshot is what any snapshot is charged with: its entry takes a little of the pool, whatever is in it, and
+// their number would have no bound.
+const smallestSnapshot = sizeUnit
+
+// snapshotMeta plans a snapshot. It is charged with what its source takes now: it can keep no more from being freed. Many
+// small files are charged with their share of the files that the pool can hold.
+func (p *pool) snapshotMeta(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, from *engine.Entry) (*meta, error) {
+	usage, err := p.measure(ctx)
+	if err != nil {
+		return nil, err
+	}
 	used, _ := p.engine.Inspect(from)
 	content := *from.Content
 	content.ReadOnly, content.Project = true, 0
 	return &meta{
-		ID: id, Name: spec.Name, Content: content, Charge: min(used, content.Size),
+		ID: id, Name: spec.Name, Content: content,
+		Charge: max(min(used, content.Size), inodeShare(usage, p.engine.Inodes(from)), smallestSnapshot),
 		Source: &backend.Source{Kind: backend.SourceVolume, ID: spec.Source},
+	}, nil
+}
+
+// inodeShare is what files are worth in bytes, where the pool has a number of them.
+func inodeShare(usage nodeops.FSUsage, inodes int64) int64 {
+	if usage.Inodes <= 0 {
+		return 0
 	}
+	return inodes * (usage.Total / usage.Inodes)
 }
 
 // snapshot shows a record as callers know it.
