@@ -21,6 +21,9 @@ func (p *pool) makeRoom(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
+	if kept := p.keptInodes(); lacksInodes(usage, r.inodes()-kept) {
+		return p.withoutInodes(usage, r)
+	}
 	p.mu.Lock()
 	if r.charge > p.capacity(usage).Available {
 		defer p.mu.Unlock()
@@ -60,10 +63,11 @@ func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *rec
 			return nil, false, err
 		}
 	}
-	if fits(usage.Available) {
+	short := lacksInodes(usage, r.inodes())
+	if fits(usage.Available) && !short {
 		return nil, true, nil
 	}
-	onlySpace := fits(usage.Used + usage.Available)
+	onlySpace := !short && fits(usage.Used+usage.Available)
 	if onlySpace {
 		p.measureGifts() // what it shared with a volume that has just gone is its own now
 	}
@@ -71,6 +75,9 @@ func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *rec
 	defer p.mu.Unlock()
 	if victim = p.claimOldest(onlySpace); victim == nil {
 		delete(p.building, r.place)
+		if short {
+			return nil, false, p.withoutInodes(usage, r)
+		}
 		return nil, false, p.exhausted(usage, r)
 	}
 	return victim, false, nil
@@ -103,16 +110,17 @@ func (p *pool) relieve(ctx context.Context) error {
 			return err
 		}
 		low := max(p.reserve.of(usage.Used+usage.Available), sizeUnit)
-		if usage.Available >= low {
+		short := lacksInodes(usage, usage.Inodes/sparesInodes)
+		if usage.Available >= low && !short {
 			return nil
 		}
 		p.mu.Lock()
-		victim := p.claimOldest(true)
+		victim := p.claimOldest(!short)
 		p.mu.Unlock()
 		if victim == nil {
 			return nil
 		}
-		p.log.Warn("a deleted volume is removed before its time: the file system runs full", "volume", victim.id, "free", usage.Available, "reserved", low)
+		p.log.Warn("a deleted volume is removed before its time: the file system runs full", "volume", victim.id, "free", usage.Available, "reserved", low, "inodes", usage.InodesFree)
 		p.purgeClaimed(ctx, victim)
 		if _, err := p.freed(ctx, min(low, usage.Available+victim.gives)); err != nil {
 			return err

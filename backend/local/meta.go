@@ -35,6 +35,8 @@ type meta struct {
 	Members    []member           `json:"members,omitempty"` // of a group
 
 	Ephemeral bool `json:"ephemeral,omitempty"` // not kept in the trash
+
+	copies int64 // files that it is going to have from the start
 }
 
 // groupRef ties a snapshot to its group, whose record lies in the named pool.

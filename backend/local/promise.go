@@ -17,7 +17,7 @@ func (p *pool) promise(ctx context.Context, r *record) error {
 		return err
 	}
 	p.mu.Lock()
-	fits := r.charge <= p.room(usage, usage.Available, p.promised())
+	fits := r.charge <= p.room(usage, usage.Available, p.promised()) && !lacksInodes(usage, r.inodes())
 	if fits {
 		p.building[r.place] = r
 	}

@@ -73,11 +73,13 @@ func (p *pool) snapshotMeta(ctx context.Context, id backend.ID, spec backend.Sna
 		return nil, err
 	}
 	used, _ := p.engine.Inspect(from)
+	inodes := p.engine.Inodes(from)
 	content := *from.Content
 	content.ReadOnly, content.Project = true, 0
 	return &meta{
 		ID: id, Name: spec.Name, Content: content,
-		Charge: max(min(used, content.Size), inodeShare(usage, p.engine.Inodes(from)), smallestSnapshot),
+		Charge: max(min(used, content.Size), inodeShare(usage, inodes), smallestSnapshot),
+		copies: inodes,
 		Source: &backend.Source{Kind: backend.SourceVolume, ID: spec.Source},
 	}, nil
 }

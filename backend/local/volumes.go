@@ -115,6 +115,9 @@ func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec
 		ID: id, Name: spec.Name, Content: content, Charge: content.Size, Labels: spec.Labels, OnNodeLoss: spec.OnNodeLoss, Source: source,
 		Ephemeral: spec.Ephemeral,
 	}
+	if from != nil {
+		m.copies = p.engine.Inodes(&engine.Entry{ID: id, Content: from})
+	}
 	b, err := p.begin(ctx, volumes, m)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,87 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// withoutFiles makes files in a directory until the file system has no more, and returns them.
+func withoutFiles(t *testing.T, dir string) (made []string) {
+	t.Helper()
+	for i := 0; ; i++ {
+		f, err := os.Create(filepath.Join(dir, fmt.Sprint(i)))
+		if errors.Is(err, unix.ENOSPC) {
+			return made
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		made = append(made, f.Name())
+	}
+}
+
+// few is a pool on a file system of few files, beside a directory of others.
+func few(t *testing.T) (b *Backend, others string) {
+	t.Helper()
+	top := hostfs.New(t, hostfs.Ext4, 32<<20)
+	c := PoolConfig{Name: "pool", Engine: "image", Path: filepath.Join(top, "pool"), Reserved: "0"}
+	others = filepath.Join(top, "others")
+	if err := errors.Join(os.Mkdir(c.Path, 0o755), os.Mkdir(others, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return served(t, c), others
+}
+
+func TestTrash_GivesTheFilesThatAreNeededAndNoMore(t *testing.T) {
+	b, others := few(t)
+	for _, name := range []string{"a", "b", "c"} {
+		made(t, b, block(name))
+	}
+	deleted(t, b, "b", "a", "c")
+	withoutFiles(t, others)
+	made(t, b, block("new")) // takes 4 where each gives 3
+	keeps(t, b, "c")
+	deleted(t, b, "new")
+	keeps(t, b, "new", "c")
+}
+
+func TestAPoolWithoutFilesRefusesAndSaysSo(t *testing.T) {
+	b, others := few(t)
+	made(t, b, block("a"))
+	deleted(t, b, "a")
+	made(t, b, block("stays"))
+	taken := withoutFiles(t, others)
+	_, err := b.Create(t.Context(), block("b"))
+	says(t, err, backend.ErrExhausted, "b needs 4 files", "0 of")
+	keeps(t, b, "a") // which would not have been enough
+	deleted(t, b, "stays")
+	if err := errors.Join(os.Remove(taken[0]), os.Remove(taken[1])); err != nil {
+		t.Fatal(err)
+	}
+	made(t, b, block("b"))
+}
+
+func TestTrash_GivesWayWhenThereAreFewFilesLeft(t *testing.T) {
+	b, others := few(t)
+	made(t, b, block("a"))
+	deleted(t, b, "a")
+	p := b.pools()[0]
+	if err := p.relieve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keeps(t, b, "a")
+	withoutFiles(t, others)
+	if err := p.relieve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keeps(t, b)
+}
