@@ -11,11 +11,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/listener"
 )
 
 // Run serves until ctx ends; calls that are running then may end within the stop timeout.
 func (d *Driver) Run(ctx context.Context) error {
-	listener, err := listen(ctx, d.socket)
+	socket, err := listen(ctx, d.socket)
 	if err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 	server := d.server()
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- server.Serve(listener.Limit(socket, listener.SocketConnections)) }()
 	d.Log.Info("serving", "driver", d.Name, "version", d.Version, "node", d.NodeID, "socket", d.socket)
 	select {
 	case err = <-failed:
@@ -41,7 +42,7 @@ func (d *Driver) Run(ctx context.Context) error {
 }
 
 func (d *Driver) server() *grpc.Server {
-	s := grpc.NewServer(grpc.ChainUnaryInterceptor(d.calls.intercept, d.onlyWhileLeading))
+	s := listener.GRPC(grpc.ChainUnaryInterceptor(d.calls.intercept, d.onlyWhileLeading))
 	csi.RegisterIdentityServer(s, &identity{Driver: d})
 	if d.Services != ControllerServices {
 		csi.RegisterNodeServer(s, &node{Driver: d})

@@ -18,6 +18,7 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/holdfast-storage/holdfast/listener"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
@@ -87,7 +88,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		return fmt.Errorf("announcing %s to the kubelet: %w", Resource, err)
 	}
 	p.socket.Store(s)
-	server := grpc.NewServer()
+	server := listener.GRPC()
 	registration.RegisterRegistrationServer(server, p)
 	kubelet.RegisterDevicePluginServer(server, p)
 	stopped := context.AfterFunc(ctx, server.Stop)
@@ -101,7 +102,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		}
 	})
 	p.Log.Info("lending loop devices", "resource", Resource, "sets", p.Sets, "devices", p.PerSet, "socket", s.Path)
-	if err = server.Serve(s.Listener); errors.Is(err, grpc.ErrServerStopped) {
+	if err = server.Serve(listener.Limit(s.Listener, listener.SocketConnections)); errors.Is(err, grpc.ErrServerStopped) {
 		err = nil // ctx ended first
 	}
 	stop()

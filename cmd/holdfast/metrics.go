@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/holdfast-storage/holdfast/listener"
 )
 
 // probeTimeout is how long the socket may take to answer a health check.
@@ -28,7 +30,7 @@ func newRegistry() *prometheus.Registry {
 
 // serveMetrics serves /metrics, /healthz for what check says, and /livez for that this process answers, until ctx ends.
 func serveMetrics(ctx context.Context, address string, metrics prometheus.Gatherer, check func(context.Context) error, log *slog.Logger) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	port, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("--metrics-address: %w", err)
 	}
@@ -36,11 +38,11 @@ func serveMetrics(ctx context.Context, address string, metrics prometheus.Gather
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.Handle("GET /healthz", healthz(check))
 	mux.Handle("GET /livez", healthz(func(context.Context) error { return nil }))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: probeTimeout}
+	server := listener.HTTP(mux)
 	stopped := context.AfterFunc(ctx, func() { server.Close() })
 	defer stopped()
-	log.Info("serving metrics", "address", listener.Addr().String())
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	log.Info("serving metrics", "address", port.Addr().String())
+	if err := server.Serve(listener.Limit(port, listener.Connections)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

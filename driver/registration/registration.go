@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	kubelet "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/holdfast-storage/holdfast/listener"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
@@ -70,12 +71,12 @@ func (r *Registration) Run(ctx context.Context) error {
 		return fmt.Errorf("announcing driver %s to the kubelet: %w", name, err)
 	}
 	r.socket.Store(s)
-	server := grpc.NewServer()
+	server := listener.GRPC()
 	kubelet.RegisterRegistrationServer(server, r)
 	stopped := context.AfterFunc(ctx, server.Stop)
 	defer stopped()
 	r.Log.Info("waiting for the kubelet", "driver", name, "socket", s.Path)
-	if err = server.Serve(s.Listener); errors.Is(err, grpc.ErrServerStopped) {
+	if err = server.Serve(listener.Limit(s.Listener, listener.SocketConnections)); errors.Is(err, grpc.ErrServerStopped) {
 		err = nil // ctx ended first
 	}
 	return errors.Join(err, s.Remove())

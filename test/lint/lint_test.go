@@ -118,6 +118,8 @@ var cases = []struct{ file, imports, rule string }{
 	{"operator/nfs/a.go", module + "/driver", "operator"},
 	{"deploy/a.go", "k8s.io/api/core/v1", "deploy"},
 	{"deploy/a.go", "embed", allow},
+	{"listener/a.go", module + "/backend", "listener"},
+	{"listener/a.go", "google.golang.org/grpc/keepalive", allow},
 	{"operator/a.go", module + "/api/v1", allow},
 
 	{"agent/a.go", module + "/driver", "agent"},
