@@ -174,6 +174,7 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 // serve is the API of a replica, whether or not it leads.
 func (o *operator) serve(c *clients, log *slog.Logger) (*web.Server, error) {
 	return web.New(web.Config{
-		Address: o.address, Namespace: o.namespace, Informers: o.factories(c).holdfast, Kubernetes: c.kubernetes, Log: log,
+		Address: o.address, Namespace: o.namespace, Informers: o.factories(c).holdfast, Kubernetes: c.kubernetes, Events: c.events,
+		Log: log,
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"net/http"
+
+	"github.com/holdfast-storage/holdfast/listener"
 )
 
 // credentials are kept as hashes, which are of one length whatever is compared.
@@ -28,7 +30,14 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			return
 		}
 		user, password, given := r.BasicAuth()
-		if !given || !access.are(user, password) {
+		right := given && access.are(user, password)
+		if given {
+			if v := s.attempts.judge(listener.ClientOf(r.RemoteAddr), *access.credentials, right); v.refused {
+				s.refuseClient(w, r, v)
+				return
+			}
+		}
+		if !right {
 			if given {
 				s.Log.Debug("refused a user of the API", "remote", r.RemoteAddr, "path", r.URL.Path)
 			}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
@@ -36,11 +37,12 @@ type rig struct {
 	theirs kubernetes.Interface
 	server *Server
 	http   *http.Client
+	events *record.FakeRecorder
 }
 
 func newRig(t *testing.T) *rig {
 	api := miniapi.New(t)
-	r := &rig{T: t, api: api, ours: client.NewForConfigOrDie(api.Config()), theirs: kubernetes.NewForConfigOrDie(api.Config())}
+	r := &rig{T: t, api: api, ours: client.NewForConfigOrDie(api.Config()), theirs: kubernetes.NewForConfigOrDie(api.Config()), events: record.NewFakeRecorder(100)}
 	r.http = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // who it is is tested apart from what it says
 		// Each request shows the certificate of its time.
@@ -61,7 +63,7 @@ func (r *rig) replica() *Server {
 	r.Helper()
 	s, err := New(Config{
 		Address: "127.0.0.1:0", Namespace: namespace, Informers: informers.NewSharedInformerFactory(r.ours, 0), Kubernetes: r.theirs,
-		Log: slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Events: r.events, Log: slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		r.Fatal(err)

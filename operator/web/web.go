@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
@@ -29,7 +30,8 @@ type Config struct {
 	Namespace  string                          // of Holdfast: where the self-made certificate is, and a secret that names no other
 	Informers  informers.SharedInformerFactory // may be shared with others in the process; Run starts what is not started
 	Kubernetes kubernetes.Interface
-	Log        *slog.Logger // nil discards
+	Events     record.EventRecorder // nil writes none
+	Log        *slog.Logger         // nil discards
 }
 
 // Server is the HTTPS service of one replica. All replicas serve the same, whether or not they lead.
@@ -45,6 +47,7 @@ type Server struct {
 	document []byte // OpenAPI
 	handler  http.Handler
 	identity *identity
+	attempts *attempts
 	filled   atomic.Bool // the caches have all that existed at the start
 }
 
@@ -57,7 +60,7 @@ func New(c Config) (*Server, error) {
 	c.Address = cmp.Or(c.Address, DefaultAddress)
 	kinds := c.Informers.Holdfast().V1()
 	s := &Server{
-		Config: c, clusters: kinds.StorageClusters().Lister(), nodes: kinds.StorageNodes().Lister(),
+		Config: c, attempts: newAttempts(), clusters: kinds.StorageClusters().Lister(), nodes: kinds.StorageNodes().Lister(),
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		synced: []cache.DoneChecker{
 			kinds.StorageClusters().Informer().HasSyncedChecker(), kinds.StorageNodes().Informer().HasSyncedChecker(),
@@ -83,6 +86,14 @@ func New(c Config) (*Server, error) {
 
 // Address that is listened on.
 func (s *Server) Address() string { return s.listener.Addr().String() }
+
+func (s *Server) port() string {
+	_, port, err := net.SplitHostPort(s.Address())
+	if err != nil {
+		return s.Address()
+	}
+	return port
+}
 
 // Run serves until ctx ends. That the API server cannot be reached ends it not: it then tells so where it is asked.
 func (s *Server) Run(ctx context.Context) error {
