@@ -104,6 +104,10 @@ func TestWhatLivesWithAPodIsNotAdopted(t *testing.T) {
 	if v := r.volume("pod"); v != nil {
 		t.Errorf("it got an object: %+v", v)
 	}
+	r.await("it to be counted", func() bool {
+		n := r.node()
+		return n.Status.InlineVolumes != nil && *n.Status.InlineVolumes == 1
+	})
 }
 
 func TestWhatHasAnObjectOnAnotherNodeIsLeftAlone(t *testing.T) {

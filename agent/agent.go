@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -84,6 +85,7 @@ type Agent struct {
 	watches watches
 	work    *work
 	node    publisher
+	inline  atomic.Int32 // volumes that are Foreign; negative until they were counted
 
 	unreadable unreadable.Reporter
 }
@@ -102,6 +104,7 @@ func New(c Config) (*Agent, error) {
 	c.SurveyEvery, c.PublishEvery = cmp.Or(c.SurveyEvery, DefaultSurveyEvery), cmp.Or(c.PublishEvery, DefaultPublishEvery)
 	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, DefaultRetryFirst), cmp.Or(c.RetryLast, DefaultRetryLast)
 	a := &Agent{Config: c, log: c.Log, work: newWork(c.RetryFirst, c.RetryLast)}
+	a.inline.Store(-1)
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}

@@ -165,6 +165,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 		s.Pools = append(s.Pools, pool)
 	}
 	s.Trash = a.trashStatus(ctx, s.Pools, told)
+	s.InlineVolumes = a.inlineStatus(told)
 	ready := metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1.ReasonReady, ObservedGeneration: s.ObservedGeneration}
 	switch {
 	case len(a.Pools) == 0:
@@ -177,6 +178,20 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 	meta.SetStatusCondition(&s.Conditions, ready)
 	s.SetColumns()
 	return s
+}
+
+// inlineStatus is nil where there are never such volumes.
+func (a *Agent) inlineStatus(told *v1.StorageNodeStatus) *int32 {
+	count := a.inline.Load()
+	switch {
+	case a.Foreign == nil:
+		return nil
+	case count >= 0:
+		return &count
+	case told != nil:
+		return told.InlineVolumes
+	}
+	return nil
 }
 
 // poolStatus keeps the last numbers of a pool that is out of reach.

@@ -36,12 +36,17 @@ func (a *Agent) survey(ctx context.Context) error {
 		return err
 	}
 	onDisk := map[string]bool{}
+	inline := int32(0)
 	for _, v := range volumes {
+		if a.Foreign != nil && a.Foreign(v) {
+			inline++
+		}
 		onDisk[string(v.ID)] = true
 		if o := a.volumeObject(string(v.ID)); o == nil || a.volumeDiffers(o, v) {
 			a.work.add(key{v1.SourceVolume, string(v.ID)})
 		}
 	}
+	a.inline.Store(inline)
 	for _, o := range listed[v1.Volume](a.watches.volumes) {
 		if !onDisk[o.Name] && expected(o.Status.Phase) && o.DeletionTimestamp == nil {
 			a.work.add(key{v1.SourceVolume, o.Name})

@@ -50,6 +50,7 @@ type Config struct {
 	Endpoint   string // unix:///path
 	Backend    backend.Backend
 	MaxVolumes int64 // that this node may use at once; 0 leaves it to the caller
+	Inline     Inline
 	// Namespaces is a directory such as /proc/1/ns with the network from which servers of shared volumes are reached, and
 	// the host name that they know this node by. Mounts last as long as that network. Empty: those of this process.
 	Namespaces  string
@@ -89,6 +90,8 @@ func New(c Config) (*Driver, error) {
 		return nil, fmt.Errorf("driver name %s: it must be a domain name of at most 63 bytes, such as %s", backend.Quote(c.Name), DefaultName)
 	case c.Services != ControllerServices && !nodePattern.MatchString(c.NodeID):
 		return nil, fmt.Errorf("node id %s: it must be 1 to 63 of letters, digits, -, _ and ., and begin and end with a letter or digit", backend.Quote(c.NodeID))
+	case len(c.Inline.Pools) > 0 && c.Inline.MaxSize <= 0:
+		return nil, fmt.Errorf("inline ephemeral volumes are allowed in pool %s without a largest size; %s says it", c.Inline.Pools[0], c.Inline.Field)
 	case c.MaxVolumes < 0:
 		return nil, fmt.Errorf("max volumes %d is negative; 0 means no limit", c.MaxVolumes)
 	case c.Backend == nil:

@@ -92,6 +92,15 @@ func (n *node) publishEphemeral(ctx context.Context, id backend.ID, a access, re
 		return err
 	}
 	return n.do(ctx, id, "publish", func(ctx context.Context) error {
+		// One that is there stays usable when it is not allowed any more.
+		switch _, err := n.Backend.Get(ctx, id); {
+		case errors.Is(err, backend.ErrNotFound) || errors.Is(err, backend.ErrUnavailable): // which is told while any pool is out of reach
+			if err := n.permit(ctx, &spec); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		}
 		v, err := n.Backend.Create(ctx, spec)
 		if err != nil {
 			return err

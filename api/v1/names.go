@@ -25,6 +25,9 @@ const (
 	// ReleaseIgnoredCondition: of a StorageCluster, a manifest was applied whose image spec.images.holdfast keeps from
 	// running. It is left out otherwise.
 	ReleaseIgnoredCondition = "ReleaseIgnored"
+	// EphemeralNotAllowedCondition: of a StorageCluster, pods use inline ephemeral volumes that spec.csi.ephemeral does not
+	// allow. It is left out otherwise.
+	EphemeralNotAllowedCondition = "EphemeralNotAllowed"
 	// CompleteCondition: of a StorageUpgrade or NodeJob, it has ended well.
 	CompleteCondition = "Complete"
 	// FailedCondition: of a StorageUpgrade or NodeJob, it has ended badly.

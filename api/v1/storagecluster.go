@@ -204,6 +204,10 @@ type CSISpec struct {
 	// Attach runs external-attacher: VolumeAttachments then show where each volume is used.
 	// +optional
 	Attach bool `json:"attach,omitempty"`
+	// Ephemeral allows inline ephemeral volumes. There are none if it is left out; those that are in use then stay until
+	// their pods end.
+	// +optional
+	Ephemeral *EphemeralSpec `json:"ephemeral,omitempty"`
 	// +optional
 	EnableProvisionCreds bool `json:"enableProvisionCreds,omitempty"`
 	// +optional

@@ -102,6 +102,9 @@ type StorageNodeStatus struct {
 	// +optional
 	// +listType=atomic
 	Trash []TrashedVolume `json:"trash,omitempty"`
+	// InlineVolumes is how many inline ephemeral volumes of pods are on the disks. They have no Volume object.
+	// +optional
+	InlineVolumes *int32 `json:"inlineVolumes,omitempty"`
 	// Conditions are Ready.
 	// +optional
 	// +listType=map

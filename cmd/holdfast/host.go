@@ -42,6 +42,7 @@ func hostFlags(flags *flag.FlagSet, endpoint, registrationDir string) *host {
 	flags.DurationVar(&h.driver.StopTimeout, "stop-timeout", driver.DefaultStopTimeout, "how long a stop waits for running calls, a `duration`")
 	flags.StringVar(&h.registrationDir, "kubelet-registration-dir", registrationDir, "`directory` in which the kubelet looks for drivers, such as /var/lib/kubelet/plugins_registry; none if empty. The kubelet must find the endpoint at the same path")
 	flags.BoolVar(&h.registersDriver, "register-driver", true, "register the driver with the kubelet; without it, that is left to node-driver-registrar")
+	h.inlineFlags(flags)
 	flags.StringVar(&h.metricsAddress, "metrics-address", "", "`address` for /metrics and /healthz, such as 127.0.0.1:9090; none if empty")
 	return h
 }

@@ -133,6 +133,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	allowedByCluster(&n.driver)
 	n.driver.Services, n.driver.Released = driver.NodeServices, a.Released
 	parts := []part{n.clients.broadcast, logged(log, a.Run), logged(log, n.followDebug(n.clients.holdfast, log))}
 	if n.watch != nil {

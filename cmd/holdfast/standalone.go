@@ -18,6 +18,8 @@ the volumes are used. All state is in the pools; it may be stopped or killed at 
 
   holdfast standalone --endpoint unix:///run/holdfast/csi.sock --node-id node1 \
       --pool name=fast,path=/srv/fast --metrics-address 127.0.0.1:9090
+
+Inline ephemeral volumes are refused unless --ephemeral-pools and --ephemeral-max-size allow them.
 `,
 	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
 		h := hostFlags(flags, "unix:///run/holdfast/csi.sock", "")

@@ -55,6 +55,7 @@ func Checks() []Check {
 		{"default class", "Is there one default StorageClass?", []string{classes}, lookAtDefaultClass, false},
 		{"snapshots", "Are the snapshot kinds and a class of them there?", []string{clusters, definitions, snapshotClasses}, lookAtSnapshots, true},
 		{"volumes", "Are all volumes and snapshots well?", []string{volumes, snapshots}, lookAtVolumes, false},
+		{"inline volumes", "Are inline ephemeral volumes allowed where pods ask for them?", []string{clusters, allPods}, lookAtInlineVolumes, true},
 		{"claims", "Are all claims bound, or is it known why not?", []string{claims, classes, pods, warnings}, lookAtClaims, false},
 	}
 }

@@ -215,6 +215,7 @@ func troubles() map[string]trouble {
 		"no group kinds":       {"snapshots", Note, func(f *Facts) { delete(f.Definitions, groupClassDefinition) }, "in groups", "its log says why"},
 		"no group class":       {"snapshots", Note, func(f *Facts) { f.GroupClasses = nil }, "no VolumeGroupSnapshotClass", "StorageCluster"},
 		"an unreadable object": {"objects", Problem, func(f *Facts) { f.Jobs = append(f.Jobs, v1.NodeJob{DecodeError: `spec.timeout: "1e" cannot be read`}) }, `"1e" cannot be read`, "Correct the field"},
+		"inline volumes":       {"inline volumes", Warning, func(f *Facts) { f.InlineUsers = []string{"shop/b", "shop/a"} }, "2 pods ask for inline", "spec"},
 		"one out of reach":     {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseUnreachable }, "it is Unreachable", ""},
 		"a lost volume":        {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseLost }, "it is Lost", ""},
 		"a failed snapshot": {"volumes", Problem, func(f *Facts) {

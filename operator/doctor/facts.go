@@ -62,6 +62,7 @@ type Facts struct {
 	Classes         []storage.StorageClass
 	Claims          []core.PersistentVolumeClaim // of all namespaces
 	Pods            []core.Pod                   // of the namespace of Holdfast, and of those with claims that wait
+	InlineUsers     []string                     // NAMESPACE/NAME of pods with inline ephemeral volumes, where none are allowed
 	Warnings        []core.Event
 	Home            *core.Namespace // the namespace of Holdfast; nil if it does not exist
 	Secret          *core.Secret    // that the StorageCluster names; nil if it does not exist
@@ -84,7 +85,7 @@ func Gather(ctx context.Context, c Clients, namespace, driver string) (*Facts, e
 	g := &gathering{Clients: c, Facts: &Facts{
 		Namespace: namespace, Driver: driver, Now: time.Now(), Definitions: map[string]*unstructured.Unstructured{}, Hidden: map[string]error{},
 	}}
-	for _, read := range []func(context.Context){g.ours, g.cluster, g.storage, g.home, g.secret, g.kinds, g.waiting} {
+	for _, read := range []func(context.Context){g.ours, g.cluster, g.storage, g.home, g.secret, g.kinds, g.waiting, g.inlineUsers} {
 		read(ctx)
 		if g.down != nil {
 			return nil, fmt.Errorf("the API server does not answer: %w", g.down)

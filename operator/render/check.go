@@ -20,7 +20,7 @@ import (
 // checkAll refuses what cannot be made, before anything is made. The API server has refused most of it before; an
 // object may come from a file, or from a time when the kind was another.
 func checkAll(p *plan) error {
-	for _, check := range []func(*plan) error{checkCluster, checkImages, checkCSI, checkPools, checkClasses, checkPods, checkAccess} {
+	for _, check := range []func(*plan) error{checkCluster, checkImages, checkCSI, checkPools, checkEphemeral, checkClasses, checkPods, checkAccess} {
 		if err := check(p); err != nil {
 			return err
 		}

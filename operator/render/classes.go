@@ -36,6 +36,7 @@ func (p *plan) driver() ([]object, error) {
 		return nil, err
 	}
 	driver.Spec.AttachRequired = &p.spec.CSI.Attach
+	p.announceInline(driver)
 	return []object{driver}, nil
 }
 

@@ -103,9 +103,6 @@ func TestTheDriverSaysHowVolumesAreMounted(t *testing.T) {
 	if *spec.FSGroupPolicy != storage.FileFSGroupPolicy || *spec.SELinuxMount {
 		t.Errorf("the policy of fsGroup is %s, and with SELinux it is mounted with a context: %v", *spec.FSGroupPolicy, *spec.SELinuxMount)
 	}
-	if !slices.Equal(spec.VolumeLifecycleModes, []storage.VolumeLifecycleMode{storage.VolumeLifecyclePersistent, storage.VolumeLifecycleEphemeral}) {
-		t.Errorf("the volumes are %v", spec.VolumeLifecycleModes)
-	}
 }
 
 // A mount of a shared volume lasts as long as the network that it was made from, so it is not made from that of a pod.

@@ -24,6 +24,7 @@ var elsewhere = map[string]string{
 
 // otherwise are values to try instead of leaving the field out, which would mean the same.
 var otherwise = map[string]any{
+	"csi.ephemeral.pools": []string{"disk"}, "csi.ephemeral.maxSize": "20Gi",
 	"csi.enable": false, "csi.deploymentStrategy": "StatefulSet", "disableMonitoring": true,
 }
 

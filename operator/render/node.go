@@ -66,6 +66,7 @@ func (p *plan) nodeSet() (*apps.DaemonSet, error) {
 	if most := p.spec.CSI.MaxVolumesPerNode; most > 0 {
 		main.Args = append(main.Args, "--max-volumes-per-node="+strconv.FormatInt(most, 10))
 	}
+	main.Args = append(main.Args, p.inlineArguments()...)
 	if p.images.CSINodeDriverRegistrar != "" || p.images.CSILivenessProbe != "" {
 		if err := p.nodeSidecars(pod); err != nil {
 			return nil, err

@@ -142,6 +142,7 @@ func (r *Controller) render(c *v1.StorageCluster) (objects []*unstructured.Unstr
 	}
 	objects, err = render.Objects(render.Input{
 		Cluster: c, Namespace: r.Namespace, Secret: secret, Has: r.Owned.Has, Snapshots: r.Snapshots != nil && r.Snapshots.Ours(),
+		KeepInline: r.keepsInline(),
 	})
 	if err != nil {
 		return nil, err

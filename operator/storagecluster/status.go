@@ -67,6 +67,7 @@ func (s *situation) status() v1.StorageClusterStatus {
 		meta.SetStatusCondition(&next.Conditions, c)
 	}
 	s.tellIgnored(&next)
+	s.tellInline(&next)
 	return next
 }
 

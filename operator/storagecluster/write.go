@@ -62,6 +62,7 @@ func transitions(old, next *v1.StorageClusterStatus) (all []event) {
 	if c := meta.FindStatusCondition(next.Conditions, v1.ReleaseIgnoredCondition); c != nil && isNews(c, old) {
 		all = append(all, event{core.EventTypeWarning, v1.ReleaseIgnoredCondition, c.Message})
 	}
+	all = append(all, inlineEvent(old, next)...)
 	if d := meta.FindStatusCondition(next.Conditions, v1.DegradedCondition); d.Reason == reasonUnreachable && old.Phase == next.Phase && hadAnotherReason(old, d) {
 		all = append(all, event{core.EventTypeWarning, reasonUnreachable, d.Message})
 	}

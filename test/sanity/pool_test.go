@@ -44,7 +44,7 @@ func newWorld(t *testing.T, s setting, more string, args ...string) *world {
 		t.Fatal(err)
 	}
 	w := &world{T: t, setting: s, pool: pool, scratch: scratch, options: standalone.Options{
-		Binary: binary, Socket: filepath.Join(scratch, "csi.sock"), Args: args,
+		Binary: binary, Socket: filepath.Join(scratch, "csi.sock"), Args: append([]string{"--ephemeral-pools=fast", "--ephemeral-max-size=1Ti"}, args...),
 		Pools: []string{fmt.Sprintf("name=fast,engine=%s,path=%s%s", s.engine, pool, more)},
 		Env:   []string{"GOGC=off"}, // a file that is never closed shows, and is not tidied up by chance
 	}}

@@ -24,6 +24,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1.DeviceSelectorApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Discard"):
 		return &apiv1.DiscardApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("EphemeralSpec"):
+		return &apiv1.EphemeralSpecApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Error"):
 		return &apiv1.ErrorApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("HeldPool"):

@@ -117,8 +117,11 @@ func fieldsOf(t *testing.T) (fields []field) {
 		case "images", "csi":
 			for _, part := range slices.Sorted(maps.Keys(value.(map[string]any))) {
 				spec := map[string]any{name: map[string]any{part: value.(map[string]any)[part]}}
-				if part == "csiAttacher" {
+				switch part {
+				case "csiAttacher":
 					spec["csi"] = map[string]any{"attach": true}
+				case "ephemeral": // is in the pools
+					spec["pools"], spec["storageClasses"] = all.Cluster["pools"], all.Cluster["storageClasses"]
 				}
 				add(name+"."+part, spec)
 			}
@@ -126,6 +129,7 @@ func fieldsOf(t *testing.T) (fields []field) {
 			spec := map[string]any{name: value}
 			if other := with[name]; other != "" {
 				spec[other] = all.Cluster[other]
+				spec["csi"] = map[string]any{"ephemeral": all.Cluster["csi"].(map[string]any)["ephemeral"]}
 			}
 			add(name, spec)
 		}

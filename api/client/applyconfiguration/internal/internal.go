@@ -704,6 +704,19 @@ var schemaYAML = typed.YAMLObject(`types:
                 - name: enableProvisionCreds
                   type:
                     scalar: boolean
+                - name: ephemeral
+                  type:
+                    map:
+                      fields:
+                      - name: maxSize
+                        type:
+                          scalar: untyped
+                      - name: pools
+                        type:
+                          list:
+                            elementType:
+                              scalar: string
+                            elementRelationship: atomic
                 - name: kubeletDir
                   type:
                     scalar: string
@@ -1380,6 +1393,9 @@ var schemaYAML = typed.YAMLObject(`types:
                 elementRelationship: associative
                 keys:
                 - type
+          - name: inlineVolumes
+            type:
+              scalar: numeric
           - name: observedGeneration
             type:
               scalar: numeric

@@ -24,11 +24,14 @@ type CSISpecApplyConfiguration struct {
 	// MaxVolumesPerNode is how many volumes may be used on one node at once; 0 is no limit.
 	MaxVolumesPerNode *int64 `json:"maxVolumesPerNode,omitempty"`
 	// Attach runs external-attacher: VolumeAttachments then show where each volume is used.
-	Attach                       *bool `json:"attach,omitempty"`
-	EnableProvisionCreds         *bool `json:"enableProvisionCreds,omitempty"`
-	EnableControllerPublishCreds *bool `json:"enableControllerPublishCreds,omitempty"`
-	EnableNodePublishCreds       *bool `json:"enableNodePublishCreds,omitempty"`
-	EnableControllerExpandCreds  *bool `json:"enableControllerExpandCreds,omitempty"`
+	Attach *bool `json:"attach,omitempty"`
+	// Ephemeral allows inline ephemeral volumes. There are none if it is left out; those that are in use then stay until
+	// their pods end.
+	Ephemeral                    *EphemeralSpecApplyConfiguration `json:"ephemeral,omitempty"`
+	EnableProvisionCreds         *bool                            `json:"enableProvisionCreds,omitempty"`
+	EnableControllerPublishCreds *bool                            `json:"enableControllerPublishCreds,omitempty"`
+	EnableNodePublishCreds       *bool                            `json:"enableNodePublishCreds,omitempty"`
+	EnableControllerExpandCreds  *bool                            `json:"enableControllerExpandCreds,omitempty"`
 }
 
 // CSISpecApplyConfiguration constructs a declarative configuration of the CSISpec type for use with
@@ -82,6 +85,14 @@ func (b *CSISpecApplyConfiguration) WithMaxVolumesPerNode(value int64) *CSISpecA
 // If called multiple times, the Attach field is set to the value of the last call.
 func (b *CSISpecApplyConfiguration) WithAttach(value bool) *CSISpecApplyConfiguration {
 	b.Attach = &value
+	return b
+}
+
+// WithEphemeral sets the Ephemeral field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Ephemeral field is set to the value of the last call.
+func (b *CSISpecApplyConfiguration) WithEphemeral(value *EphemeralSpecApplyConfiguration) *CSISpecApplyConfiguration {
+	b.Ephemeral = value
 	return b
 }
 

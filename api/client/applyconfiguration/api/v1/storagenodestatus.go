@@ -17,6 +17,8 @@ type StorageNodeStatusApplyConfiguration struct {
 	Pools []PoolApplyConfiguration `json:"pools,omitempty"`
 	// Trash lists deleted volumes that can still be restored, the last deleted first; of many, the first 100.
 	Trash []TrashedVolumeApplyConfiguration `json:"trash,omitempty"`
+	// InlineVolumes is how many inline ephemeral volumes of pods are on the disks. They have no Volume object.
+	InlineVolumes *int32 `json:"inlineVolumes,omitempty"`
 	// Conditions are Ready.
 	Conditions         []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	ObservedGeneration *int64                               `json:"observedGeneration,omitempty"`
@@ -61,6 +63,14 @@ func (b *StorageNodeStatusApplyConfiguration) WithTrash(values ...*TrashedVolume
 		}
 		b.Trash = append(b.Trash, *values[i])
 	}
+	return b
+}
+
+// WithInlineVolumes sets the InlineVolumes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the InlineVolumes field is set to the value of the last call.
+func (b *StorageNodeStatusApplyConfiguration) WithInlineVolumes(value int32) *StorageNodeStatusApplyConfiguration {
+	b.InlineVolumes = &value
 	return b
 }
 

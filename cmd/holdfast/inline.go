@@ -1,0 +1,39 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-storage/holdfast/driver"
+)
+
+// inlineFlags say what inline ephemeral volumes may take. None are allowed unless they do.
+func (h *host) inlineFlags(flags *flag.FlagSet) {
+	h.driver.Inline.Field = "--ephemeral-pools, with --ephemeral-max-size,"
+	flags.Func("ephemeral-pools", "the pools that inline ephemeral volumes may be in, `names` with commas between them; one that names none is in the first of them that is here. None: there are no such volumes", func(value string) error {
+		h.driver.Inline.Pools = nil
+		for name := range strings.SplitSeq(value, ",") {
+			if name == "" {
+				return fmt.Errorf("a name is empty")
+			}
+			h.driver.Inline.Pools = append(h.driver.Inline.Pools, name)
+		}
+		return nil
+	})
+	flags.Func("ephemeral-max-size", "the largest inline ephemeral volume, a `size` such as 10Gi", func(value string) error {
+		size, err := resource.ParseQuantity(value)
+		if err != nil || size.Sign() <= 0 || size.Value() <= 0 {
+			return fmt.Errorf("it must be a number of bytes above 0, such as 10Gi")
+		}
+		h.driver.Inline.MaxSize = size.Value()
+		return nil
+	})
+}
+
+// allowedByCluster names where a StorageCluster allows them.
+func allowedByCluster(c *driver.Config) {
+	c.Inline.Field = "spec.csi.ephemeral of the StorageCluster"
+}

@@ -1,0 +1,113 @@
+package driver
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// inlineNode is a node whose backend makes volumes, and knows the pools that are named.
+func inlineNode(allowed Inline) (*node, *scripted) {
+	b := newScripted()
+	d := &Driver{Config: Config{Backend: b, Inline: allowed}}
+	d.calls = newCalls(slog.New(slog.DiscardHandler), &d.ops)
+	return &node{Driver: d}, b
+}
+
+func TestInlineVolumesAreRefusedUnlessTheyAreAllowed(t *testing.T) {
+	const field = "spec.csi.ephemeral of the StorageCluster"
+	some := Inline{Pools: []string{"slow", "fast"}, MaxSize: 2 * gib, Field: field}
+	for name, test := range map[string]struct {
+		allowed Inline
+		ask     backend.VolumeSpec
+		cause   error
+		words   []string
+	}{
+		"none is allowed":    {Inline{Field: field}, backend.VolumeSpec{}, backend.ErrPrecondition, []string{"generic ephemeral"}},
+		"none, with all set": {Inline{Field: field, MaxSize: 2 * gib}, backend.VolumeSpec{Pool: "fast", Size: backend.Size{Required: 1}}, backend.ErrPrecondition, []string{"not allowed"}},
+		"another pool":       {some, backend.VolumeSpec{Pool: "precious"}, backend.ErrInvalid, []string{`"precious"`, "slow, fast"}},
+		"a byte too much":    {some, backend.VolumeSpec{Pool: "fast", Size: backend.Size{Required: 2*gib + 1}}, backend.ErrOutOfRange, []string{"2147483649", "2147483648"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := inlineNode(test.allowed)
+			err := n.permit(t.Context(), &test.ask)
+			if !errors.Is(err, test.cause) {
+				t.Fatalf("got %v", err)
+			}
+			for _, word := range append(test.words, field) {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q does not say %q", err, word)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatAPodLeavesOpenIsWithinWhatIsAllowed(t *testing.T) {
+	const pool = "memory" // of the memory backend
+	for name, test := range map[string]struct {
+		pools []string
+		most  int64
+		ask   backend.VolumeSpec
+		pool  string
+		size  int64
+	}{
+		"all of it":           {[]string{pool}, 2 * gib, backend.VolumeSpec{}, pool, backend.DefaultSize},
+		"with less allowed":   {[]string{pool}, gib / 2, backend.VolumeSpec{}, pool, gib / 2},
+		"only the pool":       {[]string{pool}, 2 * gib, backend.VolumeSpec{Size: backend.Size{Required: 2 * gib}}, pool, 2 * gib},
+		"the first one here":  {[]string{"elsewhere", pool}, gib, backend.VolumeSpec{}, pool, gib},
+		"nothing but allowed": {[]string{"other", pool}, gib, backend.VolumeSpec{Pool: pool, Size: backend.Size{Required: 5}}, pool, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := inlineNode(Inline{Pools: test.pools, MaxSize: test.most})
+			if err := n.permit(t.Context(), &test.ask); err != nil {
+				t.Fatal(err)
+			}
+			if test.ask.Pool != test.pool || test.ask.Size.Required != test.size || test.ask.Size.Limit != test.most {
+				t.Errorf("got %+v", test.ask)
+			}
+		})
+	}
+	n, _ := inlineNode(Inline{Pools: []string{"elsewhere"}, MaxSize: gib})
+	if err := n.permit(t.Context(), &backend.VolumeSpec{}); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "elsewhere") {
+		t.Errorf("without a pool here: %v", err)
+	}
+	n, b := inlineNode(Inline{Pools: []string{"away", pool}, MaxSize: gib})
+	b.capacity = func() (backend.Capacity, error) { return backend.Capacity{}, backend.ErrUnavailable }
+	spec := backend.VolumeSpec{}
+	if err := n.permit(t.Context(), &spec); err != nil || spec.Pool != "away" {
+		t.Errorf("one in a pool out of reach would be made a second time: %+v, %v", spec, err)
+	}
+}
+
+func TestAnInlineVolumeThatIsThereIsNotAskedWhetherItIsAllowed(t *testing.T) {
+	n, b := inlineNode(Inline{})
+	req := &csi.NodePublishVolumeRequest{VolumeId: inlineHandle, TargetPath: t.TempDir() + "/target", VolumeContext: map[string]string{ephemeralKey: "true", "size": "20Gi"}}
+	id, _ := backend.IDFor(inlineHandle)
+	a := access{mode: backend.Filesystem, group: noGroup}
+	if err := n.publishEphemeral(t.Context(), id, a, req); !errors.Is(err, backend.ErrPrecondition) || !strings.Contains(err.Error(), "not allowed") {
+		t.Fatalf("a new one: %v", err)
+	}
+	if _, err := b.Memory.Get(t.Context(), id); !errors.Is(err, backend.ErrNotFound) {
+		t.Fatalf("it was made: %v", err)
+	}
+	spec, err := ephemeralSpec(req, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Memory.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	// The memory backend gives no access, which is only asked for behind what is allowed.
+	if err := n.publishEphemeral(t.Context(), id, a, req); err == nil || strings.Contains(err.Error(), "not allowed") {
+		t.Errorf("one that is there: %v", err)
+	}
+	if err := n.deleteEphemeral(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,50 @@
+package doctor
+
+import (
+	"slices"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func TestPodsWithInlineVolumesAreFoundWhereNoneAreAllowed(t *testing.T) {
+	clients, theirs, _ := installed(t)
+	add := func(name, driver string, phase core.PodPhase) {
+		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Status: core.PodStatus{Phase: phase}}
+		p.Spec.Volumes = []core.Volume{{Name: "v", VolumeSource: core.VolumeSource{CSI: &core.CSIVolumeSource{Driver: driver}}}}
+		if _, err := theirs.CoreV1().Pods("shop").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("waits", "csi.holdfast.dev", core.PodPending)
+	add("runs", "csi.holdfast.dev", core.PodRunning)
+	add("over", "csi.holdfast.dev", core.PodSucceeded)
+	add("another", "secrets.example", core.PodRunning)
+	users := func() []string {
+		f, err := Gather(t.Context(), clients, home, "csi.holdfast.dev")
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(f.InlineUsers)
+		return f.InlineUsers
+	}
+	if found := users(); !slices.Equal(found, []string{"shop/runs", "shop/waits"}) {
+		t.Errorf("found %v", found)
+	}
+	all, err := clients.Holdfast.HoldfastV1().StorageClusters().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &all.Items[0]
+	c.Spec.CSI.Ephemeral = &v1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1Gi")}
+	if _, err := clients.Holdfast.HoldfastV1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if found := users(); len(found) > 0 {
+		t.Errorf("where they are allowed: %v", found)
+	}
+}

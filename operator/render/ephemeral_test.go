@@ -1,0 +1,77 @@
+package render
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func inlineArguments(t *testing.T, in Input) (found []string) {
+	t.Helper()
+	for _, a := range container(&nodeOf(t, in).Spec.Template.Spec, name).Args {
+		if strings.HasPrefix(a, "--ephemeral") {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+func TestInlineVolumesAreThereOnlyWhereTheyAreAllowed(t *testing.T) {
+	allowed := func(s *v1.StorageClusterSpec) {
+		s.Pools = []v1.PoolSpec{{Name: "fast"}, {Name: "slow"}}
+		s.CSI.Ephemeral = &v1.EphemeralSpec{Pools: []string{"slow", "fast"}, MaxSize: resource.MustParse("2Gi")}
+	}
+	for name, test := range map[string]struct {
+		in        Input
+		inline    bool
+		profile   string
+		arguments []string
+	}{
+		"unasked":                     {ask(nil), false, "privileged", nil},
+		"allowed":                     {ask(allowed), true, "restricted", []string{"--ephemeral-pools=slow,fast", "--ephemeral-max-size=2147483648"}},
+		"not allowed and still there": {func() Input { in := ask(nil); in.KeepInline = true; return in }(), true, "privileged", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			driver := must[storage.CSIDriver](t, test.in, "CSIDriver", "csi.holdfast.dev")
+			want := []storage.VolumeLifecycleMode{storage.VolumeLifecyclePersistent}
+			if test.inline {
+				want = append(want, storage.VolumeLifecycleEphemeral)
+			}
+			if !slices.Equal(driver.Spec.VolumeLifecycleModes, want) || driver.Labels[inlineProfile] != test.profile {
+				t.Errorf("the kubelets are told of %v, profile %q", driver.Spec.VolumeLifecycleModes, driver.Labels[inlineProfile])
+			}
+			if got := inlineArguments(t, test.in); !slices.Equal(got, test.arguments) {
+				t.Errorf("the nodes are told %v", got)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeAllowedOfInlineVolumesIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec  v1.EphemeralSpec
+		words []string
+	}{
+		"no pool":      {v1.EphemeralSpec{MaxSize: resource.MustParse("1Gi")}, []string{"spec.csi.ephemeral.pools", "empty"}},
+		"another pool": {v1.EphemeralSpec{Pools: []string{"default", "fast"}, MaxSize: resource.MustParse("1Gi")}, []string{"spec.csi.ephemeral.pools[1]", `"fast"`, "only default"}},
+		"no size":      {v1.EphemeralSpec{Pools: []string{"default"}}, []string{"spec.csi.ephemeral.maxSize", "1Mi"}},
+		"too small":    {v1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1k")}, []string{"spec.csi.ephemeral.maxSize", "1k"}},
+		"too large":    {v1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("16E")}, []string{"spec.csi.ephemeral.maxSize", "16E"}},
+	} {
+		_, err := Objects(ask(func(s *v1.StorageClusterSpec) { s.CSI.Ephemeral = &test.spec }))
+		if err == nil {
+			t.Errorf("%s: taken", name)
+			continue
+		}
+		for _, word := range test.words {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: %q does not say %q", name, err, word)
+			}
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package storagecluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/condition"
+	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+const reasonInlineInUse = "VolumesInUse"
+
+// keepsInline says whether the kubelets must go on knowing that the driver has inline ephemeral volumes although they are
+// not allowed: where they do not, they start no container of a pod with such a volume again. Nodes have that many or, with
+// an agent of before, have not told. What the kubelets do not know is never begun for this: then there are none.
+func (r *Controller) keepsInline() bool {
+	driver := r.Owned.Get(owned.Ref{
+		GroupKind:      schema.GroupKind{Group: storage.GroupName, Kind: "CSIDriver"},
+		NamespacedName: types.NamespacedName{Name: r.Driver},
+	})
+	if driver == nil {
+		return false
+	}
+	modes, _, _ := unstructured.NestedStringSlice(driver.Object, "spec", "volumeLifecycleModes")
+	if !slices.Contains(modes, string(storage.VolumeLifecycleEphemeral)) {
+		return false
+	}
+	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
+	return slices.ContainsFunc(nodes, func(n *v1.StorageNode) bool {
+		told := n.Status.InlineVolumes
+		return v1.ServerOf(n.Name) == "" && (told == nil || *told > 0)
+	})
+}
+
+// tellInline says that pods use what is not allowed, and how to allow it.
+func (s *situation) tellInline(next *v1.StorageClusterStatus) {
+	count, on := 0, []string{}
+	for _, name := range slices.Sorted(maps.Keys(s.storageNodes)) {
+		if told := s.storageNodes[name].Status.InlineVolumes; told != nil && *told > 0 {
+			count += int(*told)
+			on = append(on, name)
+		}
+	}
+	if count == 0 || s.cluster.Spec.CSI.Ephemeral != nil {
+		meta.RemoveStatusCondition(&next.Conditions, v1.EphemeralNotAllowedCondition)
+		return
+	}
+	c := condition.New(v1.EphemeralNotAllowedCondition, true, reasonInlineInUse, fmt.Sprintf(
+		"pods have %d inline ephemeral volumes, which spec.csi.ephemeral does not allow: they stay until their pods end, and the next pods get none. To allow them: kubectl patch storagecluster %s --type=merge -p "+
+			`'{"spec":{"csi":{"ephemeral":{"pools":[%q],"maxSize":"10Gi"}}}}'. They are on %s`,
+		count, s.cluster.Name, render.Pools(s.cluster)[0].Name, strings.Join(on, ", ")))
+	c.ObservedGeneration = s.cluster.Generation
+	c.Message = condition.Shorten(c.Message, condition.LongestMessage)
+	meta.SetStatusCondition(&next.Conditions, c)
+}
+
+// inlineEvent tells once that there are such volumes; their number comes and goes.
+func inlineEvent(old, next *v1.StorageClusterStatus) []event {
+	c := meta.FindStatusCondition(next.Conditions, v1.EphemeralNotAllowedCondition)
+	if c == nil || meta.FindStatusCondition(old.Conditions, v1.EphemeralNotAllowedCondition) != nil {
+		return nil
+	}
+	return []event{{core.EventTypeWarning, v1.EphemeralNotAllowedCondition, c.Message}}
+}
