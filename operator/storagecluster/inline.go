@@ -22,6 +22,19 @@ import (
 
 const reasonInlineInUse = "VolumesInUse"
 
+// inlineUse is positive where a node has inline ephemeral volumes, zero where it has none, negative where it has not told. How
+// many there are changes with every such pod.
+func inlineUse(n *v1.StorageNode) int {
+	told := n.Status.InlineVolumes
+	switch {
+	case told == nil:
+		return -1
+	case *told > 0:
+		return 1
+	}
+	return 0
+}
+
 // keepsInline says whether the kubelets must go on knowing that the driver has inline ephemeral volumes although they are
 // not allowed: where they do not, they start no container of a pod with such a volume again. Nodes have that many or, with
 // an agent of before, have not told. What the kubelets do not know is never begun for this: then there are none.
@@ -39,8 +52,7 @@ func (r *Controller) keepsInline() bool {
 	}
 	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
 	return slices.ContainsFunc(nodes, func(n *v1.StorageNode) bool {
-		told := n.Status.InlineVolumes
-		return v1.ServerOf(n.Name) == "" && (told == nil || *told > 0)
+		return v1.ServerOf(n.Name) == "" && inlineUse(n) != 0
 	})
 }
 
