@@ -72,7 +72,8 @@ type Controller struct {
 	written      recent.Objects[*v1.NFSServer]
 	unreadable   unreadable.Reporter
 
-	kept sync.Map // UIDs of claims whose PersistentVolume outlives them
+	kept  sync.Map // UIDs of claims whose PersistentVolume outlives them
+	given sync.Map // UIDs of servers that got their rights from this process: who edits the Role takes none from them
 
 	rights sync.Mutex // one writes them at a time, so that none writes what it has seen before another
 }
@@ -157,8 +158,10 @@ func (r *Controller) see(ctx context.Context, s *v1.NFSServer) (time.Duration, e
 	case s.DeletionTimestamp != nil:
 		return r.remove(ctx, s, cluster)
 	}
-	if s, err = r.hold(ctx, s); err != nil {
-		return 0, err
+	if r.entitled(s, cluster) { // there is something to be removed with it
+		if s, err = r.hold(ctx, s); err != nil {
+			return 0, err
+		}
 	}
 	now, again, err := r.maintain(ctx, s, cluster, "")
 	if err != nil {

@@ -317,39 +317,24 @@ func TestAPausedClusterLeavesItsServersAlone(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil)
 	r.serve("data")
-	clusters := r.ours.HoldfastV1().StorageClusters()
-	c, err := clusters.Create(t.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "paused"}, Spec: v1.StorageClusterSpec{Pause: true}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.changeCluster(func(s *v1.StorageClusterSpec) { s.Pause = true })
 	r.condition("data", v1.ProgressingCondition, reasonPaused)
 	r.change("data", func(s *v1.NFSServerSpec) { s.MaxExports = 5 })
 	r.condition("data", v1.ProgressingCondition, reasonPaused) // it has seen the change
 	if slices.Contains(r.statefulSet("data").Spec.Template.Spec.Containers[0].Args, "--max-exports=5") {
 		t.Error("the pod was changed")
 	}
-	c.Spec.Pause = false
-	if _, err := clusters.Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	r.changeCluster(func(s *v1.StorageClusterSpec) { s.Pause = false })
 	r.argument("data", "--max-exports=5")
 }
 
 func TestAnUpgradeBringsServersToItsImage(t *testing.T) {
 	r := newRig(t)
-	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "upgraded"}}
-	c.Spec.Pause, c.Spec.Images.Holdfast = false, "r/holdfast:1"
-	c, err := r.ours.HoldfastV1().StorageClusters().Create(t.Context(), c, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.changeCluster(func(s *v1.StorageClusterSpec) { s.Images.Holdfast = "r/holdfast:1" })
 	r.create("data", nil)
 	r.serve("data")
 	r.create("never", nil) // does not hold the upgrade up
-	c.Spec.Pause = true
-	if _, err := r.ours.HoldfastV1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	r.changeCluster(func(s *v1.StorageClusterSpec) { s.Pause = true })
 	r.condition("data", v1.ProgressingCondition, reasonPaused)
 	step := func() (bool, string) {
 		t.Helper()

@@ -7,19 +7,14 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
-// cluster makes a StorageCluster for which nothing runs but servers.
+// cluster makes servers run an image.
 func (r *rig) cluster(image v1.Image) {
 	r.Helper()
-	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "servers"}}
-	c.Spec.Images.NFS = image
-	if _, err := r.ours.HoldfastV1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	r.changeCluster(func(s *v1.StorageClusterSpec) { s.Images.NFS = image })
 }
 
 // onTheFirstNode has a directory of this machine, which is the first node of a test cluster.

@@ -49,6 +49,10 @@ func (r *Controller) maintain(ctx context.Context, s *v1.NFSServer, cluster *v1.
 			return nil, 0, fmt.Errorf("%s cannot be read: %w", o.GetName(), err)
 		}
 	}
+	if !r.entitled(s, cluster) { // the StorageCluster is watched
+		o, err := r.observe(s, cluster)
+		return o, 0, err
+	}
 	others, err := r.servers.NFSServers(s.Namespace).List(labels.Everything())
 	if err != nil {
 		return nil, 0, err

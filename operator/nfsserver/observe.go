@@ -19,6 +19,8 @@ type situation struct {
 	now       time.Time
 	server    *v1.NFSServer
 	cluster   *v1.StorageCluster
+	holdfast  string                      // the namespace of Holdfast
+	entitled  bool                        // it may be where it is, or has its rights from before
 	claim     *core.PersistentVolumeClaim // nil if there is none
 	set       *apps.StatefulSet           // nil if there is none
 	pods      []*core.Pod                 // the newest last
@@ -39,7 +41,7 @@ type situation struct {
 
 // observe looks only into caches.
 func (r *Controller) observe(s *v1.NFSServer, cluster *v1.StorageCluster) (*situation, error) {
-	o := &situation{now: time.Now(), server: s, cluster: cluster, claim: r.claim(s), pods: r.podsOf(s)}
+	o := &situation{now: time.Now(), server: s, cluster: cluster, holdfast: r.Namespace, entitled: r.entitled(s, cluster), claim: r.claim(s), pods: r.podsOf(s)}
 	if ns, err := r.namespaces.Get(s.Namespace); err == nil {
 		o.namespace = ns
 	}

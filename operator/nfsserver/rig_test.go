@@ -61,7 +61,38 @@ func newRig(t *testing.T) *rig {
 	r.makeNamespace(nil)
 	r.restricted = r.asController()
 	t.Cleanup(r.sweep)
+	r.makeCluster(r.namespace)
 	return r.start()
+}
+
+const clusterName = "of-the-rig"
+
+// makeCluster makes a StorageCluster that allows servers in namespaces.
+func (r *rig) makeCluster(allows ...string) {
+	r.Helper()
+	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName}}
+	c.Spec.NFS.Namespaces = allows
+	if _, err := r.ours.HoldfastV1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// changeCluster writes the spec of the StorageCluster.
+func (r *rig) changeCluster(change func(*v1.StorageClusterSpec)) {
+	r.Helper()
+	clusters := r.ours.HoldfastV1().StorageClusters()
+	r.until("the StorageCluster being changed", func() bool {
+		c, err := clusters.Get(r.Context(), clusterName, metav1.GetOptions{})
+		if err != nil {
+			r.Fatal(err)
+		}
+		change(&c.Spec)
+		_, err = clusters.Update(r.Context(), c, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsConflict(err) {
+			r.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 func (r *rig) makeNamespace(labels map[string]string) {

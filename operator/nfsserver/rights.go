@@ -91,7 +91,8 @@ func shared(o object) (*unstructured.Unstructured, error) {
 	return render.Unstructured(o)
 }
 
-// seeToRights gives all servers their rights, and one its account, which a cache may not have yet.
+// seeToRights gives all servers their rights that are entitled to them, and one its account, which a cache may not have
+// yet.
 func (r *Controller) seeToRights(ctx context.Context, one *v1.NFSServer) (all []owned.Outcome) {
 	r.rights.Lock()
 	defer r.rights.Unlock()
@@ -99,9 +100,14 @@ func (r *Controller) seeToRights(ctx context.Context, one *v1.NFSServer) (all []
 	if err != nil {
 		return []owned.Outcome{{Failures: []owned.Failure{{Err: err}}}}
 	}
+	others, err := r.onlyEntitled(r.held(keyOf(one)))
+	if err != nil {
+		return []owned.Outcome{{Failures: []owned.Failure{{Err: err}}}}
+	}
+	r.given.Store(one.UID, true)
 	return []owned.Outcome{
 		r.Servers.Apply(ctx, []*unstructured.Unstructured{o}),
-		r.applyRights(ctx, append(r.held(keyOf(one)), one)),
+		r.applyRights(ctx, append(others, one)),
 	}
 }
 
@@ -128,7 +134,10 @@ func (r *Controller) removeRights(ctx context.Context, gone types.NamespacedName
 	if there {
 		but = gone
 	}
-	servers := r.held(but)
+	servers, err := r.onlyEntitled(r.held(but))
+	if err != nil {
+		return err
+	}
 	if !slices.ContainsFunc(servers, func(s *v1.NFSServer) bool { return s.Namespace == gone.Namespace }) {
 		o, err := account(gone.Namespace)
 		if err != nil {

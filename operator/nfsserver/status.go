@@ -29,6 +29,7 @@ const (
 	reasonInvalid     = "InvalidSpec"
 	reasonNotApplied  = "NotApplied"
 	reasonForeign     = "NameTaken"
+	reasonNotAllowed  = "NamespaceNotAllowed"
 	reasonClaim       = "ClaimNotUsable"
 	reasonPodSecurity = "PodSecurity"
 	reasonPod         = "PodNotReady"
@@ -114,6 +115,8 @@ func (o *situation) available(ever bool, next *v1.NFSServerStatus) metav1.Condit
 	switch {
 	case o.leaving != "":
 		return condition.New(v1.AvailableCondition, false, reasonTerminating, "waiting for "+o.leaving)
+	case !o.entitled:
+		return condition.New(v1.AvailableCondition, false, reasonNotAllowed, o.stranger())
 	case o.serves() && next.Path != "":
 		return condition.New(v1.AvailableCondition, true, reasonServing, fmt.Sprintf("clients mount %s of %s", next.Path, o.address))
 	case o.serves():
@@ -134,6 +137,8 @@ func (o *situation) progressing() metav1.Condition {
 		return is(true, reasonTerminating, "waiting for "+o.leaving)
 	case o.server.DeletionTimestamp != nil:
 		return is(false, reasonInUse, o.kept())
+	case !o.entitled:
+		return is(false, reasonNotAllowed, o.stranger())
 	case o.cluster.Spec.Pause:
 		return is(false, reasonPaused, fmt.Sprintf("spec.pause of StorageCluster %s is set: nothing is changed or repaired", o.cluster.Name))
 	case reason != "":
@@ -156,11 +161,15 @@ func (o *situation) degraded(ever bool) metav1.Condition {
 	case o.leaving != "":
 	case reason != "":
 		return is(reason, fault)
+	case !o.entitled:
+		return is(reasonNotAllowed, o.stranger())
 	case ever && !o.serves():
 		_, message := o.trouble()
 		return is(reasonNotServing, message)
 	case o.storage != nil && len(o.storage.Status.Pools) > 0 && o.storage.Status.Pools[0].Message != "":
 		return is(reasonStorage, o.storage.Status.Pools[0].Message)
+	case o.stranger() != "":
+		return is(reasonNotAllowed, o.stranger())
 	}
 	return condition.New(v1.DegradedCondition, false, reasonHealthy, "")
 }

@@ -21,7 +21,7 @@ func working(change func(*situation)) *situation {
 	claim.Status = core.PersistentVolumeClaimStatus{Phase: core.ClaimBound, Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("10Gi")}}
 	claim.Spec.StorageClassName = new("fast")
 	o := &situation{
-		now: time.Unix(5000, 0), server: server(nil), cluster: &v1.StorageCluster{}, claim: claim, address: "10.0.0.9",
+		now: time.Unix(5000, 0), server: server(nil), cluster: allowing("team"), holdfast: "holdfast-system", entitled: true, claim: claim, address: "10.0.0.9",
 		namespace: &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}},
 		set:       &apps.StatefulSet{Status: apps.StatefulSetStatus{UpdatedReplicas: 1, ReadyReplicas: 1, CurrentRevision: "a", UpdateRevision: "a"}},
 		pods:      []*core.Pod{readyPod()},

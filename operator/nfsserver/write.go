@@ -37,6 +37,7 @@ type event struct{ kind, reason, message string }
 // faults are the reasons for which somebody has to do something.
 var faults = map[string]bool{
 	reasonInvalid: true, reasonNotApplied: true, reasonForeign: true, reasonClaim: true, reasonPodSecurity: true,
+	reasonNotAllowed: true,
 }
 
 // transitions are the events between two states.
@@ -53,7 +54,11 @@ func transitions(old, next *v1.NFSServerStatus) (all []event) {
 	for _, c := range []metav1.Condition{available, degraded} {
 		before := was(c.Type)
 		if faults[c.Reason] && (before.Reason != c.Reason || before.Message != c.Message) {
-			return append(all, event{core.EventTypeWarning, "FailedCreation", c.Message})
+			reason := "FailedCreation"
+			if c.Reason == reasonNotAllowed { // it may serve nevertheless
+				reason = reasonNotAllowed
+			}
+			return append(all, event{core.EventTypeWarning, reason, c.Message})
 		}
 	}
 	switch before := was(v1.AvailableCondition); {

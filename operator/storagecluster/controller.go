@@ -237,26 +237,8 @@ func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.S
 	return again, nil
 }
 
-// Served returns the StorageCluster that is served: the oldest that is not being deleted; the oldest of all if all are.
-func Served(all []*v1.StorageCluster) *v1.StorageCluster {
-	var first *v1.StorageCluster
-	for _, c := range all {
-		if first == nil || comesBefore(c, first) {
-			first = c
-		}
-	}
-	return first
-}
-
-func comesBefore(a, b *v1.StorageCluster) bool {
-	if leaving := a.DeletionTimestamp != nil; leaving != (b.DeletionTimestamp != nil) {
-		return !leaving
-	}
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
-}
+// Served returns the StorageCluster that is served.
+func Served(all []*v1.StorageCluster) *v1.StorageCluster { return v1.Served(all) }
 
 // cluster returns the newest that is known of a StorageCluster.
 func (r *Controller) cluster(name string) (*v1.StorageCluster, error) {
