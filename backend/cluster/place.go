@@ -104,6 +104,8 @@ func (b *Backend) place(w *wish) (string, error) {
 		switch {
 		case w.tried[name] != nil:
 			refusals[name] = w.tried[name]
+		case b.stranger(name) != nil: // the source is there
+			refusals[name] = b.stranger(name)
 		case err != nil:
 			refusals[name] = err
 		case c.Available < w.bytes && (c.Total < w.bytes || !b.rooms.mayHaveMore(name)):

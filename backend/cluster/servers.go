@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,11 +16,37 @@ import (
 
 func isServer(node string) bool { return v1.ServerOf(node) != "" }
 
-// hosts returns what can have a volume: the servers if it is shared, all of them or the one that is named, or the nodes.
+// hosts returns what can have a volume: the servers if it is shared, all that are allowed or the one that is named, or the
+// nodes.
 func (b *Backend) hosts(shared bool, server string) []*v1.StorageNode {
 	return slices.DeleteFunc(b.allNodes(), func(n *v1.StorageNode) bool {
-		return isServer(n.Name) != shared || server != "" && v1.ServerOf(n.Name) != server
+		return isServer(n.Name) != shared || server != "" && v1.ServerOf(n.Name) != server || b.stranger(n.Name) != nil
 	})
+}
+
+// stranger says why a server gets no new volumes: its namespace is none that the administrator allows, so that whoever
+// made it would be given what other tenants store. It is nil for nodes.
+func (b *Backend) stranger(node string) error {
+	namespace, _, is := v1.ParseNFSNode(node)
+	if !is {
+		return nil
+	}
+	served := v1.Served(listed[*v1.StorageCluster](b.watches.clusters.GetIndexer()))
+	if served.AllowsNFSServers(namespace, b.Namespace) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s gets no new volumes, since namespace %s is not among those that may have NFS servers. To allow it: %s",
+		backend.ErrUnavailable, hostWord(node), namespace, served.AllowNFSServers(namespace))
+}
+
+// strangers are the servers that get no new volumes, and why the first of them does not.
+func (b *Backend) strangers() (names []string, why error) {
+	for _, n := range b.allNodes() {
+		if err := b.stranger(n.Name); err != nil {
+			names, why = append(names, v1.ServerOf(n.Name)), cmp.Or(why, err)
+		}
+	}
+	return names, why
 }
 
 // hostWord names a node or a server for people.
@@ -41,6 +68,9 @@ func deletedWhen(node string) string {
 // SharedCapacity sums up a pool over all servers where it can be used, or tells it of one.
 func (b *Backend) SharedCapacity(ctx context.Context, server, pool string) (backend.Capacity, error) {
 	if server != "" {
+		if err := b.stranger(v1.NodeOfServer(server)); err != nil {
+			return backend.Capacity{}, err
+		}
 		return b.CapacityAt(ctx, v1.NodeOfServer(server), pool)
 	}
 	return b.sum(ctx, b.hosts(true, ""), pool)
@@ -49,7 +79,12 @@ func (b *Backend) SharedCapacity(ctx context.Context, server, pool string) (back
 // noServer explains why no server will do. Servers come and go up, so that asking again is worth it.
 func (b *Backend) noServer(w *wish) error {
 	servers := b.hosts(true, "")
+	strangers, why := b.strangers()
 	switch {
+	case w.server != "" && slices.Contains(strangers, w.server):
+		return fmt.Errorf("shared volume %s: %w", w.id, b.stranger(v1.NodeOfServer(w.server)))
+	case len(servers) == 0 && why != nil:
+		return fmt.Errorf("shared volume %s: there is no NFS server in a namespace that may have one: %w", w.id, why)
 	case len(servers) == 0:
 		return fmt.Errorf("%w: shared volume %s: there is no NFS server; make an NFSServer, and look at its status if there is one", backend.ErrUnavailable, w.id)
 	case w.server != "" && len(b.hosts(true, w.server)) == 0:

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	storage "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -48,6 +49,7 @@ func (e exporter) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 func (w *world) servers(sizes map[string]int64, nodes map[string]int64) map[string]*host {
 	w.Helper()
 	all := map[string]*host{}
+	w.allow("shop", "team")
 	w.address = "10.96.0.7"
 	for name, size := range sizes {
 		all[name] = newHost(size)
@@ -59,6 +61,19 @@ func (w *world) servers(sizes map[string]int64, nodes map[string]int64) map[stri
 		w.ready(name)
 	}
 	return all
+}
+
+// allow makes a StorageCluster that allows servers in namespaces, in place of the one that there is.
+func (w *world) allow(namespaces ...string) {
+	w.Helper()
+	clusters := w.ours.HoldfastV1().StorageClusters()
+	if err := clusters.Delete(w.Context(), "holdfast", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		w.Fatal(err)
+	}
+	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1.StorageClusterSpec{NFS: v1.NFSSpec{Namespaces: namespaces}}}
+	if _, err := clusters.Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
 }
 
 func sharedSpec(name string, size int64, server string, nodes ...string) backend.VolumeSpec {

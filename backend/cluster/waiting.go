@@ -147,7 +147,7 @@ func (w *waiting) lookAround(ctx context.Context) {
 			continue
 		}
 		w.told[c.UID] = reminder{asked, time.Now()}
-		w.warnf(c, "NoRoom", "%s is asked for, and %s", readable(asked), place.lacks(free))
+		w.warnf(c, "NoRoom", "%s is asked for, and %s", readable(asked), w.lacks(place, free))
 	}
 	for uid := range w.told {
 		if !short[uid] {
@@ -177,8 +177,13 @@ func (p place) allows(node string) bool {
 }
 
 // lacks says what is missing where there is only so much free.
-func (p place) lacks(free []string) string {
+func (w *waiting) lacks(p place, free []string) string {
+	strangers, why := w.strangers()
 	switch {
+	case p.shared && len(free) == 0 && slices.Contains(strangers, p.server):
+		return fmt.Sprintf("the class wants one that may have none: %v.", w.stranger(v1.NodeOfServer(p.server)))
+	case p.shared && len(free) == 0 && p.server == "" && p.pool == "" && why != nil:
+		return fmt.Sprintf("there is no NFS server in a namespace that may have one: %v.", why)
 	case len(free) > 0 && p.shared:
 		return fmt.Sprintf("no NFS server has that much free: %s. Ask for less, or grow its storage.", few(free, ", "))
 	case len(free) > 0:

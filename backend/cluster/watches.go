@@ -28,6 +28,7 @@ type watches struct {
 	volumes    holdfastv1.VolumeIndexInformer
 	snapshots  holdfastv1.SnapshotIndexInformer
 	nodes      holdfastv1.StorageNodeIndexInformer
+	clusters   holdfastv1.StorageClusterIndexInformer
 	persistent cache.Indexer // PersistentVolumes, stripped
 	starters   []func(ctx context.Context)
 	heard      []cache.DoneChecker // what exists was told to every listener
@@ -40,6 +41,7 @@ func (w *watches) prepare(b *Backend) error {
 	w.volumes = holdfastv1.ToTypedVolumeInformer(kinds.Volumes()).TypedInformer()
 	w.snapshots = holdfastv1.ToTypedSnapshotInformer(kinds.Snapshots()).TypedInformer()
 	w.nodes = holdfastv1.ToTypedStorageNodeInformer(kinds.StorageNodes()).TypedInformer()
+	w.clusters = holdfastv1.ToTypedStorageClusterInformer(kinds.StorageClusters()).TypedInformer()
 	w.starters = append(w.starters, ours.StartWithContext, theirs.StartWithContext)
 	return errors.Join(w.index(), w.listen(b), w.listenToLeases(b, theirs.Coordination().V1().Leases().Informer()),
 		w.listenToPersistentVolumes(b))
@@ -122,7 +124,7 @@ func (w *watches) listen(b *Backend) error {
 		UpdateFunc: func(old, n *v1.StorageNode) { b.rooms.reported(n); b.sawPools(old, n) },
 		DeleteFunc: func(d holdfastv1.DeletedStorageNode) { b.nodeChanged(d.GetName()) },
 	})
-	return errors.Join(volumes, snapshots, nodes)
+	return errors.Join(volumes, snapshots, nodes, hear(w, w.clusters, holdfastv1.StorageClusterHandlerFuncs{})) // looked up
 }
 
 // sawVolume follows a volume; the caches are up to date already.
