@@ -39,6 +39,11 @@ func (p *Provisioner) Provision(ctx context.Context, o controller.ProvisionOptio
 }
 
 func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptions) (*core.PersistentVolume, error) {
+	if p.Refusal != nil {
+		if err := p.Refusal(); err != nil {
+			return nil, err
+		}
+	}
 	spec, err := p.specFor(o.PVName, o.PVC, o.StorageClass)
 	if err != nil {
 		return nil, err

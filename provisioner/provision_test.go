@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,24 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
+
+func TestAServerThatRefusesMakesNothingForAClaim(t *testing.T) {
+	s := newServer(t, quietClient())
+	refusal := fmt.Errorf("%w: nobody allowed it", backend.ErrUnavailable)
+	s.config.Refusal = func() error { return refusal }
+	p := s.made()
+	o := options(nil)
+	if pv, _, err := p.Provision(t.Context(), o); pv != nil || !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "nobody allowed it") {
+		t.Errorf("made %v, %v", pv, err)
+	}
+	if _, err := s.disk.Get(t.Context(), backend.ID(o.PVName)); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("there is a volume: %v", err)
+	}
+	refusal = nil
+	if _, _, err := p.Provision(t.Context(), o); err != nil {
+		t.Errorf("allowed later, it fails: %v", err)
+	}
+}
 
 func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
 	s := newServer(t, quietClient())

@@ -58,6 +58,8 @@ type Config struct {
 	// Known says whether there is a server of that NAME or NAMESPACE/NAME. The default server then tells of claims that
 	// name one that is not there. It may be nil.
 	Known func(server string) bool
+	// Refusal says why the server makes no new volumes, nil while it does. It may be nil.
+	Refusal func() error
 	// Address is where clients reach the server: an IP address, since nodes do not ask the cluster's DNS.
 	Address func(context.Context) (string, error)
 	// Path is what clients mount for a volume.

@@ -246,7 +246,7 @@ func (n *nfs) followAlone(server *ganesha.Server, log *slog.Logger) []part {
 		log.Warn("the status of the NFSServer does not tell of clients, and spec.debug has no effect", "error", err)
 		return nil
 	}
-	return n.following(server, c, newSiblings(n.identity, c.holdfast), log)
+	return n.following(server, c, newSiblings(n.identity, n.namespace, c.holdfast), log)
 }
 
 // directory makes one of our own below --data.

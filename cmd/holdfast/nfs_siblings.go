@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -13,28 +16,60 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// siblings are all servers of the cluster. They know which server claims are for that name none, or one by its name
-// alone: the oldest of those that make volumes.
+// siblings are all servers of the cluster, and where there may be some. They know which server claims are for that name
+// none, or one by its name alone: the oldest of those that make volumes.
 type siblings struct {
-	of  types.NamespacedName
-	all holdfastv1.NFSServerIndexInformer
+	of       types.NamespacedName
+	holdfast string // the namespace of Holdfast
+	all      holdfastv1.NFSServerIndexInformer
+	clusters holdfastv1.StorageClusterIndexInformer
 }
 
-func newSiblings(of types.NamespacedName, c client.Interface) *siblings {
-	servers := holdfast.NewSharedInformerFactory(c, 0).Holdfast().V1().NFSServers()
-	return &siblings{of, holdfastv1.ToTypedNFSServerInformer(servers).TypedInformer()}
+func newSiblings(of types.NamespacedName, namespace string, c client.Interface) *siblings {
+	kinds := holdfast.NewSharedInformerFactory(c, 0).Holdfast().V1()
+	return &siblings{
+		of, namespace, holdfastv1.ToTypedNFSServerInformer(kinds.NFSServers()).TypedInformer(),
+		holdfastv1.ToTypedStorageClusterInformer(kinds.StorageClusters()).TypedInformer(),
+	}
 }
 
 func (s *siblings) follow(log *slog.Logger) part {
 	return func(ctx context.Context) error {
-		if err := s.all.SetWatchErrorHandlerWithContext(toldOnce(log)); err != nil {
+		told := toldOnce(log)
+		if err := errors.Join(s.all.SetWatchErrorHandlerWithContext(told), s.clusters.SetWatchErrorHandlerWithContext(told)); err != nil {
 			return err
 		}
-		s.all.RunWithContext(ctx)
+		var both sync.WaitGroup
+		both.Go(func() { s.all.RunWithContext(ctx) })
+		both.Go(func() { s.clusters.RunWithContext(ctx) })
+		both.Wait()
 		return nil
 	}
+}
+
+// cluster is the StorageCluster, nil as long as none is known.
+func (s *siblings) cluster() *v1.StorageCluster {
+	var all []*v1.StorageCluster
+	for _, o := range s.clusters.GetIndexer().List() {
+		all = append(all, o.(*v1.StorageCluster))
+	}
+	return v1.Served(all)
+}
+
+// refusal says why this server makes no new volumes: nobody has allowed it where it is.
+func (s *siblings) refusal() error {
+	served := s.cluster()
+	switch {
+	case !s.clusters.HasSynced():
+		return fmt.Errorf("%w: it is not known yet whether namespace %s may have NFS servers", backend.ErrUnavailable, s.of.Namespace)
+	case !served.AllowsNFSServers(s.of.Namespace, s.holdfast):
+		return fmt.Errorf("%w: NFS server %s gets no new volumes, since namespace %s is not among those that may have NFS servers. To allow it: %s",
+			backend.ErrUnavailable, s.of, s.of.Namespace, served.AllowNFSServers(s.of.Namespace))
+	}
+	return nil
 }
 
 // list is of all servers that are known.
@@ -65,13 +100,15 @@ func (s *siblings) isDefault() bool { return s.isOldest("") }
 // isNamed says whether claims that name a server without its namespace are for this one.
 func (s *siblings) isNamed(name string) bool { return name == s.of.Name && s.isOldest(name) }
 
-// isOldest says whether this server is the oldest of a name, or of all. Without the list, nobody is.
+// isOldest says whether this server is the oldest of a name, or of all, that may be where they are. Without the lists,
+// nobody is.
 func (s *siblings) isOldest(name string) bool {
-	if !s.all.HasSynced() {
+	if !s.all.HasSynced() || !s.clusters.HasSynced() {
 		return false
 	}
+	served := s.cluster()
 	able := slices.DeleteFunc(s.list(), func(server *v1.NFSServer) bool {
-		return server.Spec.Publish != nil || server.DeletionTimestamp != nil || name != "" && server.Name != name
+		return !served.AllowsNFSServers(server.Namespace, s.holdfast) || server.Spec.Publish != nil || server.DeletionTimestamp != nil || name != "" && server.Name != name
 	})
 	return len(able) > 0 && s.isOwn(slices.MinFunc(able, byAge))
 }

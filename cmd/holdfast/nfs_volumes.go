@@ -44,7 +44,7 @@ func (n *nfs) serveVolumes(ctx context.Context, server *ganesha.Server, s export
 		return nil, end, err
 	}
 	end = func(ctx context.Context) error { return errors.Join(volumes.Close(ctx), storage.Close(ctx)) }
-	servers := newSiblings(n.identity, c.holdfast)
+	servers := newSiblings(n.identity, n.namespace, c.holdfast)
 	// Before the clients are at work, as it must be; without it, what was provisioned is served nevertheless.
 	p, err := n.provisioner(volumes, c, servers, log)
 	if err != nil {
@@ -95,7 +95,7 @@ func (n *nfs) provisioner(volumes *export.Backend, c *clients, servers *siblings
 		return nil, err
 	}
 	config := provisioner.Config{
-		Identity: n.server, Default: servers.isDefault, Named: servers.isNamed, Known: servers.known, Path: export.PathOf,
+		Identity: n.server, Default: servers.isDefault, Named: servers.isNamed, Known: servers.known, Refusal: servers.refusal, Path: export.PathOf,
 		Address: func(context.Context) (string, error) {
 			if n.address == "" {
 				return "", errors.New("the Service of the NFS server has no address yet")

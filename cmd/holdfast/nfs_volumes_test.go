@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,6 +36,30 @@ func publishes(s *v1.NFSServer) {
 
 func goes(s *v1.NFSServer) { s.DeletionTimestamp = new(metav1.Unix(2000, 0)) }
 
+// allowing is a StorageCluster that allows servers in namespaces.
+func allowing(namespaces ...string) *v1.StorageCluster {
+	return &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1.StorageClusterSpec{NFS: v1.NFSSpec{Namespaces: namespaces}}}
+}
+
+func TestAServerThatNobodyAllowedMakesNoVolumes(t *testing.T) {
+	for namespace, says := range map[string]string{"shop": "", "holdfast-system": "", "evil": `"namespaces":["shop","evil"]`} {
+		client := fake.NewClientset(allowing("shop"), serverOf(namespace, "files", 5))
+		s := newSiblings(types.NamespacedName{Namespace: namespace, Name: "files"}, "holdfast-system", client)
+		if err := s.refusal(); !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("in %s it makes some before it knows: %v", namespace, err)
+		}
+		end := begin(t, s.follow(quiet))
+		await(t, "the lists", func() bool { return s.all.HasSynced() && s.clusters.HasSynced() })
+		if err := s.refusal(); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("in %s it says %v", namespace, err)
+		}
+		if is := s.isDefault(); is != (says == "") {
+			t.Errorf("in %s it takes claims that name none: %v", namespace, is)
+		}
+		end()
+	}
+}
+
 func TestOneServerTakesTheClaimsThatAnyCouldTake(t *testing.T) {
 	own := serverOf("shop", "files", 5)
 	for name, test := range map[string]struct {
@@ -51,20 +76,21 @@ func TestOneServerTakesTheClaimsThatAnyCouldTake(t *testing.T) {
 		"an older one publishes":            {[]*v1.NFSServer{serverOf("team", "files", 9, publishes)}, true, true},
 		"an older one is being deleted":     {[]*v1.NFSServer{serverOf("team", "files", 9, goes)}, true, true},
 		"one is older, one has its name":    {[]*v1.NFSServer{serverOf("team", "old", 9), serverOf("team", "files", 2)}, false, true},
+		"an older one may not be there":     {[]*v1.NFSServer{serverOf("evil", "files", 9), serverOf("evil", "old", 99)}, true, true},
 		"its name comes in a name of three": {[]*v1.NFSServer{serverOf("team", "files-2", 9)}, false, true},
 	} {
-		client := fake.NewClientset(own.DeepCopy())
+		client := fake.NewClientset(own.DeepCopy(), allowing("shop", "team", "a"))
 		for _, o := range test.others {
 			if err := client.Tracker().Add(o); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s := newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, client)
+		s := newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", client)
 		if s.isDefault() || s.isNamed("files") || !s.known("nobody") || s.own() != nil {
 			t.Errorf("%s: it judges before it knows", name)
 		}
 		end := begin(t, s.follow(quiet))
-		await(t, "the list", s.all.HasSynced)
+		await(t, "the lists", func() bool { return s.all.HasSynced() && s.clusters.HasSynced() })
 		if got := s.isDefault(); got != test.isDefault {
 			t.Errorf("%s: it takes claims that name none: %v", name, got)
 		}
@@ -96,7 +122,7 @@ func (c *counted) Clients(context.Context) ([]string, error) { return c.clients,
 
 func TestTheStatusOfAServerHasTheNumberOfItsClients(t *testing.T) {
 	client := fake.NewClientset(serverOf("shop", "files", 1, publishes), serverOf("team", "files", 2))
-	servers := newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, client)
+	servers := newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", client)
 	ganesha := &counted{clients: []string{"10.0.0.1", "10.0.0.2"}}
 	teller := &clientTeller{server: ganesha, client: client, servers: servers, log: quiet}
 	if err := teller.tell(t.Context()); err != nil || len(client.Actions()) != 0 {
