@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,7 +109,8 @@ func (a *Agent) publish(ctx context.Context) error {
 	if err := a.dropReplacements(ctx, now); err != nil {
 		a.log.Warn("spec.replacePools could not be brought up to date; trying again", "error", err)
 	}
-	if there != nil && !writtenOff(there.Status.Conditions) && a.node.told != nil && !newsOfNode(a.node.told, now) {
+	// Before an upgrade has brought the kind of this release, the API server drops addresses.
+	if there != nil && !writtenOff(there.Status.Conditions) && a.node.told != nil && !newsOfNode(a.node.told, now) && slices.Equal(there.Status.Addresses, now.Addresses) {
 		return nil
 	}
 	err := a.apply(ctx, now)
@@ -156,6 +158,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 	if told != nil {
 		s.Conditions = append(s.Conditions, told.Conditions...) // they keep the time of their last transition
 	}
+	s.Addresses = a.addresses(told)
 	usable := 0
 	for _, p := range a.Pools {
 		pool := a.poolStatus(ctx, p, told)
@@ -191,6 +194,23 @@ func (a *Agent) inlineStatus(told *v1.StorageNodeStatus) *int32 {
 	case told != nil:
 		return told.InlineVolumes
 	}
+	return nil
+}
+
+// addresses keeps what was told last where the host does not tell them.
+func (a *Agent) addresses(told *v1.StorageNodeStatus) []string {
+	if a.Addresses == nil {
+		return nil
+	}
+	all, err := a.Addresses()
+	switch {
+	case err == nil:
+		return all[:min(len(all), v1.MostAddresses)]
+	case told != nil:
+		a.log.Warn("the node's addresses are not known; those of before are told", "error", err)
+		return told.Addresses
+	}
+	a.log.Warn("the node's addresses are not known", "error", err)
 	return nil
 }
 

@@ -2,8 +2,11 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,6 +47,44 @@ func TestTheNodeSaysWhatItHas(t *testing.T) {
 	r.remove("a")
 	r.gone("a")
 	r.await("the room given back", func() bool { p := r.node().Status.Pools[0]; return p.Volumes == 0 && p.Promised.Value() == 0 })
+}
+
+func TestTheNodeSaysByWhichAddressesItIsSeen(t *testing.T) {
+	r := newRig(t)
+	var mu sync.Mutex
+	addresses, failure := []string{"10.0.0.7", "10.9.8.1"}, error(nil)
+	r.change = func(c *Config) {
+		c.Addresses = func() ([]string, error) { mu.Lock(); defer mu.Unlock(); return slices.Clone(addresses), failure }
+	}
+	r.begin()
+	r.await("the addresses", func() bool { return slices.Equal(r.node().Status.Addresses, []string{"10.0.0.7", "10.9.8.1"}) })
+	mu.Lock()
+	addresses = append(addresses, "fd00::1")
+	mu.Unlock()
+	r.agent.node.change()
+	r.await("a new one", func() bool { return len(r.node().Status.Addresses) == 3 })
+	mu.Lock()
+	addresses, failure = nil, errors.New("no network")
+	mu.Unlock()
+	r.ask("a")
+	r.await("other news", func() bool { p := r.node().Status.Pools; return len(p) == 1 && p[0].Volumes == 1 })
+	if got := r.node().Status.Addresses; len(got) != 3 {
+		t.Errorf("while they are not known, %v are told", got)
+	}
+	// As an API server does whose kind is of the release before.
+	mu.Lock()
+	addresses, failure = []string{"10.0.0.8"}, nil
+	mu.Unlock()
+	r.agent.node.change()
+	r.await("another one", func() bool { return slices.Equal(r.node().Status.Addresses, []string{"10.0.0.8"}) })
+	r.await("the loss of it", func() bool {
+		n := r.node()
+		n.Status.Addresses = nil
+		_, err := r.nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
+		return err == nil
+	})
+	r.agent.node.change()
+	r.await("it told again", func() bool { return slices.Equal(r.node().Status.Addresses, []string{"10.0.0.8"}) })
 }
 
 func TestAPoolThatFailsKeepsItsLastNumbersAndSaysWhy(t *testing.T) {

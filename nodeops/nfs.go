@@ -95,13 +95,20 @@ func MountNFS(ctx context.Context, n NFS, target string) error {
 }
 
 // enter brings the calling goroutine's thread, which ends with it, to the namespaces.
-func (n NFS) enter() error {
-	if n.Namespaces == "" {
+func (n NFS) enter() error { return enterNamespaces(n.Namespaces, "net", "uts") }
+
+var namespaceKinds = map[string]int{"net": unix.CLONE_NEWNET, "uts": unix.CLONE_NEWUTS}
+
+// enterNamespaces brings the calling goroutine's thread, which ends with it, to namespaces of a directory, or nowhere if
+// that is empty.
+func enterNamespaces(dir string, names ...string) error {
+	if dir == "" {
 		return nil
 	}
 	runtime.LockOSThread() // and never unlocked
-	for name, kind := range map[string]int{"net": unix.CLONE_NEWNET, "uts": unix.CLONE_NEWUTS} {
-		f, err := os.Open(filepath.Join(n.Namespaces, name))
+	for _, name := range names {
+		kind := namespaceKinds[name]
+		f, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}

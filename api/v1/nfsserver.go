@@ -192,8 +192,11 @@ type NFSExports struct {
 	// Access is ReadWrite if empty; of what is published, ReadOnly.
 	// +optional
 	Access NFSAccess `json:"access,omitempty"`
-	// Clients are addresses and networks such as 10.0.0.0/8 that may mount. None lets all mount. The prefix of a network
-	// of IPv6 has at most 99 bits.
+	// Clients are addresses and networks such as 10.0.0.0/8 that may mount, in place of the nodes. None lets the nodes
+	// mount, whose addresses are kept current, and that is what volumes need: pods use what their node has mounted. Whoever
+	// has one of the addresses that are named here, a pod in one of the networks included, reads and writes every volume
+	// of the server as any user, without asking Kubernetes: 0.0.0.0/0 and ::/0 open the server to everybody who reaches
+	// it. The prefix of a network of IPv6 has at most 99 bits.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -204,6 +207,8 @@ type NFSExports struct {
 
 // NFSService is the Service of the server. It has one port, 2049.
 type NFSService struct {
+	// Type is ClusterIP if empty. With NodePort and LoadBalancer, who comes from outside the cluster, or as a pod over
+	// such a port, comes with the address of a node in most networks, and then may mount whatever exports.clients says.
 	// +optional
 	// +kubebuilder:validation:Enum="";ClusterIP;NodePort;LoadBalancer
 	Type core.ServiceType `json:"type,omitempty"`
@@ -239,6 +244,10 @@ type NFSServerStatus struct {
 	// Endpoint is the address of the Service with the port.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
+	// AllowedClients may mount where spec.exports.clients names nobody: the addresses of the nodes.
+	// +optional
+	// +listType=atomic
+	AllowedClients []string `json:"allowedClients,omitempty"`
 	// Path is what clients mount, where one claim is published.
 	// +optional
 	Path string `json:"path,omitempty"`

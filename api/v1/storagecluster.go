@@ -229,6 +229,19 @@ type NFSSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:XValidation:rule=`self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')`,message="it must be the name of a namespace: lowercase letters, digits and -, such as team-a"
 	Namespaces []string `json:"namespaces,omitempty"`
+	// NodeNetworks are further addresses and networks, such as 100.64.0.0/16, from which NFS servers see nodes: those
+	// between which the network of the pods translates. The addresses of the nodes themselves are known. Whoever has one
+	// of these reads and writes every volume of the servers that are open to nodes.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule=`isIP(self) || isCIDR(self) && (cidr(self).prefixLength() <= 99 || cidr(self).prefixLength() == 128)`,message="it must be an address such as 10.0.0.7 or a network such as 100.64.0.0/16; networks of IPv6 may have prefixes of up to 99 bits"
+	NodeNetworks []string `json:"nodeNetworks,omitempty"`
+	// NetworkPolicies is false where none are to be made for NFS servers: in a network whose policies do not know nodes by
+	// their addresses, nobody could mount. What clients may mount is then kept by the servers alone. True if left out.
+	// +optional
+	NetworkPolicies *bool `json:"networkPolicies,omitempty"`
 }
 
 // ServiceSpec is the Service of the API.

@@ -88,11 +88,20 @@ type PoolReplacement struct {
 	ID string `json:"id"`
 }
 
+// MostAddresses are told of one node.
+const MostAddresses = 64
+
 // StorageNodeStatus is what the agent reports. That the agent lives is told by its Lease.
 type StorageNodeStatus struct {
 	// Version of the agent.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// Addresses of the node, those of its bridges and tunnels included: NFS servers know it by them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
+	Addresses []string `json:"addresses,omitempty"`
 	// Pools of the node; the first is the one for volumes that name none.
 	// +optional
 	// +listType=map

@@ -128,7 +128,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	a, err := agent.New(agent.Config{
 		Node: n.driver.NodeID, Version: version, Backend: storage, Pools: pools,
 		Client: n.clients.holdfast, Kubernetes: n.clients.kubernetes, Namespace: n.namespace, Events: n.clients.events,
-		Log: log, Foreign: driver.Ephemeral,
+		Log: log, Foreign: driver.Ephemeral, Addresses: n.addresses,
 	})
 	if err != nil {
 		return nil, err

@@ -224,6 +224,12 @@ var schemaYAML = typed.YAMLObject(`types:
           - name: accessModes
             type:
               scalar: string
+          - name: allowedClients
+            type:
+              list:
+                elementType:
+                  scalar: string
+                elementRelationship: atomic
           - name: capacity
             type:
               scalar: untyped
@@ -814,6 +820,15 @@ var schemaYAML = typed.YAMLObject(`types:
                       elementType:
                         scalar: string
                       elementRelationship: associative
+                - name: networkPolicies
+                  type:
+                    scalar: boolean
+                - name: nodeNetworks
+                  type:
+                    list:
+                      elementType:
+                        scalar: string
+                      elementRelationship: associative
           - name: nodeSelectorTerms
             type:
               list:
@@ -1344,6 +1359,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         map:
           fields:
+          - name: addresses
+            type:
+              list:
+                elementType:
+                  scalar: string
+                elementRelationship: atomic
           - name: columns
             type:
               map:

@@ -20,8 +20,11 @@ type NFSExportsApplyConfiguration struct {
 	AnonGID *int64 `json:"anonGID,omitempty"`
 	// Access is ReadWrite if empty; of what is published, ReadOnly.
 	Access *apiv1.NFSAccess `json:"access,omitempty"`
-	// Clients are addresses and networks such as 10.0.0.0/8 that may mount. None lets all mount. The prefix of a network
-	// of IPv6 has at most 99 bits.
+	// Clients are addresses and networks such as 10.0.0.0/8 that may mount, in place of the nodes. None lets the nodes
+	// mount, whose addresses are kept current, and that is what volumes need: pods use what their node has mounted. Whoever
+	// has one of the addresses that are named here, a pod in one of the networks included, reads and writes every volume
+	// of the server as any user, without asking Kubernetes: 0.0.0.0/0 and ::/0 open the server to everybody who reaches
+	// it. The prefix of a network of IPv6 has at most 99 bits.
 	Clients []string `json:"clients,omitempty"`
 }
 

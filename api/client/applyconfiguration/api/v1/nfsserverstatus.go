@@ -16,6 +16,8 @@ type NFSServerStatusApplyConfiguration struct {
 	Phase *apiv1.NFSPhase `json:"phase,omitempty"`
 	// Endpoint is the address of the Service with the port.
 	Endpoint *string `json:"endpoint,omitempty"`
+	// AllowedClients may mount where spec.exports.clients names nobody: the addresses of the nodes.
+	AllowedClients []string `json:"allowedClients,omitempty"`
 	// Path is what clients mount, where one claim is published.
 	Path *string `json:"path,omitempty"`
 	// AccessModes is RW, RO or None: what clients may do unless a volume says otherwise.
@@ -60,6 +62,16 @@ func (b *NFSServerStatusApplyConfiguration) WithPhase(value apiv1.NFSPhase) *NFS
 // If called multiple times, the Endpoint field is set to the value of the last call.
 func (b *NFSServerStatusApplyConfiguration) WithEndpoint(value string) *NFSServerStatusApplyConfiguration {
 	b.Endpoint = &value
+	return b
+}
+
+// WithAllowedClients adds the given value to the AllowedClients field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the AllowedClients field.
+func (b *NFSServerStatusApplyConfiguration) WithAllowedClients(values ...string) *NFSServerStatusApplyConfiguration {
+	for i := range values {
+		b.AllowedClients = append(b.AllowedClients, values[i])
+	}
 	return b
 }
 

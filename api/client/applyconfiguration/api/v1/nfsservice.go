@@ -11,6 +11,8 @@ import (
 //
 // NFSService is the Service of the server. It has one port, 2049.
 type NFSServiceApplyConfiguration struct {
+	// Type is ClusterIP if empty. With NodePort and LoadBalancer, who comes from outside the cluster, or as a pod over
+	// such a port, comes with the address of a node in most networks, and then may mount whatever exports.clients says.
 	Type        *corev1.ServiceType `json:"type,omitempty"`
 	Annotations map[string]string   `json:"annotations,omitempty"`
 	// ClusterIP is the address that the Service must have; any if empty. Either way it stays.

@@ -10,6 +10,13 @@ type NFSSpecApplyConfiguration struct {
 	// Namespaces in which NFSServers may live, beside that of Holdfast. Who may make pods in one of them can make one
 	// with the rights of its servers. In other namespaces nothing is made of an NFSServer.
 	Namespaces []string `json:"namespaces,omitempty"`
+	// NodeNetworks are further addresses and networks, such as 100.64.0.0/16, from which NFS servers see nodes: those
+	// between which the network of the pods translates. The addresses of the nodes themselves are known. Whoever has one
+	// of these reads and writes every volume of the servers that are open to nodes.
+	NodeNetworks []string `json:"nodeNetworks,omitempty"`
+	// NetworkPolicies is false where none are to be made for NFS servers: in a network whose policies do not know nodes by
+	// their addresses, nobody could mount. What clients may mount is then kept by the servers alone. True if left out.
+	NetworkPolicies *bool `json:"networkPolicies,omitempty"`
 }
 
 // NFSSpecApplyConfiguration constructs a declarative configuration of the NFSSpec type for use with
@@ -25,5 +32,23 @@ func (b *NFSSpecApplyConfiguration) WithNamespaces(values ...string) *NFSSpecApp
 	for i := range values {
 		b.Namespaces = append(b.Namespaces, values[i])
 	}
+	return b
+}
+
+// WithNodeNetworks adds the given value to the NodeNetworks field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the NodeNetworks field.
+func (b *NFSSpecApplyConfiguration) WithNodeNetworks(values ...string) *NFSSpecApplyConfiguration {
+	for i := range values {
+		b.NodeNetworks = append(b.NodeNetworks, values[i])
+	}
+	return b
+}
+
+// WithNetworkPolicies sets the NetworkPolicies field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NetworkPolicies field is set to the value of the last call.
+func (b *NFSSpecApplyConfiguration) WithNetworkPolicies(value bool) *NFSSpecApplyConfiguration {
+	b.NetworkPolicies = &value
 	return b
 }

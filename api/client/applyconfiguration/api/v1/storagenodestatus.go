@@ -13,6 +13,8 @@ import (
 type StorageNodeStatusApplyConfiguration struct {
 	// Version of the agent.
 	Version *string `json:"version,omitempty"`
+	// Addresses of the node, those of its bridges and tunnels included: NFS servers know it by them.
+	Addresses []string `json:"addresses,omitempty"`
 	// Pools of the node; the first is the one for volumes that name none.
 	Pools []PoolApplyConfiguration `json:"pools,omitempty"`
 	// Trash lists deleted volumes that can still be restored, the last deleted first; of many, the first 100.
@@ -37,6 +39,16 @@ func StorageNodeStatus() *StorageNodeStatusApplyConfiguration {
 // If called multiple times, the Version field is set to the value of the last call.
 func (b *StorageNodeStatusApplyConfiguration) WithVersion(value string) *StorageNodeStatusApplyConfiguration {
 	b.Version = &value
+	return b
+}
+
+// WithAddresses adds the given value to the Addresses field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Addresses field.
+func (b *StorageNodeStatusApplyConfiguration) WithAddresses(values ...string) *StorageNodeStatusApplyConfiguration {
+	for i := range values {
+		b.Addresses = append(b.Addresses, values[i])
+	}
 	return b
 }
 
