@@ -37,6 +37,7 @@ const (
 	StorageClass    = "operated/storageclass.yaml"
 	NFS             = "operated/nfs.yaml"
 	NFSRBAC         = "operated/nfs-rbac.yaml"
+	NFSPolicies     = "operated/policies-nfs.yaml"
 	PodMonitor      = "operated/podmonitor.yaml"
 	Policies        = "operated/policies.yaml"
 	SnapshotClasses = "operated/snapshotclass.yaml"

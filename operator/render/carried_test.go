@@ -64,7 +64,7 @@ func TestPolicies_NameTheNamespaceOfHoldfast(t *testing.T) {
 			names++
 		}
 	}
-	if names != 3 {
+	if names != 4 {
 		t.Errorf("%d policies name the controller", names)
 	}
 }

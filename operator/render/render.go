@@ -34,7 +34,8 @@ func Objects(in Input) ([]*unstructured.Unstructured, error) {
 	}
 	var all []*unstructured.Unstructured
 	for _, part := range []func() ([]object, error){
-		p.secrets, p.driver, p.node, p.loopSets, p.classes, p.snapshotClasses, p.service, p.ingress, p.monitor, p.policies, p.snapshotController, p.controller,
+		p.secrets, p.driver, p.node, p.loopSets, p.classes, p.snapshotClasses, p.service, p.ingress, p.monitor,
+		p.policies, p.nfsPolicies, p.snapshotController, p.controller,
 	} {
 		objects, err := part()
 		if err != nil {

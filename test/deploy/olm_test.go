@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -165,6 +166,33 @@ func equal(t *testing.T, a, b any) bool {
 	return string(first) == string(second)
 }
 
+// broughtByTheOperator is the kind that the bundle must not own: whoever has the role edit or admin in a namespace could
+// make objects of it, by roles that the Operator Lifecycle Manager makes for all kinds that a bundle owns.
+const broughtByTheOperator = "nfsservers.holdfast.dev"
+
+func TestNobodyMayMakeAnNFSServerByTheBundleOrByAggregation(t *testing.T) {
+	for _, kind := range bundled(t).Spec.Kinds.Owned {
+		if kind.Name == broughtByTheOperator {
+			t.Errorf("the bundle owns %s", kind.Name)
+		}
+	}
+	for _, file := range []string{"deploy", "docs"} {
+		err := filepath.WalkDir(filepath.Join(root, file), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".yaml") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if strings.Contains(string(text), "aggregate-to-") {
+				t.Errorf("%s aggregates rights to roles of others", path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestTheBundleHasEveryKind(t *testing.T) {
 	manifest, err := Read(manifest)
 	if err != nil {
@@ -172,7 +200,7 @@ func TestTheBundleHasEveryKind(t *testing.T) {
 	}
 	var want, got []string
 	for _, object := range manifest {
-		if object.GetKind() == "CustomResourceDefinition" {
+		if object.GetKind() == "CustomResourceDefinition" && object.GetName() != broughtByTheOperator {
 			want = append(want, object.GetName())
 		}
 	}

@@ -91,6 +91,10 @@ func (b bundle) examples(metadata, _ object) error {
 	return err
 }
 
+// byTheOperator are the kinds that the operator brings itself: of each kind that a bundle owns, the Operator Lifecycle
+// Manager gives create to whoever has the role edit or admin in a namespace, and an NFSServer has rights beyond these.
+var byTheOperator = []string{"holdfast.dev_nfsservers.yaml"}
+
 // kinds copies the definitions and says whose they are.
 func (b bundle) kinds(_, spec object) error {
 	files, err := filepath.Glob(filepath.Join(b.deploy, "crds", "holdfast.dev_*.yaml"))
@@ -99,6 +103,9 @@ func (b bundle) kinds(_, spec object) error {
 	}
 	var owned []any
 	for _, file := range files {
+		if slices.Contains(byTheOperator, filepath.Base(file)) {
+			continue
+		}
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return err
