@@ -177,6 +177,13 @@ func (n *nfs) run(ctx context.Context) (err error) {
 		RunDir: filepath.Join(n.runDir, "ganesha"), RecoveryDir: filepath.Join(n.data, "recovery"), Name: name,
 		Port: uint16(n.port), Grace: n.grace, Log: log,
 	}
+	var allowed *allowedClients // nil: those of --clients
+	if n.followsClients() {
+		if allowed, err = n.newAllowedClients(log); err != nil {
+			return err
+		}
+		config.Clients = allowed.first()
+	}
 	if n.host.IsValid() {
 		if config.Neighbours, err = ganesha.Neighbours(n.host); err != nil {
 			return err
@@ -192,11 +199,11 @@ func (n *nfs) run(ctx context.Context) (err error) {
 	}
 	var parts []part
 	if n.publish != "" {
-		parts = append(n.followAlone(server, log), server.Run)
+		parts = n.followAlone(server, allowed, log)
 		err = n.publishOne(ctx, server, settings)
 	} else {
 		var end func(context.Context) error
-		parts, end, err = n.serveVolumes(ctx, server, settings, registry, log)
+		parts, end, err = n.serveVolumes(ctx, server, allowed, settings, registry, log)
 		defer func() { err = errors.Join(err, n.stop(ctx, end)) }() // when Ganesha has let go of the volumes
 	}
 	if err != nil {
@@ -239,14 +246,15 @@ func (n *nfs) publishOne(ctx context.Context, server *ganesha.Server, s export.S
 	})
 }
 
-// followAlone is following of a server that also works where there is no API server.
-func (n *nfs) followAlone(server *ganesha.Server, log *slog.Logger) []part {
+// followAlone serves, and follows what others do, which also works where there is no API server.
+func (n *nfs) followAlone(server *ganesha.Server, allowed *allowedClients, log *slog.Logger) []part {
 	c, err := n.connect("holdfast-nfs", log)
 	if err != nil {
-		log.Warn("the status of the NFSServer does not tell of clients, and spec.debug has no effect", "error", err)
-		return nil
+		log.Warn("the status of the NFSServer does not tell of clients, spec.debug has no effect, and who may mount stays as it was", "error", err)
+		return []part{server.Run}
 	}
-	return n.following(server, c, newSiblings(n.identity, n.namespace, c.holdfast), log)
+	servers := newSiblings(n.identity, n.namespace, c.holdfast)
+	return append(n.following(server, c, servers, log), allowed.running(server, servers))
 }
 
 // directory makes one of our own below --data.

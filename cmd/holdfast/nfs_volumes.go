@@ -27,7 +27,7 @@ const nfsPool = "default"
 
 // serveVolumes brings back all volumes and returns what serves them, makes and removes others, and what ends their use
 // here. While the pool is out of reach it returns what tells of that.
-func (n *nfs) serveVolumes(ctx context.Context, server *ganesha.Server, s export.Settings, registry *prometheus.Registry, log *slog.Logger) (_ []part, end func(context.Context) error, err error) {
+func (n *nfs) serveVolumes(ctx context.Context, server *ganesha.Server, allowed *allowedClients, s export.Settings, registry *prometheus.Registry, log *slog.Logger) (_ []part, end func(context.Context) error, err error) {
 	c, err := n.connect("holdfast-nfs", log)
 	if err != nil {
 		return nil, nil, err
@@ -54,7 +54,7 @@ func (n *nfs) serveVolumes(ctx context.Context, server *ganesha.Server, s export
 	if err != nil {
 		return nil, end, err
 	}
-	parts := append(n.following(server, c, servers, log), server.Run, c.broadcast, logged(log, a.Run))
+	parts := append(n.following(server, c, servers, log), allowed.running(server, servers), c.broadcast, logged(log, a.Run))
 	collectors := []prometheus.Collector{storage.Collector()}
 	if p != nil {
 		parts, collectors = append(parts, p.Run), append(collectors, p.Collectors()...)

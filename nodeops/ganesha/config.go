@@ -15,6 +15,7 @@ type Config struct {
 	RecoveryDir string        // of our own, and kept: who held files and locks, so that they can have them back
 	Name        string        // of this server; clients that know it by this name go on after it has moved
 	Port        uint16        // 0: 2049
+	Clients     []string      // who may use exports that name no clients, until SetClients; empty: all
 	Neighbours  []netip.Addr  // from which clients on this host may be seen, by which they get back what they held after a move of the server
 	Grace       time.Duration // how long after a start only what was held before is given out; 0: 90 s
 	Lease       time.Duration // how long a client may be silent before it loses what it holds; 0: 60 s, at most Grace
@@ -46,6 +47,9 @@ func (c *Config) check() error {
 		if err := checkDirectory(dir); err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
+	}
+	if err := (&Export{Clients: c.Clients}).checkClients(); err != nil {
+		return err
 	}
 	switch {
 	case c.Name == "" || len(c.Name) > longestName || strings.Trim(c.Name, nameAllows) != "":

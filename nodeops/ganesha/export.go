@@ -24,7 +24,7 @@ type Export struct {
 	Filesystem string   // two numbers, "a.b", which clients see; they must stay while a client has the export mounted
 	Squash     Squash   // empty: NoRootSquash
 	ReadOnly   bool     // nobody writes
-	Clients    []string // addresses and CIDRs that may use it; empty: all
+	Clients    []string // addresses and CIDRs that may use it; empty: those that the server has for such exports
 	AnonUID    *uint32  // who is squashed becomes; nil: nobody, 65534
 	AnonGID    *uint32
 }
@@ -41,7 +41,7 @@ const (
 const (
 	longestPath = 4095
 	longestName = 255
-	mostClients = 1000
+	mostClients = 8192
 	pathRefuses = "\"'\\"
 	nameAllows  = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 )

@@ -86,7 +86,7 @@ func TestAnExportThatIsWrongIsRefusedByWhatIsWrong(t *testing.T) {
 		{"without names", func(e *Export) { e.Clients = []string{"::ffff:10.0.0.0/104"} }},
 		{"without names", func(e *Export) { e.Clients = []string{"10.0.0.7; Access_Type = RW; } CLIENT { Clients = *"} }},
 		{"/0 to /99", func(e *Export) { e.Clients = []string{"fd00::/100"} }},
-		{"at most 1000", func(e *Export) { e.Clients = strings.Fields(strings.Repeat("10.0.0.7 ", mostClients+1)) }},
+		{"at most 8192", func(e *Export) { e.Clients = strings.Fields(strings.Repeat("10.0.0.7 ", mostClients+1)) }},
 	} {
 		e := good(c.change)
 		if err := e.Check(); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -24,6 +24,7 @@ type Server struct {
 	ended    chan struct{} // closed when Run has returned
 
 	mu      sync.Mutex
+	clients []string          // of exports that name none; empty: all
 	exports map[uint16]wanted // what is to be served
 	changes uint64            // of exports
 	begun   bool              // Run was called
@@ -33,10 +34,11 @@ type Server struct {
 	tally    tally
 }
 
-// wanted is an export with the number of the change that made it what it is.
+// wanted is an export with the number of the change that made it what it is. Its clients are filled in.
 type wanted struct {
 	Export
 	change uint64
+	usual  bool // it named no clients
 }
 
 // request is answered when an export is served as it is wanted, or not at all if it is not.
@@ -57,7 +59,7 @@ func New(c Config) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return &Server{config: c, requests: make(chan request), ended: make(chan struct{}), exports: map[uint16]wanted{}}, nil
+	return &Server{config: c, requests: make(chan request), ended: make(chan struct{}), clients: slices.Clone(c.Clients), exports: map[uint16]wanted{}}, nil
 }
 
 // Put adds an export or changes it. Once Run was called it returns when the export is served so; if Ganesha refuses,
@@ -148,10 +150,14 @@ func (s *Server) record(e Export) (now, before wanted, begun bool, err error) {
 	}
 	before = s.exports[e.ID]
 	now = before
-	if !reflect.DeepEqual(before.Export, e) {
+	usual := len(e.Clients) == 0
+	if usual {
+		e.Clients = s.clients
+	}
+	if before.usual != usual || !reflect.DeepEqual(before.Export, e) {
 		s.changes++
 		e.Clients = slices.Clone(e.Clients)
-		now = wanted{e, s.changes}
+		now = wanted{e, s.changes, usual}
 		s.exports[e.ID] = now
 	}
 	return now, before, s.begun, nil
@@ -168,7 +174,7 @@ func (s *Server) withdraw(now, before wanted) bool {
 	if before.ID == 0 {
 		delete(s.exports, now.ID)
 	} else {
-		s.exports[now.ID] = wanted{before.Export, s.changes}
+		s.exports[now.ID] = wanted{before.Export, s.changes, before.usual}
 	}
 	return true
 }

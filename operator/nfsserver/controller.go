@@ -90,6 +90,9 @@ func Kinds() []schema.GroupVersionKind {
 		{Version: "v1", Kind: "ServiceAccount"},
 		{Version: "v1", Kind: "Service"},
 		{Group: "apps", Version: "v1", Kind: "StatefulSet"},
+		{Group: networkPolicy.Group, Version: "v1", Kind: networkPolicy.Kind},
+		{Group: ciliumPolicy.Group, Version: "v2", Kind: ciliumPolicy.Kind},
+		{Group: ciliumNode.Group, Version: "v2", Kind: ciliumNode.Kind}, // of which none is made: that there is the kind tells of Cilium
 	}
 }
 

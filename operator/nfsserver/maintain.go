@@ -69,7 +69,7 @@ func (r *Controller) maintain(ctx context.Context, s *v1.NFSServer, cluster *v1.
 	if claimErr == nil {
 		claimErr = r.keepData(ctx, s)
 	}
-	in := input{server: s, cluster: cluster, namespace: r.Namespace, image: image, node: r.stays(s)}
+	in := input{server: s, cluster: cluster, namespace: r.Namespace, image: image, node: r.stays(s), closing: r.closingOf(s, cluster)}
 	out, wanted, err := r.apply(ctx, in, !errors.Is(claimErr, errForeignClaim))
 	if err != nil {
 		return nil, 0, err
@@ -99,6 +99,11 @@ func (r *Controller) apply(ctx context.Context, in input, pod bool) (out owned.O
 	if err != nil {
 		return out, nil, err
 	}
+	shut, err := network(in)
+	if err != nil {
+		return out, nil, err
+	}
+	first = append(first, shut...)
 	out = out.And(r.Servers.Apply(ctx, first))
 	// Without an address, the Service could not be made, and says why.
 	if in.address = r.address(in.server); in.address == "" || !pod {

@@ -24,6 +24,7 @@ type situation struct {
 	claim     *core.PersistentVolumeClaim // nil if there is none
 	set       *apps.StatefulSet           // nil if there is none
 	pods      []*core.Pod                 // the newest last
+	clients   []string                    // the nodes
 	namespace *core.Namespace             // nil if it is gone
 	storage   *v1.StorageNode             // what the server says of itself; nil if it has said nothing
 	address   string                      // of the Service
@@ -69,7 +70,7 @@ func (r *Controller) observe(s *v1.NFSServer, cluster *v1.StorageCluster) (*situ
 			o.snapshots++
 		}
 	}
-	o.address, o.node = r.address(s), r.stays(s)
+	o.address, o.node, o.clients = r.address(s), r.stays(s), r.nodeClients(cluster)
 	if live := r.Servers.Get(refTo(s, "apps", "StatefulSet")); live != nil {
 		set := &apps.StatefulSet{}
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, set) == nil {

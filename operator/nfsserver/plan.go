@@ -21,6 +21,7 @@ type input struct {
 	image     v1.Image // of the server, instead of the StorageCluster's; "" otherwise
 	address   string   // that the Service has, or had; "" as long as there is none
 	node      string   // that the server must stay on; "" if any will do
+	closing   closing
 }
 
 // service is made before the pod, which is told its address.

@@ -40,6 +40,9 @@ func (in *input) pod(pod *core.PodSpec) {
 	pod.Affinity = in.affinity()
 	c.Image = in.serverImage()
 	c.Args = append(c.Args, in.arguments()...)
+	if len(s.Exports.Clients) == 0 && in.closing.on {
+		c.Env = append(c.Env, core.EnvVar{Name: clientsVariable, Value: clientsOfStatus})
+	}
 	if s.Resources.Requests != nil || s.Resources.Limits != nil {
 		c.Resources = *s.Resources.DeepCopy()
 	}

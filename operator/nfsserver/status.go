@@ -67,6 +67,10 @@ func (o *situation) status() v1.NFSServerStatus {
 	if !o.serves() {
 		next.Clients = 0 // else the server has written it
 	}
+	next.AllowedClients = nil
+	if len(s.Spec.Exports.Clients) == 0 {
+		next.AllowedClients = o.clients
+	}
 	o.room(&next)
 	for _, c := range []metav1.Condition{o.available(ever, &next), o.progressing(), o.degraded(ever)} {
 		c.ObservedGeneration = s.Generation

@@ -102,7 +102,8 @@ func (r *Controller) listen() error {
 		r.loop.WatchChanges(cluster.Namespaces().Informer(), func(o any) []types.NamespacedName { return r.in(o.(*core.Namespace).Name) }, func(old, now any) bool {
 			return !equality.Semantic.DeepEqual(old.(*core.Namespace).Labels, now.(*core.Namespace).Labels)
 		}),
-		r.loop.WatchChanges(cluster.Nodes().Informer(), func(any) []types.NamespacedName { return nil }, never), // only looked up
+		r.loop.WatchChanges(cluster.Nodes().Informer(), r.allSoon, seenOtherwise),
+		r.loop.WatchChanges(kinds.StorageNodes().Informer(), r.allSoon, toldOtherwise),
 	)
 }
 
@@ -116,6 +117,14 @@ func (r *Controller) soon(node func(any) string) func(any) []types.NamespacedNam
 		}
 		return nil
 	}
+}
+
+// allSoon lets all servers be looked at, for a change of a node that each has to know.
+func (r *Controller) allSoon(any) []types.NamespacedName {
+	for _, s := range r.all() {
+		r.loop.EnqueueAfter(keyOf(s), r.Settle)
+	}
+	return nil
 }
 
 func (r *Controller) enqueueAll() {

@@ -34,7 +34,7 @@ func anyone(choices []byte) Input {
 }
 
 func FuzzStorageCluster(f *testing.F) {
-	for _, seed := range hostile.Seeds(400) {
+	for _, seed := range hostile.Seeds(600) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, choices []byte) {
@@ -78,7 +78,7 @@ func refusedClearly(t *testing.T, objects []*unstructured.Unstructured, err erro
 
 func TestTheSeedsOfTheFuzzerAreTakenAndRefused(t *testing.T) {
 	taken, refused := 0, map[string]bool{}
-	for _, seed := range hostile.Seeds(400) {
+	for _, seed := range hostile.Seeds(600) {
 		if _, err := Objects(anyone(seed)); err != nil {
 			field, _, _ := strings.Cut(err.Error(), ":")
 			refused[index.ReplaceAllString(field, "")] = true

@@ -24,7 +24,8 @@ var (
 
 // beside is what only some clusters serve, or what no type tells.
 var beside = served{
-	"/pods/log":                         {"get"},
+	"/pods/log":                       {"get"},
+	"cilium.io/ciliumnetworkpolicies": verbsOfObjects, "cilium.io/ciliumnodes": verbsOfObjects,
 	"monitoring.coreos.com/podmonitors": verbsOfObjects, "security.openshift.io/securitycontextconstraints": {"use"},
 }
 

@@ -1,0 +1,55 @@
+package ganesha
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrClients: nobody can be let in by such a list.
+var ErrClients = errors.New("clients")
+
+// SetClients says who may use the exports that name no clients, those that are served and those that follow. Nobody that
+// may before and afterwards notices. Once Run was called it returns when all are served so; what Ganesha refuses is among
+// the errors, and tried again.
+func (s *Server) SetClients(ctx context.Context, clients []string) error {
+	if len(clients) == 0 {
+		return fmt.Errorf("%w: none are named, and nobody could use what the NFS server exports; name at least one", ErrClients)
+	}
+	if err := (&Export{Clients: clients}).checkClients(); err != nil {
+		return fmt.Errorf("%w: %w", ErrClients, err)
+	}
+	ids, begun := s.recordClients(clients)
+	if !begun {
+		return nil
+	}
+	var errs []error
+	for _, id := range ids {
+		if err := s.settled(ctx, id); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// recordClients makes them wanted, and returns the exports that change by it.
+func (s *Server) recordClients(clients []string) (ids []uint16, begun bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Equal(s.clients, clients) {
+		return nil, s.begun
+	}
+	s.clients = slices.Clone(clients)
+	s.changes++
+	for id, w := range s.exports {
+		if !w.usual {
+			continue
+		}
+		w.Clients, w.change = s.clients, s.changes
+		s.exports[id] = w
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids, s.begun
+}

@@ -1,0 +1,187 @@
+package nfsserver
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// A volume is mounted by the kernel of a node, and a server sees the node by the address over which its packets leave: one
+// of those that its Node tells, or of a bridge or tunnel of the network of pods. The agents tell all that their hosts have;
+// of nodes without one, and of what no interface has, the annotations of known networks tell.
+
+// Of flannel and of OVN the addresses follow from what is said elsewhere.
+const (
+	flannelPrefix = "flannel.alpha.coreos.com/"
+	ovnPrefix     = "k8s.ovn.org/"
+)
+
+// tunnelAnnotations have one address each.
+var tunnelAnnotations = []string{
+	"projectcalico.org/IPv4IPIPTunnelAddr", "projectcalico.org/IPv4VXLANTunnelAddr", "projectcalico.org/IPv6VXLANTunnelAddr",
+	"projectcalico.org/IPv4WireguardInterfaceAddr", "projectcalico.org/IPv6WireguardInterfaceAddr",
+	"network.cilium.io/ipv4-cilium-host", "network.cilium.io/ipv6-cilium-host",
+	"io.cilium.network.ipv4-cilium-host", "io.cilium.network.ipv6-cilium-host",
+}
+
+// ovnJoin are the networks by which OVN, unless it is told otherwise, joins nodes. No pod has an address in them.
+var ovnJoin = []string{"100.64.0.0/16", "fd98::/64"}
+
+// clientsOf are the addresses and networks from which servers see nodes, each once and in order.
+func clientsOf(nodes []*core.Node, agents map[string]*v1.StorageNode, further []string) []string {
+	var all []netip.Prefix
+	add := func(text string) {
+		p, ok := parseClient(text)
+		if ok {
+			all = append(all, p)
+		}
+	}
+	for _, n := range nodes {
+		for _, text := range addressesOf(n, agents[n.Name]) {
+			add(text)
+		}
+	}
+	for _, text := range further {
+		add(text)
+	}
+	slices.SortFunc(all, func(a, b netip.Prefix) int {
+		if by := a.Addr().Compare(b.Addr()); by != 0 {
+			return by
+		}
+		return a.Bits() - b.Bits()
+	})
+	var texts []string
+	for _, p := range slices.Compact(all) {
+		if p.IsSingleIP() {
+			texts = append(texts, p.Addr().String())
+		} else {
+			texts = append(texts, p.String())
+		}
+	}
+	return texts
+}
+
+// parseClient takes what a server can export to, and what is somebody's address.
+func parseClient(text string) (netip.Prefix, bool) {
+	if checkClient(text) != nil {
+		return netip.Prefix{}, false
+	}
+	p, err := netip.ParsePrefix(text)
+	if a, notAddress := netip.ParseAddr(text); notAddress == nil {
+		if !a.IsGlobalUnicast() {
+			return netip.Prefix{}, false
+		}
+		p, err = netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	return p.Masked(), err == nil
+}
+
+// addressesOf are those of one node. What its agent says is believed of single addresses alone: a node may say no more than
+// what it is.
+func addressesOf(n *core.Node, agent *v1.StorageNode) (all []string) {
+	for _, a := range n.Status.Addresses {
+		if a.Type == core.NodeInternalIP {
+			all = append(all, a.Address)
+		}
+	}
+	if agent != nil {
+		all = append(all, onlyAddresses(agent.Status.Addresses)...)
+	}
+	for _, key := range tunnelAnnotations {
+		all = append(all, onlyAddresses([]string{n.Annotations[key]})...)
+	}
+	flannel, ovn := false, false
+	for key := range n.Annotations {
+		flannel, ovn = flannel || strings.HasPrefix(key, flannelPrefix), ovn || strings.HasPrefix(key, ovnPrefix)
+	}
+	if flannel { // the address of its tunnel, and that of the bridge
+		for _, network := range n.Spec.PodCIDRs {
+			if p, err := netip.ParsePrefix(network); err == nil && !p.IsSingleIP() {
+				first := p.Masked().Addr()
+				all = append(all, first.String(), first.Next().String())
+			}
+		}
+	}
+	if ovn {
+		all = append(all, ovnJoin...)
+	}
+	return all
+}
+
+func onlyAddresses(texts []string) []string {
+	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool { _, err := netip.ParseAddr(text); return err != nil })
+}
+
+// nodeClients are the addresses and networks of all nodes that there are.
+func (r *Controller) nodeClients(cluster *v1.StorageCluster) []string {
+	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
+	return clientsOf(nodes, r.agents(), cluster.Spec.NFS.NodeNetworks)
+}
+
+// agents are the StorageNodes of nodes.
+func (r *Controller) agents() map[string]*v1.StorageNode {
+	all, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
+	agents := map[string]*v1.StorageNode{}
+	for _, n := range all {
+		if v1.ServerOf(n.Name) == "" {
+			agents[n.Name] = n
+		}
+	}
+	return agents
+}
+
+// knowsNodes says whether the addresses of all nodes are known. Agents of the release before do not tell those of their
+// host: until they are replaced, a server of that release stays as open as it was, so that nobody who has mounted its
+// volumes is shut out.
+func (r *Controller) knowsNodes() bool {
+	agents := r.agents()
+	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
+	return !slices.ContainsFunc(nodes, func(n *core.Node) bool { a := agents[n.Name]; return a != nil && len(a.Status.Addresses) == 0 })
+}
+
+// seenOtherwise says whether a change of a node changes from where servers see it.
+func seenOtherwise(old, now any) bool {
+	a, b := old.(*core.Node), now.(*core.Node)
+	return !slices.Equal(addressesOf(a, nil), addressesOf(b, nil))
+}
+
+// toldOtherwise is the same of what an agent says.
+func toldOtherwise(old, now any) bool {
+	return !equality.Semantic.DeepEqual(old.(*v1.StorageNode).Status.Addresses, now.(*v1.StorageNode).Status.Addresses)
+}
+
+// opensToAll says whether clients are let in that no policy can name: one of the networks is everybody.
+func opensToAll(clients []string) bool {
+	return slices.ContainsFunc(clients, func(c string) bool { p, err := netip.ParsePrefix(c); return err == nil && p.Bits() == 0 })
+}
+
+// blockOf is the network of a client.
+func blockOf(client string) string {
+	if a, err := netip.ParseAddr(client); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()).String()
+	}
+	return client
+}
+
+// clientsVariable, of the server's pod, says that clients are those that the status of the NFSServer has. A program of the
+// release before does not read it.
+const (
+	clientsVariable = "HOLDFAST_NFS_CLIENTS"
+	clientsOfStatus = "status"
+)
+
+// asMap makes something unstructured.
+func asMap(o any) (m map[string]any, err error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	return m, json.Unmarshal(text, &m)
+}

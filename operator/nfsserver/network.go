@@ -1,0 +1,118 @@
+package nfsserver
+
+import (
+	"slices"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// Cilium takes no address of a node for a client's: nodes are let in by a kind of its own.
+var (
+	networkPolicy = schema.GroupKind{Group: networking.GroupName, Kind: "NetworkPolicy"}
+	ciliumPolicy  = schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}
+	ciliumNode    = schema.GroupKind{Group: "cilium.io", Kind: "CiliumNode"}
+)
+
+const metricsPort = 9090
+
+// closing is what shuts a server to all but its clients.
+type closing struct {
+	on       bool     // the addresses of all nodes are known, or were once
+	clients  []string // the nodes
+	policies []schema.GroupKind
+}
+
+// closingOf says how a server is to be shut.
+func (r *Controller) closingOf(s *v1.NFSServer, cluster *v1.StorageCluster) closing {
+	c := closing{clients: r.nodeClients(cluster), on: r.isClosed(s) || r.knowsNodes()}
+	if !c.on || cluster.Spec.NFS.NetworkPolicies != nil && !*cluster.Spec.NFS.NetworkPolicies || !r.Servers.Has(networkPolicy) {
+		return c
+	}
+	switch {
+	case r.Servers.Has(ciliumPolicy):
+		c.policies = []schema.GroupKind{networkPolicy, ciliumPolicy}
+	case !r.Servers.Has(ciliumNode): // else it is Cilium with that kind taken away, and a policy would shut out the nodes
+		c.policies = []schema.GroupKind{networkPolicy}
+	}
+	return c
+}
+
+// isClosed says whether a server is new or was closed before: a node that comes does not open it again.
+func (r *Controller) isClosed(s *v1.NFSServer) bool {
+	if r.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) != nil {
+		return true
+	}
+	live := r.Servers.Get(refTo(s, apps.GroupName, "StatefulSet"))
+	if live == nil {
+		return true
+	}
+	containers, _, _ := unstructured.NestedSlice(live.Object, "spec", "template", "spec", "containers")
+	return slices.ContainsFunc(containers, func(c any) bool {
+		container, _ := c.(map[string]any)
+		env, _, _ := unstructured.NestedSlice(container, "env")
+		return slices.ContainsFunc(env, func(e any) bool { v, _ := e.(map[string]any); return v["name"] == clientsVariable })
+	})
+}
+
+// network is the policies of a server.
+func network(in input) ([]*unstructured.Unstructured, error) {
+	var objects []object
+	for _, kind := range in.closing.policies {
+		if kind == networkPolicy {
+			objects = append(objects, in.networkPolicy())
+			continue
+		}
+		o, err := in.ciliumPolicy()
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
+	}
+	return all(in.server, objects...)
+}
+
+// networkPolicy lets nodes, and the clients that are named, reach NFS. What the server says of itself anybody may read.
+func (in input) networkPolicy() *networking.NetworkPolicy {
+	port := func(n int32) []networking.NetworkPolicyPort {
+		return []networking.NetworkPolicyPort{{Protocol: new(core.ProtocolTCP), Port: new(intstr.FromInt32(n))}}
+	}
+	nfs := networking.NetworkPolicyIngressRule{Ports: port(v1.NFSPort)}
+	named := in.server.Spec.Exports.Clients
+	rules := []networking.NetworkPolicyIngressRule{{Ports: port(metricsPort)}}
+	switch clients := slices.Concat(in.closing.clients, named); {
+	case opensToAll(named):
+		rules = append(rules, nfs)
+	case len(clients) > 0: // a rule that names nobody lets everybody in
+		for _, client := range slices.Compact(slices.Sorted(slices.Values(clients))) {
+			nfs.From = append(nfs.From, networking.NetworkPolicyPeer{IPBlock: &networking.IPBlock{CIDR: blockOf(client)}})
+		}
+		rules = append(rules, nfs)
+	}
+	return &networking.NetworkPolicy{Spec: networking.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: selector(in.server)},
+		PolicyTypes: []networking.PolicyType{networking.PolicyTypeIngress}, Ingress: rules,
+	}}
+}
+
+// ciliumPolicy lets the nodes in, whatever address they come with.
+func (in input) ciliumPolicy() (*unstructured.Unstructured, error) {
+	spec, err := asMap(map[string]any{
+		"endpointSelector": map[string]any{"matchLabels": selector(in.server)},
+		"ingress": []any{map[string]any{
+			"fromEntities": []string{"host", "remote-node"},
+			"toPorts":      []any{map[string]any{"ports": []any{map[string]any{"port": "2049", "protocol": "TCP"}}}},
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cilium.io/v2", "kind": ciliumPolicy.Kind, "metadata": map[string]any{}, "spec": spec}}, nil
+}
