@@ -3,6 +3,7 @@ package export
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -14,6 +15,7 @@ import (
 // and says that it is root.
 type stranger struct {
 	t        *testing.T
+	from     net.Addr // nil: any address of this host
 	conn     net.Conn
 	calls    uint32
 	session  []byte
@@ -133,7 +135,13 @@ func readDir(to *[]string) op {
 // newStranger has a session with the server at an address, as soon as that answers.
 func newStranger(t *testing.T, address string) *stranger {
 	t.Helper()
-	s := &stranger{t: t}
+	return newStrangerFrom(t, address, nil)
+}
+
+// newStrangerFrom comes from an address.
+func newStrangerFrom(t *testing.T, address string, from net.Addr) *stranger {
+	t.Helper()
+	s := &stranger{t: t, from: from}
 	err := s.connect(address)
 	pause := time.NewTicker(100 * time.Millisecond)
 	defer pause.Stop()
@@ -146,7 +154,7 @@ func newStranger(t *testing.T, address string) *stranger {
 	t.Cleanup(func() { s.conn.Close() })
 	var client uint64
 	var first uint32
-	exchange := packet{}.long(uint64(time.Now().UnixNano())).opaque([]byte(t.Name())).numbers(0, 0, 0)
+	exchange := packet{}.long(uint64(time.Now().UnixNano())).opaque(fmt.Append(nil, t.Name(), from)).numbers(0, 0, 0)
 	s.must(s.compound(op{opExchangeID, exchange, func(r *reply) { client, first = r.long(), r.number() }}))
 	channel := []uint32{0, 65536, 65536, 4096, 16, 1, 0}
 	create := packet{}.long(client).numbers(first, 0).numbers(channel...).numbers(channel...).numbers(0x40000000, 1, 0)
@@ -164,7 +172,7 @@ func (s *stranger) must(status uint32) {
 
 // connect has the server do nothing, which one that is dying does not do.
 func (s *stranger) connect(address string) (err error) {
-	if s.conn, err = net.Dial("tcp", address); err != nil {
+	if s.conn, err = (&net.Dialer{LocalAddr: s.from}).DialContext(s.t.Context(), "tcp", address); err != nil {
 		return err
 	}
 	if _, err := s.exchange(packet{}.numbers(s.calls, 0, 2, 100003, 4, 0, 0, 0, 0, 0)); err != nil {

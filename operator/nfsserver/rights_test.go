@@ -7,7 +7,9 @@ import (
 
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
@@ -125,7 +127,13 @@ func TestTheControllerMayMakeAllThatIsMadeForServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range append(asked(nil).objects(t), append(shared, accounts)...) {
+	in := asked(nil)
+	in.closing = closing{clients: []string{"10.0.0.7"}, policies: []schema.GroupKind{networkPolicy, ciliumPolicy}}
+	policies, err := network(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range slices.Concat(asked(nil).objects(t), policies, shared, []*unstructured.Unstructured{accounts}) {
 		rules := everywhere
 		if strings.HasPrefix(o.GetKind(), "Role") {
 			rules = slices.Concat(everywhere, own)

@@ -1,0 +1,95 @@
+package export
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+)
+
+// The statuses with which a server says that a client may not.
+var refusals = []uint32{1, 2, 13, 70, 10016} // PERM, NOENT, ACCESS, STALE, WRONGSEC
+
+// may says whether a client sees a volume: by its name, in the list of all, and by a handle that it was given.
+func (s *stranger) may(name string, handle []byte) bool {
+	s.t.Helper()
+	var id uint64
+	var names []string
+	var seen []string
+	status := s.ask(putRoot(), lookUp(name), getAttr(&id), readDir(&names))
+	s.must(s.ask(putRoot(), readDir(&seen)))
+	byHandle := s.ask(putHandle(handle), readDir(&names))
+	listed := slices.Contains(seen, name)
+	if status == statusOK && byHandle == statusOK && listed {
+		return true
+	}
+	if !slices.Contains(refusals, status) || !slices.Contains(refusals, byHandle) || listed || len(names) > 0 {
+		s.t.Errorf("%v sees %s by name: %d, by handle: %d, in the list: %v, and in it %v", s.from, name, status, byHandle, listed, names)
+	}
+	return false
+}
+
+func TestAPodThatIsNoNodeIsRefusedAndANewNodeLetInWithoutARestart(t *testing.T) {
+	requireGanesha(t)
+	server, address := serveAt(t)
+	if err := server.SetClients(t.Context(), []string{"127.0.0.2"}); err != nil {
+		t.Fatal(err)
+	}
+	export := func(id uint16, name string, clients ...string) {
+		t.Helper()
+		dir := t.TempDir()
+		if err := os.WriteFile(dir+"/file", []byte("a tenant's"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		e := ganesha.Export{ID: id, Path: dir, Pseudo: "/" + name, Filesystem: fmt.Sprintf("%d.1", id), Clients: clients}
+		if err := server.Put(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	export(1, "volume")
+	export(2, "named", "127.0.0.2")
+	from := func(a string) *stranger { return newStrangerFrom(t, address, &net.TCPAddr{IP: net.ParseIP(a)}) }
+	node, other := from("127.0.0.2"), from("127.0.0.3")
+	handles := map[string][]byte{}
+	for _, name := range []string{"volume", "named"} {
+		var h []byte
+		node.must(node.ask(putRoot(), lookUp(name), getHandle(&h)))
+		handles[name] = h
+	}
+	expect := func(when string, want ...bool) {
+		t.Helper()
+		got := []bool{node.may("volume", handles["volume"]), other.may("volume", handles["volume"]), node.may("named", handles["named"]), other.may("named", handles["named"])}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the first, the second, and the same of what names its clients: %v, not %v", when, got, want)
+		}
+	}
+	expect("with one node", true, false, true, false)
+	// One that ends its session would show a restart.
+	if err := server.SetClients(t.Context(), []string{"127.0.0.2", "127.0.0.3", "fd00::/64"}); err != nil {
+		t.Fatal(err)
+	}
+	expect("with a second", true, true, true, false)
+	many := []string{"127.0.0.3"}
+	for i := range 4000 {
+		many = append(many, fmt.Sprintf("10.1.%d.%d", i/250, i%250))
+	}
+	if err := server.SetClients(t.Context(), many); err != nil {
+		t.Fatal(err)
+	}
+	export(3, "later")
+	expect("with many, and without the first", false, true, true, false)
+	var h []byte
+	other.must(other.ask(putRoot(), lookUp("later"), getHandle(&h)))
+	if node.may("later", h) || !other.may("later", h) {
+		t.Error("what is exported later is for others")
+	}
+	for _, bad := range [][]string{nil, {"node-a"}, {"fd00::/120"}} {
+		if err := server.SetClients(t.Context(), bad); err == nil {
+			t.Errorf("%v are taken", bad)
+		}
+	}
+	expect("after what is none", false, true, true, false)
+}

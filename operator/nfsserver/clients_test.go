@@ -1,0 +1,246 @@
+package nfsserver
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func nodeAt(name string, annotations map[string]string, addresses ...string) *core.Node {
+	n := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: core.NodeSpec{PodCIDRs: []string{"10.244.3.0/24", "fd10:3::/64"}}}
+	n.Status.Addresses = []core.NodeAddress{{Type: core.NodeHostName, Address: name}, {Type: core.NodeExternalIP, Address: "203.0.113.7"}}
+	for _, a := range addresses {
+		n.Status.Addresses = append(n.Status.Addresses, core.NodeAddress{Type: core.NodeInternalIP, Address: a})
+	}
+	return n
+}
+
+func TestTheClientsOfAServerAreTheAddressesOfTheNodes(t *testing.T) {
+	agent := func(addresses ...string) map[string]*v1.StorageNode {
+		return map[string]*v1.StorageNode{"a": {Status: v1.StorageNodeStatus{Addresses: addresses}}, "gone": {Status: v1.StorageNodeStatus{Addresses: []string{"10.0.0.99"}}}}
+	}
+	for what, test := range map[string]struct {
+		node    *core.Node
+		agents  map[string]*v1.StorageNode
+		further []string
+		want    string
+	}{
+		"one":                      {nodeAt("a", nil, "10.0.0.7"), nil, nil, "10.0.0.7"},
+		"of two families":          {nodeAt("a", nil, "10.0.0.7", "fd00::7"), nil, nil, "10.0.0.7 fd00::7"},
+		"several addresses":        {nodeAt("a", nil, "10.0.0.7", "192.168.0.7", "10.0.0.7"), nil, nil, "10.0.0.7 192.168.0.7"},
+		"without one":              {nodeAt("a", nil), nil, nil, ""},
+		"its bridges and tunnels":  {nodeAt("a", nil, "10.0.0.7"), agent("10.0.0.7", "10.244.3.1", "10.9.8.4", "fd10:3::1"), nil, "10.0.0.7 10.9.8.4 10.244.3.1 fd10:3::1"},
+		"an agent that is forged":  {nodeAt("a", nil, "10.0.0.7"), agent("0.0.0.0/0", "10.0.0.0/8", "127.0.0.1", "::", "169.254.1.1", "x"), nil, "10.0.0.7"},
+		"of flannel":               {nodeAt("a", map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan"}, "10.0.0.7"), nil, nil, "10.0.0.7 10.244.3.0 10.244.3.1 fd10:3:: fd10:3::1"},
+		"of Calico":                {nodeAt("a", map[string]string{"projectcalico.org/IPv4IPIPTunnelAddr": "10.244.9.64", "projectcalico.org/IPv4Address": "10.0.0.0/8"}, "10.0.0.7"), nil, nil, "10.0.0.7 10.244.9.64"},
+		"of Cilium":                {nodeAt("a", map[string]string{"network.cilium.io/ipv4-cilium-host": "10.244.3.77"}, "10.0.0.7"), nil, nil, "10.0.0.7 10.244.3.77"},
+		"of OVN":                   {nodeAt("a", map[string]string{"k8s.ovn.org/node-subnets": "{}"}, "10.0.0.7"), nil, nil, "10.0.0.7 100.64.0.0/16 fd98::/64"},
+		"and what is said further": {nodeAt("a", nil, "10.0.0.7"), nil, []string{"192.168.9.1/24", "10.0.0.7", "nonsense", "fd00::/120"}, "10.0.0.7 192.168.9.0/24"},
+	} {
+		if got := strings.Join(clientsOf([]*core.Node{test.node}, test.agents, test.further), " "); got != test.want {
+			t.Errorf("%s: %s, not %s", what, got, test.want)
+		}
+	}
+	// What each of them is, a server can export to.
+	for _, c := range clientsOf([]*core.Node{nodeAt("a", map[string]string{"flannel.alpha.coreos.com/x": "", "k8s.ovn.org/x": ""}, "10.0.0.7", "fd00::7")}, nil, nil) {
+		if err := checkClient(c); err != nil {
+			t.Errorf("%s %v", c, err)
+		}
+	}
+}
+
+// letIn are the blocks that a policy lets reach NFS; all is every address.
+func letIn(t *testing.T, in input) (blocks []string, all bool) {
+	t.Helper()
+	objects, err := network(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := as[networking.NetworkPolicy](t, objects, "NetworkPolicy")
+	if !slices.Equal(p.Spec.PolicyTypes, []networking.PolicyType{"Ingress"}) || p.Spec.PodSelector.MatchLabels[Label] != in.server.Name || p.Name != "nfs-data" || len(p.OwnerReferences) != 1 {
+		t.Errorf("it is %+v", p)
+	}
+	for _, rule := range p.Spec.Ingress {
+		if len(rule.Ports) != 1 || *rule.Ports[0].Protocol != core.ProtocolTCP {
+			t.Fatalf("a rule has the ports %+v", rule.Ports)
+		}
+		if rule.Ports[0].Port.IntValue() != 2049 {
+			continue
+		}
+		all = all || len(rule.From) == 0
+		for _, from := range rule.From {
+			blocks = append(blocks, from.IPBlock.CIDR)
+		}
+	}
+	return blocks, all
+}
+
+func TestANetworkPolicyLetsNodesAndNamedClientsReachAServer(t *testing.T) {
+	for what, test := range map[string]struct {
+		nodes, named []string
+		want         string
+		all          bool
+	}{
+		"the nodes":                {[]string{"10.0.0.7", "100.64.0.0/16", "fd00::7"}, nil, "10.0.0.7/32 100.64.0.0/16 fd00::7/128", false},
+		"no nodes, so nobody":      {nil, nil, "", false},
+		"clients beside them":      {[]string{"10.0.0.7"}, []string{"192.168.0.0/16", "10.0.0.7"}, "10.0.0.7/32 192.168.0.0/16", false},
+		"everybody":                {[]string{"10.0.0.7"}, []string{"0.0.0.0/0", "::/0"}, "", true},
+		"everybody, of one family": {[]string{"10.0.0.7"}, []string{"0.0.0.0/0"}, "", true},
+	} {
+		in := asked(func(s *v1.NFSServerSpec) { s.Exports.Clients = test.named })
+		in.closing = closing{on: true, clients: test.nodes, policies: []schema.GroupKind{networkPolicy}}
+		blocks, all := letIn(t, in)
+		if strings.Join(blocks, " ") != test.want || all != test.all {
+			t.Errorf("%s: %v, all %v", what, blocks, all)
+		}
+	}
+	in := asked(nil)
+	in.closing = closing{on: true, clients: []string{"10.0.0.7"}, policies: []schema.GroupKind{networkPolicy, ciliumPolicy}}
+	objects, err := network(in)
+	if err != nil || len(objects) != 2 {
+		t.Fatal(objects, err)
+	}
+	rules, _, err := unstructured.NestedSlice(objects[1].Object, "spec", "ingress")
+	if err != nil || objects[1].GetKind() != "CiliumNetworkPolicy" || len(rules) != 1 {
+		t.Fatalf("of Cilium it is %+v, %v", objects[1], err)
+	}
+	entities, _, _ := unstructured.NestedStringSlice(rules[0].(map[string]any), "fromEntities")
+	if !slices.Equal(entities, []string{"host", "remote-node"}) {
+		t.Errorf("it lets in %v", entities)
+	}
+}
+
+func TestThePodIsToldThatNodesAloneMayMountUnlessClientsAreNamed(t *testing.T) {
+	for _, test := range []struct{ closed, named, want bool }{{true, false, true}, {true, true, false}, {false, false, false}} {
+		in := asked(func(s *v1.NFSServerSpec) {
+			if test.named {
+				s.Exports.Clients = []string{"10.0.0.0/8"}
+			}
+		})
+		in.closing.on = test.closed
+		told := slices.Contains(in.container(t).Env, core.EnvVar{Name: clientsVariable, Value: clientsOfStatus})
+		if told != test.want {
+			t.Errorf("%+v: %v", test, told)
+		}
+	}
+}
+
+func TestTheServersFollowNodesThatComeAndGo(t *testing.T) {
+	r := newRig(t)
+	r.create("data", nil)
+	r.serve("data")
+	policy := func() (blocks []string) {
+		p, err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Get(background, "nfs-data", metav1.GetOptions{})
+		if err != nil {
+			return nil
+		}
+		for _, rule := range p.Spec.Ingress {
+			for _, from := range rule.From {
+				blocks = append(blocks, from.IPBlock.CIDR)
+			}
+		}
+		return blocks
+	}
+	has := func(address string, want bool) {
+		t.Helper()
+		r.until(address, func() bool {
+			return slices.Contains(r.server("data").Status.AllowedClients, address) == want && slices.Contains(policy(), blockOf(address)) == want
+		})
+	}
+	before := r.pod("data").UID
+	name := "node-of-" + r.namespace
+	nodes := r.theirs.CoreV1().Nodes()
+	t.Cleanup(func() {
+		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
+		_ = r.ours.HoldfastV1().StorageNodes().Delete(background, name, metav1.DeleteOptions{})
+	})
+	if _, err := nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	status := []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.9"}]}}`)
+	if _, err := nodes.Patch(t.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	has("192.0.2.9", true)
+	agent, err := r.ours.HoldfastV1().StorageNodes().Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent.Status.Addresses = []string{"198.51.100.64"}
+	if _, err := r.ours.HoldfastV1().StorageNodes().UpdateStatus(t.Context(), agent, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has("198.51.100.64", true)
+	r.changeCluster(func(s *v1.StorageClusterSpec) { s.NFS.NodeNetworks = []string{"203.0.113.0/24"} })
+	has("203.0.113.0/24", true)
+	if err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has("192.0.2.9", true) // what is deleted by hand is made again
+	if err := nodes.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has("192.0.2.9", false)
+	has("198.51.100.64", false)
+	if r.pod("data").UID != before {
+		t.Error("its pod was made anew for it")
+	}
+	r.changeCluster(func(s *v1.StorageClusterSpec) { s.NFS.NetworkPolicies = new(false) })
+	r.until("no policy", func() bool { return policy() == nil })
+}
+
+func TestAServerOfBeforeIsShutWhenAllNodesAreKnown(t *testing.T) {
+	r := newRig(t)
+	name := "old-" + r.namespace
+	nodes, agents := r.theirs.CoreV1().Nodes(), r.ours.HoldfastV1().StorageNodes()
+	t.Cleanup(func() {
+		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
+		_ = agents.Delete(background, name, metav1.DeleteOptions{})
+	})
+	if _, err := nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	agent, err := agents.Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.create("data", nil)
+	r.serve("data")
+	shut := func() bool {
+		return slices.ContainsFunc(r.statefulSet("data").Spec.Template.Spec.Containers[0].Env, func(e core.EnvVar) bool { return e.Name == clientsVariable })
+	}
+	if !shut() {
+		t.Error("a new server is open")
+	}
+	// As the release before has left it.
+	r.stop()
+	set := r.statefulSet("data")
+	env := &set.Spec.Template.Spec.Containers[0].Env
+	*env = slices.DeleteFunc(*env, func(e core.EnvVar) bool { return e.Name == clientsVariable })
+	if _, err := r.theirs.AppsV1().StatefulSets(r.namespace).Update(t.Context(), set, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.change("data", func(s *v1.NFSServerSpec) { s.MaxExports = 3 })
+	r.argument("data", "--max-exports=3")
+	if _, err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{}); err == nil || shut() {
+		t.Errorf("who mounts from an address that is not known yet is shut out: %v, %v", err, shut())
+	}
+	agent.Status.Addresses = []string{"198.51.100.1"}
+	if _, err := agents.UpdateStatus(t.Context(), agent, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("it being shut", shut)
+}
