@@ -27,6 +27,7 @@ const (
 	classes         = "storage classes"
 	clusters        = "StorageClusters"
 	csiNodes        = "CSINodes"
+	daemonSets      = "DaemonSets"
 	definitions     = "definitions of kinds"
 	drivers         = "CSIDrivers"
 	namespaces      = "namespace"
@@ -56,6 +57,7 @@ type Facts struct {
 	Servers         []v1.NFSServer
 	Jobs            []v1.NodeJob
 	Upgrades        []v1.StorageUpgrade
+	DaemonSets      []string // the names of all
 	Nodes           []core.Node
 	CSINodes        []storage.CSINode
 	Drivers         []storage.CSIDriver
@@ -85,7 +87,7 @@ func Gather(ctx context.Context, c Clients, namespace, driver string) (*Facts, e
 	g := &gathering{Clients: c, Facts: &Facts{
 		Namespace: namespace, Driver: driver, Now: time.Now(), Definitions: map[string]*unstructured.Unstructured{}, Hidden: map[string]error{},
 	}}
-	for _, read := range []func(context.Context){g.ours, g.cluster, g.storage, g.home, g.secret, g.kinds, g.waiting, g.inlineUsers} {
+	for _, read := range []func(context.Context){g.ours, g.cluster, g.network, g.storage, g.home, g.secret, g.kinds, g.waiting, g.inlineUsers} {
 		read(ctx)
 		if g.down != nil {
 			return nil, fmt.Errorf("the API server does not answer: %w", g.down)

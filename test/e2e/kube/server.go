@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +42,45 @@ func (s *Space) AllowServers() {
 	if _, err := s.Client.CoreV1().Namespaces().Patch(s.t.Context(), s.Namespace, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
+	s.allowServers(s.t.Context(), true)
 	s.BeforeEnd(s.unserve)
+	s.BeforeEnd(func(ctx context.Context) error { s.allowServers(ctx, false); return nil })
+}
+
+// allowServers writes the list of the StorageCluster, and waits until the API server goes by it.
+func (s *Space) allowServers(ctx context.Context, allow bool) {
+	s.t.Helper()
+	clusters := s.Holdfast("storageclusters")
+	s.Eventually(ctx, "the namespaces of NFS servers in the StorageCluster", func(ctx context.Context) error {
+		all, err := clusters.List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil || len(all.Items) == 0 {
+			return errors.Join(err, errors.New("there is no StorageCluster"))
+		}
+		c := &all.Items[0]
+		names, _, err := unstructured.NestedStringSlice(c.Object, "spec", "nfs", "namespaces")
+		if err != nil || slices.Contains(names, s.Namespace) == allow {
+			return err
+		}
+		if names = slices.DeleteFunc(names, func(name string) bool { return name == s.Namespace }); allow {
+			names = append(names, s.Namespace)
+		}
+		if err := unstructured.SetNestedStringSlice(c.Object, names, "spec", "nfs", "namespaces"); err != nil {
+			return err
+		}
+		_, err = clusters.Update(ctx, c, metav1.UpdateOptions{})
+		return err
+	})
+	if !allow {
+		return
+	}
+	server := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "holdfast.dev/v1", "kind": "NFSServer", "metadata": map[string]any{"name": "asked-for"},
+		"spec": map[string]any{"storage": map[string]any{"size": "1Gi"}},
+	}}
+	s.Eventually(ctx, "NFS servers being allowed", func(ctx context.Context) error {
+		_, err := s.Holdfast("nfsservers").Namespace(s.Namespace).Create(ctx, server, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
 }
 
 // Serves says whether an NFSServer does.
