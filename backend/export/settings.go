@@ -17,7 +17,7 @@ const (
 	labelPrefix   = "export.holdfast.dev/"
 	LabelSquash   = labelPrefix + "squash"    // no_root_squash, root_squash or all_squash
 	LabelReadOnly = labelPrefix + "read-only" // true or false
-	LabelClients  = labelPrefix + "clients"   // addresses and networks, parted by commas; empty: all
+	LabelClients  = labelPrefix + "clients"   // addresses and networks, parted by commas; empty: those of the server
 	LabelAnonUID  = labelPrefix + "anon-uid"  // who is squashed becomes
 	LabelAnonGID  = labelPrefix + "anon-gid"
 	LabelGID      = labelPrefix + "gid"  // group that a new volume's top directory is given to
@@ -28,7 +28,7 @@ const (
 type Settings struct {
 	Squash   ganesha.Squash // empty: no_root_squash
 	ReadOnly bool
-	Clients  []string // addresses and networks; empty: all
+	Clients  []string // addresses and networks; empty: those that the exporter has for such volumes
 	AnonUID  *uint32
 	AnonGID  *uint32
 }
@@ -91,7 +91,7 @@ var readers = map[string]func(*Settings, *top, string) error{
 			}
 		}
 		if len(s.Clients) == 0 && strings.TrimSpace(value) != "" {
-			return fmt.Errorf("it names nobody; leave it empty for all")
+			return fmt.Errorf("it names nobody; leave it empty for those of the server")
 		}
 		return nil
 	},

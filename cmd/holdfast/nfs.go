@@ -97,7 +97,7 @@ func (n *nfs) flags(flags *flag.FlagSet) {
 	flags.StringVar(&n.squash, "squash", "", "whose identity is replaced: no_root_squash, root_squash or all_squash")
 	flags.StringVar(&n.anonUID, "anon-uid", "", "the user that replaces it, a `number`")
 	flags.StringVar(&n.anonGID, "anon-gid", "", "the group that replaces it, a `number`")
-	flags.StringVar(&n.clients, "clients", "", "`addresses` and networks that may mount, parted by commas; all if empty")
+	flags.StringVar(&n.clients, "clients", "", "`addresses` and networks that may mount, parted by commas; if empty, those in the status of the NFSServer where $"+clientsVariable+" is "+clientsOfStatus+", otherwise all")
 }
 
 // loopback is whom access None leaves: this host, which may ask whether the server answers.
@@ -177,7 +177,8 @@ func (n *nfs) run(ctx context.Context) (err error) {
 		RunDir: filepath.Join(n.runDir, "ganesha"), RecoveryDir: filepath.Join(n.data, "recovery"), Name: name,
 		Port: uint16(n.port), Grace: n.grace, Log: log,
 	}
-	var allowed *allowedClients // nil: those of --clients
+	config.Clients = settings.Clients // also of volumes whose labels name none
+	var allowed *allowedClients       // nil: those of --clients
 	if n.followsClients() {
 		if allowed, err = n.newAllowedClients(log); err != nil {
 			return err
