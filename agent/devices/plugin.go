@@ -40,6 +40,7 @@ type Config struct {
 	Sets      int    // that can be lent at the same time; 0: 8
 	PerSet    int    // devices of a set; 0: 256
 	First     int    // number of the first device; 0: nodeops.FirstLentLoop
+	Guard     Guard  // nil: nothing is lent
 	Log       *slog.Logger
 }
 
@@ -59,6 +60,9 @@ type Plugin struct {
 func New(c Config) (*Plugin, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Guard == nil {
+		c.Guard = nobody{}
 	}
 	c.Sets, c.PerSet, c.First = or(c.Sets, 8), or(c.PerSet, 256), or(c.First, nodeops.FirstLentLoop)
 	const end = nodeops.FirstLentLoop + nodeops.MostLentLoops
@@ -149,8 +153,9 @@ func (p *Plugin) GetDevicePluginOptions(context.Context, *kubelet.Empty) (*kubel
 func (p *Plugin) ListAndWatch(_ *kubelet.Empty, stream grpc.ServerStreamingServer[kubelet.ListAndWatchResponse]) error {
 	for {
 		healthy, changed := p.health.now()
+		refusal, decided := p.Guard.Refusal()
 		word := kubelet.Unhealthy
-		if healthy {
+		if healthy && refusal == nil {
 			word = kubelet.Healthy
 		}
 		answer := &kubelet.ListAndWatchResponse{}
@@ -162,6 +167,7 @@ func (p *Plugin) ListAndWatch(_ *kubelet.Empty, stream grpc.ServerStreamingServe
 		}
 		select {
 		case <-changed:
+		case <-decided:
 		case <-stream.Context().Done():
 			return nil
 		}
@@ -185,6 +191,10 @@ func (p *Plugin) number(name string) (int, error) {
 func (p *Plugin) Allocate(ctx context.Context, request *kubelet.AllocateRequest) (*kubelet.AllocateResponse, error) {
 	p.lending.Lock()
 	defer p.lending.Unlock()
+	if why, _ := p.Guard.Refusal(); why != nil {
+		p.Log.Warn("loop devices are not lent", "reason", why)
+		return nil, why
+	}
 	answer := &kubelet.AllocateResponse{}
 	for _, container := range request.GetContainerRequests() {
 		lent, err := p.lend(ctx, container.GetDevicesIds())

@@ -31,6 +31,7 @@ const first = nodeops.FirstLentLoop + nodeops.MostLentLoops - 256
 type rig struct {
 	*testing.T
 	plugin   *Plugin
+	guard    *guard
 	stop     func()
 	info     *registration.PluginInfo
 	registry registration.RegistrationClient
@@ -44,8 +45,8 @@ func newRig(t *testing.T, sets, perSet int) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &rig{T: t}
-	if r.plugin, err = New(Config{Directory: dir, Sets: sets, PerSet: perSet, First: first, Log: slog.New(slog.DiscardHandler)}); err != nil {
+	r := &rig{T: t, guard: &guard{}}
+	if r.plugin, err = New(Config{Directory: dir, Sets: sets, PerSet: perSet, First: first, Guard: r.guard, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeLoops(t, sets*perSet) })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/agent/devices"
+	"github.com/holdfast-storage/holdfast/agent/lending"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
 )
@@ -35,7 +36,8 @@ Without a file the pools are given by hand, and all must be there:
 
   holdfast node --node-name "$NODE_NAME" --pool name=default,path=/var/lib/holdfast/pools/default
 
-NFS servers have their loop devices from it. Where there is nothing else for it to do, it needs nothing else:
+NFS servers have their loop devices from it, where the API server keeps them from other pods by the
+ValidatingAdmissionPolicy holdfast-loop-sets. Where there is nothing else for it to do, it needs nothing else:
 
   holdfast node --only-loop-sets
 `,
@@ -140,21 +142,22 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 		parts = append(parts, n.watch)
 	}
 	if n.loopSets != 0 && n.registrationDir != "" {
-		lender, err := n.lender(log)
+		lender, guard, err := n.lender(log)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, retried(log, lender.Run))
+		parts = append(parts, logged(log, guard.Run), retried(log, lender.Run))
 	}
 	return parts, nil
 }
 
-func (n *node) lender(log *slog.Logger) (*devices.Plugin, error) {
-	lender, err := devices.New(devices.Config{Directory: n.registrationDir, Sets: n.loopSets, Log: log})
+func (n *node) lender(log *slog.Logger) (*devices.Plugin, *lending.Guard, error) {
+	guard := lending.New(n.clients.kubernetes, log)
+	lender, err := devices.New(devices.Config{Directory: n.registrationDir, Sets: n.loopSets, Guard: guard, Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("--loop-sets: %w", err)
+		return nil, nil, fmt.Errorf("--loop-sets: %w", err)
 	}
-	return lender, nil
+	return lender, guard, nil
 }
 
 // lend serves nothing but loop devices.
@@ -166,11 +169,14 @@ func (n *node) lend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lender, err := n.lender(log)
+	if n.clients, err = n.connect("holdfast-loop-sets", log); err != nil {
+		return err
+	}
+	lender, guard, err := n.lender(log)
 	if err != nil {
 		return err
 	}
-	parts := []part{lender.Run}
+	parts := []part{logged(log, guard.Run), lender.Run}
 	if n.metricsAddress != "" {
 		parts = append(parts, func(ctx context.Context) error {
 			return serveMetrics(ctx, n.metricsAddress, newRegistry(), func(context.Context) error { return lender.Check() }, log)

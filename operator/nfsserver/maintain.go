@@ -109,6 +109,7 @@ func (r *Controller) apply(ctx context.Context, in input, pod bool) (out owned.O
 	if in.address = r.address(in.server); in.address == "" || !pod {
 		return out, nil, nil
 	}
+	out = out.And(r.limitTo(ctx, in.server)) // before its pod writes the address
 	rest, err := workload(in)
 	if err != nil {
 		return out, nil, err

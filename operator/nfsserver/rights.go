@@ -112,11 +112,15 @@ func (r *Controller) seeToRights(ctx context.Context, one *v1.NFSServer) (all []
 }
 
 func (r *Controller) applyRights(ctx context.Context, servers []*v1.NFSServer) owned.Outcome {
+	limits := r.applyLimits(ctx, servers)
+	if len(limits.Failures) > 0 {
+		return limits
+	}
 	objects, err := rightsOf(servers, r.Namespace, r.Owned.Has(securityContextConstraints))
 	if err != nil {
 		return owned.Outcome{Failures: []owned.Failure{{Err: err}}}
 	}
-	return r.Owned.Apply(ctx, objects)
+	return limits.And(r.Owned.Apply(ctx, objects))
 }
 
 // held are the servers but one that are not gone yet: while one is being deleted, its pod may still need its rights.
@@ -154,6 +158,11 @@ func (r *Controller) removeRights(ctx context.Context, gone types.NamespacedName
 	if err != nil {
 		return err
 	}
+	limits, err := r.limits(nil)
+	if err != nil {
+		return err
+	}
+	objects = append(limits, objects...)
 	slices.Reverse(objects)
 	return removeFrom(ctx, r.Owned, objects...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -79,7 +80,7 @@ func (r *Controller) listen() error {
 		}
 	})
 	r.Owned.Listen(func(ref owned.Ref) {
-		if ref.Name == rightsName {
+		if strings.HasPrefix(ref.Name, rightsName) { // the limits, too
 			r.enqueueAll()
 		}
 	})

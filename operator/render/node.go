@@ -96,7 +96,7 @@ func (p *plan) loopSets() ([]object, error) {
 	if p.withCSI() {
 		return nil, nil
 	}
-	account, err := manifest[core.ServiceAccount](deploy.LoopSets, "ServiceAccount", loopSetsName)
+	objects, err := p.loopSetRights()
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +107,13 @@ func (p *plan) loopSets() ([]object, error) {
 	pod := &set.Spec.Template.Spec
 	lender := container(pod, name)
 	lender.Image = string(p.images.Holdfast)
-	if p.spec.Debug { // it does not ask the API server
+	if p.spec.Debug { // of the StorageCluster it knows nothing
 		lender.Args = append(lender.Args, "--log-level=debug")
 	}
 	p.moveKubeletDir(pod)
 	p.settle(pod)
 	p.choose(pod)
-	return append(append([]object{account}, p.privilegedOnOpenShift(loopSetsName, loopSetsComponent)...), set), nil
+	return append(objects, set), nil
 }
 
 // mountPools mounts the directories of the pools. That of Holdfast is not asked for where it is not used; what the agent

@@ -325,20 +325,22 @@ func TestWithoutCSINodesOnlyLendLoopDevices(t *testing.T) {
 	want := []string{
 		"Deployment holdfast-controller", "PodDisruptionBudget holdfast-controller", "PodMonitor holdfast", "Service holdfast",
 		"DaemonSet holdfast-loop-sets", "Role holdfast-loop-sets-scc", "RoleBinding holdfast-loop-sets-scc", "ServiceAccount holdfast-loop-sets",
+		"ClusterRole holdfast-loop-sets", "ClusterRoleBinding holdfast-loop-sets",
 	}
 	for _, key := range keys(rendered(t, in)) {
 		if !slices.Contains(want, key) && !strings.HasPrefix(key, "ValidatingAdmissionPolicy") {
 			t.Errorf("there is %s", key)
 		}
 	}
-	binding := must[rbac.RoleBinding](t, in, "RoleBinding", "holdfast-loop-sets-scc")
-	same(t, []rbac.Subject{{Kind: "ServiceAccount", Name: "holdfast-loop-sets", Namespace: testNamespace}}, binding.Subjects)
+	for kind, name := range map[string]string{"RoleBinding": "holdfast-loop-sets-scc", "ClusterRoleBinding": "holdfast-loop-sets"} {
+		same(t, []rbac.Subject{{Kind: "ServiceAccount", Name: "holdfast-loop-sets", Namespace: testNamespace}}, must[rbac.RoleBinding](t, in, kind, name).Subjects)
+	}
 	pod := must[apps.DaemonSet](t, in, "DaemonSet", "holdfast-loop-sets").Spec.Template.Spec
 	same(t, in.Cluster.Spec.NodeSelectorTerms, pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
 	if c := container(&pod, "holdfast"); c.Image != "example.com/holdfast:v7" || !slices.Contains(c.Args, "--kubelet-registration-dir=/data/kubelet/plugins_registry") || !slices.Contains(c.Args, "--log-level=debug") {
 		t.Errorf("it runs %s with %v", c.Image, c.Args)
 	}
-	if _, mounted := hostPaths(t, pod)["/data/kubelet/plugins_registry"]; !mounted || *pod.AutomountServiceAccountToken {
-		t.Errorf("the directory is mounted: %t; it may ask the API server: %t", mounted, *pod.AutomountServiceAccountToken)
+	if _, mounted := hostPaths(t, pod)["/data/kubelet/plugins_registry"]; !mounted || pod.AutomountServiceAccountToken != nil {
+		t.Errorf("the directory is mounted: %t; whether it may ask the API server for the policy is said to be %v", mounted, pod.AutomountServiceAccountToken)
 	}
 }

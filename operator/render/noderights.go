@@ -33,6 +33,27 @@ func (p *plan) nodeRights() ([]object, error) {
 	return append(objects, p.privilegedOnOpenShift(nodeName, nodeComponent)...), nil
 }
 
+// loopSetRights returns the account of what only lends loop devices, and what it may do.
+func (p *plan) loopSetRights() ([]object, error) {
+	all, err := deploy.Objects(deploy.LoopSets)
+	if err != nil {
+		return nil, err
+	}
+	var objects []object
+	for _, o := range all {
+		switch o.GetKind() {
+		case "DaemonSet":
+			continue
+		case "ClusterRoleBinding":
+			if err := p.bindHere(o); err != nil {
+				return nil, err
+			}
+		}
+		objects = append(objects, o)
+	}
+	return append(objects, p.privilegedOnOpenShift(loopSetsName, loopSetsComponent)...), nil
+}
+
 // bindHere makes the accounts of a binding those of the namespace.
 func (p *plan) bindHere(binding *unstructured.Unstructured) error {
 	typed := &rbac.RoleBinding{} // a ClusterRoleBinding has the same fields

@@ -1,8 +1,11 @@
 package render
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-storage/holdfast/deploy"
@@ -13,21 +16,71 @@ var (
 	admissionBindingKind = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}
 )
 
-// policies let the API server itself tell what the schemas of the kinds cannot. An older one has no such kind.
+// LoopSetsPolicy is the policy without which no loop devices are lent, and its binding.
+const LoopSetsPolicy = "holdfast-loop-sets"
+
+// policies let the API server itself hold what neither the schemas of the kinds nor RBAC can. An older one has no such kind.
 func (p *plan) policies() ([]object, error) {
-	if !p.Has(admissionPolicyKind) || !p.Has(admissionBindingKind) {
+	if !HasPolicies(p.Has) {
 		return nil, nil
 	}
-	all, err := deploy.Objects(deploy.Policies)
+	var objects []object
+	for _, file := range []string{deploy.Policies, deploy.AccountPolicies, deploy.LoopSetPolicies} {
+		all, err := Policies(file, p.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range all {
+			objects = append(objects, o)
+		}
+	}
+	return objects, p.lendTo(objects)
+}
+
+// HasPolicies says whether the API server knows policies, as Kubernetes 1.30 and newer do.
+func HasPolicies(has func(schema.GroupKind) bool) bool {
+	return has(admissionPolicyKind) && has(admissionBindingKind)
+}
+
+// Policies are those of a file of package deploy, for a Holdfast in a namespace.
+func Policies(file, namespace string) ([]*unstructured.Unstructured, error) {
+	all, err := deploy.Objects(file)
 	if err != nil {
 		return nil, err
 	}
-	objects := make([]object, 0, len(all))
 	for _, o := range all {
-		inNamespace(o.Object, p.Namespace)
-		objects = append(objects, o)
+		inNamespace(o.Object, namespace)
 	}
-	return objects, nil
+	return all, nil
+}
+
+// lendTo writes the namespaces whose pods may be lent loop devices into the policy about that.
+func (p *plan) lendTo(objects []object) error {
+	allowed := append([]string{p.Namespace}, p.spec.NFS.Namespaces...)
+	for i, namespace := range allowed {
+		allowed[i] = strconv.Quote(namespace)
+	}
+	for _, o := range objects {
+		if policy, is := o.(*unstructured.Unstructured); is && policy.GetName() == LoopSetsPolicy && policy.GetKind() == admissionPolicyKind.Kind {
+			return SetVariable(policy, "allowed", "["+strings.Join(allowed, ", ")+"]")
+		}
+	}
+	return fmt.Errorf("%s has no policy %s", deploy.LoopSetPolicies, LoopSetsPolicy)
+}
+
+// SetVariable gives a variable of a policy another expression.
+func SetVariable(policy *unstructured.Unstructured, name, expression string) error {
+	variables, _, err := unstructured.NestedSlice(policy.Object, "spec", "variables")
+	if err != nil {
+		return err
+	}
+	for _, v := range variables {
+		if variable, is := v.(map[string]any); is && variable["name"] == name {
+			variable["expression"] = expression
+			return unstructured.SetNestedSlice(policy.Object, variables, "spec", "variables")
+		}
+	}
+	return fmt.Errorf("policy %s has no variable %s", policy.GetName(), name)
 }
 
 // inNamespace puts the namespace of Holdfast in the place of the one that the expressions of the manifests have.

@@ -1,0 +1,89 @@
+package devices
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	kubelet "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// guard decides as a test says.
+type guard struct{ Verdict }
+
+func (g *guard) Refusal() (why error, changed <-chan struct{}) { return g.Now() } //nolint:revive // as the interface has it
+
+func TestNothingIsLentThatTheGuardRefusesAndTheKubeletIsToldWhenThatChanges(t *testing.T) {
+	hostfs.RequireRoot(t)
+	r := newRig(t, 1, 3)
+	if healthy, _ := r.plugin.health.now(); !healthy {
+		t.Fatal("no loop devices can be made here")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := r.lender.ListAndWatch(ctx, &kubelet.Empty{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.told(stream, kubelet.Healthy)
+	r.guard.Set(errors.New("no policy"))
+	r.told(stream, kubelet.Unhealthy)
+	if lent, err := r.allocate("set-0"); err == nil || !strings.Contains(err.Error(), "no policy") {
+		t.Errorf("a kubelet that was not told yet is lent %v, %v", lent, err)
+	}
+	r.guard.Set(nil)
+	r.told(stream, kubelet.Healthy)
+	if _, err := r.allocate("set-0"); err != nil {
+		t.Error(err)
+	}
+}
+
+// told is what the kubelet hears next.
+func (r *rig) told(stream grpc.ServerStreamingClient[kubelet.ListAndWatchResponse], health string) {
+	r.Helper()
+	answer, err := stream.Recv()
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, d := range answer.GetDevices() {
+		if d.GetHealth() != health {
+			r.Errorf("%s is %s, want %s", d.GetID(), d.GetHealth(), health)
+		}
+	}
+}
+
+func TestAPluginWithoutAGuardLendsNothing(t *testing.T) {
+	p, err := New(Config{Directory: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Allocate(t.Context(), &kubelet.AllocateRequest{ContainerRequests: []*kubelet.ContainerAllocateRequest{{DevicesIds: []string{"set-0"}}}})
+	if !errors.Is(err, ErrNoGuard) {
+		t.Errorf("it says %v", err)
+	}
+}
+
+func TestAVerdictTellsOfChangesAndOfNothingElse(t *testing.T) {
+	v := &Verdict{}
+	_, first := v.Now()
+	if v.Set(nil) {
+		t.Error("the same verdict is another")
+	}
+	select {
+	case <-first:
+		t.Error("it tells of the same verdict")
+	default:
+	}
+	if !v.Set(errors.New("a")) {
+		t.Error("another verdict is the same")
+	}
+	<-first
+	if why, _ := v.Now(); why == nil || v.Set(errors.New("a")) || !v.Set(errors.New("b")) {
+		t.Errorf("it says %v", why)
+	}
+}

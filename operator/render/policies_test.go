@@ -1,0 +1,78 @@
+package render
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	admission "k8s.io/api/admissionregistration/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/deploy"
+)
+
+// limiting are the policies that keep somebody from what is another's.
+var limiting = []string{"holdfast-node-account", "holdfast-loop-sets"}
+
+func TestPoliciesThatLimitSomebodyFailClosedAndDeny(t *testing.T) {
+	in := ask(nil)
+	for _, name := range limiting {
+		policy := must[admission.ValidatingAdmissionPolicy](t, in, "ValidatingAdmissionPolicy", name)
+		if policy.Spec.FailurePolicy == nil || *policy.Spec.FailurePolicy != admission.Fail {
+			t.Errorf("%s has the failurePolicy %v", name, policy.Spec.FailurePolicy)
+		}
+		// One that is missing would refuse what everybody writes, whom the conditions do not spare.
+		if policy.Spec.ParamKind != nil {
+			t.Errorf("%s depends on %v", name, policy.Spec.ParamKind)
+		}
+		binding := must[admission.ValidatingAdmissionPolicyBinding](t, in, "ValidatingAdmissionPolicyBinding", name)
+		if binding.Spec.PolicyName != name || !slices.Equal(binding.Spec.ValidationActions, []admission.ValidationAction{admission.Deny}) || binding.Spec.MatchResources != nil {
+			t.Errorf("%s is bound by %+v", name, binding.Spec)
+		}
+	}
+}
+
+func TestTheAccountOfTheNodesIsThatOfTheNamespaceOfHoldfast(t *testing.T) {
+	policy := must[admission.ValidatingAdmissionPolicy](t, ask(nil), "ValidatingAdmissionPolicy", "holdfast-node-account")
+	if c := policy.Spec.MatchConditions; len(c) != 1 || !strings.Contains(c[0].Expression, "'system:serviceaccount:"+testNamespace+":holdfast-node'") {
+		t.Errorf("it is for %+v", c)
+	}
+}
+
+func TestLoopDevicesAreForTheNamespacesThatTheStorageClusterNames(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespaces []string
+		want       string
+	}{
+		"none":                  {nil, `["` + testNamespace + `"]`},
+		"some":                  {[]string{"team-a", "team-b"}, `["` + testNamespace + `", "team-a", "team-b"]`},
+		"that of the manifests": {[]string{deploy.Namespace}, `["` + testNamespace + `", "` + deploy.Namespace + `"]`},
+		"what is no namespace":  {[]string{"a', request.namespace, \""}, `["` + testNamespace + `", "a', request.namespace, \""]`},
+	} {
+		in := ask(func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = test.namespaces })
+		policy := must[admission.ValidatingAdmissionPolicy](t, in, "ValidatingAdmissionPolicy", LoopSetsPolicy)
+		if v := policy.Spec.Variables; len(v) != 1 || v[0].Name != "allowed" || v[0].Expression != test.want {
+			t.Errorf("%s: the variables are %+v, want %s", name, v, test.want)
+		}
+	}
+}
+
+func TestSetVariable_RefusesWhatThePolicyDoesNotHave(t *testing.T) {
+	all, err := Policies(deploy.LoopSetPolicies, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := SetVariable(all[0], "other", "[]"); err == nil || !strings.Contains(err.Error(), "other") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+func TestWithoutPoliciesNoneAreMade(t *testing.T) {
+	in := ask(nil)
+	in.Has = noKind
+	for _, o := range rendered(t, in) {
+		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
+			t.Errorf("there is %s %s", o.GetKind(), o.GetName())
+		}
+	}
+}
