@@ -28,6 +28,9 @@ const (
 	// EphemeralNotAllowedCondition: of a StorageCluster, pods use inline ephemeral volumes that spec.csi.ephemeral does not
 	// allow. It is left out otherwise.
 	EphemeralNotAllowedCondition = "EphemeralNotAllowed"
+	// ProtectedCondition: of a StorageCluster, the API server keeps the accounts of nodes and NFS servers to what is their
+	// own, and loop devices from pods that are not to have them.
+	ProtectedCondition = "Protected"
 	// CompleteCondition: of a StorageUpgrade or NodeJob, it has ended well.
 	CompleteCondition = "Complete"
 	// FailedCondition: of a StorageUpgrade or NodeJob, it has ended badly.

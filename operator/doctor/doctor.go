@@ -49,6 +49,7 @@ func Checks() []Check {
 		{"secret", "Is there what the StorageCluster wants from its secret?", []string{clusters, secrets}, lookAtSecret, true},
 		{"nodes", "Does an agent run on every node that is to store?", []string{clusters, nodes, pods, storageNodes}, lookAtNodes, true},
 		{"kubelet", "Do the kubelets know the driver?", []string{clusters, nodes, pods, csiNodes, warnings}, lookAtKubelets, true},
+		{"protection", "Are accounts and loop devices kept to what is theirs?", []string{clusters, servers, policies, pods}, lookAtProtection, true},
 		{"driver", "Is the driver announced?", []string{clusters, drivers}, lookAtDriver, true},
 		{"pools", "Can all pools be used, and have they room?", []string{storageNodes}, lookAtPools, false},
 		{"servers", "Do all NFS servers serve?", []string{servers}, lookAtServers, false},

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 const home = "holdfast-system"
@@ -49,6 +50,8 @@ func well(t *testing.T) *Facts {
 		Claims: []core.PersistentVolumeClaim{
 			claim("bound", "holdfast", core.ClaimBound), claim("foreign", "other", core.ClaimPending),
 		},
+		Policies:        policiesOf(),
+		Borrowers:       []string{home + "/nfs-files-0"},
 		Definitions:     definitionsOf(t),
 		SnapshotClasses: []unstructured.Unstructured{{Object: map[string]any{"driver": "csi.holdfast.dev"}}},
 		GroupClasses:    []unstructured.Unstructured{{Object: map[string]any{"driver": "csi.holdfast.dev"}}},
@@ -58,6 +61,18 @@ func well(t *testing.T) *Facts {
 }
 
 // definitionsOf are those that are installed.
+// policiesOf are those that a cluster with an NFS server has.
+func policiesOf() (all []string) {
+	for _, name := range append(render.Limits(), render.ServerLimits()...) {
+		all = append(all, policyKind+" "+name, bindingKind+" "+name)
+	}
+	return all
+}
+
+func without(f *Facts, policy string) {
+	f.Policies = slices.DeleteFunc(f.Policies, func(p string) bool { return p == policy })
+}
+
 func definitionsOf(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	found := map[string]*unstructured.Unstructured{}
@@ -164,6 +179,10 @@ func troubles() map[string]trouble {
 		"a definition is newer":   {"kinds", Warning, func(f *Facts) { set(f, "volumes.holdfast.dev", "spec", "colour") }, "newer release than this program: it has spec.colour", "release that is installed"},
 		"another has its name":    {"kinds", Problem, func(f *Facts) { clash(f) }, `"volume" is already in use`, "remove that one"},
 		"it is not served":        {"kinds", Problem, func(f *Facts) { notServed(f) }, "older release", "install.yaml"},
+		"no policies":             {"protection", Problem, func(f *Facts) { f.NoPolicies, f.Policies = true, nil }, "Kubernetes 1.30", ""},
+		"a policy is missing":     {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicy holdfast-loop-sets") }, "it is missing", "condition Protected"},
+		"a binding is missing":    {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicyBinding holdfast-nfs-account") }, "it is missing", "condition Protected"},
+		"a pod has loop devices":  {"protection", Problem, func(f *Facts) { f.Borrowers = append(f.Borrowers, "shop/web-0") }, "may read and write volumes of others", "kubectl -n shop delete pod web-0"},
 		"no cluster":              {"storagecluster", Problem, func(f *Facts) { f.Clusters = nil }, "no StorageCluster", "install.yaml"},
 		"two clusters": {"storagecluster", Warning, func(f *Facts) {
 			f.Clusters = append(f.Clusters, v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second", UID: "d"}})

@@ -32,6 +32,7 @@ const (
 	drivers         = "CSIDrivers"
 	namespaces      = "namespace"
 	nodes           = "nodes"
+	policies        = "admission policies"
 	pods            = "pods"
 	secrets         = "secret of spec.secretRef"
 	servers         = "NFSServers"
@@ -68,6 +69,9 @@ type Facts struct {
 	Warnings        []core.Event
 	Home            *core.Namespace // the namespace of Holdfast; nil if it does not exist
 	Secret          *core.Secret    // that the StorageCluster names; nil if it does not exist
+	Policies        []string        // of Holdfast, and their bindings, as KIND NAME
+	NoPolicies      bool            // the API server knows no such kind
+	Borrowers       []string        // pods of all namespaces that have loop devices lent, or will, as NAMESPACE/NAME
 	Definitions     map[string]*unstructured.Unstructured
 	SnapshotClasses []unstructured.Unstructured
 	GroupClasses    []unstructured.Unstructured
@@ -87,7 +91,10 @@ func Gather(ctx context.Context, c Clients, namespace, driver string) (*Facts, e
 	g := &gathering{Clients: c, Facts: &Facts{
 		Namespace: namespace, Driver: driver, Now: time.Now(), Definitions: map[string]*unstructured.Unstructured{}, Hidden: map[string]error{},
 	}}
-	for _, read := range []func(context.Context){g.ours, g.cluster, g.network, g.storage, g.home, g.secret, g.kinds, g.waiting, g.inlineUsers} {
+	reads := []func(context.Context){
+		g.ours, g.cluster, g.network, g.storage, g.home, g.secret, g.kinds, g.waiting, g.inlineUsers, g.limits, g.borrowers,
+	}
+	for _, read := range reads {
 		read(ctx)
 		if g.down != nil {
 			return nil, fmt.Errorf("the API server does not answer: %w", g.down)

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"testing"
 
+	admission "k8s.io/api/admissionregistration/v1"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,7 +32,14 @@ func installed(t *testing.T) (Clients, *fake.Clientset, *ourfake.Clientset) {
 	f.Secret.ObjectMeta = metav1.ObjectMeta{Name: "access", Namespace: home}
 	event := warning("Pod", home, "x", "Failed", "m")
 	event.Name = "event"
+	borrower := pod("borrower", "a")
+	borrower.Namespace, borrower.Spec.Containers = "nothing-waits-here", []core.Container{{Resources: core.ResourceRequirements{Limits: core.ResourceList{loopSet: resource.MustParse("1")}}}}
+	ended := *borrower.DeepCopy()
+	ended.Name, ended.Status.Phase = "ended", core.PodSucceeded
+	labels := map[string]string{"app.kubernetes.io/part-of": "holdfast"}
 	theirs := fake.NewClientset(
+		&borrower, &ended, &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}},
+		&admission.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}}, &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
 		&f.Nodes[0], &f.Nodes[1], &f.CSINodes[0], &f.Drivers[0], &f.Classes[0], &f.Pods[0], &elsewhere, &unseen, f.Home, f.Secret, &wait, &event,
 	)
 	ours := ourfake.NewClientset(&f.Clusters[0], &f.StorageNodes[0], &f.Volumes[0], &f.Snapshots[0])
@@ -60,6 +69,9 @@ func TestAllThatIsLookedAtIsRead(t *testing.T) {
 		clusters: len(f.Clusters), storageNodes: len(f.StorageNodes), volumes: len(f.Volumes), snapshots: len(f.Snapshots), nodes: len(f.Nodes) - 1,
 		csiNodes: len(f.CSINodes), drivers: len(f.Drivers), classes: len(f.Classes), claims: len(f.Claims), warnings: len(f.Warnings),
 		snapshotClasses: len(f.SnapshotClasses), "group " + snapshotClasses: len(f.GroupClasses), definitions: len(f.Definitions) - len(definitionsOf(t)) + 1 + unread(t),
+	}
+	if !slices.Equal(f.Policies, []string{"ValidatingAdmissionPolicy a", "ValidatingAdmissionPolicyBinding a"}) || !slices.Equal(f.Borrowers, []string{"nothing-waits-here/borrower-a"}) || f.NoPolicies {
+		t.Errorf("policies %v, unknown %v, pods with loop devices %v", f.Policies, f.NoPolicies, f.Borrowers)
 	}
 	for what, n := range counts {
 		if n != 1 {
@@ -107,6 +119,17 @@ func TestWhatMayNotBeReadHidesThatAlone(t *testing.T) {
 	}
 	if len(f.Hidden) != 3 || len(f.Claims) != 1 {
 		t.Errorf("hidden %v, claims %d", f.Hidden, len(f.Claims))
+	}
+}
+
+func TestAnAPIServerWithoutPoliciesIsKnown(t *testing.T) {
+	clients, theirs, _ := installed(t)
+	theirs.PrependReactor("list", "validatingadmissionpolicies", func(a testclient.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
+	})
+	f, err := Gather(t.Context(), clients, home, "csi.holdfast.dev")
+	if err != nil || len(f.Hidden) > 0 || !f.NoPolicies {
+		t.Errorf("no policies: %v, hidden %v, %v", f.NoPolicies, f.Hidden, err)
 	}
 }
 

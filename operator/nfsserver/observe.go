@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
@@ -32,6 +33,7 @@ type situation struct {
 	volumes   int
 	exports   int // volumes that are made
 	snapshots int
+	unguarded bool // the API server knows no policies, so no loop devices are lent
 
 	// What came of the last pass; empty while the cluster is paused.
 	invalid  error
@@ -71,6 +73,7 @@ func (r *Controller) observe(s *v1.NFSServer, cluster *v1.StorageCluster) (*situ
 		}
 	}
 	o.address, o.node, o.clients = r.address(s), r.stays(s), r.nodeClients(cluster)
+	o.unguarded = !render.HasPolicies(r.Owned.Has)
 	if live := r.Servers.Get(refTo(s, "apps", "StatefulSet")); live != nil {
 		set := &apps.StatefulSet{}
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, set) == nil {

@@ -102,6 +102,10 @@ func TestThePhaseAndTheConditionsFollowFromWhatIsSeen(t *testing.T) {
 		"no loop devices": {[]func(*situation){unready, func(o *situation) {
 			o.pods[0].Status.Conditions = []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Message: "0/1 nodes are available: 1 Insufficient holdfast.dev/loop-set."}}
 		}}, v1.NFSPending, reasonPod, reasonRollingOut, reasonHealthy, "engine directory"},
+		"none that are guarded": {[]func(*situation){unready, func(o *situation) {
+			o.unguarded = true
+			o.pods[0].Status.Conditions = []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Message: "0/1 nodes are available: 1 Insufficient holdfast.dev/loop-set."}}
+		}}, v1.NFSPending, reasonPod, reasonRollingOut, reasonHealthy, "Kubernetes 1.30"},
 		"a strict namespace": {[]func(*situation){noPod, func(o *situation) {
 			o.namespace.Labels = map[string]string{enforceLabel: "restricted"}
 		}}, v1.NFSPending, reasonPodSecurity, reasonRollingOut, reasonHealthy, "kubectl label --overwrite namespace team pod-security.kubernetes.io/enforce=privileged"},

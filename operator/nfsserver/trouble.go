@@ -40,6 +40,8 @@ func (o *situation) trouble() (reason, message string) {
 	switch {
 	case why == "" && o.poolTrouble() != "":
 		why = o.poolTrouble()
+	case strings.Contains(why, string(LoopSet)) && o.unguarded:
+		why += fmt.Sprintf("; no node has %s: the API server knows no ValidatingAdmissionPolicy, as Kubernetes 1.30 and newer do, and without it nothing keeps loop devices from other pods; the engine directory needs none", LoopSet)
 	case strings.Contains(why, string(LoopSet)):
 		why += fmt.Sprintf("; nodes have %s while a pod of the DaemonSet holdfast-node, or holdfast-loop-sets where csi.enable is false, is ready there; the engine directory needs none", LoopSet)
 	case why == "" && !rollout.IsReady(pod):

@@ -19,6 +19,20 @@ var (
 // LoopSetsPolicy is the policy without which no loop devices are lent, and its binding.
 const LoopSetsPolicy = "holdfast-loop-sets"
 
+// Limits are the policies, each with a binding of its name, that keep accounts to what is their own, and loop devices from
+// pods that are not to have them.
+func Limits() []string {
+	return []string{"holdfast-deletion", "holdfast-node-account", "holdfast-node-requests", LoopSetsPolicy}
+}
+
+// ServerLimits are those of the accounts of NFS servers, which are there as long as there are servers.
+func ServerLimits() []string { return []string{"holdfast-nfs-account", "holdfast-nfs-classes"} }
+
+// WithoutPolicies is what an API server that knows no policies cannot keep anybody from.
+const WithoutPolicies = "the API server knows no ValidatingAdmissionPolicy, as Kubernetes 1.30 and newer do: with the token of one node pod the volumes of " +
+	"every node can be written, with that of an NFS server every PersistentVolume and claim, and no loop devices are lent, which NFS servers with the engine image need. " +
+	"Update Kubernetes; until then give NFS servers the engine directory, and let nobody into the node pods"
+
 // policies let the API server itself hold what neither the schemas of the kinds nor RBAC can. An older one has no such kind.
 func (p *plan) policies() ([]object, error) {
 	if !HasPolicies(p.Has) {

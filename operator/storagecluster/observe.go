@@ -10,6 +10,7 @@ import (
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,6 +54,7 @@ type situation struct {
 	held           []v1.HeldPool
 	hidden         []held.Hidden // what the spec would hide: cluster has what runs instead
 	unreachable    []*v1.Volume  // out of reach or lost
+	protected      metav1.Condition
 
 	// What came of the last pass; empty while it is paused.
 	invalid  error // the spec cannot be rendered
@@ -115,7 +117,7 @@ func (r *Controller) leftOut(s *situation, volumes []*v1.Volume) (all []string) 
 
 // look takes the workloads and their account, which are known as soon as they were applied.
 func (s *situation) look(set *owned.Set, namespace string) {
-	s.nodeSet, s.controllers, s.account = nil, nil, time.Time{}
+	s.nodeSet, s.controllers, s.account, s.protected = nil, nil, time.Time{}, protected(set)
 	find := func(group, kind, name string) *unstructured.Unstructured {
 		return set.Get(owned.Ref{
 			GroupKind:      schema.GroupKind{Group: group, Kind: kind},

@@ -61,7 +61,7 @@ func (s *situation) status() v1.StorageClusterStatus {
 	next.Upgrade = s.cluster.Annotations[v1.PausedByAnnotation]
 	v := s.verdict(&next)
 	next.Phase = v.phase
-	for _, c := range []metav1.Condition{v.available, v.progressing, v.degraded} {
+	for _, c := range []metav1.Condition{v.available, v.progressing, v.degraded, s.protected} {
 		c.ObservedGeneration = s.cluster.Generation
 		c.Message = condition.Shorten(c.Message, condition.LongestMessage)
 		meta.SetStatusCondition(&next.Conditions, c)
