@@ -32,6 +32,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
@@ -104,6 +105,9 @@ func (r *rig) makeNamespace(labels map[string]string) {
 }
 
 func rightKinds() (all []schema.GroupVersionKind) {
+	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+		all = append(all, schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+	}
 	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
 		all = append(all, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: kind})
 	}
@@ -178,6 +182,10 @@ func (r *rig) sweep() {
 	_ = r.theirs.RbacV1().ClusterRoleBindings().Delete(background, rightsName, metav1.DeleteOptions{})
 	_ = r.theirs.RbacV1().Roles(realapi.Namespace).Delete(background, rightsName, metav1.DeleteOptions{})
 	_ = r.theirs.RbacV1().RoleBindings(realapi.Namespace).Delete(background, rightsName, metav1.DeleteOptions{})
+	for _, name := range render.ServerLimits() {
+		_ = r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(background, name, metav1.DeleteOptions{})
+		_ = r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(background, name, metav1.DeleteOptions{})
+	}
 	_ = r.ours.HoldfastV1().StorageClusters().DeleteCollection(background, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
