@@ -91,7 +91,7 @@ func loosen(ctx context.Context, t testing.TB, apis dynamic.Interface, name, fie
 		root, _, _ := unstructured.NestedMap(one, "schema", "openAPIV3Schema")
 		withoutRules(root)
 		at := root
-		for _, part := range strings.SplitSeq(field, ".") {
+		for part := range strings.SplitSeq(field, ".") {
 			properties, is := at["properties"].(map[string]any)
 			if !is {
 				properties = at["items"].(map[string]any)["properties"].(map[string]any)
