@@ -173,22 +173,9 @@ func (n *nfs) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	config := ganesha.Config{
-		RunDir: filepath.Join(n.runDir, "ganesha"), RecoveryDir: filepath.Join(n.data, "recovery"), Name: name,
-		Port: uint16(n.port), Grace: n.grace, Log: log,
-	}
-	config.Clients = settings.Clients // also of volumes whose labels name none
-	var allowed *allowedClients       // nil: those of --clients
-	if n.followsClients() {
-		if allowed, err = n.newAllowedClients(log); err != nil {
-			return err
-		}
-		config.Clients = allowed.first()
-	}
-	if n.host.IsValid() {
-		if config.Neighbours, err = ganesha.Neighbours(n.host); err != nil {
-			return err
-		}
+	config, allowed, err := n.exporter(name, settings, log)
+	if err != nil {
+		return err
 	}
 	server, err := ganesha.New(config)
 	if err != nil {
@@ -220,6 +207,25 @@ func (n *nfs) run(ctx context.Context) (err error) {
 		parts = append(parts, func(ctx context.Context) error { return serveMetrics(ctx, n.metricsAddress, registry, ready, log) })
 	}
 	return runAll(ctx, parts)
+}
+
+// exporter is how to serve, and what keeps the clients current: nil where --clients names them.
+func (n *nfs) exporter(name string, s export.Settings, log *slog.Logger) (c ganesha.Config, allowed *allowedClients, err error) {
+	c = ganesha.Config{
+		RunDir: filepath.Join(n.runDir, "ganesha"), RecoveryDir: filepath.Join(n.data, "recovery"), Name: name,
+		Port: uint16(n.port), Grace: n.grace, Log: log,
+		Clients: s.Clients, // also of volumes whose labels name none
+	}
+	if n.followsClients() {
+		if allowed, err = n.newAllowedClients(log); err != nil {
+			return c, nil, err
+		}
+		c.Clients = allowed.first()
+	}
+	if n.host.IsValid() {
+		c.Neighbours, err = ganesha.Neighbours(n.host)
+	}
+	return c, allowed, err
 }
 
 func (n *nfs) stop(ctx context.Context, end func(context.Context) error) error {
