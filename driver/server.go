@@ -22,7 +22,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 	if d.Services != ControllerServices {
 		if err := d.holdStaged(ctx); err != nil {
-			return errors.Join(err, listener.Close(), d.abandon(ctx))
+			return errors.Join(err, socket.Close(), d.abandon(ctx))
 		}
 		defer d.holds.close()
 	}
