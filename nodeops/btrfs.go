@@ -146,26 +146,30 @@ func DeleteSubvolume(ctx context.Context, path string) error {
 	return nil
 }
 
-// destroyInside removes the subvolumes inside another by their ids, whatever their users named them.
+// destroyInside removes the subvolumes inside another by their ids, whatever their users named them and however deep they
+// lie in each other.
 func destroyInside(ctx context.Context, root *os.File, id uint64) error {
-	for {
-		inner, err := searchRoots(root, id, rootRef)
-		if err != nil || len(inner) == 0 {
+	for way := []uint64{id}; ; {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		for _, child := range inner {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := destroyInside(ctx, root, child); err != nil {
-				return err
-			}
-			args := subvolArgsV2{flags: destroyByID}
-			binary.NativeEndian.PutUint64(args.name[:], child)
-			if err := ioctl(root, subvolDestroyV2, unsafe.Pointer(&args)); err != nil {
-				return fmt.Errorf("subvolume %d in it: %w", child, err)
-			}
+		at := way[len(way)-1]
+		inner, err := searchRoots(root, at, rootRef)
+		switch {
+		case err != nil:
+			return err
+		case len(inner) > 0:
+			way = append(way, inner[0])
+			continue
+		case len(way) == 1:
+			return nil
 		}
+		args := subvolArgsV2{flags: destroyByID}
+		binary.NativeEndian.PutUint64(args.name[:], at)
+		if err := ioctl(root, subvolDestroyV2, unsafe.Pointer(&args)); err != nil {
+			return fmt.Errorf("subvolume %d in it: %w", at, err)
+		}
+		way = way[:len(way)-1]
 	}
 }
 
