@@ -221,11 +221,11 @@ func (r *treeRemoval) makeRaise() error {
 	})
 }
 
-// numbered calls make with names until one is not taken.
-func (r *treeRemoval) numbered(make func(number string) error) error {
+// numbered calls try with names until one is not taken.
+func (r *treeRemoval) numbered(try func(number string) error) error {
 	for {
 		r.count++
-		err := uninterrupted(func() error { return make(".holdfast-remove-" + strconv.FormatUint(r.count, 10)) })
+		err := uninterrupted(func() error { return try(".holdfast-remove-" + strconv.FormatUint(r.count, 10)) })
 		if !errors.Is(err, unix.EEXIST) {
 			return err
 		}

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -159,7 +160,7 @@ func TestAFileSystemThatShutItselfDownKeepsNoPoolClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	b = served(t, c)
-	if err := unix.IoctlSetInt(int(root.Fd()), fiThaw, 0); err != unix.EINVAL {
+	if err := unix.IoctlSetInt(int(root.Fd()), fiThaw, 0); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("what a killed process had frozen is frozen still: %v", err)
 	}
 	made(t, b, block("d"))
