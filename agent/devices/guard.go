@@ -8,7 +8,7 @@ import (
 // Guard decides whether anything is lent: the kubelet tells of no pod for whom it asks.
 type Guard interface {
 	// Refusal is why nothing may be lent now, nil if it may. changed is closed when that changes.
-	Refusal() (why error, changed <-chan struct{})
+	Refusal() (changed <-chan struct{}, why error)
 }
 
 // ErrNoGuard is why a Plugin without a Guard lends nothing.
@@ -17,7 +17,7 @@ var ErrNoGuard = errors.New("nobody watches over who is lent loop devices")
 // nobody is the Guard of those who have none.
 type nobody struct{}
 
-func (nobody) Refusal() (error, <-chan struct{}) { return ErrNoGuard, nil } //nolint:revive // as the interface has it
+func (nobody) Refusal() (<-chan struct{}, error) { return nil, ErrNoGuard }
 
 // Verdict is what a Guard has decided, and tells those who wait. The zero value refuses nothing.
 type Verdict struct {
@@ -27,13 +27,13 @@ type Verdict struct {
 }
 
 // Now is the Refusal of a Guard.
-func (v *Verdict) Now() (why error, changed <-chan struct{}) { //nolint:revive // as the interface has it
+func (v *Verdict) Now() (changed <-chan struct{}, why error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.changed == nil {
 		v.changed = make(chan struct{})
 	}
-	return v.why, v.changed
+	return v.changed, v.why
 }
 
 // Set decides anew, and says whether that is another decision.

@@ -16,7 +16,7 @@ import (
 // guard decides as a test says.
 type guard struct{ Verdict }
 
-func (g *guard) Refusal() (why error, changed <-chan struct{}) { return g.Now() } //nolint:revive // as the interface has it
+func (g *guard) Refusal() (changed <-chan struct{}, why error) { return g.Now() }
 
 func TestNothingIsLentThatTheGuardRefusesAndTheKubeletIsToldWhenThatChanges(t *testing.T) {
 	hostfs.RequireRoot(t)
@@ -70,7 +70,7 @@ func TestAPluginWithoutAGuardLendsNothing(t *testing.T) {
 
 func TestAVerdictTellsOfChangesAndOfNothingElse(t *testing.T) {
 	v := &Verdict{}
-	_, first := v.Now()
+	first, _ := v.Now()
 	if v.Set(nil) {
 		t.Error("the same verdict is another")
 	}
@@ -83,7 +83,7 @@ func TestAVerdictTellsOfChangesAndOfNothingElse(t *testing.T) {
 		t.Error("another verdict is the same")
 	}
 	<-first
-	if why, _ := v.Now(); why == nil || v.Set(errors.New("a")) || !v.Set(errors.New("b")) {
+	if _, why := v.Now(); why == nil || v.Set(errors.New("a")) || !v.Set(errors.New("b")) {
 		t.Errorf("it says %v", why)
 	}
 }

@@ -153,7 +153,7 @@ func (p *Plugin) GetDevicePluginOptions(context.Context, *kubelet.Empty) (*kubel
 func (p *Plugin) ListAndWatch(_ *kubelet.Empty, stream grpc.ServerStreamingServer[kubelet.ListAndWatchResponse]) error {
 	for {
 		healthy, changed := p.health.now()
-		refusal, decided := p.Guard.Refusal()
+		decided, refusal := p.Guard.Refusal()
 		word := kubelet.Unhealthy
 		if healthy && refusal == nil {
 			word = kubelet.Healthy
@@ -191,7 +191,7 @@ func (p *Plugin) number(name string) (int, error) {
 func (p *Plugin) Allocate(ctx context.Context, request *kubelet.AllocateRequest) (*kubelet.AllocateResponse, error) {
 	p.lending.Lock()
 	defer p.lending.Unlock()
-	if why, _ := p.Guard.Refusal(); why != nil {
+	if _, why := p.Guard.Refusal(); why != nil {
 		p.Log.Warn("loop devices are not lent", "reason", why)
 		return nil, why
 	}

@@ -51,7 +51,7 @@ func New(client kubernetes.Interface, log *slog.Logger) *Guard {
 }
 
 // Refusal says why nothing may be lent, nil if it may.
-func (g *Guard) Refusal() (why error, changed <-chan struct{}) { return g.verdict.Now() } //nolint:revive // as the interface has it
+func (g *Guard) Refusal() (changed <-chan struct{}, why error) { return g.verdict.Now() }
 
 // Run follows the policy until ctx ends. It is called once.
 func (g *Guard) Run(ctx context.Context) error {

@@ -91,7 +91,7 @@ func until(t *testing.T, g *Guard, text string) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	for {
-		why, changed := g.Refusal()
+		changed, why := g.Refusal()
 		if (why == nil) == (text == "") && (why == nil || strings.Contains(why.Error(), text)) {
 			return
 		}
@@ -107,7 +107,7 @@ func TestAGuardFollowsThePolicyAndItsBinding(t *testing.T) {
 	client := fake.NewClientset()
 	policy, binding := installed(t)
 	g := New(client, slog.New(slog.DiscardHandler))
-	if why, _ := g.Refusal(); !errors.Is(why, errNotYet) {
+	if _, why := g.Refusal(); !errors.Is(why, errNotYet) {
 		t.Fatalf("before it has looked it says %v", why)
 	}
 	g = follow(t, client)
