@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -43,7 +42,7 @@ func (h Host) NotMounted(dir string, require bool) (why string, err error) {
 	}
 	switch {
 	case v.hidden():
-		return fmt.Sprintf("the host has %s mounted at %s, and this process sees what lies beneath", v.over.Source, v.over.Target), nil
+		return fmt.Sprintf("the host has %s mounted at %s, and this process sees another file system there", v.over.Source, v.over.Target), nil
 	case require && v.seen == covering(v.mounts, "/").Device:
 		return "requireMount is set, and it is on the root file system: its own file system is not mounted; mount it, or leave requireMount out", nil
 	}
@@ -55,14 +54,12 @@ type hostView struct {
 	place  string  // the directory as the host names it, links followed
 	mounts []Mount // of the host
 	over   Mount   // the host's, on which the place lies
-	under  Mount   // the host's beneath that
 	seen   string  // the device on which this process sees it
 }
 
-// hidden says whether this process sees what lies beneath the mount of the host, or one that is gone.
-func (v *hostView) hidden() bool {
-	return v.over.Target != "/" && v.over.Device != v.seen && (v.seen == v.under.Device || DeviceGone(v.seen))
-}
+// hidden says whether this process sees another file system than the host: what lies beneath a mount that came later, or
+// one that is gone.
+func (v *hostView) hidden() bool { return v.over.Device != v.seen }
 
 func (h Host) view(dir string) (*hostView, error) {
 	table, err := os.ReadFile(filepath.Join(h.proc(), "mountinfo"))
@@ -71,7 +68,6 @@ func (h Host) view(dir string) (*hostView, error) {
 	}
 	v := &hostView{place: h.resolve(dir), mounts: parseMounts(string(table))}
 	v.over = covering(v.mounts, v.place)
-	v.under = covering(slices.DeleteFunc(slices.Clone(v.mounts), func(m Mount) bool { return m.Target == v.over.Target }), v.place)
 	v.seen, err = mountDevice(dir)
 	return v, err
 }

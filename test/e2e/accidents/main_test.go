@@ -90,7 +90,7 @@ func begin(t *testing.T) *kube.Space {
 // kubectl runs the real one, as the administrator does, and returns what it printed and how it ended.
 func kubectl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), kube.Patience) // cleanups use it too
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(kubeconfig), "bin", "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
 	out, err := cmd.CombinedOutput()

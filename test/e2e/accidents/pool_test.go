@@ -20,8 +20,8 @@ import (
 // directory is the pool of the home node.
 func (p *precious) directory() string { return filepath.Join(p.Pools(), "default") }
 
-// replaced mounts something else where the pool is, so that it is as if the pool's own disk were not mounted, until back
-// is called.
+// replaced mounts something else where the pool is, so that it is as if the pool's own disk had not been mounted when the
+// agent was started, until back is called. An agent that runs has the pool open, and goes on with it.
 func (p *precious) replaced(fill func(dir string)) (back func()) {
 	p.t.Helper()
 	dir := p.directory()
@@ -31,6 +31,7 @@ func (p *precious) replaced(fill func(dir string)) (back func()) {
 	back = sync.OnceFunc(func() { p.do(unix.Unmount(dir, unix.MNT_DETACH)) })
 	p.t.Cleanup(back)
 	fill(dir)
+	kills["the agent"](p.Space)
 	return back
 }
 
@@ -204,7 +205,7 @@ func TestValues_InDaysAreReadByEveryController(t *testing.T) {
 	})
 	mustKubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`,"trashRetention":"7d"}]}}`)
 	job := filepath.Join(t.TempDir(), "job.yaml")
-	p.do(os.WriteFile(job, []byte("apiVersion: holdfast.dev/v1\nkind: NodeJob\nmetadata: {name: a-day}\nspec: {timeout: 1d, command: [\"true\"]}\n"), 0o600))
+	p.do(os.WriteFile(job, []byte("apiVersion: holdfast.dev/v1\nkind: NodeJob\nmetadata: {name: a-day}\nspec: {timeout: 1d, image: \"busybox:1\", command: [\"true\"]}\n"), 0o600))
 	mustKubectl(t, "create", "-f", job)
 	t.Cleanup(func() { mustKubectl(t, "delete", "nodejob", "a-day") })
 	kube.AwaitOne(p.Space, p.Holdfast("nodejobs"), "a-day", "to be complete", func(o *unstructured.Unstructured) (bool, error) {
