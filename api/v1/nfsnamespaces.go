@@ -25,22 +25,22 @@ func Served(all []*StorageCluster) *StorageCluster {
 
 // AllowsNFSServers says whether NFSServers may live in a namespace: in that of Holdfast, and in those that
 // spec.nfs.namespaces has. Without a StorageCluster, or with one that cannot be read, only the first is allowed.
-func (c *StorageCluster) AllowsNFSServers(namespace, holdfast string) bool {
+func (o *StorageCluster) AllowsNFSServers(namespace, holdfast string) bool {
 	if namespace == holdfast {
 		return true
 	}
-	return c != nil && c.Unreadable() == nil && slices.Contains(c.Spec.NFS.Namespaces, namespace)
+	return o != nil && o.Unreadable() == nil && slices.Contains(o.Spec.NFS.Namespaces, namespace)
 }
 
 // AllowNFSServers says what an administrator does to allow NFSServers in a namespace.
-func (c *StorageCluster) AllowNFSServers(namespace string) string {
+func (o *StorageCluster) AllowNFSServers(namespace string) string {
 	switch {
-	case c == nil || c.Name == "":
+	case o == nil || o.Name == "":
 		return fmt.Sprintf("make a StorageCluster with spec.nfs.namespaces: [%s]", namespace)
-	case c.Unreadable() != nil:
-		return fmt.Sprintf("mend StorageCluster %s, which cannot be read, and name the namespace in its spec.nfs.namespaces", c.Name)
+	case o.Unreadable() != nil:
+		return fmt.Sprintf("mend StorageCluster %s, which cannot be read, and name the namespace in its spec.nfs.namespaces", o.Name)
 	}
-	all := append(slices.Clone(c.Spec.NFS.Namespaces), namespace)
+	all := append(slices.Clone(o.Spec.NFS.Namespaces), namespace)
 	list, _ := json.Marshal(all) // of strings
-	return fmt.Sprintf(`kubectl patch storagecluster %s --type=merge --patch='{"spec":{"nfs":{"namespaces":%s}}}'`, c.Name, list)
+	return fmt.Sprintf(`kubectl patch storagecluster %s --type=merge --patch='{"spec":{"nfs":{"namespaces":%s}}}'`, o.Name, list)
 }

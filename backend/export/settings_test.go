@@ -64,7 +64,7 @@ var hostile = []struct{ key, value, word string }{
 	{LabelClients, "10.0.0.1;", "addresses"},
 	{LabelClients, "fe80::1%eth0", "zones"},
 	{LabelClients, strings.Repeat("1", 100_000), "bytes"},
-	{LabelClients, strings.Repeat("10.0.0.1,", 2000), "at most"},
+	{LabelClients, strings.Repeat("10.0.0.1,", 10_000), "at most"},
 	{LabelAnonUID, "-1", "number"},
 	{LabelAnonUID, "4294967295", "number"},
 	{LabelAnonGID, "4294967296", "number"},

@@ -91,7 +91,8 @@ func TestASnapshotIsMeasuredOnce(t *testing.T) {
 	}
 }
 
-func TestDirectoryOnXFSLimitsFilesBySize(t *testing.T)  { filesAreLimitedBySize(t, hostfs.XFSQuota) }
+func TestDirectoryOnXFSLimitsFilesBySize(t *testing.T) { filesAreLimitedBySize(t, hostfs.XFSQuota) }
+
 func TestDirectoryOnExt4LimitsFilesBySize(t *testing.T) { filesAreLimitedBySize(t, hostfs.Ext4Quota) }
 
 func filesAreLimitedBySize(t *testing.T, k hostfs.Kind) {

@@ -56,7 +56,9 @@ func TestAServerThatNobodyAllowedMakesNoVolumes(t *testing.T) {
 		if is := s.isDefault(); is != (says == "") {
 			t.Errorf("in %s it takes claims that name none: %v", namespace, is)
 		}
-		end()
+		if err := end(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func TestPolicies_NameTheNamespaceOfHoldfast(t *testing.T) {
 			names++
 		}
 	}
-	if names != 4 {
+	if names != 5 {
 		t.Errorf("%d policies name the controller", names)
 	}
 }

@@ -18,6 +18,8 @@ import (
 var elsewhere = map[string]string{
 	"deletionPolicy":      "what removes the StorageCluster",
 	"images.nfs":          "what makes NFS servers",
+	"nfs.networkPolicies": "what makes NFS servers",
+	"nfs.nodeNetworks[0]": "what makes NFS servers",
 	"secretRef.name":      "what reads the secret",
 	"secretRef.namespace": "what reads the secret",
 }

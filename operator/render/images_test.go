@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"testing"
 
-
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )

@@ -2,7 +2,6 @@ package render
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -70,13 +69,9 @@ func Policies(file, namespace string) ([]*unstructured.Unstructured, error) {
 
 // lendTo writes the namespaces whose pods may be lent loop devices into the policy about that.
 func (p *plan) lendTo(objects []object) error {
-	allowed := append([]string{p.Namespace}, p.spec.NFS.Namespaces...)
-	for i, namespace := range allowed {
-		allowed[i] = strconv.Quote(namespace)
-	}
 	for _, o := range objects {
 		if policy, is := o.(*unstructured.Unstructured); is && policy.GetName() == LoopSetsPolicy && policy.GetKind() == admissionPolicyKind.Kind {
-			return SetVariable(policy, "allowed", "["+strings.Join(allowed, ", ")+"]")
+			return SetVariable(policy, "allowed", p.serverNamespaces())
 		}
 	}
 	return fmt.Errorf("%s has no policy %s", deploy.LoopSetPolicies, LoopSetsPolicy)

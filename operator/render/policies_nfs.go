@@ -1,33 +1,25 @@
 package render
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
 // nfsPolicies let the API server itself refuse NFSServers where the StorageCluster allows none.
 func (p *plan) nfsPolicies() ([]object, error) {
-	if !p.Has(admissionPolicyKind) || !p.Has(admissionBindingKind) {
+	if !HasPolicies(p.Has) {
 		return nil, nil
 	}
-	all, err := deploy.Objects(deploy.NFSPolicies)
+	all, err := Policies(deploy.NFSPolicies, p.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	quoted := []string{strconv.Quote(p.Namespace)}
-	for _, namespace := range p.spec.NFS.Namespaces {
-		quoted = append(quoted, strconv.Quote(namespace))
-	}
 	var objects []object
 	for _, o := range all {
-		inNamespace(o.Object, p.Namespace)
 		if o.GetKind() == admissionPolicyKind.Kind {
-			if err := setVariable(o, "allowed", "["+strings.Join(quoted, ", ")+"]"); err != nil {
+			if err := SetVariable(o, "allowed", p.serverNamespaces()); err != nil {
 				return nil, err
 			}
 		}
@@ -36,17 +28,11 @@ func (p *plan) nfsPolicies() ([]object, error) {
 	return objects, nil
 }
 
-// setVariable gives a variable of a policy another expression.
-func setVariable(policy *unstructured.Unstructured, name, expression string) error {
-	variables, _, err := unstructured.NestedSlice(policy.Object, "spec", "variables")
-	if err != nil {
-		return err
+// serverNamespaces are those that may have NFS servers, as a list in an expression.
+func (p *plan) serverNamespaces() string {
+	quoted := []string{strconv.Quote(p.Namespace)}
+	for _, namespace := range p.spec.NFS.Namespaces {
+		quoted = append(quoted, strconv.Quote(namespace))
 	}
-	for _, v := range variables {
-		if v, is := v.(map[string]any); is && v["name"] == name {
-			v["expression"] = expression
-			return unstructured.SetNestedSlice(policy.Object, variables, "spec", "variables")
-		}
-	}
-	return fmt.Errorf("policy %s has no variable %s", policy.GetName(), name)
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
