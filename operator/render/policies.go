@@ -71,7 +71,7 @@ func Policies(file, namespace string) ([]*unstructured.Unstructured, error) {
 func (p *plan) lendTo(objects []object) error {
 	for _, o := range objects {
 		if policy, is := o.(*unstructured.Unstructured); is && policy.GetName() == LoopSetsPolicy && policy.GetKind() == admissionPolicyKind.Kind {
-			return SetVariable(policy, "allowed", p.serverNamespaces())
+			return SetVariable(policy, "allowed", p.serverNamespaces(p.Served...))
 		}
 	}
 	return fmt.Errorf("%s has no policy %s", deploy.LoopSetPolicies, LoopSetsPolicy)

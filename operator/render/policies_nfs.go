@@ -1,6 +1,7 @@
 package render
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,10 +29,16 @@ func (p *plan) nfsPolicies() ([]object, error) {
 	return objects, nil
 }
 
-// serverNamespaces are those that may have NFS servers, as a list in an expression.
-func (p *plan) serverNamespaces() string {
-	quoted := []string{strconv.Quote(p.Namespace)}
-	for _, namespace := range p.spec.NFS.Namespaces {
+// serverNamespaces are those that may have NFS servers, and more, as a list in an expression.
+func (p *plan) serverNamespaces(more ...string) string {
+	all := slices.Concat([]string{p.Namespace}, p.spec.NFS.Namespaces)
+	for _, namespace := range more {
+		if !slices.Contains(all, namespace) {
+			all = append(all, namespace)
+		}
+	}
+	quoted := make([]string, 0, len(all))
+	for _, namespace := range all {
 		quoted = append(quoted, strconv.Quote(namespace))
 	}
 	return "[" + strings.Join(quoted, ", ") + "]"

@@ -42,14 +42,17 @@ func TestTheAccountOfTheNodesIsThatOfTheNamespaceOfHoldfast(t *testing.T) {
 func TestLoopDevicesAreForTheNamespacesThatTheStorageClusterNames(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespaces []string
+		served     []string
 		want       string
 	}{
-		"none":                  {nil, `["` + testNamespace + `"]`},
-		"some":                  {[]string{"team-a", "team-b"}, `["` + testNamespace + `", "team-a", "team-b"]`},
-		"that of the manifests": {[]string{deploy.Namespace}, `["` + testNamespace + `", "` + deploy.Namespace + `"]`},
-		"what is no namespace":  {[]string{"a', request.namespace, \""}, `["` + testNamespace + `", "a', request.namespace, \""]`},
+		"none":                  {nil, nil, `["` + testNamespace + `"]`},
+		"some":                  {[]string{"team-a", "team-b"}, nil, `["` + testNamespace + `", "team-a", "team-b"]`},
+		"those that serve":      {[]string{"team-a"}, []string{"team-a", "team-c"}, `["` + testNamespace + `", "team-a", "team-c"]`},
+		"that of the manifests": {[]string{deploy.Namespace}, nil, `["` + testNamespace + `", "` + deploy.Namespace + `"]`},
+		"what is no namespace":  {[]string{"a', request.namespace, \""}, nil, `["` + testNamespace + `", "a', request.namespace, \""]`},
 	} {
 		in := ask(func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = test.namespaces })
+		in.Served = test.served
 		policy := must[admission.ValidatingAdmissionPolicy](t, in, "ValidatingAdmissionPolicy", LoopSetsPolicy)
 		if v := policy.Spec.Variables; len(v) != 1 || v[0].Name != "allowed" || v[0].Expression != test.want {
 			t.Errorf("%s: the variables are %+v, want %s", name, v, test.want)

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -140,9 +141,10 @@ func (r *Controller) render(c *v1.StorageCluster) (objects []*unstructured.Unstr
 	if err != nil {
 		return nil, err
 	}
+	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
 	objects, err = render.Objects(render.Input{
 		Cluster: c, Namespace: r.Namespace, Secret: secret, Has: r.Owned.Has, Snapshots: r.Snapshots != nil && r.Snapshots.Ours(),
-		KeepInline: r.keepsInline(),
+		Served: served(nodes), KeepInline: r.keepsInline(),
 	})
 	if err != nil {
 		return nil, err

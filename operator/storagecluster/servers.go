@@ -3,10 +3,26 @@ package storagecluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
+
+// served are the namespaces with NFS servers that have served, sorted. A server of a release that did not ask, or whose
+// namespace was taken off the list, gets loop devices also when its pod is replaced: else its volumes would be out of
+// reach. Its StorageNode says that there is one, which nobody else may write, and which goes with it.
+func served(nodes []*v1.StorageNode) (namespaces []string) {
+	for _, n := range nodes {
+		if namespace, _, is := v1.ParseNFSNode(n.Name); is {
+			namespaces = append(namespaces, namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
+}
 
 // servers are the NFSServers that keep a StorageCluster from going: the operator that runs them goes with it.
 type servers struct {

@@ -1,6 +1,7 @@
 package storagecluster
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,14 @@ func (r *rig) nfsServer(in, name string) (remove func()) {
 	}
 	r.Cleanup(remove)
 	return remove
+}
+
+func TestNamespacesWithServersThatHaveServedAreTold(t *testing.T) {
+	node := func(name string) *v1.StorageNode { return &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	got := served([]*v1.StorageNode{node(v1.NodeOfServer("shop/files")), node("node1"), node(v1.NodeOfServer("shop/more")), node(v1.NodeOfServer("bar/files"))})
+	if !slices.Equal(got, []string{"bar", "shop"}) {
+		t.Errorf("got %v", got)
+	}
 }
 
 func TestADeletionIsRefusedWhileThereAreNFSServers(t *testing.T) {
