@@ -140,12 +140,14 @@ func (b *Backend) reach(ctx context.Context, s *slot, c PoolConfig) (p *pool, er
 			return nil, err
 		}
 	}
-	if shown, err := (nodeops.Host{Proc: c.HostProc}).Show(c.Path); err != nil {
-		b.log.Warn("what the host has mounted at a pool cannot be seen here", "pool", c.Name, "error", err)
-	} else if shown {
+	shown, unseen := nodeops.Host{Proc: c.HostProc}.Show(c.Path)
+	if shown {
 		b.log.Info("mounted what the host has mounted at a pool", "pool", c.Name, "path", c.Path)
 	}
 	if p, err = openPool(ctx, c, true, b.log); err != nil {
+		if unseen != nil {
+			err = fmt.Errorf("%w; what the host has there cannot be seen by this process (%v): if it is mounted, delete the pod of this process, and the next one sees it", err, unseen)
+		}
 		return nil, err
 	}
 	defer func() {

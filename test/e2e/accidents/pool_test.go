@@ -28,7 +28,16 @@ func (p *precious) replaced(fill func(dir string)) (back func()) {
 	if err := unix.Mount("none", dir, "tmpfs", 0, "mode=755"); err != nil {
 		p.t.Fatal(err)
 	}
-	back = sync.OnceFunc(func() { p.do(unix.Unmount(dir, unix.MNT_DETACH)) })
+	back = sync.OnceFunc(func() {
+		p.do(unix.Unmount(dir, unix.MNT_DETACH))
+		// Not every kernel lets even a privileged container look at what the first process of the host sees.
+		if ns, err := os.Open("/proc/1/ns/mnt"); err != nil {
+			p.t.Logf("the agent is started anew, since it cannot see by itself what is mounted again: %v", err)
+			kills["the agent"](p.Space)
+		} else {
+			p.do(ns.Close())
+		}
+	})
 	p.t.Cleanup(back)
 	fill(dir)
 	kills["the agent"](p.Space)
