@@ -38,9 +38,12 @@ func TestNamespacesWithServersThatHaveServedAreTold(t *testing.T) {
 	}
 }
 
+// allowsDefault lets NFSServers be made in another namespace than that of Holdfast.
+func allowsDefault(s *v1.StorageClusterSpec) { s.NFS.Namespaces = []string{metav1.NamespaceDefault} }
+
 func TestADeletionIsRefusedWhileThereAreNFSServers(t *testing.T) {
 	r := newRig(t).start()
-	r.create("holdfast", nil)
+	r.create("holdfast", allowsDefault)
 	r.settled("holdfast")
 	first, second := r.nfsServer(metav1.NamespaceDefault, "one"), r.nfsServer(namespace, "two")
 	r.delete("holdfast")
@@ -64,7 +67,7 @@ func TestADeletionIsRefusedWhileThereAreNFSServers(t *testing.T) {
 // Of NFSServers there is no watch.
 func TestNFSServersAreLookedForAlsoWhileSomethingElseIsDueLater(t *testing.T) {
 	r := newRig(t).start()
-	r.create("holdfast", nil)
+	r.create("holdfast", allowsDefault)
 	r.until("a pod that may be late", func() bool {
 		return strings.Contains(r.condition("holdfast", v1.ProgressingCondition, reasonRollingOut), "to become ready")
 	})
@@ -79,7 +82,7 @@ func TestNFSServersAreLookedForAlsoWhileSomethingElseIsDueLater(t *testing.T) {
 
 func TestOrphanLeavesNFSServersThatDoNotGoWithTheNamespace(t *testing.T) {
 	r := newRig(t).start()
-	r.create("holdfast", func(s *v1.StorageClusterSpec) { s.DeletionPolicy = v1.OrphanVolumes })
+	r.create("holdfast", func(s *v1.StorageClusterSpec) { allowsDefault(s); s.DeletionPolicy = v1.OrphanVolumes })
 	r.settled("holdfast")
 	r.nfsServer(metav1.NamespaceDefault, "stays")
 	goes := r.nfsServer(namespace, "goes")
