@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 const (
@@ -70,6 +71,7 @@ type Driver struct {
 	stopping chan struct{}      // closed when Run begins to stop
 	ops      backend.Operations // of the node service, by volume
 	holds    holds
+	mounts   func() ([]nodeops.Mount, error) // at the start, among which are the devices to hold again
 }
 
 var (
@@ -105,7 +107,7 @@ func New(c Config) (*Driver, error) {
 		close(always)
 		c.Leading = always
 	}
-	d := &Driver{Config: c, socket: socket, stopping: make(chan struct{})}
+	d := &Driver{Config: c, socket: socket, stopping: make(chan struct{}), mounts: nodeops.Mounts}
 	d.calls = newCalls(c.Log, &d.ops)
 	if c.Registerer != nil {
 		if err := d.calls.register(c.Registerer); err != nil {

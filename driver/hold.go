@@ -92,7 +92,7 @@ func (h *holds) close() {
 // holdStaged holds what processes before this one have staged. Until the backend can say whose a device is, that is taken
 // from the path of its image: to hold one too many is a smaller evil.
 func (d *Driver) holdStaged(ctx context.Context) error {
-	mounts, err := nodeops.Mounts()
+	mounts, err := d.mounts()
 	if err != nil {
 		return err
 	}
