@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
 // nfsServer makes one, as its own controller holds it.
@@ -67,7 +68,10 @@ func TestADeletionIsRefusedWhileThereAreNFSServers(t *testing.T) {
 // Of NFSServers there is no watch.
 func TestNFSServersAreLookedForAlsoWhileSomethingElseIsDueLater(t *testing.T) {
 	r := newRig(t).start()
-	r.create("holdfast", allowsDefault)
+	r.create("holdfast", func(s *v1.StorageClusterSpec) {
+		allowsDefault(s)
+		s.CSI.KubeletDir = realapi.KubeletRoot(r) // or the node pod, which mounts it, is not late but never starts
+	})
 	r.until("a pod that may be late", func() bool {
 		return strings.Contains(r.condition("holdfast", v1.ProgressingCondition, reasonRollingOut), "to become ready")
 	})

@@ -4,6 +4,7 @@ package realapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -34,8 +35,10 @@ const Variable = "HOLDFAST_API"
 // Namespace is there while the tests of a package run.
 const Namespace = "holdfast-system"
 
-// server is nil where no cluster is named.
-var server *rest.Config
+var (
+	server *rest.Config // nil where no cluster is named
+	dir    string       // of the cluster
+)
 
 // Config is for clients of the API server; a test that cannot have one is skipped.
 func Config(t testing.TB) *rest.Config {
@@ -44,6 +47,20 @@ func Config(t testing.TB) *rest.Config {
 		hostfs.Skip(t, "api", "needs a cluster of test/cluster, named in "+Variable)
 	}
 	return rest.CopyConfig(server)
+}
+
+// KubeletRoot is the --root-dir of the kubelet that runs the pods of the cluster.
+func KubeletRoot(t testing.TB) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state struct{ KubeletRoot string }
+	if err := json.Unmarshal(content, &state); err != nil || state.KubeletRoot == "" {
+		t.Fatalf("cluster.json says %+v, %v", state, err)
+	}
+	return state.KubeletRoot
 }
 
 // Main runs the tests of a package. It returns the code to end with.
@@ -251,7 +268,9 @@ func find(name string) (*rest.Config, error) {
 		}
 		return nil, err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", strings.TrimSpace(string(out)))
+	path := strings.TrimSpace(string(out))
+	dir = filepath.Dir(path)
+	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		return nil, err
 	}
