@@ -37,7 +37,7 @@ var edits = map[string]fields{
 	"Service":                          {"spec": fields{"selector": fields{"app.kubernetes.io/component": "node"}}},
 	"ServiceAccount":                   {"automountServiceAccountToken": false},
 	"StorageClass":                     {"allowVolumeExpansion": false},
-	"ValidatingAdmissionPolicy":        {"spec": fields{"failurePolicy": "Fail"}},
+	"ValidatingAdmissionPolicy":        {"spec": fields{"validations": []any{fields{"expression": "true"}}}},
 	"ValidatingAdmissionPolicyBinding": {"spec": fields{"validationActions": []any{"Audit"}}},
 	"VolumeGroupSnapshotClass":         {"metadata": fields{"annotations": fields{"groupsnapshot.storage.kubernetes.io/is-default-class": "true"}}},
 	"VolumeSnapshotClass":              {"deletionPolicy": "Retain"},
