@@ -182,7 +182,7 @@ func troubles() map[string]trouble {
 		"no policies":             {"protection", Problem, func(f *Facts) { f.NoPolicies, f.Policies = true, nil }, "Kubernetes 1.30", ""},
 		"a policy is missing":     {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicy holdfast-loop-sets") }, "it is missing", "condition Protected"},
 		"a binding is missing":    {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicyBinding holdfast-nfs-account") }, "it is missing", "condition Protected"},
-		"a pod has loop devices":  {"protection", Problem, func(f *Facts) { f.Borrowers = append(f.Borrowers, "shop/web-0") }, "may read and write volumes of others", "kubectl -n shop delete pod web-0"},
+		"a pod has loop devices":  {"protection", Problem, func(f *Facts) { f.Borrowers = append(f.Borrowers, "market/web-0") }, "may read and write volumes of others", "kubectl -n market delete pod web-0"},
 		"no cluster":              {"storagecluster", Problem, func(f *Facts) { f.Clusters = nil }, "no StorageCluster", "install.yaml"},
 		"two clusters": {"storagecluster", Warning, func(f *Facts) {
 			f.Clusters = append(f.Clusters, v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second", UID: "d"}})

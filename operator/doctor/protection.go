@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
@@ -86,6 +87,11 @@ func lookAtProtection(f *Facts) (found []Finding) {
 // lookAtBorrowers names pods that came before they would have been refused.
 func lookAtBorrowers(f *Facts) (found []Finding) {
 	allowed := append([]string{f.Namespace}, f.served().Spec.NFS.Namespaces...)
+	for i := range f.StorageNodes { // a server that has served gets them, allowed or not
+		if namespace, _, is := v1.ParseNFSNode(f.StorageNodes[i].Name); is {
+			allowed = append(allowed, namespace)
+		}
+	}
 	for _, pod := range f.Borrowers {
 		namespace, name, _ := strings.Cut(pod, "/")
 		if slices.Contains(allowed, namespace) {
