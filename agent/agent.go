@@ -58,6 +58,8 @@ type Config struct {
 	Namespace  string               // of the Lease
 	Events     record.EventRecorder // nil writes no events
 	Log        *slog.Logger         // nil discards
+	// Requests says whether a request to delete data can be relied on to be the controller's; nil relies on all.
+	Requests interface{ Refusal() error }
 	// Addresses are those of the host; nil tells none.
 	Addresses func() ([]string, error)
 	// Foreign says which volumes on disk never get an object: those that live and die with a pod. Nil means none.

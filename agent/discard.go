@@ -30,6 +30,14 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 	case readable(n) != nil:
 		return readable(n)
 	case !made:
+		heard, err := a.heard()
+		if err != nil {
+			return err
+		}
+		if !heard {
+			a.log.Warn("a request to delete data is not obeyed", "kind", k.kind, "id", k.name, "reason", a.Requests.Refusal())
+			return a.discarded(ctx, all[i])
+		}
 		// The cache may have what was settled by an agent before this one, and the volume may have been restored since.
 		if n, err := a.Client.HoldfastV1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{}); err != nil || !slices.ContainsFunc(n.Spec.Discard, all[i].Same) {
 			return err

@@ -1,11 +1,14 @@
 package agent
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/agent/policy"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -57,6 +60,46 @@ func TestObject_DeletedWithoutARequestTellsHowToDeleteForGood(t *testing.T) {
 				t.Errorf("it says %q", e)
 			}
 		}
+	}
+}
+
+// whoever may have written requests, as the API server has it.
+type whoever struct{ policy.Verdict }
+
+func (w *whoever) Refusal() error { _, why := w.Now(); return why }
+
+func TestObject_ARequestThatAnybodyCouldHaveWrittenIsNone(t *testing.T) {
+	r, requests := newRig(t), &whoever{}
+	r.change = func(c *Config) { c.Requests = requests }
+	r.begin()
+	before := r.ask("a")
+	r.phase("a", v1.PhaseReady)
+	source := r.askSnapshot("s", "a", nil)
+	r.await("the snapshot", func() bool { s := r.snapshot("s"); return s != nil && s.Status.Phase == v1.PhaseReady })
+
+	requests.Set(fmt.Errorf("just begun: %w", policy.ErrNotYet))
+	r.remove("a")
+	r.await("the reason on the volume, which waits", func() bool {
+		v := r.volume("a")
+		return v != nil && v.DeletionTimestamp != nil && v.Status.Error != nil && strings.Contains(v.Status.Error.Message, policy.ErrNotYet.Error())
+	})
+	requests.Set(errors.New("there is no policy"))
+	r.writtenAgain(before)
+	r.removeSnapshot("s")
+	r.await("another object of the snapshot", func() bool { s := r.snapshot("s"); return s != nil && s.UID != source.UID && s.Status.Phase == v1.PhaseReady })
+	r.giveUp(discard(v1.SourceVolume, "a", "of an object that was"))
+	r.discarded()
+	if n := r.host.count("delete a"); n > 0 {
+		t.Fatalf("the volume was deleted %d times", n)
+	}
+
+	requests.Set(nil)
+	r.removeSnapshot("s")
+	r.await("no snapshot", func() bool { _, err := r.host.GetSnapshot(t.Context(), "s"); return errors.Is(err, backend.ErrNotFound) })
+	r.remove("a")
+	r.gone("a")
+	if r.host.has("a") {
+		t.Error("the volume was not deleted")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/agent/policy"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -25,11 +26,14 @@ func (a *Agent) removeVolume(ctx context.Context, o *v1.Volume) error {
 	if !owned(o) {
 		return nil
 	}
-	if !o.DeletionRequested() {
+	requested, err := a.requested(o)
+	if err == nil && !requested {
 		a.tellForgotten(o, key{v1.SourceVolume, o.Name}, o.Spec.Claim)
 		return a.releaseVolume(ctx, o)
 	}
-	err := a.deleteVolume(ctx, o)
+	if err == nil {
+		err = a.deleteVolume(ctx, o)
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -38,6 +42,34 @@ func (a *Agent) removeVolume(ctx context.Context, o *v1.Volume) error {
 	}
 	a.log.Info("deleted", "kind", v1.SourceVolume, "id", o.Name, "requestedBy", o.Spec.Deletion.RequestedBy, "reason", o.Spec.Deletion.Reason)
 	return a.releaseVolume(ctx, o)
+}
+
+// requested says whether the controller has asked for the data of an object to be deleted. Where the API server does not
+// keep others from asking, nobody has.
+func (a *Agent) requested(o interface {
+	metav1.Object
+	DeletionRequested() bool
+}) (bool, error) {
+	if !o.DeletionRequested() {
+		return false, nil
+	}
+	heard, err := a.heard()
+	if err == nil && !heard {
+		a.log.Warn("a request to delete data is not obeyed", "object", o.GetName(), "reason", a.Requests.Refusal())
+	}
+	return heard, err
+}
+
+// heard says whether requests are the controller's; an error that it is not known yet.
+func (a *Agent) heard() (bool, error) {
+	if a.Requests == nil {
+		return true, nil
+	}
+	why := a.Requests.Refusal()
+	if errors.Is(why, policy.ErrNotYet) {
+		return false, why
+	}
+	return why == nil, nil
 }
 
 // releaseVolume lets the object go.

@@ -21,11 +21,14 @@ func (a *Agent) removeSnapshot(ctx context.Context, o *v1.Snapshot) error {
 	if !owned(o) {
 		return nil
 	}
-	if !o.DeletionRequested() {
+	requested, err := a.requested(o)
+	if err == nil && !requested {
 		a.tellForgotten(o, key{v1.SourceSnapshot, o.Name}, "")
 		return a.releaseSnapshot(ctx, o)
 	}
-	err := a.deleteSnapshot(ctx, o)
+	if err == nil {
+		err = a.deleteSnapshot(ctx, o)
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -10,11 +10,12 @@ import (
 	"google.golang.org/grpc"
 	kubelet "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 // guard decides as a test says.
-type guard struct{ Verdict }
+type guard struct{ policy.Verdict }
 
 func (g *guard) Refusal() (changed <-chan struct{}, why error) { return g.Now() }
 
@@ -65,25 +66,5 @@ func TestAPluginWithoutAGuardLendsNothing(t *testing.T) {
 	_, err = p.Allocate(t.Context(), &kubelet.AllocateRequest{ContainerRequests: []*kubelet.ContainerAllocateRequest{{DevicesIds: []string{"set-0"}}}})
 	if !errors.Is(err, ErrNoGuard) {
 		t.Errorf("it says %v", err)
-	}
-}
-
-func TestAVerdictTellsOfChangesAndOfNothingElse(t *testing.T) {
-	v := &Verdict{}
-	first, _ := v.Now()
-	if v.Set(nil) {
-		t.Error("the same verdict is another")
-	}
-	select {
-	case <-first:
-		t.Error("it tells of the same verdict")
-	default:
-	}
-	if !v.Set(errors.New("a")) {
-		t.Error("another verdict is the same")
-	}
-	<-first
-	if _, why := v.Now(); why == nil || v.Set(errors.New("a")) || !v.Set(errors.New("b")) {
-		t.Errorf("it says %v", why)
 	}
 }

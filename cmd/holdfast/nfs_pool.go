@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/agent"
+	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 )
@@ -31,11 +32,15 @@ func (n *nfs) openPool(ctx context.Context, c *clients, log *slog.Logger) *local
 
 func (n *nfs) poolDir() string { return filepath.Join(n.data, "pool") }
 
-func (n *nfs) agent(storage backend.Backend, c *clients, log *slog.Logger) (*agent.Agent, error) {
-	return agent.New(agent.Config{
-		Node: n.node(), Version: version, Backend: storage, Pools: []agent.Pool{{Name: nfsPool, Path: n.poolDir(), Engine: n.engine}}, Address: n.address,
+// agent makes the volumes of the server real. The part is what it relies on.
+func (n *nfs) agent(storage backend.Backend, c *clients, log *slog.Logger) (*agent.Agent, part, error) {
+	requests := policy.Requests(c.kubernetes, log)
+	a, err := agent.New(agent.Config{
+		Requests: requests,
+		Node:     n.node(), Version: version, Backend: storage, Pools: []agent.Pool{{Name: nfsPool, Path: n.poolDir(), Engine: n.engine}}, Address: n.address,
 		Client: c.holdfast, Kubernetes: c.kubernetes, Namespace: n.namespace, Events: c.events, Log: log,
 	})
+	return a, logged(log, requests.Run), err
 }
 
 // errPoolBack ends a server that only told that its pool is out of reach.
@@ -44,7 +49,7 @@ var errPoolBack = errors.New("the pool is there now; this process ends, to be st
 // awaitPool is what runs while the pool is out of reach. No client is answered meanwhile: who has a volume mounted waits,
 // and is not told that it is gone.
 func (n *nfs) awaitPool(storage *local.Backend, c *clients, log *slog.Logger) ([]part, error) {
-	a, err := n.agent(storage, c, log)
+	a, requests, err := n.agent(storage, c, log)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +67,7 @@ func (n *nfs) awaitPool(storage *local.Backend, c *clients, log *slog.Logger) ([
 			}
 		}
 	}
-	return []part{c.broadcast, logged(log, a.Run), back}, nil
+	return []part{c.broadcast, logged(log, a.Run), requests, back}, nil
 }
 
 // outOfReach says why the pool cannot be served.

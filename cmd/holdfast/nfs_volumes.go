@@ -50,11 +50,11 @@ func (n *nfs) serveVolumes(ctx context.Context, server *ganesha.Server, allowed 
 	if err != nil {
 		log.Error("claims are not provisioned", "error", err)
 	}
-	a, err := n.agent(volumes, c, log)
+	a, requests, err := n.agent(volumes, c, log)
 	if err != nil {
 		return nil, end, err
 	}
-	parts := append(n.following(server, c, servers, log), allowed.running(server, servers), c.broadcast, logged(log, a.Run))
+	parts := append(n.following(server, c, servers, log), allowed.running(server, servers), c.broadcast, logged(log, a.Run), requests)
 	collectors := []prometheus.Collector{storage.Collector()}
 	if p != nil {
 		parts, collectors = append(parts, p.Run), append(collectors, p.Collectors()...)

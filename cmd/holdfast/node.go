@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/agent/devices"
-	"github.com/holdfast-storage/holdfast/agent/lending"
+	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
 )
@@ -127,8 +127,10 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	for _, p := range storage.Pools() {
 		pools = append(pools, agent.Pool{Name: p.Name, Path: p.Path, Engine: p.Engine})
 	}
+	requests := policy.Requests(n.clients.kubernetes, log)
 	a, err := agent.New(agent.Config{
-		Node: n.driver.NodeID, Version: version, Backend: storage, Pools: pools,
+		Requests: requests,
+		Node:     n.driver.NodeID, Version: version, Backend: storage, Pools: pools,
 		Client: n.clients.holdfast, Kubernetes: n.clients.kubernetes, Namespace: n.namespace, Events: n.clients.events,
 		Log: log, Foreign: driver.Ephemeral, Addresses: n.addresses,
 	})
@@ -137,7 +139,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	}
 	allowedByCluster(&n.driver)
 	n.driver.Services, n.driver.Released = driver.NodeServices, a.Released
-	parts := []part{n.clients.broadcast, logged(log, a.Run), logged(log, n.followDebug(n.clients.holdfast, log))}
+	parts := []part{n.clients.broadcast, logged(log, a.Run), logged(log, requests.Run), logged(log, n.followDebug(n.clients.holdfast, log))}
 	if n.watch != nil {
 		parts = append(parts, n.watch)
 	}
@@ -151,8 +153,8 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	return parts, nil
 }
 
-func (n *node) lender(log *slog.Logger) (*devices.Plugin, *lending.Guard, error) {
-	guard := lending.New(n.clients.kubernetes, log)
+func (n *node) lender(log *slog.Logger) (*devices.Plugin, *policy.Guard, error) {
+	guard := policy.LoopSets(n.clients.kubernetes, log)
 	lender, err := devices.New(devices.Config{Directory: n.registrationDir, Sets: n.loopSets, Guard: guard, Log: log})
 	if err != nil {
 		return nil, nil, fmt.Errorf("--loop-sets: %w", err)

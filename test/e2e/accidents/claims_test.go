@@ -80,14 +80,16 @@ func TestClaim_OfAVolumeThatAdministratorsWantGoneIsNamed(t *testing.T) {
 
 func TestVolumes_WhosePersistentVolumeIsGoneAreAdopted(t *testing.T) {
 	p := keep(t, begin(t))
-	for _, claim := range []string{idle, raw} {
-		pv := p.Volume(claim)
-		mustKubectl(t, "patch", "pv", pv.Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
-		p.DeleteClaim(claim)
-		mustKubectl(t, "delete", "pv", pv.Name)
-		mustHoldfast(t, "volumes", "adopt", pv.Spec.CSI.VolumeHandle, "--claim", p.Namespace+"/"+claim, "--reclaim-policy", "Delete")
-	}
-	p.intact(t.Name())
+	p.killing(func(p *precious, kill func()) {
+		for _, claim := range []string{idle, raw} {
+			pv := p.Volume(claim)
+			mustKubectl(p.t, "patch", "pv", pv.Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+			p.DeleteClaim(claim)
+			mustKubectl(p.t, "delete", "pv", pv.Name)
+			kill()
+			mustHoldfast(p.t, "volumes", "adopt", pv.Spec.CSI.VolumeHandle, "--claim", p.Namespace+"/"+claim, "--reclaim-policy", "Delete")
+		}
+	})
 	for _, claim := range []string{idle, raw} { // what was adopted goes as what was provisioned does
 		volume := p.volumes(claim)[0]
 		p.DeleteClaim(claim)
@@ -99,22 +101,44 @@ func TestVolumes_WhosePersistentVolumeIsGoneAreAdopted(t *testing.T) {
 
 func TestRequests_AreNotWrittenByAnybodyButTheController(t *testing.T) {
 	p := keep(t, begin(t))
-	volume := p.volumes(idle)[0]
-	v, err := objects.Volumes().Get(t.Context(), volume, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	request := `{"spec":{"deletion":{"uid":"` + string(v.UID) + `","requestedBy":"me","requestedAt":"2026-01-01T00:00:00.000000Z"}}}`
-	for as, says := range map[string]string{
-		"": "holdfast volumes delete", "--as=system:serviceaccount:" + kube.System + ":holdfast-node": "cannot patch resource",
-	} {
-		args := []string{"patch", "volumes.holdfast.dev", volume, "--type=merge", "-p", request}
-		if as != "" {
-			args = append(args, as)
+	p.killing(func(p *precious, kill func()) {
+		volume := p.volumes(idle)[0]
+		v, err := objects.Volumes().Get(p.t.Context(), volume, metav1.GetOptions{})
+		if err != nil {
+			p.t.Fatal(err)
 		}
-		if out, err := kubectl(t, args...); err == nil || !strings.Contains(out, says) {
-			t.Errorf("%s: %v: %s", as, err, out)
+		request := `{"spec":{"deletion":{"uid":"` + string(v.UID) + `","requestedBy":"me","requestedAt":"2026-01-01T00:00:00.000000Z"}}}`
+		for as, says := range map[string]string{
+			"": "holdfast volumes delete", "--as=system:serviceaccount:" + kube.System + ":holdfast-node": "cannot patch resource",
+		} {
+			args := []string{"patch", "volumes.holdfast.dev", volume, "--type=merge", "-p", request}
+			if as != "" {
+				args = append(args, as)
+			}
+			if out, err := kubectl(p.t, args...); err == nil || !strings.Contains(out, says) {
+				p.t.Errorf("%s: %v: %s", as, err, out)
+			}
+			kill()
 		}
-	}
-	p.intact(t.Name())
+	})
+}
+
+func TestRequests_WrittenWhereNothingRefusesThemAreNotObeyed(t *testing.T) {
+	p := keep(t, begin(t))
+	p.sub("without the policies", func(p *precious) {
+		p.noController()
+		mustKubectl(p.t, "delete", "validatingadmissionpolicybinding", "-l", partOf)
+		volumes := p.volumes(idle, raw)
+		before := p.uids(volumes)
+		for _, name := range volumes {
+			request := `{"spec":{"deletion":{"uid":"` + string(before[name]) + `","requestedBy":"me","requestedAt":"2026-01-01T00:00:00.000000Z"}}}`
+			p.Eventually(p.t.Context(), "the API server to forget the policies", func(context.Context) error {
+				_, err := kubectl(p.t, "patch", "volumes.holdfast.dev", name, "--type=merge", "-p", request)
+				return err
+			})
+			mustKubectl(p.t, "delete", "--wait=false", "volumes.holdfast.dev", name)
+		}
+		p.writtenAgain(before)
+		p.install("install.yaml")
+	})
 }

@@ -1,7 +1,6 @@
 package accidents
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -12,31 +11,7 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
-
-// kills are who is killed in the middle of an accident.
-var kills = map[string]func(*kube.Space){
-	"nobody":         func(*kube.Space) {},
-	"the agent":      func(s *kube.Space) { s.Kill(s.NodePod(s.Home, ""), "holdfast") },
-	"the controller": func(s *kube.Space) { s.Kill(s.Leader("holdfast-controller"), "holdfast") },
-}
-
-// killing runs an accident with nobody killed, and where there is time also with the agent and the controller killed.
-func (p *precious) killing(accident func(p *precious, kill func())) {
-	for _, who := range []string{"nobody", "the agent", "the controller"} {
-		if who != "nobody" && !hostfs.All() {
-			continue
-		}
-		p.t.Run(who+" is killed", func(t *testing.T) {
-			q := *p
-			q.t, q.Space = t, p.In(t)
-			accident(&q, func() { kills[who](q.Space) })
-			q.intact(fmt.Sprintf("%s, %s killed", t.Name(), who))
-			p.looks = q.looks
-		})
-	}
-}
 
 // writtenAgain waits until each volume has another object, which is ready.
 func (p *precious) writtenAgain(before map[string]types.UID) {
@@ -80,24 +55,6 @@ func TestVolumeObjects_DeletedByForceAndWithoutTheirFinalizersAreWrittenAgain(t 
 	})
 }
 
-func TestSnapshotObjects_DeletedByHandAreWrittenAgainAndCanBeRestored(t *testing.T) {
-	p := keep(t, begin(t))
-	p.killing(func(p *precious, kill func()) {
-		all, err := objects.Snapshots().List(p.t.Context(), metav1.ListOptions{})
-		if err != nil || len(all.Items) == 0 {
-			p.t.Fatalf("%d snapshots, %v", len(all.Items), err)
-		}
-		mustKubectl(p.t, "delete", "--wait=false", "--all", "snapshots.holdfast.dev")
-		kill()
-		for _, s := range all.Items {
-			kube.AwaitOne(p.Space, p.Holdfast("snapshots"), s.Name, "to be written again", func(o *unstructured.Unstructured) (bool, error) {
-				phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
-				return o.GetUID() != s.UID && phase == string(v1.PhaseReady), nil
-			})
-		}
-	})
-}
-
 func TestStorageNodes_DeletedByHandAreWrittenAgainAndNothingIsLost(t *testing.T) {
 	p := keep(t, begin(t))
 	p.killing(func(p *precious, kill func()) {
@@ -127,16 +84,18 @@ func TestSharedVolumes_WhoseObjectsAreDeletedByHandAreWrittenAgain(t *testing.T)
 
 func TestNFSServer_WhoseClaimIsDeletedGetsItAgainWithItsData(t *testing.T) {
 	p := keep(t, begin(t)).keepShared()
-	claims := p.Client.CoreV1().PersistentVolumeClaims(p.Namespace)
-	before, err := claims.Get(t.Context(), "nfs-shared", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustKubectl(t, "-n", p.Namespace, "delete", "--wait=false", "pvc", "nfs-shared")
-	mustKubectl(t, "-n", p.Namespace, "delete", "--wait=false", "nfsserver", "shared") // refused: volumes exist
-	mustKubectl(t, "-n", p.Namespace, "delete", "pod", "nfs-shared-0")                 // and the claim can go
-	kube.AwaitOne(p.Space, claims, "nfs-shared", "to be made again", func(c *corev1.PersistentVolumeClaim) (bool, error) {
-		return c.UID != before.UID && c.Spec.VolumeName == before.Spec.VolumeName && c.Status.Phase == corev1.ClaimBound, nil
+	p.killing(func(p *precious, kill func()) {
+		claims := p.Client.CoreV1().PersistentVolumeClaims(p.Namespace)
+		before, err := claims.Get(p.t.Context(), "nfs-shared", metav1.GetOptions{})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		mustKubectl(p.t, "-n", p.Namespace, "delete", "--wait=false", "pvc", "nfs-shared")
+		mustKubectl(p.t, "-n", p.Namespace, "delete", "--wait=false", "nfsserver", "shared") // it waits: volumes exist
+		kill()
+		mustKubectl(p.t, "-n", p.Namespace, "delete", "pod", "nfs-shared-0") // and the claim can go
+		kube.AwaitOne(p.Space, claims, "nfs-shared", "to be made again", func(c *corev1.PersistentVolumeClaim) (bool, error) {
+			return c.UID != before.UID && c.Spec.VolumeName == before.Spec.VolumeName && c.Status.Phase == corev1.ClaimBound, nil
+		})
 	})
-	p.intact(t.Name())
 }

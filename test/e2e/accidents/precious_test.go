@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 // precious is data that must survive: volumes idle and mounted, a block volume, a snapshot, and with a server volumes of
@@ -51,12 +52,19 @@ func keep(t *testing.T, s *kube.Space) *precious {
 	for _, pod := range []string{"fill-idle", "fill-raw"} {
 		s.DeletePod(pod)
 	}
+	if hostfs.All() {
+		return p.keepShared()
+	}
 	return p
 }
 
-// keepShared adds an NFS server with a volume of each of its doors.
+// keepShared adds an NFS server with a volume of each of its doors, and a pod that keeps one of them mounted. Where there is
+// time, each test has it.
 func (p *precious) keepShared() *precious {
 	p.t.Helper()
+	if p.client != "" {
+		return p
+	}
 	nodes := p.Nodes(p.t)
 	if len(nodes) < 2 {
 		p.t.Fatal("the second node is missing: its kernel has the client of NFS")
@@ -72,6 +80,8 @@ func (p *precious) keepShared() *precious {
 		p.sums[claim] = p.Run("fill-"+claim, kube.Mount(claim, "/data"), kube.OnNode(p.client), kube.Script(fill))
 		p.DeletePod("fill-" + claim)
 	}
+	p.Pod("sharer", kube.Mount(shared, "/data"), kube.OnNode(p.client))
+	p.Ready("sharer")
 	return p
 }
 
@@ -106,6 +116,9 @@ func (p *precious) same(claim, sum, after string) {
 		defer p.DeleteClaim(restored)
 	case shared, plain:
 		got = p.Run(pod, kube.Mount(claim, "/data"), kube.OnNode(p.client), script)
+		if mounted := p.Exec("sharer", "sh", "-ec", read); claim == shared && mounted != sum {
+			p.t.Errorf("after %s: %s has the checksum %q where it was mounted all the time, want %q", after, claim, mounted, sum)
+		}
 	default:
 		got = p.Run(pod, kube.Mount(claim, "/data"), script)
 	}

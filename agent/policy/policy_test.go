@@ -1,9 +1,10 @@
-package lending
+package policy
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
@@ -20,12 +22,19 @@ import (
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
-// installed are the policy and its binding, as the operator makes them.
-func installed(t *testing.T) (*admission.ValidatingAdmissionPolicy, *admission.ValidatingAdmissionPolicyBinding) {
+// installed are the policy of a rule and its binding, as the operator makes them.
+func installed(t *testing.T, r rule) (*admission.ValidatingAdmissionPolicy, *admission.ValidatingAdmissionPolicyBinding) {
 	t.Helper()
-	objects, err := deploy.Objects(deploy.LoopSetPolicies)
-	if err != nil || len(objects) != 2 {
-		t.Fatalf("%d objects, %v", len(objects), err)
+	var objects []*unstructured.Unstructured
+	for _, file := range []string{deploy.LoopSetPolicies, deploy.Policies} {
+		all, err := deploy.Objects(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return o.GetName() != r.name })...)
+	}
+	if len(objects) != 2 {
+		t.Fatalf("of %s there are %d objects", r.name, len(objects))
 	}
 	policy, binding := &admission.ValidatingAdmissionPolicy{}, &admission.ValidatingAdmissionPolicyBinding{}
 	for i, typed := range []any{policy, binding} {
@@ -50,8 +59,11 @@ func TestOnlyAPolicyThatRefusesPodsIsOne(t *testing.T) {
 		"one of other things": func(b *both) {
 			b.ValidatingAdmissionPolicy.Spec.MatchConstraints.ResourceRules[0].Resources = []string{"services"}
 		},
-		"one of pods that are": func(b *both) {
-			b.ValidatingAdmissionPolicy.Spec.MatchConstraints.ResourceRules[0].Operations = []admission.OperationType{admission.Update}
+		"one of another operation": func(b *both) {
+			b.ValidatingAdmissionPolicy.Spec.MatchConstraints.ResourceRules[0].Operations = []admission.OperationType{admission.Connect}
+		},
+		"one of one object": func(b *both) {
+			b.ValidatingAdmissionPolicy.Spec.MatchConstraints.ResourceRules[0].ResourceNames = []string{"one"}
 		},
 		"one that asks nothing": func(b *both) { b.ValidatingAdmissionPolicy.Spec.Validations = nil },
 		"no binding":            func(b *both) { b.ValidatingAdmissionPolicyBinding = nil },
@@ -62,19 +74,20 @@ func TestOnlyAPolicyThatRefusesPodsIsOne(t *testing.T) {
 		"a binding of another":     func(b *both) { b.ValidatingAdmissionPolicyBinding.Spec.PolicyName = "other" },
 		"a binding of some places": func(b *both) { b.ValidatingAdmissionPolicyBinding.Spec.MatchResources = &admission.MatchResources{} },
 	} {
-		b := &both{}
-		b.ValidatingAdmissionPolicy, b.ValidatingAdmissionPolicyBinding = installed(t)
-		change(b)
-		if err := check(b.ValidatingAdmissionPolicy, b.ValidatingAdmissionPolicyBinding); (err == nil) != (name == "as it is made") {
-			t.Errorf("%s: %v", name, err)
+		for _, r := range []rule{loopSets, deletions, nodeRequests} {
+			b := &both{}
+			b.ValidatingAdmissionPolicy, b.ValidatingAdmissionPolicyBinding = installed(t, r)
+			change(b)
+			if err := r.check(b.ValidatingAdmissionPolicy, b.ValidatingAdmissionPolicyBinding); (err == nil) != (name == "as it is made") {
+				t.Errorf("%s, %s: %v", r.name, name, err)
+			}
 		}
 	}
 }
 
-// follow runs a Guard until the test ends.
-func follow(t *testing.T, client *fake.Clientset) *Guard {
+// running has a Guard follow its policy until the test ends.
+func running(t *testing.T, g *Guard) *Guard {
 	t.Helper()
-	g := New(client, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -105,12 +118,12 @@ func until(t *testing.T, g *Guard, text string) {
 
 func TestAGuardFollowsThePolicyAndItsBinding(t *testing.T) {
 	client := fake.NewClientset()
-	policy, binding := installed(t)
-	g := New(client, slog.New(slog.DiscardHandler))
-	if _, why := g.Refusal(); !errors.Is(why, errNotYet) {
+	policy, binding := installed(t, loopSets)
+	g := LoopSets(client, logger(t))
+	if _, why := g.Refusal(); !errors.Is(why, ErrNotYet) {
 		t.Fatalf("before it has looked it says %v", why)
 	}
-	g = follow(t, client)
+	running(t, g)
 	until(t, g, "no ValidatingAdmissionPolicy holdfast-loop-sets")
 	kinds := client.AdmissionregistrationV1()
 	if _, err := kinds.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
@@ -131,24 +144,63 @@ func TestAGuardFollowsThePolicyAndItsBinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, g, "")
-	if err := kinds.ValidatingAdmissionPolicyBindings().Delete(t.Context(), Policy, metav1.DeleteOptions{}); err != nil {
+	if err := kinds.ValidatingAdmissionPolicyBindings().Delete(t.Context(), loopSets.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, g, "no ValidatingAdmissionPolicyBinding")
 }
 
-func TestAnAPIServerWithoutPoliciesHasNothingLent(t *testing.T) {
+func TestAnAPIServerWithoutPoliciesHasNothingLentAndRequestsHeard(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewNotFound(schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: a.GetResource().Resource}, "")
 	})
-	until(t, follow(t, client), "Kubernetes 1.30")
+	until(t, running(t, LoopSets(client, logger(t))), "Kubernetes 1.30")
+	all := Requests(client, logger(t))
+	if why := all.Refusal(); !errors.Is(why, ErrNotYet) {
+		t.Errorf("before anything is known it says %v", why)
+	}
+	for _, g := range all {
+		until(t, running(t, g), "")
+	}
+	if why := all.Refusal(); why != nil {
+		t.Error(why)
+	}
 }
 
-func TestWhoMayNotReadThePolicyLendsNothingAndSaysWhy(t *testing.T) {
+func TestWhoMayNotReadThePolicyDoesNothingAndSaysWhy(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: a.GetResource().Resource}, "", errors.New("no role"))
 	})
-	until(t, follow(t, client), "no role")
+	until(t, running(t, LoopSets(client, logger(t))), "no role")
+	for _, g := range Requests(client, logger(t)) {
+		until(t, running(t, g), "no role")
+	}
 }
+
+func TestRequestsAreHeardWhileBothPoliciesAreThere(t *testing.T) {
+	client := fake.NewClientset()
+	kinds := client.AdmissionregistrationV1()
+	all := Requests(client, logger(t))
+	for _, g := range all {
+		running(t, g)
+		until(t, g, "no ValidatingAdmissionPolicy "+g.name)
+		policy, binding := installed(t, g.rule)
+		if _, err := kinds.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if why := all.Refusal(); why == nil {
+			t.Error("nothing is refused without ", g.name)
+		}
+		if _, err := kinds.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, g, "")
+	}
+	if why := all.Refusal(); why != nil {
+		t.Error(why)
+	}
+}
+
+func logger(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }

@@ -1,0 +1,209 @@
+// Package policy knows whether the API server holds the rules that Holdfast itself cannot hold on a node: a device plugin is
+// not told for which pod it is asked, and an object does not say who has written its spec.
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// rule is what a ValidatingAdmissionPolicy must be about, and what follows where it is not in place.
+type rule struct {
+	name      string // of the policy and of its binding
+	resources []string
+	operation admission.OperationType
+	otherwise string // what is not done without it
+	// unknown says that nothing is done either where the API server knows no such policies, as before Kubernetes 1.30.
+	unknown bool
+}
+
+var (
+	loopSets = rule{
+		name: "holdfast-loop-sets", resources: []string{"pods"}, operation: admission.Create,
+		otherwise: "no loop devices are lent", unknown: true,
+	}
+	deletions = rule{
+		name: "holdfast-deletion", resources: []string{"volumes", "snapshots"}, operation: admission.Update,
+		otherwise: "no data is deleted",
+	}
+	nodeRequests = rule{
+		name: "holdfast-node-requests", resources: []string{"storagenodes"}, operation: admission.Update,
+		otherwise: "no data is deleted",
+	}
+)
+
+// Guard refuses as long as a policy and its binding are not in place, or not known to be.
+type Guard struct {
+	rule
+	factory  informers.SharedInformerFactory
+	policies cache.SharedIndexInformer
+	bindings cache.SharedIndexInformer
+	log      *slog.Logger
+	verdict  Verdict
+
+	mu   sync.Mutex
+	late error // why they could not be read at the beginning
+}
+
+// ErrNotYet: there may be no reason to refuse.
+var ErrNotYet = errors.New("whether its ValidatingAdmissionPolicy is in place is not known yet")
+
+// LoopSets guards which pods get loop devices.
+func LoopSets(client kubernetes.Interface, log *slog.Logger) *Guard {
+	return follow(loopSets, client, log)
+}
+
+// Requests guard who may ask for data to be deleted. An API server that knows no policies has nobody guard that, and the
+// StorageCluster says so.
+func Requests(client kubernetes.Interface, log *slog.Logger) Guards {
+	return Guards{follow(deletions, client, log), follow(nodeRequests, client, log)}
+}
+
+func follow(what rule, client kubernetes.Interface, log *slog.Logger) *Guard {
+	g := &Guard{rule: what, log: log, factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, what.name).String()
+	}))}
+	kinds := g.factory.Admissionregistration().V1()
+	g.policies, g.bindings = kinds.ValidatingAdmissionPolicies().Informer(), kinds.ValidatingAdmissionPolicyBindings().Informer()
+	g.verdict.Set(g.because(ErrNotYet))
+	return g
+}
+
+// because adds what is not done.
+func (g *Guard) because(why error) error { return fmt.Errorf("%s (%s): %w", g.otherwise, g.name, why) }
+
+// Refusal says why nothing may be done, nil if it may.
+func (g *Guard) Refusal() (changed <-chan struct{}, why error) { return g.verdict.Now() }
+
+// Run follows the policy until ctx ends. It is called once.
+func (g *Guard) Run(ctx context.Context) error {
+	look := func(any) { g.look() }
+	for _, i := range []cache.SharedIndexInformer{g.policies, g.bindings} {
+		if err := i.SetWatchErrorHandlerWithContext(g.failed); err != nil {
+			return err
+		}
+		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, o any) { look(o) }, DeleteFunc: look}); err != nil {
+			return err
+		}
+	}
+	g.factory.StartWithContext(ctx)
+	if cache.WaitForCacheSync(ctx.Done(), g.policies.HasSynced, g.bindings.HasSynced) {
+		g.look() // there may be none, of which no event tells
+	}
+	<-ctx.Done()
+	g.factory.Shutdown()
+	return nil
+}
+
+// failed remembers why nothing is known. What was known once stays: without the API server nothing is asked for either.
+func (g *Guard) failed(ctx context.Context, _ *cache.Reflector, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	g.mu.Lock()
+	g.late = err
+	g.mu.Unlock()
+	g.look()
+}
+
+func (g *Guard) look() {
+	why := g.why()
+	if why != nil {
+		why = g.because(why)
+	}
+	switch changed := g.verdict.Set(why); {
+	case changed && why != nil:
+		g.log.Warn("refused", "reason", why)
+	case changed:
+		g.log.Info("the API server holds a rule that this node relies on", "policy", g.name)
+	}
+}
+
+var errUnknown = errors.New("the API server knows no ValidatingAdmissionPolicy, as Kubernetes 1.30 and newer do")
+
+func (g *Guard) why() error {
+	if !g.policies.HasSynced() || !g.bindings.HasSynced() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		switch {
+		case apierrors.IsNotFound(g.late) && g.unknown:
+			return errUnknown
+		case apierrors.IsNotFound(g.late):
+			return nil
+		case g.late != nil:
+			return fmt.Errorf("%w: %w", ErrNotYet, g.late)
+		}
+		return ErrNotYet
+	}
+	policy, _ := one[admission.ValidatingAdmissionPolicy](g.policies, g.name)
+	binding, _ := one[admission.ValidatingAdmissionPolicyBinding](g.bindings, g.name)
+	return g.check(policy, binding)
+}
+
+func one[T any](i cache.SharedIndexInformer, name string) (*T, bool) {
+	found, _, _ := i.GetIndexer().GetByKey(name) // this index has no errors
+	o, is := found.(*T)
+	return o, is
+}
+
+// check says what is missing for anything to be refused; either may be nil.
+func (r *rule) check(policy *admission.ValidatingAdmissionPolicy, binding *admission.ValidatingAdmissionPolicyBinding) error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%s: the operator makes it; see the StorageCluster", fmt.Sprintf(format, args...))
+	}
+	switch {
+	case policy == nil || policy.DeletionTimestamp != nil:
+		return refuse("there is no ValidatingAdmissionPolicy %s", r.name)
+	case policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy != admission.Fail:
+		return refuse("the ValidatingAdmissionPolicy %s has failurePolicy %s, and must have %s", r.name, *policy.Spec.FailurePolicy, admission.Fail)
+	case policy.Spec.MatchConstraints == nil || !slices.ContainsFunc(policy.Spec.MatchConstraints.ResourceRules, r.covered) || len(policy.Spec.Validations) == 0:
+		return refuse("the ValidatingAdmissionPolicy %s says nothing of what it is for", r.name)
+	case binding == nil || binding.DeletionTimestamp != nil:
+		return refuse("there is no ValidatingAdmissionPolicyBinding %s", r.name)
+	case binding.Spec.PolicyName != r.name || !slices.Contains(binding.Spec.ValidationActions, admission.Deny) || binding.Spec.MatchResources != nil:
+		return refuse("the ValidatingAdmissionPolicyBinding %s does not deny what the policy of that name says, everywhere", r.name)
+	}
+	return nil
+}
+
+// covered says whether a rule of a policy is about all that it must be about.
+func (r *rule) covered(is admission.NamedRuleWithOperations) bool {
+	return slices.Contains(is.Operations, r.operation) && len(is.ResourceNames) == 0 &&
+		!slices.ContainsFunc(r.resources, func(resource string) bool { return !slices.Contains(is.Resources, resource) })
+}
+
+// Guards are several that must all let something be done.
+type Guards []*Guard
+
+// Refusal says why nothing may be done, nil if it may.
+func (all Guards) Refusal() error {
+	for _, g := range all {
+		if _, why := g.Refusal(); why != nil {
+			return why
+		}
+	}
+	return nil
+}
+
+// Run follows all policies until ctx ends.
+func (all Guards) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	failures := make([]error, len(all))
+	for i, g := range all {
+		running.Go(func() { failures[i] = g.Run(ctx) })
+	}
+	running.Wait()
+	return errors.Join(failures...)
+}

@@ -1,0 +1,156 @@
+package accidents
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/e2e/kube"
+)
+
+const (
+	// partOf selects all that belongs to Holdfast.
+	partOf = "app.kubernetes.io/part-of=holdfast"
+	// allKinds of the manifest but the definitions and the namespace: what helm uninstall and OLM take away, which leave those.
+	allKinds = "deployment,poddisruptionbudget,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding"
+)
+
+// file is one of those that the cluster was installed with.
+func file(name string) string { return filepath.Join(filepath.Dir(kubeconfig), name) }
+
+// install applies what the cluster was installed with, as often as it takes while what was there before is still going, and
+// waits until all of it runs.
+func (p *precious) install(files ...string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 2*kube.Patience)
+	defer cancel()
+	for _, name := range files {
+		p.Eventually(ctx, "the manifest "+name+" to be applied", func(context.Context) error {
+			_, err := kubectl(p.t, "apply", "--server-side", "--force-conflicts", "-f", file(name))
+			return err
+		})
+	}
+	p.Eventually(ctx, "Holdfast to run as installed", func(ctx context.Context) error {
+		if err := p.RolledOut(ctx); err != nil {
+			return err
+		}
+		c, err := objects.StorageClusters().Get(ctx, clusterName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if c.Status.Phase != v1.ClusterRunning || c.DeletionTimestamp != nil {
+			return errors.New("the StorageCluster is " + string(c.Status.Phase))
+		}
+		return nil
+	})
+}
+
+func TestKinds_AreNotDeletedWhileThereAreVolumes(t *testing.T) {
+	p := keep(t, begin(t))
+	p.killing(func(p *precious, kill func()) {
+		for _, what := range [][]string{
+			{"crd", "volumes.holdfast.dev"},
+			{"crd", "storageclusters.holdfast.dev"},
+			{"crd", "snapshots.holdfast.dev"},
+			{"crd", "storagenodes.holdfast.dev"},
+			{"namespace", kube.System},
+		} {
+			out, err := kubectl(p.t, append([]string{"delete", "--wait=false"}, what...)...)
+			if err == nil || !strings.Contains(out, "volumes") || !strings.Contains(out, "docs/uninstall.md") {
+				p.t.Errorf("%v: %v: %s", what, err, out)
+			}
+			kill()
+		}
+	})
+}
+
+func TestManifest_DeletedAndAppliedAgainLosesNothing(t *testing.T) {
+	p := keep(t, begin(t)).keepShared()
+	for how, args := range map[string][]string{
+		"kubectl delete -f":       {"delete", "--wait=false", "-f", file("install.yaml")},
+		"as Argo CD and Flux do":  {"delete", "--wait=false", "--cascade=foreground", "-f", file("install.yaml")},
+		"kubectl replace --force": {"replace", "--force", "-f", file("install.yaml")},
+	} {
+		p.sub(how, func(p *precious) {
+			if out, err := kubectl(p.t, args...); err == nil || !strings.Contains(out, "docs/uninstall.md") {
+				p.t.Errorf("it was not refused: %v: %s", err, out)
+			}
+			kills["the agent"](p.Space)
+			p.install("install.yaml")
+		})
+	}
+	p.sub("as helm uninstall and OLM do", func(p *precious) {
+		mustKubectl(p.t, "delete", "--wait=false", allKinds, "-n", kube.System, "-l", partOf)
+		kills["the agent"](p.Space)
+		p.install("install.yaml")
+	})
+}
+
+// noController takes the controller away, which would put right what is changed next.
+func (p *precious) noController() {
+	p.t.Helper()
+	mustKubectl(p.t, "-n", kube.System, "scale", "deployment", "holdfast-controller", "--replicas=0")
+	kube.AwaitNone(p.Space, p.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=controller"}, "controllers")
+}
+
+// Past the policies: the controller, which would put them right, is not there, and somebody deletes them too.
+func TestManifest_DeletedWhereNothingRefusesItAndAppliedAgainLosesNothing(t *testing.T) {
+	p := keep(t, begin(t)).keepShared()
+	for _, agents := range []string{"alive", "dead"} {
+		p.sub("agents "+agents, func(p *precious) {
+			p.noController()
+			if agents == "dead" {
+				mustKubectl(p.t, "-n", kube.System, "delete", "daemonset", "--all")
+				kube.AwaitNone(p.Space, p.Client.CoreV1().Pods(kube.System), metav1.ListOptions{}, "pods of Holdfast")
+			}
+			ns, err := p.Client.CoreV1().Namespaces().Get(p.t.Context(), kube.System, metav1.GetOptions{})
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			before := p.uids(p.volumes(idle, used, raw, shared, plain))
+			mustKubectl(p.t, "delete", "validatingadmissionpolicybinding", "-l", partOf)
+			p.Eventually(p.t.Context(), "the API server to forget the policies", func(context.Context) error {
+				_, err := kubectl(p.t, "delete", "--wait=false", "-f", file("install.yaml"))
+				return err
+			})
+			p.install("install.yaml")
+			p.anew(ns.UID)
+			p.writtenAgain(before)
+		})
+	}
+}
+
+// anew says that the namespace of Holdfast is another one than it was: it was really gone.
+func (p *precious) anew(was types.UID) {
+	p.t.Helper()
+	if ns, err := p.Client.CoreV1().Namespaces().Get(p.t.Context(), kube.System, metav1.GetOptions{}); err != nil || ns.UID == was {
+		p.t.Errorf("the namespace was not deleted, %v", err)
+	}
+}
+
+func TestStorageCluster_DeletedByForceWaitsForTheLastVolumeAndComesBackWithAll(t *testing.T) {
+	p := keep(t, begin(t)).keepShared()
+	p.killing(func(p *precious, kill func()) {
+		for _, how := range [][]string{{"--cascade=orphan"}, {"--force", "--grace-period=0"}, {"--cascade=foreground"}} {
+			mustKubectl(p.t, append([]string{"delete", "--wait=false", "storagecluster", clusterName}, how...)...)
+		}
+		kill()
+		if message := p.cluster(v1.ClusterTerminating, v1.ProgressingCondition); !strings.Contains(message, "volumes") {
+			p.t.Errorf("it says %q", message)
+		}
+		p.intact(p.t.Name() + ", deleted by force")
+
+		// And even so it is made to go.
+		mustKubectl(p.t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+		p.install("install.yaml", "storagecluster.yaml")
+		if p.client != "" {
+			p.AllowServers()
+		}
+	})
+}
