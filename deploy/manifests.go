@@ -44,6 +44,8 @@ const (
 	AccountPolicies    = "operated/policies-accounts.yaml"
 	LoopSetPolicies    = "operated/policies-loop-sets.yaml"
 	SnapshotClasses    = "operated/snapshotclass.yaml"
+
+	SnapshotController = "operated/snapshot-controller.yaml"
 )
 
 // Objects returns the objects of a file in its order. The caller may change them.

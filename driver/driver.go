@@ -84,7 +84,7 @@ func New(c Config) (*Driver, error) {
 	c.Name = cmp.Or(c.Name, DefaultName)
 	c.StopTimeout = cmp.Or(c.StopTimeout, DefaultStopTimeout)
 	c.Patience = cmp.Or(c.Patience, DefaultPatience)
-	socket, err := socketPath(c.Endpoint)
+	socket, err := SocketPath(c.Endpoint)
 	switch {
 	case err != nil:
 		return nil, err

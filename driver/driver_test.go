@@ -43,8 +43,8 @@ func TestAConfigurationThatCannotWorkIsRefusedByName(t *testing.T) {
 
 func TestEndpointsOfBothFormsNameTheSamePath(t *testing.T) {
 	for _, endpoint := range []string{"unix:///run/h/csi.sock", "unix:/run/h/csi.sock", "unix:///run/h/../h/csi.sock"} {
-		if path, err := socketPath(endpoint); err != nil || path != "/run/h/csi.sock" {
-			t.Errorf("socketPath(%q) = %q, %v", endpoint, path, err)
+		if path, err := SocketPath(endpoint); err != nil || path != "/run/h/csi.sock" {
+			t.Errorf("SocketPath(%q) = %q, %v", endpoint, path, err)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// socketPath reads an endpoint such as unix:///run/holdfast/csi.sock.
-func socketPath(endpoint string) (string, error) {
+// SocketPath reads an endpoint such as unix:///run/holdfast/csi.sock.
+func SocketPath(endpoint string) (string, error) {
 	path, ok := strings.CutPrefix(endpoint, "unix:")
 	path = "/" + strings.TrimLeft(path, "/")
 	if !ok || path == "/" || strings.HasSuffix(path, "/") {

@@ -38,6 +38,7 @@ StorageCluster. From outside of the cluster it runs alone with
 		c := &controller{logging: logFlags(flags), kube: kubeFlags(flags)}
 		c.operator = operatorFlags(flags, c.kube, &c.driver.Name, &c.identity)
 		flags.StringVar(&c.driver.Endpoint, "endpoint", "unix:///csi/csi.sock", "the `socket` to serve on")
+		flags.StringVar(&c.snapshotterEndpoint, "snapshotter-endpoint", "", "another `socket` for csi-snapshotter, which is there when the kinds of snapshots are")
 		flags.StringVar(&c.driver.Name, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
 		flags.DurationVar(&c.driver.StopTimeout, "stop-timeout", driver.DefaultStopTimeout, "how long a stop waits for running calls, a `duration`")
 		flags.BoolVar(&c.driver.Attach, "attach", false, "serve the calls of external-attacher, for a CSIDriver with attachRequired")
@@ -58,10 +59,11 @@ const (
 type controller struct {
 	*logging
 	*kube
-	driver         driver.Config
-	operator       *operator
-	identity       string
-	metricsAddress string
+	driver              driver.Config
+	operator            *operator
+	identity            string
+	metricsAddress      string
+	snapshotterEndpoint string
 }
 
 func (c *controller) run(ctx context.Context, _ io.Writer) error {
@@ -99,6 +101,13 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 	}), logged(log, c.followDebug(clients.holdfast, log))}
 	if c.operator.enabled {
 		parts = append(parts, logged(log, c.operator.missingKinds(clients, log)))
+	}
+	if c.snapshotterEndpoint != "" {
+		shown, err := c.showSnapshotter(clients, log)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, logged(log, shown))
 	}
 	if c.operator.address != "" {
 		api, err := c.operator.serve(clients, log)

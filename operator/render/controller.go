@@ -1,7 +1,6 @@
 package render
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -70,14 +69,6 @@ func (p *plan) controllerContainers(pod *core.PodSpec) error {
 	if p.spec.CSI.Attach {
 		main.Args = append(main.Args, "--attach")
 		pod.Containers = append(pod.Containers, beside(template, "csi-attacher", p.images.CSIAttacher))
-	}
-	// It ends at once where its kinds are missing.
-	image := p.images.SnapshotController
-	if p.Snapshots {
-		image = cmp.Or(image, defaultImages().SnapshotController)
-	}
-	if image != "" && p.Has(snapshotClassKind) && p.Has(groupSnapshotClassKind) {
-		pod.Containers = append(pod.Containers, beside(template, "snapshot-controller", image))
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	core "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/deploy"
@@ -24,6 +23,15 @@ func controllerOf(t *testing.T, in Input) *apps.Deployment {
 func withSpec(t *testing.T, write func(*v1.StorageClusterSpec)) *apps.Deployment {
 	t.Helper()
 	return controllerOf(t, ask(write))
+}
+
+// podsOf are those of the controller, of a node and of the controller of snapshots, where there is all of them.
+func podsOf(t *testing.T, in Input) []core.PodSpec {
+	t.Helper()
+	return []core.PodSpec{
+		controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec,
+		must[apps.Deployment](t, in, "Deployment", "holdfast-snapshot-controller").Spec.Template.Spec,
+	}
 }
 
 func names(containers []core.Container) (all []string) {
@@ -129,32 +137,11 @@ func TestWithoutCSITheControllerIsAlone(t *testing.T) {
 	}
 }
 
-func TestTheSnapshotControllerRunsWhereItsKindsAre(t *testing.T) {
-	in := ask(func(s *v1.StorageClusterSpec) { s.Images.SnapshotController = "r/s:1" })
-	pod := controllerOf(t, in).Spec.Template.Spec
-	if c := container(&pod, "snapshot-controller"); c == nil || c.Image != "r/s:1" || !slices.Contains(c.Args, "--leader-election") {
-		t.Errorf("it is %+v", c)
-	}
-	in.Has = func(kind schema.GroupKind) bool { return kind != groupSnapshotClassKind }
-	pod = controllerOf(t, in).Spec.Template.Spec
-	if container(&pod, "snapshot-controller") != nil {
-		t.Error("it would end at once, for want of its kinds")
-	}
-	in = ask(nil)
-	if pod = controllerOf(t, in).Spec.Template.Spec; container(&pod, "snapshot-controller") != nil {
-		t.Error("it runs unasked, and there may be another")
-	}
-	in.Snapshots = true
-	if pod = controllerOf(t, in).Spec.Template.Spec; container(&pod, "snapshot-controller") == nil {
-		t.Error("it does not run, and the kinds were brought")
-	}
-}
-
 func TestDebugReachesTheSidecarsAsArguments(t *testing.T) {
 	in := everything()
-	pods := []core.PodSpec{controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec}
+	pods := podsOf(t, in)
 	in.Cluster.Spec.Debug = false
-	quiet := []core.PodSpec{controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec}
+	quiet := podsOf(t, in)
 	seen := 0
 	for i, pod := range pods {
 		for j, c := range pod.Containers {
@@ -187,7 +174,7 @@ func TestResourcesAreThoseOfHoldfastItself(t *testing.T) {
 	in := everything()
 	usual := controllerOf(t, in).Spec.Template.Spec
 	in.Cluster.Spec.Resources = want
-	for _, pod := range []core.PodSpec{controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec} {
+	for _, pod := range podsOf(t, in) {
 		for _, c := range pod.Containers {
 			if c.Name == "holdfast" {
 				same(t, want, c.Resources)
@@ -204,9 +191,12 @@ func TestAllPodsGetPullSecretsPriorityAndTolerations(t *testing.T) {
 	usual, in := everything(), everything()
 	in.Cluster.Spec.ImagePullSecrets, in.Cluster.Spec.PriorityClass, in.Cluster.Spec.Tolerations = secrets, "mine", []core.Toleration{mine}
 	pods := func(in Input) map[string]core.PodSpec {
-		return map[string]core.PodSpec{"controller": controllerOf(t, in).Spec.Template.Spec, "node": nodeOf(t, in).Spec.Template.Spec}
+		all := podsOf(t, in)
+		return map[string]core.PodSpec{"controller": all[0], "node": all[1], "snapshot-controller": all[2]}
 	}
-	priorities := map[string]string{"controller": "system-cluster-critical", "node": "system-node-critical"}
+	priorities := map[string]string{
+		"controller": "system-cluster-critical", "node": "system-node-critical", "snapshot-controller": "system-cluster-critical",
+	}
 	for name, pod := range pods(in) {
 		before := pods(usual)[name]
 		same(t, secrets, pod.ImagePullSecrets)

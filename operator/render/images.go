@@ -3,6 +3,7 @@ package render
 import (
 	"cmp"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,8 +117,12 @@ var manifestImages = sync.OnceValue(func() v1.Images {
 	if err != nil {
 		panic(err) // it is compiled in
 	}
+	snapshots, err := manifest[apps.Deployment](deploy.SnapshotController, "Deployment", snapshotControllerName)
+	if err != nil {
+		panic(err) // it is compiled in
+	}
 	images := map[string]v1.Image{}
-	for _, container := range append(controller.Spec.Template.Spec.Containers, beside.Template.Spec.Containers...) {
+	for _, container := range slices.Concat(controller.Spec.Template.Spec.Containers, beside.Template.Spec.Containers, snapshots.Spec.Template.Spec.Containers) {
 		images[container.Name] = v1.Image(container.Image)
 	}
 	return v1.Images{

@@ -4,8 +4,6 @@ import (
 	"reflect"
 	"testing"
 
-	core "k8s.io/api/core/v1"
-
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
@@ -117,7 +115,7 @@ func TestEveryContainerHasItsImage(t *testing.T) {
 		SnapshotController: "r/snapshot-controller", CSINodeDriverRegistrar: "r/csi-node-driver-registrar", CSILivenessProbe: "r/livenessprobe",
 	}
 	seen := 0
-	for _, pod := range []core.PodSpec{controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec} {
+	for _, pod := range podsOf(t, in) {
 		for _, c := range pod.Containers {
 			seen++
 			if c.Image != "r/"+c.Name {

@@ -18,8 +18,8 @@ func (p *plan) settle(pod *core.PodSpec) {
 	if p.spec.PriorityClass != "" {
 		pod.PriorityClassName = p.spec.PriorityClass
 	}
-	if r := p.spec.Resources; r.Requests != nil || r.Limits != nil {
-		container(pod, name).Resources = r
+	if r, main := p.spec.Resources, container(pod, name); main != nil && (r.Requests != nil || r.Limits != nil) {
+		main.Resources = r
 	}
 	if p.spec.Debug {
 		for i := range pod.Containers {

@@ -18,7 +18,7 @@ type Input struct {
 	Secret    map[string][]byte // data of spec.secretRef; nil if it is not named
 	// Has says whether the API server knows a kind that not every cluster has. None is known if it is nil.
 	Has             func(schema.GroupKind) bool
-	Snapshots       bool     // the kinds of snapshots were brought, and so their controller is to run
+	Snapshots       bool     // the kinds of snapshots were brought, and so their controller is to run; the controller's own workload is the same
 	Served          []string // namespaces that have NFS servers with volumes, which keep their loop devices whatever spec.nfs says
 	KeepInline      bool     // inline ephemeral volumes that are not allowed are still in use
 	Image           v1.Image // instead of spec.images.holdfast, for an upgrade at work; "" otherwise
@@ -36,7 +36,7 @@ func Objects(in Input) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, part := range []func() ([]object, error){
 		p.secrets, p.driver, p.node, p.loopSets, p.classes, p.snapshotClasses, p.service, p.ingress, p.monitor,
-		p.policies, p.nfsPolicies, p.controller,
+		p.policies, p.nfsPolicies, p.snapshotController, p.controller,
 	} {
 		objects, err := part()
 		if err != nil {

@@ -11,8 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/deploy"
@@ -139,4 +144,24 @@ func resourceOf(d *unstructured.Unstructured) schema.GroupVersionResource {
 		}
 	}
 	return schema.GroupVersionResource{Group: group, Resource: resource}
+}
+
+// Await returns when the kinds are there, whoever has brought them. Bring makes VolumeSnapshot last.
+func Await(ctx context.Context, client dynamic.Interface) error {
+	all := client.Resource(definitions)
+	one := fields.OneTermEqualSelector(metav1.ObjectNameField, volumeSnapshots).String()
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = one
+			return all.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = one
+			return all.Watch(ctx, o)
+		},
+	}
+	_, err := watchtools.UntilWithSync(ctx, cache.ToListWatcherWithWatchListSemantics(source, client), &unstructured.Unstructured{}, nil, func(e watch.Event) (bool, error) {
+		return e.Type != watch.Deleted, nil
+	})
+	return err
 }

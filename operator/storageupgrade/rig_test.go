@@ -107,7 +107,7 @@ func (r *rig) register(node string, image v1.Image) {
 // install makes the workloads as the cluster's own loop would.
 func (r *rig) install(cluster *v1.StorageCluster) {
 	r.Helper()
-	objects, err := render.Objects(render.Input{Cluster: cluster, Namespace: ours})
+	objects, err := render.Objects(render.Input{Cluster: cluster, Namespace: ours, Snapshots: true, Has: func(schema.GroupKind) bool { return true }})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (r *rig) install(cluster *v1.StorageCluster) {
 	resources := map[string]string{"DaemonSet": "daemonsets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
 	client := dynamic.NewForConfigOrDie(r.api.Config())
 	for _, o := range objects {
-		if resource := resources[o.GetKind()]; resource != "" {
+		if resource := resources[o.GetKind()]; resource != "" && o.GetName() != "holdfast-snapshot-controller" { // which nobody upgrades
 			at := client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}).Namespace(ours)
 			if _, err := at.Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: owned.FieldManager, Force: true}); err != nil {
 				r.Fatal(err)

@@ -55,13 +55,18 @@ func TestTheSidecarsAreThoseThatAreTested(t *testing.T) {
 		}
 		tested[string(program[2])] = string(version[1])
 	}
-	sidecars, err := Read("deploy/operated/sidecars.yaml")
-	if err != nil {
-		t.Fatal(err)
+	read := func(file string) Objects {
+		t.Helper()
+		objects, err := Read("deploy/operated/" + file + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return objects
 	}
 	seen, ways := map[string]bool{}, map[string]Objects{
 		"the manifest": installations(t)[manifest],
-		"beside":       sidecars,
+		"beside":       read("sidecars"),
+		"of snapshots": read("snapshot-controller"),
 	}
 	for name, objects := range ways {
 		for key, container := range containers(t, objects) {

@@ -319,13 +319,15 @@ func TestTheBundleNamesEveryImage(t *testing.T) {
 	for _, c := range containers(t, operated(t, map[string]any{"cluster": map[string]any{"csi": map[string]any{"attach": true}}}, nil)) {
 		want = append(want, c.Image)
 	}
-	sidecars, err := Read("deploy/operated/sidecars.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range containers(t, sidecars) {
-		if c.Image != "" { // else it runs where a StorageCluster names one
-			want = append(want, c.Image)
+	for _, file := range []string{"sidecars", "snapshot-controller"} {
+		objects, err := Read("deploy/operated/" + file + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range containers(t, objects) {
+			if c.Image != "" { // else it runs where a StorageCluster names one
+				want = append(want, c.Image)
+			}
 		}
 	}
 	want = append(want, "holdfast/nfs:dev")

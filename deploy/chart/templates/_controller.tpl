@@ -31,12 +31,10 @@
 {{- define "holdfast.sidecars" }}
 {{- $chart := index . 0 }}{{ $pod := (index . 1).spec.template.spec }}
 {{- $cluster := $chart.Values.cluster }}{{ $images := $cluster.images | default dict }}
-{{- $fields := dict "csi-provisioner" "csiProvisioner" "csi-resizer" "csiResizer" "csi-snapshotter" "csiSnapshotter" "csi-attacher" "csiAttacher" "snapshot-controller" "snapshotController" }}
-{{- $has := $chart.Capabilities.APIVersions }}
-{{- $snapshots := and $images.snapshotController ($has.Has "snapshot.storage.k8s.io/v1/VolumeSnapshotClass") ($has.Has "groupsnapshot.storage.k8s.io/v1/VolumeGroupSnapshotClass") }}
+{{- $fields := dict "csi-provisioner" "csiProvisioner" "csi-resizer" "csiResizer" "csi-snapshotter" "csiSnapshotter" "csi-attacher" "csiAttacher" }}
 {{- $all := $pod.containers }}
 {{- range (splitList "\n---\n" ($chart.Files.Get "files/sidecars.yaml") | first | fromYaml).template.spec.containers }}
-{{- if or (and (eq .name "csi-attacher") (dig "csi" "attach" false $cluster)) (and (eq .name "snapshot-controller") $snapshots) }}{{ $all = append $all . }}{{ end }}
+{{- if and (eq .name "csi-attacher") (dig "csi" "attach" false $cluster) }}{{ $all = append $all . }}{{ end }}
 {{- end }}
 {{- if not (dig "csi" "enable" true $cluster) }}{{ $all = list (first $all) }}{{ end }}
 {{- range $container := rest $all }}

@@ -74,7 +74,7 @@ func TestManifest_DeletedAndAppliedAgainLosesNothing(t *testing.T) {
 	p := keep(t, begin(t)).keepShared()
 	for how, args := range map[string][]string{
 		"kubectl delete -f":       {"delete", "--wait=false", "-f", file("install.yaml")},
-		"as Argo CD and Flux do":  {"delete", "--wait=false", "--cascade=foreground", "-f", file("install.yaml")},
+		"as Argo CD and Flux do":  {"delete", "--cascade=foreground", "-f", file("install.yaml")},
 		"kubectl replace --force": {"replace", "--force", "-f", file("install.yaml")},
 	} {
 		p.sub(how, func(p *precious) {

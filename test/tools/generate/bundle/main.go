@@ -155,12 +155,16 @@ func (b bundle) install(_, spec object) error {
 		"clusterPermissions": permissions("ClusterRole"),
 		"permissions":        permissions("Role"),
 	}}
+	snapshots, err := b.read("operated/snapshot-controller.yaml")
+	if err != nil {
+		return err
+	}
 	servers, err := b.read("operated/nfs.yaml")
 	if err != nil {
 		return err
 	}
 	var named []any
-	for _, workload := range append([]object{at(deployment, "spec")}, beside...) {
+	for _, workload := range append(append([]object{at(deployment, "spec")}, beside...), at(snapshots[0], "spec")) {
 		for _, c := range containers(workload) {
 			if image := c.(object)["image"]; image != nil {
 				named = append(named, object{"name": c.(object)["name"], "image": image})

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+
+	"github.com/holdfast-storage/holdfast/deploy"
+)
+
+func TestTheSnapshotterFindsTheDriverWhenTheKindsOfSnapshotsAreThere(t *testing.T) {
+	kinds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{kinds: "CustomResourceDefinitionList"})
+	dir := t.TempDir()
+	socket, link := filepath.Join(dir, "csi.sock"), filepath.Join(dir, "snapshotter.sock")
+	for _, name := range []string{socket, link} { // the second is of a process before this one
+		if err := os.WriteFile(name, []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &controller{snapshotterEndpoint: "unix://" + link}
+	c.driver.Endpoint = "unix://" + socket
+	shown, err := c.showSnapshotter(&clients{dynamic: client}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := shown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer stop()
+
+	await(t, "no way from before", func() bool { _, err := os.Lstat(link); return err != nil })
+	all, err := deploy.SnapshotDefinitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all {
+		if _, err := os.Lstat(link); err == nil {
+			t.Fatalf("the way is there before kind %s is", d.GetName())
+		}
+		if _, err := client.Resource(kinds).Create(ctx, d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "the way to the driver", func() bool { content, err := os.ReadFile(link); return err == nil && string(content) == socket })
+}
+
+func TestTheSnapshotterHasASocketOfItsOwn(t *testing.T) {
+	for _, endpoint := range []string{"unix:///csi/csi.sock", "csi.sock", "unix:///csi/"} {
+		c := &controller{snapshotterEndpoint: endpoint}
+		c.driver.Endpoint = "unix:///csi/csi.sock"
+		if _, err := c.showSnapshotter(&clients{}, nil); err == nil {
+			t.Errorf("%s is taken", endpoint)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package render
+
+import (
+	"cmp"
+
+	apps "k8s.io/api/apps/v1"
+
+	"github.com/holdfast-storage/holdfast/deploy"
+)
+
+const (
+	snapshotControllerName      = "holdfast-snapshot-controller"
+	snapshotControllerComponent = "snapshot-controller"
+)
+
+// snapshotController returns what runs the controller of the snapshot kinds, which ends at once where these are missing.
+func (p *plan) snapshotController() ([]object, error) {
+	image := p.images.SnapshotController
+	if p.Snapshots {
+		image = cmp.Or(image, defaultImages().SnapshotController)
+	}
+	if image == "" || !p.withCSI() || !p.Has(snapshotClassKind) || !p.Has(groupSnapshotClassKind) {
+		return nil, nil
+	}
+	deployment, err := manifest[apps.Deployment](deploy.SnapshotController, "Deployment", snapshotControllerName)
+	if err != nil {
+		return nil, err
+	}
+	if p.spec.CSI.Replicas != nil {
+		deployment.Spec.Replicas = p.spec.CSI.Replicas
+	}
+	pod := &deployment.Spec.Template.Spec
+	container(pod, snapshotControllerComponent).Image = string(image)
+	p.settle(pod)
+	return []object{deployment}, nil
+}
