@@ -173,3 +173,37 @@ func TestTheKindsOfSomebodyElseAreLeftAlone(t *testing.T) {
 		t.Errorf("there are %v", left)
 	}
 }
+
+// Whoever waits for the kinds looks for those of groups next.
+func TestTheKindsOfSnapshotsAreThereWhenThoseOfGroupsAre(t *testing.T) {
+	s := newSite(t)
+	there := make(chan error, 1)
+	go func() { there <- Await(t.Context(), s.client) }()
+	all := s.wanted()
+	if last := all[len(all)-1].GetName(); last != volumeSnapshots {
+		t.Fatalf("the last that is made is %s", last)
+	}
+	for _, d := range all[:len(all)-1] {
+		if _, err := s.client.Resource(definitions).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.established(d.GetName())
+	}
+	select {
+	case err := <-there:
+		t.Fatalf("without %s all are there, %v", volumeSnapshots, err)
+	default:
+	}
+	s.clear(t.Context())
+	if err := s.kinds.Bring(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-there; err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all[:len(all)-1] {
+		if _, err := s.client.Resource(definitions).Get(t.Context(), d.GetName(), metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
