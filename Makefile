@@ -86,8 +86,10 @@ test-hosts: root deps
 	others=$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxFf <(go list $(INSTALL_TESTS) $(API_TESTS) $(CLUSTER_TESTS))); \
 	go build -tags crashpoints -o bin/holdfast-crashpoints ./cmd/holdfast; \
 	export HOLDFAST_CRASHING_BINARY=$(CURDIR)/bin/holdfast-crashpoints HOLDFAST_REQUIRE=$(REQUIRE); \
-	$(RACE_ASIDE) -count=1 -timeout $(TIMEOUT) ./test/uml $$(grep -vxF "$$clients" <<<"$$others"); \
-	$(KUBERNETES_TEST) -count=1 -timeout $(TIMEOUT) $$(grep -xF "$$clients" <<<"$$others")
+	failed=0; \
+	$(RACE_ASIDE) -count=1 -timeout $(TIMEOUT) ./test/uml $$(grep -vxF "$$clients" <<<"$$others") || failed=1; \
+	$(KUBERNETES_TEST) -count=1 -timeout $(TIMEOUT) $$(grep -xF "$$clients" <<<"$$others") || failed=1; \
+	exit $$failed
 
 .PHONY: test-api-install
 test-api-install: root deps cluster-program
@@ -124,8 +126,10 @@ test-cluster: root deps cluster-program
 	$(call step,test in a cluster)
 	@$(call fresh,test); \
 	HOLDFAST_IMAGES=$(CURDIR)/bin/images test/cluster/install test $(NODES); \
-	(cd test/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -count=1 ./...); \
-	HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -p 1 -count=1 -timeout $(TIMEOUT) $(CLUSTER_TESTS)
+	failed=0; \
+	(cd test/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -count=1 -timeout $(TIMEOUT) ./...) || failed=1; \
+	HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$(REQUIRE) $(TEST) -p 1 -count=1 -timeout $(TIMEOUT) $(CLUSTER_TESTS) || failed=1; \
+	exit $$failed
 
 # Not beside the images: both compile much of Kubernetes, and install packages.
 .PHONY: cluster-program
