@@ -14,11 +14,6 @@ import (
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 )
 
-// inline gives a pod a volume of its own that is no claim.
-func inline(path string, attributes map[string]string) kube.PodOption {
-	return volume(path, corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "csi.holdfast.dev", VolumeAttributes: attributes}})
-}
-
 // claimed gives a pod a claim of its own, made from a template.
 func claimed(path, size string) kube.PodOption {
 	return volume(path, corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
@@ -54,7 +49,7 @@ func expectLimit(t *testing.T, said string) {
 func TestAnInlineVolumeIsMadeForItsPodLimitedAndGoneWithIt(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
-	s.Pod("user", inline("/data", map[string]string{"size": "64Mi"}))
+	s.Pod("user", kube.Inline("/data", map[string]string{"size": "64Mi"}))
 	uid := s.Ready("user").UID
 	if found := s.Exec("user", "stat", "-c", "%g", "/data"); found != "1000\n" {
 		t.Errorf("it belongs to the group %q", found)
@@ -68,7 +63,7 @@ func TestAnInlineVolumeIsMadeForItsPodLimitedAndGoneWithIt(t *testing.T) {
 		t.Errorf("after the pod there are %v", left)
 	}
 	// The same pod again has nothing of the first.
-	if found := s.Run("user", inline("/data", map[string]string{"size": "64Mi"}), kube.Script("ls /data")); strings.Contains(found, "fill") {
+	if found := s.Run("user", kube.Inline("/data", map[string]string{"size": "64Mi"}), kube.Script("ls /data")); strings.Contains(found, "fill") {
 		t.Errorf("the next pod found %q", found)
 	}
 }
@@ -92,7 +87,7 @@ func inlineOf(t *testing.T, s *kube.Space, uid string) (ids []string) {
 func TestAnInlineVolumeThatAsksForWhatThereIsNotIsToldToItsPod(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
-	s.Pod("user", inline("/data", map[string]string{"size": "64Mi", "colour": "green"}))
+	s.Pod("user", kube.Inline("/data", map[string]string{"size": "64Mi", "colour": "green"}))
 	s.AwaitEvent("user", "FailedMount", "colour", "size", "fsType")
 }
 

@@ -73,10 +73,11 @@ func (p *precious) keepShared() *precious {
 	p.Serve("shared", p.Home, map[string]any{
 		"storage": map[string]any{"storageClassName": "holdfast", "size": "1Gi"}, "reclaimPolicy": "Delete", "gracePeriod": "60s",
 	})
-	p.class(shared, "csi.holdfast.dev", "shared", "true", "nfsServer", p.Namespace+"/shared")
-	p.class(plain, "nfs.holdfast.dev", "server", p.Namespace+"/shared")
-	for _, claim := range []string{shared, plain} {
-		p.Claim(claim, "32Mi", kube.AccessMode(corev1.ReadWriteMany), kube.OfClass(p.Namespace+"-"+claim))
+	for claim, class := range map[string]string{
+		shared: p.Class(shared, "csi.holdfast.dev", "shared", "true", "nfsServer", p.Namespace+"/shared"),
+		plain:  p.Class(plain, "nfs.holdfast.dev", "server", p.Namespace+"/shared"),
+	} {
+		p.Claim(claim, "32Mi", kube.AccessMode(corev1.ReadWriteMany), kube.OfClass(class))
 		p.sums[claim] = p.Run("fill-"+claim, kube.Mount(claim, "/data"), kube.OnNode(p.client), kube.Script(fill))
 		p.DeletePod("fill-" + claim)
 	}

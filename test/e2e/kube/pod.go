@@ -56,6 +56,15 @@ func addSource(p *corev1.Pod, source corev1.VolumeSource) string {
 	return name
 }
 
+// Inline gives a pod a volume of its own that is no claim.
+func Inline(path string, attributes map[string]string) PodOption {
+	return func(p *corev1.Pod) {
+		name := addSource(p, corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "csi.holdfast.dev", VolumeAttributes: attributes}})
+		c := &p.Spec.Containers[0]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path})
+	}
+}
+
 // MountNFS gives a pod a directory of an NFS server, without a claim.
 func MountNFS(server, directory, path string) PodOption {
 	return func(p *corev1.Pod) {

@@ -47,6 +47,12 @@ func (s *Space) AllowServers() {
 	s.BeforeEnd(func(ctx context.Context) error { s.allowServers(ctx, false); return nil })
 }
 
+// DisallowServers leaves the namespace the servers that it has, and no others.
+func (s *Space) DisallowServers() {
+	s.t.Helper()
+	s.allowServers(s.t.Context(), false)
+}
+
 // allowServers writes the list of the StorageCluster, and waits until the API server goes by it.
 func (s *Space) allowServers(ctx context.Context, allow bool) {
 	s.t.Helper()

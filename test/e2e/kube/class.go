@@ -1,0 +1,32 @@
+package kube
+
+import (
+	"context"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Class makes a class with some parameters, each a key and a value, that is named after the test, and returns its name. The
+// end of the test deletes it.
+func (s *Space) Class(name, provisioner string, parameters ...string) string {
+	s.t.Helper()
+	c := &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: s.Namespace + "-" + name},
+		Provisioner: provisioner, Parameters: map[string]string{},
+		VolumeBindingMode: new(storagev1.VolumeBindingImmediate),
+	}
+	for i := 0; i+1 < len(parameters); i += 2 {
+		c.Parameters[parameters[i]] = parameters[i+1]
+	}
+	classes := s.Client.StorageV1().StorageClasses()
+	if _, err := classes.Create(s.t.Context(), c, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := classes.Delete(context.WithoutCancel(s.t.Context()), c.Name, metav1.DeleteOptions{}); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return c.Name
+}
