@@ -34,7 +34,7 @@ it selects.
 		pool := flags.String("pool", "", "`name` of the pool, if it may be a disk; taken from a path such as /var/lib/holdfast/pools/NAME")
 		state := flags.String("state-dir", "/var/lib/holdfast", "`directory` of Holdfast on this node, which records the pools that are disks")
 		isDisk := flags.Bool("disk", false, "the pool is a disk, even if there is no record of it")
-		return func(_ context.Context, out io.Writer) error {
+		return func(ctx context.Context, out io.Writer) error {
 			if !filepath.IsAbs(*path) {
 				return fmt.Errorf("--path %q: give the absolute path of the pool, such as /srv/fast: %w", *path, errUsage)
 			}
@@ -48,7 +48,7 @@ it selects.
 			if err := diskIsThere(*path, *state, name, *isDisk); err != nil {
 				return err
 			}
-			return wipe(*path, out)
+			return wipe(ctx, *path, out)
 		}
 	},
 }
@@ -94,7 +94,7 @@ func diskIsThere(path, state, pool string, isDisk bool) error {
 }
 
 // wipe empties a pool. What makes the directory a pool goes last, so that after a kill it is one, and is wiped again.
-func wipe(path string, out io.Writer) error {
+func wipe(ctx context.Context, path string, out io.Writer) error {
 	root, err := os.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = fmt.Fprintf(out, "%s does not exist: there is nothing to remove\n", path)
@@ -116,7 +116,7 @@ func wipe(path string, out io.Writer) error {
 	}
 	removed := 0
 	for _, part := range poolParts {
-		n, err := empty(root, part, out)
+		n, err := empty(ctx, root, part, out)
 		removed += n
 		if err != nil {
 			return err
@@ -184,13 +184,21 @@ func refuseVolumes(root *os.Root, path string) error {
 }
 
 // empty removes all that a directory holds, and says what that was.
-func empty(root *os.Root, dir string, out io.Writer) (removed int, err error) {
+func empty(ctx context.Context, root *os.Root, dir string, out io.Writer) (removed int, err error) {
 	names, err := readDir(root, dir)
 	if err != nil {
 		return 0, err
 	}
+	if len(names) == 0 {
+		return 0, nil
+	}
+	at, err := root.OpenRoot(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer at.Close()
 	for _, name := range names {
-		if err := root.RemoveAll(filepath.Join(dir, name)); err != nil {
+		if err := nodeops.RemoveTree(ctx, at, name); err != nil { // however deep it is: a tenant has made it
 			return removed, err
 		}
 		removed++

@@ -237,3 +237,43 @@ func TestTheVersionTellsAProgramWhatItReadsAndWrites(t *testing.T) {
 		t.Errorf("another format: %v", err)
 	}
 }
+
+func TestATreeIsWipedHoweverDeepATenantHasMadeIt(t *testing.T) {
+	dir := wipeable(t)
+	at, err := os.OpenRoot(filepath.Join(dir, ".trash"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		if err := at.Mkdir("d", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		below, err := at.OpenRoot("d")
+		if err := errors.Join(err, at.Close()); err != nil {
+			t.Fatal(err)
+		}
+		at = below
+	}
+	if err := at.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	few := unix.Rlimit{Cur: 200, Max: was.Max} // a descriptor for each level is more
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := call(t, "cleanup", "--path", dir); err != nil {
+		t.Fatal(err)
+	}
+	if left := listing(t, dir); left != "disk.json" {
+		t.Errorf("left is %s", left)
+	}
+}

@@ -89,6 +89,11 @@ func TestManifest_DeletedAndAppliedAgainLosesNothing(t *testing.T) {
 		mustKubectl(p.t, "delete", "--wait=false", allKinds, "-n", kube.System, "-l", partOf)
 		kills["the agent"](p.Space)
 		p.install("install.yaml")
+		// The operator makes of it what the manifest had: nothing is replaced once more.
+		sets, err := p.Client.AppsV1().ReplicaSets(kube.System).List(p.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=controller"})
+		if err != nil || len(sets.Items) != 1 {
+			p.t.Errorf("an installation has made %d ReplicaSets of the controller, %v", len(sets.Items), err)
+		}
 	})
 }
 
