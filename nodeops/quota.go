@@ -145,6 +145,15 @@ func (q *ProjectQuota) Usage(id uint32) (bytes int64, inodes uint64, err error) 
 	return int64(d.Space), d.Inodes, nil
 }
 
+// Limited says whether the kernel has limits of an id for all that are asked for, whatever they are.
+func (q *ProjectQuota) Limited(id uint32, l Limits) (bool, error) {
+	d, err := q.table.get(id)
+	if err != nil {
+		return false, err
+	}
+	return (l.Bytes == 0 || d.BlockHard > 0) && (l.Inodes == 0 || d.InodeHard > 0), nil
+}
+
 // Release clears an id's limits; it is free as soon as its last file is gone, and not before. So release an id first
 // and remove its directory then: as long as the directory carries the id, this can be repeated after a crash, while
 // the id of a directory that is gone may be another's already.

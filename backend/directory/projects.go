@@ -109,8 +109,14 @@ func (en *projects) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	if err != nil {
 		return 0, abnormal("its usage cannot be read: %v", err)
 	}
+	limited, err := en.quota.Limited(e.Content.Project, en.limits(e))
+	if err != nil {
+		return used, abnormal("its limits cannot be read: %v", err)
+	}
 	id, inherit, err := nodeops.ProjectOf(dataPath(e))
 	switch {
+	case !limited:
+		return used, abnormal("the file system has no limit for its quota id %d, which it should hold to: it is set again when the node pod is started, whose log says why it was not; to set it by hand, see docs/directory-quota.md", e.Content.Project)
 	case err != nil:
 		return used, abnormal("its quota id cannot be read: %v", err)
 	case id != e.Content.Project || !inherit:

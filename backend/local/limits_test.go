@@ -207,6 +207,42 @@ func filesUntilRefused(t *testing.T, dir string, most int) int {
 	return 0
 }
 
+func TestDirectoryOnXFSWhoseLimitIsGoneSaysSo(t *testing.T)  { lostLimitShows(t, hostfs.XFSQuota) }
+func TestDirectoryOnExt4WhoseLimitIsGoneSaysSo(t *testing.T) { lostLimitShows(t, hostfs.Ext4Quota) }
+
+func lostLimitShows(t *testing.T, k hostfs.Kind) {
+	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30)}
+	b := open(t, c)
+	v := made(t, b, backend.VolumeSpec{Name: "a", Size: backend.Size{Required: mib}})
+	if v.Condition.Abnormal {
+		t.Fatalf("at first it is %+v", v.Condition)
+	}
+	id, _, err := nodeops.ProjectOf(v.Access.Directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota, err := nodeops.OpenProjectQuota(c.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer quota.Close()
+	for _, left := range []nodeops.Limits{{}, {Bytes: mib}} {
+		if err := quota.SetLimits(id, left); err != nil {
+			t.Fatal(err)
+		}
+		now, err := b.Get(t.Context(), "a")
+		if err != nil || !now.Condition.Abnormal || !strings.Contains(now.Condition.Message, "no limit") {
+			t.Errorf("with the limits %+v it is %+v, %v", left, now.Condition, err)
+		}
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := open(t, c).Get(t.Context(), "a"); err != nil || now.Condition.Abnormal {
+		t.Errorf("opened again it is %+v, %v", now.Condition, err)
+	}
+}
+
 func TestDirectoryOnXFSGivesQuotaIDsBack(t *testing.T)  { idsComeBack(t, hostfs.XFSQuota) }
 func TestDirectoryOnExt4GivesQuotaIDsBack(t *testing.T) { idsComeBack(t, hostfs.Ext4Quota) }
 

@@ -17,8 +17,8 @@ import (
 const (
 	// partOf selects all that belongs to Holdfast.
 	partOf = "app.kubernetes.io/part-of=holdfast"
-	// allKinds of the manifest but the definitions and the namespace: what helm uninstall and OLM take away, which leave those.
-	allKinds = "deployment,poddisruptionbudget,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding"
+	// ofController is what the manifest has beside the definitions and the namespace: all that helm uninstall and OLM take away.
+	ofController = "deployment,poddisruptionbudget,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding"
 )
 
 // file is one of those that the cluster was installed with.
@@ -86,7 +86,7 @@ func TestManifest_DeletedAndAppliedAgainLosesNothing(t *testing.T) {
 		})
 	}
 	p.sub("as helm uninstall and OLM do", func(p *precious) {
-		mustKubectl(p.t, "delete", "--wait=false", allKinds, "-n", kube.System, "-l", partOf)
+		mustKubectl(p.t, "-n", kube.System, "delete", ofController, "holdfast-controller")
 		kills["the agent"](p.Space)
 		p.install("install.yaml")
 		// The operator makes of it what the manifest had: nothing is replaced once more.
@@ -100,7 +100,7 @@ func TestManifest_DeletedAndAppliedAgainLosesNothing(t *testing.T) {
 // noController takes the controller away, which would put right what is changed next.
 func (p *precious) noController() {
 	p.t.Helper()
-	mustKubectl(p.t, "-n", kube.System, "scale", "deployment", "holdfast-controller", "--replicas=0")
+	mustKubectl(p.t, "-n", kube.System, "delete", ofController, "holdfast-controller")
 	kube.AwaitNone(p.Space, p.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=controller"}, "controllers")
 }
 
