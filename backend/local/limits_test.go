@@ -225,7 +225,6 @@ func lostLimitShows(t *testing.T, k hostfs.Kind) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer quota.Close()
 	for _, left := range []nodeops.Limits{{}, {Bytes: mib}} {
 		if err := quota.SetLimits(id, left); err != nil {
 			t.Fatal(err)
@@ -235,11 +234,15 @@ func lostLimitShows(t *testing.T, k hostfs.Kind) {
 			t.Errorf("with the limits %+v it is %+v, %v", left, now.Condition, err)
 		}
 	}
-	if err := b.Close(t.Context()); err != nil {
+	if err := errors.Join(quota.Close(), b.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := open(t, c).Get(t.Context(), "a"); err != nil || now.Condition.Abnormal {
+	b = open(t, c)
+	if now, err := b.Get(t.Context(), "a"); err != nil || now.Condition.Abnormal {
 		t.Errorf("opened again it is %+v, %v", now.Condition, err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 
