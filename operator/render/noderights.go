@@ -35,23 +35,29 @@ func (p *plan) nodeRights() ([]object, error) {
 
 // loopSetRights returns the account of what only lends loop devices, and what it may do.
 func (p *plan) loopSetRights() ([]object, error) {
-	all, err := deploy.Objects(deploy.LoopSets)
+	objects, err := p.accountAndRights(deploy.LoopSets)
+	return append(objects, p.privilegedOnOpenShift(loopSetsName, loopSetsComponent)...), err
+}
+
+// accountAndRights returns all of a manifest but its workload.
+func (p *plan) accountAndRights(file string) ([]object, error) {
+	all, err := deploy.Objects(file)
 	if err != nil {
 		return nil, err
 	}
 	var objects []object
 	for _, o := range all {
-		switch o.GetKind() {
-		case "DaemonSet":
+		switch {
+		case o.GetKind() == "DaemonSet" || o.GetKind() == "Deployment":
 			continue
-		case "ClusterRoleBinding":
+		case strings.HasSuffix(o.GetKind(), "Binding"):
 			if err := p.bindHere(o); err != nil {
 				return nil, err
 			}
 		}
 		objects = append(objects, o)
 	}
-	return append(objects, p.privilegedOnOpenShift(loopSetsName, loopSetsComponent)...), nil
+	return objects, nil
 }
 
 // bindHere makes the accounts of a binding those of the namespace.

@@ -32,5 +32,6 @@ func (p *plan) snapshotController() ([]object, error) {
 	pod := &deployment.Spec.Template.Spec
 	container(pod, snapshotControllerComponent).Image = string(image)
 	p.settle(pod)
-	return []object{deployment}, nil
+	rights, err := p.accountAndRights(deploy.SnapshotController)
+	return append(rights, deployment), err
 }

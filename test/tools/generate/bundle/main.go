@@ -164,7 +164,7 @@ func (b bundle) install(_, spec object) error {
 		return err
 	}
 	var named []any
-	for _, workload := range append(append([]object{at(deployment, "spec")}, beside...), at(snapshots[0], "spec")) {
+	for _, workload := range append(append([]object{at(deployment, "spec")}, beside...), at(find(snapshots, "Deployment"), "spec")) {
 		for _, c := range containers(workload) {
 			if image := c.(object)["image"]; image != nil {
 				named = append(named, object{"name": c.(object)["name"], "image": image})
