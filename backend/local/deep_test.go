@@ -38,8 +38,11 @@ func deepTreeTakesNoPoolDown(t *testing.T, k hostfs.Kind) {
 	b := open(t, c)
 	t.Cleanup(func() { b.Close(context.Background()) })
 	depth := 5000
-	if hostfs.All() {
+	switch {
+	case hostfs.All() && k.Name == hostfs.Btrfs.Name:
 		depth = 1_000_000
+	case hostfs.All():
+		depth = 100_000 // what the second kernel, which has the quotas, has the memory to hold while the tree is made
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		v := made(t, b, backend.VolumeSpec{Name: name, Size: backend.Size{Required: 1 << 30}, Inodes: inodesFor(k, 2*depth)})

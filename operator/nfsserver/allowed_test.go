@@ -153,7 +153,8 @@ func TestAServerWhoseNamespaceIsTakenOffTheListServesOn(t *testing.T) {
 	r.until("its rights", func() bool { return len(r.gotten()) == 6 })
 	r.change("data", func(s *v1.NFSServerSpec) { s.MaxExports = 9 })
 	r.argument("data", "--max-exports=9")
-	r.serve("data") // in the pod that replaces the one of before
+	r.ready("data") // the pod that replaces the one of before
+	r.condition("data", v1.AvailableCondition, reasonServing)
 	// Another one beside it is new, and gets nothing, nor does the first when it is made anew.
 	r.create("second", nil)
 	r.condition("second", v1.AvailableCondition, reasonNotAllowed)

@@ -288,6 +288,13 @@ func (r *rig) pod(name string) *core.Pod {
 // serve plays the kubelet of a pod that becomes ready, once it is of the newest revision.
 func (r *rig) serve(name string) {
 	r.Helper()
+	r.ready(name)
+	r.until("NFSServer "+name+" at work", func() bool { s := r.server(name); return s != nil && s.Status.Phase == v1.NFSRunning })
+}
+
+// ready makes the newest pod of a server ready, as its kubelet would.
+func (r *rig) ready(name string) {
+	r.Helper()
 	r.until("the pod to be made ready", func() bool {
 		set, pod := r.statefulSet(name), r.pod(name)
 		if set == nil || pod == nil || pod.DeletionTimestamp != nil || set.Status.ObservedGeneration < set.Generation || pod.Labels[apps.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
@@ -299,7 +306,6 @@ func (r *rig) serve(name string) {
 		_, err := r.theirs.CoreV1().Pods(r.namespace).UpdateStatus(background, pod, metav1.UpdateOptions{})
 		return err == nil
 	})
-	r.until("NFSServer "+name+" at work", func() bool { s := r.server(name); return s != nil && s.Status.Phase == v1.NFSRunning })
 }
 
 // volume makes one on a server, as its agent would.
