@@ -85,6 +85,16 @@ func (a *Agent) deleteAny(ctx context.Context, k key) error {
 
 // discarded takes one entry off the list.
 func (a *Agent) discarded(ctx context.Context, d v1.Discard) error {
+	return a.editNode(ctx, func(n *v1.StorageNode) (spec map[string]any, err error) {
+		if err := readable(n); err != nil {
+			return nil, err // what is missing of the list would be lost
+		}
+		return map[string]any{"discard": slices.DeleteFunc(slices.Clone(n.Spec.Discard), d.Same)}, nil
+	})
+}
+
+// editNode merges into the spec of the node's object what change makes of the newest, nothing where that is nil.
+func (a *Agent) editNode(ctx context.Context, change func(*v1.StorageNode) (spec map[string]any, err error)) error {
 	nodes := a.Client.HoldfastV1().StorageNodes()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		n, err := nodes.Get(ctx, a.Node, metav1.GetOptions{})
@@ -94,13 +104,11 @@ func (a *Agent) discarded(ctx context.Context, d v1.Discard) error {
 		if err != nil {
 			return err
 		}
-		if err := readable(n); err != nil {
-			return err // what is missing of the list would be lost
+		spec, err := change(n)
+		if err != nil || spec == nil {
+			return err
 		}
-		rest := slices.DeleteFunc(slices.Clone(n.Spec.Discard), d.Same)
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"discard": rest},
-		})
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": spec})
 		if err != nil {
 			return err
 		}

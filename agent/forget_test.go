@@ -86,7 +86,10 @@ func TestObject_ARequestThatAnybodyCouldHaveWrittenIsNone(t *testing.T) {
 	requests.Set(errors.New("there is no policy"))
 	r.writtenAgain(before)
 	r.removeSnapshot("s")
-	r.await("another object of the snapshot", func() bool { s := r.snapshot("s"); return s != nil && s.UID != source.UID && s.Status.Phase == v1.PhaseReady })
+	r.await("another object of the snapshot", func() bool {
+		s := r.snapshot("s")
+		return s != nil && s.UID != source.UID && s.Status.Phase == v1.PhaseReady
+	})
 	r.giveUp(discard(v1.SourceVolume, "a", "of an object that was"))
 	r.discarded()
 	if n := r.host.count("delete a"); n > 0 {
@@ -95,7 +98,10 @@ func TestObject_ARequestThatAnybodyCouldHaveWrittenIsNone(t *testing.T) {
 
 	requests.Set(nil)
 	r.removeSnapshot("s")
-	r.await("no snapshot", func() bool { _, err := r.host.GetSnapshot(t.Context(), "s"); return errors.Is(err, backend.ErrNotFound) })
+	r.await("no snapshot", func() bool {
+		_, err := r.host.GetSnapshot(t.Context(), "s")
+		return errors.Is(err, backend.ErrNotFound)
+	})
 	r.remove("a")
 	r.gone("a")
 	if r.host.has("a") {

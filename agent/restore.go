@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,8 +9,6 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -163,14 +160,9 @@ func (a *Agent) refuseRestore(ctx context.Context, name, refusal string) error {
 
 // answerRestore takes the requests to restore a volume off the list, or writes the refusal into them.
 func (a *Agent) answerRestore(ctx context.Context, name, refusal string) error {
-	nodes := a.Client.HoldfastV1().StorageNodes()
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		n, err := nodes.Get(ctx, a.Node, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && restoreOf(n, name) == nil {
-			return nil
-		}
-		if err != nil {
-			return err
+	return a.editNode(ctx, func(n *v1.StorageNode) (spec map[string]any, err error) {
+		if restoreOf(n, name) == nil {
+			return nil, nil
 		}
 		rest := []v1.RestoreRequest{}
 		for _, r := range n.Spec.Restore {
@@ -182,13 +174,6 @@ func (a *Agent) answerRestore(ctx context.Context, name, refusal string) error {
 			}
 			rest = append(rest, r)
 		}
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"restore": rest},
-		})
-		if err != nil {
-			return err
-		}
-		_, err = nodes.Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		return err
+		return map[string]any{"restore": rest}, nil
 	})
 }

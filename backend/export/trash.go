@@ -17,20 +17,11 @@ func (b *Backend) Trash(ctx context.Context) ([]backend.Trashed, error) {
 // that cannot be served yet is back nevertheless; its Condition says why, and it is tried again.
 func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
 	return backend.Do(ctx, &b.ops, id, "undelete", func(ctx context.Context) (*backend.Volume, error) {
-		gone, err := b.gone(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		release, err := b.ledger.reserve(id)
+		_, release, err := b.prepare(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		defer release()
-		if gone {
-			if err := b.withdraw(ctx, id); err != nil {
-				return nil, fmt.Errorf("volume %s: %w", id, err)
-			}
-		}
 		v, err := b.Backend.Undelete(ctx, id)
 		if err != nil {
 			return nil, err

@@ -58,21 +58,11 @@ func (b *Backend) make(ctx context.Context, spec backend.VolumeSpec, build func(
 		return nil, fmt.Errorf("volume %s: %w", id, err)
 	}
 	return backend.Do(ctx, &b.ops, id, "create", func(ctx context.Context) (*backend.Volume, error) {
-		fresh, err := b.gone(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		release, err := b.ledger.reserve(id)
+		fresh, release, err := b.prepare(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		defer release()
-		if fresh {
-			// Nothing of a volume that was deleted by another program may be taken for this one's.
-			if err := b.withdraw(ctx, id); err != nil {
-				return nil, fmt.Errorf("volume %s: %w", id, err)
-			}
-		}
 		v, err := build(ctx)
 		if err != nil {
 			return nil, err
@@ -86,6 +76,24 @@ func (b *Backend) make(ctx context.Context, spec backend.VolumeSpec, build func(
 		}
 		return b.showOf(v, spec.Size)
 	})
+}
+
+// prepare keeps an export for a volume that is to be made, until release. fresh is one that is not there yet: nothing of a
+// volume of that name that was deleted by another program may be taken for its own.
+func (b *Backend) prepare(ctx context.Context, id backend.ID) (fresh bool, release func(), err error) {
+	if fresh, err = b.gone(ctx, id); err != nil {
+		return false, nil, err
+	}
+	if release, err = b.ledger.reserve(id); err != nil {
+		return false, nil, err
+	}
+	if fresh {
+		if err := b.withdraw(ctx, id); err != nil {
+			release()
+			return false, nil, fmt.Errorf("volume %s: %w", id, err)
+		}
+	}
+	return fresh, release, nil
 }
 
 // showOf refuses a volume whose file system has not grown to what is asked for.
