@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -30,6 +31,10 @@ func (p *precious) install(files ...string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 2*kube.Patience)
 	defer cancel()
+	// kubectl apply warns of what is still on its way out, and takes it.
+	kube.Await(p.Space, p.Client.AppsV1().Deployments(kube.System), kube.Named("holdfast-controller"), "the controller to be gone, or another", func(all []*appsv1.Deployment) (bool, error) {
+		return len(all) == 0 || all[0].DeletionTimestamp == nil, nil
+	})
 	for _, name := range files {
 		p.Eventually(ctx, "the manifest "+name+" to be applied", func(context.Context) error {
 			_, err := kubectl(p.t, "apply", "--server-side", "--force-conflicts", "-f", file(name))
