@@ -44,12 +44,15 @@ func (a *Agent) removeVolume(ctx context.Context, o *v1.Volume) error {
 	return a.releaseVolume(ctx, o)
 }
 
-// requested says whether the controller has asked for the data of an object to be deleted. Where the API server does not
-// keep others from asking, nobody has.
-func (a *Agent) requested(o interface {
+// mirror is a Volume or a Snapshot.
+type mirror interface {
 	metav1.Object
 	DeletionRequested() bool
-}) (bool, error) {
+}
+
+// requested says whether the controller has asked for the data of an object to be deleted. Where the API server does not
+// keep others from asking, nobody has.
+func (a *Agent) requested(o mirror) (bool, error) {
 	if !o.DeletionRequested() {
 		return false, nil
 	}

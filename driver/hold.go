@@ -118,12 +118,12 @@ func (d *Driver) holdAgain(ctx context.Context, device string) error {
 	}
 	id, err := backend.ParseID(filepath.Base(filepath.Dir(image)))
 	if err != nil {
-		return nil //nolint:nilerr // another driver's
+		return nil // another driver's
 	}
 	v, err := d.Backend.Get(ctx, id)
 	switch {
 	case err == nil && (v.Mode != backend.Block || !nodeops.IsAttached(device, v.Access.Image)):
-		return nil //nolint:nilerr // another driver's, or what it claims to be it is not
+		return nil // another driver's, or what it claims to be it is not
 	case err == nil:
 		return d.holds.hold(id, device, v.Access.Image)
 	case errors.Is(err, backend.ErrNotFound) && !errors.Is(err, backend.ErrUnavailable):
