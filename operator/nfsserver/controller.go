@@ -132,6 +132,11 @@ func (r *Controller) reconcile(ctx context.Context, key types.NamespacedName) (t
 	cached, err := r.servers.NFSServers(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		r.written.Forget(key.String())
+		for _, kind := range []string{"nfsservers", "storageclusters"} {
+			if !r.Whole(kind) { // it may be made again with its kind, and the pod is there all the time
+				return r.Settle, nil
+			}
+		}
 		return 0, r.removeRights(ctx, key, false)
 	}
 	if err != nil {

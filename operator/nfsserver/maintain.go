@@ -110,6 +110,7 @@ func (r *Controller) apply(ctx context.Context, in input, pod bool) (out owned.O
 		return out, nil, nil
 	}
 	out = out.And(r.limitTo(ctx, in.server)) // before its pod writes the address
+	in.renewed = r.renewed(in.server)
 	rest, err := workload(in)
 	if err != nil {
 		return out, nil, err

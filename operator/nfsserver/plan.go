@@ -22,6 +22,7 @@ type input struct {
 	address   string   // that the Service has, or had; "" as long as there is none
 	node      string   // that the server must stay on; "" if any will do
 	closing   closing
+	renewed   string // see accountAnnotation
 }
 
 // service is made before the pod, which is told its address.
@@ -49,6 +50,9 @@ func workload(in input) ([]*unstructured.Unstructured, error) {
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: selector(in.server)}
 	set.Spec.Template.Labels = labelsOf(in.server)
 	delete(set.Spec.Template.Labels, managedBy) // it is the StatefulSet's
+	if in.renewed != "" {
+		set.Spec.Template.Annotations = map[string]string{accountAnnotation: in.renewed}
+	}
 	in.pod(&set.Spec.Template.Spec)
 	return all(in.server, set)
 }

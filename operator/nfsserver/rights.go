@@ -130,6 +130,31 @@ func (r *Controller) held(but types.NamespacedName) []*v1.NFSServer {
 	})
 }
 
+// accountAnnotation, on the template of a server's pod, is the UID of the account for which the pod was replaced. The token of
+// a pod is that of the account that it began with: when this is deleted, and made again under the same name, the API server
+// knows the pod no more. It serves its clients, and nothing else.
+const accountAnnotation = v1.GroupName + "/account"
+
+// renewed is the accountAnnotation that a server is to have: as it is, unless its pod is older than its account.
+func (r *Controller) renewed(s *v1.NFSServer) string {
+	now := ""
+	if live := r.Servers.Get(refTo(s, "apps", "StatefulSet")); live != nil {
+		now, _, _ = unstructured.NestedString(live.Object, "spec", "template", "metadata", "annotations", accountAnnotation)
+	}
+	account := r.Servers.Get(owned.Ref{
+		GroupKind:      schema.GroupKind{Kind: rbac.ServiceAccountKind},
+		NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: rightsName},
+	})
+	if account == nil {
+		return now
+	}
+	since := account.GetCreationTimestamp()
+	if slices.ContainsFunc(r.podsOf(s), func(p *core.Pod) bool { return p.CreationTimestamp.Before(&since) }) {
+		return string(account.GetUID())
+	}
+	return now
+}
+
 // removeRights takes the rights from a server that is gone, or that goes, and removes what the last one leaves.
 func (r *Controller) removeRights(ctx context.Context, gone types.NamespacedName, there bool) error {
 	r.rights.Lock()

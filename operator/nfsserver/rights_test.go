@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -163,5 +166,39 @@ func TestTheControllerMayMakeAllThatIsMadeForServers(t *testing.T) {
 	}
 	if !may(own, "delete", "coordination.k8s.io", "leases", "") {
 		t.Error("it may not delete the Leases of a server that is gone")
+	}
+}
+
+// The token of a pod is that of the account that there was when it began.
+func TestAServerWhoseAccountIsMadeAnewGetsANewPod(t *testing.T) {
+	r := newRig(t)
+	r.create("data", nil)
+	r.serve("data")
+	before := r.pod("data")
+	if renewed := r.statefulSet("data").Spec.Template.Annotations[accountAnnotation]; renewed != "" {
+		t.Errorf("the first pod is said to be for account %s", renewed)
+	}
+	accounts := r.theirs.CoreV1().ServiceAccounts(r.namespace)
+	var now *core.ServiceAccount
+	r.until("an account that is younger than the pod", func() bool { // times are in seconds
+		a, err := accounts.Get(t.Context(), rightsName, metav1.GetOptions{})
+		if err == nil && before.CreationTimestamp.Before(&a.CreationTimestamp) {
+			now = a
+			return true
+		}
+		if err == nil {
+			err = accounts.Delete(t.Context(), rightsName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return false
+	})
+	r.until("another pod", func() bool { p := r.pod("data"); return p != nil && p.UID != before.UID })
+	r.serve("data")
+	r.change("data", func(s *v1.NFSServerSpec) { s.MaxExports = 9 })
+	r.argument("data", "--max-exports=9")
+	if renewed := r.statefulSet("data").Spec.Template.Annotations[accountAnnotation]; renewed != string(now.UID) {
+		t.Errorf("the pod is for account %q, want %s", renewed, now.UID)
 	}
 }
