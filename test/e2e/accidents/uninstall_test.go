@@ -123,7 +123,7 @@ func TestManifest_DeletedWhereNothingRefusesItAndAppliedAgainLosesNothing(t *tes
 			p.noController()
 			if agents == "dead" {
 				mustKubectl(p.t, "-n", kube.System, "delete", "daemonset", "--all")
-				kube.AwaitNone(p.Space, p.Client.CoreV1().Pods(kube.System), metav1.ListOptions{}, "pods of Holdfast")
+				kube.AwaitNone(p.Space, p.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"}, "node pods")
 			}
 			ns, err := p.Client.CoreV1().Namespaces().Get(p.t.Context(), kube.System, metav1.GetOptions{})
 			if err != nil {
