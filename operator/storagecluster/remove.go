@@ -29,6 +29,11 @@ func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Dur
 	if r.Kinds.Returning() { // it is let go by whoever makes it again
 		return lookAgain, nil
 	}
+	if slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) {
+		// The garbage collector would take away all that is needed until the last volume is gone.
+		_, err := r.setFinalizers(ctx, c, slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents }))
+		return lookAgain, ignoreGone(err)
+	}
 	orphan := c.Spec.DeletionPolicy == v1.OrphanVolumes
 	s := r.observe(c)
 	var err error

@@ -65,3 +65,35 @@ func TestUninstall_ASnapshotAloneKeepsTheKinds(t *testing.T) {
 		return refusedBy("holdfast-uninstall", err) && strings.Contains(err.Error(), "0 volumes and 1 snapshots")
 	})
 }
+
+func TestUninstall_ForegroundDeletionIsRefusedAndWhereItIsNotAllComesBack(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.volume("v1")
+	clusters := r.ours.HoldfastV1().StorageClusters()
+	foreground := func(dry ...string) error {
+		return clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground), DryRun: dry})
+	}
+	r.until("the rule being held", func() bool { return refusedBy("holdfast-cascade", foreground(metav1.DryRunAll)) })
+	if err := foreground(); !strings.Contains(err.Error(), "--cascade=foreground") || !strings.Contains(err.Error(), "docs/uninstall.md") {
+		t.Errorf("it says %v", err)
+	}
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan} {
+		if err := clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{PropagationPolicy: &policy, DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Errorf("%s: %v", policy, err)
+		}
+	}
+
+	r.until("the deletion past the rule", func() bool {
+		_ = r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "holdfast-cascade", metav1.DeleteOptions{})
+		return foreground() == nil
+	})
+	r.until("the garbage collector to be stopped", func() bool { return !slices.Contains(r.cluster("holdfast").Finalizers, metav1.FinalizerDeleteDependents) })
+	r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+	r.until("all that is needed for the last volume", func() bool {
+		driver, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
+		nodes, err2 := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), nodeSetName, metav1.GetOptions{})
+		return err == nil && err2 == nil && driver.DeletionTimestamp == nil && nodes.DeletionTimestamp == nil
+	})
+}

@@ -153,7 +153,10 @@ func (p *precious) anew(was types.UID) {
 func TestStorageCluster_DeletedByForceWaitsForTheLastVolumeAndComesBackWithAll(t *testing.T) {
 	p := keep(t, begin(t)).keepShared()
 	p.killing(func(p *precious, kill func()) {
-		for _, how := range [][]string{{"--cascade=orphan"}, {"--force", "--grace-period=0"}, {"--cascade=foreground"}} {
+		if out, err := kubectl(p.t, "delete", "--wait=false", "storagecluster", clusterName, "--cascade=foreground"); err == nil || !strings.Contains(out, "docs/uninstall.md") {
+			p.t.Errorf("it was not refused: %v: %s", err, out)
+		}
+		for _, how := range [][]string{{"--force", "--grace-period=0"}, {"--cascade=orphan"}} {
 			mustKubectl(p.t, append([]string{"delete", "--wait=false", "storagecluster", clusterName}, how...)...)
 		}
 		kill()
