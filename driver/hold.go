@@ -118,7 +118,7 @@ func (d *Driver) holdAgain(ctx context.Context, device string) error {
 	}
 	id, err := backend.ParseID(filepath.Base(filepath.Dir(image)))
 	if err != nil {
-		return nil // another driver's
+		return nil //nolint:nilerr // another driver's
 	}
 	v, err := d.Backend.Get(ctx, id)
 	switch {

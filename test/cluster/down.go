@@ -131,8 +131,11 @@ func removeMatching(pattern string, match func(path string) bool) error {
 	}
 	var errs []error
 	for _, path := range paths {
-		if match(path) {
-			errs = append(errs, os.Remove(path))
+		if !match(path) {
+			continue
+		}
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { // another cluster that ends now removes it as well
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
