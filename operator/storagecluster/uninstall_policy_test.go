@@ -89,7 +89,9 @@ func TestUninstall_ForegroundDeletionIsRefusedAndWhereItIsNotAllComesBack(t *tes
 		_ = r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "holdfast-cascade", metav1.DeleteOptions{})
 		return foreground() == nil
 	})
-	r.until("the garbage collector to be stopped", func() bool { return !slices.Contains(r.cluster("holdfast").Finalizers, metav1.FinalizerDeleteDependents) })
+	r.until("the garbage collector to be stopped", func() bool {
+		return !slices.Contains(r.cluster("holdfast").Finalizers, metav1.FinalizerDeleteDependents)
+	})
 	r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
 	r.until("all that is needed for the last volume", func() bool {
 		driver, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
