@@ -21,7 +21,7 @@ import (
 // anotherVersion is what this release calls itself where there is no earlier one that could be gone back to.
 const anotherVersion = "earlier"
 
-// earlier is the image of the commit before this one, on every node. Where the sources are no repository, or that commit
+// earlier is the image of the commit before this one, on every node, as is that of its NFS servers. Where the sources are no repository, or that commit
 // has no upgrades or cannot read what this one writes, it is this one under the name of another version.
 func (s *site) earlier() v1.Image {
 	s.t.Helper()
@@ -35,24 +35,30 @@ func (s *site) earlier() v1.Image {
 	return image
 }
 
-var loadEarlier = sync.OnceValues(func() (v1.Image, error) {
+var loadEarlier = sync.OnceValues(func() (image v1.Image, err error) {
 	ctx := context.Background()
 	sources, version, err := earlierSources(ctx)
 	if err != nil {
 		return "", err
 	}
-	build := exec.CommandContext(ctx, filepath.Join(sources, "images/build"), "holdfast")
+	build := exec.CommandContext(ctx, filepath.Join(sources, "images/build"), "holdfast", "nfs") // servers are upgraded as well
 	build.Env, build.Stderr = append(os.Environ(), "VERSION="+version), os.Stderr
 	out, err := build.Output()
 	if err != nil {
 		return "", err
 	}
-	words := strings.Fields(string(out))
-	if len(words) != 3 {
-		return "", fmt.Errorf("images/build printed %q, not a name, a reference and an archive", out)
+	load := []string{"load-image"}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		if len(words) != 3 {
+			return "", fmt.Errorf("images/build printed %q, not a name, a reference and an archive", line)
+		}
+		if load = append(load, words[2]); words[0] == "holdfast" {
+			image = v1.Image(words[1])
+		}
 	}
-	_, err = cluster.Do(ctx, "load-image", words[2])
-	return v1.Image(words[1]), err
+	_, err = cluster.Do(ctx, load...)
+	return image, err
 })
 
 // earlierSources are the sources of the earlier release, and what it calls itself.
