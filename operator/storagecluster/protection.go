@@ -36,7 +36,7 @@ func protected(set *owned.Set) metav1.Condition {
 	}
 	if len(missing) > 0 {
 		return condition.New(v1.ProtectedCondition, false, reasonMissing,
-			fmt.Sprintf("there is no %s: an account may write what is not its own, or no loop devices are lent, until the operator has made it", strings.Join(missing, ", ")))
+			fmt.Sprintf("there is no %s: an account may write what is not its own, no data is deleted on request, or no loop devices are lent, until the operator has made it", strings.Join(missing, ", ")))
 	}
 	return condition.New(v1.ProtectedCondition, true, reasonInPlace, "accounts write only what is their own, and loop devices are for NFS servers alone")
 }
