@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/loop"
 )
 
-// recheck is how often applications are looked at, which nothing watches: they are many, and upgrades are few.
+// recheck is how often applications and the pods of NFS servers are looked at, which are watched by nobody here: they are
+// many, and upgrades are few.
 const recheck = time.Second
 
 func (r *round) soon() { r.again = loop.Sooner(r.again, recheck) }

@@ -566,3 +566,17 @@ func TestAVersionIsFoundInALogWithOtherLines(t *testing.T) {
 		t.Errorf("got %+v, %v", v, err)
 	}
 }
+
+// No watch of the upgrade's tells of the pods of servers.
+func TestServersThatAreWaitedForAreLookedAtAgainSoon(t *testing.T) {
+	s := newScene(t)
+	s.nfs = servers{waiting: "NFSServer shop/files: pod nfs-files-0 to end"}
+	s.until(v1.StepNFSServers)
+	if s.step(); s.upgrade.Status.Step != v1.StepNFSServers || s.plan.again <= 0 || s.plan.again > recheck {
+		t.Errorf("in step %s it looks again after %s", s.upgrade.Status.Step, s.plan.again)
+	}
+	s.nfs.done = true
+	if s.step(); s.upgrade.Status.Step != v1.StepController {
+		t.Errorf("when they are done it is at step %s", s.upgrade.Status.Step)
+	}
+}

@@ -209,6 +209,7 @@ func (r *round) nfsServers() {
 	r.bringNFS = r.status.To
 	if !r.nfs.done {
 		r.wait(r.step().StartTime, r.nfs.waiting)
+		r.soon() // their pods are watched by others
 		return
 	}
 	r.enter(v1.StepController, "replacing the controller")
