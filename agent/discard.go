@@ -2,14 +2,11 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -30,12 +27,11 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 	case readable(n) != nil:
 		return readable(n)
 	case !made:
-		heard, err := a.heard()
+		heard, err := a.heard(k)
 		if err != nil {
 			return err
 		}
 		if !heard {
-			a.log.Warn("a request to delete data is not obeyed", "kind", k.kind, "id", k.name, "reason", a.Requests.Refusal())
 			return a.discarded(ctx, all[i])
 		}
 		// The cache may have what was settled by an agent before this one, and the volume may have been restored since.
@@ -90,29 +86,5 @@ func (a *Agent) discarded(ctx context.Context, d v1.Discard) error {
 			return nil, err // what is missing of the list would be lost
 		}
 		return map[string]any{"discard": slices.DeleteFunc(slices.Clone(n.Spec.Discard), d.Same)}, nil
-	})
-}
-
-// editNode merges into the spec of the node's object what change makes of the newest, nothing where that is nil.
-func (a *Agent) editNode(ctx context.Context, change func(*v1.StorageNode) (spec map[string]any, err error)) error {
-	nodes := a.Client.HoldfastV1().StorageNodes()
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		n, err := nodes.Get(ctx, a.Node, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		spec, err := change(n)
-		if err != nil || spec == nil {
-			return err
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": spec})
-		if err != nil {
-			return err
-		}
-		_, err = nodes.Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		return err
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
 	"github.com/holdfast-storage/holdfast/api/unreadable"
@@ -267,3 +268,27 @@ func newsOfNode(old, now *v1.StorageNodeStatus) bool {
 
 // slight is less than a two-hundredth of a pool.
 func slight(old, now, size int64) bool { return max(old-now, now-old) < size/200 }
+
+// editNode merges into the spec of the node's object what change makes of the newest, nothing where that is nil.
+func (a *Agent) editNode(ctx context.Context, change func(*v1.StorageNode) (spec map[string]any, err error)) error {
+	nodes := a.Client.HoldfastV1().StorageNodes()
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		n, err := nodes.Get(ctx, a.Node, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		spec, err := change(n)
+		if err != nil || spec == nil {
+			return err
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": spec})
+		if err != nil {
+			return err
+		}
+		_, err = nodes.Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		return err
+	})
+}

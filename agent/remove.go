@@ -26,9 +26,10 @@ func (a *Agent) removeVolume(ctx context.Context, o *v1.Volume) error {
 	if !owned(o) {
 		return nil
 	}
-	requested, err := a.requested(o)
+	k := key{v1.SourceVolume, o.Name}
+	requested, err := a.requested(k, o)
 	if err == nil && !requested {
-		a.tellForgotten(o, key{v1.SourceVolume, o.Name}, o.Spec.Claim)
+		a.tellForgotten(o, k, o.Spec.Claim)
 		return a.releaseVolume(ctx, o)
 	}
 	if err == nil {
@@ -45,32 +46,28 @@ func (a *Agent) removeVolume(ctx context.Context, o *v1.Volume) error {
 }
 
 // mirror is a Volume or a Snapshot.
-type mirror interface {
-	metav1.Object
-	DeletionRequested() bool
-}
+type mirror interface{ DeletionRequested() bool }
 
-// requested says whether the controller has asked for the data of an object to be deleted. Where the API server does not
-// keep others from asking, nobody has.
-func (a *Agent) requested(o mirror) (bool, error) {
+// requested says whether the controller has asked for the data of an object to be deleted.
+func (a *Agent) requested(k key, o mirror) (bool, error) {
 	if !o.DeletionRequested() {
 		return false, nil
 	}
-	heard, err := a.heard()
-	if err == nil && !heard {
-		a.log.Warn("a request to delete data is not obeyed", "object", o.GetName(), "reason", a.Requests.Refusal())
-	}
-	return heard, err
+	return a.heard(k)
 }
 
-// heard says whether requests are the controller's; an error that it is not known yet.
-func (a *Agent) heard() (bool, error) {
+// heard says whether a request to delete data is the controller's: where the API server does not keep others from asking,
+// nobody has asked. An error says that this is not known yet.
+func (a *Agent) heard(k key) (bool, error) {
 	if a.Requests == nil {
 		return true, nil
 	}
 	why := a.Requests.Refusal()
-	if errors.Is(why, policy.ErrNotYet) {
+	switch {
+	case errors.Is(why, policy.ErrNotYet):
 		return false, why
+	case why != nil:
+		a.log.Warn("a request to delete data is not obeyed", "kind", k.kind, "id", k.name, "reason", why)
 	}
 	return why == nil, nil
 }

@@ -21,9 +21,10 @@ func (a *Agent) removeSnapshot(ctx context.Context, o *v1.Snapshot) error {
 	if !owned(o) {
 		return nil
 	}
-	requested, err := a.requested(o)
+	k := key{v1.SourceSnapshot, o.Name}
+	requested, err := a.requested(k, o)
 	if err == nil && !requested {
-		a.tellForgotten(o, key{v1.SourceSnapshot, o.Name}, "")
+		a.tellForgotten(o, k, "")
 		return a.releaseSnapshot(ctx, o)
 	}
 	if err == nil {

@@ -31,8 +31,7 @@ func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Dur
 	}
 	if slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) {
 		// The garbage collector would take away all that is needed until the last volume is gone.
-		_, err := r.setFinalizers(ctx, c, slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents }))
-		return lookAgain, ignoreGone(err)
+		return lookAgain, ignoreGone(r.dropFinalizer(ctx, c, metav1.FinalizerDeleteDependents))
 	}
 	orphan := c.Spec.DeletionPolicy == v1.OrphanVolumes
 	s := r.observe(c)
@@ -63,11 +62,16 @@ func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Dur
 		s.leaving = waiting
 		return lookAgain, r.write(ctx, c, s.status())
 	}
-	_, err = r.setFinalizers(ctx, c, slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == v1.OperatorFinalizer }))
+	err = r.dropFinalizer(ctx, c, v1.OperatorFinalizer)
 	if err == nil {
 		r.Log.Info("removed; what is left goes with the StorageCluster", "cluster", c.Name)
 	}
 	return 0, ignoreGone(err)
+}
+
+func (r *Controller) dropFinalizer(ctx context.Context, c *v1.StorageCluster, finalizer string) error {
+	_, err := r.setFinalizers(ctx, c, slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == finalizer }))
+	return err
 }
 
 // stay keeps what is to go at work, until nothing holds it up any more.
@@ -241,8 +245,7 @@ func (r *Controller) handOver(ctx context.Context, c *v1.StorageCluster) (time.D
 		return lookAgain, nil
 	}
 	r.Events.Event(c, core.EventTypeNormal, "Terminating", "another StorageCluster has taken over; nothing is removed")
-	_, err := r.setFinalizers(ctx, c, slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == v1.OperatorFinalizer }))
-	return 0, ignoreGone(err)
+	return 0, ignoreGone(r.dropFinalizer(ctx, c, v1.OperatorFinalizer))
 }
 
 func ignoreGone(err error) error {
