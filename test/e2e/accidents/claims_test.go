@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 )
@@ -99,6 +100,11 @@ func TestVolumes_WhosePersistentVolumeIsGoneAreAdopted(t *testing.T) {
 	p.intact(t.Name())
 }
 
+// forged asks for the data of an object to be deleted, as only the controller may.
+func forged(uid types.UID) string {
+	return `{"spec":{"deletion":{"uid":"` + string(uid) + `","requestedBy":"me","requestedAt":"2026-01-01T00:00:00.000000Z"}}}`
+}
+
 func TestRequests_AreNotWrittenByAnybodyButTheController(t *testing.T) {
 	p := keep(t, begin(t))
 	p.killing(func(p *precious, kill func()) {
@@ -107,7 +113,7 @@ func TestRequests_AreNotWrittenByAnybodyButTheController(t *testing.T) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		request := `{"spec":{"deletion":{"uid":"` + string(v.UID) + `","requestedBy":"me","requestedAt":"2026-01-01T00:00:00.000000Z"}}}`
+		request := forged(v.UID)
 		for as, says := range map[string]string{
 			"": "holdfast volumes delete", "--as=system:serviceaccount:" + kube.System + ":holdfast-node": "cannot patch resource",
 		} {
@@ -131,7 +137,7 @@ func TestRequests_WrittenWhereNothingRefusesThemAreNotObeyed(t *testing.T) {
 		volumes := p.volumes(idle, raw)
 		before := p.uids(volumes)
 		for _, name := range volumes {
-			request := `{"spec":{"deletion":{"uid":"` + string(before[name]) + `","requestedBy":"me","requestedAt":"2026-01-01T00:00:00.000000Z"}}}`
+			request := forged(before[name])
 			p.Eventually(p.t.Context(), "the API server to forget the policies", func(context.Context) error {
 				_, err := kubectl(p.t, "patch", "volumes.holdfast.dev", name, "--type=merge", "-p", request)
 				return err
