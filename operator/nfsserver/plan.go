@@ -51,7 +51,7 @@ func workload(in input) ([]*unstructured.Unstructured, error) {
 	set.Spec.Template.Labels = labelsOf(in.server)
 	delete(set.Spec.Template.Labels, managedBy) // it is the StatefulSet's
 	if in.renewed != "" {
-		set.Spec.Template.Annotations = map[string]string{accountAnnotation: in.renewed}
+		metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, accountAnnotation, in.renewed)
 	}
 	in.pod(&set.Spec.Template.Spec)
 	return all(in.server, set)

@@ -348,3 +348,17 @@ func TestTheProbesAndPortsAreThoseOfTheProgram(t *testing.T) {
 		t.Errorf("it has %d replicas, and the claims %v, which could not grow", *set.Spec.Replicas, set.Spec.VolumeClaimTemplates)
 	}
 }
+
+func TestAPodThatIsReplacedForItsAccountIsOtherwiseTheSame(t *testing.T) {
+	in := asked(nil)
+	before := as[apps.StatefulSet](t, in.objects(t), "StatefulSet").Spec.Template
+	in.renewed = "uid"
+	after := as[apps.StatefulSet](t, in.objects(t), "StatefulSet").Spec.Template
+	if after.Annotations[accountAnnotation] != "uid" {
+		t.Errorf("the annotations are %v", after.Annotations)
+	}
+	delete(after.Annotations, accountAnnotation)
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("the pod was %+v, and is %+v", before, after)
+	}
+}
