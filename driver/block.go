@@ -53,7 +53,7 @@ func (n *node) stageBlock(ctx context.Context, p *presence, a access, staging st
 	}
 	if err != nil {
 		undo()
-		return errors.Join(err, n.release(ctx, []string{device}))
+		return errors.Join(err, n.release(ctx, p.id, uses{device: p.image}))
 	}
 	return nil
 }
@@ -116,26 +116,30 @@ func setReadOnly(device string, readOnly bool) error {
 	return nil
 }
 
-// blockDevices are the devices of a block volume: those of a file system end by themselves with its last mount.
-func (p *presence) blockDevices() []string {
-	if p.v == nil || p.v.Mode != backend.Block {
-		return nil
+// uses are devices and the file that each was attached to for a volume. It may be another volume's by now.
+type uses map[string]nodeops.File
+
+// devices are those that are attached to the volume's image.
+func (p *presence) devices() uses {
+	all := uses{}
+	for _, device := range p.loops {
+		all[device] = p.image
 	}
-	return p.loops
+	return all
 }
 
-// release detaches those of devices whose node is not bound anywhere any more: the binds count the uses.
-func (n *node) release(ctx context.Context, devices []string) error {
+// release detaches those of a volume's devices whose node is not bound anywhere any more: the binds count the uses.
+func (n *node) release(ctx context.Context, id backend.ID, devices uses) error {
 	all, err := nodeops.Mounts()
 	if err != nil {
 		return err
 	}
-	for _, device := range devices {
+	for device, file := range devices {
 		used := slices.ContainsFunc(all, func(m nodeops.Mount) bool { return nodeops.MayUse(&m, device) })
 		if used {
 			continue
 		}
-		if err := n.holds.detach(ctx, device); err != nil {
+		if err := n.holds.detach(ctx, id, device, file); err != nil {
 			return err
 		}
 	}

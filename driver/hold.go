@@ -46,14 +46,18 @@ func (h *holds) hold(id backend.ID, device, image string) error {
 	return nil
 }
 
-// detach detaches a device. One that somebody else has open stays held, so that it becomes nobody's meanwhile.
-func (h *holds) detach(ctx context.Context, device string) error {
+// detach detaches a device from the file that it was attached to for a volume. One that somebody else has open stays held,
+// so that it becomes nobody's meanwhile.
+func (h *holds) detach(ctx context.Context, id backend.ID, device string, file nodeops.File) error {
 	h.mu.Lock()
 	is, ok := h.held[device]
-	delete(h.held, device)
+	ok = ok && is.id == id
+	if ok {
+		delete(h.held, device)
+	}
 	h.mu.Unlock()
 	if !ok {
-		return nodeops.DetachLoop(ctx, device)
+		return nodeops.DetachLoop(ctx, device, file)
 	}
 	err := is.loop.Detach(ctx)
 	if err != nil {
@@ -64,16 +68,15 @@ func (h *holds) detach(ctx context.Context, device string) error {
 	return err
 }
 
-// of lists the devices that are held for a volume.
-func (h *holds) of(id backend.ID) (devices []string) {
+// of adds the devices that are held for a volume, with what an attempt before could not detach.
+func (h *holds) of(id backend.ID, devices uses) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for device, is := range h.held {
-		if is.id == id {
-			devices = append(devices, device)
+		if _, known := devices[device]; is.id == id && !known {
+			devices[device] = nodeops.File{} // the hold knows
 		}
 	}
-	return devices
 }
 
 // close lets go of all devices, which stay attached for the next process.

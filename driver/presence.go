@@ -16,7 +16,8 @@ import (
 type presence struct {
 	id     backend.ID
 	v      *backend.Volume // nil if the backend does not know the volume or cannot say
-	loops  []string        // devices attached to its image
+	image  nodeops.File    // of an image
+	loops  []string        // devices attached to it
 	dir    os.FileInfo     // its directory
 	byName bool            // what lies where the volume was is its own too, though it may be gone
 	shared bool            // it is on a server, and only the mount table is looked at
@@ -28,7 +29,7 @@ func look(v *backend.Volume) (*presence, error) {
 	var err error
 	if v.Access.Directory != "" {
 		p.dir, err = os.Stat(v.Access.Directory)
-	} else {
+	} else if p.image, err = nodeops.FileAt(v.Access.Image); err == nil {
 		p.loops, err = nodeops.LoopsOf(v.Access.Image)
 	}
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -50,7 +50,7 @@ func (n *node) unpublish(ctx context.Context, p *presence, path string) error {
 	if err != nil {
 		return err
 	}
-	device, err := p.unmount(ctx, target)
+	bound, err := p.unmount(ctx, target)
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,11 @@ func (n *node) unpublish(ctx context.Context, p *presence, path string) error {
 		return err
 	}
 	crashpoint.Here(crashpoint.UnpublishDone)
-	if device == "" {
+	if len(bound) == 0 {
 		return nil
 	}
 	// Where the volume was unstaged before, this was the last use.
-	return errors.Join(protect(p), n.release(ctx, []string{device}))
+	return errors.Join(protect(p), n.release(ctx, p.id, bound))
 }
 
 func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
@@ -90,38 +90,41 @@ func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolume
 
 // unstage works by what is mounted, not by what the volume is known to be.
 func (n *node) unstage(ctx context.Context, p *presence, path string) error {
-	devices := slices.Concat(p.blockDevices(), n.holds.of(p.id)) // with what an attempt before could not detach
+	isBlock := p.v != nil && p.v.Mode == backend.Block
+	devices := uses{}
+	if isBlock { // those of a file system end by themselves with its last mount
+		devices = p.devices()
+	}
+	n.holds.of(p.id, devices)
 	staging, err := resolve(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return n.release(ctx, devices)
+		return n.release(ctx, p.id, devices)
 	}
 	if err != nil {
 		return err
 	}
 	file := filepath.Join(staging, deviceFile)
-	device, err := p.unmount(ctx, file)
+	bound, err := p.unmount(ctx, file)
 	if err != nil {
 		return err
 	}
-	if device != "" && !slices.Contains(devices, device) {
-		devices = append(devices, device)
-	}
+	maps.Copy(devices, bound)
 	if _, err := p.unmount(ctx, staging); err != nil {
 		return err
 	}
 	crashpoint.Here(crashpoint.UnstageMount)
-	if device != "" || p.v != nil && p.v.Mode == backend.Block {
+	if len(bound) > 0 || isBlock {
 		if err := removeTarget(file); err != nil {
 			return err
 		}
 	}
-	if err := n.release(ctx, devices); err != nil {
+	if err := n.release(ctx, p.id, devices); err != nil {
 		return err
 	}
-	if p.v != nil && p.v.Mode != backend.Block {
+	if p.v != nil && !isBlock {
 		// Each ends with its last mount, or a moment later if a prober has it open: who deletes the volume at once
 		// must not be told that it is in use. One that stays has a user whom this host does not see.
-		if err := n.release(ctx, p.loops); err != nil && !errors.Is(err, unix.EBUSY) {
+		if err := n.release(ctx, p.id, p.devices()); err != nil && !errors.Is(err, unix.EBUSY) {
 			return err
 		}
 	}
@@ -144,16 +147,23 @@ func (n *node) find(ctx context.Context, id backend.ID) *presence {
 }
 
 // unmount undoes the volume's mount at path and returns the device whose node was bound there, if one was.
-func (p *presence) unmount(ctx context.Context, path string) (device string, err error) {
+func (p *presence) unmount(ctx context.Context, path string) (bound uses, err error) {
 	m, err := nodeops.MountAt(path)
 	if err != nil || m == nil {
-		return "", err
+		return nil, err
 	}
-	device = nodeops.LoopNode(m)
-	if _, err := nodeops.BackingFile(device); device == "" || !errors.Is(err, fs.ErrNotExist) { // else it is nobody's any more
-		if m, err = p.at(path); err != nil || m == nil {
-			return "", err
+	if device := nodeops.LoopNode(m); device != "" && (p.v == nil || p.v.Mode == backend.Block) {
+		file, err := nodeops.LoopFile(device)
+		if err != nil && !errors.Is(err, unix.ENXIO) {
+			return nil, err
 		}
+		if !p.shows(m) { // it was detached by somebody who sees the node, and is nobody's now, or another program's
+			file = nodeops.File{}
+		}
+		return uses{device: file}, nodeops.Unmount(ctx, path)
 	}
-	return device, nodeops.Unmount(ctx, path)
+	if m, err = p.at(path); err != nil || m == nil {
+		return nil, err
+	}
+	return nil, nodeops.Unmount(ctx, path)
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,19 +45,8 @@ func backs(info os.FileInfo, image, device string) bool {
 	if other, err := os.Lstat(name); err == nil && !os.SameFile(info, other) && tail(name) != tail(image) {
 		return false
 	}
-	f, err := openLoop(device, true)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	status, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
-	return err == nil && isFile(status, info)
-}
-
-// isFile says whether a device is attached to that very file.
-func isFile(status *unix.LoopInfo64, info os.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && status.Device == st.Dev && status.Inode == st.Ino
+	of, err := LoopFile(device)
+	return err == nil && of == fileOf(info)
 }
 
 func tail(path string) string {
@@ -77,9 +65,14 @@ const (
 	detachPause = 2 * time.Millisecond
 )
 
-// DetachLoop detaches a device and returns when it is free; a device that is not attached is free. When someone
-// keeps it open it fails with EBUSY, and the device goes as soon as they close it.
-func DetachLoop(ctx context.Context, device string) error {
+// DetachLoop detaches a device from that very file and returns when it is done; a device that is attached to nothing, or
+// to another file by now, is let be. When someone keeps it open it fails with EBUSY, and the device goes as soon as they
+// close it.
+func DetachLoop(ctx context.Context, device string, from File) error {
+	return detachIf(ctx, device, func(now File) bool { return now == from })
+}
+
+func detachIf(ctx context.Context, device string, meant func(now File) bool) error {
 	f, err := openLoop(device, true)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -90,25 +83,29 @@ func DetachLoop(ctx context.Context, device string) error {
 		return fmt.Errorf("detaching %s: %w", device, err)
 	}
 	l := &Loop{Path: device, device: f}
-	if err := l.Detach(ctx); err != nil {
-		return errors.Join(err, l.Close())
+	now, err := l.file()
+	if err == nil && meant(now) {
+		err = l.Detach(ctx)
 	}
-	return nil
+	if errors.Is(err, unix.ENXIO) {
+		err = nil
+	}
+	return errors.Join(err, l.Close())
 }
 
 // Detach detaches the device, closes it and returns when it is free. As long as somebody else has it open it fails with
 // EBUSY and stays held: a device of which the last to have it open is somebody else may become free while he has it.
 func (l *Loop) Detach(ctx context.Context) error {
-	before, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
-	if errors.Is(err, unix.ENXIO) {
+	before, err := l.file()
+	switch {
+	case errors.Is(err, unix.ENXIO):
 		return l.Close()
-	}
-	if errors.Is(err, unix.EBADF) { // an attempt before has closed it already
-		return DetachLoop(ctx, l.Path)
-	}
-	if err != nil {
+	case errors.Is(err, unix.EBADF): // an attempt before has closed it already
+		return DetachLoop(ctx, l.Path, l.detaching)
+	case err != nil:
 		return fmt.Errorf("detaching %s: %w", l.Path, err)
 	}
+	l.detaching = before
 	if err := until(ctx, l.Path, func() (bool, error) { return l.clear(before) }); err != nil {
 		return err
 	}
@@ -142,7 +139,7 @@ func until(ctx context.Context, device string, detached func() (bool, error)) er
 
 // clear asks the kernel to detach the device, which it does, at the latest when it is closed, if nobody else has it open.
 // Before Linux 6.10 somebody else may attach it at once: that is not what was to be detached.
-func (l *Loop) clear(before *unix.LoopInfo64) (alone bool, err error) {
+func (l *Loop) clear(before File) (alone bool, err error) {
 	err = unix.IoctlSetInt(int(l.device.Fd()), unix.LOOP_CLR_FD, 0)
 	if errors.Is(err, unix.ENXIO) {
 		return true, nil
@@ -150,25 +147,20 @@ func (l *Loop) clear(before *unix.LoopInfo64) (alone bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	now, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
+	now, err := l.file()
 	if errors.Is(err, unix.ENXIO) {
 		return true, nil
 	}
-	return err == nil && (now.Device != before.Device || now.Inode != before.Inode), err
+	return err == nil && now != before, err
 }
 
 // stillAttached says whether a device is attached to the same file as before, and not to another's by now.
-func stillAttached(device string, before *unix.LoopInfo64) bool {
+func stillAttached(device string, before File) bool {
 	if !attached(device) {
 		return false
 	}
-	same := false
-	err := onDevice(device, func(fd int) error {
-		now, err := unix.IoctlLoopGetStatus64(fd)
-		same = err == nil && now.Device == before.Device && now.Inode == before.Inode
-		return err
-	})
-	return same || err != nil && !errors.Is(err, unix.ENXIO) && !errors.Is(err, fs.ErrNotExist)
+	now, err := LoopFile(device)
+	return err == nil && now == before || err != nil && !errors.Is(err, unix.ENXIO) && !errors.Is(err, fs.ErrNotExist)
 }
 
 // GrowLoop lets a device see that its image has grown.

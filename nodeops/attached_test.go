@@ -45,7 +45,7 @@ func attachElsewhere(t *testing.T, image string) (device string) {
 	}
 	device = strings.TrimSpace(said)
 	t.Cleanup(func() {
-		if err := DetachLoop(context.WithoutCancel(t.Context()), device); err != nil {
+		if err := detachIf(context.WithoutCancel(t.Context()), device, func(File) bool { return true }); err != nil {
 			t.Error(err)
 		}
 	})

@@ -18,7 +18,8 @@ type Loop struct {
 	DirectIO   bool
 	SectorSize int
 
-	device *os.File
+	device    *os.File
+	detaching File // what the last attempt was to detach it from
 }
 
 // LoopOptions says how to attach. An autoclear device vanishes with its last user, be that a mount or the Loop. Among
@@ -220,7 +221,7 @@ func describeLoop(device *os.File) (*Loop, error) {
 // reuseLoop takes over a device that is attached to the image already. It fails with ENXIO when the device vanishes
 // meanwhile, or is attached to something else once it is held.
 func reuseLoop(path, image string, o LoopOptions) (*Loop, error) {
-	info, err := os.Lstat(image)
+	of, err := FileAt(image)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +230,7 @@ func reuseLoop(path, image string, o LoopOptions) (*Loop, error) {
 		return nil, err
 	}
 	status, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
-	if err == nil && !isFile(status, info) {
+	if err == nil && attachedTo(status) != of {
 		err = fmt.Errorf("%s is attached to another file than %s by now: %w", path, image, unix.ENXIO)
 	}
 	if err == nil && !o.ReadOnly && status.Flags&unix.LO_FLAGS_READ_ONLY != 0 {

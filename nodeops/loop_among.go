@@ -151,7 +151,7 @@ func ReclaimLoops(ctx context.Context, devices []string) (free []string, err err
 			if slices.ContainsFunc(mounts, func(m Mount) bool { return MayUse(&m, device) }) {
 				continue
 			}
-			if err := DetachLoop(ctx, device); err != nil {
+			if err := detachIf(ctx, device, func(File) bool { return true }); err != nil {
 				if !errors.Is(err, unix.EBUSY) {
 					errs = append(errs, err)
 				}

@@ -26,15 +26,15 @@ func HoldLoop(device, image string) (*Loop, error) {
 // when the last user closes it (LOOP_CLR_FD, LOOP_SET_STATUS), or to show a part of the image only. It fails with ENXIO if
 // the device is not attached to that very file.
 func (l *Loop) Keep(image string) error {
-	info, err := os.Lstat(image)
+	of, err := FileAt(image)
 	if err != nil {
 		return err
 	}
-	status, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
+	status, err := l.status()
 	if err != nil {
-		return fmt.Errorf("asking what %s is attached to: %w", l.Path, err)
+		return err
 	}
-	if !isFile(status, info) {
+	if attachedTo(status) != of {
 		return fmt.Errorf("%s is attached to another file than %s: %w", l.Path, image, unix.ENXIO)
 	}
 	const autoclear = unix.LO_FLAGS_AUTOCLEAR

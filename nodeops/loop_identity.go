@@ -108,17 +108,12 @@ func MayUse(m *Mount, device string) bool {
 
 // IsAttached says whether a device is attached to that very file. What cannot be asked is no match.
 func IsAttached(device, image string) bool {
-	info, err := os.Lstat(image)
+	at, err := FileAt(image)
 	if err != nil {
 		return false
 	}
-	attached := false
-	err = onDevice(device, func(fd int) error {
-		status, err := unix.IoctlLoopGetStatus64(fd)
-		attached = err == nil && isFile(status, info)
-		return err
-	})
-	return err == nil && attached
+	of, err := LoopFile(device)
+	return err == nil && of == at
 }
 
 // inUseByNode lists the loop devices whose nodes are mounted somewhere: whoever sees them there must not find somebody

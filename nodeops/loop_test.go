@@ -39,6 +39,15 @@ func detachAll(t testing.TB, image string) {
 	}
 }
 
+func fileAt(t testing.TB, path string) File {
+	t.Helper()
+	f, err := FileAt(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func loopsOf(t testing.TB, image string) []string {
 	t.Helper()
 	devices, err := LoopsOf(image)
@@ -231,23 +240,44 @@ func TestDetachIsRepeatable(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{})
 	l.Close()
+	file := fileAt(t, image)
 	for range 2 {
-		if err := DetachLoop(t.Context(), l.Path); err != nil {
+		if err := DetachLoop(t.Context(), l.Path, file); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := loopsOf(t, image); len(got) != 0 {
 		t.Errorf("detached, but still attached to %v", got)
 	}
-	if err := DetachLoop(t.Context(), "/dev/loop9999999"); err != nil {
+	if err := DetachLoop(t.Context(), "/dev/loop9999999", file); err != nil {
 		t.Errorf("a device that does not exist: %v", err)
+	}
+}
+
+func TestDetach_OfADeviceThatIsAnothersLetsItBe(t *testing.T) {
+	lent := lend(t, unlikely, 1) // so that both get the same
+	one, other := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)
+	file := fileAt(t, one)
+	first := attach(t, one, LoopOptions{Among: lent})
+	if err := first.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := attach(t, other, LoopOptions{Among: lent})
+	next.Close()
+	for _, detach := range []func() error{
+		func() error { return DetachLoop(t.Context(), lent[0], file) },
+		func() error { return first.Detach(t.Context()) }, // once more, as after a failure
+	} {
+		if err := detach(); err != nil || !IsAttached(lent[0], other) {
+			t.Errorf("%v; attached to the other image: %t", err, IsAttached(lent[0], other))
+		}
 	}
 }
 
 func TestDetachOfADeviceInUseSaysSoAndTakesEffectWhenItIsFree(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{})
-	if err := DetachLoop(t.Context(), l.Path); !errors.Is(err, unix.EBUSY) {
+	if err := DetachLoop(t.Context(), l.Path, fileAt(t, image)); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("got %v, want EBUSY", err)
 	}
 	l.Close()
@@ -262,7 +292,8 @@ func TestADeviceThatIsAnothersNowCountsAsDetached(t *testing.T) {
 	for range 5 { // mostly it changes hands between two looks of DetachLoop
 		l := attach(t, one, LoopOptions{Among: lent})
 		ended := make(chan error, 1)
-		go func() { ended <- DetachLoop(t.Context(), l.Path) }()
+		file := fileAt(t, one)
+		go func() { ended <- DetachLoop(t.Context(), l.Path, file) }()
 		for asked := false; !asked; {
 			status, err := unix.IoctlLoopGetStatus64(int(l.device.Fd()))
 			if err != nil {

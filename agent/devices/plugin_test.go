@@ -232,11 +232,7 @@ func image(t *testing.T) string {
 		if err != nil {
 			t.Error(err)
 		}
-		for _, d := range devices {
-			if err := nodeops.DetachLoop(context.Background(), d); err != nil {
-				t.Error(err)
-			}
-		}
+		hostfs.DetachAll(t, devices)
 	})
 	return path
 }

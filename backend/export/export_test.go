@@ -1,7 +1,6 @@
 package export
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -443,11 +442,7 @@ func attachByHand(t *testing.T, device string) {
 	if out, err := exec.Command("losetup", device, path).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	t.Cleanup(func() {
-		if err := nodeops.DetachLoop(context.Background(), device); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { hostfs.DetachAll(t, []string{device}) })
 }
 
 func removeLoops(t *testing.T, first, count int) {

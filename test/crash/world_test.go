@@ -14,6 +14,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 	"github.com/holdfast-storage/holdfast/test/standalone"
 )
 
@@ -75,11 +76,7 @@ func (w *world) unmountAll() {
 			w.Error(err)
 		}
 	}
-	for _, device := range w.loops() {
-		if err := nodeops.DetachLoop(context.Background(), device); err != nil {
-			w.Error(err)
-		}
-	}
+	hostfs.DetachAll(w.T, w.loops())
 }
 
 // mounts lists what is mounted in the scratch directory.

@@ -54,7 +54,8 @@ func takeDown(dir string) error {
 	for _, d := range devices {
 		device := "/dev/" + filepath.Base(d)
 		if image, err := nodeops.BackingFile(device); err == nil && strings.HasPrefix(image, filepath.Join(dir, "pool")+"/") && !endsByItself(d) {
-			errs = append(errs, nodeops.DetachLoop(ctx, device))
+			file, err := nodeops.FileAt(image)
+			errs = append(errs, err, nodeops.DetachLoop(ctx, device, file))
 		}
 	}
 	// If this fails, the files stay: they may be in use.

@@ -50,6 +50,16 @@ func Detach(t testing.TB, device string) (file string) {
 	return strings.TrimSpace(string(b))
 }
 
+// DetachAll ends what a failed test may have left attached.
+func DetachAll(t testing.TB, devices []string) {
+	t.Helper()
+	for _, device := range devices {
+		if b, err := os.ReadFile(backing(device)); err == nil {
+			detach(t, device, string(b))
+		}
+	}
+}
+
 // Attach puts the file of a disk back, perhaps under another name. It ends with the test.
 func Attach(t testing.TB, file string) (device string) {
 	t.Helper()

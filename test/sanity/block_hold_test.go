@@ -3,11 +3,15 @@ package sanity
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 const changeFD = 0x4C06 // LOOP_CHANGE_FD of linux/loop.h
@@ -123,6 +127,31 @@ func aBlockVolumeWhoseDeviceWasLostIsShownToNobody(w *world) {
 	w.release(next, "next")
 	w.remove(first)
 	w.remove(next)
+	w.nothingLeft()
+}
+
+func aBlockVolumeWhoseDeviceIsAnotherProgramsLeavesTheNode(w *world) {
+	id := w.createBlock("v").GetVolumeId()
+	w.use(id, "target", block(multiWriter))
+	w.must(w.onDevice("target", os.O_RDONLY, func(f *os.File) error { return unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0) }))
+	device := w.loops()[0]
+	w.Kill() // nobody has it open any more
+	theirs := w.path("theirs")
+	w.must(os.WriteFile(theirs, make([]byte, mib), 0o600))
+	out, err := exec.Command("losetup", device, theirs).CombinedOutput()
+	if err == nil {
+		defer hostfs.DetachAll(w.T, []string{device})
+	} else {
+		w.Logf("another test has it by now, which will do: %v: %s", err, out)
+	}
+	w.start()
+	w.release(id, "target")
+	if err == nil && !nodeops.IsAttached(device, theirs) {
+		w.Errorf("%s was taken from the other program", device)
+	}
+	w.use(id, "target", block(multiWriter))
+	w.release(id, "target")
+	w.remove(id)
 	w.nothingLeft()
 }
 

@@ -3,8 +3,11 @@ package sanity
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -190,5 +193,44 @@ func aBlockTargetThatCannotBeIsRefusedAndLeftAlone(w *world) {
 	}
 	w.release(id)
 	w.remove(id)
+	w.nothingLeft()
+}
+
+// The device of a file system becomes free when it is unmounted, and may be the other volume's before the call has ended.
+func aBlockVolumeKeepsItsDeviceBesideOnesThatGo(w *world) {
+	const beside = 4
+	var others, volumes []string
+	for i := range beside {
+		others = append(others, w.create(fmt.Sprint("other-", i), nil).GetVolumeId())
+		volumes = append(volumes, w.createBlock(fmt.Sprint("v-", i)).GetVolumeId())
+	}
+	for range 10 {
+		var all sync.WaitGroup
+		for i, other := range others {
+			w.must(w.stage(other, mount(multiWriter)))
+			all.Go(func() {
+				if err := w.unstage(other); err != nil {
+					w.Error(err)
+				}
+			})
+			all.Go(func() {
+				if err := w.stage(volumes[i], block(multiWriter)); err != nil {
+					w.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		for _, id := range volumes {
+			w.must(w.publish(id, "target", block(multiWriter), false))
+			w.must(w.writeDevice("target", id))
+			if got := w.readDevice("target"); got != id {
+				w.Fatalf("the device of %s holds %q", id, got)
+			}
+			w.release(id, "target")
+		}
+	}
+	for _, id := range slices.Concat(others, volumes) {
+		w.remove(id)
+	}
 	w.nothingLeft()
 }

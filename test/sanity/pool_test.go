@@ -89,14 +89,11 @@ func (w *world) takeDown() {
 			w.Error(err)
 		}
 	}
-	for _, device := range w.loops() {
-		if !w.Failed() {
-			w.Errorf("left attached: %s", device)
-		}
-		if err := nodeops.DetachLoop(ctx, device); err != nil {
-			w.Error(err)
-		}
+	left := w.loops()
+	if len(left) > 0 && !w.Failed() {
+		w.Errorf("left attached: %v", left)
 	}
+	hostfs.DetachAll(w.T, left)
 }
 
 // mounts lists what is mounted in the scratch directory, the last first.
