@@ -112,7 +112,7 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 	shared := o.factories(c)
 	set, err := owned.New(owned.Config{
 		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: storagecluster.Kinds(),
-		Namespace: o.namespace, Log: log,
+		Name: "cluster", Namespace: o.namespace, Stranger: owned.TellOfStranger(c.kubernetes), Log: log,
 	})
 	if err != nil {
 		return err

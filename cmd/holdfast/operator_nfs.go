@@ -33,7 +33,8 @@ func (o *operator) nfsServers(
 func (o *operator) ownedByServers(c *clients, log *slog.Logger) (*owned.Set, error) {
 	return owned.New(owned.Config{
 		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: nfsserver.Kinds(),
-		Everywhere: true, Instance: nfsserver.Label, Log: log,
+		Name: "servers", Everywhere: true, Instance: nfsserver.Label, InventoryNamespace: o.namespace,
+		Stranger: owned.TellOfStranger(c.kubernetes), Log: log,
 	})
 }
 

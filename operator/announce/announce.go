@@ -3,6 +3,7 @@
 package announce
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -17,7 +18,7 @@ import (
 
 // Event is something that happened to an object once.
 type Event struct {
-	// About is a cluster-scoped object of Kind.
+	// About is an object of Kind.
 	About metav1.Object
 	Kind  schema.GroupVersionKind
 	// Type is Normal or Warning.
@@ -26,9 +27,6 @@ type Event struct {
 	Reason  string
 	Message string
 }
-
-// namespace has the events of what has none.
-const namespace = metav1.NamespaceDefault
 
 // longestMessage is what the API server takes.
 const longestMessage = 1024
@@ -40,10 +38,11 @@ func Once(ctx context.Context, client kubernetes.Interface, component string, e 
 	if len(message) > longestMessage {
 		message = strings.ToValidUTF8(message[:longestMessage-3], "") + "..."
 	}
+	namespace := cmp.Or(e.About.GetNamespace(), metav1.NamespaceDefault)
 	_, err := client.CoreV1().Events(namespace).Create(ctx, &core.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(e)},
 		InvolvedObject: core.ObjectReference{
-			APIVersion: e.Kind.GroupVersion().String(), Kind: e.Kind.Kind, Name: e.About.GetName(), UID: e.About.GetUID(),
+			APIVersion: e.Kind.GroupVersion().String(), Kind: e.Kind.Kind, Namespace: e.About.GetNamespace(), Name: e.About.GetName(), UID: e.About.GetUID(),
 			ResourceVersion: e.About.GetResourceVersion(),
 		},
 		Type: e.Type, Reason: e.Reason, Message: message,

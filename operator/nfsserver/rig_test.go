@@ -131,8 +131,8 @@ func (r *rig) start() *rig {
 	ours, theirs := holdfast.NewForConfigOrDie(r.restricted), kubernetes.NewForConfigOrDie(r.restricted)
 	c := Config{
 		Client: ours, Kubernetes: theirs, Namespace: realapi.Namespace, Events: r.events, Log: log, Settle: 50 * time.Millisecond,
-		Owned:    r.set(owned.Config{Kinds: rightKinds(), Namespace: realapi.Namespace, Log: log}),
-		Servers:  r.set(owned.Config{Kinds: Kinds(), Everywhere: true, Instance: Label, Log: log}),
+		Owned:    r.set(owned.Config{Kinds: rightKinds(), Name: "cluster", Namespace: realapi.Namespace, Log: log}),
+		Servers:  r.set(owned.Config{Kinds: Kinds(), Name: "servers", Everywhere: true, InventoryNamespace: realapi.Namespace, Instance: Label, Log: log}),
 		Holdfast: informers.NewSharedInformerFactory(ours, 0), Cluster: kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(realapi.Namespace)),
 		Everywhere: Watch(theirs), Whole: func(kind string) bool { return r.missing.Load() != kind },
 	}

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/holdfast-storage/holdfast/operator/loop"
@@ -101,6 +103,15 @@ func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Ou
 }
 
 func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured, spared Spared, mark bool) (out Outcome) {
+	if !mark {
+		if err := s.intend(ctx, objects); err != nil {
+			for _, o := range objects {
+				out.Failures = append(out.Failures, Failure{RefOf(o), err})
+			}
+			return out
+		}
+		defer func() { out.Failures = append(out.Failures, s.writeDown(ctx, objects, out.Failures)...) }()
+	}
 	for _, o := range objects {
 		ref := RefOf(o)
 		a := &application{Set: s, wanted: o, ref: ref, mark: mark, spare: spared[ref]}
@@ -120,6 +131,53 @@ func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured
 	return out
 }
 
+// intend writes down what is going to be made.
+func (s *Set) intend(ctx context.Context, objects []*unstructured.Unstructured) error {
+	coming := map[Ref]types.UID{}
+	for _, o := range objects {
+		if r := RefOf(o); s.Has(r.GroupKind) && (s.Get(r) == nil || s.inventory.lacks(r)) {
+			coming[r] = ""
+		}
+	}
+	if len(coming) == 0 {
+		return nil
+	}
+	return s.inventory.change(ctx, coming, nil)
+}
+
+// writeDown writes down what was made, and takes off the list what is gone or somebody else's.
+func (s *Set) writeDown(ctx context.Context, objects []*unstructured.Unstructured, failures []Failure) []Failure {
+	if ctx.Err() != nil {
+		return nil
+	}
+	made, foreign := map[Ref]types.UID{}, map[Ref]bool{}
+	for _, o := range objects {
+		if known := s.record(RefOf(o)); known != nil {
+			made[RefOf(o)] = known.result.GetUID()
+		}
+	}
+	for _, f := range failures {
+		if errors.Is(f, ErrForeign) {
+			delete(made, f.Ref)
+			foreign[f.Ref] = true
+		}
+	}
+	err := s.inventory.change(ctx, made, func(r Ref, uid types.UID) bool {
+		w := s.watch(r.GroupKind)
+		return foreign[r] || uid != "" && w != nil && w.get(r.NamespacedName) == nil && s.record(r) == nil
+	})
+	if err != nil {
+		return []Failure{{Ref{schema.GroupKind{Kind: "ConfigMap"}, types.NamespacedName{Namespace: s.InventoryNamespace, Name: InventoryName}}, err}}
+	}
+	return nil
+}
+
+func (s *Set) record(r Ref) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[r]
+}
+
 // application is one object while it is applied.
 type application struct {
 	*Set
@@ -137,7 +195,7 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 	}
 	a.begins()
 	defer a.ends()
-	known := a.known()
+	known := a.record(a.ref)
 	live := a.get(a.ref.NamespacedName)
 	switch {
 	case live == nil && known != nil && time.Since(known.at) > unseenFor:
@@ -197,7 +255,7 @@ func (a *application) mayTouch(live *unstructured.Unstructured, known *record) e
 	switch {
 	case live == nil || a.mark:
 		return nil
-	case (a.Everywhere || namedByUsers[a.ref.Kind]) && !ours(live):
+	case !ours(live) && (a.Everywhere || !ofManifest(live)):
 		return ErrForeign
 	case live.GetDeletionTimestamp() != nil:
 		return ErrLeaving
@@ -208,16 +266,21 @@ func (a *application) mayTouch(live *unstructured.Unstructured, known *record) e
 	return nil
 }
 
-// namedByUsers are the kinds whose names users choose, so that one of the same name may be somebody's. The names of
-// all other kinds are those of Holdfast.
+// ours says whether an object may be written: by its label, with which somebody may have handed it over, or, where somebody
+// removed that, by its managed fields.
+func ours(o *unstructured.Unstructured) bool {
+	return o.GetLabels()[ManagedByLabel] == FieldManager || slices.ContainsFunc(o.GetManagedFields(), isOurs)
+}
+
+// namedByUsers are the kinds whose names users choose, whatever labels they take for their objects.
 var namedByUsers = map[string]bool{
 	"StorageClass": true, "VolumeSnapshotClass": true, "VolumeGroupSnapshotClass": true,
 	"Secret": true, "ConfigMap": true, "Service": true, "Ingress": true,
 }
 
-// ours says whether an object was made here, by its label or, where somebody removed that, by its managed fields.
-func ours(o *unstructured.Unstructured) bool {
-	return o.GetLabels()[ManagedByLabel] == FieldManager || slices.ContainsFunc(o.GetManagedFields(), isOurs)
+// ofManifest says whether an object may be one that the manifest, or that of an earlier release, has made.
+func ofManifest(o *unstructured.Unstructured) bool {
+	return !namedByUsers[o.GetKind()] && o.GetLabels()["app.kubernetes.io/name"] == "holdfast"
 }
 
 func isOurs(f metav1.ManagedFieldsEntry) bool {
@@ -276,12 +339,6 @@ func (a *application) noteAbsent(absent bool) {
 		defer a.mu.Unlock()
 		a.absent[a.ref] = time.Now()
 	}
-}
-
-func (a *application) known() *record {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.records[a.ref]
 }
 
 func (a *application) begins() {

@@ -17,6 +17,7 @@ func (r *rig) startEverywhere() *rig {
 	r.Helper()
 	set, err := New(Config{
 		Client: r.client, Resources: r.discover, Kinds: []schema.GroupVersionKind{configMaps, classes}, Everywhere: true, Instance: ownLabel,
+		Name: "everywhere", InventoryNamespace: namespace,
 		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
 	})
 	if err != nil {
@@ -48,7 +49,7 @@ func (r *rig) value(namespace, name string) string {
 func TestASetIsOfOneNamespaceOrOfAll(t *testing.T) {
 	r := newRig(t)
 	for name, c := range map[string]Config{"neither": {}, "both": {Namespace: namespace, Everywhere: true}} {
-		c.Client, c.Resources = r.client, r.discover
+		c.Client, c.Resources, c.Name, c.InventoryNamespace = r.client, r.discover, "test", namespace
 		if _, err := New(c); err == nil {
 			t.Errorf("%s was taken", name)
 		}

@@ -1,10 +1,11 @@
 // Package owned keeps objects in the API server as they are wanted. It applies them under one field manager, watches
 // all that it has made, so that what others change or delete is put right at once, and removes what is no longer
-// wanted. What has not changed costs no request.
+// wanted of what its inventory says that it has made. What has not changed costs no request.
 package owned
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"maps"
@@ -27,7 +28,6 @@ const (
 	// ManagedByLabel, with the value FieldManager, is on every object that is watched.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	// InstanceLabel is on every object that is pruned when it is not wanted, unless the Set has a label of its own for that.
-	// Those without it were made by others.
 	InstanceLabel = "app.kubernetes.io/instance"
 )
 
@@ -38,12 +38,18 @@ type Config struct {
 	Resources func(groupVersion string) (*metav1.APIResourceList, error)
 	// Kinds that may be wanted. Those that the API server does not know are taken up when it learns them.
 	Kinds     []schema.GroupVersionKind
+	Name      string // of the set, among those of the same inventory
 	Namespace string // of what is in a namespace
 	// Everywhere is instead of Namespace: objects are in any. What has the name of a wanted one and was not made by
 	// Holdfast is somebody's then, whatever its kind.
 	Everywhere bool
 	Instance   string // the label that stands for InstanceLabel; that if empty
-	Log        *slog.Logger
+	// InventoryNamespace has the ConfigMap InventoryName; Namespace if empty.
+	InventoryNamespace string
+	// Stranger, if there is one, is told of an object that has our labels and was not made here, such as a copy of one that
+	// was. It is told once, or until it succeeds.
+	Stranger func(context.Context, *unstructured.Unstructured) error
+	Log      *slog.Logger
 }
 
 // Ref names an object.
@@ -78,13 +84,16 @@ type Set struct {
 	applying  map[Ref]*unstructured.Unstructured // the last that was seen of what has gone since its application began
 	absent    map[Ref]time.Time                  // when what was to be marked was not there
 	forbidden map[schema.GroupKind]bool          // once: the API server did not let them be read
+	strangers map[types.UID]bool                 // that were told of
 	listeners []func(Ref)
+	inventory *inventory
 }
 
 // New checks the configuration. Start must be called next.
 func New(c Config) (*Set, error) {
-	if c.Client == nil || c.Resources == nil || (c.Namespace == "") != c.Everywhere {
-		return nil, errors.New("a set of owned objects needs a client, discovery, and a namespace or all of them")
+	c.InventoryNamespace = cmp.Or(c.InventoryNamespace, c.Namespace)
+	if c.Client == nil || c.Resources == nil || c.Name == "" || (c.Namespace == "") != c.Everywhere || c.InventoryNamespace == "" {
+		return nil, errors.New("a set of owned objects needs a client, discovery, a name, a namespace or all of them, and one for its inventory")
 	}
 	c.Instance = cmp.Or(c.Instance, InstanceLabel)
 	if c.Log == nil {
@@ -92,7 +101,7 @@ func New(c Config) (*Set, error) {
 	}
 	return &Set{
 		Config: c, watches: map[schema.GroupKind]*watch{}, records: map[Ref]*record{}, applying: map[Ref]*unstructured.Unstructured{},
-		absent: map[Ref]time.Time{}, forbidden: map[schema.GroupKind]bool{},
+		absent: map[Ref]time.Time{}, forbidden: map[schema.GroupKind]bool{}, strangers: map[types.UID]bool{}, inventory: newInventory(&c),
 	}, nil
 }
 
@@ -130,19 +139,24 @@ func (s *Set) Get(r Ref) *unstructured.Unstructured {
 	return cached
 }
 
-// List returns all objects with the label of instances, ordered by kind and name. They must not be changed.
+// List returns all objects with the label of instances that were made here, ordered by kind and name. They must not be
+// changed.
 func (s *Set) List() []*unstructured.Unstructured {
+	return slices.DeleteFunc(s.labelled(), func(o *unstructured.Unstructured) bool { return !s.inventory.has(o) })
+}
+
+// labelled are the objects with the label of instances, whoever made them.
+func (s *Set) labelled() []*unstructured.Unstructured {
+	return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool { return o.GetLabels()[s.Instance] == "" })
+}
+
+func (s *Set) watched() (all []*unstructured.Unstructured) {
 	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.watches))
+	watches := slices.Collect(maps.Values(s.watches))
 	s.mu.Unlock()
-	var found []*unstructured.Unstructured
-	for _, w := range all {
-		for _, o := range w.list() {
-			if o.GetLabels()[s.Instance] != "" {
-				found = append(found, o)
-			}
-		}
+	for _, w := range watches {
+		all = append(all, w.list()...)
 	}
-	slices.SortFunc(found, compareRefs)
-	return found
+	slices.SortFunc(all, compareRefs)
+	return all
 }

@@ -8,14 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Prune deletes all objects that have the instance label and that keep does not want.
+// Prune deletes all objects that have the instance label, were made here, and that keep does not want.
 func (s *Set) Prune(ctx context.Context, keep func(*unstructured.Unstructured) bool) Outcome {
 	var out Outcome
-	for _, o := range s.List() {
+	for _, o := range s.labelled() {
 		if keep(o) || o.GetDeletionTimestamp() != nil {
 			continue
 		}
 		r := RefOf(o)
+		if !s.inventory.has(o) {
+			s.tellOfStranger(ctx, o)
+			continue
+		}
 		if err := s.Delete(ctx, o); err != nil {
 			out.Failures = append(out.Failures, Failure{r, err})
 			continue
@@ -26,11 +30,15 @@ func (s *Set) Prune(ctx context.Context, keep func(*unstructured.Unstructured) b
 	return out
 }
 
-// Delete one object, exactly the one given. It is no error if it has gone.
+// Delete one object, exactly the one given. It is no error if it has gone, nor if it was not made here: then it stays.
 func (s *Set) Delete(ctx context.Context, o *unstructured.Unstructured) error {
 	r := RefOf(o)
 	w := s.watch(r.GroupKind)
 	if w == nil {
+		return nil
+	}
+	if !s.inventory.has(o) {
+		s.tellOfStranger(ctx, o)
 		return nil
 	}
 	uid, background := o.GetUID(), metav1.DeletePropagationBackground

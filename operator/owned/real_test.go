@@ -36,7 +36,7 @@ func newRealRig(t *testing.T) *realRig {
 	var err error
 	r.set, err = New(Config{
 		Client: r.client, Resources: kubernetes.NewForConfigOrDie(config).Discovery().ServerResourcesForGroupVersion,
-		Kinds: []schema.GroupVersionKind{configMaps, classes, deployments, bindings}, Namespace: namespace,
+		Kinds: []schema.GroupVersionKind{configMaps, classes, deployments, bindings}, Namespace: namespace, Name: "test",
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // replace deletes an object of which fields would have to change that cannot be changed, and makes it anew. What the
@@ -19,8 +20,8 @@ func (a *application) replace(ctx context.Context, live *unstructured.Unstructur
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, refusal
 	}
-	if !ours(live) && live.GetLabels()["app.kubernetes.io/name"] != "holdfast" {
-		return nil, errors.Join(ErrForeign, refusal)
+	if err := a.inventory.change(ctx, map[Ref]types.UID{a.ref: ""}, nil); err != nil {
+		return nil, errors.Join(refusal, err)
 	}
 	uid, propagation := live.GetUID(), metav1.DeletePropagationBackground
 	if a.ref.Group == "apps" {

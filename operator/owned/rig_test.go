@@ -45,6 +45,8 @@ type rig struct {
 	mu     sync.Mutex
 	serves map[string][]metav1.APIResource
 	told   []Ref
+
+	strangers []Ref // that were told of
 }
 
 func newRig(t *testing.T) *rig {
@@ -59,7 +61,13 @@ func newRig(t *testing.T) *rig {
 func (r *rig) start() *rig {
 	r.Helper()
 	set, err := New(Config{
-		Client: r.client, Resources: r.discover, Kinds: []schema.GroupVersionKind{configMaps, classes, learned}, Namespace: namespace,
+		Client: r.client, Resources: r.discover, Kinds: []schema.GroupVersionKind{configMaps, classes, learned}, Namespace: namespace, Name: "test",
+		Stranger: func(_ context.Context, o *unstructured.Unstructured) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.strangers = append(r.strangers, RefOf(o))
+			return nil
+		},
 		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
 	})
 	if err != nil {

@@ -74,7 +74,15 @@ func (s *Set) Start(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+	if err := s.inventory.load(ctx, s.madeBefore); err != nil {
+		return err
+	}
 	return s.watchDefinitions(ctx)
+}
+
+// madeBefore is what a release without an inventory has made.
+func (s *Set) madeBefore() []*unstructured.Unstructured {
+	return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool { return !slices.ContainsFunc(o.GetManagedFields(), isOurs) })
 }
 
 // takeUp begins to watch those of the Kinds that the API server knows by now.

@@ -166,7 +166,7 @@ func (r *rig) start() *rig {
 	var err error
 	r.set, err = owned.New(owned.Config{
 		Client: dynamic.NewForConfigOrDie(config), Resources: theirs.Discovery().ServerResourcesForGroupVersion,
-		Kinds: Kinds(), Namespace: namespace, Log: log,
+		Kinds: Kinds(), Name: "cluster", Namespace: namespace, Stranger: owned.TellOfStranger(theirs), Log: log,
 	})
 	if err != nil {
 		r.Fatal(err)

@@ -264,7 +264,7 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 	client, kube := holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
 	kinds, cluster := informers.NewSharedInformerFactory(client, 0), kubeinformers.NewSharedInformerFactoryWithOptions(kube, 0, kubeinformers.WithNamespace(ours))
 	set, err := owned.New(owned.Config{
-		Client: dynamic.NewForConfigOrDie(config), Namespace: ours, Log: log,
+		Client: dynamic.NewForConfigOrDie(config), Name: "cluster", Namespace: ours, Log: log,
 		Kinds: []schema.GroupVersionKind{
 			apps.SchemeGroupVersion.WithKind("DaemonSet"), apps.SchemeGroupVersion.WithKind("Deployment"), apps.SchemeGroupVersion.WithKind("StatefulSet"),
 		},
