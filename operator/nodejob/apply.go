@@ -116,6 +116,9 @@ func (c *Controller) apply(ctx context.Context, job *v1.NodeJob, p plan) (time.D
 	for _, pod := range p.read {
 		c.logs.read(ctx, job.Name, job.Spec.CompletionWord, pod)
 	}
+	if err := c.giveUpWiped(ctx, job, p.status); err != nil {
+		return 0, errors.Join(append(failed, err)...)
+	}
 	if p.finished {
 		if err := c.announce(ctx, job, p.status); err != nil {
 			c.Log.Warn("an event is missing", "job", job.Name, "error", err)

@@ -214,7 +214,7 @@ func TestACleanupGoesWhereTheNodeHasThePoolOrTheStorageClusterThatIsServed(t *te
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Status.Pools = []v1.Pool{{Name: "fast", Path: "/srv/moved"}}
+	n.Status.Pools = []v1.Pool{{Name: "fast", Path: "/srv/moved", ID: "WIPED"}, {Name: "slow", ID: "KEPT"}}
 	if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +224,12 @@ func TestACleanupGoesWhereTheNodeHasThePoolOrTheStorageClusterThatIsServed(t *te
 	defer mu.Unlock()
 	if want := (map[string]string{"a": "/srv/moved", "b": "/srv/stays"}); !maps.Equal(wiped, want) || now.Status.Phase != v1.JobCompleted {
 		t.Errorf("wiped were %v, want %v; it ended as %+v", wiped, want, now.Status)
+	}
+	if n, err = nodes.Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []v1.PoolReplacement{{Name: "fast", ID: "WIPED"}}; !slices.Equal(n.Spec.ReplacePools, want) {
+		t.Errorf("given up are %v, want %v: the node would wait for what was wiped", n.Spec.ReplacePools, want)
 	}
 }
 
