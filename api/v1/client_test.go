@@ -15,39 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	applyv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
 	"github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	"github.com/holdfast-storage/holdfast/api/client/clientset/scheme"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
-func TestAFakeClientKnowsWhoOwnsAField(t *testing.T) {
-	volumes := fake.NewClientset().HoldfastV1().Volumes()
-	spec := applyv1.Volume("a").WithSpec(applyv1.VolumeSpec().WithName("a").WithNode("n").WithPool("fast"))
-	if _, err := volumes.Apply(t.Context(), spec, metav1.ApplyOptions{FieldManager: "controller"}); err != nil {
-		t.Fatal(err)
-	}
-	phase := applyv1.Volume("a").WithStatus(applyv1.VolumeStatus().WithPhase(v1.PhaseReady).WithPool("fast"))
-	v, err := volumes.ApplyStatus(t.Context(), phase, metav1.ApplyOptions{FieldManager: "agent"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v.Spec.Pool != "fast" || v.Status.Phase != v1.PhaseReady {
-		t.Errorf("what both managers wrote is %+v", v)
-	}
-	other := applyv1.Volume("a").WithSpec(applyv1.VolumeSpec().WithName("a").WithNode("n").WithPool("slow"))
-	if _, err := volumes.Apply(t.Context(), other, metav1.ApplyOptions{FieldManager: "other"}); !apierrors.IsConflict(err) {
-		t.Errorf("another manager's write of the same field: got %v, want a conflict", err)
-	}
-	own, err := applyv1.ExtractVolume(v, "controller")
-	if err != nil || own.Spec == nil || *own.Spec.Pool != "fast" || own.Status != nil {
-		t.Errorf("the controller's own fields are %+v, %v", own, err)
-	}
-}
-
 func TestAListerHasWhatTheClientHas(t *testing.T) {
-	client := fake.NewClientset(
+	client := fake.NewSimpleClientset(
 		&v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "first"}},
 		&v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "second"}},
 	)
@@ -84,7 +59,7 @@ type typed[T, L any] interface {
 }
 
 func TestAFakeClientServesEveryKind(t *testing.T) {
-	client := fake.NewClientset().HoldfastV1()
+	client := fake.NewSimpleClientset().HoldfastV1()
 	served := map[string]bool{}
 	serve(t, served, client.StorageClusters(), &v1.StorageCluster{})
 	serve(t, served, client.StorageUpgrades(), &v1.StorageUpgrade{})

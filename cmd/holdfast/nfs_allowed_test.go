@@ -37,7 +37,7 @@ func TestTheNodesOfTheStatusMayMountAndAreKeptForAStartWithoutIt(t *testing.T) {
 	if !n.followsClients() || newNFS(t, "--clients=10.0.0.0/8").followsClients() {
 		t.Error("clients that are named are not those of the status")
 	}
-	client := fake.NewClientset(serverOf("shop", "files", 1), serverOf("team", "files", 2))
+	client := fake.NewSimpleClientset(serverOf("shop", "files", 1), serverOf("team", "files", 2))
 	servers := newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", client)
 	begin(t, servers.follow(quiet))
 	a, err := n.newAllowedClients(quiet)
@@ -88,7 +88,7 @@ func TestTheNodesOfTheStatusMayMountAndAreKeptForAStartWithoutIt(t *testing.T) {
 	if err != nil || !slices.Equal(again.first(), []string{"10.0.0.1", "10.0.0.2"}) {
 		t.Fatalf("later it begins with %v, %v", again.first(), err)
 	}
-	again.server, again.servers = &letsIn{}, newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", fake.NewClientset())
+	again.server, again.servers = &letsIn{}, newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", fake.NewSimpleClientset())
 	started = make(chan struct{})
 	begin(t, again.before(func(ctx context.Context) error { close(started); <-ctx.Done(); return nil }))
 	<-started

@@ -43,7 +43,7 @@ func allowing(namespaces ...string) *v1.StorageCluster {
 
 func TestAServerThatNobodyAllowedMakesNoVolumes(t *testing.T) {
 	for namespace, says := range map[string]string{"shop": "", "holdfast-system": "", "evil": `"namespaces":["shop","evil"]`} {
-		client := fake.NewClientset(allowing("shop"), serverOf(namespace, "files", 5))
+		client := fake.NewSimpleClientset(allowing("shop"), serverOf(namespace, "files", 5))
 		s := newSiblings(types.NamespacedName{Namespace: namespace, Name: "files"}, "holdfast-system", client)
 		if err := s.refusal(); !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("in %s it makes some before it knows: %v", namespace, err)
@@ -81,7 +81,7 @@ func TestOneServerTakesTheClaimsThatAnyCouldTake(t *testing.T) {
 		"an older one may not be there":     {[]*v1.NFSServer{serverOf("evil", "files", 9), serverOf("evil", "old", 99)}, true, true},
 		"its name comes in a name of three": {[]*v1.NFSServer{serverOf("team", "files-2", 9)}, false, true},
 	} {
-		client := fake.NewClientset(own.DeepCopy(), allowing("shop", "team", "a"))
+		client := fake.NewSimpleClientset(own.DeepCopy(), allowing("shop", "team", "a"))
 		for _, o := range test.others {
 			if err := client.Tracker().Add(o); err != nil {
 				t.Fatal(err)
@@ -123,7 +123,7 @@ type counted struct {
 func (c *counted) Clients(context.Context) ([]string, error) { return c.clients, c.err }
 
 func TestTheStatusOfAServerHasTheNumberOfItsClients(t *testing.T) {
-	client := fake.NewClientset(serverOf("shop", "files", 1, publishes), serverOf("team", "files", 2))
+	client := fake.NewSimpleClientset(serverOf("shop", "files", 1, publishes), serverOf("team", "files", 2))
 	servers := newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", client)
 	ganesha := &counted{clients: []string{"10.0.0.1", "10.0.0.2"}}
 	teller := &clientTeller{server: ganesha, client: client, servers: servers, log: quiet}
@@ -172,7 +172,7 @@ func TestTheObjectOfAVolumeThatIsRemovedGoesUnlessItIsOfAnotherNode(t *testing.T
 	volume := func(name, node string) *v1.Volume {
 		return &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1"}, Spec: v1.VolumeSpec{Name: name, Node: node}}
 	}
-	client := fake.NewClientset(volume("own", n.node()), volume("other", "node-a"))
+	client := fake.NewSimpleClientset(volume("own", n.node()), volume("other", "node-a"))
 	for _, id := range []backend.ID{"own", "own", "other", "none"} {
 		if err := n.forget(t.Context(), client, id); err != nil {
 			t.Errorf("%s: %v", id, err)

@@ -44,9 +44,9 @@ func newWorld(t *testing.T, clusters []runtime.Object, objects ...runtime.Object
 		resource: "CustomResourceDefinitionList",
 		v1.SchemeGroupVersion.WithResource("storageclusters"): "StorageClusterList", v1.SchemeGroupVersion.WithResource("nfsservers"): "NFSServerList",
 	}
-	w := &world{kubernetes: fake.NewClientset(objects...), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), known)}
+	w := &world{kubernetes: fake.NewSimpleClientset(objects...), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), known)}
 	var err error
-	w.Controller, err = New(Config{Client: holdfast.NewClientset(clusters...), Kubernetes: w.kubernetes, Dynamic: w.dynamic, Namespace: "storage"})
+	w.Controller, err = New(Config{Client: holdfast.NewSimpleClientset(clusters...), Kubernetes: w.kubernetes, Dynamic: w.dynamic, Namespace: "storage"})
 	if err != nil {
 		t.Fatal(err)
 	}

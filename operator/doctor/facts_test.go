@@ -37,12 +37,12 @@ func installed(t *testing.T) (Clients, *fake.Clientset, *ourfake.Clientset) {
 	ended := *borrower.DeepCopy()
 	ended.Name, ended.Status.Phase = "ended", core.PodSucceeded
 	labels := map[string]string{"app.kubernetes.io/part-of": "holdfast"}
-	theirs := fake.NewClientset(
+	theirs := fake.NewSimpleClientset(
 		&borrower, &ended, &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}},
 		&admission.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}}, &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
 		&f.Nodes[0], &f.Nodes[1], &f.CSINodes[0], &f.Drivers[0], &f.Classes[0], &f.Pods[0], &elsewhere, &unseen, f.Home, f.Secret, &wait, &event,
 	)
-	ours := ourfake.NewClientset(&f.Clusters[0], &f.StorageNodes[0], &f.Volumes[0], &f.Snapshots[0])
+	ours := ourfake.NewSimpleClientset(&f.Clusters[0], &f.StorageNodes[0], &f.Volumes[0], &f.Snapshots[0])
 	var objects []runtime.Object
 	for _, d := range f.Definitions {
 		objects = append(objects, d)
@@ -134,7 +134,7 @@ func TestAnAPIServerWithoutPoliciesIsKnown(t *testing.T) {
 }
 
 func TestKindsThatAreNotInstalledAreMissingAndNotHidden(t *testing.T) {
-	theirs, ours := fake.NewClientset(), ourfake.NewClientset()
+	theirs, ours := fake.NewSimpleClientset(), ourfake.NewSimpleClientset()
 	unknown := func(a testclient.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
 	}

@@ -25,11 +25,11 @@ type world struct {
 
 func (w world) make(t *testing.T) ([]v1.StorageCluster, error) {
 	t.Helper()
-	client := holdfast.NewClientset(w.clusters...)
+	client := holdfast.NewSimpleClientset(w.clusters...)
 	if w.refusal != nil {
 		client.PrependReactor("create", "storageclusters", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, w.refusal })
 	}
-	err := Make(t.Context(), fake.NewClientset(w.namespace), client, "storage", slog.New(slog.DiscardHandler))
+	err := Make(t.Context(), fake.NewSimpleClientset(w.namespace), client, "storage", slog.New(slog.DiscardHandler))
 	list, listErr := client.HoldfastV1().StorageClusters().List(t.Context(), metav1.ListOptions{})
 	if listErr != nil {
 		t.Fatal(listErr)

@@ -68,7 +68,7 @@ func server(name string, phase v1.NFSPhase) *v1.NFSServer {
 
 func look(t *testing.T, ours []runtime.Object, theirs ...runtime.Object) *Report {
 	t.Helper()
-	r, err := Look(t.Context(), ourfake.NewClientset(ours...), fake.NewClientset(theirs...), home)
+	r, err := Look(t.Context(), ourfake.NewSimpleClientset(ours...), fake.NewSimpleClientset(theirs...), home)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,9 +228,9 @@ func TestTheTimeOfAnEventIsItsLast(t *testing.T) {
 }
 
 func TestEventsThatMayNotBeReadAreHidden(t *testing.T) {
-	theirs := fake.NewClientset()
+	theirs := fake.NewSimpleClientset()
 	theirs.PrependReactor("list", "events", func(testclient.Action) (bool, runtime.Object, error) { return true, nil, errors.New("not for you") })
-	r, err := Look(t.Context(), ourfake.NewClientset(cluster(v1.ClusterRunning)), theirs, home)
+	r, err := Look(t.Context(), ourfake.NewSimpleClientset(cluster(v1.ClusterRunning)), theirs, home)
 	if err != nil || !r.Well || len(r.Hidden) != 1 || !strings.Contains(r.Hidden[0], "not for you") {
 		t.Errorf("%v, %+v", err, r)
 	}
@@ -238,9 +238,9 @@ func TestEventsThatMayNotBeReadAreHidden(t *testing.T) {
 
 func TestKindsThatMayNotBeReadAreAnError(t *testing.T) {
 	for _, kind := range []string{"storageclusters", "storagenodes", "volumes", "snapshots"} {
-		ours := ourfake.NewClientset()
+		ours := ourfake.NewSimpleClientset()
 		ours.PrependReactor("list", kind, func(testclient.Action) (bool, runtime.Object, error) { return true, nil, errors.New("not for you") })
-		if _, err := Look(t.Context(), ours, fake.NewClientset(), home); err == nil || !strings.Contains(err.Error(), "not for you") {
+		if _, err := Look(t.Context(), ours, fake.NewSimpleClientset(), home); err == nil || !strings.Contains(err.Error(), "not for you") {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

@@ -5,7 +5,6 @@ package v1
 import (
 	context "context"
 
-	applyconfigurationapiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
 	scheme "github.com/holdfast-storage/holdfast/api/client/clientset/scheme"
 	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,21 +31,18 @@ type NFSServerInterface interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*apiv1.NFSServerList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (result *apiv1.NFSServer, err error)
-	Apply(ctx context.Context, nFSServer *applyconfigurationapiv1.NFSServerApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.NFSServer, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, nFSServer *applyconfigurationapiv1.NFSServerApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.NFSServer, err error)
 	NFSServerExpansion
 }
 
 // nFSServers implements NFSServerInterface
 type nFSServers struct {
-	*gentype.ClientWithListAndApply[*apiv1.NFSServer, *apiv1.NFSServerList, *applyconfigurationapiv1.NFSServerApplyConfiguration]
+	*gentype.ClientWithList[*apiv1.NFSServer, *apiv1.NFSServerList]
 }
 
 // newNFSServers returns a NFSServers
 func newNFSServers(c *HoldfastV1Client, namespace string) *nFSServers {
 	return &nFSServers{
-		gentype.NewClientWithListAndApply[*apiv1.NFSServer, *apiv1.NFSServerList, *applyconfigurationapiv1.NFSServerApplyConfiguration](
+		gentype.NewClientWithList[*apiv1.NFSServer, *apiv1.NFSServerList](
 			"nfsservers",
 			c.RESTClient(),
 			scheme.ParameterCodec,

@@ -5,7 +5,6 @@ package v1
 import (
 	context "context"
 
-	applyconfigurationapiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
 	scheme "github.com/holdfast-storage/holdfast/api/client/clientset/scheme"
 	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,21 +31,18 @@ type NodeJobInterface interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*apiv1.NodeJobList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (result *apiv1.NodeJob, err error)
-	Apply(ctx context.Context, nodeJob *applyconfigurationapiv1.NodeJobApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.NodeJob, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, nodeJob *applyconfigurationapiv1.NodeJobApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.NodeJob, err error)
 	NodeJobExpansion
 }
 
 // nodeJobs implements NodeJobInterface
 type nodeJobs struct {
-	*gentype.ClientWithListAndApply[*apiv1.NodeJob, *apiv1.NodeJobList, *applyconfigurationapiv1.NodeJobApplyConfiguration]
+	*gentype.ClientWithList[*apiv1.NodeJob, *apiv1.NodeJobList]
 }
 
 // newNodeJobs returns a NodeJobs
 func newNodeJobs(c *HoldfastV1Client) *nodeJobs {
 	return &nodeJobs{
-		gentype.NewClientWithListAndApply[*apiv1.NodeJob, *apiv1.NodeJobList, *applyconfigurationapiv1.NodeJobApplyConfiguration](
+		gentype.NewClientWithList[*apiv1.NodeJob, *apiv1.NodeJobList](
 			"nodejobs",
 			c.RESTClient(),
 			scheme.ParameterCodec,

@@ -5,7 +5,6 @@ package v1
 import (
 	context "context"
 
-	applyconfigurationapiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
 	scheme "github.com/holdfast-storage/holdfast/api/client/clientset/scheme"
 	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,21 +31,18 @@ type SnapshotInterface interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*apiv1.SnapshotList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (result *apiv1.Snapshot, err error)
-	Apply(ctx context.Context, snapshot *applyconfigurationapiv1.SnapshotApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.Snapshot, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, snapshot *applyconfigurationapiv1.SnapshotApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.Snapshot, err error)
 	SnapshotExpansion
 }
 
 // snapshots implements SnapshotInterface
 type snapshots struct {
-	*gentype.ClientWithListAndApply[*apiv1.Snapshot, *apiv1.SnapshotList, *applyconfigurationapiv1.SnapshotApplyConfiguration]
+	*gentype.ClientWithList[*apiv1.Snapshot, *apiv1.SnapshotList]
 }
 
 // newSnapshots returns a Snapshots
 func newSnapshots(c *HoldfastV1Client) *snapshots {
 	return &snapshots{
-		gentype.NewClientWithListAndApply[*apiv1.Snapshot, *apiv1.SnapshotList, *applyconfigurationapiv1.SnapshotApplyConfiguration](
+		gentype.NewClientWithList[*apiv1.Snapshot, *apiv1.SnapshotList](
 			"snapshots",
 			c.RESTClient(),
 			scheme.ParameterCodec,

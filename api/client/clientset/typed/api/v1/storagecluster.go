@@ -5,7 +5,6 @@ package v1
 import (
 	context "context"
 
-	applyconfigurationapiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
 	scheme "github.com/holdfast-storage/holdfast/api/client/clientset/scheme"
 	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,21 +31,18 @@ type StorageClusterInterface interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*apiv1.StorageClusterList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (result *apiv1.StorageCluster, err error)
-	Apply(ctx context.Context, storageCluster *applyconfigurationapiv1.StorageClusterApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.StorageCluster, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, storageCluster *applyconfigurationapiv1.StorageClusterApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.StorageCluster, err error)
 	StorageClusterExpansion
 }
 
 // storageClusters implements StorageClusterInterface
 type storageClusters struct {
-	*gentype.ClientWithListAndApply[*apiv1.StorageCluster, *apiv1.StorageClusterList, *applyconfigurationapiv1.StorageClusterApplyConfiguration]
+	*gentype.ClientWithList[*apiv1.StorageCluster, *apiv1.StorageClusterList]
 }
 
 // newStorageClusters returns a StorageClusters
 func newStorageClusters(c *HoldfastV1Client) *storageClusters {
 	return &storageClusters{
-		gentype.NewClientWithListAndApply[*apiv1.StorageCluster, *apiv1.StorageClusterList, *applyconfigurationapiv1.StorageClusterApplyConfiguration](
+		gentype.NewClientWithList[*apiv1.StorageCluster, *apiv1.StorageClusterList](
 			"storageclusters",
 			c.RESTClient(),
 			scheme.ParameterCodec,

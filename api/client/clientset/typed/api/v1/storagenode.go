@@ -5,7 +5,6 @@ package v1
 import (
 	context "context"
 
-	applyconfigurationapiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
 	scheme "github.com/holdfast-storage/holdfast/api/client/clientset/scheme"
 	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,21 +31,18 @@ type StorageNodeInterface interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*apiv1.StorageNodeList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (result *apiv1.StorageNode, err error)
-	Apply(ctx context.Context, storageNode *applyconfigurationapiv1.StorageNodeApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.StorageNode, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, storageNode *applyconfigurationapiv1.StorageNodeApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.StorageNode, err error)
 	StorageNodeExpansion
 }
 
 // storageNodes implements StorageNodeInterface
 type storageNodes struct {
-	*gentype.ClientWithListAndApply[*apiv1.StorageNode, *apiv1.StorageNodeList, *applyconfigurationapiv1.StorageNodeApplyConfiguration]
+	*gentype.ClientWithList[*apiv1.StorageNode, *apiv1.StorageNodeList]
 }
 
 // newStorageNodes returns a StorageNodes
 func newStorageNodes(c *HoldfastV1Client) *storageNodes {
 	return &storageNodes{
-		gentype.NewClientWithListAndApply[*apiv1.StorageNode, *apiv1.StorageNodeList, *applyconfigurationapiv1.StorageNodeApplyConfiguration](
+		gentype.NewClientWithList[*apiv1.StorageNode, *apiv1.StorageNodeList](
 			"storagenodes",
 			c.RESTClient(),
 			scheme.ParameterCodec,

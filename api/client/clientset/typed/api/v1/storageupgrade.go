@@ -5,7 +5,6 @@ package v1
 import (
 	context "context"
 
-	applyconfigurationapiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
 	scheme "github.com/holdfast-storage/holdfast/api/client/clientset/scheme"
 	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,21 +31,18 @@ type StorageUpgradeInterface interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*apiv1.StorageUpgradeList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (result *apiv1.StorageUpgrade, err error)
-	Apply(ctx context.Context, storageUpgrade *applyconfigurationapiv1.StorageUpgradeApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.StorageUpgrade, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, storageUpgrade *applyconfigurationapiv1.StorageUpgradeApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.StorageUpgrade, err error)
 	StorageUpgradeExpansion
 }
 
 // storageUpgrades implements StorageUpgradeInterface
 type storageUpgrades struct {
-	*gentype.ClientWithListAndApply[*apiv1.StorageUpgrade, *apiv1.StorageUpgradeList, *applyconfigurationapiv1.StorageUpgradeApplyConfiguration]
+	*gentype.ClientWithList[*apiv1.StorageUpgrade, *apiv1.StorageUpgradeList]
 }
 
 // newStorageUpgrades returns a StorageUpgrades
 func newStorageUpgrades(c *HoldfastV1Client) *storageUpgrades {
 	return &storageUpgrades{
-		gentype.NewClientWithListAndApply[*apiv1.StorageUpgrade, *apiv1.StorageUpgradeList, *applyconfigurationapiv1.StorageUpgradeApplyConfiguration](
+		gentype.NewClientWithList[*apiv1.StorageUpgrade, *apiv1.StorageUpgradeList](
 			"storageupgrades",
 			c.RESTClient(),
 			scheme.ParameterCodec,

@@ -5,7 +5,6 @@ package v1
 import (
 	context "context"
 
-	applyconfigurationapiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
 	scheme "github.com/holdfast-storage/holdfast/api/client/clientset/scheme"
 	apiv1 "github.com/holdfast-storage/holdfast/api/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,21 +31,18 @@ type VolumeInterface interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*apiv1.VolumeList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (result *apiv1.Volume, err error)
-	Apply(ctx context.Context, volume *applyconfigurationapiv1.VolumeApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.Volume, err error)
-	// Add a +genclient:noStatus comment above the type to avoid generating ApplyStatus().
-	ApplyStatus(ctx context.Context, volume *applyconfigurationapiv1.VolumeApplyConfiguration, opts metav1.ApplyOptions) (result *apiv1.Volume, err error)
 	VolumeExpansion
 }
 
 // volumes implements VolumeInterface
 type volumes struct {
-	*gentype.ClientWithListAndApply[*apiv1.Volume, *apiv1.VolumeList, *applyconfigurationapiv1.VolumeApplyConfiguration]
+	*gentype.ClientWithList[*apiv1.Volume, *apiv1.VolumeList]
 }
 
 // newVolumes returns a Volumes
 func newVolumes(c *HoldfastV1Client) *volumes {
 	return &volumes{
-		gentype.NewClientWithListAndApply[*apiv1.Volume, *apiv1.VolumeList, *applyconfigurationapiv1.VolumeApplyConfiguration](
+		gentype.NewClientWithList[*apiv1.Volume, *apiv1.VolumeList](
 			"volumes",
 			c.RESTClient(),
 			scheme.ParameterCodec,

@@ -3,21 +3,20 @@
 package fake
 
 import (
-	apiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
-	typedapiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	apiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeNFSServers implements NFSServerInterface
 type fakeNFSServers struct {
-	*gentype.FakeClientWithListAndApply[*v1.NFSServer, *v1.NFSServerList, *apiv1.NFSServerApplyConfiguration]
+	*gentype.FakeClientWithList[*v1.NFSServer, *v1.NFSServerList]
 	Fake *FakeHoldfastV1
 }
 
-func newFakeNFSServers(fake *FakeHoldfastV1, namespace string) typedapiv1.NFSServerInterface {
+func newFakeNFSServers(fake *FakeHoldfastV1, namespace string) apiv1.NFSServerInterface {
 	return &fakeNFSServers{
-		gentype.NewFakeClientWithListAndApply[*v1.NFSServer, *v1.NFSServerList, *apiv1.NFSServerApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1.NFSServer, *v1.NFSServerList](
 			fake.Fake,
 			namespace,
 			v1.SchemeGroupVersion.WithResource("nfsservers"),

@@ -3,21 +3,20 @@
 package fake
 
 import (
-	apiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
-	typedapiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	apiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeNodeJobs implements NodeJobInterface
 type fakeNodeJobs struct {
-	*gentype.FakeClientWithListAndApply[*v1.NodeJob, *v1.NodeJobList, *apiv1.NodeJobApplyConfiguration]
+	*gentype.FakeClientWithList[*v1.NodeJob, *v1.NodeJobList]
 	Fake *FakeHoldfastV1
 }
 
-func newFakeNodeJobs(fake *FakeHoldfastV1) typedapiv1.NodeJobInterface {
+func newFakeNodeJobs(fake *FakeHoldfastV1) apiv1.NodeJobInterface {
 	return &fakeNodeJobs{
-		gentype.NewFakeClientWithListAndApply[*v1.NodeJob, *v1.NodeJobList, *apiv1.NodeJobApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1.NodeJob, *v1.NodeJobList](
 			fake.Fake,
 			"",
 			v1.SchemeGroupVersion.WithResource("nodejobs"),

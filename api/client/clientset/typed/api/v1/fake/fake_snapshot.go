@@ -3,21 +3,20 @@
 package fake
 
 import (
-	apiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
-	typedapiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	apiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeSnapshots implements SnapshotInterface
 type fakeSnapshots struct {
-	*gentype.FakeClientWithListAndApply[*v1.Snapshot, *v1.SnapshotList, *apiv1.SnapshotApplyConfiguration]
+	*gentype.FakeClientWithList[*v1.Snapshot, *v1.SnapshotList]
 	Fake *FakeHoldfastV1
 }
 
-func newFakeSnapshots(fake *FakeHoldfastV1) typedapiv1.SnapshotInterface {
+func newFakeSnapshots(fake *FakeHoldfastV1) apiv1.SnapshotInterface {
 	return &fakeSnapshots{
-		gentype.NewFakeClientWithListAndApply[*v1.Snapshot, *v1.SnapshotList, *apiv1.SnapshotApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1.Snapshot, *v1.SnapshotList](
 			fake.Fake,
 			"",
 			v1.SchemeGroupVersion.WithResource("snapshots"),

@@ -3,21 +3,20 @@
 package fake
 
 import (
-	apiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
-	typedapiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	apiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeStorageClusters implements StorageClusterInterface
 type fakeStorageClusters struct {
-	*gentype.FakeClientWithListAndApply[*v1.StorageCluster, *v1.StorageClusterList, *apiv1.StorageClusterApplyConfiguration]
+	*gentype.FakeClientWithList[*v1.StorageCluster, *v1.StorageClusterList]
 	Fake *FakeHoldfastV1
 }
 
-func newFakeStorageClusters(fake *FakeHoldfastV1) typedapiv1.StorageClusterInterface {
+func newFakeStorageClusters(fake *FakeHoldfastV1) apiv1.StorageClusterInterface {
 	return &fakeStorageClusters{
-		gentype.NewFakeClientWithListAndApply[*v1.StorageCluster, *v1.StorageClusterList, *apiv1.StorageClusterApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1.StorageCluster, *v1.StorageClusterList](
 			fake.Fake,
 			"",
 			v1.SchemeGroupVersion.WithResource("storageclusters"),

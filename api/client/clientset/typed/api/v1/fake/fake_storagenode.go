@@ -3,21 +3,20 @@
 package fake
 
 import (
-	apiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
-	typedapiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	apiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeStorageNodes implements StorageNodeInterface
 type fakeStorageNodes struct {
-	*gentype.FakeClientWithListAndApply[*v1.StorageNode, *v1.StorageNodeList, *apiv1.StorageNodeApplyConfiguration]
+	*gentype.FakeClientWithList[*v1.StorageNode, *v1.StorageNodeList]
 	Fake *FakeHoldfastV1
 }
 
-func newFakeStorageNodes(fake *FakeHoldfastV1) typedapiv1.StorageNodeInterface {
+func newFakeStorageNodes(fake *FakeHoldfastV1) apiv1.StorageNodeInterface {
 	return &fakeStorageNodes{
-		gentype.NewFakeClientWithListAndApply[*v1.StorageNode, *v1.StorageNodeList, *apiv1.StorageNodeApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1.StorageNode, *v1.StorageNodeList](
 			fake.Fake,
 			"",
 			v1.SchemeGroupVersion.WithResource("storagenodes"),

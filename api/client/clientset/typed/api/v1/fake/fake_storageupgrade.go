@@ -3,21 +3,20 @@
 package fake
 
 import (
-	apiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
-	typedapiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	apiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeStorageUpgrades implements StorageUpgradeInterface
 type fakeStorageUpgrades struct {
-	*gentype.FakeClientWithListAndApply[*v1.StorageUpgrade, *v1.StorageUpgradeList, *apiv1.StorageUpgradeApplyConfiguration]
+	*gentype.FakeClientWithList[*v1.StorageUpgrade, *v1.StorageUpgradeList]
 	Fake *FakeHoldfastV1
 }
 
-func newFakeStorageUpgrades(fake *FakeHoldfastV1) typedapiv1.StorageUpgradeInterface {
+func newFakeStorageUpgrades(fake *FakeHoldfastV1) apiv1.StorageUpgradeInterface {
 	return &fakeStorageUpgrades{
-		gentype.NewFakeClientWithListAndApply[*v1.StorageUpgrade, *v1.StorageUpgradeList, *apiv1.StorageUpgradeApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1.StorageUpgrade, *v1.StorageUpgradeList](
 			fake.Fake,
 			"",
 			v1.SchemeGroupVersion.WithResource("storageupgrades"),

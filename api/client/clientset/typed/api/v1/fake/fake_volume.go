@@ -3,21 +3,20 @@
 package fake
 
 import (
-	apiv1 "github.com/holdfast-storage/holdfast/api/client/applyconfiguration/api/v1"
-	typedapiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	apiv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	gentype "k8s.io/client-go/gentype"
 )
 
 // fakeVolumes implements VolumeInterface
 type fakeVolumes struct {
-	*gentype.FakeClientWithListAndApply[*v1.Volume, *v1.VolumeList, *apiv1.VolumeApplyConfiguration]
+	*gentype.FakeClientWithList[*v1.Volume, *v1.VolumeList]
 	Fake *FakeHoldfastV1
 }
 
-func newFakeVolumes(fake *FakeHoldfastV1) typedapiv1.VolumeInterface {
+func newFakeVolumes(fake *FakeHoldfastV1) apiv1.VolumeInterface {
 	return &fakeVolumes{
-		gentype.NewFakeClientWithListAndApply[*v1.Volume, *v1.VolumeList, *apiv1.VolumeApplyConfiguration](
+		gentype.NewFakeClientWithList[*v1.Volume, *v1.VolumeList](
 			fake.Fake,
 			"",
 			v1.SchemeGroupVersion.WithResource("volumes"),
