@@ -31,6 +31,7 @@ type scene struct {
 	pods   map[string]v1.Image // what runs, by node
 	told   []string
 	broken map[string]string // nodes that do not become ready with the new image, and why
+	sick   map[string]string // nodes whose storage is not ready, and why
 	apps   []application
 	log    string // what the new image says of its version
 }
@@ -47,8 +48,8 @@ func newScene(t *testing.T) *scene {
 			cluster: &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}},
 		},
 		pods:   map[string]v1.Image{"a": oldImage, "b": oldImage, "c": oldImage},
-		broken: map[string]string{},
-		log:    `{"version":"v2","metadata":{"writes":1,"reads":1}}` + "\n",
+		broken: map[string]string{}, sick: map[string]string{},
+		log: `{"version":"v2","metadata":{"writes":1,"reads":1}}` + "\n",
 	}
 	s.nodes.image, s.controller = oldImage, workload{image: oldImage, ready: true}
 	return s
@@ -69,6 +70,9 @@ func (s *scene) look() observed {
 			o.nodes.unready = append(o.nodes.unready, unreadyNode{name, s.broken[name]})
 		case image == o.nodes.image:
 			o.nodes.rollout.Updated++
+			if why := s.sick[name]; why != "" {
+				o.nodes.unready = append(o.nodes.unready, unreadyNode{name, why})
+			}
 		case o.nodes.rollout.Done:
 			o.nodes.rollout.Done, o.nodes.rollout.Node, o.nodes.rollout.Waiting = false, name, "the pod of node "+name
 		}
@@ -411,15 +415,32 @@ func TestAnImageOfNFSServersThatDoesNotComeChangesNothing(t *testing.T) {
 
 func TestPreflightWaitsForNodesAndThenNamesThem(t *testing.T) {
 	s := newScene(t).until(v1.StepPreflight)
-	s.pods["b"], s.broken["b"] = newImage, "its storage is not ready: disk gone"
+	s.sick["b"] = "its storage is not ready: disk gone"
 	s.step()
 	if m := meta.FindStatusCondition(s.upgrade.Status.Conditions, v1.CompleteCondition).Message; !strings.Contains(m, "node b: its storage is not ready: disk gone") {
 		t.Errorf("it says %q", m)
 	}
 	s.now = s.now.Add(defaultNodeTimeout)
 	s.step()
-	s.pods["b"] = oldImage
+	delete(s.sick, "b")
 	s.end().want(v1.UpgradeFailed, oldImage, "node b: its storage is not ready: disk gone")
+}
+
+// The StorageCluster was changed, and is paused before its own loop has replaced all node pods for that.
+func TestPreflightFinishesTheRolloutThatThePauseHasStopped(t *testing.T) {
+	s := newScene(t).until(v1.StepPreflight)
+	s.pods["b"], s.pods["c"] = "with other arguments", "with other arguments"
+	var replaced []string
+	for range len(s.pods) {
+		if s.step(); s.plan.roll {
+			replaced = append(replaced, s.upgrade.Status.Node)
+		}
+		s.now = s.now.Add(defaultNodeTimeout * 3 / 4) // each node has all of its time
+	}
+	if !slices.Equal(replaced, []string{"b", "c"}) {
+		t.Errorf("replaced were %v", replaced)
+	}
+	s.end().want(v1.UpgradeCompleted, newImage, "runs everywhere")
 }
 
 func TestTheImageThatRunsIsBroughtAtOnce(t *testing.T) {

@@ -116,16 +116,15 @@ func (r *round) preflight() {
 		r.fail("these use volumes and cannot be stopped and started again, so stop them first: " + strings.Join(r.apps.blockers, ", "))
 		return
 	}
-	switch {
-	case len(r.nodes.unready) > 0:
-		r.wait(r.step().StartTime, "all nodes to be ready: "+listed(r.nodes.unready))
-	case !r.nodes.none && !r.nodes.rollout.Done:
-		r.wait(r.step().StartTime, "all nodes to run what the cluster asks for: "+r.nodes.rollout.Waiting)
-	case !r.controller.none && !r.controller.ready:
-		r.wait(r.step().StartTime, "the controller to be ready: "+r.controller.waiting)
-	default:
-		r.enter(v1.StepUpgradeInit, fmt.Sprintf("node pods that are made from now on run %s", r.status.To))
+	// What the cluster's own loop had begun to roll out when it was paused is finished here: nobody else does.
+	if !r.rolled(r.nodes.image) {
+		return
 	}
+	if !r.controller.none && !r.controller.ready {
+		r.wait(r.step().StartTime, "the controller to be ready: "+r.controller.waiting)
+		return
+	}
+	r.enter(v1.StepUpgradeInit, fmt.Sprintf("node pods that are made from now on run %s", r.status.To))
 }
 
 // incompatible says why one of the new images must not get at the pools.
