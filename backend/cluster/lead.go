@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ type leader struct {
 	nodes    cache.Indexer // Node objects, stripped
 	queue    workqueue.TypedRateLimitingInterface[string]
 	renewals renewals
-	told     map[types.UID]bool // volumes of whose loss was told
+	told     map[types.UID]bool // volumes of whose loss was told, as long as they have objects
 
 	unreadable unreadable.Reporter
 }
@@ -70,6 +71,7 @@ func (b *Backend) lead(touch func(string)) {
 func (l *leader) attendOnce(ctx context.Context, node string) {
 	defer l.queue.Done(node)
 	err := l.look(ctx, node)
+	l.forgetTold()
 	switch {
 	case err == nil:
 		l.queue.Forget(node)
@@ -77,6 +79,18 @@ func (l *leader) attendOnce(ctx context.Context, node string) {
 		l.log.Warn("a node that is down could not be seen to; trying again", "node", node, "error", err)
 		l.queue.AddRateLimited(node)
 	}
+}
+
+// forgetTold forgets what was told of volumes that are gone. The end of one on a silent node makes that node be looked at.
+func (l *leader) forgetTold() {
+	if len(l.told) == 0 {
+		return
+	}
+	there := map[types.UID]bool{}
+	for _, v := range l.allVolumes() {
+		there[v.UID] = true
+	}
+	maps.DeleteFunc(l.told, func(uid types.UID, _ bool) bool { return !there[uid] })
 }
 
 // watchNodes keeps the Node objects' names and taints.

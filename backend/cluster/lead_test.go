@@ -1,0 +1,49 @@
+package cluster
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+
+	ourfake "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+func TestWhatWasToldOfAVolumeIsForgottenWithItsObject(t *testing.T) {
+	events := record.NewFakeRecorder(10)
+	b, err := New(Config{Client: ourfake.NewClientset(), Kubernetes: fake.NewClientset(), Events: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.pulse.stop)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	t.Cleanup(queue.ShutDown)
+	l := &leader{Backend: b, told: map[types.UID]bool{}, queue: queue}
+	objects := b.watches.volumes.GetIndexer()
+	goes := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "goes", UID: "goes"}, Spec: v1.VolumeSpec{Node: "a"}}
+	stays := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "stays", UID: "stays"}, Spec: v1.VolumeSpec{Node: "a"}}
+	for _, v := range []*v1.Volume{goes, stays} {
+		if err := objects.Add(v); err != nil {
+			t.Fatal(err)
+		}
+		l.tellOfLoss(v, plight{reason: v1.ReasonNodeGone, cause: "node a was deleted"})
+	}
+	if err := objects.Delete(goes); err != nil {
+		t.Fatal(err)
+	}
+	const idle = "shop.files.nfs.holdfast.dev" // nothing is on it
+	l.queue.Add(idle)
+	l.queue.Get()
+	l.attendOnce(t.Context(), idle)
+	if len(l.told) != 1 || !l.told["stays"] {
+		t.Errorf("it remembers %v, want what still has an object", l.told)
+	}
+	l.tellOfLoss(stays, plight{})
+	if told := len(events.Events); told != 2 {
+		t.Errorf("%d events were written, want one of each volume", told)
+	}
+}
