@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -22,7 +21,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 	if d.Services != ControllerServices {
 		if err := d.holdStaged(ctx); err != nil {
-			return errors.Join(err, socket.Close(), d.abandon(ctx))
+			return errors.Join(err, socket.Close(), socket.Remove())
 		}
 		defer d.holds.close()
 	}
@@ -32,13 +31,13 @@ func (d *Driver) Run(ctx context.Context) error {
 	d.Log.Info("serving", "driver", d.Name, "version", d.Version, "node", d.NodeID, "socket", d.socket)
 	select {
 	case err = <-failed:
-		return errors.Join(fmt.Errorf("serving %s: %w", d.socket, err), d.abandon(ctx))
+		return errors.Join(fmt.Errorf("serving %s: %w", d.socket, err), socket.Remove())
 	case <-ctx.Done():
 	}
 	d.Log.Info("stopping")
 	close(d.stopping)
 	ctx = context.WithoutCancel(ctx)
-	return errors.Join(d.stop(ctx, server), d.abandon(ctx))
+	return errors.Join(d.stop(ctx, server), socket.Remove())
 }
 
 func (d *Driver) server() *grpc.Server {
@@ -76,18 +75,6 @@ func (d *Driver) stop(ctx context.Context, server *grpc.Server) error {
 	if err := d.ops.Wait(ctx); err != nil {
 		count, oldest := d.ops.InFlight()
 		return fmt.Errorf("%d node operations were still running after %s, the oldest for %s", count, d.StopTimeout, oldest.Round(time.Millisecond))
-	}
-	return nil
-}
-
-// abandon removes the socket, which the server has closed, unless someone else answers there by now.
-func (d *Driver) abandon(ctx context.Context) error {
-	if taken := checkStale(ctx, d.socket); taken != nil {
-		d.Log.Warn("the socket is left as it is", "reason", taken)
-		return nil
-	}
-	if err := os.Remove(d.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
 	}
 	return nil
 }

@@ -2,9 +2,7 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,35 +25,17 @@ func SocketPath(endpoint string) (string, error) {
 	return path, nil
 }
 
-// building is the end of the socket's name while it is made, and longestSocket what that leaves of the 107 bytes that
-// the kernel takes.
-const (
-	building      = ".new"
-	longestSocket = 107 - len(building)
-)
+// longestSocket is what the kernel takes.
+const longestSocket = 107
 
-// listen makes the socket. It takes the place of one that nobody answers at any more, and of nothing else.
-func listen(ctx context.Context, path string) (net.Listener, error) {
+// listen makes the socket, and its directory.
+func listen(ctx context.Context, path string) (*nodeops.Socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("directory of the socket: %w", err)
 	}
-	if err := checkStale(ctx, path); err != nil {
-		return nil, err
-	}
-	// The socket gets its mode under another name, so that no one can connect in between.
-	l, err := nodeops.ListenUnix(ctx, path+building)
+	s, err := nodeops.ListenUnix(ctx, path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w, or choose another endpoint", err)
 	}
-	if err := os.Rename(path+building, path); err != nil {
-		return nil, errors.Join(err, l.Close(), l.Remove())
-	}
-	return l, nil
-}
-
-func checkStale(ctx context.Context, path string) error {
-	if err := nodeops.CheckSocket(ctx, path); err != nil {
-		return fmt.Errorf("%w, or choose another endpoint", err)
-	}
-	return nil
+	return s, nil
 }

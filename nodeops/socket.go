@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Socket is a unix listener that knows its own file from one that took its place.
@@ -16,33 +19,34 @@ type Socket struct {
 	made fs.FileInfo
 }
 
-// ListenUnix makes a socket for root alone. It takes the place of one at which nobody answers any more, and of nothing
-// else.
+// ListenUnix makes a socket for root alone from its first moment on. It takes the place of one at which nobody answers any
+// more, and of nothing else.
 func ListenUnix(ctx context.Context, path string) (*Socket, error) {
-	if err := CheckSocket(ctx, path); err != nil {
+	if err := checkStale(ctx, path); err != nil {
 		return nil, err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		// The file gets the mode of the socket that is bound to it.
+		failed := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(failed, err)
+	}}
+	l, err := config.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false)
-	err = os.Chmod(path, 0o600)
-	var made fs.FileInfo
-	if err == nil {
-		made, err = os.Lstat(path)
-	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	made, err := os.Lstat(path)
 	if err != nil {
-		return nil, errors.Join(err, l.Close(), os.Remove(path))
+		return nil, errors.Join(err, l.Close())
 	}
 	return &Socket{Listener: l, Path: path, made: made}, nil
 }
 
-// CheckSocket refuses whatever is at a path but a socket that a killed process left.
-func CheckSocket(ctx context.Context, path string) error {
+// checkStale refuses whatever is at a path but a socket that a killed process left.
+func checkStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

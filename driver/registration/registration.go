@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	kubelet "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/listener"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
@@ -42,11 +42,10 @@ type Registration struct {
 
 // New checks the configuration.
 func New(c Config) (*Registration, error) {
-	path, ok := strings.CutPrefix(c.Endpoint, "unix:")
-	path = filepath.Clean("/" + path)
+	path, err := driver.SocketPath(c.Endpoint)
 	switch {
-	case !ok || path == "/":
-		return nil, fmt.Errorf("endpoint %q: the kubelet reaches a driver through a unix socket only, such as unix:///var/lib/kubelet/plugins/NAME/csi.sock", c.Endpoint)
+	case err != nil:
+		return nil, err
 	case !filepath.IsAbs(c.Directory):
 		return nil, fmt.Errorf("registration directory %q: it must be absolute, such as /var/lib/kubelet/plugins_registry", c.Directory)
 	}
