@@ -100,7 +100,7 @@ func (c *Controller) find(ctx context.Context, names []string, o *observed) erro
 }
 
 // apply begins what the plan says, writes the status, and ends what the status says is done with. So a result is never
-// lost: what was not written down still runs, or has left its log.
+// lost: what was not written down still runs, or has left its log and its termination message.
 func (c *Controller) apply(ctx context.Context, job *v1.NodeJob, p plan) (time.Duration, error) {
 	pods := c.Kubernetes.CoreV1().Pods(c.Namespace)
 	var failed []error

@@ -113,6 +113,33 @@ func TestAWordThatIsRotatedAwayAfterItWasFollowedCounts(t *testing.T) {
 	}
 }
 
+func TestAWordThatIsRotatedAwayWhileNoControllerRunsIsFoundWhereTheContainerLeftIt(t *testing.T) {
+	begun, next, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	r := newRig(t, func(k *kubelet, p *core.Pod) {
+		close(begun)
+		go func() {
+			defer close(ended)
+			select {
+			case <-next:
+			case <-k.Context().Done():
+				return
+			}
+			wordThenWork(k, p)
+			k.leaves(p, 0, "all is done\n")
+		}()
+	}, "a")
+	stop := r.controller(r.api.Config())
+	job := r.job(v1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)})
+	<-begun
+	stop()
+	close(next)
+	<-ended
+	r.controller(r.api.Config())
+	if now := r.end(job); now.Status.Phase != v1.JobCompleted {
+		t.Errorf("it ended as %+v", now.Status)
+	}
+}
+
 func TestAStreamThatBreaksIsFollowedAgain(t *testing.T) {
 	r := newRig(t, func(k *kubelet, p *core.Pod) {
 		k.runs(p)

@@ -428,6 +428,33 @@ func TestAnExitIsJudgedByTheWordIfThereIsOne(t *testing.T) {
 	}
 }
 
+func TestAWordThatIsGoneFromTheLogCountsIfTheContainerLeftIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason, message string
+		log             logState
+		phase           v1.JobPhase
+	}{
+		"and the log was rotated":         {"Completed", "all done\n", logState{whole: true, tail: "later"}, v1.JobCompleted},
+		"and the log cannot be read":      {"Error", "all done\n", logState{whole: true, err: "the node is away"}, v1.JobCompleted},
+		"but only others show it":         {"StartError", `exec: "echo done": not found`, logState{whole: true}, v1.JobFailed},
+		"but it says nothing of the word": {"Completed", "half", logState{whole: true}, v1.JobFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, "a")
+			s.job.Spec.CompletionWord, s.job.Spec.BackoffLimit = "done", ptr.To[int32](0)
+			s.step().step()
+			s.exits("a", 1, "")
+			p := s.pod("a")
+			p.Status.ContainerStatuses[0].State.Terminated.Reason, p.Status.ContainerStatuses[0].State.Terminated.Message = c.reason, c.message
+			s.logs[p.UID] = c.log
+			s.step()
+			if n := s.result("a"); n.Phase != c.phase {
+				t.Errorf("the node is %s: %s, want %s", n.Phase, n.Message, c.phase)
+			}
+		})
+	}
+}
+
 func TestALogThatCannotBeReadDoesNotFailAnExitOfZero(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	s.exits("a", 0, "")

@@ -98,7 +98,10 @@ func (k *kubelet) runs(p *core.Pod) {
 	}}})
 }
 
-func (k *kubelet) exits(p *core.Pod, code int32) {
+func (k *kubelet) exits(p *core.Pod, code int32) { k.leaves(p, code, "") }
+
+// leaves ends the container of a pod with a termination message.
+func (k *kubelet) leaves(p *core.Pod, code int32, message string) {
 	phase := core.PodSucceeded
 	if code != 0 {
 		phase = core.PodFailed
@@ -107,7 +110,7 @@ func (k *kubelet) exits(p *core.Pod, code int32) {
 	k.api.EndLog(p.Namespace, p.Name)
 	k.status(p, core.PodStatus{Phase: phase, ContainerStatuses: []core.ContainerStatus{{
 		Name: "job", ImageID: "sha256:1",
-		State: core.ContainerState{Terminated: &core.ContainerStateTerminated{ExitCode: code, ContainerID: "c", FinishedAt: metav1.Now()}},
+		State: core.ContainerState{Terminated: &core.ContainerStateTerminated{ExitCode: code, ContainerID: "c", Message: message, FinishedAt: metav1.Now()}},
 	}}})
 }
 

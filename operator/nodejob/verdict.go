@@ -86,6 +86,8 @@ func ended(p *core.Pod, t *core.ContainerStateTerminated, word string, log logSt
 	switch {
 	case !log.whole && !outOfTime(p):
 		v.reading, v.message = true, "it has ended; its log is being read"
+	case word != "" && leftWord(t, word):
+		v.done = true
 	case endedByDeletion(p, t):
 		v.failed, v.message = true, "its pod was deleted"+disruption(p)
 	case word == "" && t.ExitCode == 0 && p.Status.Phase != core.PodFailed:
@@ -97,13 +99,20 @@ func ended(p *core.Pod, t *core.ContainerStateTerminated, word string, log logSt
 	case word != "" && log.err != "":
 		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d, and its log cannot be read: %s", t.ExitCode, log.err)
 	case word != "":
-		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d and did not write %q", t.ExitCode, word)
+		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d and did not write %q, neither to /dev/termination-log nor to what is there of its log", t.ExitCode, word)
 	case t.Reason == "OOMKilled":
 		v.failed, v.message = true, "it was killed for the memory it took"
 	default:
 		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d%s", t.ExitCode, startFailure(t))
 	}
 	return v
+}
+
+// leftWord says whether the container left the word in its termination message: what it wrote to /dev/termination-log, or the
+// end of its log if it wrote nothing there and failed. That is in the pod's status, whatever becomes of the log. What the
+// runtime says of a container that never ran may hold the word as well, since it shows the command.
+func leftWord(t *core.ContainerStateTerminated, word string) bool {
+	return !slices.Contains(afterPull, t.Reason) && strings.Contains(t.Message, word)
 }
 
 // endedByDeletion says whether the container ended after its pod had been asked to go: then even exit code 0 says nothing.
