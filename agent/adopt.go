@@ -84,15 +84,19 @@ func (a *Agent) adoptSnapshot(ctx context.Context, id backend.ID) error {
 	return nil
 }
 
-// tellAdopted says why an object was written for what is on the disk.
+// tellAdopted says why an object was written for what is on the disk. That of what has just been made there needs no
+// event.
 func (a *Agent) tellAdopted(o runtime.Object, k key, claim string) {
-	if a.work.wasForgotten(k) {
+	switch {
+	case a.work.wasForgotten(k):
 		a.log.Info("wrote an object again that was deleted without a request to delete its data", "kind", k.kind, "id", k.name)
 		a.eventf(o, core.EventTypeWarning, v1.ReasonForgotten, "%s", forgotten(k, claim, a.Node))
-		return
+	case a.work.wasMade(k):
+		a.log.Debug("wrote the object of what was made without one", "kind", k.kind, "id", k.name)
+	default:
+		a.log.Info("found on disk without an object", "kind", k.kind, "id", k.name)
+		a.eventf(o, core.EventTypeNormal, "Adopted", "found on the disk of node %s without an object", a.Node)
 	}
-	a.log.Info("found on disk without an object", "kind", k.kind, "id", k.name)
-	a.eventf(o, core.EventTypeNormal, "Adopted", "found on the disk of node %s without an object", a.Node)
 }
 
 func (a *Agent) foundGroup(ctx context.Context, id backend.ID) (*v1.SnapshotGroup, error) {

@@ -3,6 +3,7 @@ package agent
 import (
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -67,6 +68,33 @@ func TestWhatTurnsUpOnDiskLaterGetsAnObjectToo(t *testing.T) {
 	if r.host.has("a") {
 		t.Error("an adopted volume was not deleted")
 	}
+}
+
+func TestWhatIsMadeByAnotherDoorGetsItsObjectAtOnceAndWithoutAnEvent(t *testing.T) {
+	r := newRig(t)
+	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
+	r.begin()
+	r.agent.Made(backend.SourceVolume, "none") // it was removed meanwhile
+	v := r.stored(backend.VolumeSpec{Name: "a"})
+	r.agent.Made(backend.SourceVolume, v.ID)
+	r.adopted("a")
+	if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
+		t.Fatal(err)
+	}
+	r.agent.Made(backend.SourceSnapshot, "s")
+	r.readySnapshot("s")
+	r.agent.Made(backend.SourceVolume, v.ID) // which has its object
+	r.await("nothing to be left of what was told", func() bool {
+		r.agent.work.mu.Lock()
+		defer r.agent.work.mu.Unlock()
+		return len(r.agent.work.made) == 0
+	})
+	if len(r.events.Events) > 0 {
+		t.Errorf("there is the event %q", <-r.events.Events)
+	}
+	r.stored(backend.VolumeSpec{Name: "b"})
+	r.restart() // which finds it
+	r.expectEvent("Adopted")
 }
 
 func TestAGroupOnDiskIsAdoptedWholeAndDeletedWhole(t *testing.T) {

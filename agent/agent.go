@@ -146,6 +146,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
+// Made tells that a volume or snapshot was made on this host by the other door to its storage, so that its object is
+// written at once. It does not wait for that.
+func (a *Agent) Made(kind backend.SourceKind, id backend.ID) {
+	k := key{v1.SourceKind(kind), string(id)}
+	a.work.setMade(k, true)
+	a.work.again(k)
+}
+
 // Released tells that a volume is no longer in use on this host, so that a deletion that was refused for that reason
 // is tried again at once.
 func (a *Agent) Released(id backend.ID) {

@@ -37,6 +37,7 @@ type work struct {
 	discarded map[types.UID]bool // the cache may still have them
 	forgotten map[key]bool       // objects that were deleted without a request and are to be written again
 	written   map[key]string     // the version of what this agent last wrote, until the cache has it
+	made      map[key]bool       // by this process without an object, which is to be written
 }
 
 func newWork(first, last time.Duration) *work {
@@ -45,6 +46,7 @@ func newWork(first, last time.Duration) *work {
 		discarded: map[types.UID]bool{},
 		forgotten: map[key]bool{},
 		written:   map[key]string{},
+		made:      map[key]bool{},
 	}
 }
 
@@ -90,6 +92,23 @@ func (w *work) wasForgotten(k key) bool {
 	return w.forgotten[k]
 }
 
+// setMade remembers, or forgets, that something was made without an object.
+func (w *work) setMade(k key, made bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if made {
+		w.made[k] = true
+	} else {
+		delete(w.made, k)
+	}
+}
+
+func (w *work) wasMade(k key) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.made[k]
+}
+
 // finish remembers a discard: once done, what has its name is something else.
 func (w *work) finish(uid types.UID) {
 	w.mu.Lock()
@@ -125,10 +144,14 @@ func (a *Agent) worker(ctx context.Context) {
 
 func (a *Agent) workOn(ctx context.Context, k key) {
 	defer a.work.queue.Done(k)
+	made := a.work.wasMade(k)
 	err := a.settle(ctx, k)
 	switch {
 	case err == nil:
 		a.work.queue.Forget(k)
+		if made { // otherwise it may have been made just now, and is in the queue again
+			a.work.setMade(k, false)
+		}
 	case ctx.Err() != nil:
 	case apierrors.IsConflict(err), errors.Is(err, errUnseen): // nothing has failed: the watch is about to bring what is newer
 		a.work.queue.AddAfter(k, watchDelay)

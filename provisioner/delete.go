@@ -114,6 +114,7 @@ func (p *Provisioner) archive(ctx context.Context, pv *core.PersistentVolume, v 
 	if err != nil {
 		return fmt.Errorf("archiving volume %s: %w", v.ID, err)
 	}
+	p.Made(backend.SourceSnapshot, s.ID)
 	p.tellOncef(pv, core.EventTypeNormal, "Archived", "the data is kept on NFS server %s as snapshot %s; when it is wanted no more: holdfast snapshots delete %s",
 		p.Identity, s.ID, s.ID)
 	return nil

@@ -79,6 +79,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 		p.settling.Add(id) // its claim may be gone by now
 		return nil, err
 	}
+	p.Made(backend.SourceVolume, id)
 	return p.persistent(o, v, address), nil
 }
 

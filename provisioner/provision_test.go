@@ -93,6 +93,32 @@ func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
 	}
 }
 
+func TestWhoeverShowsVolumesIsToldOfEachThatIsMade(t *testing.T) {
+	s := newServer(t, quietClient())
+	var made []string
+	s.config.Made = func(kind backend.SourceKind, id backend.ID) { made = append(made, string(kind)+" "+string(id)) }
+	p := s.made()
+	o := options(nil)
+	fails := errors.New("the server stumbles")
+	s.disk.hook(func(_ context.Context, call string) error {
+		if call == "create" {
+			return fails
+		}
+		return nil
+	})
+	if _, _, err := p.Provision(t.Context(), o); !errors.Is(err, fails) || len(made) > 0 {
+		t.Fatalf("what could not be made was told: %v, %v", made, err)
+	}
+	s.disk.hook(nil)
+	pv := released(t, p, map[string]string{"onDelete": "archive"})
+	if err := p.Delete(t.Context(), pv); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"volume " + pv.Name, "snapshot " + archivePrefix + pv.Name}; !slices.Equal(made, want) {
+		t.Errorf("told were %v, want %v", made, want)
+	}
+}
+
 func TestAClassWithoutOptionsGetsThoseOfTheServer(t *testing.T) {
 	s := newServer(t, quietClient())
 	pv, _, err := s.made().Provision(t.Context(), options(nil))

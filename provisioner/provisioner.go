@@ -74,6 +74,9 @@ type Config struct {
 	// Forget, if not nil, takes away what else is known of a volume that is removed. It is called before and after
 	// that, and need not wait until it has an effect.
 	Forget func(context.Context, backend.ID) error
+	// Made, if not nil, is told of each volume and each archive that is there when it was asked for, so that it can be
+	// shown. It must not wait.
+	Made func(backend.SourceKind, backend.ID)
 	// StateDir lies on the server's own volume and belongs to this package alone. It is made if it is missing.
 	StateDir string
 
@@ -152,6 +155,9 @@ func (c *Config) complete() error {
 	c.Name, c.Holder = cmp.Or(c.Name, DefaultName), cmp.Or(c.Holder, host+"_"+unique())
 	c.ReclaimPolicy = cmp.Or(c.ReclaimPolicy, core.PersistentVolumeReclaimDelete)
 	c.MountOptions = v1.NFSMountOptions(c.MountOptions)
+	if c.Made == nil {
+		c.Made = func(backend.SourceKind, backend.ID) {}
+	}
 	if c.Default == nil {
 		c.Default = func() bool { return false }
 	}

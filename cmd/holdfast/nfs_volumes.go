@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/agent/devices"
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -45,12 +46,16 @@ func (n *nfs) serveVolumes(ctx context.Context, server *ganesha.Server, allowed 
 	}
 	end = func(ctx context.Context) error { return errors.Join(volumes.Close(ctx), storage.Close(ctx)) }
 	servers := newSiblings(n.identity, n.namespace, c.holdfast)
-	// Before the clients are at work, as it must be; without it, what was provisioned is served nevertheless.
-	p, err := n.provisioner(volumes, c, servers, log)
+	// Before the clients are at work, as it must be; without it, what was provisioned is served nevertheless. It works when
+	// the agent is there.
+	var a *agent.Agent
+	made := func(kind backend.SourceKind, id backend.ID) { a.Made(kind, id) }
+	p, err := n.provisioner(volumes, c, servers, made, log)
 	if err != nil {
 		log.Error("claims are not provisioned", "error", err)
 	}
-	a, requests, err := n.agent(volumes, c, log)
+	var requests part
+	a, requests, err = n.agent(volumes, c, log)
 	if err != nil {
 		return nil, end, err
 	}
@@ -89,7 +94,7 @@ func (s shut) Put(ctx context.Context, e ganesha.Export) error {
 	return s.Exporter.Put(ctx, e)
 }
 
-func (n *nfs) provisioner(volumes *export.Backend, c *clients, servers *siblings, log *slog.Logger) (*provisioner.Provisioner, error) {
+func (n *nfs) provisioner(volumes *export.Backend, c *clients, servers *siblings, made func(backend.SourceKind, backend.ID), log *slog.Logger) (*provisioner.Provisioner, error) {
 	state, err := n.directory("provisioner")
 	if err != nil {
 		return nil, err
@@ -103,7 +108,8 @@ func (n *nfs) provisioner(volumes *export.Backend, c *clients, servers *siblings
 			return n.address, nil
 		},
 		Backend: volumes, StateDir: state, Client: c.kubernetes, Namespace: n.namespace, Events: c.events, Log: log,
-		// The agent has shown the volume as an object; it goes with the volume.
+		// The agent shows the volume as an object; it goes with the volume.
+		Made:   made,
 		Forget: func(ctx context.Context, id backend.ID) error { return n.forget(ctx, c.holdfast, id) },
 	}
 	if options := words(n.mountOptions); len(options) > 0 {
