@@ -101,9 +101,9 @@ func (r *rig) wait() error {
 	return r.err
 }
 
-func newMemoryRig(t *testing.T) (*rig, *backendtest.Memory) {
+func newMemoryRig(t *testing.T, adjust ...func(*Config)) (*rig, *backendtest.Memory) {
 	memory := backendtest.NewMemory()
-	return newRig(t, memory), memory
+	return newRig(t, memory, adjust...), memory
 }
 
 // ctx is bounded, so that a test that hangs fails.

@@ -279,6 +279,28 @@ func TestANodeRefusesASharedVolumeThatIsAskedForWrongly(t *testing.T) {
 	expectError(t, err, codes.FailedPrecondition, "not staged", "10.96.0.7:/v")
 }
 
+func TestANodeThatCannotMountSharedVolumesSaysWhichAndWhatItLacks(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespaces string
+		words      []string
+	}{
+		"no network of the host": {"/nowhere", []string{"/nowhere/net", "--namespaces"}},
+		"no client of NFS":       {"", []string{"modprobe nfsv4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.namespaces == "" && nodeops.CheckNFSClient("") == nil {
+				t.Skip("this kernel has a client of NFS")
+			}
+			r, _ := newMemoryRig(t, func(d *Config) { d.Namespaces = c.namespaces })
+			_, err := r.NodeStageVolume(r.ctx(), &csi.NodeStageVolumeRequest{
+				VolumeId: "v", StagingTargetPath: t.TempDir(), VolumeCapability: sharedRequest("").GetVolumeCapabilities()[0],
+				VolumeContext: map[string]string{serverContext: "127.0.0.1", pathContext: "/v"},
+			})
+			expectError(t, err, codes.FailedPrecondition, append(c.words, "volume v", "node "+r.driver.NodeID+" cannot mount shared volumes")...)
+		})
+	}
+}
+
 func TestTakingDownASharedVolumeThatIsNotThereIsDone(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	dir := t.TempDir()

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -54,7 +55,11 @@ func (n *node) mountShared(ctx context.Context, id backend.ID, s share, a access
 		options = append(options, "ro")
 	}
 	nfs := nodeops.NFS{Server: s.server, Address: address, Path: s.path, Options: options, Namespaces: n.Namespaces}
-	if err := nodeops.MountNFS(ctx, nfs, staging); err != nil {
+	err = nodeops.MountNFS(ctx, nfs, staging)
+	if lack, is := errors.AsType[*nodeops.NFSClientError](err); is {
+		return fmt.Errorf("%w: volume %s: node %s cannot mount shared volumes: %w", backend.ErrPrecondition, id, n.NodeID, lack)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: volume %s: %w", backend.ErrUnavailable, id, err)
 	}
 	crashpoint.Here(crashpoint.StageMounted)

@@ -75,16 +75,17 @@ func (n NFS) check() error {
 	return CheckNFSOptions(n.Options)
 }
 
-// MountNFS mounts a directory of an NFS 4.2 server. It needs nothing of the host but a kernel that knows NFS, and returns
-// when ctx ends: what the kernel then still waits for never appears at target, and a repeat waits with it.
+// MountNFS mounts a directory of an NFS 4.2 server. It needs nothing of the host but a kernel that knows NFS, which is an
+// NFSClientError where it does not, and returns when ctx ends: what the kernel then still waits for never appears at target,
+// and a repeat waits with it.
 func MountNFS(ctx context.Context, n NFS, target string) error {
 	if err := n.check(); err != nil {
 		return fmt.Errorf("mounting %s: %w", n, err)
 	}
 	what := fmt.Sprintf("%s (%s) with %q", n, n.Address, n.Options)
 	err := detached.put(ctx, target, what, func() (int, error) {
-		if err := n.enter(); err != nil {
-			return -1, err
+		if err := enterNFS(n.Namespaces); err != nil {
+			return -1, nfsClient(knowsNFS(), err)
 		}
 		return n.open()
 	})
@@ -93,9 +94,6 @@ func MountNFS(ctx context.Context, n NFS, target string) error {
 	}
 	return nil
 }
-
-// enter brings the calling goroutine's thread, which ends with it, to the namespaces.
-func (n NFS) enter() error { return enterNamespaces(n.Namespaces, "net", "uts") }
 
 var namespaceKinds = map[string]int{"net": unix.CLONE_NEWNET, "uts": unix.CLONE_NEWUTS}
 
@@ -110,12 +108,12 @@ func enterNamespaces(dir string, names ...string) error {
 		kind := namespaceKinds[name]
 		f, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
-			return err
+			return hostForbidden(err)
 		}
 		err = unix.Setns(int(f.Fd()), kind)
 		f.Close()
 		if err != nil {
-			return fmt.Errorf("entering %s: %w", f.Name(), err)
+			return hostForbidden(fmt.Errorf("entering %s: %w", f.Name(), err))
 		}
 	}
 	return nil
@@ -123,12 +121,9 @@ func enterNamespaces(dir string, names ...string) error {
 
 // open makes the mount, which is nowhere yet.
 func (n NFS) open() (int, error) {
-	fs, err := unix.Fsopen("nfs4", unix.FSOPEN_CLOEXEC)
-	switch {
-	case errors.Is(err, unix.ENODEV):
-		return -1, errors.New("the kernel of this host does not know NFS 4; load its module nfsv4")
-	case err != nil:
-		return -1, os.NewSyscallError("fsopen", err)
+	fs, err := fsopenNFS()
+	if err != nil {
+		return -1, nfsClient(err, nil)
 	}
 	defer unix.Close(fs)
 	attributes, options := attributesOf(n.Options)
@@ -190,7 +185,7 @@ func explained(fs int, err error) error {
 	}
 	switch {
 	case errors.Is(err, unix.EPROTONOSUPPORT):
-		err = fmt.Errorf("the server or this kernel does not speak NFS 4.2: %w", err)
+		err = fmt.Errorf("the server or this kernel does not speak NFS 4.2; the kernel needs its module nfsv4 and CONFIG_NFS_V4_2: %w", err)
 	case errors.Is(err, unix.ENOENT):
 		err = fmt.Errorf("the server does not have the volume, or not for this client: %w", err)
 	}

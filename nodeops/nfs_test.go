@@ -3,6 +3,8 @@ package nodeops
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -56,9 +58,51 @@ func TestAKernelWithoutNFSIsNamed(t *testing.T) {
 	if err != nil || strings.Contains(string(known), "nfs4") {
 		t.Skipf("this kernel knows NFS, or does not say: %v", err)
 	}
-	err = MountNFS(t.Context(), NFS{Server: "a", Address: "127.0.0.1", Path: "/v"}, t.TempDir())
-	if err == nil || !strings.Contains(err.Error(), "nfsv4") {
-		t.Errorf("got %v, want an error that names the module", err)
+	for what, err := range map[string]error{
+		"a mount":         MountNFS(t.Context(), NFS{Server: "a", Address: "127.0.0.1", Path: "/v"}, t.TempDir()),
+		"and a network":   MountNFS(t.Context(), NFS{Server: "a", Address: "127.0.0.1", Path: "/v", Namespaces: "/nowhere"}, t.TempDir()),
+		"the check of it": CheckNFSClient(""),
+	} {
+		lack, is := errors.AsType[*NFSClientError](err)
+		if !is || !lack.NoKernel || !strings.Contains(err.Error(), "modprobe nfsv4") || strings.Contains(err.Error(), "/nowhere") != (what == "and a network") {
+			t.Errorf("%s: %v, want an error that names the module", what, err)
+		}
+	}
+}
+
+func TestWhatForbidsTheHostsNetworkIsNamed(t *testing.T) {
+	requireRoot(t)
+	dir := t.TempDir()
+	for _, name := range []string{"net", "uts"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		namespaces string
+		as         func() error
+		want       []string
+	}{
+		"none there":           {"/nowhere", nil, []string{"/nowhere/net", "--namespaces", "must be mounted"}},
+		"not for this process": {dir, func() error { return unix.Setfsuid(65534) }, []string{dir + "/net", "SYS_PTRACE", "SYS_ADMIN", "privileged"}},
+	} {
+		failed := make(chan error, 1)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with it
+			if c.as != nil {
+				if err := c.as(); err != nil {
+					failed <- err
+					return
+				}
+			}
+			failed <- enterNamespaces(c.namespaces, "net")
+		}()
+		err := <-failed
+		for _, word := range c.want {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: %v, want %q in it", name, err, word)
+			}
+		}
 	}
 }
 

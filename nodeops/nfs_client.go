@@ -1,0 +1,82 @@
+package nodeops
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// NFSClientError says what a host lacks to mount shared volumes, and what to do.
+type NFSClientError struct {
+	NoKernel bool // the kernel has no client of NFS. Otherwise this process may not use what there is
+	lacks    []string
+}
+
+func (e *NFSClientError) Error() string { return strings.Join(e.lacks, "; and ") }
+
+// CheckNFSClient says what this host lacks to mount shared volumes by way of a directory such as /proc/1/ns, nil if nothing.
+// As a mount does, it has the kernel load its module. No helper program is needed.
+func CheckNFSClient(namespaces string) error {
+	done := make(chan error, 1)
+	go func() { // its thread ends with it
+		kernel := knowsNFS()
+		done <- nfsClient(kernel, enterNFS(namespaces))
+	}()
+	return <-done
+}
+
+// nfsClient adds up what is missing.
+func nfsClient(kernel, namespaces error) error {
+	if kernel == nil && namespaces == nil {
+		return nil
+	}
+	e := &NFSClientError{NoKernel: errors.Is(kernel, unix.ENODEV)}
+	if kernel != nil {
+		e.lacks = append(e.lacks, kernel.Error())
+	}
+	if namespaces != nil {
+		e.lacks = append(e.lacks, namespaces.Error())
+	}
+	return e
+}
+
+// knowsNFS asks the kernel for its client.
+func knowsNFS() error {
+	fd, err := fsopenNFS()
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
+func fsopenNFS() (int, error) {
+	fd, err := unix.Fsopen("nfs4", unix.FSOPEN_CLOEXEC)
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		err = fmt.Errorf("the kernel has no client of NFS 4 and loads none (%w): run modprobe nfsv4 on the host, install the package that has the modules nfs and nfsv4 of its kernel, or use a kernel with CONFIG_NFS_V4_2", err)
+	case errors.Is(err, unix.EPERM):
+		err = fmt.Errorf("this process may not mount (fsopen: %w): it needs the capability SYS_ADMIN, which a privileged container has", err)
+	case errors.Is(err, unix.ENOSYS):
+		err = fmt.Errorf("the kernel has no fsopen, or a seccomp profile forbids it (%w): Linux 5.12 or later is needed, and no profile, as in a privileged container", err)
+	case err != nil:
+		err = fmt.Errorf("fsopen: %w", err)
+	}
+	return fd, err
+}
+
+// enterNFS brings the calling goroutine's thread, which ends with it, to where shared volumes are mounted from.
+func enterNFS(namespaces string) error { return enterNamespaces(namespaces, "net", "uts") }
+
+// hostForbidden explains why a process may not enter the namespaces of another one.
+func hostForbidden(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("the network of the host is forbidden to this process (%w): it needs the capabilities SYS_PTRACE and SYS_ADMIN, and all that the process has whose network it is; a privileged container has them, unless a security module such as AppArmor, SELinux or Landlock is in between", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the network of the host is not there (%w): /proc of the host must be mounted where --namespaces says", err)
+	}
+	return err
+}
