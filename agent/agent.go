@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -62,12 +63,15 @@ type Config struct {
 	Requests interface{ Refusal() error }
 	// Addresses are those of the host; nil tells none.
 	Addresses func() ([]string, error)
+	// SharedVolumes says why shared volumes cannot be mounted on the host, with the reason for the condition; nil tells
+	// nothing of them.
+	SharedVolumes func() (reason string, err error)
 	// Foreign says which volumes on disk never get an object: those that live and die with a pod. Nil means none.
 	Foreign func(*backend.Volume) bool
 
 	Workers      int           // volumes and snapshots worked on at once
 	Lease        time.Duration // how long after its last sign of life the node counts as down, in whole seconds
-	SurveyEvery  time.Duration // how often usage and health are looked at
+	SurveyEvery  time.Duration // how often usage and health, and SharedVolumes, are looked at
 	PublishEvery time.Duration // the StorageNode is written at most this often
 	RetryFirst   time.Duration // after a failure that may pass; doubled each time
 	RetryLast    time.Duration // until this
@@ -90,6 +94,8 @@ type Agent struct {
 	work    *work
 	node    publisher
 	inline  atomic.Int32 // volumes that are Foreign; negative until they were counted
+
+	sharedVolumes atomic.Pointer[metav1.Condition] // nil until it was looked at
 
 	unreadable unreadable.Reporter
 }
@@ -139,6 +145,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.followPools(ctx)
 	parts.Go(func() { a.publishRegularly(ctx) })
 	parts.Go(func() { a.surveyRegularly(ctx) })
+	if a.SharedVolumes != nil {
+		go a.watchSharedVolumes(ctx) // not waited for: the kernel may wait for its module
+	}
 	for range a.Workers {
 		parts.Go(func() { a.worker(ctx) })
 	}

@@ -26,6 +26,8 @@ type publisher struct {
 
 	mu   sync.Mutex
 	last *v1.StorageNodeStatus // what was told, even if the object was deleted
+
+	addressTrouble string // that was logged last
 }
 
 func (p *publisher) lastTold() *v1.StorageNodeStatus {
@@ -180,6 +182,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1.ReasonUnreadable, unreadable.Message(a.nodeObject())
 	}
 	meta.SetStatusCondition(&s.Conditions, ready)
+	a.addSharedVolumes(s)
 	s.SetColumns()
 	return s
 }
@@ -204,15 +207,21 @@ func (a *Agent) addresses(told *v1.StorageNodeStatus) []string {
 		return nil
 	}
 	all, err := a.Addresses()
-	switch {
-	case err == nil:
+	if err == nil {
+		if a.node.addressTrouble != "" {
+			a.log.Info("the node's addresses are known again")
+		}
+		a.node.addressTrouble = ""
 		return all[:min(len(all), v1.MostAddresses)]
-	case told != nil:
-		a.log.Warn("the node's addresses are not known; those of before are told", "error", err)
-		return told.Addresses
 	}
-	a.log.Warn("the node's addresses are not known", "error", err)
-	return nil
+	if trouble := err.Error(); trouble != a.node.addressTrouble { // it is asked for every second
+		a.log.Warn("the node's addresses are not known; those of before are told, if there are", "error", err)
+		a.node.addressTrouble = trouble
+	}
+	if told == nil {
+		return nil
+	}
+	return told.Addresses
 }
 
 // poolStatus keeps the last numbers of a pool that is out of reach.

@@ -1,15 +1,18 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -47,6 +50,49 @@ func TestTheNodeSaysWhatItHas(t *testing.T) {
 	r.remove("a")
 	r.gone("a")
 	r.await("the room given back", func() bool { p := r.node().Status.Pools[0]; return p.Volumes == 0 && p.Promised.Value() == 0 })
+}
+
+func TestTheNodeSaysWhetherSharedVolumesCanBeMountedThere(t *testing.T) {
+	r := newRig(t)
+	var mu sync.Mutex
+	lacks := errors.New("the kernel has no client of NFS 4")
+	r.change = func(c *Config) {
+		c.SharedVolumes = func() (string, error) { mu.Lock(); defer mu.Unlock(); return v1.ReasonNoNFSClient, lacks }
+	}
+	r.begin()
+	is := func(status metav1.ConditionStatus, reason, message string) func() bool {
+		return func() bool {
+			c := meta.FindStatusCondition(r.node().Status.Conditions, v1.SharedVolumesCondition)
+			return c != nil && c.Status == status && c.Reason == reason && c.Message == message
+		}
+	}
+	r.await("what it lacks", is(metav1.ConditionFalse, v1.ReasonNoNFSClient, lacks.Error()))
+	if !meta.IsStatusConditionTrue(r.node().Status.Conditions, v1.ReadyCondition) {
+		t.Error("for want of that, it is not ready")
+	}
+	mu.Lock()
+	lacks = nil
+	mu.Unlock()
+	r.await("what it has by now", is(metav1.ConditionTrue, v1.ReasonReady, ""))
+}
+
+func TestThatTheAddressesAreNotKnownIsLoggedOnceForEachReason(t *testing.T) {
+	var log bytes.Buffer
+	err := errors.New("no network")
+	a := &Agent{Config: Config{Addresses: func() ([]string, error) { return []string{"10.0.0.7"}, err }}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	for _, err = range []error{err, err, errors.New("forbidden"), nil, err, err} {
+		a.addresses(nil)
+	}
+	want := []string{"no network", "forbidden", "known again", "no network"}
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("the log is %q, want lines with %q", lines, want)
+	}
+	for i, line := range lines {
+		if !strings.Contains(line, want[i]) {
+			t.Errorf("line %d is %s, want %q in it", i+1, line, want[i])
+		}
+	}
 }
 
 func TestTheNodeSaysByWhichAddressesItIsSeen(t *testing.T) {

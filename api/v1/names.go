@@ -3,6 +3,10 @@ package v1
 // TopologyKey is the label of a Node, and the segment of a volume's topology, that names the node.
 const TopologyKey = "topology.holdfast.dev/node"
 
+// SharedVolumesKey is the label of a Node, and the segment of a volume's topology, that says whether shared volumes can be
+// mounted there: "true" or "false". A class whose allowedTopologies want "true" brings its pods to such nodes only.
+const SharedVolumesKey = "topology.holdfast.dev/nfs"
+
 // AgentFinalizer is on every Volume and Snapshot from its creation. The agent of the node removes it when nothing of
 // the volume is left on disk.
 const AgentFinalizer = "holdfast.dev/agent"
@@ -16,6 +20,9 @@ const (
 	ReadyCondition = "Ready"
 	// HealthyCondition: what is on disk is as it should be. Its message says what is wrong and what to do.
 	HealthyCondition = "Healthy"
+	// SharedVolumesCondition: of a StorageNode, shared volumes can be mounted there. Its message says what is missing and what
+	// to do.
+	SharedVolumesCondition = "SharedVolumes"
 	// AvailableCondition: of a StorageCluster, volumes can be made and used.
 	AvailableCondition = "Available"
 	// ProgressingCondition: of a StorageCluster, what runs is not yet what is asked for.
@@ -69,9 +76,11 @@ const (
 	ReasonNodeGone    = "NodeGone"    // the Node object was deleted or has the out-of-service taint
 	ReasonPoolFailing = "PoolFailing" // a pool is unmounted, read-only or failing
 	ReasonNoPool      = "NoPool"
-	ReasonNotMounted  = "NotMounted" // where a known pool should be, there is none
-	ReasonPoolMoved   = "PoolMoved"  // a known pool is on another node than its objects say
-	ReasonWrongPool   = "WrongPool"  // where a known pool should be, there is another, or an older copy of it
-	ReasonUnreadable  = "Unreadable" // a field of the object cannot be decoded
-	ReasonForgotten   = "Forgotten"  // an object was deleted without a request to delete its data
+	ReasonNotMounted  = "NotMounted"  // where a known pool should be, there is none
+	ReasonPoolMoved   = "PoolMoved"   // a known pool is on another node than its objects say
+	ReasonWrongPool   = "WrongPool"   // where a known pool should be, there is another, or an older copy of it
+	ReasonUnreadable  = "Unreadable"  // a field of the object cannot be decoded
+	ReasonForgotten   = "Forgotten"   // an object was deleted without a request to delete its data
+	ReasonNoNFSClient = "NoNFSClient" // the kernel of a node has no client of NFS
+	ReasonForbidden   = "Forbidden"   // a process may not use what the node has
 )

@@ -114,7 +114,7 @@ type StorageNodeStatus struct {
 	// InlineVolumes is how many inline ephemeral volumes of pods are on the disks. They have no Volume object.
 	// +optional
 	InlineVolumes *int32 `json:"inlineVolumes,omitempty"`
-	// Conditions are Ready.
+	// Conditions are Ready, and SharedVolumes: whether shared volumes can be mounted on the node.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

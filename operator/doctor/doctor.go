@@ -53,6 +53,7 @@ func Checks() []Check {
 		{"driver", "Is the driver announced?", []string{clusters, drivers}, lookAtDriver, true},
 		{"pools", "Can all pools be used, and have they room?", []string{storageNodes}, lookAtPools, false},
 		{"servers", "Do all NFS servers serve?", []string{servers}, lookAtServers, false},
+		{"shared volumes", "Can every node mount shared volumes?", []string{servers, storageNodes}, lookAtSharedVolumes, false},
 		{"namespaces of servers", "May all NFS servers be where they are?", []string{clusters, servers}, lookAtNamespacesOfServers, true},
 		{"network of servers", "Do only nodes reach NFS servers?", []string{servers, daemonSets}, lookAtNetwork, false},
 		{"default class", "Is there one default StorageClass?", []string{classes}, lookAtDefaultClass, false},

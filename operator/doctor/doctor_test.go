@@ -12,6 +12,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -230,6 +231,9 @@ func troubles() map[string]trouble {
 		"a server that waits":          {"servers", Warning, func(f *Facts) { f.Servers[0].Status.Phase = v1.NFSPending }, "has not served yet", "describe nfsserver"},
 		"a server that goes":           {"servers", Warning, func(f *Facts) { f.Servers[0].Status.Phase = v1.NFSTerminating }, "being removed", "Delete the claims"},
 		"a server nobody sees":         {"servers", Problem, func(f *Facts) { f.Servers[0].Generation = 2 }, "no controller has looked at", "controller runs"},
+		"a node without NFS": {"shared volumes", Warning, func(f *Facts) {
+			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1.SharedVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no client of NFS 4"})
+		}, "no client of NFS", "topology.holdfast.dev/nfs=true"},
 		"no default class":             {"default class", Warning, func(f *Facts) { f.Classes[0].Annotations = nil }, "no default class", "kubectl annotate storageclass NAME"},
 		"two default classes":          {"default class", Problem, func(f *Facts) { f.Classes = append(f.Classes, class("second", "example.com/other", true)) }, "holdfast, second", "Take the mark"},
 		"no snapshot kinds":            {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, snapshotDefinition) }, snapshotDefinition, "its log says why"},

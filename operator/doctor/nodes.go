@@ -171,6 +171,21 @@ func lookAtPools(f *Facts) (found []Finding) {
 	return found
 }
 
+// lookAtSharedVolumes names the nodes that cannot mount them, where there are any.
+func lookAtSharedVolumes(f *Facts) (found []Finding) {
+	if len(f.Servers) == 0 {
+		return nil
+	}
+	for i := range f.StorageNodes {
+		n := &f.StorageNodes[i]
+		if c := meta.FindStatusCondition(n.Status.Conditions, v1.SharedVolumesCondition); c != nil && c.Status == metav1.ConditionFalse {
+			found = append(found, warn("Node "+n.Name, "Or keep pods with shared volumes from it: a class with allowedTopologies of "+v1.SharedVolumesKey+"=true does.",
+				"pods with shared volumes do not start there: %s", c.Message))
+		}
+	}
+	return found
+}
+
 func lookAtDriver(f *Facts) []Finding {
 	known := slices.ContainsFunc(f.Drivers, func(d storage.CSIDriver) bool { return d.Name == f.Driver })
 	c := f.served()

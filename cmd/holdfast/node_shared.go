@@ -1,0 +1,17 @@
+package main
+
+import (
+	"errors"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// sharedVolumes says what keeps shared volumes from being mounted on this node.
+func (n *node) sharedVolumes() (reason string, err error) {
+	err = nodeops.CheckNFSClient(n.driver.Namespaces)
+	if lack, is := errors.AsType[*nodeops.NFSClientError](err); is && lack.NoKernel {
+		return v1.ReasonNoNFSClient, err
+	}
+	return v1.ReasonForbidden, err
+}
