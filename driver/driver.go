@@ -22,6 +22,8 @@ const (
 	DefaultName = "csi.holdfast.dev"
 	// TopologyKey is the node label by which volumes say where they are.
 	TopologyKey = "topology.holdfast.dev/node"
+	// SharedVolumesKey is the node label that says whether shared volumes can be mounted there.
+	SharedVolumesKey = "topology.holdfast.dev/nfs"
 	// DefaultStopTimeout bounds how long a stop waits for running calls.
 	DefaultStopTimeout = 30 * time.Second
 	// DefaultPatience is how long a call waits for a server of shared volumes that does not answer. Taking a volume off a

@@ -75,7 +75,8 @@ func (a access) suits(shared bool) error {
 	return nil
 }
 
-// createShared makes a volume that is on no node, wherever the caller would have it.
+// createShared makes a volume that is on no node, wherever the caller would have it. All that its topology may say is that it
+// can be mounted.
 func (c *controller) createShared(ctx context.Context, spec backend.VolumeSpec, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if _, ok := c.Backend.(backend.Sharer); !ok {
 		return nil, fmt.Errorf("%w parameter %s=true: there are no NFS servers here; leave it out", backend.ErrInvalid, sharedKey)
@@ -87,7 +88,9 @@ func (c *controller) createShared(ctx context.Context, spec backend.VolumeSpec, 
 	if v.Access.NFS == nil || v.Access.NFS.Server == "" {
 		return nil, fmt.Errorf("%w: volume %s is made, but NFS server %s has not said yet how it is reached; ask again", backend.ErrUnavailable, v.ID, v.Server)
 	}
-	return &csi.CreateVolumeResponse{Volume: c.volume(v)}, nil
+	resp := &csi.CreateVolumeResponse{Volume: c.volume(v)}
+	resp.Volume.AccessibleTopology = sharedTopology(req.GetAccessibilityRequirements())
+	return resp, nil
 }
 
 // contextOf is nil as long as it is not known how a shared volume is reached.

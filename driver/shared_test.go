@@ -56,6 +56,41 @@ func TestASharedVolumeIsOnNoNodeAndSaysHowItIsReached(t *testing.T) {
 	expectError(t, err, codes.AlreadyExists, "memory/server", "team/other")
 }
 
+func TestASharedVolumeIsKeptToNodesThatCanMountItIfItsClassSaysSo(t *testing.T) {
+	r, _ := newMemoryRig(t)
+	can, cannot := map[string]string{SharedVolumesKey: "true"}, map[string]string{SharedVolumesKey: "false"}
+	for name, c := range map[string]struct {
+		asked []map[string]string
+		want  []string // values of the key
+	}{
+		"the class says so":              {[]map[string]string{can}, []string{"true"}},
+		"of some nodes":                  {[]map[string]string{{TopologyKey: "a", SharedVolumesKey: "true"}, {TopologyKey: "b", SharedVolumesKey: "true"}}, []string{"true"}},
+		"the class wants both":           {[]map[string]string{can, cannot}, []string{"true", "false"}},
+		"the class names a node as well": {[]map[string]string{can, {TopologyKey: "a"}}, nil},
+		"the class says nothing":         {nil, nil},
+	} {
+		req := sharedRequest("v")
+		req.AccessibilityRequirements = &csi.TopologyRequirement{}
+		for _, segments := range c.asked {
+			req.AccessibilityRequirements.Requisite = append(req.AccessibilityRequirements.Requisite, &csi.Topology{Segments: segments})
+		}
+		resp, err := r.CreateVolume(r.ctx(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, where := range resp.GetVolume().GetAccessibleTopology() {
+			if len(where.GetSegments()) != 1 {
+				t.Errorf("%s: %v", name, where)
+			}
+			got = append(got, where.GetSegments()[SharedVolumesKey])
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: it is usable where the key is %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestASharedVolumeHasAllAccessModes(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	for _, mode := range slices.Concat(singleNode, multiNode) {

@@ -3,6 +3,7 @@ package driver
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -12,6 +13,23 @@ import (
 // topology is where a volume or snapshot is: on the node that its backend names, or else on this one.
 func (d *Driver) topology(node string) *csi.Topology {
 	return &csi.Topology{Segments: map[string]string{TopologyKey: cmp.Or(node, d.NodeID)}}
+}
+
+// sharedTopology is where a shared volume can be used: everywhere, or only on nodes that can mount such volumes, if the
+// class asks for that. It is not said by itself: what is said cannot be taken back from a PersistentVolume, and nodes whose
+// agent is of an older release, or that are only about to be made, do not have the label.
+func sharedTopology(want *csi.TopologyRequirement) (all []*csi.Topology) {
+	for _, t := range want.GetRequisite() {
+		value, asked := t.GetSegments()[SharedVolumesKey]
+		if !asked {
+			return nil
+		}
+		where := &csi.Topology{Segments: map[string]string{SharedVolumesKey: value}}
+		if !slices.ContainsFunc(all, func(other *csi.Topology) bool { return other.GetSegments()[SharedVolumesKey] == value }) {
+			all = append(all, where)
+		}
+	}
+	return all
 }
 
 // nodeOf returns the node that t names; a topology that names anything else is of no node of ours.

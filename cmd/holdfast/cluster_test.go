@@ -12,6 +12,9 @@ import (
 )
 
 func TestTheDriverAndTheKindsNameTheTopologyAlike(t *testing.T) {
+	if driver.SharedVolumesKey != v1.SharedVolumesKey {
+		t.Errorf("%s and %s", driver.SharedVolumesKey, v1.SharedVolumesKey)
+	}
 	if driver.TopologyKey != v1.TopologyKey {
 		t.Errorf("%s and %s", driver.TopologyKey, v1.TopologyKey)
 	}

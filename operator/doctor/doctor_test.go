@@ -234,16 +234,16 @@ func troubles() map[string]trouble {
 		"a node without NFS": {"shared volumes", Warning, func(f *Facts) {
 			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1.SharedVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no client of NFS 4"})
 		}, "no client of NFS", "topology.holdfast.dev/nfs=true"},
-		"no default class":             {"default class", Warning, func(f *Facts) { f.Classes[0].Annotations = nil }, "no default class", "kubectl annotate storageclass NAME"},
-		"two default classes":          {"default class", Problem, func(f *Facts) { f.Classes = append(f.Classes, class("second", "example.com/other", true)) }, "holdfast, second", "Take the mark"},
-		"no snapshot kinds":            {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, snapshotDefinition) }, snapshotDefinition, "its log says why"},
-		"no snapshot class":            {"snapshots", Warning, func(f *Facts) { f.SnapshotClasses[0].Object["driver"] = "other" }, "no VolumeSnapshotClass", "snapshotclass.yaml"},
-		"no group kinds":               {"snapshots", Note, func(f *Facts) { delete(f.Definitions, groupClassDefinition) }, "in groups", "its log says why"},
-		"no group class":               {"snapshots", Note, func(f *Facts) { f.GroupClasses = nil }, "no VolumeGroupSnapshotClass", "StorageCluster"},
-		"one out of reach":             {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseUnreachable }, "it is Unreachable", ""},
-		"a lost volume":                {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseLost }, "it is Lost", ""},
-		"an unreadable object":         {"objects", Problem, func(f *Facts) { f.Jobs = append(f.Jobs, v1.NodeJob{DecodeError: `spec.timeout: "1e" cannot be read`}) }, `"1e" cannot be read`, "Correct the field"},
-		"inline volumes":               {"inline volumes", Warning, func(f *Facts) { f.InlineUsers = []string{"shop/b", "shop/a"} }, "2 pods ask for inline", "spec"},
+		"no default class":     {"default class", Warning, func(f *Facts) { f.Classes[0].Annotations = nil }, "no default class", "kubectl annotate storageclass NAME"},
+		"two default classes":  {"default class", Problem, func(f *Facts) { f.Classes = append(f.Classes, class("second", "example.com/other", true)) }, "holdfast, second", "Take the mark"},
+		"no snapshot kinds":    {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, snapshotDefinition) }, snapshotDefinition, "its log says why"},
+		"no snapshot class":    {"snapshots", Warning, func(f *Facts) { f.SnapshotClasses[0].Object["driver"] = "other" }, "no VolumeSnapshotClass", "snapshotclass.yaml"},
+		"no group kinds":       {"snapshots", Note, func(f *Facts) { delete(f.Definitions, groupClassDefinition) }, "in groups", "its log says why"},
+		"no group class":       {"snapshots", Note, func(f *Facts) { f.GroupClasses = nil }, "no VolumeGroupSnapshotClass", "StorageCluster"},
+		"one out of reach":     {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseUnreachable }, "it is Unreachable", ""},
+		"a lost volume":        {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseLost }, "it is Lost", ""},
+		"an unreadable object": {"objects", Problem, func(f *Facts) { f.Jobs = append(f.Jobs, v1.NodeJob{DecodeError: `spec.timeout: "1e" cannot be read`}) }, `"1e" cannot be read`, "Correct the field"},
+		"inline volumes":       {"inline volumes", Warning, func(f *Facts) { f.InlineUsers = []string{"shop/b", "shop/a"} }, "2 pods ask for inline", "spec"},
 		"a failed snapshot": {"volumes", Problem, func(f *Facts) {
 			f.Snapshots[0].Status = v1.SnapshotStatus{Phase: v1.PhaseFailed, Error: &v1.Error{Message: "no room"}}
 		}, "no room", ""},

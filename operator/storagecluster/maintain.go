@@ -90,6 +90,10 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 			return nil, 0, err
 		}
 	}
+	if err := r.labelNodes(ctx); err != nil {
+		r.Log.Warn("nodes do not say whether shared volumes can be mounted there; trying again", "error", err)
+		again = loop.Sooner(again, retryRefused)
+	}
 	if s.rolling() && !s.rollout.Since.IsZero() {
 		again = loop.Sooner(again, rollingLasts-s.now.Sub(s.rollout.Since)) // it may count as lost then
 	}

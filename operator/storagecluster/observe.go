@@ -172,7 +172,7 @@ func storageNodeMatters(old, now any) bool {
 		return true
 	}
 	was, is := meta.FindStatusCondition(a.Status.Conditions, v1.ReadyCondition), meta.FindStatusCondition(b.Status.Conditions, v1.ReadyCondition)
-	if (was == nil) != (is == nil) || was != nil && (was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
+	if canMountShared(a) != canMountShared(b) || (was == nil) != (is == nil) || was != nil && (was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
 		return true
 	}
 	for i := range a.Status.Pools {

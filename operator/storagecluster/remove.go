@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/loop"
@@ -189,17 +188,17 @@ func (r *Controller) delete(ctx context.Context, match func(*unstructured.Unstru
 	return left, nil
 }
 
-// cleanNodes takes back the label that the kubelets have put on their nodes for the driver.
+// cleanNodes takes back the label that the kubelets have put on their nodes for the driver, and that of labelNodes.
 func (r *Controller) cleanNodes(ctx context.Context) (string, error) {
 	nodes, _ := r.nodes.List(labels.Everything())
 	for _, n := range nodes {
-		if _, has := n.Labels[v1.TopologyKey]; !has {
+		_, known := n.Labels[v1.TopologyKey]
+		_, labelled := n.Labels[v1.SharedVolumesKey]
+		if !known && !labelled {
 			continue
 		}
-		patch := []byte(`{"metadata":{"labels":{"` + v1.TopologyKey + `":null}}}`)
-		_, err := r.Kubernetes.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: owned.FieldManager})
-		if err := ignoreGone(err); err != nil {
-			return "", fmt.Errorf("the label %s of node %s: %w", v1.TopologyKey, n.Name, err)
+		if err := r.label(ctx, n.Name, map[string]any{v1.TopologyKey: nil, v1.SharedVolumesKey: nil}); err != nil {
+			return "", err
 		}
 	}
 	return "", nil
