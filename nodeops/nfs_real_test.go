@@ -43,6 +43,16 @@ func served(path string, options ...string) NFS {
 	return NFS{Server: nfsserver.Address, Address: nfsserver.Address, Port: testPort, Path: path, Options: options}
 }
 
+func TestAHostThatMountsAnNFSVolumeLacksNothing(t *testing.T) {
+	nfsserver.Start(t, testPort, "v")
+	for _, namespaces := range []string{"", "/proc/self/ns"} {
+		if err := CheckNFSClient(namespaces); err != nil {
+			t.Errorf("by way of %q: %v", namespaces, err)
+		}
+	}
+	mountServed(t, "/v")
+}
+
 func TestAnNFSVolumeIsMountedAsAskedFor(t *testing.T) {
 	_, dirs := nfsserver.Start(t, testPort, "v", "w")
 	target := mountServed(t, "/v", "nosuid", "timeo=50")

@@ -1,12 +1,14 @@
 package storagecluster
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"strings"
 	"testing"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubeinformers "k8s.io/client-go/informers"
@@ -117,5 +119,34 @@ func TestAChangeOfWhetherSharedVolumesCanBeMountedMatters(t *testing.T) {
 	}
 	if storageNodeMatters(can(metav1.ConditionTrue), can(metav1.ConditionTrue)) {
 		t.Error("what has not changed matters")
+	}
+}
+
+func TestTheLabelOfANodeFollowsWhatItsAgentTells(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", func(*v1.StorageClusterSpec) {})
+	r.settled("holdfast")
+	const name = "node1"
+	nodes := r.ours.HoldfastV1().StorageNodes()
+	n, err := nodes.Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.stop()
+		err := nodes.Delete(context.Background(), name, metav1.DeleteOptions{})
+		if err := errors.Join(err, r.controller.label(context.Background(), name, map[string]any{v1.SharedVolumesKey: nil})); err != nil {
+			t.Error(err)
+		}
+	})
+	for status, want := range map[metav1.ConditionStatus]string{metav1.ConditionTrue: "true", metav1.ConditionFalse: "false"} {
+		meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: v1.SharedVolumesCondition, Status: status, Reason: v1.ReasonReady})
+		if n, err = nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.until("the label "+want, func() bool {
+			o, err := r.theirs.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+			return err == nil && o.Labels[v1.SharedVolumesKey] == want
+		})
 	}
 }
