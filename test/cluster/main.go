@@ -80,6 +80,11 @@ func (c *Cluster) command(ctx context.Context, command string, args []string) er
 	if os.Geteuid() != 0 {
 		return errors.New("this needs root: it makes namespaces, mounts and cgroups")
 	}
+	return c.change(ctx, command, args)
+}
+
+// change carries out a command that changes the cluster, one at a time.
+func (c *Cluster) change(ctx context.Context, command string, args []string) error {
 	if command == "down-after" && len(args) == 1 {
 		pid, err := strconv.Atoi(args[0])
 		if err != nil || pid <= 0 {
