@@ -16,7 +16,7 @@ func TestAConfigurationThatCannotWorkIsRefusedByName(t *testing.T) {
 		"tcp endpoint":        {func(c *Config) { c.Endpoint = "tcp://127.0.0.1:9000" }, `"tcp://127.0.0.1:9000"`},
 		"no endpoint":         {func(c *Config) { c.Endpoint = "" }, `endpoint ""`},
 		"directory endpoint":  {func(c *Config) { c.Endpoint = "unix:///run/holdfast/" }, `"unix:///run/holdfast/"`},
-		"long endpoint":       {func(c *Config) { c.Endpoint = "unix:///" + strings.Repeat("p", 103) }, "103 bytes"},
+		"long endpoint":       {func(c *Config) { c.Endpoint = "unix:///" + strings.Repeat("p", 107) }, "107 bytes"},
 		"no node":             {func(c *Config) { c.NodeID = "" }, `node id ""`},
 		"node with a slash":   {func(c *Config) { c.NodeID = "a/b" }, `"a/b"`},
 		"node of 64 bytes":    {func(c *Config) { c.NodeID = strings.Repeat("n", 64) }, "1 to 63"},
