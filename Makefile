@@ -48,8 +48,8 @@ CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/accidents ./test/e2e/kube ./test/
 KUBERNETES_TEST := $(if $(filter all,$(HOLDFAST_TESTS)),$(RACE_ASIDE),$(TEST_ASIDE))
 # What is checked is kept in memory: with a limit instead of a ratio it takes half of that, and less time.
 LINT := env GOGC=off GOMEMLIMIT=4GiB go tool -modfile=$(CURDIR)/test/tools/go.mod golangci-lint
-# The modules beside this one that are checked like it. Of test/cluster, what wires Kubernetes together in a few lines is
-# checked only when there is time: for it all of Kubernetes is compiled.
+# The modules beside this one that are checked like it. Of test/cluster, what wires Kubernetes together in a few lines
+# is checked only when there is time: for it all of Kubernetes is compiled.
 LINTED := test/deploy test/schema test/cluster test/cluster/dns test/tools/generate
 LEAVE_OUT := $(if $(filter all,$(HOLDFAST_TESTS)),^$$,/test/cluster/kubernetes$$)
 

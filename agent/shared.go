@@ -10,8 +10,8 @@ import (
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
-// watchSharedVolumes finds out again and again whether they can be mounted here: a client of NFS may be installed at any
-// time.
+// watchSharedVolumes finds out again and again whether they can be mounted here: a client of NFS may be installed at
+// any time.
 func (a *Agent) watchSharedVolumes(ctx context.Context) {
 	tick := time.NewTicker(a.SurveyEvery)
 	defer tick.Stop()

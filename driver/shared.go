@@ -75,8 +75,8 @@ func (a access) suits(shared bool) error {
 	return nil
 }
 
-// createShared makes a volume that is on no node, wherever the caller would have it. All that its topology may say is that it
-// can be mounted.
+// createShared makes a volume that is on no node, wherever the caller would have it. All that its topology may say is
+// that it can be mounted.
 func (c *controller) createShared(ctx context.Context, spec backend.VolumeSpec, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if _, ok := c.Backend.(backend.Sharer); !ok {
 		return nil, fmt.Errorf("%w parameter %s=true: there are no NFS servers here; leave it out", backend.ErrInvalid, sharedKey)

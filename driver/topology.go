@@ -16,8 +16,8 @@ func (d *Driver) topology(node string) *csi.Topology {
 }
 
 // sharedTopology is where a shared volume can be used: everywhere, or only on nodes that can mount such volumes, if the
-// class asks for that. It is not said by itself: what is said cannot be taken back from a PersistentVolume, and nodes whose
-// agent is of an older release, or that are only about to be made, do not have the label.
+// class asks for that. It is not said by itself: what is said cannot be taken back from a PersistentVolume, and nodes
+// whose agent is of an older release, or that are only about to be made, do not have the label.
 func sharedTopology(want *csi.TopologyRequirement) (all []*csi.Topology) {
 	for _, t := range want.GetRequisite() {
 		value, asked := t.GetSegments()[SharedVolumesKey]

@@ -75,9 +75,9 @@ func (n NFS) check() error {
 	return CheckNFSOptions(n.Options)
 }
 
-// MountNFS mounts a directory of an NFS 4.2 server. It needs nothing of the host but a kernel that knows NFS, which is an
-// NFSClientError where it does not, and returns when ctx ends: what the kernel then still waits for never appears at target,
-// and a repeat waits with it.
+// MountNFS mounts a directory of an NFS 4.2 server. It needs nothing of the host but a kernel that knows NFS, which is
+// an NFSClientError where it does not, and returns when ctx ends: what the kernel then still waits for never appears at
+// target, and a repeat waits with it.
 func MountNFS(ctx context.Context, n NFS, target string) error {
 	if err := n.check(); err != nil {
 		return fmt.Errorf("mounting %s: %w", n, err)

@@ -17,8 +17,8 @@ type NFSClientError struct {
 
 func (e *NFSClientError) Error() string { return strings.Join(e.lacks, "; and ") }
 
-// CheckNFSClient says what this host lacks to mount shared volumes by way of a directory such as /proc/1/ns, nil if nothing.
-// As a mount does, it has the kernel load its module. No helper program is needed.
+// CheckNFSClient says what this host lacks to mount shared volumes by way of a directory such as /proc/1/ns, nil if
+// nothing. As a mount does, it has the kernel load its module. No helper program is needed.
 func CheckNFSClient(namespaces string) error {
 	done := make(chan error, 1)
 	go func() { // its thread ends with it

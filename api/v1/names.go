@@ -3,8 +3,8 @@ package v1
 // TopologyKey is the label of a Node, and the segment of a volume's topology, that names the node.
 const TopologyKey = "topology.holdfast.dev/node"
 
-// SharedVolumesKey is the label of a Node, and the segment of a volume's topology, that says whether shared volumes can be
-// mounted there: "true" or "false". A class whose allowedTopologies want "true" brings its pods to such nodes only.
+// SharedVolumesKey is the label of a Node, and the segment of a volume's topology, that says whether shared volumes can
+// be mounted there: "true" or "false". A class whose allowedTopologies want "true" brings its pods to such nodes only.
 const SharedVolumesKey = "topology.holdfast.dev/nfs"
 
 // AgentFinalizer is on every Volume and Snapshot from its creation. The agent of the node removes it when nothing of
@@ -20,8 +20,8 @@ const (
 	ReadyCondition = "Ready"
 	// HealthyCondition: what is on disk is as it should be. Its message says what is wrong and what to do.
 	HealthyCondition = "Healthy"
-	// SharedVolumesCondition: of a StorageNode, shared volumes can be mounted there. Its message says what is missing and what
-	// to do.
+	// SharedVolumesCondition: of a StorageNode, shared volumes can be mounted there. Its message says what is missing and
+	// what to do.
 	SharedVolumesCondition = "SharedVolumes"
 	// AvailableCondition: of a StorageCluster, volumes can be made and used.
 	AvailableCondition = "Available"

@@ -81,7 +81,8 @@ func (l *leader) attendOnce(ctx context.Context, node string) {
 	}
 }
 
-// forgetTold forgets what was told of volumes that are gone. The end of one on a silent node makes that node be looked at.
+// forgetTold forgets what was told of volumes that are gone. The end of one on a silent node makes that node be looked
+// at.
 func (l *leader) forgetTold() {
 	if len(l.told) == 0 {
 		return

@@ -46,8 +46,8 @@ func (n *nfs) serveVolumes(ctx context.Context, server *ganesha.Server, allowed 
 	}
 	end = func(ctx context.Context) error { return errors.Join(volumes.Close(ctx), storage.Close(ctx)) }
 	servers := newSiblings(n.identity, n.namespace, c.holdfast)
-	// Before the clients are at work, as it must be; without it, what was provisioned is served nevertheless. It works when
-	// the agent is there.
+	// Before the clients are at work, as it must be; without it, what was provisioned is served nevertheless. It works
+	// when the agent is there.
 	var a *agent.Agent
 	made := func(kind backend.SourceKind, id backend.ID) { a.Made(kind, id) }
 	p, err := n.provisioner(volumes, c, servers, made, log)

@@ -108,9 +108,9 @@ func ended(p *core.Pod, t *core.ContainerStateTerminated, word string, log logSt
 	return v
 }
 
-// leftWord says whether the container left the word in its termination message: what it wrote to /dev/termination-log, or the
-// end of its log if it wrote nothing there and failed. That is in the pod's status, whatever becomes of the log. What the
-// runtime says of a container that never ran may hold the word as well, since it shows the command.
+// leftWord says whether the container left the word in its termination message: what it wrote to /dev/termination-log,
+// or the end of its log if it wrote nothing there and failed. That is in the pod's status, whatever becomes of the log.
+// What the runtime says of a container that never ran may hold the word as well, since it shows the command.
 func leftWord(t *core.ContainerStateTerminated, word string) bool {
 	return !slices.Contains(afterPull, t.Reason) && strings.Contains(t.Message, word)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/owned"
 )
 
-// labelNodes says on each Node whether shared volumes can be mounted there, as its agent has found, so that classes and pods
-// can keep to such nodes. The kubelet cannot say it: it would refuse the whole driver when the value changes. Where no agent
-// has said anything, the label stays as it is.
+// labelNodes says on each Node whether shared volumes can be mounted there, as its agent has found, so that classes and
+// pods can keep to such nodes. The kubelet cannot say it: it would refuse the whole driver when the value changes.
+// Where no agent has said anything, the label stays as it is.
 func (r *Controller) labelNodes(ctx context.Context) error {
 	storageNodes, _ := r.storageNodes.List(labels.Everything())
 	var failed []error
