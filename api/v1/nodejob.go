@@ -70,9 +70,9 @@ type NodeJobSpec struct {
 	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9._-]+)*$`
 	// +kubebuilder:validation:XValidation:rule=`!self.split('/').exists(s, s == '..')`,message="write the directory without .."
 	MountPath string `json:"mountPath,omitempty"`
-	// CompletionWord in the log says that a node is done, even if the container goes on. A container that has ended may have
-	// left it in its termination message instead, /dev/termination-log, which is kept while no controller runs and the log is
-	// rotated. If empty, exit code 0 says so.
+	// CompletionWord in the log says that a node is done, even if the container goes on. A container that has ended may
+	// have left it in its termination message instead, /dev/termination-log, which is kept while no controller runs and
+	// the log is rotated. If empty, exit code 0 says so.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	CompletionWord string `json:"completionWord,omitempty"`
