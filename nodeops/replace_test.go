@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 func holds(t *testing.T, path, want string) {
@@ -91,5 +93,44 @@ func TestAFileIsRemovedOnce(t *testing.T) {
 	}
 	if err := RemoveFile(file); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("again: %v", err)
+	}
+}
+
+// On xfs, where a file has no content until it is written out, whatever became of its name. ext4 writes out what takes
+// another's place, asked or not.
+func TestWhatWasReplacedMadeOrRemovedOutlivesAPowerCut(t *testing.T) {
+	dir := hostfs.New(t, hostfs.XFS, 320*mib)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	at := func(dir, name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(root.Mkdir("sub", 0o700), ReplaceFile(at(dir, "removed"), []byte("old")), SyncDir(root, ".")); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		file string
+		want string
+	}{
+		{"made", func() error { return ReplaceFile(at(dir, "file"), []byte("old")) }, "file", "old"},
+		{"replaced", func() error { return ReplaceFile(at(dir, "file"), []byte("new")) }, "file", "new"},
+		{"replaced below", func() error { return Replace(root, "sub/file", []byte("below")) }, "sub/file", "below"},
+		{"new, and its name synced", func() error {
+			return errors.Join(WriteNew(root, "sub/new", []byte("new")), SyncDir(root, "sub"))
+		}, "sub/new", "new"},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		t.Run(step.name, func(t *testing.T) { holds(t, at(hostfs.Cut(t, hostfs.XFS, dir), step.file), step.want) })
+	}
+	if err := RemoveFile(at(dir, "removed")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(at(hostfs.Cut(t, hostfs.XFS, dir), "removed")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what was removed is there again: %v", err)
 	}
 }

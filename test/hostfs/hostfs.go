@@ -98,6 +98,29 @@ func New(t testing.TB, k Kind, size int64) string {
 	return target
 }
 
+// Cut returns the mount point of what a power cut at this moment would leave of the file system that New made at target:
+// what is on its disk, without what is only in memory.
+func Cut(t testing.TB, k Kind, target string) string {
+	t.Helper()
+	dir, err := scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	disk, left := filepath.Join(dir, "disk"), filepath.Join(dir, "mnt")
+	run(t, "cp", "--sparse=always", filepath.Join(filepath.Dir(target), "disk"), disk)
+	if err := os.Mkdir(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	options := "loop"
+	if strings.HasPrefix(k.Name, "xfs") {
+		options += ",nouuid" // that of the one that goes on
+	}
+	t.Cleanup(func() { unmountAll(t, dir) })
+	run(t, "mount", "-o", options, disk, left)
+	return left
+}
+
 // unmountAll ends the mounts below dir, the last first, so that a failed test leaves none behind.
 func unmountAll(t testing.TB, dir string) {
 	mounts, err := os.ReadFile("/proc/self/mounts")

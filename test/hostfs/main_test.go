@@ -64,6 +64,29 @@ func TestAKilledRunLeavesNoMountAndTheNextNoLoopDevice(t *testing.T) {
 	}
 }
 
+func TestACutHasWhatIsOnTheDiskAndNothingThatIsInMemory(t *testing.T) {
+	for _, k := range []Kind{XFS, Ext4, Btrfs} {
+		t.Run(k.Name, func(t *testing.T) {
+			dir := New(t, k, 512<<20)
+			for _, name := range []string{"synced", "written"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte("content"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if name == "synced" {
+					run(t, "sync", "--file-system", dir)
+				}
+			}
+			left := Cut(t, k, dir)
+			if got, err := os.ReadFile(filepath.Join(left, "synced")); err != nil || string(got) != "content" {
+				t.Errorf("of what was synced is left %q, %v", got, err)
+			}
+			if got, err := os.ReadFile(filepath.Join(left, "written")); !os.IsNotExist(err) {
+				t.Errorf("of what was not synced is left %q, %v", got, err)
+			}
+		})
+	}
+}
+
 // waiting makes the test below play a run beside which something is unmounted.
 const waiting = "HOLDFAST_TEST_WAITS"
 
