@@ -127,6 +127,59 @@ func limitHolds(t *testing.T, engine string, k hostfs.Kind) {
 			}
 		})
 	}
+	t.Run("copies, and one that grew", func(t *testing.T) { limitOfCopiesHolds(t, b, limit/2) })
+}
+
+// limitOfCopiesHolds fills what was made from a volume that is half full, and at last the volume when it has grown.
+func limitOfCopiesHolds(t *testing.T, b *Backend, limit int64) {
+	obeyQuotas(t)
+	spec := func(name string, size int64) backend.VolumeSpec {
+		return backend.VolumeSpec{Name: name, Size: backend.Size{Required: size}}
+	}
+	source := made(t, b, spec("a", limit))
+	mounted(t, source, func(dir string) {
+		if err := fill(filepath.Join(dir, "half"), limit/2, 0); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		make func(context.Context) (*backend.Volume, error)
+	}{
+		{"a clone", func(ctx context.Context) (*backend.Volume, error) {
+			return b.Clone(ctx, "a", backend.VolumeSpec{Name: "b"})
+		}},
+		{"a larger clone", func(ctx context.Context) (*backend.Volume, error) { return b.Clone(ctx, "a", spec("c", 2*limit)) }},
+		{"a restored volume", func(ctx context.Context) (*backend.Volume, error) {
+			return b.Restore(ctx, "s", backend.VolumeSpec{Name: "d"})
+		}},
+		{"a larger restored volume", func(ctx context.Context) (*backend.Volume, error) { return b.Restore(ctx, "s", spec("e", 2*limit)) }},
+		{"one that grew", func(ctx context.Context) (*backend.Volume, error) {
+			return b.Expand(ctx, "a", backend.Size{Required: 2 * limit})
+		}},
+	} {
+		v, err := test.make(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", test.name, err)
+		}
+		mounted(t, v, func(dir string) {
+			// The file system in an image grows where it is used.
+			if v.Access.Directory != "" {
+				if err := fill(filepath.Join(dir, "fits"), v.Size-limit*3/4, 0); err != nil {
+					t.Errorf("%s of %d bytes refuses what fits: %v", test.name, v.Size, err)
+				}
+			}
+			if err := fill(filepath.Join(dir, "more"), v.Size+mib, 0); !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+				t.Errorf("past %d bytes the writer to %s got %v, want ENOSPC or EDQUOT", v.Size, test.name, err)
+			}
+		})
+		if after, err := b.Get(t.Context(), v.ID); err != nil || after.Used > v.Size+64<<10 || after.Condition.Abnormal {
+			t.Errorf("%s of %d bytes is %+v, %v", test.name, v.Size, after, err)
+		}
+	}
 }
 
 // fill writes the number of bytes into a file, leaving holes of the given size between megabytes, and syncs it.
