@@ -277,6 +277,74 @@ func TestAFullPoolRefusesThickVolumesAndKeepsNothing(t *testing.T) {
 	}
 }
 
+func TestThickOnXFSHasSpaceOfItsOwn(t *testing.T)   { thickSharesNothing(t, hostfs.XFS) }
+func TestThickOnBtrfsHasSpaceOfItsOwn(t *testing.T) { thickSharesNothing(t, hostfs.Btrfs) }
+func TestThickOnExt4HasSpaceOfItsOwn(t *testing.T)  { thickSharesNothing(t, hostfs.Ext4) }
+
+// thickSharesNothing asks the file system which blocks of a thick volume no other file has.
+func thickSharesNothing(t *testing.T, k hostfs.Kind) {
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, k, 1<<30)})
+	const size = 16 * mib
+	spec := func(name string, size int64, p backend.Provisioning) backend.VolumeSpec {
+		return backend.VolumeSpec{Name: name, Mode: backend.Block, Provisioning: p, Size: backend.Size{Required: size}}
+	}
+	thin, thick := made(t, b, spec("thin", size, backend.Thin)), made(t, b, spec("thick", size, backend.Thick))
+	for _, v := range []*backend.Volume{thin, thick} {
+		writeImage(t, v, []byte(strings.Repeat("holdfast", size/2/8)))
+	}
+	for _, from := range []backend.ID{"thin", "thick"} {
+		if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "of " + string(from), Source: from}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name string
+		make func(context.Context) (*backend.Volume, error)
+	}{
+		{"a new volume", func(ctx context.Context) (*backend.Volume, error) {
+			return b.Create(ctx, spec("a", size, backend.Thick))
+		}},
+		{"one that grew", func(ctx context.Context) (*backend.Volume, error) {
+			return b.Expand(ctx, "a", backend.Size{Required: 2 * size})
+		}},
+		{"a clone of a thin one", func(ctx context.Context) (*backend.Volume, error) {
+			return b.Clone(ctx, "thin", spec("b", size, backend.Thick))
+		}},
+		{"a larger clone of a thick one", func(ctx context.Context) (*backend.Volume, error) {
+			return b.Clone(ctx, "thick", spec("c", 2*size, backend.Thick))
+		}},
+		{"a restored thin one", func(ctx context.Context) (*backend.Volume, error) {
+			return b.Restore(ctx, idOf(t, "of thin"), spec("d", size, backend.Thick))
+		}},
+		{"a larger restored thick one", func(ctx context.Context) (*backend.Volume, error) {
+			return b.Restore(ctx, idOf(t, "of thick"), spec("e", 2*size, backend.Thick))
+		}},
+	} {
+		v, err := test.make(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", test.name, err)
+		}
+		f, err := os.Open(v.Access.Image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := nodeops.Unshared(f)
+		f.Close()
+		if err != nil || own < v.Size || v.Used < v.Size {
+			t.Errorf("%s, thick and of %d bytes, takes %d and has %d for itself, %v", test.name, v.Size, v.Used, own, err)
+		}
+	}
+}
+
+func idOf(t *testing.T, name string) backend.ID {
+	t.Helper()
+	id, err := backend.IDFor(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
 func TestOthersDataAndTheReserveCannotBePromised(t *testing.T) {
 	path := hostfs.New(t, hostfs.XFS, 2<<30)
 	if err := os.Mkdir(filepath.Join(path, "pool"), 0o755); err != nil {
