@@ -2,14 +2,20 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/engine"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
@@ -119,4 +125,164 @@ func counterIn(t *testing.T, b *Backend, s *backend.Snapshot) (n int) {
 		}
 	})
 	return n
+}
+
+// watched is an engine that sees each copy of a pool.
+type watched struct {
+	engine.Engine
+	before, after func() error
+}
+
+func (w *watched) Copy(ctx context.Context, e, source *engine.Entry) error {
+	if err := w.before(); err != nil {
+		return err
+	}
+	return errors.Join(w.Engine.Copy(ctx, e, source), w.after())
+}
+
+// Of linux/fs.h.
+const (
+	fiFreeze = 0xC0045877
+	fiThaw   = 0xC0045878
+)
+
+// isFrozen asks the kernel, which freezes nothing twice. Whatever the answer, it is not frozen by the question.
+func isFrozen(dir string) (bool, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), fiFreeze, 0); err != nil {
+		return errors.Is(err, unix.EBUSY), nil
+	}
+	return false, unix.IoctlSetInt(int(f.Fd()), fiThaw, 0)
+}
+
+// inUse is a pool with two volumes that are mounted, and what sees the copies of it.
+type inUse struct {
+	*Backend
+	copies  *watched
+	mounted []string
+	seen    int
+}
+
+func newInUse(t *testing.T, k hostfs.Kind) *inUse {
+	t.Helper()
+	u := &inUse{Backend: served(t, PoolConfig{Name: "pool", Path: hostfs.New(t, k, 1<<30)})}
+	for _, name := range []string{"a", "b"} {
+		u.mounted = append(u.mounted, use(t, made(t, u.Backend, backend.VolumeSpec{Name: name, Size: backend.Size{Required: 16 * mib}})))
+	}
+	p := u.pools()[0]
+	u.copies = &watched{Engine: p.engine}
+	p.engine = u.copies
+	return u
+}
+
+// expect has each copy find these frozen before and after it.
+func (u *inUse) expect(dirs ...string) {
+	u.seen = 0
+	u.copies.before = func() error { u.seen++; return u.frozen(dirs...) }
+	u.copies.after = func() error { return u.frozen(dirs...) }
+}
+
+// frozen is an error unless of the volumes exactly these are frozen.
+func (u *inUse) frozen(want ...string) error {
+	var errs []error
+	for i, dir := range u.mounted {
+		frozen, err := isFrozen(dir)
+		if err == nil && frozen != slices.Contains(want, dir) {
+			err = fmt.Errorf("that volume %d is frozen is %t", i, frozen)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// thawed fails unless nothing is frozen, and lets go of what is, which could not be unmounted.
+func (u *inUse) thawed(t *testing.T, when string) {
+	t.Helper()
+	if err := u.frozen(); err != nil {
+		t.Errorf("after %s: %v", when, err)
+	}
+	for _, dir := range u.mounted {
+		if err := nodeops.ThawLeftover(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestVolumesInUseOnXFSAreFrozenFromTheFirstCopyToTheLastAndNoLonger(t *testing.T) {
+	frozenWhileCopied(t, hostfs.XFS)
+}
+
+func TestVolumesInUseOnExt4AreFrozenFromTheFirstCopyToTheLastAndNoLonger(t *testing.T) {
+	frozenWhileCopied(t, hostfs.Ext4)
+}
+
+func frozenWhileCopied(t *testing.T, k hostfs.Kind) {
+	u := newInUse(t, k)
+	errCopy := errors.New("this copy fails")
+	both, ids := u.mounted, []backend.ID{"a", "b"}
+	for _, op := range []struct {
+		name   string
+		frozen []string
+		copies int
+		do     func(ctx context.Context, name string) error
+	}{
+		{"a snapshot", both[:1], 1, func(ctx context.Context, name string) error {
+			_, err := u.Snapshot(ctx, backend.SnapshotSpec{Name: name, Source: "a"})
+			return err
+		}},
+		{"a clone", both[:1], 1, func(ctx context.Context, name string) error {
+			_, err := u.Clone(ctx, "a", backend.VolumeSpec{Name: name})
+			return err
+		}},
+		{"a group", both, 2, func(ctx context.Context, name string) error {
+			_, err := u.SnapshotGroup(ctx, backend.GroupSpec{Name: name, Sources: ids})
+			return err
+		}},
+	} {
+		name := strings.ReplaceAll(op.name, " ", "-")
+		u.expect(op.frozen...)
+		if err := op.do(t.Context(), name); err != nil || u.seen != op.copies {
+			t.Errorf("%s: %d copies, %v", op.name, u.seen, err)
+		}
+		u.thawed(t, op.name)
+
+		u.copies.before = func() error { return errCopy }
+		if err := op.do(t.Context(), name+"-failed"); !errors.Is(err, errCopy) {
+			t.Errorf("%s whose copy fails: %v", op.name, err)
+		}
+		u.thawed(t, op.name+" whose copy fails")
+
+		// What is written meanwhile may be in the copy or not.
+		u.copies.before = func() error { return nil }
+		u.copies.after = func() error { return nodeops.ThawLeftover(both[0]) }
+		if err := op.do(t.Context(), name+"-torn"); !errors.Is(err, nodeops.ErrThawed) {
+			t.Errorf("%s that was thawed too early: %v", op.name, err)
+		}
+		u.thawed(t, op.name+" that was thawed too early")
+	}
+	// One that cannot be held: the first is let go.
+	raw := made(t, u.Backend, block("c"))
+	loop, err := nodeops.AttachLoop(t.Context(), raw.Access.Image, nodeops.LoopOptions{Autoclear: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loop.Close()
+	_, err = u.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "with a device", Sources: append(ids, "c")})
+	says(t, err, backend.ErrPrecondition, "raw block device")
+	u.thawed(t, "a group with one that cannot be held")
+	u.onlyWholeCopiesStay(t)
+}
+
+// onlyWholeCopiesStay fails if a copy is there whose operation failed.
+func (u *inUse) onlyWholeCopiesStay(t *testing.T) {
+	t.Helper()
+	vs, errV := u.List(t.Context())
+	ss, errS := u.ListSnapshots(t.Context())
+	if len(vs) != 4 || len(ss) != 3 || errV != nil || errS != nil {
+		t.Errorf("there are %d volumes and %d snapshots, %v, want 4 and 3", len(vs), len(ss), errors.Join(errV, errS))
+	}
 }

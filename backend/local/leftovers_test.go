@@ -151,7 +151,6 @@ func TestAFileSystemThatShutItselfDownKeepsNoPoolClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	const fiFreeze, fiThaw = 0xC0045877, 0xC0045878
 	if err := unix.IoctlSetInt(int(root.Fd()), fiFreeze, 0); err != nil {
 		t.Fatal(err)
 	}
