@@ -1,0 +1,111 @@
+package local
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// TestRoomFollowsItsFormula has the numbers of docs/capacity.md, worked out by hand.
+func TestRoomFollowsItsFormula(t *testing.T) {
+	const gib = 1024 * mib
+	for name, c := range map[string]struct {
+		used, free        int64 // of the file system; free also what the trash would give
+		foreign, promised int64
+		reserve           reserve
+		overcommit        float64
+		want              int64
+	}{
+		"nothing":                            {free: 10 * gib, overcommit: 1, want: 10 * gib},
+		"a promise":                          {free: 10 * gib, promised: 4*gib + mib, overcommit: 1, want: 6*gib - mib},
+		"others' data":                       {used: 3 * gib, free: 7 * gib, foreign: 3 * gib, promised: gib, overcommit: 1, want: 6 * gib},
+		"a reserve":                          {free: 10 * gib, promised: gib, reserve: reserve{bytes: 2 * gib}, overcommit: 1, want: 7 * gib},
+		"a share reserved":                   {used: 5 * gib, free: 5 * gib, promised: 5 * gib, reserve: reserve{share: 0.1}, overcommit: 1, want: 4 * gib},
+		"overcommit, which is not of it":     {free: 10 * gib, promised: 3 * gib, reserve: reserve{bytes: 2 * gib}, overcommit: 3, want: 25 * gib},
+		"overcommit, not of others' data":    {used: gib, free: 9 * gib, foreign: gib, promised: 8 * gib, overcommit: 2, want: 10 * gib},
+		"little free":                        {used: 9 * gib, free: gib, promised: 9 * gib, overcommit: 2, want: 2 * gib},
+		"little free, less the reserve":      {used: 9 * gib, free: gib, promised: 9 * gib, reserve: reserve{bytes: gib / 2}, overcommit: 2, want: 3 * gib / 2},
+		"less free than reserved":            {used: 9 * gib, free: gib, reserve: reserve{bytes: 2 * gib}, overcommit: 1, want: 0},
+		"all promised":                       {free: 10 * gib, promised: 10 * gib, overcommit: 1, want: 0},
+		"more promised than there is by now": {free: 10 * gib, promised: 11 * gib, overcommit: 1, want: 0},
+		"a part of a MiB":                    {free: 10*gib + mib - 1, promised: gib, overcommit: 1, want: 9 * gib},
+		"a byte too few":                     {free: 10 * gib, promised: gib + 1, overcommit: 1, want: 9*gib - mib},
+	} {
+		p := &pool{PoolConfig: PoolConfig{Overcommit: c.overcommit}, reserve: c.reserve, foreign: c.foreign}
+		if got := p.room(nodeops.FSUsage{Used: c.used, Available: c.free}, c.free, c.promised); got != c.want {
+			t.Errorf("%s: room for %d bytes, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestAPoolIsPromisedToItsLastMiBAndNoFurther(t *testing.T) {
+	b := served(t, roomy(t, hostfs.XFS, 1))
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, backend.ErrExhausted) {
+			t.Errorf("%s: got %v, want an error that is %q", what, err, backend.ErrExhausted)
+		}
+	}
+	made(t, b, sized("a", 100*mib)) // thin: from now on more is free than can be promised
+	before := capacityOf(t, b)
+	if before.Promised != 100*mib {
+		t.Errorf("promised %d, want %d", before.Promised, 100*mib)
+	}
+	_, err := b.Create(t.Context(), sized("b", before.Available+mib))
+	refused("1 MiB more than there is", err)
+	made(t, b, sized("b", before.Available-50*mib))
+	_, err = b.Expand(t.Context(), "a", backend.Size{Required: 151 * mib})
+	refused("growth by 1 MiB more than there is", err)
+	if _, err := b.Expand(t.Context(), "a", backend.Size{Required: 150 * mib}); err != nil {
+		t.Fatal(err)
+	}
+	if after := capacityOf(t, b); after.Available != 0 || after.Promised != before.Promised+before.Available {
+		t.Errorf("of %+v all is promised, and it is %+v", before, after)
+	}
+	_, err = b.Create(t.Context(), sized("c", mib))
+	refused("a volume where all is promised", err)
+	_, err = b.Clone(t.Context(), "a", backend.VolumeSpec{Name: "c"})
+	refused("a clone where all is promised", err)
+	_, err = b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"})
+	refused("a snapshot where all is promised", err)
+	_, err = b.Expand(t.Context(), "a", backend.Size{Required: 151 * mib})
+	refused("growth where all is promised", err)
+	deleted(t, b, "b", "a")
+	all := before.Promised + before.Available
+	if after := capacityOf(t, b); after.Promised != all || after.Available != all {
+		t.Errorf("all %d bytes are promised to the trash and available: %+v", all, after)
+	}
+	_, err = b.Create(t.Context(), sized("c", all+mib))
+	refused("1 MiB more than there is without the trash", err)
+	keeps(t, b, "a", "b")
+	made(t, b, sized("c", before.Available-50*mib+mib)) // 1 MiB more than b, which goes first
+	keeps(t, b)
+	if after := capacityOf(t, b); after.Available+after.Promised != all {
+		t.Errorf("of %d bytes there are promised and available %+v", all, after)
+	}
+}
+
+func TestTheReserveIsKeptFromFreeSpace(t *testing.T) {
+	c := roomy(t, hostfs.XFS, 2)
+	c.Reserved = "256Mi"
+	b := served(t, c)
+	v := made(t, b, sized("a", 200*mib))
+	if err := fill(v.Access.Image, 150*mib, 0); err != nil {
+		t.Fatal(err)
+	}
+	usage, err := nodeops.Statfs(t.Context(), c.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All that the file system has for itself is less than a tenth of what is reserved.
+	most := 2*usage.Available - 256*mib
+	now := capacityOf(t, b)
+	if now.Available > most+25*mib || now.Available < most-25*mib {
+		t.Errorf("%d bytes are free, each may be promised twice, 256 MiB are reserved: available are %d, want %d", usage.Available, now.Available, most)
+	}
+	_, err = b.Create(t.Context(), sized("b", now.Available+25*mib))
+	says(t, err, backend.ErrExhausted, "reserved 268435456")
+}
