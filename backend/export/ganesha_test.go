@@ -2,8 +2,10 @@ package export
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
@@ -106,6 +110,61 @@ func TestGaneshaServesDirectoriesOfOneFileSystem(t *testing.T) {
 			s.end()
 			if strings.Contains(log.String(), "keeps busy") {
 				t.Errorf("a volume was kept busy after its export: %s", log)
+			}
+		})
+	}
+}
+
+func TestGaneshaServesEachVolumeAsItsLabelsSay(t *testing.T) {
+	requireGanesha(t)
+	s := onXFS(t)
+	nfs, address := serveAt(t)
+	s.serveBy(nfs)
+	const readOnly = 30 // NFS4ERR_ROFS
+	for name, c := range map[string]struct {
+		labels map[string]string
+		answer uint32 // to a root from 127.0.0.1 who makes something
+		owner  [2]uint32
+	}{
+		"plain":         {nil, statusOK, [2]uint32{0, 0}},
+		"read-only":     {map[string]string{LabelReadOnly: "true"}, readOnly, [2]uint32{}},
+		"not-read-only": {map[string]string{LabelReadOnly: "false"}, statusOK, [2]uint32{0, 0}},
+		"root-squash":   {map[string]string{LabelSquash: "root_squash"}, statusOK, [2]uint32{65534, 65534}},
+		"squash-to": {
+			map[string]string{LabelSquash: "all_squash", LabelAnonUID: "4242", LabelAnonGID: "4343"}, statusOK, [2]uint32{4242, 4343},
+		},
+		"for-this":   {map[string]string{LabelClients: "127.0.0.1,10.0.0.0/8"}, statusOK, [2]uint32{0, 0}},
+		"for-others": {map[string]string{LabelClients: "127.0.0.2"}, 2, [2]uint32{}}, // NFS4ERR_NOENT: it is not seen
+		"read-only-for-this": {
+			map[string]string{LabelClients: "127.0.0.1", LabelReadOnly: "true", LabelSquash: "root_squash"}, readOnly, [2]uint32{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := s.create(name, func(spec *backend.VolumeSpec) {
+				spec.FSType, spec.Size.Required = "ext4", 16*mib
+				spec.Labels = map[string]string{LabelMode: "777"}
+				maps.Copy(spec.Labels, c.labels)
+			})
+			s.write(v, []byte("one"))
+			client := newStrangerFrom(t, address, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			if answer := client.ask(putRoot(), lookUp(name), makeDir("made")); answer != c.answer {
+				t.Errorf("to who makes something it answers %d, want %d", answer, c.answer)
+			}
+			var st unix.Stat_t
+			made := unix.Stat(s.inside(v, "made"), &st)
+			if c.answer == statusOK && (made != nil || st.Uid != c.owner[0] || st.Gid != c.owner[1]) {
+				t.Errorf("what was made belongs to %d:%d, %v, want %v", st.Uid, st.Gid, made, c.owner)
+			}
+			if c.answer != statusOK && !errors.Is(made, unix.ENOENT) {
+				t.Errorf("what may not be made is there: %v", made)
+			}
+			if c.answer == readOnly {
+				if answer := client.ask(putRoot(), lookUp(name), lookUp("file"), writeFile("two")); answer != readOnly {
+					t.Errorf("to who writes it answers %d, want %d", answer, readOnly)
+				}
+				if got := s.read(v); string(got) != "one" {
+					t.Errorf("a volume that is read-only holds %q", got)
+				}
 			}
 		})
 	}

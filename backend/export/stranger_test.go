@@ -24,7 +24,8 @@ type stranger struct {
 
 // The operations of RFC 8881 that a stranger knows, and the answers after which it asks again.
 const (
-	opGetAttr, opGetHandle, opLookUp, opLookUpParent        = 9, 10, 15, 16
+	opCreate, opGetAttr, opGetHandle                        = 6, 9, 10
+	opLookUp, opLookUpParent                                = 15, 16
 	opPutHandle, opPutRoot, opRead, opReadDir               = 22, 24, 25, 26
 	opRemove, opWrite, opExchangeID, opCreateSession        = 28, 38, 42, 43
 	opSequence, opReclaimComplete                           = 53, 58
@@ -89,6 +90,12 @@ func lookUp(name string) op      { return op{code: opLookUp, args: packet{}.opaq
 func lookUpParent() op           { return op{code: opLookUpParent} }
 func remove(name string) op {
 	return op{code: opRemove, args: packet{}.opaque([]byte(name)), read: func(*reply) {}}
+}
+
+// makeDir makes a directory without saying more of it than its name.
+func makeDir(name string) op {
+	const directory = 2
+	return op{opCreate, packet{}.numbers(directory).opaque([]byte(name)).numbers(0).opaque(nil), func(*reply) {}}
 }
 
 func getHandle(to *[]byte) op {

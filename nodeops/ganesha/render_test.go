@@ -48,7 +48,8 @@ func TestTheConfigurationSaysWhatWasAskedFor(t *testing.T) {
 	for _, want := range []string{
 		"NFS_Port = 2050;", `RecoveryRoot = "/data/recovery";`, `Server_Owner = "nfs.one";`, `Server_Scope = "nfs.one";`,
 		"Grace_Period = 30;", "Lease_Lifetime = 20;", "Minor_Versions = 1, 2;", "Enable_UDP = false;", "fsid_device = false;",
-		"Anonymous_uid = 0;", "Anonymous_gid = 4294967295;", "Export_Id = 9;", "Export_Id = 152;", "Filesystem_Id = 0.1;",
+		"Anonymous_uid = 0;", "Anonymous_gid = 4294967295;", "Anonymous_uid = 65534;", "Anonymous_gid = 65534;",
+		"Export_Id = 9;", "Export_Id = 152;", "Filesystem_Id = 0.1;",
 	} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("it says %s %d times, want once:\n%s", want, strings.Count(text, want), text)
