@@ -293,8 +293,12 @@ func TestALeaseThatIsLostEndsTheCall(t *testing.T) {
 		p.gate.open(term)
 		s.disk.hook(func(ctx context.Context, _ string) error {
 			lose()
-			<-ctx.Done()
-			return ctx.Err()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(10 * time.Second):
+				return errors.New("it goes on without the Lease")
+			}
 		})
 		if err := call(); !isIgnored(err) {
 			t.Errorf("%s: %v", name, err)
