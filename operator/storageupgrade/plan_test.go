@@ -31,9 +31,10 @@ type scene struct {
 	pods   map[string]v1.Image // what runs, by node
 	told   []string
 	broken map[string]string // nodes that do not become ready with the new image, and why
-	sick   map[string]string // nodes whose storage is not ready, and why
-	apps   []application
-	log    string // what the new image says of its version
+	// storage is of nodes whose pods are ready and whose storage is not, whatever they run, and why.
+	storage map[string]string
+	apps    []application
+	log     string // what the new image says of its version
 }
 
 func newScene(t *testing.T) *scene {
@@ -48,7 +49,7 @@ func newScene(t *testing.T) *scene {
 			cluster: &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}},
 		},
 		pods:   map[string]v1.Image{"a": oldImage, "b": oldImage, "c": oldImage},
-		broken: map[string]string{}, sick: map[string]string{},
+		broken: map[string]string{}, storage: map[string]string{},
 		log: `{"version":"v2","metadata":{"writes":1,"reads":1}}` + "\n",
 	}
 	s.nodes.image, s.controller = oldImage, workload{image: oldImage, ready: true}
@@ -70,11 +71,11 @@ func (s *scene) look() observed {
 			o.nodes.unready = append(o.nodes.unready, unreadyNode{name, s.broken[name]})
 		case image == o.nodes.image:
 			o.nodes.rollout.Updated++
-			if why := s.sick[name]; why != "" {
-				o.nodes.unready = append(o.nodes.unready, unreadyNode{name, why})
-			}
 		case o.nodes.rollout.Done:
 			o.nodes.rollout.Done, o.nodes.rollout.Node, o.nodes.rollout.Waiting = false, name, "the pod of node "+name
+		}
+		if why := s.storage[name]; why != "" {
+			o.nodes.unready = append(o.nodes.unready, unreadyNode{name, why})
 		}
 	}
 	o.apps = applications{}
@@ -290,6 +291,61 @@ func TestANodeThatDoesNotBecomeReadyIsNamedAndAllGoesBack(t *testing.T) {
 	}
 }
 
+func TestTheNodesAreNotDoneWhileTheStorageOfOneIsNotReady(t *testing.T) {
+	const gone = "its storage is not ready: disk gone"
+	s := newScene(t).until(v1.StepNodes)
+	for range 3 {
+		s.step()
+	}
+	s.storage = map[string]string{"b": gone}
+	for range 3 {
+		s.step()
+	}
+	st := s.upgrade.Status
+	if st.Step != v1.StepNodes || st.Node != "b" || st.Ready != "3/3" || s.plan.roll || s.plan.again <= 0 {
+		t.Fatalf("with all pods replaced, and the storage of node b not ready, it is at %+v", st)
+	}
+	if m := meta.FindStatusCondition(st.Conditions, v1.CompleteCondition).Message; !strings.Contains(m, "node b: "+gone) {
+		t.Errorf("it says %q", m)
+	}
+	s.storage = nil
+	s.end().want(v1.UpgradeCompleted, newImage, "")
+}
+
+func TestANodeWhoseStorageDoesNotBecomeReadyTakesAllBackAndIsWaitedForThere(t *testing.T) {
+	const gone = "its storage is not ready: disk gone"
+	s := newScene(t).until(v1.StepNodes)
+	s.storage = map[string]string{"c": gone}
+	for range 4 {
+		s.step()
+	}
+	s.now = s.now.Add(defaultNodeTimeout)
+	if s.step(); s.upgrade.Status.Phase != v1.UpgradeRollingBack {
+		t.Fatalf("it is at %+v", s.upgrade.Status)
+	}
+	for range 6 {
+		s.step()
+	}
+	if st := s.upgrade.Status; st.Phase != v1.UpgradeRollingBack || s.pods["c"] != oldImage || st.Node != "c" {
+		t.Fatalf("with all pods taken back, and the storage of node c not ready, it is at %+v", st)
+	}
+	s.storage = nil
+	s.end().want(v1.UpgradeFailed, oldImage, "node c: "+gone)
+}
+
+func TestPreflightWaitsForTheStorageOfANode(t *testing.T) {
+	s := newScene(t).until(v1.StepPreflight)
+	s.storage = map[string]string{"a": "its storage is not ready: disk gone"}
+	for range 3 {
+		s.step()
+	}
+	if st := s.upgrade.Status; st.Step != v1.StepPreflight {
+		t.Fatalf("with the storage of node a not ready it is at %+v", st)
+	}
+	s.storage = nil
+	s.end().want(v1.UpgradeCompleted, newImage, "")
+}
+
 func TestEachNodeHasItsOwnTime(t *testing.T) {
 	s := newScene(t).until(v1.StepNodes)
 	for range 3 {
@@ -415,14 +471,14 @@ func TestAnImageOfNFSServersThatDoesNotComeChangesNothing(t *testing.T) {
 
 func TestPreflightWaitsForNodesAndThenNamesThem(t *testing.T) {
 	s := newScene(t).until(v1.StepPreflight)
-	s.sick["b"] = "its storage is not ready: disk gone"
+	s.storage["b"] = "its storage is not ready: disk gone"
 	s.step()
 	if m := meta.FindStatusCondition(s.upgrade.Status.Conditions, v1.CompleteCondition).Message; !strings.Contains(m, "node b: its storage is not ready: disk gone") {
 		t.Errorf("it says %q", m)
 	}
 	s.now = s.now.Add(defaultNodeTimeout)
 	s.step()
-	delete(s.sick, "b")
+	delete(s.storage, "b")
 	s.end().want(v1.UpgradeFailed, oldImage, "node b: its storage is not ready: disk gone")
 }
 
