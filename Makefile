@@ -26,8 +26,8 @@ BENCH ?=
 CLAIMS ?=
 # Arguments of the tests in a cluster: make e2e E2E='-run Block -v'
 E2E ?=
-# What make test must not leave out: a test that would skip for lack of one of these fails.
-REQUIRE ?= root,uml,cluster,nodes,third-node,ganesha
+# What make test must not leave out: a test that would skip for lack of one of these fails. docs/testing.md has them all.
+REQUIRE ?= root,uml,cluster,nodes,third-node,ganesha,kubectl,shm,no-nfs
 # all: make test runs also what takes long, and looks for data races where there are clients of Kubernetes.
 HOLDFAST_TESTS ?=
 export HOLDFAST_TESTS
@@ -109,7 +109,7 @@ test-api-rest: root deps cluster-program
 test-of-clusters: root deps cluster-program
 	$(call step,test of the test cluster)
 	cd test/schema && go test -count=1 -timeout $(TIMEOUT) .
-	cd test/cluster && go test -count=1 -timeout $(TIMEOUT) . ./artifact ./config ./guest ./host ./image ./locker ./pki
+	cd test/cluster && HOLDFAST_REQUIRE=$(REQUIRE) go test -count=1 -timeout $(TIMEOUT) . ./artifact ./config ./guest ./host ./image ./locker ./pki
 
 # fresh CLUSTER: it begins with nothing, and goes with this shell. What another run has left would fail the tests of this one.
 fresh = setsid --fork bin/cluster -name $(1) down-after $$$$ </dev/null >/dev/null 2>&1; \

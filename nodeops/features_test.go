@@ -1,9 +1,12 @@
 package nodeops
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 func TestFeaturesAreFoundByTryingAndNothingIsLeftBehind(t *testing.T) {
@@ -92,6 +95,6 @@ func requireProjectQuota(t testing.TB, image string) {
 	_, err := run(t.Context(), "mount", "-o", "loop,prjquota", image, probe)
 	unmountAll(t, probe)
 	if err != nil {
-		t.Skipf("needs a kernel with project quotas: %v", err)
+		hostfs.Skip(t, "prjquota", fmt.Sprintf("this kernel has no project quotas: %v", err))
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 const (
@@ -26,9 +28,7 @@ var fileSystems = map[string]int64{"ext4": 64 * mib, "xfs": 320 * mib, "btrfs": 
 // requireRoot skips a test that mounts, attaches or changes owners where that is not allowed.
 func requireRoot(t testing.TB) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it mounts file systems and attaches loop devices")
-	}
+	hostfs.RequireRoot(t)
 }
 
 // newFS makes a file system in a sparse file and returns where it is mounted. It is gone when the test ends.

@@ -2,6 +2,7 @@ package nodeops
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 func TestOnlyAnAddressIsMounted(t *testing.T) {
@@ -56,7 +59,7 @@ func TestAKernelWithoutNFSIsNamed(t *testing.T) {
 	requireRoot(t)
 	known, err := os.ReadFile("/proc/filesystems")
 	if err != nil || strings.Contains(string(known), "nfs4") {
-		t.Skipf("this kernel knows NFS, or does not say: %v", err)
+		hostfs.Skip(t, "no-nfs", fmt.Sprintf("this kernel has an NFS client, or does not say: %v", err))
 	}
 	for what, err := range map[string]error{
 		"a mount":         MountNFS(t.Context(), NFS{Server: "a", Address: "127.0.0.1", Path: "/v"}, t.TempDir()),

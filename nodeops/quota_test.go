@@ -15,15 +15,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 // lacks skips a test that this kernel cannot run, or fails it where HOLDFAST_REQUIRE says that it must run.
 func lacks(t testing.TB, feature string, why error) {
 	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv("HOLDFAST_REQUIRE"), ","), feature) {
-		t.Fatalf("HOLDFAST_REQUIRE names %s, but: %v", feature, why)
-	}
-	t.Skipf("needs %s: %v", feature, why)
+	hostfs.Skip(t, feature, fmt.Sprintf("needs %s: %v", feature, why))
 }
 
 // onProjects runs a test on each file system with project quotas.
@@ -157,7 +156,7 @@ func TestAProjectLimitOfInodesHolds(t *testing.T) {
 func TestCapSysResourceWritesPastAnExt4ProjectButNotAnXfsOne(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		if !maySysResource(t) {
-			lacks(t, "CAP_SYS_RESOURCE", unix.EPERM)
+			lacks(t, "ext4-growth", unix.EPERM)
 		}
 		volume := filepath.Join(dir, "volume")
 		limited(t, q, volume, Limits{Bytes: 16 * mib})

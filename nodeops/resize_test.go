@@ -9,13 +9,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 // requireGrowth skips where the kernel would refuse to grow a mounted ext4.
 func requireGrowth(t testing.TB, fstype string) {
 	t.Helper()
 	if fstype == "ext4" && !maySysResource(t) {
-		t.Skip("needs CAP_SYS_RESOURCE: without it the kernel refuses to grow a mounted ext4")
+		hostfs.Skip(t, "ext4-growth", "this process lacks CAP_SYS_RESOURCE, without which the kernel grows no mounted ext4")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
 	"github.com/holdfast-storage/holdfast/test/standalone"
 )
@@ -114,9 +115,12 @@ func TestOneLetterHasOneDashInTheHelp(t *testing.T) {
 
 // As a file of this name the program is found by kubectl, which hands over the rest of its line.
 func TestTheProgramIsAPluginOfKubectl(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the program; run without -short")
+	}
 	kubectl, err := exec.LookPath("kubectl")
-	if err != nil || testing.Short() {
-		t.Skip("needs kubectl, and time to compile")
+	if err != nil {
+		hostfs.Skip(t, "kubectl", "kubectl is not installed")
 	}
 	dir := t.TempDir()
 	binary, err := standalone.Binary(t.Context(), t.TempDir())

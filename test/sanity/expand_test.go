@@ -116,7 +116,7 @@ func aRestoredVolumeIsAsLargeAsAskedFor(w *world) {
 func TestAVolumeOfExt4GrowsWhileItIsUsed(t *testing.T) {
 	hostfs.RequireRoot(t)
 	if !has(t, unix.CAP_SYS_RESOURCE) {
-		hostfs.Skip(t, "sys_resource", "the kernel lets only CAP_SYS_RESOURCE grow an ext4 in use, and this root has not got it")
+		hostfs.Skip(t, "ext4-growth", "the kernel lets only CAP_SYS_RESOURCE grow an ext4 in use, and this root has not got it")
 	}
 	w := newWorld(t, imageOnXFS, "")
 	id := w.create("v", func(q *csi.CreateVolumeRequest) { q.Parameters = nil }).GetVolumeId()

@@ -47,7 +47,7 @@ const runLimit = 20 * time.Minute
 func TestOnASecondKernel(t *testing.T) {
 	requireMachine(t)
 	work := t.TempDir()
-	env := []string{"HOLDFAST_REQUIRE=root,prjquota,nfs,ganesha", "HOLDFAST_TESTS=" + os.Getenv("HOLDFAST_TESTS")}
+	env := []string{"HOLDFAST_REQUIRE=root,prjquota,ext4-growth,nfs,ganesha", "HOLDFAST_TESTS=" + os.Getenv("HOLDFAST_TESTS")}
 	for variable, get := range map[string]func(context.Context, string) (string, error){
 		standalone.BinaryVariable: standalone.Binary, standalone.CrashingBinaryVariable: standalone.CrashingBinary,
 	} {

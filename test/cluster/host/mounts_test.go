@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,9 @@ import (
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
+		if strings.Contains(","+os.Getenv("HOLDFAST_REQUIRE")+",", ",root,") {
+			t.Fatal("HOLDFAST_REQUIRE names root, and this process has not got it")
+		}
 		t.Skip("only root mounts")
 	}
 }
