@@ -172,10 +172,8 @@ func TestTheNodeIsWrittenOnlyWhenSomethingHasChanged(t *testing.T) {
 	r.phase("a", v1.PhaseReady)
 	r.await("the count", func() bool { return r.node().Status.Pools[0].Volumes == 1 })
 	r.api.Requests()
-	for from := r.host.count("list"); r.host.count("list") < from+5; {
-		r.agent.node.change()
-		<-time.After(time.Millisecond)
-	}
+	from := r.host.count("list")
+	r.await("five surveys", func() bool { r.agent.node.change(); return r.host.count("list") >= from+5 })
 	if n := r.api.Requests()["apply storagenodes/status"]; n > 0 {
 		t.Errorf("it was written %d times without news", n)
 	}

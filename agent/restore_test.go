@@ -142,10 +142,8 @@ func TestTheTrashIsWrittenOnlyWhenItHasChanged(t *testing.T) {
 	}
 	r.restart()
 	surveys := func() {
-		for from := r.host.count("list"); r.host.count("list") < from+5; {
-			r.agent.node.change()
-			<-time.After(time.Millisecond)
-		}
+		from := r.host.count("list")
+		r.await("five surveys", func() bool { r.agent.node.change(); return r.host.count("list") >= from+5 })
 	}
 	surveys() // after a start it is written once
 	r.api.Requests()

@@ -113,6 +113,25 @@ func (r *rig) await(what string, done func() bool) {
 	}
 }
 
+// never fails if something happens within that time, at the end of which it returns.
+func (r *rig) never(what string, within time.Duration, happens func() bool) {
+	r.Helper()
+	over := time.NewTimer(within)
+	defer over.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over.C:
+			return
+		case <-tick.C:
+		}
+		if happens() {
+			r.Fatalf("%s came", what)
+		}
+	}
+}
+
 // ask writes an object the way the controller does.
 func (r *rig) ask(name string, change ...func(*v1.Volume)) *v1.Volume {
 	r.Helper()

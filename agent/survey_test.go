@@ -2,7 +2,6 @@ package agent
 
 import (
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,10 +14,11 @@ func TestUsageIsReportedWhenItHasChangedNoticeably(t *testing.T) {
 	r.ask("a")
 	before := r.phase("a", v1.PhaseReady).ResourceVersion
 	r.host.set(func() { r.host.used["a"] = mib - 1 })
-	for from := r.host.count("list"); r.host.count("list") < from+3; {
+	from := r.host.count("list")
+	r.await("three surveys", func() bool {
 		r.agent.work.add(key{v1.SourceVolume, "a"}) // work for other reasons writes it neither
-		<-time.After(time.Millisecond)
-	}
+		return r.host.count("list") >= from+3
+	})
 	if v := r.volume("a"); v.ResourceVersion != before {
 		t.Errorf("a small change was written: %+v", v.Status)
 	}

@@ -244,7 +244,7 @@ func TestADeletionThatTheWatchHasNotBroughtYetIsNotDoneTwice(t *testing.T) {
 	r.gone("a")
 	for range 3 {
 		r.agent.Released("a")
-		<-time.After(2 * watchDelay)
+		r.never("a second deletion", 2*watchDelay, func() bool { return r.host.count("delete a") > 1 })
 	}
 	release()
 	r.withVolumes("z")
@@ -268,7 +268,7 @@ func TestWhatTheWatchHasNotBroughtYetIsNotDoneTwice(t *testing.T) {
 	r.await("the answer", func() bool { return r.volume("a").Status.ObservedGeneration == v.Generation })
 	for range 3 {
 		r.agent.Released("a")
-		<-time.After(2 * watchDelay)
+		r.never("a second growth", 2*watchDelay, func() bool { return r.host.count("expand a") > 1 })
 	}
 	release()
 	r.withVolumes("z")

@@ -361,10 +361,7 @@ func TestAKindThatIsLearnedLaterIsTakenUpAndOneThatIsForgottenGivenUp(t *testing
 	if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(300 * time.Millisecond) // it is defined, and not served yet
-	if r.set.Has(learned.GroupKind()) {
-		t.Error("it is known before it is served")
-	}
+	r.never("a kind that is defined, and not served yet,", 300*time.Millisecond, func() bool { return r.set.Has(learned.GroupKind()) })
 	r.serve("holdfast.dev/v1", metav1.APIResource{Name: "volumes", Kind: "Volume"})
 	r.until("the kind", func() bool { return r.set.Has(learned.GroupKind()) && r.wasTold(Ref{}) })
 	r.apply(volume)

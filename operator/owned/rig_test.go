@@ -197,3 +197,13 @@ func (r *rig) until(what string, done func() bool) {
 		r.Fatalf("%s did not come", what)
 	}
 }
+
+// never fails if something happens within that time, at the end of which it returns.
+func (r *rig) never(what string, within time.Duration, happens func() bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if realapi.Until(ctx, happens) == nil {
+		r.Errorf("%s came", what)
+	}
+}

@@ -226,16 +226,11 @@ func TestAnIdleClusterCostsNoRequest(t *testing.T) {
 	// Pods of this cluster come up or fail; that is told once.
 	quiet := func() bool {
 		r.traffic.take()
-		select {
-		case <-t.Context().Done():
-		case <-time.After(3 * time.Second):
-		}
-		return len(r.traffic.take()) == 0
+		return len(r.costs(3*time.Second, 0)) == 0
 	}
 	r.until("a quiet cluster", quiet)
 	r.traffic.take()
-	<-time.After(15 * time.Second)
-	if all := r.traffic.take(); len(all) > 0 {
+	if all := r.costs(15*time.Second, 0); len(all) > 0 {
 		t.Errorf("an idle cluster cost %d requests: %q", len(all), all)
 	}
 	// What others write to our objects and is nobody's concern costs nothing either.
@@ -244,8 +239,7 @@ func TestAnIdleClusterCostsNoRequest(t *testing.T) {
 	class.SetKind("StorageClass")
 	class.SetName("hb-one")
 	r.patch(class, `{"metadata":{"annotations":{"example.com/seen":"yes"},"labels":{"example.com/team":"a"}}}`)
-	<-time.After(time.Second)
-	if all := r.traffic.take(); len(all) > 0 {
+	if all := r.costs(time.Second, 0); len(all) > 0 {
 		t.Errorf("a foreign annotation cost %d requests: %q", len(all), all)
 	}
 	if live := r.class("hb-one"); live.Annotations["example.com/seen"] != "yes" || live.Labels["example.com/team"] != "a" {

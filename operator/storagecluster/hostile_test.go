@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -314,11 +315,9 @@ func TestANamespaceThatIsBeingDeletedIsToldAndAllSettlesWhenItIsMadeAgain(t *tes
 		_, err := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), nodeSetName, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	<-time.After(2 * time.Second) // the deletions of the last objects are seen
-	r.traffic.take()
+	r.costs(2*time.Second, math.MaxInt) // the deletions of the last objects are seen
 	const watched = 10 * time.Second
-	<-time.After(watched)
-	if all := r.traffic.take(); len(all) > 100 {
+	if all := r.costs(watched, 100); len(all) > 100 {
 		t.Errorf("%d requests in %s, such as %q", len(all), watched, all[:10])
 	}
 
@@ -365,8 +364,7 @@ func TestAKindThatTheClusterLearnsIsUsedAndOneThatItForgetsIsNot(t *testing.T) {
 	r.until("the kind being forgotten", func() bool { return !r.set.Has(schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"}) })
 	r.settled("holdfast")
 	r.traffic.take()
-	<-time.After(3 * time.Second)
-	for _, request := range r.traffic.take() {
+	for _, request := range r.costs(3*time.Second, math.MaxInt) {
 		if strings.Contains(request, "podmonitors") {
 			t.Errorf("it is still asked for: %s", request)
 		}

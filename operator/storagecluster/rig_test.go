@@ -366,6 +366,31 @@ func (r *rig) until(what string, done func() bool) {
 	}
 }
 
+// never fails if something happens within that time, at the end of which it returns.
+func (r *rig) never(what string, within time.Duration, happens func() bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if realapi.Until(ctx, happens) == nil {
+		r.Errorf("%s came", what)
+	}
+}
+
+// costs returns what is asked within that time, or as soon as it is more than the most.
+func (r *rig) costs(within time.Duration, most int) (all []string) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	_ = realapi.Until(ctx, func() bool { all = append(all, r.traffic.take()...); return len(all) > most })
+	return all
+}
+
+// passSecond waits for another second than that in which an object was made: creation times have no parts of one.
+func (r *rig) passSecond(made metav1.Object) {
+	r.Helper()
+	r.until("the next second", func() bool { return time.Now().Unix() > made.GetCreationTimestamp().Unix() })
+}
+
 func (r *rig) describe() string {
 	all, err := r.ours.HoldfastV1().StorageClusters().List(context.Background(), metav1.ListOptions{})
 	if err != nil {

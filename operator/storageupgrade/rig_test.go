@@ -100,7 +100,11 @@ func (r *rig) register(node string, image v1.Image) {
 	}
 	_, _ = r.kubernetes.StorageV1().CSINodes().Update(r.Context(), n, metav1.UpdateOptions{}) // nobody else writes it
 	if string(image) == r.deaf {
-		<-time.After(300 * time.Millisecond) // it forgets the driver with the old pod, and takes longer to start the new one
+		// It forgets the driver with the old pod, and takes longer to start the new one.
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-r.Context().Done():
+		}
 	}
 }
 

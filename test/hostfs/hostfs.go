@@ -142,7 +142,9 @@ func unmountAll(t testing.TB, dir string) {
 // unmount waits for whoever looks at a loop device of an image there: the image is in use until they have closed it.
 func unmount(target string) error {
 	const patience, again = 30 * time.Second, 50 * time.Millisecond
-	for end := time.Now().Add(patience); ; <-time.After(again) {
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; <-tick.C {
 		err := unix.Unmount(target, 0)
 		if err == nil {
 			return nil

@@ -68,7 +68,7 @@ func aVolumeThatIsUnstagedCanBeDeletedAtOnce(w *world) {
 		w.must(err)
 		probers = append(probers, f)
 	}
-	closed := make(chan struct{})
+	closed, unstaged := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(closed)
 		for range time.Tick(time.Millisecond) {
@@ -76,13 +76,17 @@ func aVolumeThatIsUnstagedCanBeDeletedAtOnce(w *world) {
 				break
 			}
 		}
-		<-time.After(100 * time.Millisecond) // longer than an unstage that does not wait
+		select { // longer than an unstage that does not wait
+		case <-unstaged:
+		case <-time.After(100 * time.Millisecond):
+		}
 		for _, f := range probers {
 			f.Close()
 		}
 	}()
 	err := w.unstage(id)
 	loops := w.loops()
+	close(unstaged)
 	<-closed
 	w.must(err)
 	if len(loops) > 0 {
