@@ -382,7 +382,7 @@ func (r *rig) costs(within time.Duration, most int) (all []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	_ = realapi.Until(ctx, func() bool { all = append(all, r.traffic.take()...); return len(all) > most })
-	return all
+	return append(all, r.traffic.take()...) // of the end, too
 }
 
 // passSecond waits for another second than that in which an object was made: creation times have no parts of one.
