@@ -7,7 +7,7 @@ import (
 )
 
 // entered is a call that has been let through.
-func entered(t *testing.T, g *gate, ctx context.Context) (context.Context, func()) {
+func entered(t *testing.T, ctx context.Context, g *gate) (context.Context, func()) {
 	t.Helper()
 	inTerm, done, open := g.enter(ctx)
 	if !open {
@@ -31,9 +31,9 @@ func TestACallEndsWithItsTermOrItsCaller(t *testing.T) {
 		term, lose := context.WithCancel(t.Context())
 		g.open(term)
 		caller, leave := context.WithCancel(t.Context())
-		left, doneLeft := entered(t, &g, caller)
-		ended, doneEnded := entered(t, &g, t.Context())
-		call, done := entered(t, &g, t.Context())
+		left, doneLeft := entered(t, caller, &g)
+		ended, doneEnded := entered(t, t.Context(), &g)
+		call, done := entered(t, t.Context(), &g)
 		leave()
 		doneEnded()
 		synctest.Wait()
@@ -56,7 +56,7 @@ func TestACallEndsWithItsTermOrItsCaller(t *testing.T) {
 		next, end := context.WithCancel(t.Context())
 		defer end()
 		g.open(next)
-		call, done = entered(t, &g, t.Context())
+		call, done = entered(t, t.Context(), &g)
 		synctest.Wait()
 		if call.Err() != nil || !g.isOpen() {
 			t.Errorf("in the next term a call ends with %v", call.Err())
@@ -69,8 +69,8 @@ func TestAGateIsShutWhenNoCallRunsAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate
 		g.open(t.Context())
-		_, doneOne := entered(t, &g, t.Context())
-		_, doneOther := entered(t, &g, t.Context())
+		_, doneOne := entered(t, t.Context(), &g)
+		_, doneOther := entered(t, t.Context(), &g)
 		shut := make(chan struct{})
 		go func() { g.shut(); close(shut) }()
 		for running, done := range []func(){doneOne, doneOther} {
@@ -98,7 +98,7 @@ func TestTheLeaseIsKeptUntilNoCallRunsAnyMore(t *testing.T) {
 		worked := make(chan struct{})
 		go func() { p.work(term); close(worked) }()
 		synctest.Wait()
-		call, done := entered(t, &p.gate, t.Context())
+		call, done := entered(t, t.Context(), &p.gate)
 		lose()
 		synctest.Wait()
 		select {
