@@ -27,7 +27,7 @@ CLAIMS ?=
 # Arguments of the tests in a cluster: make e2e E2E='-run Block -v'
 E2E ?=
 # What make test must not leave out: a test that would skip for lack of one of these fails. docs/testing.md has them all.
-REQUIRE ?= root,uml,cluster,nodes,third-node,ganesha,kubectl,shm,no-nfs
+REQUIRE ?= root,uml,cluster,nodes,third-node,ganesha,shm
 # all: make test runs also what takes long, and looks for data races where there are clients of Kubernetes.
 HOLDFAST_TESTS ?=
 export HOLDFAST_TESTS
