@@ -35,7 +35,10 @@ func (n *node) stageBlock(ctx context.Context, p *presence, a access, staging st
 		if err := n.holds.hold(p.id, nodeops.LoopNode(m), p.v.Access.Image); err != nil {
 			return err
 		}
-		return nodeops.GrowLoop(nodeops.LoopNode(m))
+		if err := nodeops.GrowLoop(nodeops.LoopNode(m)); err != nil {
+			n.stayedSmall(p.v, err)
+		}
+		return nil
 	}
 	undo, err := makeTarget(file, backend.Block)
 	if err != nil {

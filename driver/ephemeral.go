@@ -108,13 +108,13 @@ func (n *node) publishEphemeral(ctx context.Context, id backend.ID, a access, re
 		if !Ephemeral(v) {
 			return fmt.Errorf("%w: volume %s was not made as an inline ephemeral volume", backend.ErrExists, v.ID)
 		}
-		return explain(v, mountEphemeral(ctx, v, a, req))
+		return explain(v, n.mountEphemeral(ctx, v, a, req))
 	})
 }
 
 // mountEphemeral mounts the volume at its one target. When it cannot, the volume stays: the kubelet tries again or
 // unpublishes.
-func mountEphemeral(ctx context.Context, v *backend.Volume, a access, req *csi.NodePublishVolumeRequest) error {
+func (n *node) mountEphemeral(ctx context.Context, v *backend.Volume, a access, req *csi.NodePublishVolumeRequest) error {
 	if req.GetReadonly() {
 		a.flags = append(slices.DeleteFunc(slices.Clone(a.flags), func(f string) bool { return f == "rw" }), "ro")
 	}
@@ -136,7 +136,7 @@ func mountEphemeral(ctx context.Context, v *backend.Volume, a access, req *csi.N
 	case m != nil && m.ReadOnly != a.readOnly():
 		return otherwise("published", v.ID, m, a.readOnly())
 	case m != nil:
-		if err := settle(ctx, v, a, target); err != nil {
+		if err := n.settle(ctx, v, a, target); err != nil {
 			return err
 		}
 		return giveToGroup(ctx, a, target, a.readOnly())
@@ -148,7 +148,7 @@ func mountEphemeral(ctx context.Context, v *backend.Volume, a access, req *csi.N
 	if err != nil {
 		return err
 	}
-	if err := mount(ctx, v, a, target); err != nil {
+	if err := n.mount(ctx, v, a, target); err != nil {
 		undo()
 		return err
 	}
@@ -165,7 +165,7 @@ func (n *node) deleteEphemeral(ctx context.Context, id backend.ID) error {
 	if err != nil {
 		return err
 	}
-	damaged := v.Condition.Abnormal && len(v.Labels) == 0
+	damaged := v.Condition.Abnormal && v.Size == 0 && len(v.Labels) == 0
 	if !Ephemeral(v) && !damaged {
 		return nil
 	}

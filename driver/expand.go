@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -58,9 +59,16 @@ func expand(ctx context.Context, v *backend.Volume, size backend.Size, req *csi.
 	case err != nil:
 		return err
 	case v.Mode == backend.Block:
-		return nodeops.GrowLoop(nodeops.LoopNode(m))
+		err = nodeops.GrowLoop(nodeops.LoopNode(m))
+	default:
+		err = grow(ctx, v, m)
 	}
-	return grow(ctx, v, m)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrPrecondition) {
+		// Of a failed precondition alone the kubelet makes no reason to keep a pod from its volume.
+		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used yet; that is tried again when it is staged the next time, once the last pod with it on this node has ended: %w",
+			backend.ErrPrecondition, v.ID, v.Size, err)
+	}
+	return err
 }
 
 // grow makes the file system of an image as large as the image, where it was made for less. The limit of a directory is
@@ -70,9 +78,6 @@ func grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
 		return nil
 	}
 	device := nodeops.LoopUnder(m)
-	if err := nodeops.GrowLoop(device); err != nil {
-		return err
-	}
 	// A file system can only be grown through a mount that is writable, and the given one may be a read-only bind.
 	p, err := look(v)
 	if err != nil {
@@ -84,7 +89,7 @@ func grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
 	}
 	for _, m := range mounts {
 		if !m.ReadOnly {
-			return nodeops.GrowFS(ctx, device, m.Target)
+			return nodeops.GrowMounted(ctx, device, m.Target)
 		}
 	}
 	return fmt.Errorf("%w: volume %s is mounted read-only and its file system cannot grow; it will when it is staged writable", backend.ErrPrecondition, v.ID)

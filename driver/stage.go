@@ -78,11 +78,11 @@ func (n *node) stage(ctx context.Context, v *backend.Volume, a access, path stri
 	case err != nil:
 		return err
 	case m == nil:
-		return mount(ctx, v, a, staging)
+		return n.mount(ctx, v, a, staging)
 	case m.ReadOnly != a.readOnly():
 		return otherwise("staged", v.ID, m, a.readOnly())
 	}
-	return settle(ctx, v, a, staging) // the attempt before may have been cut short
+	return n.settle(ctx, v, a, staging) // the attempt before may have been cut short
 }
 
 // otherwise refuses a repeat that asks for something else than what is there.
@@ -93,21 +93,21 @@ func otherwise(done string, id backend.ID, m *nodeops.Mount, readOnly bool) erro
 }
 
 // mount puts a volume of mode Filesystem at target, completely or not at all.
-func mount(ctx context.Context, v *backend.Volume, a access, target string) error {
+func (n *node) mount(ctx context.Context, v *backend.Volume, a access, target string) error {
 	if err := checkDirectory(target); err != nil {
 		return err
 	}
-	if err := attach(ctx, v, a, target); err != nil {
+	if err := n.attach(ctx, v, a, target); err != nil {
 		return err
 	}
 	crashpoint.Here(crashpoint.StageMounted)
-	if err := settle(ctx, v, a, target); err != nil {
+	if err := n.settle(ctx, v, a, target); err != nil {
 		return errors.Join(err, nodeops.Unmount(ctx, target))
 	}
 	return nil
 }
 
-func attach(ctx context.Context, v *backend.Volume, a access, target string) error {
+func (n *node) attach(ctx context.Context, v *backend.Volume, a access, target string) error {
 	if v.Access.Directory != "" {
 		return bindDirectory(ctx, v, a, target)
 	}
@@ -118,6 +118,11 @@ func attach(ctx context.Context, v *backend.Volume, a access, target string) err
 	// From the mount on the device lives as long as the mount does; without one it ends here.
 	defer loop.Close()
 	crashpoint.Here(crashpoint.StageAttached)
+	if !a.readOnly() && v.FSSize != v.Size {
+		if err := nodeops.GrowUnmounted(ctx, loop.Path, v.FSType); err != nil {
+			n.stayedSmall(v, err)
+		}
+	}
 	options := slices.Clone(a.flags)
 	if a.readOnly() && !slices.Contains(options, "ro") {
 		options = append(options, "ro")
@@ -139,8 +144,9 @@ func bindDirectory(ctx context.Context, v *backend.Volume, a access, target stri
 	return nodeops.Bind(ctx, v.Access.Directory, target, a.readOnly(), a.bindFlags())
 }
 
-// settle brings a mounted volume to its full size.
-func settle(ctx context.Context, v *backend.Volume, a access, target string) error {
+// settle brings a mounted volume to its full size. One that cannot grow is used at the size that it has, since what it
+// holds must stay within reach: its condition tells, and the next stage or NodeExpandVolume tries again.
+func (n *node) settle(ctx context.Context, v *backend.Volume, a access, target string) error {
 	if a.readOnly() {
 		return nil
 	}
@@ -148,7 +154,14 @@ func settle(ctx context.Context, v *backend.Volume, a access, target string) err
 	if err != nil {
 		return err
 	}
-	return grow(ctx, v, m)
+	if err := grow(ctx, v, m); err != nil && ctx.Err() == nil {
+		n.stayedSmall(v, err)
+	}
+	return ctx.Err()
+}
+
+func (n *node) stayedSmall(v *backend.Volume, err error) {
+	n.Log.Error("a volume cannot grow and is used at the size that it has", "volume", v.ID, "size", v.Size, "error", err)
 }
 
 // giveToGroup gives a mounted volume to the group of the pod that is to write to it. That is done for each pod: the

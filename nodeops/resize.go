@@ -5,10 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/mount-utils"
 )
+
+// growing are the devices whose file systems are just being grown, which is no fault of theirs.
+var growing sync.Map
+
+// GrowMounted makes a loop device as large as its image and the file system on it, mounted there, as large as that.
+func GrowMounted(ctx context.Context, device, mountpoint string) error {
+	growing.Store(device, nil)
+	defer growing.Delete(device)
+	if err := GrowLoop(device); err != nil {
+		return err
+	}
+	return GrowFS(ctx, device, mountpoint)
+}
 
 // GrowFS makes a mounted file system as large as its device. Repeated, or on what is mounted read-only, it changes
 // nothing.

@@ -157,10 +157,7 @@ func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount)
 		return nil
 	}
 	device := nodeops.LoopUnder(m)
-	err := nodeops.GrowLoop(device)
-	if err == nil {
-		err = nodeops.GrowFS(ctx, device, m.Target)
-	}
+	err := nodeops.GrowMounted(ctx, device, m.Target)
 	switch {
 	case v.FSType == "ext4" && errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%w: volume %s has %d bytes, but its ext4 cannot grow to them while it is mounted; it does when the server starts the next time: delete its pod when its users can wait so long: %w", backend.ErrPrecondition, v.ID, v.Size, err)
