@@ -118,9 +118,9 @@ func (n *node) attach(ctx context.Context, v *backend.Volume, a access, target s
 	// From the mount on the device lives as long as the mount does; without one it ends here.
 	defer loop.Close()
 	crashpoint.Here(crashpoint.StageAttached)
-	if !a.readOnly() && v.FSSize != v.Size {
-		if err := nodeops.GrowUnmounted(ctx, loop.Path, v.FSType); err != nil {
-			n.stayedSmall(v, err)
+	if !a.readOnly() {
+		if err := n.prepare(ctx, v, loop.Path); err != nil {
+			return err
 		}
 	}
 	options := slices.Clone(a.flags)
@@ -131,6 +131,24 @@ func (n *node) attach(ctx context.Context, v *backend.Volume, a access, target s
 		return fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, v.ID, err)
 	}
 	return nil
+}
+
+// prepare mends and grows what is to be mounted for writing, as far as that needs to be done before. For readers it stays
+// as it is, but for what the kernel replays of its log.
+func (n *node) prepare(ctx context.Context, v *backend.Volume, device string) error {
+	err := nodeops.Preen(ctx, device, v.FSType)
+	switch {
+	case errors.Is(err, nodeops.ErrDamaged):
+		return fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, v.ID, err)
+	case err != nil:
+		return fmt.Errorf("volume %s: %w", v.ID, err)
+	case v.FSSize == v.Size:
+		return nil
+	}
+	if err := nodeops.GrowUnmounted(ctx, device, v.FSType); err != nil {
+		n.stayedSmall(v, err)
+	}
+	return ctx.Err()
 }
 
 func bindDirectory(ctx context.Context, v *backend.Volume, a access, target string) error {

@@ -37,7 +37,7 @@ func GrowUnmounted(ctx context.Context, device, fstype string) error {
 	f.Close() // the commands want it alone, too
 	// A check that may write would mark what it cannot mend, and that would not be mounted any more.
 	if said, err := run(ctx, "e2fsck", "-f", "-n", device); err != nil {
-		return fmt.Errorf("the ext4 on %s does not grow to its %d bytes, since a check of it fails; run e2fsck -f on a copy of %s while it is not in use: %w: %s", device, size, imageOn(device), err, brief(said))
+		return fmt.Errorf("the ext4 on %s does not grow to its %d bytes, since a check of it fails; run e2fsck -f on a copy of %s while it is not in use: %w", device, size, imageOn(device), oneLine(fmt.Errorf("%w: %s", err, brief(said))))
 	}
 	// What has begun is not cut short. -f leaves out the question when it was checked last: just now.
 	if _, err := run(context.WithoutCancel(ctx), "resize2fs", "-f", device); err != nil {

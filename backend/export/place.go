@@ -60,6 +60,9 @@ func (b *Backend) attach(ctx context.Context, v *backend.Volume, target string) 
 	}
 	// From the mount on the device lives as long as the mount does; without one it ends here.
 	defer loop.Close()
+	if err := nodeops.Preen(ctx, loop.Path, v.FSType); err != nil {
+		return err
+	}
 	_, known := b.ledger.find(v.ID)
 	if v.Source != nil && !known {
 		if err := makeDistinct(ctx, loop.Path, target, v.FSType); err != nil {

@@ -1,0 +1,63 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+)
+
+// Preen makes an ext4 fit to be mounted for writing, as the start of a host does with its own: it replays the log of one
+// that was not unmounted, and mends one that is marked as having errors as far as nothing can be lost by it. The others
+// need nothing before they are mounted: xfs and btrfs replay their logs themselves and find errors as they go. One that is
+// clean costs a read, and one that is mounted already is let be. What cannot be mended is ErrDamaged and says what can.
+func Preen(ctx context.Context, device, fstype string) error {
+	if fstype != "ext4" {
+		return nil
+	}
+	has, err := headAlone(device)
+	switch {
+	case errors.Is(err, unix.EBUSY), errors.Is(err, ErrDamaged):
+		return nil // of what is no ext4, the mount says what it is
+	case err != nil:
+		return fmt.Errorf("looking at the ext4 on %s: %w", device, err)
+	case !has.marked && !has.unclean:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	// What has begun is not cut short.
+	said, err := run(context.WithoutCancel(ctx), "e2fsck", "-p", device)
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &exit):
+		return fmt.Errorf("checking the ext4 on %s: %w", device, err)
+	case exit.ExitCode() >= 0 && exit.ExitCode()&^mended == 0:
+		return nil
+	}
+	was := "was not unmounted"
+	if has.marked {
+		was = "is marked as having errors"
+	}
+	image := imageOn(device)
+	return fmt.Errorf("%w: the ext4 on %s %s, and e2fsck -p cannot mend it without the risk of losing files; copy %s to another place first, then run e2fsck -f %s while the volume is not in use, or restore it from a snapshot or backup; read-only it may still be mounted, to save what is in it: %w",
+		ErrDamaged, device, was, image, image, oneLine(fmt.Errorf("%w: %s", err, brief(said))))
+}
+
+// mended are the bits of e2fsck's exit code that say that all is well now: errors were corrected, and the host should
+// start anew if the file system was mounted.
+const mended = 1 | 2
+
+// headAlone reads the superblock of an ext4 that nothing has mounted.
+func headAlone(device string) (*ext4Head, error) {
+	f, err := openAlone(device)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readExt4Head(f)
+}

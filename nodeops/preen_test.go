@@ -1,0 +1,179 @@
+package nodeops
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// debugfs changes an ext4 that is not mounted.
+func debugfs(t testing.TB, image, request string) {
+	t.Helper()
+	command(t, "debugfs", "-w", "-R", request, image)
+}
+
+// headOf is the superblock of an ext4.
+func headOf(t testing.TB, image string) *ext4Head {
+	t.Helper()
+	f, err := os.Open(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	has, err := readExt4Head(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return has
+}
+
+// withFile makes an ext4 with a file in it.
+func withFile(t testing.TB) (image string) {
+	t.Helper()
+	image = remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
+	write(t, filepath.Join(mountImage(t, image), "file"), "content")
+	for _, m := range mountsOf(t, image) {
+		unmountAll(t, m.Target)
+	}
+	return image
+}
+
+// mountsOf are the mounts of an image.
+func mountsOf(t testing.TB, image string) (found []Mount) {
+	t.Helper()
+	all, err := Mounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if device := LoopUnder(&m); device != "" && IsAttached(device, image) {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// has fails where a file system that is fit to be mounted has lost its file.
+func has(t testing.TB, device string) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() { unmountAll(t, dir) })
+	if err := MountFS(t.Context(), device, dir, "ext4", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, filepath.Join(dir, "file")); got != "content" {
+		t.Errorf("the file holds %q", got)
+	}
+}
+
+// noCommands leaves nothing to run.
+func noCommands(t *testing.T) {
+	t.Helper()
+	t.Setenv("PATH", t.TempDir())
+}
+
+func TestAnExt4ThatIsMarkedAsHavingErrorsIsMendedOnce(t *testing.T) {
+	for _, state := range []int{0, 2, 3} { // not unmounted, had errors, both bits
+		t.Run(fmt.Sprint(state), func(t *testing.T) {
+			requireRoot(t)
+			image := withFile(t)
+			debugfs(t, image, fmt.Sprint("set_super_value state ", state))
+			device := attach(t, image, LoopOptions{}).Path
+			if err := Preen(t.Context(), device, "ext4"); err != nil {
+				t.Fatal(err)
+			}
+			if now := headOf(t, device); now.marked || now.unclean {
+				t.Errorf("it is %+v", now)
+			}
+			path := os.Getenv("PATH")
+			noCommands(t)
+			if err := Preen(t.Context(), device, "ext4"); err != nil {
+				t.Errorf("a clean one: %v", err)
+			}
+			t.Setenv("PATH", path)
+			has(t, device)
+		})
+	}
+}
+
+func TestAnExt4ThatWasNotUnmountedHasItsLogReplayed(t *testing.T) {
+	requireRoot(t)
+	image, dir := remake(t, 64*mib, MkfsSpec{FSType: "ext4"}), ""
+	dir = mountImage(t, image)
+	write(t, filepath.Join(dir, "file"), "content")
+	command(t, "sync", "-f", dir)
+	cut := filepath.Join(t.TempDir(), "cut")
+	command(t, "cp", "--sparse=always", image, cut) // as a power cut leaves it
+	device := attach(t, cut, LoopOptions{}).Path
+	if now := headOf(t, device); !now.unclean {
+		t.Fatal("the copy is clean, it tests nothing")
+	}
+	if err := Preen(t.Context(), device, "ext4"); err != nil {
+		t.Fatal(err)
+	}
+	if now := headOf(t, device); now.marked || now.unclean {
+		t.Errorf("it is %+v", now)
+	}
+	has(t, device)
+}
+
+func TestAnExt4ThatCannotBeMendedWithoutLossIsRefusedWithTheWayOut(t *testing.T) {
+	requireRoot(t)
+	image := withFile(t)
+	debugfs(t, image, "clri <2>")
+	debugfs(t, image, "set_super_value state 2")
+	device := attach(t, image, LoopOptions{}).Path
+	for range 2 {
+		err := Preen(t.Context(), device, "ext4")
+		if !errors.Is(err, ErrDamaged) {
+			t.Fatalf("got %v, want ErrDamaged", err)
+		}
+		for _, say := range []string{"marked as having errors", "copy " + image, "e2fsck -f " + image, "losing files", "snapshot"} {
+			if !strings.Contains(err.Error(), say) {
+				t.Errorf("%q is not in: %v", say, err)
+			}
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("more than one line: %v", err)
+		}
+	}
+}
+
+func TestWhatE2fsckAnswersDecides(t *testing.T) {
+	requireRoot(t)
+	image := withFile(t)
+	debugfs(t, image, "set_super_value state 2")
+	device := attach(t, image, LoopOptions{}).Path
+	for code, fine := range map[int]bool{0: true, 1: true, 2: true, 3: true, 4: false, 8: false, 9: false, 12: false, 128: false} {
+		bin := t.TempDir()
+		if err := os.WriteFile(filepath.Join(bin, "e2fsck"), fmt.Appendf(nil, "#!/bin/sh\nexit %d\n", code), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", bin)
+		if err := Preen(t.Context(), device, "ext4"); fine != (err == nil) || !fine && !errors.Is(err, ErrDamaged) {
+			t.Errorf("code %d: %v", code, err)
+		}
+	}
+	noCommands(t)
+	if err := Preen(t.Context(), device, "ext4"); !errors.Is(err, exec.ErrNotFound) {
+		t.Errorf("without e2fsck: %v", err)
+	}
+}
+
+func TestWhatIsNotToBePreenedIsLetBe(t *testing.T) {
+	requireRoot(t)
+	image := withFile(t)
+	debugfs(t, image, "set_super_value state 2")
+	_, device := mountLoop(t, image, "ext4")
+	empty := attach(t, sparse(t, t.TempDir(), 16*mib), LoopOptions{Autoclear: true}).Path
+	noCommands(t)
+	for device, fstype := range map[string]string{device: "ext4", empty: "ext4", "/dev/null": "xfs"} {
+		if err := Preen(t.Context(), device, fstype); err != nil {
+			t.Errorf("%s: %v", device, err)
+		}
+	}
+}
