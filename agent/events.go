@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,15 +33,17 @@ func (a *Agent) tellTransition(about runtime.Object, old, now v1.Phase, e *v1.Er
 	}
 }
 
-// tellHealth writes an event when a thing is found damaged, and when it is whole again. Of a pool that fails, which makes
-// all that is in it unhealthy, the pool's node tells.
+// tellHealth writes an event when something is found wrong with a thing itself, and when it is well again. Of a pool that
+// fails, which makes all that is in it unhealthy, the pool's node tells.
 func (a *Agent) tellHealth(about runtime.Object, old, now []metav1.Condition) {
 	was, is := meta.FindStatusCondition(old, v1.HealthyCondition), meta.FindStatusCondition(now, v1.HealthyCondition)
-	damaged := func(c *metav1.Condition) bool { return c != nil && c.Reason == v1.ReasonDamaged }
+	ill := func(c *metav1.Condition) bool {
+		return c != nil && c.Status == metav1.ConditionFalse && slices.Contains(v1.OwnFaults, c.Reason)
+	}
 	switch {
-	case damaged(is) && !damaged(was):
-		a.eventf(about, core.EventTypeWarning, v1.ReasonDamaged, "%s", is.Message)
-	case damaged(was) && is.Status == metav1.ConditionTrue:
+	case ill(is) && (!ill(was) || was.Reason != is.Reason):
+		a.eventf(about, core.EventTypeWarning, is.Reason, "%s", is.Message)
+	case ill(was) && is.Status == metav1.ConditionTrue:
 		a.eventf(about, core.EventTypeNormal, "Repaired", "it is whole again on the disk of node %s", a.Node)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
 	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // publisher writes the StorageNode when something has changed, and not too often.
@@ -128,6 +130,10 @@ func (a *Agent) publish(ctx context.Context) error {
 			before = &there.Status
 		}
 		a.tellPools(before, now)
+		if before == nil {
+			before = &v1.StorageNodeStatus{}
+		}
+		a.tellHealth(a.aboutNode(), before.Conditions, now.Conditions)
 	}
 	return err
 }
@@ -163,8 +169,12 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 	}
 	s.Addresses = a.addresses(told)
 	usable := 0
+	var ailing []string
 	for _, p := range a.Pools {
-		pool := a.poolStatus(ctx, p, told)
+		pool, condition := a.poolStatus(ctx, p, told)
+		if condition.Abnormal {
+			ailing = append(ailing, condition.Message)
+		}
 		if pool.Message == "" {
 			usable++
 		}
@@ -183,6 +193,11 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 	}
 	meta.SetStatusCondition(&s.Conditions, ready)
 	a.addSharedVolumes(s)
+	healthy := metav1.Condition{Type: v1.HealthyCondition, Status: metav1.ConditionTrue, Reason: v1.ReasonHealthy, ObservedGeneration: s.ObservedGeneration}
+	if len(ailing) > 0 {
+		healthy.Status, healthy.Reason, healthy.Message = metav1.ConditionFalse, v1.ReasonFileSystem, strings.Join(ailing, "; ")
+	}
+	meta.SetStatusCondition(&s.Conditions, healthy)
 	s.SetColumns()
 	return s
 }
@@ -224,8 +239,8 @@ func (a *Agent) addresses(told *v1.StorageNodeStatus) []string {
 	return told.Addresses
 }
 
-// poolStatus keeps the last numbers of a pool that is out of reach.
-func (a *Agent) poolStatus(ctx context.Context, c Pool, told *v1.StorageNodeStatus) v1.Pool {
+// poolStatus keeps the last numbers of a pool that is out of reach. The condition is that of one which is not.
+func (a *Agent) poolStatus(ctx context.Context, c Pool, told *v1.StorageNodeStatus) (v1.Pool, backend.Condition) {
 	p := v1.Pool{Name: c.Name}
 	if told != nil {
 		for _, last := range told.Pools {
@@ -256,7 +271,7 @@ func (a *Agent) poolStatus(ctx context.Context, c Pool, told *v1.StorageNodeStat
 			p.Snapshots++
 		}
 	}
-	return p
+	return p, room.Condition
 }
 
 // newsOfNode says whether a status must be written: all but small changes of what is used and free.

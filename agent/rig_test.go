@@ -307,6 +307,7 @@ type host struct {
 	calls  map[string]int
 	enter  func(call string) // called outside of the lock
 	broken error             // of the pool
+	pool   backend.Condition // of the pool, which can be used
 }
 
 func newHost() *host {
@@ -385,12 +386,14 @@ func (h *host) DeleteGroup(ctx context.Context, id backend.ID) error {
 
 func (h *host) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
 	h.mu.Lock()
-	err := h.broken
+	err, condition := h.broken, h.pool
 	h.mu.Unlock()
 	if err != nil {
 		return backend.Capacity{}, err
 	}
-	return h.Memory.Capacity(ctx, pool)
+	room, err := h.Memory.Capacity(ctx, pool)
+	room.Condition = condition
+	return room, err
 }
 
 func (h *host) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {

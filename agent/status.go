@@ -118,6 +118,10 @@ func (r report) errorOf() *v1.Error {
 	return &v1.Error{Code: v1.ErrorCode(backend.CodeOf(r.failure)), Message: message}
 }
 
+func healthReason(c backend.Condition) string {
+	return cmp.Or(string(c.Reason), v1.ReasonDamaged)
+}
+
 // poolReason says in a word why a pool is out of reach.
 func poolReason(err error) string {
 	return cmp.Or(string(backend.PoolReasonOf(err)), v1.ReasonPoolFailing)
@@ -152,12 +156,12 @@ func (r report) conditions(all *[]metav1.Condition, generation int64) {
 		set(v1.ReadyCondition, metav1.ConditionFalse, string(e.Code), e.Message)
 		return
 	case !r.usable:
-		set(v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonDamaged, r.condition.Message)
+		set(v1.ReadyCondition, metav1.ConditionFalse, healthReason(r.condition), r.condition.Message)
 	default:
 		set(v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady, "")
 	}
 	if r.condition.Abnormal {
-		set(v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonDamaged, r.condition.Message)
+		set(v1.HealthyCondition, metav1.ConditionFalse, healthReason(r.condition), r.condition.Message)
 	} else {
 		set(v1.HealthyCondition, metav1.ConditionTrue, v1.ReasonHealthy, "")
 	}

@@ -25,6 +25,12 @@ type Backend interface {
 	Capacity(ctx context.Context, pool string) (Capacity, error)
 }
 
+// HealthObserver is implemented by backends that are told by who uses a volume what is wrong with it, beside what they see
+// themselves. It is the volume's Condition until the volume is seen in use and well.
+type HealthObserver interface {
+	ObserveHealth(id ID, c Condition)
+}
+
 // Expander is implemented by backends whose volumes can grow. A size at or below the present one changes nothing.
 type Expander interface {
 	Expand(ctx context.Context, id ID, size Size) (*Volume, error)

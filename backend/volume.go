@@ -148,8 +148,23 @@ type NFS struct {
 // Condition is the health of a volume; Message says what is wrong and what to do.
 type Condition struct {
 	Abnormal bool
+	Reason   HealthReason // of what is abnormal
 	Message  string
 }
+
+// HealthReason says in a word what is wrong with a volume that can be used still, or could be.
+type HealthReason string
+
+const (
+	// Damaged is what is on the disk: it is not what it should be.
+	Damaged HealthReason = ""
+	// FileSystemErrors: the kernel has met errors in the volume's file system.
+	FileSystemErrors HealthReason = "FileSystemErrors"
+	// NotGrown: the volume's file system could not be grown to the size of the volume.
+	NotGrown HealthReason = "NotGrown"
+	// PoolErrors: the kernel has met errors in the file system of the volume's pool.
+	PoolErrors HealthReason = "PoolErrors"
+)
 
 // Capacity is the room of one pool in bytes.
 type Capacity struct {
@@ -159,6 +174,8 @@ type Capacity struct {
 	Available int64 // what can still be promised
 	Smallest  int64 // volume
 	Largest   int64 // volume
+
+	Condition Condition // of the pool's file system, which can be used still
 
 	Identity PoolIdentity // of the pool; empty where it has none, or several are summed up
 }

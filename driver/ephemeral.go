@@ -136,7 +136,7 @@ func (n *node) mountEphemeral(ctx context.Context, v *backend.Volume, a access, 
 	case m != nil && m.ReadOnly != a.readOnly():
 		return otherwise("published", v.ID, m, a.readOnly())
 	case m != nil:
-		if err := n.settle(ctx, v, a, target); err != nil {
+		if err := n.settle(ctx, v, a, target, nil); err != nil {
 			return err
 		}
 		return giveToGroup(ctx, a, target, a.readOnly())

@@ -32,7 +32,7 @@ func (n *node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRe
 		if v, err = n.Backend.Get(ctx, id); err != nil {
 			return err
 		}
-		return explain(v, expand(ctx, v, size, req))
+		return explain(v, n.expand(ctx, v, size, req))
 	})
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (n *node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRe
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: v.Size}, nil
 }
 
-func expand(ctx context.Context, v *backend.Volume, size backend.Size, req *csi.NodeExpandVolumeRequest) error {
+func (n *node) expand(ctx context.Context, v *backend.Volume, size backend.Size, req *csi.NodeExpandVolumeRequest) error {
 	if c := req.GetVolumeCapability(); c != nil {
 		access, err := parseCapability(c)
 		if err != nil {
@@ -64,6 +64,7 @@ func expand(ctx context.Context, v *backend.Volume, size backend.Size, req *csi.
 		err = grow(ctx, v, m)
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrPrecondition) {
+		n.stayedSmall(v, err)
 		// Of a failed precondition alone the kubelet makes no reason to keep a pod from its volume.
 		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used yet; that is tried again when it is staged the next time, once the last pod with it on this node has ended: %w",
 			backend.ErrPrecondition, v.ID, v.Size, err)

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -75,7 +76,7 @@ func health(v *backend.Volume) *csi.VolumeHealth {
 			kind = csi.VolumeHealthErrorType_INACCESSIBLE
 		}
 		h.HealthStatuses = append(h.HealthStatuses, &csi.VolumeHealth_VolumeHealthEntry{
-			Status: kind, Reason: "VolumeDamaged", Message: v.Condition.Message,
+			Status: kind, Reason: string(cmp.Or(v.Condition.Reason, "VolumeDamaged")), Message: v.Condition.Message,
 		})
 	}
 	return h

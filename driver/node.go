@@ -49,7 +49,7 @@ func (n *node) do(ctx context.Context, id backend.ID, verb string, f func(contex
 
 // explain adds what the backend knows to be wrong with a volume to an error of using it.
 func explain(v *backend.Volume, err error) error {
-	if err != nil && v.Condition.Abnormal {
+	if err != nil && v.Condition.Abnormal && v.Condition.Reason == backend.Damaged {
 		return fmt.Errorf("%w: volume %s is damaged: %s: %w", backend.ErrPrecondition, v.ID, v.Condition.Message, err)
 	}
 	return err

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func (n *node) stage(ctx context.Context, v *backend.Volume, a access, path stri
 	case m.ReadOnly != a.readOnly():
 		return otherwise("staged", v.ID, m, a.readOnly())
 	}
-	return n.settle(ctx, v, a, staging) // the attempt before may have been cut short
+	return n.settle(ctx, v, a, staging, nil) // the attempt before may have been cut short
 }
 
 // otherwise refuses a repeat that asks for something else than what is there.
@@ -97,30 +98,32 @@ func (n *node) mount(ctx context.Context, v *backend.Volume, a access, target st
 	if err := checkDirectory(target); err != nil {
 		return err
 	}
-	if err := n.attach(ctx, v, a, target); err != nil {
+	small, err := n.attach(ctx, v, a, target)
+	if err != nil {
 		return err
 	}
 	crashpoint.Here(crashpoint.StageMounted)
-	if err := n.settle(ctx, v, a, target); err != nil {
+	if err := n.settle(ctx, v, a, target, small); err != nil {
 		return errors.Join(err, nodeops.Unmount(ctx, target))
 	}
 	return nil
 }
 
-func (n *node) attach(ctx context.Context, v *backend.Volume, a access, target string) error {
+// attach mounts a volume. small says why it could not be grown before.
+func (n *node) attach(ctx context.Context, v *backend.Volume, a access, target string) (small, err error) {
 	if v.Access.Directory != "" {
-		return bindDirectory(ctx, v, a, target)
+		return nil, bindDirectory(ctx, v, a, target)
 	}
 	loop, err := nodeops.AttachLoop(ctx, v.Access.Image, nodeops.LoopOptions{Autoclear: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// From the mount on the device lives as long as the mount does; without one it ends here.
 	defer loop.Close()
 	crashpoint.Here(crashpoint.StageAttached)
 	if !a.readOnly() {
-		if err := n.prepare(ctx, v, loop.Path); err != nil {
-			return err
+		if small, err = n.prepare(ctx, v, loop.Path); err != nil {
+			return nil, err
 		}
 	}
 	options := slices.Clone(a.flags)
@@ -128,27 +131,25 @@ func (n *node) attach(ctx context.Context, v *backend.Volume, a access, target s
 		options = append(options, "ro")
 	}
 	if err := nodeops.MountFS(ctx, loop.Path, target, v.FSType, options); err != nil {
-		return fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, v.ID, err)
+		return nil, fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, v.ID, err)
 	}
-	return nil
+	return small, nil
 }
 
 // prepare mends and grows what is to be mounted for writing, as far as that needs to be done before. For readers it stays
 // as it is, but for what the kernel replays of its log.
-func (n *node) prepare(ctx context.Context, v *backend.Volume, device string) error {
-	err := nodeops.Preen(ctx, device, v.FSType)
+func (n *node) prepare(ctx context.Context, v *backend.Volume, device string) (small, err error) {
+	err = nodeops.Preen(ctx, device, v.FSType)
 	switch {
 	case errors.Is(err, nodeops.ErrDamaged):
-		return fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, v.ID, err)
+		n.observe(v, backend.FileSystemErrors, err.Error())
+		return nil, fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, v.ID, err)
 	case err != nil:
-		return fmt.Errorf("volume %s: %w", v.ID, err)
+		return nil, fmt.Errorf("volume %s: %w", v.ID, err)
 	case v.FSSize == v.Size:
-		return nil
+		return nil, nil
 	}
-	if err := nodeops.GrowUnmounted(ctx, device, v.FSType); err != nil {
-		n.stayedSmall(v, err)
-	}
-	return ctx.Err()
+	return nodeops.GrowUnmounted(ctx, device, v.FSType), ctx.Err()
 }
 
 func bindDirectory(ctx context.Context, v *backend.Volume, a access, target string) error {
@@ -163,8 +164,9 @@ func bindDirectory(ctx context.Context, v *backend.Volume, a access, target stri
 }
 
 // settle brings a mounted volume to its full size. One that cannot grow is used at the size that it has, since what it
-// holds must stay within reach: its condition tells, and the next stage or NodeExpandVolume tries again.
-func (n *node) settle(ctx context.Context, v *backend.Volume, a access, target string) error {
+// holds must stay within reach: its condition tells, with why it stayed small before it was mounted, and the next stage or
+// NodeExpandVolume tries again.
+func (n *node) settle(ctx context.Context, v *backend.Volume, a access, target string, small error) error {
 	if a.readOnly() {
 		return nil
 	}
@@ -173,13 +175,21 @@ func (n *node) settle(ctx context.Context, v *backend.Volume, a access, target s
 		return err
 	}
 	if err := grow(ctx, v, m); err != nil && ctx.Err() == nil {
-		n.stayedSmall(v, err)
+		n.stayedSmall(v, cmp.Or(small, err))
 	}
 	return ctx.Err()
 }
 
 func (n *node) stayedSmall(v *backend.Volume, err error) {
 	n.Log.Error("a volume cannot grow and is used at the size that it has", "volume", v.ID, "size", v.Size, "error", err)
+	n.observe(v, backend.NotGrown, fmt.Sprintf("it has %d bytes, but its file system has not grown to them, which is tried again when it is staged the next time, once the last pod with it on this node has ended: %v", v.Size, err))
+}
+
+// observe tells the backend what was found wrong with a volume.
+func (n *node) observe(v *backend.Volume, reason backend.HealthReason, message string) {
+	if b, ok := n.Backend.(backend.HealthObserver); ok {
+		b.ObserveHealth(v.ID, backend.Condition{Abnormal: true, Reason: reason, Message: message})
+	}
 }
 
 // giveToGroup gives a mounted volume to the group of the pod that is to write to it. That is done for each pod: the

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -31,7 +32,7 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 		return nil, err
 	}
 	resp := &csi.NodeGetVolumeStatsResponse{}
-	condition := v.Condition
+	condition := conditionAt(ctx, v, m)
 	if v.Mode == backend.Block {
 		resp.Usage = []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: v.Size}}
 	} else {
@@ -43,6 +44,22 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 	}
 	setCondition(resp, condition)
 	return resp, nil
+}
+
+// answerWithin is how long a file system may take to say how it is. The kubelet gives up a call after two minutes.
+const answerWithin = 10 * time.Second
+
+// conditionAt is what the backend knows of a volume, and what its file system says where it is mounted.
+func conditionAt(ctx context.Context, v *backend.Volume, m *nodeops.Mount) backend.Condition {
+	if v.Condition.Abnormal || v.Mode == backend.Block {
+		return v.Condition
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	if is := nodeops.FSHealth(ctx, m); is.Errors != "" {
+		return backend.Condition{Abnormal: true, Reason: backend.FileSystemErrors, Message: is.Errors}
+	}
+	return v.Condition
 }
 
 // mountOf returns v's mount at path, and ErrNotFound if it is not there: that is what callers of stats and expand
@@ -104,6 +121,9 @@ func (n *node) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHe
 		}
 		m, err := mountOf(v, path)
 		if err == nil {
+			seen := *v
+			seen.Condition = conditionAt(ctx, v, m)
+			h = health(&seen)
 			_, err = nodeops.Statfs(ctx, m.Target)
 		}
 		if err != nil {

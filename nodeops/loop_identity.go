@@ -54,25 +54,39 @@ func loopUnderBtrfs(m *Mount) string {
 	if !isOfMount(int(root.Fd()), "", m) {
 		return ""
 	}
-	const fsInfo = 0x8400941F // BTRFS_IOC_FS_INFO
-	info := struct {
-		_, devices uint64
-		id         [16]byte
-		_          [992]byte
-	}{}
-	if err := ioctl(root, fsInfo, unsafe.Pointer(&info)); err != nil || info.devices != 1 {
-		return ""
-	}
-	dir := fmt.Sprintf("/sys/fs/btrfs/%x-%x-%x-%x-%x/devices", info.id[:4], info.id[4:6], info.id[6:8], info.id[8:10], info.id[10:])
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 {
-		return ""
-	}
-	number, err := os.ReadFile(filepath.Join(dir, entries[0].Name(), "dev"))
+	is, err := btrfsInfo(root)
 	if err != nil {
 		return ""
 	}
-	return loopByNumber(strings.TrimSpace(string(number)))
+	return loopByNumber(is.device)
+}
+
+// btrfs is what a btrfs says of itself.
+type btrfs struct {
+	dir           string // in /sys
+	devices, last uint64 // how many, and the highest id of one
+	device        string // major:minor of the only one
+}
+
+func btrfsInfo(root *os.File) (*btrfs, error) {
+	const fsInfo = 0x8400941F // BTRFS_IOC_FS_INFO
+	info := struct {
+		last, devices uint64
+		id            [16]byte
+		_             [992]byte
+	}{}
+	if err := ioctl(root, fsInfo, unsafe.Pointer(&info)); err != nil {
+		return nil, err
+	}
+	is := &btrfs{last: info.last, devices: info.devices}
+	is.dir = fmt.Sprintf("/sys/fs/btrfs/%x-%x-%x-%x-%x", info.id[:4], info.id[4:6], info.id[6:8], info.id[8:10], info.id[10:])
+	entries, err := os.ReadDir(filepath.Join(is.dir, "devices"))
+	if err != nil || info.devices != 1 || len(entries) != 1 {
+		return is, err
+	}
+	number, err := os.ReadFile(filepath.Join(is.dir, "devices", entries[0].Name(), "dev"))
+	is.device = strings.TrimSpace(string(number))
+	return is, err
 }
 
 // isOfMount says whether what is at a path, from a directory on, is seen through that mount.

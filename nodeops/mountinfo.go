@@ -19,6 +19,7 @@ type Mount struct {
 	FSType   string
 	Source   string
 	ReadOnly bool // this mount, or the file system itself
+	Failed   bool // the file system turned read-only, or shut itself down, after an error
 }
 
 // Mounts returns the mount table, later mounts after those they cover.
@@ -37,6 +38,20 @@ func MountAt(target string) (*Mount, error) {
 		return nil, err
 	}
 	return &stack[len(stack)-1], nil
+}
+
+// MountOf returns the mount through which a directory was opened, nil if that is out of sight by now.
+func MountOf(dir *os.File) (*Mount, error) {
+	all, err := Mounts()
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if isOfMount(int(dir.Fd()), "", &all[i]) {
+			return &all[i], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // as said
 }
 
 // stackAt returns all mounts exactly at target, the topmost last. Links on the way to target are followed, as the
@@ -65,6 +80,7 @@ func parseMounts(table string) []Mount {
 		if !ok || len(mount) < 6 || len(super) < 3 {
 			continue
 		}
+		failed := has(super[2], "emergency_ro") || has(super[2], "shutdown") // of an ext4 that new kernels call writable still
 		mounts = append(mounts, Mount{
 			ID:       mount[0],
 			Device:   mount[2],
@@ -72,13 +88,15 @@ func parseMounts(table string) []Mount {
 			Target:   unescape(mount[4]),
 			FSType:   super[0],
 			Source:   unescape(super[1]),
-			ReadOnly: readOnly(mount[5]) || readOnly(super[2]),
+			ReadOnly: has(mount[5], "ro") || has(super[2], "ro") || failed,
+			// What is mounted read-only, or made so, is both.
+			Failed: failed || has(super[2], "ro") && !has(mount[5], "ro"),
 		})
 	}
 	return mounts
 }
 
-func readOnly(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
+func has(options, option string) bool { return slices.Contains(strings.Split(options, ","), option) }
 
 // unescape undoes the three octal digits by which the kernel writes white space and backslashes.
 func unescape(s string) string {

@@ -23,7 +23,7 @@ broken line
 		{ID: "22", Device: "0:21", Root: "/", Target: "/proc", FSType: "proc", Source: "proc"},
 		{ID: "36", Device: "98:0", Root: "/mnt1", Target: "/mnt2", FSType: "ext3", Source: "/dev/root"},
 		{ID: "40", Device: "7:1", Root: "/a b", Target: "/srv/x\\y\tz", FSType: "xfs", Source: "/dev/loop1", ReadOnly: true},
-		{ID: "41", Device: "7:2", Root: "/", Target: "/frozen", FSType: "btrfs", Source: "/dev/loop2", ReadOnly: true},
+		{ID: "41", Device: "7:2", Root: "/", Target: "/frozen", FSType: "btrfs", Source: "/dev/loop2", ReadOnly: true, Failed: true},
 		{ID: "42", Device: "0:50", Root: "/", Target: "/nameless", FSType: "tmpfs"},
 		{ID: "43", Device: "0:51", Root: "/", Target: `/odd\`, FSType: "tmpfs", Source: "none"},
 		{ID: "44", Device: "0:52", Root: "/", Target: "/odd\v\u2003", FSType: "tmpfs", Source: "none"},

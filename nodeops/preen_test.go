@@ -57,8 +57,8 @@ func mountsOf(t testing.TB, image string) (found []Mount) {
 	return found
 }
 
-// has fails where a file system that is fit to be mounted has lost its file.
-func has(t testing.TB, device string) {
+// holdsFile fails where a file system that is fit to be mounted has lost its file.
+func holdsFile(t testing.TB, device string) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Cleanup(func() { unmountAll(t, dir) })
@@ -95,7 +95,7 @@ func TestAnExt4ThatIsMarkedAsHavingErrorsIsMendedOnce(t *testing.T) {
 				t.Errorf("a clean one: %v", err)
 			}
 			t.Setenv("PATH", path)
-			has(t, device)
+			holdsFile(t, device)
 		})
 	}
 }
@@ -118,7 +118,7 @@ func TestAnExt4ThatWasNotUnmountedHasItsLogReplayed(t *testing.T) {
 	if now := headOf(t, device); now.marked || now.unclean {
 		t.Errorf("it is %+v", now)
 	}
-	has(t, device)
+	holdsFile(t, device)
 }
 
 func TestAnExt4ThatCannotBeMendedWithoutLossIsRefusedWithTheWayOut(t *testing.T) {

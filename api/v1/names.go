@@ -71,10 +71,13 @@ const (
 	ReasonExpanding   = "Expanding"
 	ReasonDeleting    = "Deleting"
 	ReasonDamaged     = "Damaged"
-	ReasonMissing     = "Missing"     // the object says it exists, the disk does not have it
-	ReasonNodeDown    = "NodeDown"    // the agent has not been heard of
-	ReasonNodeGone    = "NodeGone"    // the Node object was deleted or has the out-of-service taint
-	ReasonPoolFailing = "PoolFailing" // a pool is unmounted, read-only or failing
+	ReasonFileSystem  = "FileSystemErrors" // the kernel has met errors in the file system of a volume, or of a pool
+	ReasonNotGrown    = "NotGrown"         // the file system of a volume could not be grown to the volume's size
+	ReasonPoolErrors  = "PoolErrors"       // the kernel has met errors in the file system of the pool that a volume is in
+	ReasonMissing     = "Missing"          // the object says it exists, the disk does not have it
+	ReasonNodeDown    = "NodeDown"         // the agent has not been heard of
+	ReasonNodeGone    = "NodeGone"         // the Node object was deleted or has the out-of-service taint
+	ReasonPoolFailing = "PoolFailing"      // a pool is unmounted, read-only or failing
 	ReasonNoPool      = "NoPool"
 	ReasonNotMounted  = "NotMounted"  // where a known pool should be, there is none
 	ReasonPoolMoved   = "PoolMoved"   // a known pool is on another node than its objects say
@@ -84,3 +87,6 @@ const (
 	ReasonNoNFSClient = "NoNFSClient" // the kernel of a node has no client of NFS
 	ReasonForbidden   = "Forbidden"   // a process may not use what the node has
 )
+
+// OwnFaults are the reasons why a volume or snapshot is not Healthy that lie in itself, and not in where it is.
+var OwnFaults = []string{ReasonDamaged, ReasonFileSystem, ReasonNotGrown}

@@ -114,7 +114,8 @@ type StorageNodeStatus struct {
 	// InlineVolumes is how many inline ephemeral volumes of pods are on the disks. They have no Volume object.
 	// +optional
 	InlineVolumes *int32 `json:"inlineVolumes,omitempty"`
-	// Conditions are Ready, and SharedVolumes: whether shared volumes can be mounted on the node.
+	// Conditions are Ready; Healthy, of the pools' file systems; and SharedVolumes: whether shared volumes can be mounted
+	// on the node.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

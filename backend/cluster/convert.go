@@ -135,6 +135,15 @@ func (b *Backend) snapshot(o *v1.Snapshot) *backend.Snapshot {
 	return s
 }
 
+// healthReason is the backend's own word, where the agent has taken it from its backend.
+func healthReason(said string) backend.HealthReason {
+	switch r := backend.HealthReason(said); r {
+	case backend.FileSystemErrors, backend.NotGrown, backend.PoolErrors:
+		return r
+	}
+	return backend.Damaged
+}
+
 // condition is what ails an object: its node, or what its agent says of it.
 func (b *Backend) condition(s state, all []metav1.Condition) backend.Condition {
 	if s.unreadable != nil {
@@ -147,7 +156,7 @@ func (b *Backend) condition(s state, all []metav1.Condition) backend.Condition {
 		return backend.Condition{Abnormal: true, Message: s.ready.Message}
 	}
 	if c := meta.FindStatusCondition(all, v1.HealthyCondition); c != nil && c.Status == metav1.ConditionFalse {
-		return backend.Condition{Abnormal: true, Message: c.Message}
+		return backend.Condition{Abnormal: true, Reason: healthReason(c.Reason), Message: c.Message}
 	}
 	return backend.Condition{}
 }

@@ -36,6 +36,13 @@ type Entry struct {
 	Save func() error
 }
 
+// Examiner is implemented by an Engine whose contents have file systems of their own.
+type Examiner interface {
+	// Examine says of those contents whose file systems are mounted on this host what is wrong with them, which is an empty
+	// condition where they are well.
+	Examine(ctx context.Context, contents map[backend.ID]*Content) map[backend.ID]backend.Condition
+}
+
 // Engine fills the entries of one pool. Methods may run at the same time on different entries, never on one.
 type Engine interface {
 	// Plan checks a spec and completes it with the engine's defaults; the size is chosen by the pool afterwards,

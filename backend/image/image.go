@@ -32,7 +32,10 @@ type Engine struct {
 	reflink bool
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var (
+	_ engine.Engine   = (*Engine)(nil)
+	_ engine.Examiner = (*Engine)(nil)
+)
 
 // Open returns the engine for the pool at path.
 func Open(path string) (*Engine, error) {

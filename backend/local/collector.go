@@ -17,6 +17,8 @@ var (
 	trashDesc      = prometheus.NewDesc("holdfast_trash", "Deleted volumes of the pool that can be restored.", []string{"pool"}, nil)
 	leftoversDesc  = prometheus.NewDesc("holdfast_pool_leftovers", "Entries of the pool that could not be removed yet; the log says why.", []string{"pool"}, nil)
 	upDesc         = prometheus.NewDesc("holdfast_pool_up", "1 while the pool can be written, else 0.", []string{"pool"}, nil)
+	healthyDesc    = prometheus.NewDesc("holdfast_pool_healthy", "1 while the kernel has met no errors in the pool's file system, else 0.", []string{"pool"}, nil)
+	unhealthyDesc  = prometheus.NewDesc("holdfast_volumes_unhealthy", "Volumes of the pool with something wrong, by what: FileSystemErrors, NotGrown.", []string{"pool", "reason"}, nil)
 	operationsDesc = prometheus.NewDesc("holdfast_operations_in_flight", "Operations that are running.", nil, nil)
 	oldestDesc     = prometheus.NewDesc("holdfast_oldest_operation_seconds", "Age of the oldest operation that is running.", nil, nil)
 )
@@ -30,7 +32,7 @@ func (b *Backend) Collector() prometheus.Collector { return collector{b} }
 type collector struct{ *Backend }
 
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{capacityDesc, promisedDesc, usedDesc, availableDesc, volumesDesc, snapshotsDesc, trashDesc, leftoversDesc, upDesc, operationsDesc, oldestDesc} {
+	for _, d := range []*prometheus.Desc{capacityDesc, promisedDesc, usedDesc, availableDesc, volumesDesc, snapshotsDesc, trashDesc, leftoversDesc, upDesc, healthyDesc, unhealthyDesc, operationsDesc, oldestDesc} {
 		ch <- d
 	}
 }
@@ -58,6 +60,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(snapshotsDesc, float64(len(p.each(snapshots))), p.Name)
 		gauge(trashDesc, float64(len(p.trashed())), p.Name)
 		gauge(leftoversDesc, float64(p.leftoverCount()), p.Name)
+		healthy, ailing := p.healthCount()
+		gauge(healthyDesc, healthy, p.Name)
+		for reason, count := range ailing {
+			gauge(unhealthyDesc, float64(count), p.Name, string(reason))
+		}
 		capacity, err := c.Capacity(ctx, p.Name)
 		if err != nil {
 			continue

@@ -41,6 +41,7 @@ var (
 	_ backend.Cloner           = (*Backend)(nil)
 	_ backend.Trasher          = (*Backend)(nil)
 	_ backend.PoolMemory       = (*Backend)(nil)
+	_ backend.HealthObserver   = (*Backend)(nil)
 )
 
 func newBackend(log *slog.Logger) *Backend {
@@ -262,7 +263,7 @@ func (b *Backend) Capacity(ctx context.Context, name string) (backend.Capacity, 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.capacity(usage)
-	c.Identity = p.head.identity()
+	c.Identity, c.Condition = p.head.identity(), p.ownCondition()
 	return c, nil
 }
 
@@ -299,6 +300,7 @@ func (b *Backend) keep(ctx context.Context) {
 		case now := <-tick.C:
 			for _, p := range b.pools() {
 				b.keepers.Go(func() { b.keepPool(ctx, p, now) })
+				b.keepers.Go(func() { b.examinePool(ctx, p) })
 			}
 		}
 	}
@@ -347,6 +349,7 @@ func (b *Backend) take(ctx context.Context) error {
 		if err := p.survey(ctx); err != nil {
 			return err
 		}
+		p.examine(ctx)
 	}
 	return nil
 }

@@ -51,8 +51,10 @@ type pool struct {
 	counted atomic.Bool  // this opening is in the generation
 	users   atomic.Int32 // operations that may be using it
 
-	keeping sync.Mutex // held while the pool is looked after, which happens every keepEvery
-	giving  sync.Mutex // held while trash gives way: what is freed for one caller, no other takes
+	keeping   sync.Mutex  // held while the pool is looked after, which happens every keepEvery
+	examining sync.Mutex  // held while what is used of it is asked for errors
+	failed    atomic.Bool // its file system cannot be written after an error, which statfs does not tell on new kernels
+	giving    sync.Mutex  // held while trash gives way: what is freed for one caller, no other takes
 
 	mu       sync.Mutex
 	entries  map[kind]map[backend.ID]*record
@@ -63,6 +65,7 @@ type pool struct {
 	foreign   int64            // bytes of the file system taken by others
 	measured  map[string]int64 // what snapshots take, which does not change, by place
 	surveyed  bool
+	health    health
 }
 
 // record is one entry as last read or written; it is replaced, never changed.
@@ -90,6 +93,7 @@ func openPool(ctx context.Context, c PoolConfig, serve bool, log *slog.Logger) (
 		log:        log.With("pool", c.Name),
 		entries:    map[kind]map[backend.ID]*record{},
 		building:   map[string]*record{},
+		health:     health{ailing: map[backend.ID]backend.Condition{}},
 		leftovers:  map[string]*leftover{},
 	}
 	if err := p.open(ctx, serve); err != nil {

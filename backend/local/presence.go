@@ -25,7 +25,7 @@ func (p *pool) usable() error {
 	if err := unix.Fstatfs(int(p.dir.Fd()), &s); err != nil {
 		return fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err)
 	}
-	if s.Flags&unix.ST_RDONLY != 0 {
+	if s.Flags&unix.ST_RDONLY != 0 || p.failed.Load() {
 		return fmt.Errorf("%w: pool %s: the file system of %s is read-only; look in the kernel's log for the reason and remount it", backend.ErrUnavailable, p.Name, p.Path)
 	}
 	return nil

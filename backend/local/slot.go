@@ -162,7 +162,11 @@ func (b *Backend) reach(ctx context.Context, s *slot, c PoolConfig) (p *pool, er
 		return p, err
 	}
 	b.sweepGroups(ctx, p)
-	return p, p.survey(ctx)
+	if err := p.survey(ctx); err != nil {
+		return p, err
+	}
+	p.examine(ctx)
+	return p, nil
 }
 
 func (s *slot) shares(c PoolConfig) bool { return s.Name == c.Name || s.Path == c.Path }

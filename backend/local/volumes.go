@@ -57,6 +57,9 @@ func (p *pool) showVolume(r *record, problem error) *backend.Volume {
 	if problem != nil {
 		v.Condition = backend.Condition{Abnormal: true, Message: problem.Error()}
 	}
+	if !v.Condition.Abnormal {
+		v.Condition = p.ailment(r.id)
+	}
 	if m := r.meta; m != nil {
 		v.Name, v.Size, v.Mode, v.FSType, v.Provisioning = m.Name, m.Content.Size, m.Content.Mode, m.Content.FSType, m.Content.Provisioning
 		v.FSSize, v.MkfsOptions, v.Inodes, v.Labels, v.Source, v.Created = m.Content.FSSize, m.Content.MkfsOptions, m.Content.Inodes, m.Labels, m.Source, m.Created

@@ -1,0 +1,40 @@
+package export
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+func TestErrorsThatAreMetInAVolumeThatIsServedShow(t *testing.T) {
+	s := onXFS(t)
+	a, b := s.create("a", smallExt4), s.create("b", func(spec *backend.VolumeSpec) { spec.FSType = "xfs" })
+	m, err := nodeops.MountAt(s.target(a.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(nodeops.LoopUnder(m)), "trigger_fs_error")
+	if err := os.WriteFile(trigger, []byte("by a test"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("xfs_io", "-x", "-c", "shutdown", s.target(b.ID)).CombinedOutput(); err != nil {
+		t.Fatalf("xfs_io: %v: %s", err, out)
+	}
+	for _, v := range []*backend.Volume{a, b} {
+		s.await("condition of "+string(v.ID), func() bool {
+			c := s.get(v.ID).Condition
+			return c.Abnormal && c.Reason == backend.FileSystemErrors && strings.Contains(c.Message, "pod of the NFS server")
+		})
+	}
+	s.restart() // mounted anew, both are mended
+	for _, v := range []*backend.Volume{a, b} {
+		if got := s.get(v.ID); got.Condition.Abnormal || got.Access.NFS == nil {
+			t.Errorf("it is %+v", got)
+		}
+	}
+}

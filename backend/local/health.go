@@ -1,0 +1,143 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// answerWithin is how long a pool's file system may take to say how it is.
+const answerWithin = 10 * time.Second
+
+// health is what was last seen to be wrong with what is in use; pool.mu guards it.
+type health struct {
+	own    string // errors of the pool's file system
+	ailing map[backend.ID]backend.Condition
+}
+
+// ObserveHealth takes what somebody who uses a volume has found wrong with it.
+func (b *Backend) ObserveHealth(id backend.ID, c backend.Condition) {
+	for _, p := range b.pools() {
+		if p.find(volumes, id) == nil {
+			continue
+		}
+		if p.observe(map[backend.ID]backend.Condition{id: c}) {
+			b.tell()
+		}
+		return
+	}
+}
+
+// examinePool asks what is used of a pool for its errors, unless somebody does already: what does not answer takes its
+// time.
+func (b *Backend) examinePool(ctx context.Context, p *pool) {
+	if !b.holdPool(p) {
+		return
+	}
+	defer p.users.Add(-1)
+	if !p.examining.TryLock() {
+		return
+	}
+	defer p.examining.Unlock()
+	if p.examine(ctx) {
+		b.tell()
+	}
+}
+
+// examine says whether something has turned ill or well.
+func (p *pool) examine(ctx context.Context) (changed bool) {
+	own := p.ownErrors(ctx)
+	p.mu.Lock()
+	changed = (own == "") != (p.health.own == "")
+	p.health.own = own
+	p.mu.Unlock()
+	examiner, ok := p.engine.(engine.Examiner)
+	if !ok {
+		return changed
+	}
+	contents := map[backend.ID]*engine.Content{}
+	for _, r := range p.each(volumes) {
+		if r.meta != nil {
+			contents[r.id] = &r.meta.Content
+		}
+	}
+	seen := examiner.Examine(ctx, contents)
+	for id, c := range seen {
+		if was := p.ailment(id); was.Reason == backend.NotGrown && c.Reason == backend.NotGrown {
+			seen[id] = was // which may know why
+		}
+	}
+	return p.observe(seen) || changed
+}
+
+// ownErrors are those of the file system that the pool lies on.
+func (p *pool) ownErrors(ctx context.Context) string {
+	m, err := nodeops.MountOf(p.dir)
+	if err != nil || m == nil {
+		return ""
+	}
+	p.failed.Store(m.Failed)
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	return nodeops.FSHealth(ctx, m).Errors
+}
+
+// observe keeps what was seen. What was ill stays so, also while it is not in use, until it is seen to be well.
+func (p *pool) observe(seen map[backend.ID]backend.Condition) (changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, c := range seen {
+		was := p.health.ailing[id]
+		changed = changed || was.Abnormal != c.Abnormal || was.Reason != c.Reason
+		if c.Abnormal {
+			p.health.ailing[id] = c
+		} else {
+			delete(p.health.ailing, id)
+		}
+	}
+	for id := range p.health.ailing {
+		if p.entries[volumes][id] == nil {
+			delete(p.health.ailing, id)
+		}
+	}
+	return changed
+}
+
+// ailment is what is wrong with the file system that a volume is in: its own, or the pool's.
+func (p *pool) ailment(id backend.ID) backend.Condition {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.health.ailing[id]; c.Abnormal || p.Engine != "directory" {
+		return c
+	}
+	return p.ownCondition()
+}
+
+// ownCondition is that of the pool's file system; p.mu is held.
+func (p *pool) ownCondition() backend.Condition {
+	if p.health.own == "" {
+		return backend.Condition{}
+	}
+	return backend.Condition{
+		Abnormal: true, Reason: backend.PoolErrors,
+		Message: fmt.Sprintf("pool %s: %s; to unmount it drain the node and stop what uses it", p.Name, p.health.own),
+	}
+}
+
+// healthCount is for metrics: 1 where the pool's file system is well, and how many volumes have what.
+func (p *pool) healthCount() (healthy float64, ailing map[backend.HealthReason]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.health.own == "" {
+		healthy = 1
+	}
+	ailing = map[backend.HealthReason]int{backend.FileSystemErrors: 0, backend.NotGrown: 0}
+	for _, c := range p.health.ailing {
+		ailing[c.Reason]++
+	}
+	return healthy, ailing
+}

@@ -1,0 +1,106 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// meetError makes the kernel meet an error in the ext4 of a pool.
+func meetError(t *testing.T, pool string) {
+	t.Helper()
+	m, err := nodeops.MountAt(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(m.Source), "trigger_fs_error"), []byte("by a test"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// look examines the pools now, and says whether who watches them is told.
+func look(t *testing.T, b *Backend) (told bool) {
+	t.Helper()
+	b.NotifyPools(func() { told = true })
+	defer b.NotifyPools(nil)
+	for _, p := range b.pools() {
+		b.examinePool(t.Context(), p)
+	}
+	return told
+}
+
+func TestAPoolTellsOfTheErrorsOfItsFileSystemAndGoesOn(t *testing.T) {
+	path := hostfs.New(t, hostfs.Ext4, 256*mib)
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path, Reserved: "0"})
+	v := made(t, b, block("a"))
+	condition := func() backend.Condition {
+		t.Helper()
+		room, err := b.Capacity(t.Context(), "pool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return room.Condition
+	}
+	look(t, b)
+	if c := condition(); c.Abnormal {
+		t.Errorf("a good pool is %+v", c)
+	}
+	meetError(t, path)
+	if !look(t, b) || look(t, b) {
+		t.Error("who watches was not told, or told twice")
+	}
+	if c := condition(); c.Reason != backend.PoolErrors || !strings.Contains(c.Message, "pool pool: the ext4 at "+path+" has met errors: 1,") {
+		t.Errorf("it is %+v", c)
+	}
+	made(t, b, block("b"))
+	if got, err := b.Get(t.Context(), v.ID); err != nil || got.Condition.Abnormal {
+		t.Errorf("an image in it is %+v, %v", got, err) // it has a file system of its own
+	}
+	metric := `# HELP holdfast_pool_healthy 1 while the kernel has met no errors in the pool's file system, else 0.
+# TYPE holdfast_pool_healthy gauge
+holdfast_pool_healthy{pool="pool"} 0
+`
+	if err := testutil.CollectAndCompare(b.Collector(), strings.NewReader(metric), "holdfast_pool_healthy"); err != nil {
+		t.Error(err)
+	}
+	remount(t, path, "remount,errors=remount-ro")
+	meetError(t, path)
+	look(t, b)
+	_, err := b.Create(t.Context(), block("c"))
+	says(t, err, backend.ErrUnavailable, "read-only", path)
+}
+
+func TestWhatAUserOfAVolumeObservesIsItsConditionUntilItIsGone(t *testing.T) {
+	b := served(t, emptyPool(t))
+	v := made(t, b, block("a"))
+	c := backend.Condition{Abnormal: true, Reason: backend.NotGrown, Message: "it is small"}
+	b.ObserveHealth(v.ID, c)
+	b.ObserveHealth("other", c)
+	look(t, b) // it is not in use, which mends nothing
+	all, err := b.List(t.Context())
+	if err != nil || len(all) != 1 || all[0].Condition != c {
+		t.Fatalf("listed: %+v, %v", all, err)
+	}
+	metric := `# HELP holdfast_volumes_unhealthy Volumes of the pool with something wrong, by what: FileSystemErrors, NotGrown.
+# TYPE holdfast_volumes_unhealthy gauge
+holdfast_volumes_unhealthy{pool="pool",reason="FileSystemErrors"} 0
+holdfast_volumes_unhealthy{pool="pool",reason="NotGrown"} 1
+`
+	if err := testutil.CollectAndCompare(b.Collector(), strings.NewReader(metric), "holdfast_volumes_unhealthy"); err != nil {
+		t.Error(err)
+	}
+	if err := b.Delete(t.Context(), v.ID); err != nil {
+		t.Fatal(err)
+	}
+	look(t, b)
+	if again := made(t, b, block("a")); again.Condition.Abnormal {
+		t.Errorf("another of its name is %+v", again)
+	}
+}

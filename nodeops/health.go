@@ -1,0 +1,132 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/sys/unix"
+)
+
+// Health is what a mounted file system says of itself. Empty fields mean that nothing is wrong.
+type Health struct {
+	Errors string // that the kernel has met in it, with what helps
+	Small  string // how much of its device it takes, where that is not all; nothing while it is being grown
+}
+
+// healthCalls holds the questions under way, as usageCalls does: one that hangs never gets a second.
+var healthCalls singleflight.Group
+
+// FSHealth asks a file system that is mounted for the errors that the kernel has met in it. It reads hardly more than what
+// is in memory, and returns when ctx ends, which is an error too.
+func FSHealth(ctx context.Context, m *Mount) Health {
+	select {
+	case answer := <-healthCalls.DoChan(m.ID, func() (any, error) { return healthOf(m), nil }):
+		h, _ := answer.Val.(Health)
+		return h
+	case <-ctx.Done():
+		return Health{Errors: fmt.Sprintf("the %s at %s does not answer; look for failing disks", m.FSType, m.Target)}
+	}
+}
+
+func healthOf(m *Mount) (h Health) {
+	root, err := openShown(m)
+	if root != nil {
+		defer root.Close()
+	}
+	switch {
+	case errors.Is(err, unix.EIO) || errors.Is(err, unix.ESTALE) || errors.Is(err, unix.ENODEV):
+		h.Errors = fmt.Sprintf("the %s at %s has failed and answers nothing (%v); the kernel's log tells why; its log is replayed when it is mounted the next time, and where that fails %s on a copy may mend it",
+			m.FSType, m.Target, err, repairs[m.FSType])
+	case m.FSType == "ext4":
+		h.Errors = ext4Errors(m)
+	case m.FSType == "btrfs" && root != nil:
+		h.Errors = btrfsErrors(root, m)
+	}
+	switch {
+	case h.Errors == "" && m.Failed:
+		h.Errors = fmt.Sprintf("the %s at %s has met an error and cannot be written any more; the kernel's log tells which", m.FSType, m.Target)
+	case h.Errors == "" && !m.ReadOnly && root != nil:
+		h.Small = small(root, m)
+	}
+	return h
+}
+
+// openShown opens what a mount shows, nil if that is covered by another mount or cannot be seen.
+func openShown(m *Mount) (*os.File, error) {
+	top, err := os.OpenFile(m.Target, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if !isOfMount(int(top.Fd()), "", m) {
+		top.Close()
+		return nil, nil //nolint:nilnil // as said
+	}
+	return top, nil
+}
+
+// ext4Errors are those counted since the last e2fsck, also by earlier mounts.
+func ext4Errors(m *Mount) string {
+	dir := filepath.Join("/sys/fs/ext4", deviceName(m.Device))
+	count := counter(dir, "errors_count")
+	if count == 0 {
+		return ""
+	}
+	at := func(which string) string {
+		when := time.Unix(counter(dir, which+"_error_time"), 0).UTC().Format(time.RFC3339)
+		return fmt.Sprintf("at %s in %s", when, attribute(dir, which+"_error_func"))
+	}
+	readOnly := ""
+	if m.Failed {
+		readOnly = " and cannot be written any more"
+	}
+	return fmt.Sprintf("the ext4 at %s has met errors%s: %d, the first %s, the last %s; files may be damaged; it is checked and mended before it is mounted the next time", m.Target, readOnly, count, at("first"), at("last"))
+}
+
+// deviceName is the kernel's for a major:minor, "" if there is no such device.
+func deviceName(number string) string {
+	link, err := os.Readlink(filepath.Join("/sys/dev/block", number))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(link)
+}
+
+func counter(dir, name string) int64 {
+	n, err := strconv.ParseInt(attribute(dir, name), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// btrfsErrors are those counted since the last `btrfs device stats -z`, also by earlier mounts.
+func btrfsErrors(root *os.File, m *Mount) string {
+	is, err := btrfsInfo(root)
+	if err != nil {
+		return ""
+	}
+	stats, err := filepath.Glob(filepath.Join(is.dir, "devinfo/*/error_stats"))
+	if err != nil {
+		return ""
+	}
+	var counts []string
+	for _, file := range stats {
+		content, _ := os.ReadFile(file) // a device that has gone has none
+		for line := range strings.Lines(string(content)) {
+			if name, count, ok := strings.Cut(strings.TrimSpace(line), " "); ok && count != "0" {
+				counts = append(counts, name+" "+count)
+			}
+		}
+	}
+	if len(counts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the btrfs at %s has met errors of what it lies on: %s; btrfs scrub start -B %[1]s tells which files are damaged, and once these are back from a snapshot or backup btrfs device stats -z %[1]s ends this report", m.Target, strings.Join(counts, ", "))
+}

@@ -1,0 +1,84 @@
+package nodeops
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"unsafe"
+)
+
+// small says how much of its device a file system takes, "" where that is all but what none of its type would take.
+func small(root *os.File, m *Mount) string {
+	var device string
+	var has int64
+	switch m.FSType {
+	case "ext4":
+		device = m.Device
+		has = ext4Takes(deviceName(device))
+	case "xfs":
+		device = m.Device
+		has = xfsTakes(root)
+	case "btrfs":
+		device, has = btrfsTakes(root)
+	}
+	const sector, slack = 512, 1 << 20
+	size := counter(filepath.Join("/sys/dev/block", device), "size") * sector
+	if _, is := growing.Load("/dev/" + deviceName(device)); is || has == 0 || size-has < slack {
+		return ""
+	}
+	return fmt.Sprintf("the %s at %s takes %d bytes of %d: it could not be grown", m.FSType, m.Target, has, size)
+}
+
+// ext4Takes is the whole device, too, where there is no more of it that could be used.
+func ext4Takes(name string) int64 {
+	f, err := os.Open("/dev/" + name)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	has, err := readExt4Head(f)
+	if err != nil {
+		return 0
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil || !has.growsOn(size) {
+		return size
+	}
+	return has.blocks * has.blockSize
+}
+
+func xfsTakes(root *os.File) int64 {
+	const geometry = 0x80705864 // XFS_IOC_FSGEOMETRY_V1
+	has := struct {
+		blockSize uint32
+		_         [7]uint32
+		blocks    uint64
+		_         [72]byte
+	}{}
+	if err := ioctl(root, geometry, unsafe.Pointer(&has)); err != nil {
+		return 0
+	}
+	return int64(has.blockSize) * int64(has.blocks)
+}
+
+// btrfsTakes is of a btrfs on one device.
+func btrfsTakes(root *os.File) (device string, bytes int64) {
+	is, err := btrfsInfo(root)
+	if err != nil || is.devices != 1 {
+		return "", 0
+	}
+	const devInfo = 0xD000941E // BTRFS_IOC_DEV_INFO
+	has := struct {
+		id    uint64
+		_     [2]uint64
+		_     uint64
+		bytes uint64
+		_     [379]uint64
+		_     [1024]byte
+	}{id: is.last}
+	if err := ioctl(root, devInfo, unsafe.Pointer(&has)); err != nil {
+		return "", 0
+	}
+	return is.device, int64(has.bytes)
+}

@@ -1,0 +1,171 @@
+package nodeops
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountAt is the mount at a directory.
+func mountAt(t testing.TB, dir string) *Mount {
+	t.Helper()
+	m, err := MountAt(dir)
+	if err != nil || m == nil {
+		t.Fatalf("nothing is mounted at %s: %v", dir, err)
+	}
+	return m
+}
+
+// says fails unless a file system tells of errors with all of the words.
+func says(t testing.TB, dir string, words ...string) {
+	t.Helper()
+	h := FSHealth(t.Context(), mountAt(t, dir))
+	for _, word := range append(words, dir) {
+		if !strings.Contains(h.Errors, word) {
+			t.Errorf("%q is not in %+v", word, h)
+		}
+	}
+}
+
+// meetError makes the kernel meet an error in a mounted ext4.
+func meetError(t testing.TB, device string) {
+	t.Helper()
+	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(device), "trigger_fs_error")
+	if err := os.WriteFile(trigger, []byte("by a test"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFileSystemThatIsWellSaysNothing(t *testing.T) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		for _, options := range [][]string{nil, {"ro"}} {
+			dir, _ := mountLoop(t, remake(t, size, MkfsSpec{FSType: fstype}), fstype, options...)
+			if h := FSHealth(t.Context(), mountAt(t, dir)); h != (Health{}) {
+				t.Errorf("%s %v: %+v", fstype, options, h)
+			}
+		}
+	}
+}
+
+func TestAnExt4TellsOfItsErrors(t *testing.T) {
+	requireRoot(t)
+	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
+	dir, device := mountLoop(t, image, "ext4")
+	meetError(t, device)
+	meetError(t, device)
+	says(t, dir, "met errors: 2,", "first at 2", "trigger_test_error", "mended before it is mounted")
+	unmountAll(t, dir)
+	if !headOf(t, image).marked {
+		t.Error("and is not marked")
+	}
+}
+
+func TestAFileSystemThatTurnedReadOnlyAfterAnErrorSaysSo(t *testing.T) {
+	requireRoot(t)
+	dir, device := mountLoop(t, remake(t, 64*mib, MkfsSpec{FSType: "ext4"}), "ext4", "errors=remount-ro")
+	meetError(t, device)
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Fatalf("it can be written: %v", err)
+	}
+	says(t, dir, "met errors and cannot be written any more: 1,")
+	if m := mountAt(t, dir); !m.Failed || !m.ReadOnly {
+		t.Errorf("its mount is %+v", m)
+	}
+}
+
+func TestAnXFSThatShutItselfDownSaysSo(t *testing.T) {
+	requireRoot(t)
+	dir, _ := mountLoop(t, remake(t, fileSystems["xfs"], MkfsSpec{FSType: "xfs"}), "xfs")
+	command(t, "xfs_io", "-x", "-c", "shutdown", dir)
+	says(t, dir, "failed and answers nothing", "log is replayed", "xfs_repair")
+}
+
+func TestABtrfsTellsOfTheErrorsOfItsDevice(t *testing.T) {
+	requireRoot(t)
+	image := remake(t, fileSystems["btrfs"], MkfsSpec{FSType: "btrfs"})
+	dir, device := mountLoop(t, image, "btrfs")
+	marker := bytes.Repeat([]byte("by a test "), 7000)
+	file := write(t, filepath.Join(dir, "file"), string(marker))
+	unmountAll(t, dir)
+	content, err := os.ReadFile(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(content, marker[:4096])
+	f, err := os.OpenFile(image, os.O_WRONLY, 0)
+	if err != nil || at < 0 {
+		t.Fatalf("the file is at %d (%v)", at, err)
+	}
+	_, err = f.WriteAt([]byte("damage"), int64(at))
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := MountFS(t.Context(), attach(t, image, LoopOptions{Autoclear: true}).Path, dir, "btrfs", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(file); !errors.Is(err, unix.EIO) {
+		t.Fatalf("the damage on %s was not met: %v", device, err)
+	}
+	says(t, dir, "met errors", "corruption_errs", "btrfs scrub start -B "+dir, "btrfs device stats -z "+dir)
+}
+
+func TestAFileSystemThatIsSmallerThanItsDeviceSaysSo(t *testing.T) {
+	requireRoot(t)
+	for fstype, size := range fileSystems {
+		t.Run(fstype, func(t *testing.T) {
+			image := remake(t, size, MkfsSpec{FSType: fstype})
+			dir, device := mountLoop(t, image, fstype)
+			growImage(t, image, device, 2*size)
+			if h := FSHealth(t.Context(), mountAt(t, dir)); h.Errors != "" || !strings.Contains(h.Small, dir) {
+				t.Errorf("it says %+v", h)
+			}
+			growing.Store(device, nil)
+			defer growing.Delete(device)
+			if h := FSHealth(t.Context(), mountAt(t, dir)); h != (Health{}) {
+				t.Errorf("while it grows: %+v", h)
+			}
+			growing.Delete(device)
+			requireGrowth(t, fstype)
+			if err := GrowFS(t.Context(), device, dir); err != nil {
+				t.Fatal(err)
+			}
+			if h := FSHealth(t.Context(), mountAt(t, dir)); h != (Health{}) {
+				t.Errorf("once it has grown: %+v", h)
+			}
+		})
+	}
+}
+
+func TestAFileSystemThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
+	m, hangs := &Mount{ID: "hangs", FSType: "xfs", Target: "/hangs"}, make(chan struct{})
+	defer close(hangs)
+	healthCalls.DoChan(m.ID, func() (any, error) { <-hangs; return Health{}, nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if h := FSHealth(ctx, m); !strings.Contains(h.Errors, "/hangs does not answer") {
+		t.Errorf("it says %+v", h)
+	}
+}
+
+func TestAMountTellsWhetherItsFileSystemFailed(t *testing.T) {
+	for options, want := range map[string]Mount{
+		"rw - ext4 /dev/loop1 rw":                                {},
+		"ro - ext4 /dev/loop1 ro":                                {ReadOnly: true},
+		"ro - ext4 /dev/loop1 rw":                                {ReadOnly: true},
+		"rw - ext4 /dev/loop1 ro":                                {ReadOnly: true, Failed: true},
+		"rw - ext4 /dev/loop1 rw,errors=remount-ro,emergency_ro": {ReadOnly: true, Failed: true},
+		"ro - ext4 /dev/loop1 rw,shutdown":                       {ReadOnly: true, Failed: true},
+	} {
+		mounts := parseMounts("36 35 7:1 / /mnt " + options + "\n")
+		if len(mounts) != 1 || mounts[0].ReadOnly != want.ReadOnly || mounts[0].Failed != want.Failed {
+			t.Errorf("%s: %+v", options, mounts)
+		}
+	}
+}
