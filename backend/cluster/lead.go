@@ -44,6 +44,11 @@ func (b *Backend) Lead(ctx context.Context) error {
 	}
 	var parts sync.WaitGroup
 	parts.Go(func() { l.collectRegularly(ctx) })
+	parts.Go(func() {
+		if err := l.tellHealth(ctx); err != nil && ctx.Err() == nil {
+			l.log.Warn("the users of volumes are not told what is wrong with them", "error", err)
+		}
+	})
 	if l.Driver != "" {
 		parts.Go(func() {
 			if err := l.explainWaiting(ctx); err != nil && ctx.Err() == nil {

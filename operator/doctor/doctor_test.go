@@ -241,6 +241,11 @@ func troubles() map[string]trouble {
 		"no group kinds":       {"snapshots", Note, func(f *Facts) { delete(f.Definitions, groupClassDefinition) }, "in groups", "its log says why"},
 		"no group class":       {"snapshots", Note, func(f *Facts) { f.GroupClasses = nil }, "no VolumeGroupSnapshotClass", "StorageCluster"},
 		"one out of reach":     {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseUnreachable }, "it is Unreachable", ""},
+		"a volume with errors": {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1.ReasonFileSystem) }, "it is ill", "stop the pods"},
+		"a small volume":       {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1.ReasonNotGrown) }, "it is ill", "tried again"},
+		"a pool with errors": {"nodes", Problem, func(f *Facts) {
+			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, sick(v1.ReasonFileSystem)...)
+		}, "it is ill", "drain the node"},
 		"a lost volume":        {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseLost }, "it is Lost", ""},
 		"an unreadable object": {"objects", Problem, func(f *Facts) { f.Jobs = append(f.Jobs, v1.NodeJob{DecodeError: `spec.timeout: "1e" cannot be read`}) }, `"1e" cannot be read`, "Correct the field"},
 		"inline volumes":       {"inline volumes", Warning, func(f *Facts) { f.InlineUsers = []string{"shop/b", "shop/a"} }, "2 pods ask for inline", "spec"},
@@ -258,6 +263,10 @@ func troubles() map[string]trouble {
 		"a claim nobody sees":       {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Classes[0].VolumeBindingMode = nil }, "nobody says why", "csi-provisioner"},
 		"a claim that lost its own": {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Claims[2].Status.Phase = core.ClaimLost }, "is gone", "another claim"},
 	}
+}
+
+func sick(reason string) []metav1.Condition {
+	return []metav1.Condition{{Type: v1.HealthyCondition, Status: metav1.ConditionFalse, Reason: reason, Message: "it is ill"}}
 }
 
 func TestEachTroubleIsFoundByItsCheckWithWhatToDo(t *testing.T) {

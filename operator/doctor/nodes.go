@@ -45,6 +45,17 @@ func lookAtNodes(f *Facts) (found []Finding) {
 			found = append(found, finding)
 		}
 	}
+	return append(found, f.ailingPools()...)
+}
+
+// ailingPools are those whose file systems have met errors, on nodes and NFS servers.
+func (f *Facts) ailingPools() (found []Finding) {
+	for i := range f.StorageNodes {
+		n := &f.StorageNodes[i]
+		if c := meta.FindStatusCondition(n.Status.Conditions, v1.HealthyCondition); c != nil && c.Status == metav1.ConditionFalse {
+			found = append(found, problem("StorageNode "+n.Name, "Save what is in the pool, drain the node, and check the file system while it is not mounted. See docs/reliability.md.", "%s", c.Message))
+		}
+	}
 	return found
 }
 

@@ -7,8 +7,11 @@ import (
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/status"
 )
 
@@ -71,23 +74,42 @@ func (f *Facts) classOf(all []unstructured.Unstructured) bool {
 }
 
 func lookAtVolumes(f *Facts) (found []Finding) {
-	var unwell []*status.Unwell
+	tell := func(u *status.Unwell, conditions []metav1.Condition) {
+		if u == nil {
+			return
+		}
+		object := u.Kind + " " + u.Name
+		if u.Claim != "" {
+			object += " of claim " + u.Claim
+		}
+		found = append(found, problem(object, mend(conditions), "it is %s on node %s: %s", u.Phase, u.Node, u.Message))
+	}
 	for i := range f.Volumes {
-		unwell = append(unwell, status.VolumeTrouble(&f.Volumes[i], f.Now))
+		v := &f.Volumes[i]
+		tell(status.VolumeTrouble(v, f.Now), v.Status.Conditions)
 	}
 	for i := range f.Snapshots {
-		unwell = append(unwell, status.SnapshotTrouble(&f.Snapshots[i], f.Now))
-	}
-	for _, u := range unwell {
-		if u != nil {
-			object := u.Kind + " " + u.Name
-			if u.Claim != "" {
-				object += " of claim " + u.Claim
-			}
-			found = append(found, problem(object, "", "it is %s on node %s: %s", u.Phase, u.Node, u.Message))
-		}
+		s := &f.Snapshots[i]
+		tell(status.SnapshotTrouble(s, f.Now), s.Status.Conditions)
 	}
 	return found
+}
+
+// mend is what to do with a volume that can be used and is not well. Of others their messages say it.
+func mend(conditions []metav1.Condition) string {
+	c := meta.FindStatusCondition(conditions, v1.HealthyCondition)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return ""
+	}
+	switch c.Reason {
+	case v1.ReasonFileSystem:
+		return "Save what is in it, then stop the pods of its claim: an ext4 is checked, and the log of an xfs replayed, when it is mounted the next time. See docs/reliability.md."
+	case v1.ReasonNotGrown:
+		return "Stop the pods of its claim, and start them again: it is tried again when the volume is mounted."
+	case v1.ReasonPoolErrors:
+		return "Mend the file system of the pool; see the StorageNode."
+	}
+	return ""
 }
 
 // provisioners are those whose claims are looked at.

@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// fresh is for how long after its beginning a fault is told to the users of a volume by a process that was not there when
+// it began. To tell it twice is a smaller evil than not to tell it.
+const fresh = 5 * time.Minute
+
+// tellHealth writes an event about the claim of each volume in which something is found wrong, and about the pods that use
+// it, until ctx ends: who runs an application looks at these, and not at Volumes.
+func (l *leader) tellHealth(ctx context.Context) error {
+	queue := workqueue.NewTyped[string]()
+	context.AfterFunc(ctx, queue.ShutDown)
+	registered, err := l.watches.volumes.AddTypedEventHandler(holdfastv1.VolumeHandlerFuncs{
+		AddFunc: func(v *v1.Volume) {
+			if c := fault(v); c != nil && time.Since(c.LastTransitionTime.Time) < fresh {
+				queue.Add(v.Name)
+			}
+		},
+		UpdateFunc: func(old, now *v1.Volume) {
+			was, is := fault(old), fault(now)
+			if is != nil && (was == nil || was.Reason != is.Reason) {
+				queue.Add(now.Name)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.watches.volumes.RemoveEventHandler(registered) }()
+	if !cache.WaitFor(ctx, "", registered.HasSyncedChecker()) {
+		return errors.New("the volumes could not be listed before this process stopped leading")
+	}
+	for {
+		name, over := queue.Get()
+		if over {
+			return nil
+		}
+		if v := cachedIn[*v1.Volume](l.watches.volumes.GetIndexer())(name); v != nil {
+			if err := l.tellUsers(ctx, v); err != nil && ctx.Err() == nil {
+				l.log.Warn("the users of a volume could not be told what is wrong with it", "volume", name, "error", err)
+			}
+		}
+		queue.Done(name)
+	}
+}
+
+// fault is the condition of a volume that has something wrong in itself, or nil.
+func fault(v *v1.Volume) *metav1.Condition {
+	c := meta.FindStatusCondition(v.Status.Conditions, v1.HealthyCondition)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1.ReasonPoolErrors && !slices.Contains(v1.OwnFaults, c.Reason) {
+		return nil
+	}
+	return c
+}
+
+func (l *leader) tellUsers(ctx context.Context, v *v1.Volume) error {
+	c := fault(v)
+	namespace, name, ok := strings.Cut(v.Spec.Claim, "/")
+	if c == nil || !ok {
+		return nil
+	}
+	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	l.warnf(claim, c.Reason, "volume %s: %s", v.Name, c.Message)
+	pods, err := l.Kubernetes.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; uses(p, name) {
+			l.warnf(p, c.Reason, "claim %s, volume %s: %s", name, v.Name, c.Message)
+		}
+	}
+	return nil
+}
+
+// uses says whether a pod that has not ended uses a claim, one that was made for it included.
+func uses(p *core.Pod, claim string) bool {
+	if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
+		return false
+	}
+	return slices.ContainsFunc(p.Spec.Volumes, func(v core.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim || v.Ephemeral != nil && p.Name+"-"+v.Name == claim
+	})
+}

@@ -1,0 +1,55 @@
+package cluster_test
+
+import (
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// pod uses a claim.
+func (w *world) pod(name, claim string, phase core.PodPhase) {
+	w.Helper()
+	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: core.PodStatus{Phase: phase}, Spec: core.PodSpec{Volumes: []core.Volume{
+		{Name: "other", VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}},
+		{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: claim}}},
+	}}}
+	if _, err := w.theirs.CoreV1().Pods("shop").Create(w.Context(), p, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestTheUsersOfAVolumeAreToldOnceWhatIsWrongWithIt(t *testing.T) {
+	w := newWorld(t)
+	w.puppet("a", gib)
+	w.controller()
+	w.waiting("data", "ours", "1Gi")
+	w.pod("uses", "data", core.PodRunning)
+	w.pod("ended", "data", core.PodSucceeded)
+	w.pod("stranger", "other", core.PodRunning)
+	if _, err := w.volumes().Create(t.Context(), &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.VolumeSpec{
+		Name: "v", Node: "a", Claim: "shop/data", Size: v1.VolumeSize{Required: bytes(mib)},
+	}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.leads()
+	is := func(status metav1.ConditionStatus, reason, message string) {
+		w.answer("v", func(v *v1.Volume) {
+			isMade(v)
+			v.Status.Conditions = []metav1.Condition{{Type: v1.HealthyCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Now()}}
+		})
+	}
+	is(metav1.ConditionTrue, v1.ReasonHealthy, "")
+	for _, reason := range []string{v1.ReasonFileSystem, v1.ReasonNotGrown} {
+		is(metav1.ConditionFalse, reason, "1 error")
+		for _, want := range []string{"Warning " + reason + " volume v: ", "Warning " + reason + " claim data, volume v: "} {
+			if event := <-w.events.Events; !strings.HasPrefix(event, want) {
+				t.Errorf("told %q, want %q", event, want)
+			}
+		}
+		is(metav1.ConditionFalse, reason, "2 errors") // which is no news
+	}
+}
