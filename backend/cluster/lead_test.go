@@ -15,7 +15,7 @@ import (
 
 func TestWhatWasToldOfAVolumeIsForgottenWithItsObject(t *testing.T) {
 	events := record.NewFakeRecorder(10)
-	b, err := New(Config{Client: ourfake.NewClientset(), Kubernetes: fake.NewClientset(), Events: events})
+	b, err := New(Config{Client: ourfake.NewSimpleClientset(), Kubernetes: fake.NewClientset(), Events: events})
 	if err != nil {
 		t.Fatal(err)
 	}

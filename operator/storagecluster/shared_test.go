@@ -24,7 +24,7 @@ import (
 func nodesOf(t *testing.T, labels map[string]string, found map[string]metav1.ConditionStatus) (*Controller, *fake.Clientset) {
 	t.Helper()
 	kubernetes := fake.NewClientset()
-	cluster, kinds := kubeinformers.NewSharedInformerFactory(kubernetes, 0), informers.NewSharedInformerFactory(ourfake.NewClientset(), 0)
+	cluster, kinds := kubeinformers.NewSharedInformerFactory(kubernetes, 0), informers.NewSharedInformerFactory(ourfake.NewSimpleClientset(), 0)
 	nodes, storageNodes := cluster.Core().V1().Nodes(), kinds.Holdfast().V1().StorageNodes()
 	for name, label := range labels {
 		n := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.TopologyKey: name}}}
