@@ -102,8 +102,8 @@ func TestAnExt4ThatIsMarkedAsHavingErrorsIsMendedOnce(t *testing.T) {
 
 func TestAnExt4ThatWasNotUnmountedHasItsLogReplayed(t *testing.T) {
 	requireRoot(t)
-	image, dir := remake(t, 64*mib, MkfsSpec{FSType: "ext4"}), ""
-	dir = mountImage(t, image)
+	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
+	dir := mountImage(t, image)
 	write(t, filepath.Join(dir, "file"), "content")
 	command(t, "sync", "-f", dir)
 	cut := filepath.Join(t.TempDir(), "cut")

@@ -105,7 +105,7 @@ func TestAnExt4ThatCannotGrowIsUsedAtTheSizeThatItHas(t *testing.T) {
 // without makes a command fail for the process that starts next.
 func (w *world) without(name string) (mend func()) {
 	w.Helper()
-	dir := w.T.TempDir()
+	dir := w.TempDir()
 	w.must(os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho broken >&2; exit 1\n"), 0o700))
 	w.options.Env = append(w.options.Env, "PATH="+dir+":"+os.Getenv("PATH"))
 	w.restart()

@@ -15,7 +15,7 @@ func (w *world) watching(name string) (runs func() int) {
 	w.Helper()
 	genuine, err := exec.LookPath(name)
 	w.must(err)
-	dir := w.T.TempDir()
+	dir := w.TempDir()
 	log := filepath.Join(dir, "log")
 	w.must(os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho \"$@\" >>"+log+"\nexec "+genuine+" \"$@\"\n"), 0o700))
 	w.options.Env = append(w.options.Env, "PATH="+dir+":"+os.Getenv("PATH"))
