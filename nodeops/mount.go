@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/mount-utils"
 )
@@ -106,8 +107,32 @@ func unmountDown(ctx context.Context, target string, leave int) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("unmounting %s: %w", target, err)
 		}
-		if err := mounter().Unmount(target); err != nil {
+		if err := unmountTop(ctx, target); err != nil {
 			return fmt.Errorf("unmounting %s; if it is busy, stop the processes that have files open there: %w", target, oneLine(err))
+		}
+	}
+}
+
+// Whoever looks at a file system, as its health is asked for, has it open for a moment.
+const (
+	busyGrace = time.Second
+	busyPause = 10 * time.Millisecond
+)
+
+func unmountTop(ctx context.Context, target string) error {
+	ctx, cancel := context.WithTimeout(ctx, busyGrace)
+	defer cancel()
+	pause := time.NewTicker(busyPause)
+	defer pause.Stop()
+	for {
+		err := mounter().Unmount(target)
+		if err == nil || !strings.Contains(err.Error(), "busy") {
+			return err
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return err
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -237,6 +238,23 @@ func TestUnmountOfWhatIsBusySaysSo(t *testing.T) {
 	defer f.Close()
 	if err := Unmount(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "busy") || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v, want an error that names %s and says it is busy", err, dir)
+	}
+}
+
+func TestUnmount_WaitsForWhoeverLooksAtAFileSystemForAMoment(t *testing.T) {
+	requireRoot(t)
+	dir := t.TempDir()
+	if err := unix.Mount("test", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	looking, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(5*busyPause, func() { looking.Close() }).Stop()
+	if err := Unmount(t.Context(), dir); err != nil {
+		t.Error(err)
 	}
 }
 
