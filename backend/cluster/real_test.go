@@ -160,13 +160,19 @@ func TestANodeIsLostAndComesBackOnARealServer(t *testing.T) {
 	w.reason("kept", v1.ReasonReady)
 	w.ready(name)
 	w.until("the disk without what was given up", func() bool { return !hosts[name].has("given-up") })
-	w.until("the one condition of the node", func() bool {
+	w.until("the one condition Ready of the node", func() bool {
 		n, err := w.nodes().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return false
 		}
 		status, reason := w.readiness(n.Status.Conditions)
-		return len(n.Status.Conditions) == 1 && status == metav1.ConditionTrue && reason == v1.ReasonReady
+		ready := 0
+		for _, c := range n.Status.Conditions {
+			if c.Type == v1.ReadyCondition {
+				ready++
+			}
+		}
+		return ready == 1 && status == metav1.ConditionTrue && reason == v1.ReasonReady
 	})
 }
 

@@ -63,15 +63,20 @@ func (w *world) servers(sizes map[string]int64, nodes map[string]int64) map[stri
 	return all
 }
 
-// allow makes a StorageCluster that allows servers in namespaces, in place of the one that there is.
+// allow has the StorageCluster allow servers in namespaces, and makes it if there is none.
 func (w *world) allow(namespaces ...string) {
 	w.Helper()
 	clusters := w.ours.HoldfastV1().StorageClusters()
-	if err := clusters.Delete(w.Context(), "holdfast", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		w.Fatal(err)
+	c, err := clusters.Get(w.Context(), "holdfast", metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		c = &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1.StorageClusterSpec{NFS: v1.NFSSpec{Namespaces: namespaces}}}
+		_, err = clusters.Create(w.Context(), c, metav1.CreateOptions{})
+	case err == nil:
+		c.Spec.NFS.Namespaces = namespaces
+		_, err = clusters.Update(w.Context(), c, metav1.UpdateOptions{})
 	}
-	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1.StorageClusterSpec{NFS: v1.NFSSpec{Namespaces: namespaces}}}
-	if _, err := clusters.Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
+	if err != nil {
 		w.Fatal(err)
 	}
 }
