@@ -192,7 +192,7 @@ generated: ## check that what is generated is what make generate writes
 lint: ## check style and import directions with golangci-lint
 	$(call step,lint)
 	$(ASIDE) $(LINT) run --allow-parallel-runners
-	for module in $(LINTED); do \
+	@for module in $(LINTED); do \
 		cd $(CURDIR)/$$module; \
 		$(ASIDE) $(LINT) run --allow-parallel-runners $$(go list -f '{{.Dir}}' ./... | grep -v '$(LEAVE_OUT)'); \
 	done
