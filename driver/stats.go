@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -46,16 +45,11 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 	return resp, nil
 }
 
-// answerWithin is how long a file system may take to say how it is. The kubelet gives up a call after two minutes.
-const answerWithin = 10 * time.Second
-
 // conditionAt is what the backend knows of a volume, and what its file system says where it is mounted.
 func conditionAt(ctx context.Context, v *backend.Volume, m *nodeops.Mount) backend.Condition {
 	if v.Condition.Abnormal || v.Mode == backend.Block {
 		return v.Condition
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	if is := nodeops.FSHealth(ctx, m); is.Errors != "" {
 		return backend.Condition{Abnormal: true, Reason: backend.FileSystemErrors, Message: is.Errors}
 	}

@@ -20,12 +20,17 @@ type Health struct {
 	Small  string // how much of its device it takes, where that is not all; nothing while it is being grown
 }
 
+// answerWithin is how long a file system may take to say how it is. The kubelet gives up a call after two minutes.
+const answerWithin = 10 * time.Second
+
 // healthCalls holds the questions under way, as usageCalls does: one that hangs never gets a second.
 var healthCalls singleflight.Group
 
 // FSHealth asks a file system that is mounted for the errors that the kernel has met in it. It reads hardly more than what
-// is in memory, and returns when ctx ends, which is an error too.
+// is in memory, and does not wait for long, and no longer than ctx: what does not answer is in error too.
 func FSHealth(ctx context.Context, m *Mount) Health {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
 	select {
 	case answer := <-healthCalls.DoChan(m.ID, func() (any, error) { return healthOf(m), nil }):
 		h, _ := answer.Val.(Health)

@@ -4,15 +4,11 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/engine"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
-
-// answerWithin is how long a file system may take to say how it is.
-const answerWithin = 10 * time.Second
 
 // unmount is how the file system in an image comes to be mounted anew.
 const unmount = "to unmount it stop the pods that use it on this node, or delete the pod of the NFS server that serves it"
@@ -59,8 +55,6 @@ func (en *Engine) shown(m *nodeops.Mount, contents map[backend.ID]*engine.Conten
 }
 
 func health(ctx context.Context, m *nodeops.Mount, content *engine.Content) backend.Condition {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	is := nodeops.FSHealth(ctx, m)
 	switch {
 	case is.Errors != "":

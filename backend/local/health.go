@@ -3,15 +3,11 @@ package local
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/engine"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
-
-// answerWithin is how long a pool's file system may take to say how it is.
-const answerWithin = 10 * time.Second
 
 // health is what was last seen to be wrong with what is in use; pool.mu guards it.
 type health struct {
@@ -81,8 +77,6 @@ func (p *pool) ownErrors(ctx context.Context) string {
 		return ""
 	}
 	p.failed.Store(m.Failed)
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
 	return nodeops.FSHealth(ctx, m).Errors
 }
 
