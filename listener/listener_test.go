@@ -82,6 +82,18 @@ func (s *served) count() int {
 	return len(s.open.open)
 }
 
+// await waits until so many connections are accepted.
+func (s *served) await(open int) {
+	s.Helper()
+	every := time.NewTicker(time.Millisecond)
+	defer every.Stop()
+	for deadline := time.Now().Add(time.Minute); s.count() != open; <-every.C {
+		if time.Now().After(deadline) {
+			s.Fatalf("%d connections are open", s.count())
+		}
+	}
+}
+
 const slowly = "GET / HTTP/1.1\r\nHost: h\r\nX-Long: "
 
 func TestPeersThatHoldAllPlacesDoNotKeepAScrapeOut(t *testing.T) {
@@ -133,6 +145,7 @@ func TestAClientTakesPlacesFromItselfBeforeItTakesThemFromOthers(t *testing.T) {
 func TestOfClientsWithTheSameNumberTheOneThatIsSilentForLongestGoes(t *testing.T) {
 	s := serve(t, 2, ok)
 	first, second := s.from("127.0.0.1", ""), s.from("127.0.0.2", "")
+	s.await(2) // the second was heard when it was accepted
 	answers := bufio.NewReader(first)
 	ask := func() {
 		t.Helper()

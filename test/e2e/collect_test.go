@@ -39,10 +39,12 @@ func TestWhatIsCollectedTellsEverythingButSecrets(t *testing.T) {
 	// Both come a moment later where the machine is busy.
 	kube.Await(s, s.Client.CoreV1().Events(s.Namespace), metav1.ListOptions{FieldSelector: "reason=ProvisioningSucceeded"}, "the event of the volume",
 		func(all []*corev1.Event) (bool, error) { return len(all) > 0, nil })
-	giveUp, cancel := context.WithTimeout(t.Context(), time.Minute)
+	giveUp, cancel := context.WithTimeout(t.Context(), kube.Patience)
 	defer cancel()
 	if err := persist(giveUp, func() error {
-		log, err := s.Client.CoreV1().Pods(s.Namespace).GetLogs("ends", &corev1.PodLogOptions{Previous: true}).DoRaw(giveUp)
+		once, cancel := context.WithTimeout(giveUp, 20*time.Second) // a kubelet does not always answer
+		defer cancel()
+		log, err := s.Client.CoreV1().Pods(s.Namespace).GetLogs("ends", &corev1.PodLogOptions{Previous: true}).DoRaw(once)
 		if err == nil && !strings.Contains(string(log), "first run") {
 			err = fmt.Errorf("it says %q", log)
 		}
