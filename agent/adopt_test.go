@@ -132,9 +132,9 @@ func TestWhatLivesWithAPodIsNotAdopted(t *testing.T) {
 	if v := r.volume("pod"); v != nil {
 		t.Errorf("it got an object: %+v", v)
 	}
-	r.await("it to be counted", func() bool {
-		n := r.node()
-		return n.Status.InlineVolumes != nil && *n.Status.InlineVolumes == 1
+	r.await("it to be counted, and that there are no more", func() bool {
+		s := r.node().Status
+		return s.InlineVolumes != nil && *s.InlineVolumes == 1 && s.InlineVolumesAllowed != nil && !*s.InlineVolumesAllowed
 	})
 }
 

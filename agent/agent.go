@@ -68,6 +68,8 @@ type Config struct {
 	SharedVolumes func() (reason string, err error)
 	// Foreign says which volumes on disk never get an object: those that live and die with a pod. Nil means none.
 	Foreign func(*backend.Volume) bool
+	// ForeignAllowed says whether more of them are made here.
+	ForeignAllowed bool
 
 	Workers      int           // volumes and snapshots worked on at once
 	Lease        time.Duration // how long after its last sign of life the node counts as down, in whole seconds

@@ -181,7 +181,9 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 		s.Pools = append(s.Pools, pool)
 	}
 	s.Trash = a.trashStatus(ctx, s.Pools, told)
-	s.InlineVolumes = a.inlineStatus(told)
+	if a.Foreign != nil {
+		s.InlineVolumes, s.InlineVolumesAllowed = a.inlineStatus(told), &a.ForeignAllowed
+	}
 	ready := metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1.ReasonReady, ObservedGeneration: s.ObservedGeneration}
 	switch {
 	case len(a.Pools) == 0:
@@ -202,15 +204,13 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 	return s
 }
 
-// inlineStatus is nil where there are never such volumes.
+// inlineStatus is nil until they were counted, unless there were some before: that there were none says nothing of those
+// that were made since.
 func (a *Agent) inlineStatus(told *v1.StorageNodeStatus) *int32 {
-	count := a.inline.Load()
-	switch {
-	case a.Foreign == nil:
-		return nil
-	case count >= 0:
+	if count := a.inline.Load(); count >= 0 {
 		return &count
-	case told != nil:
+	}
+	if told != nil && told.InlineVolumes != nil && *told.InlineVolumes > 0 {
 		return told.InlineVolumes
 	}
 	return nil

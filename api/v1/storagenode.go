@@ -114,6 +114,9 @@ type StorageNodeStatus struct {
 	// InlineVolumes is how many inline ephemeral volumes of pods are on the disks. They have no Volume object.
 	// +optional
 	InlineVolumes *int32 `json:"inlineVolumes,omitempty"`
+	// InlineVolumesAllowed says whether the agent that runs makes more of them.
+	// +optional
+	InlineVolumesAllowed *bool `json:"inlineVolumesAllowed,omitempty"`
 	// Conditions are Ready; Healthy, of the pools' file systems; and SharedVolumes: whether shared volumes can be mounted
 	// on the node.
 	// +optional

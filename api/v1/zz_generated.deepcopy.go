@@ -1301,6 +1301,11 @@ func (in *StorageNodeStatus) DeepCopyInto(out *StorageNodeStatus) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.InlineVolumesAllowed != nil {
+		in, out := &in.InlineVolumesAllowed, &out.InlineVolumesAllowed
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]metav1.Condition, len(*in))

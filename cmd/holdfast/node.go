@@ -132,7 +132,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 		Requests: requests,
 		Node:     n.driver.NodeID, Version: version, Backend: storage, Pools: pools,
 		Client: n.clients.holdfast, Kubernetes: n.clients.kubernetes, Namespace: n.namespace, Events: n.clients.events,
-		Log: log, Foreign: driver.Ephemeral, Addresses: n.addresses, SharedVolumes: n.sharedVolumes,
+		Log: log, Foreign: driver.Ephemeral, ForeignAllowed: len(n.driver.Inline.Pools) > 0, Addresses: n.addresses, SharedVolumes: n.sharedVolumes,
 	})
 	if err != nil {
 		return nil, err

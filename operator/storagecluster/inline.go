@@ -22,22 +22,22 @@ import (
 
 const reasonInlineInUse = "VolumesInUse"
 
-// inlineUse is positive where a node has inline ephemeral volumes, zero where it has none, negative where it has not told. How
-// many there are changes with every such pod.
-func inlineUse(n *v1.StorageNode) int {
-	told := n.Status.InlineVolumes
-	switch {
-	case told == nil:
-		return -1
-	case *told > 0:
-		return 1
-	}
-	return 0
+// hasInline says whether a node tells of inline ephemeral volumes. How many there are changes with every such pod.
+func hasInline(n *v1.StorageNode) bool {
+	count := n.Status.InlineVolumes
+	return count != nil && *count > 0
+}
+
+// mayHaveInline is false only where an agent that makes no more of them has counted none. In the count of one that still
+// makes them the last may be missing, and an agent of before tells nothing.
+func mayHaveInline(n *v1.StorageNode) bool {
+	more := n.Status.InlineVolumesAllowed
+	return hasInline(n) || n.Status.InlineVolumes == nil || more == nil || *more
 }
 
 // keepsInline says whether the kubelets must go on knowing that the driver has inline ephemeral volumes although they are
-// not allowed: where they do not, they start no container of a pod with such a volume again. Nodes have that many or, with
-// an agent of before, have not told. What the kubelets do not know is never begun for this: then there are none.
+// not allowed: where they do not, they start no container of a pod with such a volume again. What the kubelets do not know
+// is never begun for this: then there are none.
 func (r *Controller) keepsInline() bool {
 	driver := r.Owned.Get(owned.Ref{
 		GroupKind:      schema.GroupKind{Group: storage.GroupName, Kind: "CSIDriver"},
@@ -52,7 +52,7 @@ func (r *Controller) keepsInline() bool {
 	}
 	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
 	return slices.ContainsFunc(nodes, func(n *v1.StorageNode) bool {
-		return v1.ServerOf(n.Name) == "" && inlineUse(n) != 0
+		return v1.ServerOf(n.Name) == "" && mayHaveInline(n)
 	})
 }
 
@@ -60,8 +60,8 @@ func (r *Controller) keepsInline() bool {
 func (s *situation) tellInline(next *v1.StorageClusterStatus) {
 	count, on := 0, []string{}
 	for _, name := range slices.Sorted(maps.Keys(s.storageNodes)) {
-		if told := s.storageNodes[name].Status.InlineVolumes; told != nil && *told > 0 {
-			count += int(*told)
+		if n := s.storageNodes[name]; hasInline(n) {
+			count += int(*n.Status.InlineVolumes)
 			on = append(on, name)
 		}
 	}

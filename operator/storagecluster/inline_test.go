@@ -60,8 +60,8 @@ func (r *rig) lifecycle() (inline bool, uid string) {
 	return slices.Contains(driver.Spec.VolumeLifecycleModes, storage.VolumeLifecycleEphemeral), string(driver.UID)
 }
 
-// reports makes a node say how many inline volumes it has; negative: its agent is of before.
-func (r *rig) reports(node string, inline int32) {
+// reports makes a node say how many inline volumes it has, and whether it makes more; nil: its agent is of before.
+func (r *rig) reports(node string, inline *int32, more *bool) {
 	r.Helper()
 	nodes := r.ours.HoldfastV1().StorageNodes()
 	n, err := nodes.Get(r.Context(), node, metav1.GetOptions{})
@@ -71,10 +71,7 @@ func (r *rig) reports(node string, inline int32) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	n.Status.InlineVolumes = &inline
-	if inline < 0 {
-		n.Status.InlineVolumes = nil
-	}
+	n.Status.InlineVolumes, n.Status.InlineVolumesAllowed = inline, more
 	if _, err := nodes.UpdateStatus(r.Context(), n, metav1.UpdateOptions{}); err != nil {
 		r.Fatal(err)
 	}
@@ -95,25 +92,33 @@ func TestTheKubeletsKnowInlineVolumesAsLongAsOneIsThere(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	r.reports(node, -1)
+	r.reports(node, new(int32), new(true))
 	forbid := func(s *v1.StorageClusterSpec) { s.CSI.Ephemeral = nil }
 	_, uid := r.lifecycle()
 	r.change("holdfast", forbid)
 	r.settled("holdfast")
-	if inline, now := r.lifecycle(); !inline || now != uid {
-		t.Error("they do not know them any more, while a node has not told whether it has some")
+	stillKnown := func(while string) {
+		t.Helper()
+		if inline, now := r.lifecycle(); !inline || now != uid {
+			t.Errorf("they do not know them any more, while %s", while)
+		}
 	}
-	r.reports(node, 2)
+	stillKnown("the agent of before, which may have made one since, has counted none")
+	r.reports(node, nil, new(false))
+	r.settled("holdfast")
+	stillKnown("a node has not told whether it has some")
+	r.reports(node, nil, nil)
+	r.settled("holdfast")
+	stillKnown("an agent of before tells nothing")
+	r.reports(node, new(int32(2)), new(false))
 	r.condition("holdfast", v1.EphemeralNotAllowedCondition, reasonInlineInUse)
-	if inline, now := r.lifecycle(); !inline || now != uid {
-		t.Error("they do not know them any more, while two are in use")
-	}
-	r.reports(node, 0)
+	stillKnown("two are in use")
+	r.reports(node, new(int32), new(false))
 	r.until("the kubelets knowing none", func() bool { inline, now := r.lifecycle(); return !inline && now != "" })
 	r.settled("holdfast")
 	// What the kubelets do not know is not begun for a node that tells of some.
 	_, uid = r.lifecycle()
-	r.reports(node, 1)
+	r.reports(node, new(int32(1)), new(false))
 	r.condition("holdfast", v1.EphemeralNotAllowedCondition, reasonInlineInUse)
 	r.settled("holdfast")
 	if inline, now := r.lifecycle(); inline || now != uid {

@@ -168,7 +168,7 @@ func nodeReady(n *core.Node) bool {
 // storageNodeMatters leaves out how full the pools are, up to the last byte.
 func storageNodeMatters(old, now any) bool {
 	a, b := old.(*v1.StorageNode), now.(*v1.StorageNode)
-	if a.Status.Version != b.Status.Version || len(a.Status.Pools) != len(b.Status.Pools) || inlineUse(a) != inlineUse(b) {
+	if a.Status.Version != b.Status.Version || len(a.Status.Pools) != len(b.Status.Pools) || hasInline(a) != hasInline(b) || mayHaveInline(a) != mayHaveInline(b) {
 		return true
 	}
 	was, is := meta.FindStatusCondition(a.Status.Conditions, v1.ReadyCondition), meta.FindStatusCondition(b.Status.Conditions, v1.ReadyCondition)

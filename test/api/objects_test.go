@@ -110,7 +110,7 @@ func fullNodeStatus() v1.StorageNodeStatus {
 		Trash: []v1.TrashedVolume{{
 			Name: "a", Pool: "fast", Claim: "team/data", Size: *exactly(1 << 30), Deleted: longAgo, Expires: metav1.NewTime(longAgo.Add(24 * time.Hour)),
 		}},
-		Addresses: []string{"10.0.0.7", "fd00::7"}, InlineVolumes: new(int32(3)),
+		Addresses: []string{"10.0.0.7", "fd00::7"}, InlineVolumes: new(int32(3)), InlineVolumesAllowed: new(true),
 		Conditions: conditions(), ObservedGeneration: 1,
 	}
 	s.SetColumns()

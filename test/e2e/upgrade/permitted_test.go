@@ -29,9 +29,6 @@ func TestAnUpgradeKeepsServersAndInlineVolumesThatNobodyHasAllowed(t *testing.T)
 	s.Pod("sharer", kube.Mount("files", "/data"), kube.OnNode(s.nodes[1]), write)
 	s.Pod("inliner", kube.Inline("/data", map[string]string{"size": "16Mi"}), write)
 	pods := []*core.Pod{s.Ready("sharer"), s.Ready("inliner")}
-	kube.AwaitOne(s.Space, objects.StorageNodes(), pods[1].Spec.NodeName, "to tell of its inline volume", func(n *v1.StorageNode) (bool, error) {
-		return n.Status.InlineVolumes != nil && *n.Status.InlineVolumes > 0, nil
-	})
 	s.DisallowServers()
 	s.allowInline(nil)
 	s.isTold()
