@@ -40,7 +40,7 @@ TIMEOUT ?= 60m
 PACKAGES := attr acl btrfs-progs dbus-daemon e2fsprogs fio gcc kmod libc6-dev mount nfs-ganesha nfs-ganesha-vfs user-mode-linux util-linux xfsprogs
 # What needs an API server without Holdfast, and what needs a cluster with it. One package after the other: they share it.
 # Most of the first list take away kinds that others need, so they have an API server of their own; both take as long.
-INSTALL_TESTS := ./operator/nodejob ./operator/first ./operator/owned ./operator/snapshots ./operator/storagecluster ./operator/storageupgrade
+INSTALL_TESTS := ./operator/nodejob ./operator/first ./kube/apply ./operator/snapshots ./operator/cluster ./operator/upgrade
 API_TESTS := ./test/api ./backend/cluster ./operator/nfsserver ./provisioner
 CLUSTER_TESTS := ./bench ./test/e2e ./test/e2e/accidents ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade
 # With clients of Kubernetes, data races are looked for when there is time: the clients take minutes to be compiled for
@@ -196,7 +196,7 @@ lint: ## check style and import directions with golangci-lint
 		cd $(CURDIR)/$$module; \
 		$(ASIDE) $(LINT) run --allow-parallel-runners $$(go list -f '{{.Dir}}' ./... | grep -v '$(LEAVE_OUT)'); \
 	done
-	go vet -tags crashpoints ./backend/crashpoint # go vet is one of the linters, but for this
+	go vet -tags crashpoints ./crashpoint # go vet is one of the linters, but for this
 
 .PHONY: fmt
 fmt: ## format the source

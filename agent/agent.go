@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // Defaults of a Config.
@@ -99,7 +99,7 @@ type Agent struct {
 
 	sharedVolumes atomic.Pointer[metav1.Condition] // nil until it was looked at
 
-	unreadable unreadable.Reporter
+	unreadable kube.UnreadableReporter
 }
 
 // New checks the configuration.

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
-	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // publisher writes the StorageNode when something has changed, and not too often.
@@ -191,7 +191,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1.StorageNodeStatus {
 	case usable == 0:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, s.Pools[0].Reason, "no pool can be used: "+s.Pools[0].Message
 	case a.nodeObject() != nil && a.nodeObject().Unreadable() != nil:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1.ReasonUnreadable, unreadable.Message(a.nodeObject())
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1.ReasonUnreadable, kube.UnreadableMessage(a.nodeObject())
 	}
 	meta.SetStatusCondition(&s.Conditions, ready)
 	a.addSharedVolumes(s)

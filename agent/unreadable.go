@@ -6,8 +6,8 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // tellUnreadable leaves an object that cannot be decoded, and what it stands for on the disk, as they are: it is neither
@@ -19,7 +19,7 @@ func (a *Agent) tellUnreadable(ctx context.Context, k key, o v1.Object) error {
 	}
 	a.work.wrote(k, written)
 	a.log.Warn("left alone, its object cannot be decoded", "kind", k.kind, "id", k.name, "error", o.Unreadable())
-	a.eventf(o, core.EventTypeWarning, v1.ReasonUnreadable, "%s", unreadable.Message(o))
+	a.eventf(o, core.EventTypeWarning, v1.ReasonUnreadable, "%s", kube.UnreadableMessage(o))
 	return nil
 }
 

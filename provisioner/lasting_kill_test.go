@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/backend/crashpoint"
 	"github.com/holdfast-storage/holdfast/backend/export"
+	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops/child"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
+	"github.com/holdfast-storage/holdfast/admin/persistent"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/persistent"
 )
 
 func TestThePersistentVolumeOfAnAdoptedVolumeIsThatOfOneThatWasProvisioned(t *testing.T) {

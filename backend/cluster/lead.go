@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/holdfast-storage/holdfast/api/unreadable"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // leader sees to nodes that are down and to volumes that nobody wants any more.
@@ -26,7 +26,7 @@ type leader struct {
 	renewals renewals
 	told     map[types.UID]bool // volumes of whose loss was told, as long as they have objects
 
-	unreadable unreadable.Reporter
+	unreadable kube.UnreadableReporter
 }
 
 // Lead does what one process at a time must do, until ctx ends. Start must have returned.

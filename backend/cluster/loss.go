@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // outOfServiceTaint is how an administrator declares that a node is shut down.
@@ -234,7 +234,7 @@ func (l *leader) forget(ctx context.Context, node string) error {
 func (l *leader) tellUnreadable(ctx context.Context, o v1.Object) error {
 	written, err := l.unreadable.Report(ctx, l.Client, o, fieldManager)
 	if written != nil {
-		l.warnf(o, v1.ReasonUnreadable, "%s", unreadable.Message(o))
+		l.warnf(o, v1.ReasonUnreadable, "%s", kube.UnreadableMessage(o))
 	}
 	return err
 }

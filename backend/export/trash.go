@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/backend/crashpoint"
+	"github.com/holdfast-storage/holdfast/crashpoint"
 )
 
 // Trash lists what is in the trash of the backend beneath.

@@ -8,8 +8,8 @@ import (
 	"path"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/backend/crashpoint"
-	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/backend/crashpoint"
-	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/crashpoint"
 )
 
 // A group's own record is written last, in the pool of its first member; members without it do not exist for

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
 )
 
 // A leftover is what could not be removed: half an entry, or a deleted one. It keeps its room promised, is tried again

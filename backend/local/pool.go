@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/backend/directory"
-	"github.com/holdfast-storage/holdfast/backend/engine"
-	"github.com/holdfast-storage/holdfast/backend/image"
+	"github.com/holdfast-storage/holdfast/backend/local/directory"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/backend/local/image"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 

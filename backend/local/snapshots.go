@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/backend/crashpoint"
-	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 

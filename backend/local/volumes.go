@@ -9,8 +9,8 @@ import (
 	"path"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/backend/crashpoint"
-	"github.com/holdfast-storage/holdfast/backend/engine"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/crashpoint"
 )
 
 // find looks an entry up, on the disk too where it is not known yet.

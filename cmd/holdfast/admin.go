@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/operator/admin"
+	"github.com/holdfast-storage/holdfast/admin"
 )
 
 var restoreVerb = command{

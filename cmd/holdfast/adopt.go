@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	core "k8s.io/api/core/v1"
 
-	"github.com/holdfast-storage/holdfast/operator/admin"
+	"github.com/holdfast-storage/holdfast/admin"
 )
 
 const (

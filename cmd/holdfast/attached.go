@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/holdfast-storage/holdfast/backend/disk"
+	"github.com/holdfast-storage/holdfast/backend/local/disk"
 )
 
 // attachedByOthers lists the volumes of other drivers that are attached to a node or about to be. The Node object has them

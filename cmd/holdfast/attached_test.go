@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/holdfast-storage/holdfast/backend/disk"
+	"github.com/holdfast-storage/holdfast/backend/local/disk"
 	"github.com/holdfast-storage/holdfast/driver"
 )
 

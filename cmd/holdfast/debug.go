@@ -11,7 +11,6 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/storagecluster"
 )
 
 // followDebug sets the level of the log as the StorageCluster has spec.debug, at once. What --log-level asks for is
@@ -25,7 +24,7 @@ func (l *logging) followDebug(c client.Interface, log *slog.Logger) part {
 			for _, o := range informer.GetIndexer().List() {
 				all = append(all, o.(*v1.StorageCluster))
 			}
-			served := storagecluster.Served(all)
+			served := v1.Served(all)
 			l.debug(served != nil && served.Spec.Debug, log)
 		}
 		if _, err := informer.AddTypedEventHandler(holdfastv1.StorageClusterHandlerFuncs{

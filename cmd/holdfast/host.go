@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
-	"github.com/holdfast-storage/holdfast/driver/registration"
+	"github.com/holdfast-storage/holdfast/kubelet/registration"
 )
 
 // host serves the pools of this host over CSI: by itself, or as a node of a cluster.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/deploy"
-	"github.com/holdfast-storage/holdfast/operator/admin"
 )
 
 var volumesListVerb = command{

@@ -13,12 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/agent"
-	"github.com/holdfast-storage/holdfast/agent/devices"
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/export"
 	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/kubelet/devices"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 	"github.com/holdfast-storage/holdfast/provisioner"
 )

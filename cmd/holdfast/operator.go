@@ -11,15 +11,15 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/cluster"
 	"github.com/holdfast-storage/holdfast/operator/definitions"
 	"github.com/holdfast-storage/holdfast/operator/first"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
-	"github.com/holdfast-storage/holdfast/operator/owned"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/snapshots"
-	"github.com/holdfast-storage/holdfast/operator/storagecluster"
-	"github.com/holdfast-storage/holdfast/operator/storageupgrade"
-	"github.com/holdfast-storage/holdfast/operator/web"
+	"github.com/holdfast-storage/holdfast/operator/upgrade"
+	"github.com/holdfast-storage/holdfast/report/web"
 )
 
 // operator keeps Holdfast itself as the StorageCluster asks for it, and serves what there is.
@@ -110,9 +110,9 @@ func (o *operator) missingKinds(c *clients, log *slog.Logger) part {
 // run keeps Holdfast until ctx ends. One process at a time may.
 func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error {
 	shared := o.factories(c)
-	set, err := owned.New(owned.Config{
-		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: storagecluster.Kinds(),
-		Name: "cluster", Namespace: o.namespace, Stranger: owned.TellOfStranger(c.kubernetes), Log: log,
+	set, err := apply.New(apply.Config{
+		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: cluster.Kinds(),
+		Name: "cluster", Namespace: o.namespace, Stranger: apply.TellOfStranger(c.kubernetes), Log: log,
 	})
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 	if err := o.begin(ctx, c, kinds, log); err != nil {
 		return err
 	}
-	clusters, err := storagecluster.New(storagecluster.Config{
+	clusters, err := cluster.New(cluster.Config{
 		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Holdfast: shared.holdfast, Cluster: shared.cluster,
 		Namespace: o.namespace, Snapshots: snapshots.New(c.dynamic, log), Driver: *o.driver, Events: c.events, Log: log,
 		Kinds: kinds,
@@ -149,7 +149,7 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
-	upgrades, err := storageupgrade.New(storageupgrade.Config{
+	upgrades, err := upgrade.New(upgrade.Config{
 		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Holdfast: shared.holdfast, Cluster: shared.cluster,
 		Namespace: o.namespace, Driver: *o.driver, Metadata: local.MetadataVersion, Log: log,
 		NFS: servers.Controller,

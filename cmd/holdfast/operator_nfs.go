@@ -4,20 +4,20 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/definitions"
 	"github.com/holdfast-storage/holdfast/operator/nfsserver"
-	"github.com/holdfast-storage/holdfast/operator/owned"
 )
 
 // nfsServers is the part of the operator that runs NFSServers, with what it watches alone: they are in any namespace.
 type nfsServers struct {
 	*nfsserver.Controller
-	set     *owned.Set
+	set     *apply.Set
 	watched *nfsserver.Watched
 }
 
 func (o *operator) nfsServers(
-	c *clients, shared factories, set, servers *owned.Set, kinds *definitions.Controller, log *slog.Logger,
+	c *clients, shared factories, set, servers *apply.Set, kinds *definitions.Controller, log *slog.Logger,
 ) (*nfsServers, error) {
 	n := &nfsServers{watched: nfsserver.Watch(c.kubernetes), set: servers}
 	var err error
@@ -30,11 +30,11 @@ func (o *operator) nfsServers(
 }
 
 // ownedByServers are the objects that are made for NFSServers.
-func (o *operator) ownedByServers(c *clients, log *slog.Logger) (*owned.Set, error) {
-	return owned.New(owned.Config{
+func (o *operator) ownedByServers(c *clients, log *slog.Logger) (*apply.Set, error) {
+	return apply.New(apply.Config{
 		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: nfsserver.Kinds(),
 		Name: "servers", Everywhere: true, Instance: nfsserver.Label, InventoryNamespace: o.namespace,
-		Stranger: owned.TellOfStranger(c.kubernetes), Log: log,
+		Stranger: apply.TellOfStranger(c.kubernetes), Log: log,
 	})
 }
 

@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-storage/holdfast/admin/storageos"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/operator/render"
-	"github.com/holdfast-storage/holdfast/operator/storageos"
 )
 
 var renderCommand = command{

@@ -124,7 +124,7 @@ func TestAFileThatCannotBeRenderedIsToldWhy(t *testing.T) {
 	}
 }
 
-const storageosSamples = "../../operator/storageos/testdata/"
+const storageosSamples = "../../admin/storageos/testdata/"
 
 func TestAStorageOSClusterBecomesAStorageClusterThatRenders(t *testing.T) {
 	for _, sample := range []string{"every-field.yaml", "sample.yaml", "small.yaml"} {

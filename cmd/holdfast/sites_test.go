@@ -15,8 +15,8 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/backend/disk"
 	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/backend/local/disk"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
 )
 

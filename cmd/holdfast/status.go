@@ -15,8 +15,8 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/driver"
-	"github.com/holdfast-storage/holdfast/operator/doctor"
-	"github.com/holdfast-storage/holdfast/operator/status"
+	"github.com/holdfast-storage/holdfast/report/doctor"
+	"github.com/holdfast-storage/holdfast/report/status"
 )
 
 var statusCommand = command{

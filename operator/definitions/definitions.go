@@ -25,7 +25,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/deploy"
-	"github.com/holdfast-storage/holdfast/operator/loop"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // Owner has objects that the garbage collector would remove with the StorageCluster or the NFSServer that they are for.
@@ -54,7 +54,7 @@ type Config struct {
 // Controller sees to the definitions of the kinds.
 type Controller struct {
 	Config
-	loop     *loop.Loop[string]
+	loop     *kube.Loop[string]
 	informer cache.SharedIndexInformer
 	names    []string
 
@@ -88,7 +88,7 @@ func New(c Config) (*Controller, error) {
 	for _, d := range all {
 		r.names = append(r.names, d.GetName())
 	}
-	if r.loop, err = loop.New(loop.Config[string]{Name: "definitions", Reconcile: r.reconcile, Log: c.Log}); err != nil {
+	if r.loop, err = kube.NewLoop(kube.LoopConfig[string]{Name: "definitions", Reconcile: r.reconcile, Log: c.Log}); err != nil {
 		return nil, err
 	}
 	r.informer = dynamicinformer.NewFilteredDynamicInformer(c.Dynamic, resource, metav1.NamespaceAll, 0, nil, nil).Informer()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // keptName is that of the ConfigMap in which objects are written down while their kind is made again.
@@ -34,7 +34,7 @@ func (r *Controller) keep(ctx context.Context, o *unstructured.Unstructured) err
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = configs.Create(ctx, &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: keptName}, Data: map[string]string{key: string(text)}},
-			metav1.CreateOptions{FieldManager: owned.FieldManager})
+			metav1.CreateOptions{FieldManager: apply.FieldManager})
 	case err == nil && kept.Data[key] == "":
 		err = r.patchKept(ctx, map[string]any{key: string(text)})
 	}
@@ -67,7 +67,7 @@ func (r *Controller) patchKept(ctx context.Context, data map[string]any) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Patch(ctx, keptName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: owned.FieldManager})
+	_, err = r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Patch(ctx, keptName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // agentsTurn is how long an agent has to carry out a request to delete data before the object goes all the same. Its data
@@ -89,7 +89,7 @@ func (r *Controller) takeFinalizer(ctx context.Context, o *unstructured.Unstruct
 		return err
 	}
 	kind := v1.SchemeGroupVersion.WithResource(resourceOf(plurals[o.GetKind()]))
-	_, err = r.Dynamic.Resource(kind).Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: owned.FieldManager})
+	_, err = r.Dynamic.Resource(kind).Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
 	if ignoreGone(err) != nil {
 		return fmt.Errorf("the finalizer %s of %s %s: %w", finalizer, o.GetKind(), o.GetName(), err)
 	}

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
@@ -13,13 +13,13 @@ const nodeName = "holdfast-node" // of the ConfigMap and of the DaemonSet
 
 // Objects are those that the operator has made.
 type Objects interface {
-	Get(owned.Ref) *unstructured.Unstructured
+	Get(apply.Ref) *unstructured.Unstructured
 }
 
 // Running reads what runs on the nodes; nil where nothing does.
 func Running(set Objects, namespace string) *render.Carried {
-	ref := func(group, kind string) owned.Ref {
-		return owned.Ref{
+	ref := func(group, kind string) apply.Ref {
+		return apply.Ref{
 			GroupKind:      schema.GroupKind{Group: group, Kind: kind},
 			NamespacedName: types.NamespacedName{Namespace: namespace, Name: nodeName},
 		}

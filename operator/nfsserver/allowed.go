@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // A server has rights that who makes the NFSServer may not have: its account writes PersistentVolumes, and its pod mounts
@@ -30,7 +30,7 @@ func (r *Controller) hasRights(s *v1.NFSServer) bool {
 	if _, given := r.given.Load(s.UID); given {
 		return true
 	}
-	live := r.Owned.Get(owned.Ref{
+	live := r.Owned.Get(apply.Ref{
 		GroupKind:      schema.GroupKind{Group: rbac.GroupName, Kind: "Role"},
 		NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: rightsName},
 	})

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // claimFor is the claim that a server asks for.
@@ -28,7 +28,7 @@ func claimFor(s *v1.NFSServer) *core.PersistentVolumeClaim {
 
 // isOurs says whether a claim was made for this server. One that outlived a server of the same name is taken again.
 func isOurs(c *core.PersistentVolumeClaim, s *v1.NFSServer) bool {
-	return c.Labels[owned.ManagedByLabel] == owned.FieldManager && c.Labels[Label] == s.Name
+	return c.Labels[apply.ManagedByLabel] == apply.FieldManager && c.Labels[Label] == s.Name
 }
 
 // grown returns the claim with what it must ask for, nil if it asks for that. It never shrinks: a hand may have grown it.
@@ -63,7 +63,7 @@ func (r *Controller) seeToClaim(ctx context.Context, s *v1.NFSServer) error {
 		return fmt.Errorf("claim %s: %w", live.Name, errForeignClaim)
 	}
 	if larger := grown(live, s); larger != nil {
-		if _, err := claims.Update(ctx, larger, metav1.UpdateOptions{FieldManager: owned.FieldManager}); err != nil {
+		if _, err := claims.Update(ctx, larger, metav1.UpdateOptions{FieldManager: apply.FieldManager}); err != nil {
 			return fmt.Errorf("claim %s cannot grow to %s: %w", live.Name, s.Spec.Storage.Size, err)
 		}
 	}

@@ -26,12 +26,9 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
-	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/loop"
-	"github.com/holdfast-storage/holdfast/operator/owned"
-	"github.com/holdfast-storage/holdfast/operator/recent"
-	"github.com/holdfast-storage/holdfast/operator/storagecluster"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // Config is what a Controller needs.
@@ -39,9 +36,9 @@ type Config struct {
 	Client     holdfast.Interface
 	Kubernetes kubernetes.Interface
 	// Owned is of the namespace of Holdfast, and has the kinds of rights.
-	Owned *owned.Set
+	Owned *apply.Set
 	// Servers is everywhere, has Kinds, and Label stands for its instances.
-	Servers *owned.Set
+	Servers *apply.Set
 	// Holdfast, Cluster and Everywhere are shared with others. Who made them starts them, after New. Cluster is restricted
 	// to Namespace; Everywhere made by Watched.
 	Holdfast   informers.SharedInformerFactory
@@ -61,7 +58,7 @@ type Config struct {
 type Controller struct {
 	Config
 
-	loop         *loop.Loop[types.NamespacedName]
+	loop         *kube.Loop[types.NamespacedName]
 	servers      listers.NFSServerLister
 	clusters     listers.StorageClusterLister
 	storageNodes listers.StorageNodeLister
@@ -69,8 +66,8 @@ type Controller struct {
 	snapshots    listers.SnapshotLister
 	nodes        corelisters.NodeLister
 	namespaces   corelisters.NamespaceLister
-	written      recent.Objects[*v1.NFSServer]
-	unreadable   unreadable.Reporter
+	written      kube.Written[*v1.NFSServer]
+	unreadable   kube.UnreadableReporter
 
 	kept  sync.Map // UIDs of claims whose PersistentVolume outlives them
 	given sync.Map // UIDs of servers that got their rights from this process: who edits the Role takes none from them
@@ -117,7 +114,7 @@ func New(c Config) (*Controller, error) {
 		nodes: kubernetes.Nodes().Lister(), namespaces: kubernetes.Namespaces().Lister(),
 	}
 	var err error
-	r.loop, err = loop.New(loop.Config[types.NamespacedName]{Name: "nfsserver", Reconcile: r.reconcile, Workers: workers, Log: c.Log})
+	r.loop, err = kube.NewLoop(kube.LoopConfig[types.NamespacedName]{Name: "nfsserver", Reconcile: r.reconcile, Workers: workers, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +178,7 @@ func (r *Controller) see(ctx context.Context, s *v1.NFSServer) (time.Duration, e
 // cluster is the StorageCluster that is served. Without one, servers get what a StorageCluster gives that says nothing.
 func (r *Controller) cluster() (*v1.StorageCluster, error) {
 	all, err := r.clusters.List(labels.Everything())
-	return cmp.Or(storagecluster.Served(all), &v1.StorageCluster{}), err
+	return cmp.Or(v1.Served(all), &v1.StorageCluster{}), err
 }
 
 // retryRefused is when what the API server refused is tried again. What it was refused for may be no object of ours.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // The volumes of a server are many tenants' data, and the claim that they lie in is one object that anybody may delete,
@@ -111,7 +111,7 @@ func (r *Controller) patchPersistentVolume(ctx context.Context, pv *core.Persist
 	if err != nil {
 		return err
 	}
-	_, err = r.Kubernetes.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: owned.FieldManager})
+	_, err = r.Kubernetes.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
 	if err != nil {
 		return fmt.Errorf("PersistentVolume %s, which has the data of NFS server %s: %w", pv.Name, pv.Annotations[dataAnnotation], err)
 	}
@@ -138,7 +138,7 @@ func (r *Controller) remakeClaim(ctx context.Context, s *v1.NFSServer) error {
 		claim.Spec.VolumeName, claim.Spec.StorageClassName = pv.Name, &pv.Spec.StorageClassName
 		claim.Spec.VolumeMode, claim.Spec.AccessModes = pv.Spec.VolumeMode, pv.Spec.AccessModes
 	}
-	if _, err := r.Kubernetes.CoreV1().PersistentVolumeClaims(s.Namespace).Create(ctx, claim, metav1.CreateOptions{FieldManager: owned.FieldManager}); err != nil {
+	if _, err := r.Kubernetes.CoreV1().PersistentVolumeClaims(s.Namespace).Create(ctx, claim, metav1.CreateOptions{FieldManager: apply.FieldManager}); err != nil {
 		return fmt.Errorf("claim %s cannot be made: %w", claim.Name, err)
 	}
 	if pv != nil {

@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/deploy"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
@@ -73,16 +73,16 @@ func (r *Controller) serviceAddress(s *v1.NFSServer) string {
 }
 
 // applyLimits comes before every right is given: without them none is.
-func (r *Controller) applyLimits(ctx context.Context, servers []*v1.NFSServer) owned.Outcome {
+func (r *Controller) applyLimits(ctx context.Context, servers []*v1.NFSServer) apply.Outcome {
 	objects, err := r.limits(servers)
 	if err != nil {
-		return owned.Outcome{Failures: []owned.Failure{{Err: err}}}
+		return apply.Outcome{Failures: []apply.Failure{{Err: err}}}
 	}
 	return r.Owned.Apply(ctx, objects)
 }
 
 // limitTo tells the limits the address of a server, which a cache may not have yet.
-func (r *Controller) limitTo(ctx context.Context, one *v1.NFSServer) owned.Outcome {
+func (r *Controller) limitTo(ctx context.Context, one *v1.NFSServer) apply.Outcome {
 	r.rights.Lock()
 	defer r.rights.Unlock()
 	return r.applyLimits(ctx, append(r.held(keyOf(one)), one))

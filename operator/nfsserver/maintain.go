@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/loop"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // hold puts the finalizer on a server, so that it does not go without what was made for it.
@@ -33,7 +33,7 @@ func (r *Controller) setFinalizers(ctx context.Context, s *v1.NFSServer, finaliz
 	if err != nil {
 		return nil, err
 	}
-	held, err := r.Client.HoldfastV1().NFSServers(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: owned.FieldManager})
+	held, err := r.Client.HoldfastV1().NFSServers(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
 	if err != nil {
 		return nil, fmt.Errorf("the finalizer of NFSServer %s: %w", keyOf(s), err)
 	}
@@ -84,13 +84,13 @@ func (r *Controller) maintain(ctx context.Context, s *v1.NFSServer, cluster *v1.
 		o.failures = r.prune(ctx, s, wanted)
 	}
 	if len(o.failures) > 0 || claimErr != nil {
-		again = loop.Sooner(again, retryRefused)
+		again = kube.Sooner(again, retryRefused)
 	}
 	return o, again, ctx.Err()
 }
 
 // apply makes the rights, the Service and the pod, which must know the address. Without pod it leaves that as it is.
-func (r *Controller) apply(ctx context.Context, in input, pod bool) (out owned.Outcome, wanted []*unstructured.Unstructured, err error) {
+func (r *Controller) apply(ctx context.Context, in input, pod bool) (out apply.Outcome, wanted []*unstructured.Unstructured, err error) {
 	for _, o := range r.seeToRights(ctx, in.server) {
 		out = out.And(o)
 	}
@@ -119,8 +119,8 @@ func (r *Controller) apply(ctx context.Context, in input, pod bool) (out owned.O
 }
 
 // prune removes what an earlier release or spec has made for a server and this one does not.
-func (r *Controller) prune(ctx context.Context, s *v1.NFSServer, wanted []*unstructured.Unstructured) []owned.Failure {
-	keep := owned.Keeping(wanted)
+func (r *Controller) prune(ctx context.Context, s *v1.NFSServer, wanted []*unstructured.Unstructured) []apply.Failure {
+	keep := apply.Keeping(wanted)
 	return r.Servers.Prune(ctx, func(o *unstructured.Unstructured) bool {
 		return o.GetNamespace() != s.Namespace || o.GetLabels()[Label] != s.Name || keep(o)
 	}).Failures

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // Label has the name of the server that an object of its namespace belongs to.
@@ -41,7 +41,7 @@ func selector(s *v1.NFSServer) map[string]string {
 
 // labelsOf are on all that is made for a server.
 func labelsOf(s *v1.NFSServer) map[string]string {
-	all := map[string]string{partOfLabel: holdfastName, owned.ManagedByLabel: owned.FieldManager}
+	all := map[string]string{partOfLabel: holdfastName, apply.ManagedByLabel: apply.FieldManager}
 	maps.Copy(all, selector(s))
 	return all
 }

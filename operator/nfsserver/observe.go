@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
@@ -37,7 +37,7 @@ type situation struct {
 
 	// What came of the last pass; empty while the cluster is paused.
 	invalid  error
-	failures []owned.Failure
+	failures []apply.Failure
 	claimErr error  // the claim could not be made or grown
 	leaving  string // what a deletion waits for
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // LoopSet is the resource by which a pod that is not privileged gets loop devices from its node, and how many exports of
@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	managedBy = owned.ManagedByLabel
+	managedBy = apply.ManagedByLabel
 
 	dataVolume      = "data"
 	publishedVolume = "published"

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // lookAgain is when a removal looks for what no watch of this process shows.
@@ -148,7 +148,7 @@ func (r *Controller) removeObjects(ctx context.Context, s *v1.NFSServer) (string
 		left++
 		if o.GetDeletionTimestamp() == nil {
 			if err := r.Servers.Delete(ctx, o); err != nil {
-				return "", fmt.Errorf("deleting %s: %w", owned.RefOf(o), err)
+				return "", fmt.Errorf("deleting %s: %w", apply.RefOf(o), err)
 			}
 		}
 	}

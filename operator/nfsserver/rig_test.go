@@ -31,7 +31,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
@@ -114,10 +114,10 @@ func rightKinds() (all []schema.GroupVersionKind) {
 	return all
 }
 
-func (r *rig) set(c owned.Config) *owned.Set {
+func (r *rig) set(c apply.Config) *apply.Set {
 	r.Helper()
 	c.Client, c.Resources = dynamic.NewForConfigOrDie(r.restricted), r.theirs.Discovery().ServerResourcesForGroupVersion
-	set, err := owned.New(c)
+	set, err := apply.New(c)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -131,8 +131,8 @@ func (r *rig) start() *rig {
 	ours, theirs := holdfast.NewForConfigOrDie(r.restricted), kubernetes.NewForConfigOrDie(r.restricted)
 	c := Config{
 		Client: ours, Kubernetes: theirs, Namespace: realapi.Namespace, Events: r.events, Log: log, Settle: 50 * time.Millisecond,
-		Owned:    r.set(owned.Config{Kinds: rightKinds(), Name: "cluster", Namespace: realapi.Namespace, Log: log}),
-		Servers:  r.set(owned.Config{Kinds: Kinds(), Name: "servers", Everywhere: true, InventoryNamespace: realapi.Namespace, Instance: Label, Log: log}),
+		Owned:    r.set(apply.Config{Kinds: rightKinds(), Name: "cluster", Namespace: realapi.Namespace, Log: log}),
+		Servers:  r.set(apply.Config{Kinds: Kinds(), Name: "servers", Everywhere: true, InventoryNamespace: realapi.Namespace, Instance: Label, Log: log}),
 		Holdfast: informers.NewSharedInformerFactory(ours, 0), Cluster: kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(realapi.Namespace)),
 		Everywhere: Watch(theirs), Whole: func(kind string) bool { return r.missing.Load() != kind },
 	}
@@ -144,7 +144,7 @@ func (r *rig) start() *rig {
 	c.Holdfast.StartWithContext(ctx)
 	c.Cluster.StartWithContext(ctx)
 	c.Everywhere.Start(ctx)
-	for _, set := range []*owned.Set{c.Owned, c.Servers} {
+	for _, set := range []*apply.Set{c.Owned, c.Servers} {
 		if err := set.Start(ctx); err != nil {
 			r.Fatal(err)
 		}

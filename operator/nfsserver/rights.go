@@ -13,7 +13,7 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/deploy"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
@@ -86,39 +86,39 @@ func account(namespace string) (*unstructured.Unstructured, error) {
 // shared has no label of an instance: it is pruned with no StorageCluster and with no server alone.
 func shared(o object) (*unstructured.Unstructured, error) {
 	o.SetLabels(map[string]string{
-		nameLabel: holdfastName, partOfLabel: holdfastName, componentLabel: serverComponent, owned.ManagedByLabel: owned.FieldManager,
+		nameLabel: holdfastName, partOfLabel: holdfastName, componentLabel: serverComponent, apply.ManagedByLabel: apply.FieldManager,
 	})
 	return render.Unstructured(o)
 }
 
 // seeToRights gives all servers their rights that are entitled to them, and one its account, which a cache may not have
 // yet.
-func (r *Controller) seeToRights(ctx context.Context, one *v1.NFSServer) (all []owned.Outcome) {
+func (r *Controller) seeToRights(ctx context.Context, one *v1.NFSServer) (all []apply.Outcome) {
 	r.rights.Lock()
 	defer r.rights.Unlock()
 	o, err := account(one.Namespace)
 	if err != nil {
-		return []owned.Outcome{{Failures: []owned.Failure{{Err: err}}}}
+		return []apply.Outcome{{Failures: []apply.Failure{{Err: err}}}}
 	}
 	others, err := r.onlyEntitled(r.held(keyOf(one)))
 	if err != nil {
-		return []owned.Outcome{{Failures: []owned.Failure{{Err: err}}}}
+		return []apply.Outcome{{Failures: []apply.Failure{{Err: err}}}}
 	}
 	r.given.Store(one.UID, true)
-	return []owned.Outcome{
+	return []apply.Outcome{
 		r.Servers.Apply(ctx, []*unstructured.Unstructured{o}),
 		r.applyRights(ctx, append(others, one)),
 	}
 }
 
-func (r *Controller) applyRights(ctx context.Context, servers []*v1.NFSServer) owned.Outcome {
+func (r *Controller) applyRights(ctx context.Context, servers []*v1.NFSServer) apply.Outcome {
 	limits := r.applyLimits(ctx, servers)
 	if len(limits.Failures) > 0 {
 		return limits
 	}
 	objects, err := rightsOf(servers, r.Namespace, r.Owned.Has(securityContextConstraints))
 	if err != nil {
-		return owned.Outcome{Failures: []owned.Failure{{Err: err}}}
+		return apply.Outcome{Failures: []apply.Failure{{Err: err}}}
 	}
 	return limits.And(r.Owned.Apply(ctx, objects))
 }
@@ -141,7 +141,7 @@ func (r *Controller) renewed(s *v1.NFSServer) string {
 	if live := r.Servers.Get(refTo(s, "apps", "StatefulSet")); live != nil {
 		now, _, _ = unstructured.NestedString(live.Object, "spec", "template", "metadata", "annotations", accountAnnotation)
 	}
-	account := r.Servers.Get(owned.Ref{
+	account := r.Servers.Get(apply.Ref{
 		GroupKind:      schema.GroupKind{Kind: rbac.ServiceAccountKind},
 		NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: rightsName},
 	})
@@ -192,21 +192,21 @@ func (r *Controller) removeRights(ctx context.Context, gone types.NamespacedName
 	return removeFrom(ctx, r.Owned, objects...)
 }
 
-func removeFrom(ctx context.Context, set *owned.Set, objects ...*unstructured.Unstructured) error {
+func removeFrom(ctx context.Context, set *apply.Set, objects ...*unstructured.Unstructured) error {
 	for _, o := range objects {
-		live := set.Get(owned.RefOf(o))
+		live := set.Get(apply.RefOf(o))
 		if live == nil || live.GetDeletionTimestamp() != nil {
 			continue
 		}
 		if err := set.Delete(ctx, live); err != nil {
-			return fmt.Errorf("removing %s: %w", owned.RefOf(o), err)
+			return fmt.Errorf("removing %s: %w", apply.RefOf(o), err)
 		}
 	}
 	return nil
 }
 
-func refTo(s *v1.NFSServer, group, kind string) owned.Ref {
-	return owned.Ref{
+func refTo(s *v1.NFSServer, group, kind string) apply.Ref {
+	return apply.Ref{
 		GroupKind:      schema.GroupKind{Group: group, Kind: kind},
 		NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: objectName(s)},
 	}

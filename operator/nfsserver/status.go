@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/condition"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // The reasons of the conditions.
@@ -74,7 +74,7 @@ func (o *situation) status() v1.NFSServerStatus {
 	o.room(&next)
 	for _, c := range []metav1.Condition{o.available(ever, &next), o.progressing(), o.degraded(ever)} {
 		c.ObservedGeneration = s.Generation
-		c.Message = condition.Shorten(c.Message, condition.LongestMessage)
+		c.Message = kube.Shorten(c.Message, kube.LongestMessage)
 		meta.SetStatusCondition(&next.Conditions, c)
 	}
 	next.Phase = o.phase(ever, &next)
@@ -118,22 +118,22 @@ func (o *situation) available(ever bool, next *v1.NFSServerStatus) metav1.Condit
 	reason, message := o.trouble()
 	switch {
 	case o.leaving != "":
-		return condition.New(v1.AvailableCondition, false, reasonTerminating, "waiting for "+o.leaving)
+		return kube.NewCondition(v1.AvailableCondition, false, reasonTerminating, "waiting for "+o.leaving)
 	case !o.entitled:
-		return condition.New(v1.AvailableCondition, false, reasonNotAllowed, o.stranger())
+		return kube.NewCondition(v1.AvailableCondition, false, reasonNotAllowed, o.stranger())
 	case o.serves() && next.Path != "":
-		return condition.New(v1.AvailableCondition, true, reasonServing, fmt.Sprintf("clients mount %s of %s", next.Path, o.address))
+		return kube.NewCondition(v1.AvailableCondition, true, reasonServing, fmt.Sprintf("clients mount %s of %s", next.Path, o.address))
 	case o.serves():
-		return condition.New(v1.AvailableCondition, true, reasonServing, "clients reach it at "+next.Endpoint)
+		return kube.NewCondition(v1.AvailableCondition, true, reasonServing, "clients reach it at "+next.Endpoint)
 	case ever:
-		return condition.New(v1.AvailableCondition, false, reasonNotServing, message)
+		return kube.NewCondition(v1.AvailableCondition, false, reasonNotServing, message)
 	}
-	return condition.New(v1.AvailableCondition, false, reason, message)
+	return kube.NewCondition(v1.AvailableCondition, false, reason, message)
 }
 
 func (o *situation) progressing() metav1.Condition {
 	is := func(status bool, reason, message string) metav1.Condition {
-		return condition.New(v1.ProgressingCondition, status, reason, message)
+		return kube.NewCondition(v1.ProgressingCondition, status, reason, message)
 	}
 	reason, fault := o.fault()
 	switch {
@@ -158,7 +158,7 @@ func (o *situation) progressing() metav1.Condition {
 
 func (o *situation) degraded(ever bool) metav1.Condition {
 	is := func(reason, message string) metav1.Condition {
-		return condition.New(v1.DegradedCondition, true, reason, message)
+		return kube.NewCondition(v1.DegradedCondition, true, reason, message)
 	}
 	reason, fault := o.fault()
 	switch {
@@ -175,7 +175,7 @@ func (o *situation) degraded(ever bool) metav1.Condition {
 	case o.stranger() != "":
 		return is(reasonNotAllowed, o.stranger())
 	}
-	return condition.New(v1.DegradedCondition, false, reasonHealthy, "")
+	return kube.NewCondition(v1.DegradedCondition, false, reasonHealthy, "")
 }
 
 // fault is what keeps the spec from being made.
@@ -193,7 +193,7 @@ func (o *situation) fault() (reason, message string) {
 	reason = reasonForeign
 	var texts []string
 	for _, f := range o.failures {
-		if !errors.Is(f, owned.ErrForeign) {
+		if !errors.Is(f, apply.ErrForeign) {
 			reason = reasonNotApplied
 		}
 		texts = append(texts, f.Error())

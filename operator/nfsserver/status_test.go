@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // working is a server at work, changed as a test wants it.
@@ -123,8 +123,8 @@ func TestThePhaseAndTheConditionsFollowFromWhatIsSeen(t *testing.T) {
 			v1.NFSDegraded, reasonServing, reasonNotApplied, reasonNotApplied, "cannot grow",
 		},
 		"a foreign claim":   {[]func(*situation){noPod, func(o *situation) { o.claimErr = errForeignClaim }}, v1.NFSPending, reasonForeign, reasonForeign, reasonForeign, "not made for this server"},
-		"a foreign service": {[]func(*situation){noPod, func(o *situation) { o.failures = []owned.Failure{{Err: owned.ErrForeign}} }}, v1.NFSPending, reasonForeign, reasonForeign, reasonForeign, "delete it"},
-		"refused":           {[]func(*situation){noPod, func(o *situation) { o.failures = []owned.Failure{{Err: errors.New("no")}} }}, v1.NFSPending, reasonNotApplied, reasonNotApplied, reasonNotApplied, "no"},
+		"a foreign service": {[]func(*situation){noPod, func(o *situation) { o.failures = []apply.Failure{{Err: apply.ErrForeign}} }}, v1.NFSPending, reasonForeign, reasonForeign, reasonForeign, "delete it"},
+		"refused":           {[]func(*situation){noPod, func(o *situation) { o.failures = []apply.Failure{{Err: errors.New("no")}} }}, v1.NFSPending, reasonNotApplied, reasonNotApplied, reasonNotApplied, "no"},
 		"a bad spec":        {[]func(*situation){noPod, func(o *situation) { o.invalid = errors.New("spec.x: bad") }}, v1.NFSPending, reasonInvalid, reasonInvalid, reasonInvalid, "spec.x: bad"},
 		"a spec gone bad":   {[]func(*situation){served, func(o *situation) { o.invalid = errors.New("spec.x: bad") }}, v1.NFSDegraded, reasonServing, reasonInvalid, reasonInvalid, "spec.x: bad"},
 		"failing storage":   {[]func(*situation){served, func(o *situation) { o.storage.Status.Pools[0].Message = "read only" }}, v1.NFSDegraded, reasonServing, reasonUpToDate, reasonStorage, "read only"},

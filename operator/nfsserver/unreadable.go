@@ -5,20 +5,19 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/condition"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // tellUnreadable leaves a server as it runs that cannot be decoded, being deleted or not.
 func (r *Controller) tellUnreadable(ctx context.Context, s *v1.NFSServer) error {
-	written, err := r.unreadable.Report(ctx, r.Client, s, owned.FieldManager)
+	written, err := r.unreadable.Report(ctx, r.Client, s, apply.FieldManager)
 	if written == nil {
 		return err
 	}
 	r.written.Wrote(written.(*v1.NFSServer))
-	r.Events.Event(s, core.EventTypeWarning, v1.ReasonUnreadable, condition.Shorten(unreadable.Message(s), condition.LongestEvent))
+	r.Events.Event(s, core.EventTypeWarning, v1.ReasonUnreadable, kube.Shorten(kube.UnreadableMessage(s), kube.LongestEvent))
 	return nil
 }
 

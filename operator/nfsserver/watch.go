@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // Watched brings what is of servers in all namespaces: their pods, and of all claims the little that is asked of one.
@@ -57,7 +57,7 @@ func slimClaim(o any) (any, error) {
 	return &core.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, DeletionTimestamp: c.DeletionTimestamp,
-			Labels: map[string]string{owned.ManagedByLabel: c.Labels[owned.ManagedByLabel], Label: c.Labels[Label]},
+			Labels: map[string]string{apply.ManagedByLabel: c.Labels[apply.ManagedByLabel], Label: c.Labels[Label]},
 		},
 		Spec: core.PersistentVolumeClaimSpec{StorageClassName: c.Spec.StorageClassName, Resources: c.Spec.Resources, VolumeMode: c.Spec.VolumeMode, VolumeName: c.Spec.VolumeName},
 		Status: core.PersistentVolumeClaimStatus{
@@ -69,7 +69,7 @@ func slimClaim(o any) (any, error) {
 // listen registers what makes servers be looked at. What only changes numbers waits a moment for more.
 func (r *Controller) listen() error {
 	kinds, cluster := r.Holdfast.Holdfast().V1(), r.Cluster.Core().V1()
-	r.Servers.Listen(func(ref owned.Ref) {
+	r.Servers.Listen(func(ref apply.Ref) {
 		if key, is := serverOf(ref.NamespacedName); is {
 			r.loop.Enqueue(key)
 		}
@@ -79,7 +79,7 @@ func (r *Controller) listen() error {
 			}
 		}
 	})
-	r.Owned.Listen(func(ref owned.Ref) {
+	r.Owned.Listen(func(ref apply.Ref) {
 		if strings.HasPrefix(ref.Name, rightsName) { // the limits, too
 			r.enqueueAll()
 		}

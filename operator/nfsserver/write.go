@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/condition"
-	"github.com/holdfast-storage/holdfast/operator/owned"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // write writes the status where it differs, and an event for each transition that it shows.
@@ -21,13 +21,13 @@ func (r *Controller) write(ctx context.Context, s *v1.NFSServer, next v1.NFSServ
 	}
 	changed := s.DeepCopy()
 	changed.Status = next
-	written, err := r.Client.HoldfastV1().NFSServers(s.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{FieldManager: owned.FieldManager})
+	written, err := r.Client.HoldfastV1().NFSServers(s.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{FieldManager: apply.FieldManager})
 	if err != nil {
 		return fmt.Errorf("the status of NFSServer %s: %w", keyOf(s), err)
 	}
 	r.written.Wrote(written)
 	for _, e := range transitions(&s.Status, &next) {
-		r.Events.Event(written, e.kind, e.reason, condition.Shorten(e.message, condition.LongestEvent))
+		r.Events.Event(written, e.kind, e.reason, kube.Shorten(e.message, kube.LongestEvent))
 	}
 	return nil
 }

@@ -12,9 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/announce"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
@@ -55,8 +54,8 @@ func (c *Controller) tellUnreadable(ctx context.Context, job *v1.NodeJob) error 
 		return err
 	}
 	c.written.Wrote(written.(*v1.NodeJob))
-	return announce.Once(ctx, c.Kubernetes, component, announce.Event{
-		About: job, Kind: v1.SchemeGroupVersion.WithKind("NodeJob"), Type: core.EventTypeWarning, Reason: v1.ReasonUnreadable, Message: unreadable.Message(job),
+	return kube.RecordOnce(ctx, c.Kubernetes, component, kube.Event{
+		About: job, Kind: v1.SchemeGroupVersion.WithKind("NodeJob"), Type: core.EventTypeWarning, Reason: v1.ReasonUnreadable, Message: kube.UnreadableMessage(job),
 	})
 }
 
@@ -159,7 +158,7 @@ func (p *plan) notMade(node string, cause error, now time.Time) {
 }
 
 func (c *Controller) announce(ctx context.Context, job *v1.NodeJob, s v1.NodeJobStatus) error {
-	e := announce.Event{About: job, Kind: v1.SchemeGroupVersion.WithKind("NodeJob"), Type: core.EventTypeWarning, Reason: ReasonFailed}
+	e := kube.Event{About: job, Kind: v1.SchemeGroupVersion.WithKind("NodeJob"), Type: core.EventTypeWarning, Reason: ReasonFailed}
 	if s.Completed {
 		e.Type, e.Reason = core.EventTypeNormal, ReasonCompleted
 	}
@@ -168,7 +167,7 @@ func (c *Controller) announce(ctx context.Context, job *v1.NodeJob, s v1.NodeJob
 			e.Message = condition.Message
 		}
 	}
-	return announce.Once(ctx, c.Kubernetes, component, e)
+	return kube.RecordOnce(ctx, c.Kubernetes, component, e)
 }
 
 // write is refused when the job has changed: then it is looked at again.

@@ -22,10 +22,8 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
-	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/loop"
-	"github.com/holdfast-storage/holdfast/operator/recent"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // Config is what a Controller needs.
@@ -46,15 +44,15 @@ type Config struct {
 type Controller struct {
 	Config
 
-	loop         *loop.Loop[string]
+	loop         *kube.Loop[string]
 	jobs         listers.NodeJobLister
 	clusters     listers.StorageClusterLister
 	storageNodes listers.StorageNodeLister
 	nodes        corelisters.NodeLister
 	pods         corelisters.PodLister
 	logs         *logs
-	written      recent.Objects[*v1.NodeJob]
-	unreadable   unreadable.Reporter
+	written      kube.Written[*v1.NodeJob]
+	unreadable   kube.UnreadableReporter
 }
 
 const (
@@ -79,7 +77,7 @@ func New(c Config) (*Controller, error) {
 		logs: &logs{kubernetes: c.Kubernetes, known: map[types.UID]*reading{}},
 	}
 	var err error
-	if r.loop, err = loop.New(loop.Config[string]{Name: "nodejob", Reconcile: r.reconcile, Workers: workers, Log: c.Log}); err != nil {
+	if r.loop, err = kube.NewLoop(kube.LoopConfig[string]{Name: "nodejob", Reconcile: r.reconcile, Workers: workers, Log: c.Log}); err != nil {
 		return nil, err
 	}
 	r.logs.wake = r.loop.EnqueueAfter

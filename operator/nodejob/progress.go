@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/loop"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 func (r *round) timeout() time.Duration {
@@ -121,7 +121,7 @@ func (p *plan) endIfAny(pod *core.Pod) {
 
 // within asks for another look after d at the latest.
 func (p *plan) within(d time.Duration) {
-	p.again = loop.Sooner(p.again, max(d, 10*time.Millisecond))
+	p.again = kube.Sooner(p.again, max(d, 10*time.Millisecond))
 }
 
 func timeOf(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

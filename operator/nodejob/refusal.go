@@ -11,7 +11,6 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/operator/render"
-	"github.com/holdfast-storage/holdfast/operator/storagecluster"
 )
 
 // settings come from the StorageCluster that is served.
@@ -21,7 +20,7 @@ func (c *Controller) settings() (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	cluster := storagecluster.Served(clusters)
+	cluster := v1.Served(clusters)
 	if cluster == nil {
 		cluster = &v1.StorageCluster{}
 	}

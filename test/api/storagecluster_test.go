@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-storage/holdfast/admin/storageos"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/storageos"
 )
 
 // createCluster asks whether the server would take a StorageCluster, of which it must know every field.
@@ -21,7 +21,7 @@ func createCluster(t *testing.T, c *v1.StorageCluster) error {
 
 func TestWhatAStorageOSClusterBecomesIsTaken(t *testing.T) {
 	needServer(t)
-	samples, err := filepath.Glob("../../operator/storageos/testdata/*.yaml")
+	samples, err := filepath.Glob("../../admin/storageos/testdata/*.yaml")
 	if err != nil || len(samples) < 3 {
 		t.Fatalf("samples are %q, %v", samples, err)
 	}

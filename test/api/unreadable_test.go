@@ -23,9 +23,9 @@ import (
 
 	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
-	"github.com/holdfast-storage/holdfast/api/unreadable"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
@@ -92,7 +92,7 @@ func TestAnObjectThatCannotBeReadIsListedAndToldWithoutATouchOfItsSpec(t *testin
 	for _, c := range spoilt {
 		made, end := spoil(t, c.resource, c.kind, c.spec, c.field)
 		defer end()
-		var told unreadable.Reporter
+		var told kube.UnreadableReporter
 		o := find(t, c.kind)
 		if o.Unreadable() == nil || !strings.Contains(o.Unreadable().Error(), c.said) {
 			t.Errorf("%s: it is read as %+v, %v", c.kind, o, o.Unreadable())

@@ -1,0 +1,141 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/holdfast-storage/holdfast/admin/persistent"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// Adoption is what a volume is to become.
+type Adoption struct {
+	// Volume exists and has no claim.
+	Volume string
+	// Claim is NAMESPACE/NAME of one that exists, is Pending and fits, or that is made.
+	Claim string
+	// StorageClass of a new PersistentVolume. Nil chooses the class of the claim, or the one that fits.
+	StorageClass *string
+	// AccessModes of a new PersistentVolume. None means those of the claim, or what the volume is for.
+	AccessModes []core.PersistentVolumeAccessMode
+	// ReclaimPolicy of the PersistentVolume. Empty means Retain.
+	ReclaimPolicy core.PersistentVolumeReclaimPolicy
+	// Print writes what would be made, and makes nothing.
+	Print bool
+}
+
+// ParseClaim reads NAMESPACE/NAME.
+func ParseClaim(key string) (namespace, name string, err error) {
+	namespace, name, _ = strings.Cut(key, "/")
+	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return "", "", fmt.Errorf("claim %.80q: it must be NAMESPACE/NAME, such as shop/data-orders-0", key)
+	}
+	return namespace, name, nil
+}
+
+func (w Adoption) check() (namespace, name string, err error) {
+	if err := checkName("volume", w.Volume); err != nil {
+		return "", "", err
+	}
+	switch w.ReclaimPolicy {
+	case "", core.PersistentVolumeReclaimRetain, core.PersistentVolumeReclaimDelete:
+	default:
+		return "", "", fmt.Errorf("reclaim policy %.80q: it must be %s or %s", w.ReclaimPolicy, core.PersistentVolumeReclaimRetain, core.PersistentVolumeReclaimDelete)
+	}
+	return ParseClaim(w.Claim)
+}
+
+// Adopt gives a volume without a claim a PersistentVolume and a claim, and waits until they are bound. What is there
+// already and right is left, so it can be repeated.
+func (a *Admin) Adopt(ctx context.Context, want Adoption) error {
+	namespace, name, err := want.check()
+	if err != nil {
+		return err
+	}
+	o, err := a.observe(ctx, want.Volume, namespace, name)
+	if err != nil {
+		return err
+	}
+	b, err := o.plan(want)
+	if err != nil {
+		return err
+	}
+	for _, note := range b.notes {
+		if err := a.notef(want.Print, "%s", note); err != nil {
+			return err
+		}
+	}
+	if want.Print {
+		return a.print(b)
+	}
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	if err := a.bind(ctx, b); err != nil {
+		return err
+	}
+	return a.sayf("claim %s/%s is bound to volume %s (%s on %s) by PersistentVolume %s; pods can use it",
+		namespace, name, o.volume.Name, size(bytesOf(o.volume.Status.Size)), o.volume.Spec.Node, b.pv.Name)
+}
+
+// notef is a line of its own, as a comment where it stands among YAML.
+func (a *Admin) notef(comment bool, format string, args ...any) error {
+	if comment {
+		format = "# " + format
+	}
+	return a.sayf(format, args...)
+}
+
+// observed is all that decides how a volume comes to a claim.
+type observed struct {
+	volume          *v1.Volume
+	namespace, name string                      // of the claim
+	claim           *core.PersistentVolumeClaim // nil: there is none
+	naming          []naming
+	taken           map[string]bool // names of PersistentVolumes
+	classes         []storage.StorageClass
+	serverOptions   []string // mount options of the NFS server of a plain volume
+	store           string   // of that server, if it is known
+}
+
+func (a *Admin) observe(ctx context.Context, volume, namespace, name string) (*observed, error) {
+	v, err := a.Holdfast.HoldfastV1().Volumes().Get(ctx, volume, metav1.GetOptions{})
+	if err != nil {
+		return nil, a.absent(ctx, volume, err)
+	}
+	o := &observed{volume: v, namespace: namespace, name: name, taken: map[string]bool{}}
+	if o.claim, err = a.claim(ctx, namespace, name); err != nil {
+		return nil, err
+	}
+	all, err := a.persistentVolumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		o.taken[all[i].Name] = true
+		if store := persistent.StoreOf(&all[i], persistent.Server(v)); store != "" {
+			o.store = store
+		}
+	}
+	if o.naming, err = a.namingOf(ctx, v, all); err != nil {
+		return nil, err
+	}
+	classes, err := a.Kubernetes.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the StorageClasses could not be listed: %w", err)
+	}
+	o.classes = classes.Items
+	if namespace, name, is := strings.Cut(persistent.Server(v), "/"); is {
+		server, err := a.Holdfast.HoldfastV1().NFSServers(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("volume %s was made by NFSServer %s/%s, which could not be read: %w", v.Name, namespace, name, err)
+		}
+		o.serverOptions = server.Spec.MountOptions
+	}
+	return o, nil
+}

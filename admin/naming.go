@@ -1,0 +1,80 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/admin/persistent"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// naming is a PersistentVolume that names a Volume, and the claim that it is bound to or kept for.
+type naming struct {
+	*core.PersistentVolume
+	claim *core.PersistentVolumeClaim // nil: there is none
+}
+
+// bound says whether a claim that exists has the PersistentVolume.
+func (n naming) bound() bool { return n.claim != nil }
+
+// released says whether it was bound once, and its claim is gone.
+func (n naming) released() bool {
+	if n.bound() {
+		return false
+	}
+	phase := n.Status.Phase
+	return phase == core.VolumeReleased || phase == core.VolumeFailed || n.Spec.ClaimRef != nil && n.Spec.ClaimRef.UID != ""
+}
+
+// persistentVolumes lists all of the cluster.
+func (a *Admin) persistentVolumes(ctx context.Context) ([]core.PersistentVolume, error) {
+	list, err := a.Kubernetes.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the PersistentVolumes could not be listed, which say whether the volume is in use: %w", err)
+	}
+	return list.Items, nil
+}
+
+// namingOf finds those of them that name a Volume.
+func (a *Admin) namingOf(ctx context.Context, v *v1.Volume, all []core.PersistentVolume) (found []naming, err error) {
+	for i := range all {
+		if !persistent.Names(v, &all[i]) {
+			continue
+		}
+		n := naming{PersistentVolume: &all[i]}
+		if n.claim, err = a.claimOf(ctx, n.PersistentVolume); err != nil {
+			return nil, err
+		}
+		found = append(found, n)
+	}
+	return found, nil
+}
+
+// claimOf returns the claim that a PersistentVolume is bound to or kept for; nil if it is gone, or is another by now.
+func (a *Admin) claimOf(ctx context.Context, pv *core.PersistentVolume) (*core.PersistentVolumeClaim, error) {
+	ref := pv.Spec.ClaimRef
+	if ref == nil {
+		return nil, nil
+	}
+	claim, err := a.claim(ctx, ref.Namespace, ref.Name)
+	if claim == nil || err != nil || ref.UID != "" && ref.UID != claim.UID {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// claim returns nil if there is none.
+func (a *Admin) claim(ctx context.Context, namespace, name string) (*core.PersistentVolumeClaim, error) {
+	claim, err := a.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("claim %s/%s could not be read: %w", namespace, name, err)
+	}
+	return claim, nil
+}

@@ -1,0 +1,147 @@
+// Package directory keeps a volume as a directory with a quota: no overhead at all, and a limit that binds those who
+// cannot change quota ids; docs/directory-quota.md says who can.
+package directory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// data is the directory's name in its entry; the entry's metadata beside it counts against no volume.
+const data = "data"
+
+const smallest = 1 << 20
+
+// Open returns the engine that fits the file system at path.
+func Open(ctx context.Context, path string) (engine.Engine, error) {
+	features, err := nodeops.Probe(path)
+	if err != nil {
+		return nil, err
+	}
+	switch features.FSType {
+	case "btrfs":
+		if err := nodeops.EnableBtrfsQuota(ctx, path); err != nil {
+			return nil, fmt.Errorf("enabling btrfs quotas of %s: %w", path, err)
+		}
+		return &subvolumes{common{path: path, fsType: "btrfs"}}, nil
+	case "xfs", "ext4":
+		quota, err := nodeops.OpenProjectQuota(path)
+		if err != nil {
+			return nil, err
+		}
+		return &projects{common{path: path, fsType: features.FSType}, quota}, nil
+	}
+	return nil, fmt.Errorf("%w: %s lies on %s, where directories cannot be limited; use xfs or ext4 mounted with prjquota, or btrfs, or engine=image", backend.ErrInvalid, path, features.FSType)
+}
+
+// common is what both kinds of limited directory share.
+type common struct {
+	path   string
+	fsType string
+}
+
+func (c *common) plan(spec backend.VolumeSpec, source *engine.Content) (engine.Content, int64, error) {
+	content := engine.Content{Mode: backend.Filesystem, FSType: c.fsType, Provisioning: backend.Thin, Inodes: spec.Inodes}
+	refuse := func(format string, args ...any) (engine.Content, int64, error) {
+		return content, 0, fmt.Errorf("%w: engine directory "+format+"; engine image can", append([]any{backend.ErrInvalid}, args...)...)
+	}
+	switch {
+	case cmp.Or(spec.Mode, backend.Filesystem) != backend.Filesystem:
+		return refuse("cannot serve volumes of mode %s", spec.Mode)
+	case spec.FSType != "" && spec.FSType != c.fsType:
+		return refuse("keeps files on the pool's own %s and cannot make %s", c.fsType, backend.Quote(spec.FSType))
+	case spec.Provisioning == backend.Thick:
+		return refuse("cannot take space in advance (provisioning thick)")
+	case len(spec.MkfsOptions) > 0:
+		return refuse("makes no file system and cannot take mkfsOptions %v", spec.MkfsOptions)
+	}
+	if source != nil {
+		return content, source.Size, nil
+	}
+	return content, smallest, nil
+}
+
+func dataPath(e *engine.Entry) string { return filepath.Join(e.Dir.Name(), data) }
+
+// Access is the directory, which nodes bind.
+func (*common) Access(e *engine.Entry) backend.Access {
+	return backend.Access{Directory: dataPath(e)}
+}
+
+// InUse names the mounts that show the directory, whatever path the pool is seen under.
+func (c *common) InUse(e *engine.Entry) (string, error) {
+	mounts, err := nodeops.Mounts()
+	if err != nil {
+		return "", err
+	}
+	own, err := e.Dir.Stat(data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	inside := strings.TrimPrefix(dataPath(e), c.path)
+	var targets []string
+	for _, m := range mounts {
+		if m.FSType != c.fsType || !strings.HasSuffix(m.Root, inside) {
+			continue
+		}
+		// Another pool may have a volume of that name.
+		if shown, err := os.Stat(m.Target); err == nil && os.SameFile(shown, own) {
+			targets = append(targets, m.Target)
+		}
+	}
+	return strings.Join(targets, ", "), nil
+}
+
+// missing reports a directory that is gone or something else.
+func missing(e *engine.Entry) (backend.Condition, bool) {
+	info, err := e.Dir.Lstat(data)
+	switch {
+	case err != nil:
+		return abnormal("its directory cannot be read: %v; restore it from a snapshot or backup", err), true
+	case !info.IsDir():
+		return abnormal("its directory is a %s", info.Mode().Type()), true
+	}
+	return backend.Condition{}, false
+}
+
+func abnormal(format string, args ...any) backend.Condition {
+	return backend.Condition{Abnormal: true, Message: fmt.Sprintf(format, args...)}
+}
+
+// idle refuses where a copy could be torn: directories have no freeze of their own. It is asked before the copy and
+// as its release after it.
+func (c *common) idle(e *engine.Entry, why string) func() error {
+	return func() error {
+		if by, err := c.InUse(e); err != nil {
+			return err
+		} else if by != "" {
+			return fmt.Errorf("%w: volume %s is in use (%s) and %s; stop its user first, or use engine=image", backend.ErrPrecondition, e.ID, by, why)
+		}
+		return nil
+	}
+}
+
+// syncAll makes an entry durable with the file system it lies on: a tree has too many files to sync one by one.
+func syncAll(e *engine.Entry) error {
+	d, err := e.Dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
+}

@@ -1,0 +1,101 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// subvolumes limits directories of btrfs: each is a subvolume with a limit on its quota group.
+type subvolumes struct{ common }
+
+var _ engine.Engine = (*subvolumes)(nil)
+
+func (*subvolumes) Close() error { return nil }
+
+func (en *subvolumes) Plan(spec backend.VolumeSpec, source *engine.Content) (engine.Content, int64, error) {
+	if spec.Inodes > 0 {
+		return engine.Content{}, 0, fmt.Errorf("%w: btrfs cannot limit the number of files (inodes %d); leave inodes out, or use a pool on xfs or ext4", backend.ErrInvalid, spec.Inodes)
+	}
+	return en.plan(spec, source)
+}
+
+func (*subvolumes) Make(_ context.Context, e *engine.Entry) error {
+	if err := nodeops.CreateSubvolume(dataPath(e)); err != nil {
+		return err
+	}
+	return nodeops.LimitSubvolume(dataPath(e), e.Content.Size)
+}
+
+func (*subvolumes) Copy(_ context.Context, e, source *engine.Entry) error {
+	if err := nodeops.SnapshotSubvolume(dataPath(e), dataPath(source), e.Content.ReadOnly); err != nil {
+		return err
+	}
+	if e.Content.ReadOnly {
+		return nil
+	}
+	return nodeops.LimitSubvolume(dataPath(e), e.Content.Size)
+}
+
+func (*subvolumes) Finish(_ context.Context, e *engine.Entry, _ bool) error { return syncAll(e) }
+
+// Quiet has nothing to hold for one subvolume, whose snapshot is atomic; several have no common instant.
+func (en *subvolumes) Quiet(_ context.Context, e *engine.Entry, together bool) (func() error, error) {
+	if !together {
+		return func() error { return nil }, nil
+	}
+	idle := en.idle(e, "several subvolumes cannot be held at one instant")
+	return idle, idle()
+}
+
+func (en *subvolumes) Grow(_ context.Context, e *engine.Entry) error {
+	return nodeops.LimitSubvolume(dataPath(e), e.Content.Size)
+}
+
+// Settle puts the recorded limit back: a growth that was not answered is asked for again.
+func (en *subvolumes) Settle(e *engine.Entry) (bool, error) {
+	return false, en.Grow(context.Background(), e)
+}
+
+func (*subvolumes) Remove(ctx context.Context, e *engine.Entry) error {
+	if err := nodeops.DeleteSubvolume(ctx, dataPath(e)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	crashpoint.Here(crashpoint.DeletePartly)
+	return nil
+}
+
+func (*subvolumes) Inspect(e *engine.Entry) (int64, backend.Condition) {
+	if c, bad := missing(e); bad {
+		return 0, c
+	}
+	used, err := nodeops.SubvolumeUsage(dataPath(e))
+	if err != nil {
+		return 0, abnormal("its usage cannot be read: %v", err)
+	}
+	switch nested, err := nodeops.HoldsSubvolumes(dataPath(e)); {
+	case err != nil:
+		return used, abnormal("its subvolumes cannot be listed: %v", err)
+	case nested:
+		return used, abnormal("something inside made a subvolume in it, whose content the limit does not count; docs/directory-quota.md says who can")
+	}
+	return used, backend.Condition{}
+}
+
+// Inodes of btrfs are made as they are needed, of space that the limit counts.
+func (*subvolumes) Inodes(*engine.Entry) int64 { return 0 }
+
+func (*subvolumes) Unshared(e *engine.Entry) (int64, error) {
+	return nodeops.SubvolumeUnshared(dataPath(e))
+}
+
+// Recover frees quota groups of subvolumes whose deletion was cut short.
+func (en *subvolumes) Recover(context.Context) error {
+	return nodeops.SweepQgroups(en.path)
+}

@@ -1,0 +1,200 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// choose finds the disk of a pool that has no record: the one that says it is, else, for a new pool, the first that is
+// empty.
+func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSelector, e backend.PoolExpectation) error {
+	if err := h.vacant(pool); err != nil {
+		return err
+	}
+	cluster, err := h.Cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: a disk is chosen for a cluster, whose identity is not known: %w", backend.ErrUnavailable, err)
+	}
+	all, err := h.list()
+	if err != nil {
+		return err
+	}
+	meant, err := which.Select(all)
+	if err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
+	}
+	if len(meant) == 0 {
+		return fmt.Errorf("%w: no disk of node %s is meant by %s; what is removable, on a network or made of software must be named by a path", backend.ErrUnavailable, h.Node, which)
+	}
+	j, err := h.judge(ctx, which, all)
+	if err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	}
+	why := map[string]error{} // by path: why a device cannot be taken
+	r, device, err := j.known(ctx, pool, cluster, meant, why)
+	switch {
+	case err != nil:
+		return err
+	case r != nil:
+		if err := h.save(r); err != nil {
+			return err
+		}
+		h.Log.Info("found a disk that says it is the pool's", "pool", pool, "device", device.Path, "uuid", r.UUID)
+		return h.attach(ctx, r, device)
+	case !e.MayBegin():
+		return h.missing(&record{mark: mark{Pool: pool}}, e, "no disk of node %s says that it is the pool's, and the pool is not a new one: put its disk back", h.Node)
+	}
+	for _, d := range meant {
+		if why[d.Path] != nil {
+			continue
+		}
+		if why[d.Path] = j.unfit(ctx, d); why[d.Path] == nil {
+			return h.claim(ctx, mark{Pool: pool, Cluster: cluster, UUID: newUUID(cluster, pool), Node: h.Node}, &d)
+		}
+	}
+	return fmt.Errorf("%w: no disk of node %s that is meant by %s is free: %s", backend.ErrUnavailable, h.Node, which, reasons(meant, why))
+}
+
+// vacant refuses to mount over something.
+func (h *Host) vacant(pool string) error {
+	place := h.Place(pool)
+	m, err := nodeops.MountAt(place)
+	switch {
+	case err != nil:
+		return err
+	case m != nil:
+		return fmt.Errorf("%w: %s is mounted at %s, where a disk would be mounted; unmount it, or give that path instead of devices", backend.ErrUnavailable, m.Source, place)
+	}
+	if err := nothingIn(place); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("a disk mounted there would hide what is there, perhaps a pool in a directory: %w", err)
+	}
+	return nil
+}
+
+// label is how people see whose a disk is; there is room for twelve characters.
+func label(pool string) string { return "hf-" + pool[:min(len(pool), 9)] }
+
+// known looks for the disk that a record was lost of. Devices with the label of the pool that are not its are put into why.
+// A label, which anybody can write, lets none be mounted: its UUID is one that this cluster has made, or somebody names it.
+func (j *judge) known(ctx context.Context, pool, cluster string, meant []nodeops.Device, why map[string]error) (r *record, device *nodeops.Device, err error) {
+	for _, d := range meant {
+		head, err := nodeops.ReadXFSHead(d.Path)
+		if err != nil || head == nil || head.Label != label(pool) || head.Unfinished || len(d.Holders) > 0 {
+			continue // whether it is free is found out later
+		}
+		m, err := j.look(ctx, &d, head, pool, cluster)
+		switch {
+		case err != nil:
+			why[d.Path] = err
+		case m.Pool != pool || m.UUID != head.UUID:
+			why[d.Path] = fmt.Errorf("it says it is the disk of %s", m)
+		case m.Cluster != cluster:
+			why[d.Path] = fmt.Errorf("it holds pool %s of another cluster, %s; to take it over with all volumes, mount it and write %s as cluster into its %s; to use it anew, run wipefs --all on it", pool, m.Cluster, cluster, markFile)
+		case r != nil:
+			return nil, nil, fmt.Errorf("%w: %s and %s both say they are its disk; take one away", backend.ErrUnavailable, device.Path, d.Path)
+		default:
+			r, device = newRecord(m, &d), &d
+			r.Ready = true
+		}
+		if why[d.Path] != nil {
+			j.Log.Warn("a disk has the label of a pool and is not taken", "pool", pool, "device", d.Path, "reason", why[d.Path])
+		}
+	}
+	return r, device, nil
+}
+
+// look reads the mark of a disk that may be looked at.
+func (j *judge) look(ctx context.Context, d *nodeops.Device, head *nodeops.XFSHead, pool, cluster string) (m mark, err error) {
+	if !j.named && !madeFor(head.UUID, cluster, pool) {
+		return m, fmt.Errorf("it has the label %s, and its UUID %s is none that this cluster has made for the pool: it was formatted by another, or by a release that took random ones; if it is the pool's, name it by paths or model", head.Label, head.UUID)
+	}
+	if err := j.foreign(ctx, d); err != nil {
+		return m, err
+	}
+	return j.peek(ctx, d.Path)
+}
+
+// peek reads the mark of a disk without writing to it.
+func (h *Host) peek(ctx context.Context, device string) (m mark, err error) {
+	hole := filepath.Join(h.records(), ".peek")
+	if err := os.MkdirAll(hole, 0o700); err != nil {
+		return m, err
+	}
+	if err := nodeops.Unmount(ctx, hole); err != nil { // of a process that was killed here
+		return m, err
+	}
+	if err := nodeops.PeekDisk(ctx, device, hole); err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, nodeops.Unmount(context.WithoutCancel(ctx), hole)) }()
+	return readMark(hole)
+}
+
+// unfit says why a device cannot be formatted.
+func (j *judge) unfit(ctx context.Context, d nodeops.Device) error {
+	smallest, err := nodeops.SmallestFS("xfs")
+	switch {
+	case err != nil:
+		return err
+	case d.ReadOnly:
+		return errors.New("it is read-only")
+	case len(d.Partitions) > 0:
+		return fmt.Errorf("it has partitions: %s", strings.Join(d.Partitions, ", "))
+	case len(d.Holders) > 0:
+		return fmt.Errorf("it is part of %s", strings.Join(d.Holders, ", "))
+	case d.Size < smallest:
+		return fmt.Errorf("it has %d bytes, fewer than the %d that a file system needs", d.Size, smallest)
+	}
+	if err := j.others(&d); err != nil {
+		return err
+	}
+	if err := nodeops.ProvenEmpty(ctx, d.Path); err != nil {
+		return err
+	}
+	return j.foreign(ctx, &d)
+}
+
+func newRecord(m mark, d *nodeops.Device) *record {
+	return &record{mark: m, Device: d.Path, Model: d.Model, ID: d.ID, Size: d.Size}
+}
+
+// claim takes an empty disk.
+func (h *Host) claim(ctx context.Context, m mark, d *nodeops.Device) error {
+	r := newRecord(m, d)
+	if err := h.save(r); err != nil {
+		return err
+	}
+	crashpoint.Here(crashpoint.DiskChosen)
+	h.Log.Info("formatting an empty disk", "pool", r.Pool, "device", d.Path, "uuid", r.UUID)
+	return h.format(ctx, r, d)
+}
+
+func (h *Host) format(ctx context.Context, r *record, d *nodeops.Device) error {
+	spec := nodeops.MkfsSpec{FSType: "xfs", Options: []string{"-L", label(r.Pool), "-m", "crc=1,reflink=1"}, UUID: r.UUID}
+	if err := nodeops.MakeFS(ctx, d.Path, spec); err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	}
+	crashpoint.Here(crashpoint.DiskFormatted)
+	return h.attach(ctx, r, d)
+}
+
+// reasons names the first devices that could not be taken.
+func reasons(meant []nodeops.Device, why map[string]error) string {
+	const most = 8
+	var all []string
+	for _, d := range meant[:min(len(meant), most)] {
+		all = append(all, fmt.Sprintf("%s: %v", d.Path, why[d.Path]))
+	}
+	if more := len(meant) - most; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,270 @@
+// Package disk makes whole block devices the places of pools: one is chosen once, formatted if it is empty, mounted by
+// its UUID, and known again by what is written on it.
+//
+// What was chosen is recorded on the host before the device is touched, with the UUID that it is going to have. So a
+// process that is killed anywhere finds out how far it got, and a disk that is missing is missing: neither another one
+// nor the directory beneath its mount point takes its place.
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// Host is where the pools of one host lie.
+type Host struct {
+	Dir  string // of Holdfast on this host, such as /var/lib/holdfast
+	Node string
+	// Cluster identifies the cluster, so that a disk that comes from another is not taken. It is asked for when a disk
+	// is chosen, and not any more when one is known.
+	Cluster func(context.Context) (string, error)
+	// Attached lists the volumes of other drivers that are attached to this host; nil: there are none.
+	Attached func(context.Context) ([]Attached, error)
+	Proc     string // as in nodeops.Host, by which is found out who uses a device
+	Log      *slog.Logger
+
+	devices func() ([]nodeops.Device, error) // in tests
+}
+
+// Place is where a pool lies that has no path of its own, and where its disk is mounted.
+func (h *Host) Place(pool string) string { return filepath.Join(h.Dir, "pools", pool) }
+
+// Directory makes sure that the directory of a new pool exists: beneath Dir it is made. It refuses the bare directory on
+// which a disk of that pool belongs.
+func (h *Host) Directory(pool, path string, e backend.PoolExpectation) error {
+	r, err := h.recorded(pool)
+	if err != nil {
+		return err
+	}
+	if r != nil && path == h.Place(pool) {
+		if m, err := nodeops.MountAt(path); err != nil || m == nil {
+			return errors.Join(err, h.missing(r, e, "the pool lies on a disk (%s) that is not mounted; choose it by devices again", r))
+		}
+	}
+	if !strings.HasPrefix(path, h.Dir+"/") || !e.MayBegin() {
+		return nil
+	}
+	return os.MkdirAll(path, 0o755)
+}
+
+// missing says what to do about a disk that is not there.
+func (h *Host) missing(r *record, e backend.PoolExpectation, format string, args ...any) error {
+	how := fmt.Sprintf("remove %s on node %s", h.file(r.Pool), h.Node)
+	if e.Remedy != "" {
+		how = "run: " + e.Remedy
+	}
+	err := fmt.Errorf("%w: "+format+"; or, if it is gone for good with all that was on it, %s", append(append([]any{backend.ErrUnavailable}, args...), how)...)
+	return backend.BecauseOf(backend.NotMounted, err)
+}
+
+// Mount brings the disk of a pool to its place, where it may be already. A disk is chosen for a new pool only.
+func (h *Host) Mount(ctx context.Context, pool string, which nodeops.DeviceSelector, e backend.PoolExpectation) error {
+	unlock, err := h.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r, err := h.recorded(pool)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return h.choose(ctx, pool, which, e)
+	}
+	if mounted, err := h.mounted(ctx, r); mounted || err != nil {
+		return err
+	}
+	device, head, err := h.find(r, which)
+	switch {
+	case err != nil:
+		return err
+	case device == nil && r.Ready && e.Given == "":
+		return h.missing(r, e, "its disk is missing (%s); put it back and it is used again on node %s", r, h.Node)
+	case device == nil: // given up, or killed before anything was written to it
+		if err := h.forget(r); err != nil {
+			return err
+		}
+		return h.choose(ctx, pool, which, e)
+	case head.Unfinished && !r.Ready: // killed while mkfs ran
+		if err := nodeops.EraseUnfinishedXFS(device.Path, r.UUID); err != nil {
+			return err
+		}
+		return h.format(ctx, r, device)
+	}
+	return h.attach(ctx, r, device)
+}
+
+// lock keeps another process from choosing at the same time.
+func (h *Host) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(h.records(), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(h.records(), ".lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%w: another process looks after the disks of this host: %w", backend.ErrUnavailable, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// mounted says whether the disk is at its place. What else is mounted there is an error.
+func (h *Host) mounted(ctx context.Context, r *record) (bool, error) {
+	place := h.Place(r.Pool)
+	m, err := nodeops.MountAt(place)
+	if m == nil || err != nil {
+		return false, err
+	}
+	if _, err := os.ReadDir(place); m.FSType == "xfs" && (err != nil || nodeops.DeviceGone(m.Device)) {
+		if failed := nodeops.Unmount(ctx, place); failed != nil {
+			return false, fmt.Errorf("%w: its disk was taken away or failed while it was used (%s), and volumes on it keep it still; drain node %s and it is mounted anew: %w", backend.ErrUnavailable, r, h.Node, errors.Join(err, failed))
+		}
+		return false, nil
+	}
+	all, err := h.list()
+	if err != nil {
+		return false, err
+	}
+	for _, d := range all {
+		if d.Number != m.Device {
+			continue
+		}
+		if head, err := nodeops.ReadXFSHead(d.Path); err != nil {
+			return false, err
+		} else if head != nil && head.UUID == r.UUID {
+			return true, h.settle(r)
+		}
+	}
+	return false, fmt.Errorf("%w: %s is mounted at %s, where its disk belongs (%s); unmount it", backend.ErrUnavailable, m.Source, place, r)
+}
+
+// find looks for the disk by its UUID among those that may be chosen at all, whatever the other wishes are by now. What
+// is only said to be it, by what anybody can write, is passed over.
+func (h *Host) find(r *record, which nodeops.DeviceSelector) (device *nodeops.Device, head *nodeops.XFSHead, err error) {
+	eligible, named, err := h.eligible(which)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := h.booted()
+	if err != nil {
+		h.Log.Warn("a disk without a serial number is not known again", "pool", r.Pool, "error", err)
+	}
+	var doubts error
+	for _, d := range eligible {
+		if len(d.Holders) > 0 || device != nil && device.Number == d.Number {
+			continue
+		}
+		is, err := nodeops.ReadXFSHead(d.Path)
+		if err != nil || is == nil || is.UUID != r.UUID { // what cannot be read is missing
+			continue
+		}
+		isNamed := slices.ContainsFunc(named, func(n nodeops.Device) bool { return n.Number == d.Number })
+		if err := r.trusted(&d, isNamed, b); err != nil {
+			h.Log.Warn("a disk has the UUID of a pool's disk and is not taken", "pool", r.Pool, "device", d.Path, "reason", err)
+			doubts = errors.Join(doubts, err)
+			continue
+		}
+		if device != nil {
+			return nil, nil, fmt.Errorf("%w: %s and %s both say they are its disk (UUID %s); take the copy away", backend.ErrUnavailable, device.Path, d.Path, r.UUID)
+		}
+		device, head = &d, is
+	}
+	if device == nil && doubts != nil {
+		return nil, nil, fmt.Errorf("%w: its disk is missing (%s): %w", backend.ErrUnavailable, r, doubts)
+	}
+	return device, head, nil
+}
+
+// eligible are the devices of the host itself and those that the selector names by a path; named are those that it means
+// and names.
+func (h *Host) eligible(which nodeops.DeviceSelector) (eligible, named []nodeops.Device, err error) {
+	all, err := h.list()
+	if err != nil {
+		return nil, nil, err
+	}
+	own := nodeops.DeviceSelector{MinSize: 1}
+	if eligible, err = own.Select(all); err != nil {
+		return nil, nil, err
+	}
+	if which.Model != "" {
+		if named, err = (nodeops.DeviceSelector{Model: which.Model, Paths: which.Paths}).Select(all); err != nil {
+			return nil, nil, err
+		}
+	}
+	if own.Paths = which.Paths; len(which.Paths) > 0 {
+		byPath, err := own.Select(all)
+		if err != nil {
+			return nil, nil, err
+		}
+		named = append(named, byPath...)
+		eligible = append(eligible, byPath...)
+	}
+	return eligible, named, nil
+}
+
+// attach mounts the disk, and leaves it mounted only if it is the one.
+func (h *Host) attach(ctx context.Context, r *record, device *nodeops.Device) error {
+	place := h.Place(r.Pool)
+	if err := os.MkdirAll(place, 0o755); err != nil {
+		return err
+	}
+	quotas, err := nodeops.MountDisk(ctx, device.Path, place)
+	if err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	}
+	crashpoint.Here(crashpoint.DiskMounted)
+	m, err := nodeops.MountAt(place)
+	if err == nil && (m == nil || m.Device != device.Number) {
+		err = fmt.Errorf("%w: %s is another device by now; trying again", backend.ErrUnavailable, device.Path)
+	}
+	if err == nil {
+		err = h.settle(r)
+	}
+	if err != nil {
+		return errors.Join(err, nodeops.Unmount(context.WithoutCancel(ctx), place))
+	}
+	h.Log.Info("disk mounted", "pool", r.Pool, "device", device.Path, "uuid", r.UUID, "at", place)
+	if !quotas {
+		h.Log.Warn("this kernel has no project quotas on xfs: the pool cannot have engine directory", "pool", r.Pool)
+	}
+	return nil
+}
+
+// settle reads whose the mounted disk is, and writes it where the disk is new.
+func (h *Host) settle(r *record) error {
+	place := h.Place(r.Pool)
+	m, err := readMark(place)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && !r.Ready:
+		if err := nothingIn(place); err != nil {
+			return err
+		}
+		if err := r.write(place); err != nil {
+			return err
+		}
+		crashpoint.Here(crashpoint.DiskMarked)
+	case err != nil:
+		return fmt.Errorf("%w: the disk does not say whose it is: %w; if nobody has removed that file on purpose, write %s into it", backend.ErrUnavailable, err, r.mark)
+	case m.identity() != r.identity():
+		return fmt.Errorf("%w: the disk with its UUID says it is that of %s, not of %s; take it away", backend.ErrUnavailable, m, r.mark)
+	}
+	if r.Ready {
+		return nil
+	}
+	r.Ready = true
+	return h.save(r)
+}

@@ -1,0 +1,138 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// killedOn makes the test below play the process that is killed: it names the host's directory and the devices.
+const killedOn = "HOLDFAST_TEST_DISK"
+
+func TestAKilledProcessIsContinued(t *testing.T) {
+	if work := os.Getenv(killedOn); work != "" {
+		dir, devices, _ := strings.Cut(work, "|")
+		_ = newHost(t, dir).Mount(t.Context(), pool, paths(strings.Split(devices, ",")...), backend.PoolExpectation{})
+		return
+	}
+	hostfs.RequireRoot(t)
+	if testing.Short() {
+		t.Skip("compiles this package with crash points")
+	}
+	binary := filepath.Join(t.TempDir(), "disk.test")
+	if out, err := exec.Command("go", "test", "-c", "-tags", "crashpoints", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, step := range crashpoint.DiskSteps {
+		for _, reboot := range []bool{false, true} {
+			name := string(step)
+			if reboot {
+				name += " and a reboot"
+			}
+			t.Run(name, func(t *testing.T) { killAt(t, binary, step, reboot) })
+		}
+	}
+}
+
+func killAt(t *testing.T, binary string, step crashpoint.Step, reboot bool) {
+	f := newFixture(t)
+	device, other := hostfs.Disk(t, size), hostfs.Disk(t, size)
+	cmd := exec.Command(binary, "-test.run", "^TestAKilledProcessIsContinued$")
+	cmd.Env = append(os.Environ(), killedOn+"="+f.Dir+"|"+device+","+other, "HOLDFAST_CRASH_AT="+string(step))
+	out, err := cmd.CombinedOutput()
+	exit, _ := errors.AsType[*exec.ExitError](err)
+	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("it did not die at %s: %v: %s", step, err, out)
+	}
+	if reboot {
+		f.unmount(pool)
+	}
+	f.mount(pool, device, other)
+	if got := f.on(pool); got != device {
+		t.Errorf("%s is mounted, want %s", got, device)
+	}
+	r, err := f.recorded(pool)
+	if err != nil || r == nil || !r.Ready {
+		t.Errorf("recorded is %+v, %v", r, err)
+	}
+	if m, err := readMark(f.Place(pool)); err != nil || m != r.mark {
+		t.Errorf("marked as %v, %v; want %v", m, err, r.mark)
+	}
+	if err := nodeops.ProvenEmpty(t.Context(), other); err != nil {
+		t.Errorf("the other disk: %v", err)
+	}
+	f.put(pool, "data")
+	f.unmount(pool)
+	f.mount(pool, device, other)
+	if !f.has(pool, "data") {
+		t.Error("the data is gone")
+	}
+}
+
+// inProgress is the byte of the first block by which mkfs.xfs says that it is not done.
+const inProgress = 126
+
+func TestAMkfsThatWasKilledIsRepeatedOnTheSameDisk(t *testing.T) {
+	f := newFixture(t)
+	device, other := hostfs.Disk(t, size), hostfs.Disk(t, size)
+	f.mount(pool, device)
+	r := f.pending()
+	hostfs.Overwrite(t, device, inProgress, 1)
+	f.mount(pool, device, other)
+	if got := f.on(pool); got != device {
+		t.Errorf("%s is mounted, want %s", got, device)
+	}
+	if now, err := f.recorded(pool); err != nil || now == nil || now.UUID != r.UUID || !now.Ready {
+		t.Errorf("recorded is %+v, %v", now, err)
+	}
+}
+
+// pending makes the record what it was before the disk was marked, and returns it.
+func (f *fixture) pending() *record {
+	f.Helper()
+	f.unmount(pool)
+	r, err := f.recorded(pool)
+	if err != nil || r == nil {
+		f.Fatal(err)
+	}
+	r.Ready = false
+	if err := f.save(r); err != nil {
+		f.Fatal(err)
+	}
+	return r
+}
+
+func TestADiskInWhichSomebodyPutSomethingMeanwhileIsLeftAlone(t *testing.T) {
+	f := newFixture(t)
+	device := hostfs.Disk(t, size)
+	f.mount(pool, device)
+	f.put(pool, "theirs")
+	if err := os.Remove(filepath.Join(f.Place(pool), markFile)); err != nil {
+		t.Fatal(err)
+	}
+	f.pending()
+	f.refused(pool, paths(device), "theirs")
+}
+
+func TestADiskThatWasReadyIsNeverFormattedAgain(t *testing.T) {
+	f := newFixture(t)
+	device := hostfs.Disk(t, size)
+	f.mount(pool, device)
+	f.put(pool, "data")
+	f.unmount(pool)
+	hostfs.Overwrite(t, device, inProgress, 1) // damage
+	before := hostfs.Content(t, device)
+	f.refused(pool, paths(device), "xfs_repair")
+	if hostfs.Content(t, device) != before {
+		t.Error("it was changed")
+	}
+}

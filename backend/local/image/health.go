@@ -1,0 +1,66 @@
+package image
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// unmount is how the file system in an image comes to be mounted anew.
+const unmount = "to unmount it stop the pods that use it on this node, or delete the pod of the NFS server that serves it"
+
+// Examine goes by the mounts, of which there are fewer than contents.
+func (en *Engine) Examine(ctx context.Context, contents map[backend.ID]*engine.Content) map[backend.ID]backend.Condition {
+	mounts, err := nodeops.Mounts()
+	if err != nil {
+		return nil
+	}
+	found := map[backend.ID]backend.Condition{}
+	for i := range mounts {
+		id, content := en.shown(&mounts[i], contents)
+		if content == nil {
+			continue
+		}
+		if before, seen := found[id]; seen && (before.Reason == backend.FileSystemErrors || !mounts[i].Failed) {
+			continue // a mount that was made read-only does not tell whether its file system turned so
+		}
+		found[id] = health(ctx, &mounts[i], content)
+	}
+	return found
+}
+
+// shown is the content whose file system a mount shows, nil if it shows none of the pool's.
+func (en *Engine) shown(m *nodeops.Mount, contents map[backend.ID]*engine.Content) (backend.ID, *engine.Content) {
+	if m.Root != "/" {
+		return "", nil
+	}
+	device := nodeops.LoopUnder(m)
+	if device == "" {
+		return "", nil
+	}
+	image, err := nodeops.BackingFile(device)
+	if err != nil || !strings.HasPrefix(image, en.path+"/") || filepath.Base(image) != file {
+		return "", nil
+	}
+	id := backend.ID(filepath.Base(filepath.Dir(image)))
+	content := contents[id]
+	if content == nil || content.Mode == backend.Block || !nodeops.IsAttached(device, image) {
+		return "", nil
+	}
+	return id, content
+}
+
+func health(ctx context.Context, m *nodeops.Mount, content *engine.Content) backend.Condition {
+	is := nodeops.FSHealth(ctx, m)
+	switch {
+	case is.Errors != "":
+		return backend.Condition{Abnormal: true, Reason: backend.FileSystemErrors, Message: is.Errors + "; " + unmount}
+	case is.Small != "" && content.FSSize != content.Size:
+		return backend.Condition{Abnormal: true, Reason: backend.NotGrown, Message: is.Small + "; that is tried again when it is mounted the next time; " + unmount}
+	}
+	return backend.Condition{}
+}

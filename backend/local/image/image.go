@@ -1,0 +1,263 @@
+// Package image keeps a volume as a disk image: its size is a wall that nothing inside can move.
+package image
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// file is the image's name in its entry.
+const file = "image"
+
+// smallestBlock is the least size of a raw block volume.
+const smallestBlock = 1 << 20
+
+// Engine fills the entries of a pool with images.
+type Engine struct {
+	path    string
+	reflink bool
+}
+
+var (
+	_ engine.Engine   = (*Engine)(nil)
+	_ engine.Examiner = (*Engine)(nil)
+)
+
+// Open returns the engine for the pool at path.
+func Open(path string) (*Engine, error) {
+	features, err := nodeops.Probe(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{path: path, reflink: features.Reflink}, nil
+}
+
+func (*Engine) Close() error { return nil }
+
+// Plan decides the file system: an image has the one asked for, ext4 otherwise, and a copy that of its source.
+func (*Engine) Plan(spec backend.VolumeSpec, source *engine.Content) (engine.Content, int64, error) {
+	c := engine.Content{
+		Mode:         cmp.Or(spec.Mode, backend.Filesystem),
+		FSType:       spec.FSType,
+		Provisioning: cmp.Or(spec.Provisioning, backend.Thin),
+		MkfsOptions:  spec.MkfsOptions,
+		Inodes:       spec.Inodes,
+	}
+	if source != nil {
+		return planCopy(spec, c, source)
+	}
+	if c.Mode == backend.Block {
+		if c.FSType != "" || len(c.MkfsOptions) > 0 || c.Inodes > 0 {
+			return c, 0, fmt.Errorf("%w: a block volume has no file system; leave out fstype, mkfsOptions and inodes", backend.ErrInvalid)
+		}
+		return c, smallestBlock, nil
+	}
+	c.FSType = cmp.Or(c.FSType, "ext4")
+	smallest, err := nodeops.SmallestFS(c.FSType)
+	if err == nil {
+		err = nodeops.CheckMkfs(mkfs(&c))
+	}
+	if err != nil {
+		return c, 0, fmt.Errorf("%w: %w", backend.ErrInvalid, err)
+	}
+	return c, smallest, nil
+}
+
+func planCopy(spec backend.VolumeSpec, c engine.Content, source *engine.Content) (engine.Content, int64, error) {
+	switch {
+	case spec.Mode != "" && spec.Mode != source.Mode:
+		return c, 0, fmt.Errorf("%w: the source is a volume of mode %s, asked for %s", backend.ErrInvalid, source.Mode, spec.Mode)
+	case spec.FSType != "" && spec.FSType != source.FSType:
+		return c, 0, fmt.Errorf("%w: the source holds %s, asked for %s; leave fstype out to keep it", backend.ErrInvalid, cmp.Or(source.FSType, "a raw block volume"), spec.FSType)
+	}
+	c.Mode, c.FSType, c.FSSize = source.Mode, source.FSType, source.FSSize
+	return c, source.Size, nil
+}
+
+func mkfs(c *engine.Content) nodeops.MkfsSpec {
+	return nodeops.MkfsSpec{FSType: c.FSType, Options: c.MkfsOptions, Inodes: c.Inodes}
+}
+
+// Make creates the image and, unless it is to be a raw block volume, the file system in it. The entry is not
+// visible yet, so a file system that was cut short is never met again.
+func (en *Engine) Make(ctx context.Context, e *engine.Entry) error {
+	f, err := e.Dir.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := resize(f, e.Content); err != nil {
+		return err
+	}
+	if e.Content.Mode == backend.Block {
+		return nil
+	}
+	return exhausted(nodeops.MakeFS(ctx, imagePath(e), mkfs(e.Content)))
+}
+
+// Copy clones the source's image. A thick copy gets blocks of its own: sharing them would promise the same space twice.
+func (en *Engine) Copy(ctx context.Context, e, source *engine.Entry) error {
+	src, err := source.Dir.Open(file)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := e.Dir.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	if e.Content.Provisioning == backend.Thick && !e.Content.ReadOnly {
+		if err := resize(dst, e.Content); err != nil {
+			return err
+		}
+		err = nodeops.CopySparse(ctx, dst, src)
+	} else {
+		_, err = nodeops.CopyFile(ctx, dst, src)
+	}
+	if err != nil {
+		return exhausted(err)
+	}
+	return resize(dst, e.Content)
+}
+
+// Finish gives a copied file system an identity of its own where two of one identity cannot be mounted.
+func (*Engine) Finish(ctx context.Context, e *engine.Entry, copied bool) error {
+	if copied && !e.Content.ReadOnly && e.Content.Mode == backend.Filesystem {
+		if err := nodeops.RenewFSID(ctx, imagePath(e), e.Content.FSType); err != nil {
+			return err
+		}
+	}
+	f, err := e.Dir.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// Settle takes the size of an image that was grown but not recorded: a node may use all of it already.
+func (*Engine) Settle(e *engine.Entry) (bool, error) {
+	info, err := e.Dir.Lstat(file)
+	if err != nil || info.Size() <= e.Content.Size {
+		return false, err
+	}
+	e.Content.Size = info.Size()
+	return true, nil
+}
+
+// Grow makes the image as large as its content says. It never shrinks one, except to take back its own failure.
+func (*Engine) Grow(_ context.Context, e *engine.Entry) error {
+	f, err := e.Dir.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	before, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if before.Size() >= e.Content.Size {
+		return nil
+	}
+	if err := resize(f, e.Content); err != nil {
+		return errors.Join(err, f.Truncate(before.Size()))
+	}
+	return f.Sync()
+}
+
+// resize brings the image to its size, with all its space when it is thick.
+func resize(f *os.File, c *engine.Content) error {
+	if c.Provisioning == backend.Thick && !c.ReadOnly {
+		return exhausted(nodeops.Preallocate(f, c.Size))
+	}
+	return exhausted(f.Truncate(c.Size))
+}
+
+func exhausted(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
+		return fmt.Errorf("%w: the pool's file system is full: %w", backend.ErrExhausted, err)
+	case errors.Is(err, unix.EFBIG):
+		return fmt.Errorf("%w: the pool's file system cannot hold a file of that size: %w", backend.ErrOutOfRange, err)
+	}
+	return err
+}
+
+func (*Engine) Remove(_ context.Context, e *engine.Entry) error {
+	if err := e.Dir.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	crashpoint.Here(crashpoint.DeletePartly)
+	return nil
+}
+
+func (*Engine) Access(e *engine.Entry) backend.Access {
+	return backend.Access{Image: imagePath(e)}
+}
+
+func imagePath(e *engine.Entry) string { return filepath.Join(e.Dir.Name(), file) }
+
+// InUse names the loop devices that are attached to the image.
+func (*Engine) InUse(e *engine.Entry) (string, error) {
+	devices, err := nodeops.LoopsOf(imagePath(e))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return strings.Join(devices, ", "), err
+}
+
+// Inspect compares the image with its metadata.
+func (*Engine) Inspect(e *engine.Entry) (int64, backend.Condition) {
+	info, err := e.Dir.Lstat(file)
+	switch {
+	case err != nil:
+		return 0, abnormal("its image cannot be read: %v; restore it from a snapshot or backup", err)
+	case !info.Mode().IsRegular():
+		return 0, abnormal("its image is of type %s and not a file", info.Mode().Type())
+	}
+	used := info.Sys().(*syscall.Stat_t).Blocks * 512
+	if info.Size() < e.Content.Size {
+		return used, abnormal("its image holds %d bytes of %d: something cut it; restore it from a snapshot or backup", info.Size(), e.Content.Size)
+	}
+	return used, backend.Condition{}
+}
+
+// Inodes is the image, beside the entry's own.
+func (*Engine) Inodes(*engine.Entry) int64 { return 1 }
+
+// Unshared leaves out the blocks that snapshots and clones have too.
+func (en *Engine) Unshared(e *engine.Entry) (int64, error) {
+	used, condition := en.Inspect(e)
+	if !en.reflink || condition.Abnormal {
+		return used, nil
+	}
+	f, err := e.Dir.Open(file)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	bytes, err := nodeops.Unshared(f)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTTY) { // a pool on NFS
+		return 0, nil
+	}
+	return min(bytes, used), err // compressed, it takes less than it holds
+}
+
+func abnormal(format string, args ...any) backend.Condition {
+	return backend.Condition{Abnormal: true, Message: fmt.Sprintf(format, args...)}
+}

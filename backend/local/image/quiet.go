@@ -1,0 +1,90 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local/engine"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// The longest that writes may be held: a clone takes milliseconds, a copy as long as its bytes.
+const (
+	cloneLimit = time.Minute
+	copyLimit  = time.Hour
+)
+
+// Quiet freezes the file system that is mounted from the image. An image that is attached but not mounted is a raw
+// block volume in use: cloning it alone is atomic in the kernel, copying it or holding it with others is not.
+func (en *Engine) Quiet(ctx context.Context, e *engine.Entry, together bool) (func() error, error) {
+	devices, err := nodeops.LoopsOf(imagePath(e))
+	if err != nil || len(devices) == 0 {
+		return free, err
+	}
+	mounts, err := nodeops.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mounts {
+		for _, device := range devices {
+			if m.Root == "/" && nodeops.LoopUnder(&m) == device {
+				frozen, err := nodeops.Freeze(ctx, m.Target, en.limit())
+				if err != nil {
+					return nil, err
+				}
+				return frozen.Thaw, nil
+			}
+		}
+	}
+	attached := strings.Join(devices, ", ")
+	switch {
+	case together:
+		return nil, fmt.Errorf("%w: volume %s is attached as a raw block device (%s), whose writes cannot be held together with those of other volumes; stop its user first", backend.ErrPrecondition, e.ID, attached)
+	case !en.reflink:
+		return nil, fmt.Errorf("%w: volume %s is attached as a raw block device (%s) and its pool cannot clone (xfs with reflink or btrfs can), so a copy would not belong to one instant; stop its user first", backend.ErrPrecondition, e.ID, attached)
+	}
+	for _, device := range devices {
+		if err := nodeops.SyncDevice(device); err != nil {
+			return nil, err
+		}
+	}
+	return free, nil
+}
+
+// free releases what did not need to be held.
+func free() error { return nil }
+
+func (en *Engine) limit() time.Duration {
+	if en.reflink {
+		return cloneLimit
+	}
+	return copyLimit
+}
+
+// Recover thaws file systems that a killed process may have left frozen. One that cannot be thawed, as it has failed,
+// keeps no other from it.
+func (en *Engine) Recover(context.Context) error {
+	mounts, err := nodeops.Mounts()
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, m := range mounts {
+		device := nodeops.LoopUnder(&m)
+		if device == "" || m.Root != "/" {
+			continue
+		}
+		image, err := nodeops.BackingFile(device)
+		if err != nil || !strings.HasPrefix(image, en.path+"/") || !nodeops.IsAttached(device, image) {
+			continue
+		}
+		if err := nodeops.ThawLeftover(m.Target); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,381 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+var (
+	// ErrForeign is an object that has the name of a wanted one and was made by someone else. It is left as it is.
+	ErrForeign = errors.New("it exists and was not made by Holdfast, so it stays as it is: delete it or give the new one another name, " +
+		"or let Holdfast have it with the label " + ManagedByLabel + "=" + FieldManager)
+	// ErrLeaving is an object that is being deleted. It is made again when it is gone.
+	ErrLeaving = errors.New("it is being deleted and will be made again when it is gone")
+	// ErrUnknownKind is of an object that the API server has no kind for.
+	ErrUnknownKind = errors.New("the API server does not know this kind")
+)
+
+// ContestedError is an object that someone else changes again and again.
+type ContestedError struct{ By []string }
+
+func (e *ContestedError) Error() string {
+	return fmt.Sprintf("it is changed again and again by %s: configure that to leave it alone", strings.Join(e.By, ", "))
+}
+
+// Of an object that others change, so many repairs are made at once, and after that so many a second.
+const (
+	repairBurst     = 30
+	repairPerSecond = 0.2
+)
+
+// record is what was done about an object.
+type record struct {
+	wanted  *unstructured.Unstructured
+	result  *unstructured.Unstructured // what the API server made of it
+	at      time.Time
+	marked  bool
+	repairs flowcontrol.PassiveRateLimiter
+}
+
+// changedMeanwhile is when what is changed by others just now is looked at again.
+const changedMeanwhile = 100 * time.Millisecond
+
+// unseenFor is how long an object that was applied may stay out of the cache before it counts as gone.
+const unseenFor = 10 * time.Second
+
+// Outcome is what came of an Apply.
+type Outcome struct {
+	Changed  []Ref // were made or put right
+	Failures []Failure
+	// Again is when to apply once more even if nothing changes; 0: not at all.
+	Again time.Duration
+}
+
+// Err joins the failures.
+func (o Outcome) Err() error {
+	errs := make([]error, len(o.Failures))
+	for i, f := range o.Failures {
+		errs[i] = f
+	}
+	return errors.Join(errs...)
+}
+
+// And is both outcomes in one.
+func (o Outcome) And(other Outcome) Outcome {
+	return Outcome{
+		Changed: slices.Concat(o.Changed, other.Changed), Failures: slices.Concat(o.Failures, other.Failures),
+		Again: kube.Sooner(o.Again, other.Again),
+	}
+}
+
+// Apply makes each object as it is wanted, in this order. One that is refused does not keep the others from it. It asks
+// the API server nothing for objects that are as they were when they were last applied.
+func (s *Set) Apply(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
+	return s.applyAll(ctx, objects, nil, false)
+}
+
+// Spared are objects that stay as others made them where the function says so. It is asked about what would be
+// overwritten, exactly: what was changed meanwhile is not overwritten either, but asked about by the next Apply.
+type Spared map[Ref]func(live *unstructured.Unstructured) bool
+
+// ApplySparing is Apply for all that is not spared.
+func (s *Set) ApplySparing(ctx context.Context, objects []*unstructured.Unstructured, spared Spared) Outcome {
+	return s.applyAll(ctx, objects, spared, false)
+}
+
+// Mark is Apply for objects that others made and of which only some metadata is wanted. Those that do not exist are
+// not made.
+func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
+	return s.applyAll(ctx, objects, nil, true)
+}
+
+func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured, spared Spared, mark bool) (out Outcome) {
+	if !mark {
+		if err := s.intend(ctx, objects); err != nil {
+			for _, o := range objects {
+				out.Failures = append(out.Failures, Failure{RefOf(o), err})
+			}
+			return out
+		}
+		defer func() { out.Failures = append(out.Failures, s.writeDown(ctx, objects, out.Failures)...) }()
+	}
+	for _, o := range objects {
+		ref := RefOf(o)
+		a := &application{Set: s, wanted: o, ref: ref, mark: mark, spare: spared[ref]}
+		changed, err := a.do(ctx)
+		if ctx.Err() != nil {
+			return out
+		}
+		one := Outcome{Again: a.again}
+		if changed {
+			one.Changed = []Ref{ref}
+		}
+		if err != nil {
+			one.Failures = []Failure{{ref, err}}
+		}
+		out = out.And(one)
+	}
+	return out
+}
+
+// intend writes down what is going to be made.
+func (s *Set) intend(ctx context.Context, objects []*unstructured.Unstructured) error {
+	coming := map[Ref]types.UID{}
+	for _, o := range objects {
+		if r := RefOf(o); s.Has(r.GroupKind) && (s.Get(r) == nil || s.inventory.lacks(r)) {
+			coming[r] = ""
+		}
+	}
+	if len(coming) == 0 {
+		return nil
+	}
+	return s.inventory.change(ctx, coming, nil)
+}
+
+// writeDown writes down what was made, and takes off the list what is gone or somebody else's.
+func (s *Set) writeDown(ctx context.Context, objects []*unstructured.Unstructured, failures []Failure) []Failure {
+	if ctx.Err() != nil {
+		return nil
+	}
+	made, foreign := map[Ref]types.UID{}, map[Ref]bool{}
+	for _, o := range objects {
+		if known := s.record(RefOf(o)); known != nil {
+			made[RefOf(o)] = known.result.GetUID()
+		}
+	}
+	for _, f := range failures {
+		if errors.Is(f, ErrForeign) {
+			delete(made, f.Ref)
+			foreign[f.Ref] = true
+		}
+	}
+	err := s.inventory.change(ctx, made, func(r Ref, uid types.UID) bool {
+		w := s.watch(r.GroupKind)
+		return foreign[r] || uid != "" && w != nil && w.get(r.NamespacedName) == nil && s.record(r) == nil
+	})
+	if err != nil {
+		return []Failure{{Ref{schema.GroupKind{Kind: "ConfigMap"}, types.NamespacedName{Namespace: s.InventoryNamespace, Name: InventoryName}}, err}}
+	}
+	return nil
+}
+
+func (s *Set) record(r Ref) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[r]
+}
+
+// application is one object while it is applied.
+type application struct {
+	*Set
+	*watch
+	ref    Ref
+	wanted *unstructured.Unstructured
+	mark   bool
+	spare  func(live *unstructured.Unstructured) bool
+	again  time.Duration
+}
+
+func (a *application) do(ctx context.Context) (changed bool, err error) {
+	if a.watch = a.Set.watch(a.ref.GroupKind); a.watch == nil {
+		return false, ErrUnknownKind
+	}
+	a.begins()
+	defer a.ends()
+	known := a.record(a.ref)
+	live := a.get(a.ref.NamespacedName)
+	switch {
+	case live == nil && known != nil && time.Since(known.at) > unseenFor:
+		a.forget(a.ref, nil)
+		known = nil
+	case known != nil && (live == nil || older(live, known.result)):
+		if live == nil {
+			a.again = unseenFor + time.Second
+		}
+		live = known.result // the cache will say so too
+	}
+	if live != nil && known != nil && known.settled(live, a.wanted, a.mark) {
+		return false, nil
+	}
+	if live == nil {
+		if a.mark && a.absentLately() {
+			return false, nil
+		}
+		if live, err = a.look(ctx); err != nil || live == nil && a.mark {
+			a.noteAbsent(err == nil)
+			return false, err
+		}
+	}
+	if live != nil && a.spare != nil && a.spare(live) {
+		return false, nil
+	}
+	if err := a.mayTouch(live, known); err != nil {
+		return false, err
+	}
+	return a.put(ctx, live, known)
+}
+
+// put makes an object, or puts it right.
+func (a *application) put(ctx context.Context, live *unstructured.Unstructured, known *record) (changed bool, err error) {
+	result, err := a.write(ctx, live)
+	if a.spare != nil && apierrors.IsConflict(err) {
+		a.again = changedMeanwhile
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	a.remember(result, known)
+	return live == nil || live.GetResourceVersion() != result.GetResourceVersion(), nil
+}
+
+// look asks the API server: what is not in the cache may exist without our label.
+func (a *application) look(ctx context.Context) (*unstructured.Unstructured, error) {
+	live, err := a.client(a.Client, a.ref.Namespace).Get(ctx, a.ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
+}
+
+func (a *application) mayTouch(live *unstructured.Unstructured, known *record) error {
+	switch {
+	case live == nil || a.mark:
+		return nil
+	case !ours(live) && (a.Everywhere || !ofManifest(live)):
+		return ErrForeign
+	case live.GetDeletionTimestamp() != nil:
+		return ErrLeaving
+	case known != nil && equalContent(known.wanted, a.wanted) && !known.repairs.TryAccept():
+		a.again = time.Duration(float64(time.Second) / repairPerSecond)
+		return &ContestedError{By: others(live)}
+	}
+	return nil
+}
+
+// ours says whether an object may be written: by its label, with which somebody may have handed it over, or, where somebody
+// removed that, by its managed fields.
+func ours(o *unstructured.Unstructured) bool {
+	return o.GetLabels()[ManagedByLabel] == FieldManager || slices.ContainsFunc(o.GetManagedFields(), isOurs)
+}
+
+// namedByUsers are the kinds whose names users choose, whatever labels they take for their objects.
+var namedByUsers = map[string]bool{
+	"StorageClass": true, "VolumeSnapshotClass": true, "VolumeGroupSnapshotClass": true,
+	"Secret": true, "ConfigMap": true, "Service": true, "Ingress": true,
+}
+
+// ofManifest says whether an object may be one that the manifest, or that of an earlier release, has made.
+func ofManifest(o *unstructured.Unstructured) bool {
+	return !namedByUsers[o.GetKind()] && o.GetLabels()["app.kubernetes.io/name"] == "holdfast"
+}
+
+func isOurs(f metav1.ManagedFieldsEntry) bool {
+	return f.Manager == FieldManager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == ""
+}
+
+// others who have written to an object.
+func others(o *unstructured.Unstructured) []string {
+	var all []string
+	for _, f := range o.GetManagedFields() {
+		if !isOurs(f) && f.Subresource == "" && !slices.Contains(all, f.Manager) {
+			all = append(all, f.Manager)
+		}
+	}
+	return all
+}
+
+func (a *application) write(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	wanted := a.wanted
+	if a.mark {
+		wanted = wanted.DeepCopy()
+		wanted.SetUID(live.GetUID()) // or it would be made if it has just been deleted
+	}
+	if a.spare != nil && live != nil {
+		wanted = wanted.DeepCopy()
+		wanted.SetResourceVersion(live.GetResourceVersion())
+	}
+	result, err := a.apply(ctx, wanted)
+	switch {
+	case a.mark:
+		return result, err
+	case err == nil && live != nil:
+		return a.takeOver(ctx, result)
+	case apierrors.IsInvalid(err) && live != nil:
+		return a.replace(ctx, live, err)
+	}
+	return result, err
+}
+
+func (a *application) apply(ctx context.Context, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return a.client(a.Client, a.ref.Namespace).Apply(ctx, a.ref.Name, wanted, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+}
+
+// absentFor is how long an object that was to be marked and does not exist is not looked for again.
+const absentFor = 5 * time.Minute
+
+func (a *application) absentLately() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Since(a.absent[a.ref]) < absentFor
+}
+
+func (a *application) noteAbsent(absent bool) {
+	if absent {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.absent[a.ref] = time.Now()
+	}
+}
+
+func (a *application) begins() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.applying[a.ref] = nil
+}
+
+func (a *application) ends() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.applying, a.ref)
+}
+
+// remember what the API server made of an object, unless that has gone before the answer came.
+func (a *application) remember(result *unstructured.Unstructured, before *record) {
+	r := &record{wanted: a.wanted.DeepCopy(), result: result, at: time.Now(), marked: a.mark}
+	if before != nil {
+		r.repairs = before.repairs
+	} else {
+		r.repairs = flowcontrol.NewTokenBucketPassiveRateLimiter(repairPerSecond, repairBurst)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if gone := a.applying[a.ref]; gone == nil || older(gone, result) {
+		a.records[a.ref] = r
+	}
+}
+
+// forget what was done about an object, unless that is newer than its end.
+func (s *Set) forget(r Ref, last *unstructured.Unstructured) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.records[r]; known != nil && (last == nil || !older(last, known.result)) {
+		delete(s.records, r)
+	}
+	if _, applied := s.applying[r]; applied && last != nil {
+		s.applying[r] = last
+	}
+}

@@ -1,0 +1,42 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// OwnedBy returns all objects that name an owner and are not being deleted. They must not be changed.
+func (s *Set) OwnedBy(uid types.UID) (found []*unstructured.Unstructured) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.watches {
+		for _, o := range w.list() {
+			if o.GetDeletionTimestamp() == nil && slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == uid }) {
+				found = append(found, o)
+			}
+		}
+	}
+	slices.SortFunc(found, compareRefs)
+	return found
+}
+
+// Disown takes the owners from an object, so that it stays when they go. It is no error if it has gone.
+func (s *Set) Disown(ctx context.Context, o *unstructured.Unstructured) error {
+	r := RefOf(o)
+	w := s.watch(r.GroupKind)
+	if w == nil {
+		return nil
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"ownerReferences":null}}`, o.GetUID())
+	_, err := w.client(s.Client, r.Namespace).Patch(ctx, r.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("%s: its owner cannot be taken away: %w", r, err)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package apply
+
+import (
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// restartedAt is where kubectl rollout restart writes. Whoever restarts pods wants that.
+var restartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
+
+// telling are annotations that mean something to Kubernetes, so that they are not for others to add.
+var telling = []string{
+	"storageclass.kubernetes.io/is-default-class", "snapshot.storage.kubernetes.io/is-default-class", "groupsnapshot.storage.kubernetes.io/is-default-class",
+}
+
+// settled says whether an object is as wanted and as it was when it was applied: nobody has changed it since.
+func (r *record) settled(live, wanted *unstructured.Unstructured, mark bool) bool {
+	if r.marked != mark || live.GetUID() != r.result.GetUID() || !equalContent(r.wanted, wanted) || !sameMetadata(live, r.result, wanted) {
+		return false
+	}
+	return mark || reflect.DeepEqual(content(live), content(r.result))
+}
+
+func equalContent(a, b *unstructured.Unstructured) bool { return reflect.DeepEqual(a.Object, b.Object) }
+
+// content is an object without metadata and status, and without what others may write.
+func content(o *unstructured.Unstructured) map[string]any {
+	kept := map[string]any{}
+	for field, value := range o.Object {
+		if field != "metadata" && field != "status" && !isTolerated(o.GetKind(), field) {
+			kept[field] = value
+		}
+	}
+	if _, found, _ := unstructured.NestedFieldNoCopy(kept, restartedAt...); found {
+		kept = (&unstructured.Unstructured{Object: kept}).DeepCopy().Object
+		unstructured.RemoveNestedField(kept, restartedAt...)
+	}
+	return kept
+}
+
+// isTolerated says whether a field of a kind is written by the distribution: OpenShift hands out pull secrets.
+func isTolerated(kind, field string) bool {
+	return kind == "ServiceAccount" && (field == "secrets" || field == "imagePullSecrets")
+}
+
+// sameMetadata compares the labels, annotations and owners that are wanted. Others may add theirs.
+func sameMetadata(live, was, wanted *unstructured.Unstructured) bool {
+	if (live.GetDeletionTimestamp() == nil) != (was.GetDeletionTimestamp() == nil) {
+		return false
+	}
+	for key := range wanted.GetLabels() {
+		if live.GetLabels()[key] != was.GetLabels()[key] {
+			return false
+		}
+	}
+	for key := range wanted.GetAnnotations() {
+		if live.GetAnnotations()[key] != was.GetAnnotations()[key] {
+			return false
+		}
+	}
+	for _, key := range telling {
+		if live.GetAnnotations()[key] != was.GetAnnotations()[key] {
+			return false
+		}
+	}
+	for _, owner := range wanted.GetOwnerReferences() {
+		if !slices.ContainsFunc(live.GetOwnerReferences(), func(has metav1.OwnerReference) bool { return reflect.DeepEqual(has, owner) }) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,99 @@
+package apply
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const ownLabel = "example.com/owner"
+
+// startEverywhere begins a set of objects in any namespace, with a label of its own.
+func (r *rig) startEverywhere() *rig {
+	r.Helper()
+	set, err := New(Config{
+		Client: r.client, Resources: r.discover, Kinds: []schema.GroupVersionKind{configMaps, classes}, Everywhere: true, Instance: ownLabel,
+		Name: "everywhere", InventoryNamespace: namespace,
+		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := set.Start(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+	r.set = set
+	return r
+}
+
+func elsewhere(namespace, name, value string) *unstructured.Unstructured {
+	o := configMap(name, value)
+	o.SetNamespace(namespace)
+	o.SetLabels(map[string]string{ManagedByLabel: FieldManager, ownLabel: "me"})
+	return o
+}
+
+func (r *rig) value(namespace, name string) string {
+	o, err := r.client.Resource(configMaps.GroupVersion().WithResource("configmaps")).Namespace(namespace).Get(r.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	value, _, _ := unstructured.NestedString(o.Object, "data", "key")
+	return value
+}
+
+func TestASetIsOfOneNamespaceOrOfAll(t *testing.T) {
+	r := newRig(t)
+	for name, c := range map[string]Config{"neither": {}, "both": {Namespace: namespace, Everywhere: true}} {
+		c.Client, c.Resources, c.Name, c.InventoryNamespace = r.client, r.discover, "test", namespace
+		if _, err := New(c); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+}
+
+func TestOfASetOfAllNamespacesEachObjectIsInItsOwn(t *testing.T) {
+	r := newRig(t).startEverywhere()
+	r.apply(elsewhere("one", "a", "1"), elsewhere("two", "a", "2"))
+	if one, two := r.value("one", "a"), r.value("two", "a"); one != "1" || two != "2" {
+		t.Errorf("they hold %q and %q", one, two)
+	}
+	r.until("the cache having both", func() bool { return len(r.set.List()) == 2 })
+	keep := elsewhere("two", "a", "2")
+	if out := r.set.Prune(t.Context(), Keeping(list(keep))); out.Err() != nil || len(out.Changed) != 1 || out.Changed[0].Namespace != "one" {
+		t.Errorf("pruned was %v, %v", out.Changed, out.Err())
+	}
+	if one, two := r.value("one", "a"), r.value("two", "a"); one != "" || two != "2" {
+		t.Errorf("after that they hold %q and %q", one, two)
+	}
+}
+
+func TestASetPrunesOnlyWhatHasItsOwnLabel(t *testing.T) {
+	r := newRig(t).startEverywhere()
+	others := configMap("theirs", "1") // has the label of another set's instances
+	if _, err := r.of(configMaps).Create(t.Context(), others, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.seen(others)
+	if out := r.set.Prune(t.Context(), Keeping(nil)); len(out.Changed) != 0 {
+		t.Errorf("pruned was %v", out.Changed)
+	}
+}
+
+// Names are chosen by users everywhere, so whoever has one first keeps it, whatever the kind.
+func TestInASetOfAllNamespacesNothingOfOthersIsTakenOver(t *testing.T) {
+	r := newRig(t).startEverywhere()
+	theirs := elsewhere("one", "a", "theirs")
+	theirs.SetLabels(nil)
+	if _, err := r.client.Resource(configMaps.GroupVersion().WithResource("configmaps")).Namespace("one").Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	out := r.set.Apply(t.Context(), list(elsewhere("one", "a", "ours"), elsewhere("two", "a", "ours")))
+	if len(out.Failures) != 1 || !errors.Is(out.Failures[0], ErrForeign) || r.value("one", "a") != "theirs" || r.value("two", "a") != "ours" {
+		t.Errorf("it failed with %v, and they hold %q and %q", out.Err(), r.value("one", "a"), r.value("two", "a"))
+	}
+}

@@ -1,0 +1,46 @@
+package apply
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// guard refuses to read StorageClasses for as long as it is closed.
+type guard struct {
+	open atomic.Bool
+	next http.RoundTripper
+}
+
+func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
+	if g.open.Load() || !strings.HasSuffix(q.URL.Path, "/storageclasses") {
+		return g.next.RoundTrip(q)
+	}
+	answer := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no right"}`
+	return &http.Response{
+		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(answer)), Request: q,
+	}, nil
+}
+
+func TestAKindThatMayNotBeReadDoesNotKeepTheOthersAndIsTakenUpWhenItMay(t *testing.T) {
+	r := newRig(t)
+	g := &guard{}
+	config := r.api.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { g.next = next; return g })
+	r.client = dynamic.NewForConfigOrDie(config)
+	r.start()
+	kind := schema.GroupKind{Group: "storage.k8s.io", Kind: "StorageClass"}
+	if r.set.Has(kind) {
+		t.Error("a kind that may not be read is known")
+	}
+	r.apply(configMap("a", "1"))
+	g.open.Store(true)
+	r.until("the kind", func() bool { return r.set.Has(kind) && r.wasTold(Ref{}) })
+	r.apply(class("fast", "csi.holdfast.dev"))
+}

@@ -1,0 +1,162 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+// InventoryName is that of the ConfigMap in which is written down what was made.
+const InventoryName = "holdfast-inventory"
+
+// inventory is what a Set has made, by kind, name and UID. Nothing else is ever deleted: labels, owners and managed fields
+// are in each copy of an object too.
+type inventory struct {
+	configs dynamic.ResourceInterface
+	key     string // of the ConfigMap's data
+
+	log *slog.Logger
+
+	mu     sync.Mutex
+	made   map[Ref]types.UID // "" while it is being made, so that an end of the process in between loses nothing
+	stored string
+	warned bool
+}
+
+func newInventory(c *Config) *inventory {
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	return &inventory{configs: c.Client.Resource(resource).Namespace(c.InventoryNamespace), key: c.Name, log: c.Log}
+}
+
+// load reads what processes before this one have made. Where there is no inventory yet, a release without one has made what
+// is there.
+func (i *inventory) load(ctx context.Context, before func() []*unstructured.Unstructured) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.made != nil {
+		return nil
+	}
+	config, err := i.configs.Get(ctx, InventoryName, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading ConfigMap %s: %w", InventoryName, err)
+	}
+	text, found := "", false
+	if err == nil {
+		text, found, _ = unstructured.NestedString(config.Object, "data", i.key)
+	}
+	if found {
+		i.made, i.stored = parseInventory(text), text
+		return nil
+	}
+	i.made = map[Ref]types.UID{}
+	for _, o := range before() {
+		i.made[RefOf(o)] = o.GetUID()
+	}
+	return nil
+}
+
+// lacks says whether an object of that name would be the first.
+func (i *inventory) lacks(r Ref) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	_, known := i.made[r]
+	return !known
+}
+
+// has says whether an object was made here.
+func (i *inventory) has(o *unstructured.Unstructured) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	uid, known := i.made[RefOf(o)]
+	return known && (uid == o.GetUID() || uid == "" && slices.ContainsFunc(o.GetManagedFields(), isOurs))
+}
+
+// change writes down what was made, or is going to be, and what has gone.
+func (i *inventory) change(ctx context.Context, made map[Ref]types.UID, gone func(Ref, types.UID) bool) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	maps.Copy(i.made, made)
+	for ref, uid := range i.made {
+		if _, now := made[ref]; !now && gone != nil && gone(ref, uid) {
+			delete(i.made, ref)
+		}
+	}
+	text := i.text()
+	if text == i.stored {
+		return nil
+	}
+	err := i.write(ctx, text)
+	if apierrors.IsForbidden(err) { // an image was upgraded without its rights
+		if !i.warned {
+			i.log.Warn("what is made is not written down, so that a later release may leave it: apply the manifest of this release", "error", err)
+		}
+		i.warned = true
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing down in ConfigMap %s what is made: %w", InventoryName, err)
+	}
+	i.stored = text
+	return nil
+}
+
+func (i *inventory) write(ctx context.Context, text string) error {
+	data := map[string]any{i.key: text}
+	patch, err := json.Marshal(map[string]any{"data": data})
+	if err != nil {
+		return err
+	}
+	_, err = i.configs.Patch(ctx, InventoryName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err = i.configs.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+		"metadata": map[string]any{"name": InventoryName, "labels": map[string]any{"app.kubernetes.io/name": "holdfast"}},
+	}}, metav1.CreateOptions{FieldManager: FieldManager})
+	return err
+}
+
+// text has a line for each object: its kind, its name, its UID.
+func (i *inventory) text() string {
+	lines := make([]string, 0, len(i.made))
+	for ref, uid := range i.made {
+		if uid == "" {
+			uid = "-"
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s\n", ref.GroupKind, strings.TrimPrefix(ref.NamespacedName.String(), "/"), uid))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// parseInventory passes over what it does not understand: what is not written down is not deleted.
+func parseInventory(text string) map[Ref]types.UID {
+	made := map[Ref]types.UID{}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) != 3 {
+			continue
+		}
+		r := Ref{GroupKind: schema.ParseGroupKind(words[0])}
+		namespace, name, namespaced := strings.Cut(words[1], "/")
+		if !namespaced {
+			namespace, name = "", words[1]
+		}
+		r.NamespacedName = types.NamespacedName{Namespace: namespace, Name: name}
+		made[r] = types.UID(strings.TrimPrefix(words[2], "-"))
+	}
+	return made
+}

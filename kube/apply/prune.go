@@ -1,0 +1,62 @@
+package apply
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Prune deletes all objects that have the instance label, were made here, and that keep does not want.
+func (s *Set) Prune(ctx context.Context, keep func(*unstructured.Unstructured) bool) Outcome {
+	var out Outcome
+	for _, o := range s.labelled() {
+		if keep(o) || o.GetDeletionTimestamp() != nil {
+			continue
+		}
+		r := RefOf(o)
+		if !s.inventory.has(o) {
+			s.tellOfStranger(ctx, o)
+			continue
+		}
+		if err := s.Delete(ctx, o); err != nil {
+			out.Failures = append(out.Failures, Failure{r, err})
+			continue
+		}
+		s.Log.Info("no longer wanted and deleted", "object", r.String())
+		out.Changed = append(out.Changed, r)
+	}
+	return out
+}
+
+// Delete one object, exactly the one given. It is no error if it has gone, nor if it was not made here: then it stays.
+func (s *Set) Delete(ctx context.Context, o *unstructured.Unstructured) error {
+	r := RefOf(o)
+	w := s.watch(r.GroupKind)
+	if w == nil {
+		return nil
+	}
+	if !s.inventory.has(o) {
+		s.tellOfStranger(ctx, o)
+		return nil
+	}
+	uid, background := o.GetUID(), metav1.DeletePropagationBackground
+	err := w.client(s.Client, r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+	})
+	s.forget(r, nil)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // another one has its name by now
+		return nil
+	}
+	return err
+}
+
+// Keeping returns a keep for Prune: the wanted objects.
+func Keeping(wanted []*unstructured.Unstructured) func(*unstructured.Unstructured) bool {
+	names := map[Ref]bool{}
+	for _, o := range wanted {
+		names[RefOf(o)] = true
+	}
+	return func(o *unstructured.Unstructured) bool { return names[RefOf(o)] }
+}

@@ -1,0 +1,209 @@
+package apply
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
+
+const namespace = realapi.Namespace
+
+var (
+	configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	classes    = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}
+	learned    = schema.GroupVersionKind{Group: "holdfast.dev", Version: "v1", Kind: "Volume"} // as a kind that comes later
+	resources  = map[string][]metav1.APIResource{
+		"v1":                {{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}, {Name: "configmaps/status", Kind: "ConfigMap", Namespaced: true}},
+		"storage.k8s.io/v1": {{Name: "storageclasses", Kind: "StorageClass"}},
+	}
+)
+
+// rig is a set over an API in memory.
+type rig struct {
+	*testing.T
+	api    *miniapi.Server
+	client dynamic.Interface
+	set    *Set
+
+	mu     sync.Mutex
+	serves map[string][]metav1.APIResource
+	told   []Ref
+
+	strangers []Ref // that were told of
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{T: t, api: miniapi.New(t), serves: map[string][]metav1.APIResource{}}
+	maps.Copy(r.serves, resources)
+	r.client = dynamic.NewForConfigOrDie(r.api.Config())
+	return r
+}
+
+// start begins a set that knows what there is.
+func (r *rig) start() *rig {
+	r.Helper()
+	set, err := New(Config{
+		Client: r.client, Resources: r.discover, Kinds: []schema.GroupVersionKind{configMaps, classes, learned}, Namespace: namespace, Name: "test",
+		Stranger: func(_ context.Context, o *unstructured.Unstructured) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.strangers = append(r.strangers, RefOf(o))
+			return nil
+		},
+		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	set.Listen(func(ref Ref) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.told = append(r.told, ref)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	r.Cleanup(cancel)
+	if err := set.Start(ctx); err != nil {
+		r.Fatal(err)
+	}
+	r.set = set
+	return r
+}
+
+func (r *rig) discover(version string) (*metav1.APIResourceList, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list, ok := r.serves[version]
+	if !ok {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, version)
+	}
+	return &metav1.APIResourceList{APIResources: list}, nil
+}
+
+func (r *rig) serve(version string, list ...metav1.APIResource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.serves[version] = list
+}
+
+func (r *rig) wasTold(ref Ref) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, told := range r.told {
+		if told == ref {
+			r.told = r.told[i+1:]
+			return true
+		}
+	}
+	return false
+}
+
+// object with our labels; the fields are its content.
+func object(kind schema.GroupVersionKind, name string, fields map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	maps.Copy(o.Object, fields)
+	o.SetGroupVersionKind(kind)
+	o.SetName(name)
+	if kind == configMaps {
+		o.SetNamespace(namespace)
+	}
+	o.SetLabels(map[string]string{ManagedByLabel: FieldManager, InstanceLabel: "holdfast"})
+	return o
+}
+
+func configMap(name, value string) *unstructured.Unstructured {
+	return object(configMaps, name, map[string]any{"data": map[string]any{"key": value}})
+}
+
+func class(name, provisioner string) *unstructured.Unstructured {
+	return object(classes, name, map[string]any{"provisioner": provisioner})
+}
+
+func list(all ...*unstructured.Unstructured) []*unstructured.Unstructured { return all }
+
+func (r *rig) of(kind schema.GroupVersionKind) dynamic.ResourceInterface {
+	if kind == configMaps {
+		return r.client.Resource(kind.GroupVersion().WithResource("configmaps")).Namespace(namespace)
+	}
+	return r.client.Resource(kind.GroupVersion().WithResource("storageclasses"))
+}
+
+func (r *rig) live(o *unstructured.Unstructured) *unstructured.Unstructured {
+	found, err := r.of(o.GroupVersionKind()).Get(context.Background(), o.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
+// apply expects that all objects are taken.
+func (r *rig) apply(all ...*unstructured.Unstructured) Outcome {
+	r.Helper()
+	out := r.set.Apply(r.Context(), all)
+	if err := out.Err(); err != nil {
+		r.Fatal(err)
+	}
+	return out
+}
+
+// seen waits until the cache has what the API has.
+func (r *rig) seen(o *unstructured.Unstructured) {
+	r.Helper()
+	r.until("the cache having "+o.GetName(), func() bool {
+		live := r.live(o)
+		cached := r.set.watch(RefOf(o).GroupKind).get(RefOf(o).NamespacedName)
+		return live == nil && cached == nil || live != nil && cached != nil && live.GetResourceVersion() == cached.GetResourceVersion()
+	})
+}
+
+func (r *rig) edit(o *unstructured.Unstructured, patch string) {
+	r.Helper()
+	if _, err := r.of(o.GroupVersionKind()).Patch(r.Context(), o.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) writes() (count int) {
+	for what, n := range r.api.Requests() {
+		if !strings.HasPrefix(what, "watch ") && !strings.HasPrefix(what, "list ") {
+			count += n
+		}
+	}
+	return count
+}
+
+func (r *rig) until(what string, done func() bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if realapi.Until(ctx, done) != nil {
+		r.Fatalf("%s did not come", what)
+	}
+}
+
+// never fails if something happens within that time, at the end of which it returns.
+func (r *rig) never(what string, within time.Duration, happens func() bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if realapi.Until(ctx, happens) == nil {
+		r.Errorf("%s came", what)
+	}
+}

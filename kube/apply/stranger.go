@@ -1,0 +1,50 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+// ReasonStranger is that of the event of an object that has the labels of ours and was not made here.
+const ReasonStranger = "NotMadeByHoldfast"
+
+// TellOfStranger writes an event at the object, for Config.Stranger.
+func TellOfStranger(client kubernetes.Interface) func(context.Context, *unstructured.Unstructured) error {
+	return func(ctx context.Context, o *unstructured.Unstructured) error {
+		message := fmt.Sprintf("this %s has the label %s=%s and was not made by Holdfast, so it is left alone; it may be a copy of one that was: "+
+			"take that label off it", o.GetKind(), ManagedByLabel, FieldManager)
+		if len(o.GetOwnerReferences()) > 0 {
+			message += ", and its ownerReferences, or Kubernetes deletes it with its owner"
+		}
+		return kube.RecordOnce(ctx, client, FieldManager, kube.Event{
+			About: o, Kind: o.GroupVersionKind(), Type: core.EventTypeWarning, Reason: ReasonStranger, Message: message,
+		})
+	}
+}
+
+// tellOfStranger tells of an object that looks like ours and is left alone.
+func (s *Set) tellOfStranger(ctx context.Context, o *unstructured.Unstructured) {
+	s.mu.Lock()
+	told := s.strangers[o.GetUID()]
+	s.strangers[o.GetUID()] = true
+	s.mu.Unlock()
+	if told {
+		return
+	}
+	s.Log.Warn("it has our labels, was not made here, and is left alone", "object", RefOf(o).String(), "namespace", o.GetNamespace())
+	if s.Stranger == nil {
+		return
+	}
+	if err := s.Stranger(ctx, o); err != nil {
+		s.Log.Warn("nobody is told of it", "object", RefOf(o).String(), "error", err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.strangers, o.GetUID())
+	}
+}

@@ -1,0 +1,125 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// takeOverTries is how often an object is read again that others write to meanwhile, such as its controller its status.
+const takeOverTries = 5
+
+// takeOver removes what others have added to an object that was just applied. An apply leaves that where it is, so it is
+// first made ours: the next apply, which does not name it, removes it.
+func (a *application) takeOver(ctx context.Context, applied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	for range takeOverTries {
+		fields, err := withoutAdditions(applied)
+		if err != nil {
+			return nil, fmt.Errorf("its managed fields: %w", err)
+		}
+		if fields == nil {
+			return applied, nil
+		}
+		patch, err := json.Marshal([]map[string]any{
+			{"op": "replace", "path": "/metadata/resourceVersion", "value": applied.GetResourceVersion()},
+			{"op": "replace", "path": "/metadata/managedFields", "value": fields},
+		})
+		if err != nil {
+			return nil, err
+		}
+		_, err = a.client(a.Client, a.ref.Namespace).Patch(ctx, a.ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+		if err != nil && !apierrors.IsConflict(err) {
+			return nil, err
+		}
+		if applied, err = a.apply(ctx, a.wanted); err != nil {
+			return nil, err
+		}
+	}
+	return applied, nil
+}
+
+// withoutAdditions returns managed fields by which all that others have added is ours, nil if there is nothing.
+func withoutAdditions(o *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, error) {
+	mine, added := fieldpath.NewSet(), fieldpath.NewSet()
+	own := -1
+	var kept []metav1.ManagedFieldsEntry
+	for _, e := range o.GetManagedFields() {
+		fields, err := fieldsOf(e)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case isOurs(e):
+			mine, own = fields, len(kept)
+		case e.Subresource == "":
+			theirs := allowed(o.GetKind(), fields)
+			added = added.Union(fields.Difference(theirs))
+			if theirs.Empty() {
+				continue
+			}
+			if e.FieldsV1, err = encoded(theirs); err != nil {
+				return nil, err
+			}
+		}
+		kept = append(kept, e)
+	}
+	if own < 0 || added.Difference(mine).Empty() {
+		return nil, nil
+	}
+	var err error
+	kept[own].FieldsV1, err = encoded(mine.Union(added))
+	kept[own].Time = &metav1.Time{Time: time.Now()}
+	return kept, err
+}
+
+// allowed is what others may have: metadata, status, and what is tolerated.
+func allowed(kind string, fields *fieldpath.Set) *fieldpath.Set {
+	kept := fieldpath.NewSet()
+	for path := range fields.All() {
+		first := path[0].FieldName
+		if first == nil || *first == "metadata" && !isTelling(path) || *first == "status" || isTolerated(kind, *first) || isRestart(path) {
+			kept.Insert(path.Copy())
+		}
+	}
+	return kept
+}
+
+func isTelling(path fieldpath.Path) bool {
+	last := path[len(path)-1].FieldName
+	return last != nil && slices.Contains(telling, *last)
+}
+
+func isRestart(path fieldpath.Path) bool {
+	if len(path) != len(restartedAt) {
+		return false
+	}
+	for i, name := range restartedAt {
+		if path[i].FieldName == nil || *path[i].FieldName != name {
+			return false
+		}
+	}
+	return true
+}
+
+func fieldsOf(e metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	set := fieldpath.NewSet()
+	if e.FieldsV1 == nil {
+		return set, nil
+	}
+	return set, set.FromJSON(e.FieldsV1.GetRawReader())
+}
+
+func encoded(set *fieldpath.Set) (*metav1.FieldsV1, error) {
+	raw, err := set.ToJSON()
+	fields := &metav1.FieldsV1{}
+	fields.SetRawBytes(raw)
+	return fields, err
+}

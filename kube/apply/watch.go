@@ -1,0 +1,343 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+// watch is one kind that the API server knows.
+type watch struct {
+	resource   schema.GroupVersionResource
+	namespaced bool
+	index      cache.Indexer
+	stop       context.CancelFunc
+}
+
+func (w *watch) client(c dynamic.Interface, namespace string) dynamic.ResourceInterface {
+	if w.namespaced {
+		return c.Resource(w.resource).Namespace(namespace)
+	}
+	return c.Resource(w.resource)
+}
+
+func (w *watch) get(name types.NamespacedName) *unstructured.Unstructured {
+	key := name.Name
+	if name.Namespace != "" {
+		key = name.String()
+	}
+	found, _, _ := w.index.GetByKey(key) // this index has no errors
+	o, _ := found.(*unstructured.Unstructured)
+	return o
+}
+
+func (w *watch) list() []*unstructured.Unstructured {
+	var all []*unstructured.Unstructured
+	for _, o := range w.index.List() {
+		all = append(all, o.(*unstructured.Unstructured))
+	}
+	return all
+}
+
+var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// How often the API server is asked for a kind again that it is about to serve, or when it does not answer.
+const (
+	askAgainFirst = 200 * time.Millisecond
+	askAgainLast  = 30 * time.Second
+)
+
+// Start watches until ctx ends, and returns when all that exists is known.
+func (s *Set) Start(ctx context.Context) error {
+	for wait := askAgainFirst; ; wait = min(2*wait, askAgainLast) {
+		err := s.takeUp(ctx)
+		if err == nil {
+			break
+		}
+		s.Log.Warn("the API server does not say which kinds it knows; asking again", "error", err)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+	if err := s.inventory.load(ctx, s.madeBefore); err != nil {
+		return err
+	}
+	return s.watchDefinitions(ctx)
+}
+
+// madeBefore is what a release without an inventory has made.
+func (s *Set) madeBefore() []*unstructured.Unstructured {
+	return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool { return !slices.ContainsFunc(o.GetManagedFields(), isOurs) })
+}
+
+// takeUp begins to watch those of the Kinds that the API server knows by now.
+func (s *Set) takeUp(ctx context.Context) error {
+	known := map[schema.GroupVersion]*metav1.APIResourceList{}
+	for _, kind := range s.Kinds {
+		if s.Has(kind.GroupKind()) {
+			continue
+		}
+		version := kind.GroupVersion()
+		if known[version] == nil {
+			list, err := s.Resources(version.String())
+			switch {
+			case apierrors.IsNotFound(err):
+				list = &metav1.APIResourceList{}
+			case err != nil:
+				return fmt.Errorf("the kinds of %s: %w", version, err)
+			}
+			known[version] = list
+		}
+		for _, resource := range known[version].APIResources {
+			if resource.Kind == kind.Kind && !slices.Contains([]byte(resource.Name), '/') {
+				if err := s.begin(ctx, kind, resource); err != nil && !s.denied(kind.GroupKind(), err) {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// errMayNot is of a kind that the API server does not let this program read: an image was upgraded without its rights.
+var errMayNot = errors.New("forbidden")
+
+// begin watches one kind, and returns when what exists of it is known.
+func (s *Set) begin(ctx context.Context, kind schema.GroupVersionKind, resource metav1.APIResource) error {
+	ctx, end := context.WithCancelCause(ctx)
+	stop := func() { end(nil) }
+	w := &watch{resource: kind.GroupVersion().WithResource(resource.Name), namespaced: resource.Namespaced, stop: stop}
+	namespace := ""
+	if w.namespaced {
+		namespace = s.Namespace
+	}
+	informer := dynamicinformer.NewFilteredDynamicInformer(s.Client, w.resource, namespace, 0, nil, func(o *metav1.ListOptions) {
+		o.LabelSelector = ManagedByLabel + "=" + FieldManager
+	}).Informer()
+	w.index = informer.GetIndexer()
+	if err := endWhereForbidden(informer, end); err != nil {
+		stop()
+		return err
+	}
+	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { s.tell(RefOf(o.(*unstructured.Unstructured))) },
+		UpdateFunc: func(_, o any) { s.tell(RefOf(o.(*unstructured.Unstructured))) },
+		DeleteFunc: func(o any) { s.wentAway(kind.GroupKind(), o) },
+	})
+	if err != nil {
+		stop()
+		return err
+	}
+	go informer.RunWithContext(ctx)
+	if !cache.WaitFor(ctx, "", registered.HasSyncedChecker()) {
+		defer stop()
+		return context.Cause(ctx)
+	}
+	s.mu.Lock()
+	s.watches[kind.GroupKind()] = w
+	s.mu.Unlock()
+	return nil
+}
+
+// endWhereForbidden ends an informer that may not begin, which would try for ever.
+func endWhereForbidden(informer cache.SharedIndexInformer, end context.CancelCauseFunc) error {
+	return informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		if apierrors.IsForbidden(err) && !informer.HasSynced() {
+			end(fmt.Errorf("%w: %w", errMayNot, err))
+			return
+		}
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	})
+}
+
+// denied notes a kind that is left out for lack of rights, which is tried again.
+func (s *Set) denied(kind schema.GroupKind, err error) bool {
+	if !errors.Is(err, errMayNot) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.forbidden[kind] {
+		s.Log.Warn("the rights for a kind are missing, so it is left out: apply the manifest of this release", "kind", kind.Kind, "error", err)
+	}
+	s.forbidden[kind] = true
+	return true
+}
+
+// awaited says whether a kind should be watched and is not.
+func (s *Set) awaited(kind schema.GroupKind, defined map[schema.GroupKind]bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watches[kind] == nil && (defined[kind] || s.forbidden[kind])
+}
+
+// wentAway forgets an object that was deleted, or that lost the label.
+func (s *Set) wentAway(kind schema.GroupKind, o any) {
+	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		namespace, name, _ := cache.SplitMetaNamespaceKey(unknown.Key) // it was made by the same package
+		r := Ref{kind, types.NamespacedName{Namespace: namespace, Name: name}}
+		s.forget(r, nil)
+		s.tell(r)
+		return
+	}
+	last := o.(*unstructured.Unstructured)
+	s.forget(RefOf(last), last)
+	s.tell(RefOf(last))
+}
+
+// watchDefinitions takes up kinds that the API server learns, and gives up those that it forgets.
+func (s *Set) watchDefinitions(ctx context.Context) error {
+	informer := dynamicinformer.NewFilteredDynamicInformer(s.Client, definitionResource, metav1.NamespaceAll, 0, nil, nil).Informer()
+	if err := informer.SetTransform(slimDefinition); err != nil {
+		return err
+	}
+	changed := make(chan struct{}, 1)
+	touch := func(any) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: touch, UpdateFunc: func(_, o any) { touch(o) }, DeleteFunc: touch,
+	})
+	if err != nil {
+		return err
+	}
+	go informer.RunWithContext(ctx)
+	if !cache.WaitFor(ctx, "", registered.HasSyncedChecker()) {
+		return context.Cause(ctx)
+	}
+	touch(nil) // for what was forbidden before
+	go s.follow(ctx, changed, informer.GetIndexer())
+	return nil
+}
+
+// slimDefinition keeps what says which kind it is and whether it is served.
+func slimDefinition(o any) (any, error) {
+	d, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(d.Object, "spec", "names", "kind")
+	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
+	slim := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": d.GetAPIVersion(), "kind": d.GetKind(),
+		"spec": map[string]any{"group": group, "kind": kind}, "status": map[string]any{"conditions": conditions},
+	}}
+	slim.SetName(d.GetName())
+	slim.SetUID(d.GetUID())
+	slim.SetResourceVersion(d.GetResourceVersion())
+	return slim, nil
+}
+
+// follow looks at what is defined whenever that changes. A kind that is defined may not be served yet.
+func (s *Set) follow(ctx context.Context, changed <-chan struct{}, definitions cache.Indexer) {
+	again, custom := make(<-chan time.Time), map[schema.GroupKind]bool{}
+	for wait := askAgainFirst; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			wait = askAgainFirst
+		case <-again:
+			wait = min(2*wait, askAgainLast)
+		}
+		again = nil
+		if !s.followOnce(ctx, custom, definedKinds(definitions)) {
+			again = time.After(wait)
+		}
+	}
+}
+
+// definedKinds by the definitions that are established and not being deleted.
+func definedKinds(definitions cache.Indexer) map[schema.GroupKind]bool {
+	all := map[schema.GroupKind]bool{}
+	for _, d := range definitions.List() {
+		content := d.(*unstructured.Unstructured).Object
+		group, _, _ := unstructured.NestedString(content, "spec", "group")
+		kind, _, _ := unstructured.NestedString(content, "spec", "kind")
+		conditions, _, _ := unstructured.NestedSlice(content, "status", "conditions")
+		all[schema.GroupKind{Group: group, Kind: kind}] = holds(conditions, "Established") && !holds(conditions, "Terminating")
+	}
+	return all
+}
+
+func holds(conditions []any, condition string) bool {
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		m, _ := c.(map[string]any)
+		return m["type"] == condition && m["status"] == "True"
+	})
+}
+
+// followOnce returns false if a kind is defined that is not served yet. It notes in custom which kinds were ever defined.
+func (s *Set) followOnce(ctx context.Context, custom, defined map[schema.GroupKind]bool) (done bool) {
+	before, missing := 0, false
+	for _, kind := range s.Kinds {
+		is, known := defined[kind.GroupKind()]
+		custom[kind.GroupKind()] = custom[kind.GroupKind()] || known
+		if s.Has(kind.GroupKind()) && custom[kind.GroupKind()] && !is {
+			s.giveUp(kind.GroupKind())
+		}
+		if s.Has(kind.GroupKind()) {
+			before++
+		}
+		missing = missing || s.awaited(kind.GroupKind(), defined)
+	}
+	if !missing {
+		return true
+	}
+	if err := s.takeUp(ctx); err != nil {
+		s.Log.Warn("a new kind could not be taken up; trying again", "error", err)
+	}
+	done, after := true, 0
+	for _, kind := range s.Kinds {
+		if s.Has(kind.GroupKind()) {
+			after++
+		}
+		done = done && !s.awaited(kind.GroupKind(), defined)
+	}
+	if after > before {
+		s.tell(Ref{})
+	}
+	return done
+}
+
+func (s *Set) giveUp(kind schema.GroupKind) {
+	s.mu.Lock()
+	s.watches[kind].stop()
+	delete(s.watches, kind)
+	for r := range s.records {
+		if r.GroupKind == kind {
+			delete(s.records, r)
+		}
+	}
+	s.mu.Unlock()
+	s.tell(Ref{})
+}
+
+// older says whether a is an earlier state than b.
+func older(a, b *unstructured.Unstructured) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order < 0
+}
+
+func compareRefs(a, b *unstructured.Unstructured) int {
+	return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+}

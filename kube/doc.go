@@ -1,0 +1,3 @@
+// Package kube is what every process of Holdfast needs of Kubernetes, and what client-go does not have: the loop that
+// reconciles, reading one's own writes, conditions, events that are written once, and objects that cannot be decoded.
+package kube

@@ -1,0 +1,58 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Event is something that happened to an object once.
+type Event struct {
+	// About is an object of Kind.
+	About metav1.Object
+	Kind  schema.GroupVersionKind
+	// Type is Normal or Warning.
+	Type string
+	// Reason is one of a few words; with the object's UID it makes the name of the event.
+	Reason  string
+	Message string
+}
+
+// longestMessage is what the API server takes.
+const longestMessage = 1024
+
+// RecordOnce writes the event unless it is there already: an event about the same thing has the same name, so that writing it
+// again changes nothing, whatever becomes of who writes it.
+func RecordOnce(ctx context.Context, client kubernetes.Interface, component string, e Event) error {
+	now := metav1.NewTime(time.Now())
+	message := e.Message
+	if len(message) > longestMessage {
+		message = strings.ToValidUTF8(message[:longestMessage-3], "") + "..."
+	}
+	namespace := cmp.Or(e.About.GetNamespace(), metav1.NamespaceDefault)
+	_, err := client.CoreV1().Events(namespace).Create(ctx, &core.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: eventName(e)},
+		InvolvedObject: core.ObjectReference{
+			APIVersion: e.Kind.GroupVersion().String(), Kind: e.Kind.Kind, Namespace: e.About.GetNamespace(), Name: e.About.GetName(), UID: e.About.GetUID(),
+			ResourceVersion: e.About.GetResourceVersion(),
+		},
+		Type: e.Type, Reason: e.Reason, Message: message,
+		Source: core.EventSource{Component: component}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("writing the event %s of %s %s: %w", e.Reason, e.Kind.Kind, e.About.GetName(), err)
+	}
+	return nil
+}
+
+func eventName(e Event) string {
+	return fmt.Sprintf("%s.%s.%s", e.About.GetName(), e.About.GetUID(), strings.ToLower(e.Reason))
+}

@@ -1,0 +1,282 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+// started runs a loop until the test ends.
+func started[K comparable](t *testing.T, c LoopConfig[K]) *Loop[K] {
+	t.Helper()
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	l, err := NewLoop(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, l)
+	return l
+}
+
+func run[K comparable](t *testing.T, l *Loop[K]) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the loop ended with %v", err)
+		}
+	})
+}
+
+func TestALoopWithoutAFunctionIsRefused(t *testing.T) {
+	if _, err := NewLoop(LoopConfig[string]{}); err == nil {
+		t.Error("it was taken")
+	}
+}
+
+func TestAKeyIsNeverSeenToTwiceAtOnceAndNoChangeIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at, most, runs atomic.Int32
+		l := started(t, LoopConfig[string]{Workers: 4, Reconcile: func(context.Context, string) (time.Duration, error) {
+			most.Store(max(most.Load(), at.Add(1)))
+			<-time.After(time.Second)
+			at.Add(-1)
+			runs.Add(1)
+			return 0, nil
+		}})
+		l.Enqueue("one")
+		synctest.Wait()
+		for range 10 {
+			l.Enqueue("one") // while it runs
+		}
+		<-time.After(time.Minute)
+		if most.Load() != 1 || runs.Load() != 2 {
+			t.Errorf("%d at once, %d runs; want 1 and 2", most.Load(), runs.Load())
+		}
+	})
+}
+
+func TestKeysThatDifferAreSeenToAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at atomic.Int32
+		release := make(chan struct{})
+		l := started(t, LoopConfig[int]{Workers: 3, Reconcile: func(context.Context, int) (time.Duration, error) {
+			at.Add(1)
+			<-release
+			return 0, nil
+		}})
+		for key := range 3 {
+			l.Enqueue(key)
+		}
+		synctest.Wait()
+		if at.Load() != 3 {
+			t.Errorf("%d at once, want 3", at.Load())
+		}
+		close(release)
+	})
+}
+
+func TestARunThatFailsIsTriedAgainLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		l := started(t, LoopConfig[string]{
+			RetryFirst: time.Second, RetryLast: 8 * time.Second,
+			Reconcile: func(context.Context, string) (time.Duration, error) {
+				runs.Add(1)
+				return 0, errors.New("not yet")
+			},
+		})
+		l.Enqueue("one")
+		for _, want := range []struct {
+			after time.Duration
+			runs  int32
+		}{{0, 1}, {1 * time.Second, 2}, {2 * time.Second, 3}, {4 * time.Second, 4}, {8 * time.Second, 5}, {8 * time.Second, 6}} {
+			<-time.After(want.after)
+			synctest.Wait()
+			if got := runs.Load(); got != want.runs {
+				t.Errorf("after %s more: %d runs, want %d", want.after, got, want.runs)
+			}
+		}
+	})
+}
+
+func TestARunThatPanicsHasFailedAndTheOthersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		var mu sync.Mutex
+		seen := map[string]int{}
+		l := started(t, LoopConfig[string]{
+			Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Reconcile: func(_ context.Context, key string) (time.Duration, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen[key]++
+				if key == "bad" && seen[key] == 1 {
+					panic("index out of range")
+				}
+				return 0, nil
+			},
+		})
+		l.Enqueue("bad")
+		l.Enqueue("good")
+		<-time.After(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if seen["bad"] != 2 || seen["good"] != 1 {
+			t.Errorf("runs: %v; want 2 of bad and 1 of good", seen)
+		}
+		if !strings.Contains(log.String(), "index out of range") || !strings.Contains(log.String(), "loop_test.go") {
+			t.Errorf("the log does not say what and where: %s", log.String())
+		}
+	})
+}
+
+func TestARunCanAskForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		l := started(t, LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) {
+			if runs.Add(1) < 3 {
+				return time.Minute, nil
+			}
+			return 0, nil
+		}})
+		l.Enqueue("one")
+		<-time.After(time.Hour)
+		if runs.Load() != 3 {
+			t.Errorf("%d runs, want 3", runs.Load())
+		}
+		l.EnqueueAfter("one", time.Minute)
+		synctest.Wait()
+		if runs.Load() != 3 {
+			t.Error("it ran before its time")
+		}
+		<-time.After(2 * time.Minute)
+		if runs.Load() != 4 {
+			t.Error("it did not run after its time")
+		}
+	})
+}
+
+func TestARunThatSucceedsForgetsThatOthersFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs, failing atomic.Int32
+		failing.Store(5)
+		l := started(t, LoopConfig[string]{RetryFirst: time.Second, RetryLast: time.Hour, Reconcile: func(context.Context, string) (time.Duration, error) {
+			runs.Add(1)
+			if failing.Add(-1) >= 0 {
+				return 0, errors.New("not yet")
+			}
+			return 0, nil
+		}})
+		l.Enqueue("one")
+		<-time.After(time.Hour)
+		failing.Store(1)
+		runs.Store(0)
+		l.Enqueue("one")
+		<-time.After(1500 * time.Millisecond)
+		if runs.Load() != 2 {
+			t.Errorf("%d runs in the first seconds after a success, want 2", runs.Load())
+		}
+	})
+}
+
+func TestTheLoopSeesWhatComesChangesAndGoesButNotWhatDoesNotMatter(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
+	pods := client.CoreV1().Pods("ns")
+	write := func(name, label string) *core.Pod {
+		return &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"of": label}}}
+	}
+	ran := make(chan string, 100)
+	l, err := NewLoop(LoopConfig[string]{Reconcile: func(_ context.Context, key string) (time.Duration, error) {
+		ran <- key
+		return 0, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	owner := func(object any) []string { return []string{object.(*core.Pod).Labels["of"]} }
+	relabelled := func(old, now any) bool { return owner(old)[0] != owner(now)[0] }
+	if err := l.WatchChanges(factory.Core().V1().Pods().Informer(), owner, relabelled); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pods.Create(t.Context(), write("early", "early"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	factory.StartWithContext(t.Context())
+	run(t, l)
+	expect := func(what string, want ...string) {
+		t.Helper()
+		for range want {
+			select {
+			case got := <-ran:
+				if got != want[0] && got != want[len(want)-1] {
+					t.Errorf("%s: %s ran, want %q", what, got, want)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: %q did not run", what, want)
+			}
+		}
+	}
+	expect("what was there before", "early")
+	if _, err := pods.Create(t.Context(), write("late", "late"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect("what comes", "late")
+	moved := write("late", "late")
+	moved.Annotations = map[string]string{"a": "b"}
+	if _, err := pods.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil { // does not matter
+		t.Fatal(err)
+	}
+	if _, err := pods.Update(t.Context(), write("late", "other"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect("what changes its owner", "late", "other")
+	if err := pods.Delete(t.Context(), "late", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect("what goes", "other")
+	if len(ran) > 0 {
+		t.Errorf("%s ran without need", <-ran)
+	}
+}
+
+func TestALoopThatIsToEndBeforeItsCachesAreFullEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := NewLoop(LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) {
+			t.Error("it ran without knowing what exists")
+			return 0, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &core.Pod{}, 0, nil) // never started
+		if err := l.Watch(informer, func(any) []string { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		l.Enqueue("one")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := l.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}

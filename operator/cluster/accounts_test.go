@@ -1,0 +1,262 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+const (
+	nodeAccount = "holdfast-node-account"
+	agents      = "holdfast-node"
+)
+
+// keptTo makes what nodes of these names have, and waits until an agent is kept to its own.
+func (r *rig) keptTo(nodes ...string) {
+	r.Helper()
+	for _, node := range nodes {
+		id := strings.ReplaceAll(node, ".", "-")
+		kinds := r.ours.HoldfastV1()
+		if _, err := kinds.Volumes().Create(r.Context(), &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id, Finalizers: []string{v1.AgentFinalizer}}, Spec: v1.VolumeSpec{Name: id, Node: node}}, metav1.CreateOptions{}); err != nil {
+			r.Fatal(err)
+		}
+		if _, err := kinds.Snapshots().Create(r.Context(), &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id, Finalizers: []string{v1.AgentFinalizer}}, Spec: v1.SnapshotSpec{Name: id, Node: node, Source: id}}, metav1.CreateOptions{}); err != nil {
+			r.Fatal(err)
+		}
+		if _, err := kinds.StorageNodes().Create(r.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
+			r.Fatal(err)
+		}
+		leases := r.theirs.CoordinationV1().Leases(namespace)
+		if _, err := leases.Create(r.Context(), &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1.LeasePrefix + node}}, metav1.CreateOptions{}); err != nil {
+			r.Fatal(err)
+		}
+		r.Cleanup(func() { _ = leases.Delete(background, v1.LeasePrefix+node, metav1.DeleteOptions{}) })
+	}
+}
+
+const (
+	theVolumes      = "holdfast.dev/v1/volumes"
+	theSnapshots    = "holdfast.dev/v1/snapshots"
+	theStorageNodes = "holdfast.dev/v1/storagenodes"
+	theLeases       = "coordination.k8s.io/v1/leases"
+	theEvents       = "v1/events"
+
+	adopted   = `{"apiVersion":"holdfast.dev/v1","kind":"Volume","metadata":{"labels":{"holdfast.dev/adopted":"true"}},"spec":{"name":"new","node":"NODE"}}`
+	adoptedS  = `{"apiVersion":"holdfast.dev/v1","kind":"Snapshot","metadata":{"labels":{"holdfast.dev/adopted":"true"}},"spec":{"name":"new","node":"NODE","source":"a"}}`
+	asked     = `{"apiVersion":"holdfast.dev/v1","kind":"Volume","spec":{"name":"new","node":"NODE"}}`
+	aNode     = `{"apiVersion":"holdfast.dev/v1","kind":"StorageNode"}`
+	aLease    = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease"}`
+	anEvent   = `{"apiVersion":"v1","kind":"Event","reason":"A","involvedObject":{"apiVersion":"holdfast.dev/v1","kind":"Volume","name":"a","namespace":"IN"},"source":{"component":"holdfast-node"}}`
+	unfinal   = `{"metadata":{"finalizers":null}}`
+	ready     = `{"status":{"phase":"Ready"}}`
+	asVersion = `{"status":{"version":"v9"}}`
+)
+
+func on(node, body string) string { return strings.ReplaceAll(body, "NODE", node) }
+
+// ofNode are all ways to write what is a node's.
+func ofNode(node string) []realapi.Attempt {
+	id, lease := strings.ReplaceAll(node, ".", "-"), v1.LeasePrefix+node
+	return []realapi.Attempt{
+		{Verb: "create", What: theVolumes, Name: "new", Body: on(node, adopted)},
+		{Verb: "create", What: theSnapshots, Name: "new", Body: on(node, adoptedS)},
+		{Verb: "update", What: theVolumes, Name: id},
+		{Verb: "update", What: theSnapshots, Name: id},
+		{Verb: "patch", What: theVolumes, Name: id, Body: unfinal},
+		{Verb: "patch", What: theSnapshots, Name: id, Body: unfinal},
+		{Verb: "patch", What: theVolumes + "/status", Name: id, Body: ready},
+		{Verb: "patch", What: theSnapshots + "/status", Name: id, Body: ready},
+		{Verb: "update", What: theVolumes + "/status", Name: id},
+		{Verb: "patch", What: theVolumes + "/status", Name: id, Body: `{"status":{"access":{"image":"/var/lib/holdfast/x"}}}`},
+		{Verb: "apply", What: theStorageNodes, Name: node, Body: aNode},
+		{Verb: "patch", What: theStorageNodes, Name: node, Body: `{"spec":{"restore":null}}`},
+		{Verb: "patch", What: theStorageNodes + "/status", Name: node, Body: asVersion},
+		{Verb: "update", What: theLeases, In: namespace, Name: lease},
+		{Verb: "patch", What: theLeases, In: namespace, Name: lease, Body: `{"spec":{"holderIdentity":"x"}}`},
+	}
+}
+
+// neverOfAgents are requests of no agent, on whatever node.
+func neverOfAgents(node string) []realapi.Attempt {
+	id := strings.ReplaceAll(node, ".", "-")
+	return []realapi.Attempt{
+		{Verb: "create", What: theVolumes, Name: "new", Body: on(node, asked)}, // only the controller asks for volumes
+		{Verb: "patch", What: theVolumes + "/status", Name: id, Body: `{"status":{"access":{"nfs":{"server":"10.0.0.1","path":"/other"}}}}`},
+		{Verb: "create", What: theLeases, In: namespace, Name: "holdfast-controller", Body: aLease},
+		{Verb: "create", What: theLeases, In: namespace, Name: v1.LeasePrefix + "another", Body: aLease},
+		{Verb: "create", What: theLeases, In: "default", Name: v1.LeasePrefix + node, Body: aLease},
+		{Verb: "create", What: theStorageNodes, Name: "another", Body: aNode},
+		{Verb: "patch", What: "holdfast.dev/v1/storageclusters", Name: "holdfast", Body: `{"spec":{"debug":true}}`},
+		{Verb: "patch", What: "holdfast.dev/v1/storageclusters/status", Name: "holdfast", Body: `{"status":{"phase":"Running"}}`},
+		{Verb: "create", What: "holdfast.dev/v1/nodejobs", Name: "evil", Body: `{"apiVersion":"holdfast.dev/v1","kind":"NodeJob","spec":{"image":"a","cmd":["true"]}}`},
+		{Verb: "create", What: theEvents, In: "kube-system", Name: "e", Body: strings.ReplaceAll(anEvent, "IN", "kube-system")},
+		{Verb: "create", What: theEvents, In: "default", Name: "e", Body: strings.ReplaceAll(strings.ReplaceAll(anEvent, "IN", "default"), "holdfast-node", "kubelet")},
+		{Verb: "create", What: theEvents, In: "default", Name: "e", Body: strings.ReplaceAll(strings.ReplaceAll(anEvent, "IN", "default"), "holdfast.dev/v1", "v1")},
+	}
+}
+
+func TestTheTokenOfANodePodWritesWhatIsItsNodesAndNothingElse(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.keptTo("agents-one", "agents-two")
+	realapi.PodOn(t, r.config, namespace, agents, "agents-one-pod", "agents-one")
+	agent := realapi.WithToken(t, r.config, namespace, agents, "agents-one-pod")
+	r.refusedSoon(nodeAccount, agent, realapi.Attempt{Verb: "update", What: theVolumes, Name: "agents-two"})
+	for _, a := range append(ofNode("agents-one"), realapi.Attempt{Verb: "create", What: theEvents, In: "default", Name: "e", Body: strings.ReplaceAll(anEvent, "IN", "default")}) {
+		if a.Verb == "patch" && !strings.HasPrefix(a.What, theStorageNodes) {
+			continue // it has no right to, and needs none
+		}
+		if err := a.Try(t.Context(), agent); err != nil {
+			t.Errorf("its own, by the rights that it has: %s: %v", a, err)
+		}
+	}
+	realapi.AllRights(t, r.config, namespace, agents)
+	r.refusedSoon(nodeAccount, agent, realapi.Attempt{Verb: "delete", What: theVolumes, Name: "agents-two"})
+	for _, a := range ofNode("agents-one") {
+		if err := a.Try(t.Context(), agent); err != nil {
+			t.Errorf("its own, with all rights: %s: %v", a, err)
+		}
+	}
+	others := append(ofNode("agents-two"), neverOfAgents("agents-one")...)
+	for _, what := range []string{theVolumes, theSnapshots, theStorageNodes} {
+		others = append(others, realapi.Attempt{Verb: "delete", What: what, Name: "agents-two"})
+	}
+	others = append(others, realapi.Attempt{Verb: "delete", What: theLeases, In: namespace, Name: v1.LeasePrefix + "agents-two"})
+	for _, a := range others {
+		if err := a.Try(t.Context(), agent); !refusedBy(nodeAccount, err) || !strings.Contains(err.Error(), "agents-one") {
+			t.Errorf("with all rights: %s: %v", a, err)
+		}
+		if err := a.Try(t.Context(), r.config); refusedBy(nodeAccount, err) {
+			t.Errorf("an administrator is refused %s: %v", a, err)
+		}
+	}
+}
+
+func TestATokenThatNamesNoNodeWritesNothing(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.keptTo("agents-one")
+	unbound := realapi.WithToken(t, r.config, namespace, agents, "")
+	r.refusedSoon(nodeAccount, unbound, realapi.Attempt{Verb: "update", What: theVolumes, Name: "agents-one"})
+	realapi.AllRights(t, r.config, namespace, agents)
+	r.refusedSoon(nodeAccount, unbound, realapi.Attempt{Verb: "delete", What: theVolumes, Name: "agents-one"})
+	for _, a := range ofNode("agents-one") {
+		if err := a.Try(t.Context(), unbound); !refusedBy(nodeAccount, err) || !strings.Contains(err.Error(), "names no node") || !strings.Contains(err.Error(), "ServiceAccountTokenPodNodeInfo") {
+			t.Errorf("%s: %v", a, err)
+		}
+	}
+	const server = "team.shared.nfs.holdfast.dev" // a Node of this name would have what is the server's
+	r.keptTo(server)
+	realapi.PodOn(t, r.config, namespace, agents, "agents-server-pod", server)
+	for _, a := range ofNode(server) {
+		if err := a.Try(t.Context(), realapi.WithToken(t, r.config, namespace, agents, "agents-server-pod")); !refusedBy(nodeAccount, err) {
+			t.Errorf("on a node with the name of a server: %s: %v", a, err)
+		}
+	}
+}
+
+// refusedSoon waits until the API server holds a policy: it reads it some time after it is made.
+func (r *rig) refusedSoon(policy string, as *rest.Config, a realapi.Attempt) {
+	r.Helper()
+	r.until("the policy "+policy, func() bool { return refusedBy(policy, a.Try(r.Context(), as)) })
+}
+
+// borrower asks for loop devices in the way that change says.
+func borrower(change func(*core.PodSpec)) *core.Pod {
+	one := core.ResourceList{"holdfast.dev/loop-set": resource.MustParse("1")}
+	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "borrower"}, Spec: core.PodSpec{
+		NodeName: "nowhere", Containers: []core.Container{{Name: "a", Image: "holdfast.test/pause:1", Resources: core.ResourceRequirements{Limits: one}}},
+	}}
+	if change != nil {
+		change(&p.Spec)
+	}
+	return p
+}
+
+func TestOnlyPodsOfTheNamespacesOfNFSServersMayAskForLoopDevices(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	asIf := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	try := func(namespace string, p *core.Pod) error {
+		_, err := r.theirs.CoreV1().Pods(namespace).Create(t.Context(), p, asIf)
+		return err
+	}
+	r.until("the policy", func() bool { return refusedBy("holdfast-loop-sets", try("default", borrower(nil))) })
+	one := core.ResourceList{"holdfast.dev/loop-set": resource.MustParse("1")}
+	for what, change := range map[string]func(*core.PodSpec){
+		"a limit": func(*core.PodSpec) {},
+		"both":    func(s *core.PodSpec) { s.Containers[0].Resources.Requests = one },
+		"the second container": func(s *core.PodSpec) {
+			s.Containers = append([]core.Container{{Name: "b", Image: "holdfast.test/pause:1"}}, s.Containers...)
+		},
+		"an init container": func(s *core.PodSpec) {
+			s.InitContainers, s.Containers = s.Containers, []core.Container{{Name: "b", Image: "holdfast.test/pause:1"}}
+		},
+	} {
+		err := try("default", borrower(change))
+		if !refusedBy("holdfast-loop-sets", err) || !strings.Contains(err.Error(), "namespace default") || !strings.Contains(err.Error(), "spec.nfs.namespaces") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err := try(namespace, borrower(change)); err != nil {
+			t.Errorf("%s, in the namespace of Holdfast: %v", what, err)
+		}
+	}
+	if err := try("default", borrower(func(s *core.PodSpec) { s.Containers[0].Resources = core.ResourceRequirements{} })); err != nil {
+		t.Errorf("a pod that asks for none: %v", err)
+	}
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = []string{"default"} })
+	r.until("the namespace being allowed", func() bool { return try("default", borrower(nil)) == nil })
+	if err := try("kube-public", borrower(nil)); !refusedBy("holdfast-loop-sets", err) {
+		t.Errorf("in a namespace that is not allowed, beside one that is: %v", err)
+	}
+}
+
+func TestAPodThatHasLoopDevicesKeepsThemWhenItsNamespaceIsAllowedNoMore(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = []string{"default"} })
+	r.settled("holdfast")
+	pods := kubernetes.NewForConfigOrDie(r.config).CoreV1().Pods("default")
+	p := borrower(nil)
+	p.Spec.NodeName, p.Spec.NodeSelector = "", map[string]string{"test.holdfast.dev/nowhere": "true"}
+	if _, err := pods.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	now := int64(0)
+	t.Cleanup(func() { _ = pods.Delete(background, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}) })
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = nil })
+	another := borrower(nil)
+	another.Name = "another"
+	r.until("the namespace being allowed no more", func() bool {
+		_, err := pods.Create(t.Context(), another, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return refusedBy("holdfast-loop-sets", err)
+	})
+	for _, a := range []realapi.Attempt{
+		{Verb: "update", What: "v1/pods", In: "default", Name: p.Name},
+		{Verb: "delete", What: "v1/pods", In: "default", Name: p.Name},
+	} {
+		if err := a.Try(t.Context(), r.config); err != nil {
+			t.Errorf("%s: %v", a, err)
+		}
+	}
+}
+
+func TestTheConditionProtectedSaysWhetherThePoliciesAreInPlace(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.condition("holdfast", v1.ProtectedCondition, reasonInPlace)
+	if c := protected(r.set); c.Status != metav1.ConditionTrue {
+		t.Errorf("it says %+v", c)
+	}
+}

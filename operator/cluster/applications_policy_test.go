@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// deployment is an application of somebody else. Its pods are never looked at.
+func (r *rig) deployment(name string) {
+	r.Helper()
+	labels := map[string]string{"app": name}
+	all := r.theirs.AppsV1().Deployments(metav1.NamespaceDefault)
+	_, err := all.Create(r.Context(), &apps.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"team": "shop"}},
+		Spec: apps.DeploymentSpec{
+			Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: core.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: core.PodSpec{Containers: []core.Container{{Name: "app", Image: "busybox:1"}}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		if err := r.theirs.AppsV1().Deployments(metav1.NamespaceDefault).Delete(context.WithoutCancel(r.Context()), name, metav1.DeleteOptions{}); err != nil {
+			r.Error(err)
+		}
+	})
+}
+
+func TestOfAnApplicationTheControllerMayChangeItsReplicasAlone(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.deployment("shop")
+	config := rest.CopyConfig(r.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":holdfast-controller", Groups: []string{"system:masters"}}
+	controller := kubernetes.NewForConfigOrDie(config)
+	try := func(client kubernetes.Interface, patch string) error {
+		_, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Patch(t.Context(), "shop", types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	const hostile = `{"spec":{"template":{"spec":{"hostPID":true}}}}`
+	r.until("the rule being held", func() bool { return refusedBy("holdfast-applications", try(controller, hostile)) })
+	for what, patch := range map[string]string{
+		"another image":      `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"mallory:1"}]}}}}`,
+		"another account":    `{"spec":{"template":{"spec":{"serviceAccountName":"admin"}}}}`,
+		"pods with a mark":   `{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`,
+		"a label":            `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"holdfast-operator"}}}`,
+		"an owner":           `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"a","uid":"1"}]}}`,
+		"a finalizer":        `{"metadata":{"finalizers":["example.com/never"]}}`,
+		"another annotation": `{"metadata":{"annotations":{"other":"x"}}}`,
+		"one changed":        `{"metadata":{"annotations":{"team":"x"}}}`,
+		"one taken":          `{"metadata":{"annotations":{"team":null}}}`,
+		"hidden in a stop":   `{"metadata":{"annotations":{"` + v1.ReplicasAnnotation + `":"3"}},"spec":{"replicas":0,"template":{"spec":{"hostNetwork":true}}}}`,
+	} {
+		if err := try(controller, patch); !refusedBy("holdfast-applications", err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	stopped := `{"metadata":{"annotations":{"` + v1.ReplicasAnnotation + `":"3"}},"spec":{"replicas":0}}`
+	if _, err := controller.AppsV1().Deployments(metav1.NamespaceDefault).Patch(t.Context(), "shop", types.MergePatchType, []byte(stopped), metav1.PatchOptions{}); err != nil {
+		t.Errorf("it may not stop it: %v", err)
+	}
+	started := `{"metadata":{"annotations":{"` + v1.ReplicasAnnotation + `":null}},"spec":{"replicas":1}}`
+	if err := try(controller, started); err != nil {
+		t.Errorf("it may not start it: %v", err)
+	}
+	if err := try(r.theirs, hostile); err != nil {
+		t.Errorf("somebody else: %v", err)
+	}
+}

@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+)
+
+// releaseAttached takes off the finalizers of external-attacher, once after it has gone: it puts one on each
+// PersistentVolume and VolumeAttachment, which without it would never end.
+func (r *Controller) releaseAttached(ctx context.Context, c *v1.StorageCluster, s *situation) error {
+	if c.Spec.CSI.Attach && s.withCSI() {
+		r.attachedReleased = false
+		return nil
+	}
+	// The pods of before may still run.
+	if r.attachedReleased || !s.controller().ready || len(s.controllers) > 1 {
+		return nil
+	}
+	if err := r.takeAttachersFinalizers(ctx); err != nil {
+		return err
+	}
+	r.attachedReleased = true
+	return nil
+}
+
+func (r *Controller) takeAttachersFinalizers(ctx context.Context) error {
+	volumes := r.Kubernetes.CoreV1().PersistentVolumes()
+	all, err := volumes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range all.Items {
+		if pv := &all.Items[i]; pv.Spec.CSI != nil && pv.Spec.CSI.Driver == r.Driver {
+			if err := takeFinalizer(ctx, r, volumes.Patch, "PersistentVolume", pv); err != nil {
+				return err
+			}
+		}
+	}
+	attachments := r.Kubernetes.StorageV1().VolumeAttachments()
+	attached, err := attachments.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range attached.Items {
+		if a := &attached.Items[i]; a.Spec.Attacher == r.Driver {
+			if err := takeFinalizer(ctx, r, attachments.Patch, "VolumeAttachment", a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// patcher writes to the objects of one kind.
+type patcher[T metav1.Object] func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
+
+// takeFinalizer fails if somebody else has written to the object meanwhile.
+func takeFinalizer[T metav1.Object](ctx context.Context, r *Controller, write patcher[T], kind string, o T) error {
+	if !slices.ContainsFunc(o.GetFinalizers(), r.isAttachers) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": o.GetResourceVersion(),
+		"finalizers":      slices.DeleteFunc(slices.Clone(o.GetFinalizers()), r.isAttachers),
+	}})
+	if err != nil {
+		return err
+	}
+	if _, err := write(ctx, o.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager}); ignoreGone(err) != nil {
+		return fmt.Errorf("the finalizer of external-attacher on %s %s: %w", kind, o.GetName(), err)
+	}
+	return nil
+}
+
+// isAttachers says whether a finalizer is that of external-attacher for our driver, whose name it writes without dots.
+func (r *Controller) isAttachers(finalizer string) bool {
+	return finalizer == "external-attacher/"+strings.ReplaceAll(r.Driver, ".", "-")
+}

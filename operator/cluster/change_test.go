@@ -1,0 +1,281 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	storage "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func (r *rig) class(name string) *storage.StorageClass {
+	c, err := r.theirs.StorageV1().StorageClasses().Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+func classes(names ...string) func(*v1.StorageClusterSpec) {
+	return func(s *v1.StorageClusterSpec) {
+		s.StorageClasses = nil
+		for _, name := range names {
+			s.StorageClasses = append(s.StorageClasses, v1.StorageClassSpec{Name: name})
+		}
+	}
+}
+
+func TestAClassThatIsRenamedOrCannotBeChangedIsMadeAnewAndTheOldOneGoes(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", classes("hb-one", "hb-two"))
+	r.until("the classes", func() bool { return r.class("hb-one") != nil && r.class("hb-two") != nil })
+	two := r.class("hb-two").UID
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.StorageClasses[0].Name = "hb-renamed" })
+	r.until("the new name", func() bool { return r.class("hb-renamed") != nil && r.class("hb-one") == nil })
+	if r.class("hb-two").UID != two {
+		t.Error("a class that was not renamed was made anew")
+	}
+	r.change("holdfast", func(s *v1.StorageClusterSpec) {
+		s.StorageClasses[1].ReclaimPolicy, s.StorageClasses[1].Parameters = "Retain", map[string]string{"provisioning": "thick"}
+	})
+	r.until("the new class", func() bool {
+		c := r.class("hb-two")
+		return c != nil && c.ReclaimPolicy != nil && *c.ReclaimPolicy == "Retain" && c.Parameters["provisioning"] == "thick"
+	})
+	r.settled("holdfast")
+}
+
+func TestAClassOfSomebodyElseIsLeftAloneAndTheConditionSaysSo(t *testing.T) {
+	r := newRig(t)
+	theirs := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-one"}, Provisioner: "other.example"}
+	if _, err := r.theirs.StorageV1().StorageClasses().Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.theirs.StorageV1().StorageClasses().Delete(context.Background(), "hb-one", metav1.DeleteOptions{})
+	})
+	r.start()
+	r.create("holdfast", classes("hb-one", "hb-two"))
+	message := r.condition("holdfast", v1.ProgressingCondition, reasonForeign)
+	if !strings.Contains(message, "StorageClass hb-one") || !strings.Contains(message, "not made by Holdfast") {
+		t.Errorf("the condition says %q", message)
+	}
+	r.until("the other class", func() bool { return r.class("hb-two") != nil })
+	r.change("holdfast", classes("hb-two"))
+	r.settled("holdfast")
+	c := r.class("hb-one")
+	if c == nil || c.Provisioner != "other.example" || len(c.OwnerReferences)+len(c.Labels) > 0 {
+		t.Errorf("it was touched: %v", c)
+	}
+	r.change("holdfast", classes("hb-one", "hb-two"))
+	r.condition("holdfast", v1.ProgressingCondition, reasonForeign)
+	// It is handed over by hand, whatever it is.
+	label := []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"holdfast-operator"}}}`)
+	if _, err := r.theirs.StorageV1().StorageClasses().Patch(t.Context(), "hb-one", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the class being ours", func() bool { c := r.class("hb-one"); return c != nil && c.Provisioner == "csi.holdfast.dev" })
+	r.settled("holdfast")
+}
+
+func TestWhatIsSwitchedOffGoesAndWhatIsSwitchedOnComes(t *testing.T) {
+	r := newRig(t)
+	r.secret("credentials")
+	r.start()
+	r.create("holdfast", everything)
+	r.settled("holdfast")
+	before := r.set.List()
+	r.change("holdfast", func(s *v1.StorageClusterSpec) {
+		*s = v1.StorageClusterSpec{Images: s.Images, Service: v1.ServiceSpec{Name: "renamed"}, StorageClasses: []v1.StorageClassSpec{{Name: "hb-three"}}}
+	})
+	r.onlyWanted("holdfast")
+	if len(r.set.List()) >= len(before) {
+		t.Errorf("%d objects of %d are left", len(r.set.List()), len(before))
+	}
+	driver, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
+	if err != nil || *driver.Spec.AttachRequired {
+		t.Errorf("attach: %v, %v", driver.Spec.AttachRequired, err)
+	}
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.CSI.Enable = new(bool) })
+	r.onlyWanted("holdfast")
+	if _, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the CSIDriver without CSI: %v", err)
+	}
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.CSI = v1.CSISpec{Attach: true} })
+	r.onlyWanted("holdfast")
+	driver, err = r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
+	if err != nil || !*driver.Spec.AttachRequired {
+		t.Errorf("attach again: %v", err)
+	}
+}
+
+// onlyWanted waits until what exists of ours is what is rendered, and no more.
+func (r *rig) onlyWanted(name string) {
+	r.Helper()
+	r.settled(name)
+	r.until("nothing but what is wanted", func() bool {
+		var want, have []string
+		for _, o := range r.wanted(name, nil) {
+			want = append(want, o.GetKind()+" "+o.GetName())
+			if r.get(o) == nil {
+				return false
+			}
+		}
+		for _, o := range r.set.List() {
+			have = append(have, o.GetKind()+" "+o.GetName())
+		}
+		slices.Sort(want)
+		slices.Sort(have)
+		return slices.Equal(want, have)
+	})
+}
+
+func TestTheOldWorkloadOfTheControllerServesUntilTheNewOneIsReady(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", classes("hb-one"))
+	r.settled("holdfast")
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.CSI.DeploymentStrategy = v1.AsStatefulSet })
+	sets, deployments := r.theirs.AppsV1().StatefulSets(namespace), r.theirs.AppsV1().Deployments(namespace)
+	r.until("the StatefulSet", func() bool {
+		_, err := sets.Get(t.Context(), controllerName, metav1.GetOptions{})
+		return err == nil
+	})
+	r.settled("holdfast")
+	if _, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{}); err != nil {
+		t.Fatalf("the Deployment, while the StatefulSet is not ready: %v", err)
+	}
+	// The images of the sidecars are not on this machine: a controller manager that finds them ready is played here.
+	r.until("the Deployment being gone", func() bool {
+		set, err := sets.Get(t.Context(), controllerName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		set.Status.ObservedGeneration, set.Status.Replicas, set.Status.ReadyReplicas, set.Status.UpdatedReplicas = set.Generation, 2, 2, 2
+		_, _ = sets.UpdateStatus(t.Context(), set, metav1.UpdateOptions{})
+		_, err = deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
+func TestAPausedClusterIsNotTouchedAndItsStatusStaysFresh(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", classes("hb-one", "hb-two"))
+	r.settled("holdfast")
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = true })
+	r.condition("holdfast", v1.ProgressingCondition, reasonPaused)
+	if phase := r.cluster("holdfast").Status.Phase; phase != v1.ClusterPaused {
+		t.Errorf("the phase is %s", phase)
+	}
+	r.traffic.take()
+	if err := r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.volume("v1")
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.StorageClasses[1].Name = "hb-three" })
+	r.until("the fresh status", func() bool {
+		s := r.cluster("holdfast").Status
+		return s.Volumes == 1 && s.ObservedGeneration == r.cluster("holdfast").Generation
+	})
+	for _, request := range r.traffic.take() {
+		if !strings.HasPrefix(request, "GET ") && !strings.HasSuffix(request, "/storageclusters/holdfast/status") {
+			t.Errorf("while it was paused: %s", request)
+		}
+	}
+	if r.class("hb-one") != nil || r.class("hb-two") == nil || r.class("hb-three") != nil {
+		t.Error("the classes were touched")
+	}
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = false })
+	r.until("all being put right", func() bool { return r.class("hb-one") != nil && r.class("hb-two") == nil && r.class("hb-three") != nil })
+}
+
+func (r *rig) volume(name string) {
+	r.Helper()
+	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1.AgentFinalizer}}, Spec: v1.VolumeSpec{Name: name, Node: "node1"}}
+	if _, err := r.ours.HoldfastV1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) noVolume(name string) {
+	r.Helper()
+	volumes := r.ours.HoldfastV1().Volumes()
+	if err := volumes.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	if _, err := volumes.Patch(r.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func TestAnIdleClusterCostsNoRequest(t *testing.T) {
+	hostfs.Long(t)
+	r := newRig(t)
+	r.secret("credentials")
+	r.start()
+	r.create("holdfast", everything)
+	r.settled("holdfast")
+	// Pods of this cluster come up or fail; that is told once.
+	quiet := func() bool {
+		r.traffic.take()
+		return len(r.costs(3*time.Second, 0)) == 0
+	}
+	r.until("a quiet cluster", quiet)
+	r.traffic.take()
+	if all := r.costs(15*time.Second, 0); len(all) > 0 {
+		t.Errorf("an idle cluster cost %d requests: %q", len(all), all)
+	}
+	// What others write to our objects and is nobody's concern costs nothing either.
+	class := &unstructured.Unstructured{}
+	class.SetAPIVersion("storage.k8s.io/v1")
+	class.SetKind("StorageClass")
+	class.SetName("hb-one")
+	r.patch(class, `{"metadata":{"annotations":{"example.com/seen":"yes"},"labels":{"example.com/team":"a"}}}`)
+	if all := r.costs(time.Second, 0); len(all) > 0 {
+		t.Errorf("a foreign annotation cost %d requests: %q", len(all), all)
+	}
+	if live := r.class("hb-one"); live.Annotations["example.com/seen"] != "yes" || live.Labels["example.com/team"] != "a" {
+		t.Error("what others have written was removed")
+	}
+}
+
+func TestAControllerThatStartsAgainChangesNothing(t *testing.T) {
+	r := newRig(t)
+	secret := r.secret("credentials")
+	r.start()
+	r.create("holdfast", everything)
+	r.settled("holdfast")
+	was := map[string]string{}
+	for _, o := range r.wanted("holdfast", secret) {
+		live := r.get(o)
+		delete(live.Object, "status")
+		live.SetManagedFields(nil)
+		live.SetResourceVersion("")
+		was[o.GetKind()+" "+o.GetName()] = essence(live) + string(live.GetUID())
+	}
+	r.stop()
+	r.traffic.take()
+	applied := 0
+	r.start()
+	r.until("the second controller having applied all", func() bool {
+		for _, request := range r.traffic.take() {
+			applied += strings.Count(request, "PATCH")
+		}
+		return applied >= len(was)
+	})
+	r.settled("holdfast")
+	for _, o := range r.wanted("holdfast", secret) {
+		live := r.get(o)
+		if live == nil || essence(live)+string(live.GetUID()) != was[o.GetKind()+" "+o.GetName()] {
+			t.Errorf("%s %s has changed", o.GetKind(), o.GetName())
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// As whoever wants a class like ours does: kubectl get -o yaml, another name, kubectl create.
+func TestCopiesOfAllThatIsOwnedStayAndAreToldOf(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", func(s *v1.StorageClusterSpec) {
+		s.StorageClasses = []v1.StorageClassSpec{{Name: "first"}, {Name: "second"}}
+	})
+	r.settled("holdfast")
+	kinds := map[string]*unstructured.Unstructured{}
+	for _, o := range r.set.List() {
+		if kinds[o.GetKind()] == nil {
+			kinds[o.GetKind()] = r.copyOf(o)
+		}
+	}
+	for _, kind := range []string{"ClusterRole", "ConfigMap", "DaemonSet", "Deployment", "ServiceAccount", "StorageClass", "ValidatingAdmissionPolicy"} {
+		if kinds[kind] == nil {
+			t.Errorf("there is no %s to be copied", kind)
+		}
+	}
+	told := map[string]bool{}
+	r.until("the events", func() bool {
+		for _, made := range kinds {
+			all, err := r.theirs.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(made.GetUID())})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range all.Items {
+				told[made.GetKind()] = told[made.GetKind()] || e.Reason == apply.ReasonStranger
+			}
+		}
+		return len(told) == len(kinds)
+	})
+	// What was made and is not wanted any more goes, beside them.
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.StorageClasses = s.StorageClasses[:1] })
+	second := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}}
+	second.SetName("second")
+	r.until("the end of the class", func() bool { return r.get(second) == nil })
+	for kind, made := range kinds {
+		if live := r.get(made); live == nil || live.GetUID() != made.GetUID() || live.GetDeletionTimestamp() != nil {
+			t.Errorf("the copy of a %s is gone", kind)
+		}
+	}
+}
+
+// copyOf makes a copy of an object with all its metadata, but for what must be another.
+func (r *rig) copyOf(o *unstructured.Unstructured) *unstructured.Unstructured {
+	r.Helper()
+	made := r.get(o)
+	if made == nil {
+		r.Fatalf("%s %s is gone", o.GetKind(), o.GetName())
+	}
+	made.SetName(o.GetName() + "-copy")
+	made.SetUID("")
+	made.SetResourceVersion("")
+	unstructured.RemoveNestedField(made.Object, "spec", "clusterIP")
+	unstructured.RemoveNestedField(made.Object, "spec", "clusterIPs")
+	made, err := r.of(o).Create(r.Context(), made, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatalf("a copy of %s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+	return made
+}
+
+func TestWhatSomebodyMadeBeforeUnderOurNamesStaysAsItIs(t *testing.T) {
+	r := newRig(t)
+	c := r.create("holdfast", nil)
+	objects, err := render.Objects(render.Input{Cluster: c, Namespace: namespace, Has: func(kind schema.GroupKind) bool {
+		_, err := r.mapper.RESTMapping(kind)
+		return err == nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var theirs []*unstructured.Unstructured
+	for _, o := range objects {
+		o.SetLabels(map[string]string{"whose": "theirs"})
+		o.SetOwnerReferences(nil)
+		made, err := r.of(o).Create(t.Context(), o, metav1.CreateOptions{FieldManager: "kubectl-create"})
+		if err != nil {
+			t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+		t.Cleanup(func() { _ = r.of(made).Delete(background, made.GetName(), metav1.DeleteOptions{}) })
+		theirs = append(theirs, made)
+	}
+	r.start()
+	if message := r.condition("holdfast", v1.ProgressingCondition, reasonForeign); !strings.Contains(message, "not made by Holdfast") {
+		t.Errorf("it says %q", message)
+	}
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.StorageClasses = []v1.StorageClassSpec{{Name: "mine"}} })
+	mine := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}}
+	mine.SetName("mine")
+	r.until("a class of another name", func() bool { return r.get(mine) != nil })
+	for _, o := range theirs {
+		live := r.get(o)
+		if live == nil || live.GetUID() != o.GetUID() || live.GetLabels()["whose"] != "theirs" || live.GetLabels()[apply.ManagedByLabel] != "" {
+			t.Errorf("%s %s was changed or deleted", o.GetKind(), o.GetName())
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+// wanted renders what the controller has to make.
+func (r *rig) wanted(name string, secret map[string][]byte) []*unstructured.Unstructured {
+	r.Helper()
+	objects, err := render.Objects(render.Input{Cluster: r.cluster(name), Namespace: namespace, Has: r.set.Has, Secret: secret})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := rollout.StampAll(objects); err != nil {
+		r.Fatal(err)
+	}
+	return objects
+}
+
+func (r *rig) get(o *unstructured.Unstructured) *unstructured.Unstructured {
+	r.Helper()
+	live, err := r.of(o).Get(context.Background(), o.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return live
+}
+
+func TestOneStorageClusterMakesAllObjects(t *testing.T) {
+	r := newRig(t).start()
+	c := r.create("holdfast", nil)
+	r.settled("holdfast")
+	if now := r.cluster("holdfast"); now.Generation != c.Generation || !equality.Semantic.DeepEqual(now.Spec, c.Spec) {
+		t.Errorf("defaults were written into the spec: it is %+v, of generation %d", now.Spec, now.Generation)
+	}
+	for _, o := range r.wanted("holdfast", nil) {
+		live := r.get(o)
+		if live == nil {
+			t.Errorf("%s %s was not made", o.GetKind(), o.GetName())
+			continue
+		}
+		owners := live.GetOwnerReferences()
+		if len(owners) != 1 || owners[0].UID != c.UID || owners[0].Kind != "StorageCluster" {
+			t.Errorf("%s %s belongs to %v", o.GetKind(), o.GetName(), owners)
+		}
+		for key, value := range render.Labels(c) {
+			if live.GetLabels()[key] != value {
+				t.Errorf("%s %s: label %s is %q", o.GetKind(), o.GetName(), key, live.GetLabels()[key])
+			}
+		}
+	}
+}
+
+// everything asks for all that can be made in a cluster without further kinds.
+func everything(s *v1.StorageClusterSpec) {
+	s.CSI.EnableProvisionCreds, s.CSI.EnableControllerPublishCreds, s.CSI.EnableNodePublishCreds, s.CSI.EnableControllerExpandCreds = true, true, true, true
+	s.CSI.Attach = true
+	s.SecretRef = &v1.SecretReference{Name: "credentials"}
+	s.Ingress = v1.IngressSpec{Enable: true, TLS: true, Hostname: "storage.example"}
+	s.K8sDistro = "openshift-4.20"
+	s.StorageClasses = []v1.StorageClassSpec{{Name: "hb-one", Default: true}, {Name: "hb-two", ReclaimPolicy: "Retain"}}
+}
+
+func TestEveryObjectThatIsEditedOrDeletedByHandIsPutRight(t *testing.T) {
+	r := newRig(t)
+	secret := r.secret("credentials")
+	r.start()
+	r.create("holdfast", everything)
+	r.settled("holdfast")
+	for _, o := range r.wanted("holdfast", secret) {
+		t.Run(o.GetKind()+"/"+o.GetName(), func(t *testing.T) {
+			r := r.within(t)
+			was := r.get(o)
+			if was == nil {
+				t.Fatal("it was not made")
+			}
+			t.Log("a label of ours is removed")
+			r.patch(o, `{"metadata":{"labels":{"app.kubernetes.io/managed-by":null,"app.kubernetes.io/part-of":"another"}}}`)
+			r.healed(o, was)
+			t.Log("the owner is removed")
+			r.patch(o, `{"metadata":{"ownerReferences":[]}}`)
+			r.healed(o, was)
+			for _, edit := range edits(o) {
+				t.Log("edited:", edit)
+				r.patch(o, edit)
+				r.healed(o, was)
+			}
+			t.Log("it is deleted")
+			propagation := metav1.DeletePropagationBackground
+			if err := r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &propagation}); err != nil {
+				t.Fatal(err)
+			}
+			r.until("another object of its name", func() bool { live := r.get(o); return live != nil && live.GetUID() != was.GetUID() })
+			r.healed(o, was)
+		})
+	}
+}
+
+func (r *rig) patch(o *unstructured.Unstructured, patch string) {
+	r.Helper()
+	if _, err := r.of(o).Patch(r.Context(), o.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
+		r.Fatalf("%s: %v", patch, err)
+	}
+}
+
+// healed waits until an object is as it was, but for what the API server counts.
+func (r *rig) healed(o, was *unstructured.Unstructured) {
+	r.Helper()
+	want := essence(was)
+	begun := time.Now()
+	r.until("the repair of "+o.GetKind()+" "+o.GetName(), func() bool {
+		live := r.get(o)
+		return live != nil && essence(live) == want
+	})
+	r.Logf("put right in %s", time.Since(begun).Round(time.Millisecond))
+}
+
+func essence(o *unstructured.Unstructured) string {
+	c := o.DeepCopy()
+	delete(c.Object, "status")
+	for _, field := range []string{"resourceVersion", "uid", "generation", "creationTimestamp", "managedFields", "selfLink"} {
+		unstructured.RemoveNestedField(c.Object, "metadata", field)
+	}
+	annotations := c.GetAnnotations()
+	delete(annotations, "deployment.kubernetes.io/revision")
+	delete(annotations, "deprecated.daemonset.template.generation")
+	c.SetAnnotations(annotations)
+	if c.GetKind() == "Service" {
+		for _, allocated := range []string{"clusterIP", "clusterIPs"} {
+			unstructured.RemoveNestedField(c.Object, "spec", allocated)
+		}
+	}
+	text, _ := json.Marshal(c.Object)
+	return string(text)
+}
+
+// edits are what somebody may do to an object of a kind: change what is asked for, take some of it away, add to it.
+func edits(o *unstructured.Unstructured) []string {
+	switch o.GetKind() {
+	case "Secret":
+		return []string{`{"data":{"username":"aGFja2Vk","tls.crt":"aGFja2Vk"}}`, `{"data":{"more":"aGFja2Vk"}}`}
+	case "ConfigMap":
+		return []string{`{"data":{"node.json":"{}"}}`, `{"data":{"node.json":null}}`, `{"data":{"more":"x"}}`}
+	case "Service":
+		return []string{`{"spec":{"ports":[{"name":"other","port":1}]}}`, `{"spec":{"selector":{"a":"b"}}}`, `{"spec":{"sessionAffinity":"ClientIP"}}`}
+	case "ClusterRole", "Role":
+		return []string{`{"rules":[]}`, `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`}
+	case "ClusterRoleBinding", "RoleBinding":
+		return []string{`{"subjects":[]}`, `{"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"mallory"}]}`}
+	case "ServiceAccount":
+		return []string{`{"automountServiceAccountToken":false}`}
+	case "CSIDriver":
+		return []string{`{"spec":{"requiresRepublish":true}}`}
+	case "StorageClass":
+		return []string{`{"allowVolumeExpansion":false}`, `{"mountOptions":["noatime"]}`, `{"metadata":{"annotations":{"storageclass.kubernetes.io/is-default-class":"maybe"}}}`}
+	case "Ingress":
+		return []string{`{"spec":{"rules":[{"host":"other.example"}]}}`, `{"spec":{"ingressClassName":"other"}}`}
+	case "ValidatingAdmissionPolicy":
+		return []string{`{"spec":{"failurePolicy":"Fail"}}`, `{"spec":{"validations":[{"expression":"true"}]}}`}
+	case "ValidatingAdmissionPolicyBinding":
+		return []string{`{"spec":{"validationActions":["Audit"]}}`, `{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"no":"thing"}}}}}`}
+	case "PodDisruptionBudget":
+		return []string{`{"spec":{"maxUnavailable":0}}`, `{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}`}
+	case "DaemonSet", "Deployment", "StatefulSet":
+		return []string{
+			`{"spec":{"template":{"spec":{"nodeSelector":{"no":"where"}}}}}`,
+			`{"spec":{"template":{"spec":{"hostIPC":true}}}}`,
+			`{"spec":{"template":{"spec":{"containers":[{"name":"other","image":"busybox:1"}]}}}}`,
+			`{"spec":{"template":{"metadata":{"annotations":{"mine":"yes"}}}}}`,
+			`{"spec":{"minReadySeconds":7}}`,
+		}
+	}
+	return nil
+}
+
+func (r *rig) putSecret(name string, data map[string][]byte) {
+	r.Helper()
+	secrets := r.theirs.CoreV1().Secrets(namespace)
+	_ = secrets.Delete(r.Context(), name, metav1.DeleteOptions{})
+	s := &core.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
+	if _, err := secrets.Create(r.Context(), s, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// secretData has all keys that a secret may have. None of its passwords may be told anywhere.
+func secretData() map[string][]byte {
+	data := map[string][]byte{"username": []byte("storage"), "password": []byte("top-secret-api"), "tls.crt": []byte("top-secret-crt"), "tls.key": []byte("top-secret-key")}
+	for _, pair := range []string{"csiProvision", "csiControllerPublish", "csiNodePublish", "csiControllerExpand"} {
+		data[pair+"Username"], data[pair+"Password"] = []byte(pair), []byte("top-secret-"+pair)
+	}
+	return data
+}
+
+func (r *rig) secret(name string) map[string][]byte {
+	r.Helper()
+	data := secretData()
+	r.putSecret(name, data)
+	r.Cleanup(func() {
+		_ = r.theirs.CoreV1().Secrets(namespace).Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	return data
+}

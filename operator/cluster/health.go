@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+func compare(a, b string) int { return cmp.Compare(a, b) }
+
+// health is each node that is to store.
+func (s *situation) health() []v1.NodeHealth {
+	pods := map[string]*core.Pod{}
+	for _, p := range s.pods {
+		if has := pods[p.Spec.NodeName]; has == nil || !rollout.IsReady(has) { // while one ends there may be two
+			pods[p.Spec.NodeName] = p
+		}
+	}
+	all := make([]v1.NodeHealth, 0, len(s.nodes))
+	for _, n := range s.nodes {
+		all = append(all, s.nodeHealth(n, pods[n.Name], s.storageNodes[n.Name]))
+	}
+	return all
+}
+
+func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1.StorageNode) v1.NodeHealth {
+	h := v1.NodeHealth{Name: n.Name, Registered: s.registered[n.Name]}
+	var wrong []string
+	note := func(ok bool, format string, args ...any) bool {
+		if !ok {
+			wrong = append(wrong, fmt.Sprintf(format, args...))
+		}
+		return ok
+	}
+	up := note(nodeReady(n), "the node is not ready for Kubernetes")
+	runs := note(pod != nil && rollout.IsReady(pod), "%s", podTrouble(pod))
+	if storage == nil {
+		h.Agent = note(false, "its agent has not reported yet")
+		h.Registered = note(h.Registered, "the driver is not registered with the kubelet") && h.Registered
+		h.Message = strings.Join(wrong, "; ")
+		return h
+	}
+	h.Version = storage.Status.Version
+	ready := meta.FindStatusCondition(storage.Status.Conditions, v1.ReadyCondition)
+	silent := ready == nil || ready.Status == metav1.ConditionUnknown
+	h.Agent = note(!silent, "%s", silence(ready)) && runs && up
+	h.Pools, h.Disk = len(storage.Status.Pools) > 0, len(storage.Status.Pools) > 0
+	note(h.Pools, "it has no pool")
+	for i := range storage.Status.Pools {
+		p := &storage.Status.Pools[i]
+		h.Pools = note(p.Message == "", "pool %s: %s", p.Name, p.Message) && h.Pools
+		h.Disk = note(p.Message != "" || hasRoom(p), "pool %s has no room left: %s of %s are promised", p.Name, p.Promised.String(), p.Capacity.String()) && h.Disk
+	}
+	note(h.Registered, "the driver is not registered with the kubelet")
+	if ready != nil && ready.Status == metav1.ConditionFalse && h.Pools {
+		h.Pools = note(false, "%s", ready.Message)
+	}
+	h.Ready = h.Agent && h.Pools && h.Disk && h.Registered
+	h.Message = strings.Join(wrong, "; ")
+	return h
+}
+
+// hasRoom for one more volume of the smallest size.
+func hasRoom(p *v1.Pool) bool {
+	return p.Largest.Sign() > 0 && p.Largest.Cmp(p.Smallest) >= 0
+}
+
+func podTrouble(p *core.Pod) string {
+	if p == nil {
+		return "it has no node pod"
+	}
+	if p.DeletionTimestamp != nil {
+		return fmt.Sprintf("pod %s is ending", p.Name)
+	}
+	if why, _ := rollout.Trouble(p); why != "" {
+		return fmt.Sprintf("pod %s is not ready: %s", p.Name, why)
+	}
+	return fmt.Sprintf("pod %s is not ready", p.Name)
+}
+
+func silence(ready *metav1.Condition) string {
+	if ready == nil {
+		return "its agent has not reported yet"
+	}
+	return ready.Message
+}
+
+// ready and unready are the names of nodes.
+func split(all []v1.NodeHealth) (members v1.Members) {
+	for _, h := range all {
+		if h.Ready {
+			members.Ready = append(members.Ready, h.Name)
+		} else {
+			members.Unready = append(members.Unready, h.Name)
+		}
+	}
+	return members
+}
+
+// versions is the version of all nodes; the oldest and the newest while they differ.
+func versions(all []v1.NodeHealth) string {
+	var found []string
+	for _, h := range all {
+		if h.Version != "" && !slices.Contains(found, h.Version) {
+			found = append(found, h.Version)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	slices.SortFunc(found, compareVersions)
+	if len(found) == 1 {
+		return found[0]
+	}
+	return found[0] + " - " + found[len(found)-1]
+}
+
+// compareVersions compares numbers as numbers and the rest as text.
+func compareVersions(a, b string) int {
+	x, y := strings.FieldsFunc(a, isSeparator), strings.FieldsFunc(b, isSeparator)
+	return slices.CompareFunc(x, y, func(p, q string) int {
+		if len(p) != len(q) && isNumber(p) && isNumber(q) {
+			return cmp.Compare(len(p), len(q))
+		}
+		return cmp.Compare(p, q)
+	})
+}
+
+func isSeparator(r rune) bool { return r == '.' || r == '-' || r == '+' }
+func isNumber(s string) bool  { return strings.Trim(s, "0123456789") == "" }
+
+// mostNamed is how many nodes a message names.
+const mostNamed = 5
+
+// complaints of the nodes that are not ready.
+func complaints(all []v1.NodeHealth) string {
+	var lines []string
+	unready := 0
+	for _, h := range all {
+		if h.Ready {
+			continue
+		}
+		if unready++; unready <= mostNamed {
+			lines = append(lines, fmt.Sprintf("node %s: %s", h.Name, h.Message))
+		}
+	}
+	if unready > mostNamed {
+		lines = append(lines, fmt.Sprintf("and %d more nodes", unready-mostNamed))
+	}
+	return strings.Join(lines, ". ")
+}

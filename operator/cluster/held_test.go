@@ -1,0 +1,231 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/held"
+)
+
+// twoPools are on every node, one of them on devices.
+func twoPools(s *v1.StorageClusterSpec) {
+	s.Pools = []v1.PoolSpec{{Name: "files", Path: "/srv/files", Engine: "directory"}, {Name: "disks", Devices: &v1.DeviceSelector{Paths: []string{"/dev/none"}}}}
+	s.StorageClasses = []v1.StorageClassSpec{{Name: "hb-one"}}
+}
+
+// volumeIn makes a volume that is in a pool of a node.
+func (r *rig) volumeIn(name, node, pool string, phase v1.Phase) {
+	r.Helper()
+	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1.AgentFinalizer}}, Spec: v1.VolumeSpec{Name: name, Node: node, Pool: pool}}
+	v, err := r.ours.HoldfastV1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	v.Status.Pool, v.Status.Phase = pool, phase
+	if _, err := r.ours.HoldfastV1().Volumes().UpdateStatus(r.Context(), v, metav1.UpdateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// holding is a cluster with two pools, of which each holds a volume of node1.
+func (r *rig) holding() {
+	r.Helper()
+	r.create("holdfast", twoPools)
+	r.settled("holdfast")
+	r.volumeIn("v1", "node1", "files", v1.PhaseReady)
+	r.volumeIn("v2", "node1", "disks", v1.PhaseReady)
+	r.until("the pools in the status", func() bool { return len(r.cluster("holdfast").Status.Pools) == 2 })
+}
+
+func terms(key string, operator core.NodeSelectorOperator, values ...string) []core.NodeSelectorTerm {
+	return []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}}
+}
+
+func TestHeldPools_TheAPIServerRefusesWhatTheOperatorWouldNotCarryOut(t *testing.T) {
+	r := newRig(t).start()
+	r.holding()
+	a := r.asker()
+	hides := func(s *v1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
+	r.until("the rules being held", func() bool {
+		return a.try(hides) != nil && a.try(func(s *v1.StorageClusterSpec) { s.NodeSelectorTerms = terms("x", core.NodeSelectorOpExists) }) != nil
+	})
+	patch := []byte(`{"metadata":{"labels":{"number":"7"}}}`)
+	if _, err := r.theirs.CoreV1().Nodes().Patch(t.Context(), "node1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := r.theirs.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes []*core.Node
+	for i := range all.Items {
+		nodes = append(nodes, &all.Items[i])
+	}
+	selector := func(terms []core.NodeSelectorTerm) func(*v1.StorageClusterSpec) {
+		return func(s *v1.StorageClusterSpec) { s.NodeSelectorTerms = terms }
+	}
+	ofPool := func(terms []core.NodeSelectorTerm) func(*v1.StorageClusterSpec) {
+		return func(s *v1.StorageClusterSpec) { s.Pools[1].NodeSelectorTerms = terms }
+	}
+	named := func(operator core.NodeSelectorOperator) []core.NodeSelectorTerm {
+		return []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: operator, Values: []string{"node1"}}}}}
+	}
+	for what, test := range map[string]struct {
+		change func(*v1.StorageClusterSpec)
+		says   []string // nothing where it is to be taken
+	}{
+		"nothing":                  {func(s *v1.StorageClusterSpec) { s.Debug = true }, nil},
+		"a pool more":              {func(s *v1.StorageClusterSpec) { s.Pools = append(s.Pools, v1.PoolSpec{Name: "more"}) }, nil},
+		"what a pool keeps free":   {func(s *v1.StorageClusterSpec) { s.Pools[0].Reserved = "7%" }, nil},
+		"another path":             {hides, []string{"pool files holds 1 volumes and 0 snapshots on node1, in /srv/files", "allow-hiding"}},
+		"another engine":           {func(s *v1.StorageClusterSpec) { s.Pools[0].Engine = "image" }, []string{"pool files", "engine directory"}},
+		"no engine":                {func(s *v1.StorageClusterSpec) { s.Pools[0].Engine = "" }, []string{"pool files"}},
+		"another name":             {func(s *v1.StorageClusterSpec) { s.Pools[0].Name = "other" }, []string{"pool files"}},
+		"a pool less":              {func(s *v1.StorageClusterSpec) { s.Pools = s.Pools[:1] }, []string{"pool disks"}},
+		"no pools":                 {func(s *v1.StorageClusterSpec) { s.Pools = nil }, []string{"pool disks", "pool files"}},
+		"a directory for devices":  {func(s *v1.StorageClusterSpec) { s.Pools[1].Devices = nil }, []string{"pool disks"}},
+		"other devices":            {func(s *v1.StorageClusterSpec) { s.Pools[1].Devices.Paths = []string{"/dev/sdx"} }, []string{"pool disks"}},
+		"more devices":             {func(s *v1.StorageClusterSpec) { s.Pools[1].Devices.Paths = []string{"/dev/sdx", "/dev/none"} }, nil},
+		"any devices":              {func(s *v1.StorageClusterSpec) { *s.Pools[1].Devices = v1.DeviceSelector{Model: "X"} }, []string{"pool disks"}},
+		"no driver":                {func(s *v1.StorageClusterSpec) { s.CSI.Enable = new(bool) }, []string{"spec.csi.enable", "pool files"}},
+		"the driver said":          {func(s *v1.StorageClusterSpec) { s.CSI.Enable = new(true) }, nil},
+		"a label it lacks":         {selector(terms("x", core.NodeSelectorOpExists)), []string{"node node1", "files", "disks"}},
+		"a label it may not have":  {selector(terms("number", core.NodeSelectorOpDoesNotExist)), []string{"node node1"}},
+		"a label it has":           {selector(terms("number", core.NodeSelectorOpExists)), nil},
+		"a value it has":           {selector(terms("number", core.NodeSelectorOpIn, "7", "8")), nil},
+		"a value it has not":       {selector(terms("number", core.NodeSelectorOpIn, "8")), []string{"node node1"}},
+		"any value but its own":    {selector(terms("number", core.NodeSelectorOpNotIn, "7")), []string{"node node1"}},
+		"any value but another":    {selector(terms("number", core.NodeSelectorOpNotIn, "8")), nil},
+		"more than it has":         {selector(terms("number", core.NodeSelectorOpGt, "7")), []string{"node node1"}},
+		"less than it has":         {selector(terms("number", core.NodeSelectorOpGt, "6")), nil},
+		"a number below":           {selector(terms("number", core.NodeSelectorOpLt, "7")), []string{"node node1"}},
+		"a number above":           {selector(terms("number", core.NodeSelectorOpLt, "8")), nil},
+		"no number at all":         {selector(terms(core.LabelOSStable, core.NodeSelectorOpGt, "0")), []string{"node node1"}},
+		"its name":                 {selector(named(core.NodeSelectorOpIn)), nil},
+		"any name but its own":     {selector(named(core.NodeSelectorOpNotIn)), []string{"node node1"}},
+		"one of two terms":         {selector(append(terms("x", core.NodeSelectorOpExists), named(core.NodeSelectorOpIn)...)), nil},
+		"a term that says nothing": {selector([]core.NodeSelectorTerm{{}}), []string{"node node1"}},
+		"of a pool a label":        {ofPool(terms("x", core.NodeSelectorOpExists)), []string{"pools disks", "node node1"}},
+		"of a pool its name":       {ofPool(named(core.NodeSelectorOpIn)), nil},
+	} {
+		err := a.try(test.change)
+		c := r.cluster("holdfast")
+		test.change(&c.Spec)
+		hidden := held.Check(c, c.Status.Pools, nodes)
+		if refused := len(test.says) > 0; refused != (err != nil) || refused != (len(hidden) > 0) {
+			t.Errorf("%s: the API server says %v; the operator would hide %+v", what, err, hidden)
+		}
+		for _, part := range test.says {
+			if err != nil && !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q is not in %v", what, part, err)
+			}
+		}
+	}
+}
+
+func TestHeldPools_ThoseThatAreNamedInTheAnnotationMayBeHidden(t *testing.T) {
+	r := newRig(t).start()
+	r.holding()
+	a := r.asker()
+	hides := func(s *v1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
+	r.until("the rule being held", func() bool { return a.try(hides) != nil })
+	for names, taken := range map[string]bool{"disks": false, "files": true, "disks, files": true} {
+		c := r.cluster("holdfast")
+		c.Annotations = map[string]string{v1.AllowHidingAnnotation: names}
+		hides(&c.Spec)
+		_, err := r.ours.HoldfastV1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		if taken != (err == nil) {
+			t.Errorf("with %q: %v", names, err)
+		}
+	}
+}
+
+// unruled takes away the rules by which the API server would refuse it.
+func (r *rig) unruled(hides func(*v1.StorageClusterSpec)) {
+	r.Helper()
+	bindings := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	a := r.asker()
+	r.until("the rules being gone", func() bool {
+		for _, name := range []string{"holdfast-held-pools", "holdfast-held-nodes"} {
+			_ = bindings.Delete(r.Context(), name, metav1.DeleteOptions{}) // the operator makes it again
+		}
+		return a.try(hides) == nil
+	})
+}
+
+// directory is that of the first pool as the nodes have it.
+func (r *rig) directory() string {
+	r.Helper()
+	c, err := r.theirs.CoreV1().ConfigMaps(namespace).Get(r.Context(), nodeSetName, metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(c.Data["node.json"], `"path":"`)
+	path, _, _ := strings.Cut(rest, `"`)
+	return path
+}
+
+// slip lets a change of the spec in that the API server would refuse, while no operator runs.
+func (r *rig) slip(change func(*v1.StorageClusterSpec)) {
+	r.Helper()
+	r.stop()
+	r.unruled(change)
+	r.change("holdfast", change)
+	r.start()
+}
+
+func moved(s *v1.StorageClusterSpec) { s.Pools[0].Path, s.Debug = "/srv/other", true }
+
+func TestHeldPools_AChangeThatSlipsThroughIsNotCarriedOutAndToldOf(t *testing.T) {
+	r := newRig(t).start()
+	r.holding()
+	r.slip(moved)
+	message := r.condition("holdfast", v1.DegradedCondition, reasonHidden)
+	for _, part := range []string{"spec.pools[0].path", "/srv/other", "pool files holds 1 volume on node node1", "Take the change back"} {
+		if !strings.Contains(message, part) {
+			t.Errorf("%q is not in %q", part, message)
+		}
+	}
+	if path := r.directory(); path != "/srv/files" {
+		t.Errorf("the nodes have the pool in %s", path)
+	}
+	r.until("the event", func() bool { return len(r.events.with("Warning VolumesHidden", "pool files")) == 1 })
+
+	// What else is asked for is carried out.
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.StorageClasses = []v1.StorageClassSpec{{Name: "hb-two"}} })
+	r.until("the other class", func() bool { return r.class("hb-two") != nil && r.class("hb-one") == nil })
+
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pools[0].Path = "/srv/files" })
+	r.until("all being well", func() bool {
+		d := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.DegradedCondition)
+		return d != nil && d.Reason != reasonHidden
+	})
+}
+
+func TestHeldPools_AChangeIsCarriedOutWhenTheVolumesAreGone(t *testing.T) {
+	r := newRig(t).start()
+	r.holding()
+	r.slip(moved)
+	r.condition("holdfast", v1.DegradedCondition, reasonHidden)
+	r.noVolume("v1")
+	r.until("the pool in its new place", func() bool { return r.directory() == "/srv/other" })
+	r.settled("holdfast")
+}
+
+func TestHeldPools_AVolumeThatIsLostHoldsNone(t *testing.T) {
+	r := newRig(t).start()
+	r.holding()
+	r.slip(moved)
+	r.condition("holdfast", v1.DegradedCondition, reasonHidden)
+	patch := []byte(`{"status":{"phase":"Lost"}}`)
+	if _, err := r.ours.HoldfastV1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the pool in its new place", func() bool { return r.directory() == "/srv/other" })
+}

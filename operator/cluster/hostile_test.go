@@ -1,0 +1,387 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+)
+
+func TestASpecThatCannotBeMadeGivesAReasonAndTheNextGoodOneMendsIt(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", classes("hb-one"))
+	r.settled("holdfast")
+	good := r.cluster("holdfast").Spec
+	for what, test := range map[string]struct {
+		change func(*v1.StorageClusterSpec)
+		want   string
+	}{
+		"an operator that is none": {func(s *v1.StorageClusterSpec) {
+			s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "a", Operator: "Near", Values: []string{"b"}}}}}
+		}, "nodeSelectorTerms"},
+		"a key of 5000 bytes": {func(s *v1.StorageClusterSpec) {
+			s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: strings.Repeat("k", 5000), Operator: "Exists"}}}}
+		}, "nodeSelectorTerms"},
+		"a distribution that is unknown": {func(s *v1.StorageClusterSpec) { s.K8sDistro = "hurd" }, "k8sDistro"},
+		"requests above limits": {func(s *v1.StorageClusterSpec) {
+			s.Resources.Requests = core.ResourceList{"memory": resource.MustParse("2Gi")}
+			s.Resources.Limits = core.ResourceList{"memory": resource.MustParse("1Gi")}
+		}, "resources"},
+		"credentials without a secret":     {func(s *v1.StorageClusterSpec) { s.CSI.EnableProvisionCreds = true }, "secretRef"},
+		"a secret that does not exist":     {func(s *v1.StorageClusterSpec) { s.SecretRef = &v1.SecretReference{Name: "nowhere"} }, "holdfast-system/nowhere"},
+		"an image that nobody could write": {func(s *v1.StorageClusterSpec) { s.Images.Holdfast = "::::" }, ""},
+		"an annotation that cannot be one": {func(s *v1.StorageClusterSpec) { s.Service.Annotations = map[string]string{"no/such/key": "x"} }, "annotations"},
+		"annotations of half a megabyte": {func(s *v1.StorageClusterSpec) {
+			s.Service.Annotations = map[string]string{"a": strings.Repeat("x", 500_000)}
+		}, "annotations"},
+		"a toleration with an unknown effect": {func(s *v1.StorageClusterSpec) { s.Tolerations = []core.Toleration{{Key: "a", Effect: "Sometimes"}} }, "olerations"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := r.within(t)
+			r.change("holdfast", func(s *v1.StorageClusterSpec) { *s = *good.DeepCopy(); test.change(s) })
+			var message string
+			r.until("a condition that says what is wrong", func() bool {
+				c := r.cluster("holdfast")
+				p := meta.FindStatusCondition(c.Status.Conditions, v1.ProgressingCondition)
+				if c.Status.ObservedGeneration != c.Generation || p.ObservedGeneration != c.Generation {
+					return false
+				}
+				message = p.Reason + ": " + p.Message
+				return test.want == "" || strings.Contains(message, test.want)
+			})
+			if len(message) > 3000 {
+				t.Errorf("a message of %d bytes", len(message))
+			}
+			t.Log(message)
+			if r.class("hb-one") == nil {
+				t.Error("what the last good spec asked for is gone")
+			}
+			// What the last good spec asked for is still kept.
+			if err := r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			r.until("the class that was deleted by hand", func() bool { return r.class("hb-one") != nil })
+			r.change("holdfast", func(s *v1.StorageClusterSpec) { *s = *good.DeepCopy() })
+			r.settled("holdfast")
+		})
+	}
+}
+
+// within is the same rig for a part of a test.
+func (r *rig) within(t *testing.T) *rig {
+	part := *r
+	part.T = t
+	return &part
+}
+
+func TestOneObjectThatIsRefusedDoesNotKeepTheOthers(t *testing.T) {
+	r := newRig(t)
+	var log lockedBuffer
+	r.log = slog.New(slog.NewTextHandler(io.MultiWriter(&log, r.Output()), nil))
+	r.forbid("hb-two")
+	r.start()
+	r.create("holdfast", classes("hb-one", "hb-two", "hb-three"))
+	message := r.condition("holdfast", v1.ProgressingCondition, reasonNotApplied)
+	if !strings.Contains(message, "StorageClass hb-two") || !strings.Contains(message, "not here") {
+		t.Errorf("the condition says %q", message)
+	}
+	r.until("the other classes", func() bool { return r.class("hb-one") != nil && r.class("hb-three") != nil })
+	// The order of objects puts others after the classes.
+	deployments := r.theirs.AppsV1().Deployments(namespace)
+	r.until("what comes later", func() bool {
+		_, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
+		return err == nil
+	})
+	r.until("one event", func() bool { return len(r.events.with("Warning FailedCreation", "hb-two")) == 1 })
+	r.until("a line of the log", func() bool { return strings.Contains(log.String(), "hb-two") })
+	// Nothing is pruned of a kind of which something could not be made.
+	r.change("holdfast", classes("hb-one", "hb-two"))
+	r.condition("holdfast", v1.ProgressingCondition, reasonNotApplied)
+	if r.class("hb-three") == nil {
+		t.Error("a class was removed before its successor was there")
+	}
+	r.change("holdfast", classes("hb-one"))
+	r.settled("holdfast")
+	r.until("the other one going", func() bool { return r.class("hb-three") == nil })
+}
+
+// forbid makes the API server refuse classes of a name until the test ends.
+func (r *rig) forbid(name string) {
+	r.Helper()
+	policies, bindings := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicies(), r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	fail := admission.Fail
+	policy := &admission.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "hb-refuse"},
+		Spec: admission.ValidatingAdmissionPolicySpec{
+			FailurePolicy: &fail,
+			MatchConstraints: &admission.MatchResources{ResourceRules: []admission.NamedRuleWithOperations{{RuleWithOperations: admission.RuleWithOperations{
+				Operations: []admission.OperationType{admission.Create},
+				Rule:       admission.Rule{APIGroups: []string{"storage.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"storageclasses"}},
+			}}}},
+			Validations: []admission.Validation{{Expression: fmt.Sprintf("object.metadata.name != %q", name), Message: "not here"}},
+		},
+	}
+	if _, err := policies.Create(r.Context(), policy, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	binding := &admission.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "hb-refuse"},
+		Spec:       admission.ValidatingAdmissionPolicyBindingSpec{PolicyName: "hb-refuse", ValidationActions: []admission.ValidationAction{admission.Deny}},
+	}
+	if _, err := bindings.Create(r.Context(), binding, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		_ = bindings.Delete(background, "hb-refuse", metav1.DeleteOptions{})
+		_ = policies.Delete(background, "hb-refuse", metav1.DeleteOptions{})
+	})
+	probe := classOf(name)
+	r.until("the refusal", func() bool {
+		_, err := r.of(probe).Create(r.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil
+	})
+}
+
+func classOf(name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"provisioner": "other.example"}}
+	o.SetAPIVersion("storage.k8s.io/v1")
+	o.SetKind("StorageClass")
+	o.SetName(name)
+	return o
+}
+
+func TestASecretIsFollowedAndNothingOfItIsTold(t *testing.T) {
+	r := newRig(t)
+	var log lockedBuffer
+	r.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	r.start()
+	r.create("holdfast", everything)
+	if message := r.condition("holdfast", v1.ProgressingCondition, reasonInvalid); !strings.Contains(message, "holdfast-system/credentials") {
+		t.Errorf("without the secret the condition says %q", message)
+	}
+	incomplete := secretData()
+	delete(incomplete, "csiNodePublishPassword")
+	r.putSecret("credentials", incomplete)
+	r.until("the missing key being told", func() bool {
+		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProgressingCondition)
+		return strings.Contains(p.Message, "csiNodePublishPassword")
+	})
+	r.secret("credentials")
+	r.settled("holdfast")
+	made := func(key string) string {
+		s, err := r.theirs.CoreV1().Secrets(namespace).Get(t.Context(), "csi-provisioner-secret", metav1.GetOptions{})
+		if err != nil {
+			return ""
+		}
+		return string(s.Data[key])
+	}
+	r.until("the copy", func() bool { return made("password") == "top-secret-csiProvision" })
+	changed := secretData()
+	changed["csiProvisionPassword"] = []byte("top-secret-rotated")
+	r.putSecret("credentials", changed)
+	r.until("the rotation", func() bool { return made("password") == "top-secret-rotated" })
+	r.until("an event", func() bool { return len(r.events.with("FailedCreation")) > 0 })
+	for where, text := range map[string]string{
+		"the log": log.String(), "an event": strings.Join(r.events.with(), "\n"), "a condition": r.describe(),
+	} {
+		if strings.Contains(text, "top-secret") || strings.Contains(text, "dG9wLXNlY3JldA") {
+			t.Errorf("a secret is in %s", where)
+		}
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestTheManifestOfAnotherReleaseIsSaidToBeIgnoredWhileTheSpecNamesAnImage(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	deployments := r.theirs.AppsV1().Deployments(namespace)
+	r.installAnotherRelease()
+	message := r.condition("holdfast", v1.ReleaseIgnoredCondition, reasonImagePinned)
+	for _, want := range []string{"v9.9.9", "spec.images.holdfast asks for holdfast.test/pause:1", "StorageUpgrade"} {
+		if !strings.Contains(message, want) {
+			t.Errorf("%q is not said in %q", want, message)
+		}
+	}
+	r.until("the image that is asked for", func() bool {
+		d, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
+		return err == nil && d.Spec.Template.Spec.Containers[0].Image == "holdfast.test/pause:1" && d.Labels[versionLabel] != "v9.9.9"
+	})
+	r.until("one event", func() bool { return len(r.events.with("Warning ReleaseIgnored", "v9.9.9")) == 1 })
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Debug = true })
+	r.settled("holdfast")
+	r.condition("holdfast", v1.ReleaseIgnoredCondition, reasonImagePinned) // until another image is asked for
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Images.Holdfast = "holdfast.test/pause:9" })
+	r.until("the condition going", func() bool {
+		return meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ReleaseIgnoredCondition) == nil
+	})
+}
+
+// installAnotherRelease changes the controller's workload as the manifest of v9.9.9 does.
+func (r *rig) installAnotherRelease() {
+	manifest := `{"metadata":{"labels":{"app.kubernetes.io/version":"v9.9.9"}},"spec":{"template":{"spec":{"containers":[{"name":"holdfast","image":"holdfast.test/pause:9"}]}}}}`
+	_, err := r.theirs.AppsV1().Deployments(namespace).Patch(background, controllerName, types.StrategicMergePatchType, []byte(manifest), metav1.PatchOptions{FieldManager: "somebody"})
+	if err != nil {
+		r.Errorf("another release: %v", err)
+	}
+}
+
+// A manifest that comes while the controller's workload is being written is neither overwritten nor forgotten.
+func TestTheManifestOfAnotherReleaseIsNotedWheneverItComes(t *testing.T) {
+	for image, outcome := range map[v1.Image]func(*rig){
+		"holdfast.test/pause:1": func(r *rig) { r.condition("holdfast", v1.ReleaseIgnoredCondition, reasonImagePinned) },
+		"": func(r *rig) {
+			r.condition("holdfast", v1.ProgressingCondition, reasonUpgrading)
+			d, err := r.theirs.AppsV1().Deployments(namespace).Get(background, controllerName, metav1.GetOptions{})
+			if err != nil || d.Labels[versionLabel] != "v9.9.9" || d.Spec.Template.Spec.Containers[0].Image != "holdfast.test/pause:9" {
+				r.Errorf("it was overwritten: %v, %v", d, err)
+			}
+		},
+	} {
+		for _, before := range []string{
+			"PATCH /apis/apps/v1/namespaces/" + namespace + "/deployments/" + controllerName,
+			"PUT /apis/holdfast.dev/v1/storageclusters/holdfast/status",
+		} {
+			t.Run(fmt.Sprintf("image %q, before %s", image, before), func(t *testing.T) {
+				r := newRig(t).start()
+				r.create("holdfast", func(s *v1.StorageClusterSpec) { s.Images.Holdfast = image })
+				r.settled("holdfast")
+				r.traffic.onceBefore(before, r.installAnotherRelease)
+				r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Debug = true })
+				outcome(r)
+			})
+		}
+	}
+}
+
+func TestANamespaceThatIsBeingDeletedIsToldAndAllSettlesWhenItIsMadeAgain(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", classes("hb-one"))
+	r.settled("holdfast")
+	namespaces, held := r.theirs.CoreV1().Namespaces(), r.theirs.CoreV1().ConfigMaps(namespace)
+	free := func() {
+		_, _ = held.Patch(background, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	}
+	t.Cleanup(free)
+	holds := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"holdfast.test/hold"}}}
+	if _, err := held.Create(t.Context(), holds, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := namespaces.Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("a condition that names the namespace", func() bool {
+		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProgressingCondition)
+		return p.Reason == reasonNotApplied && strings.Contains(p.Message, "namespace "+namespace+" because it is being terminated")
+	})
+	if r.class("hb-one") == nil {
+		t.Error("what is in no namespace is gone as well")
+	}
+	r.until("the workload being gone", func() bool {
+		_, err := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), nodeSetName, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	r.costs(2*time.Second, math.MaxInt) // the deletions of the last objects are seen
+	const watched = 10 * time.Second
+	if all := r.costs(watched, 100); len(all) > 100 {
+		t.Errorf("%d requests in %s, such as %q", len(all), watched, all[:10])
+	}
+
+	free()
+	r.until("the namespace being gone", func() bool {
+		_, err := namespaces.Get(t.Context(), namespace, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	if _, err := namespaces.Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.onlyWanted("holdfast")
+	if p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProgressingCondition); p.Reason == reasonNotApplied {
+		t.Errorf("it still says %q", p.Message)
+	}
+}
+
+func TestAKindThatTheClusterLearnsIsUsedAndOneThatItForgetsIsNot(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	monitors := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "podmonitors"}
+	definition := decode(t, []byte(podMonitors))[0]
+	definitions := r.objects.Resource(definitionResource)
+	t.Cleanup(func() { _ = definitions.Delete(background, definition.GetName(), metav1.DeleteOptions{}) })
+	if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	count := func() int {
+		all, err := r.objects.Resource(monitors).Namespace(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: apply.InstanceLabel + "=holdfast"})
+		if err != nil {
+			return -1
+		}
+		return len(all.Items)
+	}
+	r.until("the PodMonitors", func() bool { return count() > 0 })
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.DisableMonitoring = true })
+	r.until("their removal", func() bool { return count() == 0 })
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.DisableMonitoring = false })
+	r.until("the PodMonitors again", func() bool { return count() > 0 })
+	if err := definitions.Delete(t.Context(), definition.GetName(), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the kind being forgotten", func() bool { return !r.set.Has(schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"}) })
+	r.settled("holdfast")
+	r.traffic.take()
+	for _, request := range r.costs(3*time.Second, math.MaxInt) {
+		if strings.Contains(request, "podmonitors") {
+			t.Errorf("it is still asked for: %s", request)
+		}
+	}
+}
+
+const podMonitors = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: podmonitors.monitoring.coreos.com, annotations: {api-approved.kubernetes.io: unapproved}}
+spec:
+  group: monitoring.coreos.com
+  names: {kind: PodMonitor, listKind: PodMonitorList, plural: podmonitors, singular: podmonitor}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`

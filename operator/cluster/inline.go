@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+const reasonInlineInUse = "VolumesInUse"
+
+// hasInline says whether a node tells of inline ephemeral volumes. How many there are changes with every such pod.
+func hasInline(n *v1.StorageNode) bool {
+	count := n.Status.InlineVolumes
+	return count != nil && *count > 0
+}
+
+// mayHaveInline is false only where an agent that makes no more of them has counted none. In the count of one that still
+// makes them the last may be missing, and an agent of before tells nothing.
+func mayHaveInline(n *v1.StorageNode) bool {
+	more := n.Status.InlineVolumesAllowed
+	return hasInline(n) || n.Status.InlineVolumes == nil || more == nil || *more
+}
+
+// keepsInline says whether the kubelets must go on knowing that the driver has inline ephemeral volumes although they are
+// not allowed: where they do not, they start no container of a pod with such a volume again. What the kubelets do not know
+// is never begun for this: then there are none.
+func (r *Controller) keepsInline() bool {
+	driver := r.Owned.Get(apply.Ref{
+		GroupKind:      schema.GroupKind{Group: storage.GroupName, Kind: "CSIDriver"},
+		NamespacedName: types.NamespacedName{Name: r.Driver},
+	})
+	if driver == nil {
+		return false
+	}
+	modes, _, _ := unstructured.NestedStringSlice(driver.Object, "spec", "volumeLifecycleModes")
+	if !slices.Contains(modes, string(storage.VolumeLifecycleEphemeral)) {
+		return false
+	}
+	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
+	return slices.ContainsFunc(nodes, func(n *v1.StorageNode) bool {
+		return v1.ServerOf(n.Name) == "" && mayHaveInline(n)
+	})
+}
+
+// tellInline says that pods use what is not allowed, and how to allow it.
+func (s *situation) tellInline(next *v1.StorageClusterStatus) {
+	count, on := 0, []string{}
+	for _, name := range slices.Sorted(maps.Keys(s.storageNodes)) {
+		if n := s.storageNodes[name]; hasInline(n) {
+			count += int(*n.Status.InlineVolumes)
+			on = append(on, name)
+		}
+	}
+	if count == 0 || s.cluster.Spec.CSI.Ephemeral != nil {
+		meta.RemoveStatusCondition(&next.Conditions, v1.EphemeralNotAllowedCondition)
+		return
+	}
+	c := kube.NewCondition(v1.EphemeralNotAllowedCondition, true, reasonInlineInUse, fmt.Sprintf(
+		"pods have %d inline ephemeral volumes, which spec.csi.ephemeral does not allow: they stay until their pods end, and the next pods get none. To allow them: kubectl patch storagecluster %s --type=merge -p "+
+			`'{"spec":{"csi":{"ephemeral":{"pools":[%q],"maxSize":"10Gi"}}}}'. They are on %s`,
+		count, s.cluster.Name, render.Pools(s.cluster)[0].Name, strings.Join(on, ", ")))
+	c.ObservedGeneration = s.cluster.Generation
+	c.Message = kube.Shorten(c.Message, kube.LongestMessage)
+	meta.SetStatusCondition(&next.Conditions, c)
+}
+
+// inlineEvent tells once that there are such volumes; their number comes and goes.
+func inlineEvent(old, next *v1.StorageClusterStatus) []event {
+	c := meta.FindStatusCondition(next.Conditions, v1.EphemeralNotAllowedCondition)
+	if c == nil || meta.FindStatusCondition(old.Conditions, v1.EphemeralNotAllowedCondition) != nil {
+		return nil
+	}
+	return []event{{core.EventTypeWarning, v1.EphemeralNotAllowedCondition, c.Message}}
+}

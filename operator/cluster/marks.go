@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+)
+
+var (
+	definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	namespaceKind  = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+
+	snapshotClassKind = schema.GroupKind{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}
+	rbac              = schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
+)
+
+// Kinds are those of all objects that a StorageCluster may consist of.
+func Kinds() []schema.GroupVersionKind {
+	kinds := []schema.GroupVersionKind{
+		definitionKind, namespaceKind,
+		{Group: "storage.k8s.io", Version: "v1", Kind: "CSIDriver"},
+		{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"},
+		{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshotClass"},
+		{Group: "groupsnapshot.storage.k8s.io", Version: "v1", Kind: "VolumeGroupSnapshotClass"},
+		{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"},
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+		{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"},
+	}
+	for _, kind := range []string{"DaemonSet", "Deployment", "StatefulSet"} {
+		kinds = append(kinds, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: kind})
+	}
+	for _, kind := range []string{"ConfigMap", "Secret", "Service", "ServiceAccount"} {
+		kinds = append(kinds, schema.GroupVersionKind{Version: "v1", Kind: kind})
+	}
+	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
+		kinds = append(kinds, rbac.WithKind(kind))
+	}
+	return kinds
+}
+
+// What whoever installed Holdfast has made, beside the StorageCluster.
+var (
+	installed = []schema.GroupVersionKind{
+		rbac.WithKind("ClusterRole"), rbac.WithKind("ClusterRoleBinding"), rbac.WithKind("Role"), rbac.WithKind("RoleBinding"),
+		{Version: "v1", Kind: "ServiceAccount"},
+	}
+	ownDefinitions  = []string{"nodejobs.holdfast.dev", "storageclusters.holdfast.dev", "storageupgrades.holdfast.dev"}
+	dataDefinitions = []string{"nfsservers.holdfast.dev", "snapshots.holdfast.dev", "storagenodes.holdfast.dev", "volumes.holdfast.dev"}
+)
+
+// marks make what was installed go with the StorageCluster. Of the definitions of kinds that stand for data nothing is
+// said before a deletion has found that there is none: whoever takes off the finalizer by force would lose it.
+func marks(c *v1.StorageCluster, namespace string) []*unstructured.Unstructured {
+	all := []*unstructured.Unstructured{mark(c, namespaceKind, "", namespace)}
+	for _, kind := range installed {
+		in := namespace
+		if kind.Kind == "ClusterRole" || kind.Kind == "ClusterRoleBinding" {
+			in = ""
+		}
+		all = append(all, mark(c, kind, in, controllerName))
+	}
+	for _, name := range ownDefinitions {
+		all = append(all, mark(c, definitionKind, "", name))
+	}
+	return all
+}
+
+func dataMarks(c *v1.StorageCluster) (all []*unstructured.Unstructured) {
+	for _, name := range dataDefinitions {
+		all = append(all, mark(c, definitionKind, "", name))
+	}
+	return all
+}
+
+// mark has no instance label: what others have made is never pruned.
+func mark(c *v1.StorageCluster, kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetLabels(map[string]string{apply.ManagedByLabel: apply.FieldManager})
+	no := false
+	yes := true
+	o.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1.SchemeGroupVersion.String(), Kind: "StorageCluster", Name: c.Name, UID: c.UID, Controller: &yes, BlockOwnerDeletion: &no,
+	}})
+	return o
+}

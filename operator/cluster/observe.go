@@ -1,0 +1,190 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/held"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+const (
+	componentLabel      = "app.kubernetes.io/component"
+	nodeComponent       = "node"
+	loopSetsComponent   = "loop-sets"
+	controllerComponent = "controller"
+	nodeSetName         = "holdfast-node"
+	controllerName      = "holdfast-controller"
+)
+
+// situation is a StorageCluster and all that its status depends on.
+type situation struct {
+	now          time.Time
+	cluster      *v1.StorageCluster
+	nodes        []*core.Node // that are to store, by name
+	storageNodes map[string]*v1.StorageNode
+	registered   map[string]bool // with the kubelet, by node
+	nodeSet      *apps.DaemonSet // nil if there is none
+	account      time.Time       // when the ServiceAccount of the nodes was made; zero if there is none
+	pods         []*core.Pod     // of the nodes
+	// controllerPods are those of the controller, in the order of their names.
+	controllerPods []*core.Pod
+	controllers    []workload // the controller's own; two while it changes its kind
+	volumes        int        // and snapshots: what would be lost
+	snapshots      int
+	servers        servers  // counted only while the cluster is to go
+	bound          bound    // counted only while the cluster is to go, and of the others there is none
+	leftOut        []string // what is stranded on nodes that are not to store any more
+	held           []v1.HeldPool
+	hidden         []held.Hidden // what the spec would hide: cluster has what runs instead
+	unreachable    []*v1.Volume  // out of reach or lost
+	protected      metav1.Condition
+
+	// What came of the last pass; empty while it is paused.
+	invalid  error // the spec cannot be rendered
+	failures []apply.Failure
+	rollout  rollout.Result
+	leaving  string // what a deletion waits for
+
+	handingTo string // the release that was installed over this one
+	ignored   string // the one that was, though the spec asks for another image
+}
+
+// observe looks only into caches.
+func (r *Controller) observe(c *v1.StorageCluster) *situation {
+	s := &situation{now: time.Now(), storageNodes: map[string]*v1.StorageNode{}}
+	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
+	volumes, _ := r.volumes.List(labels.Everything())
+	snapshots, _ := r.snapshots.List(labels.Everything())
+	s.volumes, s.snapshots = r.countStored(c, len(volumes), len(snapshots))
+	running := r.running()
+	s.held = held.Pools(running, nodes, held.Stored{Volumes: volumes, Snapshots: snapshots})
+	s.cluster, s.hidden = held.Effective(c, running, s.held, nodes)
+	s.nodes, s.invalid = rollout.Storing(s.cluster, nodes)
+	storageNodes, _ := r.storageNodes.List(labels.Everything())
+	for _, n := range storageNodes {
+		s.storageNodes[n.Name] = n
+	}
+	csiNodes, _ := r.csiNodes.List(labels.Everything())
+	s.registered = rollout.Registered(csiNodes, r.Driver)
+	s.pods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: nodeComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
+	s.controllerPods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: controllerComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
+	slices.SortFunc(s.controllerPods, func(a, b *core.Pod) int { return compare(a.Name, b.Name) })
+	s.leftOut = r.leftOut(s, volumes)
+	s.unreachable = unreachable(volumes)
+	s.look(r.Owned, r.Namespace)
+	return s
+}
+
+// leftOut names the nodes that have volumes and are not to store, though they are there.
+func (r *Controller) leftOut(s *situation, volumes []*v1.Volume) (all []string) {
+	if !s.withCSI() || s.invalid != nil {
+		return nil
+	}
+	stores := map[string]bool{}
+	for _, n := range s.nodes {
+		stores[n.Name] = true
+	}
+	stranded := map[string]int{}
+	for _, v := range volumes {
+		if !stores[v.Spec.Node] {
+			stranded[v.Spec.Node]++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(stranded)) {
+		if _, err := r.nodes.Get(name); err == nil { // what is gone for good is a matter of the class
+			all = append(all, fmt.Sprintf("node %s does not store any more and has %d volumes", name, stranded[name]))
+		}
+	}
+	return all
+}
+
+// look takes the workloads and their account, which are known as soon as they were applied.
+func (s *situation) look(set *apply.Set, namespace string) {
+	s.nodeSet, s.controllers, s.account, s.protected = nil, nil, time.Time{}, protected(set)
+	find := func(group, kind, name string) *unstructured.Unstructured {
+		return set.Get(apply.Ref{
+			GroupKind:      schema.GroupKind{Group: group, Kind: kind},
+			NamespacedName: types.NamespacedName{Namespace: namespace, Name: name},
+		})
+	}
+	if o := find("", "ServiceAccount", nodeSetName); o != nil {
+		s.account = o.GetCreationTimestamp().Time
+	}
+	if o := find("apps", "DaemonSet", nodeSetName); o != nil {
+		nodeSet := &apps.DaemonSet{}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, nodeSet) == nil {
+			s.nodeSet = nodeSet
+		}
+	}
+	for _, ref := range controllerRefs(namespace) {
+		if o := set.Get(ref); o != nil && o.GetDeletionTimestamp() == nil {
+			s.controllers = append(s.controllers, readWorkload(o))
+		}
+	}
+}
+
+// world is what the rollout of the node pods looks at.
+func (s *situation) world() rollout.World {
+	return rollout.Sources{
+		DaemonSet: s.nodeSet, Account: s.account, Pods: s.pods, Stores: s.nodes,
+		StorageNodes: slices.Collect(maps.Values(s.storageNodes)), Registered: s.registered,
+	}.World()
+}
+
+func (s *situation) withCSI() bool {
+	enable := s.cluster.Spec.CSI.Enable
+	return enable == nil || *enable
+}
+
+// nodeMatters leaves out the heartbeats of kubelets.
+func nodeMatters(old, now any) bool {
+	a, b := old.(*core.Node), now.(*core.Node)
+	return !equality.Semantic.DeepEqual(a.Labels, b.Labels) || nodeReady(a) != nodeReady(b) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil)
+}
+
+func nodeReady(n *core.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
+		return c.Type == core.NodeReady && c.Status == core.ConditionTrue
+	})
+}
+
+// storageNodeMatters leaves out how full the pools are, up to the last byte.
+func storageNodeMatters(old, now any) bool {
+	a, b := old.(*v1.StorageNode), now.(*v1.StorageNode)
+	if a.Status.Version != b.Status.Version || len(a.Status.Pools) != len(b.Status.Pools) || hasInline(a) != hasInline(b) || mayHaveInline(a) != mayHaveInline(b) {
+		return true
+	}
+	was, is := meta.FindStatusCondition(a.Status.Conditions, v1.ReadyCondition), meta.FindStatusCondition(b.Status.Conditions, v1.ReadyCondition)
+	if canMountShared(a) != canMountShared(b) || (was == nil) != (is == nil) || was != nil && (was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
+		return true
+	}
+	for i := range a.Status.Pools {
+		p, q := &a.Status.Pools[i], &b.Status.Pools[i]
+		if p.Name != q.Name || p.Message != q.Message || hasRoom(p) != hasRoom(q) {
+			return true
+		}
+	}
+	return false
+}
+
+// silent is an event recorder that writes nothing.
+type silent struct{ record.EventRecorder }
+
+func (silent) Event(runtime.Object, string, string, string) {}

@@ -1,0 +1,265 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// policyNames are those of the policies and of their bindings.
+var policyNames = []string{
+	"holdfast-applications", "holdfast-cascade", "holdfast-deletion", "holdfast-held-nodes", "holdfast-held-pools", "holdfast-loop-sets", "holdfast-mirror",
+	"holdfast-nfs-namespaces", "holdfast-node-account", "holdfast-node-requests",
+	"holdfast-one-storagecluster", "holdfast-storageclass", "holdfast-storagecluster", "holdfast-uninstall",
+}
+
+// asker asks the API server as a user does, and hears its warnings.
+type asker struct {
+	*rig
+	ours     holdfast.Interface
+	theirs   kubernetes.Interface
+	warnings *warnings
+}
+
+type warnings struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, text)
+}
+
+func (w *warnings) take() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := strings.Join(w.all, "\n")
+	w.all = nil
+	return all
+}
+
+func (r *rig) asker() *asker {
+	a := &asker{rig: r, warnings: &warnings{}}
+	config := rest.CopyConfig(r.config)
+	config.WarningHandlerWithContext = a.warnings
+	a.ours, a.theirs = holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
+	return a
+}
+
+// try says what the API server would say of a change of the StorageCluster.
+func (a *asker) try(change func(*v1.StorageClusterSpec)) error {
+	a.Helper()
+	var err error
+	a.until("an answer", func() bool {
+		c := a.cluster("holdfast")
+		change(&c.Spec)
+		_, err = a.ours.HoldfastV1().StorageClusters().Update(a.Context(), c, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return !apierrors.IsConflict(err)
+	})
+	return err
+}
+
+// ruled waits until the API server holds the rules: it reads them some time after they are made.
+func (a *asker) ruled() *asker {
+	a.Helper()
+	a.until("the rules being held", func() bool { return a.try(pool("a", "/srv/a", "nowhere")) != nil })
+	return a
+}
+
+// pool is one pool with a class that names one.
+func pool(name, path, named string) func(*v1.StorageClusterSpec) {
+	return func(s *v1.StorageClusterSpec) {
+		s.Pools = []v1.PoolSpec{{Name: name, Path: path}}
+		s.StorageClasses = []v1.StorageClassSpec{{Name: "hb-one", Pool: named}}
+	}
+}
+
+func pools(paths ...string) func(*v1.StorageClusterSpec) {
+	return func(s *v1.StorageClusterSpec) {
+		s.Pools = nil
+		for i, path := range paths {
+			s.Pools = append(s.Pools, v1.PoolSpec{Name: string(rune('a' + i)), Path: path})
+		}
+	}
+}
+
+func parameter(key string) func(*v1.StorageClusterSpec) {
+	return func(s *v1.StorageClusterSpec) {
+		s.StorageClasses = []v1.StorageClassSpec{{Name: "hb-one"}, {Name: "hb-two", Parameters: map[string]string{key: "x"}}}
+	}
+}
+
+func TestWhatNoSchemaCanHoldIsRefusedByTheAPIServerItselfAsByTheOperator(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	a := r.asker().ruled()
+	taken := func(write func(*v1.StorageClusterSpec)) bool {
+		c := r.cluster("holdfast")
+		write(&c.Spec)
+		_, err := render.Objects(render.Input{Cluster: c, Namespace: namespace})
+		return err == nil
+	}
+	for what, test := range map[string]struct {
+		change func(*v1.StorageClusterSpec)
+		says   []string // nothing where it is to be taken
+	}{
+		"a pool of a class":          {pool("a", "/srv/a", "a"), nil},
+		"no pool but the default":    {func(s *v1.StorageClusterSpec) { s.StorageClasses = []v1.StorageClassSpec{{Name: "b", Pool: "default"}} }, nil},
+		"a pool that is not there":   {pool("a", "/srv/a", "nowhere"), []string{"class hb-one", "nowhere", "only a"}},
+		"the default that is gone":   {pool("a", "/srv/a", "default"), []string{"class hb-one", "default", "only a"}},
+		"pools beside each other":    {pools("/srv/a", "/srv/ab", ""), nil},
+		"a pool in another":          {pools("/srv/a", "/srv/a/b"), []string{"/srv/a/, /srv/a/b/", "each other"}},
+		"two pools at one place":     {pools("/srv/a", "/srv/a"), []string{"each other"}},
+		"a pool where a disk's is":   {pools("", "/var/lib/holdfast/pools/a/x"), []string{"each other"}},
+		"a pool of the system":       {pools("/etc/pool"), []string{"/etc/pool/", "not allowed"}},
+		"a pool in the kubelet's":    {pools("/var/lib/kubelet/x"), []string{"/var/lib/kubelet/x/"}},
+		"a pool around the kubelet":  {pools("/var/lib"), []string{"/var/lib/"}},
+		"a pool that is Holdfast's":  {pools("/var/lib/holdfast"), []string{"/var/lib/holdfast/"}},
+		"a pool like the system's":   {pools("/etcetera", "/srv/dev"), nil},
+		"a pool in another kubelet":  {func(s *v1.StorageClusterSpec) { pools("/data/x")(s); s.CSI.KubeletDir = "/data" }, []string{"/data/x/"}},
+		"the usual when it is not":   {func(s *v1.StorageClusterSpec) { pools("/var/lib/kubelet/x")(s); s.K8sDistro = "microk8s" }, nil},
+		"a parameter":                {parameter("provisioning"), nil},
+		"a parameter with a field":   {parameter("pool"), []string{"class hb-two", "fields"}},
+		"another that has one":       {parameter("csi.storage.k8s.io/fstype"), []string{"class hb-two"}},
+		"one of two that says it":    {parameter("onNodeLoss"), []string{"class hb-two"}},
+		"nothing of these changed":   {func(s *v1.StorageClusterSpec) { s.Debug = true }, nil},
+		"only that it is not paused": {func(s *v1.StorageClusterSpec) { s.Pause = false }, nil},
+	} {
+		err := a.try(test.change)
+		if refused := len(test.says) > 0; refused != (err != nil) || taken(test.change) == refused {
+			t.Errorf("%s: the API server says %v; the operator takes it: %t", what, err, taken(test.change))
+		}
+		for _, part := range test.says {
+			if err != nil && !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q is not in %v", what, part, err)
+			}
+		}
+	}
+	if text := a.warnings.take(); text != "" {
+		t.Errorf("it warns: %s", text)
+	}
+}
+
+func TestWhatWasLetInBeforeThereWereRulesCanBeWrittenAndEnds(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", pool("a", "/srv/a", "a"))
+	r.settled("holdfast")
+	a := r.asker().ruled()
+	r.stop()
+	bindings := a.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	binding, err := bindings.Get(t.Context(), "holdfast-storagecluster", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bindings.Delete(t.Context(), "holdfast-storagecluster", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the rule being gone", func() bool { return a.try(pool("a", "/srv/a", "nowhere")) == nil })
+	r.change("holdfast", pool("a", "/srv/a", "nowhere"))
+	binding.ResourceVersion, binding.UID = "", ""
+	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.until("the rule being held again", func() bool { return a.try(pool("a", "/srv/a", "nobody")) != nil })
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = true })
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = false; s.DeletionPolicy = v1.OrphanVolumes })
+	if err := a.ours.HoldfastV1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the StorageCluster being gone", func() bool { return r.cluster("holdfast") == nil })
+}
+
+func TestASecondStorageClusterAndAClassOfAnUnknownPoolAreWarnedOf(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", pool("a", "/srv/a", "a"))
+	r.settled("holdfast")
+	a := r.asker().ruled()
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	second := func() error {
+		_, err := a.ours.HoldfastV1().StorageClusters().Create(t.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second"}}, dryRun)
+		return err
+	}
+	class := func(pool, provisioner string) error {
+		_, err := a.theirs.StorageV1().StorageClasses().Create(t.Context(), &storage.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "hb-by-hand"}, Provisioner: provisioner, Parameters: map[string]string{"pool": pool},
+			ReclaimPolicy: new(core.PersistentVolumeReclaimDelete),
+		}, dryRun)
+		return err
+	}
+	warned := func(what string, ask func() error, parts ...string) {
+		t.Helper()
+		text := ""
+		r.until("the warning of "+what, func() bool {
+			if err := ask(); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			text = a.warnings.take()
+			return text != "" || len(parts) == 0
+		})
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: %q is not in %q", what, part, text)
+			}
+		}
+		if len(parts) == 0 && text != "" {
+			t.Errorf("%s: it warns: %s", what, text)
+		}
+	}
+	warned("a second StorageCluster", second, "StorageCluster holdfast already", "there can be one")
+	warned("a class of an unknown pool", func() error { return class("b", "csi.holdfast.dev") }, "pool b", "StorageCluster holdfast", "only a")
+	warned("a class of a pool", func() error { return class("a", "csi.holdfast.dev") })
+	warned("a class of another driver", func() error { return class("b", "example.com") })
+}
+
+func TestTheRulesAreOnesThatTheAPIServerUnderstands(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	kinds := r.theirs.AdmissionregistrationV1()
+	r.until("every policy being checked, without a complaint", func() bool {
+		all, err := kinds.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=holdfast"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, p := range all.Items {
+			if p.Status.TypeChecking == nil || p.Status.ObservedGeneration != p.Generation {
+				return false
+			}
+			for _, w := range p.Status.TypeChecking.ExpressionWarnings {
+				t.Errorf("%s: %s: %s", p.Name, w.FieldRef, w.Warning)
+			}
+			names = append(names, p.Name)
+		}
+		slices.Sort(names)
+		return slices.Equal(names, policyNames)
+	})
+	bindings, err := kinds.ValidatingAdmissionPolicyBindings().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=holdfast"})
+	if err != nil || len(bindings.Items) != len(policyNames) {
+		t.Errorf("%d bindings, %v", len(bindings.Items), err)
+	}
+	if err := r.ours.HoldfastV1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the rules going with the StorageCluster", func() bool {
+		left, err := kinds.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=holdfast"})
+		return err == nil && len(left.Items) == 0
+	})
+}

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/held"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// running is what of a spec runs on the nodes; nil where nothing does.
+func (r *Controller) running() *render.Carried { return held.Running(r.Owned, r.Namespace) }
+
+// unreachable are the volumes that exist and that no pod can use, in the order of their names.
+func unreachable(volumes []*v1.Volume) (all []*v1.Volume) {
+	for _, v := range volumes {
+		if outOfReach(v) {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, func(a, b *v1.Volume) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+func outOfReach(v *v1.Volume) bool {
+	return v.Status.Phase == v1.PhaseUnreachable || v.Status.Phase == v1.PhaseLost
+}
+
+// notReached says how many volumes are out of reach, and names the first.
+func (s *situation) notReached() string {
+	var named []string
+	for i, v := range s.unreachable {
+		if i == mostNamed {
+			named = append(named, fmt.Sprintf("and %d more", len(s.unreachable)-mostNamed))
+			break
+		}
+		named = append(named, fmt.Sprintf("%s (%s, node %s)", v.Name, v.Status.Phase, v.Spec.Node))
+	}
+	return fmt.Sprintf("%s out of reach: %s; kubectl describe volume NAME, or holdfast status, says why",
+		held.Count(len(s.unreachable), 0), strings.Join(named, ", "))
+}
+
+// volumeMatters leaves out what does not show in the status.
+func volumeMatters(old, now any) bool {
+	a, b := old.(*v1.Volume), now.(*v1.Volume)
+	return a.Status.Pool != b.Status.Pool || outOfReach(a) != outOfReach(b) || outOfReach(a) && a.Status.Phase != b.Status.Phase
+}
+
+// snapshotMatters leaves out what does not show in the status.
+func snapshotMatters(old, now any) bool {
+	a, b := old.(*v1.Snapshot), now.(*v1.Snapshot)
+	return a.Status.Pool != b.Status.Pool || (a.Status.Phase == v1.PhaseLost) != (b.Status.Phase == v1.PhaseLost)
+}

@@ -1,0 +1,255 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+)
+
+// lookAgain is when a removal looks for what no watch of this process shows.
+const lookAgain = 2 * time.Second
+
+// remove removes what a StorageCluster that is being deleted consists of, unless something would be lost.
+func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Duration, error) {
+	if !slices.Contains(c.Finalizers, v1.OperatorFinalizer) {
+		return 0, nil
+	}
+	if r.Kinds.Returning() { // it is let go by whoever makes it again
+		return lookAgain, nil
+	}
+	if slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) {
+		// The garbage collector would take away all that is needed until the last volume is gone.
+		return lookAgain, ignoreGone(r.dropFinalizer(ctx, c, metav1.FinalizerDeleteDependents))
+	}
+	orphan := c.Spec.DeletionPolicy == v1.OrphanVolumes
+	s := r.observe(c)
+	var err error
+	if s.servers, err = r.countServers(ctx); err != nil {
+		return 0, err
+	}
+	if !orphan && !s.holdsUp(orphan) {
+		if s.bound, err = r.countBound(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if s.holdsUp(orphan) {
+		return r.stay(ctx, c, s)
+	}
+	if !orphan {
+		// The caches may be behind.
+		if left, err := r.anyData(ctx); err != nil || left {
+			return lookAgain, err
+		}
+	}
+	waiting, err := r.removeParts(ctx, c, orphan)
+	if err != nil {
+		return 0, err
+	}
+	if waiting != "" {
+		s := r.observe(c)
+		s.leaving = waiting
+		return lookAgain, r.write(ctx, c, s.status())
+	}
+	err = r.dropFinalizer(ctx, c, v1.OperatorFinalizer)
+	if err == nil {
+		r.Log.Info("removed; what is left goes with the StorageCluster", "cluster", c.Name)
+	}
+	return 0, ignoreGone(err)
+}
+
+func (r *Controller) dropFinalizer(ctx context.Context, c *v1.StorageCluster, finalizer string) error {
+	_, err := r.setFinalizers(ctx, c, slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == finalizer }))
+	return err
+}
+
+// stay keeps what is to go at work, until nothing holds it up any more.
+func (r *Controller) stay(ctx context.Context, c *v1.StorageCluster, s *situation) (again time.Duration, err error) {
+	if servers, bound := s.servers, s.bound; !c.Spec.Pause {
+		if s, again, err = r.maintain(ctx, c); err != nil || s == nil {
+			return again, err
+		}
+		s.servers, s.bound = servers, bound
+	}
+	if s.servers.all > 0 || s.bound != (bound{}) {
+		again = kube.Sooner(again, lookAgain)
+	}
+	return again, r.write(ctx, c, s.status())
+}
+
+func (r *Controller) anyData(ctx context.Context) (bool, error) {
+	one := metav1.ListOptions{Limit: 1}
+	volumes, err := r.Client.HoldfastV1().Volumes().List(ctx, one)
+	if err != nil && !r.isMissing("volumes", err) {
+		return false, err
+	}
+	snapshots, err := r.Client.HoldfastV1().Snapshots().List(ctx, one)
+	if err != nil && !r.isMissing("snapshots", err) {
+		return false, err
+	}
+	return len(volumes.Items)+len(snapshots.Items) > 0, nil
+}
+
+// isMissing says whether a kind is known to be gone: what there was of it is counted in the status.
+func (r *Controller) isMissing(resource string, err error) bool {
+	return apierrors.IsNotFound(err) && !r.Kinds.Whole(resource)
+}
+
+// removeParts goes as far as it can and says what it waits for. It can be repeated.
+func (r *Controller) removeParts(ctx context.Context, c *v1.StorageCluster, orphan bool) (waiting string, err error) {
+	for _, step := range []func(context.Context) (string, error){
+		r.removeTasks, r.removeNodes, r.removeObjects, r.cleanNodes,
+		func(ctx context.Context) (string, error) { return "", r.removeSnapshots(ctx, c) },
+		func(ctx context.Context) (string, error) { return "", r.takeAttachersFinalizers(ctx) },
+		func(ctx context.Context) (string, error) { return "", r.settleDefinitions(ctx, c, orphan) },
+	} {
+		if waiting, err := step(ctx); err != nil || waiting != "" {
+			return waiting, err
+		}
+	}
+	return "", nil
+}
+
+// removeTasks ends jobs and upgrades, which need the cluster to put right what they have begun.
+func (r *Controller) removeTasks(ctx context.Context) (string, error) {
+	upgrades, _ := r.upgrades.List(labels.Everything()) // a cache has no errors
+	for _, u := range upgrades {
+		if u.DeletionTimestamp == nil {
+			if err := ignoreGone(r.Client.HoldfastV1().StorageUpgrades().Delete(ctx, u.Name, metav1.DeleteOptions{})); err != nil {
+				return "", err
+			}
+		}
+	}
+	jobs, _ := r.jobs.List(labels.Everything())
+	for _, j := range jobs {
+		if j.DeletionTimestamp == nil {
+			if err := ignoreGone(r.Client.HoldfastV1().NodeJobs().Delete(ctx, j.Name, metav1.DeleteOptions{})); err != nil {
+				return "", err
+			}
+		}
+	}
+	if len(upgrades)+len(jobs) > 0 {
+		return fmt.Sprintf("%d upgrades and %d jobs to end", len(upgrades), len(jobs)), nil
+	}
+	return "", nil
+}
+
+// removeNodes ends the node pods, and with the classes what would make new volumes.
+func (r *Controller) removeNodes(ctx context.Context) (string, error) {
+	left, err := r.delete(ctx, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "DaemonSet" || o.GetKind() == "StorageClass"
+	})
+	if err != nil || left > 0 {
+		return "the node pods to end", err
+	}
+	left = 0
+	for _, component := range []string{nodeComponent, loopSetsComponent} {
+		pods, _ := r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: component, "app.kubernetes.io/name": "holdfast"}.AsSelector())
+		left += len(pods)
+	}
+	if left > 0 {
+		return fmt.Sprintf("%d node pods to end", left), nil
+	}
+	return "", nil
+}
+
+// removeObjects leaves the controller's workload, which goes with the StorageCluster.
+func (r *Controller) removeObjects(ctx context.Context) (string, error) {
+	left, err := r.delete(ctx, func(o *unstructured.Unstructured) bool { return !isControllerWorkload(o) })
+	if err != nil || left > 0 {
+		return fmt.Sprintf("%d objects to be deleted", left), err
+	}
+	return "", nil
+}
+
+// delete deletes our objects that match, and says how many are still there.
+func (r *Controller) delete(ctx context.Context, match func(*unstructured.Unstructured) bool) (left int, err error) {
+	for _, o := range r.Owned.List() {
+		if !match(o) {
+			continue
+		}
+		left++
+		if o.GetDeletionTimestamp() == nil {
+			if err := r.Owned.Delete(ctx, o); err != nil {
+				return left, fmt.Errorf("deleting %s: %w", apply.RefOf(o), err)
+			}
+		}
+	}
+	return left, nil
+}
+
+// cleanNodes takes back the label that the kubelets have put on their nodes for the driver, and that of labelNodes.
+func (r *Controller) cleanNodes(ctx context.Context) (string, error) {
+	nodes, _ := r.nodes.List(labels.Everything())
+	for _, n := range nodes {
+		_, known := n.Labels[v1.TopologyKey]
+		_, labelled := n.Labels[v1.SharedVolumesKey]
+		if !known && !labelled {
+			continue
+		}
+		if err := r.label(ctx, n.Name, map[string]any{v1.TopologyKey: nil, v1.SharedVolumesKey: nil}); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// removeSnapshots takes the kinds of snapshots away that were brought, unless somebody has one.
+func (r *Controller) removeSnapshots(ctx context.Context, c *v1.StorageCluster) error {
+	if r.Snapshots == nil {
+		return nil
+	}
+	kept, err := r.Snapshots.Remove(ctx)
+	if err == nil && kept != "" {
+		r.Events.Eventf(c, core.EventTypeNormal, "SnapshotKindsKept", "the kinds of snapshots stay, without a controller: there are %s", kept)
+	}
+	return err
+}
+
+// settleDefinitions makes the kinds that stand for data go too, or stay.
+func (r *Controller) settleDefinitions(ctx context.Context, c *v1.StorageCluster, orphan bool) error {
+	all := dataMarks(c)
+	if orphan {
+		for _, o := range all {
+			o.SetLabels(nil)
+			o.SetOwnerReferences(nil)
+		}
+	}
+	return r.Owned.Mark(ctx, append(all, marks(c, r.Namespace)...)).Err()
+}
+
+// handOver lets a StorageCluster go of which another one takes the place: when nothing is its own any more.
+func (r *Controller) handOver(ctx context.Context, c *v1.StorageCluster) (time.Duration, error) {
+	if !slices.Contains(c.Finalizers, v1.OperatorFinalizer) {
+		return 0, nil
+	}
+	mine := func(o *unstructured.Unstructured) bool {
+		return o != nil && slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == c.UID })
+	}
+	all := r.Owned.List()
+	for _, m := range slices.Concat(marks(c, r.Namespace), dataMarks(c)) {
+		all = append(all, r.Owned.Get(apply.RefOf(m)))
+	}
+	if slices.ContainsFunc(all, mine) {
+		return lookAgain, nil
+	}
+	r.Events.Event(c, core.EventTypeNormal, "Terminating", "another StorageCluster has taken over; nothing is removed")
+	return 0, ignoreGone(r.dropFinalizer(ctx, c, v1.OperatorFinalizer))
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

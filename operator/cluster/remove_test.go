@@ -1,0 +1,322 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// everyObject lists the whole API: each object of each kind that can be listed, but for those that come and go by
+// themselves.
+func (r *rig) everyObject() []string {
+	r.Helper()
+	lists, err := discovery.ServerPreferredResources(r.theirs.Discovery())
+	if err != nil {
+		r.Fatal(err)
+	}
+	var all []string
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, resource := range list.APIResources {
+			if !slices.Contains(resource.Verbs, "list") || slices.Contains(passing, resource.Name) {
+				continue
+			}
+			found, err := r.objects.Resource(version.WithResource(resource.Name)).List(r.Context(), metav1.ListOptions{})
+			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+				continue // it has just gone
+			}
+			if err != nil {
+				r.Fatal(err)
+			}
+			for _, o := range found.Items {
+				all = append(all, fmt.Sprintf("%s %s/%s", resource.Name, o.GetNamespace(), o.GetName()))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func without(all, some []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return slices.Contains(some, one) })
+}
+
+// passing are the kinds whose objects the control plane makes and removes all the time.
+var passing = []string{"events", "leases", "endpoints", "endpointslices", "componentstatuses"}
+
+func (r *rig) delete(name string) {
+	r.Helper()
+	if err := r.ours.HoldfastV1().StorageClusters().Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) gone(name string) {
+	r.Helper()
+	r.until("the end of StorageCluster "+name, func() bool { return r.cluster(name) == nil })
+}
+
+// empty removes what this package needs of the cluster, so that all that is found later was made by an operator.
+func (r *rig) empty() {
+	r.Helper()
+	propagation := metav1.DeletePropagationBackground
+	_ = r.theirs.CoreV1().Namespaces().Delete(r.Context(), namespace, metav1.DeleteOptions{PropagationPolicy: &propagation})
+	for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
+		_ = r.objects.Resource(definitionResource).Delete(r.Context(), name, metav1.DeleteOptions{})
+	}
+	r.until("an empty cluster", func() bool {
+		_, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
+		for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
+			if _, err := r.objects.Resource(definitionResource).Get(r.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return false
+			}
+		}
+		return apierrors.IsNotFound(err)
+	})
+}
+
+func TestADeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *testing.T) {
+	r := newRig(t)
+	r.empty()
+	before := r.everyObject()
+	r.install()
+	for _, o := range rights(t) {
+		if _, err := r.of(o).Apply(t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.putSecret("credentials", secretData())
+	r.start()
+	r.create("holdfast", everything)
+	r.settled("holdfast")
+	r.volume("v1")
+	r.volume("v2")
+	node, err := r.theirs.CoreV1().Nodes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"metadata":{"labels":{"topology.holdfast.dev/node":"node1"}}}`), metav1.PatchOptions{})
+	if err != nil || node.Labels[v1.TopologyKey] == "" {
+		t.Fatal(err)
+	}
+
+	r.delete("holdfast")
+	if message := r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "2 volumes") || !strings.Contains(message, "Orphan") {
+		t.Errorf("the condition says %q", message)
+	}
+	if phase := r.cluster("holdfast").Status.Phase; phase != v1.ClusterTerminating {
+		t.Errorf("the phase is %s", phase)
+	}
+	r.until("the event", func() bool { return len(r.events.with("Warning Terminating", "2 volumes")) == 1 })
+	// What is to stay is kept in order.
+	if err := r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the class that was deleted by hand", func() bool { return r.class("hb-one") != nil })
+
+	r.noVolume("v1")
+	r.until("the count", func() bool { return r.cluster("holdfast").Status.Volumes == 1 })
+	if r.class("hb-one") == nil {
+		t.Error("it began too early")
+	}
+	r.noVolume("v2")
+	r.until("the end of the StorageCluster and its kind", func() bool { return r.cluster("holdfast") == nil })
+	now := before
+	defer func() {
+		if t.Failed() {
+			t.Logf("left behind: %v; gone too: %v", without(now, before), without(before, now))
+		}
+	}()
+	r.until("the whole API being as it was", func() bool {
+		now = r.everyObject()
+		return slices.Equal(now, before)
+	})
+	if node, err = r.theirs.CoreV1().Nodes().Get(t.Context(), "node1", metav1.GetOptions{}); err != nil || node.Labels[v1.TopologyKey] != "" {
+		t.Errorf("the label of the node: %q, %v", node.Labels[v1.TopologyKey], err)
+	}
+}
+
+func TestWhatExternalAttacherLeavesOnVolumesGoesWithTheCluster(t *testing.T) {
+	r := newRig(t).start()
+	volumes := r.theirs.CoreV1().PersistentVolumes()
+	finalizers := func(name string) []string {
+		pv, err := volumes.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pv.Finalizers
+	}
+	for name, driver := range map[string]string{"hb-ours": "csi.holdfast.dev", "hb-theirs": "csi.example.com"} {
+		pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"external-attacher/csi-holdfast-dev", "example.com/kept"}}}
+		pv.Spec.Capacity = core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}
+		pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
+		pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}
+		if _, err := volumes.Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_, _ = volumes.Patch(background, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			_ = volumes.Delete(background, name, metav1.DeleteOptions{})
+		})
+	}
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.delete("holdfast")
+	if message := r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "1 PersistentVolume ") {
+		t.Errorf("a PersistentVolume that is not being deleted holds it up: %q", message)
+	}
+	if err := volumes.Delete(t.Context(), "hb-ours", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.gone("holdfast")
+	if ours := finalizers("hb-ours"); slices.Contains(ours, "external-attacher/csi-holdfast-dev") || !slices.Contains(ours, "example.com/kept") {
+		t.Errorf("ours has %v", ours)
+	}
+	if theirs := finalizers("hb-theirs"); !slices.Contains(theirs, "external-attacher/csi-holdfast-dev") {
+		t.Errorf("that of another driver has %v", theirs)
+	}
+}
+
+func TestOrphanLeavesVolumesAndTheirKindsInPlace(t *testing.T) {
+	hostfs.Long(t)
+	r := newRig(t).start()
+	r.create("holdfast", func(s *v1.StorageClusterSpec) { s.DeletionPolicy = v1.OrphanVolumes })
+	r.settled("holdfast")
+	r.volume("v1")
+	r.delete("holdfast")
+	r.until("the end of the StorageCluster, its kind and the namespace", func() bool {
+		_, errKind := r.objects.Resource(definitionResource).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
+		_, errNamespace := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+		return r.cluster("holdfast") == nil && apierrors.IsNotFound(errKind) && apierrors.IsNotFound(errNamespace)
+	})
+	v, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
+	if err != nil || v.DeletionTimestamp != nil {
+		t.Fatalf("the volume: %v", err)
+	}
+	for _, name := range dataDefinitions {
+		d, err := r.objects.Resource(definitionResource).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || d.GetDeletionTimestamp() != nil || len(d.GetOwnerReferences()) > 0 || d.GetLabels()[apply.ManagedByLabel] != "" {
+			t.Errorf("%s: %v, owners %v, labels %v", name, err, d.GetOwnerReferences(), d.GetLabels())
+		}
+	}
+	// The next one takes over what is there.
+	r.install()
+	r.stop()
+	r.start()
+	r.create("another", nil)
+	r.until("the volume being counted", func() bool { return r.cluster("another").Status.Volumes == 1 })
+}
+
+func TestAFinalizerThatIsTakenOffByForceLosesNoVolume(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.volume("v1")
+	r.delete("holdfast")
+	r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+	r.stop()
+	if _, err := r.ours.HoldfastV1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the garbage collector having done its work", func() bool {
+		_, err := r.objects.Resource(definitionResource).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	v, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
+	if err != nil || v.DeletionTimestamp != nil {
+		t.Errorf("the volume: %v", err)
+	}
+}
+
+func TestASecondStorageClusterIsRefusedAndChangesNothing(t *testing.T) {
+	r := newRig(t).start()
+	r.create("first", classes("hb-one"))
+	r.settled("first")
+	r.passSecond(r.cluster("first"))
+	r.create("also", classes("hb-two"))
+	message := r.condition("also", v1.AvailableCondition, reasonRefused)
+	if !strings.Contains(message, "first") {
+		t.Errorf("the condition says %q", message)
+	}
+	r.until("the event", func() bool { return len(r.events.with("also Warning FailedCreation", "first")) == 1 })
+	c := r.cluster("also")
+	if c.Status.Phase != v1.ClusterPending || len(c.Finalizers) > 0 {
+		t.Errorf("phase %s, finalizers %v", c.Status.Phase, c.Finalizers)
+	}
+	if r.class("hb-two") != nil || r.class("hb-one") == nil {
+		t.Error("it changed something")
+	}
+	was := len(r.set.List())
+	r.delete("also")
+	r.gone("also")
+	r.settled("first")
+	if len(r.set.List()) != was || r.class("hb-one") == nil {
+		t.Error("the deletion of the refused one removed something")
+	}
+}
+
+// nowhere chooses no node.
+func nowhere(s *v1.StorageClusterSpec) {
+	s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "nowhere", Operator: core.NodeSelectorOpExists}}}}
+}
+
+func TestTheNextStorageClusterTakesOverWithoutARemoval(t *testing.T) {
+	r := newRig(t).start()
+	// Without a pod that comes up, nothing else makes the controller look.
+	r.cordonReal(true)
+	t.Cleanup(func() { r.cordonReal(false) })
+	classes := func(names ...string) func(*v1.StorageClusterSpec) {
+		return func(s *v1.StorageClusterSpec) { classes(names...)(s); nowhere(s) }
+	}
+	r.create("first", classes("hb-one"))
+	r.settled("first")
+	r.volume("v1")
+	r.passSecond(r.cluster("first"))
+	second := r.create("second", classes("hb-one", "hb-two"))
+	r.condition("second", v1.AvailableCondition, reasonRefused)
+	class := r.class("hb-one").UID
+	r.delete("first")
+	r.gone("first")
+	r.settled("second")
+	if c := r.class("hb-one"); c == nil || c.UID != class || len(c.OwnerReferences) != 1 || c.OwnerReferences[0].UID != second.UID {
+		t.Errorf("the class was not handed over: %v", c)
+	}
+	r.until("the other class", func() bool { return r.class("hb-two") != nil })
+	r.never("the garbage collector, for what was handed over,", 3*time.Second, func() bool {
+		return r.class("hb-one") == nil || r.cluster("second") == nil
+	})
+	if meta.FindStatusCondition(r.cluster("second").Status.Conditions, v1.AvailableCondition).Reason == reasonRefused {
+		t.Error("it is still refused")
+	}
+}
+
+// rights of the controller, which are installed with the kinds.
+func rights(t *testing.T) (all []*unstructured.Unstructured) {
+	files, err := filepath.Glob("../../deploy/*/controller-rbac.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no rights: %v", err)
+	}
+	for _, o := range decodeFile(t, files[len(files)-1]) {
+		if o.GetKind() == "ServiceAccount" || o.GetKind() == "Role" || o.GetKind() == "RoleBinding" {
+			o.SetNamespace(namespace)
+		}
+		all = append(all, o)
+	}
+	return all
+}

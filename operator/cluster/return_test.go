@@ -1,0 +1,212 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// deleteKinds deletes kinds as kubectl delete -f does, past the policy that refuses it, and returns their UIDs.
+func (r *rig) deleteKinds(names ...string) map[string]types.UID {
+	r.Helper()
+	kinds := r.objects.Resource(definitionResource)
+	bindings := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	was := map[string]types.UID{}
+	for _, name := range names {
+		r.until("the deletion of "+name, func() bool {
+			if d, err := kinds.Get(r.Context(), name, metav1.GetOptions{}); err == nil && was[name] == "" {
+				was[name] = d.GetUID()
+			}
+			_ = bindings.Delete(r.Context(), "holdfast-uninstall", metav1.DeleteOptions{})
+			return kinds.Delete(r.Context(), name, metav1.DeleteOptions{}) == nil
+		})
+	}
+	return was
+}
+
+// anew waits until kinds are there again, and served.
+func (r *rig) anew(was map[string]types.UID) {
+	r.Helper()
+	r.until("the kinds being made again", func() bool {
+		for name, uid := range was {
+			d, err := r.objects.Resource(definitionResource).Get(r.Context(), name, metav1.GetOptions{})
+			if err != nil || d.GetUID() == uid || d.GetDeletionTimestamp() != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// uids are those of objects that must not be made again.
+func (r *rig) uids() map[string]types.UID {
+	r.Helper()
+	found := map[string]types.UID{}
+	for _, o := range r.set.List() {
+		found[o.GetKind()+" "+o.GetName()] = o.GetUID()
+	}
+	ns, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	found["Namespace "+namespace] = ns.UID
+	return found
+}
+
+func (r *rig) stays(before map[string]types.UID) {
+	r.Helper()
+	after := r.uids()
+	for name, uid := range before {
+		if after[name] != uid && !strings.HasPrefix(name, "ValidatingAdmissionPolicy") {
+			r.Errorf("%s was %s, and is %q", name, uid, after[name])
+		}
+	}
+	ns, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
+	if err != nil || ns.DeletionTimestamp != nil {
+		r.Errorf("the namespace is going, %v", err)
+	}
+}
+
+func TestReturn_KindsThatWereDeletedWhileNobodyRanComeBackWithTheStorageCluster(t *testing.T) {
+	r := newRig(t).start()
+	r.holding()
+	server := &v1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "nfs1", Namespace: namespace, Finalizers: []string{v1.OperatorFinalizer}, Labels: map[string]string{"a": "b"}}}
+	server.Spec.Storage = &v1.NFSStorage{ClaimName: "data"}
+	if _, err := r.ours.HoldfastV1().NFSServers(namespace).Create(t.Context(), server, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before, cluster := r.uids(), r.cluster("holdfast")
+	r.stop()
+	was := r.deleteKinds(slices.Concat(ownDefinitions, dataDefinitions)...)
+	r.until("all being on the way out", func() bool {
+		v, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
+		return err == nil && v.DeletionTimestamp != nil && r.cluster("holdfast").DeletionTimestamp != nil
+	})
+
+	r.start()
+	r.anew(was)
+	r.until("the StorageCluster being made again", func() bool { c := r.cluster("holdfast"); return c != nil && c.UID != cluster.UID })
+	now := r.cluster("holdfast")
+	if got, want := now.Spec.Pools, cluster.Spec.Pools; len(got) != 2 || got[0].Path != want[0].Path || now.Spec.Images != cluster.Spec.Images {
+		t.Errorf("the spec is %+v", now.Spec)
+	}
+	r.until("the server being made again", func() bool {
+		s, err := r.ours.HoldfastV1().NFSServers(namespace).Get(t.Context(), "nfs1", metav1.GetOptions{})
+		return err == nil && s.DeletionTimestamp == nil && s.Labels["a"] == "b" && s.Spec.Storage.ClaimName == "data"
+	})
+	r.settled("holdfast")
+	r.until("all belonging to it", func() bool {
+		ns, err := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+		return err == nil && len(ns.OwnerReferences) == 1 && ns.OwnerReferences[0].UID == now.UID
+	})
+	r.stays(before)
+	r.until("what was written down being forgotten", func() bool {
+		_, err := r.theirs.CoreV1().ConfigMaps(namespace).Get(t.Context(), "holdfast-returning", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
+func TestReturn_KindsThatAreDeletedWhileItRunsComeBack(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", twoPools)
+	r.settled("holdfast")
+	before, cluster := r.uids(), r.cluster("holdfast")
+	r.anew(r.deleteKinds(slices.Concat(ownDefinitions, dataDefinitions)...))
+	r.until("the StorageCluster being made again", func() bool { c := r.cluster("holdfast"); return c != nil && c.UID != cluster.UID })
+	r.settled("holdfast")
+	r.stays(before)
+}
+
+func TestReturn_OneThatWasWrittenDownIsMadeAgainByTheNextProcess(t *testing.T) {
+	r := newRig(t)
+	const text = `{"apiVersion":"holdfast.dev/v1","kind":"StorageCluster","metadata":{"name":"mine"},"spec":{"debug":true}}`
+	_, err := r.theirs.CoreV1().ConfigMaps(namespace).Create(t.Context(), &core.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "holdfast-returning"}, Data: map[string]string{"storageclusters.mine": text},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.until("the StorageCluster", func() bool { c := r.cluster("mine"); return c != nil && c.Spec.Debug })
+	r.until("the ConfigMap being gone", func() bool {
+		_, err := r.theirs.CoreV1().ConfigMaps(namespace).Get(t.Context(), "holdfast-returning", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
+func TestReturn_AVolumeWhoseDeletionIsRequestedIsLeftToItsAgentForAWhile(t *testing.T) {
+	r := newRig(t).start()
+	r.holding()
+	v, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := []byte(`{"spec":` + strings.Replace(deletionRequest, `"u"`, `"`+string(v.UID)+`"`, 1) + `}`)
+	if _, err := r.as(controllerUser).HoldfastV1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, request, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	was := r.deleteKinds("volumes.holdfast.dev")
+	r.until("the other one being let go", func() bool {
+		_, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v2", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	if v, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{}); err != nil || len(v.Finalizers) == 0 {
+		t.Errorf("it is let go as well: %v", err)
+	}
+	if _, err := r.ours.HoldfastV1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.anew(was)
+}
+
+func TestRemoval_WaitsForVolumesOfWhichTheKindIsGoing(t *testing.T) {
+	r := newRig(t).start()
+	r.holding()
+	r.until("the count", func() bool { return r.cluster("holdfast").Status.Volumes == 2 })
+	r.stop()
+	was := r.deleteKinds("volumes.holdfast.dev")
+	r.delete("holdfast")
+	for _, name := range []string{"v1", "v2"} { // as the agents do
+		if _, err := r.ours.HoldfastV1().Volumes().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pv := r.persistentVolume("hb-bound")
+	r.start()
+	r.anew(was)
+	message := r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+	if r.class("hb-one") == nil {
+		t.Error("its class is gone")
+	}
+	r.until("the PersistentVolume being what is left", func() bool {
+		message = r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+		return strings.Contains(message, "1 PersistentVolume ")
+	})
+	if err := r.theirs.CoreV1().PersistentVolumes().Delete(t.Context(), pv, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.gone("holdfast")
+}
+
+// persistentVolume makes one of ours.
+func (r *rig) persistentVolume(name string) string {
+	r.Helper()
+	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	pv.Spec.Capacity = core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}
+	pv.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
+	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "csi.holdfast.dev", VolumeHandle: name}
+	volumes := r.theirs.CoreV1().PersistentVolumes()
+	if _, err := volumes.Create(r.Context(), pv, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = volumes.Delete(background, name, metav1.DeleteOptions{}) })
+	return name
+}

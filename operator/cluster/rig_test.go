@@ -1,0 +1,464 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/record"
+
+	"golang.org/x/sync/errgroup"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/definitions"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
+
+// rig is a controller over a real API server.
+type rig struct {
+	*testing.T
+	config  *rest.Config
+	ours    holdfast.Interface
+	theirs  kubernetes.Interface
+	objects dynamic.Interface
+	about   metadata.Interface
+	mapper  meta.RESTMapper
+	set     *apply.Set
+	events  *events
+	traffic *traffic
+	log     *slog.Logger
+
+	controller *Controller
+	stop       func()
+}
+
+var background = context.Background() // for what cleans up
+
+const namespace = realapi.Namespace
+
+// newRig has clients, and takes away in the end what was made. start begins the controller.
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{T: t, config: realapi.Config(t), events: &events{}, traffic: &traffic{}}
+	r.config.QPS = -1
+	r.ours, r.theirs = holdfast.NewForConfigOrDie(r.config), kubernetes.NewForConfigOrDie(r.config)
+	r.objects, r.about = dynamic.NewForConfigOrDie(r.config), metadata.NewForConfigOrDie(r.config)
+	r.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(r.theirs.Discovery()))
+	r.install()
+	t.Cleanup(r.sweep)
+	return r
+}
+
+// install makes what is there before the operator: the namespace and the kinds. A test before may have removed them.
+func (r *rig) install() {
+	r.Helper()
+	r.until("the namespace", func() bool {
+		_, err := r.theirs.CoreV1().Namespaces().Create(r.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		if err == nil {
+			return true
+		}
+		ns, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
+		return err == nil && ns.DeletionTimestamp == nil
+	})
+	r.until("the definitions", func() bool { return r.define() == nil })
+	r.until("the kinds being served", func() bool {
+		kinds := r.ours.HoldfastV1()
+		one := metav1.ListOptions{Limit: 1}
+		for _, list := range []func() error{
+			func() error { _, err := kinds.StorageClusters().List(r.Context(), one); return err },
+			func() error { _, err := kinds.StorageUpgrades().List(r.Context(), one); return err },
+			func() error { _, err := kinds.NodeJobs().List(r.Context(), one); return err },
+			func() error { _, err := kinds.Volumes().List(r.Context(), one); return err },
+			func() error { _, err := kinds.Snapshots().List(r.Context(), one); return err },
+			func() error { _, err := kinds.StorageNodes().List(r.Context(), one); return err },
+			func() error { _, err := kinds.NFSServers("").List(r.Context(), one); return err },
+		} {
+			if list() != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// defined is what the definitions were when the rig had applied them, by name.
+var defined = map[string]state{}
+
+// state changes with an object, but not with its metadata.
+type state struct {
+	uid        types.UID
+	generation int64
+}
+
+// define applies the definitions, but for those that are as it left them: they are large.
+func (r *rig) define() error {
+	r.Helper()
+	there, err := r.definitions(r.Context())
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Concat(ownDefinitions, dataDefinitions) {
+		if was, ok := there[name]; ok && defined[name] == (state{was.UID, was.Generation}) && was.DeletionTimestamp == nil {
+			continue
+		}
+		plural, group, _ := strings.Cut(name, ".")
+		d := decodeFile(r.T, fmt.Sprintf("../../deploy/crds/%s_%s.yaml", group, plural))[0]
+		now, err := r.objects.Resource(definitionResource).Apply(r.Context(), name, d, metav1.ApplyOptions{FieldManager: "test", Force: true})
+		if err != nil {
+			return err
+		}
+		defined[name] = state{now.GetUID(), now.GetGeneration()}
+	}
+	return nil
+}
+
+// definitions returns what of the definitions of this package is no part of their content.
+func (r *rig) definitions(ctx context.Context) (map[string]metav1.PartialObjectMetadata, error) {
+	all, err := r.about.Resource(definitionResource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	ours := map[string]metav1.PartialObjectMetadata{}
+	for _, d := range all.Items {
+		if slices.Contains(ownDefinitions, d.Name) || slices.Contains(dataDefinitions, d.Name) {
+			ours[d.Name] = d
+		}
+	}
+	return ours, nil
+}
+
+// start runs a controller until the test ends or stop is called.
+func (r *rig) start() *rig {
+	r.Helper()
+	config := rest.CopyConfig(r.config)
+	config.Wrap(r.traffic.wrap)
+	ours, theirs := holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
+	log := r.log
+	if log == nil {
+		log = slog.New(slog.NewTextHandler(r.Output(), nil))
+	}
+	var err error
+	r.set, err = apply.New(apply.Config{
+		Client: dynamic.NewForConfigOrDie(config), Resources: theirs.Discovery().ServerResourcesForGroupVersion,
+		Kinds: Kinds(), Name: "cluster", Namespace: namespace, Stranger: apply.TellOfStranger(theirs), Log: log,
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	kinds, err := definitions.New(definitions.Config{
+		Client: ours, Kubernetes: theirs, Dynamic: dynamic.NewForConfigOrDie(config), Namespace: namespace, Owners: []definitions.Owner{r.set}, Log: log,
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	c := Config{
+		Kinds:  kinds,
+		Client: ours, Kubernetes: theirs, Owned: r.set, Namespace: namespace, Driver: "csi.holdfast.dev", Events: r.events, Log: log,
+		Holdfast: informers.NewSharedInformerFactory(ours, 0), Cluster: kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(namespace)),
+		Settle: 50 * time.Millisecond,
+	}
+	controller, err := New(c)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.controller = controller
+	ctx, cancel := context.WithCancel(context.Background())
+	c.Holdfast.StartWithContext(ctx)
+	c.Cluster.StartWithContext(ctx)
+	for _, start := range []func(context.Context) error{kinds.Start, r.set.Start} {
+		if err := start(ctx); err != nil {
+			r.Fatal(err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		var both errgroup.Group
+		both.Go(func() error { return kinds.Run(ctx) })
+		both.Go(func() error { return controller.Run(ctx) })
+		ended <- both.Wait()
+	}()
+	var once sync.Once
+	r.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				r.Errorf("the controller ended with %v", err)
+			}
+		})
+	}
+	r.Cleanup(r.stop)
+	return r
+}
+
+// sweep removes what a test left, by hand: the controller may be what is broken.
+func (r *rig) sweep() {
+	if r.stop != nil {
+		r.stop()
+	}
+	ctx := context.Background()
+	// Or the garbage collector would remove what the next test needs.
+	stray := []byte(`{"metadata":{"ownerReferences":null,"labels":{"app.kubernetes.io/managed-by":null}}}`)
+	definitions, err := r.definitions(ctx)
+	if err != nil {
+		r.Error(err)
+	}
+	for name, d := range definitions {
+		if _, managed := d.Labels[apply.ManagedByLabel]; managed || len(d.OwnerReferences) > 0 {
+			_, _ = r.about.Resource(definitionResource).Patch(ctx, name, types.MergePatchType, stray, metav1.PatchOptions{})
+		}
+	}
+	_, _ = r.theirs.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, stray, metav1.PatchOptions{})
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+	for _, resource := range []string{"storageclusters", "storageupgrades", "nodejobs", "volumes", "snapshots", "storagenodes"} {
+		kind := r.objects.Resource(v1.SchemeGroupVersion.WithResource(resource))
+		all, err := kind.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue
+		}
+		for _, o := range all.Items {
+			_ = kind.Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+			_, _ = kind.Patch(ctx, o.GetName(), types.MergePatchType, free, metav1.PatchOptions{})
+		}
+	}
+	for _, kind := range Kinds() {
+		if kind == definitionKind || kind == namespaceKind {
+			continue
+		}
+		mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			continue
+		}
+		_ = r.client(mapping).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: apply.ManagedByLabel + "=" + apply.FieldManager})
+	}
+}
+
+func (r *rig) client(m *meta.RESTMapping) dynamic.ResourceInterface {
+	if m.Scope.Name() == meta.RESTScopeNameNamespace {
+		return r.objects.Resource(m.Resource).Namespace(namespace)
+	}
+	return r.objects.Resource(m.Resource)
+}
+
+// of returns the client for the kind of an object.
+func (r *rig) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
+	r.Helper()
+	mapping, err := r.mapper.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return r.client(mapping)
+}
+
+// create makes a StorageCluster.
+func (r *rig) create(name string, change func(*v1.StorageClusterSpec)) *v1.StorageCluster {
+	r.Helper()
+	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	c.Spec.Images.Holdfast = "holdfast.test/pause:1"
+	if change != nil {
+		change(&c.Spec)
+	}
+	made, err := r.ours.HoldfastV1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return made
+}
+
+func (r *rig) cluster(name string) *v1.StorageCluster {
+	c, err := r.ours.HoldfastV1().StorageClusters().Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// change writes a spec.
+func (r *rig) change(name string, change func(*v1.StorageClusterSpec)) {
+	r.Helper()
+	r.until("the new spec", func() bool {
+		c := r.cluster(name)
+		change(&c.Spec)
+		_, err := r.ours.HoldfastV1().StorageClusters().Update(r.Context(), c, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsConflict(err) {
+			r.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+// condition waits until a condition has a reason, and returns its message.
+func (r *rig) condition(name, kind, reason string) string {
+	r.Helper()
+	message := ""
+	r.until(fmt.Sprintf("the reason %s of %s", reason, kind), func() bool {
+		c := r.cluster(name)
+		if c == nil || c.Status.ObservedGeneration != c.Generation {
+			return false
+		}
+		found := meta.FindStatusCondition(c.Status.Conditions, kind)
+		if found == nil || found.Reason != reason {
+			return false
+		}
+		message = found.Message
+		return true
+	})
+	return message
+}
+
+// settled waits until everything that is wanted is there and the spec was seen.
+func (r *rig) settled(name string) {
+	r.Helper()
+	r.until("StorageCluster "+name+" being applied", func() bool {
+		c := r.cluster(name)
+		p := meta.FindStatusCondition(c.Status.Conditions, v1.ProgressingCondition)
+		return c.Status.ObservedGeneration == c.Generation && p != nil && !slices.Contains([]string{reasonInvalid, reasonNotApplied, reasonForeign}, p.Reason)
+	})
+}
+
+// cordonReal keeps pods from the nodes that are not simulated, or lets them go there again.
+func (r *rig) cordonReal(cordon bool) {
+	r.Helper()
+	all, err := r.theirs.CoreV1().Nodes().List(background, metav1.ListOptions{LabelSelector: "!" + simulated})
+	if err != nil {
+		r.Error(err)
+		return
+	}
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordon)
+	for _, n := range all.Items {
+		if _, err := r.theirs.CoreV1().Nodes().Patch(background, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			r.Error(err)
+		}
+	}
+}
+
+func (r *rig) until(what string, done func() bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	if realapi.Until(ctx, done) != nil {
+		r.Fatalf("%s did not come\n%s", what, r.describe())
+	}
+}
+
+// never fails if something happens within that time, at the end of which it returns.
+func (r *rig) never(what string, within time.Duration, happens func() bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if realapi.Until(ctx, happens) == nil {
+		r.Errorf("%s came", what)
+	}
+}
+
+// costs returns what is asked within that time, or as soon as it is more than the most.
+func (r *rig) costs(within time.Duration, most int) (all []string) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	_ = realapi.Until(ctx, func() bool { all = append(all, r.traffic.take()...); return len(all) > most })
+	return append(all, r.traffic.take()...) // of the end, too
+}
+
+// passSecond waits for another second than that in which an object was made: creation times have no parts of one.
+func (r *rig) passSecond(made metav1.Object) {
+	r.Helper()
+	r.until("the next second", func() bool { return time.Now().Unix() > made.GetCreationTimestamp().Unix() })
+}
+
+func (r *rig) describe() string {
+	all, err := r.ours.HoldfastV1().StorageClusters().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	for _, c := range all.Items {
+		text, _ := json.Marshal(c.Status)
+		fmt.Fprintf(&b, "%s %s\n", c.Name, text)
+	}
+	return b.String()
+}
+
+func decodeFile(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, text)
+}
+
+// events keeps what was recorded.
+type events struct {
+	record.EventRecorder
+	mu  sync.Mutex
+	all []string
+}
+
+// traffic counts requests that are no watches, Leases or events.
+type traffic struct {
+	mu     sync.Mutex
+	all    []string
+	before map[string]func() // what is done once before a request, given as METHOD PATH, is sent
+}
+
+func (f *traffic) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(q *http.Request) (*http.Response, error) {
+		if q.URL.Query().Get("watch") == "" {
+			request := q.Method + " " + q.URL.Path
+			f.mu.Lock()
+			f.all = append(f.all, request)
+			do := f.before[request]
+			delete(f.before, request)
+			f.mu.Unlock()
+			if do != nil {
+				do()
+			}
+		}
+		return next.RoundTrip(q)
+	})
+}
+
+func (f *traffic) onceBefore(request string, do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before = map[string]func(){request: do}
+}
+
+// take returns what was asked since it was called last.
+func (f *traffic) take() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.all
+	f.all = nil
+	return all
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }

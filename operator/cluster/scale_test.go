@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+// cost is what it took until all nodes were ready.
+type cost struct {
+	nodes    int
+	took     time.Duration
+	requests map[string]int // of the operator, by verb and resource
+}
+
+func (c cost) total() (all int) {
+	for _, count := range c.requests {
+		all += count
+	}
+	return all
+}
+
+// What it costs until all is running, with one node and with many: HOLDFAST_TESTS=all tries 200, too.
+func TestMoreNodesCostNoMoreRequestsEach(t *testing.T) {
+	realapi.Config(t)     // or it is skipped
+	sizes := []int{20, 1} // the first try of all finds everything cold, and is not the one to compare with
+	if hostfs.All() {
+		sizes = append(sizes, 200)
+	}
+	var all []cost
+	for _, nodes := range sizes {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) { all = append(all, install(t, nodes)) })
+	}
+	if len(all) < len(sizes) {
+		t.Fatal("not all sizes could be tried")
+	}
+	slices.SortFunc(all, func(a, b cost) int { return a.nodes - b.nodes })
+	one := all[0]
+	for i, run := range all {
+		t.Logf("%3d nodes: Running after %.1f times of what one takes (%s), %d requests of the operator, %.1f for each node", run.nodes,
+			run.took.Seconds()/one.took.Seconds(), run.took.Round(10*time.Millisecond), run.total(), float64(run.total())/float64(run.nodes))
+		for _, request := range slices.Sorted(maps.Keys(run.requests)) {
+			if run.requests[request] != one.requests[request] {
+				t.Logf("    %d of these are %s, with one node %d", run.requests[request], request, one.requests[request])
+			}
+		}
+		if i == 0 {
+			continue
+		}
+		before := all[i-1]
+		if more := float64(run.total()-before.total()) / float64(run.nodes-before.nodes); more > mostForANode {
+			t.Errorf("from %d to %d nodes each node more costs %.1f requests, and %.1f are allowed", before.nodes, run.nodes, more, mostForANode)
+		}
+	}
+}
+
+// mostForANode is what one more node may cost the operator. All nodes are made by one object, and their states are told
+// together: with many nodes it is a small part of a request.
+const mostForANode = 0.5
+
+// install asks for a StorageCluster on so many nodes and waits until it runs.
+func install(t *testing.T, nodes int) cost {
+	r := newRig(t)
+	r.simulate(nodes)
+	r.start()
+	r.traffic.take()
+	began := time.Now()
+	r.create("holdfast", func(s *v1.StorageClusterSpec) {
+		s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: simulated, Operator: core.NodeSelectorOpExists}}}}
+	})
+	r.until("all nodes being ready", func() bool {
+		c := r.cluster("holdfast")
+		return c != nil && c.Status.Phase == v1.ClusterRunning && c.Status.Ready == fmt.Sprintf("%d/%d", nodes, nodes)
+	})
+	return cost{nodes: nodes, took: time.Since(began), requests: counted(r.traffic.take())}
+}
+
+// counted are requests by verb and resource, without the names.
+func counted(requests []string) map[string]int {
+	all := map[string]int{}
+	for _, request := range requests {
+		verb, path, _ := strings.Cut(request, " ")
+		parts := strings.Split(strings.Trim(path, "/"), "/")
+		if parts[0] == "apis" {
+			parts = parts[1:] // the group
+		}
+		if parts = parts[2:]; len(parts) > 2 && parts[0] == "namespaces" {
+			parts = parts[2:]
+		}
+		resource := parts[0]
+		if len(parts) > 2 {
+			resource += "/" + parts[2]
+		}
+		all[verb+" "+resource]++
+	}
+	return all
+}

@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// served are the namespaces with NFS servers that have served, sorted. A server of a release that did not ask, or whose
+// namespace was taken off the list, gets loop devices also when its pod is replaced: else its volumes would be out of
+// reach. Its StorageNode says that there is one, which nobody else may write, and which goes with it.
+func served(nodes []*v1.StorageNode) (namespaces []string) {
+	for _, n := range nodes {
+		if namespace, _, is := v1.ParseNFSNode(n.Name); is {
+			namespaces = append(namespaces, namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
+}
+
+// servers are the NFSServers that keep a StorageCluster from going: the operator that runs them goes with it.
+type servers struct {
+	all  int
+	here int // in the namespace of Holdfast, which goes with the StorageCluster
+}
+
+// countServers asks the API server, as it is asked only while a StorageCluster is to go. Where the kind or the right to
+// it is missing, none was ever served.
+func (r *Controller) countServers(ctx context.Context) (n servers, err error) {
+	found, err := r.Client.HoldfastV1().NFSServers(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return n, nil
+	}
+	if err != nil {
+		return n, err
+	}
+	n.all = len(found.Items)
+	for i := range found.Items {
+		if found.Items[i].Namespace == r.Namespace {
+			n.here++
+		}
+	}
+	return n, nil
+}
+
+// holdsUp says whether something would be lost with a StorageCluster. Orphan leaves NFSServers at work, with all that
+// belongs to them, but for those that would go with the namespace.
+func (s *situation) holdsUp(orphan bool) bool {
+	if orphan {
+		return s.servers.here > 0
+	}
+	return s.volumes+s.snapshots+s.servers.all+s.bound.volumes+s.bound.contents > 0
+}
+
+// lost says what would be.
+func (s *situation) lost(orphan bool) string {
+	count := func(n int, one string) string {
+		if n == 1 {
+			return "1 " + one
+		}
+		return fmt.Sprintf("%d %ss", n, one)
+	}
+	switch {
+	case orphan && s.servers.here > 0:
+		return count(s.servers.here, "NFS server") + " in the namespace of Holdfast would go with it, and the volumes there: delete them first"
+	case s.servers.all > 0 && s.volumes+s.snapshots > 0:
+		return fmt.Sprintf("%s, and %s: delete them, or set spec.deletionPolicy to Orphan to leave them as they are", s.kept(), count(s.servers.all, "NFS server"))
+	case s.servers.all > 0:
+		return count(s.servers.all, "NFS server") + " in the cluster: delete them, or set spec.deletionPolicy to Orphan to leave them as they are"
+	case s.volumes+s.snapshots == 0:
+		return count(s.bound.volumes, "PersistentVolume") + " and " + count(s.bound.contents, "VolumeSnapshotContent") +
+			" of Holdfast exist: delete their claims and VolumeSnapshots, or them, or set spec.deletionPolicy to Orphan to leave the data on the disks"
+	}
+	return s.kept() + ": delete them, or set spec.deletionPolicy to Orphan to leave them on the disks"
+}

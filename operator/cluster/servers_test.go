@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+// nfsServer makes one, as its own controller holds it.
+func (r *rig) nfsServer(in, name string) (remove func()) {
+	r.Helper()
+	size := resource.MustParse("1Gi")
+	s := &v1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1.OperatorFinalizer}}, Spec: v1.NFSServerSpec{Storage: &v1.NFSStorage{Size: &size}}}
+	servers := r.ours.HoldfastV1().NFSServers(in)
+	if _, err := servers.Create(r.Context(), s, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	remove = func() {
+		_ = servers.Delete(background, name, metav1.DeleteOptions{})
+		_, _ = servers.Patch(background, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	}
+	r.Cleanup(remove)
+	return remove
+}
+
+func TestNamespacesWithServersThatHaveServedAreTold(t *testing.T) {
+	node := func(name string) *v1.StorageNode { return &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	got := served([]*v1.StorageNode{node(v1.NodeOfServer("shop/files")), node("node1"), node(v1.NodeOfServer("shop/more")), node(v1.NodeOfServer("bar/files"))})
+	if !slices.Equal(got, []string{"bar", "shop"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// allowsDefault lets NFSServers be made in another namespace than that of Holdfast.
+func allowsDefault(s *v1.StorageClusterSpec) { s.NFS.Namespaces = []string{metav1.NamespaceDefault} }
+
+func TestADeletionIsRefusedWhileThereAreNFSServers(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", allowsDefault)
+	r.settled("holdfast")
+	first, second := r.nfsServer(metav1.NamespaceDefault, "one"), r.nfsServer(namespace, "two")
+	r.delete("holdfast")
+	if message := r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "2 NFS servers") || !strings.Contains(message, "Orphan") {
+		t.Errorf("the condition says %q", message)
+	}
+	r.until("the event", func() bool { return len(r.events.with("Warning Terminating", "2 NFS servers")) == 1 })
+	r.volume("v1")
+	r.until("both being counted", func() bool {
+		return strings.Contains(r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist), "1 volume exists, and 2 NFS servers")
+	})
+	r.noVolume("v1")
+	first()
+	r.until("the one that is left", func() bool {
+		return strings.Contains(r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist), "1 NFS server in the cluster")
+	})
+	second()
+	r.gone("holdfast")
+}
+
+// Of NFSServers there is no watch.
+func TestNFSServersAreLookedForAlsoWhileSomethingElseIsDueLater(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", func(s *v1.StorageClusterSpec) {
+		allowsDefault(s)
+		s.CSI.KubeletDir = realapi.KubeletRoot(r) // or the node pod, which mounts it, is not late but never starts
+	})
+	r.until("a pod that may be late", func() bool {
+		return strings.Contains(r.condition("holdfast", v1.ProgressingCondition, reasonRollingOut), "to become ready")
+	})
+	r.nfsServer(metav1.NamespaceDefault, "one")
+	r.delete("holdfast")
+	r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+	r.stop()
+	if again, err := r.controller.reconcile(t.Context(), "holdfast"); err != nil || again != lookAgain {
+		t.Errorf("it looks again after %s (%v), want %s", again, err, lookAgain)
+	}
+}
+
+func TestOrphanLeavesNFSServersThatDoNotGoWithTheNamespace(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", func(s *v1.StorageClusterSpec) { allowsDefault(s); s.DeletionPolicy = v1.OrphanVolumes })
+	r.settled("holdfast")
+	r.nfsServer(metav1.NamespaceDefault, "stays")
+	goes := r.nfsServer(namespace, "goes")
+	r.delete("holdfast")
+	if message := r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "1 NFS server in the namespace of Holdfast") {
+		t.Errorf("the condition says %q", message)
+	}
+	goes()
+	r.until("the end of the StorageCluster and of the namespace", func() bool {
+		_, err := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+		return r.cluster("holdfast") == nil && apierrors.IsNotFound(err)
+	})
+	if s, err := r.ours.HoldfastV1().NFSServers(metav1.NamespaceDefault).Get(t.Context(), "stays", metav1.GetOptions{}); err != nil || s.DeletionTimestamp != nil {
+		t.Errorf("the other server: %v, %v", s.DeletionTimestamp, err)
+	}
+}
+
+func TestWhatWouldBeLostIsCounted(t *testing.T) {
+	for name, test := range map[string]struct {
+		situation situation
+		orphan    bool
+		want      string // empty: nothing holds it up
+	}{
+		"nothing":                 {situation{}, false, ""},
+		"a volume":                {situation{volumes: 1}, false, "1 volume exists: delete them, or set spec.deletionPolicy to Orphan to leave them on the disks"},
+		"a volume, orphaned":      {situation{volumes: 1}, true, ""},
+		"a server":                {situation{servers: servers{all: 1}}, false, "1 NFS server in the cluster: delete them, or set spec.deletionPolicy to Orphan to leave them as they are"},
+		"servers and volumes":     {situation{volumes: 2, servers: servers{all: 3}}, false, "2 volumes exist, and 3 NFS servers: delete them, or set spec.deletionPolicy to Orphan to leave them as they are"},
+		"servers, orphaned":       {situation{servers: servers{all: 3}}, true, ""},
+		"one that goes, orphaned": {situation{servers: servers{all: 3, here: 1}}, true, "1 NFS server in the namespace of Holdfast would go with it, and the volumes there: delete them first"},
+	} {
+		s := test.situation
+		if holds := s.holdsUp(test.orphan); holds != (test.want != "") || holds && s.lost(test.orphan) != test.want {
+			t.Errorf("%s: %v, %q", name, holds, s.lost(test.orphan))
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package cluster
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/held"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// The reasons of the conditions.
+const (
+	reasonAvailable    = "Available"
+	reasonCreating     = "Creating" // all of it has never been ready yet
+	reasonUpToDate     = "UpToDate"
+	reasonHealthy      = "Healthy"
+	reasonNoNodes      = "NoNodes"
+	reasonNodes        = "NodesNotReady"
+	reasonLeftOut      = "NodesLeftOut"
+	reasonHidden       = "VolumesHidden" // they would be, so the spec is not carried out
+	reasonUnreachable  = "VolumesUnreachable"
+	reasonController   = "ControllerNotReady"
+	reasonRollingOut   = "RollingOut"
+	reasonStuck        = "RolloutStuck"
+	reasonInvalid      = "InvalidSpec"
+	reasonNotApplied   = "NotApplied"
+	reasonForeign      = "NameTaken"
+	reasonPaused       = "Paused"
+	reasonUpgrading    = "Upgrading"
+	reasonRefused      = "Refused"
+	reasonVolumesExist = "VolumesExist"
+	reasonTerminating  = "Terminating"
+	reasonImagePinned  = "ImagePinned"
+)
+
+// status says where a StorageCluster stands, by what is observed and by what it said before.
+func (s *situation) status() v1.StorageClusterStatus {
+	old := s.cluster.Status
+	next := *old.DeepCopy()
+	next.ObservedGeneration = s.cluster.Generation
+	next.Volumes, next.Snapshots, next.Pools = int32(s.volumes), int32(s.snapshots), s.held
+	next.Nodes = nil
+	if s.withCSI() {
+		next.Nodes = s.health()
+	}
+	next.Members = split(next.Nodes)
+	next.Ready = fmt.Sprintf("%d/%d", len(next.Members.Ready), len(next.Nodes))
+	next.Version = versions(next.Nodes)
+	next.Images = s.images()
+	next.Upgrade = s.cluster.Annotations[v1.PausedByAnnotation]
+	v := s.verdict(&next)
+	next.Phase = v.phase
+	for _, c := range []metav1.Condition{v.available, v.progressing, v.degraded, s.protected} {
+		c.ObservedGeneration = s.cluster.Generation
+		c.Message = kube.Shorten(c.Message, kube.LongestMessage)
+		meta.SetStatusCondition(&next.Conditions, c)
+	}
+	s.tellIgnored(&next)
+	s.tellInline(&next)
+	return next
+}
+
+func (s *situation) images() v1.Images {
+	images := render.Images(s.cluster)
+	if !s.cluster.Spec.CSI.Attach || !s.withCSI() {
+		images.CSIAttacher = ""
+	}
+	if !s.withCSI() {
+		images.CSIProvisioner, images.CSIResizer, images.CSISnapshotter, images.CSINodeDriverRegistrar, images.CSILivenessProbe = "", "", "", "", ""
+	}
+	if s.nodeSet != nil {
+		for _, c := range s.nodeSet.Spec.Template.Spec.Containers {
+			if c.Name == "holdfast" {
+				images.Holdfast = v1.Image(c.Image)
+			}
+		}
+	}
+	return images
+}
+
+// verdict is what the numbers mean.
+type verdict struct {
+	phase                            v1.ClusterPhase
+	available, progressing, degraded metav1.Condition
+}
+
+func (s *situation) verdict(next *v1.StorageClusterStatus) verdict {
+	wasComplete := wasComplete(&s.cluster.Status)
+	ready, total := len(next.Members.Ready), len(next.Nodes)
+	complete := ready == total && s.controller().ready && !s.rollout.Stuck
+	rolling := s.rolling() && len(next.Members.Unready) == 1 && next.Members.Unready[0] == s.rollout.Node
+
+	v := verdict{
+		available:   s.available(ready, total, complete || wasComplete),
+		progressing: s.progressing(next, complete),
+		degraded:    kube.NewCondition(v1.DegradedCondition, false, reasonHealthy, ""),
+	}
+	switch reason, message := s.fault(); {
+	case reason != "":
+		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reason, message)
+	case s.rollout.Stuck:
+		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reasonStuck, s.stuck())
+	case wasComplete && s.controller().failed:
+		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reasonController, s.controller().waiting)
+	case wasComplete && ready < total && !rolling:
+		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reasonNodes, complaints(next.Nodes))
+	case len(s.leftOut) > 0:
+		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reasonLeftOut, s.stranded())
+	case len(s.unreachable) > 0:
+		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reasonUnreachable, s.notReached())
+	}
+	if len(s.unreachable) > 0 && v.degraded.Status == metav1.ConditionTrue && v.degraded.Reason != reasonUnreachable {
+		v.degraded.Message += ". " + s.notReached()
+	}
+	v.phase = s.phase(v, complete || rolling && wasComplete, wasComplete, total)
+	return v
+}
+
+// rollingLasts is how long a node may be away with a new pod before it counts as lost.
+const rollingLasts = 2 * time.Minute
+
+// rolling says whether a node is away for a new pod, and not for too long.
+func (s *situation) rolling() bool {
+	return s.rollout.Node != "" && !s.rollout.Stuck && (s.rollout.Since.IsZero() || s.now.Sub(s.rollout.Since) < rollingLasts)
+}
+
+func (s *situation) phase(v verdict, complete, wasComplete bool, total int) v1.ClusterPhase {
+	faulty := v.degraded.Status == metav1.ConditionTrue
+	switch {
+	case s.cluster.DeletionTimestamp != nil:
+		return v1.ClusterTerminating
+	case s.cluster.Spec.Pause && s.cluster.Annotations[v1.PausedByAnnotation] != "":
+		return v1.ClusterUpgrading
+	case s.cluster.Spec.Pause:
+		return v1.ClusterPaused
+	case s.withCSI() && total == 0:
+		return v1.ClusterPending
+	case faulty && (wasComplete || complete):
+		return v1.ClusterDegraded
+	case faulty:
+		return v1.ClusterPending
+	case complete:
+		return v1.ClusterRunning
+	case wasComplete && s.onlyControllerMoves(v):
+		return v1.ClusterRunning
+	case wasComplete:
+		return v1.ClusterDegraded
+	}
+	return v1.ClusterCreating
+}
+
+// onlyControllerMoves says whether all that is missing is that new pods of the controller start beside the old.
+func (s *situation) onlyControllerMoves(v verdict) bool {
+	return v.available.Status == metav1.ConditionTrue && s.controllerAvailable() && !s.controller().ready && v.degraded.Status == metav1.ConditionFalse
+}
+
+// wasComplete says whether all of it has been ready since there were nodes.
+func wasComplete(old *v1.StorageClusterStatus) bool {
+	c := meta.FindStatusCondition(old.Conditions, v1.AvailableCondition)
+	return c != nil && (c.Reason == reasonAvailable || c.Reason == reasonNodes || c.Reason == reasonController)
+}
+
+func (s *situation) available(ready, total int, ever bool) metav1.Condition {
+	is := func(status bool, reason, format string, args ...any) metav1.Condition {
+		return kube.NewCondition(v1.AvailableCondition, status, reason, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case s.cluster.DeletionTimestamp != nil && s.leaving != "":
+		return is(false, reasonTerminating, "waiting for %s", s.leaving)
+	case s.withCSI() && total == 0:
+		return is(false, reasonNoNodes, "no node matches %s: label a node, or change the selector", s.selector())
+	case !s.controllerAvailable() && ever:
+		return is(false, reasonController, "waiting for %s", s.controller().waiting)
+	case !s.controllerAvailable():
+		return is(false, reasonCreating, "waiting for %s", s.controller().waiting)
+	case s.withCSI() && ready == 0 && ever:
+		return is(false, reasonNodes, "none of %d nodes is ready", total)
+	case s.withCSI() && ready == 0:
+		return is(false, reasonCreating, "none of %d nodes is ready yet", total)
+	case !ever:
+		return is(true, reasonCreating, "%d of %d nodes are ready", ready, total)
+	}
+	return is(true, reasonAvailable, "%d of %d nodes are ready", ready, total)
+}
+
+func (s *situation) progressing(next *v1.StorageClusterStatus, complete bool) metav1.Condition {
+	is := func(status bool, reason, format string, args ...any) metav1.Condition {
+		return kube.NewCondition(v1.ProgressingCondition, status, reason, fmt.Sprintf(format, args...))
+	}
+	fault, message := s.fault()
+	switch {
+	case s.cluster.DeletionTimestamp != nil && s.leaving != "":
+		return is(true, reasonTerminating, "waiting for %s", s.leaving)
+	case s.cluster.DeletionTimestamp != nil:
+		return is(false, reasonVolumesExist, "%s", s.lost(s.cluster.Spec.DeletionPolicy == v1.OrphanVolumes))
+	case s.cluster.Spec.Pause && next.Upgrade != "":
+		return is(true, reasonUpgrading, "StorageUpgrade %s is at work", next.Upgrade)
+	case s.cluster.Spec.Pause:
+		return is(false, reasonPaused, "spec.pause is set: nothing is changed or repaired")
+	case s.handingTo != "":
+		return is(true, reasonUpgrading, "release %s was installed: nothing is changed before its controller leads", s.handingTo)
+	case fault != "":
+		return is(false, fault, "%s", message)
+	case s.rollout.Stuck:
+		return is(false, reasonStuck, "%s", s.stuck())
+	case s.nodeSet != nil && !s.rollout.Done:
+		return is(true, reasonRollingOut, "%d of %d node pods are up to date; waiting for %s", s.rollout.Updated, s.rollout.Total, s.rollout.Waiting)
+	case !s.controller().ready:
+		return is(true, cmp.Or(s.controller().reason, reasonRollingOut), "waiting for %s", s.controller().waiting)
+	case !complete && !wasComplete(&s.cluster.Status):
+		return is(true, reasonCreating, "%s nodes are ready", next.Ready)
+	}
+	return is(false, reasonUpToDate, "all is as it is asked for")
+}
+
+// fault is what keeps the spec from being made.
+func (s *situation) fault() (reason, message string) {
+	if len(s.hidden) > 0 {
+		return reasonHidden, held.Text(s.hidden)
+	}
+	if s.invalid != nil {
+		return reasonInvalid, s.invalid.Error()
+	}
+	if len(s.failures) == 0 {
+		return "", ""
+	}
+	reason = reasonForeign
+	var all []string
+	for i, f := range s.failures {
+		if !errors.Is(f, apply.ErrForeign) {
+			reason = reasonNotApplied
+		}
+		if i < mostNamed {
+			all = append(all, f.Error())
+		}
+	}
+	if more := len(s.failures) - mostNamed; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more objects", more))
+	}
+	return reason, strings.Join(all, "; ")
+}
+
+// stranded is what becomes of volumes whose node has no node pod any more.
+func (s *situation) stranded() string {
+	named := s.leftOut
+	if len(named) > mostNamed {
+		named = append(slices.Clone(named[:mostNamed]), fmt.Sprintf("and %d more nodes", len(named)-mostNamed))
+	}
+	return strings.Join(named, "; ") + ": no pod can mount them anew and nobody can delete them; let spec.nodeSelectorTerms choose the node again, or delete them first"
+}
+
+func (s *situation) stuck() string {
+	return fmt.Sprintf("node pods are not replaced any further: waiting for %s", s.rollout.Waiting)
+}
+
+// kept is what keeps a StorageCluster from being deleted.
+func (s *situation) kept() string {
+	text := fmt.Sprintf("%d volumes exist", s.volumes)
+	switch {
+	case s.volumes == 1:
+		text = "1 volume exists"
+	case s.volumes == 0 && s.snapshots == 1:
+		return "1 snapshot exists"
+	case s.volumes == 0:
+		return fmt.Sprintf("%d snapshots exist", s.snapshots)
+	}
+	if s.snapshots > 0 {
+		text += fmt.Sprintf(", and %d snapshots", s.snapshots)
+	}
+	return text
+}
+
+func (s *situation) selector() string {
+	terms := s.cluster.Spec.NodeSelectorTerms
+	if len(terms) == 0 {
+		return "kubernetes.io/os=linux, which every node that stores must have"
+	}
+	text, err := json.Marshal(terms)
+	if err != nil {
+		return "spec.nodeSelectorTerms"
+	}
+	return "spec.nodeSelectorTerms " + string(text)
+}
+
+// refused is the status of a StorageCluster beside the one that is served.
+func refused(c, served *v1.StorageCluster) v1.StorageClusterStatus {
+	next := v1.StorageClusterStatus{Phase: v1.ClusterPending, Ready: "0/0", ObservedGeneration: c.Generation, Conditions: c.DeepCopy().Status.Conditions}
+	message := fmt.Sprintf("there is the StorageCluster %s already, and there can be one: delete this one, or that one to put this in its place", served.Name)
+	for _, one := range []metav1.Condition{
+		kube.NewCondition(v1.AvailableCondition, false, reasonRefused, message),
+		kube.NewCondition(v1.ProgressingCondition, false, reasonRefused, message),
+		kube.NewCondition(v1.DegradedCondition, false, reasonRefused, ""),
+	} {
+		one.ObservedGeneration = c.Generation
+		meta.SetStatusCondition(&next.Conditions, one)
+	}
+	return next
+}

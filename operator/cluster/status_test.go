@@ -1,0 +1,392 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/held"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+// healthy is a cluster of so many nodes in which everything is ready.
+func healthy(nodes int) *situation {
+	s := &situation{
+		cluster:      &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast", Generation: 3}},
+		storageNodes: map[string]*v1.StorageNode{}, registered: map[string]bool{}, nodeSet: &apps.DaemonSet{},
+		controllers: []workload{{kind: "Deployment", available: true, ready: true}},
+		rollout:     rollout.Result{Done: true, Total: nodes, Updated: nodes},
+	}
+	for i := range nodes {
+		name := fmt.Sprintf("node%d", i+1)
+		n := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		n.Status.Conditions = []core.NodeCondition{{Type: core.NodeReady, Status: core.ConditionTrue}}
+		s.nodes = append(s.nodes, n)
+		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-" + name}, Spec: core.PodSpec{NodeName: name}}
+		p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionTrue}}
+		s.pods = append(s.pods, p)
+		sn := &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		sn.Status.Version = "v1"
+		sn.Status.Pools = []v1.Pool{{Name: "default", Capacity: resource.MustParse("10Gi"), Largest: resource.MustParse("9Gi"), Smallest: resource.MustParse("16Mi")}}
+		sn.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionTrue}}
+		s.storageNodes[name], s.registered[name] = sn, true
+	}
+	return s
+}
+
+// was puts the status that a situation gives before another.
+func (s *situation) was(before *situation) *situation {
+	s.cluster.Status = before.status()
+	return s
+}
+
+func (s *situation) with(change func(*situation)) *situation {
+	change(s)
+	return s
+}
+
+func reasons(status v1.StorageClusterStatus) string {
+	var all []string
+	for _, kind := range []string{v1.AvailableCondition, v1.ProgressingCondition, v1.DegradedCondition} {
+		c := meta.FindStatusCondition(status.Conditions, kind)
+		all = append(all, string(c.Status[0])+" "+c.Reason)
+	}
+	return strings.Join(all, ", ")
+}
+
+func silentAgent(name string) func(*situation) {
+	return func(s *situation) {
+		s.storageNodes[name].Status.Conditions[0] = metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1.ReasonNodeDown, Message: "the agent of node " + name + " was last heard of at 12"}
+	}
+}
+
+func TestThePhaseAndTheConditionsSayWhatIs(t *testing.T) {
+	late := func(s *situation) { s.controllers[0].ready, s.controllers[0].waiting = false, "its new pods" }
+	rolling := func(s *situation) {
+		s.pods[0].Status.Conditions[0].Status = core.ConditionFalse
+		s.rollout = rollout.Result{Total: 3, Updated: 2, Node: "node1", Waiting: "node1"}
+	}
+	unpulled := func(s *situation) {
+		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "controller-2"}}
+		p.Status.ContainerStatuses = []core.ContainerStatus{{Name: "csi-resizer", Image: "r/none:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
+		s.controllerPods = []*core.Pod{{}, p}
+	}
+	foreign := func(s *situation) {
+		s.failures = []apply.Failure{{Ref: apply.Ref{GroupKind: schema.GroupKind{Kind: "StorageClass"}, NamespacedName: types.NamespacedName{Name: "x"}}, Err: apply.ErrForeign}}
+	}
+	for name, test := range map[string]struct {
+		s       *situation
+		phase   v1.ClusterPhase
+		ready   string
+		reasons string
+	}{
+		"all is ready":                         {healthy(3), v1.ClusterRunning, "3/3", "T Available, F UpToDate, F Healthy"},
+		"one of three is not there yet":        {healthy(3).with(func(s *situation) { delete(s.storageNodes, "node2") }), v1.ClusterCreating, "2/3", "T Creating, T Creating, F Healthy"},
+		"none is there yet":                    {healthy(1).with(func(s *situation) { s.pods = nil }), v1.ClusterCreating, "0/1", "F Creating, T Creating, F Healthy"},
+		"one of three is not there any more":   {healthy(3).with(silentAgent("node2")).was(healthy(3)), v1.ClusterDegraded, "2/3", "T Available, F UpToDate, T NodesNotReady"},
+		"none of three is there any more":      {healthy(1).with(silentAgent("node1")).was(healthy(1)), v1.ClusterDegraded, "0/1", "F NodesNotReady, F UpToDate, T NodesNotReady"},
+		"it was degraded and mends":            {healthy(3).was(healthy(3).with(silentAgent("node2")).was(healthy(3))), v1.ClusterRunning, "3/3", "T Available, F UpToDate, F Healthy"},
+		"no node is selected":                  {healthy(0), v1.ClusterPending, "0/0", "F NoNodes, F UpToDate, F Healthy"},
+		"without CSI there are no nodes":       {healthy(2).with(func(s *situation) { s.cluster.Spec.CSI.Enable, s.nodeSet = new(bool), nil }), v1.ClusterRunning, "0/0", "T Available, F UpToDate, F Healthy"},
+		"a node is being replaced":             {healthy(3).with(rolling).was(healthy(3)), v1.ClusterRunning, "2/3", "T Available, T RollingOut, F Healthy"},
+		"a node is replaced and does not come": {healthy(3).with(rolling).with(func(s *situation) { s.rollout.Stuck = true }).was(healthy(3)), v1.ClusterDegraded, "2/3", "T Available, F RolloutStuck, T RolloutStuck"},
+		"the controller is being replaced":     {healthy(1).with(late).was(healthy(1)), v1.ClusterRunning, "1/1", "T Available, T RollingOut, F Healthy"},
+		"the new controller has no image":      {healthy(1).with(late).with(unpulled).was(healthy(1)), v1.ClusterRunning, "1/1", "T Available, T ImagePullBackOff, F Healthy"},
+		"an image is missing for no pod":       {healthy(1).with(unpulled).was(healthy(1)), v1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
+		"the new controller does not come":     {healthy(1).with(late).with(func(s *situation) { s.controllers[0].failed = true }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, T RollingOut, T ControllerNotReady"},
+		"the spec is invalid from the start":   {healthy(1).with(func(s *situation) { s.invalid, s.pods, s.controllers = errors.New("spec.x"), nil, nil }), v1.ClusterPending, "0/1", "F Creating, F InvalidSpec, T InvalidSpec"},
+		"the spec becomes invalid":             {healthy(1).with(func(s *situation) { s.invalid = errors.New("spec.x") }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F InvalidSpec, T InvalidSpec"},
+		"a class is somebody else's":           {healthy(1).with(foreign), v1.ClusterDegraded, "1/1", "T Available, F NameTaken, T NameTaken"},
+		"a node is left out with volumes":      {healthy(1).with(func(s *situation) { s.leftOut = []string{"node node2 does not store any more and has 1 volumes"} }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F UpToDate, T NodesLeftOut"},
+		"a volume is out of reach":             {healthy(1).with(away("v1")).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F UpToDate, T VolumesUnreachable"},
+		"it is from the start":                 {healthy(1).with(away("v1")), v1.ClusterDegraded, "1/1", "T Available, F UpToDate, T VolumesUnreachable"},
+		"it is with its node":                  {healthy(2).with(away("v1")).with(silentAgent("node2")).was(healthy(2)), v1.ClusterDegraded, "1/2", "T Available, F UpToDate, T NodesNotReady"},
+		"it comes back":                        {healthy(1).was(healthy(1).with(away("v1")).was(healthy(1))), v1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
+		"the spec would hide volumes":          {healthy(1).with(func(s *situation) { s.hidden = []held.Hidden{{Field: "spec.pools"}} }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F VolumesHidden, T VolumesHidden"},
+		"it is paused":                         {healthy(1).with(func(s *situation) { s.cluster.Spec.Pause = true }), v1.ClusterPaused, "1/1", "T Available, F Paused, F Healthy"},
+		"an upgrade is at work": {healthy(1).with(func(s *situation) {
+			s.cluster.Spec.Pause, s.cluster.Annotations = true, map[string]string{v1.PausedByAnnotation: "to-v2"}
+		}), v1.ClusterUpgrading, "1/1", "T Available, T Upgrading, F Healthy"},
+		"it is to go and has volumes": {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.volumes = &metav1.Time{}, 2 }), v1.ClusterTerminating, "1/1", "T Available, F VolumesExist, F Healthy"},
+		"it goes":                     {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.leaving = &metav1.Time{}, "1 node pod to end" }), v1.ClusterTerminating, "1/1", "F Terminating, T Terminating, F Healthy"},
+		"the next release is there":   {healthy(1).with(func(s *situation) { s.handingTo = "v2" }).was(healthy(1)), v1.ClusterRunning, "1/1", "T Available, T Upgrading, F Healthy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := test.s.status()
+			if got.Phase != test.phase || got.Ready != test.ready || reasons(got) != test.reasons {
+				t.Errorf("got %s %s, %s\nwant %s %s, %s", got.Phase, got.Ready, reasons(got), test.phase, test.ready, test.reasons)
+			}
+			if got.ObservedGeneration != 3 {
+				t.Errorf("observed generation %d", got.ObservedGeneration)
+			}
+			test.s.cluster.Status = got
+			if again := test.s.status(); !equality.Semantic.DeepEqual(again, got) {
+				t.Errorf("the same situation gives another status afterwards: %s %s", again.Phase, reasons(again))
+			}
+		})
+	}
+}
+
+// away are volumes that no pod can use.
+func away(names ...string) func(*situation) {
+	return func(s *situation) {
+		for _, name := range names {
+			v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.VolumeSpec{Node: "node1"}, Status: v1.VolumeStatus{Phase: v1.PhaseUnreachable}}
+			s.unreachable = append(s.unreachable, v)
+		}
+	}
+}
+
+func TestUnreachableVolumes_AreCountedAndTheFirstAreNamed(t *testing.T) {
+	s := healthy(2).with(away("a", "b", "c", "d", "e", "f", "g")).was(healthy(2))
+	message := meta.FindStatusCondition(s.status().Conditions, v1.DegradedCondition).Message
+	for _, part := range []string{"7 volumes out of reach", "a (Unreachable, node node1)", "e (", "and 2 more"} {
+		if !strings.Contains(message, part) {
+			t.Errorf("%q is not in %q", part, message)
+		}
+	}
+	s.with(silentAgent("node2"))
+	message = meta.FindStatusCondition(s.status().Conditions, v1.DegradedCondition).Message
+	if !strings.Contains(message, "node2") || !strings.Contains(message, "7 volumes out of reach") {
+		t.Errorf("beside a node that is not ready it says %q", message)
+	}
+}
+
+func TestUnreachableVolumes_AreThoseOutOfReachAndThoseLost(t *testing.T) {
+	var all []*v1.Volume
+	for _, phase := range []v1.Phase{"", v1.PhasePending, v1.PhaseUnreachable, v1.PhaseReady, v1.PhaseLost, v1.PhaseFailed, v1.PhaseDeleting} {
+		all = append(all, &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v-" + string(phase)}, Status: v1.VolumeStatus{Phase: phase}})
+	}
+	got := unreachable(all)
+	if len(got) != 2 || got[0].Name != "v-Lost" || got[1].Name != "v-Unreachable" {
+		t.Errorf("got %v", got)
+	}
+	if !volumeMatters(all[3], all[2]) || !volumeMatters(all[2], all[4]) || volumeMatters(all[1], all[3]) {
+		t.Error("what shows in the status is not what makes it be looked at")
+	}
+}
+
+func TestUnreachableVolumes_AreToldOfInOneEventForEachTransition(t *testing.T) {
+	well, ill := healthy(2).was(healthy(2)).status(), healthy(2).with(away("a")).was(healthy(2)).status()
+	worse := healthy(2).with(away("a", "b")).was(healthy(2)).status()
+	down := healthy(2).with(silentAgent("node2")).was(healthy(2)).status()
+	for what, test := range map[string]struct {
+		old, next v1.StorageClusterStatus
+		reasons   string
+	}{
+		"they are out of reach":         {well, ill, "ChangedStatus"},
+		"they still are":                {ill, ill, ""},
+		"one more is":                   {ill, worse, ""},
+		"they are back":                 {ill, well, "ChangedStatus"},
+		"the node comes back, not they": {down, ill, "VolumesUnreachable ChangedStatus"},
+	} {
+		var got []string
+		for _, e := range transitions(&test.old, &test.next) {
+			got = append(got, e.reason)
+		}
+		if strings.Join(got, " ") != test.reasons {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+}
+
+func TestTheConditionNamesTheImageThatTheControllerWaitsFor(t *testing.T) {
+	for _, reason := range []string{"ErrImagePull", "ImagePullBackOff"} { // between which the kubelet goes to and fro
+		s := healthy(1)
+		s.controllers[0] = workload{kind: "Deployment", available: true, waiting: "Deployment x: 0 of 1 replicas"}
+		s.controllerPods = []*core.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "controller-2"}}}
+		s.controllerPods[0].Status.ContainerStatuses = []core.ContainerStatus{{
+			Name: "csi-resizer", Image: "r/none:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason}},
+		}}
+		got := s.status()
+		c := meta.FindStatusCondition(got.Conditions, v1.ProgressingCondition)
+		if want := "waiting for Deployment x: 0 of 1 replicas; pod controller-2: container csi-resizer: its image r/none:1 cannot be pulled"; c.Reason != "ImagePullBackOff" || c.Message != want {
+			t.Errorf("%s: it is %s %q, not %q", reason, c.Reason, c.Message, want)
+		}
+	}
+}
+
+func TestAStatefulSetThatDoesNotBecomeReadyIsAFault(t *testing.T) {
+	begun := metav1.Unix(1000, 0)
+	pod := func(name, kind string, ready core.ConditionStatus, since metav1.Time) *core.Pod {
+		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(0, 0)}}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Controller: new(true)}}
+		p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: ready, LastTransitionTime: since}}
+		p.Status.ContainerStatuses = []core.ContainerStatus{{Name: "holdfast", State: core.ContainerState{
+			Terminated: &core.ContainerStateTerminated{ExitCode: 3, Message: "bad flag"},
+		}}}
+		return p
+	}
+	late := func(pods ...*core.Pod) *situation {
+		s := healthy(1)
+		s.cluster.Spec.CSI.DeploymentStrategy = v1.AsStatefulSet
+		s.controllers = []workload{{kind: "StatefulSet", available: true, waiting: "StatefulSet x: 1 of 2 replicas"}}
+		s.controllerPods = pods
+		return s.was(healthy(1))
+	}
+	s := late(
+		pod("holdfast-controller-0", "StatefulSet", core.ConditionTrue, begun), pod("holdfast-controller-1", "StatefulSet", core.ConditionFalse, begun),
+		pod("old", "ReplicaSet", core.ConditionFalse, metav1.Unix(0, 0)),
+	)
+	s.now = begun.Add(startingLasts - time.Second)
+	if got := s.status(); got.Phase != v1.ClusterRunning || reasons(got) != "T Available, T RollingOut, F Healthy" || s.controllerLate() != time.Second {
+		t.Errorf("at first: %s, %s, again in %s", got.Phase, reasons(got), s.controllerLate())
+	}
+	s.now = begun.Add(startingLasts)
+	got := s.status()
+	degraded := meta.FindStatusCondition(got.Conditions, v1.DegradedCondition)
+	want := "StatefulSet x: 1 of 2 replicas; pod holdfast-controller-1: container holdfast: it ended with code 3: bad flag"
+	if got.Phase != v1.ClusterDegraded || reasons(got) != "T Available, T RollingOut, T ControllerNotReady" || degraded.Message != want || s.controllerLate() != 0 {
+		t.Errorf("later: %s, %s: %s", got.Phase, reasons(got), degraded.Message)
+	}
+	s = late(pod("holdfast-controller-1", "StatefulSet", core.ConditionTrue, begun))
+	if s.now = begun.Add(time.Hour); s.status().Phase != v1.ClusterRunning || s.controllerLate() != 0 {
+		t.Errorf("with pods that are ready: %s", reasons(s.status()))
+	}
+}
+
+func TestANodeThatIsAwayForANewPodTooLongCountsAsLost(t *testing.T) {
+	begun := time.Unix(1000, 0)
+	s := healthy(3).with(silentAgent("node1")).was(healthy(3))
+	s.rollout = rollout.Result{Total: 3, Node: "node1", Since: begun, Waiting: "node1"}
+	s.now = begun.Add(rollingLasts - time.Second)
+	if got := s.status(); got.Phase != v1.ClusterRunning || got.Ready != "2/3" {
+		t.Errorf("at first: %s %s", got.Phase, got.Ready)
+	}
+	s.now = begun.Add(rollingLasts)
+	if got := s.status(); got.Phase != v1.ClusterDegraded || !strings.Contains(reasons(got), "T NodesNotReady") {
+		t.Errorf("later: %s, %s", got.Phase, reasons(got))
+	}
+}
+
+func TestEachFaultOfANodeIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*situation)
+		want   v1.NodeHealth
+		words  string
+	}{
+		"nothing":           {func(*situation) {}, v1.NodeHealth{Ready: true, Agent: true, Pools: true, Disk: true, Registered: true}, ""},
+		"a silent agent":    {silentAgent("node1"), v1.NodeHealth{Pools: true, Disk: true, Registered: true}, "last heard of"},
+		"no pod":            {func(s *situation) { s.pods = nil }, v1.NodeHealth{Pools: true, Disk: true, Registered: true}, "no node pod"},
+		"no report":         {func(s *situation) { delete(s.storageNodes, "node1") }, v1.NodeHealth{Registered: true}, "not reported"},
+		"a kubelet":         {func(s *situation) { s.nodes[0].Status.Conditions = nil }, v1.NodeHealth{Pools: true, Disk: true, Registered: true}, "not ready for Kubernetes"},
+		"no registration":   {func(s *situation) { s.registered = nil }, v1.NodeHealth{Agent: true, Pools: true, Disk: true}, "not registered"},
+		"no pool":           {func(s *situation) { s.storageNodes["node1"].Status.Pools = nil }, v1.NodeHealth{Agent: true, Registered: true}, "no pool"},
+		"a pool that fails": {func(s *situation) { s.storageNodes["node1"].Status.Pools[0].Message = "it is read-only" }, v1.NodeHealth{Agent: true, Disk: true, Registered: true}, "pool default: it is read-only"},
+		"a full pool":       {func(s *situation) { s.storageNodes["node1"].Status.Pools[0].Largest = resource.Quantity{} }, v1.NodeHealth{Agent: true, Pools: true, Registered: true}, "no room left"},
+		"a cordoned node": {func(s *situation) {
+			s.nodes[0].Spec.Unschedulable, s.nodes[0].Spec.Taints = true, []core.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}}
+		}, v1.NodeHealth{Ready: true, Agent: true, Pools: true, Disk: true, Registered: true}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := healthy(1).with(test.change).health()[0]
+			if !strings.Contains(got.Message, test.words) || (got.Message == "") != test.want.Ready {
+				t.Errorf("it says %q", got.Message)
+			}
+			test.want.Name, test.want.Version, test.want.Message = "node1", got.Version, got.Message
+			if got != test.want {
+				t.Errorf("got %+v\nwant %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestNodesThatAreCordonedOrBrokenStayInTheTotal(t *testing.T) {
+	s := healthy(3).was(healthy(3))
+	s.nodes[0].Spec.Unschedulable = true
+	s.nodes[1].Status.Conditions[0].Status = core.ConditionUnknown
+	got := s.status()
+	if got.Ready != "2/3" || strings.Join(got.Members.Unready, " ") != "node2" || len(got.Nodes) != 3 {
+		t.Errorf("%s, not ready %v, %d nodes", got.Ready, got.Members.Unready, len(got.Nodes))
+	}
+}
+
+func TestWithoutANodeTheConditionNamesTheSelector(t *testing.T) {
+	s := healthy(0)
+	s.cluster.Spec.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: "In", Values: []string{"fast"}}}}}
+	got := s.status()
+	c := meta.FindStatusCondition(got.Conditions, v1.AvailableCondition)
+	if !strings.Contains(c.Message, `"disk"`) || !strings.Contains(c.Message, `"fast"`) || !strings.Contains(c.Message, "label a node") {
+		t.Errorf("it says %q", c.Message)
+	}
+}
+
+func TestTheVersionIsTheOldestAndTheNewest(t *testing.T) {
+	for want, found := range map[string][]string{"": {"", ""}, "v1.2": {"v1.2", "v1.2", ""}, "v1.9.0 - v1.10.0": {"v1.10.0", "v1.9.0", "v1.9.1"}} {
+		var all []v1.NodeHealth
+		for _, v := range found {
+			all = append(all, v1.NodeHealth{Version: v})
+		}
+		if got := versions(all); got != want {
+			t.Errorf("%q gives %q, want %q", found, got, want)
+		}
+	}
+}
+
+func TestAMessageNamesAFewNodesAndCountsTheRest(t *testing.T) {
+	s := healthy(200).was(healthy(200))
+	for name := range s.storageNodes {
+		silentAgent(name)(s)
+	}
+	got := s.status()
+	c := meta.FindStatusCondition(got.Conditions, v1.DegradedCondition)
+	if len(c.Message) > 2100 || !strings.Contains(c.Message, "195 more nodes") {
+		t.Errorf("it says %q", c.Message)
+	}
+}
+
+func TestAnEventIsWrittenWhenSomethingChangesAndOnlyThen(t *testing.T) {
+	running, degraded := healthy(2).was(healthy(2)), healthy(2).with(silentAgent("node2")).was(healthy(2))
+	one, two := running.status(), degraded.status()
+	events := transitions(&one, &two)
+	if len(events) != 1 || events[0].kind != core.EventTypeWarning || events[0].reason != "ChangedStatus" || !strings.Contains(events[0].message, "1/2") || !strings.Contains(events[0].message, "node2") {
+		t.Errorf("when a node is lost: %v", events)
+	}
+	if events := transitions(&two, &one); len(events) != 1 || events[0].kind != core.EventTypeNormal {
+		t.Errorf("when it is back: %v", events)
+	}
+	if events := transitions(&one, &one); len(events) > 0 {
+		t.Errorf("when nothing changes: %v", events)
+	}
+	more := *two.DeepCopy()
+	more.Volumes, more.Version = 7, "v9"
+	if events := transitions(&two, &more); len(events) > 0 {
+		t.Errorf("when a number changes: %v", events)
+	}
+}
+
+func TestTheOldestStorageClusterIsServed(t *testing.T) {
+	at := func(name string, seconds int64, leaving bool) *v1.StorageCluster {
+		c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(seconds, 0)}}
+		if leaving {
+			c.DeletionTimestamp = &metav1.Time{}
+		}
+		return c
+	}
+	for want, all := range map[string][]*v1.StorageCluster{
+		"old":     {at("a-new", 2, false), at("old", 1, false)},
+		"a":       {at("b", 1, false), at("a", 1, false)},
+		"staying": {at("old", 1, true), at("staying", 2, false)},
+		"last":    {at("last", 1, true), at("other", 2, true)},
+	} {
+		if got := v1.Served(all); got == nil || got.Name != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
+	}
+	if v1.Served(nil) != nil {
+		t.Error("one of none is served")
+	}
+}

@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// tryToDelete says what the API server would say of the deletion of a kind, or of the namespace.
+func (r *rig) tryToDelete(name string) error {
+	r.Helper()
+	as := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	if name == namespace {
+		return r.theirs.CoreV1().Namespaces().Delete(r.Context(), name, as)
+	}
+	return r.objects.Resource(definitionResource).Delete(r.Context(), name, as)
+}
+
+func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.volume("v1")
+	r.until("the rule being held", func() bool { return refusedBy("holdfast-uninstall", r.tryToDelete("volumes.holdfast.dev")) })
+	for _, name := range append(slices.Concat(ownDefinitions, dataDefinitions), namespace) {
+		err := r.tryToDelete(name)
+		if !refusedBy("holdfast-uninstall", err) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, part := range []string{"1 volumes and 0 snapshots", name, "kubectl delete storagecluster holdfast", "Orphan", "docs/uninstall.md"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q is not in %v", name, part, err)
+			}
+		}
+	}
+	if err := r.tryToDelete("others.example.com"); !apierrors.IsNotFound(err) {
+		t.Errorf("another kind: %v", err)
+	}
+
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.DeletionPolicy = v1.OrphanVolumes })
+	if err := r.tryToDelete("volumes.holdfast.dev"); !refusedBy("holdfast-uninstall", err) {
+		t.Errorf("Orphan alone lets it go: %v", err)
+	}
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.DeletionPolicy = "" })
+	r.noVolume("v1")
+	r.until("the last volume having gone", func() bool { return r.tryToDelete("volumes.holdfast.dev") == nil && r.tryToDelete(namespace) == nil })
+}
+
+func TestUninstall_ASnapshotAloneKeepsTheKinds(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	s := &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1.SnapshotSpec{Name: "s1", Node: "node1", Source: "v1"}}
+	if _, err := r.ours.HoldfastV1().Snapshots().Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the rule being held", func() bool {
+		err := r.tryToDelete("snapshots.holdfast.dev")
+		return refusedBy("holdfast-uninstall", err) && strings.Contains(err.Error(), "0 volumes and 1 snapshots")
+	})
+}
+
+func TestUninstall_ForegroundDeletionIsRefusedAndWhereItIsNotAllComesBack(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.volume("v1")
+	clusters := r.ours.HoldfastV1().StorageClusters()
+	foreground := func(dry ...string) error {
+		return clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground), DryRun: dry})
+	}
+	r.until("the rule being held", func() bool { return refusedBy("holdfast-cascade", foreground(metav1.DryRunAll)) })
+	if err := foreground(); !strings.Contains(err.Error(), "--cascade=foreground") || !strings.Contains(err.Error(), "docs/uninstall.md") {
+		t.Errorf("it says %v", err)
+	}
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan} {
+		if err := clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{PropagationPolicy: &policy, DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Errorf("%s: %v", policy, err)
+		}
+	}
+
+	r.until("the deletion past the rule", func() bool {
+		_ = r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "holdfast-cascade", metav1.DeleteOptions{})
+		return foreground() == nil
+	})
+	r.until("the garbage collector to be stopped", func() bool {
+		return !slices.Contains(r.cluster("holdfast").Finalizers, metav1.FinalizerDeleteDependents)
+	})
+	r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+	r.until("all that is needed for the last volume", func() bool {
+		driver, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
+		nodes, err2 := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), nodeSetName, metav1.GetOptions{})
+		return err == nil && err2 == nil && driver.DeletionTimestamp == nil && nodes.DeletionTimestamp == nil
+	})
+}

@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+// workload is the controller's own Deployment or StatefulSet.
+type workload struct {
+	kind      string
+	available bool   // a pod serves
+	ready     bool   // all pods are as asked for, and serve
+	failed    bool   // the new pods do not start in time
+	waiting   string // why it is not ready
+	reason    string // for which an image of its pods does not come; "" otherwise
+}
+
+// readWorkload looks at the status that Kubernetes wrote.
+func readWorkload(o *unstructured.Unstructured) workload {
+	number := func(fields ...string) int64 {
+		n, _, _ := unstructured.NestedInt64(o.Object, fields...)
+		return n
+	}
+	replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
+	if !found {
+		replicas = 1
+	}
+	seen := number("status", "observedGeneration") >= o.GetGeneration()
+	updated, ready := number("status", "updatedReplicas"), number("status", "readyReplicas")
+	w := workload{kind: o.GetKind(), available: ready > 0, ready: seen && updated >= replicas && ready >= replicas && number("status", "replicas") == replicas}
+	if !w.ready {
+		w.waiting = fmt.Sprintf("%s %s: %d of %d replicas are updated, %d are ready", w.kind, o.GetName(), updated, replicas, ready)
+	}
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		m, _ := c.(map[string]any)
+		if m["type"] == string(apps.DeploymentProgressing) && m["status"] == "False" {
+			w.failed = true
+			w.waiting += fmt.Sprint(": ", m["message"])
+		}
+	}
+	return w
+}
+
+// controllerKind is the kind that the spec asks for.
+func (s *situation) controllerKind() string {
+	if strategy := s.cluster.Spec.CSI.DeploymentStrategy; strategy != "" {
+		return string(strategy)
+	}
+	return "Deployment"
+}
+
+// controller is the one that the spec asks for.
+func (s *situation) controller() workload {
+	for _, w := range s.controllers {
+		if w.kind == s.controllerKind() {
+			return s.troubled(w)
+		}
+	}
+	return workload{kind: s.controllerKind(), waiting: "the " + s.controllerKind() + " " + controllerName + " to be made"}
+}
+
+// troubled adds what keeps a pod of the controller from starting, if it is an image, or if it takes too long.
+func (s *situation) troubled(w workload) workload {
+	if w.ready {
+		return w
+	}
+	for _, p := range s.controllerPods {
+		if w.reason = rollout.PullTrouble(p); w.reason != "" && p.DeletionTimestamp == nil {
+			w.waiting += described(p)
+			break
+		}
+	}
+	if w.kind != string(v1.AsStatefulSet) {
+		return w // Kubernetes says itself when it takes too long
+	}
+	if p, since := s.lateSince(); p != nil && s.now.Sub(since) >= startingLasts {
+		if w.failed = true; w.reason == "" {
+			w.waiting += described(p)
+		}
+	}
+	return w
+}
+
+func described(p *core.Pod) string {
+	why, _ := rollout.Trouble(p)
+	return fmt.Sprintf("; pod %s: %s", p.Name, cmp.Or(why, "it is not ready"))
+}
+
+// startingLasts is how long a pod of a StatefulSet may not be ready. Other than of a Deployment, Kubernetes sets no limit.
+const startingLasts = 2 * time.Minute
+
+// lateSince is the pod of the controller's StatefulSet that has not been ready for longest; nil if all are.
+func (s *situation) lateSince() (latest *core.Pod, since time.Time) {
+	for _, p := range s.controllerPods {
+		owner := metav1.GetControllerOf(p)
+		if owner == nil || owner.Kind != string(v1.AsStatefulSet) || rollout.IsReady(p) {
+			continue
+		}
+		from := p.CreationTimestamp.Time
+		for _, c := range p.Status.Conditions {
+			if c.Type == core.PodReady && c.LastTransitionTime.After(from) {
+				from = c.LastTransitionTime.Time
+			}
+		}
+		if latest == nil || from.Before(since) {
+			latest, since = p, from
+		}
+	}
+	return latest, since
+}
+
+// controllerLate is when a pod of the controller has to be ready, from now; 0 if nothing is waited for.
+func (s *situation) controllerLate() time.Duration {
+	w := s.controller()
+	if w.ready || w.failed || w.kind != string(v1.AsStatefulSet) {
+		return 0
+	}
+	p, since := s.lateSince()
+	if p == nil {
+		return 0
+	}
+	return startingLasts - s.now.Sub(since)
+}
+
+// controllerAvailable says whether any of them serves.
+func (s *situation) controllerAvailable() bool {
+	for _, w := range s.controllers {
+		if w.available {
+			return true
+		}
+	}
+	return false
+}

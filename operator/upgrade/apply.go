@@ -1,0 +1,295 @@
+package upgrade
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/operator/held"
+	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
+	cached, err := c.upgrades.Get(name)
+	if apierrors.IsNotFound(err) {
+		c.written.Forget(name)
+		c.setTrouble(name, nil)
+		c.touch() // another may wait for its turn
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	u := c.written.Newest(cached).DeepCopy()
+	if hasEnded(u) && len(u.Finalizers) == 0 {
+		return 0, nil
+	}
+	if u.Unreadable() != nil && u.DeletionTimestamp == nil { // what it has begun can be taken back by its deletion
+		return 0, c.tellUnreadable(ctx, u)
+	}
+	o, world, err := c.observe(ctx, u)
+	if err != nil {
+		c.setTrouble(name, err)
+		return 0, err
+	}
+	p := makePlan(u, o)
+	problem := c.do(ctx, u, o, world, p)
+	c.setTrouble(name, problem)
+	if p.finalizer != nil && problem == nil {
+		return 0, nil // which is a change, and makes it go on
+	}
+	if problem != nil && (p.status.Phase != u.Status.Phase || p.status.Step != u.Status.Step) {
+		return 0, problem // nothing is left before it is done
+	}
+	for _, e := range p.events {
+		if err := c.announce(ctx, u, e); err != nil {
+			c.Log.Warn("an event is missing", "upgrade", name, "error", err)
+		}
+	}
+	return p.again, errors.Join(problem, c.write(ctx, u, p.status))
+}
+
+// tellUnreadable leaves an upgrade where it is that cannot be decoded.
+func (c *Controller) tellUnreadable(ctx context.Context, u *v1.StorageUpgrade) error {
+	written, err := c.unreadable.Report(ctx, c.Client, u, component)
+	if written == nil {
+		return err
+	}
+	c.written.Wrote(written.(*v1.StorageUpgrade))
+	c.touch() // another may go first now
+	return c.announce(ctx, u, event{core.EventTypeWarning, v1.ReasonUnreadable, kube.UnreadableMessage(u)})
+}
+
+// do carries the plan out, in its order.
+func (c *Controller) do(ctx context.Context, u *v1.StorageUpgrade, o observed, world rollout.World, p plan) error {
+	if p.finalizer != nil {
+		return c.finalizer(ctx, u, *p.finalizer)
+	}
+	if p.bringJobs {
+		if err := c.bring(ctx, u, o); err != nil {
+			return err
+		}
+	}
+	if p.pause {
+		if err := c.setPause(ctx, u, o.cluster, true, ""); err != nil {
+			return err
+		}
+	}
+	if p.apply != nil {
+		if err := c.apply(ctx, o.cluster, *p.apply); err != nil {
+			return err
+		}
+	}
+	if p.roll {
+		if _, err := rollout.Step(ctx, c.Kubernetes, world); err != nil {
+			return err
+		}
+	}
+	if p.bringNFS != "" {
+		if _, _, err := c.NFS.Upgrade(ctx, p.bringNFS); err != nil {
+			return err
+		}
+	}
+	if err := c.scaleAll(ctx, p); err != nil {
+		return err
+	}
+	if p.unpause || p.setImage != "" {
+		return c.setPause(ctx, u, o.cluster, false, p.setImage)
+	}
+	return nil
+}
+
+func (c *Controller) scaleAll(ctx context.Context, p plan) error {
+	var failed []error
+	for _, a := range p.stop {
+		failed = append(failed, stop(ctx, c.Kubernetes, a))
+	}
+	for _, a := range p.start {
+		failed = append(failed, start(ctx, c.Kubernetes, a))
+	}
+	return errors.Join(failed...)
+}
+
+func (c *Controller) finalizer(ctx context.Context, u *v1.StorageUpgrade, keep bool) error {
+	var left []string
+	for _, f := range u.Finalizers {
+		if f != v1.OperatorFinalizer {
+			left = append(left, f)
+		}
+	}
+	if keep {
+		left = append(left, v1.OperatorFinalizer)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": u.ResourceVersion, "finalizers": left}})
+	if err != nil {
+		return err
+	}
+	now, err := c.Client.HoldfastV1().StorageUpgrades().Patch(ctx, u.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: component})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the finalizer of upgrade %s: %w", u.Name, err)
+	}
+	u.ResourceVersion, u.Finalizers = now.ResourceVersion, now.Finalizers
+	c.written.Wrote(now)
+	return nil
+}
+
+// setPause writes, in one request, whether the upgrade has the cluster to itself, and the image if there is one.
+func (c *Controller) setPause(ctx context.Context, u *v1.StorageUpgrade, cluster *v1.StorageCluster, pause bool, image v1.Image) error {
+	by := any(nil)
+	if pause {
+		by = u.Name
+	}
+	spec := map[string]any{"pause": nil}
+	if pause {
+		spec["pause"] = true
+	}
+	if image != "" {
+		spec["images"] = map[string]any{"holdfast": image}
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": cluster.ResourceVersion, "annotations": map[string]any{v1.PausedByAnnotation: by}},
+		"spec":     spec,
+	})
+	if err != nil {
+		return err
+	}
+	now, err := c.Client.HoldfastV1().StorageClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: component})
+	if err != nil {
+		return fmt.Errorf("the pause of StorageCluster %s: %w", cluster.Name, err)
+	}
+	c.paused.Wrote(now)
+	return nil
+}
+
+// apply makes the node's DaemonSet and the controller's workload name the images. All else is left to the cluster's loop.
+func (c *Controller) apply(ctx context.Context, cluster *v1.StorageCluster, i images) error {
+	secret, err := c.secret(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if cluster, err = c.effective(cluster); err != nil {
+		return err
+	}
+	all, err := render.Objects(render.Input{Cluster: cluster, Namespace: c.Namespace, Secret: secret, Has: c.Owned.Has, Image: i.nodes, ControllerImage: i.controller})
+	if err != nil {
+		return fmt.Errorf("StorageCluster %s: %w", cluster.Name, err)
+	}
+	var wanted []*unstructured.Unstructured
+	for _, o := range all {
+		isNode := o.GetKind() == "DaemonSet" && o.GetName() == nodeSet
+		isController := (o.GetKind() == "Deployment" || o.GetKind() == "StatefulSet") && o.GetName() == controllerName
+		if isNode || isController {
+			wanted = append(wanted, o)
+		}
+	}
+	if err := rollout.StampAll(wanted); err != nil {
+		return err
+	}
+	outcome := c.Owned.Apply(ctx, wanted)
+	return outcome.Err()
+}
+
+// effective leaves out what of a spec would hide volumes. The cluster's own loop says so, and what the pools hold.
+func (c *Controller) effective(cluster *v1.StorageCluster) (*v1.StorageCluster, error) {
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	cluster, _ = held.Effective(cluster, held.Running(c.Owned, c.Namespace), cluster.Status.Pools, nodes)
+	return cluster, nil
+}
+
+func (c *Controller) secret(ctx context.Context, cluster *v1.StorageCluster) (map[string][]byte, error) {
+	ref := cluster.Spec.SecretRef
+	if ref == nil {
+		return nil, nil
+	}
+	namespace := ref.Namespace
+	if namespace == "" {
+		namespace = c.Namespace
+	}
+	secret, err := c.Kubernetes.CoreV1().Secrets(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("spec.secretRef of StorageCluster %s: %w", cluster.Name, err)
+	}
+	return secret.Data, nil
+}
+
+func (c *Controller) announce(ctx context.Context, u *v1.StorageUpgrade, e event) error {
+	return kube.RecordOnce(ctx, c.Kubernetes, component, kube.Event{
+		About: u, Kind: v1.SchemeGroupVersion.WithKind("StorageUpgrade"), Type: e.kind, Reason: e.reason, Message: e.message,
+	})
+}
+
+// write is refused when the upgrade has changed: then it is looked at again.
+func (c *Controller) write(ctx context.Context, u *v1.StorageUpgrade, s v1.StorageUpgradeStatus) error {
+	if equality.Semantic.DeepEqual(u.Status, s) {
+		return nil
+	}
+	u.Status = s
+	now, err := c.Client.HoldfastV1().StorageUpgrades().UpdateStatus(ctx, u, metav1.UpdateOptions{FieldManager: component})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing the status of upgrade %s: %w", u.Name, err)
+	}
+	c.written.Wrote(now)
+	return nil
+}
+
+// jobName is the NodeJob that brings the image of an upgrade.
+func jobName(u *v1.StorageUpgrade) string {
+	uid := string(u.UID)
+	return "upgrade-" + uid[:min(len(uid), 50)]
+}
+
+func nfsJobName(u *v1.StorageUpgrade) string { return jobName(u) + "-nfs" }
+
+// bring makes the NodeJobs that bring the images: that of Holdfast to every node that stores, and that of NFS servers to
+// where they are. Each image is asked for its version there.
+func (c *Controller) bring(ctx context.Context, u *v1.StorageUpgrade, o observed) error {
+	err := c.bringOne(ctx, u, jobName(u), u.Status.To, o.cluster.Spec.NodeSelectorTerms)
+	if err != nil || o.nfs.image == "" {
+		return err
+	}
+	return c.bringOne(ctx, u, nfsJobName(u), o.nfs.image, []core.NodeSelectorTerm{{
+		MatchFields: []core.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: o.nfs.nodes}},
+	}})
+}
+
+func (c *Controller) bringOne(ctx context.Context, u *v1.StorageUpgrade, name string, image v1.Image, to []core.NodeSelectorTerm) error {
+	owner := metav1.NewControllerRef(u, v1.SchemeGroupVersion.WithKind("StorageUpgrade"))
+	owner.BlockOwnerDeletion = nil
+	retries := int32(2)
+	_, err := c.Client.HoldfastV1().NodeJobs().Create(ctx, &v1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{*owner}},
+		Spec: v1.NodeJobSpec{
+			Image: image, Args: askForVersion, BackoffLimit: &retries,
+			Timeout:           v1.DurationOf((&round{upgrade: u}).timeout()),
+			LabelSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{core.LabelOSStable: "linux"}},
+			NodeSelectorTerms: to,
+			Tolerations:       []core.Toleration{{Operator: core.TolerationOpExists}},
+		},
+	}, metav1.CreateOptions{FieldManager: component})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making NodeJob %s of upgrade %s: %w", name, u.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package upgrade
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// The marks of volumes that are ours.
+const (
+	csiDriver           = "csi.holdfast.dev"
+	externalProvisioner = "nfs.holdfast.dev"
+	provisionedBy       = "pv.kubernetes.io/provisioned-by"
+)
+
+// survey is a look at all that uses volumes. It asks the API server for everything: upgrades are few, and a cache of all
+// pods of a cluster is large.
+type survey struct {
+	client kubernetes.Interface
+	// namespace is that of Holdfast, whose own pods are no applications.
+	namespace string
+
+	claims map[types.NamespacedName]bool // bound to our volumes
+	found  applications
+}
+
+func (s *survey) look(ctx context.Context) (applications, error) {
+	if err := s.findClaims(ctx); err != nil {
+		return s.found, err
+	}
+	all, err := s.workloads(ctx)
+	if err != nil {
+		return s.found, err
+	}
+	if err := s.findPods(ctx); err != nil {
+		return s.found, err
+	}
+	for _, w := range all {
+		switch {
+		case w.before != "":
+			s.found.stopped = append(s.found.stopped, w.application)
+			if w.replicas > 0 && s.uses(w) { // somebody has started it again
+				s.found.running = append(s.found.running, w.application)
+			}
+		case w.replicas > 0 && s.uses(w):
+			s.found.running = append(s.found.running, w.application)
+		}
+	}
+	slices.Sort(s.found.blockers)
+	slices.Sort(s.found.pods)
+	return s.found, nil
+}
+
+func (s *survey) findClaims(ctx context.Context) error {
+	volumes, err := s.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	s.claims = map[types.NamespacedName]bool{}
+	for _, v := range volumes.Items {
+		ours := v.Spec.CSI != nil && v.Spec.CSI.Driver == csiDriver || v.Annotations[provisionedBy] == externalProvisioner
+		if claim := v.Spec.ClaimRef; ours && claim != nil {
+			s.claims[types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = true
+		}
+	}
+	return nil
+}
+
+// findPods finds those that use volumes, and what of them cannot be stopped.
+func (s *survey) findPods(ctx context.Context) error {
+	pods, err := s.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, p := range pods.Items {
+		// The volumes of one that is being deleted may be in use until the kubelet lets it go, whatever its phase.
+		over := (p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed) && p.DeletionTimestamp == nil
+		if over || p.Namespace == s.namespace || !s.mounts(p.Namespace, p.Name, p.Spec.Volumes) {
+			continue
+		}
+		s.found.pods = append(s.found.pods, "pod "+p.Namespace+"/"+p.Name)
+		blocker, err := s.blocker(ctx, &p)
+		if err != nil {
+			return err
+		}
+		if blocker != "" && !slices.Contains(s.found.blockers, blocker) {
+			s.found.blockers = append(s.found.blockers, blocker)
+		}
+	}
+	return nil
+}
+
+// mounts says whether one of the volumes of a pod is ours.
+func (s *survey) mounts(namespace, pod string, volumes []core.Volume) bool {
+	return slices.ContainsFunc(volumes, func(v core.Volume) bool {
+		claim := types.NamespacedName{Namespace: namespace}
+		switch {
+		case v.CSI != nil:
+			return v.CSI.Driver == csiDriver
+		case v.PersistentVolumeClaim != nil:
+			claim.Name = v.PersistentVolumeClaim.ClaimName
+		case v.Ephemeral != nil:
+			claim.Name = pod + "-" + v.Name
+		}
+		return s.claims[claim]
+	})
+}
+
+// blocker names what keeps a pod alive if that is neither a Deployment nor a StatefulSet.
+func (s *survey) blocker(ctx context.Context, p *core.Pod) (string, error) {
+	owner := metav1.GetControllerOf(p)
+	switch {
+	case p.DeletionTimestamp != nil:
+		return "", nil
+	case owner == nil:
+		return "pod " + p.Namespace + "/" + p.Name, nil
+	case owner.Kind == "StatefulSet" && strings.HasPrefix(owner.APIVersion, "apps/"):
+		return "", nil
+	case owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.APIVersion, "apps/"):
+		set, err := s.client.AppsV1().ReplicaSets(p.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return "", nil // its pods follow
+		}
+		if err != nil {
+			return "", err
+		}
+		if above := metav1.GetControllerOf(set); above != nil && above.Kind == "Deployment" {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("%s %s/%s", owner.Kind, p.Namespace, owner.Name), nil
+}
+
+// workloadSpec is an application with what says which volumes it uses.
+type workloadSpec struct {
+	application
+	volumes   []core.Volume
+	templates []core.PersistentVolumeClaim
+}
+
+// uses says whether an application has pods, or would have some, that use our volumes.
+func (s *survey) uses(w workloadSpec) bool {
+	// The claim of an ephemeral volume is named after its pod, whose name begins like that of its application.
+	ephemeral := func(v core.Volume) bool {
+		return v.Ephemeral != nil && s.anyClaim(w.namespace, func(name string) bool {
+			return strings.HasPrefix(name, w.name+"-") && strings.HasSuffix(name, "-"+v.Name)
+		})
+	}
+	return s.mounts(w.namespace, w.name, w.volumes) || slices.ContainsFunc(w.volumes, ephemeral) ||
+		slices.ContainsFunc(w.templates, func(t core.PersistentVolumeClaim) bool {
+			return s.anyClaim(w.namespace, func(name string) bool {
+				ordinal, found := strings.CutPrefix(name, t.Name+"-"+w.name+"-")
+				_, err := strconv.Atoi(ordinal)
+				return found && err == nil
+			})
+		})
+}
+
+func (s *survey) anyClaim(namespace string, matches func(string) bool) bool {
+	for claim := range s.claims {
+		if claim.Namespace == namespace && matches(claim.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *survey) workloads(ctx context.Context) (all []workloadSpec, err error) {
+	deployments, err := s.client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range deployments.Items {
+		all = append(all, workloadSpec{application: applicationOf("Deployment", &d, d.Spec.Replicas), volumes: d.Spec.Template.Spec.Volumes})
+	}
+	sets, err := s.client.AppsV1().StatefulSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range sets.Items {
+		all = append(all, workloadSpec{
+			application: applicationOf("StatefulSet", &d, d.Spec.Replicas), volumes: d.Spec.Template.Spec.Volumes, templates: d.Spec.VolumeClaimTemplates,
+		})
+	}
+	return slices.DeleteFunc(all, func(w workloadSpec) bool { return w.namespace == s.namespace }), nil
+}
+
+func applicationOf(kind string, o metav1.Object, replicas *int32) application {
+	before := o.GetAnnotations()[v1.ReplicasAnnotation]
+	if n, err := strconv.ParseInt(before, 10, 32); err != nil || n < 0 {
+		before = "" // no upgrade has written that
+	}
+	return application{
+		kind: kind, namespace: o.GetNamespace(), name: o.GetName(), version: o.GetResourceVersion(),
+		replicas: ptr.Deref(replicas, 1), before: before,
+	}
+}
+
+// stop writes down how many replicas an application has and takes them away, both in one write.
+func stop(ctx context.Context, client kubernetes.Interface, a application) error {
+	return scale(ctx, client, a, new(strconv.Itoa(int(a.replicas))), 0)
+}
+
+// start gives an application its replicas back. One that somebody has started keeps those it has.
+func start(ctx context.Context, client kubernetes.Interface, a application) error {
+	before, err := strconv.ParseInt(a.before, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%s: annotation %s: %w", a, v1.ReplicasAnnotation, err)
+	}
+	replicas := a.replicas
+	if replicas == 0 {
+		replicas = int32(before)
+	}
+	return scale(ctx, client, a, nil, replicas)
+}
+
+func scale(ctx context.Context, client kubernetes.Interface, a application, annotation *string, replicas int32) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": a.version, "annotations": map[string]any{v1.ReplicasAnnotation: annotation}},
+		"spec":     map[string]any{"replicas": replicas},
+	})
+	if err != nil {
+		return err
+	}
+	options := metav1.PatchOptions{FieldManager: component}
+	if a.kind == "StatefulSet" {
+		_, err = client.AppsV1().StatefulSets(a.namespace).Patch(ctx, a.name, types.MergePatchType, patch, options)
+	} else {
+		_, err = client.AppsV1().Deployments(a.namespace).Patch(ctx, a.name, types.MergePatchType, patch, options)
+	}
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // what has changed is looked at again
+		return nil
+	}
+	return fmt.Errorf("scaling %s to %d: %w", a, replicas, err)
+}

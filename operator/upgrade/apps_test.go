@@ -1,0 +1,281 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/realapi"
+)
+
+func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
+
+// town is a cluster with things that use volumes.
+type town struct {
+	*testing.T
+	kubernetes.Interface
+}
+
+func newTown(t *testing.T) *town {
+	t.Helper()
+	return &town{t, kubernetes.NewForConfigOrDie(miniapi.New(t).Config())}
+}
+
+func (w *town) must(_ any, err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// volume is bound to a claim of the namespace team. A driver with nfs. is that of the external provisioner.
+func (w *town) volume(driver, claim string) {
+	w.Helper()
+	v := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + claim}}
+	v.Spec.ClaimRef = &core.ObjectReference{Namespace: "team", Name: claim}
+	if strings.HasPrefix(driver, "nfs.") {
+		v.Annotations = map[string]string{provisionedBy: driver}
+	} else {
+		v.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: driver}
+	}
+	w.must(w.CoreV1().PersistentVolumes().Create(w.Context(), v, metav1.CreateOptions{}))
+}
+
+func using(claim string) []core.Volume {
+	return []core.Volume{{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+}
+
+func (w *town) deployment(name string, replicas int32, volumes []core.Volume) {
+	w.Helper()
+	d := &apps.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	d.Spec.Replicas, d.Spec.Template.Spec.Volumes = &replicas, volumes
+	w.must(w.AppsV1().Deployments("team").Create(w.Context(), d, metav1.CreateOptions{}))
+	set := &apps.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name + "-rs", OwnerReferences: owner("Deployment", name)}}
+	w.must(w.AppsV1().ReplicaSets("team").Create(w.Context(), set, metav1.CreateOptions{}))
+}
+
+func owner(kind, name string) []metav1.OwnerReference {
+	if kind == "" {
+		return nil
+	}
+	group := "apps/v1"
+	if kind == "Job" {
+		group = "batch/v1"
+	}
+	return []metav1.OwnerReference{{APIVersion: group, Kind: kind, Name: name, Controller: new(true), UID: "1"}}
+}
+
+func (w *town) pod(namespace, name string, by []metav1.OwnerReference, volumes []core.Volume, phase core.PodPhase) {
+	w.Helper()
+	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: by}, Status: core.PodStatus{Phase: phase}}
+	p.Spec.Volumes = volumes
+	w.must(w.CoreV1().Pods(namespace).Create(w.Context(), p, metav1.CreateOptions{}))
+}
+
+func (w *town) look() applications {
+	w.Helper()
+	s := &survey{client: w.Interface, namespace: ours}
+	found, err := s.look(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return found
+}
+
+func TestOnlyWhatUsesOurVolumesIsFound(t *testing.T) {
+	w := newTown(t)
+	w.volume(csiDriver, "web")
+	w.volume(externalProvisioner, "shared")
+	w.volume("other.example", "foreign")
+	w.volume(csiDriver, "data-db-0")
+	w.volume(csiDriver, "batch-x-scratch")
+	w.deployment("web", 2, using("web"))
+	w.deployment("files", 1, using("shared"))
+	w.deployment("foreign", 1, using("foreign"))
+	w.deployment("plain", 1, nil)
+	w.deployment("idle", 0, using("web"))
+	w.deployment("inline", 1, []core.Volume{{Name: "v", VolumeSource: core.VolumeSource{CSI: &core.CSIVolumeSource{Driver: csiDriver}}}})
+	w.deployment("batch", 1, []core.Volume{{Name: "scratch", VolumeSource: core.VolumeSource{Ephemeral: &core.EphemeralVolumeSource{}}}})
+	for _, name := range []string{"db", "d"} {
+		set := &apps.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		set.Spec.VolumeClaimTemplates = []core.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+		w.must(w.AppsV1().StatefulSets("team").Create(t.Context(), set, metav1.CreateOptions{}))
+	}
+	found := w.look()
+	want := "Deployment team/batch, Deployment team/files, Deployment team/inline, Deployment team/web, StatefulSet team/db"
+	if names(found.running) != want || len(found.stopped)+len(found.blockers)+len(found.pods) != 0 {
+		t.Errorf("got %+v, want %s", found, want)
+	}
+}
+
+func TestWhatCannotBeScaledBlocks(t *testing.T) {
+	w := newTown(t)
+	w.volume(csiDriver, "c")
+	w.deployment("web", 1, using("c"))
+	w.pod("team", "web-1", owner("ReplicaSet", "web-rs"), using("c"), core.PodRunning)
+	w.pod("team", "db-0", owner("StatefulSet", "db"), using("c"), core.PodRunning)
+	w.pod("team", "cache-1", owner("DaemonSet", "cache"), using("c"), core.PodRunning)
+	w.pod("team", "cache-2", owner("DaemonSet", "cache"), using("c"), core.PodPending)
+	w.pod("team", "once", owner("Job", "import"), using("c"), core.PodRunning)
+	w.pod("team", "over", owner("Job", "export"), using("c"), core.PodSucceeded)
+	w.pod("team", "bare", nil, using("c"), core.PodRunning)
+	w.pod("team", "aside", nil, nil, core.PodRunning)
+	w.pod("elsewhere", "same-name", nil, using("c"), core.PodRunning)
+	w.pod(ours, "own", nil, []core.Volume{{VolumeSource: core.VolumeSource{CSI: &core.CSIVolumeSource{Driver: csiDriver}}}}, core.PodRunning)
+	w.must(w.AppsV1().ReplicaSets("team").Create(t.Context(), &apps.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "lone"}}, metav1.CreateOptions{}))
+	w.pod("team", "lone-1", owner("ReplicaSet", "lone"), using("c"), core.PodRunning)
+	found := w.look()
+	if want := []string{"DaemonSet team/cache", "Job team/import", "ReplicaSet team/lone", "pod team/bare"}; !slices.Equal(found.blockers, want) {
+		t.Errorf("blockers are %v, want %v", found.blockers, want)
+	}
+	want := []string{"pod team/bare", "pod team/cache-1", "pod team/cache-2", "pod team/db-0", "pod team/lone-1", "pod team/once", "pod team/web-1"}
+	if !slices.Equal(found.pods, want) {
+		t.Errorf("the pods are %v, want %v", found.pods, want)
+	}
+}
+
+func TestAPodThatHasEndedIsWaitedForUntilTheKubeletLetsItGo(t *testing.T) {
+	w := newTown(t)
+	w.volume(csiDriver, "c")
+	w.pod("team", "web-1", owner("StatefulSet", "web"), using("c"), core.PodFailed)
+	if found := w.look(); len(found.pods) > 0 {
+		t.Errorf("one that has failed and stays is waited for: %v", found.pods)
+	}
+	held := []byte(`{"metadata":{"finalizers":["test/kubelet"]}}`)
+	pods := w.CoreV1().Pods("team")
+	w.must(pods.Patch(t.Context(), "web-1", types.MergePatchType, held, metav1.PatchOptions{}))
+	w.must(nil, pods.Delete(t.Context(), "web-1", metav1.DeleteOptions{}))
+	if found := w.look(); !slices.Equal(found.pods, []string{"pod team/web-1"}) || len(found.blockers) > 0 {
+		t.Errorf("while it is being deleted, the pods are %v, and blockers %v", found.pods, found.blockers)
+	}
+}
+
+// scaling is the life of an application in an upgrade. Others change it too, so that each step is tried until it is taken.
+func scaling(t *testing.T, w *town, namespace string, replicas func() (int32, string)) {
+	t.Helper()
+	find := func(all []application) application {
+		t.Helper()
+		for _, a := range all {
+			if a.namespace == namespace && a.name == "web" {
+				return a
+			}
+		}
+		t.Fatalf("it is not in %v", all)
+		return application{}
+	}
+	scaled := func(n int32, before string, all func() []application, do func(context.Context, kubernetes.Interface, application) error) {
+		t.Helper()
+		var a application
+		for range 50 {
+			a = find(all())
+			if err := do(t.Context(), w.Interface, a); err != nil {
+				t.Fatal(err)
+			}
+			if have, _ := replicas(); have == n {
+				break
+			}
+		}
+		// Once more, as if that had not been heard of.
+		if err := do(t.Context(), w.Interface, a); err != nil {
+			t.Fatal(err)
+		}
+		if have, annotation := replicas(); have != n || annotation != before {
+			t.Fatalf("it has %d replicas and remembers %q, want %d and %q", have, annotation, n, before)
+		}
+	}
+	scaled(0, "3", func() []application { return w.look().running }, stop)
+	scaled(3, "", func() []application { return w.look().stopped }, start)
+}
+
+func TestReplicasAreKeptWhileAnApplicationIsStopped(t *testing.T) {
+	w := newTown(t)
+	w.volume(csiDriver, "c")
+	w.deployment("web", 3, using("c"))
+	scaling(t, w, "team", func() (int32, string) {
+		d, err := w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
+		w.must(d, err)
+		return *d.Spec.Replicas, d.Annotations[v1.ReplicasAnnotation]
+	})
+}
+
+func TestAnApplicationThatSomebodyStartsIsStoppedAgainAndKeepsItsNewSize(t *testing.T) {
+	w := newTown(t)
+	w.volume(csiDriver, "c")
+	w.deployment("web", 3, using("c"))
+	w.must(nil, stop(t.Context(), w.Interface, w.look().running[0]))
+	d, err := w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
+	w.must(d, err)
+	d.Spec.Replicas = ptr.To[int32](5)
+	w.must(w.AppsV1().Deployments("team").Update(t.Context(), d, metav1.UpdateOptions{}))
+	found := w.look()
+	if len(found.running) != 1 || found.running[0].replicas != 5 {
+		t.Fatalf("got %+v", found)
+	}
+	w.must(nil, start(t.Context(), w.Interface, found.stopped[0]))
+	d, err = w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
+	w.must(d, err)
+	if *d.Spec.Replicas != 5 || d.Annotations[v1.ReplicasAnnotation] != "" {
+		t.Errorf("it has %d replicas and %v", *d.Spec.Replicas, d.Annotations)
+	}
+}
+
+func TestAnAnnotationThatIsNoNumberIsNobodysBusiness(t *testing.T) {
+	for _, text := range []string{"many", "-1", "99999999999", ""} {
+		a := applicationOf("Deployment", &metav1.ObjectMeta{Annotations: map[string]string{v1.ReplicasAnnotation: text}}, nil)
+		if a.before != "" || a.replicas != 1 {
+			t.Errorf("%q: %+v", text, a)
+		}
+	}
+}
+
+func TestARealAPIServerKeepsTheReplicasToo(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(realapi.Config(t))
+	w := &town{t, client}
+	name := "test-" + rand.String(8)
+	w.must(client.CoreV1().Namespaces().Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+	v := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	v.Spec = core.PersistentVolumeSpec{
+		Capacity: core.ResourceList{"storage": resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{"ReadWriteOnce"},
+		PersistentVolumeReclaimPolicy: core.PersistentVolumeReclaimRetain, ClaimRef: &core.ObjectReference{Namespace: name, Name: "c"},
+		PersistentVolumeSource: core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: csiDriver, VolumeHandle: "v"}},
+	}
+	w.must(client.CoreV1().PersistentVolumes().Create(t.Context(), v, metav1.CreateOptions{}))
+	t.Cleanup(func() {
+		for _, err := range []error{
+			client.CoreV1().PersistentVolumes().Delete(context.Background(), name, metav1.DeleteOptions{}),
+			client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	labels := map[string]string{"app": "web"}
+	d := &apps.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	d.Spec = apps.DeploymentSpec{Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: labels}}
+	d.Spec.Template.Labels = labels
+	d.Spec.Template.Spec = core.PodSpec{Volumes: using("c"), Containers: []core.Container{{Name: "c", Image: "busybox:1"}}, NodeSelector: map[string]string{"no": "such"}}
+	w.must(client.AppsV1().Deployments(name).Create(t.Context(), d, metav1.CreateOptions{}))
+	scaling(t, w, name, func() (int32, string) {
+		d, err := client.AppsV1().Deployments(name).Get(t.Context(), "web", metav1.GetOptions{})
+		w.must(d, err)
+		return *d.Spec.Replicas, d.Annotations[v1.ReplicasAnnotation]
+	})
+	if fmt.Sprint(w.look().blockers) != "[]" {
+		t.Errorf("blockers are %v", w.look().blockers)
+	}
+}

@@ -1,0 +1,195 @@
+// Package upgrade brings another image of Holdfast to a cluster, step by step, or leaves the cluster as it was.
+//
+// makePlan decides from what is observed and nothing else; Controller observes and applies. All state is in the objects,
+// so any replica, of the old release or the new one, goes on where another was killed.
+package upgrade
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	storage "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+// Workloads are what the operator keeps in the API server, which is an apply.Set.
+type Workloads interface {
+	Apply(ctx context.Context, objects []*unstructured.Unstructured) apply.Outcome
+	// Has says whether the API server knows a kind.
+	Has(schema.GroupKind) bool
+	Get(apply.Ref) *unstructured.Unstructured
+	// Listen is called in New.
+	Listen(changed func(apply.Ref))
+}
+
+// NFSServers are brought to what belongs to an image of Holdfast after the nodes.
+type NFSServers interface {
+	// Outdated says what they will run and the nodes of those that do not; none if nothing is to be brought.
+	Outdated(image v1.Image) (nfs v1.Image, nodes []string, err error)
+	// Upgrade brings them there, and says how far that is.
+	Upgrade(ctx context.Context, image v1.Image) (done bool, waiting string, err error)
+}
+
+// Config is what a Controller needs.
+type Config struct {
+	Client     holdfast.Interface
+	Kubernetes kubernetes.Interface
+	// Owned is shared with the loop of the StorageCluster.
+	Owned Workloads
+	// Holdfast and Cluster are shared with others. Who made them starts them, after New. Cluster is restricted to Namespace.
+	Holdfast  informers.SharedInformerFactory
+	Cluster   kubeinformers.SharedInformerFactory
+	Namespace string
+	Driver    string // the name by which nodes register with their kubelet
+	// Metadata is the version of what this program writes on disk.
+	Metadata int
+	NFS      NFSServers   // nil: there are none
+	Log      *slog.Logger // nil discards
+
+	// Now is the time; nil means that of the host.
+	Now func() time.Time
+}
+
+type noServers struct{}
+
+func (noServers) Outdated(v1.Image) (nfs v1.Image, nodes []string, err error) { return "", nil, nil }
+
+func (noServers) Upgrade(context.Context, v1.Image) (done bool, waiting string, err error) {
+	return true, "", nil
+}
+
+// Controller sees to all StorageUpgrades, of which one works.
+type Controller struct {
+	Config
+
+	loop         *kube.Loop[string]
+	upgrades     listers.StorageUpgradeLister
+	clusters     listers.StorageClusterLister
+	jobs         listers.NodeJobLister
+	storageNodes listers.StorageNodeLister
+	nodes        corelisters.NodeLister
+	csiNodes     storagelisters.CSINodeLister
+	pods         corelisters.PodLister
+
+	written kube.Written[*v1.StorageUpgrade]
+	paused  kube.Written[*v1.StorageCluster]
+
+	unreadable kube.UnreadableReporter
+
+	mu      sync.Mutex
+	trouble map[string]string // by upgrade, why its last pass could not do what it was to do
+}
+
+const component = "holdfast-upgrade"
+
+// New checks the configuration and asks the informers for what it needs.
+func New(c Config) (*Controller, error) {
+	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Holdfast == nil || c.Cluster == nil || c.Namespace == "" || c.Driver == "" || c.Metadata < 1 {
+		return nil, errors.New("upgrades need clients, informers, a namespace, the name of the driver, and the version of the metadata on disk")
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.NFS == nil {
+		c.NFS = noServers{}
+	}
+	kinds := c.Holdfast.Holdfast().V1()
+	r := &Controller{
+		Config:   c,
+		upgrades: kinds.StorageUpgrades().Lister(), clusters: kinds.StorageClusters().Lister(), jobs: kinds.NodeJobs().Lister(),
+		storageNodes: kinds.StorageNodes().Lister(), nodes: c.Cluster.Core().V1().Nodes().Lister(),
+		csiNodes: c.Cluster.Storage().V1().CSINodes().Lister(), pods: c.Cluster.Core().V1().Pods().Lister(),
+		trouble: map[string]string{},
+	}
+	var err error
+	// One worker: whose turn it is must not be decided twice at the same time.
+	if r.loop, err = kube.NewLoop(kube.LoopConfig[string]{Name: "storageupgrade", Reconcile: r.reconcile, Workers: 1, Log: c.Log, RetryLast: 5 * time.Second}); err != nil {
+		return nil, err
+	}
+	return r, r.watch()
+}
+
+// Run sees to the upgrades until ctx ends.
+func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// watch looks at every upgrade that has not ended whenever something changes that one may wait for.
+func (c *Controller) watch() error {
+	c.Owned.Listen(func(r apply.Ref) {
+		if r.Kind == "DaemonSet" || r.Kind == "Deployment" || r.Kind == "StatefulSet" {
+			c.touch()
+		}
+	})
+	kinds := c.Holdfast.Holdfast().V1()
+	all := func(any) []string { return c.open() }
+	return errors.Join(
+		c.loop.Watch(kinds.StorageUpgrades().Informer(), func(o any) []string {
+			return append(c.open(), o.(metav1.Object).GetName())
+		}),
+		c.loop.Watch(kinds.StorageClusters().Informer(), all),
+		c.loop.Watch(kinds.NodeJobs().Informer(), all),
+		c.loop.WatchChanges(kinds.StorageNodes().Informer(), all, func(old, now any) bool {
+			return readiness(old.(*v1.StorageNode)) != readiness(now.(*v1.StorageNode))
+		}),
+		c.loop.Watch(c.Cluster.Core().V1().Pods().Informer(), all),
+		// What they say of a node that stores matters to few steps, but must be known.
+		c.loop.WatchChanges(c.Cluster.Core().V1().Nodes().Informer(), all, func(any, any) bool { return false }),
+		c.loop.WatchChanges(c.Cluster.Storage().V1().CSINodes().Informer(), all, func(old, now any) bool {
+			return rollout.IsRegistered(old.(*storage.CSINode), c.Driver) != rollout.IsRegistered(now.(*storage.CSINode), c.Driver)
+		}),
+	)
+}
+
+func (c *Controller) touch() {
+	for _, name := range c.open() {
+		c.loop.Enqueue(name)
+	}
+}
+
+// open are the upgrades that have not ended, or have a finalizer left.
+func (c *Controller) open() (names []string) {
+	all, err := c.upgrades.List(labels.Everything())
+	if err != nil {
+		return nil // of a cache: it has no error to give
+	}
+	for _, u := range all {
+		if !hasEnded(u) || len(u.Finalizers) > 0 {
+			names = append(names, u.Name)
+		}
+	}
+	return names
+}
+
+func (c *Controller) setTrouble(upgrade string, cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.trouble, upgrade)
+	if cause != nil {
+		c.trouble[upgrade] = cause.Error()
+	}
+}
+
+func (c *Controller) lastTrouble(upgrade string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trouble[upgrade]
+}

@@ -1,0 +1,243 @@
+package upgrade
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+func TestAnUpgradeIsTheSameWhereverItsControllerIsKilled(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec   v1.StorageUpgradeSpec
+		broken v1.Image
+		phase  v1.UpgradePhase
+		runs   v1.Image
+		pods   string // that were made after the first ones
+		told   string
+	}{
+		"rolling": {
+			v1.StorageUpgradeSpec{Image: newImage}, "", v1.UpgradeCompleted, newImage, "a=v2 b=v2 c=v2", rolling,
+		},
+		"offline": {
+			v1.StorageUpgradeSpec{Image: newImage, Strategy: v1.OfflineUpgrade},
+			"", v1.UpgradeCompleted, newImage, "a=v2 b=v2 c=v2",
+			"PullImage PauseClusterCtrl Preflight UpgradeInit ScaleDown Nodes NFSServers Controller ScaleUp UpgradeComplete",
+		},
+		"rolled back": {
+			v1.StorageUpgradeSpec{Image: newImage},
+			newImage, v1.UpgradeFailed, oldImage, "a=v2 b=v2 b=v1 a=v1",
+			"PullImage PauseClusterCtrl Preflight UpgradeInit Nodes RollBack UpgradeFailed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			attempt := func(t *testing.T, at int) (writes int) {
+				r := newRig(t)
+				r.broken = string(c.broken)
+				r.database()
+				r.live()
+				first := len(r.replace)
+				r.upgrade("up", c.spec)
+				writes = r.dying(at, "up")
+				r.controller(r.api.Config())
+				r.until("the end of the upgrade", func() bool {
+					r.hurry("up")
+					return r.over("up")
+				})
+				if u := r.get("up"); u.Status.Phase != c.phase || u.Status.Completed != (c.phase == v1.UpgradeCompleted) {
+					t.Errorf("it ended as %+v", u.Status)
+				}
+				r.wantRuns(c.runs)
+				r.mu.Lock()
+				made := strings.Join(r.replace[first:], " ")
+				r.mu.Unlock()
+				if made != c.pods {
+					t.Errorf("the node pods made were %s, want %s", made, c.pods)
+				}
+				told := r.told()
+				for reason := range strings.FieldsSeq(c.told) {
+					if told["up "+reason] != 1 {
+						t.Errorf("event %s was told %d times", reason, told["up "+reason])
+					}
+					delete(told, "up "+reason)
+				}
+				if len(told) > 0 {
+					t.Errorf("also told were %v", told)
+				}
+				r.wantDatabase(1)
+				return writes
+			}
+			for at := range attempt(t, 0) {
+				if at%5 != 0 && !hostfs.All() {
+					continue
+				}
+				t.Run(fmt.Sprintf("at write %d", at+1), func(t *testing.T) {
+					t.Parallel()
+					attempt(t, at+1)
+				})
+			}
+		})
+	}
+}
+
+func (r *rig) wantDatabase(replicas int32) {
+	r.Helper()
+	set, err := r.kubernetes.AppsV1().StatefulSets("team").Get(r.Context(), "db", metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if ptr.Deref(set.Spec.Replicas, 1) != replicas || set.Annotations[v1.ReplicasAnnotation] != "" {
+		r.Errorf("the database has %d replicas, and the annotations %v", *set.Spec.Replicas, set.Annotations)
+	}
+}
+
+func TestAControllerThatIsAStatefulSetIsUpgradedAsOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(s *v1.StorageClusterSpec) { s.CSI.DeploymentStrategy = v1.AsStatefulSet })
+	r.live()
+	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.controller(r.api.Config())
+	r.until("the end of the upgrade", func() bool { return r.over("up") })
+	if u := r.get("up"); u.Status.Phase != v1.UpgradeCompleted {
+		t.Errorf("it ended as %+v", u.Status)
+	}
+	r.wantRuns(newImage) // and there is no Deployment beside it
+}
+
+func TestASecondUpgradeWaitsAndThenGoesOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.live()
+	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.upgrade("up2", v1.StorageUpgradeSpec{Version: "v3"})
+	r.controller(r.api.Config())
+	waited := false
+	r.until("the end of both", func() bool {
+		u := r.get("up2")
+		waited = waited || u.Status.Phase == v1.UpgradeWaiting && strings.Contains(meta.FindStatusCondition(u.Status.Conditions, v1.CompleteCondition).Message, "upgrade up goes first")
+		return r.over("up") && r.over("up2")
+	})
+	if !waited {
+		t.Error("the second did not wait")
+	}
+	if u := r.get("up2"); u.Status.From != newImage || u.Status.Phase != v1.UpgradeCompleted {
+		t.Errorf("the second is %+v", u.Status)
+	}
+	r.wantRuns("registry:5000/holdfast:v3")
+}
+
+func TestAnUpgradeDeletedInTheMiddleIsTakenBackByAnotherController(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.broken = string(newImage)
+	r.database()
+	r.live()
+	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage, Strategy: v1.OfflineUpgrade})
+	stop := r.controller(r.api.Config())
+	r.until("the node that does not become ready", func() bool { return r.get("up").Status.Node == "b" })
+	stop()
+	if err := r.client.HoldfastV1().StorageUpgrades().Delete(t.Context(), "up", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.controller(r.api.Config())
+	r.until("the upgrade being gone", func() bool { return r.get("up") == nil })
+	r.wantRuns(oldImage)
+	r.wantDatabase(1)
+}
+
+func TestAnImageThatDoesNotComeChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.wrong = string(newImage)
+	r.live()
+	first := len(r.replace)
+	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.controller(r.api.Config())
+	r.until("the end of the upgrade", func() bool { return r.over("up") })
+	if u := r.get("up"); u.Status.Phase != v1.UpgradeFailed || len(r.replace) != first {
+		t.Errorf("it ended as %+v; made were %v", u.Status, r.replace[first:])
+	}
+	r.wantRuns(oldImage)
+}
+
+func TestAReleaseThatTheKubeletDoesNotGetToKnowStopsAtTheFirstNode(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.deaf = string(newImage)
+	r.live()
+	first := len(r.replace)
+	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.controller(r.api.Config())
+	r.until("the end of the upgrade", func() bool {
+		r.hurry("up")
+		return r.over("up")
+	})
+	u := r.get("up")
+	failed := meta.FindStatusCondition(u.Status.Conditions, v1.FailedCondition)
+	if u.Status.Phase != v1.UpgradeFailed || failed == nil || !strings.Contains(failed.Message, "registered with the kubelet of node a") {
+		t.Errorf("it ended as %+v", u.Status)
+	}
+	r.mu.Lock()
+	made := strings.Join(r.replace[first:], " ")
+	r.mu.Unlock()
+	if made != "a=v2 a=v1" {
+		t.Errorf("the node pods made were %s", made)
+	}
+	r.wantRuns(oldImage)
+}
+
+func TestAnUpgradeThatHasEndedCostsNoRequests(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.live()
+	r.controller(r.api.Config())
+	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.until("the end of the upgrade", func() bool { return r.over("up") })
+	r.api.Requests()
+	r.upgrade("up2", v1.StorageUpgradeSpec{Image: newImage})
+	r.until("the end of the second", func() bool { return r.over("up2") })
+	for what, n := range r.api.Requests() {
+		if strings.Contains(what, "pods") && !strings.HasPrefix(what, "list pods") || what == "update storageupgrades/status" && n > 1 || strings.HasPrefix(what, "apply") {
+			t.Errorf("%s: %d times", what, n)
+		}
+	}
+}
+
+func TestTheStorageClusterThatStaysIsUpgraded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	clusters := r.client.HoldfastV1().StorageClusters()
+	// The first is held by its finalizer, as when its volumes still exist.
+	if _, err := clusters.Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/held"]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	next := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "next"}, Spec: v1.StorageClusterSpec{Images: v1.Images{Holdfast: oldImage}}}
+	if _, err := clusters.Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.live()
+	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.controller(r.api.Config())
+	r.until("the end of the upgrade", func() bool { return r.over("up") })
+	c, err := clusters.Get(t.Context(), "next", metav1.GetOptions{})
+	if u := r.get("up"); u.Status.Phase != v1.UpgradeCompleted || err != nil || c.Spec.Images.Holdfast != newImage {
+		t.Errorf("it ended as %+v; the cluster is %+v, %v", u.Status, c.Spec, err)
+	}
+}
+
+func TestAConfigurationThatLacksSomethingIsRefused(t *testing.T) {
+	if _, err := New(Config{}); err == nil {
+		t.Error("it was taken")
+	}
+}

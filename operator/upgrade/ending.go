@@ -1,0 +1,131 @@
+package upgrade
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+// recheck is how often applications and the pods of NFS servers are looked at, which are watched by nobody here: they are
+// many, and upgrades are few.
+const recheck = time.Second
+
+func (r *round) soon() { r.again = kube.Sooner(r.again, recheck) }
+
+// fail ends the step at work badly. What was changed is put right by step RollBack.
+func (r *round) fail(why string) {
+	if r.status.Step == v1.StepRollBack {
+		r.giveUp(why)
+		return
+	}
+	now := timeOf(r.now)
+	step := r.step()
+	step.Message, step.EndTime = why, &now
+	r.apply, r.roll, r.stop, r.start, r.bringJobs = nil, false, nil, nil, false
+	failed := fmt.Sprintf("step %s: %s", r.status.Step, why)
+	if r.pause = false; !r.hasChanged() {
+		r.unpause = r.cluster != nil && r.pausedByThis()
+		r.finish(v1.UpgradeFailed, failed)
+		return
+	}
+	r.status.Phase = v1.UpgradeRollingBack
+	r.enter(v1.StepRollBack, failed)
+	r.condition(v1.FailedCondition, metav1.ConditionTrue, ReasonFailed, failed)
+}
+
+// hasChanged says whether a step was begun that changes what runs.
+func (r *round) hasChanged() bool {
+	return slices.ContainsFunc(r.status.Steps, func(s v1.UpgradeStepStatus) bool { return s.Name == v1.StepUpgradeInit })
+}
+
+// rollBack changes back what was changed, starts applications, and lets the cluster's own loop go on.
+func (r *round) rollBack() {
+	there := r.cluster != nil && r.cluster.DeletionTimestamp == nil
+	r.pause = there && !r.pausedByThis()
+	if there && r.undoes() {
+		r.apply = &images{nodes: r.status.From, controller: r.status.From}
+		r.bringNFS = r.status.From
+		if !r.restored() {
+			return
+		}
+	}
+	r.release(there, "")
+}
+
+// restored says whether all that was changed runs the old image again.
+func (r *round) restored() bool {
+	if !r.controller.none && (r.controller.image != r.status.From || !r.controller.ready) {
+		r.wait(r.step().StartTime, cmp.Or(r.controller.waiting, "the controller to be asked to run "+string(r.status.From)))
+		return false
+	}
+	return r.rolled(r.status.From)
+}
+
+// giveUp leaves the rest to the cluster's own loop, which wants the old image too.
+func (r *round) giveUp(why string) {
+	r.release(r.cluster != nil && r.cluster.DeletionTimestamp == nil, why)
+}
+
+// release starts the applications, unpauses, and ends the upgrade.
+func (r *round) release(there bool, trouble string) {
+	r.apply, r.roll, r.pause = nil, false, false
+	if len(r.apps.stopped) > 0 {
+		r.start = r.apps.stopped
+		r.stay(names(r.apps.stopped) + " to be started")
+		r.soon()
+		return
+	}
+	if there && r.pausedByThis() {
+		r.unpause = true
+	}
+	if there && !r.undoes() {
+		r.setImage = r.status.To
+	}
+	r.finish(v1.UpgradeFailed, r.outcome(there, trouble))
+}
+
+// outcome says which step failed, why, and what came of rolling back.
+func (r *round) outcome(there bool, trouble string) string {
+	why := "it failed"
+	if n := len(r.status.Steps); n > 1 {
+		why = fmt.Sprintf("step %s: %s", r.status.Steps[n-2].Name, r.status.Steps[n-2].Message)
+	}
+	switch {
+	case !there:
+		return why
+	case trouble != "":
+		return fmt.Sprintf("%s; rolling back to %s is left to the controller, since %s", why, r.status.From, trouble)
+	case !r.undoes():
+		return fmt.Sprintf("%s; rollback is false, so the StorageCluster now asks for %s", why, r.status.To)
+	}
+	return fmt.Sprintf("%s; %s runs again", why, r.status.From)
+}
+
+// finish ends the upgrade.
+func (r *round) finish(phase v1.UpgradePhase, message string) {
+	now := timeOf(r.now)
+	r.status.Phase, r.status.Node, r.status.NodeStartTime, r.again = phase, "", nil, 0
+	if len(r.status.Steps) > 0 && (r.step().EndTime == nil || r.status.Step == v1.StepRollBack) {
+		r.step().EndTime, r.step().Message = &now, message
+	}
+	if phase == v1.UpgradeCompleted {
+		r.status.Completed = true
+		if r.status.Step == "" {
+			r.status.Step = v1.StepUpgradeComplete
+			r.status.Steps = []v1.UpgradeStepStatus{{Name: v1.StepUpgradeComplete, StartTime: now, EndTime: &now, Message: message}}
+		}
+		r.condition(v1.CompleteCondition, metav1.ConditionTrue, ReasonCompleted, message)
+		r.events = append(r.events, event{core.EventTypeNormal, string(v1.StepUpgradeComplete), message})
+		return
+	}
+	r.condition(v1.CompleteCondition, metav1.ConditionFalse, ReasonFailed, message)
+	r.condition(v1.FailedCondition, metav1.ConditionTrue, ReasonFailed, message)
+	r.events = append(r.events, event{core.EventTypeWarning, ReasonFailed, message})
+}

@@ -1,0 +1,54 @@
+package upgrade
+
+import (
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// made are the objects that were rendered for a StorageCluster.
+type made struct {
+	Workloads
+	objects []*unstructured.Unstructured
+}
+
+func (m made) Get(r apply.Ref) *unstructured.Unstructured {
+	for _, o := range m.objects {
+		if apply.RefOf(o) == r {
+			return o
+		}
+	}
+	return nil
+}
+
+func TestAnUpgrade_CarriesOutNoSpecThatWouldHideVolumes(t *testing.T) {
+	cluster := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}}
+	cluster.Spec.Pools = []v1.PoolSpec{{Name: "default", Path: "/srv/a"}}
+	objects, err := render.Objects(render.Input{Cluster: cluster, Namespace: ours})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := nodes.Add(&core.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{core.LabelOSStable: "linux"}}}); err != nil {
+		t.Fatal(err)
+	}
+	c := &Controller{Config: Config{Namespace: ours, Owned: made{objects: objects}}, nodes: corelisters.NewNodeLister(nodes)}
+	cluster.Spec.Pools[0].Path = "/srv/b"
+	for held, want := range map[string]string{"": "/srv/b", "default": "/srv/a"} {
+		if cluster.Status.Pools = nil; held != "" {
+			cluster.Status.Pools = []v1.HeldPool{{Name: held, Path: "/srv/a", Engine: "image", Volumes: 1, Nodes: []string{"a"}}}
+		}
+		got, err := c.effective(cluster)
+		if err != nil || got.Spec.Pools[0].Path != want {
+			t.Errorf("where %q holds a volume it is %v, %v", held, got.Spec.Pools, err)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package upgrade
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+// The names of the workloads, as they are rendered.
+const (
+	nodeSet        = "holdfast-node"
+	controllerName = "holdfast-controller"
+	mainContainer  = "holdfast"
+)
+
+func (c *Controller) observe(ctx context.Context, u *v1.StorageUpgrade) (observed, rollout.World, error) {
+	o := observed{now: c.Now(), metadata: c.Metadata, trouble: c.lastTrouble(u.Name)}
+	var world rollout.World
+	var err error
+	if o.cluster, err = c.cluster(); err != nil {
+		return o, world, err
+	}
+	if o.cluster != nil {
+		o.current = render.Images(o.cluster).Holdfast
+	}
+	if o.other, err = c.first(u); err != nil {
+		return o, world, err
+	}
+	if o.job, err = c.job(jobName(u)); err != nil {
+		return o, world, err
+	}
+	if o.nfsJob, err = c.job(nfsJobName(u)); err != nil {
+		return o, world, err
+	}
+	if world, err = c.world(o.cluster); err != nil {
+		return o, world, err
+	}
+	o.nodes, o.controller = nodesOf(world), c.controllerWorkload(o.cluster)
+	switch u.Status.Step {
+	case v1.StepPullImage:
+		o.nfs.image, o.nfs.nodes, err = c.NFS.Outdated(u.Status.To)
+	case v1.StepNFSServers:
+		o.nfs.done, o.nfs.waiting, err = c.NFS.Upgrade(ctx, u.Status.To)
+	}
+	if err != nil {
+		return o, world, err
+	}
+	if stopsApplications(u) {
+		s := &survey{client: c.Kubernetes, namespace: c.Namespace}
+		o.apps, err = s.look(ctx)
+	}
+	return o, world, err
+}
+
+func (c *Controller) job(name string) (*v1.NodeJob, error) {
+	job, err := c.jobs.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return job, err
+}
+
+// stopsApplications says whether the step at work asks which applications there are.
+func stopsApplications(u *v1.StorageUpgrade) bool {
+	steps := []v1.UpgradeStep{v1.StepPreflight, v1.StepScaleDown, v1.StepScaleUp, v1.StepRollBack}
+	return u.Spec.Strategy == v1.OfflineUpgrade && !hasEnded(u) && slices.Contains(steps, u.Status.Step)
+}
+
+// cluster is the StorageCluster that is served; nil if there is none.
+func (c *Controller) cluster() (*v1.StorageCluster, error) {
+	all, err := c.clusters.List(labels.Everything())
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return c.paused.Newest(v1.Served(all)), nil
+}
+
+func older(a, b metav1.Object) int {
+	first, second := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	return cmp.Or(first.Compare(second.Time), cmp.Compare(a.GetName(), b.GetName()))
+}
+
+// first is the upgrade that goes before this one: one that works already, or else one that is older.
+func (c *Controller) first(u *v1.StorageUpgrade) (string, error) {
+	all, err := c.upgrades.List(labels.Everything())
+	if err != nil {
+		return "", err
+	}
+	var working, waiting []*v1.StorageUpgrade
+	for _, other := range all {
+		other = c.written.Newest(other)
+		switch {
+		case other.Name == u.Name, hasEnded(other):
+		case other.Unreadable() != nil && !hasBegun(other): // it never will
+		case hasBegun(other):
+			working = append(working, other)
+		case other.DeletionTimestamp == nil && older(other, u) < 0:
+			waiting = append(waiting, other)
+		}
+	}
+	for _, before := range slices.Concat(working, waiting) {
+		return before.Name, nil
+	}
+	return "", nil
+}
+
+// world is what runs on the nodes, as the cluster's own loop sees it.
+func (c *Controller) world(cluster *v1.StorageCluster) (rollout.World, error) {
+	var s rollout.Sources
+	if set := c.get(apps.GroupName, "DaemonSet", nodeSet); set != nil {
+		s.DaemonSet = &apps.DaemonSet{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(set.Object, s.DaemonSet); err != nil {
+			return rollout.World{}, fmt.Errorf("DaemonSet %s: %w", nodeSet, err)
+		}
+	}
+	if account := c.get("", "ServiceAccount", nodeSet); account != nil {
+		s.Account = account.GetCreationTimestamp().Time
+	}
+	component := labels.Set{"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "node"}
+	var err error
+	if s.Pods, err = c.pods.Pods(c.Namespace).List(component.AsSelector()); err != nil {
+		return rollout.World{}, err
+	}
+	if s.StorageNodes, err = c.storageNodes.List(labels.Everything()); err != nil {
+		return rollout.World{}, err
+	}
+	csiNodes, err := c.csiNodes.List(labels.Everything())
+	if err != nil {
+		return rollout.World{}, err
+	}
+	s.Registered = rollout.Registered(csiNodes, c.Driver)
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil || cluster == nil {
+		return s.World(), err
+	}
+	s.Stores, _ = rollout.Storing(cluster, nodes) // a selector that cannot be read is refused where it is applied
+	return s.World(), nil
+}
+
+func (c *Controller) get(group, kind, name string) *unstructured.Unstructured {
+	return c.Owned.Get(apply.Ref{
+		GroupKind: schema.GroupKind{Group: group, Kind: kind}, NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: name},
+	})
+}
+
+func nodesOf(w rollout.World) nodes {
+	if w.DaemonSet == nil {
+		return nodes{none: true}
+	}
+	n := nodes{image: imageOf(w.DaemonSet.Spec.Template.Spec)}
+	n.rollout, _ = rollout.Plan(w)
+	served := map[string]bool{}
+	for _, p := range w.Pods {
+		if !metav1.IsControlledBy(p, w.DaemonSet) || p.Status.Phase == core.PodFailed || p.Status.Phase == core.PodSucceeded {
+			continue
+		}
+		served[p.Spec.NodeName] = true
+		if !rollout.IsReady(p) {
+			why, _ := rollout.Trouble(p)
+			n.unready = append(n.unready, unreadyNode{p.Spec.NodeName, "pod " + p.Name + " is not ready" + joined(why)})
+		}
+	}
+	for _, s := range w.Nodes {
+		if why := readiness(s); served[s.Name] && why != "" {
+			n.unready = append(n.unready, unreadyNode{s.Name, why})
+		}
+	}
+	slices.SortStableFunc(n.unready, func(a, b unreadyNode) int { return cmp.Compare(a.name, b.name) })
+	return n
+}
+
+// readiness says why a node's storage is not ready, nothing if it is.
+func readiness(n *v1.StorageNode) string {
+	switch c := meta.FindStatusCondition(n.Status.Conditions, v1.ReadyCondition); {
+	case c == nil:
+		return "its agent has not reported yet"
+	case c.Status != metav1.ConditionTrue:
+		return "its storage is not ready" + joined(c.Message)
+	}
+	return ""
+}
+
+func joined(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+func imageOf(pod core.PodSpec) v1.Image {
+	for _, c := range pod.Containers {
+		if c.Name == mainContainer {
+			return v1.Image(c.Image)
+		}
+	}
+	return ""
+}
+
+// controllerWorkload is the one that the StorageCluster asks for.
+func (c *Controller) controllerWorkload(cluster *v1.StorageCluster) workload {
+	kind := string(v1.AsDeployment)
+	if cluster != nil && cluster.Spec.CSI.DeploymentStrategy != "" {
+		kind = string(cluster.Spec.CSI.DeploymentStrategy)
+	}
+	o := c.get(apps.GroupName, kind, controllerName)
+	if o == nil {
+		return workload{none: true}
+	}
+	return readWorkload(o)
+}
+
+// readWorkload reads what Deployments and StatefulSets have alike.
+func readWorkload(o *unstructured.Unstructured) workload {
+	var d apps.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{
+		"metadata": o.Object["metadata"], "spec": map[string]any{"replicas": field(o, "spec", "replicas"), "template": field(o, "spec", "template")},
+		"status": map[string]any{
+			"observedGeneration": field(o, "status", "observedGeneration"), "replicas": field(o, "status", "replicas"),
+			"updatedReplicas": field(o, "status", "updatedReplicas"), "readyReplicas": field(o, "status", "readyReplicas"),
+		},
+	}, &d); err != nil {
+		return workload{waiting: fmt.Sprintf("%s %s: %v", o.GetKind(), o.GetName(), err)}
+	}
+	want, s := int32(1), d.Status
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	return workload{
+		image: imageOf(d.Spec.Template.Spec),
+		ready: s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.ReadyReplicas >= want && s.Replicas == want,
+		waiting: fmt.Sprintf("%s %s: %d of %d replicas are updated, %d are ready, %d are there",
+			o.GetKind(), o.GetName(), s.UpdatedReplicas, want, s.ReadyReplicas, s.Replicas),
+	}
+}
+
+func field(o *unstructured.Unstructured, path ...string) any {
+	v, _, _ := unstructured.NestedFieldNoCopy(o.Object, path...) // nil is read as nothing
+	return v
+}

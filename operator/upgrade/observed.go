@@ -1,0 +1,70 @@
+package upgrade
+
+import (
+	"time"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+// observed is all that a decision depends on.
+type observed struct {
+	now     time.Time
+	cluster *v1.StorageCluster // nil: there is none
+	current v1.Image           // that the cluster is to run, by its spec or the release
+	other   string             // upgrade that goes first
+	job     *v1.NodeJob        // that brings the image; nil: there is none
+	nfsJob  *v1.NodeJob        // that brings the image of NFS servers; nil: there is none
+	nodes   nodes
+	// controller is the controller's own workload.
+	controller workload
+	// metadata is the version of what is written on disk.
+	metadata int
+	nfs      servers
+	apps     applications // only for those who stop them
+	trouble  string       // why the last pass could not do what it was to do
+}
+
+// nodes is what runs on them.
+type nodes struct {
+	none    bool     // the cluster has no node plugin
+	image   v1.Image // in the DaemonSet
+	rollout rollout.Result
+	unready []unreadyNode
+}
+
+type unreadyNode struct{ name, why string }
+
+// workload is a Deployment or StatefulSet.
+type workload struct {
+	none    bool
+	image   v1.Image
+	ready   bool // all of its pods are as it says, and serve
+	waiting string
+}
+
+// servers are the NFS servers.
+type servers struct {
+	image   v1.Image // that is to be brought to nodes; empty: none
+	nodes   []string
+	done    bool // all run what they are to run
+	waiting string
+}
+
+// application uses volumes and can be stopped.
+type application struct {
+	kind, namespace, name string
+	version               string // of the object, so that nothing is overwritten
+	replicas              int32
+	before                string // replicas that it had; empty: it was not stopped
+}
+
+func (a application) String() string { return a.kind + " " + a.namespace + "/" + a.name }
+
+// applications are those that use volumes of Holdfast.
+type applications struct {
+	running  []application
+	stopped  []application // by an upgrade
+	blockers []string      // what uses volumes and cannot be stopped
+	pods     []string      // that use volumes
+}

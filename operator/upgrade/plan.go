@@ -1,0 +1,237 @@
+package upgrade
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+const defaultNodeTimeout = 10 * time.Minute
+
+// The reasons of conditions, and of the events that are not those of steps.
+const (
+	ReasonWaiting    = "Waiting"
+	ReasonRunning    = "Running"
+	ReasonCompleted  = "UpgradeComplete"
+	ReasonFailed     = "UpgradeFailed"
+	ReasonRolledBack = "RolledBack"
+)
+
+// images are what the workloads are to run.
+type images struct{ nodes, controller v1.Image }
+
+// event is told once.
+type event struct{ kind, reason, message string }
+
+// plan is what to do now, in this order, and the status that is true when it has been done.
+type plan struct {
+	finalizer *bool // whether the upgrade is to have it; nil: as it is
+	bringJobs bool
+	pause     bool
+	apply     *images
+	roll      bool     // replace the next outdated node pod
+	bringNFS  v1.Image // to the servers; empty: none
+	stop      []application
+	start     []application
+	// unpause ends the pause that is this upgrade's; setImage is written into the spec along with it, if not empty.
+	unpause  bool
+	setImage v1.Image
+	events   []event
+
+	status v1.StorageUpgradeStatus
+	again  time.Duration // when to look again, if nothing happens before
+}
+
+// round is one look at one upgrade.
+type round struct {
+	*plan
+	observed
+
+	upgrade *v1.StorageUpgrade
+}
+
+// makePlan decides. Each step is left only when what it is for has been observed, so it does not matter in the middle of
+// what a controller was killed.
+func makePlan(u *v1.StorageUpgrade, o observed) plan {
+	p := plan{status: *u.Status.DeepCopy()}
+	p.status.ObservedGeneration = u.Generation
+	r := round{plan: &p, observed: o, upgrade: u}
+	switch phase := u.Status.Phase; {
+	case hasEnded(u), u.DeletionTimestamp != nil && !hasBegun(u):
+		r.keepFinalizer(false)
+	case !slices.Contains(u.Finalizers, v1.OperatorFinalizer):
+		r.keepFinalizer(true)
+	case !hasBegun(u):
+		r.begin()
+	case phase == v1.UpgradeRollingBack:
+		r.rollBack()
+	case u.DeletionTimestamp != nil && u.Status.Step != v1.StepUpgradeComplete:
+		r.fail("it was deleted")
+	case o.cluster == nil || o.cluster.DeletionTimestamp != nil:
+		r.fail("the StorageCluster is gone")
+	case o.cluster.Unreadable() != nil:
+		r.stay(fmt.Sprintf("StorageCluster %s to be corrected, which cannot be read: %s", o.cluster.Name, o.cluster.Unreadable()))
+	default:
+		r.goOn()
+	}
+	p.bound()
+	return p
+}
+
+// longestMessage is short enough to be read, and for what the API server takes of a condition and of an event.
+const longestMessage = 900
+
+// bound shortens what others have said, such as a registry.
+func (p *plan) bound() {
+	for i := range p.status.Steps {
+		p.status.Steps[i].Message = shortened(p.status.Steps[i].Message)
+	}
+	for i := range p.status.Conditions {
+		p.status.Conditions[i].Message = shortened(p.status.Conditions[i].Message)
+	}
+	for i := range p.events {
+		p.events[i].message = shortened(p.events[i].message)
+	}
+}
+
+func shortened(message string) string {
+	if len(message) <= longestMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:longestMessage-4], "") + " ..."
+}
+
+func hasEnded(u *v1.StorageUpgrade) bool {
+	return u.Status.Phase == v1.UpgradeCompleted || u.Status.Phase == v1.UpgradeFailed
+}
+
+func hasBegun(u *v1.StorageUpgrade) bool {
+	return u.Status.Phase != "" && u.Status.Phase != v1.UpgradeWaiting
+}
+
+func (r *round) keepFinalizer(keep bool) {
+	if slices.Contains(r.upgrade.Finalizers, v1.OperatorFinalizer) != keep {
+		r.finalizer = &keep
+	}
+}
+
+// begin waits for its turn and settles what is to be brought.
+func (r *round) begin() {
+	if why := r.turn(); why != "" {
+		r.status.Phase = v1.UpgradeWaiting
+		r.condition(v1.CompleteCondition, metav1.ConditionFalse, ReasonWaiting, why)
+		return
+	}
+	to, err := target(&r.upgrade.Spec, r.current)
+	if _, wrong := r.upgrade.Spec.NodeTimeout.Or(0); err == nil && wrong != nil {
+		err = fmt.Errorf("spec.nodeTimeout: %w", wrong)
+	}
+	r.status.From, r.status.To = r.current, to
+	switch {
+	case err != nil:
+		r.finish(v1.UpgradeFailed, err.Error())
+	case to == r.current:
+		r.finish(v1.UpgradeCompleted, fmt.Sprintf("%s runs already", to))
+	default:
+		r.status.Phase = v1.UpgradeRunning
+		r.enter(v1.StepPullImage, fmt.Sprintf("bringing %s to all nodes", to))
+	}
+}
+
+// turn says what it waits for before it may begin, nothing if it may.
+func (r *round) turn() string {
+	switch c := r.cluster; {
+	case r.other != "":
+		return fmt.Sprintf("upgrade %s goes first", r.other)
+	case c == nil:
+		return "there is no StorageCluster to upgrade"
+	case c.DeletionTimestamp != nil:
+		return fmt.Sprintf("StorageCluster %s is being deleted", c.Name)
+	case c.Unreadable() != nil:
+		return fmt.Sprintf("StorageCluster %s cannot be read: %s", c.Name, c.Unreadable())
+	case c.Spec.Pause && c.Annotations[v1.PausedByAnnotation] != "":
+		return fmt.Sprintf("StorageCluster %s is paused by upgrade %s", c.Name, c.Annotations[v1.PausedByAnnotation])
+	case c.Spec.Pause:
+		return fmt.Sprintf("StorageCluster %s is paused: take spec.pause away, and it begins", c.Name)
+	}
+	return ""
+}
+
+func (r *round) timeout() time.Duration {
+	if t, err := r.upgrade.Spec.NodeTimeout.Or(0); err == nil && t > 0 {
+		return t
+	}
+	return defaultNodeTimeout
+}
+
+func (r *round) offline() bool { return r.upgrade.Spec.Strategy == v1.OfflineUpgrade }
+
+// undoes says whether what was changed is changed back when a step fails. With the upgrade itself all of it goes.
+func (r *round) undoes() bool {
+	return ptr.Deref(r.upgrade.Spec.Rollback, true) || r.upgrade.DeletionTimestamp != nil
+}
+
+// step is the one at work.
+func (r *round) step() *v1.UpgradeStepStatus {
+	if len(r.status.Steps) == 0 {
+		return &v1.UpgradeStepStatus{StartTime: timeOf(r.now)}
+	}
+	return &r.status.Steps[len(r.status.Steps)-1]
+}
+
+// enter ends the step at work and begins the next.
+func (r *round) enter(s v1.UpgradeStep, message string) {
+	now := timeOf(r.now)
+	if len(r.status.Steps) > 0 && r.step().EndTime == nil {
+		r.step().EndTime, r.step().Message = &now, r.did()
+	}
+	r.status.Step, r.status.Node, r.status.NodeStartTime = s, "", nil
+	r.status.Steps = append(r.status.Steps, v1.UpgradeStepStatus{Name: s, StartTime: now, Message: message})
+	kind := core.EventTypeNormal
+	if s == v1.StepRollBack {
+		kind = core.EventTypeWarning
+	}
+	if s != v1.StepUpgradeComplete { // which is told when it is true
+		r.events = append(r.events, event{kind, string(s), message})
+	}
+	r.condition(v1.CompleteCondition, metav1.ConditionFalse, ReasonRunning, message)
+	r.again = time.Second // the change of the status makes it go on earlier
+}
+
+// wait stays in the step until something happens, or its time is over.
+func (r *round) wait(since metav1.Time, what string) {
+	left := since.Add(r.timeout()).Sub(r.now)
+	if left <= 0 {
+		r.fail(fmt.Sprintf("not done after %s: waiting for %s", r.timeout(), cmp.Or(r.trouble, what)))
+		return
+	}
+	r.stay(what)
+	r.again = left
+}
+
+// stay is wait for what has no end of its own, or must come about however long it takes.
+func (r *round) stay(what string) {
+	if r.trouble != "" {
+		what = r.trouble
+	}
+	r.step().Message = what
+	r.condition(v1.CompleteCondition, metav1.ConditionFalse, ReasonRunning, fmt.Sprintf("step %s: waiting for %s", r.status.Step, what))
+}
+
+func (r *round) condition(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&r.status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: r.status.ObservedGeneration, LastTransitionTime: timeOf(r.now),
+	})
+}
+
+func timeOf(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

@@ -1,0 +1,449 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+const ours = "holdfast-system"
+
+// rig is an API in memory, in which Kubernetes' own controllers do what a test says.
+type rig struct {
+	*testing.T
+	api        *miniapi.Server
+	client     *holdfast.Clientset
+	kubernetes *kubernetes.Clientset
+	broken     string // image whose node pods do not become ready
+	deaf       string // image whose node pods do not register with the kubelet
+	wrong      string // image of which a NodeJob fails
+
+	ahead atomic.Int64 // of its clock
+
+	mu      sync.Mutex
+	made    int // node pods, for their names
+	replace []string
+}
+
+func newRig(t *testing.T, changes ...func(*v1.StorageClusterSpec)) *rig {
+	t.Helper()
+	api := miniapi.New(t)
+	r := &rig{T: t, api: api, client: holdfast.NewForConfigOrDie(api.Config()), kubernetes: kubernetes.NewForConfigOrDie(api.Config())}
+	cluster := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1.StorageClusterSpec{Images: v1.Images{Holdfast: oldImage}}}
+	for _, change := range changes {
+		change(&cluster.Spec)
+	}
+	cluster, err := r.client.HoldfastV1().StorageClusters().Create(t.Context(), cluster, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []string{"a", "b", "c"} {
+		node, err := r.client.HoldfastV1().StorageNodes().Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: n}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.addNode(n)
+		node.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionTrue}}
+		if _, err := r.client.HoldfastV1().StorageNodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.install(cluster)
+	return r
+}
+
+func (r *rig) addNode(name string) {
+	r.Helper()
+	node := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{core.LabelOSStable: "linux"}}}
+	if _, err := r.kubernetes.CoreV1().Nodes().Create(r.Context(), node, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	if _, err := r.kubernetes.StorageV1().CSINodes().Create(r.Context(), &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// register is what the kubelet of a node does when the pod of an image comes.
+func (r *rig) register(node string, image v1.Image) {
+	n, err := r.kubernetes.StorageV1().CSINodes().Get(r.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		return
+	}
+	if n.Spec.Drivers = nil; string(image) != r.deaf {
+		n.Spec.Drivers = []storage.CSINodeDriver{{Name: csiDriver, NodeID: node}}
+	}
+	_, _ = r.kubernetes.StorageV1().CSINodes().Update(r.Context(), n, metav1.UpdateOptions{}) // nobody else writes it
+	if string(image) == r.deaf {
+		// It forgets the driver with the old pod, and takes longer to start the new one.
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// install makes the workloads as the cluster's own loop would.
+func (r *rig) install(cluster *v1.StorageCluster) {
+	r.Helper()
+	objects, err := render.Objects(render.Input{Cluster: cluster, Namespace: ours, Snapshots: true, Has: func(schema.GroupKind) bool { return true }})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := rollout.StampAll(objects); err != nil {
+		r.Fatal(err)
+	}
+	resources := map[string]string{"DaemonSet": "daemonsets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
+	client := dynamic.NewForConfigOrDie(r.api.Config())
+	for _, o := range objects {
+		if resource := resources[o.GetKind()]; resource != "" && o.GetName() != "holdfast-snapshot-controller" { // which nobody upgrades
+			at := client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}).Namespace(ours)
+			if _, err := at.Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: apply.FieldManager, Force: true}); err != nil {
+				r.Fatal(err)
+			}
+		}
+	}
+}
+
+// live starts what stands for the controllers of Kubernetes and for the kubelets.
+func (r *rig) live() {
+	r.Helper()
+	kube, kinds := kubeinformers.NewSharedInformerFactory(r.kubernetes, 0), informers.NewSharedInformerFactory(r.client, 0)
+	on := func(i cache.SharedIndexInformer, do func(any)) {
+		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, o any) { do(o) }, DeleteFunc: do}); err != nil {
+			r.Fatal(err)
+		}
+	}
+	on(kube.Apps().V1().DaemonSets().Informer(), func(any) { r.daemonSet() })
+	on(kube.Core().V1().Pods().Informer(), func(any) { r.daemonSet() })
+	on(kube.Apps().V1().Deployments().Informer(), func(o any) { r.deployment(o.(*apps.Deployment)) })
+	on(kube.Apps().V1().StatefulSets().Informer(), func(o any) { r.statefulSet(o.(*apps.StatefulSet)) })
+	on(kinds.Holdfast().V1().NodeJobs().Informer(), func(o any) { r.nodeJob(o.(*v1.NodeJob)) })
+	kube.StartWithContext(r.Context())
+	kinds.StartWithContext(r.Context())
+	kube.WaitForCacheSyncWithContext(r.Context())
+	kinds.WaitForCacheSyncWithContext(r.Context())
+	r.until("the first node pods", func() bool {
+		set, err := r.kubernetes.AppsV1().DaemonSets(ours).Get(r.Context(), nodeSet, metav1.GetOptions{})
+		return err == nil && set.Status.DesiredNumberScheduled == 3 && len(r.nodePods()) == 3
+	})
+}
+
+func (r *rig) nodePods() map[string]*core.Pod {
+	list, err := r.kubernetes.CoreV1().Pods(ours).List(context.Background(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+	if err != nil {
+		return nil
+	}
+	pods := map[string]*core.Pod{}
+	for _, p := range list.Items {
+		pods[p.Spec.NodeName] = &p
+	}
+	return pods
+}
+
+// daemonSet has one pod of the template on each node that has none.
+func (r *rig) daemonSet() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ctx := r.Context()
+	set, err := r.kubernetes.AppsV1().DaemonSets(ours).Get(ctx, nodeSet, metav1.GetOptions{})
+	if err != nil {
+		return
+	}
+	pods := r.nodePods()
+	for _, node := range []string{"a", "b", "c"} {
+		if pods[node] != nil || ctx.Err() != nil {
+			continue
+		}
+		r.made++
+		p := &core.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
+		p.Name, p.Namespace, p.Spec.NodeName = fmt.Sprintf("%s-%d", nodeSet, r.made), ours, node
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, apps.SchemeGroupVersion.WithKind("DaemonSet"))}
+		image := imageOf(p.Spec)
+		ready := core.ConditionTrue
+		if string(image) == r.broken && node == "b" {
+			ready = core.ConditionFalse
+		}
+		p.Status = core.PodStatus{Phase: core.PodRunning, Conditions: []core.PodCondition{{Type: core.PodReady, Status: ready}}}
+		r.register(node, image)
+		if _, err := r.kubernetes.CoreV1().Pods(ours).Create(ctx, p, metav1.CreateOptions{}); err == nil {
+			r.replace = append(r.replace, node+"="+string(image[strings.LastIndexByte(string(image), ':')+1:]))
+		}
+	}
+	if set.Status.ObservedGeneration != set.Generation || set.Status.DesiredNumberScheduled != 3 {
+		set.Status.ObservedGeneration, set.Status.DesiredNumberScheduled = set.Generation, 3
+		_, _ = r.kubernetes.AppsV1().DaemonSets(ours).UpdateStatus(ctx, set, metav1.UpdateOptions{}) // a change makes it try again
+	}
+}
+
+func (r *rig) deployment(d *apps.Deployment) {
+	if d.Status.ObservedGeneration == d.Generation {
+		return
+	}
+	d, n := d.DeepCopy(), ptr.Deref(d.Spec.Replicas, 1)
+	d.Status = apps.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n}
+	_, _ = r.kubernetes.AppsV1().Deployments(d.Namespace).UpdateStatus(r.Context(), d, metav1.UpdateOptions{}) // a change makes it try again
+}
+
+// statefulSet has one pod, or none. That of the controller has those it is to have.
+func (r *rig) statefulSet(s *apps.StatefulSet) {
+	if s.Namespace == ours {
+		if s.Status.ObservedGeneration == s.Generation {
+			return
+		}
+		s, n := s.DeepCopy(), ptr.Deref(s.Spec.Replicas, 1)
+		s.Status = apps.StatefulSetStatus{ObservedGeneration: s.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n}
+		_, _ = r.kubernetes.AppsV1().StatefulSets(ours).UpdateStatus(r.Context(), s, metav1.UpdateOptions{}) // a change makes it try again
+		return
+	}
+	pods, name := r.kubernetes.CoreV1().Pods(s.Namespace), s.Name+"-0"
+	if ptr.Deref(s.Spec.Replicas, 1) == 0 {
+		_ = pods.Delete(r.Context(), name, metav1.DeleteOptions{}) // it may be gone
+		return
+	}
+	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, apps.SchemeGroupVersion.WithKind("StatefulSet"))}}}
+	p.Spec.Volumes = []core.Volume{{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "data-" + name}}}}
+	_, _ = pods.Create(r.Context(), p, metav1.CreateOptions{}) // it may be there
+}
+
+func (r *rig) nodeJob(job *v1.NodeJob) {
+	if job.Status.Phase != "" || job.DeletionTimestamp != nil {
+		return
+	}
+	job = job.DeepCopy()
+	job.Status.Phase = v1.JobCompleted
+	job.Status.Nodes = []v1.NodeResult{{Name: "a", Phase: v1.JobCompleted, Log: `{"version":"v2","metadata":{"writes":1,"reads":1}}`}}
+	if string(job.Spec.Image) == r.wrong {
+		job.Status.Phase = v1.JobFailed
+	}
+	_, _ = r.client.HoldfastV1().NodeJobs().UpdateStatus(r.Context(), job, metav1.UpdateOptions{}) // a change makes it try again
+}
+
+// database uses a volume of ours.
+func (r *rig) database() {
+	r.Helper()
+	volume := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	volume.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: csiDriver}
+	volume.Spec.ClaimRef = &core.ObjectReference{Namespace: "team", Name: "data-db-0"}
+	if _, err := r.kubernetes.CoreV1().PersistentVolumes().Create(r.Context(), volume, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	set := &apps.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
+	set.Spec.Replicas = ptr.To[int32](1)
+	set.Spec.VolumeClaimTemplates = []core.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+	if _, err := r.kubernetes.AppsV1().StatefulSets("team").Create(r.Context(), set, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// controller runs until stop is called.
+func (r *rig) controller(config *rest.Config) (stop func()) {
+	r.Helper()
+	log := slog.New(slog.NewTextHandler(r.Output(), nil))
+	client, kube := holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
+	kinds, cluster := informers.NewSharedInformerFactory(client, 0), kubeinformers.NewSharedInformerFactoryWithOptions(kube, 0, kubeinformers.WithNamespace(ours))
+	set, err := apply.New(apply.Config{
+		Client: dynamic.NewForConfigOrDie(config), Name: "cluster", Namespace: ours, Log: log,
+		Kinds: []schema.GroupVersionKind{
+			apps.SchemeGroupVersion.WithKind("DaemonSet"), apps.SchemeGroupVersion.WithKind("Deployment"), apps.SchemeGroupVersion.WithKind("StatefulSet"),
+		},
+		Resources: func(string) (*metav1.APIResourceList, error) {
+			return &metav1.APIResourceList{APIResources: []metav1.APIResource{
+				{Name: "daemonsets", Kind: "DaemonSet", Namespaced: true},
+				{Name: "deployments", Kind: "Deployment", Namespaced: true},
+				{Name: "statefulsets", Kind: "StatefulSet", Namespaced: true},
+			}}, nil
+		},
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	c, err := New(Config{Client: client, Kubernetes: kube, Owned: set, Holdfast: kinds, Cluster: cluster, Namespace: ours, Driver: csiDriver, Metadata: 1, Log: log, Now: r.now})
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	if err := set.Start(ctx); err != nil {
+		r.Fatal(err)
+	}
+	kinds.StartWithContext(ctx)
+	cluster.StartWithContext(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := c.Run(ctx); err != nil {
+			r.Error(err)
+		}
+	}()
+	stop = func() {
+		cancel()
+		<-ended
+	}
+	r.Cleanup(stop)
+	return stop
+}
+
+// dying runs a controller that is killed at one of its writes, if it gets that far. It returns how many it made.
+func (r *rig) dying(at int, name string) int {
+	r.Helper()
+	died := make(chan struct{})
+	m := &miniapi.Mortal{At: at, Died: func() { close(died) }}
+	stop := r.controller(r.api.Mortal(m))
+	defer stop()
+	r.until("the end, of the controller or of the upgrade", func() bool {
+		select {
+		case <-died:
+			return true
+		default:
+			r.hurry(name)
+			return r.over(name)
+		}
+	})
+	return m.Writes()
+}
+
+func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
+
+// hurry lets time pass when an upgrade waits for the node that does not become ready.
+func (r *rig) hurry(name string) {
+	u := r.get(name)
+	if u == nil || u.Status.Phase != v1.UpgradeRunning || u.Status.NodeStartTime == nil {
+		return
+	}
+	pod := r.nodePods()[u.Status.Node]
+	if pod == nil || string(imageOf(pod.Spec)) != r.deaf && (u.Status.Node != "b" || string(imageOf(pod.Spec)) != r.broken) {
+		return
+	}
+	if over := u.Status.NodeStartTime.Add(defaultNodeTimeout + time.Second).Sub(r.now()); over > 0 {
+		r.ahead.Add(int64(over))
+	}
+	pod.Annotations["looked-at"] = r.now().String()                                          // so that the controller looks again
+	_, _ = r.kubernetes.CoreV1().Pods(ours).Update(r.Context(), pod, metav1.UpdateOptions{}) // or the next time
+}
+
+func (r *rig) upgrade(name string, spec v1.StorageUpgradeSpec) {
+	r.Helper()
+	_, err := r.client.HoldfastV1().StorageUpgrades().Create(r.Context(), &v1.StorageUpgrade{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) get(name string) *v1.StorageUpgrade {
+	u, err := r.client.HoldfastV1().StorageUpgrades().Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return u
+}
+
+// over says whether an upgrade has ended, or is gone.
+func (r *rig) over(name string) bool {
+	u := r.get(name)
+	return u == nil || hasEnded(u) && len(u.Finalizers) == 0
+}
+
+func (r *rig) until(what string, done func() bool) {
+	r.Helper()
+	deadline := time.After(60 * time.Second)
+	for !done() {
+		select {
+		case <-deadline:
+			for _, u := range []string{"up", "up2"} {
+				if u := r.get(u); u != nil {
+					r.Logf("%s: %+v %+v", u.Name, u.Finalizers, u.Status)
+				}
+			}
+			r.Fatalf("still waiting for %s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// runs says what the nodes and the controller run.
+func (r *rig) runs() string {
+	r.Helper()
+	var all []string
+	for node, p := range r.nodePods() {
+		all = append(all, node+"="+string(imageOf(p.Spec)))
+	}
+	slices.Sort(all)
+	for _, pod := range r.controllers() {
+		all = append(all, "controller="+string(imageOf(pod)))
+	}
+	return strings.Join(all, " ")
+}
+
+// controllers are what the workloads of the controller run.
+func (r *rig) controllers() (all []core.PodSpec) {
+	r.Helper()
+	deployments, err := r.kubernetes.AppsV1().Deployments(ours).List(r.Context(), metav1.ListOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, d := range deployments.Items {
+		all = append(all, d.Spec.Template.Spec)
+	}
+	sets, err := r.kubernetes.AppsV1().StatefulSets(ours).List(r.Context(), metav1.ListOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, s := range sets.Items {
+		all = append(all, s.Spec.Template.Spec)
+	}
+	return all
+}
+
+func (r *rig) wantRuns(image v1.Image) {
+	r.Helper()
+	want := strings.ReplaceAll("a=I b=I c=I controller=I", "I", string(image))
+	if have := r.runs(); have != want {
+		r.Errorf("what runs is\n%s, want\n%s", have, want)
+	}
+	c, err := r.client.HoldfastV1().StorageClusters().Get(r.Context(), "holdfast", metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if c.Spec.Pause || c.Annotations[v1.PausedByAnnotation] != "" || c.Spec.Images.Holdfast != image {
+		r.Errorf("the cluster is %v %+v", c.Annotations, c.Spec)
+	}
+}
+
+// told are the reasons of the events, each with how often.
+func (r *rig) told() map[string]int {
+	r.Helper()
+	list, err := r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	reasons := map[string]int{}
+	for _, e := range list.Items {
+		reasons[e.InvolvedObject.Name+" "+e.Reason]++
+	}
+	return reasons
+}

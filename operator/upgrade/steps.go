@@ -1,0 +1,276 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+// goOn does what the step at work is for.
+func (r *round) goOn() {
+	steps := map[v1.UpgradeStep]func(){
+		v1.StepPullImage: r.pullImage, v1.StepPauseClusterCtrl: r.pauseClusterCtrl, v1.StepPreflight: r.preflight,
+		v1.StepUpgradeInit: r.upgradeInit, v1.StepScaleDown: r.scaleDown, v1.StepNodes: r.rollNodes,
+		v1.StepNFSServers: r.nfsServers, v1.StepController: r.rollController, v1.StepScaleUp: r.scaleUp,
+		v1.StepUpgradeComplete: r.upgradeComplete,
+	}
+	do, known := steps[r.status.Step]
+	if !known {
+		r.fail(fmt.Sprintf("step %q is not known to this version", r.status.Step))
+		return
+	}
+	// From here on the cluster's own loop must stay away; a hand may have let it in.
+	r.pause = r.status.Step != v1.StepPullImage && r.status.Step != v1.StepUpgradeComplete && !r.pausedByThis()
+	do()
+}
+
+// did says what the step at work has done, now that it is left.
+func (r *round) did() string {
+	to := r.status.To
+	switch r.status.Step {
+	case v1.StepPullImage:
+		if r.nfsJob != nil {
+			return fmt.Sprintf("%s is on the nodes: %s; %s on those of NFS servers: %s; both read what is on disk", to, said(r.job), r.nfsJob.Spec.Image, said(r.nfsJob))
+		}
+		return fmt.Sprintf("%s is on the nodes, and reads what is on their disks: %s", to, said(r.job))
+	case v1.StepPauseClusterCtrl:
+		return "the controller leaves the cluster to this upgrade"
+	case v1.StepPreflight:
+		return "all nodes and the controller are ready"
+	case v1.StepUpgradeInit:
+		return fmt.Sprintf("node pods that are made from now on run %s", to)
+	case v1.StepScaleDown:
+		return fmt.Sprintf("%d applications are stopped", len(r.apps.stopped))
+	case v1.StepNodes:
+		return fmt.Sprintf("%s nodes run %s", r.status.Ready, to)
+	case v1.StepNFSServers:
+		return fmt.Sprintf("all NFS servers run what belongs to %s", to)
+	case v1.StepController:
+		return fmt.Sprintf("the controller runs %s", to)
+	case v1.StepScaleUp:
+		return "the applications are started"
+	}
+	return r.step().Message
+}
+
+func (r *round) pausedByThis() bool {
+	return r.cluster.Spec.Pause && r.cluster.Annotations[v1.PausedByAnnotation] == r.upgrade.Name
+}
+
+func (r *round) pullImage() {
+	jobs := []*v1.NodeJob{r.job}
+	if r.nfs.image != "" || r.nfsJob != nil {
+		jobs = append(jobs, r.nfsJob)
+	}
+	if slices.Contains(jobs, nil) {
+		r.bringJobs = true
+		r.wait(r.step().StartTime, "a NodeJob to be made")
+		return
+	}
+	var works []string
+	for _, job := range jobs {
+		switch job.Status.Phase {
+		case v1.JobCompleted:
+		case v1.JobFailed:
+			r.fail(fmt.Sprintf("NodeJob %s failed: %s", job.Name, said(job)))
+			return
+		default: // the job has a timeout of its own
+			works = append(works, fmt.Sprintf("NodeJob %s: %s", job.Name, said(job)))
+		}
+	}
+	if len(works) > 0 {
+		r.stay(strings.Join(works, "; "))
+		return
+	}
+	// Nothing has been written to the StorageCluster by now.
+	if why := r.incompatible(jobs); why != "" {
+		r.fail(why)
+		return
+	}
+	r.enter(v1.StepPauseClusterCtrl, "the controller leaves the cluster to this upgrade")
+}
+
+// said is the message of a job.
+func said(job *v1.NodeJob) string {
+	for _, c := range job.Status.Conditions {
+		if c.Type == v1.CompleteCondition {
+			return c.Message
+		}
+	}
+	return "it has not begun"
+}
+
+func (r *round) pauseClusterCtrl() {
+	if r.pause {
+		r.wait(r.step().StartTime, "the StorageCluster to be paused")
+		return
+	}
+	r.enter(v1.StepPreflight, "checking that all is ready")
+}
+
+func (r *round) preflight() {
+	if r.offline() && len(r.apps.blockers) > 0 {
+		r.fail("these use volumes and cannot be stopped and started again, so stop them first: " + strings.Join(r.apps.blockers, ", "))
+		return
+	}
+	// What the cluster's own loop had begun to roll out when it was paused is finished here: nobody else does.
+	if !r.rolled(r.nodes.image) {
+		return
+	}
+	if !r.controller.none && !r.controller.ready {
+		r.wait(r.step().StartTime, "the controller to be ready: "+r.controller.waiting)
+		return
+	}
+	r.enter(v1.StepUpgradeInit, fmt.Sprintf("node pods that are made from now on run %s", r.status.To))
+}
+
+// incompatible says why one of the new images must not get at the pools.
+func (r *round) incompatible(jobs []*v1.NodeJob) string {
+	for _, job := range jobs {
+		for _, n := range job.Status.Nodes {
+			v, err := parseVersion(n.Log)
+			if err != nil {
+				return fmt.Sprintf("node %s: %s does not say which metadata it reads: %v", n.Name, job.Spec.Image, err)
+			}
+			if v.Metadata.Reads < r.metadata {
+				return fmt.Sprintf("%s reads metadata up to version %d, and what is on disk has version %d: it cannot be brought back to that release",
+					job.Spec.Image, v.Metadata.Reads, r.metadata)
+			}
+		}
+	}
+	return ""
+}
+
+func (r *round) upgradeInit() {
+	r.apply = &images{nodes: r.status.To, controller: r.status.From}
+	switch {
+	case !r.nodes.none && r.nodes.image != r.status.To:
+		r.wait(r.step().StartTime, "the DaemonSet to name "+string(r.status.To))
+	case r.offline():
+		r.enter(v1.StepScaleDown, "stopping the applications that use volumes")
+	default:
+		r.enter(v1.StepNodes, "replacing the node pods one by one")
+	}
+}
+
+func (r *round) scaleDown() {
+	switch {
+	case len(r.apps.running) > 0:
+		r.stop = r.apps.running
+		r.wait(r.step().StartTime, fmt.Sprintf("%s to stop", names(r.apps.running)))
+		r.soon()
+	case len(r.apps.pods) > 0:
+		r.wait(r.step().StartTime, "the pods that use volumes to end: "+strings.Join(r.apps.pods, ", "))
+		r.soon()
+	default:
+		r.enter(v1.StepNodes, fmt.Sprintf("%d applications are stopped; replacing the node pods one by one", len(r.apps.stopped)))
+	}
+}
+
+func (r *round) rollNodes() {
+	r.apply = &images{nodes: r.status.To, controller: r.status.From}
+	if r.rolled(r.status.To) {
+		r.enter(v1.StepNFSServers, "bringing NFS servers to the new image")
+	}
+}
+
+// rolled goes on with the nodes, and says whether all of them run the image and are ready.
+func (r *round) rolled(image v1.Image) bool {
+	if r.nodes.none {
+		return true
+	}
+	state := r.nodes.rollout
+	if r.nodes.image != image {
+		state = rollout.Result{Waiting: "the DaemonSet to name " + string(image)}
+	} else {
+		r.status.Ready = fmt.Sprintf("%d/%d", state.Updated, state.Total)
+	}
+	if state.Done && len(r.nodes.unready) == 0 {
+		r.status.Node, r.status.NodeStartTime = "", nil
+		return true
+	}
+	if state.Done {
+		state.Waiting, state.Node = listed(r.nodes.unready), r.nodes.unready[0].name
+	}
+	r.roll = r.nodes.image == image && !state.Done
+	if r.status.NodeStartTime == nil || state.Node != "" && state.Node != r.status.Node {
+		start := timeOf(r.now)
+		r.status.Node, r.status.NodeStartTime = state.Node, &start
+	}
+	r.wait(*r.status.NodeStartTime, state.Waiting)
+	return false
+}
+
+func (r *round) nfsServers() {
+	r.bringNFS = r.status.To
+	if !r.nfs.done {
+		r.wait(r.step().StartTime, r.nfs.waiting)
+		r.soon() // their pods are watched by others
+		return
+	}
+	r.enter(v1.StepController, "replacing the controller")
+}
+
+func (r *round) rollController() {
+	r.apply = &images{nodes: r.status.To, controller: r.status.To}
+	switch {
+	case !r.controllerRuns(r.status.To):
+	case r.offline():
+		r.enter(v1.StepScaleUp, "starting the applications again")
+	default:
+		r.enter(v1.StepUpgradeComplete, "writing the image into the StorageCluster")
+	}
+}
+
+// controllerRuns waits for the controller to run the image, all of it.
+func (r *round) controllerRuns(image v1.Image) bool {
+	switch {
+	case r.controller.none:
+		return true
+	case r.controller.image != image:
+		r.wait(r.step().StartTime, "the controller to be asked to run "+string(image))
+		return false
+	case !r.controller.ready:
+		r.wait(r.step().StartTime, r.controller.waiting)
+		return false
+	}
+	return true
+}
+
+func (r *round) scaleUp() {
+	if len(r.apps.stopped) > 0 {
+		r.start = r.apps.stopped
+		r.stay(names(r.apps.stopped) + " to be started")
+		r.soon()
+		return
+	}
+	r.enter(v1.StepUpgradeComplete, "writing the image into the StorageCluster")
+}
+
+func (r *round) upgradeComplete() {
+	if r.pausedByThis() || r.cluster.Spec.Images.Holdfast != r.status.To {
+		r.unpause, r.setImage = true, r.status.To
+		r.stay("the StorageCluster to be unpaused")
+		return
+	}
+	r.finish(v1.UpgradeCompleted, fmt.Sprintf("%s runs everywhere", r.status.To))
+}
+
+func listed(nodes []unreadyNode) string {
+	var texts []string
+	for _, n := range nodes {
+		texts = append(texts, fmt.Sprintf("node %s: %s", n.name, n.why))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func names(all []application) string {
+	var texts []string
+	for _, a := range all {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ", ")
+}

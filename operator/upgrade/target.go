@@ -1,0 +1,65 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// target is the image that an upgrade brings. A version is another tag of the image that runs.
+func target(spec *v1.StorageUpgradeSpec, current v1.Image) (v1.Image, error) {
+	if spec.Image != "" {
+		return spec.Image, nil
+	}
+	if spec.Version == "" {
+		return "", errors.New("give spec.image, or spec.version")
+	}
+	name, _, _ := strings.Cut(string(current), "@")
+	if name == "" {
+		return "", fmt.Errorf("spec.version is %s, but the image that runs is not known: give spec.image", spec.Version)
+	}
+	// A colon before the last slash is that of a port.
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		name = name[:i]
+	}
+	return v1.Image(name + ":" + spec.Version), nil
+}
+
+// version is what the program says of itself when asked with --output=json.
+type version struct {
+	Version  string `json:"version"`
+	Metadata struct {
+		Writes int `json:"writes"` // version of what it writes on disk
+		Reads  int `json:"reads"`  // newest version that it can read
+	} `json:"metadata"`
+}
+
+// askForVersion are the arguments by which an image says which version it is.
+var askForVersion = []string{"version", "--output=json"}
+
+// parseVersion reads the last line of a log that is a version.
+func parseVersion(log string) (version, error) {
+	var found *version
+	for line := range strings.Lines(log) {
+		var v version
+		if json.Unmarshal([]byte(line), &v) == nil && v.Metadata.Reads > 0 {
+			found = &v
+		}
+	}
+	if found == nil {
+		return version{}, fmt.Errorf("it wrote %q", brief(log))
+	}
+	return *found, nil
+}
+
+func brief(text string) string {
+	const most = 200
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}

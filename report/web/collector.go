@@ -1,0 +1,104 @@
+package web
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// The names differ from those that a node tells of itself: added up with them, everything would count twice. Every
+// replica of the controller tells the same. What an NFS server stores is within a volume of a node or on a disk of its
+// own; a sum without its label nfs_server would count the former twice.
+var (
+	phaseDesc     = prometheus.NewDesc("holdfast_cluster_phase", "1 for the phase that the StorageCluster is in, 0 for the others.", []string{"phase"}, nil)
+	nodesDesc     = prometheus.NewDesc("holdfast_cluster_nodes", "Nodes that store, by whether they are ready: true, false, or unknown while the agent is not heard of.", []string{"ready"}, nil)
+	serversDesc   = prometheus.NewDesc("holdfast_cluster_nfs_servers", "NFS servers, by whether they are ready: true, false, or unknown while they are not heard of.", []string{"ready"}, nil)
+	volumesDesc   = prometheus.NewDesc("holdfast_cluster_volumes", "Volumes of the cluster.", []string{"node", "nfs_server", "pool", "phase"}, nil)
+	capacityDesc  = prometheus.NewDesc("holdfast_cluster_pool_capacity_bytes", "Size of the pool's file system.", []string{"node", "nfs_server", "pool"}, nil)
+	promisedDesc  = prometheus.NewDesc("holdfast_cluster_pool_promised_bytes", "Bytes promised to volumes, snapshots and trash.", []string{"node", "nfs_server", "pool"}, nil)
+	usedDesc      = prometheus.NewDesc("holdfast_cluster_pool_used_bytes", "Bytes of the pool's file system that are taken, by anyone.", []string{"node", "nfs_server", "pool"}, nil)
+	availableDesc = prometheus.NewDesc("holdfast_cluster_pool_available_bytes", "Bytes that can still be promised.", []string{"node", "nfs_server", "pool"}, nil)
+)
+
+// Collector tells of the whole cluster, once it is known.
+func (s *Server) Collector() prometheus.Collector { return (*collector)(s) }
+
+type collector Server
+
+func (*collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{phaseDesc, nodesDesc, serversDesc, volumesDesc, capacityDesc, promisedDesc, usedDesc, availableDesc} {
+		out <- d
+	}
+}
+
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	if !c.filled.Load() {
+		return
+	}
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	// What is read from a cache has no error.
+	clusters, _ := c.clusters.List(labels.Everything())
+	nodes, _ := c.nodes.List(labels.Everything())
+	volumes, _ := c.volumes.List(labels.Everything())
+	collectPhase(clusters, gauge)
+	collectNodes(nodes, gauge)
+	collectVolumes(volumes, gauge)
+}
+
+type gauge = func(d *prometheus.Desc, value float64, labels ...string)
+
+func collectPhase(clusters []*v1.StorageCluster, gauge gauge) {
+	c := v1.Served(clusters)
+	if c == nil {
+		return
+	}
+	for _, phase := range clusterPhases {
+		value := 0.0
+		if c.Status.Phase == phase {
+			value = 1
+		}
+		gauge(phaseDesc, value, string(phase))
+	}
+}
+
+func collectNodes(nodes []*v1.StorageNode, gauge gauge) {
+	word := map[NodePhase]string{NodeReady: "true", NodeNotReady: "false", NodeUnknown: "unknown"}
+	count := map[*prometheus.Desc]map[NodePhase]int{nodesDesc: {}, serversDesc: {}}
+	for _, n := range nodes {
+		kind, server := nodesDesc, v1.ServerOf(n.Name)
+		if server != "" {
+			kind = serversDesc
+		}
+		count[kind][phaseOf(n)]++
+		for i := range n.Status.Pools {
+			p := &n.Status.Pools[i]
+			room := roomOf(p)
+			gauge(capacityDesc, float64(room.Capacity), n.Name, server, p.Name)
+			gauge(promisedDesc, float64(room.Promised), n.Name, server, p.Name)
+			gauge(usedDesc, float64(room.Used), n.Name, server, p.Name)
+			gauge(availableDesc, float64(room.Available), n.Name, server, p.Name)
+		}
+	}
+	for kind, phases := range count {
+		for _, phase := range nodePhases {
+			gauge(kind, float64(phases[phase]), word[phase])
+		}
+	}
+}
+
+func collectVolumes(volumes []*v1.Volume, gauge gauge) {
+	type place struct {
+		node, pool string
+		phase      v1.Phase
+	}
+	count := map[place]int{}
+	for _, v := range volumes {
+		count[place{v.Spec.Node, poolOf(v), volumePhase(v)}]++
+	}
+	for p, n := range count {
+		gauge(volumesDesc, float64(n), p.node, v1.ServerOf(p.node), p.pool, string(p.phase))
+	}
+}

@@ -1,0 +1,187 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+)
+
+// The keys of the secret that spec.secretRef names.
+const (
+	userKey     = "username"
+	passwordKey = "password"
+)
+
+// checkEvery is how often the certificate's age is looked at.
+const checkEvery = time.Hour
+
+// identity is who the server is to its clients, and whom it lets in. It follows the StorageCluster and two secrets, and
+// what it has read last counts: a change needs no restart, a secret that cannot be read for a while does no harm.
+type identity struct {
+	Config
+	clusters listers.StorageClusterLister
+	changed  chan struct{}
+	given    *followed // spec.secretRef
+	own      *followed // the self-made certificate
+
+	pair   atomic.Pointer[tls.Certificate]
+	lasts  atomic.Bool // the pair is in a secret, so that others and later processes have it too
+	access atomic.Pointer[access]
+}
+
+// access is who may come in. Without a user it says why nobody may.
+type access struct {
+	*credentials
+	why string
+}
+
+// newIdentity begins with a certificate that this process alone has, so that clients get an answer from the start.
+func newIdentity(c Config, clusters listers.StorageClusterLister) (*identity, error) {
+	i := &identity{Config: c, clusters: clusters, changed: make(chan struct{}, 1)}
+	made, err := makePair(nil, namesFor(nil, c.Namespace), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := i.use(made.cert, made.key); err != nil {
+		return nil, err
+	}
+	i.lasts.Store(false)
+	i.access.Store(&access{why: "It is not known yet who may: the cluster could not be read so far."})
+	return i, nil
+}
+
+func (i *identity) listen(clusters cache.SharedIndexInformer) error {
+	_, err := clusters.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { i.wake() },
+		UpdateFunc: func(_, _ any) { i.wake() },
+		DeleteFunc: func(any) { i.wake() },
+	})
+	return err
+}
+
+func (i *identity) wake() {
+	select {
+	case i.changed <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// certificate is for tls.Config.
+func (i *identity) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return i.pair.Load(), nil
+}
+
+// keep follows what there is until ctx ends.
+func (i *identity) keep(ctx context.Context) {
+	defer func() { i.given.end(); i.own.end() }()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-i.changed:
+		case <-next.C:
+		}
+		wait := checkEvery
+		if err := i.settle(ctx); err != nil && ctx.Err() == nil {
+			i.Log.Warn("the API's certificate could not be kept as it should be; trying again", "error", err)
+			wait = time.Minute
+		}
+		next.Reset(wait)
+	}
+}
+
+// settle brings the certificate and the credentials in line with what is known now.
+func (i *identity) settle(ctx context.Context) error {
+	all, err := i.clusters.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	c := v1.Served(all)
+	if c != nil && c.Unreadable() != nil {
+		return nil //nolint:nilerr // what was there before stays in use
+	}
+	if err := i.followGiven(ctx, c); err != nil {
+		return err
+	}
+	if i.own == nil {
+		if i.own, err = follow(ctx, i.Kubernetes, i.Namespace, ownSecret, i.wake); err != nil {
+			return err
+		}
+	}
+	secret, known := i.given.secret()
+	i.access.Store(letIn(c, secret, known))
+	switch {
+	case i.given != nil && !known:
+		return nil // it may have a pair, whose place is not taken before that is sure
+	case secret == nil || len(secret.Data[core.TLSCertKey])+len(secret.Data[core.TLSPrivateKeyKey]) == 0:
+		return i.keepOwn(ctx, c)
+	}
+	err = i.use(secret.Data[core.TLSCertKey], secret.Data[core.TLSPrivateKeyKey])
+	if err == nil || i.lasts.Load() {
+		return about(secret, err) // with an error, what was there before stays in use
+	}
+	return errors.Join(about(secret, err), i.keepOwn(ctx, c))
+}
+
+func about(s *core.Secret, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("secret %s/%s: %w", s.Namespace, s.Name, err)
+}
+
+func (i *identity) followGiven(ctx context.Context, c *v1.StorageCluster) (err error) {
+	if c == nil || c.Spec.SecretRef == nil {
+		i.given.end()
+		i.given = nil
+		return nil
+	}
+	ref := c.Spec.SecretRef
+	namespace := cmp.Or(ref.Namespace, i.Namespace)
+	if i.given.is(namespace, ref.Name) {
+		return nil
+	}
+	i.given.end()
+	i.given, err = follow(ctx, i.Kubernetes, namespace, ref.Name, i.wake)
+	return err
+}
+
+// use takes a pair if it is one.
+func (i *identity) use(cert, key []byte) error {
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("its keys %s and %s are no pair: %w", core.TLSCertKey, core.TLSPrivateKeyKey, err)
+	}
+	i.pair.Store(&pair)
+	i.lasts.Store(true)
+	return nil
+}
+
+func letIn(c *v1.StorageCluster, secret *core.Secret, known bool) *access {
+	switch {
+	case c == nil:
+		return &access{why: "There is no StorageCluster, so nobody may: kubectl apply one."}
+	case c.Spec.SecretRef == nil:
+		return &access{why: fmt.Sprintf("Nobody may, since StorageCluster %s has no spec.secretRef: name there a secret with the keys %s and %s.", c.Name, userKey, passwordKey)}
+	case !known:
+		return &access{why: fmt.Sprintf("Nobody may yet: the secret of spec.secretRef of StorageCluster %s could not be read so far. The log of the controller says why.", c.Name)}
+	case secret == nil:
+		return &access{why: fmt.Sprintf("Nobody may, since the secret of spec.secretRef of StorageCluster %s does not exist: make it, with the keys %s and %s.", c.Name, userKey, passwordKey)}
+	case len(secret.Data[userKey]) == 0 || len(secret.Data[passwordKey]) == 0:
+		return &access{why: fmt.Sprintf("Nobody may, since the secret of spec.secretRef of StorageCluster %s lacks %s or %s: add both.", c.Name, userKey, passwordKey)}
+	}
+	return &access{credentials: newCredentials(string(secret.Data[userKey]), string(secret.Data[passwordKey]))}
+}
