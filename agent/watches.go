@@ -13,6 +13,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // watches brings the objects of this node, and no others.
@@ -29,8 +30,8 @@ func (w *watches) prepare(a *Agent) error {
 		selector := fields.OneTermEqualSelector(field, a.Node).String()
 		return holdfast.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector })
 	}
-	things := holdfast.NewSharedInformerFactoryWithOptions(a.Client, 0, only("spec.node"), holdfast.WithTransform(slim))
-	nodes := holdfast.NewSharedInformerFactoryWithOptions(a.Client, 0, only("metadata.name"), holdfast.WithTransform(slim))
+	things := holdfast.NewSharedInformerFactoryWithOptions(a.Client, 0, only("spec.node"), holdfast.WithTransform(kube.Slim))
+	nodes := holdfast.NewSharedInformerFactoryWithOptions(a.Client, 0, only("metadata.name"), holdfast.WithTransform(kube.Slim))
 	w.volumes = holdfastv1.ToTypedVolumeInformer(things.Holdfast().V1().Volumes()).TypedInformer()
 	w.snapshots = holdfastv1.ToTypedSnapshotInformer(things.Holdfast().V1().Snapshots()).TypedInformer()
 	w.node = holdfastv1.ToTypedStorageNodeInformer(nodes.Holdfast().V1().StorageNodes()).TypedInformer()
@@ -50,14 +51,6 @@ func (w *watches) start(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-// slim leaves out what nobody reads here: half of an object is who wrote which field of it.
-func slim(o any) (any, error) {
-	if m, err := meta.Accessor(o); err == nil {
-		m.SetManagedFields(nil)
-	}
-	return o, nil
 }
 
 func hear[T cache.Object](w *watches, informer cache.TypedSharedIndexInformer[T], handler cache.TypedResourceEventHandlerFuncs[T]) error {

@@ -40,7 +40,13 @@ type LoopConfig[K comparable] struct {
 type Loop[K comparable] struct {
 	LoopConfig[K]
 	queue workqueue.TypedRateLimitingInterface[K]
-	heard []cache.DoneChecker // what exists was told to every listener
+	heard []heard
+}
+
+// heard is a handler that is registered with an informer.
+type heard struct {
+	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandlerRegistration
 }
 
 // NewLoop checks the configuration.
@@ -65,7 +71,7 @@ func (l *Loop[K]) Enqueue(key K) { l.queue.Add(key) }
 func (l *Loop[K]) EnqueueAfter(key K, after time.Duration) { l.queue.AddAfter(key, after) }
 
 // Watch makes the keys run that an object belongs to whenever it comes, changes or goes. It is called before Run, which
-// waits until everything that exists was seen. Who owns the informer starts it.
+// waits until everything that exists was seen, and listens no more when it ends. Who owns the informer starts it.
 func (l *Loop[K]) Watch(informer cache.SharedIndexInformer, keys func(object any) []K) error {
 	return l.WatchChanges(informer, keys, nil)
 }
@@ -98,14 +104,19 @@ func (l *Loop[K]) WatchChanges(informer cache.SharedIndexInformer, keys func(obj
 	if err != nil {
 		return err
 	}
-	l.heard = append(l.heard, registered.HasSyncedChecker())
+	l.heard = append(l.heard, heard{informer, registered})
 	return nil
 }
 
 // Run sees to keys until ctx ends, and to the last one until its run has ended.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	defer l.queue.ShutDown()
-	if !cache.WaitFor(ctx, "", l.heard...) {
+	var synced []cache.DoneChecker
+	for _, h := range l.heard {
+		synced = append(synced, h.handler.HasSyncedChecker())
+		defer func() { _ = h.informer.RemoveEventHandler(h.handler) }() // it fails of an informer that has ended
+	}
+	if !cache.WaitFor(ctx, "", synced...) {
 		return nil // ctx has ended
 	}
 	defer context.AfterFunc(ctx, l.queue.ShutDown)()

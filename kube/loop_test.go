@@ -259,6 +259,44 @@ func TestTheLoopSeesWhatComesChangesAndGoesButNotWhatDoesNotMatter(t *testing.T)
 	}
 }
 
+// counted counts the handlers of an informer.
+type counted struct {
+	cache.SharedIndexInformer
+	handlers atomic.Int32
+}
+
+func (c *counted) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	c.handlers.Add(1)
+	return c.SharedIndexInformer.AddEventHandler(h)
+}
+
+func (c *counted) RemoveEventHandler(h cache.ResourceEventHandlerRegistration) error {
+	c.handlers.Add(-1)
+	return c.SharedIndexInformer.RemoveEventHandler(h)
+}
+
+func TestLoop_ListensNoMoreWhenItHasEnded(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
+	informer := &counted{SharedIndexInformer: informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()}
+	l, err := NewLoop(LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) { return 0, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := l.Watch(informer, func(any) []string { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := informer.handlers.Load(); n != 0 {
+		t.Errorf("%d handlers of a loop that has ended are left", n)
+	}
+}
+
 func TestALoopThatIsToEndBeforeItsCachesAreFullEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := NewLoop(LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) {

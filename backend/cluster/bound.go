@@ -7,7 +7,6 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -19,8 +18,7 @@ const byHandle = "handle"
 
 // listenToPersistentVolumes keeps of each PersistentVolume whose it is and which claim has it.
 func (w *watches) listenToPersistentVolumes(b *Backend) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(b.Kubernetes, 0, informers.WithTransform(stripPersistentVolume))
-	informer := factory.Core().V1().PersistentVolumes().Informer()
+	informer := b.Watches.Cluster.Core().V1().PersistentVolumes().Informer()
 	if err := informer.AddIndexers(cache.Indexers{byHandle: func(o any) ([]string, error) {
 		if pv, ok := o.(*core.PersistentVolume); ok && pv.Spec.CSI != nil {
 			return []string{pv.Spec.CSI.VolumeHandle}, nil
@@ -30,24 +28,7 @@ func (w *watches) listenToPersistentVolumes(b *Backend) error {
 		return err
 	}
 	w.persistent = informer.GetIndexer()
-	w.starters = append(w.starters, factory.StartWithContext)
 	return hear(w, cache.NewTypedSharedIndexInformer[*core.PersistentVolume](informer), cache.TypedResourceEventHandlerFuncs[*core.PersistentVolume]{})
-}
-
-// stripPersistentVolume leaves what is looked at here: a cluster may have ten thousand.
-func stripPersistentVolume(o any) (any, error) {
-	pv, ok := o.(*core.PersistentVolume)
-	if !ok {
-		return o, nil
-	}
-	slim := &core.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion},
-		Spec:       core.PersistentVolumeSpec{ClaimRef: pv.Spec.ClaimRef},
-	}
-	if csi := pv.Spec.CSI; csi != nil {
-		slim.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle}
-	}
-	return slim, nil
 }
 
 // unbound refuses to delete a volume that a living claim has, by whatever PersistentVolume: who wants the volume gone

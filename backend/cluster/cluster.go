@@ -20,6 +20,7 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // DefaultNamespace is where the agents' Leases are.
@@ -32,6 +33,7 @@ const fieldManager = "holdfast-controller"
 type Config struct {
 	Client     client.Interface
 	Kubernetes kubernetes.Interface
+	Watches    *kube.Watches        // of the process, in Namespace
 	Namespace  string               // of the agents' Leases; DefaultNamespace if empty
 	Driver     string               // whose classes' claims are told why they wait; none if empty
 	Events     record.EventRecorder // nil writes no events
@@ -72,8 +74,8 @@ var (
 
 // New checks the configuration.
 func New(c Config) (*Backend, error) {
-	if c.Client == nil || c.Kubernetes == nil {
-		return nil, errors.New("a cluster backend needs clients of both APIs")
+	if c.Client == nil || c.Kubernetes == nil || c.Watches == nil {
+		return nil, errors.New("a cluster backend needs clients of both APIs, and watches")
 	}
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	c.GarbageAge, c.GarbageEvery = cmp.Or(c.GarbageAge, DefaultGarbageAge), cmp.Or(c.GarbageEvery, DefaultGarbageEvery)
@@ -97,10 +99,11 @@ func New(c Config) (*Backend, error) {
 	return b, nil
 }
 
-// Start begins to watch, until ctx ends, and returns when everything that exists is known.
+// Start begins to watch, and returns when everything that exists is known.
 func (b *Backend) Start(ctx context.Context) error {
 	context.AfterFunc(ctx, b.pulse.stop)
-	if err := b.watches.start(ctx); err != nil {
+	b.Watches.Start()
+	if err := b.watches.wait(ctx); err != nil {
 		return fmt.Errorf("the cluster's volumes could not be listed: %w", err)
 	}
 	return nil

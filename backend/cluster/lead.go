@@ -8,10 +8,7 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -101,8 +98,7 @@ func (l *leader) forgetTold() {
 
 // watchNodes keeps the Node objects' names and taints.
 func (l *leader) watchNodes(ctx context.Context) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(l.Kubernetes, 0, informers.WithTransform(strip))
-	informer := factory.Core().V1().Nodes().Informer()
+	informer := l.Watches.Cluster.Core().V1().Nodes().Informer()
 	l.nodes = informer.GetIndexer()
 	nodes := cache.NewTypedSharedIndexInformer[*core.Node](informer)
 	registered, err := nodes.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*core.Node]{
@@ -117,23 +113,12 @@ func (l *leader) watchNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	factory.StartWithContext(ctx)
+	context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registered) })
+	l.Watches.Start()
 	if !cache.WaitFor(ctx, "", registered.HasSyncedChecker()) {
 		return errors.New("the cluster's nodes could not be listed before this process stopped leading")
 	}
 	return nil
-}
-
-// strip leaves of a Node what is looked at here: a cluster may have a thousand.
-func strip(o any) (any, error) {
-	n, ok := o.(*core.Node)
-	if !ok {
-		return o, nil
-	}
-	return runtime.Object(&core.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion},
-		Spec:       core.NodeSpec{Taints: n.Spec.Taints},
-	}), nil
 }
 
 // everyNode names each node that has an agent or an object.

@@ -11,11 +11,13 @@ import (
 
 	ourfake "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 func TestWhatWasToldOfAVolumeIsForgottenWithItsObject(t *testing.T) {
 	events := record.NewFakeRecorder(10)
-	b, err := New(Config{Client: ourfake.NewSimpleClientset(), Kubernetes: fake.NewClientset(), Events: events})
+	ours, theirs := ourfake.NewSimpleClientset(), fake.NewClientset()
+	b, err := New(Config{Client: ours, Kubernetes: theirs, Watches: kube.NewWatches(t.Context(), ours, theirs, DefaultNamespace), Events: events})
 	if err != nil {
 		t.Fatal(err)
 	}

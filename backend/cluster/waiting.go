@@ -11,9 +11,7 @@ import (
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -68,8 +66,7 @@ func (l *leader) explainWaiting(ctx context.Context) error {
 }
 
 func (w *waiting) watch(ctx context.Context) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(w.Kubernetes, 0, informers.WithTransform(slimClaim))
-	claims, classes := factory.Core().V1().PersistentVolumeClaims().Informer(), factory.Storage().V1().StorageClasses().Informer()
+	claims, classes := w.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Informer(), w.Watches.Cluster.Storage().V1().StorageClasses().Informer()
 	w.claims, w.classes = claims.GetIndexer(), classes.GetIndexer()
 	again := func() {
 		select {
@@ -92,7 +89,7 @@ func (w *waiting) watch(ctx context.Context) error {
 		context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registered) }) // the watch of nodes goes on without it
 		heard = append(heard, registered.HasSyncedChecker())
 	}
-	factory.StartWithContext(ctx)
+	w.Watches.Start()
 	if !cache.WaitFor(ctx, "", heard...) {
 		return errors.New("the cluster's claims could not be listed before this process stopped leading")
 	}
@@ -114,19 +111,6 @@ func (w *waiting) watchEnds(claims cache.SharedInformer) ([]cache.DoneChecker, e
 		return nil, err
 	}
 	return []cache.DoneChecker{registered.HasSyncedChecker()}, nil
-}
-
-// slimClaim leaves of a claim what is looked at here.
-func slimClaim(o any) (any, error) {
-	c, ok := o.(*core.PersistentVolumeClaim)
-	if !ok {
-		return slim(o)
-	}
-	return &core.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion},
-		Spec:       core.PersistentVolumeClaimSpec{StorageClassName: c.Spec.StorageClassName, Resources: c.Spec.Resources},
-		Status:     core.PersistentVolumeClaimStatus{Phase: c.Status.Phase},
-	}, nil
 }
 
 // lookAround tells each claim that waits and fits nowhere, now and then.

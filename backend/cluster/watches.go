@@ -7,11 +7,8 @@ import (
 	"slices"
 
 	coordination "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
@@ -29,40 +26,25 @@ type watches struct {
 	snapshots  holdfastv1.SnapshotIndexInformer
 	nodes      holdfastv1.StorageNodeIndexInformer
 	clusters   holdfastv1.StorageClusterIndexInformer
-	persistent cache.Indexer // PersistentVolumes, stripped
-	starters   []func(ctx context.Context)
+	persistent cache.Indexer       // PersistentVolumes, stripped
 	heard      []cache.DoneChecker // what exists was told to every listener
 }
 
 func (w *watches) prepare(b *Backend) error {
-	ours := holdfast.NewSharedInformerFactoryWithOptions(b.Client, 0, holdfast.WithTransform(slim))
-	theirs := informers.NewSharedInformerFactoryWithOptions(b.Kubernetes, 0, informers.WithNamespace(b.Namespace))
-	kinds := ours.Holdfast().V1()
+	kinds := b.Watches.Holdfast.Holdfast().V1()
 	w.volumes = holdfastv1.ToTypedVolumeInformer(kinds.Volumes()).TypedInformer()
 	w.snapshots = holdfastv1.ToTypedSnapshotInformer(kinds.Snapshots()).TypedInformer()
 	w.nodes = holdfastv1.ToTypedStorageNodeInformer(kinds.StorageNodes()).TypedInformer()
 	w.clusters = holdfastv1.ToTypedStorageClusterInformer(kinds.StorageClusters()).TypedInformer()
-	w.starters = append(w.starters, ours.StartWithContext, theirs.StartWithContext)
-	return errors.Join(w.index(), w.listen(b), w.listenToLeases(b, theirs.Coordination().V1().Leases().Informer()),
+	return errors.Join(w.index(), w.listen(b), w.listenToLeases(b, b.Watches.Cluster.Coordination().V1().Leases().Informer()),
 		w.listenToPersistentVolumes(b))
 }
 
-func (w *watches) start(ctx context.Context) error {
-	for _, start := range w.starters {
-		start(ctx)
-	}
+func (w *watches) wait(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", w.heard...) {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-// slim leaves out what nobody reads here: half of an object is who wrote which field of it.
-func slim(o any) (any, error) {
-	if m, err := meta.Accessor(o); err == nil {
-		m.SetManagedFields(nil)
-	}
-	return o, nil
 }
 
 // hear registers a listener.

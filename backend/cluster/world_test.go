@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
@@ -135,7 +136,9 @@ func (w *world) agent(node string, host backend.Backend) *wire {
 // controller starts the backend that is tested.
 func (w *world) controller() *world {
 	w.Helper()
-	c := cluster.Config{Client: w.ours, Kubernetes: w.theirs, Log: w.log, Events: w.events}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.Cleanup(cancel)
+	c := cluster.Config{Client: w.ours, Kubernetes: w.theirs, Watches: kube.NewWatches(ctx, w.ours, w.theirs, cluster.DefaultNamespace), Log: w.log, Events: w.events}
 	if w.change != nil {
 		w.change(&c)
 	}
@@ -143,8 +146,6 @@ func (w *world) controller() *world {
 	if err != nil {
 		w.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w.Cleanup(cancel)
 	if err := b.Start(ctx); err != nil {
 		w.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/driver"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 var controllerCommand = command{
@@ -35,8 +36,8 @@ StorageCluster. From outside of the cluster it runs alone with
   holdfast controller --endpoint unix:///csi/csi.sock
 `,
 	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		c := &controller{logging: logFlags(flags), kube: kubeFlags(flags)}
-		c.operator = operatorFlags(flags, c.kube, &c.driver.Name, &c.identity)
+		c := &controller{logging: logFlags(flags), kubeAccess: kubeFlags(flags)}
+		c.operator = operatorFlags(flags, c.kubeAccess, &c.driver.Name, &c.identity)
 		flags.StringVar(&c.driver.Endpoint, "endpoint", "unix:///csi/csi.sock", "the `socket` to serve on")
 		flags.StringVar(&c.snapshotterEndpoint, "snapshotter-endpoint", "", "another `socket` for csi-snapshotter, which is there when the kinds of snapshots are")
 		flags.StringVar(&c.driver.Name, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
@@ -58,7 +59,7 @@ const (
 
 type controller struct {
 	*logging
-	*kube
+	*kubeAccess
 	driver              driver.Config
 	operator            *operator
 	identity            string
@@ -75,11 +76,16 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
+	watches := kube.NewWatches(ctx, clients.holdfast, clients.kubernetes, c.namespace)
+	debug, err := c.followDebug(watches.Holdfast, log)
+	if err != nil {
+		return err
+	}
 	if c.operator.alone {
-		return c.runAlone(ctx, clients, log)
+		return c.runAlone(ctx, clients, watches, log, debug)
 	}
 	storage, err := cluster.New(cluster.Config{
-		Client: clients.holdfast, Kubernetes: clients.kubernetes, Namespace: c.namespace, Driver: c.driver.Name,
+		Client: clients.holdfast, Kubernetes: clients.kubernetes, Watches: watches, Namespace: c.namespace, Driver: c.driver.Name,
 		Events: clients.events, Log: log,
 	})
 	if err != nil {
@@ -97,8 +103,8 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 		if err := storage.Start(ctx); err != nil {
 			return err
 		}
-		return c.serve(ctx, clients, log, d, storage, leading)
-	}), logged(log, c.followDebug(clients.holdfast, log))}
+		return c.serve(ctx, clients, watches, log, d, storage, leading)
+	}), logged(log, debug)}
 	if c.operator.enabled {
 		parts = append(parts, logged(log, c.operator.missingKinds(clients, log)))
 	}
@@ -110,7 +116,7 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 		parts = append(parts, logged(log, shown))
 	}
 	if c.operator.address != "" {
-		api, err := c.operator.serve(clients, log)
+		api, err := c.operator.serve(clients, watches, log)
 		if err != nil {
 			return fmt.Errorf("--api-address: %w", err)
 		}
@@ -126,16 +132,16 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 }
 
 // runAlone is the operator without a driver. That of the cluster stands by meanwhile.
-func (c *controller) runAlone(ctx context.Context, clients *clients, log *slog.Logger) error {
-	return runAll(ctx, []part{clients.broadcast, logged(log, c.followDebug(clients.holdfast, log)), logged(log, func(ctx context.Context) error {
-		return c.lead(ctx, clients, log, aloneLease, []part{func(ctx context.Context) error { return c.operator.run(ctx, clients, log) }})
+func (c *controller) runAlone(ctx context.Context, clients *clients, watches *kube.Watches, log *slog.Logger, debug part) error {
+	return runAll(ctx, []part{clients.broadcast, logged(log, debug), logged(log, func(ctx context.Context) error {
+		return c.lead(ctx, clients, log, aloneLease, []part{func(ctx context.Context) error { return c.operator.run(ctx, clients, watches, log) }})
 	})})
 }
 
 var errLeaseLost = errors.New("another replica may lead by now: the Lease could not be renewed in time; starting over")
 
 // serve answers the sidecars, which may begin when this replica leads. The Lease is kept until the last call has ended.
-func (c *controller) serve(ctx context.Context, clients *clients, log *slog.Logger, d *driver.Driver, storage *cluster.Backend, leading chan<- struct{}) error {
+func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.Watches, log *slog.Logger, d *driver.Driver, storage *cluster.Backend, leading chan<- struct{}) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	stopped := make(chan struct{})
@@ -154,8 +160,8 @@ func (c *controller) serve(ctx context.Context, clients *clients, log *slog.Logg
 				return nil
 			}}
 			if c.operator.enabled {
-				parts = append(parts, c.operator.standingBy(clients, log, func(ctx context.Context) error {
-					return c.operator.run(ctx, clients, log)
+				parts = append(parts, c.operator.standingBy(watches, log, func(ctx context.Context) error {
+					return c.operator.run(ctx, clients, watches, log)
 				}))
 			}
 			return c.lead(ctx, clients, log, leaseName, parts)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
 )
@@ -33,6 +34,17 @@ func await(t *testing.T, what string, done func() bool) {
 			t.Fatalf("%s did not come", what)
 		case <-tick.C:
 		}
+	}
+}
+
+// valid is a part that could be made.
+func valid(t *testing.T) func(part, error) part {
+	return func(p part, err error) part {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
 	}
 }
 
@@ -60,7 +72,7 @@ func TestTheLogFollowsDebugOfTheStorageClusterAtOnce(t *testing.T) {
 	clusters := c.HoldfastV1().StorageClusters()
 	l := &logging{floor: slog.LevelWarn}
 	l.level.Set(l.floor)
-	begin(t, l.followDebug(c, slog.New(slog.DiscardHandler)))
+	begin(t, valid(t)(l.followDebug(holdfast.NewSharedInformerFactory(c, 0), slog.New(slog.DiscardHandler))))
 	level := func(want slog.Level) {
 		t.Helper()
 		await(t, "the level "+want.String(), func() bool { return l.level.Level() == want })
@@ -99,7 +111,7 @@ func TestOnlyTheStorageClusterThatIsServedSetsTheLevel(t *testing.T) {
 		}
 	}
 	l := &logging{}
-	begin(t, l.followDebug(c, slog.New(slog.DiscardHandler)))
+	begin(t, valid(t)(l.followDebug(holdfast.NewSharedInformerFactory(c, 0), slog.New(slog.DiscardHandler))))
 	await(t, "the level", func() bool { return l.level.Level() == slog.LevelDebug })
 	a, err := clusters.Get(t.Context(), "a", metav1.GetOptions{})
 	if err != nil {
@@ -155,7 +167,7 @@ func TestWithoutTheRightToWatchTheLogStaysAsItIsAndSaysSoOnce(t *testing.T) {
 	config := &rest.Config{Host: api.URL}
 	out := &output{}
 	l := &logging{}
-	end := begin(t, l.followDebug(client.NewForConfigOrDie(config), slog.New(slog.NewTextHandler(out, nil))))
+	end := begin(t, valid(t)(l.followDebug(holdfast.NewSharedInformerFactory(client.NewForConfigOrDie(config), 0), slog.New(slog.NewTextHandler(out, nil)))))
 	await(t, "the warning", func() bool { return strings.Contains(out.String(), "spec.debug has no effect") })
 	for range 6 { // it tries again, perhaps with two requests at a time
 		<-asked

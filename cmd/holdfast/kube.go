@@ -23,14 +23,14 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 )
 
-// kube is how the program reaches the API server.
-type kube struct {
+// kubeAccess is how the program reaches the API server.
+type kubeAccess struct {
 	kubeconfig string
 	namespace  string
 }
 
-func kubeFlags(flags *flag.FlagSet) *kube {
-	k := &kube{}
+func kubeFlags(flags *flag.FlagSet) *kubeAccess {
+	k := &kubeAccess{}
 	flags.StringVar(&k.kubeconfig, "kubeconfig", "", "`file` with the address and identity for the API server; the pod's own if empty")
 	flags.StringVar(&k.namespace, "namespace", cluster.DefaultNamespace, "`namespace` of the Leases")
 	return k
@@ -81,7 +81,7 @@ const (
 	requestBurst      = 400
 )
 
-func (k *kube) connect(component string, log *slog.Logger) (*clients, error) {
+func (k *kubeAccess) connect(component string, log *slog.Logger) (*clients, error) {
 	var config *rest.Config
 	var err error
 	if k.kubeconfig == "" {

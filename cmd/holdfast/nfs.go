@@ -40,7 +40,7 @@ With --publish one directory is served, read only, and nothing is made:
   holdfast nfs --server default/docs --publish /published --publish-name docs
 `,
 	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		n := &nfs{logging: logFlags(flags), kube: kubeFlags(flags)}
+		n := &nfs{logging: logFlags(flags), kubeAccess: kubeFlags(flags)}
 		n.flags(flags)
 		return func(ctx context.Context, _ io.Writer) error { return n.run(ctx) }
 	},
@@ -49,7 +49,7 @@ With --publish one directory is served, read only, and nothing is made:
 // nfs is one NFSServer.
 type nfs struct {
 	*logging
-	*kube
+	*kubeAccess
 	server         string
 	address        string
 	host           netip.Addr
@@ -261,7 +261,11 @@ func (n *nfs) followAlone(server *ganesha.Server, allowed *allowedClients, log *
 		return []part{server.Run}
 	}
 	servers := newSiblings(n.identity, n.namespace, c.holdfast)
-	return append(n.following(server, c, servers, log), allowed.running(server, servers))
+	follow, err := n.following(server, c, servers, log)
+	if err != nil {
+		log.Warn("others are not followed", "error", err)
+	}
+	return append(follow, allowed.running(server, servers))
 }
 
 // directory makes one of our own below --data.

@@ -39,7 +39,7 @@ func TestTheNodesOfTheStatusMayMountAndAreKeptForAStartWithoutIt(t *testing.T) {
 	}
 	client := fake.NewSimpleClientset(serverOf("shop", "files", 1), serverOf("team", "files", 2))
 	servers := newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", client)
-	begin(t, servers.follow(quiet))
+	begin(t, valid(t)(servers.follow(quiet)))
 	a, err := n.newAllowedClients(quiet)
 	if err != nil || !slices.Equal(a.first(), []string{loopback}) {
 		t.Fatalf("it begins with %v, %v", a.first(), err)

@@ -14,9 +14,14 @@ import (
 )
 
 // following are the parts of every server: its log follows spec.debug, and its status has its clients.
-func (n *nfs) following(server *ganesha.Server, c *clients, servers *siblings, log *slog.Logger) []part {
+func (n *nfs) following(server *ganesha.Server, c *clients, servers *siblings, log *slog.Logger) ([]part, error) {
 	t := &clientTeller{server: server, client: c.holdfast, servers: servers, log: log}
-	return []part{logged(log, n.followDebug(c.holdfast, log)), servers.follow(log), t.run}
+	debug, err := n.followDebug(servers.watches, log)
+	if err != nil {
+		return nil, err
+	}
+	follow, err := servers.follow(log)
+	return []part{debug, follow, t.run}, err
 }
 
 // lookAtClients is how often clients are counted.

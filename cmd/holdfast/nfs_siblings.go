@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -17,6 +14,7 @@ import (
 	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // siblings are all servers of the cluster, and where there may be some. They know which server claims are for that name
@@ -26,28 +24,20 @@ type siblings struct {
 	holdfast string // the namespace of Holdfast
 	all      holdfastv1.NFSServerIndexInformer
 	clusters holdfastv1.StorageClusterIndexInformer
+	watches  holdfast.SharedInformerFactory
 }
 
 func newSiblings(of types.NamespacedName, namespace string, c client.Interface) *siblings {
-	kinds := holdfast.NewSharedInformerFactory(c, 0).Holdfast().V1()
+	watches := holdfast.NewSharedInformerFactoryWithOptions(c, 0, holdfast.WithTransform(kube.Slim))
+	kinds := watches.Holdfast().V1()
 	return &siblings{
 		of, namespace, holdfastv1.ToTypedNFSServerInformer(kinds.NFSServers()).TypedInformer(),
-		holdfastv1.ToTypedStorageClusterInformer(kinds.StorageClusters()).TypedInformer(),
+		holdfastv1.ToTypedStorageClusterInformer(kinds.StorageClusters()).TypedInformer(), watches,
 	}
 }
 
-func (s *siblings) follow(log *slog.Logger) part {
-	return func(ctx context.Context) error {
-		told := toldOnce(log)
-		if err := errors.Join(s.all.SetWatchErrorHandlerWithContext(told), s.clusters.SetWatchErrorHandlerWithContext(told)); err != nil {
-			return err
-		}
-		var both sync.WaitGroup
-		both.Go(func() { s.all.RunWithContext(ctx) })
-		both.Go(func() { s.clusters.RunWithContext(ctx) })
-		both.Wait()
-		return nil
-	}
+func (s *siblings) follow(log *slog.Logger) (part, error) {
+	return startWatches(s.watches), s.all.SetWatchErrorHandlerWithContext(toldOnce(log, "the NFSServers cannot be watched; trying again"))
 }
 
 // cluster is the StorageCluster, nil as long as none is known.

@@ -20,7 +20,7 @@ func newNFS(t *testing.T, args ...string) *nfs {
 	t.Helper()
 	flags := flag.NewFlagSet("nfs", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	n := &nfs{logging: logFlags(flags), kube: kubeFlags(flags)}
+	n := &nfs{logging: logFlags(flags), kubeAccess: kubeFlags(flags)}
 	n.flags(flags)
 	if err := flags.Parse(append([]string{"--server=shop/files", "--data=" + t.TempDir()}, args...)); err != nil {
 		t.Fatal(err)

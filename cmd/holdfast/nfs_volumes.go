@@ -59,7 +59,11 @@ func (n *nfs) serveVolumes(ctx context.Context, server *ganesha.Server, allowed 
 	if err != nil {
 		return nil, end, err
 	}
-	parts := append(n.following(server, c, servers, log), allowed.running(server, servers), c.broadcast, logged(log, a.Run), requests)
+	follow, err := n.following(server, c, servers, log)
+	if err != nil {
+		return nil, end, err
+	}
+	parts := append(follow, allowed.running(server, servers), c.broadcast, logged(log, a.Run), requests)
 	collectors := []prometheus.Collector{storage.Collector()}
 	if p != nil {
 		parts, collectors = append(parts, p.Run), append(collectors, p.Collectors()...)

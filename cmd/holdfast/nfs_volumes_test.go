@@ -48,7 +48,7 @@ func TestAServerThatNobodyAllowedMakesNoVolumes(t *testing.T) {
 		if err := s.refusal(); !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("in %s it makes some before it knows: %v", namespace, err)
 		}
-		end := begin(t, s.follow(quiet))
+		end := begin(t, valid(t)(s.follow(quiet)))
 		await(t, "the lists", func() bool { return s.all.HasSynced() && s.clusters.HasSynced() })
 		if err := s.refusal(); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("in %s it says %v", namespace, err)
@@ -91,7 +91,7 @@ func TestOneServerTakesTheClaimsThatAnyCouldTake(t *testing.T) {
 		if s.isDefault() || s.isNamed("files") || !s.known("nobody") || s.own() != nil {
 			t.Errorf("%s: it judges before it knows", name)
 		}
-		end := begin(t, s.follow(quiet))
+		end := begin(t, valid(t)(s.follow(quiet)))
 		await(t, "the lists", func() bool { return s.all.HasSynced() && s.clusters.HasSynced() })
 		if got := s.isDefault(); got != test.isDefault {
 			t.Errorf("%s: it takes claims that name none: %v", name, got)
@@ -130,7 +130,7 @@ func TestTheStatusOfAServerHasTheNumberOfItsClients(t *testing.T) {
 	if err := teller.tell(t.Context()); err != nil || len(client.Actions()) != 0 {
 		t.Errorf("before the server is known: %v, %v", err, client.Actions())
 	}
-	begin(t, servers.follow(quiet))
+	begin(t, valid(t)(servers.follow(quiet)))
 	await(t, "the list", servers.all.HasSynced)
 	is := func(n int32) func() bool {
 		return func() bool { return servers.own().Status.Clients == n }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/agent/policy"
+	"github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kubelet/devices"
@@ -43,8 +44,8 @@ ValidatingAdmissionPolicy holdfast-loop-sets. Where there is nothing else for it
 `,
 	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
 		n := &node{
-			host: hostFlags(flags, "unix:///var/lib/kubelet/plugins/csi.holdfast.dev/csi.sock", "/var/lib/kubelet/plugins_registry"),
-			kube: kubeFlags(flags),
+			host:       hostFlags(flags, "unix:///var/lib/kubelet/plugins/csi.holdfast.dev/csi.sock", "/var/lib/kubelet/plugins_registry"),
+			kubeAccess: kubeFlags(flags),
 		}
 		flags.StringVar(&n.driver.NodeID, "node-name", "", "`name` of the Node object of this host")
 		flags.Int64Var(&n.driver.MaxVolumes, "max-volumes-per-node", 0, "how many volumes may be used here at once, a `number`; 0: no limit")
@@ -65,7 +66,7 @@ ValidatingAdmissionPolicy holdfast-loop-sets. Where there is nothing else for it
 
 type node struct {
 	*host
-	*kube
+	*kubeAccess
 	config       string
 	stateDir     string
 	loopSets     int
@@ -139,7 +140,11 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	}
 	allowedByCluster(&n.driver)
 	n.driver.Services, n.driver.Released = driver.NodeServices, a.Released
-	parts := []part{n.clients.broadcast, logged(log, a.Run), logged(log, requests.Run), logged(log, n.followDebug(n.clients.holdfast, log))}
+	debug, err := n.followDebug(informers.NewSharedInformerFactory(n.clients.holdfast, 0), log)
+	if err != nil {
+		return nil, err
+	}
+	parts := []part{n.clients.broadcast, logged(log, a.Run), logged(log, requests.Run), logged(log, debug)}
 	if n.watch != nil {
 		parts = append(parts, n.watch)
 	}

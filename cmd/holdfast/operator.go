@@ -5,16 +5,13 @@ import (
 	"flag"
 	"log/slog"
 
-	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	kubeinformers "k8s.io/client-go/informers"
-
-	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/cluster"
 	"github.com/holdfast-storage/holdfast/operator/definitions"
 	"github.com/holdfast-storage/holdfast/operator/first"
+	"github.com/holdfast-storage/holdfast/operator/nfsserver"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/snapshots"
@@ -24,7 +21,7 @@ import (
 
 // operator keeps Holdfast itself as the StorageCluster asks for it, and serves what there is.
 type operator struct {
-	*kube
+	*kubeAccess
 	enabled bool
 	alone   bool
 	address string  // of the API
@@ -32,36 +29,12 @@ type operator struct {
 	pod     *string // the name of this pod
 }
 
-func operatorFlags(flags *flag.FlagSet, k *kube, driver, pod *string) *operator {
-	o := &operator{kube: k, driver: driver, pod: pod}
+func operatorFlags(flags *flag.FlagSet, k *kubeAccess, driver, pod *string) *operator {
+	o := &operator{kubeAccess: k, driver: driver, pod: pod}
 	flags.BoolVar(&o.enabled, "operator", true, "make and keep what the StorageCluster asks for; without it, that is left to hands")
 	flags.BoolVar(&o.alone, "operator-alone", false, "do nothing else, outside of the cluster: while this runs, the operator in the cluster stands by")
 	flags.StringVar(&o.address, "api-address", "", "`address` for the API over HTTPS, such as :5705; none if empty")
 	return o
-}
-
-// factories are the watches that all parts of the operator share.
-type factories struct {
-	holdfast holdfast.SharedInformerFactory
-	cluster  kubeinformers.SharedInformerFactory
-}
-
-func (o *operator) factories(c *clients) factories {
-	return factories{
-		holdfast: holdfast.NewSharedInformerFactoryWithOptions(c.holdfast, 0, holdfast.WithTransform(slim)),
-		cluster:  kubeinformers.NewSharedInformerFactoryWithOptions(c.kubernetes, 0, kubeinformers.WithNamespace(o.namespace), kubeinformers.WithTransform(slim)),
-	}
-}
-
-// slim leaves out what nobody reads here, which is most of an object.
-func slim(object any) (any, error) {
-	if m, err := meta.Accessor(object); err == nil {
-		m.SetManagedFields(nil)
-	}
-	if n, ok := object.(*core.Node); ok {
-		n.Status.Images, n.Status.VolumesInUse, n.Status.VolumesAttached = nil, nil, nil
-	}
-	return object, nil
 }
 
 // begin finds out what this process runs as, and makes the StorageCluster of a new installation.
@@ -108,8 +81,7 @@ func (o *operator) missingKinds(c *clients, log *slog.Logger) part {
 }
 
 // run keeps Holdfast until ctx ends. One process at a time may.
-func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error {
-	shared := o.factories(c)
+func (o *operator) run(ctx context.Context, c *clients, watches *kube.Watches, log *slog.Logger) error {
 	set, err := apply.New(apply.Config{
 		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: cluster.Kinds(),
 		Name: "cluster", Namespace: o.namespace, Stranger: apply.TellOfStranger(c.kubernetes), Log: log,
@@ -132,7 +104,7 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 		return err
 	}
 	clusters, err := cluster.New(cluster.Config{
-		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Holdfast: shared.holdfast, Cluster: shared.cluster,
+		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Watches: watches,
 		Namespace: o.namespace, Snapshots: snapshots.New(c.dynamic, log), Driver: *o.driver, Events: c.events, Log: log,
 		Kinds: kinds,
 	})
@@ -140,26 +112,28 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 		return err
 	}
 	jobs, err := nodejob.New(nodejob.Config{
-		Client: c.holdfast, Kubernetes: c.kubernetes, Holdfast: shared.holdfast, Cluster: shared.cluster, Namespace: o.namespace, Log: log,
+		Client: c.holdfast, Kubernetes: c.kubernetes, Watches: watches, Namespace: o.namespace, Log: log,
 	})
 	if err != nil {
 		return err
 	}
-	servers, err := o.nfsServers(c, shared, set, sites, kinds, log)
+	servers, err := nfsserver.New(nfsserver.Config{
+		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Servers: sites, Watches: watches,
+		Namespace: o.namespace, Whole: kinds.Whole, Events: c.events, Log: log,
+	})
 	if err != nil {
 		return err
 	}
 	upgrades, err := upgrade.New(upgrade.Config{
-		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Holdfast: shared.holdfast, Cluster: shared.cluster,
+		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Watches: watches,
 		Namespace: o.namespace, Driver: *o.driver, Metadata: local.MetadataVersion, Log: log,
-		NFS: servers.Controller,
+		NFS: servers,
 	})
 	if err != nil {
 		return err
 	}
-	shared.holdfast.StartWithContext(ctx)
-	shared.cluster.StartWithContext(ctx)
-	for _, start := range []part{kinds.Start, set.Start, servers.start} {
+	watches.Start()
+	for _, start := range []part{kinds.Start, set.Start, sites.Start} {
 		if err := start(ctx); err != nil {
 			if ctx.Err() != nil {
 				err = nil // it was to end
@@ -172,9 +146,9 @@ func (o *operator) run(ctx context.Context, c *clients, log *slog.Logger) error 
 }
 
 // serve is the API of a replica, whether or not it leads.
-func (o *operator) serve(c *clients, log *slog.Logger) (*web.Server, error) {
+func (o *operator) serve(c *clients, watches *kube.Watches, log *slog.Logger) (*web.Server, error) {
 	return web.New(web.Config{
-		Address: o.address, Namespace: o.namespace, Informers: o.factories(c).holdfast, Kubernetes: c.kubernetes, Events: c.events,
+		Address: o.address, Namespace: o.namespace, Informers: watches.Holdfast, Kubernetes: c.kubernetes, Events: c.events,
 		Log: log,
 	})
 }

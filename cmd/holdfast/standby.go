@@ -6,18 +6,18 @@ import (
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // aloneLease is held by an operator that runs alone, outside of the cluster.
 const aloneLease = "holdfast-operator"
 
 // standingBy runs p as long as nobody holds aloneLease, and again when it is given up.
-func (o *operator) standingBy(c *clients, log *slog.Logger, p part) part {
+func (o *operator) standingBy(watches *kube.Watches, log *slog.Logger, p part) part {
 	return func(ctx context.Context) error {
-		changed, held, err := o.watchAlone(ctx, c)
+		changed, held, err := o.watchAlone(ctx, watches)
 		if err != nil {
 			return err
 		}
@@ -37,12 +37,16 @@ func (o *operator) standingBy(c *clients, log *slog.Logger, p part) part {
 }
 
 // watchAlone follows aloneLease: changed tells of each change, held for how long it is held.
-func (o *operator) watchAlone(ctx context.Context, c *clients) (changed <-chan struct{}, held func() time.Duration, err error) {
-	factory := kubeinformers.NewSharedInformerFactoryWithOptions(c.kubernetes, 0, kubeinformers.WithNamespace(o.namespace),
-		kubeinformers.WithTweakListOptions(func(l *metav1.ListOptions) { l.FieldSelector = "metadata.name=" + aloneLease }))
-	leases := factory.Coordination().V1().Leases()
+func (o *operator) watchAlone(ctx context.Context, watches *kube.Watches) (changed <-chan struct{}, held func() time.Duration, err error) {
+	leases := watches.Cluster.Coordination().V1().Leases()
 	news := make(chan struct{}, 1)
-	touch := func(any) {
+	touch := func(l any) {
+		if deleted, ok := l.(cache.DeletedFinalStateUnknown); ok {
+			l = deleted.Obj
+		}
+		if lease, ok := l.(*coordination.Lease); ok && lease.Name != aloneLease { // there is one for each node
+			return
+		}
 		select {
 		case news <- struct{}{}:
 		default:
@@ -54,7 +58,7 @@ func (o *operator) watchAlone(ctx context.Context, c *clients) (changed <-chan s
 	if err != nil {
 		return nil, nil, err
 	}
-	factory.StartWithContext(ctx)
+	watches.Start()
 	cache.WaitFor(ctx, "", registered.HasSyncedChecker())
 	return news, func() time.Duration {
 		lease, err := leases.Lister().Leases(o.namespace).Get(aloneLease)

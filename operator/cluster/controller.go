@@ -18,14 +18,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/record"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -40,9 +38,8 @@ type Config struct {
 	Kubernetes kubernetes.Interface
 	// Owned has Kinds among its kinds.
 	Owned *apply.Set
-	// Holdfast and Cluster are shared with others. Who made them starts them, after New. Cluster is restricted to Namespace.
-	Holdfast  informers.SharedInformerFactory
-	Cluster   kubeinformers.SharedInformerFactory
+	// Watches are of the process, in Namespace; who made them starts them, after New.
+	Watches   *kube.Watches
 	Namespace string
 	Snapshots *snapshots.Kinds     // nil brings none
 	Kinds     Definitions          // nil: they are all there, and stay
@@ -95,7 +92,7 @@ const defaultSettle = time.Second
 
 // New checks the configuration and registers with the informers.
 func New(c Config) (*Controller, error) {
-	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Holdfast == nil || c.Cluster == nil || c.Namespace == "" || c.Driver == "" {
+	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Watches == nil || c.Namespace == "" || c.Driver == "" {
 		return nil, errors.New("the operator needs clients, informers, a namespace and the name of the driver")
 	}
 	c.Settle = cmp.Or(c.Settle, defaultSettle)
@@ -106,13 +103,13 @@ func New(c Config) (*Controller, error) {
 	if c.Kinds == nil {
 		c.Kinds = allThere{}
 	}
-	kinds, kubernetes := c.Holdfast.Holdfast().V1(), c.Cluster.Core().V1()
+	kinds, kubernetes := c.Watches.Holdfast.Holdfast().V1(), c.Watches.Cluster.Core().V1()
 	r := &Controller{
 		Config:   c,
 		clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		jobs: kinds.NodeJobs().Lister(), upgrades: kinds.StorageUpgrades().Lister(),
-		nodes: kubernetes.Nodes().Lister(), pods: kubernetes.Pods().Lister(), csiNodes: c.Cluster.Storage().V1().CSINodes().Lister(),
+		nodes: kubernetes.Nodes().Lister(), pods: kubernetes.Pods().Lister(), csiNodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(),
 		good: map[string][]*unstructured.Unstructured{},
 	}
 	r.secrets = newSecretWatch(c.Kubernetes, c.Log, r.touch)
@@ -145,7 +142,7 @@ func (r *Controller) touchAfter(d time.Duration) {
 
 // listen registers what makes clusters be looked at. What only changes numbers in the status waits a moment for more.
 func (r *Controller) listen() error {
-	kinds, kubernetes := r.Holdfast.Holdfast().V1(), r.Cluster.Core().V1()
+	kinds, kubernetes := r.Watches.Holdfast.Holdfast().V1(), r.Watches.Cluster.Core().V1()
 	r.Owned.Listen(func(apply.Ref) { r.touch() })
 	now := func(any) []string { r.touch(); return nil }
 	soon := func(any) []string { r.touchAfter(r.Settle); return nil }
@@ -168,7 +165,7 @@ func (r *Controller) listen() error {
 			}
 			return nil
 		}, nil),
-		r.loop.WatchChanges(r.Cluster.Storage().V1().CSINodes().Informer(), now, func(old, now any) bool {
+		r.loop.WatchChanges(r.Watches.Cluster.Storage().V1().CSINodes().Informer(), now, func(old, now any) bool {
 			return rollout.IsRegistered(old.(*storage.CSINode), r.Driver) != rollout.IsRegistered(now.(*storage.CSINode), r.Driver)
 		}),
 	)

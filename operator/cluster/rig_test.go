@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -31,8 +30,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/definitions"
 	"github.com/holdfast-storage/holdfast/test/realapi"
@@ -177,20 +176,19 @@ func (r *rig) start() *rig {
 	if err != nil {
 		r.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
 	c := Config{
 		Kinds:  kinds,
 		Client: ours, Kubernetes: theirs, Owned: r.set, Namespace: namespace, Driver: "csi.holdfast.dev", Events: r.events, Log: log,
-		Holdfast: informers.NewSharedInformerFactory(ours, 0), Cluster: kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(namespace)),
-		Settle: 50 * time.Millisecond,
+		Watches: kube.NewWatches(ctx, ours, theirs, namespace),
+		Settle:  50 * time.Millisecond,
 	}
 	controller, err := New(c)
 	if err != nil {
 		r.Fatal(err)
 	}
 	r.controller = controller
-	ctx, cancel := context.WithCancel(context.Background())
-	c.Holdfast.StartWithContext(ctx)
-	c.Cluster.StartWithContext(ctx)
+	c.Watches.Start()
 	for _, start := range []func(context.Context) error{kinds.Start, r.set.Start} {
 		if err := start(ctx); err != nil {
 			r.Fatal(err)

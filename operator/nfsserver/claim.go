@@ -76,7 +76,7 @@ func (r *Controller) claim(s *v1.NFSServer) *core.PersistentVolumeClaim {
 	if name == "" {
 		return nil
 	}
-	c, err := r.Everywhere.claims.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(s.Namespace).Get(name)
+	c, err := r.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(s.Namespace).Get(name)
 	if err != nil {
 		return nil
 	}

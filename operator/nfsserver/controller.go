@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -39,14 +38,11 @@ type Config struct {
 	Owned *apply.Set
 	// Servers is everywhere, has Kinds, and Label stands for its instances.
 	Servers *apply.Set
-	// Holdfast, Cluster and Everywhere are shared with others. Who made them starts them, after New. Cluster is restricted
-	// to Namespace; Everywhere made by Watched.
-	Holdfast   informers.SharedInformerFactory
-	Cluster    kubeinformers.SharedInformerFactory
-	Everywhere *Watched
-	Namespace  string               // of Holdfast, where Leases are
-	Events     record.EventRecorder // nil writes none
-	Log        *slog.Logger         // nil discards
+	// Watches are of the process, in Namespace; who made them starts them, after New.
+	Watches   *kube.Watches
+	Namespace string               // of Holdfast, where Leases are
+	Events    record.EventRecorder // nil writes none
+	Log       *slog.Logger         // nil discards
 	// Whole says whether a kind, such as volumes, is there and not on its way out; nil: all are.
 	Whole func(resource string) bool
 
@@ -59,6 +55,7 @@ type Controller struct {
 	Config
 
 	loop         *kube.Loop[types.NamespacedName]
+	pods         kubeinformers.SharedInformerFactory
 	servers      listers.NFSServerLister
 	clusters     listers.StorageClusterLister
 	storageNodes listers.StorageNodeLister
@@ -95,7 +92,7 @@ func Kinds() []schema.GroupVersionKind {
 
 // New checks the configuration and asks the informers for what it needs.
 func New(c Config) (*Controller, error) {
-	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Servers == nil || c.Holdfast == nil || c.Cluster == nil || c.Everywhere == nil || c.Namespace == "" {
+	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Servers == nil || c.Watches == nil || c.Namespace == "" {
 		return nil, errors.New("NFS servers need clients, informers and a namespace")
 	}
 	c.Settle = cmp.Or(c.Settle, defaultSettle)
@@ -106,9 +103,9 @@ func New(c Config) (*Controller, error) {
 	if c.Whole == nil {
 		c.Whole = func(string) bool { return true }
 	}
-	kinds, kubernetes := c.Holdfast.Holdfast().V1(), c.Cluster.Core().V1()
+	kinds, kubernetes := c.Watches.Holdfast.Holdfast().V1(), c.Watches.Cluster.Core().V1()
 	r := &Controller{
-		Config:  c,
+		Config: c, pods: watchPods(c.Kubernetes),
 		servers: kinds.NFSServers().Lister(), clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		nodes: kubernetes.Nodes().Lister(), namespaces: kubernetes.Namespaces().Lister(),
@@ -122,7 +119,10 @@ func New(c Config) (*Controller, error) {
 }
 
 // Run sees to the servers until ctx ends.
-func (r *Controller) Run(ctx context.Context) error { return r.loop.Run(ctx) }
+func (r *Controller) Run(ctx context.Context) error {
+	r.pods.StartWithContext(ctx)
+	return r.loop.Run(ctx)
+}
 
 // reconcile sees to one server.
 func (r *Controller) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {

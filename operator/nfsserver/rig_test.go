@@ -23,14 +23,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/dynamic"
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/test/realapi"
@@ -129,21 +128,18 @@ func (r *rig) start() *rig {
 	r.Helper()
 	log := slog.New(slog.NewTextHandler(r.Output(), nil))
 	ours, theirs := holdfast.NewForConfigOrDie(r.restricted), kubernetes.NewForConfigOrDie(r.restricted)
+	ctx, cancel := context.WithCancel(context.Background())
 	c := Config{
 		Client: ours, Kubernetes: theirs, Namespace: realapi.Namespace, Events: r.events, Log: log, Settle: 50 * time.Millisecond,
-		Owned:    r.set(apply.Config{Kinds: rightKinds(), Name: "cluster", Namespace: realapi.Namespace, Log: log}),
-		Servers:  r.set(apply.Config{Kinds: Kinds(), Name: "servers", Everywhere: true, InventoryNamespace: realapi.Namespace, Instance: Label, Log: log}),
-		Holdfast: informers.NewSharedInformerFactory(ours, 0), Cluster: kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(realapi.Namespace)),
-		Everywhere: Watch(theirs), Whole: func(kind string) bool { return r.missing.Load() != kind },
+		Owned:   r.set(apply.Config{Kinds: rightKinds(), Name: "cluster", Namespace: realapi.Namespace, Log: log}),
+		Servers: r.set(apply.Config{Kinds: Kinds(), Name: "servers", Everywhere: true, InventoryNamespace: realapi.Namespace, Instance: Label, Log: log}),
+		Watches: kube.NewWatches(ctx, ours, theirs, realapi.Namespace), Whole: func(kind string) bool { return r.missing.Load() != kind },
 	}
 	var err error
 	if r.controller, err = New(c); err != nil {
 		r.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	c.Holdfast.StartWithContext(ctx)
-	c.Cluster.StartWithContext(ctx)
-	c.Everywhere.Start(ctx)
+	c.Watches.Start()
 	for _, set := range []*apply.Set{c.Owned, c.Servers} {
 		if err := set.Start(ctx); err != nil {
 			r.Fatal(err)

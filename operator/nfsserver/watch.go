@@ -1,14 +1,12 @@
 package nfsserver
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,59 +14,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// Watched brings what is of servers in all namespaces: their pods, and of all claims the little that is asked of one.
-type Watched struct {
-	pods   kubeinformers.SharedInformerFactory
-	claims kubeinformers.SharedInformerFactory
-}
-
-// Watch makes a Watched. Start must be called after New.
-func Watch(client kubernetes.Interface) *Watched {
-	return &Watched{
-		pods: kubeinformers.NewSharedInformerFactoryWithOptions(client, 0, kubeinformers.WithTransform(withoutManagers), kubeinformers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.LabelSelector = labels.Set{nameLabel: holdfastName, componentLabel: serverComponent}.String()
-		})),
-		claims: kubeinformers.NewSharedInformerFactoryWithOptions(client, 0, kubeinformers.WithTransform(slimClaim)),
-	}
-}
-
-// Start watches until ctx ends.
-func (w *Watched) Start(ctx context.Context) {
-	w.pods.StartWithContext(ctx)
-	w.claims.StartWithContext(ctx)
-}
-
-func withoutManagers(o any) (any, error) {
-	if m, err := meta.Accessor(o); err == nil {
-		m.SetManagedFields(nil)
-	}
-	return o, nil
-}
-
-// slimClaim keeps what is asked of a claim: a cluster may have many thousands.
-func slimClaim(o any) (any, error) {
-	c, ok := o.(*core.PersistentVolumeClaim)
-	if !ok {
-		return o, nil
-	}
-	return &core.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, DeletionTimestamp: c.DeletionTimestamp,
-			Labels: map[string]string{apply.ManagedByLabel: c.Labels[apply.ManagedByLabel], Label: c.Labels[Label]},
-		},
-		Spec: core.PersistentVolumeClaimSpec{StorageClassName: c.Spec.StorageClassName, Resources: c.Spec.Resources, VolumeMode: c.Spec.VolumeMode, VolumeName: c.Spec.VolumeName},
-		Status: core.PersistentVolumeClaimStatus{
-			Phase: c.Status.Phase, Capacity: c.Status.Capacity, Conditions: c.Status.Conditions,
-		},
-	}, nil
+// watchPods makes the watch of the servers' pods, which are in all namespaces.
+func watchPods(client kubernetes.Interface) kubeinformers.SharedInformerFactory {
+	return kubeinformers.NewSharedInformerFactoryWithOptions(client, 0, kubeinformers.WithTransform(kube.Slim), kubeinformers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.LabelSelector = labels.Set{nameLabel: holdfastName, componentLabel: serverComponent}.String()
+	}))
 }
 
 // listen registers what makes servers be looked at. What only changes numbers waits a moment for more.
 func (r *Controller) listen() error {
-	kinds, cluster := r.Holdfast.Holdfast().V1(), r.Cluster.Core().V1()
+	kinds, cluster := r.Watches.Holdfast.Holdfast().V1(), r.Watches.Cluster.Core().V1()
 	r.Servers.Listen(func(ref apply.Ref) {
 		if key, is := serverOf(ref.NamespacedName); is {
 			r.loop.Enqueue(key)
@@ -95,11 +54,11 @@ func (r *Controller) listen() error {
 		}),
 		r.loop.WatchChanges(kinds.Snapshots().Informer(), r.soon(func(o any) string { return o.(*v1.Snapshot).Spec.Node }), never),
 		r.loop.WatchChanges(kinds.StorageNodes().Informer(), r.soon(func(o any) string { return o.(*v1.StorageNode).Name }), nil),
-		r.loop.Watch(r.Everywhere.pods.Core().V1().Pods().Informer(), func(o any) []types.NamespacedName {
+		r.loop.Watch(r.pods.Core().V1().Pods().Informer(), func(o any) []types.NamespacedName {
 			p := o.(*core.Pod)
 			return []types.NamespacedName{{Namespace: p.Namespace, Name: p.Labels[Label]}}
 		}),
-		r.loop.Watch(r.Everywhere.claims.Core().V1().PersistentVolumeClaims().Informer(), r.usersOf),
+		r.loop.Watch(r.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Informer(), r.usersOf),
 		r.loop.WatchChanges(cluster.Namespaces().Informer(), func(o any) []types.NamespacedName { return r.in(o.(*core.Namespace).Name) }, func(old, now any) bool {
 			return !equality.Semantic.DeepEqual(old.(*core.Namespace).Labels, now.(*core.Namespace).Labels)
 		}),
@@ -163,7 +122,7 @@ func (r *Controller) usersOf(claim any) (keys []types.NamespacedName) {
 
 // podsOf are the pods of a server, the newest last.
 func (r *Controller) podsOf(s *v1.NFSServer) []*core.Pod {
-	pods, _ := r.Everywhere.pods.Core().V1().Pods().Lister().Pods(s.Namespace).List(labels.SelectorFromSet(selector(s)))
+	pods, _ := r.pods.Core().V1().Pods().Lister().Pods(s.Namespace).List(labels.SelectorFromSet(selector(s)))
 	slices.SortFunc(pods, func(a, b *core.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return pods
 }

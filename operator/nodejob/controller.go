@@ -15,12 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -30,9 +28,8 @@ import (
 type Config struct {
 	Client     holdfast.Interface
 	Kubernetes kubernetes.Interface
-	// Holdfast and Cluster are shared with others. Who made them starts them, after New. Cluster is restricted to Namespace.
-	Holdfast  informers.SharedInformerFactory
-	Cluster   kubeinformers.SharedInformerFactory
+	// Watches are of the process, in Namespace; who made them starts them, after New.
+	Watches   *kube.Watches
 	Namespace string       // of Holdfast, where the pods are
 	Log       *slog.Logger // nil discards
 
@@ -62,18 +59,18 @@ const (
 
 // New checks the configuration and asks the informers for what it needs.
 func New(c Config) (*Controller, error) {
-	if c.Client == nil || c.Kubernetes == nil || c.Holdfast == nil || c.Cluster == nil || c.Namespace == "" {
+	if c.Client == nil || c.Kubernetes == nil || c.Watches == nil || c.Namespace == "" {
 		return nil, errors.New("node jobs need clients, informers and a namespace")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	kinds := c.Holdfast.Holdfast().V1()
+	kinds := c.Watches.Holdfast.Holdfast().V1()
 	r := &Controller{
 		Config: c,
 		jobs:   kinds.NodeJobs().Lister(), clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
-		nodes: c.Cluster.Core().V1().Nodes().Lister(), pods: c.Cluster.Core().V1().Pods().Lister(),
+		nodes: c.Watches.Cluster.Core().V1().Nodes().Lister(), pods: c.Watches.Cluster.Core().V1().Pods().Lister(),
 		logs: &logs{kubernetes: c.Kubernetes, known: map[types.UID]*reading{}},
 	}
 	var err error
@@ -88,7 +85,7 @@ func New(c Config) (*Controller, error) {
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 func (c *Controller) watch() error {
-	kinds, pods, nodes := c.Holdfast.Holdfast().V1(), c.Cluster.Core().V1().Pods(), c.Cluster.Core().V1().Nodes()
+	kinds, pods, nodes := c.Watches.Holdfast.Holdfast().V1(), c.Watches.Cluster.Core().V1().Pods(), c.Watches.Cluster.Core().V1().Nodes()
 	return errors.Join(
 		c.loop.Watch(kinds.NodeJobs().Informer(), nameOf),
 		// What they say is only read when a job is: nothing is to be done when it changes, but it must be known.

@@ -13,13 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 	"github.com/holdfast-storage/holdfast/test/realapi"
@@ -54,17 +53,15 @@ func newKubeletRig(t *testing.T) *kubeletRig {
 func (r *kubeletRig) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	kinds := informers.NewSharedInformerFactory(r.client, 0)
-	cluster := kubeinformers.NewSharedInformerFactoryWithOptions(r.kubernetes, 0, kubeinformers.WithNamespace(realapi.Namespace))
+	watches := kube.NewWatches(ctx, r.client, r.kubernetes, realapi.Namespace)
 	c, err := nodejob.New(nodejob.Config{
-		Client: r.client, Kubernetes: r.kubernetes, Holdfast: kinds, Cluster: cluster, Namespace: realapi.Namespace,
+		Client: r.client, Kubernetes: r.kubernetes, Watches: watches, Namespace: realapi.Namespace,
 		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
 	})
 	if err != nil {
 		r.Fatal(err)
 	}
-	kinds.StartWithContext(ctx)
-	cluster.StartWithContext(ctx)
+	watches.Start()
 	go func() { ended <- c.Run(ctx) }()
 	stop = func() {
 		cancel()

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
 )
@@ -119,18 +119,17 @@ func (k *kubelet) writes(p *core.Pod, text string) { k.api.WriteLog(p.Namespace,
 // controller runs until stop is called.
 func (r *rig) controller(config *rest.Config) (stop func()) {
 	r.Helper()
-	client, kube := holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
-	kinds, cluster := informers.NewSharedInformerFactory(client, 0), kubeinformers.NewSharedInformerFactoryWithOptions(kube, 0, kubeinformers.WithNamespace(namespace))
+	client, theirs := holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
+	ctx, cancel := context.WithCancel(r.Context())
+	watches := kube.NewWatches(ctx, client, theirs, namespace)
 	c, err := nodejob.New(nodejob.Config{
-		Client: client, Kubernetes: kube, Holdfast: kinds, Cluster: cluster, Namespace: namespace,
+		Client: client, Kubernetes: theirs, Watches: watches, Namespace: namespace,
 		Log: slog.New(slog.NewTextHandler(r.Output(), nil)),
 	})
 	if err != nil {
 		r.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	kinds.StartWithContext(ctx)
-	cluster.StartWithContext(ctx)
+	watches.Start()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -17,13 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -55,9 +53,8 @@ type Config struct {
 	Kubernetes kubernetes.Interface
 	// Owned is shared with the loop of the StorageCluster.
 	Owned Workloads
-	// Holdfast and Cluster are shared with others. Who made them starts them, after New. Cluster is restricted to Namespace.
-	Holdfast  informers.SharedInformerFactory
-	Cluster   kubeinformers.SharedInformerFactory
+	// Watches are of the process, in Namespace; who made them starts them, after New.
+	Watches   *kube.Watches
 	Namespace string
 	Driver    string // the name by which nodes register with their kubelet
 	// Metadata is the version of what this program writes on disk.
@@ -103,7 +100,7 @@ const component = "holdfast-upgrade"
 
 // New checks the configuration and asks the informers for what it needs.
 func New(c Config) (*Controller, error) {
-	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Holdfast == nil || c.Cluster == nil || c.Namespace == "" || c.Driver == "" || c.Metadata < 1 {
+	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Watches == nil || c.Namespace == "" || c.Driver == "" || c.Metadata < 1 {
 		return nil, errors.New("upgrades need clients, informers, a namespace, the name of the driver, and the version of the metadata on disk")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -113,12 +110,12 @@ func New(c Config) (*Controller, error) {
 	if c.NFS == nil {
 		c.NFS = noServers{}
 	}
-	kinds := c.Holdfast.Holdfast().V1()
+	kinds := c.Watches.Holdfast.Holdfast().V1()
 	r := &Controller{
 		Config:   c,
 		upgrades: kinds.StorageUpgrades().Lister(), clusters: kinds.StorageClusters().Lister(), jobs: kinds.NodeJobs().Lister(),
-		storageNodes: kinds.StorageNodes().Lister(), nodes: c.Cluster.Core().V1().Nodes().Lister(),
-		csiNodes: c.Cluster.Storage().V1().CSINodes().Lister(), pods: c.Cluster.Core().V1().Pods().Lister(),
+		storageNodes: kinds.StorageNodes().Lister(), nodes: c.Watches.Cluster.Core().V1().Nodes().Lister(),
+		csiNodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(), pods: c.Watches.Cluster.Core().V1().Pods().Lister(),
 		trouble: map[string]string{},
 	}
 	var err error
@@ -139,7 +136,7 @@ func (c *Controller) watch() error {
 			c.touch()
 		}
 	})
-	kinds := c.Holdfast.Holdfast().V1()
+	kinds := c.Watches.Holdfast.Holdfast().V1()
 	all := func(any) []string { return c.open() }
 	return errors.Join(
 		c.loop.Watch(kinds.StorageUpgrades().Informer(), func(o any) []string {
@@ -150,10 +147,10 @@ func (c *Controller) watch() error {
 		c.loop.WatchChanges(kinds.StorageNodes().Informer(), all, func(old, now any) bool {
 			return readiness(old.(*v1.StorageNode)) != readiness(now.(*v1.StorageNode))
 		}),
-		c.loop.Watch(c.Cluster.Core().V1().Pods().Informer(), all),
+		c.loop.Watch(c.Watches.Cluster.Core().V1().Pods().Informer(), all),
 		// What they say of a node that stores matters to few steps, but must be known.
-		c.loop.WatchChanges(c.Cluster.Core().V1().Nodes().Informer(), all, func(any, any) bool { return false }),
-		c.loop.WatchChanges(c.Cluster.Storage().V1().CSINodes().Informer(), all, func(old, now any) bool {
+		c.loop.WatchChanges(c.Watches.Cluster.Core().V1().Nodes().Informer(), all, func(any, any) bool { return false }),
+		c.loop.WatchChanges(c.Watches.Cluster.Storage().V1().CSINodes().Informer(), all, func(old, now any) bool {
 			return rollout.IsRegistered(old.(*storage.CSINode), c.Driver) != rollout.IsRegistered(now.(*storage.CSINode), c.Driver)
 		}),
 	)

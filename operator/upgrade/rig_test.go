@@ -26,6 +26,7 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
@@ -265,8 +266,9 @@ func (r *rig) database() {
 func (r *rig) controller(config *rest.Config) (stop func()) {
 	r.Helper()
 	log := slog.New(slog.NewTextHandler(r.Output(), nil))
-	client, kube := holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
-	kinds, cluster := informers.NewSharedInformerFactory(client, 0), kubeinformers.NewSharedInformerFactoryWithOptions(kube, 0, kubeinformers.WithNamespace(ours))
+	client, theirs := holdfast.NewForConfigOrDie(config), kubernetes.NewForConfigOrDie(config)
+	ctx, cancel := context.WithCancel(r.Context())
+	watches := kube.NewWatches(ctx, client, theirs, ours)
 	set, err := apply.New(apply.Config{
 		Client: dynamic.NewForConfigOrDie(config), Name: "cluster", Namespace: ours, Log: log,
 		Kinds: []schema.GroupVersionKind{
@@ -283,16 +285,14 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	c, err := New(Config{Client: client, Kubernetes: kube, Owned: set, Holdfast: kinds, Cluster: cluster, Namespace: ours, Driver: csiDriver, Metadata: 1, Log: log, Now: r.now})
+	c, err := New(Config{Client: client, Kubernetes: theirs, Owned: set, Watches: watches, Namespace: ours, Driver: csiDriver, Metadata: 1, Log: log, Now: r.now})
 	if err != nil {
 		r.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(r.Context())
 	if err := set.Start(ctx); err != nil {
 		r.Fatal(err)
 	}
-	kinds.StartWithContext(ctx)
-	cluster.StartWithContext(ctx)
+	watches.Start()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

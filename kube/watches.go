@@ -1,0 +1,85 @@
+package kube
+
+import (
+	"context"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	holdfastinformers "github.com/holdfast-storage/holdfast/api/client/informers"
+)
+
+// Watches are those of one process: each kind is watched and cached once, however many parts of the process ask for it. A
+// part registers its indexes and handlers, and then calls Start. Nobody changes what a cache holds.
+type Watches struct {
+	// Holdfast is for the kinds of Holdfast.
+	Holdfast holdfastinformers.SharedInformerFactory
+	// Cluster is for kinds without a namespace, and for what is in the namespace of Holdfast.
+	Cluster informers.SharedInformerFactory
+	// Everywhere is for what is in all namespaces.
+	Everywhere informers.SharedInformerFactory
+
+	start func()
+}
+
+// NewWatches returns watches that end with ctx.
+func NewWatches(ctx context.Context, ours holdfast.Interface, theirs kubernetes.Interface, namespace string) *Watches {
+	w := &Watches{
+		Holdfast:   holdfastinformers.NewSharedInformerFactoryWithOptions(ours, 0, holdfastinformers.WithTransform(Slim)),
+		Cluster:    informers.NewSharedInformerFactoryWithOptions(theirs, 0, informers.WithNamespace(namespace), informers.WithTransform(Slim)),
+		Everywhere: informers.NewSharedInformerFactoryWithOptions(theirs, 0, informers.WithTransform(Slim)),
+	}
+	w.start = func() {
+		w.Holdfast.StartWithContext(ctx)
+		w.Cluster.StartWithContext(ctx)
+		w.Everywhere.StartWithContext(ctx)
+	}
+	return w
+}
+
+// Start begins to watch what was asked for since the last call. It does not wait for anything.
+func (w *Watches) Start() { w.start() }
+
+// Slim leaves out what no process of Holdfast reads, before it is cached: who wrote which field, which is half of an
+// object, and most of the kinds of which a cluster has thousands.
+func Slim(o any) (any, error) {
+	switch o := o.(type) {
+	case *core.PersistentVolumeClaim:
+		return slimClaim(o), nil
+	case *core.PersistentVolume:
+		return slimPersistentVolume(o), nil
+	case *core.Node:
+		o.Status.Images, o.Status.VolumesInUse, o.Status.VolumesAttached = nil, nil, nil
+	}
+	if m, err := meta.Accessor(o); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return o, nil
+}
+
+func slimClaim(c *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+	return &core.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion, DeletionTimestamp: c.DeletionTimestamp, Labels: c.Labels,
+		},
+		Spec: core.PersistentVolumeClaimSpec{StorageClassName: c.Spec.StorageClassName, Resources: c.Spec.Resources, VolumeMode: c.Spec.VolumeMode, VolumeName: c.Spec.VolumeName},
+		Status: core.PersistentVolumeClaimStatus{
+			Phase: c.Status.Phase, Capacity: c.Status.Capacity, Conditions: c.Status.Conditions,
+		},
+	}
+}
+
+func slimPersistentVolume(pv *core.PersistentVolume) *core.PersistentVolume {
+	slim := &core.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: pv.Name, UID: pv.UID, ResourceVersion: pv.ResourceVersion},
+		Spec:       core.PersistentVolumeSpec{ClaimRef: pv.Spec.ClaimRef},
+	}
+	if csi := pv.Spec.CSI; csi != nil {
+		slim.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle}
+	}
+	return slim
+}
