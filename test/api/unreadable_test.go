@@ -18,11 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/agent"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -232,15 +230,13 @@ func seeTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := informers.NewSharedInformerFactory(client, 0)
-	cluster := kubeinformers.NewSharedInformerFactoryWithOptions(theirs, 0, kubeinformers.WithNamespace(realapi.Namespace))
-	jobs, err := nodejob.New(nodejob.Config{Client: client, Kubernetes: theirs, Holdfast: ours, Cluster: cluster, Namespace: realapi.Namespace, Log: log})
+	ctx, cancel := context.WithCancel(context.Background())
+	watches := kube.NewWatches(ctx, client, theirs, realapi.Namespace)
+	jobs, err := nodejob.New(nodejob.Config{Client: client, Kubernetes: theirs, Watches: watches, Namespace: realapi.Namespace, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ours.StartWithContext(ctx)
-	cluster.StartWithContext(ctx)
+	watches.Start()
 	ended := make(chan error, 2)
 	go func() { ended <- a.Run(ctx) }()
 	go func() { ended <- jobs.Run(ctx) }()
