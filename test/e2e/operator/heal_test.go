@@ -103,8 +103,8 @@ func TestTheWorkloadsAreThereAgainAndNoVolumeNoticesThatTheyWereGone(t *testing.
 			healed++
 		}
 	}
-	if healed != 2 {
-		t.Errorf("%d workloads were deleted, want 2", healed)
+	if healed != 3 { // of the nodes, the controller and the snapshots
+		t.Errorf("%d workloads were deleted, want 3", healed)
 	}
 	if now := s.Ready("user"); now.UID != before.UID || now.Status.ContainerStatuses[0].RestartCount > 0 {
 		t.Errorf("the pod with the volume was restarted: %+v", now.Status.ContainerStatuses)
