@@ -1,0 +1,135 @@
+package lint
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const repository = "../.."
+
+// mapped are the documents that tell people where things are.
+var mapped = []string{"docs/architecture.md"}
+
+var (
+	codeSpan     = regexp.MustCompile("`([^`\n]+)`")
+	markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)`)
+	pathForm     = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`)
+	// ofKubernetes are labels, annotations and resources, which look like paths.
+	ofKubernetes = regexp.MustCompile(`^[a-z0-9.-]*\.(dev|io)(/|$)`)
+	testName     = regexp.MustCompile(`^Test[A-Za-z0-9_]+$`)
+)
+
+func TestMap_EveryPathThatIsNamedExists(t *testing.T) {
+	for _, document := range mapped {
+		named := pathsIn(read(t, document))
+		for _, path := range named {
+			if _, err := os.Stat(filepath.Join(repository, path)); err != nil {
+				t.Errorf("%s names %s, which does not exist: %v", document, path, err)
+			}
+		}
+		if len(named) < 20 {
+			t.Errorf("only %d paths were found in %s", len(named), document)
+		}
+	}
+}
+
+func TestMap_EveryTestThatIsNamedExists(t *testing.T) {
+	there := testsThere(t)
+	for _, document := range mapped {
+		for _, span := range codeSpan.FindAllStringSubmatch(read(t, document), -1) {
+			if testName.MatchString(span[1]) && !there[span[1]] {
+				t.Errorf("%s names %s, which is no test here", document, span[1])
+			}
+		}
+	}
+}
+
+func TestMap_EveryLinkBetweenDocumentsLeadsSomewhere(t *testing.T) {
+	documents := glob(t, "*.md")
+	documents = append(documents, glob(t, "docs/*.md")...)
+	for _, document := range documents {
+		dir := filepath.Dir(document)
+		for _, link := range markdownLink.FindAllStringSubmatch(read(t, document), -1) {
+			if strings.Contains(link[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(repository, dir, link[1])); err != nil {
+				t.Errorf("%s links to %s, which does not exist", document, link[1])
+			}
+		}
+	}
+}
+
+func TestMap_APathIsToldFromWhatLooksLikeOne(t *testing.T) {
+	text := "`driver` `driver/stage.go` `make test` `holdfast.dev/agent` `topology.holdfast.dev/node` `NAMESPACE/NAME` `/etc/x` `.golangci.yml` `spec.pools` `volumes/ID/meta.json` `./bench` `operator/nowhere.go` `.tmp`"
+	want := "driver/stage.go .golangci.yml bench operator/nowhere.go"
+	if got := strings.Join(pathsIn(text), " "); got != want {
+		t.Errorf("found are %s\nwant      %s", got, want)
+	}
+}
+
+// pathsIn returns the paths of this repository that a text names: what has a slash or the name of a source file.
+func pathsIn(text string) (paths []string) {
+	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
+		path := strings.TrimPrefix(span[1], "./")
+		isPath := strings.Contains(span[1], "/") || strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".yml") || strings.HasSuffix(path, ".md")
+		ofPool := strings.HasPrefix(path, "volumes/") // of a pool, and not of the repository
+		if isPath && !ofPool && pathForm.MatchString(path) && !ofKubernetes.MatchString(path) && strings.ToUpper(path) != path {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+func testsThere(t *testing.T) map[string]bool {
+	t.Helper()
+	there, function := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9_]+)\(`)
+	err := filepath.WalkDir(repository, func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin"):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		for _, match := range function.FindAllSubmatch(source, -1) {
+			there[string(match[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return there
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// glob returns paths relative to the repository.
+func glob(t *testing.T, pattern string) (paths []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(repository, pattern))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("nothing is like %s: %v", pattern, err)
+	}
+	for _, path := range found {
+		relative, err := filepath.Rel(repository, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, relative)
+	}
+	return paths
+}
