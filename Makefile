@@ -140,11 +140,14 @@ test-cluster: root deps cluster-program
 cluster-program: images
 	go build -C test/cluster -o ../../bin/cluster .
 
+# With make e2e KUBECONFIG=FILE in any cluster with Holdfast in it: an exported KUBECONFIG alone is not meant.
+GIVEN := $(if $(filter command line,$(origin KUBECONFIG)),$(abspath $(KUBECONFIG)))
+
 .PHONY: e2e
-e2e: root deps ## test in a real cluster of three kernels, which stays until make down (root)
-	test/cluster/install e2e 3
+e2e: $(if $(GIVEN),,root deps) ## test in a real cluster of three kernels, which stays until make down (root), or in that of KUBECONFIG=FILE
+	$(if $(GIVEN),,test/cluster/install e2e 3)
 	$(call step,e2e)
-	HOLDFAST_TESTS=all HOLDFAST_CLUSTER=e2e HOLDFAST_REQUIRE=$(REQUIRE) go test -count=1 -timeout $(TIMEOUT) -p 1 ./test/e2e/... $(E2E)
+	HOLDFAST_TESTS=all $(if $(GIVEN),HOLDFAST_KUBECONFIG=$(GIVEN) HOLDFAST_REQUIRE=cluster,HOLDFAST_CLUSTER=e2e HOLDFAST_REQUIRE=$(REQUIRE)) go test -count=1 -timeout $(TIMEOUT) -p 1 ./test/e2e/... $(E2E)
 
 .PHONY: test-fast
 test-fast: ## run what needs no root and no installed packages

@@ -9,11 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
-
-// clusterVariable names the cluster of test/cluster that the tests run in.
-const clusterVariable = "HOLDFAST_CLUSTER"
 
 // cluster is nil where no cluster is named.
 var cluster *kube.Cluster
@@ -21,14 +17,13 @@ var cluster *kube.Cluster
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	name := os.Getenv(clusterVariable)
-	if name == "" {
-		return m.Run()
-	}
 	var err error
-	if cluster, err = kube.Connect(context.Background(), name, "../cluster"); err != nil {
+	if cluster, err = kube.Choose(context.Background(), "../cluster"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	if cluster == nil {
+		return m.Run()
 	}
 	manyAtOnce()
 	code := m.Run()
@@ -54,7 +49,7 @@ func manyAtOnce() {
 func begin(t *testing.T) *kube.Space {
 	t.Helper()
 	if cluster == nil {
-		hostfs.Skip(t, "cluster", "needs a cluster with Holdfast in it, named in "+clusterVariable+": run make e2e")
+		kube.SkipWithout(t)
 	}
 	t.Cleanup(func() { power.leave(t) }) // after the end of the namespace
 	return cluster.Space(t)

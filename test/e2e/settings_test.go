@@ -32,6 +32,7 @@ var usual = settings{}
 func reinstall(t *testing.T, want settings) {
 	t.Helper()
 	s := begin(t)
+	s.NeedImages("that of external-attacher, and to change the settings of the whole cluster")
 	t.Cleanup(func() { settle(t, s, usual) })
 	settle(t, s, want)
 }

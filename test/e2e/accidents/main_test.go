@@ -18,12 +18,9 @@ import (
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	kinds "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 const (
-	// clusterVariable names the cluster of test/cluster that the tests run in.
-	clusterVariable = "HOLDFAST_CLUSTER"
 	// root of the sources.
 	root = "../../.."
 	// clusterName is that of the StorageCluster.
@@ -39,7 +36,7 @@ var (
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	name := os.Getenv(clusterVariable)
+	name := os.Getenv(kube.ClusterVariable)
 	if name == "" {
 		return m.Run()
 	}
@@ -82,7 +79,7 @@ func connect(ctx context.Context, name string) error {
 func begin(t *testing.T) *kube.Space {
 	t.Helper()
 	if cluster == nil {
-		hostfs.Skip(t, "cluster", "needs a cluster with Holdfast in it, named in "+clusterVariable+": run make e2e")
+		kube.SkipWithout(t)
 	}
 	return cluster.Space(t)
 }

@@ -25,9 +25,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Cluster is a cluster of test/cluster, which Holdfast is installed in.
+// Cluster is a cluster that Holdfast is installed in: one of test/cluster, or one that was given.
 type Cluster struct {
-	Name    string
+	Name    string // or the path of its kubeconfig, if it was given
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
 
@@ -38,6 +38,7 @@ type Cluster struct {
 	scratch string // has that program, built
 	run     string // is in the label of all namespaces
 	turn    *os.File
+	given   bool // it is somebody else's: its machines are out of reach
 }
 
 // runLabel tells apart the namespaces of runs.
@@ -50,12 +51,15 @@ func Connect(ctx context.Context, name, source string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Name: name, source: source, scratch: scratch, run: rand.String(8)}
+	c := newCluster(name)
+	c.source, c.scratch = source, scratch
 	if err := c.connect(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster %q: %w", name, err), c.release())
 	}
 	return c, nil
 }
+
+func newCluster(name string) *Cluster { return &Cluster{Name: name, run: rand.String(8)} }
 
 func (c *Cluster) connect(ctx context.Context) error {
 	build := exec.CommandContext(ctx, "go", "build", "-o", c.program(), ".")
@@ -69,9 +73,17 @@ func (c *Cluster) connect(ctx context.Context) error {
 	}
 	kubeconfig := strings.TrimSpace(out)
 	c.dir = filepath.Dir(kubeconfig)
-	if err := c.takeTurn(os.Stderr); err != nil {
+	lock, err := os.OpenFile(filepath.Join(c.dir, "e2e.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
 		return err
 	}
+	if err := c.takeTurn(lock, os.Stderr); err != nil {
+		return err
+	}
+	return c.clients(kubeconfig)
+}
+
+func (c *Cluster) clients(kubeconfig string) (err error) {
 	c.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -89,13 +101,10 @@ func (c *Cluster) connect(ctx context.Context) error {
 	return nil
 }
 
-// takeTurn holds a lock until Close or the end of the process.
-func (c *Cluster) takeTurn(out io.Writer) (err error) {
-	c.turn, err = os.OpenFile(filepath.Join(c.dir, "e2e.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	err = unix.Flock(int(c.turn.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+// takeTurn holds the lock of a file until Close or the end of the process.
+func (c *Cluster) takeTurn(file *os.File, out io.Writer) error {
+	c.turn = file
+	err := unix.Flock(int(c.turn.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		fmt.Fprintf(out, "waiting for another run of the tests in cluster %s to end\n", c.Name)
 		err = unix.Flock(int(c.turn.Fd()), unix.LOCK_EX)
@@ -115,6 +124,9 @@ func (c *Cluster) release() error {
 	if c.turn != nil {
 		c.turn.Close()
 	}
+	if c.scratch == "" {
+		return nil
+	}
 	return os.RemoveAll(c.scratch)
 }
 
@@ -122,6 +134,9 @@ func (c *Cluster) program() string { return filepath.Join(c.scratch, "cluster") 
 
 // Do runs a command of the cluster's program and returns what it printed.
 func (c *Cluster) Do(ctx context.Context, args ...string) (string, error) {
+	if c.given {
+		return "", fmt.Errorf("cluster of %s: it is no cluster of test/cluster, whose program does %q", c.Name, args)
+	}
 	var errs strings.Builder
 	cmd := exec.CommandContext(ctx, c.program(), append([]string{"-name", c.Name}, args...)...)
 	cmd.Dir, cmd.Stderr = c.source, &errs

@@ -30,14 +30,15 @@ func TestAProgramThatDoesNotBuildIsSaidAndLeavesNothing(t *testing.T) {
 
 func TestRunsInOneClusterWaitForEachOther(t *testing.T) {
 	dir := t.TempDir()
-	first, second := &Cluster{Name: "x", dir: dir}, &Cluster{Name: "x", dir: dir}
+	first, second := &Cluster{Name: "x"}, &Cluster{Name: "x"}
 	for range 2 { // the second time after it was released
-		if err := first.takeTurn(t.Output()); err != nil {
+		if err := first.takeTurn(lockIn(t, dir), t.Output()); err != nil {
 			t.Fatal(err)
 		}
 		said, out := io.Pipe()
 		ended := make(chan error, 1)
-		go func() { ended <- second.takeTurn(out) }()
+		lock := lockIn(t, dir)
+		go func() { ended <- second.takeTurn(lock, out) }()
 		line, err := bufio.NewReader(said).ReadString('\n')
 		if err != nil || !strings.Contains(line, "another run of the tests in cluster x") {
 			t.Errorf("said %q, %v", line, err)
@@ -55,6 +56,15 @@ func TestRunsInOneClusterWaitForEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func lockIn(t *testing.T, dir string) *os.File {
+	t.Helper()
+	lock, err := os.OpenFile(filepath.Join(dir, "e2e.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
 }
 
 func TestTheEndOfARunNamesTheNamespacesThatStay(t *testing.T) {

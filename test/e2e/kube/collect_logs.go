@@ -54,6 +54,9 @@ func (f *folder) log(path string, pod corev1.Pod, options *corev1.PodLogOptions)
 
 // components adds the ends of the logs of what the cluster itself consists of, on all of its nodes.
 func (f *folder) components() {
+	if f.given {
+		return // they are on machines of somebody else
+	}
 	for _, pattern := range []string{"logs/*.log", "nodes/*/*.log", "nodes/*/logs/*.log"} {
 		paths, _ := filepath.Glob(filepath.Join(f.Cluster.dir, pattern)) // the pattern is well formed
 		for _, path := range paths {

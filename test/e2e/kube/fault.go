@@ -31,7 +31,11 @@ func (c *Cluster) Holdfast(resource string) dynamic.NamespaceableResourceInterfa
 }
 
 // Pools is the directory of the cluster's pools on this machine, which is the first node.
-func (c *Cluster) Pools() string { return filepath.Join(c.dir, "pools") }
+func (s *Space) Pools() string {
+	s.t.Helper()
+	s.NeedMachines("to read the pools on the disk of the first node")
+	return filepath.Join(s.dir, "pools")
+}
 
 // Kill ends the processes of a container of one of Holdfast's pods by SIGKILL, on whatever node, as soon as it runs. One
 // that ends by itself meanwhile does not count: that nothing was killed fails the test.
@@ -40,7 +44,7 @@ func (s *Space) Kill(pod *corev1.Pod, container string) {
 	for tried := ""; ; {
 		status := s.otherThan(tried, pod, container)
 		killed := 0
-		if pod.Spec.NodeName == s.Home {
+		if pod.Spec.NodeName == s.Home && !s.given {
 			killed += s.killHere(status)
 		} else {
 			killed += s.killAfar(pod.Spec.NodeName, status)
@@ -159,6 +163,7 @@ func (s *Space) Leader(lease string) *corev1.Pod {
 // Restart ends a component of the control plane and starts it again.
 func (s *Space) Restart(component string) {
 	s.t.Helper()
+	s.NeedMachines("to restart " + component)
 	if _, err := s.Do(s.t.Context(), "restart", component); err != nil {
 		s.t.Fatal(fmt.Errorf("restart of %s: %w", component, err))
 	}

@@ -43,6 +43,7 @@ func (s *Space) CutPort(pod string, port int) (mend func()) {
 // networkOf opens the network of a pod of the home node, which stays as long as it is open, whatever its processes do.
 func (s *Space) networkOf(pod string) *os.File {
 	s.t.Helper()
+	s.NeedMachines("to cut the network of a pod")
 	for _, status := range s.Ready(pod).Status.ContainerStatuses {
 		for _, pid := range s.processes(status) {
 			if network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// Nodes are the names of the nodes that are ready, in order.
+// Nodes are the names of the nodes that are ready, in order; of a cluster that was given, those that take any pod.
 func (c *Cluster) Nodes(t testing.TB) []string {
 	t.Helper()
 	nodes, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -19,6 +19,9 @@ func (c *Cluster) Nodes(t testing.TB) []string {
 	}
 	var names []string
 	for _, node := range nodes.Items {
+		if c.given && !takesPods(&node) {
+			continue
+		}
 		for _, condition := range node.Status.Conditions {
 			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 				names = append(names, node.Name)
@@ -28,10 +31,15 @@ func (c *Cluster) Nodes(t testing.TB) []string {
 	return names
 }
 
+func takesPods(n *corev1.Node) bool {
+	return !n.Spec.Unschedulable && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
+}
+
 // CutPower ends a node at once, with everything that it had not written to its disk, and returns what boots it again
 // and waits until it is ready. The end of the test boots it if the test has not, or not with success.
 func (s *Space) CutPower(node string) (boot func()) {
 	s.t.Helper()
+	s.NeedMachines("to cut the power of a node")
 	off := true
 	start := func(ctx context.Context) error {
 		if !off {
@@ -107,6 +115,7 @@ func (s *Space) setTaint(ctx context.Context, node string, taint corev1.Taint, o
 // DeleteNode says that a node does not belong to the cluster any more. Its kubelet brings it back when it starts.
 func (s *Space) DeleteNode(node string) {
 	s.t.Helper()
+	s.NeedMachines("to start the kubelet of a node that was deleted")
 	if err := s.Client.CoreV1().Nodes().Delete(s.t.Context(), node, metav1.DeleteOptions{}); err != nil {
 		s.t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 // the end of the test.
 func (s *Space) Suspend(component string) (resume func()) {
 	s.t.Helper()
+	s.NeedMachines("to suspend " + component)
 	said, err := s.Do(s.t.Context(), "status")
 	if err != nil {
 		said = err.Error() // which says the same of all: another component may not be ready just now
@@ -48,6 +49,7 @@ func (s *Space) Suspend(component string) (resume func()) {
 // server.
 func (s *Space) Processes(pod *corev1.Pod, program string) func() []int {
 	s.t.Helper()
+	s.NeedMachines("to see the processes of a pod")
 	status := pod.Status.ContainerStatuses[0]
 	return func() (pids []int) {
 		for _, pid := range s.processes(status) {

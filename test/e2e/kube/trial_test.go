@@ -12,6 +12,7 @@ type trial struct {
 	testing.TB
 	name     string
 	failed   bool
+	skipped  bool
 	said     strings.Builder
 	cleanups []func()
 }
@@ -49,6 +50,11 @@ func (tr *trial) Errorf(text string, args ...any) {
 	tr.Logf(text, args...)
 }
 func (tr *trial) Error(args ...any) { tr.Errorf("%s", fmt.Sprint(args...)) }
+func (tr *trial) Skip(args ...any) {
+	tr.skipped = true
+	tr.Logf("%s", fmt.Sprint(args...))
+	runtime.Goexit()
+}
 func (tr *trial) Fatal(args ...any) { tr.Fatalf("%s", fmt.Sprint(args...)) }
 func (tr *trial) Fatalf(text string, args ...any) {
 	tr.Errorf(text, args...)

@@ -12,16 +12,13 @@ import (
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
-// clusterVariable names the cluster of test/cluster that the tests run in.
-const clusterVariable = "HOLDFAST_CLUSTER"
-
 // cluster is nil where no cluster is named.
 var cluster *kube.Cluster
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	name := os.Getenv(clusterVariable)
+	name := os.Getenv(kube.ClusterVariable)
 	if name == "" {
 		return m.Run()
 	}
@@ -42,7 +39,7 @@ func run(m *testing.M) int {
 func begin(t *testing.T) *kube.Space {
 	t.Helper()
 	if cluster == nil {
-		hostfs.Skip(t, "cluster", "needs a cluster with Holdfast in it, named in "+clusterVariable+": run make e2e")
+		kube.SkipWithout(t)
 	}
 	return cluster.Space(t)
 }

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// clusterVariable names the cluster of test/cluster that the tests run in.
-	clusterVariable = "HOLDFAST_CLUSTER"
 	// root of the sources.
 	root = "../../.."
 	// clusterName is that of the StorageCluster.
@@ -39,7 +37,7 @@ var (
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) (code int) {
-	name := os.Getenv(clusterVariable)
+	name := os.Getenv(kube.ClusterVariable)
 	if name == "" {
 		return m.Run()
 	}
@@ -94,7 +92,7 @@ func begun(ctx context.Context, name string) (end func() error, err error) {
 func begin(t *testing.T) *site {
 	t.Helper()
 	if cluster == nil {
-		hostfs.Skip(t, "cluster", "needs a cluster with Holdfast in it, named in "+clusterVariable+": run make e2e")
+		kube.SkipWithout(t)
 	}
 	nodes := cluster.Nodes(t)
 	if len(nodes) < 2 {
