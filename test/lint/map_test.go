@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -11,11 +12,13 @@ import (
 const repository = "../.."
 
 // mapped are the documents that tell people where things are.
-var mapped = []string{"docs/architecture.md"}
+var mapped = []string{"docs/architecture.md", "CONTRIBUTING.md"}
 
 var (
 	codeSpan     = regexp.MustCompile("`([^`\n]+)`")
-	markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)`)
+	markdownLink = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
+	heading      = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	noAnchor     = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	pathForm     = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`)
 	// ofKubernetes are labels, annotations and resources, which look like paths.
 	ofKubernetes = regexp.MustCompile(`^[a-z0-9.-]*\.(dev|io)(/|$)`)
@@ -56,11 +59,34 @@ func TestMap_EveryLinkBetweenDocumentsLeadsSomewhere(t *testing.T) {
 			if strings.Contains(link[1], "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(repository, dir, link[1])); err != nil {
+			target := document
+			if link[1] != "" {
+				target = filepath.Join(dir, link[1])
+			}
+			if _, err := os.Stat(filepath.Join(repository, target)); err != nil {
 				t.Errorf("%s links to %s, which does not exist", document, link[1])
+			} else if link[2] != "" && !slices.Contains(anchors(read(t, target)), link[2]) {
+				t.Errorf("%s links to #%s of %s, which is no heading there", document, link[2], target)
 			}
 		}
 	}
+}
+
+func TestMap_TheIndexHasEveryPage(t *testing.T) {
+	index := read(t, "docs/README.md")
+	for _, page := range glob(t, "docs/*.md") {
+		if name := filepath.Base(page); name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/README.md does not list %s", page)
+		}
+	}
+}
+
+// anchors are what GitHub makes of headings.
+func anchors(text string) (all []string) {
+	for _, match := range heading.FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-"))
+	}
+	return all
 }
 
 func TestMap_APathIsToldFromWhatLooksLikeOne(t *testing.T) {
