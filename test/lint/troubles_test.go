@@ -9,6 +9,7 @@ import (
 // well are conditions and reasons that tell of nothing that anybody looks up.
 var well = map[string]bool{
 	"Available": true, "Complete": true, "Healthy": true, "InPlace": true, "PoliciesInPlace": true, "Progressing": true,
+	"JobCompleted": true, "UpgradeComplete": true, "Waiting": true, // for another upgrade
 	"Ready": true, "Restored": true, "RollingOut": true, "Serving": true, "UpToDate": true, "Growing": true,
 }
 
