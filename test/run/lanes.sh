@@ -1,0 +1,83 @@
+# shellcheck shell=bash
+# The lanes of make test. All run beside each other: what asks an API server waits more than it computes, and the rest
+# computes. The cluster takes longest, so it begins.
+
+test-hosts() {
+	local clients others failed=0
+	step 'test of units and of hosts'
+	clients=$(go list -test -f '{{range .Deps}}{{.}} {{end}}{{.ImportPath}}' ./... | sed -n 's|.*k8s\.io/client-go/.* \(.*\)\.test$|\1|p')
+	# shellcheck disable=SC2086
+	others=$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxFf <(go list $INSTALL_TESTS $API_TESTS $CLUSTER_TESTS))
+	go build -tags crashpoints -o bin/holdfast-crashpoints ./cmd/holdfast
+	export HOLDFAST_CRASHING_BINARY=$PWD/bin/holdfast-crashpoints HOLDFAST_REQUIRE=$REQUIRE
+	# shellcheck disable=SC2046
+	"${race_aside[@]}" "${bounded[@]}" ./test/uml $(grep -vxF "$clients" <<<"$others") || failed=1
+	# shellcheck disable=SC2046
+	"${kubernetes_test[@]}" "${bounded[@]}" $(grep -xF "$clients" <<<"$others") || failed=1
+	return $failed
+}
+
+test-api-install() {
+	step 'test of the API in a cluster without Holdfast and its kinds'
+	test_on_api install "$INSTALL_TESTS"
+}
+
+test-api-rest() {
+	step 'test of the API in a cluster without Holdfast'
+	test_on_api api "$API_TESTS" deploy/crds
+}
+
+test-of-clusters() {
+	step 'test of the test cluster'
+	(cd test/schema && go test "${bounded[@]}" .)
+	cd test/cluster
+	HOLDFAST_REQUIRE=$REQUIRE go test "${bounded[@]}" . ./artifact ./config ./guest ./host ./image ./locker ./pki
+}
+
+# fresh CLUSTER: it begins with nothing, and goes with this process. What another run has left would fail the tests of
+# this one.
+fresh() {
+	fresh_cluster=$1
+	setsid --fork bin/cluster -name "$1" down-after $$ </dev/null >/dev/null 2>&1
+	trap 'bin/cluster -name "$fresh_cluster" down >/dev/null' EXIT
+	bin/cluster -name "$1" down >/dev/null
+}
+
+# test_on_api CLUSTER PACKAGES [KINDS]: of kinds that are there from the beginning, no package brings and removes its own.
+test_on_api() {
+	local config
+	fresh "$1"
+	bin/cluster -name "$1" up
+	config=$(bin/cluster -name "$1" kubeconfig)
+	if [ -n "${3:-}" ]; then
+		"$(dirname "$config")/bin/kubectl" --kubeconfig "$config" apply --server-side -k "$3" >/dev/null
+	fi
+	# shellcheck disable=SC2086
+	HOLDFAST_API=$1 HOLDFAST_REQUIRE=$REQUIRE,api "${kubernetes_test[@]}" -p 1 "${bounded[@]}" $2
+}
+
+test-cluster() {
+	local failed=0
+	step 'test in a cluster'
+	fresh test
+	HOLDFAST_IMAGES=$PWD/bin/images test/cluster/install test "$NODES"
+	(cd test/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$REQUIRE "${test[@]}" "${bounded[@]}" ./...) || failed=1
+	# shellcheck disable=SC2086
+	HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$REQUIRE "${test[@]}" -p 1 "${bounded[@]}" $CLUSTER_TESTS || failed=1
+	return $failed
+}
+
+cluster-program() { go build -C test/cluster -o ../../bin/cluster .; }
+
+# e2e: in the cluster of HOLDFAST_KUBECONFIG, or in one that stays.
+e2e() {
+	export HOLDFAST_TESTS=all
+	if [ -n "${HOLDFAST_KUBECONFIG:-}" ]; then
+		export HOLDFAST_REQUIRE=cluster
+	else
+		HOLDFAST_TESTS= test/cluster/install e2e 3
+		export HOLDFAST_CLUSTER=e2e HOLDFAST_REQUIRE=$REQUIRE
+	fi
+	step e2e
+	eval 'go test "${bounded[@]}" -p 1 ./test/e2e/... '"${E2E:-}"
+}
