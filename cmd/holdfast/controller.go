@@ -84,10 +84,7 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 	if c.operator.alone {
 		return c.runAlone(ctx, clients, watches, log, debug)
 	}
-	storage, err := cluster.New(cluster.Config{
-		Client: clients.holdfast, Kubernetes: clients.kubernetes, Watches: watches, Namespace: c.namespace, Driver: c.driver.Name,
-		Events: clients.events, Log: log,
-	})
+	storage, err := c.storage(clients, watches, log)
 	if err != nil {
 		return err
 	}
@@ -129,6 +126,13 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 		})
 	}
 	return runAll(ctx, parts)
+}
+
+func (c *controller) storage(clients *clients, watches *kube.Watches, log *slog.Logger) (*cluster.Backend, error) {
+	return cluster.New(cluster.Config{
+		Client: clients.holdfast, Kubernetes: clients.kubernetes, Watches: watches, Namespace: c.namespace, Driver: c.driver.Name,
+		Events: clients.events, Log: log,
+	})
 }
 
 // runAlone is the operator without a driver. That of the cluster stands by meanwhile.
