@@ -10,24 +10,34 @@ import (
 
 // small says how much of its device a file system takes, "" where that is all but what none of its type would take.
 func small(root *os.File, m *Mount) string {
-	var device string
-	var has int64
-	switch m.FSType {
-	case "ext4":
-		device = m.Device
-		has = ext4Takes(deviceName(device))
-	case "xfs":
-		device = m.Device
-		has = xfsTakes(root)
-	case "btrfs":
-		device, has = btrfsTakes(root)
+	device := m.Device
+	if m.FSType == "btrfs" {
+		device, _ = btrfsTakes(root)
 	}
 	const sector, slack = 512, 1 << 20
+	// In this order nothing that is grown meanwhile seems small: what makes a device larger is growing before.
 	size := counter(filepath.Join("/sys/dev/block", device), "size") * sector
-	if _, is := growing.Load("/dev/" + deviceName(device)); is || has == 0 || size-has < slack {
+	if _, is := growing.Load("/dev/" + deviceName(device)); is {
+		return ""
+	}
+	has := takes(root, m)
+	if has == 0 || size-has < slack {
 		return ""
 	}
 	return fmt.Sprintf("the %s at %s takes %d bytes of %d: it could not be grown", m.FSType, m.Target, has, size)
+}
+
+// takes is how many bytes of its device a file system takes, 0 if that is not known.
+func takes(root *os.File, m *Mount) (bytes int64) {
+	switch m.FSType {
+	case "ext4":
+		return ext4Takes(deviceName(m.Device))
+	case "xfs":
+		return xfsTakes(root)
+	case "btrfs":
+		_, bytes = btrfsTakes(root)
+	}
+	return bytes
 }
 
 // ext4Takes is the whole device, too, where there is no more of it that could be used.

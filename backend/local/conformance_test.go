@@ -97,21 +97,27 @@ func mounted(t *testing.T, v *backend.Volume, f func(dir string)) {
 		f(v.Access.Directory)
 		return
 	}
+	dir, unmount := mountImage(t, v)
+	defer unmount()
+	f(dir)
+}
+
+func mountImage(t *testing.T, v *backend.Volume) (dir string, unmount func()) {
+	t.Helper()
 	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer loop.Close()
-	dir := t.TempDir()
+	dir = t.TempDir()
 	if err := nodeops.MountFS(t.Context(), loop.Path, dir, v.FSType, nil); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	return dir, func() {
 		if err := nodeops.Unmount(context.Background(), dir); err != nil {
 			t.Error(err)
 		}
-	}()
-	f(dir)
+	}
 }
 
 func writeFS(t *testing.T, v *backend.Volume, content []byte) {

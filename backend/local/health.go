@@ -13,6 +13,7 @@ import (
 type health struct {
 	own    string // errors of the pool's file system
 	ailing map[backend.ID]backend.Condition
+	small  map[backend.ID]bool // seen with file systems that have not grown, when the pool was examined last
 }
 
 // ObserveHealth takes what somebody who uses a volume has found wrong with it.
@@ -62,12 +63,29 @@ func (p *pool) examine(ctx context.Context) (changed bool) {
 		}
 	}
 	seen := examiner.Examine(ctx, contents)
+	p.doubtSmall(seen)
+	return p.observe(seen) || changed
+}
+
+// doubtSmall takes what is seen to be small for the first time out of seen: what has just been mounted may grow now. What
+// is known to be small stays as it is known, which may tell why.
+func (p *pool) doubtSmall(seen map[backend.ID]backend.Condition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	small := map[backend.ID]bool{}
 	for id, c := range seen {
-		if was := p.ailment(id); was.Reason == backend.NotGrown && c.Reason == backend.NotGrown {
-			seen[id] = was // which may know why
+		if c.Reason != backend.NotGrown {
+			continue
+		}
+		small[id] = true
+		switch was := p.health.ailing[id]; {
+		case was.Reason == backend.NotGrown:
+			seen[id] = was
+		case !p.health.small[id]:
+			delete(seen, id)
 		}
 	}
-	return p.observe(seen) || changed
+	p.health.small = small
 }
 
 // ownErrors are those of the file system that the pool lies on.

@@ -104,3 +104,32 @@ holdfast_volumes_unhealthy{pool="pool",reason="NotGrown"} 1
 		t.Errorf("another of its name is %+v", again)
 	}
 }
+
+func TestAFileSystemIsSmallOnceItIsSeenSoTwice(t *testing.T) {
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1024*mib), Reserved: "0"})
+	spec := backend.VolumeSpec{Name: "a", FSType: "btrfs", Size: backend.Size{Required: 128 * mib}}
+	v := made(t, b, spec)
+	if _, err := b.Expand(t.Context(), v.ID, backend.Size{Required: 256 * mib}); err != nil {
+		t.Fatal(err)
+	}
+	dir := use(t, v)
+	is := func(want backend.HealthReason) {
+		t.Helper()
+		if got, err := b.Get(t.Context(), v.ID); err != nil || got.Condition.Reason != want {
+			t.Errorf("it is %+v, %v, want reason %q", got, err, want)
+		}
+	}
+	look(t, b) // as when it has been mounted a moment ago, and grows now
+	is("")
+	look(t, b)
+	is(backend.NotGrown)
+	m, err := nodeops.MountAt(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nodeops.GrowMounted(t.Context(), nodeops.LoopUnder(m), dir); err != nil {
+		t.Fatal(err)
+	}
+	look(t, b)
+	is("")
+}

@@ -92,20 +92,8 @@ func writeCounters(files []*os.File, count *atomic.Int64, stop <-chan struct{}) 
 // use mounts a volume's image until the test ends, as a node does.
 func use(t *testing.T, v *backend.Volume) string {
 	t.Helper()
-	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer loop.Close()
-	dir := t.TempDir()
-	if err := nodeops.MountFS(t.Context(), loop.Path, dir, v.FSType, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := nodeops.Unmount(context.Background(), dir); err != nil {
-			t.Error(err)
-		}
-	})
+	dir, unmount := mountImage(t, v)
+	t.Cleanup(unmount)
 	return dir
 }
 

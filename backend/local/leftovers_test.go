@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
@@ -139,7 +138,7 @@ func TestAFileSystemThatShutItselfDownKeepsNoPoolClosed(t *testing.T) {
 	dirs := map[string]string{}
 	for _, name := range []string{"a", "b", "c"} {
 		v := made(t, b, backend.VolumeSpec{Name: name, FSType: "xfs", Size: backend.Size{Required: 320 * mib}})
-		dirs[name] = stagedAt(t, v)
+		dirs[name] = use(t, v)
 	}
 	for _, name := range []string{"a", "c"} {
 		if out, err := exec.Command("xfs_io", "-x", "-c", "shutdown", dirs[name]).CombinedOutput(); err != nil {
@@ -163,24 +162,4 @@ func TestAFileSystemThatShutItselfDownKeepsNoPoolClosed(t *testing.T) {
 		t.Errorf("what a killed process had frozen is frozen still: %v", err)
 	}
 	made(t, b, block("d"))
-}
-
-// stagedAt mounts a volume until the test ends.
-func stagedAt(t *testing.T, v *backend.Volume) string {
-	t.Helper()
-	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer loop.Close()
-	dir := t.TempDir()
-	if err := nodeops.MountFS(t.Context(), loop.Path, dir, v.FSType, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := nodeops.Unmount(context.Background(), dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
