@@ -72,8 +72,9 @@ func RecallSoon(ctx context.Context, c client.Interface, node, namespace string,
 	return m
 }
 
-// Pool is what is to be expected of a pool. Without a memory nothing is known yet.
-func (m *Memory) Pool(name string) backend.PoolExpectation {
+// Pool is what is to be expected of a pool. Without a memory nothing is known yet. Nobody misses a pool that held nothing:
+// where the path is another now, nothing is expected.
+func (m *Memory) Pool(name, path string) backend.PoolExpectation {
 	if m == nil {
 		return backend.PoolExpectation{Unread: true}
 	}
@@ -87,8 +88,32 @@ func (m *Memory) Pool(name string) backend.PoolExpectation {
 			return backend.PoolExpectation{Given: id}
 		}
 	}
+	if at, empty := m.heldNothing(name); empty {
+		if at != path {
+			return backend.PoolExpectation{}
+		}
+		e.Empty = true
+	}
 	e.Remedy = m.remedy(name, id)
 	return e
+}
+
+// heldNothing says of a pool whether there was nothing in it at all, nor in the trash, when it was last seen, and where
+// that was.
+func (m *Memory) heldNothing(name string) (path string, empty bool) {
+	if m.record == nil {
+		return "", false
+	}
+	i := slices.IndexFunc(m.record.Status.Pools, func(p v1.Pool) bool { return p.Name == name })
+	if i < 0 {
+		return "", false
+	}
+	p := &m.record.Status.Pools[i]
+	perhaps := func(in string) bool { return in == name || in == "" } // what is not made yet may lie in any
+	empty = !p.Capacity.IsZero() && p.Promised.IsZero() &&            // inline volumes are promised their size, too
+		!slices.ContainsFunc(m.volumes, func(v *v1.Volume) bool { return perhaps(v.Status.Pool) }) &&
+		!slices.ContainsFunc(m.snapshots, func(s *v1.Snapshot) bool { return perhaps(s.Status.Pool) })
+	return p.Path, empty
 }
 
 func (m *Memory) given() []v1.PoolReplacement {
@@ -164,6 +189,6 @@ func (a *Agent) recall() {
 	}
 	m := a.memory()
 	for _, p := range a.Pools {
-		a.pools.ExpectPool(p.Name, m.Pool(p.Name))
+		a.pools.ExpectPool(p.Name, m.Pool(p.Name, p.Path))
 	}
 }

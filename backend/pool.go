@@ -19,6 +19,9 @@ type PoolExpectation struct {
 	PoolIdentity // empty: not known
 	// Existed says of a pool whose ID is not known that it was there.
 	Existed bool
+	// Empty says that the pool held nothing when it was last seen, so that another one that lies in its place may be served.
+	// None is begun: the disk of this one may just not be mounted.
+	Empty bool
 	// Unread says that the memory could not be read yet: a pool that is there is served, and none is begun.
 	Unread bool
 	// Given is the ID of a pool that was given up: what is remembered of it does not count any more.

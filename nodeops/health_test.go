@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 // mountAt is the mount at a directory.
@@ -33,15 +35,6 @@ func says(t testing.TB, dir string, words ...string) {
 	}
 }
 
-// meetError makes the kernel meet an error in a mounted ext4.
-func meetError(t testing.TB, device string) {
-	t.Helper()
-	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(device), "trigger_fs_error")
-	if err := os.WriteFile(trigger, []byte("by a test"), 0); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestAFileSystemThatIsWellSaysNothing(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
@@ -58,8 +51,8 @@ func TestAnExt4TellsOfItsErrors(t *testing.T) {
 	requireRoot(t)
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
 	dir, device := mountLoop(t, image, "ext4")
-	meetError(t, device)
-	meetError(t, device)
+	hostfs.MeetError(t, device)
+	hostfs.MeetError(t, device)
 	says(t, dir, "met errors: 2,", "first at 2", "trigger_test_error", "mended before it is mounted")
 	unmountAll(t, dir)
 	if !headOf(t, image).marked {
@@ -70,7 +63,7 @@ func TestAnExt4TellsOfItsErrors(t *testing.T) {
 func TestAFileSystemThatTurnedReadOnlyAfterAnErrorSaysSo(t *testing.T) {
 	requireRoot(t)
 	dir, device := mountLoop(t, remake(t, 64*mib, MkfsSpec{FSType: "ext4"}), "ext4", "errors=remount-ro")
-	meetError(t, device)
+	hostfs.MeetError(t, device)
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 		t.Fatalf("it can be written: %v", err)
 	}

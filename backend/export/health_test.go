@@ -1,14 +1,13 @@
 package export
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 func TestErrorsThatAreMetInAVolumeThatIsServedShow(t *testing.T) {
@@ -18,10 +17,7 @@ func TestErrorsThatAreMetInAVolumeThatIsServedShow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(nodeops.LoopUnder(m)), "trigger_fs_error")
-	if err := os.WriteFile(trigger, []byte("by a test"), 0); err != nil {
-		t.Fatal(err)
-	}
+	hostfs.MeetError(t, nodeops.LoopUnder(m))
 	if out, err := exec.Command("xfs_io", "-x", "-c", "shutdown", s.target(b.ID)).CombinedOutput(); err != nil {
 		t.Fatalf("xfs_io: %v: %s", err, out)
 	}

@@ -1,8 +1,6 @@
 package local
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,9 +18,7 @@ func meetError(t *testing.T, pool string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(m.Source), "trigger_fs_error"), []byte("by a test"), 0); err != nil {
-		t.Fatal(err)
-	}
+	hostfs.MeetError(t, m.Source)
 }
 
 // look examines the pools now, and says whether who watches them is told.

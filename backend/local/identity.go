@@ -67,7 +67,7 @@ func (p *pool) readHead() (head poolHead, err error) {
 func matches(e backend.PoolExpectation, is backend.PoolIdentity) error {
 	var what string
 	switch {
-	case e.ID == "":
+	case e.ID == "" || is.ID != e.ID && e.Empty:
 		return nil
 	case is.ID != e.ID:
 		what = fmt.Sprintf("pool %s lies there, and pool %s is expected: mount the disk of that one there", cmp.Or(is.ID, "without an ID"), e.ID)
@@ -212,6 +212,18 @@ func (p *pool) isPoolFile(f *os.File) bool {
 }
 
 // identity is that of the pool as it is now.
+// holdsNothing says whether nothing is in a pool, and nothing is being made in it.
+func (p *pool) holdsNothing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, entries := range p.entries {
+		if len(entries) > 0 {
+			return false
+		}
+	}
+	return len(p.trash) == 0 && len(p.building) == 0
+}
+
 func (p *pool) identity() backend.PoolIdentity {
 	p.mu.Lock()
 	defer p.mu.Unlock()

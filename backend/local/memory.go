@@ -113,7 +113,7 @@ func (b *Backend) there(p *pool) bool {
 	i := slices.IndexFunc(b.slots, func(s *slot) bool { return s.pool == p })
 	if i >= 0 {
 		s := b.slots[i]
-		s.Expect.PoolIdentity, s.Expect.Given = p.identity(), ""
+		s.Expect.PoolIdentity, s.Expect.Empty, s.Expect.Given = p.identity(), p.holdsNothing(), ""
 		b.retire(s, why)
 	}
 	b.mu.Unlock()

@@ -206,16 +206,7 @@ func TestAPoolReplacedBeneathUs_IsNotTakenForIt(t *testing.T) {
 	c := emptyPool(t)
 	b := served(t, c)
 	v := made(t, b, block("a"))
-	away := c.Path + ".away"
-	if err := os.Rename(c.Path, away); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(c.Path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	other := c
-	begun(t, other, 1)
-	b.tryAll(t.Context())
+	replacedBeneath(t, b, c)
 	_, err := b.Capacity(t.Context(), "")
 	says(t, err, backend.ErrUnavailable, v.PoolID, headOf(t, c.Path).UUID)
 	if reason := reasonOf(t, b); reason != backend.WrongPool {
@@ -224,7 +215,7 @@ func TestAPoolReplacedBeneathUs_IsNotTakenForIt(t *testing.T) {
 	if err := os.RemoveAll(c.Path); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(away, c.Path); err != nil {
+	if err := os.Rename(c.Path+".away", c.Path); err != nil {
 		t.Fatal(err)
 	}
 	b.tryAll(t.Context())
@@ -324,5 +315,63 @@ func TestTheLock_StaysOnAPoolThatIsCounted(t *testing.T) {
 	p := b.pools()[0]
 	if p.isPoolFile(stale) || !p.isPoolFile(p.locked) {
 		t.Error("the lock is not on what pool.json is")
+	}
+}
+
+// replacedBeneath puts another pool, that holds volume a, into the place of one that is served.
+func replacedBeneath(t *testing.T, b *Backend, c PoolConfig) {
+	t.Helper()
+	if err := os.Rename(c.Path, c.Path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(c.Path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.Expect = backend.PoolExpectation{}
+	begun(t, c, 1)
+	b.tryAll(t.Context())
+}
+
+func TestAPoolThatHeldNothing_IsNotMissedWhereAnotherLies(t *testing.T) {
+	c := emptyPool(t)
+	is := begun(t, c, 1)
+	c.Expect = expecting("p1", 7)
+	c.Expect.Empty = true
+	b := reachable(t, Site{c, nil})
+	if v, err := b.Get(t.Context(), "a"); err != nil || v.PoolID != is.ID {
+		t.Fatalf("it has %+v, %v", v, err)
+	}
+	replacedBeneath(t, b, c)
+	if reason := reasonOf(t, b); reason != backend.WrongPool {
+		t.Errorf("of the other, which held something, the reason is %q", reason)
+	}
+}
+
+func TestAPoolThatHeldNothing_IsNotBegunAnewInAnEmptyDirectory(t *testing.T) {
+	c := emptyPool(t)
+	c.Expect = expecting("p1", 7)
+	c.Expect.Empty = true
+	refuses(t, c, backend.NotMounted, "p1")
+}
+
+func TestAnEmptyPoolReplacedBeneathUs_IsNotMissed(t *testing.T) {
+	c := emptyPool(t)
+	b := served(t, c)
+	replacedBeneath(t, b, c)
+	if _, err := b.Get(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPoolWithTrashReplacedBeneathUs_IsMissed(t *testing.T) {
+	c := emptyPool(t)
+	b := served(t, c)
+	made(t, b, block("b"))
+	if err := b.Delete(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	replacedBeneath(t, b, c)
+	if reason := reasonOf(t, b); reason != backend.WrongPool {
+		t.Errorf("the reason is %q", reason)
 	}
 }

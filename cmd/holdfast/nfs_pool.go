@@ -20,7 +20,7 @@ import (
 func (n *nfs) openPool(ctx context.Context, c *clients, log *slog.Logger) *local.Backend {
 	dir := n.poolDir()
 	remembered := agent.RecallSoon(ctx, c.holdfast, n.node(), n.namespace, log)
-	site := local.Site{PoolConfig: local.PoolConfig{Name: nfsPool, Engine: n.engine, Path: dir, Expect: remembered.Pool(nfsPool)}}
+	site := local.Site{PoolConfig: local.PoolConfig{Name: nfsPool, Engine: n.engine, Path: dir, Expect: remembered.Pool(nfsPool, dir)}}
 	site.Reach = func(_ context.Context, e backend.PoolExpectation) error {
 		if !e.MayBegin() {
 			return nil

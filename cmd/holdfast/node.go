@@ -110,7 +110,7 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 
 // known adds to a pool what is remembered of it, and how the host is seen.
 func (n *node) known(c *local.PoolConfig, remembered *agent.Memory) {
-	c.Expect = remembered.Pool(c.Name)
+	c.Expect = remembered.Pool(c.Name, c.Path)
 	c.HostProc = n.hostProc()
 }
 

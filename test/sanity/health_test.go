@@ -22,7 +22,7 @@ var meetErrors = map[string]func(w *world, id, target string){
 	"ext4": func(w *world, _, target string) {
 		m, err := nodeops.MountAt(w.path(target))
 		w.must(err)
-		w.must(os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(nodeops.LoopUnder(m)), "trigger_fs_error"), []byte("by a test"), 0))
+		hostfs.MeetError(w.T, nodeops.LoopUnder(m))
 	},
 	"xfs": func(w *world, _, target string) {
 		w.command(nil, "xfs_io", "-x", "-c", "shutdown", w.path(target))
