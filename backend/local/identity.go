@@ -119,7 +119,7 @@ func (p *pool) initialise(serve bool) error {
 		return err
 	}
 	stranger := slices.IndexFunc(names, func(name string) bool {
-		return !slices.Contains([]string{"lost+found", poolFile + ".new", diskFile, diskFile + ".new"}, name)
+		return name != poolFile+".new" && !slices.Contains(diskFiles, name)
 	})
 	switch {
 	case !p.Expect.MayBegin() && stranger >= 0:
@@ -202,8 +202,8 @@ func (p *pool) tryCount() error {
 	return err
 }
 
-func (p *pool) isPoolFile(f *os.File) bool {
-	named, err := p.root.Stat(poolFile)
+func isPoolFile(root *os.Root, f *os.File) bool {
+	named, err := root.Stat(poolFile)
 	if err != nil {
 		return false
 	}
@@ -211,7 +211,6 @@ func (p *pool) isPoolFile(f *os.File) bool {
 	return err == nil && os.SameFile(named, is)
 }
 
-// identity is that of the pool as it is now.
 // holdsNothing says whether nothing is in a pool, and nothing is being made in it.
 func (p *pool) holdsNothing() bool {
 	p.mu.Lock()
@@ -224,6 +223,7 @@ func (p *pool) holdsNothing() bool {
 	return len(p.trash) == 0 && len(p.building) == 0
 }
 
+// identity is that of the pool as it is now.
 func (p *pool) identity() backend.PoolIdentity {
 	p.mu.Lock()
 	defer p.mu.Unlock()

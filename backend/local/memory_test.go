@@ -313,7 +313,7 @@ func TestTheLock_StaysOnAPoolThatIsCounted(t *testing.T) {
 	_, err = Open(t.Context(), []PoolConfig{c}, silent)
 	says(t, err, backend.ErrUnavailable, "another process")
 	p := b.pools()[0]
-	if p.isPoolFile(stale) || !p.isPoolFile(p.locked) {
+	if isPoolFile(p.root, stale) || !isPoolFile(p.root, p.locked) {
 		t.Error("the lock is not on what pool.json is")
 	}
 }

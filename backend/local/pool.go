@@ -152,16 +152,11 @@ func (p *pool) take(ctx context.Context) error {
 func (p *pool) lock(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWithin)
 	defer cancel()
-	open := func(flag int) (*os.File, error) { return p.root.OpenFile(poolFile, flag, 0) }
 	for {
-		locked, failed := nodeops.Lock(open, unix.LOCK_EX|unix.LOCK_NB)
-		switch err = failed; {
-		case err == nil && p.isPoolFile(locked):
-			p.locked = locked
+		p.locked, err = lockPool(p.root)
+		switch {
+		case err == nil:
 			return nil
-		case err == nil: // it was replaced meanwhile
-			locked.Close()
-			continue
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return fmt.Errorf("%w: pool %s at %s cannot be locked: %w", backend.ErrUnavailable, p.Name, p.Path, err)
 		}
@@ -170,6 +165,18 @@ func (p *pool) lock(ctx context.Context) (err error) {
 			return fmt.Errorf("%w: pool %s at %s is in use by another process (%w)", backend.ErrUnavailable, p.Name, p.Path, err)
 		case <-time.After(lockWithin / 100):
 		}
+	}
+}
+
+// lockPool locks what is pool.json then: who serves a pool replaces it. It is EWOULDBLOCK while another process has it.
+func lockPool(root *os.Root) (*os.File, error) {
+	open := func(flag int) (*os.File, error) { return root.OpenFile(poolFile, flag, 0) }
+	for {
+		locked, err := nodeops.Lock(open, unix.LOCK_EX|unix.LOCK_NB)
+		if err != nil || isPoolFile(root, locked) {
+			return locked, err
+		}
+		locked.Close()
 	}
 }
 

@@ -1,0 +1,36 @@
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// RefuseBare refuses the bare directory on which the disk of a pool belongs: to wipe it would leave all that is on the
+// disk. That the pool is a disk is known from what is recorded in the directory of Holdfast, or is said.
+func RefuseBare(path, dir, pool string, isDisk bool) error {
+	var told []byte
+	if pool != "" {
+		var err error
+		told, err = os.ReadFile((&Host{Dir: dir}).file(pool))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("whether pool %s is a disk is not known: %w; nothing was removed", pool, err)
+		}
+	}
+	if told == nil && !isDisk {
+		return nil
+	}
+	if _, err := os.Lstat(filepath.Join(path, markFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	which := "of which this node has no record"
+	var r record
+	if json.Unmarshal(told, &r) == nil && r.UUID != "" {
+		which = fmt.Sprintf("UUID %s, was %s", r.UUID, r.Device)
+	}
+	return fmt.Errorf("pool %s is a disk (%s) that is not mounted: mount it at /var/lib/holdfast/pools/%s of the node and try again, "+
+		"or leave the node out if its disk is gone; nothing was removed", pool, which, pool)
+}

@@ -1,0 +1,160 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// What lies in the directory of a pool.
+var (
+	keptParts  = []string{string(volumes), string(snapshots)}        // what must be empty
+	wipedParts = []string{trashDir, buildingDir, string(groups)}     // what goes with all that it holds
+	poolFiles  = []string{poolFile + ".new", poolFile}               // in the order in which they go
+	diskFiles  = []string{"lost+found", diskFile, diskFile + ".new"} // of the file system and the disk; they stay
+)
+
+// Wipe removes a pool that holds no volume and no snapshot and that no process serves, and tells out what it does. Other
+// files stay. What makes the directory a pool goes last, so that after a kill it is one, and is wiped again.
+func Wipe(ctx context.Context, path string, out io.Writer) error {
+	root, err := os.OpenRoot(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = fmt.Fprintf(out, "%s does not exist: there is nothing to remove\n", path)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	lock, err := lockToWipe(root, path)
+	if err != nil {
+		return err
+	}
+	if lock != nil {
+		defer lock.Close()
+	}
+	if err := holdsNoVolume(root, path); err != nil {
+		return err
+	}
+	removed := 0
+	for _, part := range wipedParts {
+		n, err := empty(ctx, root, part, out)
+		removed += n
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Concat(wipedParts, keptParts, poolFiles) {
+		switch err := root.Remove(name); {
+		case err == nil:
+			removed++
+			fmt.Fprintln(out, "removed", name)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return wiped(root, path, removed, out)
+}
+
+// lockToWipe takes the pool from everybody else. A directory that is no pool, where there is nothing to lock, must hold
+// nothing but what one is made of.
+func lockToWipe(root *os.Root, path string) (*os.File, error) {
+	lock, err := lockPool(root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		foreign, err := notOfPool(root)
+		if err == nil && len(foreign) > 0 {
+			err = fmt.Errorf("%s is no pool: it has no %s and holds %s; nothing was removed", path, poolFile, strings.Join(foreign, ", "))
+		}
+		return nil, err
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, fmt.Errorf("pool %s is being served (%w); take it from this node first, by spec.pools or spec.nodeSelectorTerms of the StorageCluster; nothing was removed", path, err)
+	}
+	return lock, err
+}
+
+// notOfPool is what is in the directory of a pool and is not of one.
+func notOfPool(root *os.Root) ([]string, error) {
+	ours := slices.Concat(wipedParts, keptParts, poolFiles, diskFiles)
+	names, err := sortedNames(root, ".")
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(ours, name) }), err
+}
+
+func holdsNoVolume(root *os.Root, path string) error {
+	var found []string
+	for _, part := range keptParts {
+		names, err := sortedNames(root, part)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			found = append(found, part+"/"+name)
+		}
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("%s holds %s; delete them first; nothing was removed", path, strings.Join(found, ", "))
+	}
+	return nil
+}
+
+// empty removes all that a directory holds, and tells out what that was.
+func empty(ctx context.Context, root *os.Root, dir string, out io.Writer) (removed int, err error) {
+	names, err := sortedNames(root, dir)
+	if err != nil || len(names) == 0 {
+		return 0, err
+	}
+	at, err := root.OpenRoot(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer at.Close()
+	for _, name := range names {
+		if err := nodeops.RemoveTree(ctx, at, name); err != nil { // however deep it is: a tenant has made it
+			return removed, err
+		}
+		removed++
+		fmt.Fprintln(out, "removed", filepath.Join(dir, name))
+	}
+	return removed, nil
+}
+
+// sortedNames lists a directory, which need not exist.
+func sortedNames(root *os.Root, dir string) ([]string, error) {
+	names, err := readNames(root, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// wiped makes the removal last, and tells out how it ended.
+func wiped(root *os.Root, path string, removed int, out io.Writer) error {
+	foreign, err := notOfPool(root)
+	if err != nil {
+		return err
+	}
+	if len(foreign) > 0 {
+		fmt.Fprintln(out, "left alone, since Holdfast did not write it:", strings.Join(foreign, ", "))
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("writing %s to disk: %w", path, err)
+	}
+	_, err = fmt.Fprintf(out, "%s is wiped: %d removed\n", path, removed)
+	return err
+}
