@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/holdfast-storage/holdfast/agent"
+	"github.com/holdfast-storage/holdfast/agent/nodepools"
 	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/backend/local"
@@ -96,10 +97,11 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 		}
 		return n.pools.open(ctx, log)
 	}
-	chosen, err := n.choosePools(ctx, log)
+	chosen, watch, err := nodepools.Choose(withLog(ctx, log), nodepools.Config{File: n.config, Node: n.driver.NodeID, Kubernetes: n.clients.kubernetes, Log: log})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--config: %w", err)
 	}
+	n.watch = watch
 	sites := n.sites(chosen, log)
 	remembered := agent.RecallSoon(ctx, n.clients.holdfast, n.driver.NodeID, n.namespace, log)
 	for i := range sites {
@@ -124,14 +126,14 @@ func (n *node) hostProc() string {
 
 // join makes this host a node of the cluster.
 func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
-	pools := []agent.Pool{}
+	served := []agent.Pool{}
 	for _, p := range storage.Pools() {
-		pools = append(pools, agent.Pool{Name: p.Name, Path: p.Path, Engine: p.Engine})
+		served = append(served, agent.Pool{Name: p.Name, Path: p.Path, Engine: p.Engine})
 	}
 	requests := policy.Requests(n.clients.kubernetes, log)
 	a, err := agent.New(agent.Config{
 		Requests: requests,
-		Node:     n.driver.NodeID, Version: version, Backend: storage, Pools: pools,
+		Node:     n.driver.NodeID, Version: version, Backend: storage, Pools: served,
 		Client: n.clients.holdfast, Kubernetes: n.clients.kubernetes, Namespace: n.namespace, Events: n.clients.events,
 		Log: log, Foreign: driver.Ephemeral, ForeignAllowed: len(n.driver.Inline.Pools) > 0, Addresses: n.addresses, SharedVolumes: n.sharedVolumes,
 	})

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/holdfast-storage/holdfast/agent/nodepools"
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -34,7 +35,7 @@ type machine struct {
 	ended chan error
 }
 
-func newMachine(t *testing.T, labels map[string]string, pools ...v1.PoolSpec) *machine {
+func newMachine(t *testing.T, labels map[string]string, chosen ...v1.PoolSpec) *machine {
 	t.Helper()
 	hostfs.RequireRoot(t)
 	dir, err := os.MkdirTemp("", "node")
@@ -44,14 +45,14 @@ func newMachine(t *testing.T, labels map[string]string, pools ...v1.PoolSpec) *m
 	config := newCluster(t).Config()
 	m := &machine{T: t, dir: dir, kube: kubernetes.NewForConfigOrDie(config), ours: client.NewForConfigOrDie(config).HoldfastV1()}
 	t.Cleanup(func() {
-		for _, p := range pools {
+		for _, p := range chosen {
 			m.unmount(p.Name)
 		}
 		os.RemoveAll(dir)
 	})
 	m.write("kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s'}}]\n"+
 		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n", config.Host))
-	data, err := json.Marshal(nodeConfig{Pools: pools})
+	data, err := json.Marshal(v1.NodeConfig{Pools: chosen})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +124,13 @@ func (m *machine) says(usable string) v1.StorageNodeStatus {
 	return m.status()
 }
 
+// onSSD is a pool of the nodes that have the label.
+var onSSD = v1.PoolSpec{Name: "fast", NodeSelectorTerms: []core.NodeSelectorTerm{{
+	MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: core.NodeSelectorOpIn, Values: []string{"ssd"}}},
+}}}
+
 func TestANodeServesThePoolsOfTheFileThatAreForIt(t *testing.T) {
-	m := newMachine(t, nil, pool("default"), pool("fast", fast))
+	m := newMachine(t, nil, v1.PoolSpec{Name: "default"}, onSSD)
 	m.start()
 	s := m.says("1/1")
 	if s.Pools[0].Name != "default" || s.Pools[0].Path != m.place("default") || s.Pools[0].Engine != "image" {
@@ -138,7 +144,7 @@ func TestANodeServesThePoolsOfTheFileThatAreForIt(t *testing.T) {
 	if _, err := m.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-m.ended; !errors.Is(err, errOtherPools) {
+	if err := <-m.ended; !errors.Is(err, nodepools.ErrOthers) {
 		t.Fatalf("it ended with %v", err)
 	}
 	m.start()
@@ -146,7 +152,7 @@ func TestANodeServesThePoolsOfTheFileThatAreForIt(t *testing.T) {
 }
 
 func TestANodeWithoutPoolsServesTheDriverAndSaysThatItHasNone(t *testing.T) {
-	m := newMachine(t, nil, pool("fast", fast))
+	m := newMachine(t, nil, onSSD)
 	m.start()
 	s := m.says("0/0")
 	if c := meta.FindStatusCondition(s.Conditions, v1.ReadyCondition); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1.ReasonNoPool {
@@ -161,7 +167,7 @@ func TestANodeWithoutPoolsServesTheDriverAndSaysThatItHasNone(t *testing.T) {
 func TestAPoolOnADiskThatIsMissingLosesNothingAndHoldsNoOtherUp(t *testing.T) {
 	device := hostfs.Disk(t, 400<<20)
 	fast := v1.PoolSpec{Name: "fast", Devices: &v1.DeviceSelector{Paths: []string{device}}, Reserved: "0%"}
-	m := newMachine(t, nil, pool("default"), fast)
+	m := newMachine(t, nil, v1.PoolSpec{Name: "default"}, fast)
 	m.start()
 	s := m.says("2/2")
 	if s.Pools[1].Path != m.place("fast") || s.Pools[1].Capacity.Value() < 300<<20 {

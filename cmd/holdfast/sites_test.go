@@ -49,7 +49,7 @@ func TestAPoolThatIsWrongSaysWhyInsteadOfEndingTheProcess(t *testing.T) {
 		`overcommit "0"`:    {Name: "a", Overcommit: "0"},
 		`reserved "some"`:   {Name: "a", Reserved: "some"},
 		`"a month"`:         {Name: "a", TrashRetention: new(v1.Duration("a month"))},
-		"nodeSelectorTerms": {Name: "a", NodeSelectorTerms: []core.NodeSelectorTerm{term("disk", "Like", "s*")}},
+		"nodeSelectorTerms": {Name: "a", NodeSelectorTerms: []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: "Like", Values: []string{"s*"}}}}}},
 		`the path "/srv/a"`: {Name: "a", Path: "/srv/a", Devices: &v1.DeviceSelector{Model: "x"}},
 	} {
 		err := site(spec, host).Reach(t.Context(), backend.PoolExpectation{})

@@ -30,7 +30,7 @@ func ReadCarried(config, nodes *unstructured.Unstructured) *Carried {
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(nodes.Object, set) != nil || set.Spec.Template.Annotations[configHash] != hashOf([]byte(text)) {
 		return nil
 	}
-	var c NodeConfig
+	var c v1.NodeConfig
 	if json.Unmarshal([]byte(text), &c) != nil {
 		return nil
 	}

@@ -25,11 +25,6 @@ const (
 	configHash = "holdfast.dev/config-hash"
 )
 
-// NodeConfig is what the nodes read from their ConfigMap.
-type NodeConfig struct {
-	Pools []v1.PoolSpec `json:"pools"`
-}
-
 // node returns what runs on the nodes that store.
 func (p *plan) node() ([]object, error) {
 	if !p.withCSI() {
@@ -39,7 +34,7 @@ func (p *plan) node() ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := json.Marshal(NodeConfig{Pools: p.pools})
+	config, err := json.Marshal(v1.NodeConfig{Pools: p.pools})
 	if err != nil {
 		return nil, err
 	}

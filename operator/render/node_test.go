@@ -91,7 +91,7 @@ func TestTheNodesReadTheirPoolsFromTheConfigMap(t *testing.T) {
 		"three": {pools, []v1.PoolSpec{pools[0], pools[1], {Name: "own", Path: "/var/lib/holdfast/pools/own"}}},
 	} {
 		in := ask(func(s *v1.StorageClusterSpec) { s.Pools = test.asked })
-		var got NodeConfig
+		var got v1.NodeConfig
 		content := must[core.ConfigMap](t, in, "ConfigMap", "holdfast-node").Data["node.json"]
 		if err := json.Unmarshal([]byte(content), &got); err != nil {
 			t.Fatalf("%s: %s: %v", name, content, err)

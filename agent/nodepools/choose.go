@@ -1,4 +1,5 @@
-package main
+// Package nodepools chooses which pools of the StorageCluster are for one node.
+package nodepools
 
 import (
 	"cmp"
@@ -16,32 +17,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
-// nodeConfig is the file of --config, the same on all nodes.
-type nodeConfig struct {
-	Pools []v1.PoolSpec `json:"pools"`
-}
-
-func readNodeConfig(path string) (c nodeConfig, err error) {
+// readConfig reads the file that is the same on all nodes.
+func readConfig(path string) (c v1.NodeConfig, err error) {
 	data, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil {
-		return c, fmt.Errorf("--config %s: %w", path, err)
+		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
 }
 
 // poolsOf returns those that are for a node; without nil, those that are for every one. A pool whose terms cannot be
 // read is among them, so that it is kept where it is and its problem told.
-func (c nodeConfig) poolsOf(node *core.Node) (chosen []v1.PoolSpec) {
-	for _, p := range c.Pools {
+func poolsOf(node *core.Node, all []v1.PoolSpec) (chosen []v1.PoolSpec) {
+	for _, p := range all {
 		if matched, err := matches(p.NodeSelectorTerms, node); matched || err != nil {
 			chosen = append(chosen, p)
 		}
@@ -57,44 +55,50 @@ func matches(terms []core.NodeSelectorTerm, node *core.Node) (bool, error) {
 	return nodeaffinity.NewLazyErrorNodeSelector(&core.NodeSelector{NodeSelectorTerms: terms}).Match(node)
 }
 
-func (c nodeConfig) dependsOnNode() bool {
-	return slices.ContainsFunc(c.Pools, func(p v1.PoolSpec) bool { return len(p.NodeSelectorTerms) > 0 })
+// Config is what Choose needs.
+type Config struct {
+	File       string // of the v1.NodeConfig
+	Node       string
+	Kubernetes kubernetes.Interface
+	Log        *slog.Logger
 }
 
 // chooser knows which pools are for this node. What the file says later is for the next start: the operator replaces
 // the pods one by one.
 type chooser struct {
-	nodeConfig
-	node   string
-	log    *slog.Logger
+	Config
+	pools  []v1.PoolSpec             // of all nodes
 	cached cache.SharedIndexInformer // of the Node object alone
 	change chan struct{}             // holds a token when something may have changed
 }
 
-// errOtherPools ends the process.
-var errOtherPools = errors.New("the pools of this node have changed; this process ends, to be started again with them")
+// ErrOthers is why a process ends whose pools are not those of its node any more.
+var ErrOthers = errors.New("the pools of this node have changed; this process ends, to be started again with them")
 
-// choosePools returns the pools for this node, and lets n.watch end when those are others.
-func (n *node) choosePools(ctx context.Context, log *slog.Logger) ([]v1.PoolSpec, error) {
-	config, err := readNodeConfig(n.config)
+// Choose returns the pools for this node, and what ends with ErrOthers when those are others.
+func Choose(ctx context.Context, config Config) (chosen []v1.PoolSpec, watch func(context.Context) error, err error) {
+	file, err := readConfig(config.File)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	only := informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.driver.NodeID).String()
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, config.Node).String()
 	})
-	factory := informers.NewSharedInformerFactoryWithOptions(n.clients.kubernetes, 0, only)
-	c := &chooser{nodeConfig: config, node: n.driver.NodeID, log: log, cached: factory.Core().V1().Nodes().Informer(), change: make(chan struct{}, 1)}
+	factory := informers.NewSharedInformerFactoryWithOptions(config.Kubernetes, 0, only)
+	c := &chooser{Config: config, pools: file.Pools, cached: factory.Core().V1().Nodes().Informer(), change: make(chan struct{}, 1)}
 	if _, err := c.cached.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { c.changed() },
 		UpdateFunc: func(_, _ any) { c.changed() },
 	}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	factory.StartWithContext(withLog(ctx, log))
-	chosen, err := c.first(ctx)
-	n.watch = func(ctx context.Context) error { return c.watch(ctx, chosen) }
-	return chosen, err
+	factory.StartWithContext(ctx)
+	chosen, err = c.first(ctx)
+	return chosen, func(ctx context.Context) error { return c.watch(ctx, chosen) }, err
+}
+
+func (c *chooser) dependsOnNode() bool {
+	return slices.ContainsFunc(c.pools, func(p v1.PoolSpec) bool { return len(p.NodeSelectorTerms) > 0 })
 }
 
 func (c *chooser) changed() {
@@ -112,7 +116,7 @@ func (c *chooser) first(ctx context.Context) ([]v1.PoolSpec, error) {
 			return chosen, err
 		}
 		if !told {
-			c.log.Info("waiting for the Node object, whose labels choose the pools", "node", c.node)
+			c.Log.Info("waiting for the Node object, whose labels choose the pools", "node", c.Node)
 		}
 		select {
 		case <-ctx.Done():
@@ -125,15 +129,15 @@ func (c *chooser) first(ctx context.Context) ([]v1.PoolSpec, error) {
 var errNoNode = errors.New("the Node object is not known")
 
 func (c *chooser) now() ([]v1.PoolSpec, error) {
-	found, _, _ := c.cached.GetIndexer().GetByKey(c.node) // this index has no errors
+	found, _, _ := c.cached.GetIndexer().GetByKey(c.Node) // this index has no errors
 	node, _ := found.(*core.Node)
 	if node == nil && c.dependsOnNode() {
 		return nil, errNoNode
 	}
-	return c.poolsOf(node), nil
+	return poolsOf(node, c.pools), nil
 }
 
-// watch ends with errOtherPools when other pools are for this node than were. As long as that is not known, it goes on.
+// watch ends with ErrOthers when other pools are for this node than were. As long as that is not known, it goes on.
 func (c *chooser) watch(ctx context.Context, were []v1.PoolSpec) error {
 	for {
 		select {
@@ -142,7 +146,7 @@ func (c *chooser) watch(ctx context.Context, were []v1.PoolSpec) error {
 		case <-c.change:
 		}
 		if are, err := c.now(); err == nil && !samePools(were, are) {
-			return fmt.Errorf("%w: they were %s, and are %s", errOtherPools, poolNames(were), poolNames(are))
+			return fmt.Errorf("%w: they were %s, and are %s", ErrOthers, poolNames(were), poolNames(are))
 		}
 	}
 }

@@ -1,6 +1,7 @@
-package main
+package nodepools
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -54,7 +55,7 @@ func TestAPoolIsForTheNodesThatItsTermsChoose(t *testing.T) {
 		"an empty term":   {[]core.NodeSelectorTerm{{}}, false},
 		"nonsense":        {[]core.NodeSelectorTerm{term("disk", "Like", "s*")}, true}, // kept, and its problem told
 	} {
-		chosen := nodeConfig{Pools: []v1.PoolSpec{pool("p", test.terms...)}}.poolsOf(node)
+		chosen := poolsOf(node, []v1.PoolSpec{pool("p", test.terms...)})
 		if got := len(chosen) == 1; got != test.want {
 			t.Errorf("%s: chosen %t", what, got)
 		}
@@ -64,20 +65,27 @@ func TestAPoolIsForTheNodesThatItsTermsChoose(t *testing.T) {
 // rig is a node process as far as it chooses its pools.
 type rig struct {
 	*testing.T
-	*node
-	file  string
+	Config
 	nodes *miniapi.Server
-	kube  kubernetes.Interface
-	log   *output
+	log   lines
+	watch func(context.Context) error
+}
+
+// lines are what is logged.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
 }
 
 func newRig(t *testing.T, pools ...v1.PoolSpec) *rig {
 	t.Helper()
-	api := miniapi.New(t)
-	kube := kubernetes.NewForConfigOrDie(api.Config())
-	file := filepath.Join(t.TempDir(), "node.json")
-	r := &rig{T: t, file: file, nodes: api, kube: kube, log: &output{}, node: &node{host: &host{}, config: file, clients: &clients{kubernetes: kube}}}
-	r.driver.NodeID = "node-a"
+	api, log := miniapi.New(t), make(lines, 100)
+	r := &rig{T: t, nodes: api, log: log, Config: Config{
+		File: filepath.Join(t.TempDir(), "node.json"), Node: "node-a", Kubernetes: kubernetes.NewForConfigOrDie(api.Config()),
+		Log: slog.New(slog.NewTextHandler(log, nil)),
+	}}
 	r.write(pools...)
 	return r
 }
@@ -85,7 +93,7 @@ func newRig(t *testing.T, pools ...v1.PoolSpec) *rig {
 // write replaces the file at once, as the kubelet does.
 func (r *rig) write(pools ...v1.PoolSpec) {
 	r.Helper()
-	data, err := json.Marshal(nodeConfig{Pools: pools})
+	data, err := json.Marshal(v1.NodeConfig{Pools: pools})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -94,17 +102,17 @@ func (r *rig) write(pools ...v1.PoolSpec) {
 
 func (r *rig) writeText(text string) {
 	r.Helper()
-	if err := os.WriteFile(r.file+".new", []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(r.File+".new", []byte(text), 0o600); err != nil {
 		r.Fatal(err)
 	}
-	if err := os.Rename(r.file+".new", r.file); err != nil {
+	if err := os.Rename(r.File+".new", r.File); err != nil {
 		r.Fatal(err)
 	}
 }
 
 func (r *rig) label(labels map[string]string) {
 	r.Helper()
-	nodes := r.kube.CoreV1().Nodes()
+	nodes := r.Kubernetes.CoreV1().Nodes()
 	n, err := nodes.Get(r.Context(), "node-a", metav1.GetOptions{})
 	if err != nil {
 		n = &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: labels}}
@@ -120,10 +128,11 @@ func (r *rig) label(labels map[string]string) {
 
 func (r *rig) choose() []v1.PoolSpec {
 	r.Helper()
-	chosen, err := r.choosePools(r.Context(), slog.New(slog.NewTextHandler(r.log, nil)))
+	chosen, watch, err := Choose(r.Context(), r.Config)
 	if err != nil {
 		r.Fatal(err)
 	}
+	r.watch = watch
 	return chosen
 }
 
@@ -138,7 +147,7 @@ func (r *rig) expectEnd(ended <-chan error, words ...string) {
 	r.Helper()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, errOtherPools) {
+		if !errors.Is(err, ErrOthers) {
 			r.Fatalf("it ended with %v", err)
 		}
 		for _, w := range words {
@@ -176,7 +185,7 @@ func TestTheProcessGoesOnWhenItsPoolsStayTheSame(t *testing.T) {
 	r.label(map[string]string{"disk": "hdd"})
 	r.choose()
 	ended := r.ending()
-	if err := r.kube.CoreV1().Nodes().Delete(t.Context(), "node-a", metav1.DeleteOptions{}); err != nil {
+	if err := r.Kubernetes.CoreV1().Nodes().Delete(t.Context(), "node-a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.write(pool("b"), pool("fast", fast)) // for the next start
@@ -202,7 +211,8 @@ func TestTheNodeObjectIsWaitedForOnlyIfAPoolDependsOnIt(t *testing.T) {
 	r.write(pool("a"), pool("fast", fast))
 	chosen := make(chan []v1.PoolSpec, 1)
 	go func() { chosen <- r.choose() }()
-	await(t, "that it waits", func() bool { return strings.Contains(r.log.String(), "waiting for the Node object") })
+	for !strings.Contains(<-r.log, "waiting for the Node object") {
+	}
 	r.label(map[string]string{"disk": "ssd"})
 	if got := poolNames(<-chosen); got != "a, fast" {
 		t.Errorf("chosen %s", got)
@@ -224,7 +234,7 @@ func TestAFileThatCannotBeReadEndsTheStart(t *testing.T) {
 	r := newRig(t)
 	for _, text := range []string{"", "{", `{"pools": "all"}`, "[]"} {
 		r.writeText(text)
-		if _, err := r.choosePools(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), r.file) {
+		if _, _, err := Choose(t.Context(), r.Config); err == nil || !strings.Contains(err.Error(), r.File) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -235,7 +245,7 @@ func TestAFileThatCannotBeReadEndsTheStart(t *testing.T) {
 }
 
 func TestNamesOfPoolsKeepTheirOrder(t *testing.T) {
-	all := nodeConfig{Pools: []v1.PoolSpec{pool("b"), pool("a")}}.poolsOf(&core.Node{})
+	all := poolsOf(&core.Node{}, []v1.PoolSpec{pool("b"), pool("a")})
 	if !slices.Equal([]string{all[0].Name, all[1].Name}, []string{"b", "a"}) {
 		t.Errorf("the first, which is the default, is %s", all[0].Name)
 	}
