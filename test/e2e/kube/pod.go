@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -97,6 +98,19 @@ func Once(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 // AsRoot makes a pod run as root, still without capabilities.
 func AsRoot(p *corev1.Pod) {
 	p.Spec.SecurityContext.RunAsNonRoot, p.Spec.SecurityContext.RunAsUser = nil, nil
+}
+
+// Capable gives a pod a capability, where the namespace lets it.
+func Capable(of corev1.Capability) PodOption {
+	return func(p *corev1.Pod) {
+		c := p.Spec.Containers[0].SecurityContext.Capabilities
+		c.Add = append(c.Add, of)
+	}
+}
+
+// LoopSet lends a pod a set of loop devices, where the namespace is allowed them.
+func LoopSet(p *corev1.Pod) {
+	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"holdfast.dev/loop-set": resource.MustParse("1")}
 }
 
 // NewPod tolerates that a node is cordoned, as another test may have done for its own sake.

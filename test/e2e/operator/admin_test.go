@@ -131,6 +131,26 @@ func (a *admin) write(ctx context.Context, change func(*v1.StorageClusterSpec)) 
 	return err
 }
 
+// allowHiding says until the end of the test which pools may be hidden although they hold volumes.
+func (a *admin) allowHiding(pools string) {
+	a.t.Helper()
+	set := func(ctx context.Context, value any) error {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1.AllowHidingAnnotation: value}}})
+		if err == nil {
+			_, err = a.Holdfast("storageclusters").Patch(ctx, clusterName, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		return err
+	}
+	a.t.Cleanup(func() {
+		if err := set(context.WithoutCancel(a.t.Context()), nil); err != nil {
+			a.t.Error(err)
+		}
+	})
+	if err := set(a.t.Context(), pools); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
 // ask changes the spec and does not wait for what becomes of it.
 func (a *admin) ask(change func(*v1.StorageClusterSpec)) {
 	a.t.Helper()

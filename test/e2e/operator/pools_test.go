@@ -1,9 +1,12 @@
 package operator
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -109,7 +112,16 @@ func TestANodeThatIsLeftOutWithVolumesIsToldAndServesThemAgainWhenItIsChosen(t *
 	before := s.Ready("user")
 	volume := s.Volume("data").Spec.CSI.VolumeHandle
 
-	a.ask(func(spec *v1.StorageClusterSpec) { spec.NodeSelectorTerms = chosen(storesLabel, "yes") })
+	leave := func(spec *v1.StorageClusterSpec) { spec.NodeSelectorTerms = chosen(storesLabel, "yes") }
+	a.eventually("a node with a volume being kept from being left out", func(ctx context.Context) error {
+		err := a.write(ctx, leave)
+		if err == nil || !strings.Contains(err.Error(), "1 volume") || !strings.Contains(err.Error(), other) {
+			return fmt.Errorf("that node %s is left out was answered by %w", other, err)
+		}
+		return nil
+	})
+	a.allowHiding("default")
+	a.ask(leave)
 	kube.AwaitNone(a.Space, a.Client.CoreV1().Pods(kube.System), metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/component=node", FieldSelector: "spec.nodeName=" + other,
 	}, "the node pod of "+other)

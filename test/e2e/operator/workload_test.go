@@ -117,24 +117,28 @@ func TestWithoutCSIThereIsNoNodePluginAndWithItAgainVolumesAreAsBefore(t *testin
 	s.Run("writer", kube.Mount("data", "/data"), kube.Script("echo written >/data/file; sync /data/file"))
 	s.DeletePod("writer")
 
-	a.change(func(spec *v1.StorageClusterSpec) { spec.CSI.Enable = new(bool) })
-	for _, o := range a.owned() {
-		switch o.GetKind() {
-		case "DaemonSet":
-			if o.GetName() != "holdfast-loop-sets" {
-				t.Errorf("without CSI there is %s", o)
-			}
-		case "CSIDriver", "StorageClass", "VolumeSnapshotClass", "VolumeGroupSnapshotClass":
-			t.Errorf("without CSI there is %s", o)
-		}
-	}
+	a.allowHiding("default")
+	a.ask(func(spec *v1.StorageClusterSpec) { spec.CSI.Enable = new(bool) })
 	kube.Await(a.Space, a.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"}, "the end of the node pods",
 		func(all []*corev1.Pod) (bool, error) { return len(all) == 0, nil })
-	for name, pod := range a.pods("controller") {
-		if len(pod.Spec.Containers) != 1 {
-			t.Errorf("pod %s has %d containers, want only that of Holdfast", name, len(pod.Spec.Containers))
+	a.eventually("nothing of the driver being there", func(context.Context) error {
+		for _, o := range a.owned() {
+			switch o.GetKind() {
+			case "DaemonSet":
+				if o.GetName() != "holdfast-loop-sets" {
+					return fmt.Errorf("without CSI there is %s", o)
+				}
+			case "CSIDriver", "StorageClass", "VolumeSnapshotClass", "VolumeGroupSnapshotClass":
+				return fmt.Errorf("without CSI there is %s", o)
+			}
 		}
-	}
+		for name, pod := range a.pods("controller") {
+			if len(pod.Spec.Containers) != 1 {
+				return fmt.Errorf("pod %s has %d containers, want only that of Holdfast", name, len(pod.Spec.Containers))
+			}
+		}
+		return nil
+	})
 
 	a.change(func(spec *v1.StorageClusterSpec) { spec.CSI.Enable = new(true) })
 	if read := s.Run("reader", kube.Mount("data", "/data"), kube.Script("cat /data/file")); read != "written\n" {

@@ -16,13 +16,14 @@ import (
 	"sync"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 )
 
 // anotherVersion is what this release calls itself where there is no earlier one that could be gone back to.
 const anotherVersion = "earlier"
 
-// earlier is the image of the commit before this one, on every node, as is that of its NFS servers. Where the sources are no repository, or that commit
-// has no upgrades or cannot read what this one writes, it is this one under the name of another version.
+// earlier is the image of the commit before this one, on every node, as is that of its NFS servers. Where the sources are
+// no repository, or nothing is before this commit, it is this one under the name of another version.
 func (s *site) earlier() v1.Image {
 	s.t.Helper()
 	image, err := loadEarlier()
@@ -35,30 +36,14 @@ func (s *site) earlier() v1.Image {
 	return image
 }
 
-var loadEarlier = sync.OnceValues(func() (image v1.Image, err error) {
+var loadEarlier = sync.OnceValues(func() (v1.Image, error) {
 	ctx := context.Background()
 	sources, version, err := earlierSources(ctx)
 	if err != nil {
 		return "", err
 	}
-	build := exec.CommandContext(ctx, filepath.Join(sources, "images/build"), "holdfast", "nfs") // servers are upgraded as well
-	build.Env, build.Stderr = append(os.Environ(), "VERSION="+version), os.Stderr
-	out, err := build.Output()
-	if err != nil {
-		return "", err
-	}
-	load := []string{"load-image"}
-	for line := range strings.Lines(string(out)) {
-		words := strings.Fields(line)
-		if len(words) != 3 {
-			return "", fmt.Errorf("images/build printed %q, not a name, a reference and an archive", line)
-		}
-		if load = append(load, words[2]); words[0] == "holdfast" {
-			image = v1.Image(words[1])
-		}
-	}
-	_, err = cluster.Do(ctx, load...)
-	return image, err
+	image, err := cluster.LoadRelease(ctx, sources, version)
+	return v1.Image(image), err
 })
 
 // earlierSources are the sources of the earlier release, and what it calls itself.
@@ -67,40 +52,23 @@ func earlierSources(ctx context.Context) (dir, version string, err error) {
 	if err != nil {
 		return root, anotherVersion, nil //nolint:nilerr // there is no repository, or nothing earlier in it
 	}
-	dir = filepath.Join(scratch, "earlier")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	dir, version = filepath.Join(scratch, "earlier"), strings.TrimSpace(string(commit))
+	if err := kube.Sources(ctx, root, version, dir); err != nil {
 		return "", "", err
 	}
-	version = strings.TrimSpace(string(commit))
-	pack := exec.CommandContext(ctx, "sh", "-ec", `git -C "$1" archive "$2" | tar -x -C "$3"`, "sh", root, version, dir)
-	if out, err := pack.CombinedOutput(); err != nil {
-		return "", "", fmt.Errorf("the sources of %s: %w: %s", version, err, out)
-	}
-	if !upgrades(dir) || metadataVersion(dir) != metadataVersion(root) {
-		return root, anotherVersion, nil
+	if is, was := metadataVersion(root), metadataVersion(dir); is == "" || is != was {
+		return "", "", fmt.Errorf("pools have version %q at %s, and %q here: give a release that can read them", was, version, is)
 	}
 	return dir, version, nil
 }
 
-// upgrades says whether a release knows StorageUpgrade.
-func upgrades(sources string) bool {
-	_, err := os.Stat(filepath.Join(sources, "operator/storageupgrade/controller.go"))
-	return err == nil
-}
-
-var metadata = regexp.MustCompile(`\bMetadataVersion\s*=\s*(\d+)`)
+var metadata = regexp.MustCompile(`(?m)^const version = (\d+)$`)
 
 // metadataVersion is that of what a release writes into pools; nothing if it does not say.
 func metadataVersion(sources string) string {
-	files, _ := filepath.Glob(filepath.Join(sources, "backend/local/*.go")) // the pattern is good
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		if found := metadata.FindSubmatch(text); found != nil {
-			return string(found[1])
-		}
+	text, _ := os.ReadFile(filepath.Join(sources, "backend/local/meta.go"))
+	if found := metadata.FindSubmatch(text); found != nil {
+		return string(found[1])
 	}
 	return ""
 }
