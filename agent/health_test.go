@@ -20,7 +20,7 @@ func TestWhatIsWrongWithAVolumeInUseIsToldByItsReason(t *testing.T) {
 			return c != nil && c.Reason == reason
 		}
 	}
-	for _, reason := range []backend.HealthReason{backend.NotGrown, backend.FileSystemErrors} {
+	for _, reason := range []backend.HealthReason{backend.NotGrown, backend.FileSystemErrors, backend.DeviceErrors} {
 		r.host.set(func() { r.host.ill["a"] = backend.Condition{Abnormal: true, Reason: reason, Message: "it is ill"} })
 		r.await("the reason", has(string(reason)))
 		v := r.volume("a")

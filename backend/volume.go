@@ -160,6 +160,8 @@ const (
 	Damaged HealthReason = ""
 	// FileSystemErrors: the kernel has met errors in the volume's file system.
 	FileSystemErrors HealthReason = "FileSystemErrors"
+	// DeviceErrors: the kernel has met I/O errors of the volume's device.
+	DeviceErrors HealthReason = "DeviceErrors"
 	// NotGrown: the volume's file system could not be grown to the size of the volume.
 	NotGrown HealthReason = "NotGrown"
 	// PoolErrors: the kernel has met errors in the file system of the volume's pool.

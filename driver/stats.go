@@ -47,11 +47,20 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 
 // conditionAt is what the backend knows of a volume, and what its file system says where it is mounted.
 func conditionAt(ctx context.Context, v *backend.Volume, m *nodeops.Mount) backend.Condition {
-	if v.Condition.Abnormal || v.Mode == backend.Block {
+	if v.Condition.Abnormal {
 		return v.Condition
 	}
-	if is := nodeops.FSHealth(ctx, m); is.Errors != "" {
+	var is nodeops.Health
+	if v.Mode == backend.Block {
+		is.Device = nodeops.IOErrors(nodeops.LoopNode(m))
+	} else {
+		is = nodeops.FSHealth(ctx, m)
+	}
+	switch {
+	case is.Errors != "":
 		return backend.Condition{Abnormal: true, Reason: backend.FileSystemErrors, Message: is.Errors}
+	case is.Device != "":
+		return backend.Condition{Abnormal: true, Reason: backend.DeviceErrors, Message: is.Device}
 	}
 	return v.Condition
 }

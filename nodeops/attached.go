@@ -19,18 +19,22 @@ func LoopsOf(image string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	attached, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		return nil, err
-	}
 	var devices []string
-	for _, file := range attached {
-		device := "/dev/" + filepath.Base(filepath.Dir(filepath.Dir(file)))
+	for _, device := range AttachedLoops() {
 		if backs(info, image, device) {
 			devices = append(devices, device)
 		}
 	}
 	return devices, nil
+}
+
+// AttachedLoops names the devices that are attached to anything.
+func AttachedLoops() (devices []string) {
+	attached, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is well formed
+	for _, file := range attached {
+		devices = append(devices, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(file))))
+	}
+	return devices
 }
 
 // backs asks the device itself which file it is attached to, by device and inode: a name proves nothing, since anybody can

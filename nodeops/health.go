@@ -17,6 +17,7 @@ import (
 // Health is what a mounted file system says of itself. Empty fields mean that nothing is wrong.
 type Health struct {
 	Errors string // that the kernel has met in it, with what helps
+	Device string // the I/O errors that the kernel has met of the device below it, if it has none of its own
 	Small  string // how much of its device it takes, where that is not all; nothing while it is being grown
 }
 
@@ -59,6 +60,9 @@ func healthOf(m *Mount) (h Health) {
 		h.Errors = fmt.Sprintf("the %s at %s has met an error and cannot be written any more; the kernel's log tells which", m.FSType, m.Target)
 	case h.Errors == "" && !m.ReadOnly && root != nil:
 		h.Small = small(root, m)
+	}
+	if h.Errors == "" && m.FSType != "btrfs" { // which counts them itself, and knows which it has mended
+		h.Device = IOErrors(deviceName(m.Device))
 	}
 	return h
 }

@@ -72,6 +72,7 @@ const (
 	ReasonDeleting    = "Deleting"
 	ReasonDamaged     = "Damaged"
 	ReasonFileSystem  = "FileSystemErrors" // the kernel has met errors in the file system of a volume, or of a pool
+	ReasonDevice      = "DeviceErrors"     // the kernel has met I/O errors of the device of a volume
 	ReasonNotGrown    = "NotGrown"         // the file system of a volume could not be grown to the volume's size
 	ReasonPoolErrors  = "PoolErrors"       // the kernel has met errors in the file system of the pool that a volume is in
 	ReasonMissing     = "Missing"          // the object says it exists, the disk does not have it
@@ -89,4 +90,4 @@ const (
 )
 
 // OwnFaults are the reasons why a volume or snapshot is not Healthy that lie in itself, and not in where it is.
-var OwnFaults = []string{ReasonDamaged, ReasonFileSystem, ReasonNotGrown}
+var OwnFaults = []string{ReasonDamaged, ReasonDevice, ReasonFileSystem, ReasonNotGrown}

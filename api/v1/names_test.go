@@ -40,7 +40,7 @@ func TestEveryErrorCodeCanBeTheReasonOfACondition(t *testing.T) {
 	}
 	reasons := []string{
 		ReasonReady, ReasonHealthy, ReasonCreating, ReasonExpanding, ReasonDeleting, ReasonDamaged,
-		ReasonFileSystem, ReasonNotGrown, ReasonPoolErrors,
+		ReasonDevice, ReasonFileSystem, ReasonNotGrown, ReasonPoolErrors,
 		ReasonMissing, ReasonNodeDown, ReasonNodeGone, ReasonPoolFailing, ReasonNoPool,
 	}
 	for _, code := range codes {

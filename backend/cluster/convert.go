@@ -138,7 +138,7 @@ func (b *Backend) snapshot(o *v1.Snapshot) *backend.Snapshot {
 // healthReason is the backend's own word, where the agent has taken it from its backend.
 func healthReason(said string) backend.HealthReason {
 	switch r := backend.HealthReason(said); r {
-	case backend.FileSystemErrors, backend.NotGrown, backend.PoolErrors:
+	case backend.DeviceErrors, backend.FileSystemErrors, backend.NotGrown, backend.PoolErrors:
 		return r
 	}
 	return backend.Damaged

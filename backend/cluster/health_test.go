@@ -43,7 +43,7 @@ func TestTheUsersOfAVolumeAreToldOnceWhatIsWrongWithIt(t *testing.T) {
 		})
 	}
 	is(metav1.ConditionTrue, v1.ReasonHealthy, "")
-	for _, reason := range []string{v1.ReasonFileSystem, v1.ReasonNotGrown} {
+	for _, reason := range []string{v1.ReasonFileSystem, v1.ReasonNotGrown, v1.ReasonDevice} {
 		is(metav1.ConditionFalse, reason, "1 error")
 		for _, want := range []string{"Warning " + reason + " volume v: ", "Warning " + reason + " claim data, volume v: "} {
 			if event := <-w.events.Events; !strings.HasPrefix(event, want) {

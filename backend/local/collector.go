@@ -18,7 +18,7 @@ var (
 	leftoversDesc  = prometheus.NewDesc("holdfast_pool_leftovers", "Entries of the pool that could not be removed yet; the log says why.", []string{"pool"}, nil)
 	upDesc         = prometheus.NewDesc("holdfast_pool_up", "1 while the pool can be written, else 0.", []string{"pool"}, nil)
 	healthyDesc    = prometheus.NewDesc("holdfast_pool_healthy", "1 while the kernel has met no errors in the pool's file system, else 0.", []string{"pool"}, nil)
-	unhealthyDesc  = prometheus.NewDesc("holdfast_volumes_unhealthy", "Volumes of the pool with something wrong, by what: FileSystemErrors, NotGrown.", []string{"pool", "reason"}, nil)
+	unhealthyDesc  = prometheus.NewDesc("holdfast_volumes_unhealthy", "Volumes of the pool with something wrong, by what: DeviceErrors, FileSystemErrors, NotGrown.", []string{"pool", "reason"}, nil)
 	operationsDesc = prometheus.NewDesc("holdfast_operations_in_flight", "Operations that are running.", nil, nil)
 	oldestDesc     = prometheus.NewDesc("holdfast_oldest_operation_seconds", "Age of the oldest operation that is running.", nil, nil)
 )

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -95,7 +96,8 @@ func (p *pool) ownErrors(ctx context.Context) string {
 		return ""
 	}
 	p.failed.Store(m.Failed)
-	return nodeops.FSHealth(ctx, m).Errors
+	is := nodeops.FSHealth(ctx, m)
+	return cmp.Or(is.Errors, is.Device)
 }
 
 // observe keeps what was seen. What was ill stays so, also while it is not in use, until it is seen to be well.
@@ -147,7 +149,7 @@ func (p *pool) healthCount() (healthy float64, ailing map[backend.HealthReason]i
 	if p.health.own == "" {
 		healthy = 1
 	}
-	ailing = map[backend.HealthReason]int{backend.FileSystemErrors: 0, backend.NotGrown: 0}
+	ailing = map[backend.HealthReason]int{backend.DeviceErrors: 0, backend.FileSystemErrors: 0, backend.NotGrown: 0}
 	for _, c := range p.health.ailing {
 		ailing[c.Reason]++
 	}

@@ -84,8 +84,9 @@ func TestWhatAUserOfAVolumeObservesIsItsConditionUntilItIsGone(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Condition != c {
 		t.Fatalf("listed: %+v, %v", all, err)
 	}
-	metric := `# HELP holdfast_volumes_unhealthy Volumes of the pool with something wrong, by what: FileSystemErrors, NotGrown.
+	metric := `# HELP holdfast_volumes_unhealthy Volumes of the pool with something wrong, by what: DeviceErrors, FileSystemErrors, NotGrown.
 # TYPE holdfast_volumes_unhealthy gauge
+holdfast_volumes_unhealthy{pool="pool",reason="DeviceErrors"} 0
 holdfast_volumes_unhealthy{pool="pool",reason="FileSystemErrors"} 0
 holdfast_volumes_unhealthy{pool="pool",reason="NotGrown"} 1
 `

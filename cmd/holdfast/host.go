@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kubelet/registration"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // host serves the pools of this host over CSI: by itself, or as a node of a cluster.
@@ -77,7 +78,17 @@ func (h *host) run(ctx context.Context, open opener, join joiner) (err error) {
 	if err != nil {
 		return err
 	}
-	return runAll(ctx, append(append(parts, d.Run), more...))
+	return runAll(ctx, append(append(parts, d.Run, followIOErrors(log)), more...))
+}
+
+// followIOErrors does without where the kernel's log cannot be read.
+func followIOErrors(log *slog.Logger) part {
+	return func(ctx context.Context) error {
+		if err := nodeops.FollowIOErrors(ctx); err != nil {
+			log.Warn("volumes are not unhealthy for I/O errors of their devices", "error", err)
+		}
+		return nil
+	}
 }
 
 // reachable returns what makes the driver known to the kubelet and to whoever watches it.

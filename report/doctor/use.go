@@ -104,6 +104,8 @@ func mend(conditions []metav1.Condition) string {
 	switch c.Reason {
 	case v1.ReasonFileSystem:
 		return "Save what is in it, then stop the pods of its claim: an ext4 is checked, and the log of an xfs replayed, when it is mounted the next time. See docs/reliability.md."
+	case v1.ReasonDevice:
+		return "Look for failing disks below the pool, and save what is in it. See docs/reliability.md."
 	case v1.ReasonNotGrown:
 		return "Stop the pods of its claim, and start them again: it is tried again when the volume is mounted."
 	case v1.ReasonPoolErrors:

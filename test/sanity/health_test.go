@@ -3,6 +3,7 @@ package sanity
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,6 +123,66 @@ func TestErrorsThatAreMetInAVolumeInUseShow(t *testing.T) {
 			w.remove(id)
 			w.nothingLeft()
 		})
+	}
+}
+
+func TestIOErrorsOfTheDeviceOfAVolumeShowUntilItIsAttachedAnew(t *testing.T) {
+	for kind, of := range map[string]struct {
+		make func(*csi.CreateVolumeRequest)
+		use  *csi.VolumeCapability
+	}{
+		"raw": {func(q *csi.CreateVolumeRequest) {
+			q.VolumeCapabilities, q.Parameters = []*csi.VolumeCapability{block(multiWriter)}, nil
+		}, block(multiWriter)},
+		"with files": {fsType("ext4"), mount(multiWriter)},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(t, imageOnXFS, "")
+			id := w.create("v", of.make).GetVolumeId()
+			w.use(id, "target", of.use)
+			if all, _ := w.troubles(id, "target"); len(all) > 0 {
+				t.Errorf("a good volume has %q", all)
+			}
+			w.failReading(id, func() bool { all, _ := w.troubles(id, "target"); return len(all) > 0 })
+			all, condition := w.troubles(id, "target")
+			if len(all) != 1 || !strings.HasPrefix(all[0], "DeviceErrors: ") || !strings.Contains(condition, "I/O errors of loop") {
+				t.Errorf("it has %q, and older callers read %q", all, condition)
+			}
+			w.known(id, "DeviceErrors", "I/O errors of loop", "stop the pods")
+			w.release(id, "target")
+			w.known(id, "DeviceErrors") // that it is not in use mends nothing
+			w.use(id, "target", of.use)
+			w.known(id, "")
+			w.release(id, "target")
+			w.remove(id)
+			w.nothingLeft()
+		})
+	}
+}
+
+// failReading reads from the device of a volume where its image ends too early for a moment, until that is seen.
+func (w *world) failReading(id string, seen func() bool) {
+	w.Helper()
+	is, err := os.Stat(w.image(id))
+	w.must(err)
+	devices, err := nodeops.LoopsOf(w.image(id))
+	if err != nil || len(devices) != 1 {
+		w.Fatalf("volume %s is attached to %v, %v", id, devices, err)
+	}
+	last := is.Size()/mib - 1
+	ctx, cancel := context.WithTimeout(w.ctx(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !seen() { // the kernel does not log each error
+		w.must(os.Truncate(w.image(id), last*mib))
+		w.command([]int{0, 1}, "dd", "if="+devices[0], "of=/dev/null", "bs=1M", "count=1", "iflag=direct", fmt.Sprint("skip=", last))
+		w.must(os.Truncate(w.image(id), is.Size()))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			w.Fatal("the I/O errors are not seen")
+		}
 	}
 }
 

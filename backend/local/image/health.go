@@ -30,6 +30,11 @@ func (en *Engine) Examine(ctx context.Context, contents map[backend.ID]*engine.C
 		}
 		found[id] = health(ctx, &mounts[i], content)
 	}
+	for _, device := range nodeops.AttachedLoops() {
+		if id, content := en.attachedTo(device, contents); content != nil && content.Mode == backend.Block {
+			found[id] = deviceHealth(nodeops.IOErrors(device))
+		}
+	}
 	return found
 }
 
@@ -42,13 +47,22 @@ func (en *Engine) shown(m *nodeops.Mount, contents map[backend.ID]*engine.Conten
 	if device == "" {
 		return "", nil
 	}
+	id, content := en.attachedTo(device, contents)
+	if content == nil || content.Mode == backend.Block {
+		return "", nil
+	}
+	return id, content
+}
+
+// attachedTo is the content that a loop device is attached to, nil if that is none of the pool's.
+func (en *Engine) attachedTo(device string, contents map[backend.ID]*engine.Content) (backend.ID, *engine.Content) {
 	image, err := nodeops.BackingFile(device)
 	if err != nil || !strings.HasPrefix(image, en.path+"/") || filepath.Base(image) != file {
 		return "", nil
 	}
 	id := backend.ID(filepath.Base(filepath.Dir(image)))
 	content := contents[id]
-	if content == nil || content.Mode == backend.Block || !nodeops.IsAttached(device, image) {
+	if content == nil || !nodeops.IsAttached(device, image) {
 		return "", nil
 	}
 	return id, content
@@ -59,8 +73,18 @@ func health(ctx context.Context, m *nodeops.Mount, content *engine.Content) back
 	switch {
 	case is.Errors != "":
 		return backend.Condition{Abnormal: true, Reason: backend.FileSystemErrors, Message: is.Errors + "; " + unmount}
+	case is.Device != "":
+		return deviceHealth(is.Device)
 	case is.Small != "" && content.FSSize != content.Size:
 		return backend.Condition{Abnormal: true, Reason: backend.NotGrown, Message: is.Small + "; that is tried again when it is mounted the next time; " + unmount}
 	}
 	return backend.Condition{}
+}
+
+// deviceHealth is that of a volume by the I/O errors of its device.
+func deviceHealth(errors string) backend.Condition {
+	if errors == "" {
+		return backend.Condition{}
+	}
+	return backend.Condition{Abnormal: true, Reason: backend.DeviceErrors, Message: errors + "; look for failing disks below the pool, and save what is in the volume; this report ends when the volume is attached anew: stop the pods that use it"}
 }

@@ -1,0 +1,116 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel tells of an I/O error whoever reads or writes, and its log. No file system but btrfs counts those that hit
+// the blocks of a file alone, and nobody counts those of a raw device.
+
+// FollowIOErrors reads the kernel's log from now on until ctx ends, so that others know of the errors in it.
+func FollowIOErrors(ctx context.Context) error {
+	f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("the kernel's log cannot be read, so I/O errors of devices go unseen: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
+	record := make([]byte, 8<<10) // of which each read gives one
+	for {
+		n, err := f.Read(record)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, unix.EPIPE): // some were overwritten before they were read
+		case err != nil:
+			return fmt.Errorf("reading the kernel's log: %w", err)
+		default:
+			ioErrors.note(string(record[:n]), time.Now())
+		}
+	}
+}
+
+// ioErrorLog has the I/O errors that were seen, by the name of their device.
+type ioErrorLog struct {
+	mu   sync.Mutex
+	seen map[string]*deviceErrors
+}
+
+type deviceErrors struct {
+	attachment  string // by which a device that was attached anew is known
+	count       int
+	first, last time.Time
+}
+
+var ioErrors = ioErrorLog{seen: map[string]*deviceErrors{}}
+
+// ioErrorLine is of the kinds of errors after which content is lost or was not read; a device that is full is not one. What
+// somebody else than the kernel writes into the log has a higher number before it.
+var ioErrorLine = regexp.MustCompile(`^[0-7],[^;]*;(?:Buffer )?(?:I/O error|critical (?:medium|target) error),? (?:on )?dev ([a-z0-9!-]+),`)
+
+// note takes a record of the kernel's log.
+func (l *ioErrorLog) note(record string, now time.Time) {
+	found := ioErrorLine.FindStringSubmatch(record)
+	if found == nil {
+		return
+	}
+	name := found[1]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.seen[name]
+	if is := attachmentOf(name); d == nil || d.attachment != is {
+		d = &deviceErrors{attachment: is, first: now}
+		l.seen[name] = d
+	}
+	d.count++
+	d.last = now
+}
+
+// of says which errors there were of a device as it is attached now, empty if there were none.
+func (l *ioErrorLog) of(name string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.seen[name]
+	if d == nil {
+		return ""
+	}
+	if d.attachment != attachmentOf(name) {
+		delete(l.seen, name)
+		return ""
+	}
+	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	return fmt.Sprintf("the kernel has met I/O errors of %s: at least %s, the first at %s, the last at %s; what was written there may be lost; its log tells where",
+		name, strconv.Itoa(d.count), at(d.first), at(d.last))
+}
+
+// attachmentOf is another one whenever something else is attached to a device.
+func attachmentOf(name string) string {
+	return attribute(filepath.Join("/sys/block", name), "diskseq")
+}
+
+// IOErrors says which I/O errors the kernel has met of a device, such as /dev/loop3, since it was attached; empty if none
+// is known. Of a partition they are those of its disk.
+func IOErrors(device string) string {
+	name := filepath.Base(device)
+	if link, err := os.Readlink(filepath.Join("/sys/class/block", name)); err == nil {
+		if _, err := os.Stat(filepath.Join("/sys/class/block", name, "partition")); err == nil {
+			name = filepath.Base(filepath.Dir(link))
+		}
+	}
+	return ioErrors.of(strings.ReplaceAll(name, "/", "!"))
+}

@@ -1,0 +1,135 @@
+package nodeops
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/hostfs"
+)
+
+// following reads the kernel's log until the test ends.
+func following(t *testing.T) {
+	t.Helper()
+	requireRoot(t)
+	if f, err := os.Open("/dev/kmsg"); err != nil {
+		hostfs.Skip(t, "kmsg", err.Error())
+	} else {
+		f.Close()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- FollowIOErrors(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// failRead takes the end of an image away, and reads there until the error is known.
+func failRead(t *testing.T, image, device string, at int64) {
+	t.Helper()
+	if err := os.Truncate(image, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	aligned, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(aligned) }()
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for IOErrors(device) == "" { // the log is followed from some moment on, and the kernel does not log each error
+		if _, err := f.ReadAt(aligned, at); err == nil || err == io.EOF {
+			t.Fatalf("reading what is not there: %v", err)
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			t.Fatal("the error is not seen")
+		}
+	}
+}
+
+func TestIOErrors_OfADeviceAreKnownUntilItIsAttachedAnew(t *testing.T) {
+	following(t)
+	image := sparse(t, t.TempDir(), 16*mib)
+	loop := attach(t, image, LoopOptions{Autoclear: true})
+	other := attach(t, sparse(t, t.TempDir(), 16*mib), LoopOptions{Autoclear: true})
+	if said := IOErrors(loop.Path); said != "" {
+		t.Errorf("a good device has met %q", said)
+	}
+	failRead(t, image, loop.Path, 8*mib)
+	if said := IOErrors(loop.Path); !strings.Contains(said, filepath.Base(loop.Path)) || !strings.Contains(said, "at least ") {
+		t.Errorf("it says %q", said)
+	}
+	if said := IOErrors(other.Path); said != "" {
+		t.Errorf("another device has met %q", said)
+	}
+	ioErrors.mu.Lock()
+	ioErrors.seen[filepath.Base(loop.Path)].attachment += " of before"
+	ioErrors.mu.Unlock()
+	if said := IOErrors(loop.Path); said != "" {
+		t.Errorf("attached anew it has met %q", said)
+	}
+}
+
+func TestIOErrors_OfTheDeviceBelowAFileSystemAreItsHealth(t *testing.T) {
+	following(t)
+	for _, fstype := range []string{"ext4", "xfs"} {
+		image := remake(t, fileSystems[fstype], MkfsSpec{FSType: fstype})
+		dir, device := mountLoop(t, image, fstype)
+		if h := FSHealth(t.Context(), mountAt(t, dir)); h != (Health{}) {
+			t.Errorf("a good %s: %+v", fstype, h)
+		}
+		whole, err := os.Stat(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failRead(t, image, device, whole.Size()-mib)
+		if err := os.Truncate(image, whole.Size()); err != nil { // so that it can be unmounted
+			t.Fatal(err)
+		}
+		if h := FSHealth(t.Context(), mountAt(t, dir)); !strings.Contains(h.Device, filepath.Base(device)) || h.Errors != "" {
+			t.Errorf("%s: %+v", fstype, h)
+		}
+	}
+}
+
+func TestIOErrors_AreReadFromWhatTheKernelLogs(t *testing.T) {
+	for line, device := range map[string]string{
+		"3,1555,2203258087,-;I/O error, dev loop0, sector 12800 op 0x0:(READ) flags 0x800 phys_seg 16 prio class 2":      "loop0",
+		"3,1555,2203258087,-;critical medium error, dev sda, sector 128 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2": "sda",
+		"3,12,2,c;Buffer I/O error on dev dm-0, logical block 7, lost async page write":                                  "dm-0",
+		"3,1555,2203258087,-;critical space allocation error, dev loop0, sector 1 op 0x1:(WRITE) flags 0x0":              "",
+		"12,1555,2203258087,-;I/O error, dev loop0, sector 1 op 0x0:(READ)":                                              "", // written by a program
+		"6,1555,2203258087,-;somebody said: I/O error, dev loop0, sector 1":                                              "",
+		"6,1554,2202946954,-;loop0: detected capacity change from 0 to 32768":                                            "",
+		"3,1,2,-;I/O error, dev cciss!c0d0, sector 5 op 0x0:(READ)\n SUBSYSTEM=block\n DEVICE=b104:0":                    "cciss!c0d0",
+	} {
+		l := ioErrorLog{seen: map[string]*deviceErrors{}}
+		l.note(line, time.Unix(1, 0))
+		var got string
+		for name := range l.seen {
+			got = name
+		}
+		if got != device {
+			t.Errorf("%q is of %q, want %q", line, got, device)
+		}
+	}
+}
