@@ -82,13 +82,17 @@ func TestClaimsGoOnBindingWhileTheControllerBecomesAStatefulSetAndADeploymentAga
 	}
 }
 
+// ofController leaves out the controller of snapshots, which is a Deployment always.
+const ofController = managed + ",app.kubernetes.io/component=controller"
+
+// workloads says which workload the controller has.
 func (a *admin) workloads() (statefulSet, deployment bool) {
 	a.t.Helper()
-	sets, err := a.Client.AppsV1().StatefulSets(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: managed})
+	sets, err := a.Client.AppsV1().StatefulSets(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: ofController})
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	deployments, err := a.Client.AppsV1().Deployments(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: managed})
+	deployments, err := a.Client.AppsV1().Deployments(kube.System).List(a.t.Context(), metav1.ListOptions{LabelSelector: ofController})
 	if err != nil {
 		a.t.Fatal(err)
 	}
