@@ -277,14 +277,14 @@ func expectCondition(t *testing.T, all []metav1.Condition, kind string, status m
 func (r *rig) expectEvent(reason string) {
 	r.Helper()
 	var all []string
-	for {
+	for late := time.After(30 * time.Second); ; {
 		select {
 		case e := <-r.events.Events:
 			all = append(all, e)
 			if slices.Contains(splitEvent(e), reason) {
 				return
 			}
-		case <-time.After(30 * time.Second):
+		case <-late:
 			r.Fatalf("no event %s was written, but: %q", reason, all)
 		}
 	}

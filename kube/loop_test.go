@@ -225,13 +225,14 @@ func TestTheLoopSeesWhatComesChangesAndGoesButNotWhatDoesNotMatter(t *testing.T)
 	run(t, l)
 	expect := func(what string, want ...string) {
 		t.Helper()
+		late := time.After(10 * time.Second)
 		for range want {
 			select {
 			case got := <-ran:
 				if got != want[0] && got != want[len(want)-1] {
 					t.Errorf("%s: %s ran, want %q", what, got, want)
 				}
-			case <-time.After(10 * time.Second):
+			case <-late:
 				t.Fatalf("%s: %q did not run", what, want)
 			}
 		}

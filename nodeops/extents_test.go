@@ -55,14 +55,15 @@ func TestBlocksOfAFileAreUnsharedUntilAnotherFileHasThem(t *testing.T) {
 				t.Fatal(err)
 			}
 			dst.Close()
-			late := time.After(10 * time.Second)
+			late, tick := time.After(10*time.Second), time.NewTicker(time.Millisecond)
+			defer tick.Stop()
 			for gone := int64(0); gone != blocks*4*kib; { // the kernel removes it in the background
 				command(t, "sync", "--file-system", dir)
 				select {
 				case <-late:
 					expect("when the copy is gone", blocks*4*kib)
 					return
-				case <-time.After(time.Millisecond):
+				case <-tick.C:
 				}
 				var err error
 				if gone, err = Unshared(src); err != nil {

@@ -80,12 +80,13 @@ func unmountAll(t testing.TB, target string) {
 		_ = unix.IoctlSetInt(int(dir.Fd()), fiThaw, 0)
 		dir.Close()
 	}
-	deadline := time.After(time.Minute)
+	deadline, tick := time.After(time.Minute), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
 	for {
 		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
 		if err == unix.EBUSY { // of what is just ending, perhaps
 			select {
-			case <-time.After(5 * time.Millisecond):
+			case <-tick.C:
 				continue
 			case <-deadline:
 			}

@@ -325,7 +325,7 @@ func (w *world) readiness(all []metav1.Condition) (metav1.ConditionStatus, strin
 func (w *world) expectEvent(reason string) {
 	w.Helper()
 	var all []string
-	for {
+	for late := time.After(30 * time.Second); ; {
 		select {
 		case e := <-w.events.Events:
 			all = append(all, e)
@@ -333,7 +333,7 @@ func (w *world) expectEvent(reason string) {
 			if _, err := fmt.Sscan(e, &kind, &why); err == nil && why == reason {
 				return
 			}
-		case <-time.After(30 * time.Second):
+		case <-late:
 			w.Fatalf("no event %s was written, but: %q", reason, all)
 		}
 	}

@@ -239,7 +239,8 @@ func TestTrash_DoesNotGiveWhatSnapshotsKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := b.pools()[0]
-	late := time.After(20 * time.Second)
+	late, tick := time.After(20*time.Second), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for capacityOf(t, b).Available < before-100*mib { // the kernel removes the snapshot in the background
 		if err := p.survey(t.Context()); err != nil {
 			t.Fatal(err)
@@ -247,7 +248,7 @@ func TestTrash_DoesNotGiveWhatSnapshotsKeep(t *testing.T) {
 		select {
 		case <-late:
 			t.Fatalf("%d bytes are available when the snapshot is gone", capacityOf(t, b).Available)
-		case <-time.After(time.Millisecond):
+		case <-tick.C:
 		}
 	}
 	made(t, b, sized("b", c.Available+200*mib))

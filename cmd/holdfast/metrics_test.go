@@ -37,6 +37,8 @@ func scraped(t *testing.T, check func(context.Context) error) string {
 // connect waits until somebody listens.
 func connect(t *testing.T, address string) net.Conn {
 	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 		if err == nil {
@@ -46,7 +48,7 @@ func connect(t *testing.T, address string) net.Conn {
 		select {
 		case <-t.Context().Done():
 			t.Fatal(err)
-		case <-time.After(time.Millisecond):
+		case <-tick.C:
 		}
 	}
 }

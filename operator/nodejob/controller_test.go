@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,12 +93,8 @@ func TestAWordThatIsRotatedAwayAfterItWasFollowedCounts(t *testing.T) {
 		k.runs(p)
 		go func() {
 			// The log is followed before the word comes and is rotated away.
-			for k.api.Requests()["get pods/log"] == 0 {
-				select {
-				case <-k.Context().Done():
-					return
-				case <-time.After(10 * time.Millisecond):
-				}
+			if !k.api.Followed(k.Context(), p.Namespace, p.Name) {
+				return
 			}
 			wordThenWork(k, p)
 			close(followed)
@@ -144,12 +139,8 @@ func TestAStreamThatBreaksIsFollowedAgain(t *testing.T) {
 	r := newRig(t, func(k *kubelet, p *core.Pod) {
 		k.runs(p)
 		go func() {
-			for k.api.Requests()["get pods/log"] == 0 {
-				select {
-				case <-k.Context().Done():
-					return
-				case <-time.After(10 * time.Millisecond):
-				}
+			if !k.api.Followed(k.Context(), p.Namespace, p.Name) {
+				return
 			}
 			k.api.BreakWatches()
 			k.writes(p, "done\n")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
 const namespace = "ours"
@@ -230,25 +232,15 @@ func (r *rig) told() (reasons []string) {
 // nothingRuns waits until all pods that go on have been ended.
 func (r *rig) nothingRuns() {
 	r.Helper()
-	deadline := time.After(30 * time.Second)
-	for {
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	defer cancel()
+	if realapi.Until(ctx, func() bool {
 		list, err := r.kubernetes.CoreV1().Pods(namespace).List(r.Context(), metav1.ListOptions{})
 		if err != nil {
 			r.Fatal(err)
 		}
-		running := 0
-		for _, p := range list.Items {
-			if p.Status.Phase == core.PodRunning {
-				running++
-			}
-		}
-		if running == 0 {
-			return
-		}
-		select {
-		case <-deadline:
-			r.Fatalf("%d pods go on", running)
-		case <-time.After(10 * time.Millisecond):
-		}
+		return !slices.ContainsFunc(list.Items, func(p core.Pod) bool { return p.Status.Phase == core.PodRunning })
+	}) != nil {
+		r.Fatal("pods go on")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
 // unreadable waits until it is told that a job cannot be decoded, in its status and in an event.
@@ -19,21 +20,18 @@ func (r *rig) unreadable(job *v1.NodeJob) *v1.NodeJob {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
 	defer cancel()
-	for {
-		now, err := r.client.HoldfastV1().NodeJobs().Get(ctx, job.Name, metav1.GetOptions{})
-		if err != nil {
+	var now *v1.NodeJob
+	if realapi.Until(ctx, func() bool {
+		var err error
+		if now, err = r.client.HoldfastV1().NodeJobs().Get(r.Context(), job.Name, metav1.GetOptions{}); err != nil {
 			r.Fatal(err)
 		}
 		c := meta.FindStatusCondition(now.Status.Conditions, v1.CompleteCondition)
-		if c != nil && c.Reason == v1.ReasonUnreadable && slices.Contains(r.told(), "Warning Unreadable") {
-			return now
-		}
-		select {
-		case <-ctx.Done():
-			r.Fatalf("it is %+v, the events are %v", now.Status, r.told())
-		case <-time.After(5 * time.Millisecond):
-		}
+		return c != nil && c.Reason == v1.ReasonUnreadable && slices.Contains(r.told(), "Warning Unreadable")
+	}) != nil {
+		r.Fatalf("it is %+v, the events are %v", now.Status, r.told())
 	}
+	return now
 }
 
 func TestAJobThatCannotBeReadIsNamedAndTheOthersRun(t *testing.T) {

@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
 const ours = "holdfast-system"
@@ -370,19 +371,17 @@ func (r *rig) over(name string) bool {
 
 func (r *rig) until(what string, done func() bool) {
 	r.Helper()
-	deadline := time.After(60 * time.Second)
-	for !done() {
-		select {
-		case <-deadline:
-			for _, u := range []string{"up", "up2"} {
-				if u := r.get(u); u != nil {
-					r.Logf("%s: %+v %+v", u.Name, u.Finalizers, u.Status)
-				}
-			}
-			r.Fatalf("still waiting for %s", what)
-		case <-time.After(20 * time.Millisecond):
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if realapi.Until(ctx, done) == nil {
+		return
+	}
+	for _, u := range []string{"up", "up2"} {
+		if u := r.get(u); u != nil {
+			r.Logf("%s: %+v %+v", u.Name, u.Finalizers, u.Status)
 		}
 	}
+	r.Fatalf("still waiting for %s", what)
 }
 
 // runs says what the nodes and the controller run.

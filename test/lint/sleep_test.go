@@ -30,6 +30,12 @@ func TestNobodySleepsByWaitingForTimeAfter(t *testing.T) {
 		for _, at := range sleeps(t, path, source) {
 			t.Errorf("%s: <-time.After is a sleep here; wait for the event, or look for it with a ticker", at)
 		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		for _, at := range rounds(t, path, source) {
+			t.Errorf("%s: time.After begins anew in each round; wait for the event, look for it with a ticker, or make the limit before the loop", at)
+		}
 		return nil
 	})
 	if err != nil {
@@ -40,11 +46,7 @@ func TestNobodySleepsByWaitingForTimeAfter(t *testing.T) {
 // sleeps finds the statements that only wait for time.After, but for those in functions that are given to synctest.Test.
 func sleeps(t *testing.T, path string, source []byte) (found []token.Position) {
 	t.Helper()
-	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, path, source, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files, file := parsed(t, path, source)
 	inCase := map[ast.Stmt]bool{} // what a case of a select waits for
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -57,17 +59,73 @@ func sleeps(t *testing.T, path string, source []byte) (found []token.Position) {
 				}
 			}
 		case *ast.ExprStmt:
-			receive, is := n.X.(*ast.UnaryExpr)
-			if !is || receive.Op != token.ARROW || inCase[n] {
-				return true
-			}
-			if call, is := receive.X.(*ast.CallExpr); is && isCall(call, "time", "After") {
+			if waitsForTime(n) && !inCase[n] {
 				found = append(found, files.Position(n.Pos()))
 			}
 		}
 		return true
 	})
 	return found
+}
+
+// rounds finds the cases of a select that wait for time.After in the body of a loop.
+func rounds(t *testing.T, path string, source []byte) (found []token.Position) {
+	t.Helper()
+	files, file := parsed(t, path, source)
+	looped := map[ast.Node]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ForStmt:
+			looped[n.Body] = true
+		case *ast.RangeStmt:
+			looped[n.Body] = true
+		case *ast.BlockStmt:
+			if looped[n] {
+				found = append(found, timed(files, n)...)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// timed finds such cases in a body, but in no function and no loop of their own.
+func timed(files *token.FileSet, body *ast.BlockStmt) (found []token.Position) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit, *ast.ForStmt, *ast.RangeStmt:
+			return false
+		case *ast.CommClause:
+			if n.Comm != nil && waitsForTime(n.Comm) {
+				found = append(found, files.Position(n.Pos()))
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func parsed(t *testing.T, path string, source []byte) (*token.FileSet, *ast.File) {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, file
+}
+
+func waitsForTime(s ast.Stmt) bool {
+	e, is := s.(*ast.ExprStmt)
+	if !is {
+		return false
+	}
+	receive, is := e.X.(*ast.UnaryExpr)
+	if !is || receive.Op != token.ARROW {
+		return false
+	}
+	call, is := receive.X.(*ast.CallExpr)
+	return is && isCall(call, "time", "After")
 }
 
 func isCall(call *ast.CallExpr, pkg, name string) bool {
@@ -93,6 +151,22 @@ func TestASleepIsFoundWhereItIsOne(t *testing.T) {
 	} {
 		source := "package p\n\nfunc f() { " + body + " }\n"
 		if got := sleeps(t, "a_test.go", []byte(source)); len(got) != want {
+			t.Errorf("%s: found %v, want %d", body, got, want)
+		}
+	}
+}
+
+func TestARoundThatBeginsATimeAnewIsFound(t *testing.T) {
+	for body, want := range map[string]int{
+		`for !done() { select { case <-ctx.Done(): case <-time.After(d): } }`:                             1,
+		`for range all { if so { select { case e := <-events: use(e); case <-time.After(d): fail() } } }`: 1,
+		`go func() { for { for { select { case <-time.After(d): default: } } } }()`:                       1,
+		`for late := time.After(d); ; { select { case <-late: return; case <-tick.C: } }`:                 0,
+		`for range all { run(func() { select { case <-done: case <-time.After(d): } }) }`:                 0,
+		`select { case <-done: for range all { try() }; case <-time.After(d): }`:                          0,
+	} {
+		source := "package p\n\nfunc f() { " + body + " }\n"
+		if got := rounds(t, "a_test.go", []byte(source)); len(got) != want {
 			t.Errorf("%s: found %v, want %d", body, got, want)
 		}
 	}

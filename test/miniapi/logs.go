@@ -8,8 +8,9 @@ import (
 
 // logFile is what a container has written.
 type logFile struct {
-	text  string
-	ended bool
+	text     string
+	ended    bool
+	followed bool // it was asked for, with what comes
 }
 
 // WriteLog adds to the log of a pod's container, as a container runtime does.
@@ -27,17 +28,37 @@ func (s *Server) EndLog(namespace, pod string) {
 	s.changeLog(namespace, pod, func(l *logFile) { l.ended = true })
 }
 
+// Followed waits until the log of a pod's container is followed: what is written then is sent, even if it is rotated away
+// at once. It is false when ctx ends before.
+func (s *Server) Followed(ctx context.Context, namespace, pod string) bool {
+	stop := context.AfterFunc(ctx, s.wake)
+	defer stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ctx.Err() == nil && !s.logOf(namespace+"/"+pod).followed {
+		s.changed.Wait()
+	}
+	return ctx.Err() == nil
+}
+
+// wake has all who wait look whether their context has ended.
+func (s *Server) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed.Broadcast()
+}
+
+func (s *Server) logOf(name string) *logFile {
+	if s.logs[name] == nil {
+		s.logs[name] = &logFile{}
+	}
+	return s.logs[name]
+}
+
 func (s *Server) changeLog(namespace, pod string, change func(*logFile)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.logs == nil {
-		s.logs = map[string]*logFile{}
-	}
-	l := s.logs[namespace+"/"+pod]
-	if l == nil {
-		l = &logFile{}
-		s.logs[namespace+"/"+pod] = l
-	}
+	l := s.logOf(namespace + "/" + pod)
 	before := *l
 	change(l)
 	s.written = append(s.written, logChange{namespace + "/" + pod, strings.TrimPrefix(l.text, before.text), l.ended})
@@ -53,25 +74,22 @@ type logChange struct {
 
 // log streams what is there, and with follow what comes, until the container or the request ends.
 func (s *Server) log(w http.ResponseWriter, q *request) {
+	follow, name := q.URL.Query().Get("follow") == "true", q.namespace+"/"+q.name
 	s.mu.Lock()
-	name, next, text, ended := q.namespace+"/"+q.name, len(s.written), "", false
-	if l := s.logs[name]; l != nil {
-		text, ended = l.text, l.ended
-	}
+	l := s.logOf(name)
+	next, text, ended := len(s.written), l.text, l.ended
+	l.followed = l.followed || follow
+	s.changed.Broadcast()
 	exists, breaks := s.objects[key{group: q.group, resource: q.resource, namespace: q.namespace, name: q.name}] != nil, s.breaks
 	s.mu.Unlock()
 	if !exists {
 		fail(w, notFound(q))
 		return
 	}
-	if !send(w, text) || ended || q.URL.Query().Get("follow") != "true" {
+	if !send(w, text) || ended || !follow {
 		return
 	}
-	stop := context.AfterFunc(q.Context(), func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.changed.Broadcast()
-	})
+	stop := context.AfterFunc(q.Context(), s.wake)
 	defer stop()
 	for {
 		change, ok := s.nextLog(q.Context(), &next, breaks)

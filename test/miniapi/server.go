@@ -47,7 +47,7 @@ type event struct {
 
 // New serves an empty API until the test ends.
 func New(t testing.TB) *Server {
-	s := &Server{objects: map[key]object{}, requests: map[string]int{}}
+	s := &Server{objects: map[key]object{}, requests: map[string]int{}, logs: map[string]*logFile{}}
 	s.changed = sync.NewCond(&s.mu)
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.Close)

@@ -16,11 +16,13 @@ func (w *world) fetch(path string) string {
 	w.Helper()
 	address := regexp.MustCompile(`msg="serving metrics" address=(\S+)`)
 	var found []string
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for ctx := w.ctx(); len(found) == 0; found = address.FindStringSubmatch(w.Output()) {
 		select {
 		case <-ctx.Done():
 			w.Fatalf("no address in the log:\n%s", w.Output())
-		case <-time.After(time.Millisecond):
+		case <-tick.C:
 		}
 	}
 	resp, err := http.Get("http://" + found[1] + path)
