@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
 
 func sharedRequest(name string, parameters ...string) *csi.CreateVolumeRequest {
@@ -324,7 +325,7 @@ func TestANodeThatCannotMountSharedVolumesSaysWhichAndWhatItLacks(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.namespaces == "" && nodeops.CheckNFSClient("") == nil {
-				t.Skip("this kernel has a client of NFS")
+				hostfs.Skip(t, "no-nfs", "this kernel has a client of NFS")
 			}
 			r, _ := newMemoryRig(t, func(d *Config) { d.Namespaces = c.namespaces })
 			_, err := r.NodeStageVolume(r.ctx(), &csi.NodeStageVolumeRequest{
