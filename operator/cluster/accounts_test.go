@@ -251,12 +251,3 @@ func TestAPodThatHasLoopDevicesKeepsThemWhenItsNamespaceIsAllowedNoMore(t *testi
 		}
 	}
 }
-
-func TestTheConditionProtectedSaysWhetherThePoliciesAreInPlace(t *testing.T) {
-	r := newRig(t).start()
-	r.create("holdfast", nil)
-	r.condition("holdfast", v1.ProtectedCondition, reasonInPlace)
-	if c := protected(r.set); c.Status != metav1.ConditionTrue {
-		t.Errorf("it says %+v", c)
-	}
-}

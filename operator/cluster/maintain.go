@@ -145,15 +145,22 @@ func (r *Controller) render(c *v1.StorageCluster) (objects []*unstructured.Unstr
 	if err != nil {
 		return nil, err
 	}
-	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
-	objects, err = render.Objects(render.Input{
-		Cluster: c, Namespace: r.Namespace, Secret: secret, Has: r.Owned.Has, Snapshots: r.Snapshots != nil && r.Snapshots.Ours(),
-		Served: served(nodes), KeepInline: r.keepsInline(),
-	})
+	in := r.input(c)
+	in.Secret = secret
+	objects, err = render.Objects(in)
 	if err != nil {
 		return nil, err
 	}
 	return objects, rollout.StampAll(objects)
+}
+
+// input is what the objects of a StorageCluster depend on, but for its secret.
+func (r *Controller) input(c *v1.StorageCluster) render.Input {
+	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
+	return render.Input{
+		Cluster: c, Namespace: r.Namespace, Has: r.Owned.Has, Snapshots: r.Snapshots != nil && r.Snapshots.Ours(),
+		Served: served(nodes), KeepInline: r.keepsInline(),
+	}
 }
 
 func (r *Controller) secret(c *v1.StorageCluster) (map[string][]byte, error) {

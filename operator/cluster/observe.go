@@ -89,6 +89,7 @@ func (r *Controller) observe(c *v1.StorageCluster) *situation {
 	s.leftOut = r.leftOut(s, volumes)
 	s.unreachable = unreachable(volumes)
 	s.look(r.Owned, r.Namespace)
+	s.protected = r.protected(s.cluster)
 	return s
 }
 
@@ -117,7 +118,7 @@ func (r *Controller) leftOut(s *situation, volumes []*v1.Volume) (all []string) 
 
 // look takes the workloads and their account, which are known as soon as they were applied.
 func (s *situation) look(set *apply.Set, namespace string) {
-	s.nodeSet, s.controllers, s.account, s.protected = nil, nil, time.Time{}, protected(set)
+	s.nodeSet, s.controllers, s.account = nil, nil, time.Time{}
 	find := func(group, kind, name string) *unstructured.Unstructured {
 		return set.Get(apply.Ref{
 			GroupKind:      schema.GroupKind{Group: group, Kind: kind},

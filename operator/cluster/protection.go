@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strings"
 
+	admission "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -17,26 +19,83 @@ import (
 const (
 	reasonInPlace    = "PoliciesInPlace"
 	reasonMissing    = "PoliciesMissing"
+	reasonChanged    = "PoliciesChanged"
 	reasonNoPolicies = "PoliciesUnknown" // to the API server
 )
 
+const unprotected = "an account may write what is not its own, no data is deleted on request, or no loop devices are lent, until the operator has made it as it is to be. " +
+	"It does so at once, unless spec.pause is set or the condition Degraded says what keeps it from that"
+
 // protected says whether the API server holds the limits that no role can say.
-func protected(set *apply.Set) metav1.Condition {
-	if !render.HasPolicies(set.Has) {
-		return kube.NewCondition(v1.ProtectedCondition, false, reasonNoPolicies, render.WithoutPolicies)
+func (r *Controller) protected(c *v1.StorageCluster) metav1.Condition {
+	is := func(status bool, reason, message string) metav1.Condition {
+		return kube.NewCondition(v1.ProtectedCondition, status, reason, message)
 	}
-	var missing []string
-	for _, name := range render.Limits() {
-		for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
-			ref := apply.Ref{GroupKind: schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: kind}, NamespacedName: types.NamespacedName{Name: name}}
-			if o := set.Get(ref); o == nil || o.GetDeletionTimestamp() != nil {
-				missing = append(missing, kind+" "+name)
-			}
+	if !render.HasPolicies(r.Owned.Has) {
+		return is(false, reasonNoPolicies, render.WithoutPolicies)
+	}
+	limits, err := render.LimitsOf(r.input(c))
+	if err != nil {
+		return is(false, reasonMissing, err.Error())
+	}
+	var missing, changed []string
+	for _, wanted := range limits {
+		ref := apply.RefOf(wanted)
+		switch live := r.Owned.Get(ref); {
+		case live == nil || live.GetDeletionTimestamp() != nil:
+			missing = append(missing, ref.String())
+		case c.Annotations[v1.PausedByAnnotation] != "": // an upgrade leaves those of the release before until its end
+		case !sameRules(live, wanted):
+			changed = append(changed, ref.String())
 		}
 	}
-	if len(missing) > 0 {
-		return kube.NewCondition(v1.ProtectedCondition, false, reasonMissing,
-			fmt.Sprintf("there is no %s: an account may write what is not its own, no data is deleted on request, or no loop devices are lent, until the operator has made it", strings.Join(missing, ", ")))
+	switch {
+	case len(missing) > 0:
+		return is(false, reasonMissing, fmt.Sprintf("there is no %s: %s", strings.Join(missing, ", "), unprotected))
+	case len(changed) > 0:
+		return is(false, reasonChanged, fmt.Sprintf("%s is not as the operator makes it: %s", strings.Join(changed, ", "), unprotected))
 	}
-	return kube.NewCondition(v1.ProtectedCondition, true, reasonInPlace, "accounts write only what is their own, and loop devices are for NFS servers alone")
+	return is(true, reasonInPlace, "accounts write only what is their own, and loop devices are for NFS servers alone")
+}
+
+// sameRules says whether a policy or a binding says what is wanted, and nothing beside it.
+func sameRules(live, wanted *unstructured.Unstructured) bool {
+	if wanted.GetKind() == "ValidatingAdmissionPolicy" {
+		is, isOne := as[admission.ValidatingAdmissionPolicy](live)
+		want, wantOne := as[admission.ValidatingAdmissionPolicy](wanted)
+		if want.Spec.FailurePolicy == nil {
+			want.Spec.FailurePolicy = new(admission.Fail)
+		}
+		setDefaults(want.Spec.MatchConstraints)
+		return isOne && wantOne && equality.Semantic.DeepEqual(is.Spec, want.Spec)
+	}
+	is, isOne := as[admission.ValidatingAdmissionPolicyBinding](live)
+	want, wantOne := as[admission.ValidatingAdmissionPolicyBinding](wanted)
+	setDefaults(want.Spec.MatchResources)
+	return isOne && wantOne && equality.Semantic.DeepEqual(is.Spec, want.Spec)
+}
+
+func as[T any](o *unstructured.Unstructured) (typed T, ok bool) {
+	return typed, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &typed) == nil
+}
+
+// setDefaults writes what the API server writes where nothing is said.
+func setDefaults(m *admission.MatchResources) {
+	if m == nil {
+		return
+	}
+	if m.MatchPolicy == nil {
+		m.MatchPolicy = new(admission.Equivalent)
+	}
+	if m.NamespaceSelector == nil {
+		m.NamespaceSelector = &metav1.LabelSelector{}
+	}
+	if m.ObjectSelector == nil {
+		m.ObjectSelector = &metav1.LabelSelector{}
+	}
+	for i := range m.ResourceRules {
+		if rule := &m.ResourceRules[i]; rule.Scope == nil {
+			rule.Scope = new(admission.AllScopes)
+		}
+	}
 }

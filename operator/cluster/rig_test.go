@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -52,6 +53,7 @@ type rig struct {
 	events  *events
 	traffic *traffic
 	log     *slog.Logger
+	unknown []string // resources that discovery leaves out, as an older API server does
 
 	controller *Controller
 	stop       func()
@@ -164,7 +166,7 @@ func (r *rig) start() *rig {
 	}
 	var err error
 	r.set, err = apply.New(apply.Config{
-		Client: dynamic.NewForConfigOrDie(config), Resources: theirs.Discovery().ServerResourcesForGroupVersion,
+		Client: dynamic.NewForConfigOrDie(config), Resources: r.known(theirs.Discovery()),
 		Kinds: Kinds(), Name: "cluster", Namespace: namespace, Stranger: apply.TellOfStranger(theirs), Log: log,
 	})
 	if err != nil {
@@ -212,6 +214,17 @@ func (r *rig) start() *rig {
 	}
 	r.Cleanup(r.stop)
 	return r
+}
+
+func (r *rig) known(d discovery.DiscoveryInterface) func(string) (*metav1.APIResourceList, error) {
+	return func(groupVersion string) (*metav1.APIResourceList, error) {
+		all, err := d.ServerResourcesForGroupVersion(groupVersion)
+		if err != nil {
+			return nil, err
+		}
+		all.APIResources = slices.DeleteFunc(all.APIResources, func(a metav1.APIResource) bool { return slices.Contains(r.unknown, a.Name) })
+		return all, nil
+	}
 }
 
 // sweep removes what a test left, by hand: the controller may be what is broken.

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +27,22 @@ func Limits() []string {
 
 // ServerLimits are those of the accounts of NFS servers, which are there as long as there are servers.
 func ServerLimits() []string { return []string{"holdfast-nfs-account", "holdfast-nfs-classes"} }
+
+// LimitsOf are the policies of Limits and their bindings as a StorageCluster is to have them.
+func LimitsOf(in Input) ([]*unstructured.Unstructured, error) {
+	p := &plan{Input: in, spec: in.Cluster.Spec}
+	objects, err := p.policies()
+	if err != nil {
+		return nil, err
+	}
+	var limits []*unstructured.Unstructured
+	for _, o := range objects {
+		if o := o.(*unstructured.Unstructured); slices.Contains(Limits(), o.GetName()) {
+			limits = append(limits, o)
+		}
+	}
+	return limits, nil
+}
 
 // WithoutPolicies is what an API server that knows no policies cannot keep anybody from.
 const WithoutPolicies = "the API server knows no ValidatingAdmissionPolicy, as Kubernetes 1.30 and newer do: with the token of one node pod the volumes of " +

@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// protection waits until the condition Protected has a reason, and checks the rest of it.
+func (r *rig) protection(reason string, status metav1.ConditionStatus, words ...string) {
+	r.Helper()
+	message := r.condition("holdfast", v1.ProtectedCondition, reason)
+	if c := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProtectedCondition); c.Status != status {
+		r.Errorf("with the reason %s it is %s", reason, c.Status)
+	}
+	for _, word := range words {
+		if !strings.Contains(message, word) {
+			r.Errorf("with the reason %s it does not say %q: %s", reason, word, message)
+		}
+	}
+}
+
+// limits are the policies whose absence the condition Protected tells, and their bindings.
+func (r *rig) limits() []*unstructured.Unstructured {
+	r.Helper()
+	all, err := render.LimitsOf(render.Input{Cluster: r.cluster("holdfast"), Namespace: namespace, Has: r.set.Has})
+	if err != nil || len(all) != 2*len(render.Limits()) {
+		r.Fatalf("%d of %d policies and bindings, %v", len(all), 2*len(render.Limits()), err)
+	}
+	return all
+}
+
+func TestAPolicyThatIsMissingIsToldInTheConditionProtected(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.protection(reasonInPlace, metav1.ConditionTrue)
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = true })
+	r.condition("holdfast", v1.ProgressingCondition, reasonPaused)
+	for _, o := range r.limits() {
+		if err := r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.until("it being told", func() bool { return strings.Contains(r.protectedMessage(), o.GetKind()+" "+o.GetName()) })
+		r.protection(reasonMissing, metav1.ConditionFalse, "there is no", "spec.pause")
+	}
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = false })
+	r.protection(reasonInPlace, metav1.ConditionTrue)
+}
+
+func (r *rig) protectedMessage() string {
+	if c := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProtectedCondition); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+func TestAPolicyThatSomebodyChangedDoesNotCountAsInPlace(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = true })
+	r.protection(reasonInPlace, metav1.ConditionTrue)
+	edits := map[string][]string{
+		"ValidatingAdmissionPolicy": {
+			`{"spec":{"failurePolicy":"Ignore"}}`,
+			`{"spec":{"matchConditions":[{"name":"never","expression":"false"}]}}`,
+			`{"spec":{"matchConstraints":{"namespaceSelector":{"matchLabels":{"a":"b"}}}}}`,
+			`{"spec":{"matchConstraints":{"excludeResourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*"]}]}}}`,
+			`{"spec":{"validations":[{"expression":"true"}]}}`,
+		},
+		"ValidatingAdmissionPolicyBinding": {
+			`{"spec":{"validationActions":["Audit"]}}`,
+			`{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"a":"b"}}}}}`,
+		},
+	}
+	for _, o := range r.limits() {
+		was := r.get(o)
+		for _, edit := range edits[o.GetKind()] {
+			r.patch(o, edit)
+			r.protection(reasonChanged, metav1.ConditionFalse, o.GetKind()+" "+o.GetName()+" is not as", "spec.pause")
+			back, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": was.Object["spec"]}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.of(o).Patch(t.Context(), o.GetName(), types.JSONPatchType, back, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			r.protection(reasonInPlace, metav1.ConditionTrue)
+		}
+	}
+}
+
+// TestDuringAnUpgradeThePoliciesMayBeThoseOfTheReleaseBefore: they stay as they are until its end.
+func TestDuringAnUpgradeThePoliciesMayBeThoseOfTheReleaseBefore(t *testing.T) {
+	r := newRig(t).start()
+	c := r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = true })
+	r.condition("holdfast", v1.ProgressingCondition, reasonPaused)
+	o := r.limits()[0]
+	r.patch(o, `{"spec":{"validations":[{"expression":"true"}]}}`)
+	r.protection(reasonChanged, metav1.ConditionFalse)
+	c = r.cluster(c.Name)
+	c.Annotations = map[string]string{v1.PausedByAnnotation: "to-v2"}
+	if _, err := r.ours.HoldfastV1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.protection(reasonInPlace, metav1.ConditionTrue)
+	if err := r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.protection(reasonMissing, metav1.ConditionFalse)
+}
+
+func TestAnAPIServerThatKnowsNoPoliciesIsToldInTheConditionProtected(t *testing.T) {
+	r := newRig(t)
+	r.unknown = []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+	r.start()
+	r.create("holdfast", nil)
+	r.protection(reasonNoPolicies, metav1.ConditionFalse, "knows no ValidatingAdmissionPolicy", "Update Kubernetes")
+	r.settled("holdfast")
+}
