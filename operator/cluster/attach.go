@@ -2,15 +2,13 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
@@ -60,28 +58,15 @@ func (r *Controller) takeAttachersFinalizers(ctx context.Context) error {
 	return nil
 }
 
-// patcher writes to the objects of one kind.
-type patcher[T metav1.Object] func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
-
 // takeFinalizer fails if somebody else has written to the object meanwhile.
-func takeFinalizer[T metav1.Object](ctx context.Context, r *Controller, write patcher[T], kind string, o T) error {
-	if !slices.ContainsFunc(o.GetFinalizers(), r.isAttachers) {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": o.GetResourceVersion(),
-		"finalizers":      slices.DeleteFunc(slices.Clone(o.GetFinalizers()), r.isAttachers),
-	}})
-	if err != nil {
-		return err
-	}
-	if _, err := write(ctx, o.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager}); ignoreGone(err) != nil {
+func takeFinalizer[T metav1.Object](ctx context.Context, r *Controller, patch kube.PatchFunc[T], kind string, o T) error {
+	if _, err := kube.RemoveFinalizer(ctx, patch, o, attachersFinalizer(r.Driver), apply.FieldManager); kube.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("the finalizer of external-attacher on %s %s: %w", kind, o.GetName(), err)
 	}
 	return nil
 }
 
-// isAttachers says whether a finalizer is that of external-attacher for our driver, whose name it writes without dots.
-func (r *Controller) isAttachers(finalizer string) bool {
-	return finalizer == "external-attacher/"+strings.ReplaceAll(r.Driver, ".", "-")
+// attachersFinalizer is that of external-attacher for a driver, whose name it writes without dots.
+func attachersFinalizer(driver string) string {
+	return "external-attacher/" + strings.ReplaceAll(driver, ".", "-")
 }

@@ -76,7 +76,7 @@ type Controller struct {
 	csiNodes     storagelisters.CSINodeLister
 	secrets      *secretWatch
 
-	written    kube.Written[*v1.StorageCluster]
+	written    kube.Writer[*v1.StorageCluster, v1.StorageClusterStatus]
 	unreadable kube.UnreadableReporter
 
 	mu    sync.Mutex
@@ -110,6 +110,11 @@ func New(c Config) (*Controller, error) {
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		jobs: kinds.NodeJobs().Lister(), upgrades: kinds.StorageUpgrades().Lister(),
 		nodes: kubernetes.Nodes().Lister(), pods: kubernetes.Pods().Lister(), csiNodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(),
+		written: kube.Writer[*v1.StorageCluster, v1.StorageClusterStatus]{
+			Client:  func(string) kube.Client[*v1.StorageCluster] { return c.Client.HoldfastV1().StorageClusters() },
+			Status:  func(o *v1.StorageCluster) *v1.StorageClusterStatus { return &o.Status },
+			Manager: apply.FieldManager,
+		},
 		good: map[string][]*unstructured.Unstructured{},
 	}
 	r.secrets = newSecretWatch(c.Kubernetes, c.Log, r.touch)
@@ -209,7 +214,7 @@ func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.S
 		s := r.observe(c)
 		return 0, r.write(ctx, c, s.status())
 	}
-	c, err := r.hold(ctx, c)
+	c, err := r.written.AddFinalizer(ctx, c, v1.OperatorFinalizer) // it does not go without what it made
 	if err != nil {
 		return 0, err
 	}

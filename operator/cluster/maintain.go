@@ -2,14 +2,12 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,29 +18,6 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
-
-// hold puts the finalizer on a StorageCluster, so that it does not go without what it made.
-func (r *Controller) hold(ctx context.Context, c *v1.StorageCluster) (*v1.StorageCluster, error) {
-	if slices.Contains(c.Finalizers, v1.OperatorFinalizer) {
-		return c, nil
-	}
-	return r.setFinalizers(ctx, c, append(slices.Clone(c.Finalizers), v1.OperatorFinalizer))
-}
-
-func (r *Controller) setFinalizers(ctx context.Context, c *v1.StorageCluster, finalizers []string) (*v1.StorageCluster, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": c.UID, "resourceVersion": c.ResourceVersion, "finalizers": finalizers,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	held, err := r.Client.HoldfastV1().StorageClusters().Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
-	if err != nil {
-		return nil, fmt.Errorf("the finalizer of StorageCluster %s: %w", c.Name, err)
-	}
-	r.written.Wrote(held)
-	return held, nil
-}
 
 // retryRefused is when what the API server refused is tried again. What it was refused for may be no object of ours.
 const retryRefused = 20 * time.Second

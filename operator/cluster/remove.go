@@ -30,7 +30,7 @@ func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Dur
 	}
 	if slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) {
 		// The garbage collector would take away all that is needed until the last volume is gone.
-		return lookAgain, ignoreGone(r.dropFinalizer(ctx, c, metav1.FinalizerDeleteDependents))
+		return lookAgain, kube.IgnoreNotFound(r.written.RemoveFinalizer(ctx, c, metav1.FinalizerDeleteDependents))
 	}
 	orphan := c.Spec.DeletionPolicy == v1.OrphanVolumes
 	s := r.observe(c)
@@ -61,16 +61,11 @@ func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Dur
 		s.leaving = waiting
 		return lookAgain, r.write(ctx, c, s.status())
 	}
-	err = r.dropFinalizer(ctx, c, v1.OperatorFinalizer)
+	err = r.written.RemoveFinalizer(ctx, c, v1.OperatorFinalizer)
 	if err == nil {
 		r.Log.Info("removed; what is left goes with the StorageCluster", "cluster", c.Name)
 	}
-	return 0, ignoreGone(err)
-}
-
-func (r *Controller) dropFinalizer(ctx context.Context, c *v1.StorageCluster, finalizer string) error {
-	_, err := r.setFinalizers(ctx, c, slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == finalizer }))
-	return err
+	return 0, kube.IgnoreNotFound(err)
 }
 
 // stay keeps what is to go at work, until nothing holds it up any more.
@@ -125,7 +120,7 @@ func (r *Controller) removeTasks(ctx context.Context) (string, error) {
 	upgrades, _ := r.upgrades.List(labels.Everything()) // a cache has no errors
 	for _, u := range upgrades {
 		if u.DeletionTimestamp == nil {
-			if err := ignoreGone(r.Client.HoldfastV1().StorageUpgrades().Delete(ctx, u.Name, metav1.DeleteOptions{})); err != nil {
+			if err := kube.IgnoreNotFound(r.Client.HoldfastV1().StorageUpgrades().Delete(ctx, u.Name, metav1.DeleteOptions{})); err != nil {
 				return "", err
 			}
 		}
@@ -133,7 +128,7 @@ func (r *Controller) removeTasks(ctx context.Context) (string, error) {
 	jobs, _ := r.jobs.List(labels.Everything())
 	for _, j := range jobs {
 		if j.DeletionTimestamp == nil {
-			if err := ignoreGone(r.Client.HoldfastV1().NodeJobs().Delete(ctx, j.Name, metav1.DeleteOptions{})); err != nil {
+			if err := kube.IgnoreNotFound(r.Client.HoldfastV1().NodeJobs().Delete(ctx, j.Name, metav1.DeleteOptions{})); err != nil {
 				return "", err
 			}
 		}
@@ -244,12 +239,5 @@ func (r *Controller) handOver(ctx context.Context, c *v1.StorageCluster) (time.D
 		return lookAgain, nil
 	}
 	r.Events.Event(c, core.EventTypeNormal, "Terminating", "another StorageCluster has taken over; nothing is removed")
-	return 0, ignoreGone(r.dropFinalizer(ctx, c, v1.OperatorFinalizer))
-}
-
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return 0, kube.IgnoreNotFound(r.written.RemoveFinalizer(ctx, c, v1.OperatorFinalizer))
 }

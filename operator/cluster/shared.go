@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
@@ -42,7 +43,7 @@ func (r *Controller) label(ctx context.Context, node string, change map[string]a
 		return err
 	}
 	_, err = r.Kubernetes.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
-	if err = ignoreGone(err); err != nil {
+	if err = kube.IgnoreNotFound(err); err != nil {
 		return fmt.Errorf("the labels of node %s: %w", node, err)
 	}
 	return nil

@@ -7,28 +7,20 @@ import (
 	"slices"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
-	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // write writes the status where it differs, and an event for each transition that it shows. Those are in the log too,
 // which is all that there is of a cluster where events are gone after an hour.
 func (r *Controller) write(ctx context.Context, c *v1.StorageCluster, next v1.StorageClusterStatus) error {
-	if equality.Semantic.DeepEqual(c.Status, next) {
-		return nil
+	written, changed, err := r.written.WriteStatus(ctx, c, next)
+	if err != nil || !changed {
+		return err
 	}
-	changed := c.DeepCopy()
-	changed.Status = next
-	written, err := r.Client.HoldfastV1().StorageClusters().UpdateStatus(ctx, changed, metav1.UpdateOptions{FieldManager: apply.FieldManager})
-	if err != nil {
-		return fmt.Errorf("the status of StorageCluster %s: %w", c.Name, err)
-	}
-	r.written.Wrote(written)
 	for _, e := range transitions(&c.Status, &next) {
 		r.Events.Event(written, e.kind, e.reason, kube.Shorten(e.message, kube.LongestEvent))
 		r.Log.Log(ctx, e.level(), "told as an event", "cluster", c.Name, "reason", e.reason, "message", e.message)

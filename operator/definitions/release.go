@@ -2,7 +2,6 @@ package definitions
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
@@ -78,22 +77,14 @@ func (r *Controller) releaseKept(ctx context.Context, o *unstructured.Unstructur
 
 // takeFinalizer fails if somebody else has written to the object meanwhile.
 func (r *Controller) takeFinalizer(ctx context.Context, o *unstructured.Unstructured, finalizer string) error {
-	if !slices.Contains(o.GetFinalizers(), finalizer) {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(),
-		"finalizers": slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == finalizer }),
-	}})
-	if err != nil {
-		return err
-	}
-	kind := v1.SchemeGroupVersion.WithResource(resourceOf(plurals[o.GetKind()]))
-	_, err = r.Dynamic.Resource(kind).Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
+	kind := r.Dynamic.Resource(v1.SchemeGroupVersion.WithResource(resourceOf(plurals[o.GetKind()]))).Namespace(o.GetNamespace())
+	removed, err := kube.RemoveFinalizer(ctx, kind.Patch, o, finalizer, apply.FieldManager)
 	if ignoreGone(err) != nil {
 		return fmt.Errorf("the finalizer %s of %s %s: %w", finalizer, o.GetKind(), o.GetName(), err)
 	}
-	r.Log.Info("let go, since its kind is being deleted", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
+	if removed {
+		r.Log.Info("let go, since its kind is being deleted", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
+	}
 	return nil
 }
 

@@ -63,7 +63,7 @@ type Controller struct {
 	snapshots    listers.SnapshotLister
 	nodes        corelisters.NodeLister
 	namespaces   corelisters.NamespaceLister
-	written      kube.Written[*v1.NFSServer]
+	written      kube.Writer[*v1.NFSServer, v1.NFSServerStatus]
 	unreadable   kube.UnreadableReporter
 
 	kept  sync.Map // UIDs of claims whose PersistentVolume outlives them
@@ -109,6 +109,11 @@ func New(c Config) (*Controller, error) {
 		servers: kinds.NFSServers().Lister(), clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		nodes: kubernetes.Nodes().Lister(), namespaces: kubernetes.Namespaces().Lister(),
+		written: kube.Writer[*v1.NFSServer, v1.NFSServerStatus]{
+			Client:  func(namespace string) kube.Client[*v1.NFSServer] { return c.Client.HoldfastV1().NFSServers(namespace) },
+			Status:  func(o *v1.NFSServer) *v1.NFSServerStatus { return &o.Status },
+			Manager: apply.FieldManager,
+		},
 	}
 	var err error
 	r.loop, err = kube.NewLoop(kube.LoopConfig[types.NamespacedName]{Name: "nfsserver", Reconcile: r.reconcile, Workers: workers, Log: c.Log})
@@ -164,7 +169,7 @@ func (r *Controller) see(ctx context.Context, s *v1.NFSServer) (time.Duration, e
 		return r.remove(ctx, s, cluster)
 	}
 	if r.entitled(s, cluster) { // there is something to be removed with it
-		if s, err = r.hold(ctx, s); err != nil {
+		if s, err = r.written.AddFinalizer(ctx, s, v1.OperatorFinalizer); err != nil {
 			return 0, err
 		}
 	}

@@ -2,44 +2,17 @@ package nfsserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
-
-// hold puts the finalizer on a server, so that it does not go without what was made for it.
-func (r *Controller) hold(ctx context.Context, s *v1.NFSServer) (*v1.NFSServer, error) {
-	if slices.Contains(s.Finalizers, v1.OperatorFinalizer) {
-		return s, nil
-	}
-	return r.setFinalizers(ctx, s, append(slices.Clone(s.Finalizers), v1.OperatorFinalizer))
-}
-
-func (r *Controller) setFinalizers(ctx context.Context, s *v1.NFSServer, finalizers []string) (*v1.NFSServer, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": s.UID, "resourceVersion": s.ResourceVersion, "finalizers": finalizers,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	held, err := r.Client.HoldfastV1().NFSServers(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
-	if err != nil {
-		return nil, fmt.Errorf("the finalizer of NFSServer %s: %w", keyOf(s), err)
-	}
-	r.written.Wrote(held)
-	return held, nil
-}
 
 // maintain makes all that a server asks for and says where it stands. With a spec that cannot be served, what runs is left
 // as it is.

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
@@ -49,11 +49,11 @@ func (r *Controller) remove(ctx context.Context, s *v1.NFSServer, cluster *v1.St
 		now.leaving = waiting
 		return lookAgain, r.write(ctx, s, now.status())
 	}
-	_, err = r.setFinalizers(ctx, s, slices.DeleteFunc(slices.Clone(s.Finalizers), func(f string) bool { return f == v1.OperatorFinalizer }))
+	err = r.written.RemoveFinalizer(ctx, s, v1.OperatorFinalizer)
 	if err == nil {
 		r.Log.Info("an NFS server was removed", "namespace", s.Namespace, "name", s.Name)
 	}
-	return 0, ignoreGone(err)
+	return 0, kube.IgnoreNotFound(err)
 }
 
 // refuse keeps a server at work that is to go, until the last volume has gone.
@@ -160,20 +160,13 @@ func (r *Controller) removeObjects(ctx context.Context, s *v1.NFSServer) (string
 
 // removeTraces removes what the server has said of itself as a node, and its Leases.
 func (r *Controller) removeTraces(ctx context.Context, s *v1.NFSServer) (string, error) {
-	if err := ignoreGone(r.Client.HoldfastV1().StorageNodes().Delete(ctx, s.NodeName(), metav1.DeleteOptions{})); err != nil {
+	if err := kube.IgnoreNotFound(r.Client.HoldfastV1().StorageNodes().Delete(ctx, s.NodeName(), metav1.DeleteOptions{})); err != nil {
 		return "", fmt.Errorf("deleting StorageNode %s: %w", s.NodeName(), err)
 	}
 	for _, name := range leasesOf(s) {
-		if err := ignoreGone(r.Kubernetes.CoordinationV1().Leases(r.Namespace).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+		if err := kube.IgnoreNotFound(r.Kubernetes.CoordinationV1().Leases(r.Namespace).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 			return "", fmt.Errorf("deleting Lease %s: %w", name, err)
 		}
 	}
 	return "", nil
-}
-
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -2,30 +2,21 @@ package nfsserver
 
 import (
 	"context"
-	"fmt"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
-	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // write writes the status where it differs, and an event for each transition that it shows.
 func (r *Controller) write(ctx context.Context, s *v1.NFSServer, next v1.NFSServerStatus) error {
-	if equality.Semantic.DeepEqual(s.Status, next) {
-		return nil
+	written, changed, err := r.written.WriteStatus(ctx, s, next)
+	if err != nil || !changed {
+		return err
 	}
-	changed := s.DeepCopy()
-	changed.Status = next
-	written, err := r.Client.HoldfastV1().NFSServers(s.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{FieldManager: apply.FieldManager})
-	if err != nil {
-		return fmt.Errorf("the status of NFSServer %s: %w", keyOf(s), err)
-	}
-	r.written.Wrote(written)
 	for _, e := range transitions(&s.Status, &next) {
 		r.Events.Event(written, e.kind, e.reason, kube.Shorten(e.message, kube.LongestEvent))
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -172,17 +171,6 @@ func (c *Controller) announce(ctx context.Context, job *v1.NodeJob, s v1.NodeJob
 
 // write is refused when the job has changed: then it is looked at again.
 func (c *Controller) write(ctx context.Context, job *v1.NodeJob, s v1.NodeJobStatus) error {
-	if equality.Semantic.DeepEqual(job.Status, s) {
-		return nil
-	}
-	job.Status = s
-	now, err := c.Client.HoldfastV1().NodeJobs().UpdateStatus(ctx, job, metav1.UpdateOptions{FieldManager: component})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("writing the status of job %s: %w", job.Name, err)
-	}
-	c.written.Wrote(now)
-	return nil
+	_, _, err := c.written.WriteStatus(ctx, job, s)
+	return kube.IgnoreNotFound(err)
 }

@@ -48,7 +48,7 @@ type Controller struct {
 	nodes        corelisters.NodeLister
 	pods         corelisters.PodLister
 	logs         *logs
-	written      kube.Written[*v1.NodeJob]
+	written      kube.Writer[*v1.NodeJob, v1.NodeJobStatus]
 	unreadable   kube.UnreadableReporter
 }
 
@@ -71,6 +71,11 @@ func New(c Config) (*Controller, error) {
 		Config: c,
 		jobs:   kinds.NodeJobs().Lister(), clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		nodes: c.Watches.Cluster.Core().V1().Nodes().Lister(), pods: c.Watches.Cluster.Core().V1().Pods().Lister(),
+		written: kube.Writer[*v1.NodeJob, v1.NodeJobStatus]{
+			Client:  func(string) kube.Client[*v1.NodeJob] { return c.Client.HoldfastV1().NodeJobs() },
+			Status:  func(o *v1.NodeJob) *v1.NodeJobStatus { return &o.Status },
+			Manager: component,
+		},
 		logs: &logs{kubernetes: c.Kubernetes, known: map[types.UID]*reading{}},
 	}
 	var err error

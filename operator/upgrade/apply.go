@@ -8,7 +8,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,7 +75,7 @@ func (c *Controller) tellUnreadable(ctx context.Context, u *v1.StorageUpgrade) e
 // do carries the plan out, in its order.
 func (c *Controller) do(ctx context.Context, u *v1.StorageUpgrade, o observed, world rollout.World, p plan) error {
 	if p.finalizer != nil {
-		return c.finalizer(ctx, u, *p.finalizer)
+		return kube.IgnoreNotFound(c.setFinalizer(ctx, u, *p.finalizer))
 	}
 	if p.bringJobs {
 		if err := c.bring(ctx, u, o); err != nil {
@@ -123,30 +122,12 @@ func (c *Controller) scaleAll(ctx context.Context, p plan) error {
 	return errors.Join(failed...)
 }
 
-func (c *Controller) finalizer(ctx context.Context, u *v1.StorageUpgrade, keep bool) error {
-	var left []string
-	for _, f := range u.Finalizers {
-		if f != v1.OperatorFinalizer {
-			left = append(left, f)
-		}
+func (c *Controller) setFinalizer(ctx context.Context, u *v1.StorageUpgrade, wanted bool) error {
+	if !wanted {
+		return c.written.RemoveFinalizer(ctx, u, v1.OperatorFinalizer)
 	}
-	if keep {
-		left = append(left, v1.OperatorFinalizer)
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": u.ResourceVersion, "finalizers": left}})
-	if err != nil {
-		return err
-	}
-	now, err := c.Client.HoldfastV1().StorageUpgrades().Patch(ctx, u.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: component})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("the finalizer of upgrade %s: %w", u.Name, err)
-	}
-	u.ResourceVersion, u.Finalizers = now.ResourceVersion, now.Finalizers
-	c.written.Wrote(now)
-	return nil
+	_, err := c.written.AddFinalizer(ctx, u, v1.OperatorFinalizer)
+	return err
 }
 
 // setPause writes, in one request, whether the upgrade has the cluster to itself, and the image if there is one.
@@ -239,19 +220,8 @@ func (c *Controller) announce(ctx context.Context, u *v1.StorageUpgrade, e event
 
 // write is refused when the upgrade has changed: then it is looked at again.
 func (c *Controller) write(ctx context.Context, u *v1.StorageUpgrade, s v1.StorageUpgradeStatus) error {
-	if equality.Semantic.DeepEqual(u.Status, s) {
-		return nil
-	}
-	u.Status = s
-	now, err := c.Client.HoldfastV1().StorageUpgrades().UpdateStatus(ctx, u, metav1.UpdateOptions{FieldManager: component})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("writing the status of upgrade %s: %w", u.Name, err)
-	}
-	c.written.Wrote(now)
-	return nil
+	_, _, err := c.written.WriteStatus(ctx, u, s)
+	return kube.IgnoreNotFound(err)
 }
 
 // jobName is the NodeJob that brings the image of an upgrade.

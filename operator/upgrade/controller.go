@@ -87,7 +87,7 @@ type Controller struct {
 	csiNodes     storagelisters.CSINodeLister
 	pods         corelisters.PodLister
 
-	written kube.Written[*v1.StorageUpgrade]
+	written kube.Writer[*v1.StorageUpgrade, v1.StorageUpgradeStatus]
 	paused  kube.Written[*v1.StorageCluster]
 
 	unreadable kube.UnreadableReporter
@@ -116,6 +116,11 @@ func New(c Config) (*Controller, error) {
 		upgrades: kinds.StorageUpgrades().Lister(), clusters: kinds.StorageClusters().Lister(), jobs: kinds.NodeJobs().Lister(),
 		storageNodes: kinds.StorageNodes().Lister(), nodes: c.Watches.Cluster.Core().V1().Nodes().Lister(),
 		csiNodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(), pods: c.Watches.Cluster.Core().V1().Pods().Lister(),
+		written: kube.Writer[*v1.StorageUpgrade, v1.StorageUpgradeStatus]{
+			Client:  func(string) kube.Client[*v1.StorageUpgrade] { return c.Client.HoldfastV1().StorageUpgrades() },
+			Status:  func(o *v1.StorageUpgrade) *v1.StorageUpgradeStatus { return &o.Status },
+			Manager: component,
+		},
 		trouble: map[string]string{},
 	}
 	var err error

@@ -1,0 +1,144 @@
+package kube
+
+import (
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+// writerRig is a server that exists, and a writer of such.
+type writerRig struct {
+	*testing.T
+	client holdfast.Interface
+	writer *Writer[*v1.NFSServer, v1.NFSServerStatus]
+	server *v1.NFSServer
+}
+
+func newWriterRig(t *testing.T) *writerRig {
+	client := holdfast.NewForConfigOrDie(miniapi.New(t).Config())
+	r := &writerRig{T: t, client: client, writer: &Writer[*v1.NFSServer, v1.NFSServerStatus]{
+		Client:  func(namespace string) Client[*v1.NFSServer] { return client.HoldfastV1().NFSServers(namespace) },
+		Status:  func(o *v1.NFSServer) *v1.NFSServerStatus { return &o.Status },
+		Manager: "test",
+	}}
+	var err error
+	r.server, err = client.HoldfastV1().NFSServers("shop").Create(t.Context(), &v1.NFSServer{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "files", Finalizers: []string{"example.com/other"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// expect fails unless the server has these finalizers and this phase, in the API and as the writer remembers it.
+func (r *writerRig) expect(phase v1.NFSPhase, finalizers ...string) *v1.NFSServer {
+	r.Helper()
+	now, err := r.client.HoldfastV1().NFSServers("shop").Get(r.Context(), "files", metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if now.Status.Phase != phase || !slices.Equal(now.Finalizers, finalizers) {
+		r.Errorf("the server is %q with %v, want %q with %v", now.Status.Phase, now.Finalizers, phase, finalizers)
+	}
+	if newest := r.writer.Newest(r.server); newest.ResourceVersion != now.ResourceVersion {
+		r.Errorf("version %s is remembered, want %s", newest.ResourceVersion, now.ResourceVersion)
+	}
+	return now
+}
+
+// behind writes to the server as somebody else does.
+func (r *writerRig) behind() {
+	r.Helper()
+	patch := []byte(`{"metadata":{"labels":{"a":"b"}}}`)
+	if _, err := r.client.HoldfastV1().NFSServers("shop").Patch(r.Context(), "files", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func TestAFinalizerIsAddedAndRemovedOnceAndThoseOfOthersStay(t *testing.T) {
+	r := newWriterRig(t)
+	held, err := r.writer.AddFinalizer(t.Context(), r.server, "ours")
+	if err != nil || !slices.Equal(held.Finalizers, []string{"example.com/other", "ours"}) || len(r.server.Finalizers) != 1 {
+		t.Fatalf("got %+v, %v, from %v", held, err, r.server.Finalizers)
+	}
+	r.expect("", "example.com/other", "ours")
+	if again, err := r.writer.AddFinalizer(t.Context(), held, "ours"); err != nil || again != held {
+		t.Errorf("added again: %+v, %v", again, err)
+	}
+	if err := r.writer.RemoveFinalizer(t.Context(), held, "ours"); err != nil {
+		t.Fatal(err)
+	}
+	now := r.expect("", "example.com/other")
+	if err := r.writer.RemoveFinalizer(t.Context(), now, "ours"); err != nil {
+		t.Errorf("removed again: %v", err)
+	}
+	r.expect("", "example.com/other")
+}
+
+func TestAFinalizerOfWhatOthersHaveWrittenToIsAConflict(t *testing.T) {
+	r := newWriterRig(t)
+	r.behind()
+	if _, err := r.writer.AddFinalizer(t.Context(), r.server, "ours"); !apierrors.IsConflict(err) {
+		t.Errorf("added: %v", err)
+	}
+	if err := r.writer.RemoveFinalizer(t.Context(), r.server, "example.com/other"); !apierrors.IsConflict(err) {
+		t.Errorf("removed: %v", err)
+	}
+	patch := r.client.HoldfastV1().NFSServers("shop").Patch
+	if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "example.com/other", "test"); removed || !apierrors.IsConflict(err) {
+		t.Errorf("removed without being remembered: %t, %v", removed, err)
+	}
+	if newest := r.writer.Newest(r.server); newest != r.server {
+		t.Errorf("version %s is remembered of what was refused", newest.ResourceVersion)
+	}
+}
+
+func TestAFinalizerIsRemovedFromAnObjectThatNobodyRemembers(t *testing.T) {
+	r := newWriterRig(t)
+	patch := r.client.HoldfastV1().NFSServers("shop").Patch
+	if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "ours", "test"); removed || err != nil {
+		t.Errorf("one that it does not have: %t, %v", removed, err)
+	}
+	if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "example.com/other", "test"); !removed || err != nil {
+		t.Errorf("got %t, %v", removed, err)
+	}
+	now, err := r.client.HoldfastV1().NFSServers("shop").Get(t.Context(), "files", metav1.GetOptions{})
+	if err != nil || len(now.Finalizers) != 0 {
+		t.Errorf("got %+v, %v", now, err)
+	}
+}
+
+func TestAStatusIsWrittenWhereItDiffers(t *testing.T) {
+	r := newWriterRig(t)
+	next := v1.NFSServerStatus{Phase: v1.NFSDegraded}
+	written, changed, err := r.writer.WriteStatus(t.Context(), r.server, next)
+	if err != nil || !changed || written.Status.Phase != v1.NFSDegraded || r.server.Status.Phase != "" {
+		t.Fatalf("got %+v, %t, %v, from %q", written, changed, err, r.server.Status.Phase)
+	}
+	r.expect(v1.NFSDegraded, "example.com/other")
+	r.behind()
+	if same, changed, err := r.writer.WriteStatus(t.Context(), written, next); err != nil || changed || same != written {
+		t.Errorf("the same again: %+v, %t, %v", same, changed, err)
+	}
+	if _, changed, err := r.writer.WriteStatus(t.Context(), written, v1.NFSServerStatus{}); changed || !apierrors.IsConflict(err) {
+		t.Errorf("over what somebody else has written: %t, %v", changed, err)
+	}
+}
+
+func TestWritingToWhatIsGoneIsNotFoundWhichMayBeIgnored(t *testing.T) {
+	r := newWriterRig(t)
+	gone := r.server.DeepCopy()
+	gone.Name = "gone"
+	_, _, err := r.writer.WriteStatus(t.Context(), gone, v1.NFSServerStatus{Phase: v1.NFSDegraded})
+	if !apierrors.IsNotFound(err) || IgnoreNotFound(err) != nil {
+		t.Errorf("got %v", err)
+	}
+}
