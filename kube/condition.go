@@ -11,6 +11,8 @@ const (
 	LongestMessage = 2000
 	// LongestEvent is what the API server takes of an event, less what is put before it.
 	LongestEvent = 900
+
+	cutOff = " ..."
 )
 
 // NewCondition returns a condition that is true or false.
@@ -22,10 +24,10 @@ func NewCondition(kind string, status bool, reason, message string) metav1.Condi
 	return c
 }
 
-// Shorten keeps the beginning of what is too long, and no half of a character.
+// Shorten keeps the beginning of what is too long, and no half of a character, so that the longest is not exceeded.
 func Shorten(message string, longest int) string {
 	if len(message) <= longest {
 		return message
 	}
-	return strings.ToValidUTF8(message[:longest], "") + " ..."
+	return strings.ToValidUTF8(message[:max(0, longest-len(cutOff))], "") + cutOff
 }

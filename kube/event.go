@@ -10,6 +10,7 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 )
@@ -33,10 +34,6 @@ const longestMessage = 1024
 // again changes nothing, whatever becomes of who writes it.
 func RecordOnce(ctx context.Context, client kubernetes.Interface, component string, e Event) error {
 	now := metav1.NewTime(time.Now())
-	message := e.Message
-	if len(message) > longestMessage {
-		message = strings.ToValidUTF8(message[:longestMessage-3], "") + "..."
-	}
 	namespace := cmp.Or(e.About.GetNamespace(), metav1.NamespaceDefault)
 	_, err := client.CoreV1().Events(namespace).Create(ctx, &core.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: eventName(e)},
@@ -44,7 +41,7 @@ func RecordOnce(ctx context.Context, client kubernetes.Interface, component stri
 			APIVersion: e.Kind.GroupVersion().String(), Kind: e.Kind.Kind, Namespace: e.About.GetNamespace(), Name: e.About.GetName(), UID: e.About.GetUID(),
 			ResourceVersion: e.About.GetResourceVersion(),
 		},
-		Type: e.Type, Reason: e.Reason, Message: message,
+		Type: e.Type, Reason: e.Reason, Message: Shorten(e.Message, longestMessage),
 		Source: core.EventSource{Component: component}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -56,3 +53,15 @@ func RecordOnce(ctx context.Context, client kubernetes.Interface, component stri
 func eventName(e Event) string {
 	return fmt.Sprintf("%s.%s.%s", e.About.GetName(), e.About.GetUID(), strings.ToLower(e.Reason))
 }
+
+// NoEvents is an event recorder that records none.
+type NoEvents struct{}
+
+// Event does nothing.
+func (NoEvents) Event(runtime.Object, string, string, string) {}
+
+// Eventf does nothing.
+func (NoEvents) Eventf(runtime.Object, string, string, string, ...any) {}
+
+// AnnotatedEventf does nothing.
+func (NoEvents) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {}

@@ -43,7 +43,7 @@ func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := list.Items[0].Message; len(m) > 1024 || !strings.HasSuffix(m, "é...") {
+	if m := list.Items[0].Message; len(m) > 1024 || !strings.HasSuffix(m, "é ...") {
 		t.Errorf("%d bytes, ending in %q", len(m), m[len(m)-8:])
 	}
 }

@@ -20,6 +20,13 @@ const (
 	DefaultRetryLast  = time.Minute
 )
 
+const (
+	// RetryRefused is when what the API server refused is tried again. What it was refused for may be no object of ours.
+	RetryRefused = 20 * time.Second
+	// LookAgain is when a removal looks for what no watch of this process shows.
+	LookAgain = 2 * time.Second
+)
+
 // LoopConfig is what a Loop needs.
 type LoopConfig[K comparable] struct {
 	// Name is for the log, such as nodejob.

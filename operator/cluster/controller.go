@@ -97,9 +97,7 @@ func New(c Config) (*Controller, error) {
 	}
 	c.Settle = cmp.Or(c.Settle, defaultSettle)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	if c.Events == nil {
-		c.Events = silent{}
-	}
+	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
 	if c.Kinds == nil {
 		c.Kinds = allThere{}
 	}

@@ -19,9 +19,6 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-// retryRefused is when what the API server refused is tried again. What it was refused for may be no object of ours.
-const retryRefused = 20 * time.Second
-
 // maintain makes all that a StorageCluster asks for and says where it stands. With a spec that cannot be rendered, what
 // the last good one asked for is kept.
 func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situation, time.Duration, error) {
@@ -52,7 +49,7 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 	}
 	s.failures = slices.DeleteFunc(slices.Clone(failures), r.isLeaving)
 	if len(failures) > 0 {
-		again = kube.Sooner(again, retryRefused)
+		again = kube.Sooner(again, kube.RetryRefused)
 	}
 	if s.nodeSet != nil && s.nodeSet.DeletionTimestamp == nil {
 		var err error
@@ -67,7 +64,7 @@ func (r *Controller) maintain(ctx context.Context, c *v1.StorageCluster) (*situa
 	}
 	if err := r.labelNodes(ctx); err != nil {
 		r.Log.Warn("nodes do not say whether shared volumes can be mounted there; trying again", "error", err)
-		again = kube.Sooner(again, retryRefused)
+		again = kube.Sooner(again, kube.RetryRefused)
 	}
 	if s.rolling() && !s.rollout.Since.IsZero() {
 		again = kube.Sooner(again, rollingLasts-s.now.Sub(s.rollout.Since)) // it may count as lost then
@@ -86,7 +83,7 @@ func (r *Controller) apply(ctx context.Context, c *v1.StorageCluster, objects []
 // bringSnapshots sees to the kinds of snapshots when a process begins, and when they are missing. Without them all but
 // snapshots works.
 func (r *Controller) bringSnapshots(ctx context.Context, c *v1.StorageCluster) {
-	if enable := c.Spec.CSI.Enable; r.Snapshots == nil || enable != nil && !*enable || r.Snapshots.Looked() && r.Owned.Has(snapshotClassKind) {
+	if r.Snapshots == nil || !render.WithCSI(&c.Spec) || r.Snapshots.Looked() && r.Owned.Has(snapshotClassKind) {
 		return
 	}
 	if err := r.Snapshots.Bring(ctx); err != nil {

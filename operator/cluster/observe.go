@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/held"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
@@ -149,10 +149,7 @@ func (s *situation) world() rollout.World {
 	}.World()
 }
 
-func (s *situation) withCSI() bool {
-	enable := s.cluster.Spec.CSI.Enable
-	return enable == nil || *enable
-}
+func (s *situation) withCSI() bool { return render.WithCSI(&s.cluster.Spec) }
 
 // nodeMatters leaves out the heartbeats of kubelets.
 func nodeMatters(old, now any) bool {
@@ -184,8 +181,3 @@ func storageNodeMatters(old, now any) bool {
 	}
 	return false
 }
-
-// silent is an event recorder that writes nothing.
-type silent struct{ record.EventRecorder }
-
-func (silent) Event(runtime.Object, string, string, string) {}

@@ -17,20 +17,17 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// lookAgain is when a removal looks for what no watch of this process shows.
-const lookAgain = 2 * time.Second
-
 // remove removes what a StorageCluster that is being deleted consists of, unless something would be lost.
 func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Duration, error) {
 	if !slices.Contains(c.Finalizers, v1.OperatorFinalizer) {
 		return 0, nil
 	}
 	if r.Kinds.Returning() { // it is let go by whoever makes it again
-		return lookAgain, nil
+		return kube.LookAgain, nil
 	}
 	if slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) {
 		// The garbage collector would take away all that is needed until the last volume is gone.
-		return lookAgain, kube.IgnoreNotFound(r.written.RemoveFinalizer(ctx, c, metav1.FinalizerDeleteDependents))
+		return kube.LookAgain, kube.IgnoreNotFound(r.written.RemoveFinalizer(ctx, c, metav1.FinalizerDeleteDependents))
 	}
 	orphan := c.Spec.DeletionPolicy == v1.OrphanVolumes
 	s := r.observe(c)
@@ -49,7 +46,7 @@ func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Dur
 	if !orphan {
 		// The caches may be behind.
 		if left, err := r.anyData(ctx); err != nil || left {
-			return lookAgain, err
+			return kube.LookAgain, err
 		}
 	}
 	waiting, err := r.removeParts(ctx, c, orphan)
@@ -59,7 +56,7 @@ func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Dur
 	if waiting != "" {
 		s := r.observe(c)
 		s.leaving = waiting
-		return lookAgain, r.write(ctx, c, s.status())
+		return kube.LookAgain, r.write(ctx, c, s.status())
 	}
 	err = r.written.RemoveFinalizer(ctx, c, v1.OperatorFinalizer)
 	if err == nil {
@@ -77,7 +74,7 @@ func (r *Controller) stay(ctx context.Context, c *v1.StorageCluster, s *situatio
 		s.servers, s.bound = servers, bound
 	}
 	if s.servers.all > 0 || s.bound != (bound{}) {
-		again = kube.Sooner(again, lookAgain)
+		again = kube.Sooner(again, kube.LookAgain)
 	}
 	return again, r.write(ctx, c, s.status())
 }
@@ -236,7 +233,7 @@ func (r *Controller) handOver(ctx context.Context, c *v1.StorageCluster) (time.D
 		all = append(all, r.Owned.Get(apply.RefOf(m)))
 	}
 	if slices.ContainsFunc(all, mine) {
-		return lookAgain, nil
+		return kube.LookAgain, nil
 	}
 	r.Events.Event(c, core.EventTypeNormal, "Terminating", "another StorageCluster has taken over; nothing is removed")
 	return 0, kube.IgnoreNotFound(r.written.RemoveFinalizer(ctx, c, v1.OperatorFinalizer))

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
@@ -79,8 +80,8 @@ func TestNFSServersAreLookedForAlsoWhileSomethingElseIsDueLater(t *testing.T) {
 	r.delete("holdfast")
 	r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
 	r.stop()
-	if again, err := r.controller.reconcile(t.Context(), "holdfast"); err != nil || again != lookAgain {
-		t.Errorf("it looks again after %s (%v), want %s", again, err, lookAgain)
+	if again, err := r.controller.reconcile(t.Context(), "holdfast"); err != nil || again != kube.LookAgain {
+		t.Errorf("it looks again after %s (%v), want %s", again, err, kube.LookAgain)
 	}
 }
 

@@ -54,7 +54,7 @@ func Check(c *v1.StorageCluster, pools []v1.HeldPool, nodes []*core.Node) (all [
 }
 
 func check(c *v1.StorageCluster, p v1.HeldPool, nodes map[string]*core.Node) *Hidden {
-	if enable := c.Spec.CSI.Enable; enable != nil && !*enable {
+	if !render.WithCSI(&c.Spec) {
 		return &Hidden{Field: "spec.csi.enable", Why: "false leaves no node with its volumes", Nodes: p.Nodes}
 	}
 	wanted := render.Pools(c)

@@ -15,7 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kubeinformers "k8s.io/client-go/informers"
@@ -97,9 +96,7 @@ func New(c Config) (*Controller, error) {
 	}
 	c.Settle = cmp.Or(c.Settle, defaultSettle)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	if c.Events == nil {
-		c.Events = silent{}
-	}
+	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
 	if c.Whole == nil {
 		c.Whole = func(string) bool { return true }
 	}
@@ -185,14 +182,6 @@ func (r *Controller) cluster() (*v1.StorageCluster, error) {
 	all, err := r.clusters.List(labels.Everything())
 	return cmp.Or(v1.Served(all), &v1.StorageCluster{}), err
 }
-
-// retryRefused is when what the API server refused is tried again. What it was refused for may be no object of ours.
-const retryRefused = 20 * time.Second
-
-// silent is an event recorder that writes nothing.
-type silent struct{ record.EventRecorder }
-
-func (silent) Event(runtime.Object, string, string, string) {}
 
 func keyOf(s *v1.NFSServer) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}

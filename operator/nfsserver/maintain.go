@@ -36,7 +36,7 @@ func (r *Controller) maintain(ctx context.Context, s *v1.NFSServer, cluster *v1.
 			return nil, 0, err
 		}
 		o.invalid = invalid
-		return o, retryRefused, nil // another server may have gone
+		return o, kube.RetryRefused, nil // another server may have gone
 	}
 	claimErr := r.seeToClaim(ctx, s)
 	if claimErr == nil {
@@ -57,7 +57,7 @@ func (r *Controller) maintain(ctx context.Context, s *v1.NFSServer, cluster *v1.
 		o.failures = r.prune(ctx, s, wanted)
 	}
 	if len(o.failures) > 0 || claimErr != nil {
-		again = kube.Sooner(again, retryRefused)
+		again = kube.Sooner(again, kube.RetryRefused)
 	}
 	return o, again, ctx.Err()
 }

@@ -16,9 +16,6 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// lookAgain is when a removal looks for what no watch of this process shows.
-const lookAgain = 2 * time.Second
-
 // remove removes what was made for a server that is being deleted, unless volumes are on it: they need it.
 func (r *Controller) remove(ctx context.Context, s *v1.NFSServer, cluster *v1.StorageCluster) (time.Duration, error) {
 	if !slices.Contains(s.Finalizers, v1.OperatorFinalizer) {
@@ -27,7 +24,7 @@ func (r *Controller) remove(ctx context.Context, s *v1.NFSServer, cluster *v1.St
 	// With its kind it goes only to be made again, and without the others nobody knows what it holds.
 	for _, kind := range []string{"nfsservers", "volumes", "snapshots"} {
 		if !r.Whole(kind) {
-			return lookAgain, nil
+			return kube.LookAgain, nil
 		}
 	}
 	inUse, err := r.inUse(ctx, s)
@@ -47,7 +44,7 @@ func (r *Controller) remove(ctx context.Context, s *v1.NFSServer, cluster *v1.St
 			return 0, err
 		}
 		now.leaving = waiting
-		return lookAgain, r.write(ctx, s, now.status())
+		return kube.LookAgain, r.write(ctx, s, now.status())
 	}
 	err = r.written.RemoveFinalizer(ctx, s, v1.OperatorFinalizer)
 	if err == nil {
@@ -63,14 +60,14 @@ func (r *Controller) refuse(ctx context.Context, s *v1.NFSServer, cluster *v1.St
 		if err != nil {
 			return 0, err
 		}
-		return lookAgain, r.write(ctx, s, now.status())
+		return kube.LookAgain, r.write(ctx, s, now.status())
 	}
 	now, again, err := r.maintain(ctx, s, cluster, "")
 	if err != nil {
 		return 0, err
 	}
 	if now.volumes+now.snapshots == 0 {
-		again = lookAgain // the caches are behind
+		again = kube.LookAgain // the caches are behind
 	}
 	return again, r.write(ctx, s, now.status())
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
@@ -244,7 +245,7 @@ func TestADeletion_WaitsWhileAKindIsOnItsWayOut(t *testing.T) {
 	r.serve("data")
 	for _, kind := range []string{"nfsservers", "volumes", "snapshots"} {
 		r.missing.Store(kind)
-		if again, err := r.controller.remove(t.Context(), r.server("data"), &v1.StorageCluster{}); err != nil || again != lookAgain {
+		if again, err := r.controller.remove(t.Context(), r.server("data"), &v1.StorageCluster{}); err != nil || again != kube.LookAgain {
 			t.Errorf("without %s: %v, %v", kind, again, err)
 		}
 		claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})

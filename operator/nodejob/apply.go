@@ -148,7 +148,7 @@ func (p *plan) notMade(node string, cause error, now time.Time) {
 			continue
 		}
 		n.Attempts--
-		n.Message = shortened("its pod cannot be made: " + cause.Error())
+		n.Message = kube.Shorten("its pod cannot be made: "+cause.Error(), longestMessage)
 		if apierrors.IsInvalid(cause) || apierrors.IsBadRequest(cause) {
 			n.Phase = v1.JobFailed
 		}

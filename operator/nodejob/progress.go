@@ -34,7 +34,7 @@ func (r *round) left(n *v1.NodeResult) time.Duration {
 // attempt begins the next one, when it is time.
 func (r *round) attempt(n *v1.NodeResult, last *core.Pod, v verdict, left time.Duration) {
 	if v.failed {
-		n.Message = fmt.Sprintf("attempt %d of %d: %s", n.Attempts, r.retries()+1, shortened(v.message))
+		n.Message = fmt.Sprintf("attempt %d of %d: %s", n.Attempts, r.retries()+1, kube.Shorten(v.message, longestMessage))
 		n.ExitCode = v.exit
 	}
 	if pause := r.pause(last, n.Attempts); pause > 0 {
@@ -70,7 +70,7 @@ func (r *round) pause(last *core.Pod, attempts int32) time.Duration {
 
 // wait leaves the attempt at work.
 func (r *round) wait(n *v1.NodeResult, pod *core.Pod, v verdict, left time.Duration) {
-	n.Phase, n.Message = v1.JobRunning, shortened(v.message)
+	n.Phase, n.Message = v1.JobRunning, kube.Shorten(v.message, longestMessage)
 	if left > 0 { // else a log is being read, which makes it look again
 		r.within(left)
 	}
@@ -96,7 +96,7 @@ func (r *round) lastWords(pod *core.Pod) bool {
 func (r *round) settle(n *v1.NodeResult, pod *core.Pod, phase v1.JobPhase, v verdict) {
 	n.Phase, n.ExitCode, n.Message = phase, v.exit, ""
 	if phase == v1.JobFailed {
-		n.Message = shortened(v.message)
+		n.Message = kube.Shorten(v.message, longestMessage)
 	}
 	if pod == nil {
 		return
@@ -142,13 +142,6 @@ const (
 )
 
 func tailLimit(nodes int) int { return min(longestTail, allTails/max(nodes, 1)) }
-
-func shortened(message string) string {
-	if len(message) <= longestMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:longestMessage-3], "") + "..."
-}
 
 // lastBytes keeps the end, and no half of a character.
 func lastBytes(text string, limit int) string {

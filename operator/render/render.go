@@ -80,5 +80,7 @@ func newPlan(in Input) (*plan, error) {
 	return p, checkAll(p)
 }
 
-// withCSI says whether Kubernetes is to reach the driver.
-func (p *plan) withCSI() bool { return p.spec.CSI.Enable == nil || *p.spec.CSI.Enable }
+// WithCSI says whether Kubernetes is to reach the driver.
+func WithCSI(s *v1.StorageClusterSpec) bool { return s.CSI.Enable == nil || *s.CSI.Enable }
+
+func (p *plan) withCSI() bool { return WithCSI(&p.spec) }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	core "k8s.io/api/core/v1"
+
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // IsReady says whether a pod does its work and is not about to end.
@@ -86,11 +88,8 @@ func ofContainer(s core.ContainerStatus) string {
 
 func brief(what, message string) string {
 	message = identifiers.ReplaceAllString(strings.Join(strings.Fields(message), " "), "...")
-	if len(message) > longestTrouble {
-		message = strings.ToValidUTF8(message[:longestTrouble], "") + " ..."
-	}
 	if message == "" {
 		return what
 	}
-	return what + ": " + message
+	return what + ": " + kube.Shorten(message, longestTrouble)
 }

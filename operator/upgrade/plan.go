@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 const defaultNodeTimeout = 10 * time.Minute
@@ -87,27 +87,17 @@ func makePlan(u *v1.StorageUpgrade, o observed) plan {
 	return p
 }
 
-// longestMessage is short enough to be read, and for what the API server takes of a condition and of an event.
-const longestMessage = 900
-
-// bound shortens what others have said, such as a registry.
+// bound shortens what others have said, such as a registry, to what an event may have.
 func (p *plan) bound() {
 	for i := range p.status.Steps {
-		p.status.Steps[i].Message = shortened(p.status.Steps[i].Message)
+		p.status.Steps[i].Message = kube.Shorten(p.status.Steps[i].Message, kube.LongestEvent)
 	}
 	for i := range p.status.Conditions {
-		p.status.Conditions[i].Message = shortened(p.status.Conditions[i].Message)
+		p.status.Conditions[i].Message = kube.Shorten(p.status.Conditions[i].Message, kube.LongestEvent)
 	}
 	for i := range p.events {
-		p.events[i].message = shortened(p.events[i].message)
+		p.events[i].message = kube.Shorten(p.events[i].message, kube.LongestEvent)
 	}
-}
-
-func shortened(message string) string {
-	if len(message) <= longestMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:longestMessage-4], "") + " ..."
 }
 
 func hasEnded(u *v1.StorageUpgrade) bool {

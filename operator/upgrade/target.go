@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // target is the image that an upgrade brings. A version is another tag of the image that runs.
@@ -50,16 +51,7 @@ func parseVersion(log string) (version, error) {
 		}
 	}
 	if found == nil {
-		return version{}, fmt.Errorf("it wrote %q", brief(log))
+		return version{}, fmt.Errorf("it wrote %q", kube.Shorten(strings.Join(strings.Fields(log), " "), 200))
 	}
 	return *found, nil
-}
-
-func brief(text string) string {
-	const most = 200
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	return text
 }
