@@ -74,7 +74,7 @@ type Controller struct {
 	nodes        corelisters.NodeLister
 	pods         corelisters.PodLister
 	csiNodes     storagelisters.CSINodeLister
-	secrets      *secretWatch
+	secrets      *kube.SecretWatch
 
 	written    kube.Writer[*v1.StorageCluster, v1.StorageClusterStatus]
 	unreadable kube.UnreadableReporter
@@ -115,7 +115,7 @@ func New(c Config) (*Controller, error) {
 		},
 		good: map[string][]*unstructured.Unstructured{},
 	}
-	r.secrets = newSecretWatch(c.Kubernetes, c.Log, r.touch)
+	r.secrets = kube.NewSecretWatch(c.Kubernetes, r.touch)
 	var err error
 	if r.loop, err = kube.NewLoop(kube.LoopConfig[string]{Name: "storagecluster", Reconcile: r.reconcile, Log: c.Log}); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func New(c Config) (*Controller, error) {
 
 // Run sees to StorageClusters until ctx ends.
 func (r *Controller) Run(ctx context.Context) error {
-	defer r.secrets.stop()
+	defer r.secrets.Stop()
 	return r.loop.Run(ctx)
 }
 

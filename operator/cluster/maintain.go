@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -136,18 +135,19 @@ func (r *Controller) input(c *v1.StorageCluster) render.Input {
 }
 
 func (r *Controller) secret(c *v1.StorageCluster) (map[string][]byte, error) {
-	name := types.NamespacedName{}
-	if ref := c.Spec.SecretRef; ref != nil {
-		name = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-		if name.Namespace == "" {
-			name.Namespace = r.Namespace
-		}
-	}
-	data, known, err := r.secrets.get(name)
-	if err == nil && !known {
+	name := kube.SecretName(c, r.Namespace)
+	secret, known, refusal := r.secrets.Get(name)
+	switch {
+	case name.Name == "":
+		return nil, nil
+	case refusal != nil:
+		return nil, fmt.Errorf("spec.secretRef: the secret %s cannot be read: %w", name, refusal)
+	case !known:
 		return nil, errNotYet
+	case secret == nil:
+		return nil, fmt.Errorf("spec.secretRef: there is no secret %s: make it, or name another", name)
 	}
-	return data, err
+	return secret.Data, nil
 }
 
 // prune removes what is not wanted any more. What replaces it must be there: of a kind of which an object could not be

@@ -5,6 +5,8 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // ingressSecret holds the TLS pair of the Ingress.
@@ -72,18 +74,9 @@ func (p *plan) pick(field string, keys map[string]string) (map[string][]byte, er
 	for _, to := range sortedKeys(keys) {
 		value := p.Secret[keys[to]]
 		if len(value) == 0 {
-			return nil, fmt.Errorf("%s: the secret %s has no key %s: add it, or switch the field off", field, p.secretName(), keys[to])
+			return nil, fmt.Errorf("%s: the secret %s has no key %s: add it, or switch the field off", field, kube.SecretName(p.Cluster, p.Namespace), keys[to])
 		}
 		data[to] = value
 	}
 	return data, nil
-}
-
-// secretName is the name of the referenced secret with its namespace.
-func (p *plan) secretName() string {
-	namespace := p.spec.SecretRef.Namespace
-	if namespace == "" {
-		namespace = p.Namespace
-	}
-	return namespace + "/" + p.spec.SecretRef.Name
 }

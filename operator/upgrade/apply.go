@@ -197,15 +197,11 @@ func (c *Controller) effective(cluster *v1.StorageCluster) (*v1.StorageCluster, 
 }
 
 func (c *Controller) secret(ctx context.Context, cluster *v1.StorageCluster) (map[string][]byte, error) {
-	ref := cluster.Spec.SecretRef
-	if ref == nil {
+	name := kube.SecretName(cluster, c.Namespace)
+	if name.Name == "" {
 		return nil, nil
 	}
-	namespace := ref.Namespace
-	if namespace == "" {
-		namespace = c.Namespace
-	}
-	secret, err := c.Kubernetes.CoreV1().Secrets(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	secret, err := c.Kubernetes.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("spec.secretRef of StorageCluster %s: %w", cluster.Name, err)
 	}

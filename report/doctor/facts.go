@@ -18,6 +18,7 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/report/status"
 )
 
@@ -189,12 +190,11 @@ func (g *gathering) podsOf(ctx context.Context, namespace string) {
 }
 
 func (g *gathering) secret(ctx context.Context) {
-	c := g.served()
-	if c == nil || c.Spec.SecretRef == nil {
+	name := kube.SecretName(g.served(), g.Namespace)
+	if name.Name == "" {
 		return
 	}
-	ref := c.Spec.SecretRef
-	if s, err := g.Kubernetes.CoreV1().Secrets(cmp.Or(ref.Namespace, g.Namespace)).Get(ctx, ref.Name, metav1.GetOptions{}); g.read(secrets, err) {
+	if s, err := g.Kubernetes.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}); g.read(secrets, err) {
 		g.Secret = s
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/report/status"
 )
 
@@ -163,7 +163,7 @@ func lookAtSecret(f *Facts) (found []Finding) {
 		}
 		return found
 	}
-	name := types.NamespacedName{Namespace: cmp.Or(c.Spec.SecretRef.Namespace, f.Namespace), Name: c.Spec.SecretRef.Name}
+	name := kube.SecretName(c, f.Namespace)
 	object := "Secret " + name.String()
 	if f.Secret == nil {
 		return []Finding{problem(object, fmt.Sprintf("kubectl -n %s create secret generic %s --from-literal=username=... --from-literal=password=...", name.Namespace, name.Name), "it does not exist, and spec.secretRef names it")}

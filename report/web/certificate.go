@@ -19,6 +19,7 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
@@ -44,7 +45,7 @@ type made struct{ authority, authorityKey, cert, key []byte }
 // keepOwn uses the certificate that the secret has, after making or renewing it where that is due. Replicas that do so
 // at once end with the same, as one write wins and all read it.
 func (i *identity) keepOwn(ctx context.Context, c *v1.StorageCluster) error {
-	secret, known := i.own.secret()
+	secret, known, _ := i.own.Get(types.NamespacedName{Namespace: i.Namespace, Name: ownSecret})
 	if !known || c == nil || c.DeletionTimestamp != nil {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +14,7 @@ import (
 
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // The keys of the secret that spec.secretRef names.
@@ -32,8 +32,8 @@ type identity struct {
 	Config
 	clusters listers.StorageClusterLister
 	changed  chan struct{}
-	given    *followed // spec.secretRef
-	own      *followed // the self-made certificate
+	given    *kube.SecretWatch // spec.secretRef
+	own      *kube.SecretWatch // the self-made certificate
 
 	pair   atomic.Pointer[tls.Certificate]
 	lasts  atomic.Bool // the pair is in a secret, so that others and later processes have it too
@@ -49,6 +49,7 @@ type access struct {
 // newIdentity begins with a certificate that this process alone has, so that clients get an answer from the start.
 func newIdentity(c Config, clusters listers.StorageClusterLister) (*identity, error) {
 	i := &identity{Config: c, clusters: clusters, changed: make(chan struct{}, 1)}
+	i.given, i.own = kube.NewSecretWatch(c.Kubernetes, i.wake), kube.NewSecretWatch(c.Kubernetes, i.wake)
 	made, err := makePair(nil, namesFor(nil, c.Namespace), time.Now())
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (i *identity) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // keep follows what there is until ctx ends.
 func (i *identity) keep(ctx context.Context) {
-	defer func() { i.given.end(); i.own.end() }()
+	defer func() { i.given.Stop(); i.own.Stop() }()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -113,18 +114,10 @@ func (i *identity) settle(ctx context.Context) error {
 	if c != nil && c.Unreadable() != nil {
 		return nil //nolint:nilerr // what was there before stays in use
 	}
-	if err := i.followGiven(ctx, c); err != nil {
-		return err
-	}
-	if i.own == nil {
-		if i.own, err = follow(ctx, i.Kubernetes, i.Namespace, ownSecret, i.wake); err != nil {
-			return err
-		}
-	}
-	secret, known := i.given.secret()
+	secret, known, _ := i.given.Get(kube.SecretName(c, i.Namespace)) // what was read last counts
 	i.access.Store(letIn(c, secret, known))
 	switch {
-	case i.given != nil && !known:
+	case !known:
 		return nil // it may have a pair, whose place is not taken before that is sure
 	case secret == nil || len(secret.Data[core.TLSCertKey])+len(secret.Data[core.TLSPrivateKeyKey]) == 0:
 		return i.keepOwn(ctx, c)
@@ -141,22 +134,6 @@ func about(s *core.Secret, err error) error {
 		return nil
 	}
 	return fmt.Errorf("secret %s/%s: %w", s.Namespace, s.Name, err)
-}
-
-func (i *identity) followGiven(ctx context.Context, c *v1.StorageCluster) (err error) {
-	if c == nil || c.Spec.SecretRef == nil {
-		i.given.end()
-		i.given = nil
-		return nil
-	}
-	ref := c.Spec.SecretRef
-	namespace := cmp.Or(ref.Namespace, i.Namespace)
-	if i.given.is(namespace, ref.Name) {
-		return nil
-	}
-	i.given.end()
-	i.given, err = follow(ctx, i.Kubernetes, namespace, ref.Name, i.wake)
-	return err
 }
 
 // use takes a pair if it is one.

@@ -1,0 +1,124 @@
+package kube
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+func TestTheSecretOfAStorageClusterIsInTheNamespaceOfHoldfastUnlessItSaysOtherwise(t *testing.T) {
+	names := func(ref *v1.SecretReference) *v1.StorageCluster {
+		return &v1.StorageCluster{Spec: v1.StorageClusterSpec{SecretRef: ref}}
+	}
+	for name, c := range map[string]struct {
+		cluster *v1.StorageCluster
+		want    types.NamespacedName
+	}{
+		"no StorageCluster": {nil, types.NamespacedName{}},
+		"none":              {names(nil), types.NamespacedName{}},
+		"a name":            {names(&v1.SecretReference{Name: "a"}), types.NamespacedName{Namespace: "ours", Name: "a"}},
+		"a namespace too":   {names(&v1.SecretReference{Namespace: "other", Name: "a"}), types.NamespacedName{Namespace: "other", Name: "a"}},
+	} {
+		if got := SecretName(c.cluster, "ours"); got != c.want {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+}
+
+type secretRig struct {
+	*testing.T
+	client  kubernetes.Interface
+	watch   *SecretWatch
+	changed chan struct{}
+}
+
+func newSecretRig(t *testing.T, client kubernetes.Interface) *secretRig {
+	r := &secretRig{T: t, client: client, changed: make(chan struct{}, 1)}
+	r.watch = NewSecretWatch(client, func() {
+		select {
+		case r.changed <- struct{}{}:
+		default:
+		}
+	})
+	t.Cleanup(r.watch.Stop)
+	return r
+}
+
+func (r *secretRig) create(name types.NamespacedName, value string) {
+	r.Helper()
+	secret := &core.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Data: map[string][]byte{"key": []byte(value)}}
+	if _, err := r.client.CoreV1().Secrets(name.Namespace).Create(r.Context(), secret, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// eventually waits until a secret is what it is to be, and looks only when it is told to.
+func (r *secretRig) eventually(name types.NamespacedName, is func(secret *core.Secret, known bool, refusal error) bool) {
+	r.Helper()
+	for !is(r.watch.Get(name)) {
+		select {
+		case <-r.changed:
+		case <-r.Context().Done():
+			r.Fatal("the test has ended")
+		}
+	}
+}
+
+func holds(value string) func(*core.Secret, bool, error) bool {
+	return func(s *core.Secret, known bool, refusal error) bool {
+		return known && refusal == nil && s != nil && string(s.Data["key"]) == value
+	}
+}
+
+func isAbsent(s *core.Secret, known bool, refusal error) bool {
+	return known && refusal == nil && s == nil
+}
+
+func TestASecretIsFollowedThroughItsChangesAndThenAnother(t *testing.T) {
+	a, b := types.NamespacedName{Namespace: "one", Name: "a"}, types.NamespacedName{Namespace: "two", Name: "b"}
+	r := newSecretRig(t, kubernetes.NewForConfigOrDie(miniapi.New(t).Config()))
+	r.create(b, "other")
+	if s, known, refusal := r.watch.Get(types.NamespacedName{}); !isAbsent(s, known, refusal) {
+		t.Errorf("of no name: %v, %t, %v", s, known, refusal)
+	}
+	if _, known, refusal := r.watch.Get(a); known || refusal != nil {
+		t.Errorf("before it was read: %t, %v", known, refusal)
+	}
+	r.eventually(a, isAbsent)
+	r.create(a, "first")
+	r.eventually(a, holds("first"))
+	if err := r.client.CoreV1().Secrets(a.Namespace).Delete(t.Context(), a.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually(a, isAbsent)
+	r.eventually(b, holds("other"))
+}
+
+// forbidding refuses to read secrets.
+type forbidding struct{ http.RoundTripper }
+
+func (forbidding) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`)),
+	}, nil
+}
+
+func TestASecretThatMayNotBeReadIsToldSo(t *testing.T) {
+	config := miniapi.New(t).Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return forbidding{next} })
+	r := newSecretRig(t, kubernetes.NewForConfigOrDie(config))
+	r.eventually(types.NamespacedName{Namespace: "one", Name: "a"}, func(_ *core.Secret, known bool, refusal error) bool {
+		return !known && apierrors.IsForbidden(refusal)
+	})
+}
