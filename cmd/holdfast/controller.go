@@ -2,18 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/driver"
@@ -51,10 +45,8 @@ StorageCluster. From outside of the cluster it runs alone with
 
 // The Lease of the replica that leads.
 const (
-	leaseName   = "holdfast-controller"
-	leaseLasts  = 30 * time.Second
-	leaseRenews = 20 * time.Second
-	leaseRetry  = 5 * time.Second
+	leaseName  = "holdfast-controller"
+	leaseLasts = 30 * time.Second
 )
 
 type controller struct {
@@ -142,8 +134,6 @@ func (c *controller) runAlone(ctx context.Context, clients *clients, watches *ku
 	})})
 }
 
-var errLeaseLost = errors.New("another replica may lead by now: the Lease could not be renewed in time; starting over")
-
 // serve answers the sidecars, which may begin when this replica leads. The Lease is kept until the last call has ended.
 func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.Watches, log *slog.Logger, d *driver.Driver, storage *cluster.Backend, leading chan<- struct{}) error {
 	serving, stop := context.WithCancel(ctx)
@@ -173,8 +163,7 @@ func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.
 	})
 }
 
-// lead waits until this replica leads and runs all parts as long as it does. The Lease is given up last, when nothing
-// of this process can write any more.
+// lead waits until this replica leads and runs all parts as long as it does.
 func (c *controller) lead(ctx context.Context, clients *clients, log *slog.Logger, leaseName string, parts []part) error {
 	identity := c.identity
 	if identity == "" {
@@ -183,44 +172,9 @@ func (c *controller) lead(ctx context.Context, clients *clients, log *slog.Logge
 			return err
 		}
 	}
-	holding, release := context.WithCancel(context.WithoutCancel(ctx))
-	defer release()
-	var (
-		result  error
-		ended   = make(chan struct{})
-		yielded atomic.Bool // before leading: there is nothing to end
-	)
-	stopWaiting := context.AfterFunc(ctx, func() { yielded.Store(true); release() })
-	leading := func(lease context.Context) {
-		defer close(ended)
-		defer release()
-		if !stopWaiting() {
-			return
-		}
+	lease := kube.Lease{Client: clients.kubernetes.CoordinationV1(), Namespace: c.namespace, Name: leaseName, Holder: identity, Lasts: leaseLasts}
+	return lease.Lead(ctx, func(ctx context.Context) error {
 		log.Info("leading", "identity", identity)
-		lease, stop := context.WithCancel(lease)
-		defer context.AfterFunc(ctx, stop)()
-		result = runAll(lease, parts)
-	}
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Name: leaseName, Namespace: c.namespace},
-			Client:     clients.kubernetes.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
-		},
-		LeaseDuration: leaseLasts, RenewDeadline: leaseRenews, RetryPeriod: leaseRetry, ReleaseOnCancel: true, Name: leaseName,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: leading, OnStoppedLeading: func() {}},
+		return runAll(ctx, parts)
 	})
-	if err != nil {
-		return err
-	}
-	elector.Run(holding)
-	if yielded.Load() {
-		return nil
-	}
-	<-ended
-	if result == nil && ctx.Err() == nil {
-		return errLeaseLost
-	}
-	return result
 }

@@ -1,0 +1,119 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-storage/holdfast/test/miniapi"
+)
+
+func lease(client kubernetes.Interface, holder string) Lease {
+	return Lease{Client: client.CoordinationV1(), Namespace: "ours", Name: "work", Holder: holder, Lasts: time.Second}
+}
+
+// holderOf says who holds the Lease, nobody if it was given up.
+func holderOf(t *testing.T, client kubernetes.Interface) string {
+	t.Helper()
+	l, err := client.CoordinationV1().Leases("ours").Get(t.Context(), "work", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *l.Spec.HolderIdentity
+}
+
+func TestTheLeaseIsGivenUpWhenTheWorkHasEndedAndAnotherGoesOn(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	begun, stopped, ending, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- lease(client, "one").Lead(ctx, func(ctx context.Context) error {
+			close(begun)
+			<-ctx.Done()
+			close(stopped)
+			<-ending
+			return nil
+		})
+	}()
+	<-begun
+
+	next, nextEnds := context.WithCancel(t.Context())
+	defer nextEnds()
+	other, leading, standing := lease(client, "two"), make(chan struct{}), make(chan string, 1)
+	other.Standby = func(holder string) { standing <- holder }
+	nextEnded := make(chan error, 1)
+	go func() {
+		nextEnded <- other.Lead(next, func(ctx context.Context) error {
+			close(leading)
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	if holder := <-standing; holder != "one" {
+		t.Errorf("it stands by for %s", holder)
+	}
+
+	stop()
+	<-stopped
+	select {
+	case <-leading:
+		t.Error("the other leads before the work has ended")
+	default:
+	}
+	if holder := holderOf(t, client); holder != "one" {
+		t.Errorf("%q holds the Lease before the work has ended", holder)
+	}
+	close(ending)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	<-leading
+	nextEnds()
+	if err := <-nextEnded; err != nil {
+		t.Error(err)
+	}
+	if holder := holderOf(t, client); holder != "" {
+		t.Errorf("%q holds the Lease after all have ended", holder)
+	}
+}
+
+func TestWhatWaitsForTheLeaseEndsWithoutHavingWorked(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
+	err := lease(client, "one").Lead(t.Context(), func(context.Context) error {
+		ctx, stop := context.WithCancel(t.Context())
+		waiting := lease(client, "two")
+		waiting.Standby = func(string) { stop() }
+		return waiting.Lead(ctx, func(context.Context) error { return errors.New("two work at once") })
+	})
+	if !errors.Is(err, ErrLeaseLost) { // its work ended of itself
+		t.Error(err)
+	}
+}
+
+func TestALeaseThatCannotBeRenewedEndsTheWork(t *testing.T) {
+	api := miniapi.New(t)
+	err := lease(kubernetes.NewForConfigOrDie(api.Config()), "one").Lead(t.Context(), func(ctx context.Context) error {
+		api.Close()
+		<-ctx.Done()
+		return nil
+	})
+	if !errors.Is(err, ErrLeaseLost) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheErrorOfTheWorkIsThatOfLeading(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
+	broken := errors.New("broken")
+	if err := lease(client, "one").Lead(t.Context(), func(context.Context) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	if holder := holderOf(t, client); holder != "" {
+		t.Errorf("%q holds the Lease", holder)
+	}
+}
