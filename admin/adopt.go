@@ -80,7 +80,7 @@ func (a *Admin) Adopt(ctx context.Context, want Adoption) error {
 		return err
 	}
 	return a.sayf("claim %s/%s is bound to volume %s (%s on %s) by PersistentVolume %s; pods can use it",
-		namespace, name, o.volume.Name, size(bytesOf(o.volume.Status.Size)), o.volume.Spec.Node, b.pv.Name)
+		namespace, name, o.volume.Name, size(v1.Bytes(o.volume.Status.Size)), o.volume.Spec.Node, b.pv.Name)
 }
 
 // notef is a line of its own, as a comment where it stands among YAML.

@@ -139,7 +139,7 @@ func (a *Admin) confirm(ctx context.Context, all []*record, lines []string, d De
 }
 
 func describe(r *record) string {
-	text := fmt.Sprintf("%s: %s, %s used, on %s", r, size(bytesOf(r.size)), size(bytesOf(r.used)), r.node)
+	text := fmt.Sprintf("%s: %s, %s used, on %s", r, size(v1.Bytes(r.size)), size(v1.Bytes(r.used)), r.node)
 	if r.pool != "" {
 		text += " in pool " + r.pool
 	}

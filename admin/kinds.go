@@ -40,7 +40,7 @@ func recordOf(o runtime.Object) *record {
 	switch o := o.(type) {
 	case *v1.Volume:
 		return &record{
-			ObjectMeta: &o.ObjectMeta, kind: "Volume", node: o.Spec.Node, pool: cmp.Or(o.Status.Pool, o.Spec.Pool), claim: o.Spec.Claim,
+			ObjectMeta: &o.ObjectMeta, kind: "Volume", node: o.Spec.Node, pool: o.PoolName(), claim: o.Spec.Claim,
 			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1.PhasePending), conditions: o.Status.Conditions,
 			failure: o.Status.Error, request: o.Spec.Deletion, requested: o.DeletionRequested(),
 		}

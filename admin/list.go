@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -66,7 +65,7 @@ func (a *Admin) Snapshots(ctx context.Context) ([]Row, error) {
 
 func rowOf(r *record) Row {
 	return Row{
-		Name: r.Name, Claim: r.claim, Volume: r.source, Node: r.node, Pool: r.pool, Size: bytesOf(r.size), Used: bytesOf(r.used),
+		Name: r.Name, Claim: r.claim, Volume: r.source, Node: r.node, Pool: r.pool, Size: v1.Bytes(r.size), Used: v1.Bytes(r.used),
 		Phase: r.phase, Condition: r.condition(),
 	}
 }
@@ -127,13 +126,6 @@ func WriteTrash(out io.Writer, all []Trashed) error {
 	return t.end()
 }
 
-func bytesOf(q *resource.Quantity) int64 {
-	if q == nil {
-		return 0
-	}
-	return q.Value()
-}
-
-func size(bytes int64) string { return v1.Readable(resource.NewQuantity(bytes, resource.BinarySI)) }
+func size(bytes int64) string { return v1.Readable(v1.Quantity(bytes)) }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -33,18 +33,7 @@ func (a *Agent) adoptVolume(ctx context.Context, id backend.ID) error {
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	o := &v1.Volume{
-		ObjectMeta: found(id),
-		Spec: v1.VolumeSpec{
-			Name: cmp.Or(v.Name, string(id)), Node: a.Node, Pool: v.Pool, Mode: v1.Mode(v.Mode), FSType: v1.FSType(v.FSType),
-			Provisioning: v1.Provisioning(v.Provisioning), MkfsOptions: v.MkfsOptions, Inodes: int64(v.Inodes), Labels: v.Labels,
-			Source: sourceObject(v.Source), Claim: claimOf(v.Labels), Shared: v1.ServerOf(a.Node) != "",
-			OnNodeLoss: v1.OnNodeLoss(v.OnNodeLoss),
-		},
-	}
-	if v.Size > 0 {
-		o.Spec.Size.Required = quantity(v.Size)
-	}
+	o := &v1.Volume{ObjectMeta: found(id), Spec: convert.FoundVolume(a.Node, v)}
 	if o, err = a.Client.HoldfastV1().Volumes().Create(ctx, o, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
 		return ignoreExists(err)
 	}
@@ -67,16 +56,15 @@ func (a *Agent) adoptSnapshot(ctx context.Context, id backend.ID) error {
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	const unknown = "unknown" // of one whose metadata is damaged
-	o := &v1.Snapshot{
-		ObjectMeta: found(id),
-		Spec:       v1.SnapshotSpec{Name: cmp.Or(s.Name, string(id)), Source: cmp.Or(string(s.Source), unknown), Node: a.Node},
-	}
+	var group *v1.SnapshotGroup
 	if s.Group != "" && a.grouper != nil {
-		if o.Spec.Group, err = a.foundGroup(ctx, s.Group); err != nil {
+		g, err := a.grouper.GetGroup(ctx, s.Group)
+		if err != nil {
 			return err
 		}
+		group = convert.FromGroup(g.Spec())
 	}
+	o := &v1.Snapshot{ObjectMeta: found(id), Spec: convert.FoundSnapshot(a.Node, s, group)}
 	if o, err = a.Client.HoldfastV1().Snapshots().Create(ctx, o, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
 		return ignoreExists(err)
 	}
@@ -99,18 +87,6 @@ func (a *Agent) tellAdopted(o runtime.Object, k key, claim string) {
 	}
 }
 
-func (a *Agent) foundGroup(ctx context.Context, id backend.ID) (*v1.SnapshotGroup, error) {
-	g, err := a.grouper.GetGroup(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	group := &v1.SnapshotGroup{Name: g.Name}
-	for _, m := range g.Snapshots {
-		group.Sources = append(group.Sources, string(m.Source))
-	}
-	return group, nil
-}
-
 func found(id backend.ID) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: string(id), Labels: map[string]string{v1.AdoptedLabel: "true"}, Finalizers: []string{v1.AgentFinalizer}}
 }
@@ -129,12 +105,4 @@ func ignoreExists(err error) error {
 		return nil
 	}
 	return fmt.Errorf("writing the object of what was found on disk: %w", err)
-}
-
-func claimOf(labels map[string]string) string {
-	name := labels["csi.storage.k8s.io/pvc/name"]
-	if name == "" {
-		return ""
-	}
-	return labels["csi.storage.k8s.io/pvc/namespace"] + "/" + name
 }

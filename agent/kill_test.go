@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -244,7 +245,7 @@ func (r *rig) askGroup(name string, sources ...string) (members []string) {
 	r.Helper()
 	group := &v1.SnapshotGroup{Name: name, Sources: sources}
 	for _, source := range slices.Sorted(slices.Values(sources)) {
-		member := groupSpec(group).Member(backend.ID(source))
+		member := convert.ToGroup(group).Member(backend.ID(source))
 		members = append(members, r.askSnapshot(member.Name, source, group).Name)
 	}
 	return members

@@ -257,8 +257,8 @@ func (a *Agent) poolStatus(ctx context.Context, c Pool, told *v1.StorageNodeStat
 		if is := room.Identity; is.ID != "" {
 			p.ID, p.Generation = is.ID, is.Generation
 		}
-		p.Capacity, p.Promised, p.Used = *quantity(room.Total), *quantity(room.Promised), *quantity(room.Used)
-		p.Available, p.Smallest, p.Largest = *quantity(room.Available), *quantity(room.Smallest), *quantity(room.Largest)
+		p.Capacity, p.Promised, p.Used = *v1.Quantity(room.Total), *v1.Quantity(room.Promised), *v1.Quantity(room.Used)
+		p.Available, p.Smallest, p.Largest = *v1.Quantity(room.Available), *v1.Quantity(room.Smallest), *v1.Quantity(room.Largest)
 	}
 	p.Volumes, p.Snapshots = 0, 0
 	for _, v := range listed[v1.Volume](a.watches.volumes) {

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -104,7 +105,7 @@ func placeOfSnapshot(o *v1.Snapshot) place {
 func snapshotWasReal(o *v1.Snapshot) bool { return o.Status.Created != nil || adopted(o) }
 
 func (a *Agent) makeSnapshot(ctx context.Context, o *v1.Snapshot) (*backend.Snapshot, error) {
-	spec := backend.SnapshotSpec{Name: o.Spec.Name, Source: backend.ID(o.Spec.Source)}
+	spec := convert.ToSnapshotSpec(&o.Spec)
 	if err := checkName(o.Name, spec.Name); err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func (a *Agent) makeGroup(ctx context.Context, o *v1.Snapshot, spec backend.Snap
 	if a.grouper == nil {
 		return nil, fmt.Errorf("%w snapshot %s: the storage of node %s takes no snapshots of groups", backend.ErrInvalid, o.Name, a.Node)
 	}
-	wanted := groupSpec(o.Spec.Group)
+	wanted := convert.ToGroup(o.Spec.Group)
 	if wanted.Member(spec.Source).Name != spec.Name {
 		return nil, fmt.Errorf("%w object: spec.name is %s, but the member of group %s for volume %s must be named %s",
 			backend.ErrInvalid, backend.Quote(spec.Name), backend.Quote(wanted.Name), spec.Source, backend.Quote(wanted.Member(spec.Source).Name))
@@ -160,10 +161,7 @@ func snapshotStatus(o *v1.Snapshot, t *backend.Snapshot, failure error) *v1.Snap
 	s.ObservedGeneration = o.Generation
 	r := report{exists: t != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
 	if t != nil {
-		if t.Size > 0 { // of a damaged one the last numbers stay
-			s.Size, s.Mode, s.FSType = quantity(t.Size), v1.Mode(t.Mode), t.FSType
-		}
-		s.Pool, s.PoolID, s.Used, s.Group, s.Created = t.Pool, t.PoolID, quantity(t.Used), string(t.Group), createdAt(s.Created, t.Created)
+		convert.ShowSnapshot(s, t)
 		r.condition, r.usable = t.Condition, !t.Condition.Abnormal
 	}
 	s.Phase, s.Error = r.phase(), r.errorOf()
@@ -173,7 +171,7 @@ func snapshotStatus(o *v1.Snapshot, t *backend.Snapshot, failure error) *v1.Snap
 }
 
 func newsOfSnapshot(old, now *v1.SnapshotStatus) bool {
-	if noticeable(bytesOf(old.Used), bytesOf(now.Used), bytesOf(now.Size)) {
+	if noticeable(v1.Bytes(old.Used), v1.Bytes(now.Used), v1.Bytes(now.Size)) {
 		return true
 	}
 	same := now.DeepCopy()

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -37,17 +37,9 @@ func (a *Agent) recordVolume(ctx context.Context, o *v1.Volume, v *backend.Volum
 func volumeStatus(o *v1.Volume, v *backend.Volume, failure error, address string) *v1.VolumeStatus {
 	s := o.Status.DeepCopy()
 	s.ObservedGeneration = o.Generation
-	if v != nil && v.Size > 0 { // of a damaged one the last numbers stay
-		s.Size, s.FSSize, s.Mode, s.FSType = quantity(v.Size), quantity(v.FSSize), v1.Mode(v.Mode), v.FSType
-		s.Provisioning, s.Source = v1.Provisioning(v.Provisioning), sourceObject(v.Source)
-	}
-	if v != nil {
-		s.Pool, s.PoolID, s.Used = v.Pool, v.PoolID, quantity(v.Used)
-		s.Access = accessObject(v.Access, address)
-		s.Created = createdAt(s.Created, v.Created)
-	}
 	r := report{exists: v != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
 	if v != nil {
+		convert.ShowVolume(s, v, address)
 		r.condition, r.usable = v.Condition, v.Access != (backend.Access{}) || !v.Condition.Abnormal
 	}
 	s.Phase, s.Error = r.phase(), r.errorOf()
@@ -56,20 +48,9 @@ func volumeStatus(o *v1.Volume, v *backend.Volume, failure error, address string
 	return s
 }
 
-// createdAt keeps what is known: that there is a time says that the thing was real once.
-func createdAt(known *metav1.MicroTime, created time.Time) *metav1.MicroTime {
-	switch {
-	case known != nil:
-		return known
-	case created.IsZero():
-		created = time.Now()
-	}
-	return &metav1.MicroTime{Time: created.Truncate(time.Microsecond)}
-}
-
 // newsOfVolume says whether a status must be written: all but small changes of what is used.
 func newsOfVolume(old, now *v1.VolumeStatus) bool {
-	if noticeable(bytesOf(old.Used), bytesOf(now.Used), bytesOf(now.Size)) {
+	if noticeable(v1.Bytes(old.Used), v1.Bytes(now.Used), v1.Bytes(now.Size)) {
 		return true
 	}
 	same := now.DeepCopy()
@@ -118,10 +99,6 @@ func (r report) errorOf() *v1.Error {
 	return &v1.Error{Code: v1.ErrorCode(backend.CodeOf(r.failure)), Message: message}
 }
 
-func healthReason(c backend.Condition) string {
-	return cmp.Or(string(c.Reason), v1.ReasonDamaged)
-}
-
 // poolReason says in a word why a pool is out of reach.
 func poolReason(err error) string {
 	return cmp.Or(string(backend.PoolReasonOf(err)), v1.ReasonPoolFailing)
@@ -134,6 +111,7 @@ func (r report) conditions(all *[]metav1.Condition, generation int64) {
 			Type: kind, Status: status, Reason: reason, Message: message[:min(len(message), most)], ObservedGeneration: generation,
 		})
 	}
+	healthy := convert.FromCondition(r.condition)
 	const missing = "its pool on node %s is there and does not have it; restore it there from trash or backup, or delete it"
 	missingHere := strings.Replace(missing, "%s", r.node, 1)
 	switch e := r.errorOf(); {
@@ -156,13 +134,9 @@ func (r report) conditions(all *[]metav1.Condition, generation int64) {
 		set(v1.ReadyCondition, metav1.ConditionFalse, string(e.Code), e.Message)
 		return
 	case !r.usable:
-		set(v1.ReadyCondition, metav1.ConditionFalse, healthReason(r.condition), r.condition.Message)
+		set(v1.ReadyCondition, metav1.ConditionFalse, healthy.Reason, healthy.Message)
 	default:
 		set(v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady, "")
 	}
-	if r.condition.Abnormal {
-		set(v1.HealthyCondition, metav1.ConditionFalse, healthReason(r.condition), r.condition.Message)
-	} else {
-		set(v1.HealthyCondition, metav1.ConditionTrue, v1.ReasonHealthy, "")
-	}
+	set(healthy.Type, healthy.Status, healthy.Reason, healthy.Message)
 }

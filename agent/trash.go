@@ -52,7 +52,7 @@ func (a *Agent) trashStatus(ctx context.Context, pools []v1.Pool, told *v1.Stora
 // trashedVolume is in whole seconds, as the API keeps times.
 func trashedVolume(t backend.Trashed) v1.TrashedVolume {
 	return v1.TrashedVolume{
-		Name: string(t.ID), Pool: t.Pool, Claim: claimOf(t.Labels), Size: *quantity(t.Size),
+		Name: string(t.ID), Pool: t.Pool, Claim: v1.ClaimOf(t.Labels), Size: *v1.Quantity(t.Size),
 		Deleted: metav1.NewTime(t.Deleted.Truncate(time.Second)), Expires: metav1.NewTime(t.Expires.Truncate(time.Second)),
 	}
 }

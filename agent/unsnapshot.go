@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -61,7 +62,7 @@ func (a *Agent) deleteSnapshot(ctx context.Context, o *v1.Snapshot) error {
 	s, err := a.snapshotter.GetSnapshot(ctx, id)
 	existed := snapshotWasReal(o)
 	switch {
-	case !existed && err == nil && errors.Is(s.Satisfies(backend.SnapshotSpec{Name: o.Spec.Name, Source: backend.ID(o.Spec.Source)}), backend.ErrExists):
+	case !existed && err == nil && errors.Is(s.Satisfies(convert.ToSnapshotSpec(&o.Spec)), backend.ErrExists):
 		return nil
 	case existed && errors.Is(err, backend.ErrNotFound):
 		if err := a.lost(ctx, placeOfSnapshot(o)); !errors.Is(err, errMissing) {
@@ -76,7 +77,7 @@ func (a *Agent) deleteSnapshot(ctx context.Context, o *v1.Snapshot) error {
 
 // deleteGroup removes a group when the deletion of all its members is requested.
 func (a *Agent) deleteGroup(ctx context.Context, o *v1.Snapshot) error {
-	wanted := groupSpec(o.Spec.Group)
+	wanted := convert.ToGroup(o.Spec.Group)
 	id, err := backend.IDFor(wanted.Name)
 	if err != nil {
 		return nil //nolint:nilerr // such a group was never made

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -106,7 +107,14 @@ func (a *Agent) realise(ctx context.Context, o *v1.Volume) (v *backend.Volume, f
 func isOf(o *v1.Volume, v *backend.Volume) error {
 	spec := volumeSpec(o)
 	spec.Size.Required = min(spec.Size.Required, v.Size)
-	return v.Satisfies(spec, sourceOf(o.Spec.Source))
+	return v.Satisfies(spec, convert.ToSource(o.Spec.Source))
+}
+
+// volumeSpec leaves out what chose the node: that a volume is shared, and by which server.
+func volumeSpec(o *v1.Volume) backend.VolumeSpec {
+	spec := convert.ToVolumeSpec(&o.Spec)
+	spec.Shared, spec.Server = false, ""
+	return spec
 }
 
 func (a *Agent) makeVolume(ctx context.Context, o *v1.Volume) (*backend.Volume, error) {
@@ -137,7 +145,7 @@ func checkName(object, name string) error {
 
 // grow returns the volume even when it could not grow: it can be used as it is.
 func (a *Agent) grow(ctx context.Context, o *v1.Volume, v *backend.Volume) (*backend.Volume, error) {
-	want := sizeOf(o.Spec.Size)
+	want := convert.ToSize(o.Spec.Size)
 	switch {
 	case want.Required <= v.Size || v.Size == 0: // the latter: damaged, which is told otherwise
 		return v, nil
@@ -179,7 +187,7 @@ func adopted(o metav1.Object) bool { return o.GetLabels()[v1.AdoptedLabel] != ""
 func wasReal(o *v1.Volume) bool { return o.Status.Created != nil || adopted(o) }
 
 func placeOf(o *v1.Volume) place {
-	at := place{pool: cmp.Or(o.Status.Pool, o.Spec.Pool), id: o.Status.PoolID, lost: o.Status.Phase == v1.PhaseLost}
+	at := place{pool: o.PoolName(), id: o.Status.PoolID, lost: o.Status.Phase == v1.PhaseLost}
 	if access := o.Status.Access; access != nil {
 		at.path = cmp.Or(access.Image, access.Directory)
 	}

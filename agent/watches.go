@@ -65,7 +65,7 @@ func (a *Agent) volumeListener() holdfastv1.VolumeHandlerFuncs {
 	return holdfastv1.VolumeHandlerFuncs{
 		AddFunc: func(v *v1.Volume) { a.work.add(key{v1.SourceVolume, v.Name}) },
 		UpdateFunc: func(old, v *v1.Volume) {
-			if old.Status.Phase != v.Status.Phase || bytesOf(old.Status.Size) != bytesOf(v.Status.Size) {
+			if old.Status.Phase != v.Status.Phase || v1.Bytes(old.Status.Size) != v1.Bytes(v.Status.Size) {
 				a.node.change()
 			}
 			if calls(old, v, v.Status.Conditions) {

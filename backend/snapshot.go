@@ -71,12 +71,18 @@ type Group struct {
 	Created   time.Time
 }
 
+// Spec is what the group was asked for with.
+func (g *Group) Spec() GroupSpec {
+	spec := GroupSpec{Name: g.Name}
+	for _, s := range g.Snapshots {
+		spec.Sources = append(spec.Sources, s.Source)
+	}
+	return spec
+}
+
 // Satisfies says whether an existing group is what spec asks for.
 func (g *Group) Satisfies(spec GroupSpec) error {
-	var have []ID
-	for _, s := range g.Snapshots {
-		have = append(have, s.Source)
-	}
+	have := g.Spec().Sources
 	want := slices.Sorted(slices.Values(spec.Sources))
 	if g.Name != spec.Name || !slices.Equal(have, want) {
 		return fmt.Errorf("%w: group %s is named %s and holds volumes %v, asked for name %s of volumes %v; choose another name",

@@ -129,7 +129,7 @@ func (p *Provisioner) specFor(name string, c *core.PersistentVolumeClaim, class 
 	}
 	labels := map[string]string{
 		ServerLabel: p.Identity, OnDeleteLabel: string(want.onDelete), ClaimUIDLabel: string(c.UID),
-		ClaimNamespaceLabel: c.Namespace, ClaimNameLabel: c.Name, PersistentVolumeLabel: name,
+		v1.ClaimNamespaceLabel: c.Namespace, v1.ClaimNameLabel: c.Name, v1.PersistentVolumeLabel: name,
 	}
 	if want.gid == "" {
 		labels[ModeLabel] = anybodyMode

@@ -21,11 +21,6 @@ const (
 	GIDLabel = "export.holdfast.dev/gid"
 	// ModeLabel is the mode of the volume's root directory.
 	ModeLabel = "export.holdfast.dev/mode"
-
-	// The claim and the PersistentVolume, as volumes of the CSI driver have them.
-	ClaimNameLabel        = "csi.storage.k8s.io/pvc/name"
-	ClaimNamespaceLabel   = "csi.storage.k8s.io/pvc/namespace"
-	PersistentVolumeLabel = "csi.storage.k8s.io/pv/name"
 )
 
 // The annotations of a PersistentVolume.

@@ -75,7 +75,7 @@ func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
 	}
 	want := map[string]string{
 		ServerLabel: "storage/main", OnDeleteLabel: "retain", SquashLabel: "all_squash", GIDLabel: "1000", ClaimUIDLabel: string(o.PVC.UID),
-		ClaimNamespaceLabel: "default", ClaimNameLabel: "data", PersistentVolumeLabel: o.PVName,
+		v1.ClaimNamespaceLabel: "default", v1.ClaimNameLabel: "data", v1.PersistentVolumeLabel: o.PVName,
 	}
 	for key, value := range want {
 		if v.Labels[key] != value {

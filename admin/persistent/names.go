@@ -30,7 +30,7 @@ func NamesFor(v *v1.Volume) []string {
 	if Plain(v) {
 		return []string{v.Spec.Name}
 	}
-	return slices.Compact([]string{cmp.Or(v.Spec.Labels[nameLabel], v.Name), v.Name})
+	return slices.Compact([]string{cmp.Or(v.Spec.Labels[v1.PersistentVolumeLabel], v.Name), v.Name})
 }
 
 // Names says whether a PersistentVolume is one of the volume.

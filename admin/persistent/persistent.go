@@ -35,7 +35,6 @@ const (
 	serverLabel        = "nfs.holdfast.dev/server"
 	onDeleteLabel      = "nfs.holdfast.dev/on-delete"
 	gidLabel           = "export.holdfast.dev/gid"
-	nameLabel          = "csi.storage.k8s.io/pv/name"
 	storeAnnotation    = "nfs.holdfast.dev/store"
 	volumeAnnotation   = "nfs.holdfast.dev/volume"
 	onDeleteAnnotation = "nfs.holdfast.dev/on-delete"

@@ -14,6 +14,21 @@ const AgentFinalizer = "holdfast.dev/agent"
 // AdoptedLabel, with the value "true", is on an object that an agent wrote for what it found on disk without one.
 const AdoptedLabel = "holdfast.dev/adopted"
 
+// The labels, in spec.labels of a Volume, by which whoever makes volumes for claims says what one is for.
+const (
+	ClaimNameLabel        = "csi.storage.k8s.io/pvc/name"
+	ClaimNamespaceLabel   = "csi.storage.k8s.io/pvc/namespace"
+	PersistentVolumeLabel = "csi.storage.k8s.io/pv/name"
+)
+
+// ClaimOf is NAMESPACE/NAME of the claim that a volume was made for, empty if for none.
+func ClaimOf(labels map[string]string) string {
+	if labels[ClaimNameLabel] == "" {
+		return ""
+	}
+	return labels[ClaimNamespaceLabel] + "/" + labels[ClaimNameLabel]
+}
+
 // The types of conditions.
 const (
 	// ReadyCondition: of a Volume or Snapshot, it can be used; of a StorageNode, its agent runs and a pool is usable.

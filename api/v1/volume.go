@@ -128,6 +128,9 @@ type VolumeSpec struct {
 	Deletion *DeletionRequest `json:"deletion,omitempty"`
 }
 
+// PoolName is the pool that has the volume, or shall have it.
+func (o *Volume) PoolName() string { return cmp.Or(o.Status.Pool, o.Spec.Pool) }
+
 // NodeLossPolicy is OnNodeLoss, or what it means when it is empty.
 func (s *VolumeSpec) NodeLossPolicy() OnNodeLoss { return cmp.Or(s.OnNodeLoss, RetainOnNodeLoss) }
 

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -109,7 +110,7 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 
 // asks says whether an object is what this call asks for, on whatever node.
 func (c *creation) asks(o *v1.Volume) bool {
-	want := volumeObject(c.id, o.Spec.Node, c.spec, c.source).Spec
+	want := convert.FromVolumeSpec(o.Spec.Node, c.spec, c.source)
 	return equality.Semantic.DeepEqual(want, o.Spec)
 }
 
@@ -169,13 +170,13 @@ func (b *Backend) origin(ctx context.Context, source *backend.Source) (node, poo
 		if err != nil {
 			return "", "", 0, err
 		}
-		return s.Spec.Node, s.Status.Pool, bytesOf(s.Status.Size), nil
+		return s.Spec.Node, s.Status.Pool, v1.Bytes(s.Status.Size), nil
 	}
 	v, err := b.volumes.find(ctx, source.ID)
 	if err != nil {
 		return "", "", 0, err
 	}
-	return v.Spec.Node, v.Status.Pool, bytesOf(v.Status.Size), nil
+	return v.Spec.Node, v.Status.Pool, v1.Bytes(v.Status.Size), nil
 }
 
 // refuse takes back an object that its agent refused. Another node may have room; where none is left to try, the

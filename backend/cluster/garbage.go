@@ -59,7 +59,7 @@ func (l *leader) collect(ctx context.Context) error {
 	}
 	for _, v := range open {
 		switch {
-		case persistent[v.Name], persistent[v.Spec.Labels[persistentLabel]]:
+		case persistent[v.Name], persistent[v.Spec.Labels[v1.PersistentVolumeLabel]]:
 			_, err = l.volumes.merge(ctx, v, map[string]any{"metadata": map[string]any{"annotations": map[string]any{boundAnnotation: "true"}}})
 		case time.Since(v.CreationTimestamp.Time) > l.GarbageAge:
 			err = l.collectOne(ctx, v)
@@ -101,7 +101,7 @@ func finish[T object](ctx context.Context, r *records[T], o T) error {
 }
 
 func (l *leader) mayBeGarbage(v *v1.Volume) bool {
-	return v.Unreadable() == nil && v.DeletionTimestamp == nil && v.Spec.Labels[claimNameLabel] != "" && v.Labels[v1.AdoptedLabel] == "" &&
+	return v.Unreadable() == nil && v.DeletionTimestamp == nil && v.Spec.Labels[v1.ClaimNameLabel] != "" && v.Labels[v1.AdoptedLabel] == "" &&
 		v.Annotations[boundAnnotation] == "" && time.Since(v.CreationTimestamp.Time) > l.GarbageEvery
 }
 
@@ -132,7 +132,7 @@ func (l *leader) collectOne(ctx context.Context, v *v1.Volume) error {
 	if err != nil || wanted {
 		return err
 	}
-	name := v.Spec.Labels[persistentLabel]
+	name := v.Spec.Labels[v1.PersistentVolumeLabel]
 	if name == "" {
 		name = v.Name
 	}
@@ -148,7 +148,7 @@ func (l *leader) collectOne(ctx context.Context, v *v1.Volume) error {
 
 // wanted says whether the claim of a volume may still become bound to it.
 func (l *leader) wanted(ctx context.Context, v *v1.Volume) (bool, error) {
-	namespace, name := v.Spec.Labels[claimNamespaceLabel], v.Spec.Labels[claimNameLabel]
+	namespace, name := v.Spec.Labels[v1.ClaimNamespaceLabel], v.Spec.Labels[v1.ClaimNameLabel]
 	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -156,7 +156,7 @@ func (l *leader) wanted(ctx context.Context, v *v1.Volume) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	other := claim.Spec.VolumeName != "" && claim.Spec.VolumeName != v.Spec.Labels[persistentLabel]
+	other := claim.Spec.VolumeName != "" && claim.Spec.VolumeName != v.Spec.Labels[v1.PersistentVolumeLabel]
 	return !other, nil
 }
 

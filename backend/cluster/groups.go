@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -24,7 +25,7 @@ type member struct {
 
 // membersOf lists the snapshots that a group consists of, in the order of their sources.
 func membersOf(g *v1.SnapshotGroup) (all []member) {
-	spec := groupSpec(g)
+	spec := convert.ToGroup(g)
 	for _, source := range slices.Sorted(slices.Values(spec.Sources)) {
 		m := spec.Member(source)
 		id, err := backend.IDFor(m.Name)
@@ -34,14 +35,6 @@ func membersOf(g *v1.SnapshotGroup) (all []member) {
 		all = append(all, member{id, m})
 	}
 	return all
-}
-
-func groupSpec(g *v1.SnapshotGroup) backend.GroupSpec {
-	spec := backend.GroupSpec{Name: g.Name}
-	for _, s := range g.Sources {
-		spec.Sources = append(spec.Sources, backend.ID(s))
-	}
-	return spec
 }
 
 // SnapshotGroup writes the Snapshot objects of all members, each with the whole group, so that the agent takes all
@@ -61,10 +54,7 @@ func (b *Backend) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*b
 	if err := b.together(ctx, id, sources); err != nil {
 		return nil, err
 	}
-	group := &v1.SnapshotGroup{Name: spec.Name}
-	for _, s := range sources {
-		group.Sources = append(group.Sources, string(s))
-	}
+	group := convert.FromGroup(backend.GroupSpec{Name: spec.Name, Sources: sources})
 	if there := b.groupObjects(id); len(there) > 0 && !sameGroup(there[0].Spec.Group, group) {
 		return nil, fmt.Errorf("%w: group %s is being made of volumes %v, asked for %v; choose another name",
 			backend.ErrExists, id, there[0].Spec.Group.Sources, sources)

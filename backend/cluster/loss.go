@@ -187,9 +187,9 @@ func (l *leader) tellOfLoss(v *v1.Volume, p plight) {
 	l.told[v.UID] = true
 	const text = "the volume is given up because its node is gone and onNodeLoss is Delete: %s. Its claim is made again and gets a new, empty volume"
 	l.warnf(v, "VolumeGivenUp", text, p.cause)
-	if claim := v.Spec.Labels[claimNameLabel]; claim != "" {
+	if claim := v.Spec.Labels[v1.ClaimNameLabel]; claim != "" {
 		l.warnf(&core.ObjectReference{
-			Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: claim, Namespace: v.Spec.Labels[claimNamespaceLabel],
+			Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: claim, Namespace: v.Spec.Labels[v1.ClaimNamespaceLabel],
 		}, "VolumeGivenUp", text, p.cause)
 	}
 }

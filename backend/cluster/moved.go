@@ -123,9 +123,9 @@ func (l *leader) tellMoved(v *v1.Volume, home string) {
 	if n := l.node(home); n != nil {
 		about = append(about, n)
 	}
-	if claim := v.Spec.Labels[claimNameLabel]; claim != "" {
+	if claim := v.Spec.Labels[v1.ClaimNameLabel]; claim != "" {
 		about = append(about, &core.ObjectReference{
-			Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: claim, Namespace: v.Spec.Labels[claimNamespaceLabel],
+			Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: claim, Namespace: v.Spec.Labels[v1.ClaimNamespaceLabel],
 		})
 	}
 	for _, o := range about {

@@ -47,16 +47,16 @@ func (b *Backend) permit(ctx context.Context, id backend.ID, labels map[string]s
 
 // classOf returns the class of the claim that a volume is for, empty where there is none.
 func (b *Backend) classOf(ctx context.Context, labels map[string]string) (string, error) {
-	name := labels[claimNameLabel]
+	name := labels[v1.ClaimNameLabel]
 	if name == "" {
 		return "", nil
 	}
-	claim, err := b.Kubernetes.CoreV1().PersistentVolumeClaims(labels[claimNamespaceLabel]).Get(ctx, name, metav1.GetOptions{})
+	claim, err := b.Kubernetes.CoreV1().PersistentVolumeClaims(labels[v1.ClaimNamespaceLabel]).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && claim.Spec.StorageClassName == nil:
 		return "", nil
 	case err != nil:
-		return "", unavailable(backend.ID(labels[persistentLabel]), err)
+		return "", unavailable(backend.ID(labels[v1.PersistentVolumeLabel]), err)
 	}
 	return *claim.Spec.StorageClassName, nil
 }

@@ -67,11 +67,11 @@ func (r *renewals) ended(claim string) (node string, ok bool) {
 // keepClaim writes on a volume the claim that is to be made again, and returns the volume as it is then. It is
 // unchanged where there is no such claim.
 func (l *leader) keepClaim(ctx context.Context, v *v1.Volume) (*v1.Volume, error) {
-	name := v.Spec.Labels[claimNameLabel]
+	name := v.Spec.Labels[v1.ClaimNameLabel]
 	if name == "" || v.Annotations[renewalAnnotation] != "" {
 		return v, nil
 	}
-	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(v.Spec.Labels[claimNamespaceLabel]).Get(ctx, name, metav1.GetOptions{})
+	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(v.Spec.Labels[v1.ClaimNamespaceLabel]).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return v, nil
 	}
@@ -94,7 +94,7 @@ func (l *leader) keepClaim(ctx context.Context, v *v1.Volume) (*v1.Volume, error
 // renewable leaves alone a claim that has another volume, that its user has deleted, or that ends with its pod.
 func renewable(claim *core.PersistentVolumeClaim, v *v1.Volume) bool {
 	owner := metav1.GetControllerOf(claim)
-	return claim.DeletionTimestamp == nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName == v.Spec.Labels[persistentLabel] &&
+	return claim.DeletionTimestamp == nil && claim.Spec.VolumeName != "" && claim.Spec.VolumeName == v.Spec.Labels[v1.PersistentVolumeLabel] &&
 		(owner == nil || owner.Kind != "Pod")
 }
 

@@ -103,7 +103,7 @@ func (r *rooms) saw(old, now *v1.Volume) {
 		r.forget(old.Spec.Node, backend.ID(old.Name))
 		if made(old) {
 			r.gave(old.Spec.Node)
-			r.note(old.Spec.Node, move{backend.ID(old.Name), old.Status.Pool, old.ResourceVersion}, -bytesOf(old.Status.Size))
+			r.note(old.Spec.Node, move{backend.ID(old.Name), old.Status.Pool, old.ResourceVersion}, -v1.Bytes(old.Status.Size))
 		}
 		return
 	}
@@ -113,9 +113,9 @@ func (r *rooms) saw(old, now *v1.Volume) {
 		r.note(now.Spec.Node, move{id: id, pool: now.Spec.Pool}, wanted(now))
 	case old != nil && !made(old):
 		r.forget(now.Spec.Node, id)
-		r.note(now.Spec.Node, move{id, now.Status.Pool, now.ResourceVersion}, bytesOf(now.Status.Size))
-	case old != nil && bytesOf(now.Status.Size) != bytesOf(old.Status.Size):
-		r.note(now.Spec.Node, move{id, now.Status.Pool, now.ResourceVersion}, bytesOf(now.Status.Size)-bytesOf(old.Status.Size))
+		r.note(now.Spec.Node, move{id, now.Status.Pool, now.ResourceVersion}, v1.Bytes(now.Status.Size))
+	case old != nil && v1.Bytes(now.Status.Size) != v1.Bytes(old.Status.Size):
+		r.note(now.Spec.Node, move{id, now.Status.Pool, now.ResourceVersion}, v1.Bytes(now.Status.Size)-v1.Bytes(old.Status.Size))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -16,7 +17,7 @@ import (
 func snapshotObject(id backend.ID, node string, spec backend.SnapshotSpec, group *v1.SnapshotGroup) *v1.Snapshot {
 	return &v1.Snapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1.AgentFinalizer}},
-		Spec:       v1.SnapshotSpec{Name: spec.Name, Source: string(spec.Source), Node: node, Group: group},
+		Spec:       convert.FromSnapshotSpec(node, spec, group),
 	}
 }
 

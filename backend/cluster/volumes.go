@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -109,7 +110,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 		switch {
 		case err != nil:
 			return false, fmt.Errorf("volume %s: %w", id, err)
-		case want == bytesOf(o.Status.Size):
+		case want == v1.Bytes(o.Status.Size):
 			grown = b.volume(o)
 			return true, nil
 		case asked == 0:
@@ -119,7 +120,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 			return false, nil
 		case o.Status.Error != nil:
 			return false, b.takeBack(ctx, c, o, s.failure())
-		case bytesOf(o.Status.Size) >= want:
+		case v1.Bytes(o.Status.Size) >= want:
 			grown = b.volume(o)
 			return true, nil
 		}
@@ -133,7 +134,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 
 // growth is the size that a volume shall have.
 func growth(o *v1.Volume, size backend.Size) (int64, error) {
-	now := bytesOf(o.Status.Size)
+	now := v1.Bytes(o.Status.Size)
 	size.Required = cmp.Or(size.Required, now)
 	return size.Choose(now, 1)
 }
@@ -141,16 +142,17 @@ func growth(o *v1.Volume, size backend.Size) (int64, error) {
 // ask writes the size that is wanted. A wish that failed before, and was not taken back, is taken back first: the
 // same wish again would not be a change.
 func (b *Backend) ask(ctx context.Context, c *call[*v1.Volume], o *v1.Volume, want, limit int64) (int64, error) {
-	if bytesOf(o.Spec.Size.Required) >= want && o.Status.Error != nil && o.Status.ObservedGeneration == o.Generation {
+	if v1.Bytes(o.Spec.Size.Required) >= want && o.Status.Error != nil && o.Status.ObservedGeneration == o.Generation {
 		var err error
 		if o, err = b.resize(ctx, c, o, map[string]any{"required": o.Status.Size}); err != nil || o == nil {
 			return 0, err
 		}
 	}
-	if bytesOf(o.Spec.Size.Required) == want {
+	if v1.Bytes(o.Spec.Size.Required) == want {
 		return o.Generation, nil // another call has asked
 	}
-	o, err := b.resize(ctx, c, o, map[string]any{"required": quantity(want), "limit": quantity(limit)})
+	size := convert.FromSize(backend.Size{Required: want, Limit: limit})
+	o, err := b.resize(ctx, c, o, map[string]any{"required": size.Required, "limit": size.Limit})
 	if err != nil || o == nil {
 		return 0, err
 	}

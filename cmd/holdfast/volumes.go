@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 )
@@ -99,7 +100,7 @@ func listVolumes(ctx context.Context, out io.Writer, storage *local.Backend) err
 		if v.Condition.Abnormal {
 			condition = v.Condition.Message
 		}
-		table.row(string(v.ID), v.Pool, size(v.Size), size(v.Used), string(v.Mode), v.FSType, claim(v.Labels), stamp(v.Created), condition)
+		table.row(string(v.ID), v.Pool, size(v.Size), size(v.Used), string(v.Mode), v.FSType, v1.ClaimOf(v.Labels), stamp(v.Created), condition)
 	}
 	return table.Flush()
 }
@@ -114,15 +115,6 @@ func listTrash(ctx context.Context, out io.Writer, storage *local.Backend) error
 		table.row(string(t.ID), t.Pool, size(t.Size), backend.Quote(t.Name), stamp(t.Deleted), stamp(t.Expires))
 	}
 	return table.Flush()
-}
-
-// claim names the claim that a volume was made for.
-func claim(labels map[string]string) string {
-	namespace, name := labels["csi.storage.k8s.io/pvc/namespace"], labels["csi.storage.k8s.io/pvc/name"]
-	if name == "" {
-		return ""
-	}
-	return namespace + "/" + name
 }
 
 func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }

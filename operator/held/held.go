@@ -32,7 +32,7 @@ func Pools(running *render.Carried, nodes []*core.Node, stored Stored) []v1.Held
 	}
 	t := tally{has: has, pools: map[string]*v1.HeldPool{}, nodes: map[string]map[string]bool{}}
 	for _, v := range stored.Volumes {
-		if pool := t.at(v.Spec.Node, cmp.Or(v.Status.Pool, v.Spec.Pool)); pool != nil && v.Status.Phase != v1.PhaseLost {
+		if pool := t.at(v.Spec.Node, v.PoolName()); pool != nil && v.Status.Phase != v1.PhaseLost {
 			pool.Volumes++
 			t.nodes[pool.Name][v.Spec.Node] = true
 		}

@@ -23,7 +23,7 @@ func VolumeTrouble(v *v1.Volume, now time.Time) *Unwell {
 	if !bad {
 		return nil
 	}
-	return &Unwell{"Volume", v.Name, v.Spec.Claim, v.Spec.Node, cmp.Or(v.Status.Pool, v.Spec.Pool), cmp.Or(v.Status.Phase, v1.PhasePending), message}
+	return &Unwell{"Volume", v.Name, v.Spec.Claim, v.Spec.Node, v.PoolName(), cmp.Or(v.Status.Phase, v1.PhasePending), message}
 }
 
 // SnapshotTrouble is nil if a snapshot is well.

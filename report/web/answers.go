@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -181,8 +180,8 @@ func phaseOf(n *v1.StorageNode) NodePhase {
 
 func showVolume(v *v1.Volume) Volume {
 	s := Volume{
-		Name: v.Name, Claim: v.Spec.Claim, Node: v.Spec.Node, NFSServer: v1.ServerOf(v.Spec.Node), Pool: poolOf(v), Phase: volumePhase(v),
-		Size: bytesOf(v.Status.Size), Used: bytesOf(v.Status.Used),
+		Name: v.Name, Claim: v.Spec.Claim, Node: v.Spec.Node, NFSServer: v1.ServerOf(v.Spec.Node), Pool: v.PoolName(), Phase: volumePhase(v),
+		Size: v1.Bytes(v.Status.Size), Used: v1.Bytes(v.Status.Used),
 		Mode: v.Status.Mode, FSType: v.Status.FSType, Provisioning: v.Status.Provisioning, OnNodeLoss: v.Spec.NodeLossPolicy(),
 		Created: instant(v.Status.Created),
 	}
@@ -191,13 +190,6 @@ func showVolume(v *v1.Volume) Volume {
 	}
 	s.Healthy, s.Message = wellbeing(v, v.Status.Conditions, v.Status.Error)
 	return s
-}
-
-func poolOf(v *v1.Volume) string {
-	if v.Status.Pool == "" {
-		return v.Spec.Pool
-	}
-	return v.Status.Pool
 }
 
 // volumePhase of one that no agent has seen yet is that it waits for one.
@@ -213,7 +205,7 @@ func orPending(p v1.Phase) v1.Phase {
 func showSnapshot(o *v1.Snapshot) Snapshot {
 	s := Snapshot{
 		Name: o.Name, Volume: o.Spec.Source, Node: o.Spec.Node, Pool: o.Status.Pool, Phase: orPending(o.Status.Phase),
-		Size: bytesOf(o.Status.Size), Used: bytesOf(o.Status.Used), Mode: o.Status.Mode, FSType: o.Status.FSType, Group: o.Status.Group,
+		Size: v1.Bytes(o.Status.Size), Used: v1.Bytes(o.Status.Used), Mode: o.Status.Mode, FSType: o.Status.FSType, Group: o.Status.Group,
 		Created: instant(o.Status.Created),
 	}
 	s.Healthy, s.Message = wellbeing(o, o.Status.Conditions, o.Status.Error)
@@ -249,13 +241,6 @@ func showConditions(all []metav1.Condition) []Condition {
 		shown = append(shown, Condition{c.Type, c.Status, c.Reason, c.Message, c.LastTransitionTime.UTC()})
 	}
 	return shown
-}
-
-func bytesOf(q *resource.Quantity) int64 {
-	if q == nil {
-		return 0
-	}
-	return q.Value()
 }
 
 func instant(t *metav1.MicroTime) *time.Time {

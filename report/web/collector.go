@@ -96,7 +96,7 @@ func collectVolumes(volumes []*v1.Volume, gauge gauge) {
 	}
 	count := map[place]int{}
 	for _, v := range volumes {
-		count[place{v.Spec.Node, poolOf(v), volumePhase(v)}]++
+		count[place{v.Spec.Node, v.PoolName(), volumePhase(v)}]++
 	}
 	for p, n := range count {
 		gauge(volumesDesc, float64(n), p.node, v1.ServerOf(p.node), p.pool, string(p.phase))

@@ -81,7 +81,7 @@ func (s *Server) listVolumes(q *query) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(v *v1.Volume) bool {
-		return !q.wants(nodeParameter, v.Spec.Node) || !q.wants(poolParameter, poolOf(v)) || !q.wants(phaseParameter, string(volumePhase(v)))
+		return !q.wants(nodeParameter, v.Spec.Node) || !q.wants(poolParameter, v.PoolName()) || !q.wants(phaseParameter, string(volumePhase(v)))
 	})
 	return page(q, all, func(v *v1.Volume) string { return v.Name }, showVolume), nil
 }

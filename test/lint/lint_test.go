@@ -65,6 +65,7 @@ var cases = []struct{ file, imports, rule string }{
 	{"backend/cluster/a.go", module + "/agent", "backend-cluster"},
 	{"backend/cluster/a.go", "github.com/container-storage-interface/spec/lib/go/csi", "backend-cluster"},
 	{"backend/cluster/a.go", module + "/api/v1", allow},
+	{"backend/cluster/a.go", module + "/api/convert", allow},
 	{"backend/cluster/a.go", module + "/backend", allow},
 	{"backend/cluster/a.go", module + "/kube", allow},
 	{"backend/cluster/a.go", module + "/kube/apply", "backend-cluster"},
@@ -93,6 +94,13 @@ var cases = []struct{ file, imports, rule string }{
 	{"api/v1/a.go", module + "/api/client/clientset", "api"},
 	{"api/v1/a.go", "time", allow},
 
+	{"api/convert/a.go", module + "/nodeops", "api-convert"},
+	{"api/convert/a.go", module + "/backend/local", "api-convert"},
+	{"api/convert/a.go", "k8s.io/client-go/kubernetes", "api-convert"},
+	{"api/convert/a.go", module + "/api/v1", allow},
+	{"api/convert/a.go", module + "/backend", allow},
+	{"api/v1/a.go", module + "/api/convert", "api"},
+
 	{"driver/a.go", module + "/provisioner", "driver"},
 	{"driver/a.go", module + "/operator", "driver"},
 	{"driver/a.go", module + "/operator/apply", "driver"},
@@ -118,6 +126,7 @@ var cases = []struct{ file, imports, rule string }{
 	{"operator/a.go", module + "/provisioner", "operator"},
 	{"operator/a.go", module + "/agent", "operator"},
 	{"operator/a.go", module + "/backend/local", "operator"},
+	{"operator/a.go", module + "/api/convert", "operator"},
 	{"operator/a.go", module + "/nodeops", "operator"},
 	{"operator/a.go", module + "/report/status", "operator"},
 	{"operator/a.go", module + "/kube/apply", allow},
@@ -125,11 +134,15 @@ var cases = []struct{ file, imports, rule string }{
 
 	{"report/status/a.go", module + "/backend", "report-and-admin"},
 	{"report/web/a.go", module + "/nodeops", "report-and-admin"},
+	{"report/web/a.go", module + "/api/convert", "report-and-admin"},
 	{"admin/a.go", module + "/driver", "report-and-admin"},
 	{"admin/a.go", module + "/api/v1", allow},
 
 	{"kube/a.go", module + "/operator/render", "kube"},
 	{"kube/a.go", module + "/backend", "kube"},
+	{"kube/a.go", module + "/api/convert", "kube"},
+	{"kube/a.go", module + "/api/v1", allow},
+	{"kube/a.go", module + "/api/client/clientset", allow},
 	{"kube/a.go", "k8s.io/client-go/tools/cache", allow},
 	{"kube/apply/a.go", module + "/kube", allow},
 

@@ -1,0 +1,189 @@
+package convert
+
+import (
+	"cmp"
+	"reflect"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func FuzzVolume(f *testing.F) {
+	addSeeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		volumeSpecThere(t, &filler{data})
+		volumeSpecBack(t, &filler{data})
+		volumeThere(t, &filler{data})
+		volumeBack(t, &filler{data})
+	})
+}
+
+func volumeSpecThere(t *testing.T, f *filler) {
+	t.Helper()
+	var want v1.VolumeSpec
+	f.fill(&want)
+	if want.Labels != nil {
+		want.Labels[v1.ClaimNameLabel], want.Labels[v1.ClaimNamespaceLabel] = f.string(), f.string()
+	}
+	want.Claim = v1.ClaimOf(want.Labels)
+	want.Deletion = nil
+	if got := FromVolumeSpec(want.Node, ToVolumeSpec(&want), ToSource(want.Source)); !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("of the object's spec\n%+v came back\n%+v", want, got)
+	}
+}
+
+func volumeSpecBack(t *testing.T, f *filler) {
+	t.Helper()
+	var want backend.VolumeSpec
+	f.fill(&want)
+	want.Nodes, want.Ephemeral = nil, false
+	o := FromVolumeSpec("node", want, nil)
+	if got := ToVolumeSpec(&o); !reflect.DeepEqual(got, want) {
+		t.Errorf("of the backend's spec\n%+v came back\n%+v", want, got)
+	}
+}
+
+// volumeThere leaves out what is said of a volume by others than its backend.
+func volumeThere(t *testing.T, f *filler) {
+	t.Helper()
+	var o v1.Volume
+	f.fill(&o.Status)
+	want := &o.Status
+	want.Phase, want.Error, want.Conditions, want.ObservedGeneration, want.Columns = "", nil, nil, 0, v1.VolumeColumns{}
+	for _, q := range []**resource.Quantity{&want.Size, &want.FSSize, &want.Used} {
+		*q = cmp.Or(*q, v1.Quantity(7))
+	}
+	want.Created = cmp.Or(want.Created, &metav1.MicroTime{Time: time.Unix(7, 0)})
+	if a := want.Access; a != nil && a.NFS != nil {
+		a.NFS.Server = cmp.Or(a.NFS.Server, "server")
+	} else if a != nil {
+		a.Image = cmp.Or(a.Image, "/image")
+	}
+	var got v1.VolumeStatus
+	if ShowVolume(&got, ToVolume(&o), "elsewhere"); !equality.Semantic.DeepEqual(&got, want) {
+		t.Errorf("of the object's status\n%+v came back\n%+v", want, got)
+	}
+}
+
+func volumeBack(t *testing.T, f *filler) {
+	t.Helper()
+	var want backend.Volume
+	f.fill(&want)
+	want.Name, want.Size = cmp.Or(want.Name, "name"), want.Size+1
+	if want.Server = ""; want.Shared {
+		want.Server = "team/files"
+		want.Node = v1.NodeOfServer(want.Server)
+	}
+	if want.Access.NFS != nil {
+		want.Access.NFS.Server = cmp.Or(want.Access.NFS.Server, "server")
+	}
+	want.Condition = condition(f)
+	o := v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: string(want.ID)}, Spec: FoundVolume(want.Node, &want)}
+	ShowVolume(&o.Status, &want, "elsewhere")
+	o.Status.Conditions = []metav1.Condition{FromCondition(want.Condition)}
+	if got := ToVolume(&o); !reflect.DeepEqual(got, &want) {
+		t.Errorf("of the backend's volume\n%+v came back\n%+v", &want, got)
+	}
+}
+
+// condition is one that a backend may have.
+func condition(f *filler) backend.Condition {
+	reasons := []backend.HealthReason{backend.Damaged, backend.DeviceErrors, backend.FileSystemErrors, backend.NotGrown, backend.PoolErrors}
+	if i := f.number() % 5; i < 4 {
+		return backend.Condition{Abnormal: true, Reason: reasons[i], Message: f.string()}
+	}
+	return backend.Condition{}
+}
+
+func TestVolumeSpecLosesOnlyWhatTheOtherSideDoesNotKnow(t *testing.T) {
+	half := resource.MustParse("500m")
+	o := v1.VolumeSpec{
+		Name: "a", Node: "node", Claim: "by/hand", Deletion: &v1.DeletionRequest{UID: "uid"},
+		Size: v1.VolumeSize{Required: &half, Limit: v1.Quantity(0)},
+	}
+	want := v1.VolumeSpec{Name: "a", Node: "node", Size: v1.VolumeSize{Required: v1.Quantity(1)}}
+	if got := FromVolumeSpec("node", ToVolumeSpec(&o), nil); !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("the object came back as %+v", got)
+	}
+	there := FromVolumeSpec("node", backend.VolumeSpec{Name: "a", Nodes: []string{"node", "other"}, Ephemeral: true}, nil)
+	if got := ToVolumeSpec(&there); !reflect.DeepEqual(got, backend.VolumeSpec{Name: "a"}) {
+		t.Errorf("the backend's came back as %+v", got)
+	}
+}
+
+func TestVolumeStatusKeepsTheLastNumbersOfADamagedVolume(t *testing.T) {
+	created := metav1.NewMicroTime(time.Unix(1, 2000))
+	s := v1.VolumeStatus{Size: v1.Quantity(5), Mode: v1.ModeBlock, Created: &created}
+	ShowVolume(&s, &backend.Volume{Pool: "fast", Mode: backend.Filesystem, Created: time.Unix(9, 0)}, "")
+	if v1.Bytes(s.Size) != 5 || s.Mode != v1.ModeBlock || !s.Created.Time.Equal(created.Time) || s.Pool != "fast" || s.Used == nil {
+		t.Errorf("it is %+v", s)
+	}
+}
+
+func TestVolumeStatusHasATimeInWholeMicroseconds(t *testing.T) {
+	var s, now v1.VolumeStatus
+	if ShowVolume(&s, &backend.Volume{Created: time.Unix(1, 2345)}, ""); !s.Created.Time.Equal(time.Unix(1, 2000)) {
+		t.Errorf("it was made at %v", s.Created)
+	}
+	if ShowVolume(&now, &backend.Volume{}, ""); time.Since(now.Created.Time) > time.Hour {
+		t.Errorf("without a time it was made at %v", now.Created)
+	}
+}
+
+func TestVolumeFoundIsAskedForAsItIs(t *testing.T) {
+	v := &backend.Volume{
+		ID: "a", Name: "A", Pool: "fast", Size: 5, Mode: backend.Filesystem, FSType: "xfs", Provisioning: backend.Thick, MkfsOptions: []string{"-m"},
+		Inodes: 7, Labels: map[string]string{v1.ClaimNameLabel: "data", v1.ClaimNamespaceLabel: "shop"}, OnNodeLoss: backend.DeleteOnNodeLoss,
+		Source: &backend.Source{Kind: backend.SourceSnapshot, ID: "s"},
+	}
+	want := v1.VolumeSpec{
+		Name: "A", Claim: "shop/data", Node: "node", Pool: "fast", Size: v1.VolumeSize{Required: v1.Quantity(5)}, Mode: v1.ModeFilesystem,
+		FSType: v1.XFS, Provisioning: v1.Thick, MkfsOptions: []string{"-m"}, Inodes: 7, Labels: v.Labels, OnNodeLoss: v1.DeleteOnNodeLoss,
+		Source: &v1.VolumeSource{Kind: v1.SourceSnapshot, Name: "s"},
+	}
+	if got := FoundVolume("node", v); !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("it is asked for as %+v", got)
+	}
+}
+
+func TestVolumeFoundWithoutItsMetadataIsNamedByItsID(t *testing.T) {
+	got := FoundVolume("team.files.nfs.holdfast.dev", &backend.Volume{ID: "a"})
+	if want := (v1.VolumeSpec{Name: "a", Node: "team.files.nfs.holdfast.dev", Shared: true}); !reflect.DeepEqual(got, want) {
+		t.Errorf("it is %+v", got)
+	}
+}
+
+func TestAccessToWhatAServerExportsIsAtItsAddress(t *testing.T) {
+	exported := backend.Access{NFS: &backend.NFS{Path: "/a"}}
+	elsewhere := backend.Access{NFS: &backend.NFS{Server: "10.0.0.9", Path: "/a"}}
+	for name, test := range map[string]struct {
+		access  backend.Access
+		address string
+		want    *v1.VolumeNFS
+	}{
+		"at its address":                 {exported, "10.0.0.7", &v1.VolumeNFS{Server: "10.0.0.7", Path: "/a"}},
+		"at the one it knows":            {elsewhere, "10.0.0.7", &v1.VolumeNFS{Server: "10.0.0.9", Path: "/a"}},
+		"nowhere as long as it has none": {exported, "", nil},
+		"nowhere if not exported":        {backend.Access{}, "10.0.0.7", nil},
+	} {
+		var s v1.VolumeStatus
+		ShowVolume(&s, &backend.Volume{Access: test.access}, test.address)
+		o := s.Access
+		switch {
+		case (o == nil) != (test.want == nil):
+			t.Errorf("%s: %+v", name, o)
+		case o != nil && (*o.NFS != *test.want || o.Image != "" || o.Directory != ""):
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+	var s v1.VolumeStatus
+	if ShowVolume(&s, &backend.Volume{Access: backend.Access{Image: "/i"}}, ""); s.Access.Image != "/i" || s.Access.NFS != nil {
+		t.Errorf("of a node it is %+v", s.Access)
+	}
+}
