@@ -92,7 +92,7 @@ func (a *Agent) take(ctx context.Context, o *v1.Snapshot) (s *backend.Snapshot, 
 	case snapshotWasReal(o):
 		return s, false, nil
 	case absent && settled(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
-		return nil, false, recorded(o.Status.Error)
+		return nil, false, convert.ToError(o.Status.Error)
 	}
 	s, err = a.makeSnapshot(ctx, o)
 	return s, absent, err

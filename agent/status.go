@@ -91,12 +91,10 @@ func (r report) phase() v1.Phase {
 }
 
 func (r report) errorOf() *v1.Error {
-	if r.failure == nil || errors.Is(r.failure, errMissing) || errors.Is(r.failure, errWaits) {
+	if errors.Is(r.failure, errMissing) || errors.Is(r.failure, errWaits) {
 		return nil
 	}
-	// A panic below leaves its stack in the message: that is for the log.
-	message, _, _ := strings.Cut(r.failure.Error(), "\ngoroutine ")
-	return &v1.Error{Code: v1.ErrorCode(backend.CodeOf(r.failure)), Message: message}
+	return convert.FromError(r.failure)
 }
 
 // poolReason says in a word why a pool is out of reach.

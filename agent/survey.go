@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -80,9 +81,9 @@ func (a *Agent) surveySnapshots(ctx context.Context) error {
 
 // volumeDiffers says whether the object tells something else than what is on disk, whoever wrote it.
 func (a *Agent) volumeDiffers(o *v1.Volume, v *backend.Volume) bool {
-	return o.DeletionTimestamp == nil && newsOfVolume(&o.Status, volumeStatus(o, v, recorded(o.Status.Error), a.Address))
+	return o.DeletionTimestamp == nil && newsOfVolume(&o.Status, volumeStatus(o, v, convert.ToError(o.Status.Error), a.Address))
 }
 
 func snapshotDiffers(o *v1.Snapshot, t *backend.Snapshot) bool {
-	return o.DeletionTimestamp == nil && newsOfSnapshot(&o.Status, snapshotStatus(o, t, recorded(o.Status.Error)))
+	return o.DeletionTimestamp == nil && newsOfSnapshot(&o.Status, snapshotStatus(o, t, convert.ToError(o.Status.Error)))
 }

@@ -88,7 +88,7 @@ func (a *Agent) realise(ctx context.Context, o *v1.Volume) (v *backend.Volume, f
 		return nil, false, a.lost(ctx, placeOf(o))
 	case wasReal(o):
 	case settled(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
-		return nil, false, recorded(o.Status.Error)
+		return nil, false, convert.ToError(o.Status.Error)
 	case absent:
 		if v, err = a.makeVolume(ctx, o); err != nil {
 			return nil, false, err
@@ -150,7 +150,7 @@ func (a *Agent) grow(ctx context.Context, o *v1.Volume, v *backend.Volume) (*bac
 	case want.Required <= v.Size || v.Size == 0: // the latter: damaged, which is told otherwise
 		return v, nil
 	case settled(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
-		return v, recorded(o.Status.Error)
+		return v, convert.ToError(o.Status.Error)
 	case a.expander == nil:
 		return v, fmt.Errorf("%w volume %s: the storage of node %s cannot grow volumes", backend.ErrInvalid, o.Name, a.Node)
 	}
@@ -163,15 +163,7 @@ func (a *Agent) grow(ctx context.Context, o *v1.Volume, v *backend.Volume) (*bac
 
 // settled says whether the spec as it is was answered with an error that trying again cannot mend.
 func settled(generation, observed int64, e *v1.Error) bool {
-	return generation == observed && e != nil && backend.Code(e.Code).Permanent()
-}
-
-// recorded is an error as it was written down.
-func recorded(e *v1.Error) error {
-	if e == nil {
-		return nil
-	}
-	return backend.Code(e.Code).Error(e.Message)
+	return generation == observed && backend.CodeOf(convert.ToError(e)).Permanent()
 }
 
 // retryable leaves of an error what trying again may mend. What the next survey looks at anyway is not tried before.

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,34 +23,53 @@ const (
 
 // sentinels pairs codes with errors. ErrBusy comes first: it may wrap how an earlier attempt ended.
 var sentinels = []struct {
-	code Code
-	err  error
+	code      Code
+	err       error
+	permanent bool
 }{
-	{CodeBusy, ErrBusy},
-	{CodeNotFound, ErrNotFound},
-	{CodeExists, ErrExists},
-	{CodeInvalid, ErrInvalid},
-	{CodeOutOfRange, ErrOutOfRange},
-	{CodeExhausted, ErrExhausted},
-	{CodePrecondition, ErrPrecondition},
-	{CodeUnavailable, ErrUnavailable},
+	{CodeBusy, ErrBusy, false},
+	{CodeNotFound, ErrNotFound, true},
+	{CodeExists, ErrExists, true},
+	{CodeInvalid, ErrInvalid, true},
+	{CodeOutOfRange, ErrOutOfRange, true},
+	{CodeExhausted, ErrExhausted, true},
+	{CodePrecondition, ErrPrecondition, false},
+	{CodeUnavailable, ErrUnavailable, false},
 }
 
-// CodeOf names the sentinel that err is. What is none of them is a storage that fails, and Unavailable.
-func CodeOf(err error) Code {
+// Codes are all that there are.
+func Codes() (all []Code) {
+	for _, s := range sentinels {
+		all = append(all, s.code)
+	}
+	return all
+}
+
+// FindCode names the sentinel that err is, if it is one.
+func FindCode(err error) Code {
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
 			return s.code
 		}
 	}
-	return CodeUnavailable
+	return ""
+}
+
+// CodeOf takes what is no sentinel for a storage that fails, which is Unavailable.
+func CodeOf(err error) Code { return cmp.Or(FindCode(err), CodeUnavailable) }
+
+// MessageOf leaves out the stack that a panic below has left in a message: it is for the log, and not for a caller.
+func MessageOf(err error) string {
+	message, _, _ := strings.Cut(err.Error(), "\ngoroutine ")
+	return message
 }
 
 // Permanent says whether repeating a request that failed with this code is of no use until it is changed.
 func (c Code) Permanent() bool {
-	switch c {
-	case CodeNotFound, CodeExists, CodeInvalid, CodeOutOfRange, CodeExhausted:
-		return true
+	for _, s := range sentinels {
+		if s.code == c {
+			return s.permanent
+		}
 	}
 	return false
 }

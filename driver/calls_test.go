@@ -216,6 +216,11 @@ func TestErrorsAreTranslatedOnceEach(t *testing.T) {
 			t.Errorf("toStatus(%v) = %v, want %s", wrapped, got, want)
 		}
 	}
+	for _, code := range backend.Codes() {
+		if grpcCodes[code] == codes.OK {
+			t.Errorf("backends say %s, which is nothing to a caller", code)
+		}
+	}
 	if toStatus(nil) != nil {
 		t.Error("no error became one")
 	}

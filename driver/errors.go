@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -11,25 +10,19 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// sentinels pairs what backends say with what CSI callers understand. ErrBusy comes before the context errors that
-// it may carry.
-var sentinels = []struct {
-	err  error
-	code codes.Code
-}{
-	{backend.ErrBusy, codes.Aborted},
-	{backend.ErrNotFound, codes.NotFound},
-	{backend.ErrExists, codes.AlreadyExists},
-	{backend.ErrInvalid, codes.InvalidArgument},
-	{backend.ErrOutOfRange, codes.OutOfRange},
-	{backend.ErrExhausted, codes.ResourceExhausted},
-	{backend.ErrPrecondition, codes.FailedPrecondition},
-	{backend.ErrUnavailable, codes.Unavailable},
-	{context.Canceled, codes.Canceled},
-	{context.DeadlineExceeded, codes.DeadlineExceeded},
+// grpcCodes are what backends say as CSI callers understand it.
+var grpcCodes = map[backend.Code]codes.Code{
+	backend.CodeBusy:         codes.Aborted,
+	backend.CodeNotFound:     codes.NotFound,
+	backend.CodeExists:       codes.AlreadyExists,
+	backend.CodeInvalid:      codes.InvalidArgument,
+	backend.CodeOutOfRange:   codes.OutOfRange,
+	backend.CodeExhausted:    codes.ResourceExhausted,
+	backend.CodePrecondition: codes.FailedPrecondition,
+	backend.CodeUnavailable:  codes.Unavailable,
 }
 
-// toStatus is the one place where errors become gRPC codes.
+// toStatus is the one place where errors become gRPC codes. An ErrBusy may carry the error of a context.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
@@ -37,12 +30,15 @@ func toStatus(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	// A panic below leaves its stack in the message: that is for the log, not for the caller.
-	message, _, _ := strings.Cut(err.Error(), "\ngoroutine ")
-	for _, s := range sentinels {
-		if errors.Is(err, s.err) {
-			return status.Error(s.code, message)
-		}
+	code, known := grpcCodes[backend.FindCode(err)]
+	switch {
+	case known:
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	default:
+		code = codes.Internal
 	}
-	return status.Error(codes.Internal, message)
+	return status.Error(code, backend.MessageOf(err))
 }

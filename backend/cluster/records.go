@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -66,7 +67,7 @@ func (s state) failure() error {
 	if s.err == nil || s.err.Code == v1.ErrorBusy || !s.observed && !s.deleting || s.deleting && s.phase != v1.PhaseDeleting {
 		return nil
 	}
-	return backend.Code(s.err.Code).Error(s.err.Message)
+	return convert.ToError(s.err)
 }
 
 // find returns an object from the cache, or from the API where the cache has none: another replica may have written it.

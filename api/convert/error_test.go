@@ -1,0 +1,92 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+func TestErrorCodesOfTheAPIAreThoseOfBackends(t *testing.T) {
+	pairs := map[v1.ErrorCode]error{
+		v1.ErrorNotFound: backend.ErrNotFound, v1.ErrorExists: backend.ErrExists, v1.ErrorInvalid: backend.ErrInvalid,
+		v1.ErrorOutOfRange: backend.ErrOutOfRange, v1.ErrorExhausted: backend.ErrExhausted, v1.ErrorBusy: backend.ErrBusy,
+		v1.ErrorPrecondition: backend.ErrPrecondition, v1.ErrorUnavailable: backend.ErrUnavailable,
+	}
+	var codes []string
+	for _, c := range backend.Codes() {
+		codes = append(codes, string(c))
+		if pairs[v1.ErrorCode(c)] == nil {
+			t.Errorf("the API has no code %s", c)
+		}
+	}
+	for _, kind := range []string{"volumes", "snapshots"} {
+		taken := codesOfSchema(t, kind)
+		slices.Sort(taken)
+		if slices.Sort(codes); !slices.Equal(codes, taken) {
+			t.Errorf("backends have the codes %v, and the schema of %s has %v", codes, kind, taken)
+		}
+	}
+	for code, sentinel := range pairs {
+		e := FromError(fmt.Errorf("pool fast: %w: 5 bytes", sentinel))
+		if e.Code != code {
+			t.Errorf("%v has the code %s, want %s", sentinel, e.Code, code)
+		}
+		back := ToError(e)
+		for other, another := range pairs {
+			if errors.Is(back, another) != (other == code) {
+				t.Errorf("%s came back as %v", code, back)
+			}
+		}
+		if back.Error() != e.Message || *FromError(back) != *e {
+			t.Errorf("%+v came back as %v", e, back)
+		}
+	}
+}
+
+type schema struct {
+	Properties map[string]schema `json:"properties"`
+	Enum       []string          `json:"enum"`
+}
+
+// codesOfSchema are the codes that the API server takes in status.error.
+func codesOfSchema(t *testing.T, kind string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/crds/holdfast.dev_" + kind + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var definition struct {
+		Spec struct {
+			Versions []struct {
+				Schema struct {
+					OpenAPIV3Schema schema `json:"openAPIV3Schema"`
+				} `json:"schema"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal(text, &definition); err != nil {
+		t.Fatal(err)
+	}
+	all := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+	return all.Properties["status"].Properties["error"].Properties["code"].Enum
+}
+
+func TestErrorThatIsNoneIsNotWrittenDown(t *testing.T) {
+	if FromError(nil) != nil || ToError(nil) != nil {
+		t.Error("nothing became an error")
+	}
+}
+
+func TestErrorOfAPanicIsWrittenDownWithoutItsStack(t *testing.T) {
+	e := FromError(errors.New("create of v panicked: boom\ngoroutine 17 [running]:\nmain.main()"))
+	if *e != (v1.Error{Code: v1.ErrorUnavailable, Message: "create of v panicked: boom"}) {
+		t.Errorf("it is %+v", e)
+	}
+}
