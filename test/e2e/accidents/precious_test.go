@@ -86,7 +86,7 @@ func (p *precious) keepShared() *precious {
 	return p
 }
 
-// intact says that all is as it was: each claim is bound to what it was bound to, each checksum is what it was, and a new
+// intact says that all is as it was: each claim is bound, each checksum is what it was, and a new
 // claim can be made and used. Pods that used a volume go on with it.
 func (p *precious) intact(after string) {
 	p.t.Helper()
@@ -150,7 +150,7 @@ func (p *precious) uids(volumes []string) map[string]types.UID {
 	p.t.Helper()
 	all := map[string]types.UID{}
 	for _, name := range volumes {
-		// The server writes the object of a plain volume when it looks at its disk the next time.
+		// The server writes the object of a plain volume once it has made the volume.
 		o := kube.AwaitOne(p.Space, p.Holdfast("volumes"), name, "to have an object", func(*unstructured.Unstructured) (bool, error) { return true, nil })
 		all[name] = o.GetUID()
 	}
