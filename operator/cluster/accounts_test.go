@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -128,16 +130,92 @@ func TestTheTokenOfANodePodWritesWhatIsItsNodesAndNothingElse(t *testing.T) {
 		}
 	}
 	others := append(ofNode("agents-two"), neverOfAgents("agents-one")...)
-	for _, what := range []string{theVolumes, theSnapshots, theStorageNodes} {
-		others = append(others, realapi.Attempt{Verb: "delete", What: what, Name: "agents-two"})
+	for _, verb := range []string{"delete", "deletecollection"} {
+		for _, what := range []string{theVolumes, theSnapshots, theStorageNodes} {
+			others = append(others, realapi.Attempt{Verb: verb, What: what, Name: "agents-two"})
+		}
+		others = append(others, realapi.Attempt{Verb: verb, What: theLeases, In: namespace, Name: v1.LeasePrefix + "agents-two"})
 	}
-	others = append(others, realapi.Attempt{Verb: "delete", What: theLeases, In: namespace, Name: v1.LeasePrefix + "agents-two"})
+	others = append(others, realapi.Attempt{Verb: "deletecollection", What: theVolumes}, realapi.Attempt{Verb: "deletecollection", What: theSnapshots})
 	for _, a := range others {
 		if err := a.Try(t.Context(), agent); !refusedBy(nodeAccount, err) || !strings.Contains(err.Error(), "agents-one") {
 			t.Errorf("with all rights: %s: %v", a, err)
 		}
 		if err := a.Try(t.Context(), r.config); refusedBy(nodeAccount, err) {
 			t.Errorf("an administrator is refused %s: %v", a, err)
+		}
+	}
+}
+
+// TestTheTokenOfANodePodHasNoRightToWhatIsKubernetes: what no policy keeps it from, as the policy is about what is
+// Holdfast's. Nor may it delete in one go what it may not delete one by one.
+func TestTheTokenOfANodePodHasNoRightToWhatIsKubernetes(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.settled("holdfast")
+	r.keptTo("agents-one")
+	realapi.PodOn(t, r.config, namespace, agents, "agents-one-pod", "agents-one")
+	agent := realapi.WithToken(t, r.config, namespace, agents, "agents-one-pod")
+	const group = "holdfast.dev"
+	for right, want := range map[realapi.Right][]string{
+		{Group: group, Resource: "volumes"}:                               {"get", "list", "watch", "create", "update"},
+		{Group: group, Resource: "snapshots"}:                             {"get", "list", "watch", "create", "update"},
+		{Group: group, Resource: "volumes", Sub: "status"}:                {"update"},
+		{Group: group, Resource: "snapshots", Sub: "status"}:              {"update"},
+		{Group: group, Resource: "storagenodes"}:                          {"get", "list", "watch", "create", "patch"},
+		{Group: group, Resource: "storagenodes", Sub: "status"}:           {"patch"},
+		{Group: group, Resource: "storageclusters"}:                       {"list", "watch"},
+		{Group: group, Resource: "storageclusters", Sub: "status"}:        nil,
+		{Group: group, Resource: "nodejobs"}:                              nil,
+		{Group: group, Resource: "storageupgrades"}:                       nil,
+		{Group: group, Resource: "nfsservers"}:                            nil,
+		{Group: "coordination.k8s.io", Resource: "leases", In: namespace}: {"get", "create", "update"},
+		{Group: "coordination.k8s.io", Resource: "leases", In: "default"}: nil,
+		{Resource: "events"}:                                              {"create", "patch"},
+		{Resource: "nodes"}:                                               {"list", "watch"},
+		{Resource: "nodes", Name: "agents-one"}:                           {"list", "watch"},
+		{Resource: "nodes", Sub: "status"}:                                nil,
+		{Resource: "nodes", Sub: "proxy"}:                                 nil,
+		{Resource: "namespaces"}:                                          nil,
+		{Resource: "namespaces", Name: "kube-system"}:                     {"get"},
+		{Resource: "persistentvolumes"}:                                   nil,
+		{Resource: "persistentvolumes", Sub: "status"}:                    nil,
+		{Resource: "serviceaccounts", Sub: "token", In: namespace}:        nil,
+		{Group: "apps", Resource: "daemonsets", In: namespace}:            nil,
+		{Group: "storage.k8s.io", Resource: "storageclasses"}:             nil,
+		{Group: "storage.k8s.io", Resource: "csinodes"}:                   nil,
+		{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:    nil,
+	} {
+		if got := realapi.Allowed(t, agent, right); !slices.Equal(got, want) {
+			t.Errorf("%+v: it may %v, want %v", right, got, want)
+		}
+	}
+	for _, in := range []string{"", namespace, "default", "kube-system"} {
+		for _, resource := range []string{"persistentvolumeclaims", "secrets", "pods", "configmaps"} {
+			if got := realapi.Allowed(t, agent, realapi.Right{Resource: resource, In: in}); len(got) > 0 {
+				t.Errorf("%s in namespace %q: it may %v", resource, in, got)
+			}
+		}
+		for _, sub := range []string{"exec", "ephemeralcontainers", "binding", "eviction"} {
+			if got := realapi.Allowed(t, agent, realapi.Right{Resource: "pods", Sub: sub, In: in}); len(got) > 0 {
+				t.Errorf("pods/%s in namespace %q: it may %v", sub, in, got)
+			}
+		}
+	}
+	for _, a := range []realapi.Attempt{
+		{Verb: "deletecollection", What: theVolumes},
+		{Verb: "deletecollection", What: theVolumes, Name: "agents-one"},
+		{Verb: "deletecollection", What: theSnapshots},
+		{Verb: "deletecollection", What: theStorageNodes},
+		{Verb: "deletecollection", What: theLeases, In: namespace},
+		{Verb: "deletecollection", What: "v1/persistentvolumes"},
+		{Verb: "deletecollection", What: "v1/pods", In: namespace},
+		{Verb: "delete", What: "v1/pods", In: namespace, Name: "agents-one-pod"},
+		{Verb: "create", What: "v1/secrets", In: namespace, Name: "s", Body: `{"apiVersion":"v1","kind":"Secret"}`},
+		{Verb: "create", What: "v1/persistentvolumeclaims", In: "default", Name: "c", Body: `{"apiVersion":"v1","kind":"PersistentVolumeClaim"}`},
+	} {
+		if err := a.Try(t.Context(), agent); !apierrors.IsForbidden(err) || refusedBy(nodeAccount, err) {
+			t.Errorf("by the rights that it has: %s: %v", a, err)
 		}
 	}
 }

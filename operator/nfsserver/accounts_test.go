@@ -199,9 +199,7 @@ func (a *attacked) never() []realapi.Attempt {
 		elsewhere("create", func(pv *core.PersistentVolume) {
 			pv.Spec.PersistentVolumeSource = core.PersistentVolumeSource{HostPath: &core.HostPathVolumeSource{Path: "/"}}
 		}),
-		elsewhere("create", func(pv *core.PersistentVolume) {
-			pv.Spec.PersistentVolumeSource = core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: "csi.holdfast.dev", VolumeHandle: own}}
-		}),
+		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.PersistentVolumeSource = onDriver(own) }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.NFS.Server = a.elseAddress }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Annotations[v1.NFSServerAnnotation] = other }),
 		elsewhere("create", func(pv *core.PersistentVolume) {
@@ -221,6 +219,23 @@ func (a *attacked) never() []realapi.Attempt {
 		{Verb: "delete", What: ofPersistent, Name: "other-" + a.namespace},
 		{Verb: "patch", What: ofPersistent, Name: "host-" + a.namespace, Body: `{"metadata":{"finalizers":null}}`},
 		{Verb: "delete", What: ofPersistent, Name: "host-" + a.namespace},
+		{Verb: "patch", What: ofPersistent, Name: "csi-" + a.namespace, Body: `{"metadata":{"finalizers":null}}`},
+		{Verb: "patch", What: ofPersistent, Name: "csi-" + a.namespace, Body: `{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":"nfs.holdfast.dev","nfs.holdfast.dev/server":"` + a.namespace + `/one"}}}`},
+		{Verb: "patch", What: ofPersistent, Name: "csi-" + a.namespace, Body: `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`},
+		{Verb: "patch", What: ofPersistent, Name: "csi-" + a.namespace, Body: `{"spec":{"claimRef":{"namespace":"` + a.namespace + `","name":"data"}}}`},
+		{Verb: "patch", What: ofPersistent + "/status", Name: "csi-" + a.namespace, Body: `{"status":{"phase":"Available"}}`},
+		{Verb: "delete", What: ofPersistent, Name: "csi-" + a.namespace},
+		{Verb: "patch", What: ofPersistent, Name: "claimed-" + a.namespace, Body: `{"metadata":{"finalizers":null}}`},
+		{Verb: "delete", What: ofPersistent, Name: "claimed-" + a.namespace},
+		{Verb: "deletecollection", What: ofPersistent},
+		{Verb: "deletecollection", What: ofPersistent, Name: "csi-" + a.namespace},
+		{Verb: "deletecollection", What: ofPersistent, Name: "other-" + a.namespace},
+		{Verb: "deletecollection", What: ofVolumes},
+		{Verb: "deletecollection", What: ofVolumes, Name: a.volume(a.other)},
+		{Verb: "deletecollection", What: ofSnapshots, Name: a.volume(a.other)},
+		{Verb: "deletecollection", What: ofNodes, Name: a.other.NodeName()},
+		{Verb: "deletecollection", What: ofServers, In: a.namespace},
+		{Verb: "deletecollection", What: ofClaims, In: a.namespace},
 		claim(`{"metadata":{"labels":{"a":"b"}}}`), claim(`{"metadata":{"finalizers":null}}`), claim(`{"metadata":{"annotations":{"a":"b"}}}`),
 		claim(`{"metadata":{"annotations":{"volume.kubernetes.io/storage-provisioner":null}}}`),
 		claim(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"another"}}}`),
@@ -232,7 +247,12 @@ func (a *attacked) never() []realapi.Attempt {
 	}
 }
 
-// keep makes PersistentVolumes that are there: of the server, of another, and of a directory of a node.
+func onDriver(volume string) core.PersistentVolumeSource {
+	return core.PersistentVolumeSource{CSI: &core.CSIPersistentVolumeSource{Driver: "csi.holdfast.dev", VolumeHandle: volume}}
+}
+
+// keep makes PersistentVolumes that are there: of the server, of another, of a directory of a node, and of the driver, one
+// of them with what says that it is the server's.
 func (a *attacked) keep() {
 	a.Helper()
 	for name, change := range map[string]func(*core.PersistentVolume){
@@ -241,6 +261,11 @@ func (a *attacked) keep() {
 		"host": func(pv *core.PersistentVolume) {
 			pv.Spec.PersistentVolumeSource = core.PersistentVolumeSource{HostPath: &core.HostPathVolumeSource{Path: "/x"}}
 		},
+		"csi": func(pv *core.PersistentVolume) {
+			pv.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": "csi.holdfast.dev"}
+			pv.Spec.PersistentVolumeSource = onDriver(a.volume(a.own))
+		},
+		"claimed": func(pv *core.PersistentVolume) { pv.Spec.PersistentVolumeSource = onDriver(a.volume(a.own)) },
 	} {
 		pv := a.object(change)
 		pv.Name, pv.Spec.ClaimRef, pv.Spec.PersistentVolumeReclaimPolicy = name+"-"+a.namespace, nil, core.PersistentVolumeReclaimDelete

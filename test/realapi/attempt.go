@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -16,10 +17,10 @@ import (
 
 // Attempt is one request, which is made as if: nothing of it stays.
 type Attempt struct {
-	Verb string // create, apply, patch, update or delete
+	Verb string // create, apply, patch, update, delete or deletecollection
 	What string // RESOURCE or RESOURCE/SUBRESOURCE, of the core or with its group and version: v1/pods, holdfast.dev/v1/volumes/status
 	In   string // the namespace; "" of what has none
-	Name string
+	Name string // of a collection: of the one object that is meant of it; "" of all
 	Body string // as JSON: the object, or of a patch the fields that are another
 }
 
@@ -63,6 +64,12 @@ func (a Attempt) Try(ctx context.Context, config *rest.Config) error {
 		}
 	case "delete":
 		err = objects.Delete(ctx, a.Name, metav1.DeleteOptions{DryRun: asIf}, sub...)
+	case "deletecollection":
+		var one metav1.ListOptions
+		if a.Name != "" {
+			one.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, a.Name).String()
+		}
+		err = objects.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: asIf}, one)
 	default:
 		err = fmt.Errorf("verb %q", a.Verb)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	authentication "k8s.io/api/authentication/v1"
+	authorization "k8s.io/api/authorization/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,6 +55,31 @@ func PodOn(t testing.TB, config *rest.Config, namespace, account, pod, node stri
 	if _, err := client.Pods(namespace).Create(ctx, p, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Verbs are all that RBAC tells apart of what is asked of an ordinary kind.
+var Verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+
+// Right is what an account may be let do.
+type Right struct{ Group, Resource, Sub, In, Name string }
+
+// Allowed asks for the verbs that RBAC gives an account of a right.
+func Allowed(t testing.TB, as *rest.Config, right Right) (verbs []string) {
+	t.Helper()
+	reviews := kubernetes.NewForConfigOrDie(as).AuthorizationV1().SelfSubjectAccessReviews()
+	for _, verb := range Verbs {
+		review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorization.ResourceAttributes{
+			Verb: verb, Group: right.Group, Resource: right.Resource, Subresource: right.Sub, Namespace: right.In, Name: right.Name,
+		}}}
+		answer, err := reviews.Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status.Allowed {
+			verbs = append(verbs, verb)
+		}
+	}
+	return verbs
 }
 
 // AllRights gives an account all that RBAC can give. What is refused it then is refused by a policy.
