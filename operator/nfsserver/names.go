@@ -2,6 +2,7 @@ package nfsserver
 
 import (
 	"maps"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +33,13 @@ func objectName(s *v1.NFSServer) string { return prefix + s.Name }
 func serverOf(object types.NamespacedName) (types.NamespacedName, bool) {
 	name, is := strings.CutPrefix(object.Name, prefix)
 	return types.NamespacedName{Namespace: object.Namespace, Name: name}, is
+}
+
+// isPodOf says whether a pod is of the StatefulSet of a server. The pods of a copy of that have its labels too.
+func isPodOf(s *v1.NFSServer, pod string) bool {
+	ordinal, is := strings.CutPrefix(pod, objectName(s)+"-")
+	_, err := strconv.ParseUint(ordinal, 10, 31)
+	return is && err == nil
 }
 
 // selector finds the pods of a server in its namespace.

@@ -121,7 +121,7 @@ func (r *Controller) removePod(ctx context.Context, s *v1.NFSServer) (string, er
 	if err != nil {
 		return "", err
 	}
-	if len(pods.Items) > 0 {
+	if slices.ContainsFunc(pods.Items, func(p core.Pod) bool { return isPodOf(s, p.Name) }) {
 		return "its pod to end", nil
 	}
 	return "", nil

@@ -132,7 +132,7 @@ func (r *rig) start() *rig {
 	c := Config{
 		Client: ours, Kubernetes: theirs, Namespace: realapi.Namespace, Events: r.events, Log: log, Settle: 50 * time.Millisecond,
 		Owned:   r.set(apply.Config{Kinds: rightKinds(), Name: "cluster", Namespace: realapi.Namespace, Log: log}),
-		Servers: r.set(apply.Config{Kinds: Kinds(), Name: "servers", Everywhere: true, InventoryNamespace: realapi.Namespace, Instance: Label, Log: log}),
+		Servers: r.set(apply.Config{Kinds: Kinds(), Name: "servers", Everywhere: true, InventoryNamespace: realapi.Namespace, Instance: Label, Stranger: apply.TellOfStranger(theirs), Log: log}),
 		Watches: kube.NewWatches(ctx, ours, theirs, realapi.Namespace), Whole: func(kind string) bool { return r.missing.Load() != kind },
 	}
 	var err error

@@ -123,6 +123,7 @@ func (r *Controller) usersOf(claim any) (keys []types.NamespacedName) {
 // podsOf are the pods of a server, the newest last.
 func (r *Controller) podsOf(s *v1.NFSServer) []*core.Pod {
 	pods, _ := r.pods.Core().V1().Pods().Lister().Pods(s.Namespace).List(labels.SelectorFromSet(selector(s)))
+	pods = slices.DeleteFunc(pods, func(p *core.Pod) bool { return !isPodOf(s, p.Name) })
 	slices.SortFunc(pods, func(a, b *core.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return pods
 }
