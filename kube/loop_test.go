@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/holdfast-storage/holdfast/test/alongside"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
 )
 
@@ -36,14 +37,7 @@ func started[K comparable](t *testing.T, c LoopConfig[K]) *Loop[K] {
 
 func run[K comparable](t *testing.T, l *Loop[K]) {
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the loop ended with %v", err)
-		}
-	})
+	alongside.Run(ctx, t, cancel, l.Run)
 }
 
 func TestALoopWithoutAFunctionIsRefused(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
+	"github.com/holdfast-storage/holdfast/test/alongside"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
@@ -88,18 +89,7 @@ func (s *server) start() *Provisioner {
 
 func (s *server) run(p *Provisioner) {
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	var once sync.Once
-	s.running, s.stop = p, func() {
-		once.Do(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				s.t.Errorf("it ended with %v", err)
-			}
-		})
-	}
-	s.t.Cleanup(s.stop)
+	s.running, s.stop = p, alongside.Run(ctx, s.t, cancel, p.Run)
 }
 
 // disk is a memory backend that can be slow, fail, and tell what was asked.

@@ -35,6 +35,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/definitions"
+	"github.com/holdfast-storage/holdfast/test/alongside"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
@@ -196,23 +197,12 @@ func (r *rig) start() *rig {
 			r.Fatal(err)
 		}
 	}
-	ended := make(chan error, 1)
-	go func() {
+	r.stop = alongside.Run(ctx, r, cancel, func(ctx context.Context) error {
 		var both errgroup.Group
 		both.Go(func() error { return kinds.Run(ctx) })
 		both.Go(func() error { return controller.Run(ctx) })
-		ended <- both.Wait()
-	}()
-	var once sync.Once
-	r.stop = func() {
-		once.Do(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				r.Errorf("the controller ended with %v", err)
-			}
-		})
-	}
-	r.Cleanup(r.stop)
+		return both.Wait()
+	})
 	return r
 }
 

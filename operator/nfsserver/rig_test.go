@@ -32,6 +32,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/test/alongside"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
@@ -145,18 +146,7 @@ func (r *rig) start() *rig {
 			r.Fatal(err)
 		}
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- r.controller.Run(ctx) }()
-	var once sync.Once
-	r.stop = func() {
-		once.Do(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				r.Errorf("the controller ended with %v", err)
-			}
-		})
-	}
-	r.Cleanup(r.stop)
+	r.stop = alongside.Run(ctx, r, cancel, r.controller.Run)
 	return r
 }
 

@@ -20,6 +20,7 @@ import (
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
+	"github.com/holdfast-storage/holdfast/test/alongside"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
@@ -52,7 +53,6 @@ func newKubeletRig(t *testing.T) *kubeletRig {
 // start runs a controller until stop is called or the test ends.
 func (r *kubeletRig) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
 	watches := kube.NewWatches(ctx, r.client, r.kubernetes, realapi.Namespace)
 	c, err := nodejob.New(nodejob.Config{
 		Client: r.client, Kubernetes: r.kubernetes, Watches: watches, Namespace: realapi.Namespace,
@@ -62,17 +62,7 @@ func (r *kubeletRig) start() (stop func()) {
 		r.Fatal(err)
 	}
 	watches.Start()
-	go func() { ended <- c.Run(ctx) }()
-	stop = func() {
-		cancel()
-		err := <-ended
-		if err != nil {
-			r.Error(err)
-		}
-		ended <- nil // it may be called again
-	}
-	r.Cleanup(stop)
-	return stop
+	return alongside.Run(ctx, r, cancel, c.Run)
 }
 
 // job runs a shell command on all nodes; it is removed with the test, with its pods.

@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
+	"github.com/holdfast-storage/holdfast/test/alongside"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
@@ -294,19 +295,7 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 		r.Fatal(err)
 	}
 	watches.Start()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := c.Run(ctx); err != nil {
-			r.Error(err)
-		}
-	}()
-	stop = func() {
-		cancel()
-		<-ended
-	}
-	r.Cleanup(stop)
-	return stop
+	return alongside.Run(ctx, r, cancel, c.Run)
 }
 
 // dying runs a controller that is killed at one of its writes, if it gets that far. It returns how many it made.

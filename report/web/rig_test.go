@@ -20,6 +20,7 @@ import (
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/alongside"
 	"github.com/holdfast-storage/holdfast/test/miniapi"
 )
 
@@ -69,14 +70,7 @@ func (r *rig) replica() *Server {
 		r.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	r.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			r.Error(err)
-		}
-	})
+	alongside.Run(ctx, r, cancel, s.Run)
 	return s
 }
 
