@@ -4,7 +4,9 @@ import (
 	"context"
 	"flag"
 	"log/slog"
+	"os"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
@@ -38,25 +40,25 @@ func operatorFlags(flags *flag.FlagSet, k *kubeAccess, driver, pod *string) *ope
 }
 
 // begin finds out what this process runs as, and makes the StorageCluster of a new installation.
-func (o *operator) begin(ctx context.Context, c *clients, kinds *definitions.Controller, log *slog.Logger) error {
+func (o *operator) begin(ctx context.Context, c *clients, kinds *definitions.Controller, log *slog.Logger) (r render.Release, err error) {
+	var own v1.Image
 	if *o.pod != "" && !o.alone {
-		image, err := first.Image(ctx, c.kubernetes, o.namespace, *o.pod)
-		if err != nil {
-			return err
+		if own, err = first.Image(ctx, c.kubernetes, o.namespace, *o.pod); err != nil {
+			return r, err
 		}
-		render.SetOwnImage(image)
 	}
+	r = render.NewRelease(own, os.Getenv)
 	if err := first.Define(ctx, c.dynamic, log); err != nil {
 		log.Warn("the kinds stay as they were installed: apply the manifest of this release", "error", err)
 	}
 	if err := kinds.Restore(ctx); err != nil { // one that is still to be made again goes before a new one
 		log.Warn("what was written down is not made again yet", "error", err)
-		return nil
+		return r, nil
 	}
 	if err := o.first(c, log)(ctx); err != nil {
 		log.Warn("no StorageCluster is made: make one", "error", err)
 	}
-	return nil
+	return r, nil
 }
 
 // first makes the StorageCluster of a new installation.
@@ -100,34 +102,34 @@ func (o *operator) run(ctx context.Context, c *clients, watches *kube.Watches, l
 	if err != nil {
 		return err
 	}
-	if err := o.begin(ctx, c, kinds, log); err != nil {
+	release, err := o.begin(ctx, c, kinds, log)
+	if err != nil {
 		return err
 	}
 	clusters, err := cluster.New(cluster.Config{
 		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Watches: watches,
-		Namespace: o.namespace, Snapshots: snapshots.New(c.dynamic, log), Driver: *o.driver, Events: c.events, Log: log,
+		Namespace: o.namespace, Release: release, Snapshots: snapshots.New(c.dynamic, log), Driver: *o.driver, Events: c.events, Log: log,
 		Kinds: kinds,
 	})
 	if err != nil {
 		return err
 	}
 	jobs, err := nodejob.New(nodejob.Config{
-		Client: c.holdfast, Kubernetes: c.kubernetes, Watches: watches, Namespace: o.namespace, Log: log,
+		Client: c.holdfast, Kubernetes: c.kubernetes, Watches: watches, Namespace: o.namespace, Release: release, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	servers, err := nfsserver.New(nfsserver.Config{
 		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Servers: sites, Watches: watches,
-		Namespace: o.namespace, Whole: kinds.Whole, Events: c.events, Log: log,
+		Namespace: o.namespace, Release: release, Whole: kinds.Whole, Events: c.events, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	upgrades, err := upgrade.New(upgrade.Config{
 		Client: c.holdfast, Kubernetes: c.kubernetes, Owned: set, Watches: watches,
-		Namespace: o.namespace, Driver: *o.driver, Metadata: local.MetadataVersion, Log: log,
-		NFS: servers,
+		Namespace: o.namespace, Release: release, Driver: *o.driver, Metadata: local.MetadataVersion, NFS: servers, Log: log,
 	})
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func (r *renderer) run(_ context.Context, out io.Writer) error {
 	}
 	in := render.Input{
 		Cluster:   &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}},
-		Namespace: r.namespace,
+		Namespace: r.namespace, Release: render.NewRelease("", os.Getenv),
 	}
 	var err error
 	if in.Has, err = hasKinds(r.has); err != nil {

@@ -28,6 +28,7 @@ import (
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/operator/snapshots"
 )
@@ -41,6 +42,7 @@ type Config struct {
 	// Watches are of the process, in Namespace; who made them starts them, after New.
 	Watches   *kube.Watches
 	Namespace string
+	Release   render.Release       // of this program
 	Snapshots *snapshots.Kinds     // nil brings none
 	Kinds     Definitions          // nil: they are all there, and stay
 	Driver    string               // the name by which nodes register with their kubelet

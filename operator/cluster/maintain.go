@@ -130,7 +130,7 @@ func (r *Controller) input(c *v1.StorageCluster) render.Input {
 	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
 	return render.Input{
 		Cluster: c, Namespace: r.Namespace, Has: r.Owned.Has, Snapshots: r.Snapshots != nil && r.Snapshots.Ours(),
-		Served: served(nodes), KeepInline: r.keepsInline(),
+		Served: served(nodes), KeepInline: r.keepsInline(), Release: r.Release,
 	}
 }
 

@@ -36,6 +36,7 @@ const (
 // situation is a StorageCluster and all that its status depends on.
 type situation struct {
 	now          time.Time
+	release      render.Release
 	cluster      *v1.StorageCluster
 	nodes        []*core.Node // that are to store, by name
 	storageNodes map[string]*v1.StorageNode
@@ -68,7 +69,7 @@ type situation struct {
 
 // observe looks only into caches.
 func (r *Controller) observe(c *v1.StorageCluster) *situation {
-	s := &situation{now: time.Now(), storageNodes: map[string]*v1.StorageNode{}}
+	s := &situation{now: time.Now(), release: r.Release, storageNodes: map[string]*v1.StorageNode{}}
 	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
 	volumes, _ := r.volumes.List(labels.Everything())
 	snapshots, _ := r.snapshots.List(labels.Everything())

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
-	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 const versionLabel = "app.kubernetes.io/version"
@@ -43,7 +42,7 @@ func controllerRefs(namespace string) (refs []apply.Ref) {
 func (r *Controller) installedOver(c *v1.StorageCluster) string {
 	for _, ref := range controllerRefs(r.Namespace) {
 		if o := r.Owned.Get(ref); o != nil {
-			if version := manifestOf(c, o); version != "" {
+			if version := r.manifestOf(c, o); version != "" {
 				return version
 			}
 		}
@@ -53,9 +52,9 @@ func (r *Controller) installedOver(c *v1.StorageCluster) string {
 
 // manifestOf returns the other release whose manifest made the controller's workload what it is. Nobody but a manifest
 // changes both the label and the image.
-func manifestOf(c *v1.StorageCluster, workload *unstructured.Unstructured) string {
+func (r *Controller) manifestOf(c *v1.StorageCluster, workload *unstructured.Unstructured) string {
 	version := workload.GetLabels()[versionLabel]
-	if version == deploy.Version || image(workload) == string(render.Images(c).Holdfast) {
+	if version == deploy.Version || image(workload) == string(r.Release.Images(c).Holdfast) {
 		return ""
 	}
 	return version
@@ -64,7 +63,7 @@ func manifestOf(c *v1.StorageCluster, workload *unstructured.Unstructured) strin
 // spares says whether the controller's workload is left as it is, since it is that of another release which is to take
 // over. It may have come since see looked. What is overwritten is noted until the status says so.
 func (r *Controller) spares(c *v1.StorageCluster, workload *unstructured.Unstructured) bool {
-	version := manifestOf(c, workload)
+	version := r.manifestOf(c, workload)
 	if r.otherRelease(c, version) != "" {
 		return true
 	}

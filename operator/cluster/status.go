@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/held"
-	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // The reasons of the conditions.
@@ -72,7 +71,7 @@ func (s *situation) status() v1.StorageClusterStatus {
 }
 
 func (s *situation) images() v1.Images {
-	images := render.Images(s.cluster)
+	images := s.release.Images(s.cluster)
 	if !s.cluster.Spec.CSI.Attach || !s.withCSI() {
 		images.CSIAttacher = ""
 	}

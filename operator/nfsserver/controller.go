@@ -27,6 +27,7 @@ import (
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // Config is what a Controller needs.
@@ -40,6 +41,7 @@ type Config struct {
 	// Watches are of the process, in Namespace; who made them starts them, after New.
 	Watches   *kube.Watches
 	Namespace string               // of Holdfast, where Leases are
+	Release   render.Release       // of this program
 	Events    record.EventRecorder // nil writes none
 	Log       *slog.Logger         // nil discards
 	// Whole says whether a kind, such as volumes, is there and not on its way out; nil: all are.

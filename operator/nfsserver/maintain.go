@@ -42,7 +42,7 @@ func (r *Controller) maintain(ctx context.Context, s *v1.NFSServer, cluster *v1.
 	if claimErr == nil {
 		claimErr = r.keepData(ctx, s)
 	}
-	in := input{server: s, cluster: cluster, namespace: r.Namespace, image: image, node: r.stays(s), closing: r.closingOf(s, cluster)}
+	in := input{server: s, cluster: cluster, namespace: r.Namespace, release: r.Release, image: image, node: r.stays(s), closing: r.closingOf(s, cluster)}
 	out, wanted, err := r.apply(ctx, in, !errors.Is(claimErr, errForeignClaim))
 	if err != nil {
 		return nil, 0, err

@@ -17,7 +17,8 @@ import (
 type input struct {
 	server    *v1.NFSServer
 	cluster   *v1.StorageCluster
-	namespace string   // of Holdfast
+	namespace string // of Holdfast
+	release   render.Release
 	image     v1.Image // of the server, instead of the StorageCluster's; "" otherwise
 	address   string   // that the Service has, or had; "" as long as there is none
 	node      string   // that the server must stay on; "" if any will do
@@ -70,5 +71,5 @@ func all(s *v1.NFSServer, objects ...object) (finished []*unstructured.Unstructu
 
 // serverImage is what a server runs.
 func (in *input) serverImage() string {
-	return string(cmp.Or(in.image, render.Images(in.cluster).NFS))
+	return string(cmp.Or(in.image, in.release.Images(in.cluster).NFS))
 }

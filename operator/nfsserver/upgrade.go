@@ -9,7 +9,6 @@ import (
 	core "k8s.io/api/core/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // Upgrade brings all servers to what belongs to an image of Holdfast, while the cluster is paused for it, and says how
@@ -49,7 +48,7 @@ func (r *Controller) target(image v1.Image) (cluster *v1.StorageCluster, to v1.I
 	if err != nil || cluster.Spec.Images.NFS != "" {
 		return cluster, "", err
 	}
-	return cluster, render.NFSImage(image), nil
+	return cluster, r.Release.NFSImage(image), nil
 }
 
 // Outdated says what servers run with an image of Holdfast, and the nodes of those that run something else.

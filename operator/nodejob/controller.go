@@ -22,6 +22,7 @@ import (
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // Config is what a Controller needs.
@@ -30,8 +31,9 @@ type Config struct {
 	Kubernetes kubernetes.Interface
 	// Watches are of the process, in Namespace; who made them starts them, after New.
 	Watches   *kube.Watches
-	Namespace string       // of Holdfast, where the pods are
-	Log       *slog.Logger // nil discards
+	Namespace string         // of Holdfast, where the pods are
+	Release   render.Release // of this program
+	Log       *slog.Logger   // nil discards
 
 	// Now is the time; nil means that of the host.
 	Now func() time.Time

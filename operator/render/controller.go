@@ -48,7 +48,7 @@ func (p *plan) controllerContainers(pod *core.PodSpec) error {
 	if p.ControllerImage != "" {
 		main.Image = string(p.ControllerImage)
 	}
-	main.Env = append(main.Env, relatedEnvironment()...)
+	main.Env = append(main.Env, p.Release.environment()...)
 	for i := range main.Ports {
 		if main.Ports[i].Name == apiPort {
 			main.Ports[i].ContainerPort = p.internalPort()

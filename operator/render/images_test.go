@@ -9,7 +9,8 @@ import (
 )
 
 func TestImagesAreThoseOfTheReleaseUnlessNamed(t *testing.T) {
-	defaults := Images(ask(nil).Cluster)
+	var release Release
+	defaults := release.Images(ask(nil).Cluster)
 	if defaults.Holdfast != v1.Image("holdfast/holdfast:"+deploy.Version) || defaults.NFS != v1.Image("holdfast/nfs:"+deploy.Version) {
 		t.Errorf("those of Holdfast are %s and %s", defaults.Holdfast, defaults.NFS)
 	}
@@ -26,19 +27,18 @@ func TestImagesAreThoseOfTheReleaseUnlessNamed(t *testing.T) {
 		reflect.ValueOf(&named).Elem().Field(i).SetString("r/" + reflect.TypeFor[v1.Images]().Field(i).Name)
 	}
 	in := ask(func(s *v1.StorageClusterSpec) { s.Images = named })
-	if got := Images(in.Cluster); got != named {
+	if got := release.Images(in.Cluster); got != named {
 		t.Errorf("named were %+v, but they are %+v", named, got)
 	}
 	only := ask(func(s *v1.StorageClusterSpec) { s.Images.Holdfast = "r/h:2" })
-	if got := Images(only.Cluster); got.NFS != defaults.NFS || got.CSIResizer != defaults.CSIResizer {
+	if got := release.Images(only.Cluster); got.NFS != defaults.NFS || got.CSIResizer != defaults.CSIResizer {
 		t.Errorf("with an image of Holdfast alone they are %+v", got)
 	}
 }
 
 func TestTheImageOfTheProgramIsTheDefault(t *testing.T) {
-	SetOwnImage("mirror.example/holdfast@sha256:1")
-	t.Cleanup(func() { SetOwnImage("") })
 	unnamed, named := everything(), everything()
+	unnamed.Release.Own, named.Release.Own = "mirror.example/holdfast@sha256:1", "mirror.example/holdfast@sha256:1"
 	named.Cluster.Spec.Images.Holdfast = "r/h:2"
 	for want, in := range map[string]Input{"mirror.example/holdfast@sha256:1": unnamed, "r/h:2": named} {
 		controller, node := controllerOf(t, in).Spec.Template.Spec, nodeOf(t, in).Spec.Template.Spec
@@ -51,29 +51,32 @@ func TestTheImageOfTheProgramIsTheDefault(t *testing.T) {
 }
 
 func TestTheEnvironmentNamesImagesOfAnotherRegistry(t *testing.T) {
-	want := Images(ask(nil).Cluster)
+	want, environment := Release{}.Images(ask(nil).Cluster), map[string]string{}
 	for container, image := range map[string]*v1.Image{
 		"HOLDFAST": &want.Holdfast, "CSI_PROVISIONER": &want.CSIProvisioner, "CSI_ATTACHER": &want.CSIAttacher,
 		"CSI_RESIZER": &want.CSIResizer, "CSI_SNAPSHOTTER": &want.CSISnapshotter, "NFS": &want.NFS,
 	} {
 		*image = v1.Image("mirror.example/" + container)
-		t.Setenv("RELATED_IMAGE_"+container, string(*image))
+		environment["RELATED_IMAGE_"+container] = string(*image)
 	}
-	if got := Images(ask(nil).Cluster); got != want {
+	release := NewRelease("", func(variable string) string { return environment[variable] })
+	if got := release.Images(ask(nil).Cluster); got != want {
 		t.Errorf("they are %+v, not %+v", got, want)
 	}
 	named := ask(func(s *v1.StorageClusterSpec) {
 		s.Images = v1.Images{Holdfast: "r/holdfast:2", CSIResizer: "r/resizer:2"}
 	})
-	if got := Images(named.Cluster); got.Holdfast != "r/holdfast:2" || got.CSIResizer != "r/resizer:2" || got.CSIAttacher != want.CSIAttacher {
+	if got := release.Images(named.Cluster); got.Holdfast != "r/holdfast:2" || got.CSIResizer != "r/resizer:2" || got.CSIAttacher != want.CSIAttacher {
 		t.Errorf("what the StorageCluster names goes first: %+v", got)
 	}
 	// The image of an upgrade has its own beside it.
-	if got := NFSImage("r/holdfast:2"); got != "r/nfs:2" {
+	if got := release.NFSImage("r/holdfast:2"); got != "r/nfs:2" {
 		t.Errorf("with r/holdfast:2 NFS servers run %s", got)
 	}
 	// The controller hands it on, whatever workload it becomes.
-	pod := controllerOf(t, ask(nil)).Spec.Template.Spec
+	in := ask(nil)
+	in.Release = release
+	pod := controllerOf(t, in).Spec.Template.Spec
 	told := map[string]string{}
 	for _, e := range container(&pod, name).Env {
 		told[e.Name] = e.Value
@@ -98,12 +101,12 @@ func TestTheImageOfNFSServersIsBesideThatOfHoldfast(t *testing.T) {
 		"mirror.example/my-holdfast:v1":              ours,
 		"":                                           ours,
 	} {
-		if got := NFSImage(holdfast); got != want {
+		if got := (Release{}).NFSImage(holdfast); got != want {
 			t.Errorf("of %q it is %s, not %s", holdfast, got, want)
 		}
 	}
 	named := ask(func(s *v1.StorageClusterSpec) { s.Images.Holdfast = "r/holdfast:2" })
-	if got := Images(named.Cluster).NFS; got != "r/nfs:2" {
+	if got := (Release{}).Images(named.Cluster).NFS; got != "r/nfs:2" {
 		t.Errorf("beside r/holdfast:2 is %s", got)
 	}
 }

@@ -23,6 +23,7 @@ type Input struct {
 	KeepInline      bool     // inline ephemeral volumes that are not allowed are still in use
 	Image           v1.Image // instead of spec.images.holdfast, for an upgrade at work; "" otherwise
 	ControllerImage v1.Image // the same for the workload of the controller alone
+	Release         Release
 }
 
 // Objects returns all that the operator makes for a StorageCluster, in the order in which to apply it: what pods need
@@ -66,7 +67,7 @@ func newPlan(in Input) (*plan, error) {
 	if err := in.Cluster.Unreadable(); err != nil { // what is missing of it is not what was asked for
 		return nil, fmt.Errorf("StorageCluster %s cannot be read: %w", in.Cluster.Name, err)
 	}
-	p := &plan{Input: in, spec: in.Cluster.Spec, images: Images(in.Cluster), pools: Pools(in.Cluster)}
+	p := &plan{Input: in, spec: in.Cluster.Spec, images: in.Release.Images(in.Cluster), pools: Pools(in.Cluster)}
 	if in.Image != "" {
 		p.images.Holdfast = in.Image
 	}

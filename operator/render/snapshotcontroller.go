@@ -17,7 +17,7 @@ const (
 func (p *plan) snapshotController() ([]object, error) {
 	image := p.images.SnapshotController
 	if p.Snapshots {
-		image = cmp.Or(image, defaultImages().SnapshotController)
+		image = cmp.Or(image, p.Release.defaults().SnapshotController)
 	}
 	if image == "" || !p.withCSI() || !p.Has(snapshotClassKind) || !p.Has(groupSnapshotClassKind) {
 		return nil, nil

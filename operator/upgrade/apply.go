@@ -167,7 +167,7 @@ func (c *Controller) apply(ctx context.Context, cluster *v1.StorageCluster, i im
 	if cluster, err = c.effective(cluster); err != nil {
 		return err
 	}
-	all, err := render.Objects(render.Input{Cluster: cluster, Namespace: c.Namespace, Secret: secret, Has: c.Owned.Has, Image: i.nodes, ControllerImage: i.controller})
+	all, err := render.Objects(render.Input{Cluster: cluster, Namespace: c.Namespace, Secret: secret, Has: c.Owned.Has, Image: i.nodes, ControllerImage: i.controller, Release: c.Release})
 	if err != nil {
 		return fmt.Errorf("StorageCluster %s: %w", cluster.Name, err)
 	}

@@ -26,6 +26,7 @@ import (
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
@@ -56,7 +57,8 @@ type Config struct {
 	// Watches are of the process, in Namespace; who made them starts them, after New.
 	Watches   *kube.Watches
 	Namespace string
-	Driver    string // the name by which nodes register with their kubelet
+	Release   render.Release // of this program
+	Driver    string         // the name by which nodes register with their kubelet
 	// Metadata is the version of what this program writes on disk.
 	Metadata int
 	NFS      NFSServers   // nil: there are none

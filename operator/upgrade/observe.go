@@ -19,7 +19,6 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
-	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
@@ -38,7 +37,7 @@ func (c *Controller) observe(ctx context.Context, u *v1.StorageUpgrade) (observe
 		return o, world, err
 	}
 	if o.cluster != nil {
-		o.current = render.Images(o.cluster).Holdfast
+		o.current = c.Release.Images(o.cluster).Holdfast
 	}
 	if o.other, err = c.first(u); err != nil {
 		return o, world, err
