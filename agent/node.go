@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -252,13 +253,9 @@ func (a *Agent) poolStatus(ctx context.Context, c Pool, told *v1.StorageNodeStat
 	p.Path, p.Engine, p.Reason, p.Message = c.Path, c.Engine, "", ""
 	room, err := a.Backend.Capacity(ctx, c.Name)
 	if err != nil {
-		p.Reason, p.Message = poolReason(err), err.Error()
+		p.Reason, p.Message = convert.FromPoolError(err), err.Error()
 	} else {
-		if is := room.Identity; is.ID != "" {
-			p.ID, p.Generation = is.ID, is.Generation
-		}
-		p.Capacity, p.Promised, p.Used = *v1.Quantity(room.Total), *v1.Quantity(room.Promised), *v1.Quantity(room.Used)
-		p.Available, p.Smallest, p.Largest = *v1.Quantity(room.Available), *v1.Quantity(room.Smallest), *v1.Quantity(room.Largest)
+		convert.ShowCapacity(&p, room)
 	}
 	p.Volumes, p.Snapshots = 0, 0
 	for _, v := range listed[v1.Volume](a.watches.volumes) {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -97,11 +96,6 @@ func (r report) errorOf() *v1.Error {
 	return convert.FromError(r.failure)
 }
 
-// poolReason says in a word why a pool is out of reach.
-func poolReason(err error) string {
-	return cmp.Or(string(backend.PoolReasonOf(err)), v1.ReasonPoolFailing)
-}
-
 func (r report) conditions(all *[]metav1.Condition, generation int64) {
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		const most = 32 << 10
@@ -124,7 +118,7 @@ func (r report) conditions(all *[]metav1.Condition, generation int64) {
 		set(v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonMissing, missingHere)
 		return
 	case errors.Is(r.failure, errPoolOut):
-		reason := poolReason(r.failure)
+		reason := convert.FromPoolError(r.failure)
 		set(v1.ReadyCondition, metav1.ConditionFalse, reason, e.Message)
 		set(v1.HealthyCondition, metav1.ConditionFalse, reason, e.Message)
 		return

@@ -3,10 +3,8 @@ package agent
 import (
 	"context"
 	"slices"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -35,7 +33,7 @@ func (a *Agent) trashStatus(ctx context.Context, pools []v1.Pool, told *v1.Stora
 	for _, t := range found {
 		foreign := a.Foreign != nil && a.Foreign(&backend.Volume{ID: t.ID, Labels: t.Labels})
 		if !foreign && !out(t.Pool) {
-			all = append(all, trashedVolume(t))
+			all = append(all, convert.FromTrashed(t))
 		}
 	}
 	if told != nil {
@@ -47,12 +45,4 @@ func (a *Agent) trashStatus(ctx context.Context, pools []v1.Pool, told *v1.Stora
 	}
 	slices.SortStableFunc(all, func(x, y v1.TrashedVolume) int { return y.Deleted.Compare(x.Deleted.Time) })
 	return all[:min(len(all), mostTrash)]
-}
-
-// trashedVolume is in whole seconds, as the API keeps times.
-func trashedVolume(t backend.Trashed) v1.TrashedVolume {
-	return v1.TrashedVolume{
-		Name: string(t.ID), Pool: t.Pool, Claim: v1.ClaimOf(t.Labels), Size: *v1.Quantity(t.Size),
-		Deleted: metav1.NewTime(t.Deleted.Truncate(time.Second)), Expires: metav1.NewTime(t.Expires.Truncate(time.Second)),
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-storage/holdfast/api/convert"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
@@ -46,11 +47,9 @@ func (b *Backend) CapacityAt(_ context.Context, node, pool string) (backend.Capa
 }
 
 func (b *Backend) capacity(node string, p *v1.Pool, first bool) backend.Capacity {
-	taken := b.rooms.taken(node, p.Name, first)
-	return backend.Capacity{
-		Total: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(),
-		Available: max(0, p.Available.Value()-taken), Smallest: p.Smallest.Value(), Largest: max(0, p.Largest.Value()-taken),
-	}
+	c, taken := convert.ToCapacity(p), b.rooms.taken(node, p.Name, first)
+	c.Available, c.Largest = max(0, c.Available-taken), max(0, c.Largest-taken)
+	return c
 }
 
 // Capacity sums up a pool over all nodes where it can be used.
