@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -54,8 +51,13 @@ func site(p v1.PoolSpec, host *disk.Host) local.Site {
 		Name: p.Name, Engine: p.Engine, Path: cmp.Or(p.Path, host.Place(p.Name)), RequireMount: p.RequireMount,
 	}}
 	var wrong [5]error
-	s.Overcommit, wrong[0] = overcommit(p.Overcommit)
-	s.Reserved, wrong[1] = reserved(p.Reserved)
+	var err error
+	if s.Overcommit, err = p.OvercommitTimes(); err != nil {
+		wrong[0] = fmt.Errorf("overcommit %w", err)
+	}
+	if s.Reserved, err = p.ReservedRoom(); err != nil {
+		wrong[1] = fmt.Errorf("reserved %w", err)
+	}
 	wrong[2] = checkTerms(p.NodeSelectorTerms)
 	if p.Devices != nil && (p.Path != "" || p.RequireMount) {
 		wrong[3] = fmt.Errorf("it has devices, and the path %q or requireMount %t; it may have one of them", p.Path, p.RequireMount)
@@ -96,27 +98,4 @@ func deviceSelector(d *v1.DeviceSelector) nodeops.DeviceSelector {
 		s.MinSize = d.MinSize.Value()
 	}
 	return s
-}
-
-func overcommit(times string) (float64, error) {
-	if times == "" {
-		return 0, nil // the default
-	}
-	f, err := strconv.ParseFloat(times, 64)
-	if err != nil || f == 0 {
-		return 0, fmt.Errorf("overcommit %q: it must be a number above 0, such as 1.5", times)
-	}
-	return f, nil
-}
-
-// reserved is a share, or a quantity as Kubernetes writes them; the storage knows fewer units.
-func reserved(room string) (string, error) {
-	if room == "" || strings.HasSuffix(room, "%") {
-		return room, nil
-	}
-	q, err := resource.ParseQuantity(room)
-	if err != nil {
-		return "", fmt.Errorf("reserved %q: it must be a share such as 5%%, or bytes such as 10Gi: %w", room, err)
-	}
-	return strconv.FormatInt(q.Value(), 10), nil
 }

@@ -4,10 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
@@ -83,29 +79,16 @@ func checkPolicy(at string, pool v1.PoolSpec) error {
 	if err := oneOf(at+".engine", pool.Engine, "", "image", "directory"); err != nil {
 		return err
 	}
-	if s := pool.Overcommit; s != "" {
-		if times, err := strconv.ParseFloat(s, 64); err != nil || !(times > 0 && times <= 100) {
-			return fmt.Errorf("%s.overcommit: %.80q is not allowed: it must be a number above 0, at most 100, such as 1.5", at, s)
-		}
+	if _, err := pool.OvercommitTimes(); err != nil {
+		return fmt.Errorf("%s.overcommit: %w", at, err)
 	}
 	if _, err := pool.TrashRetention.Or(0); err != nil {
 		return fmt.Errorf("%s.trashRetention: %w", at, err)
 	}
-	return checkReserved(at+".reserved", pool.Reserved)
-}
-
-func checkReserved(field, reserved string) error {
-	if reserved == "" {
-		return nil
+	if _, err := pool.ReservedRoom(); err != nil {
+		return fmt.Errorf("%s.reserved: %w", at, err)
 	}
-	if share, isShare := strings.CutSuffix(reserved, "%"); isShare {
-		if percent, err := strconv.ParseFloat(share, 64); err == nil && percent >= 0 && percent < 100 {
-			return nil
-		}
-	} else if bytes, err := resource.ParseQuantity(reserved); err == nil && bytes.Sign() >= 0 {
-		return nil
-	}
-	return fmt.Errorf("%s: %.80q is not allowed: it must be a share below 100%%, such as 5%%, or bytes, such as 10Gi", field, reserved)
+	return nil
 }
 
 // poolNames are those that a class may name.
