@@ -61,7 +61,7 @@ func ephemeralSpec(req *csi.NodePublishVolumeRequest, a access) (backend.VolumeS
 		case parameter != "":
 			parameters[parameter] = value
 		case key == sizeAttribute:
-			spec.Size.Required, err = parseQuantity(value)
+			spec.Size.Required, err = parseSize(value)
 		case !strings.HasPrefix(key, reserved):
 			err = unknownKey("volume attribute", key, append(slices.Collect(maps.Keys(ephemeralAttributes)), sizeAttribute))
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,26 +118,11 @@ func parseRange(r *csi.CapacityRange) (backend.Size, error) {
 	return size, nil
 }
 
-var quantityUnits = map[string]int64{
-	"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
-	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
-}
-
-var quantity = regexp.MustCompile(`^([0-9]+)([kMGTPE]|[KMGTPE]i)?$`)
-
-// parseQuantity reads a size as Kubernetes writes it: 1073741824, 512Mi, 10Gi. It is at least 1.
-func parseQuantity(s string) (int64, error) {
-	parts := quantity.FindStringSubmatch(s)
-	if parts == nil {
-		return 0, fmt.Errorf("%w size %s: it must be a whole number of bytes such as 1073741824, 512Mi or 10Gi", backend.ErrInvalid, backend.Quote(s))
+// parseSize reads the size of a volume, which is at least 1.
+func parseSize(s string) (int64, error) {
+	bytes, err := backend.ParseBytes(s)
+	if err == nil && bytes == 0 {
+		err = fmt.Errorf("%w size %s: it must be above 0", backend.ErrInvalid, backend.Quote(s))
 	}
-	n, err := strconv.ParseInt(parts[1], 10, 64)
-	unit := quantityUnits[parts[2]]
-	switch {
-	case err != nil || n > math.MaxInt64/unit:
-		return 0, fmt.Errorf("%w size %s: at most %d bytes can be asked for", backend.ErrOutOfRange, backend.Quote(s), math.MaxInt64)
-	case n == 0:
-		return 0, fmt.Errorf("%w size %s: it must be above 0", backend.ErrInvalid, backend.Quote(s))
-	}
-	return n * unit, nil
+	return bytes, err
 }

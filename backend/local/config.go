@@ -2,7 +2,6 @@ package local
 
 import (
 	"fmt"
-	"math"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -147,8 +146,6 @@ type reserve struct {
 
 func (r reserve) of(total int64) int64 { return r.bytes + int64(float64(total)*r.share) }
 
-var units = map[string]int64{"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
-
 func parseReserve(s string) (reserve, error) {
 	if number, ok := strings.CutSuffix(s, "%"); ok {
 		share, err := strconv.ParseFloat(number, 64)
@@ -157,11 +154,9 @@ func parseReserve(s string) (reserve, error) {
 		}
 		return reserve{share: share / 100}, nil
 	}
-	number := strings.TrimRight(s, "KMGTi")
-	factor, known := units[s[len(number):]]
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || !known || n < 0 || n > math.MaxInt64/factor {
+	bytes, err := backend.ParseBytes(s)
+	if err != nil {
 		return reserve{}, fmt.Errorf("reserved %s; it must be a share such as 5%%, or bytes such as 1073741824, 512Mi, 10Gi", backend.Quote(s))
 	}
-	return reserve{bytes: n * factor}, nil
+	return reserve{bytes: bytes}, nil
 }

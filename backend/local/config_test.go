@@ -65,7 +65,7 @@ func TestParsePoolNamesWhatIsWrongAndWhatIsAllowed(t *testing.T) {
 }
 
 func TestReservesAreSharesOrBytes(t *testing.T) {
-	for s, want := range map[string]int64{"5%": 50, "0%": 0, "12.5%": 125, "100": 100, "1Ki": 1024, "2Mi": 2 << 20} {
+	for s, want := range map[string]int64{"5%": 50, "0%": 0, "12.5%": 125, "100": 100, "1Ki": 1024, "2Mi": 2 << 20, "3G": 3e9} {
 		r, err := parseReserve(s)
 		if err != nil || r.of(1000) != want {
 			t.Errorf("%s of 1000 is %d, %v, want %d", s, r.of(1000), err, want)

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -119,16 +118,7 @@ func listTrash(ctx context.Context, out io.Writer, storage *local.Backend) error
 
 func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
 
-// size writes bytes in the largest unit that leaves a whole number or one above 10.
-func size(bytes int64) string {
-	for i, unit := range []string{"Ti", "Gi", "Mi", "Ki"} {
-		factor := int64(1) << (40 - 10*i)
-		if bytes >= factor && (bytes%factor == 0 || bytes >= 10*factor) {
-			return strconv.FormatInt(bytes/factor, 10) + unit
-		}
-	}
-	return strconv.FormatInt(bytes, 10)
-}
+func size(bytes int64) string { return v1.Readable(v1.Quantity(bytes)) }
 
 type table struct{ *tabwriter.Writer }
 

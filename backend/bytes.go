@@ -1,0 +1,29 @@
+package backend
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+)
+
+var byteUnits = map[string]int64{
+	"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
+}
+
+var byteQuantity = regexp.MustCompile(`^([0-9]+)([kMGTPE]|[KMGTPE]i)?$`)
+
+// ParseBytes reads a number of bytes as Kubernetes writes it, but for fractions: 1073741824, 512Mi, 10Gi.
+func ParseBytes(s string) (int64, error) {
+	parts := byteQuantity.FindStringSubmatch(s)
+	if parts == nil {
+		return 0, fmt.Errorf("%w size %s: it must be a whole number of bytes such as 1073741824, 512Mi or 10Gi", ErrInvalid, Quote(s))
+	}
+	n, err := strconv.ParseInt(parts[1], 10, 64)
+	unit := byteUnits[parts[2]]
+	if err != nil || n > math.MaxInt64/unit {
+		return 0, fmt.Errorf("%w size %s: at most %d bytes can be asked for", ErrOutOfRange, Quote(s), math.MaxInt64)
+	}
+	return n * unit, nil
+}
