@@ -131,6 +131,8 @@ var cases = []struct{ file, imports, rule string }{
 	{"operator/a.go", module + "/report/status", "operator"},
 	{"operator/a.go", module + "/kube/apply", allow},
 	{"operator/nfs/a.go", module + "/driver", "operator"},
+	{"operator/render/a.go", "os", "render"},
+	{"operator/render/a_test.go", "os", allow},
 
 	{"report/status/a.go", module + "/backend", "report-and-admin"},
 	{"report/web/a.go", module + "/nodeops", "report-and-admin"},
