@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
 const (
@@ -43,12 +45,9 @@ type Account struct{ Namespace, Name string }
 
 func (a Account) String() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
 
-// controllerName is the ServiceAccount of the controller, in the namespace of Holdfast.
-const controllerName = "holdfast-controller"
-
 // Connect makes the clients of a user for an installation in a namespace.
 func Connect(config *rest.Config, namespace string) (c Clients, err error) {
-	c.Account = Account{namespace, controllerName}
+	c.Account = Account{namespace, v1.ControllerName}
 	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
 		return c, err
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/holdfast-storage/holdfast/admin/persistent"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
 var (
@@ -75,7 +75,7 @@ func (a *Admin) refuseBound(ctx context.Context, members []*record) error {
 		named := slices.IndexFunc(members, func(m *record) bool {
 			return m.Name == text(o, "status", "snapshotHandle") || m.Name == text(o, "spec", "source", "snapshotHandle")
 		})
-		if named < 0 || text(o, "spec", "driver") != persistent.CSI {
+		if named < 0 || text(o, "spec", "driver") != v1.DriverName {
 			continue
 		}
 		namespace, name, err := a.volumeSnapshot(ctx, o)

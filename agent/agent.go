@@ -28,7 +28,6 @@ import (
 
 // Defaults of a Config.
 const (
-	DefaultNamespace    = "holdfast-system"
 	DefaultWorkers      = 8
 	DefaultLease        = 40 * time.Second
 	DefaultSurveyEvery  = time.Minute
@@ -110,7 +109,7 @@ func New(c Config) (*Agent, error) {
 	case len(validation.IsDNS1123Subdomain(c.Node)) > 0 || len(v1.LeasePrefix+c.Node) > validation.DNS1123SubdomainMaxLength:
 		return nil, fmt.Errorf("node %s: it must be the name of a Node object, at most %d bytes", backend.Quote(c.Node), validation.DNS1123SubdomainMaxLength-len(v1.LeasePrefix))
 	}
-	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	c.Namespace = cmp.Or(c.Namespace, v1.DefaultNamespace)
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	c.Lease = max(time.Second, cmp.Or(c.Lease, DefaultLease).Truncate(time.Second))
 	c.SurveyEvery, c.PublishEvery = cmp.Or(c.SurveyEvery, DefaultSurveyEvery), cmp.Or(c.PublishEvery, DefaultPublishEvery)

@@ -160,15 +160,12 @@ func (m *Memory) wasGiven(id string) bool {
 	return id != "" && slices.ContainsFunc(m.given(), func(r v1.PoolReplacement) bool { return r.ID == id })
 }
 
-// controllerAccount may give pools up, and whoever may act as it.
-const controllerAccount = "holdfast-controller"
-
-// remedy is the command that gives a pool up.
+// remedy is the command that gives a pool up, which the account of the controller may.
 func (m *Memory) remedy(name, id string) string {
 	all := slices.DeleteFunc(slices.Clone(m.given()), func(r v1.PoolReplacement) bool { return r.Name == name })
 	all = append(all, v1.PoolReplacement{Name: name, ID: id})
 	patch, _ := json.Marshal(map[string]any{"spec": map[string]any{"replacePools": all}}) // of strings
-	return fmt.Sprintf("kubectl patch storagenodes.holdfast.dev %s --as=system:serviceaccount:%s:%s --type=merge -p '%s'", m.node, m.namespace, controllerAccount, patch)
+	return fmt.Sprintf("kubectl patch storagenodes.holdfast.dev %s --as=system:serviceaccount:%s:%s --type=merge -p '%s'", m.node, m.namespace, v1.ControllerName, patch)
 }
 
 // memory is that of the caches.

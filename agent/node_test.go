@@ -240,7 +240,7 @@ func TestTheLeaseIsRenewedWhateverBecomesOfIt(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.Lease = time.Second }
 	r.begin()
-	leases := r.leases.CoordinationV1().Leases(DefaultNamespace)
+	leases := r.leases.CoordinationV1().Leases(v1.DefaultNamespace)
 	renewed := func(what string, since time.Time) (at time.Time) {
 		t.Helper()
 		r.await(what, func() bool {

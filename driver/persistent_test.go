@@ -30,10 +30,15 @@ func affinity(all []*csi.Topology) *core.VolumeNodeAffinity {
 	return &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: terms}}
 }
 
-func TestThePersistentVolumeOfAnAdoptedVolumeIsThatOfOneThatWasCreated(t *testing.T) {
-	if persistent.CSI != DefaultName {
-		t.Errorf("the driver of package persistent is %s", persistent.CSI)
+func TestNamesOfTheDriverAreThoseOfTheAPI(t *testing.T) {
+	for ours, theirs := range map[string]string{DefaultName: v1.DriverName, TopologyKey: v1.TopologyKey, SharedVolumesKey: v1.SharedVolumesKey} {
+		if ours != theirs {
+			t.Errorf("the driver says %s, the API %s", ours, theirs)
+		}
 	}
+}
+
+func TestThePersistentVolumeOfAnAdoptedVolumeIsThatOfOneThatWasCreated(t *testing.T) {
 	size := resource.NewQuantity(gib, resource.BinarySI)
 	c := newController(&Driver{})
 	for name, test := range map[string]struct {

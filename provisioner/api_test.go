@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
@@ -85,7 +86,7 @@ func (a *api) cleanUp(provisioner, class string) {
 		return
 	}
 	for _, v := range all.Items {
-		if v.Annotations[provisionedBy] != provisioner {
+		if v.Annotations[v1.ProvisionedByAnnotation] != provisioner {
 			continue
 		}
 		_, err := volumes.Patch(ctx, v.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -151,7 +152,7 @@ func (a *api) persistentVolumes(provisioner string) (found []core.PersistentVolu
 		return []core.PersistentVolume{{}} // not known to be none
 	}
 	for _, v := range all.Items {
-		if v.Annotations[provisionedBy] == provisioner {
+		if v.Annotations[v1.ProvisionedByAnnotation] == provisioner {
 			found = append(found, v)
 		}
 	}

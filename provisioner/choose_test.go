@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -92,9 +93,9 @@ func TestAClaimOfAnotherProvisionerOrOneThatIsGoingIsPassedOver(t *testing.T) {
 	now := metav1.Now()
 	for name, change := range map[string]func(*core.PersistentVolumeClaim){
 		"for nobody":          func(c *core.PersistentVolumeClaim) { c.Annotations = nil },
-		"for another":         func(c *core.PersistentVolumeClaim) { c.Annotations[wantedOf] = csiDriver },
+		"for another":         func(c *core.PersistentVolumeClaim) { c.Annotations[wantedOf] = v1.DriverName },
 		"that is deleted":     func(c *core.PersistentVolumeClaim) { c.DeletionTimestamp = &now },
-		"for another, before": func(c *core.PersistentVolumeClaim) { c.Annotations = map[string]string{wantedOfBefore: csiDriver} },
+		"for another, before": func(c *core.PersistentVolumeClaim) { c.Annotations = map[string]string{wantedOfBefore: v1.DriverName} },
 	} {
 		c := options(nil).PVC
 		c.Annotations = map[string]string{wantedOf: p.Name}
@@ -112,7 +113,7 @@ func TestOnlyOurPersistentVolumesAreHeldAndThoseWhichWaitForDeletion(t *testing.
 	p := newServer(t, quietClient()).made()
 	volume := func(phase core.PersistentVolumePhase, by, server string, policy core.PersistentVolumeReclaimPolicy) *core.PersistentVolume {
 		return &core.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{provisionedBy: by, ServerAnnotation: server}},
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1.ProvisionedByAnnotation: by, v1.NFSServerAnnotation: server}},
 			Spec:       core.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: policy},
 			Status:     core.PersistentVolumeStatus{Phase: phase},
 		}
@@ -126,7 +127,7 @@ func TestOnlyOurPersistentVolumesAreHeldAndThoseWhichWaitForDeletion(t *testing.
 		"another's":             {volume(core.VolumeBound, p.Name, "storage/other", core.PersistentVolumeReclaimDelete), false},
 		"another's, waiting":    {volume(core.VolumeReleased, p.Name, "storage/other", core.PersistentVolumeReclaimDelete), true},
 		"another's, retained":   {volume(core.VolumeReleased, p.Name, "storage/other", core.PersistentVolumeReclaimRetain), false},
-		"another provisioner's": {volume(core.VolumeReleased, csiDriver, p.Identity, core.PersistentVolumeReclaimDelete), false},
+		"another provisioner's": {volume(core.VolumeReleased, v1.DriverName, p.Identity, core.PersistentVolumeReclaimDelete), false},
 	} {
 		if got := p.volumeConcerns(test.volume); got != test.want {
 			t.Errorf("%s: %v", name, got)

@@ -15,10 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// csiDriver is the other door to the same volumes, for what this one cannot do.
-const csiDriver = "csi.holdfast.dev"
-
-const useCSI = "use a StorageClass of the CSI driver " + csiDriver
+// useCSI is the other door to the same volumes, for what this one cannot do.
+const useCSI = "use a StorageClass of the CSI driver " + v1.DriverName
 
 var accessModes = []core.PersistentVolumeAccessMode{core.ReadWriteMany, core.ReadOnlyMany, core.ReadWriteOnce}
 
@@ -128,13 +126,13 @@ func (p *Provisioner) specFor(name string, c *core.PersistentVolumeClaim, class 
 		return none, err
 	}
 	labels := map[string]string{
-		ServerLabel: p.Identity, OnDeleteLabel: string(want.onDelete), ClaimUIDLabel: string(c.UID),
+		v1.NFSServerLabel: p.Identity, v1.OnDeleteLabel: string(want.onDelete), ClaimUIDLabel: string(c.UID),
 		v1.ClaimNamespaceLabel: c.Namespace, v1.ClaimNameLabel: c.Name, v1.PersistentVolumeLabel: name,
 	}
 	if want.gid == "" {
 		labels[ModeLabel] = anybodyMode
 	}
-	maps.Copy(labels, given(map[string]string{GIDLabel: want.gid, SquashLabel: want.squash}))
+	maps.Copy(labels, given(map[string]string{v1.GIDLabel: want.gid, SquashLabel: want.squash}))
 	return backend.VolumeSpec{Name: name, Size: size, Mode: backend.Filesystem, Inodes: want.inodes, Labels: labels}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -34,13 +35,13 @@ func (p *Provisioner) Delete(ctx context.Context, pv *core.PersistentVolume) err
 }
 
 func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) error {
-	if pv.Annotations[ServerAnnotation] != p.Identity {
-		return p.leaveAlone(pv, pv.Annotations[ServerAnnotation])
+	if pv.Annotations[v1.NFSServerAnnotation] != p.Identity {
+		return p.leaveAlone(pv, pv.Annotations[v1.NFSServerAnnotation])
 	}
 	id, err := backend.IDFor(pv.Name)
-	if err != nil || string(id) != pv.Annotations[VolumeAnnotation] {
+	if err != nil || string(id) != pv.Annotations[v1.NFSVolumeAnnotation] {
 		return fmt.Errorf("%w PersistentVolume %s: its annotation %s is %s, and not the volume that was made for it; nothing is deleted",
-			backend.ErrInvalid, pv.Name, VolumeAnnotation, backend.Quote(pv.Annotations[VolumeAnnotation]))
+			backend.ErrInvalid, pv.Name, v1.NFSVolumeAnnotation, backend.Quote(pv.Annotations[v1.NFSVolumeAnnotation]))
 	}
 	if err := p.unclaimed(ctx, pv); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) err
 		return err
 	case v.Condition.Abnormal && len(v.Labels) == 0 && p.owns(pv):
 		// Its labels are lost with the rest; the PersistentVolume knows enough.
-	case v.Labels[ServerLabel] != p.Identity || v.Name != pv.Name:
+	case v.Labels[v1.NFSServerLabel] != p.Identity || v.Name != pv.Name:
 		return fmt.Errorf("%w: volume %s was not made for PersistentVolume %s; nothing is deleted. If it is wanted no more: holdfast volumes delete %s",
 			backend.ErrPrecondition, id, pv.Name, id)
 	}
@@ -82,7 +83,7 @@ func (p *Provisioner) unclaimed(ctx context.Context, pv *core.PersistentVolume) 
 
 // dispose does with a volume what was said when it was made.
 func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v *backend.Volume) error {
-	switch what := OnDelete(cmp.Or(v.Labels[OnDeleteLabel], pv.Annotations[OnDeleteAnnotation])); what {
+	switch what := OnDelete(cmp.Or(v.Labels[v1.OnDeleteLabel], pv.Annotations[v1.OnDeleteAnnotation])); what {
 	case DeleteData:
 	case RetainData:
 		p.tellOncef(pv, core.EventTypeNormal, "Retained", "the data stays on NFS server %s as volume %s, exported as %s and taking %d bytes of what the server can promise; when it is wanted no more: holdfast volumes delete %s",
@@ -132,6 +133,6 @@ func (p *Provisioner) leaveAlone(pv *core.PersistentVolume, server string) error
 // otherData ignores a PersistentVolume whose volume is not here, and may be with a server of the same name.
 func (p *Provisioner) otherData(pv *core.PersistentVolume) error {
 	p.tellOncef(pv, core.EventTypeWarning, "LeftAlone", "it was made by an NFS server %s with other data (%s) than this one has (%s), and its volume %s is not here. Bring that data back, or, if it is gone for good, remove the finalizer of this PersistentVolume and delete it",
-		p.Identity, cmp.Or(pv.Annotations[StoreAnnotation], "unknown"), p.journal.store, pv.Annotations[VolumeAnnotation])
+		p.Identity, cmp.Or(pv.Annotations[v1.NFSStoreAnnotation], "unknown"), p.journal.store, pv.Annotations[v1.NFSVolumeAnnotation])
 	return ignored(fmt.Errorf("PersistentVolume %s is of other data than NFS server %s has", pv.Name, p.Identity))
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -22,7 +23,7 @@ func released(t *testing.T, p *Provisioner, parameters map[string]string) *core.
 		t.Fatal(err)
 	}
 	pv.UID = "of-" + options(nil).PVC.UID
-	pv.Annotations[provisionedBy] = p.Name
+	pv.Annotations[v1.ProvisionedByAnnotation] = p.Name
 	pv.Status.Phase = core.VolumeReleased
 	return pv
 }
@@ -140,7 +141,7 @@ func TestWhatBecomesOfTheDataIsReadFromTheVolume(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, map[string]string{"onDelete": "retain"})
-	pv.Annotations[OnDeleteAnnotation] = "delete"
+	pv.Annotations[v1.OnDeleteAnnotation] = "delete"
 	if err := p.Delete(t.Context(), pv); err != nil || len(s.disk.volumes()) != 1 {
 		t.Errorf("volumes %v, %v", s.disk.volumes(), err)
 	}
@@ -151,12 +152,12 @@ func TestAPersistentVolumeOfAnotherServerIsLeftAloneAndToldOnce(t *testing.T) {
 		change func(*core.PersistentVolume)
 		says   string
 	}{
-		"of another server": {func(v *core.PersistentVolume) { v.Annotations[ServerAnnotation] = "storage/other" }, "storage/other"},
+		"of another server": {func(v *core.PersistentVolume) { v.Annotations[v1.NFSServerAnnotation] = "storage/other" }, "storage/other"},
 		"of nobody": {func(v *core.PersistentVolume) {
-			v.Annotations = map[string]string{provisionedBy: v.Annotations[provisionedBy]}
+			v.Annotations = map[string]string{v1.ProvisionedByAnnotation: v.Annotations[v1.ProvisionedByAnnotation]}
 		}, "unknown"},
 		"of lost data": {func(v *core.PersistentVolume) {
-			v.Name, v.Annotations[VolumeAnnotation], v.Annotations[StoreAnnotation] = "pvc-lost", "pvc-lost", "before"
+			v.Name, v.Annotations[v1.NFSVolumeAnnotation], v.Annotations[v1.NFSStoreAnnotation] = "pvc-lost", "pvc-lost", "before"
 		}, "before"},
 	} {
 		s := newServer(t, quietClient())
@@ -182,7 +183,7 @@ func TestAnotherServerIsGivenTimeToDelete(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, nil)
-	pv.Annotations[ServerAnnotation] = "storage/other"
+	pv.Annotations[v1.NFSServerAnnotation] = "storage/other"
 	now := metav1.Now()
 	pv.Status.LastPhaseTransitionTime = &now
 	if err := p.Delete(t.Context(), pv); !isIgnored(err) || len(s.events.with("LeftAlone")) != 0 {
@@ -218,10 +219,10 @@ func TestAForgedPersistentVolumeDeletesNothing(t *testing.T) {
 	}
 	for name, change := range map[string]func(*core.PersistentVolume){
 		"names another volume": func(v *core.PersistentVolume) { v.Name = "forged" },
-		"names none":           func(v *core.PersistentVolume) { delete(v.Annotations, VolumeAnnotation) },
-		"names a path":         func(v *core.PersistentVolume) { v.Annotations[VolumeAnnotation] = "../" + v.Name },
+		"names none":           func(v *core.PersistentVolume) { delete(v.Annotations, v1.NFSVolumeAnnotation) },
+		"names a path":         func(v *core.PersistentVolume) { v.Annotations[v1.NFSVolumeAnnotation] = "../" + v.Name },
 		"takes the name of a CSI": func(v *core.PersistentVolume) {
-			v.Name, v.Annotations[VolumeAnnotation] = "of-the-other-door", "of-the-other-door"
+			v.Name, v.Annotations[v1.NFSVolumeAnnotation] = "of-the-other-door", "of-the-other-door"
 		},
 	} {
 		forged := pv.DeepCopy()

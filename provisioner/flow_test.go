@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/test/realapi"
@@ -32,7 +33,7 @@ func TestAClaimIsBoundAndItsDataGoesWithIt(t *testing.T) {
 		class := a.class(s.config.Name, map[string]string{"gid": "2000"})
 		a.claim("data", class, s.config.Name)
 		pv := a.bound("data")
-		if pv.Spec.NFS == nil || pv.Spec.NFS.Server != address || pv.Annotations[gidAnnotation] != "2000" || len(pv.Finalizers) == 0 {
+		if pv.Spec.NFS == nil || pv.Spec.NFS.Server != address || pv.Annotations[v1.GIDAnnotation] != "2000" || len(pv.Finalizers) == 0 {
 			t.Errorf("it is %+v", pv)
 		}
 		a.until("the journal is empty", func() bool { return len(s.running.journal.all()) == 0 })
@@ -257,7 +258,7 @@ func TestTwoServersThatBothTakeAClaimLeaveOneVolume(t *testing.T) {
 		a.bound("data")
 		a.until("one volume is left", func() bool { return len(s.disk.volumes())+len(rival.disk.volumes()) == 1 })
 		pv := a.bound("data")
-		owner := map[string]*server{"storage/main": s, "storage/rival": rival}[pv.Annotations[ServerAnnotation]]
+		owner := map[string]*server{"storage/main": s, "storage/rival": rival}[pv.Annotations[v1.NFSServerAnnotation]]
 		if len(owner.disk.volumes()) != 1 {
 			t.Error("the volume that is left is the other one")
 		}

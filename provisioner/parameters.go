@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -55,12 +56,12 @@ var setters = map[string]func(*parameters, string) error{
 // elsewhere tells where keys belong that are often written here by mistake, by how they are spelled in lower case.
 var elsewhere = map[string]string{
 	"mountoptions":        "mount options are a field of the StorageClass beside parameters: mountOptions",
-	"csi.storage.k8s.io/": "that is of a class of the CSI driver " + csiDriver + ", which chooses the file system itself here",
+	"csi.storage.k8s.io/": "that is of a class of the CSI driver " + v1.DriverName + ", which chooses the file system itself here",
 	"fstype":              "the server chooses the file system of its volumes",
-	"pool":                "that is of a class of the CSI driver " + csiDriver,
-	"mkfsoptions":         "that is of a class of the CSI driver " + csiDriver,
-	"provisioning":        "that is of a class of the CSI driver " + csiDriver,
-	"onnodeloss":          "that is of a class of the CSI driver " + csiDriver,
+	"pool":                "that is of a class of the CSI driver " + v1.DriverName,
+	"mkfsoptions":         "that is of a class of the CSI driver " + v1.DriverName,
+	"provisioning":        "that is of a class of the CSI driver " + v1.DriverName,
+	"onnodeloss":          "that is of a class of the CSI driver " + v1.DriverName,
 }
 
 var serverPattern = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/)?[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)

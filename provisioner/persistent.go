@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -24,8 +25,8 @@ func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volum
 	}
 	mode := core.PersistentVolumeFilesystem
 	annotations := map[string]string{
-		ServerAnnotation: p.Identity, StoreAnnotation: p.journal.store, VolumeAnnotation: string(v.ID),
-		OnDeleteAnnotation: v.Labels[OnDeleteLabel], gidAnnotation: v.Labels[GIDLabel],
+		v1.NFSServerAnnotation: p.Identity, v1.NFSStoreAnnotation: p.journal.store, v1.NFSVolumeAnnotation: string(v.ID),
+		v1.OnDeleteAnnotation: v.Labels[v1.OnDeleteLabel], v1.GIDAnnotation: v.Labels[v1.GIDLabel],
 	}
 	return &core.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: o.PVName, Annotations: given(annotations)},
@@ -42,5 +43,5 @@ func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volum
 
 // owns says whether a PersistentVolume was made by this server with the data that it has now.
 func (p *Provisioner) owns(v *core.PersistentVolume) bool {
-	return v.Annotations[provisionedBy] == p.Name && v.Annotations[ServerAnnotation] == p.Identity && v.Annotations[StoreAnnotation] == p.journal.store
+	return v.Annotations[v1.ProvisionedByAnnotation] == p.Name && v.Annotations[v1.NFSServerAnnotation] == p.Identity && v.Annotations[v1.NFSStoreAnnotation] == p.journal.store
 }

@@ -16,8 +16,8 @@ func TestThePersistentVolumeOfAnAdoptedVolumeIsThatOfOneThatWasProvisioned(t *te
 	s := newServer(t, quietClient())
 	s.config.Name = ""
 	p := s.made()
-	if p.Name != persistent.NFS {
-		t.Errorf("the provisioner of package persistent is %s", persistent.NFS)
+	if p.Name != v1.ProvisionerName {
+		t.Errorf("the provisioner is %s, of the API it is %s", p.Name, v1.ProvisionerName)
 	}
 	o := options(map[string]string{"gid": "1000", "onDelete": "archive"}, func(o *controller.ProvisionOptions) {
 		o.StorageClass.ReclaimPolicy = new(core.PersistentVolumeReclaimRetain)
@@ -27,7 +27,7 @@ func TestThePersistentVolumeOfAnAdoptedVolumeIsThatOfOneThatWasProvisioned(t *te
 		t.Fatal(err)
 	}
 	// The library writes these.
-	pv.Annotations[provisionedBy], pv.Spec.StorageClassName = p.Name, "shared"
+	pv.Annotations[v1.ProvisionedByAnnotation], pv.Spec.StorageClassName = p.Name, "shared"
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "default", Name: "data"}
 
 	disk := s.disk.volume(pv.Name)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -99,7 +100,7 @@ func stateOf(err error) controller.ProvisioningState {
 // ours are the labels that this package gives to volumes.
 func ours(labels map[string]string) map[string]string {
 	found := map[string]string{}
-	for _, key := range []string{ServerLabel, OnDeleteLabel, ClaimUIDLabel, SquashLabel, GIDLabel, ModeLabel} {
+	for _, key := range []string{v1.NFSServerLabel, v1.OnDeleteLabel, ClaimUIDLabel, SquashLabel, v1.GIDLabel, ModeLabel} {
 		if value := labels[key]; value != "" {
 			found[key] = value
 		}
@@ -114,7 +115,7 @@ func (p *Provisioner) beginAgain(ctx context.Context, id backend.ID, o controlle
 	if err != nil {
 		return err
 	}
-	if v.Labels[ServerLabel] != p.Identity || v.Labels[ClaimUIDLabel] != string(o.PVC.UID) {
+	if v.Labels[v1.NFSServerLabel] != p.Identity || v.Labels[ClaimUIDLabel] != string(o.PVC.UID) {
 		return cause
 	}
 	_, err = p.Client.CoreV1().PersistentVolumes().Get(ctx, o.PVName, metav1.GetOptions{})

@@ -66,7 +66,7 @@ func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
 		!slices.Equal(pv.Spec.AccessModes, o.PVC.Spec.AccessModes) {
 		t.Errorf("the class or the claim is not followed: %+v", pv.Spec)
 	}
-	if a := pv.Annotations; a[gidAnnotation] != "1000" || a[ServerAnnotation] != "storage/main" || a[VolumeAnnotation] != o.PVName || a[StoreAnnotation] == "" || a[OnDeleteAnnotation] != "retain" {
+	if a := pv.Annotations; a[v1.GIDAnnotation] != "1000" || a[v1.NFSServerAnnotation] != "storage/main" || a[v1.NFSVolumeAnnotation] != o.PVName || a[v1.NFSStoreAnnotation] == "" || a[v1.OnDeleteAnnotation] != "retain" {
 		t.Errorf("the annotations are %v", a)
 	}
 	v, err := s.disk.Get(t.Context(), backend.ID(o.PVName))
@@ -74,7 +74,7 @@ func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		ServerLabel: "storage/main", OnDeleteLabel: "retain", SquashLabel: "all_squash", GIDLabel: "1000", ClaimUIDLabel: string(o.PVC.UID),
+		v1.NFSServerLabel: "storage/main", v1.OnDeleteLabel: "retain", SquashLabel: "all_squash", v1.GIDLabel: "1000", ClaimUIDLabel: string(o.PVC.UID),
 		v1.ClaimNamespaceLabel: "default", v1.ClaimNameLabel: "data", v1.PersistentVolumeLabel: o.PVName,
 	}
 	for key, value := range want {
@@ -125,13 +125,13 @@ func TestAClassWithoutOptionsGetsThoseOfTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := s.disk.volume(pv.Name); v.Labels[ModeLabel] != "2777" || v.Labels[GIDLabel] != "" || v.Labels[SquashLabel] != "" {
+	if v := s.disk.volume(pv.Name); v.Labels[ModeLabel] != "2777" || v.Labels[v1.GIDLabel] != "" || v.Labels[SquashLabel] != "" {
 		t.Errorf("the labels are %v", v.Labels)
 	}
 	if !slices.Equal(pv.Spec.MountOptions, v1.NFSMountOptions(nil)) || pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete {
 		t.Errorf("it is %+v", pv.Spec)
 	}
-	if _, has := pv.Annotations[gidAnnotation]; has {
+	if _, has := pv.Annotations[v1.GIDAnnotation]; has {
 		t.Errorf("it has a group that nobody gave: %v", pv.Annotations)
 	}
 }
@@ -143,10 +143,10 @@ func TestAClaimThatCannotBeMetIsRefusedInPlainWords(t *testing.T) {
 		says   string
 	}{
 		"selector": {func(o *controller.ProvisionOptions) { o.PVC.Spec.Selector = &metav1.LabelSelector{} }, "spec.selector"},
-		"block":    {func(o *controller.ProvisionOptions) { o.PVC.Spec.VolumeMode = &block }, csiDriver},
+		"block":    {func(o *controller.ProvisionOptions) { o.PVC.Spec.VolumeMode = &block }, v1.DriverName},
 		"clone": {func(o *controller.ProvisionOptions) {
 			o.PVC.Spec.DataSource = &core.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "x"}
-		}, csiDriver},
+		}, v1.DriverName},
 		"snapshot": {func(o *controller.ProvisionOptions) {
 			o.PVC.Spec.DataSourceRef = &core.TypedObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: "x"}
 		}, "VolumeSnapshot"},
@@ -318,7 +318,7 @@ func TestAFaultInTheProgramIsAnErrorAndNotTheEnd(t *testing.T) {
 	if !errors.Is(err, backend.ErrUnavailable) || state != controller.ProvisioningNoChange || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%s, %v", state, err)
 	}
-	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{ServerAnnotation: "storage/main", VolumeAnnotation: "pvc-1"}}}
+	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{v1.NFSServerAnnotation: "storage/main", v1.NFSVolumeAnnotation: "pvc-1"}}}
 	if err := p.Delete(t.Context(), pv); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("deleting: %v", err)
 	}
@@ -338,7 +338,7 @@ func TestAClassThatWasChangedMeanwhileIsFollowed(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, state, err)
 		}
 		pv, _, err := p.Provision(t.Context(), options(after))
-		if err != nil || pv.Annotations[gidAnnotation] != after["gid"] {
+		if err != nil || pv.Annotations[v1.GIDAnnotation] != after["gid"] {
 			t.Errorf("%s: %v, %v", name, pv, err)
 		}
 	}

@@ -31,7 +31,7 @@ import (
 )
 
 // DefaultName is the provisioner that StorageClasses name.
-const DefaultName = "nfs.holdfast.dev"
+const DefaultName = v1.ProvisionerName
 
 // What a Config says when it says nothing.
 const (

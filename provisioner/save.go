@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -44,7 +45,7 @@ func (s savingVolumes) Create(ctx context.Context, v *core.PersistentVolume, o m
 // saved follows the writing of a PersistentVolume. That one of the name exists may mean that another server was
 // faster; which it is, settling finds out.
 func (p *Provisioner) saved(_ context.Context, v *core.PersistentVolume, err error) {
-	id := backend.ID(v.Annotations[VolumeAnnotation])
+	id := backend.ID(v.Annotations[v1.NFSVolumeAnnotation])
 	switch {
 	case err == nil:
 		p.forget(id)

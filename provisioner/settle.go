@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -100,7 +101,7 @@ func (p *Provisioner) discard(ctx context.Context, id backend.ID, e entry, why s
 	case errors.Is(err, backend.ErrNotFound):
 	case err != nil:
 		return err
-	case v.Labels[ServerLabel] != p.Identity || v.Labels[ClaimUIDLabel] != e.UID:
+	case v.Labels[v1.NFSServerLabel] != p.Identity || v.Labels[ClaimUIDLabel] != e.UID:
 		p.log.Warn("a volume that was begun is now another; left alone", "volume", id)
 		return p.journal.end(id)
 	}

@@ -12,6 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -23,7 +24,7 @@ func begun(t *testing.T, s *server) (*Provisioner, *core.PersistentVolume, backe
 	if err != nil {
 		t.Fatal(err)
 	}
-	pv.Annotations[provisionedBy] = p.Name
+	pv.Annotations[v1.ProvisionedByAnnotation] = p.Name
 	return p, pv, backend.ID(pv.Name)
 }
 
@@ -44,9 +45,9 @@ func TestWhatWasBegunIsSettledByWhatTheServerOfTheAPISays(t *testing.T) {
 		"the claim lost its PersistentVolume":    {at{claim: func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-" + string(c.UID) }}, true, false},
 		"it has its PersistentVolume":            {at{claim: asIs, volume: func(*core.PersistentVolume) {}}, true, false},
 		"it has one and the claim is gone":       {at{volume: func(*core.PersistentVolume) {}}, true, false},
-		"another server made one":                {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[ServerAnnotation] = "storage/other" }}, false, false},
-		"another disk of this server made one":   {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[StoreAnnotation] = "other" }}, false, false},
-		"another provisioner made one like this": {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[provisionedBy] = "x" }}, false, false},
+		"another server made one":                {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[v1.NFSServerAnnotation] = "storage/other" }}, false, false},
+		"another disk of this server made one":   {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[v1.NFSStoreAnnotation] = "other" }}, false, false},
+		"another provisioner made one like this": {at{claim: asIs, volume: func(v *core.PersistentVolume) { v.Annotations[v1.ProvisionedByAnnotation] = "x" }}, false, false},
 	} {
 		s := newServer(t, fake.NewClientset())
 		p, pv, id := begun(t, s)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
 // replay is an informer that can tell its listener once more of everything that exists.
@@ -149,11 +151,11 @@ func (p *Provisioner) wanted(c *core.PersistentVolumeClaim) bool {
 // except those which wait to be deleted: it is told if nobody does it.
 func (p *Provisioner) volumeConcerns(o runtime.Object) bool {
 	v, ok := o.(*core.PersistentVolume)
-	if !ok || v.Annotations[provisionedBy] != p.Name {
+	if !ok || v.Annotations[v1.ProvisionedByAnnotation] != p.Name {
 		return false
 	}
 	waits := v.Status.Phase == core.VolumeReleased && v.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimDelete
-	return waits || v.Annotations[ServerAnnotation] == p.Identity
+	return waits || v.Annotations[v1.NFSServerAnnotation] == p.Identity
 }
 
 func (p *Provisioner) classConcerns(o runtime.Object) bool {

@@ -11,17 +11,17 @@ import (
 )
 
 // Plain says whether a volume was made by the provisioner of an NFS server. Its PersistentVolume needs no CSI driver.
-func Plain(v *v1.Volume) bool { return v.Spec.Labels[serverLabel] != "" }
+func Plain(v *v1.Volume) bool { return v.Spec.Labels[v1.NFSServerLabel] != "" }
 
 // Server is NAMESPACE/NAME of the NFS server that made a plain volume.
-func Server(v *v1.Volume) string { return v.Spec.Labels[serverLabel] }
+func Server(v *v1.Volume) string { return v.Spec.Labels[v1.NFSServerLabel] }
 
 // Provisioner is what a class of the volume names as its provisioner.
 func Provisioner(v *v1.Volume) string {
 	if Plain(v) {
-		return NFS
+		return v1.ProvisionerName
 	}
-	return CSI
+	return v1.DriverName
 }
 
 // NamesFor are the names that the PersistentVolume may have, the best first: the one that the volume was made for. The
@@ -37,10 +37,10 @@ func NamesFor(v *v1.Volume) []string {
 func Names(v *v1.Volume, pv *core.PersistentVolume) bool {
 	switch source := pv.Spec.PersistentVolumeSource; {
 	case source.CSI != nil:
-		return source.CSI.Driver == CSI && source.CSI.VolumeHandle == v.Name
+		return source.CSI.Driver == v1.DriverName && source.CSI.VolumeHandle == v.Name
 	case source.NFS == nil:
 		return false
-	case pv.Annotations[provisionedBy] == NFS && pv.Annotations[volumeAnnotation] == v.Name &&
+	case pv.Annotations[v1.ProvisionedByAnnotation] == v1.ProvisionerName && pv.Annotations[v1.NFSVolumeAnnotation] == v.Name &&
 		pv.Annotations[v1.NFSServerAnnotation] == v1.ServerOf(v.Spec.Node):
 		return true
 	default: // written by hand, perhaps
@@ -51,10 +51,10 @@ func Names(v *v1.Volume, pv *core.PersistentVolume) bool {
 
 // StoreOf is the identity of the data of an NFS server as a PersistentVolume of it says; empty if it is of no such server.
 func StoreOf(pv *core.PersistentVolume, server string) string {
-	if pv.Annotations[provisionedBy] != NFS || pv.Annotations[v1.NFSServerAnnotation] != server {
+	if pv.Annotations[v1.ProvisionedByAnnotation] != v1.ProvisionerName || pv.Annotations[v1.NFSServerAnnotation] != server {
 		return ""
 	}
-	return pv.Annotations[storeAnnotation]
+	return pv.Annotations[v1.NFSStoreAnnotation]
 }
 
 // DefaultAccess is what a claim of the volume asks for who says nothing else.

@@ -16,13 +16,6 @@ import (
 )
 
 const (
-	// CSI is the driver, and the provisioner of its classes.
-	CSI = "csi.holdfast.dev"
-	// NFS is the provisioner of plain NFS volumes.
-	NFS = "nfs.holdfast.dev"
-
-	provisionedBy = "pv.kubernetes.io/provisioned-by"
-
 	// Without these external-provisioner looks for secrets in the class, which may be gone.
 	secretName      = "volume.kubernetes.io/provisioner-deletion-secret-name"
 	secretNamespace = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
@@ -30,15 +23,6 @@ const (
 	// What a node must know of a shared volume, as the driver calls it.
 	serverAttribute = "holdfast.dev/nfs-server"
 	pathAttribute   = "holdfast.dev/nfs-path"
-
-	// The labels and annotations of package provisioner.
-	serverLabel        = "nfs.holdfast.dev/server"
-	onDeleteLabel      = "nfs.holdfast.dev/on-delete"
-	gidLabel           = "export.holdfast.dev/gid"
-	storeAnnotation    = "nfs.holdfast.dev/store"
-	volumeAnnotation   = "nfs.holdfast.dev/volume"
-	onDeleteAnnotation = "nfs.holdfast.dev/on-delete"
-	gidAnnotation      = "pv.beta.kubernetes.io/gid"
 )
 
 // Options are what a Volume does not say of its PersistentVolume.
@@ -81,7 +65,7 @@ func Of(v *v1.Volume, o Options) (*core.PersistentVolume, error) {
 		pv.Spec.NFS = &core.NFSVolumeSource{Server: v.Status.Access.NFS.Server, Path: v.Status.Access.NFS.Path}
 		return pv, nil
 	}
-	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: CSI, VolumeHandle: v.Name}
+	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: v1.DriverName, VolumeHandle: v.Name}
 	if mode == core.PersistentVolumeFilesystem {
 		pv.Spec.CSI.FSType = o.FSType
 	}
@@ -113,11 +97,11 @@ func onlyOn(node string) *core.VolumeNodeAffinity {
 
 func annotations(v *v1.Volume, o Options) map[string]string {
 	if !Plain(v) {
-		return map[string]string{provisionedBy: CSI, secretName: "", secretNamespace: ""}
+		return map[string]string{v1.ProvisionedByAnnotation: v1.DriverName, secretName: "", secretNamespace: ""}
 	}
 	all := map[string]string{
-		provisionedBy: NFS, v1.NFSServerAnnotation: v.Spec.Labels[serverLabel], storeAnnotation: o.Store, volumeAnnotation: v.Name,
-		onDeleteAnnotation: v.Spec.Labels[onDeleteLabel], gidAnnotation: v.Spec.Labels[gidLabel],
+		v1.ProvisionedByAnnotation: v1.ProvisionerName, v1.NFSServerAnnotation: v.Spec.Labels[v1.NFSServerLabel], v1.NFSStoreAnnotation: o.Store, v1.NFSVolumeAnnotation: v.Name,
+		v1.OnDeleteAnnotation: v.Spec.Labels[v1.OnDeleteLabel], v1.GIDAnnotation: v.Spec.Labels[v1.GIDLabel],
 	}
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all

@@ -1,5 +1,36 @@
 package v1
 
+const (
+	// DriverName is the CSI driver, and the provisioner of its classes.
+	DriverName = "csi.holdfast.dev"
+	// ProvisionerName is the provisioner of plain NFS volumes.
+	ProvisionerName = "nfs.holdfast.dev"
+	// DefaultNamespace is that of an installation.
+	DefaultNamespace = "holdfast-system"
+	// ControllerName is that of the workload, the account and the Lease of the controller, which writes under it.
+	ControllerName = "holdfast-controller"
+	// NodeName is that of the DaemonSet of node pods, and of the ConfigMap that they read.
+	NodeName = "holdfast-node"
+)
+
+// The labels of what Holdfast makes, as Kubernetes recommends them.
+const (
+	NameLabel      = "app.kubernetes.io/name"
+	ComponentLabel = "app.kubernetes.io/component"
+	InstanceLabel  = "app.kubernetes.io/instance"
+	PartOfLabel    = "app.kubernetes.io/part-of"
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	VersionLabel   = "app.kubernetes.io/version"
+)
+
+// The values of NameLabel and PartOfLabel, and of ComponentLabel.
+const (
+	AppName             = "holdfast"
+	ControllerComponent = "controller"
+	NodeComponent       = "node"
+	LoopSetsComponent   = "loop-sets"
+)
+
 // TopologyKey is the label of a Node, and the segment of a volume's topology, that names the node.
 const TopologyKey = "topology.holdfast.dev/node"
 

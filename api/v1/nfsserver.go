@@ -311,6 +311,30 @@ const NFSPort = 2049
 // NFSServerAnnotation is on the PersistentVolumes of the external provisioner: NAMESPACE/NAME of the server that has it.
 const NFSServerAnnotation = "nfs.holdfast.dev/server"
 
+// The other annotations of these PersistentVolumes.
+const (
+	// NFSStoreAnnotation is the identity of the server's data, which is another if the data was lost and begun anew.
+	NFSStoreAnnotation = "nfs.holdfast.dev/store"
+	// NFSVolumeAnnotation is the ID of the volume on the server.
+	NFSVolumeAnnotation = "nfs.holdfast.dev/volume"
+	// OnDeleteAnnotation shows what becomes of the data; what counts is the volume's label.
+	OnDeleteAnnotation = "nfs.holdfast.dev/on-delete"
+	// GIDAnnotation tells the kubelet which group to give to the pods that use the volume.
+	GIDAnnotation = "pv.beta.kubernetes.io/gid"
+	// ProvisionedByAnnotation names the provisioner.
+	ProvisionedByAnnotation = "pv.kubernetes.io/provisioned-by"
+)
+
+// The labels, in spec.labels of their Volumes.
+const (
+	// NFSServerLabel names the server that made the volume, as NAMESPACE/NAME.
+	NFSServerLabel = NFSServerAnnotation
+	// OnDeleteLabel is what becomes of the data.
+	OnDeleteLabel = OnDeleteAnnotation
+	// GIDLabel is the group that the volume's root directory is given to.
+	GIDLabel = "export.holdfast.dev/gid"
+)
+
 // nfsNodeSuffix ends the name by which a server is a node: NAMESPACE.NAME before it. It is in the domain of this
 // project, so that no machine of a user has such a name.
 const nfsNodeSuffix = ".nfs.holdfast.dev"

@@ -23,18 +23,15 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// DefaultNamespace is where the agents' Leases are.
-const DefaultNamespace = "holdfast-system"
-
 // fieldManager is the name under which the controller writes.
-const fieldManager = "holdfast-controller"
+const fieldManager = v1.ControllerName
 
 // Config is what a Backend needs.
 type Config struct {
 	Client     client.Interface
 	Kubernetes kubernetes.Interface
 	Watches    *kube.Watches        // of the process, in Namespace
-	Namespace  string               // of the agents' Leases; DefaultNamespace if empty
+	Namespace  string               // of the agents' Leases; v1.DefaultNamespace if empty
 	Driver     string               // whose classes' claims are told why they wait; none if empty
 	Events     record.EventRecorder // nil writes no events
 	Log        *slog.Logger         // nil discards
@@ -77,7 +74,7 @@ func New(c Config) (*Backend, error) {
 	if c.Client == nil || c.Kubernetes == nil || c.Watches == nil {
 		return nil, errors.New("a cluster backend needs clients of both APIs, and watches")
 	}
-	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	c.Namespace = cmp.Or(c.Namespace, v1.DefaultNamespace)
 	c.GarbageAge, c.GarbageEvery = cmp.Or(c.GarbageAge, DefaultGarbageAge), cmp.Or(c.GarbageEvery, DefaultGarbageEvery)
 	c.RemindAfter = cmp.Or(c.RemindAfter, DefaultRemindAfter)
 	b := &Backend{Config: c, log: c.Log}

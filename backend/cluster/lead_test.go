@@ -17,7 +17,7 @@ import (
 func TestWhatWasToldOfAVolumeIsForgottenWithItsObject(t *testing.T) {
 	events := record.NewFakeRecorder(10)
 	ours, theirs := ourfake.NewSimpleClientset(), fake.NewClientset()
-	b, err := New(Config{Client: ours, Kubernetes: theirs, Watches: kube.NewWatches(t.Context(), ours, theirs, DefaultNamespace), Events: events})
+	b, err := New(Config{Client: ours, Kubernetes: theirs, Watches: kube.NewWatches(t.Context(), ours, theirs, v1.DefaultNamespace), Events: events})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
-	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 	"github.com/holdfast-storage/holdfast/test/realapi"
@@ -57,7 +56,7 @@ func (w *world) sweep() {
 	for name := range w.agents {
 		_ = w.nodes().Delete(ctx, name, metav1.DeleteOptions{})
 		_ = w.theirs.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
-		_ = w.theirs.CoordinationV1().Leases(cluster.DefaultNamespace).Delete(ctx, v1.LeasePrefix+name, metav1.DeleteOptions{})
+		_ = w.theirs.CoordinationV1().Leases(v1.DefaultNamespace).Delete(ctx, v1.LeasePrefix+name, metav1.DeleteOptions{})
 	}
 }
 

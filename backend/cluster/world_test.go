@@ -138,7 +138,7 @@ func (w *world) controller() *world {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	w.Cleanup(cancel)
-	c := cluster.Config{Client: w.ours, Kubernetes: w.theirs, Watches: kube.NewWatches(ctx, w.ours, w.theirs, cluster.DefaultNamespace), Log: w.log, Events: w.events}
+	c := cluster.Config{Client: w.ours, Kubernetes: w.theirs, Watches: kube.NewWatches(ctx, w.ours, w.theirs, v1.DefaultNamespace), Log: w.log, Events: w.events}
 	if w.change != nil {
 		w.change(&c)
 	}
@@ -240,7 +240,7 @@ func (w *world) puppet(name string, available int64, pools ...string) {
 // beat renews the Lease of a puppet.
 func (w *world) beat(name string, seconds int32) {
 	w.Helper()
-	leases := w.theirs.CoordinationV1().Leases(cluster.DefaultNamespace)
+	leases := w.theirs.CoordinationV1().Leases(v1.DefaultNamespace)
 	now := metav1.NowMicro()
 	spec := coordination.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: &now}
 	l, err := leases.Get(w.Context(), v1.LeasePrefix+name, metav1.GetOptions{})

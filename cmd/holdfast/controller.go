@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kube"
@@ -43,11 +44,8 @@ StorageCluster. From outside of the cluster it runs alone with
 	},
 }
 
-// The Lease of the replica that leads.
-const (
-	leaseName  = "holdfast-controller"
-	leaseLasts = 30 * time.Second
-)
+// leaseLasts is of the Lease of the replica that leads.
+const leaseLasts = 30 * time.Second
 
 type controller struct {
 	*logging
@@ -64,7 +62,7 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	clients, err := c.connect("holdfast-controller", log)
+	clients, err := c.connect(v1.ControllerName, log)
 	if err != nil {
 		return err
 	}
@@ -158,7 +156,7 @@ func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.
 					return c.operator.run(ctx, clients, watches, log)
 				}))
 			}
-			return c.lead(ctx, clients, log, leaseName, parts)
+			return c.lead(ctx, clients, log, v1.ControllerName, parts)
 		},
 	})
 }

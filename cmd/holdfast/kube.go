@@ -20,7 +20,6 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/backend/cluster"
 )
 
 // kubeAccess is how the program reaches the API server.
@@ -32,7 +31,7 @@ type kubeAccess struct {
 func kubeFlags(flags *flag.FlagSet) *kubeAccess {
 	k := &kubeAccess{}
 	flags.StringVar(&k.kubeconfig, "kubeconfig", "", "`file` with the address and identity for the API server; the pod's own if empty")
-	flags.StringVar(&k.namespace, "namespace", cluster.DefaultNamespace, "`namespace` of the Leases")
+	flags.StringVar(&k.namespace, "namespace", v1.DefaultNamespace, "`namespace` of the Leases")
 	return k
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/agent/nodepools"
 	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kubelet/devices"
@@ -87,7 +88,7 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 		return nil, fmt.Errorf(`node "": --node-name is missing: %w`, errUsage)
 	}
 	var err error
-	if n.clients, err = n.connect("holdfast-node", log); err != nil {
+	if n.clients, err = n.connect(v1.NodeName, log); err != nil {
 		return nil, err
 	}
 	if n.config == "" {

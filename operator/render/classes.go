@@ -31,7 +31,7 @@ func (p *plan) driver() ([]object, error) {
 	if !p.withCSI() {
 		return nil, nil
 	}
-	driver, err := manifest[storage.CSIDriver](deploy.Driver, "CSIDriver", "csi.holdfast.dev")
+	driver, err := manifest[storage.CSIDriver](deploy.Driver, "CSIDriver", v1.DriverName)
 	if err != nil {
 		return nil, err
 	}

@@ -12,22 +12,19 @@ import (
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
-const (
-	controllerName = "holdfast-controller"
-	apiPort        = "api" // of the container and the Service
-)
+const apiPort = "api" // of the container and the Service
 
 // controller returns the workload that the operator itself is in.
 func (p *plan) controller() ([]object, error) {
-	budget, err := manifest[policy.PodDisruptionBudget](deploy.Controller, "PodDisruptionBudget", controllerName)
+	budget, err := manifest[policy.PodDisruptionBudget](deploy.Controller, "PodDisruptionBudget", v1.ControllerName)
 	if err != nil {
 		return nil, err
 	}
-	deployment, err := manifest[apps.Deployment](deploy.Controller, "Deployment", controllerName)
+	deployment, err := manifest[apps.Deployment](deploy.Controller, "Deployment", v1.ControllerName)
 	if err != nil {
 		return nil, err
 	}
-	deployment.Labels[versionLabel] = deploy.Version
+	deployment.Labels[v1.VersionLabel] = deploy.Version
 	if p.spec.CSI.Replicas != nil {
 		deployment.Spec.Replicas = p.spec.CSI.Replicas
 	}
@@ -62,7 +59,7 @@ func (p *plan) controllerContainers(pod *core.PodSpec) error {
 	container(pod, "csi-provisioner").Image = string(p.images.CSIProvisioner)
 	container(pod, "csi-resizer").Image = string(p.images.CSIResizer)
 	container(pod, "csi-snapshotter").Image = string(p.images.CSISnapshotter)
-	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", controllerName)
+	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1.ControllerName)
 	if err != nil {
 		return err
 	}
@@ -80,7 +77,7 @@ func statefulSet(d *apps.Deployment) *apps.StatefulSet {
 		Replicas:    d.Spec.Replicas,
 		Selector:    d.Spec.Selector,
 		Template:    d.Spec.Template,
-		ServiceName: controllerName, // there is none: nobody calls the pods by their names
+		ServiceName: v1.ControllerName, // there is none: nobody calls the pods by their names
 		// In order, a pod that never becomes ready could not be replaced by a better one.
 		PodManagementPolicy: apps.ParallelPodManagement,
 		UpdateStrategy:      apps.StatefulSetUpdateStrategy{Type: apps.RollingUpdateStatefulSetStrategyType},

@@ -108,11 +108,11 @@ func (r Release) defaults() v1.Images {
 
 // manifestImages are those of the manifests.
 var manifestImages = sync.OnceValue(func() v1.Images {
-	controller, err := manifest[apps.Deployment](deploy.Controller, "Deployment", controllerName)
+	controller, err := manifest[apps.Deployment](deploy.Controller, "Deployment", v1.ControllerName)
 	if err != nil {
 		panic(err) // it is compiled in
 	}
-	beside, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", controllerName)
+	beside, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1.ControllerName)
 	if err != nil {
 		panic(err) // it is compiled in
 	}

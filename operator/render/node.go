@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	nodeName   = "holdfast-node"
 	hostVolume = "holdfast" // the directory of Holdfast on the node
 	// configKey is the key of the ConfigMap that the node reads.
 	configKey = "node.json"
@@ -38,20 +37,20 @@ func (p *plan) node() ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
-	labels := map[string]string{componentLabel: nodeComponent}
+	labels := map[string]string{v1.ComponentLabel: v1.NodeComponent}
 	set, err := p.nodeSet()
 	if err != nil {
 		return nil, err
 	}
 	metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, configHash, hashOf(config))
 	return append(objects, &core.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: v1.NodeName, Labels: labels},
 		Data:       map[string]string{configKey: string(config)},
 	}, set), nil
 }
 
 func (p *plan) nodeSet() (*apps.DaemonSet, error) {
-	set, err := manifest[apps.DaemonSet](deploy.Node, "DaemonSet", nodeName)
+	set, err := manifest[apps.DaemonSet](deploy.Node, "DaemonSet", v1.NodeName)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +143,7 @@ func mountOf(c *core.Container, volume string) *core.VolumeMount {
 
 // nodeSidecars adds those that have an image; the driver leaves their work to them.
 func (p *plan) nodeSidecars(pod *core.PodSpec) error {
-	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", nodeName)
+	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1.NodeName)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
@@ -27,16 +28,16 @@ func (p *plan) nodeRights() ([]object, error) {
 				return nil, err
 			}
 		}
-		o.SetLabels(map[string]string{componentLabel: nodeComponent})
+		o.SetLabels(map[string]string{v1.ComponentLabel: v1.NodeComponent})
 		objects = append(objects, o)
 	}
-	return append(objects, p.privilegedOnOpenShift(nodeName, nodeComponent)...), nil
+	return append(objects, p.privilegedOnOpenShift(v1.NodeName, v1.NodeComponent)...), nil
 }
 
 // loopSetRights returns the account of what only lends loop devices, and what it may do.
 func (p *plan) loopSetRights() ([]object, error) {
 	objects, err := p.accountAndRights(deploy.LoopSets)
-	return append(objects, p.privilegedOnOpenShift(loopSetsName, loopSetsComponent)...), err
+	return append(objects, p.privilegedOnOpenShift(loopSetsName, v1.LoopSetsComponent)...), err
 }
 
 // accountAndRights returns all of a manifest but its workload.
@@ -79,7 +80,7 @@ func (p *plan) privilegedOnOpenShift(account, component string) []object {
 	if !isDistro(p.spec.K8sDistro, openshift) && !isDistro(p.spec.K8sDistro, "okd") && !p.Has(securityContextConstraints) {
 		return nil
 	}
-	meta := metav1.ObjectMeta{Name: account + "-scc", Labels: map[string]string{componentLabel: component}}
+	meta := metav1.ObjectMeta{Name: account + "-scc", Labels: map[string]string{v1.ComponentLabel: component}}
 	return []object{
 		&rbac.Role{ObjectMeta: meta, Rules: []rbac.PolicyRule{{
 			APIGroups: []string{securityContextConstraints.Group}, Resources: []string{"securitycontextconstraints"},

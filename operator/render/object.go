@@ -11,26 +11,14 @@ import (
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
-// The labels of all objects that the operator makes.
 const (
-	nameLabel      = "app.kubernetes.io/name"
-	componentLabel = "app.kubernetes.io/component"
-	instanceLabel  = "app.kubernetes.io/instance"
-	partOfLabel    = "app.kubernetes.io/part-of"
-	managedByLabel = "app.kubernetes.io/managed-by"
-	versionLabel   = "app.kubernetes.io/version"
-
-	name    = "holdfast"
+	name    = v1.AppName // also that of images, containers and the default class
 	manager = "holdfast-operator"
-
-	controllerComponent = "controller"
-	nodeComponent       = "node"
-	loopSetsComponent   = "loop-sets"
 )
 
 // Labels returns the labels that every object has that the operator makes for a StorageCluster, and nothing else has.
 func Labels(c *v1.StorageCluster) map[string]string {
-	return map[string]string{nameLabel: name, partOfLabel: name, managedByLabel: manager, instanceLabel: c.Name}
+	return map[string]string{v1.NameLabel: name, v1.PartOfLabel: name, v1.ManagedByLabel: manager, v1.InstanceLabel: c.Name}
 }
 
 // object is typed, or unstructured where Kubernetes has no type for it.

@@ -7,6 +7,8 @@ import (
 	networking "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
 )
 
 // defaultPort is that of the API, outside and inside.
@@ -21,11 +23,11 @@ func (p *plan) service() ([]object, error) {
 	spec := p.spec.Service
 	return []object{&core.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: p.serviceName(), Annotations: spec.Annotations, Labels: map[string]string{componentLabel: controllerComponent},
+			Name: p.serviceName(), Annotations: spec.Annotations, Labels: map[string]string{v1.ComponentLabel: v1.ControllerComponent},
 		},
 		Spec: core.ServiceSpec{
 			Type:     cmp.Or(spec.Type, core.ServiceTypeClusterIP),
-			Selector: map[string]string{nameLabel: name, componentLabel: controllerComponent},
+			Selector: map[string]string{v1.NameLabel: name, v1.ComponentLabel: v1.ControllerComponent},
 			Ports: []core.ServicePort{{
 				Name: apiPort, Protocol: core.ProtocolTCP, AppProtocol: new("https"),
 				Port: cmp.Or(spec.ExternalPort, defaultPort), TargetPort: intstr.FromString(apiPort),
@@ -40,7 +42,7 @@ func (p *plan) ingress() ([]object, error) {
 		return nil, nil
 	}
 	ingress := &networking.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: spec.Annotations, Labels: map[string]string{componentLabel: controllerComponent}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: spec.Annotations, Labels: map[string]string{v1.ComponentLabel: v1.ControllerComponent}},
 		Spec: networking.IngressSpec{Rules: []networking.IngressRule{{
 			Host: spec.Hostname,
 			IngressRuleValue: networking.IngressRuleValue{HTTP: &networking.HTTPIngressRuleValue{Paths: []networking.HTTPIngressPath{{

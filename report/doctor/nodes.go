@@ -84,7 +84,7 @@ func (f *Facts) agent(n *core.Node) (Finding, bool) {
 }
 
 func (f *Facts) nodePod(node string) *core.Pod {
-	all := f.podsOfPart("node")
+	all := f.podsOfPart(v1.NodeComponent)
 	if i := slices.IndexFunc(all, func(p *core.Pod) bool { return p.Spec.NodeName == node }); i >= 0 {
 		return all[i]
 	}

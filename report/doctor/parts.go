@@ -87,7 +87,7 @@ func lookAtNamespace(f *Facts) []Finding {
 }
 
 func lookAtController(f *Facts) (found []Finding) {
-	ready, all := 0, f.podsOfPart("controller")
+	ready, all := 0, f.podsOfPart(v1.ControllerComponent)
 	for _, p := range all {
 		if why := notReady(f, p); why == "" {
 			ready++
@@ -111,7 +111,7 @@ func lookAtController(f *Facts) (found []Finding) {
 func (f *Facts) podsOfPart(component string) (found []*core.Pod) {
 	for i := range f.Pods {
 		p := &f.Pods[i]
-		if p.Namespace == f.Namespace && p.Labels["app.kubernetes.io/name"] == "holdfast" && p.Labels["app.kubernetes.io/component"] == component && p.DeletionTimestamp == nil {
+		if p.Namespace == f.Namespace && p.Labels[v1.NameLabel] == v1.AppName && p.Labels[v1.ComponentLabel] == component && p.DeletionTimestamp == nil {
 			found = append(found, p)
 		}
 	}

@@ -20,7 +20,7 @@ const (
 
 // limits reads which policies there are.
 func (g *gathering) limits(ctx context.Context) {
-	ours := metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=holdfast"}
+	ours := metav1.ListOptions{LabelSelector: v1.PartOfLabel + "=" + v1.AppName}
 	kinds := g.Kubernetes.AdmissionregistrationV1()
 	list, err := kinds.ValidatingAdmissionPolicies().List(ctx, ours)
 	if g.NoPolicies = apierrors.IsNotFound(err); !g.read(policies, err) {

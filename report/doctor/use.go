@@ -116,7 +116,7 @@ func mend(conditions []metav1.Condition) string {
 
 // provisioners are those whose claims are looked at.
 func (f *Facts) ours(class *storage.StorageClass) bool {
-	return class.Provisioner == f.Driver || class.Provisioner == "nfs.holdfast.dev"
+	return class.Provisioner == f.Driver || class.Provisioner == v1.ProvisionerName
 }
 
 func lookAtClaims(f *Facts) (found []Finding) {

@@ -301,8 +301,8 @@ func ofHoldfast(all []core.Event, namespace string) []Warning {
 	for i := range all {
 		e := &all[i]
 		writer := cmp.Or(e.Source.Component, e.ReportingController)
-		ours := e.Namespace == namespace || strings.HasPrefix(writer, "holdfast") || strings.HasPrefix(writer, "csi.holdfast.dev") ||
-			strings.HasPrefix(writer, "nfs.holdfast.dev") || strings.HasPrefix(e.InvolvedObject.APIVersion, v1.GroupName+"/")
+		ours := e.Namespace == namespace || strings.HasPrefix(writer, "holdfast") || strings.HasPrefix(writer, v1.DriverName) ||
+			strings.HasPrefix(writer, v1.ProvisionerName) || strings.HasPrefix(e.InvolvedObject.APIVersion, v1.GroupName+"/")
 		if e.Type != core.EventTypeWarning || !ours {
 			continue
 		}

@@ -93,8 +93,8 @@ func (o *owner) secret(namespace string, m *made) *core.Secret {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: ownSecret,
 			Labels: map[string]string{
-				"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/part-of": "holdfast", "app.kubernetes.io/component": "api",
-				"app.kubernetes.io/managed-by": fieldManager, "app.kubernetes.io/instance": o.Name,
+				v1.NameLabel: v1.AppName, v1.PartOfLabel: v1.AppName, v1.ComponentLabel: "api",
+				v1.ManagedByLabel: fieldManager, v1.InstanceLabel: o.Name,
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1.SchemeGroupVersion.String(), Kind: "StorageCluster", Name: o.Name, UID: o.UID,
