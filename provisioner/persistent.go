@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
@@ -31,7 +30,7 @@ func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volum
 	return &core.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: o.PVName, Annotations: given(annotations)},
 		Spec: core.PersistentVolumeSpec{
-			Capacity:                      core.ResourceList{core.ResourceStorage: *resource.NewQuantity(v.Size, resource.BinarySI)},
+			Capacity:                      core.ResourceList{core.ResourceStorage: *v1.Quantity(v.Size)},
 			AccessModes:                   slices.Clone(o.PVC.Spec.AccessModes),
 			PersistentVolumeReclaimPolicy: policy,
 			MountOptions:                  slices.Clone(options),

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -52,7 +51,7 @@ func Of(v *v1.Volume, o Options) (*core.PersistentVolume, error) {
 	pv := &core.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: o.Name, Annotations: annotations(v, o)},
 		Spec: core.PersistentVolumeSpec{
-			Capacity:                      core.ResourceList{core.ResourceStorage: *resource.NewQuantity(v.Status.Size.Value(), resource.BinarySI)},
+			Capacity:                      core.ResourceList{core.ResourceStorage: *v1.Quantity(v.Status.Size.Value())},
 			AccessModes:                   slices.Clone(o.AccessModes),
 			ClaimRef:                      &o.Claim,
 			PersistentVolumeReclaimPolicy: cmp.Or(o.ReclaimPolicy, core.PersistentVolumeReclaimRetain),

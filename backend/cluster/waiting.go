@@ -10,7 +10,6 @@ import (
 
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -223,5 +222,5 @@ func (w *waiting) free(ctx context.Context, p place, asked int64) (free []string
 
 // readable rounds down to what people compare.
 func readable(bytes int64) string {
-	return resource.NewQuantity(max(bytes>>20, 0)<<20, resource.BinarySI).String()
+	return v1.Quantity(max(bytes>>20, 0) << 20).String()
 }
