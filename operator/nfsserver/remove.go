@@ -89,8 +89,8 @@ func (r *Controller) inUse(ctx context.Context, s *v1.NFSServer) (bool, error) {
 	return r.hasPersistentVolume(ctx, s)
 }
 
-// hasPersistentVolume finds volumes of the external provisioner, of which the server makes an object only when it looks
-// at its disk the next time.
+// hasPersistentVolume finds volumes of the external provisioner, whose object may not be there: the server writes it when
+// it has made the volume, and again when somebody has deleted it.
 func (r *Controller) hasPersistentVolume(ctx context.Context, s *v1.NFSServer) (has bool, err error) {
 	err = r.eachPersistentVolume(ctx, func(pv *core.PersistentVolume) {
 		has = has || pv.Annotations[v1.NFSServerAnnotation] == keyOf(s).String()

@@ -145,7 +145,7 @@ func TestASnapshotAloneKeepsItsServer(t *testing.T) {
 	r.gone("data")
 }
 
-// The server makes the object of such a volume only when it looks at its disk the next time.
+// The object of such a volume is not there before the server has made it, nor after somebody has deleted it.
 func TestAPersistentVolumeAloneKeepsItsServer(t *testing.T) {
 	r := newRig(t)
 	s := r.create("data", nil)

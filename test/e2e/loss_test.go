@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +80,19 @@ func (l *loss) expectReplacement() {
 	}
 	kube.AwaitNone(l.Space, l.Client.CoreV1().PersistentVolumes(), kube.Named(l.given.Name), "the old persistent volume")
 	kube.AwaitNone(l.Space, l.Holdfast("volumes"), kube.Named(l.given.Spec.CSI.VolumeHandle), "the old volume")
+	l.discarding("to have to remove the old volume when it is back", true)
+}
+
+// discarding waits until the record of the node lists what was given up to be removed from its disk, or does not any more.
+func (l *loss) discarding(what string, want bool) {
+	l.t.Helper()
+	kube.AwaitOne(l.Space, l.Holdfast("storagenodes"), l.node, what, func(n *unstructured.Unstructured) (bool, error) {
+		entries, _, err := unstructured.NestedSlice(n.Object, "spec", "discard")
+		return want == slices.ContainsFunc(entries, func(e any) bool {
+			entry, _ := e.(map[string]any)
+			return entry["kind"] == "volume" && entry["name"] == l.given.Spec.CSI.VolumeHandle
+		}), err
+	})
 }
 
 // expectReturn boots the node and sees that it takes back what was kept, and nothing else.
@@ -92,9 +106,7 @@ func (l *loss) expectReturn() {
 	if now := l.Volume("kept"); now.UID != l.kept.UID || placed(now) != l.node {
 		l.t.Errorf("the claim that was kept has volume %s on %s", now.Name, placed(now))
 	}
-	kube.AwaitOne(l.Space, l.Holdfast("storagenodes"), l.node, "to have removed what was given up", func(n *unstructured.Unstructured) (bool, error) {
-		return n.GetAnnotations()["holdfast.dev/discard"] == "", nil
-	})
+	l.discarding("to have removed what was given up", false)
 	onDisk := l.OnHost(l.node, "ls "+l.Pools()+"/default/volumes")
 	if !strings.Contains(onDisk, l.kept.Spec.CSI.VolumeHandle) || strings.Contains(onDisk, l.given.Spec.CSI.VolumeHandle) {
 		l.t.Errorf("on the disk of %s are %s", l.node, onDisk)
@@ -110,7 +122,7 @@ func TestANodeThatIsDeletedGivesUpWhatItMayAndTakesTheRestBack(t *testing.T) {
 	for _, claim := range []string{"kept", "given"} {
 		l.ForgetPod("writer-of-" + claim) // which takes the cluster another minute
 	}
-	l.condition(metav1.ConditionUnknown, "NodeGone", "Lost")
+	l.condition(metav1.ConditionUnknown, "NodeGone", "Unreachable")
 	l.AwaitClusterEvent(l.kept.Spec.CSI.VolumeHandle, "NodeGone", l.node, "comes back")
 	l.expectReplacement()
 	l.expectReturn()
@@ -125,7 +137,7 @@ func TestANodeOutOfServiceGivesUpWhatItMayAndTakesTheRestBack(t *testing.T) {
 		t.Errorf("a node that is down is not gone, and the claim is %v, %v", claim, err)
 	}
 	in := l.DeclareOut(l.node)
-	l.condition(metav1.ConditionUnknown, "NodeGone", "Lost")
+	l.condition(metav1.ConditionUnknown, "NodeGone", "Unreachable")
 	l.expectReplacement()
 	in()
 	l.expectReturn()
