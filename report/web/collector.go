@@ -12,6 +12,7 @@ import (
 // own; a sum without its label nfs_server would count the former twice.
 var (
 	phaseDesc     = prometheus.NewDesc("holdfast_cluster_phase", "1 for the phase that the StorageCluster is in, 0 for the others.", []string{"phase"}, nil)
+	conditionDesc = prometheus.NewDesc("holdfast_cluster_condition", "1 for each condition of the StorageCluster, with the status and the reason that it has.", []string{"condition", "status", "reason"}, nil)
 	nodesDesc     = prometheus.NewDesc("holdfast_cluster_nodes", "Nodes that store, by whether they are ready: true, false, or unknown while the agent is not heard of.", []string{"ready"}, nil)
 	serversDesc   = prometheus.NewDesc("holdfast_cluster_nfs_servers", "NFS servers, by whether they are ready: true, false, or unknown while they are not heard of.", []string{"ready"}, nil)
 	volumesDesc   = prometheus.NewDesc("holdfast_cluster_volumes", "Volumes of the cluster.", []string{"node", "nfs_server", "pool", "phase"}, nil)
@@ -27,7 +28,7 @@ func (s *Server) Collector() prometheus.Collector { return (*collector)(s) }
 type collector Server
 
 func (*collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{phaseDesc, nodesDesc, serversDesc, volumesDesc, capacityDesc, promisedDesc, usedDesc, availableDesc} {
+	for _, d := range []*prometheus.Desc{phaseDesc, conditionDesc, nodesDesc, serversDesc, volumesDesc, capacityDesc, promisedDesc, usedDesc, availableDesc} {
 		out <- d
 	}
 }
@@ -43,14 +44,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	clusters, _ := c.clusters.List(labels.Everything())
 	nodes, _ := c.nodes.List(labels.Everything())
 	volumes, _ := c.volumes.List(labels.Everything())
-	collectPhase(clusters, gauge)
+	collectCluster(clusters, gauge)
 	collectNodes(nodes, gauge)
 	collectVolumes(volumes, gauge)
 }
 
 type gauge = func(d *prometheus.Desc, value float64, labels ...string)
 
-func collectPhase(clusters []*v1.StorageCluster, gauge gauge) {
+func collectCluster(clusters []*v1.StorageCluster, gauge gauge) {
 	c := v1.Served(clusters)
 	if c == nil {
 		return
@@ -61,6 +62,9 @@ func collectPhase(clusters []*v1.StorageCluster, gauge gauge) {
 			value = 1
 		}
 		gauge(phaseDesc, value, string(phase))
+	}
+	for _, is := range c.Status.Conditions {
+		gauge(conditionDesc, 1, is.Type, string(is.Status), is.Reason)
 	}
 }
 

@@ -15,6 +15,10 @@ func TestEveryReplicaTellsTheNumbersOfTheWholeCluster(t *testing.T) {
 	r := newRig(t)
 	c := r.cluster("holdfast", "")
 	c.Status.Phase = v1.ClusterDegraded
+	c.Status.Conditions = []metav1.Condition{
+		{Type: v1.DegradedCondition, Status: metav1.ConditionTrue, Reason: "VolumesHidden"},
+		{Type: v1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "PoliciesMissing"},
+	}
 	if _, err := r.ours.HoldfastV1().StorageClusters().UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +30,10 @@ func TestEveryReplicaTellsTheNumbersOfTheWholeCluster(t *testing.T) {
 	r.volume("v4", v1.NodeOfServer("shop/files"), "volumes", v1.VolumeStatus{Phase: v1.PhaseReady})
 	r.volume("v3", "b", "slow", v1.VolumeStatus{})
 	const want = `
+# HELP holdfast_cluster_condition 1 for each condition of the StorageCluster, with the status and the reason that it has.
+# TYPE holdfast_cluster_condition gauge
+holdfast_cluster_condition{condition="Degraded",reason="VolumesHidden",status="True"} 1
+holdfast_cluster_condition{condition="Protected",reason="PoliciesMissing",status="False"} 1
 # HELP holdfast_cluster_nfs_servers NFS servers, by whether they are ready: true, false, or unknown while they are not heard of.
 # TYPE holdfast_cluster_nfs_servers gauge
 holdfast_cluster_nfs_servers{ready="false"} 0
