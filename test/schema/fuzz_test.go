@@ -3,11 +3,13 @@ package schema_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
@@ -153,39 +155,113 @@ func check(t *testing.T, d *definition, text string) (taken bool) {
 	return true
 }
 
-// Every value that is odd is tried in every field once, one at a time.
-func TestWhatTheSchemaTakesIsReadWhateverIsWrittenWhere(t *testing.T) {
-	full := map[string]string{
-		"StorageCluster": `{"pause":false,"images":{"holdfast":"a","nfs":"b"},"imagePullSecrets":[{"name":"a"}],"secretRef":{"name":"a","namespace":"b"},"csi":{"enable":true,"replicas":2,"kubeletDir":"/a","maxVolumesPerNode":5},"service":{"name":"a","externalPort":80,"internalPort":5705,"annotations":{"a":"b"}},"ingress":{"className":"a","hostname":"a.example","annotations":{"a":"b"}},"pools":[{"name":"a","path":"/srv/a","overcommit":"1.5","reserved":"5%","trashRetention":"7d","nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}]},{"name":"b","devices":{"paths":["/dev/sda"],"minSize":"1Gi","model":"x","rotational":false}}],"storageClasses":[{"name":"a","pool":"a","default":true,"fsType":"xfs","mountOptions":["discard"],"parameters":{"provisioning":"thin"},"onNodeLoss":"Delete","reclaimPolicy":"Retain","bindingMode":"Immediate"}],"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["a"]}]}],"tolerations":[{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":5}],"resources":{"limits":{"cpu":"1"},"requests":{"cpu":"100m"}},"priorityClass":"a","k8sDistro":"k3s","deletionPolicy":"Orphan"}`,
-		"StorageUpgrade": `{"version":"v2","strategy":"Offline","nodeTimeout":"15m","rollback":false}`,
-		"NodeJob":        `{"image":"i","command":["a"],"args":["b"],"hostPath":"/a","mountPath":"/b","completionWord":"c","labelSelector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}],"tolerations":[{"operator":"Exists","tolerationSeconds":5}],"timeout":"1d","backoffLimit":3,"privileged":true}`,
-		"NFSServer":      `{"storage":{"size":"1Gi","storageClassName":"a"},"engine":"directory","exports":{"squash":"root_squash","anonUID":5,"anonGID":5,"access":"ReadOnly","clients":["10.0.0.0/8"]},"service":{"type":"NodePort","clusterIP":"10.0.0.1","annotations":{"a":"b"}},"maxExports":5,"gracePeriod":"90s","resources":{"limits":{"memory":"1Gi"}},"mountOptions":["nconnect=4"],"tolerations":[{"tolerationSeconds":5}],"reclaimPolicy":"Delete"}`,
-		"StorageNode":    `{"discard":[{"kind":"volume","name":"a","uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}],"restore":[{"name":"a","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z"}],"replacePools":[{"name":"a","id":"b"}]}`,
-		"Volume":         `{"name":"a","claim":"a/b","node":"n","pool":"p","size":{"required":"1Gi","limit":"2Gi"},"mode":"Block","fsType":"xfs","provisioning":"thick","mkfsOptions":["-K"],"inodes":5,"labels":{"a":"b"},"source":{"kind":"volume","name":"v"},"onNodeLoss":"Delete","deletion":{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}}`,
-		"Snapshot":       `{"name":"a","source":"v","node":"n","group":{"name":"g","sources":["v"]},"deletion":{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z"}}`,
-	}
-	all := definitions(t)
-	for kind, spec := range full {
-		if _, err := all[kind].refuses(object(kind, spec)); err != nil {
-			t.Fatalf("%s: what makes sense is refused: %v", kind, err)
-		}
-		taken := 0
-		for at := range count(tree(t, spec)) {
-			for _, value := range odd {
-				n := at + 1
-				text, err := json.Marshal(place(tree(t, spec), &n, json.RawMessage(value)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if check(t, all[kind], object(kind, string(text))) {
-					taken++
-				}
+// unset are the fields of a schema that a value in JSON does not have, whatever is in them.
+func unset(s *structuralschema.Structural, value any, at string) (missing []string) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+			field := s.Properties[name]
+			if inner, is := value[name]; is {
+				missing = append(missing, unset(&field, inner, at+"."+name)...)
+			} else {
+				missing = append(missing, at+"."+name)
 			}
 		}
-		if taken == 0 {
-			t.Errorf("%s: nothing was taken: it tells nothing", kind)
+	case []any:
+		// A field is set if one of the elements has it.
+		var all [][]string
+		for _, one := range value {
+			all = append(all, unset(s.Items, one, at+"[]"))
+		}
+		for _, field := range all[0] {
+			if !slices.ContainsFunc(all, func(of []string) bool { return !slices.Contains(of, field) }) {
+				missing = append(missing, field)
+			}
 		}
 	}
+	return missing
+}
+
+// full are specs of each kind that make sense and have a value in every field, in one of them where fields exclude each
+// other.
+var full = map[string][]string{
+	"StorageCluster": {
+		`{"pause":false,"debug":true,"images":{"holdfast":"a","nfs":"b","csiProvisioner":"c","csiAttacher":"d","csiResizer":"e","csiSnapshotter":"f","csiNodeDriverRegistrar":"g","csiLivenessProbe":"h","snapshotController":"i"},"imagePullSecrets":[{"name":"a"}],"secretRef":{"name":"a","namespace":"b"},"csi":{"enable":true,"replicas":2,"kubeletDir":"/a","maxVolumesPerNode":5,"attach":true,"deploymentStrategy":"Deployment","enableProvisionCreds":true,"enableControllerPublishCreds":true,"enableNodePublishCreds":true,"enableControllerExpandCreds":true,"ephemeral":{"pools":["a"],"maxSize":"10Gi"}},"service":{"name":"a","type":"NodePort","externalPort":80,"internalPort":5705,"annotations":{"a":"b"}},"ingress":{"enable":true,"tls":true,"className":"a","hostname":"a.example","annotations":{"a":"b"}},"pools":[{"name":"a","engine":"directory","path":"/srv/a","requireMount":true,"overcommit":"1.5","reserved":"5%","trashRetention":"7d","nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Gt","values":["1"]}]}]},{"name":"b","devices":{"paths":["/dev/sda"],"minSize":"1Gi","model":"x","rotational":false}}],"storageClasses":[{"name":"a","pool":"a","default":true,"fsType":"xfs","mountOptions":["discard"],"parameters":{"provisioning":"thin"},"onNodeLoss":"Delete","reclaimPolicy":"Retain","bindingMode":"Immediate"}],"nfs":{"namespaces":["team-a"],"nodeNetworks":["100.64.0.0/16","fd00::7"],"networkPolicies":true},"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["a"]}]},{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}],"tolerations":[{"key":"a","operator":"Equal","value":"b","effect":"NoExecute","tolerationSeconds":5}],"resources":{"claims":[{"name":"a","request":"b"}],"limits":{"cpu":"1"},"requests":{"cpu":"100m"}},"priorityClass":"a","k8sDistro":"k3s","disableMonitoring":true,"deletionPolicy":"Orphan"}`,
+	},
+	"StorageUpgrade": {
+		`{"version":"v2","strategy":"Offline","nodeTimeout":"15m","rollback":false}`,
+		`{"image":"i"}`,
+	},
+	"NodeJob": {
+		`{"image":"i","command":["a"],"args":["b"],"hostPath":"/a","mountPath":"/b","completionWord":"c","labelSelector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}],"matchFields":[{"key":"metadata.name","operator":"In","values":["a"]}]}],"tolerations":[{"key":"a","operator":"Equal","value":"b","effect":"NoExecute","tolerationSeconds":5}],"timeout":"1d","backoffLimit":3,"privileged":true}`,
+		`{"task":"pull","pool":"a","taskImage":"i"}`,
+	},
+	"NFSServer": {
+		`{"storage":{"size":"1Gi","storageClassName":"a"},"engine":"directory","exports":{"squash":"root_squash","anonUID":5,"anonGID":5,"access":"ReadOnly","clients":["10.0.0.0/8"]},"service":{"type":"NodePort","clusterIP":"10.0.0.1","annotations":{"a":"b"}},"maxExports":5,"gracePeriod":"90s","resources":{"claims":[{"name":"a","request":"b"}],"limits":{"memory":"1Gi"},"requests":{"cpu":"1"}},"mountOptions":["nconnect=4"],"tolerations":[{"key":"a","operator":"Equal","value":"b","effect":"NoExecute","tolerationSeconds":5}],"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}],"matchFields":[{"key":"metadata.name","operator":"In","values":["a"]}]}],"reclaimPolicy":"Delete"}`,
+		`{"storage":{"claimName":"a"}}`,
+		`{"storage":{"hostPath":"/srv/a"},"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}]}`,
+		`{"publish":{"claimName":"a","name":"b"}}`,
+	},
+	"StorageNode": {
+		`{"discard":[{"kind":"volume","name":"a","uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}],"restore":[{"name":"a","error":"e","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z"}],"replacePools":[{"name":"a","id":"b"}]}`,
+	},
+	"Volume": {
+		`{"name":"a","claim":"a/b","node":"n","pool":"p","size":{"required":"1Gi","limit":"2Gi"},"mode":"Block","fsType":"xfs","provisioning":"thick","mkfsOptions":["-K"],"inodes":5,"labels":{"a":"b"},"source":{"kind":"volume","name":"v"},"onNodeLoss":"Delete","deletion":{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}}`,
+		`{"name":"a","claim":"a/b","node":"a.b.nfs.holdfast.dev","shared":true,"server":"a/b"}`,
+	},
+	"Snapshot": {
+		`{"name":"a","source":"v","node":"n","group":{"name":"g","sources":["v"]},"deletion":{"uid":"u","requestedBy":"c","requestedAt":"2026-11-24T03:00:00.000000Z","reason":"r"}}`,
+	},
+}
+
+// Every value that is odd is tried in every field once, one at a time.
+func TestWhatTheSchemaTakesIsReadWhateverIsWrittenWhere(t *testing.T) {
+	all := definitions(t)
+	for kind, specs := range full {
+		for _, spec := range specs {
+			if _, err := all[kind].refuses(object(kind, spec)); err != nil {
+				t.Fatalf("%s: what makes sense is refused: %v", kind, err)
+			}
+			taken := 0
+			for at := range count(tree(t, spec)) {
+				for _, value := range odd {
+					n := at + 1
+					text, err := json.Marshal(place(tree(t, spec), &n, json.RawMessage(value)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if check(t, all[kind], object(kind, string(text))) {
+						taken++
+					}
+				}
+			}
+			if taken == 0 {
+				t.Errorf("%s: nothing was taken: it tells nothing", kind)
+			}
+		}
+	}
+}
+
+func TestEveryFieldOfEveryKindIsTried(t *testing.T) {
+	for kind, d := range definitions(t) {
+		var missing [][]string
+		for _, spec := range full[kind] {
+			missing = append(missing, unset(new(d.structural.Properties["spec"]), tree(t, spec), "spec"))
+		}
+		for _, field := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(missing...)))) {
+			if !slices.ContainsFunc(missing, func(of []string) bool {
+				return !slices.ContainsFunc(of, func(f string) bool { return isWithin(field, f) })
+			}) {
+				t.Errorf("%s: %s is tried with no value", kind, field)
+			}
+		}
+	}
+}
+
+// isWithin says whether a field is another one, or in it.
+func isWithin(field, other string) bool {
+	rest, is := strings.CutPrefix(field, other)
+	return is && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 func tree(t *testing.T, text string) (v any) {
