@@ -229,32 +229,8 @@ var refusal = regexp.MustCompile(`^import '(.+)' is not allowed from list '(.+?)
 // refusals runs the linter over tree and returns what was refused, and by which rules.
 func refusals(t *testing.T, root, tree string) map[string]map[string]bool {
 	t.Helper()
-	linter := exec.CommandContext(t.Context(), "go", "tool", "-n", "-modfile=test/tools/go.mod", "golangci-lint")
-	linter.Dir = root
-	path, err := linter.Output()
-	if err != nil {
-		t.Fatalf("finding golangci-lint: %v", err)
-	}
-	run := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), "run", "--enable-only=depguard",
-		"--allow-parallel-runners", "--issues-exit-code=0", "--output.json.path=stdout", "--show-stats=false", "./...")
-	run.Dir = tree
-	var stderr bytes.Buffer
-	run.Stderr = &stderr
-	out, err := run.Output()
-	if err != nil {
-		t.Fatalf("golangci-lint: %v\n%s", err, &stderr)
-	}
-	var report struct {
-		Issues []struct {
-			Text string
-			Pos  struct{ Filename string }
-		}
-	}
-	if err := json.Unmarshal(out, &report); err != nil {
-		t.Fatalf("golangci-lint's report: %v\n%s", err, out)
-	}
 	found := map[string]map[string]bool{}
-	for _, issue := range report.Issues {
+	for _, issue := range issues(t, root, tree, "depguard") {
 		match := refusal.FindStringSubmatch(issue.Text)
 		if match == nil {
 			t.Fatalf("unexpected: %s: %s", issue.Pos.Filename, issue.Text)
@@ -266,6 +242,98 @@ func refusals(t *testing.T, root, tree string) map[string]map[string]bool {
 		found[what][match[2]] = true
 	}
 	return found
+}
+
+// calls are what forbidigo refuses, with a part of what it says.
+var calls = []struct{ imports, call, says string }{
+	{`"fmt"`, `fmt.Println("a")`, "never print"},
+	{`"time"`, `time.Sleep(1)`, "wait for the event"},
+	{`"os"`, `os.Exit(1)`, "only main ends the process"},
+	{`"k8s.io/mount-utils"`, `m := mount.SafeFormatAndMount{}; _ = m.FormatAndMount("/dev/a", "/b", "ext4", nil)`, "formatted by nodeops alone"},
+	{`"k8s.io/mount-utils"`, `m := &mount.SafeFormatAndMount{}; _ = m.FormatAndMountSensitive("/dev/a", "/b", "ext4", nil, nil)`, "formatted by nodeops alone"},
+	{`"k8s.io/mount-utils"`, `m := &mount.SafeFormatAndMount{}; _ = m.Mount("/dev/a", "/b", "ext4", nil)`, allow},
+}
+
+// mountUtils has of k8s.io/mount-utils what the calls need.
+const mountUtils = `package mount
+
+type Mounter struct{}
+
+func (*Mounter) Mount(source, target, fstype string, options []string) error { return nil }
+
+type SafeFormatAndMount struct{ Mounter }
+
+func (*SafeFormatAndMount) FormatAndMount(source, target, fstype string, options []string) error { return nil }
+
+func (*SafeFormatAndMount) FormatAndMountSensitive(source, target, fstype string, options, sensitive []string) error {
+	return nil
+}
+`
+
+func TestEveryForbiddenCallIsRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds golangci-lint, which takes minutes the first time; run without -short")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, utils := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(utils, "go.mod"), "module k8s.io/mount-utils\n\ngo 1.26.0\n")
+	write(t, filepath.Join(utils, "mount.go"), mountUtils)
+	write(t, filepath.Join(tree, ".golangci.yml"), string(config))
+	write(t, filepath.Join(tree, "go.mod"), "module example.test\n\ngo 1.26.0\n\nrequire k8s.io/mount-utils v0.0.0\n\nreplace k8s.io/mount-utils => "+utils+"\n")
+	for i, c := range calls {
+		write(t, filepath.Join(tree, fmt.Sprintf("nodeops/case%d.go", i)), fmt.Sprintf("package nodeops\n\nimport %s\n\nfunc case%d() {\n\t%s\n}\n", c.imports, i, c.call))
+	}
+	said := map[string]string{}
+	for _, issue := range issues(t, root, tree, "forbidigo") {
+		said[issue.Pos.Filename] += issue.Text
+	}
+	for i, c := range calls {
+		got := said[fmt.Sprintf("nodeops/case%d.go", i)]
+		if (got == "") != (c.says == allow) || !strings.Contains(got, c.says) {
+			t.Errorf("%s: the linter says %q, want %q", c.call, got, c.says)
+		}
+	}
+	if patterns := strings.Count(string(config), "        - pattern: "); patterns != 4 {
+		t.Errorf("forbidigo has %d patterns: each has a case here", patterns)
+	}
+}
+
+// issue is what the linter has to say.
+type issue struct {
+	Text string
+	Pos  struct{ Filename string }
+}
+
+// issues runs one linter over tree.
+func issues(t *testing.T, root, tree, name string) []issue {
+	t.Helper()
+	linter := exec.CommandContext(t.Context(), "go", "tool", "-n", "-modfile=test/tools/go.mod", "golangci-lint")
+	linter.Dir = root
+	path, err := linter.Output()
+	if err != nil {
+		t.Fatalf("finding golangci-lint: %v", err)
+	}
+	run := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), "run", "--enable-only="+name,
+		"--allow-parallel-runners", "--issues-exit-code=0", "--output.json.path=stdout", "--show-stats=false", "./...")
+	run.Dir = tree
+	var stderr bytes.Buffer
+	run.Stderr = &stderr
+	out, err := run.Output()
+	if err != nil {
+		t.Fatalf("golangci-lint: %v\n%s", err, &stderr)
+	}
+	var report struct{ Issues []issue }
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatalf("golangci-lint's report: %v\n%s", err, out)
+	}
+	return report.Issues
 }
 
 var ruleName = regexp.MustCompile(`(?m)^ {8}([a-z-]+):$`)
