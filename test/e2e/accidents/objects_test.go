@@ -41,6 +41,20 @@ func TestVolumeObjects_DeletedByHandAreWrittenAgainAndNothingIsLost(t *testing.T
 	})
 }
 
+func TestVolumeObjects_DeletedWhileAPodUsesTheirVolumesLoseNothingWhenItEnds(t *testing.T) {
+	p := keep(t, begin(t))
+	p.killing(func(p *precious, kill func()) {
+		volumes := p.volumes(used)
+		before := p.uids(volumes)
+		mustKubectl(p.t, "delete", "--wait=false", "volumes.holdfast.dev", volumes[0])
+		p.DeletePod("user")
+		kill()
+		p.writtenAgain(before)
+		p.Pod("user", kube.Mount(used, "/data"))
+		p.Ready("user")
+	})
+}
+
 func TestVolumeObjects_DeletedByForceAndWithoutTheirFinalizersAreWrittenAgain(t *testing.T) {
 	p := keep(t, begin(t))
 	p.killing(func(p *precious, kill func()) {
