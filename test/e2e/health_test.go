@@ -1,13 +1,16 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/e2e/kube"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
@@ -52,6 +55,59 @@ func TestAVolumeThatIsDamagedSaysSoUntilItIsRepaired(t *testing.T) {
 		if sum := s.Run("reader-of-"+claim, kube.Mount(claim, "/data"), kube.Script("sha256sum /data/file")); sum != sums[claim] {
 			t.Errorf("written %q, read %q", sums[claim], sum)
 		}
+	}
+}
+
+func TestErrorsInAVolumeThatIsUsedAreToldToItsPod(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	for claim, meet := range map[string]struct {
+		reason string
+		error  func(image, device string)
+	}{
+		"files":  {"FileSystemErrors", func(_, device string) { hostfs.MeetError(t, device) }},
+		"device": {"DeviceErrors", func(image, device string) { failReading(t, image, device) }},
+	} {
+		s.Claim(claim, "64Mi")
+		s.Pod(claim, kube.Mount(claim, "/data"))
+		s.Ready(claim)
+		id := s.Volume(claim).Spec.CSI.VolumeHandle
+		expectHealth(s, id, metav1.ConditionTrue, "")
+		devices, err := nodeops.LoopsOf(imageOf(s, id))
+		if err != nil || len(devices) != 1 {
+			t.Fatalf("volume %s is attached to %v, %v", id, devices, err)
+		}
+		meet.error(imageOf(s, id), devices[0])
+		expectHealth(s, id, metav1.ConditionFalse, "errors")
+		if e := s.AwaitEvent(claim, meet.reason, "claim "+claim, id); e.InvolvedObject.Kind != "Pod" {
+			t.Errorf("the event is about %+v, not the pod", e.InvolvedObject)
+		}
+		s.DeletePod(claim)
+		s.Pod(claim, kube.Mount(claim, "/data")) // which mounts it anew
+		s.Ready(claim)
+		expectHealth(s, id, metav1.ConditionTrue, "")
+	}
+}
+
+// failReading reads from a device where its image ends too early for a moment.
+func failReading(t *testing.T, image, device string) {
+	t.Helper()
+	is, err := os.Stat(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mib = 1 << 20
+	last := is.Size()/mib - 1
+	if err := os.Truncate(image, last*mib); err != nil {
+		t.Fatal(err)
+	}
+	read := exec.Command("dd", "if="+device, "of=/dev/null", "bs=1M", "count=1", "iflag=direct", fmt.Sprint("skip=", last))
+	out, err := read.CombinedOutput()
+	if err := os.Truncate(image, is.Size()); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil && !strings.Contains(string(out), "0+0 records in") {
+		t.Fatalf("reading what is not there: %s", out)
 	}
 }
 
