@@ -29,12 +29,23 @@ var asked = map[string]func(w *world, f *os.File) error{
 	"LOOP_SET_STATUS64 with an offset": func(_ *world, f *os.File) error {
 		return changeStatus(f, func(s *unix.LoopInfo64) { s.Offset = mib })
 	},
+	"LOOP_SET_STATUS64 with a size limit and partitions": func(_ *world, f *os.File) error {
+		return changeStatus(f, func(s *unix.LoopInfo64) { s.Sizelimit, s.Flags = mib, s.Flags|unix.LO_FLAGS_PARTSCAN })
+	},
+	"LOOP_SET_BLOCK_SIZE": func(_ *world, f *os.File) error {
+		return unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_BLOCK_SIZE, 4096)
+	},
 	"LOOP_SET_CAPACITY": func(_ *world, f *os.File) error { return unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_CAPACITY, 0) },
 	"LOOP_SET_DIRECT_IO": func(_ *world, f *os.File) error {
 		return unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_DIRECT_IO, 0)
 	},
 	"LOOP_SET_FD":    func(w *world, f *os.File) error { return refused(w.ownFile(f, unix.LOOP_SET_FD)) },
 	"LOOP_CHANGE_FD": func(w *world, f *os.File) error { return refused(w.ownFile(f, changeFD)) },
+	"LOOP_CONFIGURE": func(w *world, f *os.File) error {
+		return refused(w.withOwnFile(func(file *os.File) error {
+			return unix.IoctlLoopConfigure(int(f.Fd()), &unix.LoopConfig{Fd: uint32(file.Fd())})
+		}))
+	},
 }
 
 func changeStatus(f *os.File, change func(*unix.LoopInfo64)) error {
@@ -49,11 +60,16 @@ func changeStatus(f *os.File, change func(*unix.LoopInfo64)) error {
 // ownFile would have the device show a file of the container.
 func (w *world) ownFile(device *os.File, request uint) error {
 	w.Helper()
+	return w.withOwnFile(func(file *os.File) error { return unix.IoctlSetInt(int(device.Fd()), request, int(file.Fd())) })
+}
+
+func (w *world) withOwnFile(do func(*os.File) error) error {
+	w.Helper()
 	file, err := os.Create(filepath.Join(w.scratch, "own"))
 	w.must(err)
 	defer file.Close()
 	w.must(file.Truncate(512 * mib))
-	return unix.IoctlSetInt(int(device.Fd()), request, int(file.Fd()))
+	return do(file)
 }
 
 // refused makes a success of a failure.
@@ -75,7 +91,7 @@ func (w *world) number(target string) uint64 {
 func aBlockVolumeKeepsItsDeviceWhateverItsContainerAsks(w *world) {
 	first := w.createBlock("v").GetVolumeId()
 	w.use(first, "first", block(multiWriter))
-	next := w.createBlock("w").GetVolumeId()
+	next, size := w.createBlock("w").GetVolumeId(), w.deviceSize("first")
 	for _, restart := range []bool{false, true} {
 		for what, ask := range asked {
 			w.must(w.writeDevice("first", "of the first"))
@@ -93,10 +109,40 @@ func aBlockVolumeKeepsItsDeviceWhateverItsContainerAsks(w *world) {
 			if got := w.readDevice("first"); got != "of the first" {
 				w.Errorf("%s, restarted %t: the first volume shows %q", what, restart, got)
 			}
+			if got := w.deviceSize("first"); got != size {
+				w.Errorf("%s, restarted %t: the first volume has %d bytes, want %d", what, restart, got, size)
+			}
 		}
 	}
 	w.release(first, "first")
 	w.remove(first)
+	w.remove(next)
+	w.nothingLeft()
+}
+
+// A container that has its device made read-only does it to itself.
+func aBlockVolumeThatItsContainerMadeReadOnlyIsWrittenByTheNext(w *world) {
+	id, next := w.createBlock("v").GetVolumeId(), w.createBlock("w").GetVolumeId()
+	for _, restart := range []bool{false, true} {
+		w.use(id, "target", block(multiWriter))
+		w.must(w.writeDevice("target", "of the first"))
+		w.must(w.onDevice("target", os.O_RDWR, func(f *os.File) error { return unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, 1) }))
+		if err := w.writeDevice("target", "more"); err == nil {
+			w.Error("the device is not read-only: this tests nothing")
+		}
+		if restart {
+			w.restart()
+		}
+		w.release(id, "target")
+		// Both get a device, one of them perhaps that one.
+		for _, volume := range []string{id, next} {
+			w.use(volume, volume, block(multiWriter))
+			w.must(w.writeDevice(volume, "of the next"))
+		}
+		w.release(id, id)
+		w.release(next, next)
+	}
+	w.remove(id)
 	w.remove(next)
 	w.nothingLeft()
 }

@@ -102,6 +102,7 @@ var imagesOnly = []scenario{
 	{"a block volume that is gone leaves no device", aBlockVolumeThatIsGoneLeavesNoDevice},
 	{"a block volume grows while it is used", aBlockVolumeGrowsWhileItIsUsed},
 	{"a block volume keeps its device whatever its container asks of it", aBlockVolumeKeepsItsDeviceWhateverItsContainerAsks},
+	{"a block volume that its container made read-only is written by the next", aBlockVolumeThatItsContainerMadeReadOnlyIsWrittenByTheNext},
 	{"a block volume keeps its device beside volumes that go", aBlockVolumeKeepsItsDeviceBesideOnesThatGo},
 	{"a block volume whose device was lost while no process ran gets it back from nobody", aBlockVolumeWhoseDeviceWasLostIsShownToNobody},
 	{"a block volume whose device is another program's by now leaves the node", aBlockVolumeWhoseDeviceIsAnotherProgramsLeavesTheNode},
