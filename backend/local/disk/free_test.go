@@ -74,6 +74,53 @@ func TestADiskThatCameAfterTheBoot_IsTakenOnlyIfSomebodyNamesIt(t *testing.T) {
 	}
 }
 
+func TestADiskThatCameAfterTheBoot_IsTakenIfItsModelIsNamed(t *testing.T) {
+	f := newFixture(t)
+	f.note()
+	late, other := f.disks(1)[0], hostfs.Disk(t, size)
+	f.look(func(d *nodeops.Device) {
+		if d.Path == late || d.Path == other {
+			d.Local, d.Model = true, map[string]string{late: "Samsung 990", other: "Micron 7450"}[d.Path]
+		}
+	})
+	f.refused(pool, nodeops.DeviceSelector{Model: "Intel *"}, "no disk of node node-a", `model "Intel *"`)
+	f.refused(pool, anyDisk, late, other, "after the host was booted")
+	if err := f.Mount(t.Context(), pool, nodeops.DeviceSelector{Model: "Samsung *"}, backend.PoolExpectation{}); err != nil || f.on(pool) != late {
+		t.Errorf("a disk of the model: %v", err)
+	}
+	f.untouched(other)
+}
+
+// look shows the devices of this host after a change.
+func (f *fixture) look(change func(*nodeops.Device)) {
+	f.devices = func() ([]nodeops.Device, error) {
+		all, err := nodeops.Devices()
+		for i := range all {
+			change(&all[i])
+		}
+		return all, err
+	}
+}
+
+func TestADiskOfWhichAnotherDeviceIsMade_IsNotTaken(t *testing.T) {
+	f := newFixture(t)
+	device := hostfs.Disk(t, size)
+	over := hostfs.Attach(t, device)
+	f.refused(pool, paths(device), device, "somebody uses it", over)
+	hostfs.Detach(t, over)
+	f.untouched(device)
+	// Not every kernel has the device mapper: this is what one shows of a disk of which it has made something.
+	f.look(func(d *nodeops.Device) {
+		if d.Path == device {
+			d.Holders = []string{"dm-0", "md1"}
+		}
+	})
+	f.refused(pool, paths(device), device, "it is part of dm-0, md1")
+	f.untouched(device)
+	f.devices = nodeops.Devices
+	f.mount(pool, device)
+}
+
 func TestADeviceThatTookTheNameOfOneThatWasThere_CameAfterTheBoot(t *testing.T) {
 	f := newFixture(t)
 	device := f.disks(1)[0]
