@@ -489,7 +489,7 @@ holdfast_volumes{pool="pool"} 1
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "holdfast_volumes", "holdfast_snapshots", "holdfast_pool_promised_bytes"); err != nil {
 		t.Error(err)
 	}
-	if n, err := testutil.GatherAndCount(registry); err != nil || n != 14 {
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 15 {
 		t.Errorf("%d metrics, %v", n, err)
 	}
 }
