@@ -16,6 +16,60 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
+// GivenUp says that a volume is no more, and its object is there for something else, such as its claim.
+func GivenUp(v *v1.Volume) bool {
+	return v.DeletionTimestamp != nil && !slices.Contains(v.Finalizers, v1.AgentFinalizer)
+}
+
+// GiveUpVolume takes away a volume whose node does not come back. Should it, the agent there removes the data.
+func (b *Backend) GiveUpVolume(ctx context.Context, v *v1.Volume, reason string) error {
+	c := b.volumes.join(v.Name)
+	defer c.leave()
+	return b.abandonVolume(ctx, c, v, reason)
+}
+
+// GiveUpSnapshot takes away a snapshot whose node does not come back. Should it, the agent there removes the data.
+func (b *Backend) GiveUpSnapshot(ctx context.Context, s *v1.Snapshot, reason string) error {
+	c := b.snapshots.join(s.Name)
+	defer c.leave()
+	return b.abandonSnapshot(ctx, c, s, reason)
+}
+
+// HandOverVolume lets the object of a volume go that is on another node now, whose agent writes it again. No data is
+// touched, unless its deletion was requested: then that agent is told.
+func (b *Backend) HandOverVolume(ctx context.Context, v *v1.Volume, home string) error {
+	return handOver(ctx, b, b.volumes, v, home)
+}
+
+// HandOverSnapshot is HandOverVolume of a snapshot.
+func (b *Backend) HandOverSnapshot(ctx context.Context, s *v1.Snapshot, home string) error {
+	return handOver(ctx, b, b.snapshots, s, home)
+}
+
+// handOver takes the finalizer off first: what is killed between finds an object without one, and goes on.
+func handOver[T object](ctx context.Context, b *Backend, r *records[T], o T, home string) error {
+	c := r.join(o.GetName())
+	defer c.leave()
+	if request := r.look(o).request; request != nil { // it holds for the data, wherever that is
+		if err := b.discard(ctx, home, v1.Discard{Kind: r.kind, Name: o.GetName(), DeletionRequest: *request}); err != nil {
+			return err
+		}
+	}
+	if err := r.letGo(ctx, o); err != nil {
+		return err
+	}
+	if o.GetDeletionTimestamp() == nil {
+		uid := o.GetUID()
+		err := r.client.Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	c.vanish(o.GetUID())
+	b.Log.Info("let go of an object whose pool is on another node now", "kind", r.kind, "id", o.GetName(), "node", home)
+	return nil
+}
+
 func (b *Backend) abandonVolume(ctx context.Context, c *call[*v1.Volume], o *v1.Volume, reason string) error {
 	return abandon(ctx, b, b.volumes, c, o, reason)
 }
@@ -44,7 +98,7 @@ func abandon[T object](ctx context.Context, b *Backend, r *records[T], c *call[T
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
 		c.vanish(o.GetUID())
-		b.log.Info("gave up what a node that is down was asked for", "kind", r.kind, "id", s.name, "node", s.node)
+		b.Log.Info("gave up what a node that is down was asked for", "kind", r.kind, "id", s.name, "node", s.node)
 		return nil
 	case apierrors.IsConflict(err):
 		return r.refresh(ctx, c)
@@ -77,7 +131,7 @@ func (b *Backend) discard(ctx context.Context, node string, d v1.Discard) error 
 		if err != nil {
 			return err
 		}
-		_, err = nodes.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		_, err = nodes.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 		return err
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/inmemory"
 )
 
 // boundTo makes a PersistentVolume of volume v that says it is bound to the claim shop/data.
@@ -17,36 +18,36 @@ func (w *world) boundTo(name string, uid types.UID) {
 	p := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: "csi.holdfast.dev", VolumeHandle: "v"}
 	p.Spec.ClaimRef = &core.ObjectReference{Namespace: "shop", Name: "data", UID: uid}
-	if _, err := w.theirs.CoreV1().PersistentVolumes().Create(w.Context(), p, metav1.CreateOptions{}); err != nil {
+	if _, err := w.Theirs.CoreV1().PersistentVolumes().Create(w.Context(), p, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
 
 func TestDelete_AVolumeOfALivingClaimIsRefusedByName(t *testing.T) {
 	w := newWorld(t)
-	w.claim("data", "by-hand")
-	claim, err := w.theirs.CoreV1().PersistentVolumeClaims("shop").Get(t.Context(), "data", metav1.GetOptions{})
+	w.Claim("data", "by-hand")
+	claim, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Get(t.Context(), "data", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.boundTo("released", "of a claim before") // as the provisioner sees it
 	w.boundTo("by-hand", claim.UID)
-	host := w.hosts(map[string]int64{"a": gib})["a"]
-	if _, err := w.backend.Create(t.Context(), spec("v", mib)); err != nil {
+	host := w.Hosts(map[string]int64{"a": gib})["a"]
+	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
 		t.Fatal(err)
 	}
-	err = w.backend.Delete(t.Context(), "v")
-	expect(t, err, backend.ErrPrecondition)
+	err = w.Backend.Delete(t.Context(), "v")
+	inmemory.Expect(t, err, backend.ErrPrecondition)
 	if !strings.Contains(err.Error(), "shop/data") || !strings.Contains(err.Error(), "by-hand") {
 		t.Errorf("it says %v", err)
 	}
-	if v := w.volume("v"); v == nil || v.DeletionTimestamp != nil || v.Spec.Deletion != nil || !host.has("v") {
+	if v := w.Volume("v"); v == nil || v.DeletionTimestamp != nil || v.Spec.Deletion != nil || !host.Has("v") {
 		t.Errorf("it was deleted: %+v", v)
 	}
-	if err := w.theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
+	if err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.backend.Delete(t.Context(), "v"); err != nil || host.has("v") {
-		t.Errorf("after the claim: %v, on the disk: %t", err, host.has("v"))
+	if err := w.Backend.Delete(t.Context(), "v"); err != nil || host.Has("v") {
+		t.Errorf("after the claim: %v, on the disk: %t", err, host.Has("v"))
 	}
 }

@@ -2,7 +2,7 @@
 // its node makes real with the backend of that host.
 //
 // Calls write what is wanted and are woken by watches; what an object says is all that there is to know, so a call can
-// be repeated here or in another process. Lead runs what one process at a time must see to.
+// be repeated here or in another process. What one process at a time must see to is for operator/volume.
 package cluster
 
 import (
@@ -12,10 +12,8 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
@@ -23,30 +21,22 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// fieldManager is the name under which the controller writes.
-const fieldManager = v1.ControllerName
+// FieldManager is the name under which the controller writes, here and what is built on this.
+const FieldManager = v1.ControllerName
 
 // Config is what a Backend needs.
 type Config struct {
 	Client     client.Interface
 	Kubernetes kubernetes.Interface
-	Watches    *kube.Watches        // of the process, in Namespace
-	Namespace  string               // of the agents' Leases; v1.DefaultNamespace if empty
-	Driver     string               // whose classes' claims are told why they wait; none if empty
-	Events     record.EventRecorder // nil writes no events
-	Log        *slog.Logger         // nil discards
-
-	RemindAfter time.Duration // how long a claim that fits nowhere goes without being told again; 0 means the default
-
-	// Of what was asked for and is no longer wanted; 0 means the default.
-	GarbageAge   time.Duration
-	GarbageEvery time.Duration
+	Watches    *kube.Watches // of the process, in Namespace
+	Namespace  string        // of the agents' Leases; v1.DefaultNamespace if empty
+	Driver     string        // of the volumes; if empty, claims are not told why they wait
+	Log        *slog.Logger  // nil discards
 }
 
 // Backend serves the volumes of all nodes.
 type Backend struct {
 	Config
-	log       *slog.Logger
 	watches   watches
 	volumes   *records[*v1.Volume]
 	snapshots *records[*v1.Snapshot]
@@ -55,8 +45,8 @@ type Backend struct {
 	placing sync.Mutex // while a node is chosen and the volume is counted there
 	rooms   rooms
 
-	mu    sync.Mutex
-	touch func(node string) // set while this process leads
+	mu           sync.Mutex
+	onNodeChange func(node string) // nil if nobody asks
 }
 
 var (
@@ -75,12 +65,8 @@ func New(c Config) (*Backend, error) {
 		return nil, errors.New("a cluster backend needs clients of both APIs, and watches")
 	}
 	c.Namespace = cmp.Or(c.Namespace, v1.DefaultNamespace)
-	c.GarbageAge, c.GarbageEvery = cmp.Or(c.GarbageAge, DefaultGarbageAge), cmp.Or(c.GarbageEvery, DefaultGarbageEvery)
-	c.RemindAfter = cmp.Or(c.RemindAfter, DefaultRemindAfter)
-	b := &Backend{Config: c, log: c.Log}
-	if b.log == nil {
-		b.log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	b := &Backend{Config: c}
 	b.pulse = newPulse(b.nodeChanged)
 	if err := b.watches.prepare(b); err != nil {
 		return nil, err
@@ -106,19 +92,21 @@ func (b *Backend) Start(ctx context.Context) error {
 	return nil
 }
 
+// OnNodeChange has f called, until it is called again with nil, with each node or server whose agent has come or gone.
+func (b *Backend) OnNodeChange(f func(node string)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.onNodeChange = f
+}
+
 // nodeChanged is called when an agent has come or gone.
 func (b *Backend) nodeChanged(node string) {
 	b.volumes.wake()
 	b.snapshots.wake()
-	b.attend(node)
-}
-
-// attend makes the leading process look at a node.
-func (b *Backend) attend(node string) {
 	b.mu.Lock()
-	touch := b.touch
+	f := b.onNodeChange
 	b.mu.Unlock()
-	if touch != nil {
-		touch(node)
+	if f != nil {
+		f(node)
 	}
 }

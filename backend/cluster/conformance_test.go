@@ -28,18 +28,18 @@ func TestAClusterOfOneHostInMemoryConforms(t *testing.T) {
 
 // fixture puts a cluster in front of a host. Reopening it restarts controller, agent and host.
 func (w *world) fixture(first backend.Backend, reopen func() backend.Backend, f *backendtest.Fixture) *backendtest.Fixture {
-	w.agent(node, first)
-	w.controller()
-	w.ready(node)
-	f.Backend = reported{w.backend, first}
+	w.Agent(node, first)
+	w.Start()
+	w.Ready(node)
+	f.Backend = reported{w.Backend, first}
 	f.Reopen = func(*testing.T) backendtest.Storage {
-		w.agents[node]()
-		w.stop()
+		w.Agents[node]()
+		w.Stop()
 		host := reopen()
-		w.agent(node, host)
-		w.controller()
-		w.ready(node)
-		return reported{w.backend, host}
+		w.Agent(node, host)
+		w.Start()
+		w.Ready(node)
+		return reported{w.Backend, host}
 	}
 	return f
 }

@@ -146,7 +146,7 @@ func (c *creation) pin(ctx context.Context) error {
 	}
 	if len(c.nodes) > 0 && !slices.Contains(c.nodes, node) {
 		return fmt.Errorf("%w: volume %s must be on node %s, where %s is; it was asked for on %s",
-			backend.ErrExhausted, c.id, node, c.source, few(c.nodes, ", "))
+			backend.ErrExhausted, c.id, node, c.source, Few(c.nodes, ", "))
 	}
 	if !c.shared {
 		if err := c.permit(ctx, c.id, c.spec.Labels, c.source, node); err != nil {
@@ -202,7 +202,7 @@ func (c *creation) refuse(ctx context.Context, o *v1.Volume, why error) error {
 
 // another says whether there is a node that has not been tried.
 func (c *creation) another() bool {
-	for _, n := range c.hosts(c.shared, c.server) {
+	for _, n := range c.Hosts(c.shared, c.server) {
 		allowed := len(c.nodes) == 0 || slices.Contains(c.nodes, n.Name)
 		if p, _ := poolOf(n, c.pool); p != nil && allowed && c.tried[n.Name] == nil && c.pulse.down(n.Name) == "" {
 			return true

@@ -2,9 +2,7 @@ package cluster_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,44 +11,32 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/inmemory"
 )
-
-// expect fails unless err is of a kind and names all parts.
-func expect(t *testing.T, err, kind error, parts ...string) {
-	t.Helper()
-	if !errors.Is(err, kind) {
-		t.Fatalf("got %v, want an error that is %q", err, kind)
-	}
-	for _, p := range parts {
-		if !strings.Contains(err.Error(), p) {
-			t.Errorf("%q does not name %s", err, p)
-		}
-	}
-}
 
 func TestAVolumeIsMadeOnTheNodeThatWasAskedFor(t *testing.T) {
 	w := newWorld(t)
-	hosts := w.hosts(map[string]int64{"a": gib, "b": 10 * gib})
-	asked := spec("v", mib, "a")
+	hosts := w.Hosts(map[string]int64{"a": gib, "b": 10 * gib})
+	asked := inmemory.Spec("v", mib, "a")
 	asked.OnNodeLoss = backend.DeleteOnNodeLoss
 	asked.Labels = map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop"}
-	v, err := w.backend.Create(t.Context(), asked)
-	if err != nil || v.Node != "a" || !hosts["a"].has("v") {
+	v, err := w.Backend.Create(t.Context(), asked)
+	if err != nil || v.Node != "a" || !hosts["a"].Has("v") {
 		t.Fatalf("made %+v, %v", v, err)
 	}
-	if o := w.volume("v"); o.Spec.Node != "a" || o.Spec.Claim != "shop/data" || o.Spec.OnNodeLoss != v1.DeleteOnNodeLoss {
+	if o := w.Volume("v"); o.Spec.Node != "a" || o.Spec.Claim != "shop/data" || o.Spec.OnNodeLoss != v1.DeleteOnNodeLoss {
 		t.Errorf("the object is %+v", o.Spec)
 	}
 }
 
 func TestVolumesThatMayBeAnywhereAreSpreadByFreeCapacity(t *testing.T) {
 	w := newWorld(t)
-	w.publish = time.Hour // a report that has a volume of which nobody has heard that it is made would count it twice
-	hosts := w.hosts(map[string]int64{"a": 20 * gib, "b": 20 * gib, "c": 12 * gib})
+	w.Publish = time.Hour // a report that has a volume of which nobody has heard that it is made would count it twice
+	hosts := w.Hosts(map[string]int64{"a": 20 * gib, "b": 20 * gib, "c": 12 * gib})
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			if _, err := w.backend.Create(t.Context(), spec(fmt.Sprintf("v%d", i), gib)); err != nil {
+			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), gib)); err != nil {
 				t.Errorf("volume %d: %v", i, err)
 			}
 		})
@@ -59,49 +45,49 @@ func TestVolumesThatMayBeAnywhereAreSpreadByFreeCapacity(t *testing.T) {
 	// Each choice goes to the node with the most left, so what is left is even in the end.
 	for name, h := range hosts {
 		if c, err := h.Capacity(t.Context(), ""); err != nil || c.Available != 4*gib {
-			t.Errorf("node %s has %d MiB left of 12 GiB in all, %v: %v", name, c.Available/mib, err, h.volumes())
+			t.Errorf("node %s has %d MiB left of 12 GiB in all, %v: %v", name, c.Available/mib, err, h.Volumes())
 		}
 	}
 }
 
 func TestWhereOneNodeRefusesTheNextIsTried(t *testing.T) {
 	w := newWorld(t)
-	hosts := w.hosts(map[string]int64{"a": 10 * gib, "b": 5 * gib})
-	hosts["a"].refuses("create", fmt.Errorf("%w: the disk is fuller than its report", backend.ErrExhausted))
-	v, err := w.backend.Create(t.Context(), spec("v", mib))
-	if err != nil || v.Node != "b" || hosts["a"].has("v") {
+	hosts := w.Hosts(map[string]int64{"a": 10 * gib, "b": 5 * gib})
+	hosts["a"].Refuses("create", fmt.Errorf("%w: the disk is fuller than its report", backend.ErrExhausted))
+	v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib))
+	if err != nil || v.Node != "b" || hosts["a"].Has("v") {
 		t.Fatalf("made %+v, %v", v, err)
 	}
-	hosts["b"].refuses("create", fmt.Errorf("%w: this one too", backend.ErrExhausted))
-	_, err = w.backend.Create(t.Context(), spec("w", mib))
-	expect(t, err, backend.ErrExhausted, "this one too")
-	w.gone("w")
+	hosts["b"].Refuses("create", fmt.Errorf("%w: this one too", backend.ErrExhausted))
+	_, err = w.Backend.Create(t.Context(), inmemory.Spec("w", mib))
+	inmemory.Expect(t, err, backend.ErrExhausted, "this one too")
+	w.Gone("w")
 }
 
 func TestAFullNodeIsRefusedWithWhatIsFreeWhere(t *testing.T) {
 	w := newWorld(t)
-	hosts := w.hosts(map[string]int64{"a": gib, "b": 2 * gib})
-	_, err := w.backend.Create(t.Context(), spec("v", 3*gib))
-	expect(t, err, backend.ErrExhausted, "a: ", "b: ", fmt.Sprint(gib), fmt.Sprint(2*gib), fmt.Sprint(3*gib))
-	_, err = w.backend.Create(t.Context(), spec("v", 2*gib, "a"))
-	expect(t, err, backend.ErrExhausted, "a: ")
-	if len(hosts["a"].volumes())+len(hosts["b"].volumes()) > 0 || w.volume("v") != nil {
+	hosts := w.Hosts(map[string]int64{"a": gib, "b": 2 * gib})
+	_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", 3*gib))
+	inmemory.Expect(t, err, backend.ErrExhausted, "a: ", "b: ", fmt.Sprint(gib), fmt.Sprint(2*gib), fmt.Sprint(3*gib))
+	_, err = w.Backend.Create(t.Context(), inmemory.Spec("v", 2*gib, "a"))
+	inmemory.Expect(t, err, backend.ErrExhausted, "a: ")
+	if len(hosts["a"].Volumes())+len(hosts["b"].Volumes()) > 0 || w.Volume("v") != nil {
 		t.Error("something was left behind")
 	}
-	if _, err = w.backend.Create(t.Context(), spec("v", 2*gib, "b")); err != nil {
+	if _, err = w.Backend.Create(t.Context(), inmemory.Spec("v", 2*gib, "b")); err != nil {
 		t.Errorf("on the node that has room: %v", err)
 	}
 }
 
 func TestRoomThatWasGivenBackCanBeTakenAtOnce(t *testing.T) {
 	w := newWorld(t)
-	w.hosts(map[string]int64{"a": gib})
+	w.Hosts(map[string]int64{"a": gib})
 	for i := range 20 {
 		name := fmt.Sprintf("v%d", i)
-		if _, err := w.backend.Create(t.Context(), spec(name, gib, "a")); err != nil {
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, gib, "a")); err != nil {
 			t.Fatalf("volume %d: %v", i, err)
 		}
-		if err := w.backend.Delete(t.Context(), backend.ID(name)); err != nil {
+		if err := w.Backend.Delete(t.Context(), backend.ID(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,115 +95,115 @@ func TestRoomThatWasGivenBackCanBeTakenAtOnce(t *testing.T) {
 
 func TestARefusalLeavesNothingAndKeepsItsKind(t *testing.T) {
 	w := newWorld(t)
-	host := w.hosts(map[string]int64{"a": gib})["a"]
+	host := w.Hosts(map[string]int64{"a": gib})["a"]
 	for _, kind := range []error{
 		backend.ErrNotFound, backend.ErrExists, backend.ErrInvalid, backend.ErrOutOfRange,
 		backend.ErrExhausted, backend.ErrPrecondition, backend.ErrUnavailable,
 	} {
-		host.refuses("create", fmt.Errorf("%w: said the disk", kind))
-		_, err := w.backend.Create(t.Context(), spec("v", mib, "a"))
-		expect(t, err, kind, "said the disk", "node a")
+		host.Refuses("create", fmt.Errorf("%w: said the disk", kind))
+		_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a"))
+		inmemory.Expect(t, err, kind, "said the disk", "node a")
 	}
-	host.refuses("create", nil)
-	if _, err := w.backend.Create(t.Context(), spec("v", mib, "a")); err != nil {
+	host.Refuses("create", nil)
+	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
 		t.Errorf("after all that: %v", err)
 	}
 }
 
 func TestAPoolThatNoNodeHasIsInvalidAndOneElsewhereIsExhausted(t *testing.T) {
 	w := newWorld(t)
-	w.puppet("a", gib, "slow")
-	w.puppet("b", gib, "fast", "spare")
-	w.controller()
-	none := spec("v", mib)
+	w.Puppet("a", gib, "slow")
+	w.Puppet("b", gib, "fast", "spare")
+	w.Start()
+	none := inmemory.Spec("v", mib)
 	none.Pool = "none"
-	_, err := w.backend.Create(t.Context(), none)
-	expect(t, err, backend.ErrInvalid, "none", "slow", "fast", "spare")
-	fast := spec("v", mib, "a")
+	_, err := w.Backend.Create(t.Context(), none)
+	inmemory.Expect(t, err, backend.ErrInvalid, "none", "slow", "fast", "spare")
+	fast := inmemory.Spec("v", mib, "a")
 	fast.Pool = "fast"
-	_, err = w.backend.Create(t.Context(), fast)
-	expect(t, err, backend.ErrExhausted, "fast", "a: ")
-	_, err = w.backend.CapacityAt(t.Context(), "a", "fast")
-	expect(t, err, backend.ErrNotFound, "fast", "slow")
-	_, err = w.backend.CapacityAt(t.Context(), "nowhere", "")
-	expect(t, err, backend.ErrNotFound, "nowhere")
-	_, err = w.backend.Capacity(t.Context(), "none")
-	expect(t, err, backend.ErrNotFound, "none")
-	if c, err := w.backend.Capacity(t.Context(), ""); err != nil || c.Available != 2*gib || c.Largest != gib {
+	_, err = w.Backend.Create(t.Context(), fast)
+	inmemory.Expect(t, err, backend.ErrExhausted, "fast", "a: ")
+	_, err = w.Backend.CapacityAt(t.Context(), "a", "fast")
+	inmemory.Expect(t, err, backend.ErrNotFound, "fast", "slow")
+	_, err = w.Backend.CapacityAt(t.Context(), "nowhere", "")
+	inmemory.Expect(t, err, backend.ErrNotFound, "nowhere")
+	_, err = w.Backend.Capacity(t.Context(), "none")
+	inmemory.Expect(t, err, backend.ErrNotFound, "none")
+	if c, err := w.Backend.Capacity(t.Context(), ""); err != nil || c.Available != 2*gib || c.Largest != gib {
 		t.Errorf("of the first pools of both: %+v, %v", c, err)
 	}
 }
 
 func TestAPoolThatFailsIsNotChosen(t *testing.T) {
 	w := newWorld(t)
-	w.puppet("a", 2*gib)
-	w.puppet("b", gib)
-	n, err := w.nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	w.Puppet("a", 2*gib)
+	w.Puppet("b", gib)
+	n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.Status.Pools[0].Message = "not mounted"
-	if _, err := w.nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.controller()
-	_, err = w.backend.Create(t.Context(), spec("v", mib, "a"))
-	expect(t, err, backend.ErrExhausted, "not mounted")
-	go w.answer("v", isMade)
-	if v, err := w.backend.Create(t.Context(), spec("v", mib)); err != nil || v.Node != "b" {
+	w.Start()
+	_, err = w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a"))
+	inmemory.Expect(t, err, backend.ErrExhausted, "not mounted")
+	go w.Answer("v", inmemory.Made)
+	if v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil || v.Node != "b" {
 		t.Errorf("made %+v, %v", v, err)
 	}
 }
 
 func TestACallerWithoutTimeIsToldWhereThingsStandAndJoinsWhenItAsksAgain(t *testing.T) {
 	w := newWorld(t)
-	w.puppet("a", gib)
-	w.controller()
+	w.Puppet("a", gib)
+	w.Start()
 	ask := func(ctx context.Context) error {
-		_, err := w.backend.Create(ctx, spec("v", mib, "a"))
+		_, err := w.Backend.Create(ctx, inmemory.Spec("v", mib, "a"))
 		return err
 	}
-	expect(t, w.unfinished("v is Pending", ask), backend.ErrBusy, "node a", "old")
-	w.answer("v", func(v *v1.Volume) {
+	inmemory.Expect(t, w.Unfinished("v is Pending", ask), backend.ErrBusy, "node a", "old")
+	w.Answer("v", func(v *v1.Volume) {
 		v.Status.Phase, v.Status.Error = v1.PhasePending, &v1.Error{Code: v1.ErrorBusy, Message: "another is at it"}
 	})
-	expect(t, w.unfinished("another is at it", ask), backend.ErrBusy)
-	first := w.volume("v")
-	go w.answer("v", isMade)
-	v, err := w.backend.Create(t.Context(), spec("v", mib, "a"))
-	if err != nil || v.Size != mib || w.volume("v").UID != first.UID {
+	inmemory.Expect(t, w.Unfinished("another is at it", ask), backend.ErrBusy)
+	first := w.Volume("v")
+	go w.Answer("v", inmemory.Made)
+	v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a"))
+	if err != nil || v.Size != mib || w.Volume("v").UID != first.UID {
 		t.Errorf("joined as %+v, %v", v, err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = w.backend.Create(gone, spec("w", mib, "a"))
-	expect(t, err, backend.ErrBusy)
-	if w.volume("w") != nil {
+	_, err = w.Backend.Create(gone, inmemory.Spec("w", mib, "a"))
+	inmemory.Expect(t, err, backend.ErrBusy)
+	if w.Volume("w") != nil {
 		t.Error("a caller who had gone got an object")
 	}
 }
 
 func TestAskedForOnAnotherNodeTheUnfinishedOneIsRemovedFirst(t *testing.T) {
 	w := newWorld(t)
-	w.puppet("a", gib)
-	w.puppet("b", gib)
-	w.controller()
-	expect(t, w.unfinished("v is Pending", func(ctx context.Context) error {
-		_, err := w.backend.Create(ctx, spec("v", mib, "a"))
+	w.Puppet("a", gib)
+	w.Puppet("b", gib)
+	w.Start()
+	inmemory.Expect(t, w.Unfinished("v is Pending", func(ctx context.Context) error {
+		_, err := w.Backend.Create(ctx, inmemory.Spec("v", mib, "a"))
 		return err
 	}), backend.ErrBusy)
 	made := make(chan error, 1)
 	go func() {
-		_, err := w.backend.Create(t.Context(), spec("v", mib, "b"))
+		_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "b"))
 		made <- err
 	}()
-	w.until("the deletion", func() bool { return w.volume("v").DeletionTimestamp != nil })
-	if o := w.volume("v"); o.Spec.Node != "a" {
+	w.Until("the deletion", func() bool { return w.Volume("v").DeletionTimestamp != nil })
+	if o := w.Volume("v"); o.Spec.Node != "a" {
 		t.Fatalf("it is on %s while the first may still be on the disk of a", o.Spec.Node)
 	}
-	w.letGo("v") // the agent of a says that nothing of it is left
-	w.until("the new one", func() bool { o := w.volume("v"); return o != nil && o.Spec.Node == "b" })
-	w.answer("v", isMade)
+	w.LetGo("v") // the agent of a says that nothing of it is left
+	w.Until("the new one", func() bool { o := w.Volume("v"); return o != nil && o.Spec.Node == "b" })
+	w.Answer("v", inmemory.Made)
 	if err := <-made; err != nil {
 		t.Error(err)
 	}
@@ -225,11 +211,11 @@ func TestAskedForOnAnotherNodeTheUnfinishedOneIsRemovedFirst(t *testing.T) {
 
 func TestAVolumeThatIsRealIsReturnedWhereverItIs(t *testing.T) {
 	w := newWorld(t)
-	w.hosts(map[string]int64{"a": gib, "b": gib})
-	if _, err := w.backend.Create(t.Context(), spec("v", mib, "a")); err != nil {
+	w.Hosts(map[string]int64{"a": gib, "b": gib})
+	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
 		t.Fatal(err)
 	}
-	v, err := w.backend.Create(t.Context(), spec("v", mib, "b"))
+	v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "b"))
 	if err != nil || v.Node != "a" {
 		t.Errorf("got %+v, %v", v, err)
 	}
@@ -237,51 +223,51 @@ func TestAVolumeThatIsRealIsReturnedWhereverItIs(t *testing.T) {
 
 func TestACopyIsMadeOnTheNodeOfItsSource(t *testing.T) {
 	w := newWorld(t)
-	hosts := w.hosts(map[string]int64{"a": gib, "b": 100 * gib})
-	if _, err := w.backend.Create(t.Context(), spec("v", mib, "a")); err != nil {
+	hosts := w.Hosts(map[string]int64{"a": gib, "b": 100 * gib})
+	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil || s.Node != "a" {
+	if s, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil || s.Node != "a" {
 		t.Fatalf("snapshot %+v, %v", s, err)
 	}
 	for name, copied := range map[string]func(backend.VolumeSpec) (*backend.Volume, error){
-		"clone":    func(s backend.VolumeSpec) (*backend.Volume, error) { return w.backend.Clone(t.Context(), "v", s) },
-		"restored": func(s backend.VolumeSpec) (*backend.Volume, error) { return w.backend.Restore(t.Context(), "s", s) },
+		"clone":    func(s backend.VolumeSpec) (*backend.Volume, error) { return w.Backend.Clone(t.Context(), "v", s) },
+		"restored": func(s backend.VolumeSpec) (*backend.Volume, error) { return w.Backend.Restore(t.Context(), "s", s) },
 	} {
-		_, err := copied(spec(name, mib, "b"))
-		expect(t, err, backend.ErrExhausted, "node a", name, "asked for on b")
-		if c, err := copied(spec(name, 0)); err != nil || c.Node != "a" || !hosts["a"].has(backend.ID(name)) {
+		_, err := copied(inmemory.Spec(name, mib, "b"))
+		inmemory.Expect(t, err, backend.ErrExhausted, "node a", name, "asked for on b")
+		if c, err := copied(inmemory.Spec(name, 0)); err != nil || c.Node != "a" || !hosts["a"].Has(backend.ID(name)) {
 			t.Errorf("%s: %+v, %v", name, c, err)
 		}
-		_, err = copied(spec(name+"-large", 2*gib))
-		expect(t, err, backend.ErrExhausted, "a: ")
+		_, err = copied(inmemory.Spec(name+"-large", 2*gib))
+		inmemory.Expect(t, err, backend.ErrExhausted, "a: ")
 	}
-	_, err := w.backend.Clone(t.Context(), "absent", spec("x", mib))
-	expect(t, err, backend.ErrNotFound, "absent", "x")
+	_, err := w.Backend.Clone(t.Context(), "absent", inmemory.Spec("x", mib))
+	inmemory.Expect(t, err, backend.ErrNotFound, "absent", "x")
 }
 
 func TestTwoControllersAtOnceMakeOneVolume(t *testing.T) {
 	w := newWorld(t)
-	host := w.hosts(map[string]int64{"a": 10 * gib})["a"]
-	first := w.backend
-	w.controller()
-	w.ready("a")
+	host := w.Hosts(map[string]int64{"a": 10 * gib})["a"]
+	first := w.Backend
+	w.Start()
+	w.Ready("a")
 	var all sync.WaitGroup
 	for i := range 10 {
-		for _, b := range []backend.Backend{first, w.backend} {
+		for _, b := range []backend.Backend{first, w.Backend} {
 			all.Go(func() {
-				if _, err := b.Create(t.Context(), spec(fmt.Sprintf("v%d", i), mib)); err != nil {
+				if _, err := b.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), mib)); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 	}
 	all.Wait()
-	if n := len(host.volumes()); n != 10 {
+	if n := len(host.Volumes()); n != 10 {
 		t.Errorf("%d volumes were made", n)
 	}
 	for i := range 10 {
-		for _, b := range []backend.Backend{first, w.backend} {
+		for _, b := range []backend.Backend{first, w.Backend} {
 			all.Go(func() {
 				if err := b.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
 					t.Error(err)
@@ -290,17 +276,17 @@ func TestTwoControllersAtOnceMakeOneVolume(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if left := host.volumes(); len(left) > 0 {
+	if left := host.Volumes(); len(left) > 0 {
 		t.Errorf("left are %v", left)
 	}
 }
 
 func TestWithoutAnyNodeAVolumeIsUnavailable(t *testing.T) {
-	w := newWorld(t).controller()
-	_, err := w.backend.Create(t.Context(), spec("v", mib))
-	expect(t, err, backend.ErrUnavailable, "no node")
+	w := newWorld(t).started()
+	_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib))
+	inmemory.Expect(t, err, backend.ErrUnavailable, "no node")
 	for _, bad := range []backend.VolumeSpec{{Name: ""}, {Name: "v", Size: backend.Size{Required: -1}}} {
-		_, err := w.backend.Create(t.Context(), bad)
-		expect(t, err, backend.ErrInvalid)
+		_, err := w.Backend.Create(t.Context(), bad)
+		inmemory.Expect(t, err, backend.ErrInvalid)
 	}
 }

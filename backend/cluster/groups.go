@@ -95,7 +95,7 @@ func (b *Backend) takeAll(ctx context.Context, group *v1.SnapshotGroup) ([]*v1.S
 func (b *Backend) giveUp(ctx context.Context, group *v1.SnapshotGroup) {
 	for _, m := range membersOf(group) {
 		if err := b.giveUpMember(ctx, m.id, group); err != nil {
-			b.log.Warn("a snapshot of a group that was not made stays until the group is asked for or deleted", "snapshot", m.id, "error", err)
+			b.Log.Warn("a snapshot of a group that was not made stays until the group is asked for or deleted", "snapshot", m.id, "error", err)
 		}
 	}
 }
@@ -173,5 +173,5 @@ func (b *Backend) together(ctx context.Context, id backend.ID, sources []backend
 	for _, node := range slices.Sorted(maps.Keys(nodes)) {
 		all = append(all, node+" has "+strings.Join(nodes[node], ", "))
 	}
-	return fmt.Errorf("%w group %s: all volumes of a group must be on one node: %s", backend.ErrInvalid, id, few(all, "; "))
+	return fmt.Errorf("%w group %s: all volumes of a group must be on one node: %s", backend.ErrInvalid, id, Few(all, "; "))
 }

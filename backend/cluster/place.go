@@ -35,7 +35,7 @@ func (b *Backend) CapacityAt(_ context.Context, node, pool string) (backend.Capa
 	}
 	p, first := poolOf(n, pool)
 	if p == nil {
-		return backend.Capacity{}, fmt.Errorf("%w: %s on %s; its pools are: %s", backend.ErrNotFound, poolWord(pool), hostWord(node), poolNames(n))
+		return backend.Capacity{}, fmt.Errorf("%w: %s on %s; its pools are: %s", backend.ErrNotFound, PoolInWords(pool), hostWord(node), poolNames(n))
 	}
 	if why := b.pulse.down(node); why != "" {
 		return backend.Capacity{}, fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, hostWord(node), why)
@@ -54,7 +54,7 @@ func (b *Backend) capacity(node string, p *v1.Pool, first bool) backend.Capacity
 
 // Capacity sums up a pool over all nodes where it can be used.
 func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
-	return b.sum(ctx, b.hosts(false, ""), pool)
+	return b.sum(ctx, b.Hosts(false, ""), pool)
 }
 
 func (b *Backend) sum(ctx context.Context, hosts []*v1.StorageNode, pool string) (sum backend.Capacity, err error) {
@@ -69,7 +69,7 @@ func (b *Backend) sum(ctx context.Context, hosts []*v1.StorageNode, pool string)
 		sum.Smallest, sum.Largest = min(cmp.Or(sum.Smallest, c.Smallest), c.Smallest), max(sum.Largest, c.Largest)
 	}
 	if !known {
-		return sum, fmt.Errorf("%w: %s on any of the %d nodes", backend.ErrNotFound, poolWord(pool), len(hosts))
+		return sum, fmt.Errorf("%w: %s on any of the %d nodes", backend.ErrNotFound, PoolInWords(pool), len(hosts))
 	}
 	return sum, nil
 }
@@ -92,7 +92,7 @@ func (b *Backend) place(w *wish) (string, error) {
 	defer b.placing.Unlock()
 	names := slices.DeleteFunc(slices.Clone(w.nodes), func(n string) bool { return isServer(n) != w.shared })
 	if len(w.nodes) == 0 {
-		for _, n := range b.hosts(w.shared, w.server) {
+		for _, n := range b.Hosts(w.shared, w.server) {
 			names = append(names, n.Name)
 		}
 	}
@@ -103,8 +103,8 @@ func (b *Backend) place(w *wish) (string, error) {
 		switch {
 		case w.tried[name] != nil:
 			refusals[name] = w.tried[name]
-		case b.stranger(name) != nil: // the source is there
-			refusals[name] = b.stranger(name)
+		case b.Disallowed(name) != nil: // the source is there
+			refusals[name] = b.Disallowed(name)
 		case err != nil:
 			refusals[name] = err
 		case c.Available < w.bytes && (c.Total < w.bytes || !b.rooms.mayHaveMore(name)):
@@ -126,7 +126,7 @@ func (b *Backend) nowhere(w *wish, refusals map[string]error) error {
 	if err := b.noServer(w); w.shared && err != nil {
 		return err
 	}
-	hosts := b.hosts(w.shared, w.server)
+	hosts := b.Hosts(w.shared, w.server)
 	if len(hosts) == 0 {
 		return fmt.Errorf("%w: volume %s: no node has an agent yet; look at the pods of the node DaemonSet", backend.ErrUnavailable, w.id)
 	}
@@ -136,7 +136,7 @@ func (b *Backend) nowhere(w *wish, refusals map[string]error) error {
 			all = append(all, n.Name+": "+poolNames(n))
 		}
 		kind := map[bool]string{true: "NFS server", false: "node"}[w.shared]
-		return fmt.Errorf("%w: volume %s: no %s has a pool %s; the pools are: %s", backend.ErrInvalid, w.id, kind, backend.Quote(w.pool), few(all, "; "))
+		return fmt.Errorf("%w: volume %s: no %s has a pool %s; the pools are: %s", backend.ErrInvalid, w.id, kind, backend.Quote(w.pool), Few(all, "; "))
 	}
 	kind := backend.ErrExhausted
 	var all []string
@@ -150,10 +150,11 @@ func (b *Backend) nowhere(w *wish, refusals map[string]error) error {
 	if down == len(all) && (len(w.nodes) == 0 || w.pinned) {
 		kind = backend.ErrUnavailable
 	}
-	return fmt.Errorf("%w: volume %s needs %d bytes of %s: %s", kind, w.id, w.bytes, poolWord(w.pool), few(all, "; "))
+	return fmt.Errorf("%w: volume %s needs %d bytes of %s: %s", kind, w.id, w.bytes, PoolInWords(w.pool), Few(all, "; "))
 }
 
-func poolWord(pool string) string {
+// PoolInWords names a pool, or the first one, for people.
+func PoolInWords(pool string) string {
 	if pool == "" {
 		return "the first pool"
 	}
@@ -171,8 +172,8 @@ func poolNames(n *v1.StorageNode) string {
 	return strings.Join(names, ", ")
 }
 
-// few joins what a message can hold.
-func few(all []string, by string) string {
+// Few joins what a message can hold.
+func Few(all []string, by string) string {
 	const most = 10
 	if len(all) <= most {
 		return strings.Join(all, by)

@@ -129,6 +129,15 @@ func (p *pulse) last(node string) time.Time {
 	return cmp.Or(p.beats[node], &beat{}).heard
 }
 
+// WhyDown says why nothing can be done on a node or server now; it is empty while the agent there lives.
+func (b *Backend) WhyDown(node string) string { return b.pulse.down(node) }
+
+// InDoubt is how long to wait until the silence of a node says something of that node, and not of this process.
+func (b *Backend) InDoubt(node string) time.Duration { return b.pulse.doubt(node) }
+
+// LastHeardOf is when the agent of a node gave its last sign of life, zero if it never did.
+func (b *Backend) LastHeardOf(node string) time.Time { return b.pulse.last(node) }
+
 func (p *pulse) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

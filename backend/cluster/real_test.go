@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,54 +12,18 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/holdfast-storage/holdfast/agent"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/inmemory"
 	"github.com/holdfast-storage/holdfast/test/realapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
-
-// realWorld is a world over a real API server. What it makes is removed in the end, whatever became of its agents.
-func realWorld(t *testing.T) *world {
-	t.Helper()
-	w := worldOf(t, realapi.Config(t))
-	w.until("the kinds being served", func() bool {
-		_, err := w.volumes().List(t.Context(), metav1.ListOptions{})
-		_, errSnapshots := w.snapshots().List(t.Context(), metav1.ListOptions{})
-		_, errNodes := w.nodes().List(t.Context(), metav1.ListOptions{})
-		return errors.Join(err, errSnapshots, errNodes) == nil
-	})
-	t.Cleanup(w.sweep)
-	return w
-}
-
-func (w *world) sweep() {
-	ctx := context.Background()
-	free := []byte(`{"metadata":{"finalizers":null}}`)
-	volumes, _ := w.volumes().List(ctx, metav1.ListOptions{})
-	for _, v := range volumes.Items {
-		_ = w.volumes().Delete(ctx, v.Name, metav1.DeleteOptions{})
-		_, _ = w.volumes().Patch(ctx, v.Name, types.MergePatchType, free, metav1.PatchOptions{})
-	}
-	snapshots, _ := w.snapshots().List(ctx, metav1.ListOptions{})
-	for _, s := range snapshots.Items {
-		_ = w.snapshots().Delete(ctx, s.Name, metav1.DeleteOptions{})
-		_, _ = w.snapshots().Patch(ctx, s.Name, types.MergePatchType, free, metav1.PatchOptions{})
-	}
-	for name := range w.agents {
-		_ = w.nodes().Delete(ctx, name, metav1.DeleteOptions{})
-		_ = w.theirs.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
-		_ = w.theirs.CoordinationV1().Leases(v1.DefaultNamespace).Delete(ctx, v1.LeasePrefix+name, metav1.DeleteOptions{})
-	}
-}
 
 func TestAClusterOfOneHostInMemoryConformsOnARealServer(t *testing.T) {
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
@@ -103,7 +68,7 @@ func onDisk(t *testing.T, w *world, size int64) *backendtest.Fixture {
 
 // overPool puts a cluster in front of a pool; content says which file has what a volume's user writes.
 func overPool(t *testing.T, w *world, config local.PoolConfig, content func(*backend.Volume) string) *backendtest.Fixture {
-	w.pools = []agent.Pool{{Name: config.Name, Path: config.Path, Engine: config.Engine}}
+	w.Pools = []agent.Pool{{Name: config.Name, Path: config.Path, Engine: config.Engine}}
 	var open *local.Backend
 	reopen := func() backend.Backend {
 		var err error
@@ -112,7 +77,7 @@ func overPool(t *testing.T, w *world, config local.PoolConfig, content func(*bac
 				t.Fatal(err)
 			}
 		}
-		if open, err = local.Open(context.Background(), []local.PoolConfig{config}, w.log); err != nil {
+		if open, err = local.Open(context.Background(), []local.PoolConfig{config}, w.Logger); err != nil {
 			t.Fatal(err)
 		}
 		return open
@@ -139,56 +104,20 @@ func overPool(t *testing.T, w *world, config local.PoolConfig, content func(*bac
 	})
 }
 
-// TestANodeIsLostAndComesBackOnARealServer goes through what depends on the server: two writers of one node's
-// conditions, deletion held by a finalizer, preconditions.
-func TestANodeIsLostAndComesBackOnARealServer(t *testing.T) {
-	w := realWorld(t)
-	w.lease = shortLease
-	name := "lost-" + rand.String(5)
-	w.kubernetesNode(name)
-	hosts := w.hosts(map[string]int64{name: gib})
-	w.leads()
-	w.made("kept", name, "")
-	w.made("given-up", name, backend.DeleteOnNodeLoss)
-	w.down(name)
-	w.reason("kept", v1.ReasonNodeDown)
-	w.deleteNode(name)
-	w.gone("given-up")
-	w.until("the phase", func() bool { return w.volume("kept").Status.Phase == v1.PhaseUnreachable })
-	w.agent(name, hosts[name])
-	w.reason("kept", v1.ReasonReady)
-	w.ready(name)
-	w.until("the disk without what was given up", func() bool { return !hosts[name].has("given-up") })
-	w.until("the one condition Ready of the node", func() bool {
-		n, err := w.nodes().Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return false
-		}
-		status, reason := w.readiness(n.Status.Conditions)
-		ready := 0
-		for _, c := range n.Status.Conditions {
-			if c.Type == v1.ReadyCondition {
-				ready++
-			}
-		}
-		return ready == 1 && status == metav1.ConditionTrue && reason == v1.ReasonReady
-	})
-}
-
 func TestAGrowthThatFailsIsTakenBackOnARealServer(t *testing.T) {
 	w := realWorld(t)
-	w.hosts(map[string]int64{"grown-" + rand.String(5): gib})
-	if _, err := w.backend.Create(t.Context(), spec("v", 16*mib)); err != nil {
+	w.Hosts(map[string]int64{"grown-" + rand.String(5): gib})
+	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", 16*mib)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		_, err := w.backend.Expand(t.Context(), "v", backend.Size{Required: 2 * gib, Limit: 3 * gib})
-		expect(t, err, backend.ErrExhausted)
+		_, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * gib, Limit: 3 * gib})
+		inmemory.Expect(t, err, backend.ErrExhausted)
 	}
-	if v, err := w.backend.Expand(t.Context(), "v", backend.Size{Required: 32 * mib}); err != nil || v.Size != 32*mib {
+	if v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 32 * mib}); err != nil || v.Size != 32*mib {
 		t.Fatalf("a smaller wish: %+v, %v", v, err)
 	}
-	if o := w.volume("v"); o.Spec.Size.Required.Value() != 32*mib {
+	if o := w.Volume("v"); o.Spec.Size.Required.Value() != 32*mib {
 		t.Errorf("the object asks for %s", o.Spec.Size.Required)
 	}
 }
@@ -196,7 +125,7 @@ func TestAGrowthThatFailsIsTakenBackOnARealServer(t *testing.T) {
 // TestManyAtOnceOnARealServer makes, copies and deletes many volumes on several nodes.
 func TestManyAtOnceOnARealServer(t *testing.T) {
 	w := realWorld(t)
-	hosts := w.hosts(map[string]int64{"many-a-" + rand.String(5): 100 * gib, "many-b-" + rand.String(5): 100 * gib})
+	hosts := w.Hosts(map[string]int64{"many-a-" + rand.String(5): 100 * gib, "many-b-" + rand.String(5): 100 * gib})
 	const many = 50
 	var mu sync.Mutex
 	var took []time.Duration
@@ -204,7 +133,7 @@ func TestManyAtOnceOnARealServer(t *testing.T) {
 	for i := range many {
 		all.Go(func() {
 			begun := time.Now()
-			if _, err := w.backend.Create(t.Context(), spec(fmt.Sprintf("v%d", i), gib)); err != nil {
+			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), gib)); err != nil {
 				t.Error(err)
 			}
 			mu.Lock()
@@ -216,24 +145,24 @@ func TestManyAtOnceOnARealServer(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("%d at once: half within %s, all within %s", many, took[many/2], took[many-1])
 	begun := time.Now()
-	if _, err := w.backend.Create(t.Context(), spec("one", gib)); err != nil {
+	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("one", gib)); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("one alone: %s", time.Since(begun))
 	for name, h := range hosts {
-		if n := len(h.volumes()); n < many/3 {
+		if n := len(h.Volumes()); n < many/3 {
 			t.Errorf("node %s has %d volumes of %d", name, n, many)
 		}
 	}
 	for i := range many {
 		all.Go(func() {
-			if err := w.backend.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
+			if err := w.Backend.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	if left, err := w.backend.List(t.Context()); err != nil || len(left) != 1 {
+	if left, err := w.Backend.List(t.Context()); err != nil || len(left) != 1 {
 		t.Errorf("left are %d, %v", len(left), err)
 	}
 }
@@ -244,7 +173,7 @@ func poolFor(t *testing.T, size int64) local.PoolConfig {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	probe, err := local.Open(context.Background(), []local.PoolConfig{{Name: "pool", Path: path, Reserved: "0"}}, newWorldLog(t))
+	probe, err := local.Open(context.Background(), []local.PoolConfig{{Name: "pool", Path: path, Reserved: "0"}}, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,6 @@ type records[T object] struct {
 		Get(context.Context, string, metav1.GetOptions) (T, error)
 		Delete(context.Context, string, metav1.DeleteOptions) error
 		Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
-		UpdateStatus(context.Context, T, metav1.UpdateOptions) (T, error)
 	}
 	look func(T) state
 	*desks[T]
@@ -126,7 +125,7 @@ func (r *records[T]) refresh(ctx context.Context, c *call[T]) error {
 
 // newRequest is what must be in the spec of an object before its data is removed.
 func newRequest(o metav1.Object, reason string) *v1.DeletionRequest {
-	return &v1.DeletionRequest{UID: o.GetUID(), RequestedBy: fieldManager, RequestedAt: metav1.NowMicro(), Reason: reason}
+	return &v1.DeletionRequest{UID: o.GetUID(), RequestedBy: FieldManager, RequestedAt: metav1.NowMicro(), Reason: reason}
 }
 
 // remove asks for an object and its data to be deleted, if the object is unchanged since the caller saw it, and says
@@ -229,7 +228,7 @@ func (r *records[T]) mergeAt(ctx context.Context, o T, version string, patch map
 	if err != nil {
 		return o, err
 	}
-	return r.client.Patch(ctx, o.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager})
+	return r.client.Patch(ctx, o.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: FieldManager})
 }
 
 // letGo takes the agent's finalizer off an object that is being deleted, so that it vanishes.

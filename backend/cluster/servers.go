@@ -16,17 +16,17 @@ import (
 
 func isServer(node string) bool { return v1.ServerOf(node) != "" }
 
-// hosts returns what can have a volume: the servers if it is shared, all that are allowed or the one that is named, or the
+// Hosts returns what can have a volume: the servers if it is shared, all that are allowed or the one that is named, or the
 // nodes.
-func (b *Backend) hosts(shared bool, server string) []*v1.StorageNode {
+func (b *Backend) Hosts(shared bool, server string) []*v1.StorageNode {
 	return slices.DeleteFunc(b.allNodes(), func(n *v1.StorageNode) bool {
-		return isServer(n.Name) != shared || server != "" && v1.ServerOf(n.Name) != server || b.stranger(n.Name) != nil
+		return isServer(n.Name) != shared || server != "" && v1.ServerOf(n.Name) != server || b.Disallowed(n.Name) != nil
 	})
 }
 
-// stranger says why a server gets no new volumes: its namespace is none that the administrator allows, so that whoever
+// Disallowed says why a server gets no new volumes: its namespace is none that the administrator allows, so that whoever
 // made it would be given what other tenants store. It is nil for nodes.
-func (b *Backend) stranger(node string) error {
+func (b *Backend) Disallowed(node string) error {
 	namespace, _, is := v1.ParseNFSNode(node)
 	if !is {
 		return nil
@@ -39,10 +39,10 @@ func (b *Backend) stranger(node string) error {
 		backend.ErrUnavailable, hostWord(node), namespace, served.AllowNFSServers(namespace))
 }
 
-// strangers are the servers that get no new volumes, and why the first of them does not.
-func (b *Backend) strangers() (names []string, why error) {
+// DisallowedServers are the servers that get no new volumes, and why the first of them does not.
+func (b *Backend) DisallowedServers() (names []string, why error) {
 	for _, n := range b.allNodes() {
-		if err := b.stranger(n.Name); err != nil {
+		if err := b.Disallowed(n.Name); err != nil {
 			names, why = append(names, v1.ServerOf(n.Name)), cmp.Or(why, err)
 		}
 	}
@@ -68,31 +68,31 @@ func deletedWhen(node string) string {
 // SharedCapacity sums up a pool over all servers where it can be used, or tells it of one.
 func (b *Backend) SharedCapacity(ctx context.Context, server, pool string) (backend.Capacity, error) {
 	if server != "" {
-		if err := b.stranger(v1.NodeOfServer(server)); err != nil {
+		if err := b.Disallowed(v1.NodeOfServer(server)); err != nil {
 			return backend.Capacity{}, err
 		}
 		return b.CapacityAt(ctx, v1.NodeOfServer(server), pool)
 	}
-	return b.sum(ctx, b.hosts(true, ""), pool)
+	return b.sum(ctx, b.Hosts(true, ""), pool)
 }
 
 // noServer explains why no server will do. Servers come and go up, so that asking again is worth it.
 func (b *Backend) noServer(w *wish) error {
-	servers := b.hosts(true, "")
-	strangers, why := b.strangers()
+	servers := b.Hosts(true, "")
+	disallowed, why := b.DisallowedServers()
 	switch {
-	case w.server != "" && slices.Contains(strangers, w.server):
-		return fmt.Errorf("shared volume %s: %w", w.id, b.stranger(v1.NodeOfServer(w.server)))
+	case w.server != "" && slices.Contains(disallowed, w.server):
+		return fmt.Errorf("shared volume %s: %w", w.id, b.Disallowed(v1.NodeOfServer(w.server)))
 	case len(servers) == 0 && why != nil:
 		return fmt.Errorf("shared volume %s: there is no NFS server in a namespace that may have one: %w", w.id, why)
 	case len(servers) == 0:
 		return fmt.Errorf("%w: shared volume %s: there is no NFS server; make an NFSServer, and look at its status if there is one", backend.ErrUnavailable, w.id)
-	case w.server != "" && len(b.hosts(true, w.server)) == 0:
+	case w.server != "" && len(b.Hosts(true, w.server)) == 0:
 		var all []string
 		for _, n := range servers {
 			all = append(all, v1.ServerOf(n.Name))
 		}
-		return fmt.Errorf("%w: shared volume %s: NFS server %s is not there; the servers are: %s", backend.ErrUnavailable, w.id, backend.Quote(w.server), few(all, ", "))
+		return fmt.Errorf("%w: shared volume %s: NFS server %s is not there; the servers are: %s", backend.ErrUnavailable, w.id, backend.Quote(w.server), Few(all, ", "))
 	}
 	return nil
 }

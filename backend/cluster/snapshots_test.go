@@ -6,43 +6,45 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/inmemory"
 )
 
 func TestAGroupAcrossNodesIsRefusedWithTheirNames(t *testing.T) {
 	w := newWorld(t)
-	w.hosts(map[string]int64{"a": gib, "b": gib})
+	w.Hosts(map[string]int64{"a": gib, "b": gib})
 	for _, at := range []string{"a", "b"} {
-		if _, err := w.backend.Create(t.Context(), spec("on-"+at, mib, at)); err != nil {
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec("on-"+at, mib, at)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := w.backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"on-a", "on-b"}})
-	expect(t, err, backend.ErrInvalid, "a has on-a", "b has on-b")
-	if all, err := w.snapshots().List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) > 0 {
+	_, err := w.Backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"on-a", "on-b"}})
+	inmemory.Expect(t, err, backend.ErrInvalid, "a has on-a", "b has on-b")
+	if all, err := w.Snapshots().List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) > 0 {
 		t.Errorf("left are %v, %v", all.Items, err)
 	}
 }
 
 func TestEveryMemberOfAGroupCarriesTheWholeGroup(t *testing.T) {
 	w := newWorld(t)
-	w.hosts(map[string]int64{"a": gib})
+	w.Hosts(map[string]int64{"a": gib})
 	var sources []backend.ID
 	for i := range 5 {
 		id := backend.ID(fmt.Sprintf("v%d", i))
-		if _, err := w.backend.Create(t.Context(), spec(string(id), mib)); err != nil {
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec(string(id), mib)); err != nil {
 			t.Fatal(err)
 		}
 		sources = append(sources, id)
 	}
-	g, err := w.backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: sources})
+	g, err := w.Backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: sources})
 	if err != nil || len(g.Snapshots) != 5 || g.Snapshots[0].Node != "a" || g.Created.IsZero() {
 		t.Fatalf("taken %+v, %v", g, err)
 	}
-	all, err := w.snapshots().List(t.Context(), metav1.ListOptions{})
+	all, err := w.Snapshots().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +57,9 @@ func TestEveryMemberOfAGroupCarriesTheWholeGroup(t *testing.T) {
 
 func TestAGroupThatCannotBeTakenLeavesNothing(t *testing.T) {
 	w := newWorld(t)
-	host := w.hosts(map[string]int64{"a": gib})["a"]
+	host := w.Hosts(map[string]int64{"a": gib})["a"]
 	for _, name := range []string{"v", "x"} {
-		if _, err := w.backend.Create(t.Context(), spec(name, mib)); err != nil {
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, mib)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,10 +67,10 @@ func TestAGroupThatCannotBeTakenLeavesNothing(t *testing.T) {
 	if _, err := host.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"v"}}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"v", "x"}})
-	expect(t, err, backend.ErrExists)
-	w.until("the end of the member that was new", func() bool {
-		all, err := w.backend.ListSnapshots(t.Context())
+	_, err := w.Backend.SnapshotGroup(t.Context(), backend.GroupSpec{Name: "g", Sources: []backend.ID{"v", "x"}})
+	inmemory.Expect(t, err, backend.ErrExists)
+	w.Until("the end of the member that was new", func() bool {
+		all, err := w.Backend.ListSnapshots(t.Context())
 		return err == nil && len(all) == 1 && all[0].Source == "v"
 	})
 	if _, err := host.GetGroup(t.Context(), "g"); err != nil {
@@ -78,11 +80,11 @@ func TestAGroupThatCannotBeTakenLeavesNothing(t *testing.T) {
 
 func TestAHalfMadeGroupIsNotShownAndIsFinishedWhenAskedAgain(t *testing.T) {
 	w := newWorld(t)
-	w.puppet("a", gib)
-	w.controller()
+	w.Puppet("a", gib)
+	w.Start()
 	for _, name := range []string{"v", "x"} {
-		go w.answer(name, isMade)
-		if _, err := w.backend.Create(t.Context(), spec(name, mib)); err != nil {
+		go w.Answer(name, inmemory.Made)
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec(name, mib)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,46 +92,46 @@ func TestAHalfMadeGroupIsNotShownAndIsFinishedWhenAskedAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan error, 1)
 	go func() {
-		_, err := w.backend.SnapshotGroup(ctx, group)
+		_, err := w.Backend.SnapshotGroup(ctx, group)
 		answered <- err
 	}()
 	var all *v1.SnapshotList
-	w.until("the members", func() (both bool) {
+	w.Until("the members", func() (both bool) {
 		var err error
-		all, err = w.snapshots().List(t.Context(), metav1.ListOptions{})
+		all, err = w.Snapshots().List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(all.Items) == 2
 	})
 	cancel()
-	expect(t, <-answered, backend.ErrBusy)
+	inmemory.Expect(t, <-answered, backend.ErrBusy)
 	take := func(s *v1.Snapshot) {
 		t.Helper()
 		now := metav1.NowMicro()
-		s.Status.Phase, s.Status.Created, s.Status.Size, s.Status.Group, s.Status.ObservedGeneration = v1.PhaseReady, &now, bytes(mib), "g", s.Generation
-		if _, err := w.snapshots().UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		s.Status.Phase, s.Status.Created, s.Status.Size, s.Status.Group, s.Status.ObservedGeneration = v1.PhaseReady, &now, resource.NewQuantity(mib, resource.BinarySI), "g", s.Generation
+		if _, err := w.Snapshots().UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	take(&all.Items[0])
-	fence, err := w.snapshots().Create(t.Context(), &v1.Snapshot{
+	fence, err := w.Snapshots().Create(t.Context(), &v1.Snapshot{
 		ObjectMeta: metav1.ObjectMeta{Name: "fence"}, Spec: v1.SnapshotSpec{Name: "fence", Source: "v", Node: "a"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	take(fence)
-	w.until("what was written last in the cache", func() bool {
-		shown, err := w.backend.ListSnapshots(t.Context())
+	w.Until("what was written last in the cache", func() bool {
+		shown, err := w.Backend.ListSnapshots(t.Context())
 		return err == nil && slices.ContainsFunc(shown, func(s *backend.Snapshot) bool { return s.ID == "fence" })
 	})
-	if shown, err := w.backend.ListSnapshots(t.Context()); err != nil || len(shown) != 1 {
+	if shown, err := w.Backend.ListSnapshots(t.Context()); err != nil || len(shown) != 1 {
 		t.Errorf("a half-made group is shown: %v, %v", shown, err)
 	}
-	_, err = w.backend.GetSnapshot(t.Context(), backend.ID(all.Items[0].Name))
-	expect(t, err, backend.ErrNotFound)
-	_, err = w.backend.GetGroup(t.Context(), "g")
-	expect(t, err, backend.ErrNotFound)
+	_, err = w.Backend.GetSnapshot(t.Context(), backend.ID(all.Items[0].Name))
+	inmemory.Expect(t, err, backend.ErrNotFound)
+	_, err = w.Backend.GetGroup(t.Context(), "g")
+	inmemory.Expect(t, err, backend.ErrNotFound)
 	take(&all.Items[1])
-	g, err := w.backend.SnapshotGroup(t.Context(), group)
+	g, err := w.Backend.SnapshotGroup(t.Context(), group)
 	if err != nil || len(g.Snapshots) != 2 {
 		t.Errorf("at last %+v, %v", g, err)
 	}
@@ -137,15 +139,15 @@ func TestAHalfMadeGroupIsNotShownAndIsFinishedWhenAskedAgain(t *testing.T) {
 
 func TestASnapshotThatIsRefusedLeavesNothing(t *testing.T) {
 	w := newWorld(t)
-	host := w.hosts(map[string]int64{"a": gib})["a"]
-	if _, err := w.backend.Create(t.Context(), spec("v", mib)); err != nil {
+	host := w.Hosts(map[string]int64{"a": gib})["a"]
+	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
 		t.Fatal(err)
 	}
-	host.refuses("snapshot", fmt.Errorf("%w: a directory in use cannot be copied", backend.ErrPrecondition))
-	_, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"})
-	expect(t, err, backend.ErrPrecondition, "cannot be copied")
-	host.refuses("snapshot", nil)
-	if s, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil || s.Size != mib {
+	host.Refuses("snapshot", fmt.Errorf("%w: a directory in use cannot be copied", backend.ErrPrecondition))
+	_, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"})
+	inmemory.Expect(t, err, backend.ErrPrecondition, "cannot be copied")
+	host.Refuses("snapshot", nil)
+	if s, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil || s.Size != mib {
 		t.Errorf("afterwards %+v, %v", s, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/inmemory"
 )
 
 // writes leaves of the requests those for volumes, snapshots and the node.
@@ -23,30 +24,30 @@ func writes(all map[string]int) map[string]int {
 // TestAVolumeCostsTwoWritesToMakeAndThreeToDelete is the price of a claim at the API server, beside what the sidecars ask.
 func TestAVolumeCostsTwoWritesToMakeAndThreeToDelete(t *testing.T) {
 	w := newWorld(t)
-	w.hosts(map[string]int64{"a": 100 * gib})
-	w.until("quiet", func() bool { return len(writes(w.api.Requests())) == 0 })
+	w.Hosts(map[string]int64{"a": 100 * gib})
+	w.Until("quiet", func() bool { return len(writes(w.API.Requests())) == 0 })
 	const many = 20
 	var all sync.WaitGroup
 	begun := time.Now()
 	for i := range many {
 		all.Go(func() {
-			if _, err := w.backend.Create(t.Context(), spec(fmt.Sprintf("v%d", i), mib)); err != nil {
+			if _, err := w.Backend.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), mib)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	made := writes(w.api.Requests())
+	made := writes(w.API.Requests())
 	t.Logf("%d volumes made in %s: %v", many, time.Since(begun), made)
 	for i := range many {
 		all.Go(func() {
-			if err := w.backend.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
+			if err := w.Backend.Delete(t.Context(), backend.ID(fmt.Sprintf("v%d", i))); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	deleted := writes(w.api.Requests())
+	deleted := writes(w.API.Requests())
 	t.Logf("and deleted: %v", deleted)
 	// The node's own record is written at a rate that does not depend on the number of volumes.
 	for _, counted := range []map[string]int{made, deleted} {
@@ -62,18 +63,18 @@ func TestAVolumeCostsTwoWritesToMakeAndThreeToDelete(t *testing.T) {
 
 func TestASnapshotCostsTwoWritesToMakeAndThreeToDelete(t *testing.T) {
 	w := newWorld(t)
-	w.hosts(map[string]int64{"a": gib})
-	if _, err := w.backend.Create(t.Context(), spec("v", mib)); err != nil {
+	w.Hosts(map[string]int64{"a": gib})
+	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
 		t.Fatal(err)
 	}
-	w.until("quiet", func() bool { return len(writes(w.api.Requests())) == 0 })
-	if _, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
+	w.Until("quiet", func() bool { return len(writes(w.API.Requests())) == 0 })
+	if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.backend.DeleteSnapshot(t.Context(), "s"); err != nil {
+	if err := w.Backend.DeleteSnapshot(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
-	counted := writes(w.api.Requests())
+	counted := writes(w.API.Requests())
 	delete(counted, "apply storagenodes/status")
 	want := map[string]int{"create snapshots": 1, "update snapshots/status": 1, "patch snapshots": 1, "delete snapshots": 1, "update snapshots": 1}
 	if !maps.Equal(counted, want) {
@@ -83,15 +84,15 @@ func TestASnapshotCostsTwoWritesToMakeAndThreeToDelete(t *testing.T) {
 
 func TestTheNodesRecordIsWrittenAtARateOfItsOwn(t *testing.T) {
 	w := newWorld(t)
-	w.publish = time.Hour
-	w.hosts(map[string]int64{"a": 100 * gib})
-	w.until("quiet", func() bool { return len(writes(w.api.Requests())) == 0 })
+	w.Publish = time.Hour
+	w.Hosts(map[string]int64{"a": 100 * gib})
+	w.Until("quiet", func() bool { return len(writes(w.API.Requests())) == 0 })
 	for i := range 20 {
-		if _, err := w.backend.Create(t.Context(), spec(fmt.Sprintf("v%d", i), mib)); err != nil {
+		if _, err := w.Backend.Create(t.Context(), inmemory.Spec(fmt.Sprintf("v%d", i), mib)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := w.api.Requests()["apply storagenodes/status"]; n > 0 {
+	if n := w.API.Requests()["apply storagenodes/status"]; n > 0 {
 		t.Errorf("it was written %d times within its hour", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -50,7 +51,7 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 				return false, err
 			}
 			return false, b.volumes.removeAny(ctx, c, o, "the volume was deleted by its caller")
-		case givenUp(o):
+		case GivenUp(o):
 			return false, nil
 		case down != "" && !s.made:
 			return false, b.abandonVolume(ctx, c, o, "the volume was deleted before it was made")
@@ -60,6 +61,50 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 		}
 		return false, s.failure()
 	})
+}
+
+// RemoveUnused asks for a volume and its data to be deleted, unless it has changed since the caller saw it.
+func (b *Backend) RemoveUnused(ctx context.Context, v *v1.Volume, reason string) error {
+	c := b.volumes.join(v.Name)
+	defer c.leave()
+	_, err := b.volumes.remove(ctx, c, v, reason)
+	return err
+}
+
+// PatchVolume merges a patch into the object of a volume that has not changed since the caller saw it, and returns it as it
+// is then. One that cannot be decoded is refused.
+func (b *Backend) PatchVolume(ctx context.Context, v *v1.Volume, patch map[string]any) (*v1.Volume, error) {
+	return b.volumes.merge(ctx, v, patch)
+}
+
+// FinishDeletions deletes the objects whose deletion was requested longer ago than that by a process that was killed before
+// it deleted them.
+func (b *Backend) FinishDeletions(ctx context.Context, after time.Duration) error {
+	for _, v := range b.allVolumes() {
+		if abandoned(lookVolume(v), after) {
+			if err := finish(ctx, b.volumes, v); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range b.allSnapshots() {
+		if abandoned(lookSnapshot(s), after) {
+			if err := finish(ctx, b.snapshots, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func abandoned(s state, after time.Duration) bool {
+	return s.request != nil && !s.deleting && time.Since(s.request.RequestedAt.Time) > after
+}
+
+func finish[T object](ctx context.Context, r *records[T], o T) error {
+	c := r.join(o.GetName())
+	defer c.leave()
+	return r.removeAny(ctx, c, o, "")
 }
 
 // await calls step with each state of an object until step is done or fails, or the object is gone.

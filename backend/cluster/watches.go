@@ -93,17 +93,17 @@ func (w *watches) listen(b *Backend) error {
 		},
 	})
 	snapshots := hear(w, w.snapshots, holdfastv1.SnapshotHandlerFuncs{
-		AddFunc:    func(s *v1.Snapshot) { b.sawSnapshot(s, false) },
-		UpdateFunc: func(_, s *v1.Snapshot) { b.sawSnapshot(s, false) },
+		AddFunc:    func(s *v1.Snapshot) { b.snapshots.changed(s, false) },
+		UpdateFunc: func(_, s *v1.Snapshot) { b.snapshots.changed(s, false) },
 		DeleteFunc: func(d holdfastv1.DeletedSnapshot) {
 			if s := d.OptionalObj; s != nil {
-				b.sawSnapshot(s, true)
+				b.snapshots.changed(s, true)
 			}
 		},
 	})
 	nodes := hear(w, w.nodes, holdfastv1.StorageNodeHandlerFuncs{
-		AddFunc:    func(n *v1.StorageNode) { b.rooms.reported(n); b.nodeChanged(n.Name); b.sawPools(nil, n) },
-		UpdateFunc: func(old, n *v1.StorageNode) { b.rooms.reported(n); b.sawPools(old, n) },
+		AddFunc:    func(n *v1.StorageNode) { b.rooms.reported(n); b.nodeChanged(n.Name) },
+		UpdateFunc: func(_, n *v1.StorageNode) { b.rooms.reported(n) },
 		DeleteFunc: func(d holdfastv1.DeletedStorageNode) { b.nodeChanged(d.GetName()) },
 	})
 	return errors.Join(volumes, snapshots, nodes, hear(w, w.clusters, holdfastv1.StorageClusterHandlerFuncs{})) // looked up
@@ -112,18 +112,7 @@ func (w *watches) listen(b *Backend) error {
 // sawVolume follows a volume; the caches are up to date already.
 func (b *Backend) sawVolume(old, now *v1.Volume) {
 	b.rooms.saw(old, now)
-	o := cmp.Or(now, old)
-	b.volumes.changed(o, now == nil)
-	if b.pulse.down(o.Spec.Node) != "" {
-		b.attend(o.Spec.Node)
-	}
-}
-
-func (b *Backend) sawSnapshot(s *v1.Snapshot, deleted bool) {
-	b.snapshots.changed(s, deleted)
-	if b.pulse.down(s.Spec.Node) != "" {
-		b.attend(s.Spec.Node)
-	}
+	b.volumes.changed(cmp.Or(now, old), now == nil)
 }
 
 func (w *watches) listenToLeases(b *Backend, leases cache.SharedIndexInformer) error {
@@ -178,12 +167,14 @@ func (b *Backend) node(name string) *v1.StorageNode {
 	return cachedIn[*v1.StorageNode](b.watches.nodes.GetIndexer())(name)
 }
 
-func (b *Backend) volumesOn(node string) []*v1.Volume {
+// VolumesOn are the objects of what is on a node, real or not.
+func (b *Backend) VolumesOn(node string) []*v1.Volume {
 	all, _ := b.watches.volumes.GetTypedIndexer().ByTypedIndex(byNode, node) // the index exists
 	return all
 }
 
-func (b *Backend) snapshotsOn(node string) []*v1.Snapshot {
+// SnapshotsOn are the objects of what is on a node, real or not.
+func (b *Backend) SnapshotsOn(node string) []*v1.Snapshot {
 	all, _ := b.watches.snapshots.GetTypedIndexer().ByTypedIndex(byNode, node) // the index exists
 	return all
 }

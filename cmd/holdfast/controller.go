@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/operator/volume"
 )
 
 var controllerCommand = command{
@@ -74,7 +75,7 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 	if c.operator.alone {
 		return c.runAlone(ctx, clients, watches, log, debug)
 	}
-	storage, err := c.storage(clients, watches, log)
+	storage, volumes, err := c.storage(clients, watches, log)
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 		if err := storage.Start(ctx); err != nil {
 			return err
 		}
-		return c.serve(ctx, clients, watches, log, d, storage, leading)
+		return c.serve(ctx, clients, watches, log, d, volumes, leading)
 	}), logged(log, debug)}
 	if c.operator.enabled {
 		parts = append(parts, logged(log, c.operator.missingKinds(clients, log)))
@@ -118,11 +119,16 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 	return runAll(ctx, parts)
 }
 
-func (c *controller) storage(clients *clients, watches *kube.Watches, log *slog.Logger) (*cluster.Backend, error) {
-	return cluster.New(cluster.Config{
-		Client: clients.holdfast, Kubernetes: clients.kubernetes, Watches: watches, Namespace: c.namespace, Driver: c.driver.Name,
-		Events: clients.events, Log: log,
+// storage serves the volumes of all nodes, and, in the replica that leads, sees to them.
+func (c *controller) storage(clients *clients, watches *kube.Watches, log *slog.Logger) (*cluster.Backend, *volume.Controller, error) {
+	storage, err := cluster.New(cluster.Config{
+		Client: clients.holdfast, Kubernetes: clients.kubernetes, Watches: watches, Namespace: c.namespace, Driver: c.driver.Name, Log: log,
 	})
+	if err != nil {
+		return nil, nil, err
+	}
+	volumes, err := volume.New(volume.Config{Storage: storage, Events: clients.events})
+	return storage, volumes, err
 }
 
 // runAlone is the operator without a driver. That of the cluster stands by meanwhile.
@@ -133,7 +139,7 @@ func (c *controller) runAlone(ctx context.Context, clients *clients, watches *ku
 }
 
 // serve answers the sidecars, which may begin when this replica leads. The Lease is kept until the last call has ended.
-func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.Watches, log *slog.Logger, d *driver.Driver, storage *cluster.Backend, leading chan<- struct{}) error {
+func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.Watches, log *slog.Logger, d *driver.Driver, volumes *volume.Controller, leading chan<- struct{}) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	stopped := make(chan struct{})
@@ -144,7 +150,7 @@ func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.
 		},
 		func(ctx context.Context) error {
 			defer stop()
-			parts := []part{storage.Lead, func(lease context.Context) error {
+			parts := []part{volumes.Run, func(lease context.Context) error {
 				close(leading)
 				<-lease.Done()
 				stop()

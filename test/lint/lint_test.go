@@ -133,6 +133,14 @@ var cases = []struct{ file, imports, rule string }{
 	{"operator/nfs/a.go", module + "/driver", "operator"},
 	{"operator/render/a.go", "os", "render"},
 	{"operator/render/a_test.go", "os", allow},
+	{"operator/nfs/a.go", module + "/backend/cluster", "operator"},
+
+	{"operator/volume/a.go", module + "/backend/local", "operator-volume"},
+	{"operator/volume/a.go", module + "/nodeops", "operator-volume"},
+	{"operator/volume/a.go", module + "/agent", "operator-volume"},
+	{"operator/volume/a.go", module + "/operator/render", "operator-volume"},
+	{"operator/volume/a.go", module + "/backend/cluster", allow},
+	{"operator/volume/a.go", module + "/kube", allow},
 
 	{"report/status/a.go", module + "/backend", "report-and-admin"},
 	{"report/web/a.go", module + "/nodeops", "report-and-admin"},

@@ -30,7 +30,7 @@ PACKAGES=${PACKAGES-attr acl btrfs-progs dbus-daemon e2fsprogs fio gcc kmod libc
 # What needs an API server without Holdfast, and what needs a cluster with it. One package after the other: they share it.
 # Most of the first list take away kinds that others need, so they have an API server of their own; both take as long.
 INSTALL_TESTS=${INSTALL_TESTS-./operator/nodejob ./operator/first ./kube/apply ./operator/snapshots ./operator/cluster ./operator/upgrade}
-API_TESTS=${API_TESTS-./test/api ./backend/cluster ./operator/nfsserver ./provisioner}
+API_TESTS=${API_TESTS-./test/api ./backend/cluster ./operator/nfsserver ./operator/volume ./provisioner}
 CLUSTER_TESTS=${CLUSTER_TESTS-./bench ./test/e2e ./test/e2e/accidents ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade}
 
 # What needs the cluster takes longest, so what else is compiled or checked makes way for it. The tests themselves,

@@ -1,31 +1,35 @@
-package cluster
+package volume
 
 import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 
 	ourfake "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
 func TestWhatWasToldOfAVolumeIsForgottenWithItsObject(t *testing.T) {
 	events := record.NewFakeRecorder(10)
 	ours, theirs := ourfake.NewSimpleClientset(), fake.NewClientset()
-	b, err := New(Config{Client: ours, Kubernetes: theirs, Watches: kube.NewWatches(t.Context(), ours, theirs, v1.DefaultNamespace), Events: events})
+	watches := kube.NewWatches(t.Context(), ours, theirs, v1.DefaultNamespace)
+	storage, err := cluster.New(cluster.Config{Client: ours, Kubernetes: theirs, Watches: watches})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.pulse.stop)
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-	t.Cleanup(queue.ShutDown)
-	l := &leader{Backend: b, told: map[types.UID]bool{}, queue: queue}
-	objects := b.watches.volumes.GetIndexer()
+	c, err := New(Config{Storage: storage, Events: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.leader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := watches.Holdfast.Holdfast().V1().Volumes().Informer().GetIndexer()
 	goes := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "goes", UID: "goes"}, Spec: v1.VolumeSpec{Node: "a"}}
 	stays := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "stays", UID: "stays"}, Spec: v1.VolumeSpec{Node: "a"}}
 	for _, v := range []*v1.Volume{goes, stays} {
@@ -38,9 +42,9 @@ func TestWhatWasToldOfAVolumeIsForgottenWithItsObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	const idle = "shop.files.nfs.holdfast.dev" // nothing is on it
-	l.queue.Add(idle)
-	l.queue.Get()
-	l.attendOnce(t.Context(), idle)
+	if _, err := l.reconcile(t.Context(), idle); err != nil {
+		t.Fatal(err)
+	}
 	if len(l.told) != 1 || !l.told["stays"] {
 		t.Errorf("it remembers %v, want what still has an object", l.told)
 	}

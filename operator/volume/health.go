@@ -1,4 +1,4 @@
-package cluster
+package volume
 
 import (
 	"context"
@@ -26,7 +26,8 @@ const fresh = 5 * time.Minute
 func (l *leader) tellHealth(ctx context.Context) error {
 	queue := workqueue.NewTyped[string]()
 	context.AfterFunc(ctx, queue.ShutDown)
-	registered, err := l.watches.volumes.AddTypedEventHandler(holdfastv1.VolumeHandlerFuncs{
+	informer := holdfastv1.ToTypedVolumeInformer(l.Watches.Holdfast.Holdfast().V1().Volumes()).TypedInformer()
+	registered, err := informer.AddTypedEventHandler(holdfastv1.VolumeHandlerFuncs{
 		AddFunc: func(v *v1.Volume) {
 			if c := fault(v); c != nil && time.Since(c.LastTransitionTime.Time) < fresh {
 				queue.Add(v.Name)
@@ -42,7 +43,7 @@ func (l *leader) tellHealth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = l.watches.volumes.RemoveEventHandler(registered) }()
+	defer func() { _ = informer.RemoveEventHandler(registered) }()
 	if !cache.WaitFor(ctx, "", registered.HasSyncedChecker()) {
 		return errors.New("the volumes could not be listed before this process stopped leading")
 	}
@@ -51,9 +52,9 @@ func (l *leader) tellHealth(ctx context.Context) error {
 		if over {
 			return nil
 		}
-		if v := cachedIn[*v1.Volume](l.watches.volumes.GetIndexer())(name); v != nil {
+		if v, err := l.volumes.Get(name); err == nil {
 			if err := l.tellUsers(ctx, v); err != nil && ctx.Err() == nil {
-				l.log.Warn("the users of a volume could not be told what is wrong with it", "volume", name, "error", err)
+				l.Log.Warn("the users of a volume could not be told what is wrong with it", "volume", name, "error", err)
 			}
 		}
 		queue.Done(name)

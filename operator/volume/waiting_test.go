@@ -1,4 +1,4 @@
-package cluster_test
+package volume_test
 
 import (
 	"strings"
@@ -12,12 +12,13 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/operator/volume"
 )
 
 func (w *world) class(name, provisioner, pool string) {
 	w.Helper()
 	c := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, Parameters: map[string]string{"pool": pool}}
-	if _, err := w.theirs.StorageV1().StorageClasses().Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
+	if _, err := w.Theirs.StorageV1().StorageClasses().Create(w.Context(), c, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -28,7 +29,7 @@ func (w *world) waiting(name, class, size string) *core.PersistentVolumeClaim {
 		StorageClassName: &class,
 		Resources:        core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: resource.MustParse(size)}},
 	}, Status: core.PersistentVolumeClaimStatus{Phase: core.ClaimPending}}
-	made, err := w.theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), c, metav1.CreateOptions{})
+	made, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), c, metav1.CreateOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -37,8 +38,8 @@ func (w *world) waiting(name, class, size string) *core.PersistentVolumeClaim {
 
 func TestAClaimThatFitsNowhereIsToldWhatIsFreeWhere(t *testing.T) {
 	w := newWorld(t)
-	w.change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
-	w.hosts(map[string]int64{"a": gib, "b": 2 * gib})
+	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+	w.Hosts(map[string]int64{"a": gib, "b": 2 * gib})
 	w.class("ours", "csi.holdfast.dev", "memory")
 	w.class("other-pool", "csi.holdfast.dev", "fast")
 	w.class("theirs", "example.com", "")
@@ -49,7 +50,7 @@ func TestAClaimThatFitsNowhereIsToldWhatIsFreeWhere(t *testing.T) {
 	w.leads()
 	told := map[string]bool{}
 	for len(told) < 2 {
-		event := <-w.events.Events
+		event := <-w.Events.Events
 		switch {
 		case strings.Contains(event, "Warning NoRoom 3Gi") && strings.Contains(event, `pool "memory": a 1Gi, b 2Gi`):
 			told["large"] = true
@@ -61,20 +62,21 @@ func TestAClaimThatFitsNowhereIsToldWhatIsFreeWhere(t *testing.T) {
 	}
 	// A claim that is looked at later shows that the first ones were not told again.
 	w.waiting("larger", "ours", "4Gi")
-	if event := <-w.events.Events; !strings.Contains(event, "NoRoom 4Gi") {
+	if event := <-w.Events.Events; !strings.Contains(event, "NoRoom 4Gi") {
 		t.Errorf("told again: %q", event)
 	}
 }
 
 func TestAClaimThatWaitsForLongIsToldAgain(t *testing.T) {
 	w := newWorld(t)
-	w.change = func(c *cluster.Config) { c.Driver, c.RemindAfter = "csi.holdfast.dev", time.Millisecond }
-	w.hosts(map[string]int64{"a": gib})
+	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+	w.change = func(c *volume.Config) { c.RemindAfter = time.Millisecond }
+	w.Hosts(map[string]int64{"a": gib})
 	w.class("ours", "csi.holdfast.dev", "memory")
 	w.waiting("large", "ours", "3Gi")
 	w.leads()
 	for range 2 {
-		if event := <-w.events.Events; !strings.Contains(event, "NoRoom 3Gi") {
+		if event := <-w.Events.Events; !strings.Contains(event, "NoRoom 3Gi") {
 			t.Errorf("told %q", event)
 		}
 	}
@@ -82,8 +84,8 @@ func TestAClaimThatWaitsForLongIsToldAgain(t *testing.T) {
 
 func TestAClaimIsToldOfTheNodesThatItsClassAllows(t *testing.T) {
 	w := newWorld(t)
-	w.change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
-	w.hosts(map[string]int64{"a": gib, "b": 2 * gib, "c": 4 * gib})
+	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+	w.Hosts(map[string]int64{"a": gib, "b": 2 * gib, "c": 4 * gib})
 	c := &storage.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "few"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"pool": "memory"},
 		AllowedTopologies: []core.TopologySelectorTerm{
@@ -91,12 +93,12 @@ func TestAClaimIsToldOfTheNodesThatItsClassAllows(t *testing.T) {
 			{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{{Key: v1.TopologyKey, Values: []string{"b", "c"}}, {Key: v1.TopologyKey, Values: []string{"b"}}}},
 		},
 	}
-	if _, err := w.theirs.StorageV1().StorageClasses().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+	if _, err := w.Theirs.StorageV1().StorageClasses().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.waiting("fits-elsewhere", "few", "3Gi")
 	w.leads()
-	if event := <-w.events.Events; !strings.Contains(event, `no node has that much free in pool "memory": a 1Gi, b 2Gi.`) {
+	if event := <-w.Events.Events; !strings.Contains(event, `no node has that much free in pool "memory": a 1Gi, b 2Gi.`) {
 		t.Errorf("told %q", event)
 	}
 }

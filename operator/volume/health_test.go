@@ -1,13 +1,15 @@
-package cluster_test
+package volume_test
 
 import (
 	"strings"
 	"testing"
 
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/test/inmemory"
 )
 
 // pod uses a claim.
@@ -17,28 +19,28 @@ func (w *world) pod(name, claim string, phase core.PodPhase) {
 		{Name: "other", VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}},
 		{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: claim}}},
 	}}}
-	if _, err := w.theirs.CoreV1().Pods("shop").Create(w.Context(), p, metav1.CreateOptions{}); err != nil {
+	if _, err := w.Theirs.CoreV1().Pods("shop").Create(w.Context(), p, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
 
 func TestTheUsersOfAVolumeAreToldOnceWhatIsWrongWithIt(t *testing.T) {
 	w := newWorld(t)
-	w.puppet("a", gib)
-	w.controller()
+	w.Puppet("a", gib)
+	w.Start()
 	w.waiting("data", "ours", "1Gi")
 	w.pod("uses", "data", core.PodRunning)
 	w.pod("ended", "data", core.PodSucceeded)
 	w.pod("stranger", "other", core.PodRunning)
-	if _, err := w.volumes().Create(t.Context(), &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.VolumeSpec{
-		Name: "v", Node: "a", Claim: "shop/data", Size: v1.VolumeSize{Required: bytes(mib)},
+	if _, err := w.Volumes().Create(t.Context(), &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.VolumeSpec{
+		Name: "v", Node: "a", Claim: "shop/data", Size: v1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)},
 	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.leads()
 	is := func(status metav1.ConditionStatus, reason, message string) {
-		w.answer("v", func(v *v1.Volume) {
-			isMade(v)
+		w.Answer("v", func(v *v1.Volume) {
+			inmemory.Made(v)
 			v.Status.Conditions = []metav1.Condition{{Type: v1.HealthyCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Now()}}
 		})
 	}
@@ -46,7 +48,7 @@ func TestTheUsersOfAVolumeAreToldOnceWhatIsWrongWithIt(t *testing.T) {
 	for _, reason := range []string{v1.ReasonFileSystem, v1.ReasonNotGrown, v1.ReasonDevice} {
 		is(metav1.ConditionFalse, reason, "1 error")
 		for _, want := range []string{"Warning " + reason + " volume v: ", "Warning " + reason + " claim data, volume v: "} {
-			if event := <-w.events.Events; !strings.HasPrefix(event, want) {
+			if event := <-w.Events.Events; !strings.HasPrefix(event, want) {
 				t.Errorf("told %q, want %q", event, want)
 			}
 		}

@@ -1,4 +1,4 @@
-package cluster
+package volume
 
 import (
 	"cmp"
@@ -9,20 +9,22 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
 )
 
 // The scheduler says of a claim that fits nowhere only that nodes have not enough room. waiting says how much there is,
 // in an event of the claim.
 type waiting struct {
 	*leader
-	claims  cache.Indexer
-	classes cache.Indexer
+	claims  corelisters.PersistentVolumeClaimLister
+	classes storagelisters.StorageClassLister
 	dirty   chan struct{}
 	told    map[types.UID]reminder // claims that were told
 }
@@ -65,23 +67,23 @@ func (l *leader) explainWaiting(ctx context.Context) error {
 }
 
 func (w *waiting) watch(ctx context.Context) error {
-	claims, classes := w.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Informer(), w.Watches.Cluster.Storage().V1().StorageClasses().Informer()
-	w.claims, w.classes = claims.GetIndexer(), classes.GetIndexer()
+	claims, classes := w.Watches.Everywhere.Core().V1().PersistentVolumeClaims(), w.Watches.Cluster.Storage().V1().StorageClasses()
+	w.claims, w.classes = claims.Lister(), classes.Lister()
 	again := func() {
 		select {
 		case w.dirty <- struct{}{}:
 		default: // it will look anyway
 		}
 	}
-	all := cache.ResourceEventHandlerFuncs{
+	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { again() }, UpdateFunc: func(_, _ any) { again() }, DeleteFunc: func(any) { again() },
 	}
-	heard, err := w.watchEnds(claims)
+	heard, err := w.watchEnds(claims.Informer())
 	if err != nil {
 		return err
 	}
-	for _, informer := range []cache.SharedInformer{claims, classes, w.watches.nodes} {
-		registered, err := informer.AddEventHandler(all)
+	for _, informer := range []cache.SharedInformer{claims.Informer(), classes.Informer(), w.Watches.Holdfast.Holdfast().V1().StorageNodes().Informer()} {
+		registered, err := informer.AddEventHandler(changed)
 		if err != nil {
 			return err
 		}
@@ -93,7 +95,7 @@ func (w *waiting) watch(ctx context.Context) error {
 		return errors.New("the cluster's claims could not be listed before this process stopped leading")
 	}
 	for _, node := range w.renewals.awaited() { // the end of a claim may have come before the watch
-		w.queue.Add(node)
+		w.loop.Enqueue(node)
 	}
 	return nil
 }
@@ -103,7 +105,7 @@ func (w *waiting) watchEnds(claims cache.SharedInformer) ([]cache.DoneChecker, e
 	registered, err := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) {
 		claim, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o)
 		if node, ok := w.renewals.ended(claim); ok && err == nil {
-			w.queue.Add(node)
+			w.loop.Enqueue(node)
 		}
 	}})
 	if err != nil {
@@ -115,7 +117,7 @@ func (w *waiting) watchEnds(claims cache.SharedInformer) ([]cache.DoneChecker, e
 // lookAround tells each claim that waits and fits nowhere, now and then.
 func (w *waiting) lookAround(ctx context.Context) {
 	short := map[types.UID]bool{}
-	for _, c := range listed[*core.PersistentVolumeClaim](w.claims) {
+	for _, c := range all(w.claims.List) {
 		place, ours := w.placeOf(c)
 		if c.Status.Phase != core.ClaimPending || !ours {
 			continue
@@ -161,26 +163,26 @@ func (p place) allows(node string) bool {
 
 // lacks says what is missing where there is only so much free.
 func (w *waiting) lacks(p place, free []string) string {
-	strangers, why := w.strangers()
+	disallowed, why := w.DisallowedServers()
 	switch {
-	case p.shared && len(free) == 0 && slices.Contains(strangers, p.server):
-		return fmt.Sprintf("the class wants one that may have none: %v.", w.stranger(v1.NodeOfServer(p.server)))
+	case p.shared && len(free) == 0 && slices.Contains(disallowed, p.server):
+		return fmt.Sprintf("the class wants one that may have none: %v.", w.Disallowed(v1.NodeOfServer(p.server)))
 	case p.shared && len(free) == 0 && p.server == "" && p.pool == "" && why != nil:
 		return fmt.Sprintf("there is no NFS server in a namespace that may have one: %v.", why)
 	case len(free) > 0 && p.shared:
-		return fmt.Sprintf("no NFS server has that much free: %s. Ask for less, or grow its storage.", few(free, ", "))
+		return fmt.Sprintf("no NFS server has that much free: %s. Ask for less, or grow its storage.", cluster.Few(free, ", "))
 	case len(free) > 0:
-		return fmt.Sprintf("no node has that much free in %s: %s. Ask for less, or make room.", poolWord(p.pool), few(free, ", "))
+		return fmt.Sprintf("no node has that much free in %s: %s. Ask for less, or make room.", cluster.PoolInWords(p.pool), cluster.Few(free, ", "))
 	case p.server != "":
 		return fmt.Sprintf("the class wants the NFS server %s, which is not there. Create it, or use another class.", p.server)
 	case p.shared && p.pool != "":
-		return fmt.Sprintf("no NFS server has %s. Use a class without the parameter pool.", poolWord(p.pool))
+		return fmt.Sprintf("no NFS server has %s. Use a class without the parameter pool.", cluster.PoolInWords(p.pool))
 	case p.shared:
 		return "there is no NFS server. Create an NFSServer."
 	case len(p.allowed) > 0:
-		return fmt.Sprintf("no node that the class allows has %s. See its allowedTopologies, and spec.pools of the StorageCluster.", poolWord(p.pool))
+		return fmt.Sprintf("no node that the class allows has %s. See its allowedTopologies, and spec.pools of the StorageCluster.", cluster.PoolInWords(p.pool))
 	default:
-		return fmt.Sprintf("no node has %s. Add it to spec.pools of the StorageCluster, or use another class.", poolWord(p.pool))
+		return fmt.Sprintf("no node has %s. Add it to spec.pools of the StorageCluster, or use another class.", cluster.PoolInWords(p.pool))
 	}
 }
 
@@ -189,8 +191,8 @@ func (w *waiting) placeOf(c *core.PersistentVolumeClaim) (p place, ours bool) {
 	if c.Spec.StorageClassName == nil {
 		return p, false
 	}
-	class := cachedIn[*storage.StorageClass](w.classes)(*c.Spec.StorageClassName)
-	if class == nil || class.Provisioner != w.Driver {
+	class, err := w.classes.Get(*c.Spec.StorageClassName)
+	if err != nil || class.Provisioner != w.Driver {
 		return p, false
 	}
 	return place{
@@ -200,7 +202,7 @@ func (w *waiting) placeOf(c *core.PersistentVolumeClaim) (p place, ours bool) {
 
 // free lists what each node or server has free, and says whether one of them has enough.
 func (w *waiting) free(ctx context.Context, p place, asked int64) (free []string, fits bool) {
-	for _, n := range w.hosts(p.shared, p.server) {
+	for _, n := range w.Hosts(p.shared, p.server) {
 		if !p.allows(n.Name) {
 			continue
 		}

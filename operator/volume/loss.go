@@ -1,4 +1,4 @@
-package cluster
+package volume
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
@@ -44,22 +45,21 @@ func (p plight) message() string {
 }
 
 // look sees to one node. A node whose agent lives needs little: the agent puts its own objects right.
-func (l *leader) look(ctx context.Context, node string) error {
+func (l *leader) look(ctx context.Context, node string) (again time.Duration, err error) {
 	errs := []error{l.renewClaims(ctx, node)}
-	if l.pulse.down(node) == "" {
-		return errors.Join(errs...)
+	if l.WhyDown(node) == "" {
+		return 0, errors.Join(errs...)
 	}
-	if wait := l.pulse.doubt(node); wait > 0 {
-		l.queue.AddAfter(node, wait)
-		return errors.Join(errs...)
+	if wait := l.InDoubt(node); wait > 0 {
+		return wait, errors.Join(errs...)
 	}
 	p, there := l.plight(node)
 	errs = append(errs, l.markNode(ctx, node, p))
 	errs = append(errs, l.seeToAll(ctx, node, p, there))
 	if err := errors.Join(errs...); err != nil || there {
-		return err
+		return 0, err
 	}
-	return l.forget(ctx, node)
+	return 0, l.forget(ctx, node)
 }
 
 // seeToAll sees to what is on a silent node, and lets go of what is on another one by now.
@@ -72,16 +72,16 @@ func (l *leader) seeToAll(ctx context.Context, node string, p plight, there bool
 			return err
 		}
 	}
-	for _, v := range l.volumesOn(node) {
+	for _, v := range l.VolumesOn(node) {
 		if home := at[v.Status.PoolID]; home != "" {
 			errs = append(errs, l.handOverVolume(ctx, v, home))
 		} else {
 			errs = append(errs, l.seeToVolume(ctx, v, p))
 		}
 	}
-	for _, s := range l.snapshotsOn(node) {
+	for _, s := range l.SnapshotsOn(node) {
 		if home := at[s.Status.PoolID]; home != "" {
-			errs = append(errs, l.handOverSnapshot(ctx, s, home))
+			errs = append(errs, l.HandOverSnapshot(ctx, s, home))
 		} else {
 			errs = append(errs, l.seeToSnapshot(ctx, s, p))
 		}
@@ -93,15 +93,15 @@ func (l *leader) seeToAll(ctx context.Context, node string, p plight, there bool
 // it is removed only when nothing is on it, and its StorageNode with it.
 func (l *leader) plight(node string) (p plight, there bool) {
 	heard := "has never been heard of"
-	if last := l.pulse.last(node); !last.IsZero() {
+	if last := l.LastHeardOf(node); !last.IsZero() {
 		heard = "was last heard of at " + last.UTC().Format(time.RFC3339)
 	}
-	if isServer(node) {
-		return plight{v1.ReasonNodeDown, fmt.Sprintf("the agent of %s %s", hostWord(node), heard)}, true
+	if server := v1.ServerOf(node); server != "" {
+		return plight{v1.ReasonNodeDown, fmt.Sprintf("the agent of NFS server %s %s", server, heard)}, true
 	}
-	n := cachedIn[*core.Node](l.nodes)(node)
+	n, err := l.nodes.Get(node)
 	switch {
-	case n == nil:
+	case err != nil: // the cache has no other error than that it is not there
 		return plight{v1.ReasonNodeGone, fmt.Sprintf("node %s was deleted; its agent %s", node, heard)}, false
 	case outOfService(n):
 		return plight{v1.ReasonNodeGone, fmt.Sprintf("node %s has the taint %s; its agent %s", node, outOfServiceTaint, heard)}, true
@@ -122,16 +122,16 @@ func (p plight) mark(all *[]metav1.Condition, generation int64) {
 }
 
 func (l *leader) markNode(ctx context.Context, node string, p plight) error {
-	n := l.node(node)
+	n := l.storageNode(node)
 	if n == nil || n.Unreadable() != nil || p.marked(n.Status.Conditions) {
 		return nil //nolint:nilerr // what cannot be read is left alone, and told by its agent
 	}
 	n = n.DeepCopy()
 	p.mark(&n.Status.Conditions, n.Generation)
-	if _, err := l.Client.HoldfastV1().StorageNodes().UpdateStatus(ctx, n, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+	if _, err := l.Client.HoldfastV1().StorageNodes().UpdateStatus(ctx, n, metav1.UpdateOptions{FieldManager: cluster.FieldManager}); err != nil {
 		return ignoreGone(err)
 	}
-	l.log.Warn("a node is down", "node", node, "reason", p.reason, "message", p.message())
+	l.Log.Warn("a node is down", "node", node, "reason", p.reason, "message", p.message())
 	l.warnf(n, p.reason, "%s", p.message())
 	return nil
 }
@@ -140,11 +140,12 @@ func (l *leader) seeToVolume(ctx context.Context, v *v1.Volume, p plight) error 
 	if v.Unreadable() != nil {
 		return l.tellUnreadable(ctx, v)
 	}
-	giveUp := v.DeletionTimestamp != nil && (v.DeletionRequested() || !made(v)) || made(v) && v.Spec.NodeLossPolicy() == v1.DeleteOnNodeLoss
+	made := v.Status.Created != nil
+	giveUp := v.DeletionTimestamp != nil && (v.DeletionRequested() || !made) || made && v.Spec.NodeLossPolicy() == v1.DeleteOnNodeLoss
 	if p.gone() && giveUp {
 		return l.giveUp(ctx, v, p)
 	}
-	away := p.gone() && made(v) && v.Status.Phase != v1.PhaseLost
+	away := p.gone() && made && v.Status.Phase != v1.PhaseLost
 	if p.marked(v.Status.Conditions) && (!away || v.Status.Phase == v1.PhaseUnreachable) {
 		return nil
 	}
@@ -153,7 +154,7 @@ func (l *leader) seeToVolume(ctx context.Context, v *v1.Volume, p plight) error 
 	if away {
 		v.Status.Phase = v1.PhaseUnreachable
 	}
-	_, err := l.Client.HoldfastV1().Volumes().UpdateStatus(ctx, v, metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err := l.Client.HoldfastV1().Volumes().UpdateStatus(ctx, v, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
 	if err == nil && away {
 		l.warnf(v, p.reason, "%s", p.message())
 	}
@@ -170,12 +171,10 @@ func (l *leader) giveUp(ctx context.Context, v *v1.Volume, p plight) error {
 		}
 		v = kept
 		l.tellOfLoss(v, p)
-	case givenUp(v):
+	case cluster.GivenUp(v):
 		return nil
 	}
-	c := l.volumes.join(v.Name)
-	defer c.leave()
-	return l.abandonVolume(ctx, c, v, "its node is gone and onNodeLoss is Delete: "+p.cause)
+	return l.GiveUpVolume(ctx, v, "its node is gone and onNodeLoss is Delete: "+p.cause)
 }
 
 // tellOfLoss says, on the volume and on its claim, that the content is given up: before it is, and again only after
@@ -198,12 +197,11 @@ func (l *leader) seeToSnapshot(ctx context.Context, s *v1.Snapshot, p plight) er
 	if s.Unreadable() != nil {
 		return l.tellUnreadable(ctx, s)
 	}
-	if p.gone() && s.DeletionTimestamp != nil && (s.DeletionRequested() || !lookSnapshot(s).made) {
-		c := l.snapshots.join(s.Name)
-		defer c.leave()
-		return l.abandonSnapshot(ctx, c, s, "it was deleted while its node was gone")
+	made := s.Status.Created != nil
+	if p.gone() && s.DeletionTimestamp != nil && (s.DeletionRequested() || !made) {
+		return l.GiveUpSnapshot(ctx, s, "it was deleted while its node was gone")
 	}
-	away := p.gone() && lookSnapshot(s).made && s.Status.Phase != v1.PhaseLost
+	away := p.gone() && made && s.Status.Phase != v1.PhaseLost
 	if p.marked(s.Status.Conditions) && (!away || s.Status.Phase == v1.PhaseUnreachable) {
 		return nil
 	}
@@ -212,14 +210,14 @@ func (l *leader) seeToSnapshot(ctx context.Context, s *v1.Snapshot, p plight) er
 	if away {
 		s.Status.Phase = v1.PhaseUnreachable
 	}
-	_, err := l.Client.HoldfastV1().Snapshots().UpdateStatus(ctx, s, metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err := l.Client.HoldfastV1().Snapshots().UpdateStatus(ctx, s, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
 	return ignoreGone(err)
 }
 
 // forget removes what is on record of a node whose Node object was deleted, when nothing of it is left to come back.
 func (l *leader) forget(ctx context.Context, node string) error {
-	n := l.node(node)
-	if n == nil || n.Unreadable() != nil || len(l.volumesOn(node)) > 0 || len(l.snapshotsOn(node)) > 0 || len(n.Spec.Discard) > 0 {
+	n := l.storageNode(node)
+	if n == nil || n.Unreadable() != nil || len(l.VolumesOn(node)) > 0 || len(l.SnapshotsOn(node)) > 0 || len(n.Spec.Discard) > 0 {
 		return nil //nolint:nilerr // what cannot be read is left alone, and told by its agent
 	}
 	exact := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}}
@@ -232,7 +230,7 @@ func (l *leader) forget(ctx context.Context, node string) error {
 
 // tellUnreadable says of an object that cannot be decoded, and whose agent is silent, that it is left alone.
 func (l *leader) tellUnreadable(ctx context.Context, o v1.Object) error {
-	written, err := l.unreadable.Report(ctx, l.Client, o, fieldManager)
+	written, err := l.unreadable.Report(ctx, l.Client, o, cluster.FieldManager)
 	if written != nil {
 		l.warnf(o, v1.ReasonUnreadable, "%s", kube.UnreadableMessage(o))
 	}

@@ -1,4 +1,4 @@
-package cluster
+package volume
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func (l *leader) collectRegularly(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := l.collect(ctx); err != nil && ctx.Err() == nil {
-				l.log.Warn("volumes that nobody wants could not be looked for; trying again", "error", err)
+				l.Log.Warn("volumes that nobody wants could not be looked for; trying again", "error", err)
 			}
 		}
 	}
@@ -41,11 +41,11 @@ func (l *leader) collectRegularly(ctx context.Context) {
 // collect removes volumes that were asked for, never became a PersistentVolume, and whose claim is gone. It asks the
 // API server for nothing while there is no volume whose fate is open.
 func (l *leader) collect(ctx context.Context) error {
-	if err := l.finishDeletions(ctx); err != nil {
+	if err := l.FinishDeletions(ctx, l.GarbageEvery); err != nil {
 		return err
 	}
 	var open []*v1.Volume
-	for _, v := range l.allVolumes() {
+	for _, v := range all(l.volumes.List) {
 		if l.mayBeGarbage(v) {
 			open = append(open, v)
 		}
@@ -60,7 +60,7 @@ func (l *leader) collect(ctx context.Context) error {
 	for _, v := range open {
 		switch {
 		case persistent[v.Name], persistent[v.Spec.Labels[v1.PersistentVolumeLabel]]:
-			_, err = l.volumes.merge(ctx, v, map[string]any{"metadata": map[string]any{"annotations": map[string]any{boundAnnotation: "true"}}})
+			_, err = l.PatchVolume(ctx, v, map[string]any{"metadata": map[string]any{"annotations": map[string]any{boundAnnotation: "true"}}})
 		case time.Since(v.CreationTimestamp.Time) > l.GarbageAge:
 			err = l.collectOne(ctx, v)
 		}
@@ -69,35 +69,6 @@ func (l *leader) collect(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// finishDeletions deletes the objects of which somebody has requested the end and was killed before he deleted them.
-func (l *leader) finishDeletions(ctx context.Context) error {
-	for _, v := range l.allVolumes() {
-		if abandoned(lookVolume(v), l.GarbageEvery) {
-			if err := finish(ctx, l.volumes, v); err != nil {
-				return err
-			}
-		}
-	}
-	for _, s := range l.allSnapshots() {
-		if abandoned(lookSnapshot(s), l.GarbageEvery) {
-			if err := finish(ctx, l.snapshots, s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func abandoned(s state, after time.Duration) bool {
-	return s.request != nil && !s.deleting && time.Since(s.request.RequestedAt.Time) > after
-}
-
-func finish[T object](ctx context.Context, r *records[T], o T) error {
-	c := r.join(o.GetName())
-	defer c.leave()
-	return r.removeAny(ctx, c, o, "")
 }
 
 func (l *leader) mayBeGarbage(v *v1.Volume) bool {
@@ -139,11 +110,8 @@ func (l *leader) collectOne(ctx context.Context, v *v1.Volume) error {
 	if _, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return err // nil when it has come
 	}
-	l.log.Info("removing a volume that was asked for and never used: its claim is gone", "volume", v.Name, "claim", v.Spec.Claim, "node", v.Spec.Node)
-	c := l.volumes.join(v.Name)
-	defer c.leave()
-	_, err = l.volumes.remove(ctx, c, v, "it was asked for and never used: its claim "+v.Spec.Claim+" is gone")
-	return err
+	l.Log.Info("removing a volume that was asked for and never used: its claim is gone", "volume", v.Name, "claim", v.Spec.Claim, "node", v.Spec.Node)
+	return l.RemoveUnused(ctx, v, "it was asked for and never used: its claim "+v.Spec.Claim+" is gone")
 }
 
 // wanted says whether the claim of a volume may still become bound to it.
@@ -161,8 +129,8 @@ func (l *leader) wanted(ctx context.Context, v *v1.Volume) (bool, error) {
 }
 
 // warnf writes an event.
-func (b *Backend) warnf(about runtime.Object, reason, format string, args ...any) {
-	if b.Events != nil {
-		b.Events.Eventf(about, core.EventTypeWarning, reason, format, args...)
+func (l *leader) warnf(about runtime.Object, reason, format string, args ...any) {
+	if l.Events != nil {
+		l.Events.Eventf(about, core.EventTypeWarning, reason, format, args...)
 	}
 }

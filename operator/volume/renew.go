@@ -1,4 +1,4 @@
-package cluster
+package volume
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
 )
 
 // A claim keeps its volume until it ends. So the claim of a volume that is given up is deleted and, when its last pod
@@ -85,7 +86,7 @@ func (l *leader) keepClaim(ctx context.Context, v *v1.Volume) (*v1.Volume, error
 	if err != nil {
 		return nil, err
 	}
-	return l.volumes.merge(ctx, v, map[string]any{"metadata": map[string]any{
+	return l.PatchVolume(ctx, v, map[string]any{"metadata": map[string]any{
 		"annotations": map[string]any{renewalAnnotation: string(data)},
 		"finalizers":  append(slices.Clone(v.Finalizers), renewalFinalizer),
 	}})
@@ -114,20 +115,15 @@ func again(claim *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
 	return next
 }
 
-// givenUp says that a volume is no more, and its object is there for its claim only.
-func givenUp(v *v1.Volume) bool {
-	return v.DeletionTimestamp != nil && !slices.Contains(v.Finalizers, v1.AgentFinalizer)
-}
-
 // renewClaims goes on with the claims of the volumes of one node, also when the node is back.
 func (l *leader) renewClaims(ctx context.Context, node string) error {
 	var errs []error
-	for _, v := range l.volumesOn(node) {
+	for _, v := range l.VolumesOn(node) {
 		switch {
 		case v.Annotations[renewalAnnotation] == "":
 		case v.DeletionTimestamp != nil && v.DeletionRequested():
 			errs = append(errs, l.renewClaim(ctx, v))
-		case v.DeletionTimestamp != nil, l.pulse.down(node) == "": // it was not given up, or came back just before
+		case v.DeletionTimestamp != nil, l.WhyDown(node) == "": // it was not given up, or came back just before
 			errs = append(errs, l.renewed(ctx, v))
 		}
 	}
@@ -166,14 +162,14 @@ func (l *leader) renewClaim(ctx context.Context, v *v1.Volume) error {
 // makeClaim writes the new claim, unless another has, such as its StatefulSet, or nobody can: its namespace is ending.
 func (l *leader) makeClaim(ctx context.Context, v *v1.Volume, next *core.PersistentVolumeClaim) error {
 	next.UID = ""
-	made, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(next.Namespace).Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
+	made, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(next.Namespace).Create(ctx, next, metav1.CreateOptions{FieldManager: cluster.FieldManager})
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, core.NamespaceTerminatingCause):
 		return nil
 	case err != nil:
 		return err
 	}
-	l.log.Warn("made a claim again whose volume was given up", "claim", v.Spec.Claim, "volume", v.Name, "node", v.Spec.Node)
+	l.Log.Warn("made a claim again whose volume was given up", "claim", v.Spec.Claim, "volume", v.Name, "node", v.Spec.Node)
 	l.warnf(made, "VolumeReplaced", "volume %s was given up because its node %s is gone and onNodeLoss is Delete; this claim was made again and gets a new, empty volume",
 		v.Name, v.Spec.Node)
 	return nil
@@ -181,7 +177,7 @@ func (l *leader) makeClaim(ctx context.Context, v *v1.Volume, next *core.Persist
 
 // renewed takes from a volume what kept it for its claim.
 func (l *leader) renewed(ctx context.Context, v *v1.Volume) error {
-	_, err := l.volumes.merge(ctx, v, map[string]any{"metadata": map[string]any{
+	_, err := l.PatchVolume(ctx, v, map[string]any{"metadata": map[string]any{
 		"annotations": map[string]any{renewalAnnotation: nil},
 		"finalizers":  slices.DeleteFunc(slices.Clone(v.Finalizers), func(f string) bool { return f == renewalFinalizer }),
 	}})

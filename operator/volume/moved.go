@@ -1,4 +1,4 @@
-package cluster
+package volume
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func homes(node string, all []*v1.StorageNode, alive func(node string) bool) map
 	told := generations(node, all)
 	at := map[string]string{}
 	for _, n := range all {
-		if n.Name == node || isServer(n.Name) || !alive(n.Name) {
+		if n.Name == node || v1.ServerOf(n.Name) != "" || !alive(n.Name) {
 			continue
 		}
 		for _, p := range n.Status.Pools {
@@ -56,10 +56,10 @@ func generations(node string, all []*v1.StorageNode) map[string]int64 {
 
 // moved is homes of a node that is certainly gone. The cache may be behind, so the API server is asked.
 func (l *leader) moved(ctx context.Context, node string) (map[string]string, error) {
-	at := homes(node, l.allNodes(), func(other string) bool { return l.pulse.down(other) == "" })
+	at := homes(node, all(l.storageNodes.List), func(other string) bool { return l.WhyDown(other) == "" })
 	elsewhere := func(id string) bool { return at[id] != "" }
-	if !slices.ContainsFunc(l.volumesOn(node), func(v *v1.Volume) bool { return elsewhere(v.Status.PoolID) }) &&
-		!slices.ContainsFunc(l.snapshotsOn(node), func(s *v1.Snapshot) bool { return elsewhere(s.Status.PoolID) }) {
+	if !slices.ContainsFunc(l.VolumesOn(node), func(v *v1.Volume) bool { return elsewhere(v.Status.PoolID) }) &&
+		!slices.ContainsFunc(l.SnapshotsOn(node), func(s *v1.Snapshot) bool { return elsewhere(s.Status.PoolID) }) {
 		return nil, nil
 	}
 	if _, err := l.Kubernetes.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -70,49 +70,11 @@ func (l *leader) moved(ctx context.Context, node string) (map[string]string, err
 
 // handOverVolume lets an object go whose volume is on another node.
 func (l *leader) handOverVolume(ctx context.Context, v *v1.Volume, home string) error {
-	c := l.volumes.join(v.Name)
-	defer c.leave()
 	if !l.told[v.UID] {
 		l.told[v.UID] = true
 		l.tellMoved(v, home)
 	}
-	var request *v1.DeletionRequest
-	if v.DeletionRequested() {
-		request = v.Spec.Deletion
-	}
-	return handOver(ctx, l.Backend, l.volumes, c, v, home, request)
-}
-
-func (l *leader) handOverSnapshot(ctx context.Context, s *v1.Snapshot, home string) error {
-	c := l.snapshots.join(s.Name)
-	defer c.leave()
-	var request *v1.DeletionRequest
-	if s.DeletionRequested() {
-		request = s.Spec.Deletion
-	}
-	return handOver(ctx, l.Backend, l.snapshots, c, s, home, request)
-}
-
-// handOver takes the finalizer off first: what is killed between finds an object without one, and goes on.
-func handOver[T object](ctx context.Context, b *Backend, r *records[T], c *call[T], o T, home string, request *v1.DeletionRequest) error {
-	if request != nil { // it holds for the data, wherever that is
-		if err := b.discard(ctx, home, v1.Discard{Kind: r.kind, Name: o.GetName(), DeletionRequest: *request}); err != nil {
-			return err
-		}
-	}
-	if err := r.letGo(ctx, o); err != nil {
-		return err
-	}
-	if o.GetDeletionTimestamp() == nil {
-		uid := o.GetUID()
-		err := r.client.Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-		if err := ignoreGone(err); err != nil {
-			return err
-		}
-	}
-	c.vanish(o.GetUID())
-	b.log.Info("let go of an object whose pool is on another node now", "kind", r.kind, "id", o.GetName(), "node", home)
-	return nil
+	return l.HandOverVolume(ctx, v, home)
 }
 
 // tellMoved says where a volume is, and what keeps its claim from it.
@@ -120,7 +82,7 @@ func (l *leader) tellMoved(v *v1.Volume, home string) {
 	const text = "volume %s is on node %s now, with its pool %s (ID %s), and node %s is gone: its object is written again for node %s. " +
 		"Its PersistentVolume still names node %s; holdfast volumes adopt %s makes one for the claim where the data is"
 	about := []runtime.Object{v}
-	if n := l.node(home); n != nil {
+	if n := l.storageNode(home); n != nil {
 		about = append(about, n)
 	}
 	if claim := v.Spec.Labels[v1.ClaimNameLabel]; claim != "" {
@@ -133,26 +95,35 @@ func (l *leader) tellMoved(v *v1.Volume, home string) {
 	}
 }
 
-// sawPools lets nodes be looked at whose pools have turned up on another one.
-func (b *Backend) sawPools(old, now *v1.StorageNode) {
-	fresh := map[string]bool{}
-	for _, p := range now.Status.Pools {
-		known := old != nil && slices.ContainsFunc(old.Status.Pools, func(was v1.Pool) bool {
+// opened says whether a node has opened a pool that it did not have before, or anew.
+func opened(old, now *v1.StorageNode) bool {
+	return slices.ContainsFunc(now.Status.Pools, func(p v1.Pool) bool {
+		return usable(p) && !slices.ContainsFunc(old.Status.Pools, func(was v1.Pool) bool {
 			return was.ID == p.ID && was.Generation == p.Generation && was.Message == ""
 		})
-		fresh[p.ID] = p.ID != "" && p.Message == "" && !known
+	})
+}
+
+func usable(p v1.Pool) bool { return p.ID != "" && p.Message == "" }
+
+// othersOf are the other nodes by whose objects something is in a pool that a node has.
+func (l *leader) othersOf(n *v1.StorageNode) (nodes []string) {
+	has := map[string]bool{}
+	for _, p := range n.Status.Pools {
+		has[p.ID] = usable(p)
 	}
-	if !slices.ContainsFunc(now.Status.Pools, func(p v1.Pool) bool { return fresh[p.ID] }) {
-		return
+	if len(has) == 0 {
+		return nil
 	}
-	for _, v := range b.allVolumes() {
-		if v.Spec.Node != now.Name && fresh[v.Status.PoolID] {
-			b.attend(v.Spec.Node)
+	for _, v := range all(l.volumes.List) {
+		if v.Spec.Node != n.Name && has[v.Status.PoolID] {
+			nodes = append(nodes, v.Spec.Node)
 		}
 	}
-	for _, s := range b.allSnapshots() {
-		if s.Spec.Node != now.Name && fresh[s.Status.PoolID] {
-			b.attend(s.Spec.Node)
+	for _, s := range all(l.snapshots.List) {
+		if s.Spec.Node != n.Name && has[s.Status.PoolID] {
+			nodes = append(nodes, s.Spec.Node)
 		}
 	}
+	return nodes
 }

@@ -1,0 +1,274 @@
+package volume_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/test/inmemory"
+)
+
+const shortLease = 2 * time.Second
+
+// lossy is a cluster of nodes a and b under a leading controller; the agent of a can be stopped.
+func lossy(t *testing.T) (*world, map[string]*inmemory.Host) {
+	w := newWorld(t)
+	w.Lease = shortLease
+	for _, name := range []string{"a", "b"} {
+		w.KubernetesNode(name)
+	}
+	hosts := w.Hosts(map[string]int64{"a": gib, "b": gib})
+	return w.leads(), hosts
+}
+
+func (w *world) made(name, node string, loss backend.OnNodeLoss) {
+	w.Helper()
+	s := inmemory.Spec(name, mib, node)
+	s.OnNodeLoss = loss
+	s.Labels = map[string]string{
+		"csi.storage.k8s.io/pvc/name": "claim-of-" + name, "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pv-of-" + name,
+	}
+	if _, err := w.Backend.Create(w.Context(), s); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// down stops the agent of a node and waits until that is noticed.
+func (w *world) down(name string) {
+	w.Helper()
+	w.Agents[name]()
+	w.Until("the node's condition", func() bool {
+		n, err := w.Nodes().Get(w.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		status, _ := w.Readiness(n.Status.Conditions)
+		return status == metav1.ConditionUnknown
+	})
+}
+
+func (w *world) reason(volume, reason string) {
+	w.Helper()
+	w.Until(reason+" of volume "+volume, func() bool {
+		v := w.Volume(volume)
+		if v == nil {
+			return false
+		}
+		_, why := w.Readiness(v.Status.Conditions)
+		return why == reason
+	})
+}
+
+func (w *world) deleteNode(name string) {
+	w.Helper()
+	if err := w.Theirs.CoreV1().Nodes().Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestANodeThatIsDownKeepsItsVolumesVisibleAndTakesThemBack(t *testing.T) {
+	w, hosts := lossy(t)
+	w.made("v", "a", "")
+	w.made("other", "b", "")
+	w.down("a")
+	w.reason("v", v1.ReasonNodeDown)
+	if v := w.Volume("v"); v.Status.Phase != v1.PhaseReady {
+		t.Errorf("it is %s", v.Status.Phase)
+	}
+	v, err := w.Backend.Get(t.Context(), "v")
+	if err != nil || !v.Condition.Abnormal || v.Access != (backend.Access{}) {
+		t.Errorf("callers see %+v, %v", v, err)
+	}
+	w.ExpectEvent(v1.ReasonNodeDown)
+	_, reason := w.Readiness(w.Volume("other").Status.Conditions)
+	if reason != v1.ReasonReady {
+		t.Errorf("the other node's volume is %s", reason)
+	}
+	w.Agent("a", hosts["a"])
+	w.reason("v", v1.ReasonReady)
+	w.Ready("a")
+}
+
+func TestNothingIsBegunOnANodeThatIsDownAndNobodyWaits(t *testing.T) {
+	w, _ := lossy(t)
+	w.made("v", "a", "")
+	w.down("a")
+	_, err := w.Backend.Create(t.Context(), inmemory.Spec("w", mib, "a"))
+	inmemory.Expect(t, err, backend.ErrExhausted, "node a is down", "last heard of")
+	_, err = w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"})
+	inmemory.Expect(t, err, backend.ErrUnavailable, "node a is down")
+	_, err = w.Backend.Clone(t.Context(), "v", inmemory.Spec("c", mib))
+	inmemory.Expect(t, err, backend.ErrUnavailable, "node a is down")
+	_, err = w.Backend.Expand(t.Context(), "v", backend.Size{Required: 2 * mib})
+	inmemory.Expect(t, err, backend.ErrUnavailable, "node a is down")
+	_, err = w.Backend.CapacityAt(t.Context(), "a", "")
+	inmemory.Expect(t, err, backend.ErrUnavailable)
+	if v, err := w.Backend.Create(t.Context(), inmemory.Spec("w", mib)); err != nil || v.Node != "b" {
+		t.Errorf("with a choice: %+v, %v", v, err)
+	}
+	inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrUnavailable, "node a", "down")
+	if v := w.Volume("v"); v == nil || v.DeletionTimestamp == nil {
+		t.Errorf("the wish was forgotten: %+v", v)
+	}
+}
+
+func TestAVolumeOfANodeThatIsGoneIsUnreachableAndComesBackWithIt(t *testing.T) {
+	w, hosts := lossy(t)
+	w.made("v", "a", backend.RetainOnNodeLoss)
+	if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	hosts["a"].Write("v", []byte("precious"))
+	w.down("a")
+	w.deleteNode("a")
+	w.reason("v", v1.ReasonNodeGone)
+	w.Until("the phase", func() bool { return w.Volume("v").Status.Phase == v1.PhaseUnreachable })
+	w.ExpectEvent(v1.ReasonNodeGone)
+	w.Until("the snapshot's phase", func() bool {
+		s, err := w.Snapshots().Get(t.Context(), "s", metav1.GetOptions{})
+		return err == nil && s.Status.Phase == v1.PhaseUnreachable
+	})
+	w.KubernetesNode("a")
+	w.Agent("a", hosts["a"])
+	w.reason("v", v1.ReasonReady)
+	if got := string(hosts["a"].Read("v", 100)); got != "precious" || w.Volume("v").Status.Phase != v1.PhaseReady {
+		t.Errorf("it came back with %q", got)
+	}
+}
+
+func TestAVolumeThatShallNotOutliveItsNodeIsGivenUpAndDoesNotComeBack(t *testing.T) {
+	w, hosts := lossy(t)
+	w.made("v", "a", backend.DeleteOnNodeLoss)
+	w.made("kept", "a", "")
+	w.down("a")
+	w.reason("v", v1.ReasonNodeDown) // down is not gone
+	n, err := w.Theirs.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Spec.Taints = []core.Taint{{Key: "node.kubernetes.io/out-of-service", Effect: core.TaintEffectNoExecute}}
+	if _, err := w.Theirs.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.Gone("v")
+	w.ExpectEvent("VolumeGivenUp")
+	w.Until("the end of it for callers", func() bool { return w.Backend.Delete(t.Context(), "v") == nil })
+	w.reason("kept", v1.ReasonNodeGone)
+	w.Agent("a", hosts["a"])
+	w.reason("kept", v1.ReasonReady)
+	w.Until("the disk without it", func() bool { return !hosts["a"].Has("v") })
+	w.Until("nothing more to discard", func() bool {
+		n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+		return err == nil && len(n.Spec.Discard) == 0
+	})
+	if w.Volume("v") != nil {
+		t.Error("it was adopted")
+	}
+}
+
+func TestWhatWasToBeDeletedOnANodeThatIsGoneIsLetGo(t *testing.T) {
+	w, hosts := lossy(t)
+	w.made("v", "a", "")
+	w.down("a")
+	inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrUnavailable)
+	w.deleteNode("a")
+	w.Until("the end of it for callers", func() bool { return w.Backend.Delete(t.Context(), "v") == nil })
+	w.KubernetesNode("a")
+	w.Agent("a", hosts["a"])
+	w.Until("the disk without it", func() bool { return !hosts["a"].Has("v") })
+}
+
+func TestANodeThatGoesDownWhileItMakesAVolumeHoldsNobodyUp(t *testing.T) {
+	w, hosts := lossy(t)
+	inside, block := make(chan struct{}, 100), make(chan struct{})
+	stuck := &stuckHost{Host: hosts["a"], inside: inside, block: block}
+	w.Agents["a"]()
+	wire := w.Agent("a", stuck)
+	release := sync.OnceFunc(func() { close(block) })
+	t.Cleanup(release) // before the agent is stopped
+	w.Ready("a")
+	made := make(chan error, 1)
+	go func() {
+		_, err := w.Backend.Create(context.WithoutCancel(t.Context()), inmemory.Spec("v", mib, "a"))
+		made <- err
+	}()
+	<-inside
+	wire.Cut.Store(true) // the agent goes on making the volume, and nobody can know
+	err := <-made
+	inmemory.Expect(t, err, backend.ErrExhausted, "node a is down")
+	w.Gone("v")
+	if v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "b")); err != nil || v.Node != "b" {
+		t.Fatalf("elsewhere: %+v, %v", v, err)
+	}
+	release() // now the first one is made after all, and is one too many
+	wire.Cut.Store(false)
+	w.Until("the disk of a without it", func() bool { return stuck.made.Load() > 0 && !hosts["a"].Has("v") })
+	if !hosts["b"].Has("v") || w.Volume("v").Spec.Node != "b" {
+		t.Error("the second one went with the first")
+	}
+}
+
+func TestWhatIsOnRecordOfANodeThatIsGoneIsForgottenWhenNothingCanComeBack(t *testing.T) {
+	w, _ := lossy(t)
+	w.down("a")
+	w.deleteNode("a")
+	w.Until("the end of its record", func() bool {
+		_, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+		_, errLease := w.Theirs.CoordinationV1().Leases("holdfast-system").Get(t.Context(), v1.LeasePrefix+"a", metav1.GetOptions{})
+		return apierrors.IsNotFound(err) && apierrors.IsNotFound(errLease)
+	})
+	if _, err := w.Nodes().Get(t.Context(), "b", metav1.GetOptions{}); err != nil {
+		t.Errorf("the other node: %v", err)
+	}
+}
+
+func TestANodeObjectThatIsDeletedWhileItsAgentLivesChangesNothing(t *testing.T) {
+	w, _ := lossy(t)
+	w.made("v", "a", backend.DeleteOnNodeLoss)
+	w.made("lost", "b", "")
+	w.deleteNode("a")
+	w.down("b")
+	w.deleteNode("b")
+	w.Until("the other node being seen to, after this one", func() bool { return w.Volume("lost").Status.Phase == v1.PhaseUnreachable })
+	v := w.Volume("v")
+	if v == nil || v.DeletionTimestamp != nil {
+		t.Fatalf("the volume is %+v", v)
+	}
+	if _, reason := w.Readiness(v.Status.Conditions); reason != v1.ReasonReady {
+		t.Errorf("the volume is %s", reason)
+	}
+}
+
+func TestALeaderThatComesLateSeesToWhatHasHappened(t *testing.T) {
+	w := newWorld(t)
+	w.Lease = shortLease
+	w.KubernetesNode("a")
+	w.Hosts(map[string]int64{"a": gib})
+	w.made("v", "a", "")
+	w.Agents["a"]()
+	w.Stop()
+	w.started().leads()
+	w.reason("v", v1.ReasonNodeDown)
+}
+
+// stuckHost makes volumes only when it is told to.
+type stuckHost struct {
+	*inmemory.Host
+	inside, block chan struct{}
+	made          atomic.Int32
+}
+
+func (s *stuckHost) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	s.inside <- struct{}{}
+	<-s.block
+	defer s.made.Add(1)
+	return s.Memory.Create(context.WithoutCancel(ctx), spec)
+}

@@ -1,0 +1,54 @@
+package volume_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/operator/volume"
+	"github.com/holdfast-storage/holdfast/test/inmemory"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// world is a cluster whose volume controller is tested.
+type world struct {
+	*inmemory.Cluster
+	change func(*volume.Config)
+}
+
+func newWorld(t *testing.T) *world  { return &world{Cluster: inmemory.New(t)} }
+func realWorld(t *testing.T) *world { return &world{Cluster: inmemory.Real(t)} }
+
+// started starts the backend.
+func (w *world) started() *world {
+	w.Start()
+	return w
+}
+
+// leads makes the controller lead too, until the test ends.
+func (w *world) leads() *world {
+	w.Helper()
+	config := volume.Config{Storage: w.Backend, Events: w.Events}
+	if w.change != nil {
+		w.change(&config)
+	}
+	c, err := volume.New(config)
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := c.Run(ctx); err != nil && ctx.Err() == nil {
+			w.Errorf("leading: %v", err)
+		}
+	}()
+	stopServing, stopLeading := w.Stop, func() { cancel(); <-done }
+	w.Stop = func() { stopLeading(); stopServing() }
+	w.Cleanup(stopLeading)
+	return w
+}
