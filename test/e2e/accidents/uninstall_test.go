@@ -3,6 +3,7 @@ package accidents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,11 +105,20 @@ func TestManifest_DeletedAndAppliedAgainLosesNothing(t *testing.T) {
 	})
 }
 
-// noController takes the controller away, which would put right what is changed next.
+// noController takes the controller away, which would put right what is changed next. While it has its account still, it
+// may make its Deployment again, without the account.
 func (p *precious) noController() {
 	p.t.Helper()
-	mustKubectl(p.t, "-n", kube.System, "delete", ofController, "holdfast-controller")
-	kube.AwaitNone(p.Space, p.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=controller"}, "controllers")
+	ctx, cancel := context.WithTimeout(p.t.Context(), kube.Patience)
+	defer cancel()
+	p.Eventually(ctx, "the controllers to be gone", func(ctx context.Context) error {
+		mustKubectl(p.t, "-n", kube.System, "delete", "--ignore-not-found", ofController, "holdfast-controller")
+		pods, err := p.Client.CoreV1().Pods(kube.System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=controller"})
+		if err == nil && len(pods.Items) > 0 {
+			err = fmt.Errorf("pod %s is there", pods.Items[0].Name)
+		}
+		return err
+	})
 }
 
 // Past the policies: the controller, which would put them right, is not there, and somebody deletes them too.
