@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -94,8 +92,8 @@ func (l *ioErrorLog) of(name string) string {
 		return ""
 	}
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	return fmt.Sprintf("the kernel has met I/O errors of %s: at least %s, the first at %s, the last at %s; what was written there may be lost; its log tells where",
-		name, strconv.Itoa(d.count), at(d.first), at(d.last))
+	return fmt.Sprintf("the kernel has met I/O errors of %s: at least %d, the first at %s, the last at %s; what was written there may be lost; its log tells where",
+		name, d.count, at(d.first), at(d.last))
 }
 
 // attachmentOf is another one whenever something else is attached to a device.
@@ -112,5 +110,5 @@ func IOErrors(device string) string {
 			name = filepath.Base(filepath.Dir(link))
 		}
 	}
-	return ioErrors.of(strings.ReplaceAll(name, "/", "!"))
+	return ioErrors.of(name)
 }

@@ -31,7 +31,7 @@ func (en *Engine) Examine(ctx context.Context, contents map[backend.ID]*engine.C
 		found[id] = health(ctx, &mounts[i], content)
 	}
 	for _, device := range nodeops.AttachedLoops() {
-		if id, content := en.attachedTo(device, contents); content != nil && content.Mode == backend.Block {
+		if id, content := en.attachedTo(device, contents, true); content != nil {
 			found[id] = deviceHealth(nodeops.IOErrors(device))
 		}
 	}
@@ -47,22 +47,19 @@ func (en *Engine) shown(m *nodeops.Mount, contents map[backend.ID]*engine.Conten
 	if device == "" {
 		return "", nil
 	}
-	id, content := en.attachedTo(device, contents)
-	if content == nil || content.Mode == backend.Block {
-		return "", nil
-	}
-	return id, content
+	return en.attachedTo(device, contents, false)
 }
 
-// attachedTo is the content that a loop device is attached to, nil if that is none of the pool's.
-func (en *Engine) attachedTo(device string, contents map[backend.ID]*engine.Content) (backend.ID, *engine.Content) {
+// attachedTo is the content that a loop device is attached to, nil if that is none of the pool's, raw or not as asked for.
+// No device is asked that shows another.
+func (en *Engine) attachedTo(device string, contents map[backend.ID]*engine.Content, raw bool) (backend.ID, *engine.Content) {
 	image, err := nodeops.BackingFile(device)
 	if err != nil || !strings.HasPrefix(image, en.path+"/") || filepath.Base(image) != file {
 		return "", nil
 	}
 	id := backend.ID(filepath.Base(filepath.Dir(image)))
 	content := contents[id]
-	if content == nil || !nodeops.IsAttached(device, image) {
+	if content == nil || (content.Mode == backend.Block) != raw || !nodeops.IsAttached(device, image) {
 		return "", nil
 	}
 	return id, content
