@@ -7,7 +7,6 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -129,7 +128,7 @@ func (l *leader) markNode(ctx context.Context, node string, p plight) error {
 	n = n.DeepCopy()
 	p.mark(&n.Status.Conditions, n.Generation)
 	if _, err := l.Client.HoldfastV1().StorageNodes().UpdateStatus(ctx, n, metav1.UpdateOptions{FieldManager: cluster.FieldManager}); err != nil {
-		return ignoreGone(err)
+		return kube.IgnoreNotFound(err)
 	}
 	l.Log.Warn("a node is down", "node", node, "reason", p.reason, "message", p.message())
 	l.warnf(n, p.reason, "%s", p.message())
@@ -158,7 +157,7 @@ func (l *leader) seeToVolume(ctx context.Context, v *v1.Volume, p plight) error 
 	if err == nil && away {
 		l.warnf(v, p.reason, "%s", p.message())
 	}
-	return ignoreGone(err)
+	return kube.IgnoreNotFound(err)
 }
 
 // giveUp lets a volume go, and keeps of it what its claim needs to have a successor.
@@ -167,7 +166,7 @@ func (l *leader) giveUp(ctx context.Context, v *v1.Volume, p plight) error {
 	case v.DeletionTimestamp == nil:
 		kept, err := l.keepClaim(ctx, v)
 		if err != nil {
-			return ignoreGone(err)
+			return kube.IgnoreNotFound(err)
 		}
 		v = kept
 		l.tellOfLoss(v, p)
@@ -211,7 +210,7 @@ func (l *leader) seeToSnapshot(ctx context.Context, s *v1.Snapshot, p plight) er
 		s.Status.Phase = v1.PhaseUnreachable
 	}
 	_, err := l.Client.HoldfastV1().Snapshots().UpdateStatus(ctx, s, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
-	return ignoreGone(err)
+	return kube.IgnoreNotFound(err)
 }
 
 // forget removes what is on record of a node whose Node object was deleted, when nothing of it is left to come back.
@@ -221,11 +220,11 @@ func (l *leader) forget(ctx context.Context, node string) error {
 		return nil //nolint:nilerr // what cannot be read is left alone, and told by its agent
 	}
 	exact := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}}
-	if err := ignoreGone(l.Client.HoldfastV1().StorageNodes().Delete(ctx, node, exact)); err != nil {
+	if err := kube.IgnoreNotFound(l.Client.HoldfastV1().StorageNodes().Delete(ctx, node, exact)); err != nil {
 		return err
 	}
 	err := l.Kubernetes.CoordinationV1().Leases(l.Namespace).Delete(ctx, v1.LeasePrefix+node, metav1.DeleteOptions{})
-	return ignoreGone(err)
+	return kube.IgnoreNotFound(err)
 }
 
 // tellUnreadable says of an object that cannot be decoded, and whose agent is silent, that it is left alone.
@@ -233,13 +232,6 @@ func (l *leader) tellUnreadable(ctx context.Context, o v1.Object) error {
 	written, err := l.unreadable.Report(ctx, l.Client, o, cluster.FieldManager)
 	if written != nil {
 		l.warnf(o, v1.ReasonUnreadable, "%s", kube.UnreadableMessage(o))
-	}
-	return err
-}
-
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
 	}
 	return err
 }

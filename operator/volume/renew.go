@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // A claim keeps its volume until it ends. So the claim of a volume that is given up is deleted and, when its last pod
@@ -181,5 +182,5 @@ func (l *leader) renewed(ctx context.Context, v *v1.Volume) error {
 		"annotations": map[string]any{renewalAnnotation: nil},
 		"finalizers":  slices.DeleteFunc(slices.Clone(v.Finalizers), func(f string) bool { return f == renewalFinalizer }),
 	}})
-	return ignoreGone(err)
+	return kube.IgnoreNotFound(err)
 }
