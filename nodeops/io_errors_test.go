@@ -2,14 +2,11 @@ package nodeops
 
 import (
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/test/hostfs"
 )
@@ -34,30 +31,15 @@ func following(t *testing.T) {
 	})
 }
 
-// failRead takes the end of an image away, and reads there until the error is known.
-func failRead(t *testing.T, image, device string, at int64) {
+// failReading meets I/O errors of a device until they are known: its log is followed from some moment on.
+func failReading(t *testing.T, image, device string) {
 	t.Helper()
-	if err := os.Truncate(image, 1<<20); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	aligned, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(aligned) }()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for IOErrors(device) == "" { // the log is followed from some moment on, and the kernel does not log each error
-		if _, err := f.ReadAt(aligned, at); err == nil || err == io.EOF {
-			t.Fatalf("reading what is not there: %v", err)
-		}
+	for IOErrors(device) == "" {
+		hostfs.FailReading(t, image, device)
 		select {
 		case <-tick.C:
 		case <-late.C:
@@ -74,7 +56,7 @@ func TestIOErrors_OfADeviceAreKnownUntilItIsAttachedAnew(t *testing.T) {
 	if said := IOErrors(loop.Path); said != "" {
 		t.Errorf("a good device has met %q", said)
 	}
-	failRead(t, image, loop.Path, 8*mib)
+	failReading(t, image, loop.Path)
 	if said := IOErrors(loop.Path); !strings.Contains(said, filepath.Base(loop.Path)) || !strings.Contains(said, "at least ") {
 		t.Errorf("it says %q", said)
 	}
@@ -97,14 +79,7 @@ func TestIOErrors_OfTheDeviceBelowAFileSystemAreItsHealth(t *testing.T) {
 		if h := FSHealth(t.Context(), mountAt(t, dir)); h != (Health{}) {
 			t.Errorf("a good %s: %+v", fstype, h)
 		}
-		whole, err := os.Stat(image)
-		if err != nil {
-			t.Fatal(err)
-		}
-		failRead(t, image, device, whole.Size()-mib)
-		if err := os.Truncate(image, whole.Size()); err != nil { // so that it can be unmounted
-			t.Fatal(err)
-		}
+		failReading(t, image, device)
 		if h := FSHealth(t.Context(), mountAt(t, dir)); !strings.Contains(h.Device, filepath.Base(device)) || h.Errors != "" {
 			t.Errorf("%s: %+v", fstype, h)
 		}

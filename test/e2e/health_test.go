@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -67,7 +66,7 @@ func TestErrorsInAVolumeThatIsUsedAreToldToItsPod(t *testing.T) {
 		error  func(image, device string)
 	}{
 		"files":  {"FileSystemErrors", func(_, device string) { hostfs.MeetError(t, device) }},
-		"device": {"DeviceErrors", func(image, device string) { failReading(t, image, device) }},
+		"device": {"DeviceErrors", func(image, device string) { hostfs.FailReading(t, image, device) }},
 	} {
 		s.Claim(claim, "64Mi")
 		s.Pod(claim, kube.Mount(claim, "/data"))
@@ -95,28 +94,6 @@ func TestErrorsInAVolumeThatIsUsedAreToldToItsPod(t *testing.T) {
 		s.Pod(claim, kube.Mount(claim, "/data")) // which mounts it anew
 		s.Ready(claim)
 		expectHealth(s, id, metav1.ConditionTrue, "")
-	}
-}
-
-// failReading reads from a device where its image ends too early for a moment.
-func failReading(t *testing.T, image, device string) {
-	t.Helper()
-	is, err := os.Stat(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const mib = 1 << 20
-	last := is.Size()/mib - 1
-	if err := os.Truncate(image, last*mib); err != nil {
-		t.Fatal(err)
-	}
-	read := exec.Command("dd", "if="+device, "of=/dev/null", "bs=1M", "count=1", "iflag=direct", fmt.Sprint("skip=", last))
-	out, err := read.CombinedOutput()
-	if err := os.Truncate(image, is.Size()); err != nil {
-		t.Fatal(err)
-	}
-	if err == nil && !strings.Contains(string(out), "0+0 records in") {
-		t.Fatalf("reading what is not there: %s", out)
 	}
 }
 

@@ -2,11 +2,15 @@ package hostfs
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // MeetError makes the kernel meet an error in the mounted ext4 on a device, and waits until it has counted it, which it
@@ -35,5 +39,37 @@ func MeetError(t testing.TB, device string) {
 		case <-ctx.Done():
 			t.Fatalf("the ext4 on %s counts %s errors still", device, before)
 		}
+	}
+}
+
+// FailReading makes the kernel meet an I/O error of a loop device: it reads the end of it where its image ends too early
+// for that moment. The kernel does not log each error.
+func FailReading(t testing.TB, image, device string) {
+	t.Helper()
+	is, err := os.Stat(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const block = 4096
+	aligned, err := unix.Mmap(-1, 0, block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(aligned) }()
+	const missing = 1 << 20
+	if err := os.Truncate(image, is.Size()-missing); err != nil {
+		t.Fatal(err)
+	}
+	_, failure := f.ReadAt(aligned, is.Size()-missing)
+	if err := os.Truncate(image, is.Size()); err != nil {
+		t.Fatal(err)
+	}
+	if failure == nil || errors.Is(failure, io.EOF) {
+		t.Fatalf("reading what is not there: %v", failure)
 	}
 }

@@ -3,7 +3,6 @@ package sanity
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -160,24 +159,19 @@ func TestIOErrorsOfTheDeviceOfAVolumeShowUntilItIsAttachedAnew(t *testing.T) {
 	}
 }
 
-// failReading reads from the device of a volume where its image ends too early for a moment, until that is seen.
+// failReading meets I/O errors of the device of a volume until they are seen.
 func (w *world) failReading(id string, seen func() bool) {
 	w.Helper()
-	is, err := os.Stat(w.image(id))
-	w.must(err)
 	devices, err := nodeops.LoopsOf(w.image(id))
 	if err != nil || len(devices) != 1 {
 		w.Fatalf("volume %s is attached to %v, %v", id, devices, err)
 	}
-	last := is.Size()/mib - 1
 	ctx, cancel := context.WithTimeout(w.ctx(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for !seen() { // the kernel does not log each error
-		w.must(os.Truncate(w.image(id), last*mib))
-		w.command([]int{0, 1}, "dd", "if="+devices[0], "of=/dev/null", "bs=1M", "count=1", "iflag=direct", fmt.Sprint("skip=", last))
-		w.must(os.Truncate(w.image(id), is.Size()))
+	for !seen() {
+		hostfs.FailReading(w.T, w.image(id), devices[0])
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
