@@ -22,7 +22,7 @@ kubeconfig: ## print the path of the kubeconfig of make up
 install-manifest: ## print what installs the image of VERSION=v1, for kubectl apply -f -
 
 test: root deps build ## install what is missing, then check and test all but what takes long (root)
-	@HOLDFAST_BINARY=$(CURDIR)/bin/holdfast $(MAKE) --no-print-directory --jobs=6 test-cluster lint generated test-hosts test-api-install test-api-rest test-of-clusters
+	@HOLDFAST_BINARY=$(CURDIR)/bin/holdfast $(MAKE) --no-print-directory --jobs=6 test-cluster lint generated test-hosts test-api-install test-api-rest test-api-oldest test-of-clusters
 
 e2e: export HOLDFAST_KUBECONFIG := $(GIVEN)
 e2e: $(if $(GIVEN),,root deps) ## test in a real cluster that stays until make down (root), or in any: KUBECONFIG=FILE
@@ -37,12 +37,12 @@ test-fast: ## run what needs no root and no installed packages
 test-all: ## make test with what takes long (root)
 	@$(MAKE) --no-print-directory test HOLDFAST_TESTS=all TIMEOUT=120m
 
-test-noisy: ## make test, beside somebody who takes 3/7 of every processor (root)
+test-noisy: ## make test, beside a process that takes 3/7 of every processor (root)
 	@test/run/run $@ $(MAKE) --no-print-directory test
 
 local-run: build ## run the operator alone, outside of the cluster that KUBECONFIG names; the one inside stands by
 
-generate: ## write what follows from api/v1 and deploy: deepcopy, clients, CRDs, manifests
+generate: ## write what follows from api/v1beta1 and deploy: deepcopy, clients, CRDs, manifests
 
 generated: ## check that what is generated is what make generate writes
 
@@ -56,20 +56,24 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 
 images: root ## build the container images without a registry, one line each: NAME REFERENCE ARCHIVE (root)
 
+release: root ## make the release VERSION=v1.2.3 of this commit in bin/release: images, manifest, chart, bundle, SBOM, notes (root)
+release-check: root ## make the release twice, compare all bytes, start what is for arm64 (root)
+licences: build ## check that all that is linked into bin/holdfast has a licence that is allowed
+vulncheck: ## look for known vulnerabilities with govulncheck, which asks vuln.go.dev, or VULNDB=URL
+
 deps: ## install the Debian packages that the tests need, where missing
 
 root: ## stop where the caller is not root
-
 clean: ## remove what was built
 
 # The parts of make test. The program of clusters is not made beside the images: both compile much of Kubernetes, and
 # install packages.
 test-hosts test-of-clusters: root deps
-test-of-clusters test-api-install test-api-rest test-cluster: root deps cluster-program
+test-of-clusters test-api-install test-api-rest test-api-oldest test-cluster: root deps cluster-program
 cluster-program: images
 
 SCRIPTED := run up down kubeconfig install-manifest e2e bench build test-fast local-run generate generated lint fmt bench-claims \
-	fuzz images deps root clean test-hosts test-of-clusters test-api-install test-api-rest test-cluster cluster-program
+	fuzz images release release-check licences vulncheck deps root clean test-hosts test-of-clusters test-api-install test-api-rest test-api-oldest test-cluster cluster-program
 $(SCRIPTED):
 	@test/run/run $@
 

@@ -10,19 +10,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // whoami is the name of the user, as the API server knows it. It goes into requests, which are written by another account.
 func (a *Admin) whoami(ctx context.Context) (string, error) {
 	review, err := a.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authentication.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("the API server does not say who you are, which is to be on record (kubectl auth whoami asks the same): %w", err)
+		return "", fmt.Errorf("the API server does not report your user name, which is recorded with the request (see kubectl auth whoami): %w", err)
 	}
 	const most = 256 // of the field
 	name := []rune(review.Status.UserInfo.Username)
 	if len(name) == 0 {
-		return "", fmt.Errorf("the API server knows no name of yours, which is to be on record: kubectl auth whoami shows the same")
+		return "", fmt.Errorf("the API server reports no user name for you, which is recorded with the request: see kubectl auth whoami")
 	}
 	return string(name[:min(len(name), most)]), nil
 }
@@ -30,15 +30,15 @@ func (a *Admin) whoami(ctx context.Context) (string, error) {
 // mayDelete says, before anything is written, whether the user may delete an object.
 func (a *Admin) mayDelete(ctx context.Context, resource, name string) error {
 	review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorization.ResourceAttributes{Verb: "delete", Group: v1.GroupName, Resource: resource, Name: name},
+		ResourceAttributes: &authorization.ResourceAttributes{Verb: "delete", Group: v1beta1.GroupName, Resource: resource, Name: name},
 	}}
 	review, err := a.Kubernetes.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		return fmt.Errorf("asking whether you may delete %s %s: %w", resource, name, err)
+		return fmt.Errorf("checking whether you may delete %s %s: %w", resource, name, err)
 	case !review.Status.Allowed:
 		return fmt.Errorf("you may not delete %s: the right with the verb delete on %s.%s is missing (kubectl auth can-i delete %s.%s)",
-			name, resource, v1.GroupName, resource, v1.GroupName)
+			name, resource, v1beta1.GroupName, resource, v1beta1.GroupName)
 	}
 	return nil
 }
@@ -48,8 +48,8 @@ func (a *Admin) explain(err error) error {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot impersonate") {
 		return err
 	}
-	return fmt.Errorf("only %s may ask for this, and you may not act as it: the right with the verb impersonate on serviceaccounts, name %s, "+
-		"in namespace %s is missing. Who may grant it: kubectl create role holdfast-admin -n %s --verb=impersonate --resource=serviceaccounts "+
+	return fmt.Errorf("only %s may request this, and you may not impersonate it: the right with the verb impersonate on serviceaccounts, name %s, "+
+		"in namespace %s is missing. An administrator can grant it: kubectl create role holdfast-admin -n %s --verb=impersonate --resource=serviceaccounts "+
 		"--resource-name=%s, and a rolebinding for you: %w",
 		a.Account, a.Account.Name, a.Account.Namespace, a.Account.Namespace, a.Account.Name, err)
 }

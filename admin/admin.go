@@ -17,11 +17,11 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 const (
-	// DefaultTimeout is how long a command waits for what it asked for.
+	// DefaultTimeout is how long a command waits for its request to be carried out.
 	DefaultTimeout = 2 * time.Minute
 	// DefaultTrashWait is how long an agent is given to show in its trash what was just deleted.
 	DefaultTrashWait = 10 * time.Second
@@ -47,7 +47,7 @@ func (a Account) String() string { return "system:serviceaccount:" + a.Namespace
 
 // Connect makes the clients of a user for an installation in a namespace.
 func Connect(config *rest.Config, namespace string) (c Clients, err error) {
-	c.Account = Account{namespace, v1.ControllerName}
+	c.Account = Account{namespace, v1beta1.ControllerName}
 	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
 		return c, err
 	}
@@ -66,9 +66,9 @@ func Connect(config *rest.Config, namespace string) (c Clients, err error) {
 // Config is what an Admin needs.
 type Config struct {
 	Clients
-	// Out is told of progress and results.
+	// Out receives progress and results.
 	Out io.Writer
-	// Confirm shows a question and returns the line that the user types. Nil means that nobody can be asked.
+	// Confirm shows a question and returns the line that the user types. Nil means that there is no terminal.
 	Confirm func(ctx context.Context, question string) (string, error)
 	// Timeout and TrashWait are the defaults if 0.
 	Timeout, TrashWait time.Duration

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // Adoption is what a volume is to become.
@@ -80,7 +80,7 @@ func (a *Admin) Adopt(ctx context.Context, want Adoption) error {
 		return err
 	}
 	return a.sayf("claim %s/%s is bound to volume %s (%s on %s) by PersistentVolume %s; pods can use it",
-		namespace, name, o.volume.Name, size(v1.Bytes(o.volume.Status.Size)), o.volume.Spec.Node, b.pv.Name)
+		namespace, name, o.volume.Name, size(v1beta1.Bytes(o.volume.Status.Size)), o.volume.Spec.Node, b.pv.Name)
 }
 
 // notef is a line of its own, as a comment where it stands among YAML.
@@ -93,7 +93,7 @@ func (a *Admin) notef(comment bool, format string, args ...any) error {
 
 // observed is all that decides how a volume comes to a claim.
 type observed struct {
-	volume          *v1.Volume
+	volume          *v1beta1.Volume
 	namespace, name string                      // of the claim
 	claim           *core.PersistentVolumeClaim // nil: there is none
 	naming          []naming
@@ -104,7 +104,7 @@ type observed struct {
 }
 
 func (a *Admin) observe(ctx context.Context, volume, namespace, name string) (*observed, error) {
-	v, err := a.Holdfast.HoldfastV1().Volumes().Get(ctx, volume, metav1.GetOptions{})
+	v, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, volume, metav1.GetOptions{})
 	if err != nil {
 		return nil, a.absent(ctx, volume, err)
 	}
@@ -131,7 +131,7 @@ func (a *Admin) observe(ctx context.Context, volume, namespace, name string) (*o
 	}
 	o.classes = classes.Items
 	if namespace, name, is := strings.Cut(persistent.Server(v), "/"); is {
-		server, err := a.Holdfast.HoldfastV1().NFSServers(namespace).Get(ctx, name, metav1.GetOptions{})
+		server, err := a.Holdfast.HoldfastV1beta1().NFSServers(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("volume %s was made by NFSServer %s/%s, which could not be read: %w", v.Name, namespace, name, err)
 		}

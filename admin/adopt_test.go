@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // withClasses has those of an installation.
@@ -73,22 +73,22 @@ func TestAdopt_UsesAReleasedPersistentVolumeAgain(t *testing.T) {
 	})
 	r.must(r.Adopt(t.Context(), adoption))
 	r.bound("pv-1")
-	r.says("PersistentVolume pv-1 is there from before (Released)")
+	r.says("PersistentVolume pv-1 exists already (Released)")
 }
 
 func TestAdopt_MakesNothingWhereTheClaimCannotBeMade(t *testing.T) {
 	r := newRig(t).withClasses()
 	r.volume("pvc-1")
 	r.door.refused["POST persistentvolumeclaims"] = "exceeded quota"
-	r.refuses(r.Adopt(t.Context(), adoption), "shop/orders cannot be made, and nothing is changed", "exceeded quota")
+	r.refuses(r.Adopt(t.Context(), adoption), "shop/orders cannot be created, and nothing is changed", "exceeded quota")
 	r.untouched()
 }
 
 func TestAdopt_OfAClaimThatIsNotBoundInTimeSaysWhereToLook(t *testing.T) {
-	r := newRig(t).withClasses() // and nobody binds
+	r := newRig(t).withClasses() // and no controller binds claims
 	r.Timeout = 200 * time.Millisecond
 	r.volume("pvc-1")
-	r.refuses(r.Adopt(t.Context(), adoption), "not come to an end in time", "kubectl describe pvc -n shop orders")
+	r.refuses(r.Adopt(t.Context(), adoption), "has not finished in time", "kubectl describe pvc -n shop orders")
 }
 
 func TestAdopt_PrintsWhatItWouldMakeAndMakesNothing(t *testing.T) {
@@ -141,7 +141,7 @@ func TestAdopt_PrintsAsCommandsWhatApplyCannotDo(t *testing.T) {
 	want.Print = true
 	r.must(r.Adopt(t.Context(), want))
 	r.untouched()
-	r.says("# PersistentVolume pv-1 is there", "# first: kubectl patch persistentvolume pv-1 --type merge --patch '{", "# then: kubectl patch persistentvolumeclaim -n shop orders --type merge --patch '{")
+	r.says("# PersistentVolume pv-1 exists already", "# first: kubectl patch persistentvolume pv-1 --type merge --patch '{", "# then: kubectl patch persistentvolumeclaim -n shop orders --type merge --patch '{")
 	for line := range strings.Lines(r.out.String()) {
 		if !strings.HasPrefix(line, "# ") {
 			t.Errorf("%q is no comment", line)
@@ -153,7 +153,7 @@ func TestAdopt_OfAPlainVolumeTakesTheServersOptionsAndData(t *testing.T) {
 	r := newRig(t).withClasses()
 	r.binder()
 	r.volume("pvc-1", plain)
-	server := &v1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "main"}, Spec: v1.NFSServerSpec{MountOptions: []string{"nconnect=4", "nfsvers=4.1"}}}
+	server := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "main"}, Spec: v1beta1.NFSServerSpec{MountOptions: []string{"nconnect=4", "nfsvers=4.1"}}}
 	_, err := r.kinds.NFSServers("team").Create(t.Context(), server, metav1.CreateOptions{})
 	r.must(err)
 	r.pv("other", func(pv *core.PersistentVolume) {

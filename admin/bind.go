@@ -19,9 +19,9 @@ import (
 func (a *Admin) bind(ctx context.Context, b *binding) error {
 	claims := a.Kubernetes.CoreV1().PersistentVolumeClaims(b.claim.Namespace)
 	key := b.claim.Namespace + "/" + b.claim.Name
-	if b.newClaim { // a namespace that is not there, or a quota, is told before anything is made
+	if b.newClaim { // a missing namespace, or a quota, is reported before anything is created
 		if _, err := claims.Create(ctx, b.claim, metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}}); err != nil {
-			return fmt.Errorf("claim %s cannot be made, and nothing is changed: %w", key, err)
+			return fmt.Errorf("claim %s cannot be created, and nothing is changed: %w", key, err)
 		}
 	}
 	if err := a.writePersistentVolume(ctx, b); err != nil {
@@ -31,7 +31,7 @@ func (a *Admin) bind(ctx context.Context, b *binding) error {
 	case b.newClaim:
 		_, err := claims.Create(ctx, b.claim, metav1.CreateOptions{FieldManager: fieldManager})
 		if err != nil {
-			return fmt.Errorf("claim %s could not be made; PersistentVolume %s waits for it, run this again: %w", key, b.pv.Name, err)
+			return fmt.Errorf("claim %s could not be created; PersistentVolume %s waits for it, run this again: %w", key, b.pv.Name, err)
 		}
 	case b.setName:
 		patch, err := claimPatch(b)
@@ -59,7 +59,7 @@ func (a *Admin) writePersistentVolume(ctx context.Context, b *binding) error {
 		_, err = all.Patch(ctx, b.pv.Name, types.MergePatchType, b.pvPatch, metav1.PatchOptions{FieldManager: fieldManager})
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
-		return fmt.Errorf("PersistentVolume %s was made or changed meanwhile; run this again: %w", b.pv.Name, err)
+		return fmt.Errorf("PersistentVolume %s was created or changed by another client; run this again: %w", b.pv.Name, err)
 	}
 	if err != nil {
 		return fmt.Errorf("PersistentVolume %s could not be written: %w", b.pv.Name, err)
@@ -81,11 +81,11 @@ func (a *Admin) awaitBound(ctx context.Context, b *binding) error {
 		c, _ := o.(*core.PersistentVolumeClaim)
 		switch {
 		case c == nil:
-			return false, "", fmt.Errorf("claim %s was deleted meanwhile; PersistentVolume %s is still there", key, b.pv.Name)
+			return false, "", fmt.Errorf("claim %s was deleted while it was being bound; PersistentVolume %s still exists", key, b.pv.Name)
 		case c.Spec.VolumeName != "" && c.Spec.VolumeName != b.pv.Name:
-			return false, "", fmt.Errorf("claim %s was given PersistentVolume %s meanwhile, and %s waits for it in vain: delete that", key, c.Spec.VolumeName, b.pv.Name)
+			return false, "", fmt.Errorf("claim %s was bound to PersistentVolume %s instead, and %s waits for it in vain: delete the latter", key, c.Spec.VolumeName, b.pv.Name)
 		}
-		return c.Status.Phase == core.ClaimBound, fmt.Sprintf("claim %s is %s; kubectl describe pvc -n %s %s tells why", key, c.Status.Phase, c.Namespace, c.Name), nil
+		return c.Status.Phase == core.ClaimBound, fmt.Sprintf("claim %s is %s; kubectl describe pvc -n %s %s shows why", key, c.Status.Phase, c.Namespace, c.Name), nil
 	})
 }
 

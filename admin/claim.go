@@ -41,13 +41,13 @@ func unfit(c *core.PersistentVolumeClaim, pv *core.PersistentVolume) string {
 	case c.Spec.Selector != nil:
 		return "its spec.selector chooses among PersistentVolumes"
 	case c.Spec.VolumeName == "" && (c.Spec.DataSource != nil || c.Spec.DataSourceRef != nil):
-		return "it asks for the content of something else (spec.dataSourceRef)"
+		return "it requests the content of another source (spec.dataSourceRef)"
 	case classOf(c) != pv.Spec.StorageClassName:
 		return fmt.Sprintf("its storage class is %q, not %q", classOf(c), pv.Spec.StorageClassName)
 	case modeOf(c.Spec.VolumeMode) != modeOf(pv.Spec.VolumeMode):
 		return fmt.Sprintf("its volumeMode is %s, not %s", modeOf(c.Spec.VolumeMode), modeOf(pv.Spec.VolumeMode))
 	case asked.Cmp(has) > 0:
-		return fmt.Sprintf("it asks for %s, and the volume has %s", asked.String(), has.String())
+		return fmt.Sprintf("it requests %s, and the volume has %s", asked.String(), has.String())
 	}
 	for _, mode := range c.Spec.AccessModes {
 		if !slices.Contains(pv.Spec.AccessModes, mode) {

@@ -8,16 +8,11 @@ import (
 	storage "k8s.io/api/storage/v1"
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
-const (
-	defaultClass = "storageclass.kubernetes.io/is-default-class"
-
-	sharedParameter = "shared"
-	poolParameter   = "pool"
-	fsTypeParameter = "csi.storage.k8s.io/fstype"
-)
+const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
 // chosenClass is what a PersistentVolume has of its class.
 type chosenClass struct {
@@ -27,7 +22,7 @@ type chosenClass struct {
 	missing      bool // there is none of that name
 }
 
-// class is the one that is asked for, that of the claim, or the one that fits.
+// class is the requested one, that of the claim, or the one that fits.
 func (o *observed) class(want Adoption) (chosenClass, error) {
 	name := want.StorageClass
 	if name == nil && o.claim != nil {
@@ -56,9 +51,9 @@ func (o *observed) class(want Adoption) (chosenClass, error) {
 }
 
 func (o *observed) chosen(c *storage.StorageClass) chosenClass {
-	chosen := chosenClass{name: c.Name, fsType: c.Parameters[fsTypeParameter], mountOptions: c.MountOptions}
+	chosen := chosenClass{name: c.Name, fsType: c.Parameters[parameters.FSType], mountOptions: c.MountOptions}
 	if persistent.Plain(o.volume) && len(chosen.mountOptions) == 0 {
-		chosen.mountOptions = v1.NFSMountOptions(o.serverOptions)
+		chosen.mountOptions = v1beta1.NFSMountOptions(o.serverOptions)
 	}
 	return chosen
 }
@@ -66,7 +61,7 @@ func (o *observed) chosen(c *storage.StorageClass) chosenClass {
 // misfit says why volumes of the class are of another kind than this one.
 func (o *observed) misfit(c *storage.StorageClass) string {
 	v := o.volume
-	fsType, shared := c.Parameters[fsTypeParameter], c.Parameters[sharedParameter] == "true"
+	fsType, shared := c.Parameters[parameters.FSType], c.Parameters[parameters.Shared] == "true"
 	switch {
 	case c.Provisioner != persistent.Provisioner(v):
 		return fmt.Sprintf("is of provisioner %s, and volume %s is one of %s", c.Provisioner, v.Name, persistent.Provisioner(v))
@@ -75,7 +70,7 @@ func (o *observed) misfit(c *storage.StorageClass) string {
 	case shared && !v.Spec.Shared:
 		return fmt.Sprintf("is for volumes on NFS servers, and volume %s is on node %s", v.Name, v.Spec.Node)
 	case !shared && v.Spec.Shared:
-		return fmt.Sprintf("is for volumes on nodes, and volume %s is on NFS server %s", v.Name, v1.ServerOf(v.Spec.Node))
+		return fmt.Sprintf("is for volumes on nodes, and volume %s is on NFS server %s", v.Name, v1beta1.ServerOf(v.Spec.Node))
 	case fsType != "" && v.Status.FSType != "" && fsType != v.Status.FSType:
 		return fmt.Sprintf("is for the file system %s, and volume %s has %s", fsType, v.Name, v.Status.FSType)
 	}
@@ -88,7 +83,7 @@ func (o *observed) fittingClass() (*storage.StorageClass, error) {
 	var names []string
 	for i := range o.classes {
 		c := &o.classes[i]
-		if pool := c.Parameters[poolParameter]; o.misfit(c) != "" || pool != "" && pool != o.volume.Status.Pool {
+		if pool := c.Parameters[parameters.Pool]; o.misfit(c) != "" || pool != "" && pool != o.volume.Status.Pool {
 			continue
 		}
 		if c.Annotations[defaultClass] == "true" {
@@ -98,7 +93,7 @@ func (o *observed) fittingClass() (*storage.StorageClass, error) {
 	}
 	switch len(fit) {
 	case 0:
-		return nil, fmt.Errorf("no StorageClass fits volume %s: give --storage-class with the one that the claim is to name; an empty one is none", o.volume.Name)
+		return nil, fmt.Errorf("no StorageClass fits volume %s: give --storage-class with the class for the claim, or an empty one for none", o.volume.Name)
 	case 1:
 		return fit[0], nil
 	}

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // Deletion is how something is to be deleted.
@@ -47,7 +46,7 @@ func (a *Admin) DeleteVolume(ctx context.Context, name string, d Deletion) error
 	if err := a.delete(ctx, volumes, []*record{r}, facts.lines, d); err != nil {
 		return err
 	}
-	if err := a.sayTrash(ctx, r, before); err != nil {
+	if err := a.printTrash(ctx, r, before); err != nil {
 		return err
 	}
 	for _, pv := range facts.left {
@@ -68,15 +67,15 @@ func (a *Admin) toDelete(ctx context.Context, k kind, name string, d Deletion) (
 	case err != nil && k.name == volumes.name:
 		return nil, a.absent(ctx, name, err)
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no snapshot %s: holdfast snapshots list shows what there is", name)
+		return nil, fmt.Errorf("there is no snapshot %s: holdfast snapshots list shows those that exist", name)
 	case err != nil:
 		return nil, fmt.Errorf("snapshot %s could not be read: %w", name, err)
 	}
 	r := recordOf(o)
 	if r.request != nil && !r.requested {
-		return nil, fmt.Errorf("%s has a request to delete another object, of UID %s, which came with a copy of it and cannot be changed. "+
+		return nil, fmt.Errorf("%s has a request to delete another object, of UID %s, which was copied with it and cannot be changed. "+
 			"Forget the object, which leaves the data: kubectl delete %s.%s %s; it is written again without that request, and then can be deleted",
-			r, r.request.UID, k.resource, v1.GroupName, name)
+			r, r.request.UID, k.resource, v1beta1.GroupName, name)
 	}
 	return r, a.mayDelete(ctx, k.resource, name)
 }
@@ -97,7 +96,7 @@ func (a *Admin) delete(ctx context.Context, k kind, all []*record, lines []strin
 			return err
 		}
 		err := k.remove(ctx, a.Holdfast, r.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // gone, or another by now: the wait tells
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // gone, or replaced by another: the wait finds out
 			return fmt.Errorf("the request to delete %s is on record, but the object could not be deleted; run this again: %w", r, err)
 		}
 	}
@@ -139,7 +138,7 @@ func (a *Admin) confirm(ctx context.Context, all []*record, lines []string, d De
 }
 
 func describe(r *record) string {
-	text := fmt.Sprintf("%s: %s, %s used, on %s", r, size(v1.Bytes(r.size)), size(v1.Bytes(r.used)), r.node)
+	text := fmt.Sprintf("%s: %s, %s used, on %s", r, size(v1beta1.Bytes(r.size)), size(v1beta1.Bytes(r.used)), r.node)
 	if r.pool != "" {
 		text += " in pool " + r.pool
 	}
@@ -154,17 +153,16 @@ func (a *Admin) requestDeletion(ctx context.Context, k kind, r *record, who, rea
 	if r.requested {
 		return nil
 	}
-	request := v1.DeletionRequest{UID: r.UID, RequestedBy: who, RequestedAt: metav1.NowMicro(), Reason: reason}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": r.UID}, "spec": map[string]any{"deletion": request}})
+	patch, err := v1beta1.NewDeletionRequest(r.UID, who, reason).MergePatch()
 	if err != nil {
 		return err
 	}
 	err = k.patch(ctx, a.Controller, r.Name, patch)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // gone meanwhile
+		return nil // already gone
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("%s was deleted meanwhile and is another object now; look at it and run this again: %w", r, err)
+		return fmt.Errorf("%s was deleted and recreated as another object; look at it and run this again: %w", r, err)
 	case err != nil:
 		return a.explain(fmt.Errorf("the request to delete %s could not be written: %w", r, err))
 	}
@@ -180,7 +178,7 @@ func (a *Admin) awaitGone(ctx context.Context, k kind, r *record) error {
 		return now.UID != r.UID, fmt.Sprintf("%s removes %s (%s)", now.node, now, now.condition()), nil
 	})
 	if errors.Is(err, errTimeout) {
-		return fmt.Errorf("%w. The request stays, and is carried out when that is over", err)
+		return fmt.Errorf("%w. The request stays, and is carried out when that is resolved", err)
 	}
 	if err != nil {
 		return err
@@ -190,35 +188,35 @@ func (a *Admin) awaitGone(ctx context.Context, k kind, r *record) error {
 
 // trashBefore is when a volume of that name was deleted before this one; zero if none is in the trash.
 func (a *Admin) trashBefore(ctx context.Context, r *record) time.Time {
-	n, err := a.Holdfast.HoldfastV1().StorageNodes().Get(ctx, r.node, metav1.GetOptions{})
+	n, err := a.Holdfast.HoldfastV1beta1().StorageNodes().Get(ctx, r.node, metav1.GetOptions{})
 	if err != nil {
 		return time.Time{} // it only decides what is said afterwards
 	}
 	if t := trashed(n, r.Name); t != nil {
-		return t.Deleted.Time
+		return t.DeletionTime.Time
 	}
 	return time.Time{}
 }
 
-// sayTrash says until when the volume can be restored.
-func (a *Admin) sayTrash(ctx context.Context, r *record, before time.Time) error {
+// printTrash says until when the volume can be restored.
+func (a *Admin) printTrash(ctx context.Context, r *record, before time.Time) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.TrashWait, errTimeout)
 	defer cancel()
-	var entry *v1.TrashedVolume
-	err := a.followNode(ctx, r.node, func(n *v1.StorageNode) (bool, string, error) {
+	var entry *v1beta1.TrashedVolume
+	err := a.followNode(ctx, r.node, func(n *v1beta1.StorageNode) (bool, string, error) {
 		if n != nil {
 			entry = trashed(n, r.Name)
 		}
-		found := entry != nil && !entry.Deleted.Time.Equal(before)
+		found := entry != nil && !entry.DeletionTime.Time.Equal(before)
 		return found || n == nil, "the trash of " + r.node, nil
 	})
 	switch {
 	case err != nil && !errors.Is(err, errTimeout):
 		return err
 	case err != nil || entry == nil:
-		return a.sayf("the trash of %s does not show it: where a pool keeps no trash, or needs its room, it is removed for good; "+
+		return a.sayf("the trash of %s does not show it: where a pool keeps no trash, or needs the space, it is removed for good; "+
 			"holdfast volumes trash shows what can be restored", r.node)
 	}
-	return a.sayf("it is in the trash of %s until %s, or until its room is needed; to get it back: holdfast volumes restore %s",
-		r.node, stamp(entry.Expires.Time), r.Name)
+	return a.sayf("it is in the trash of %s until %s, or until its space is needed; to get it back: holdfast volumes restore %s",
+		r.node, stamp(entry.ExpirationTime.Time), r.Name)
 }

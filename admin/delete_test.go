@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 var sure = Deletion{Yes: true}
@@ -39,7 +39,7 @@ func (r *rig) untouched() {
 func TestDelete_RequestsAsTheControllerInTheNameOfTheUserAndDeletesAsTheUser(t *testing.T) {
 	r := newRig(t)
 	r.node("a")
-	v := r.volume("pvc-1", func(v *v1.Volume) { v.Finalizers = append(v.Finalizers, "test/stay") })
+	v := r.volume("pvc-1", func(v *v1beta1.Volume) { v.Finalizers = append(v.Finalizers, "test/stay") })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.DeleteVolume(ctx, "pvc-1", Deletion{Yes: true, Reason: "left over"}) }()
@@ -77,8 +77,8 @@ func TestDelete_SaysThatThereIsNoTrash(t *testing.T) {
 	r := newRig(t)
 	r.TrashWait = 100 * time.Millisecond
 	r.agent("")
-	r.node("a", inTrash("pvc-1", "", time.Now().Add(-time.Hour))) // an older one
-	r.volume("pvc-1", func(v *v1.Volume) { v.Finalizers = nil })  // so that nothing is put there
+	r.node("a", inTrash("pvc-1", "", time.Now().Add(-time.Hour)))     // an older one
+	r.volume("pvc-1", func(v *v1beta1.Volume) { v.Finalizers = nil }) // so that nothing is put there
 	r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
 	r.says("volume pvc-1 is deleted", "the trash of a does not show it", "removed for good")
 }
@@ -133,9 +133,9 @@ func handmadePV(pv *core.PersistentVolume) {
 	pv.Spec.PersistentVolumeSource = core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "10.0.0.7", Path: "/pvc-1"}}
 }
 
-func onServer(v *v1.Volume) {
+func onServer(v *v1beta1.Volume) {
 	v.Spec.Node, v.Spec.Shared = "team.main.nfs.holdfast.dev", true
-	v.Status.Access = &v1.VolumeAccess{NFS: &v1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}}
+	v.Status.Access = &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}}
 }
 
 func TestDelete_OfAVolumeThatAClaimHasIsRefused(t *testing.T) {
@@ -182,7 +182,7 @@ func TestDelete_OfAReleasedVolumeNamesThePersistentVolumeThatIsLeft(t *testing.T
 	r.says("last use: until 2026-11-20 08:00Z", "exists and has another volume or none (Pending)", "kubectl delete persistentvolume pv-1")
 }
 
-func TestDelete_AsksForTheName(t *testing.T) {
+func TestDelete_AsksForConfirmationOfTheName(t *testing.T) {
 	r := newRig(t)
 	r.node("a")
 	r.volume("pvc-1")
@@ -232,7 +232,7 @@ func TestDelete_GoesOnWhereAnotherWasInterrupted(t *testing.T) {
 	r.agent("")
 	r.node("a")
 	v := r.volume("pvc-1")
-	v.Spec.Deletion = &v1.DeletionRequest{UID: v.UID, RequestedBy: "bob", RequestedAt: metav1.NowMicro()}
+	v.Spec.Deletion = &v1beta1.DeletionRequest{UID: v.UID, RequestedBy: "bob", RequestedAt: metav1.NowMicro()}
 	_, err := r.kinds.Volumes().Update(t.Context(), v, metav1.UpdateOptions{})
 	r.must(err)
 	r.must(r.DeleteVolume(t.Context(), "pvc-1", sure))
@@ -243,8 +243,8 @@ func TestDelete_GoesOnWhereAnotherWasInterrupted(t *testing.T) {
 
 func TestDelete_OfACopyThatBroughtARequestIsRefused(t *testing.T) {
 	r := newRig(t)
-	r.volume("pvc-1", func(v *v1.Volume) {
-		v.Spec.Deletion = &v1.DeletionRequest{UID: "of another", RequestedBy: "bob", RequestedAt: metav1.NowMicro()}
+	r.volume("pvc-1", func(v *v1beta1.Volume) {
+		v.Spec.Deletion = &v1beta1.DeletionRequest{UID: "of another", RequestedBy: "bob", RequestedAt: metav1.NowMicro()}
 	})
 	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "UID of another", "kubectl delete volumes.holdfast.dev pvc-1", "written again")
 	r.untouched()
@@ -254,10 +254,10 @@ func TestDelete_OnANodeThatIsSilentIsRecordedAndSaysSo(t *testing.T) {
 	r := newRig(t)
 	r.Timeout = 200 * time.Millisecond
 	r.node("a")
-	r.volume("pvc-1", func(v *v1.Volume) {
-		v.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1.ReasonNodeDown, Message: "node a is silent"}}
+	r.volume("pvc-1", func(v *v1beta1.Volume) {
+		v.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeDown, Message: "node a is silent"}}
 	})
-	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "not come to an end in time", "NodeDown: node a is silent", "The request stays")
+	r.refuses(r.DeleteVolume(t.Context(), "pvc-1", sure), "has not finished in time", "NodeDown: node a is silent", "The request stays")
 	if r.has("pvc-1") {
 		t.Error("nothing was requested")
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // errTimeout: what was waited for has not come in time.
-var errTimeout = errors.New("it has not come to an end")
+var errTimeout = errors.New("it has not finished")
 
 // retryEvery is the pause after a request that failed.
 const retryEvery = time.Second
@@ -28,14 +28,14 @@ type followed struct {
 // step looks at the object, nil if there is none, and says whether the wait is over, or what is waited for.
 type step func(o runtime.Object) (done bool, state string, err error)
 
-// follow calls step with the object as it is and whenever it changes. Every new state is told. It outlives an API server
-// that is away.
+// follow calls step with the object as it is and whenever it changes. It prints every new state. It outlives an API
+// server that is away.
 func (a *Admin) follow(ctx context.Context, f followed, s step) error {
-	last, told := "", ""
+	last, shown := "", ""
 	look := func(o runtime.Object) (bool, error) {
 		done, state, err := s(o)
-		if last = state; !done && err == nil && state != told {
-			told = state
+		if last = state; !done && err == nil && state != shown {
+			shown = state
 			err = a.sayf("waiting: %s", state)
 		}
 		return done, err

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // until waits for something that the test cannot watch.
@@ -20,7 +20,7 @@ func (r *rig) until(done func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			r.Fatalf("it did not come; told was\n%s", r.out)
+			r.Fatalf("the output is missing; there is\n%s", r.out)
 		}
 	}
 }
@@ -28,11 +28,11 @@ func (r *rig) until(done func() bool) {
 func TestFollow_OutlivesWatchesThatBreak(t *testing.T) {
 	r := newRig(t)
 	r.node("a")
-	r.volume("pvc-1", func(v *v1.Volume) { v.Status.Phase = v1.PhasePending })
+	r.volume("pvc-1", func(v *v1beta1.Volume) { v.Status.Phase = v1beta1.PhasePending })
 	done := make(chan error, 1)
 	go func() {
 		v, err := r.awaitReady(t.Context(), "pvc-1")
-		if err == nil && v.Status.Phase != v1.PhaseReady {
+		if err == nil && v.Status.Phase != v1beta1.PhaseReady {
 			err = fmt.Errorf("it ended with %s", v.Status.Phase)
 		}
 		done <- err
@@ -41,7 +41,7 @@ func TestFollow_OutlivesWatchesThatBreak(t *testing.T) {
 	r.api.BreakWatches()
 	v, err := r.kinds.Volumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
 	r.must(err)
-	v.Status.Phase = v1.PhaseReady
+	v.Status.Phase = v1beta1.PhaseReady
 	_, err = r.kinds.Volumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
 	r.must(err)
 	r.must(<-done)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // record is what Volumes and Snapshots have in common.
@@ -23,31 +23,37 @@ type record struct {
 	*metav1.ObjectMeta
 	kind       string
 	node, pool string
+	csiName    string // by which it was requested
 	claim      string // of a Volume
 	source     string // of a Snapshot
+	mode       string
+	fsType     string
+	created    *metav1.MicroTime // on disk
 	size, used *resource.Quantity
-	phase      v1.Phase
+	phase      v1beta1.Phase
 	conditions []metav1.Condition
-	failure    *v1.Error
-	request    *v1.DeletionRequest
+	failure    *v1beta1.Error
+	request    *v1beta1.DeletionRequest
 	requested  bool // the request is for this object
-	group      *v1.SnapshotGroup
+	group      *v1beta1.SnapshotGroup
 }
 
 func (r *record) String() string { return r.kind + " " + r.Name }
 
 func recordOf(o runtime.Object) *record {
 	switch o := o.(type) {
-	case *v1.Volume:
+	case *v1beta1.Volume:
 		return &record{
-			ObjectMeta: &o.ObjectMeta, kind: "Volume", node: o.Spec.Node, pool: o.PoolName(), claim: o.Spec.Claim,
-			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1.PhasePending), conditions: o.Status.Conditions,
+			ObjectMeta: &o.ObjectMeta, kind: "Volume", node: o.Spec.Node, pool: o.PoolName(), claim: o.Spec.ClaimRef.String(),
+			csiName: o.Spec.Name, mode: string(o.Status.Mode), fsType: o.Status.FSType, created: o.Status.CreationTime,
+			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1beta1.PhasePending), conditions: o.Status.Conditions,
 			failure: o.Status.Error, request: o.Spec.Deletion, requested: o.DeletionRequested(),
 		}
-	case *v1.Snapshot:
+	case *v1beta1.Snapshot:
 		return &record{
-			ObjectMeta: &o.ObjectMeta, kind: "Snapshot", node: o.Spec.Node, pool: o.Status.Pool, source: o.Spec.Source,
-			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1.PhasePending), conditions: o.Status.Conditions,
+			ObjectMeta: &o.ObjectMeta, kind: "Snapshot", node: o.Spec.Node, pool: o.Status.Pool, source: o.Spec.SourceRef.Name,
+			csiName: o.Spec.Name, mode: string(o.Status.Mode), fsType: o.Status.FSType, created: o.Status.CreationTime,
+			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1beta1.PhasePending), conditions: o.Status.Conditions,
 			failure: o.Status.Error, request: o.Spec.Deletion, requested: o.DeletionRequested(), group: o.Spec.Group,
 		}
 	}
@@ -59,7 +65,7 @@ func (r *record) condition() string {
 	if r.failure != nil {
 		return fmt.Sprintf("%s: %s", r.failure.Code, strings.Join(strings.Fields(r.failure.Message), " "))
 	}
-	for _, kind := range []string{v1.HealthyCondition, v1.ReadyCondition} {
+	for _, kind := range []string{v1beta1.HealthyCondition, v1beta1.ReadyCondition} {
 		if c := meta.FindStatusCondition(r.conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
 			return strings.TrimSuffix(fmt.Sprintf("%s: %s", c.Reason, strings.Join(strings.Fields(c.Message), " ")), ": ")
 		}
@@ -78,9 +84,9 @@ type kind struct {
 }
 
 var (
-	volumes = kindOf("Volume", "volumes", func(c holdfast.Interface) typed.VolumeInterface { return c.HoldfastV1().Volumes() })
+	volumes = kindOf("Volume", "volumes", func(c holdfast.Interface) typed.VolumeInterface { return c.HoldfastV1beta1().Volumes() })
 
-	snapshots = kindOf("Snapshot", "snapshots", func(c holdfast.Interface) typed.SnapshotInterface { return c.HoldfastV1().Snapshots() })
+	snapshots = kindOf("Snapshot", "snapshots", func(c holdfast.Interface) typed.SnapshotInterface { return c.HoldfastV1beta1().Snapshots() })
 )
 
 // client is what the generated clients have in common.

@@ -10,27 +10,32 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // Row is a Volume or a Snapshot in a list. Sizes are in bytes.
 type Row struct {
-	Name      string   `json:"name"`
-	Claim     string   `json:"claim,omitempty"`  // of a Volume
-	Volume    string   `json:"volume,omitempty"` // of a Snapshot
-	Node      string   `json:"node"`
-	Pool      string   `json:"pool,omitempty"`
-	Size      int64    `json:"size"`
-	Used      int64    `json:"used"`
-	Phase     v1.Phase `json:"phase"`
-	Condition string   `json:"condition"`
+	Name      string        `json:"name"`
+	CSIName   string        `json:"csiName"`          // by which it was requested
+	Claim     string        `json:"claim,omitempty"`  // of a Volume
+	Volume    string        `json:"volume,omitempty"` // of a Snapshot
+	Node      string        `json:"node,omitempty"`   // empty in a list of one host
+	Pool      string        `json:"pool,omitempty"`
+	Mode      string        `json:"mode,omitempty"`
+	FSType    string        `json:"fsType,omitempty"`
+	Created   time.Time     `json:"created,omitzero"`
+	Size      int64         `json:"size"`
+	Used      int64         `json:"used"`
+	Phase     v1beta1.Phase `json:"phase"`
+	Condition string        `json:"condition"`
 }
 
 // Trashed is a deleted volume that can be restored.
 type Trashed struct {
 	Name    string    `json:"name"`
+	CSIName string    `json:"csiName,omitempty"` // known in a list of one host
 	Claim   string    `json:"claim,omitempty"`
-	Node    string    `json:"node"`
+	Node    string    `json:"node,omitempty"` // empty in a list of one host
 	Pool    string    `json:"pool,omitempty"`
 	Size    int64     `json:"size"`
 	Deleted time.Time `json:"deleted"`
@@ -39,7 +44,7 @@ type Trashed struct {
 
 // Volumes lists all of the cluster by name.
 func (a *Admin) Volumes(ctx context.Context) ([]Row, error) {
-	list, err := a.Holdfast.HoldfastV1().Volumes().List(ctx, metav1.ListOptions{})
+	list, err := a.Holdfast.HoldfastV1beta1().Volumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("the Volumes could not be listed (is Holdfast installed here?): %w", err)
 	}
@@ -52,7 +57,7 @@ func (a *Admin) Volumes(ctx context.Context) ([]Row, error) {
 
 // Snapshots lists all of the cluster by name.
 func (a *Admin) Snapshots(ctx context.Context) ([]Row, error) {
-	list, err := a.Holdfast.HoldfastV1().Snapshots().List(ctx, metav1.ListOptions{})
+	list, err := a.Holdfast.HoldfastV1beta1().Snapshots().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("the Snapshots could not be listed (is Holdfast installed here?): %w", err)
 	}
@@ -64,10 +69,14 @@ func (a *Admin) Snapshots(ctx context.Context) ([]Row, error) {
 }
 
 func rowOf(r *record) Row {
-	return Row{
-		Name: r.Name, Claim: r.claim, Volume: r.source, Node: r.node, Pool: r.pool, Size: v1.Bytes(r.size), Used: v1.Bytes(r.used),
-		Phase: r.phase, Condition: r.condition(),
+	row := Row{
+		Name: r.Name, CSIName: r.csiName, Claim: r.claim, Volume: r.source, Node: r.node, Pool: r.pool, Mode: r.mode, FSType: r.fsType,
+		Size: v1beta1.Bytes(r.size), Used: v1beta1.Bytes(r.used), Phase: r.phase, Condition: r.condition(),
 	}
+	if r.created != nil {
+		row.Created = r.created.Time
+	}
+	return row
 }
 
 func sorted(rows []Row) []Row {
@@ -84,48 +93,63 @@ func (a *Admin) Trash(ctx context.Context) ([]Trashed, error) {
 	all := []Trashed{}
 	for _, n := range nodes {
 		for _, t := range n.Status.Trash {
-			all = append(all, Trashed{t.Name, t.Claim, n.Name, t.Pool, t.Size.Value(), t.Deleted.Time, t.Expires.Time})
+			all = append(all, Trashed{
+				Name: t.Name, Claim: t.ClaimRef.String(), Node: n.Name, Pool: t.Pool, Size: t.Size.Value(), Deleted: t.DeletionTime.Time, Expires: t.ExpirationTime.Time,
+			})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Trashed) int { return b.Deleted.Compare(a.Deleted) })
 	return all, nil
 }
 
-func (a *Admin) nodes(ctx context.Context) ([]v1.StorageNode, error) {
-	list, err := a.Holdfast.HoldfastV1().StorageNodes().List(ctx, metav1.ListOptions{})
+func (a *Admin) nodes(ctx context.Context) ([]v1beta1.StorageNode, error) {
+	list, err := a.Holdfast.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("the StorageNodes could not be listed (is Holdfast installed here?): %w", err)
 	}
 	return list.Items, nil
 }
 
-// WriteVolumes writes a table.
-func WriteVolumes(out io.Writer, rows []Row) error {
-	t := newTable(out, "NAME", "CLAIM", "NODE", "POOL", "SIZE", "USED", "PHASE", "CONDITION")
+// WriteVolumes writes a table; a wide one has more columns.
+func WriteVolumes(out io.Writer, rows []Row, wide bool) error {
+	t := newTable(out, wide, []string{"NAME", "CLAIM", "NODE", "POOL", "SIZE", "USED", "PHASE", "CONDITION"}, "MODE", "FS", "CREATED", "CSI NAME")
 	for _, r := range rows {
-		t.row(r.Name, r.Claim, r.Node, r.Pool, size(r.Size), size(r.Used), string(r.Phase), r.Condition)
+		t.row(r.Name, r.Claim, r.Node, r.Pool, size(r.Size), size(r.Used), string(r.Phase), r.Condition, r.Mode, r.FSType, stamp(r.Created), quote(r.CSIName))
 	}
 	return t.end()
 }
 
-// WriteSnapshots writes a table.
-func WriteSnapshots(out io.Writer, rows []Row) error {
-	t := newTable(out, "NAME", "VOLUME", "NODE", "POOL", "SIZE", "USED", "PHASE", "CONDITION")
+// WriteSnapshots writes a table; a wide one has more columns.
+func WriteSnapshots(out io.Writer, rows []Row, wide bool) error {
+	t := newTable(out, wide, []string{"NAME", "VOLUME", "NODE", "POOL", "SIZE", "USED", "PHASE", "CONDITION"}, "MODE", "FS", "CREATED", "CSI NAME")
 	for _, r := range rows {
-		t.row(r.Name, r.Volume, r.Node, r.Pool, size(r.Size), size(r.Used), string(r.Phase), r.Condition)
+		t.row(r.Name, r.Volume, r.Node, r.Pool, size(r.Size), size(r.Used), string(r.Phase), r.Condition, r.Mode, r.FSType, stamp(r.Created), quote(r.CSIName))
 	}
 	return t.end()
 }
 
-// WriteTrash writes a table.
-func WriteTrash(out io.Writer, all []Trashed) error {
-	t := newTable(out, "NAME", "CLAIM", "NODE", "POOL", "SIZE", "DELETED", "EXPIRES")
+// WriteTrash writes a table; a wide one has more columns.
+func WriteTrash(out io.Writer, all []Trashed, wide bool) error {
+	t := newTable(out, wide, []string{"NAME", "CLAIM", "NODE", "POOL", "SIZE", "DELETED", "EXPIRES"}, "CSI NAME")
 	for _, e := range all {
-		t.row(e.Name, e.Claim, e.Node, e.Pool, size(e.Size), stamp(e.Deleted), stamp(e.Expires))
+		t.row(e.Name, e.Claim, e.Node, e.Pool, size(e.Size), stamp(e.Deleted), stamp(e.Expires), quote(e.CSIName))
 	}
 	return t.end()
 }
 
-func size(bytes int64) string { return v1.Readable(v1.Quantity(bytes)) }
+func size(bytes int64) string { return v1beta1.Readable(v1beta1.Quantity(bytes)) }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04Z")
+}
+
+// quote is for names that may have any character.
+func quote(s string) string {
+	if s == "" {
+		return ""
+	}
+	return fmt.Sprintf("%.80q", s)
+}

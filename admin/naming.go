@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // naming is a PersistentVolume that names a Volume, and the claim that it is bound to or kept for.
@@ -40,7 +40,7 @@ func (a *Admin) persistentVolumes(ctx context.Context) ([]core.PersistentVolume,
 }
 
 // namingOf finds those of them that name a Volume.
-func (a *Admin) namingOf(ctx context.Context, v *v1.Volume, all []core.PersistentVolume) (found []naming, err error) {
+func (a *Admin) namingOf(ctx context.Context, v *v1beta1.Volume, all []core.PersistentVolume) (found []naming, err error) {
 	for i := range all {
 		if !persistent.Names(v, &all[i]) {
 			continue

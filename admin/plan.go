@@ -10,7 +10,7 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // binding is what is to be there in the end, and what is missing of it.
@@ -46,9 +46,9 @@ func (o *observed) checkVolume(b *binding) error {
 	switch r := recordOf(v); {
 	case v.DeletionTimestamp != nil || r.requested:
 		return fmt.Errorf("volume %s is being deleted; if it is in the trash afterwards, holdfast volumes restore %s brings it back", v.Name, v.Name)
-	case r.phase == v1.PhaseLost, r.phase == v1.PhaseFailed:
+	case r.phase == v1beta1.PhaseLost, r.phase == v1beta1.PhaseFailed:
 		return fmt.Errorf("volume %s is %s (%s): a claim would get no data", v.Name, r.phase, r.condition())
-	case r.phase == v1.PhaseUnreachable:
+	case r.phase == v1beta1.PhaseUnreachable:
 		b.notes = append(b.notes, fmt.Sprintf("volume %s is out of reach now (%s); pods wait until it is back", v.Name, r.condition()))
 	}
 	return persistent.CheckReal(v)
@@ -72,7 +72,7 @@ func (o *observed) planPersistentVolume(b *binding, want Adoption) error {
 		return err
 	}
 	if class.missing {
-		b.notes = append(b.notes, fmt.Sprintf("StorageClass %s does not exist; its name is written all the same", class.name))
+		b.notes = append(b.notes, fmt.Sprintf("StorageClass %s does not exist; its name is written anyway", class.name))
 	}
 	modes := want.AccessModes
 	if len(modes) == 0 && o.claim != nil {
@@ -110,7 +110,7 @@ func (o *observed) freeName() (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("PersistentVolume %s exists and is not that of volume %s: look at it with kubectl get persistentvolume %s -o yaml, and delete it if it is of no use",
+	return "", fmt.Errorf("PersistentVolume %s exists and is not that of volume %s: look at it with kubectl get persistentvolume %s -o yaml, and delete it if it is not needed",
 		names[0], o.volume.Name, names[0])
 }
 
@@ -126,21 +126,21 @@ func (o *observed) reuse(b *binding, n naming, want Adoption) error {
 	case n.bound() && !own:
 		return fmt.Errorf("volume %s is that of claim %s/%s, by PersistentVolume %s", o.volume.Name, n.claim.Namespace, n.claim.Name, n.Name)
 	case want.StorageClass != nil && *want.StorageClass != n.Spec.StorageClassName:
-		return fmt.Errorf("PersistentVolume %s, which names volume %s, has the storage class %q, and %q is asked for: %s",
+		return fmt.Errorf("PersistentVolume %s, which names volume %s, has the storage class %q, and %q is requested: %s",
 			n.Name, o.volume.Name, n.Spec.StorageClassName, *want.StorageClass, leaveOut)
 	case len(want.AccessModes) > 0 && !sameModes(want.AccessModes, n.Spec.AccessModes):
-		return fmt.Errorf("PersistentVolume %s, which names volume %s, has the access modes %v, and %v are asked for: %s",
+		return fmt.Errorf("PersistentVolume %s, which names volume %s, has the access modes %v, and %v are requested: %s",
 			n.Name, o.volume.Name, n.Spec.AccessModes, want.AccessModes, leaveOut)
 	case own && (want.ReclaimPolicy == "" || want.ReclaimPolicy == n.Spec.PersistentVolumeReclaimPolicy):
 		return nil
 	case own:
 		return b.patchPersistentVolume(map[string]any{"persistentVolumeReclaimPolicy": want.ReclaimPolicy})
 	}
-	b.notes = append(b.notes, fmt.Sprintf("PersistentVolume %s is there from before (%s) and is used again", n.Name, cmp.Or(n.Status.Phase, core.VolumePending)))
+	b.notes = append(b.notes, fmt.Sprintf("PersistentVolume %s exists already (%s) and is used again", n.Name, cmp.Or(n.Status.Phase, core.VolumePending)))
 	return o.rebind(b, want)
 }
 
-// rebind makes a PersistentVolume that was released wait for the claim, and keeps it from being reclaimed meanwhile.
+// rebind makes a released PersistentVolume wait for the claim, and protects it from being reclaimed until then.
 func (o *observed) rebind(b *binding, want Adoption) error {
 	ref := o.reference()
 	old := b.pv.Spec.ClaimRef

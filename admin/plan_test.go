@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
 func aClass(name, provisioner string, parameters map[string]string) storage.StorageClass {
@@ -67,7 +68,7 @@ func ofClaim(name string) func(*naming) {
 }
 
 func TestPlan_RefusesWithTheReason(t *testing.T) {
-	change := func(f func(*v1.Volume)) func(*observed) { return func(o *observed) { f(o.volume) } }
+	change := func(f func(*v1beta1.Volume)) func(*observed) { return func(o *observed) { f(o.volume) } }
 	both := func(all ...func(*observed)) func(*observed) {
 		return func(o *observed) {
 			for _, f := range all {
@@ -80,14 +81,14 @@ func TestPlan_RefusesWithTheReason(t *testing.T) {
 		want Adoption
 		says []string
 	}{
-		"a volume on its way out": {change(func(v *v1.Volume) { v.DeletionTimestamp = new(metav1.Now()) }), Adoption{}, []string{"being deleted", "holdfast volumes restore pvc-1"}},
-		"a volume that is to be": {change(func(v *v1.Volume) {
+		"a volume on its way out": {change(func(v *v1beta1.Volume) { v.DeletionTimestamp = new(metav1.Now()) }), Adoption{}, []string{"being deleted", "holdfast volumes restore pvc-1"}},
+		"a volume that is to be": {change(func(v *v1beta1.Volume) {
 			v.UID = "u"
-			v.Spec.Deletion = &v1.DeletionRequest{UID: "u", RequestedBy: "b", RequestedAt: metav1.NowMicro()}
+			v.Spec.Deletion = &v1beta1.DeletionRequest{UID: "u", RequestedBy: "b", RequestedAt: metav1.NowMicro()}
 		}), Adoption{}, []string{"being deleted"}},
-		"a volume that is lost":        {change(func(v *v1.Volume) { v.Status.Phase = v1.PhaseLost }), Adoption{}, []string{"is Lost", "no data"}},
-		"a volume that never was":      {change(func(v *v1.Volume) { v.Status.Size = nil; v.Status.Phase = "" }), Adoption{}, []string{"has no size", "Pending"}},
-		"a server without an address":  {both(change(onServer), change(func(v *v1.Volume) { v.Status.Access = nil })), Adoption{}, []string{"NFS server team/main has not said"}},
+		"a volume that is lost":        {change(func(v *v1beta1.Volume) { v.Status.Phase = v1beta1.PhaseLost }), Adoption{}, []string{"is Lost", "no data"}},
+		"a volume that never was":      {change(func(v *v1beta1.Volume) { v.Status.Size = nil; v.Status.Phase = "" }), Adoption{}, []string{"has no size", "Pending"}},
+		"a server without an address":  {both(change(onServer), change(func(v *v1beta1.Volume) { v.Status.Access = nil })), Adoption{}, []string{"NFS server team/main has not reported"}},
 		"many nodes for one on a node": {nil, Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany}}, []string{"ReadWriteMany", "is on one node", "ReadWriteOnce"}},
 		"an unknown access mode":       {change(onServer), Adoption{AccessModes: []core.PersistentVolumeAccessMode{"RWX"}}, []string{"RWX", "is on an NFS server", "ReadWriteMany"}},
 		"one pod beside others":        {nil, Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce, core.ReadWriteOncePod}}, []string{"ReadWriteOncePod stands alone"}},
@@ -96,7 +97,7 @@ func TestPlan_RefusesWithTheReason(t *testing.T) {
 		"a class of nodes":             {change(onServer), Adoption{StorageClass: new("holdfast")}, []string{"volumes on nodes", "NFS server team/main"}},
 		"a class of plain volumes":     {change(onServer), Adoption{StorageClass: new("plain")}, []string{"nfs.holdfast.dev"}},
 		"a class of xfs": {
-			func(o *observed) { o.classes[0].Parameters = map[string]string{fsTypeParameter: "xfs"} },
+			func(o *observed) { o.classes[0].Parameters = map[string]string{parameters.FSType: "xfs"} },
 			Adoption{StorageClass: new("holdfast")},
 			[]string{"file system xfs", "has ext4"},
 		},
@@ -111,18 +112,18 @@ func TestPlan_RefusesWithTheReason(t *testing.T) {
 		"another claim has it":                   {named(ofClaim("other")), Adoption{}, []string{"is that of claim shop/other", "PersistentVolume pvc-1"}},
 		"its PersistentVolume goes":              {named(func(n *naming) { n.DeletionTimestamp = new(metav1.Now()) }), Adoption{}, []string{"is being deleted", "try again"}},
 		"two PersistentVolumes":                  {both(named(), named()), Adoption{}, []string{"2 PersistentVolumes"}},
-		"its PersistentVolume has another class": {named(), Adoption{StorageClass: new("")}, []string{`storage class "holdfast"`, `"" is asked for`}},
+		"its PersistentVolume has another class": {named(), Adoption{StorageClass: new("")}, []string{`storage class "holdfast"`, `"" is requested`}},
 		"its PersistentVolume has another mode": {
 			named(),
 			Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOncePod}},
-			[]string{"access modes [ReadWriteOnce]", "[ReadWriteOncePod] are asked for"},
+			[]string{"access modes [ReadWriteOnce]", "[ReadWriteOncePod] are requested"},
 		},
 		"a claim that goes":     {pendingClaim(func(c *core.PersistentVolumeClaim) { c.DeletionTimestamp = new(metav1.Now()) }), Adoption{}, []string{"shop/orders is being deleted"}},
 		"a claim of another":    {pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-9" }), Adoption{}, []string{"has PersistentVolume pvc-9", "would be pvc-1"}},
 		"a claim that has more": {both(named(), pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-9" })), Adoption{}, []string{"it has PersistentVolume pvc-9, not pvc-1"}},
 		"a claim that is larger": {pendingClaim(func(c *core.PersistentVolumeClaim) {
 			c.Spec.Resources.Requests[core.ResourceStorage] = resource.MustParse("2Gi")
-		}), Adoption{}, []string{"asks for 2Gi", "has 1Gi"}},
+		}), Adoption{}, []string{"requests 2Gi", "has 1Gi"}},
 		"a claim of a class": {pendingClaim(), Adoption{StorageClass: new("")}, []string{`its storage class is "holdfast", not ""`}},
 		"a claim of many nodes": {pendingClaim(func(c *core.PersistentVolumeClaim) {
 			c.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteMany}
@@ -154,7 +155,7 @@ func TestPlan_RefusesWithTheReason(t *testing.T) {
 }
 
 // plain makes it a volume that an NFS server has provisioned.
-func plain(v *v1.Volume) {
+func plain(v *v1beta1.Volume) {
 	onServer(v)
 	v.Spec.Name = "pvc-plain"
 	v.Spec.Labels = map[string]string{"nfs.holdfast.dev/server": "team/main", "nfs.holdfast.dev/on-delete": "archive", "export.holdfast.dev/gid": "2000"}
@@ -181,7 +182,7 @@ func TestPlan_ChoosesTheClassThatFits(t *testing.T) {
 		"that of its pool": {func(o *observed) {
 			o.classes = append(o.classes, aClass("slow", "csi.holdfast.dev", map[string]string{"pool": "slow"}))
 		}, Adoption{}, "holdfast", 0},
-		"of one that is away, too": {func(o *observed) { o.volume.Status.Phase = v1.PhaseUnreachable }, Adoption{}, "holdfast", 1},
+		"of one that is away, too": {func(o *observed) { o.volume.Status.Phase = v1beta1.PhaseUnreachable }, Adoption{}, "holdfast", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := seen()
@@ -232,7 +233,7 @@ func TestPlan_GivesAClaimThatLostItsPersistentVolumeOneOfThatName(t *testing.T) 
 	}
 }
 
-func TestPlan_OfWhatIsBoundChangesNothingButThePolicyThatIsAskedFor(t *testing.T) {
+func TestPlan_OfABoundVolumeChangesOnlyTheRequestedPolicy(t *testing.T) {
 	bound := pendingClaim(func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = "pvc-1", core.ClaimBound })
 	b, err := seen(named(ofClaim("orders")), bound).plan(Adoption{})
 	if err != nil || b.newPV || b.newClaim || b.setName || b.pvPatch != nil {

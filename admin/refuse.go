@@ -3,12 +3,11 @@ package admin
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // facts are what is shown of a volume before it is deleted, and remains afterwards.
@@ -20,7 +19,7 @@ type facts struct {
 // volumeFacts refuses a volume that a claim has, or may get.
 func (a *Admin) volumeFacts(ctx context.Context, name string) (facts, error) {
 	var f facts
-	v, err := a.Holdfast.HoldfastV1().Volumes().Get(ctx, name, metav1.GetOptions{})
+	v, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return f, a.absent(ctx, name, err)
 	}
@@ -47,12 +46,12 @@ func (a *Admin) volumeFacts(ctx context.Context, name string) (facts, error) {
 	switch claim, err := a.madeFor(ctx, v); {
 	case err != nil:
 		return f, err
-	case v.Spec.Claim == "":
+	case v.Spec.ClaimRef == nil:
 		f.lines = append(f.lines, "claim: not known")
 	case claim != nil:
-		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which exists and has another volume or none (%s)", v.Spec.Claim, claim.Status.Phase))
+		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which exists and has another volume or none (%s)", v.Spec.ClaimRef, claim.Status.Phase))
 	default:
-		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which is gone", v.Spec.Claim))
+		f.lines = append(f.lines, fmt.Sprintf("claim: made for %s, which is gone", v.Spec.ClaimRef))
 	}
 	return f, nil
 }
@@ -78,10 +77,10 @@ func released(n naming) string {
 }
 
 // madeFor is the claim that a volume was made for, if there is one of that name.
-func (a *Admin) madeFor(ctx context.Context, v *v1.Volume) (*core.PersistentVolumeClaim, error) {
-	namespace, name, is := strings.Cut(v.Spec.Claim, "/")
-	if !is {
+func (a *Admin) madeFor(ctx context.Context, v *v1beta1.Volume) (*core.PersistentVolumeClaim, error) {
+	of := v.Spec.ClaimRef
+	if of == nil {
 		return nil, nil
 	}
-	return a.claim(ctx, namespace, name)
+	return a.claim(ctx, of.Namespace, of.Name)
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // Restore takes a deleted volume out of the trash of its node, waits until it is Ready, and says what comes next. The node
@@ -26,7 +26,7 @@ func (a *Admin) Restore(ctx context.Context, name, node string) error {
 	if err != nil {
 		return err
 	}
-	there, err := a.Holdfast.HoldfastV1().Volumes().Get(ctx, name, metav1.GetOptions{})
+	there, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case err != nil && (n == nil || !apierrors.IsNotFound(err)):
 		return a.absent(ctx, name, err)
@@ -34,7 +34,7 @@ func (a *Admin) Restore(ctx context.Context, name, node string) error {
 		if err := a.sayf("volume %s is in no trash: it exists on %s and is %s", name, there.Spec.Node, recordOf(there).phase); err != nil {
 			return err
 		}
-		return a.sayNext(ctx, there)
+		return a.printNextStep(ctx, there)
 	case err == nil && restoring(n, name) == nil && !missing(there, n.Name):
 		return fmt.Errorf("volume %s exists, on %s (%s): what %s has in its trash is an older one of that name, "+
 			"and can come back only when this one is gone",
@@ -55,32 +55,32 @@ func (a *Admin) Restore(ctx context.Context, name, node string) error {
 	if err := a.sayf("volume %s (%s) is back on %s in pool %s", name, v.Status.Columns.Size, v.Spec.Node, v.Status.Pool); err != nil {
 		return err
 	}
-	return a.sayNext(ctx, v)
+	return a.printNextStep(ctx, v)
 }
 
 // missing says whether a Volume is one whose data is gone from that node: after etcd was put back to a day before it was
 // deleted, what is in the trash is its own.
-func missing(v *v1.Volume, node string) bool {
-	return v.Spec.Node == node && v.Status.Phase == v1.PhaseLost && v.DeletionTimestamp == nil
+func missing(v *v1beta1.Volume, node string) bool {
+	return v.Spec.Node == node && v.Status.Phase == v1beta1.PhaseLost && v.DeletionTimestamp == nil
 }
 
-// requestRestore writes the request, or finds that it is there. One that has failed is made anew.
+// requestRestore writes the request, or finds that it is there. A request that has failed is replaced.
 func (a *Admin) requestRestore(ctx context.Context, node, name string) error {
 	who, err := a.whoami(ctx)
 	if err != nil {
 		return err
 	}
-	return a.changeRestores(ctx, node, func(n *v1.StorageNode) []v1.RestoreRequest {
+	return a.changeRestores(ctx, node, func(n *v1beta1.StorageNode) []v1beta1.RestoreRequest {
 		if r := restoring(n, name); r != nil && r.Error == "" {
 			return n.Spec.Restore
 		}
-		return append(without(n.Spec.Restore, name), v1.RestoreRequest{Name: name, RequestedBy: who, RequestedAt: new(metav1.NowMicro())})
+		return append(without(n.Spec.Restore, name), v1beta1.RestoreRequest{Name: name, RequestedBy: who, RequestedAt: new(metav1.NowMicro())})
 	})
 }
 
-// withdraw takes a request back that has failed, so that nothing happens later that nobody waits for.
+// withdraw removes a request that has failed, so that it is not carried out later, when no command waits for it.
 func (a *Admin) withdraw(ctx context.Context, node, name string) error {
-	return a.changeRestores(ctx, node, func(n *v1.StorageNode) []v1.RestoreRequest {
+	return a.changeRestores(ctx, node, func(n *v1beta1.StorageNode) []v1beta1.RestoreRequest {
 		if r := restoring(n, name); r == nil || r.Error == "" {
 			return n.Spec.Restore
 		}
@@ -88,14 +88,14 @@ func (a *Admin) withdraw(ctx context.Context, node, name string) error {
 	})
 }
 
-func without(all []v1.RestoreRequest, name string) []v1.RestoreRequest {
-	return slices.DeleteFunc(slices.Clone(all), func(r v1.RestoreRequest) bool { return r.Name == name })
+func without(all []v1beta1.RestoreRequest, name string) []v1beta1.RestoreRequest {
+	return slices.DeleteFunc(slices.Clone(all), func(r v1beta1.RestoreRequest) bool { return r.Name == name })
 }
 
-// changeRestores replaces the list as long as nobody else has changed it.
-func (a *Admin) changeRestores(ctx context.Context, node string, change func(*v1.StorageNode) []v1.RestoreRequest) error {
+// changeRestores replaces the list unless another client has changed it.
+func (a *Admin) changeRestores(ctx context.Context, node string, change func(*v1beta1.StorageNode) []v1beta1.RestoreRequest) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		n, err := a.Holdfast.HoldfastV1().StorageNodes().Get(ctx, node, metav1.GetOptions{})
+		n, err := a.Holdfast.HoldfastV1beta1().StorageNodes().Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (a *Admin) changeRestores(ctx context.Context, node string, change func(*v1
 		if err != nil {
 			return err
 		}
-		all := a.Controller.HoldfastV1().StorageNodes()
+		all := a.Controller.HoldfastV1beta1().StorageNodes()
 		_, err = all.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 		return err
 	})
@@ -122,9 +122,9 @@ func (a *Admin) changeRestores(ctx context.Context, node string, change func(*v1
 // awaitRestore waits until the agent has carried the request out. One that it cannot carry out is taken back.
 func (a *Admin) awaitRestore(ctx context.Context, node, name string) error {
 	failure := ""
-	err := a.followNode(ctx, node, func(n *v1.StorageNode) (bool, string, error) {
+	err := a.followNode(ctx, node, func(n *v1beta1.StorageNode) (bool, string, error) {
 		if n == nil {
-			return false, "", fmt.Errorf("StorageNode %s is gone, and with it the request; when its agent has written it again, try again", node)
+			return false, "", fmt.Errorf("StorageNode %s was deleted, and with it the request; try again when its agent has written it again", node)
 		}
 		switch r := restoring(n, name); {
 		case r == nil:
@@ -134,8 +134,8 @@ func (a *Admin) awaitRestore(ctx context.Context, node, name string) error {
 			return true, "", nil
 		}
 		state := fmt.Sprintf("%s takes volume %s out of its trash", node, name)
-		if c := meta.FindStatusCondition(n.Status.Conditions, v1.ReadyCondition); c != nil && c.Status == metav1.ConditionUnknown {
-			state = fmt.Sprintf("%s is not heard of (%s); the request stays, and is carried out when it is", node, c.Message)
+		if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.ReadyCondition); c != nil && c.Status == metav1.ConditionUnknown {
+			state = fmt.Sprintf("%s does not renew its Lease (%s); the request stays, and is carried out when the agent is back", node, c.Message)
 		}
 		return false, state, nil
 	})
@@ -146,23 +146,23 @@ func (a *Admin) awaitRestore(ctx context.Context, node, name string) error {
 	if err := a.withdraw(ctx, node, name); err != nil {
 		return fmt.Errorf("%w; and the request is still there: %w", refused, err)
 	}
-	return fmt.Errorf("%w. The request is taken back; when the reason is gone, try again", refused)
+	return fmt.Errorf("%w. The request is withdrawn; when the cause is resolved, try again", refused)
 }
 
-func (a *Admin) awaitReady(ctx context.Context, name string) (v *v1.Volume, err error) {
+func (a *Admin) awaitReady(ctx context.Context, name string) (v *v1beta1.Volume, err error) {
 	err = a.follow(ctx, volumes.follow(a.Holdfast, name), func(o runtime.Object) (bool, string, error) {
 		if o == nil {
 			return false, fmt.Sprintf("the object of volume %s is written", name), nil
 		}
-		v = o.(*v1.Volume)
+		v = o.(*v1beta1.Volume)
 		r := recordOf(v)
-		return r.phase == v1.PhaseReady, fmt.Sprintf("volume %s is %s (%s)", name, r.phase, r.condition()), nil
+		return r.phase == v1beta1.PhaseReady, fmt.Sprintf("volume %s is %s (%s)", name, r.phase, r.condition()), nil
 	})
 	return v, err
 }
 
-// sayNext says how pods come to a volume.
-func (a *Admin) sayNext(ctx context.Context, v *v1.Volume) error {
+// printNextStep says how pods come to a volume.
+func (a *Admin) printNextStep(ctx context.Context, v *v1beta1.Volume) error {
 	all, err := a.persistentVolumes(ctx)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (a *Admin) sayNext(ctx context.Context, v *v1.Volume) error {
 			return a.sayf("it is bound to claim %s/%s by PersistentVolume %s", n.claim.Namespace, n.claim.Name, n.Name)
 		}
 	}
-	claim := v.Spec.Claim
+	claim := v.Spec.ClaimRef.String()
 	if claim == "" {
 		claim = "NAMESPACE/NAME"
 	}

@@ -8,10 +8,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func (r *rig) restores(node string) []v1.RestoreRequest {
+func (r *rig) restores(node string) []v1beta1.RestoreRequest {
 	r.Helper()
 	n, err := r.kinds.StorageNodes().Get(r.Context(), node, metav1.GetOptions{})
 	r.must(err)
@@ -34,47 +34,49 @@ func TestRestore_IsRequestedByTheControllerInTheNameOfTheUserBesideOtherRequests
 	r := newRig(t)
 	r.Timeout = 200 * time.Millisecond
 	r.node("a", inTrash("pvc-1", "", time.Now()))
-	other := v1.RestoreRequest{Name: "pvc-0", RequestedBy: "bob"}
-	r.change("a", func(n *v1.StorageNode) { n.Spec.Restore = []v1.RestoreRequest{other} })
-	r.change("a", func(n *v1.StorageNode) {
-		n.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Message: "its Lease has run out"}}
+	other := v1beta1.RestoreRequest{Name: "pvc-0", RequestedBy: "bob"}
+	r.change("a", func(n *v1beta1.StorageNode) { n.Spec.Restore = []v1beta1.RestoreRequest{other} })
+	r.change("a", func(n *v1beta1.StorageNode) {
+		n.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Message: "its Lease has run out"}}
 	})
-	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "not come to an end in time", "a is not heard of (its Lease has run out)", "the request stays")
+	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "has not finished in time", "a does not renew its Lease (its Lease has run out)", "the request stays")
 	all := r.restores("a")
 	if len(all) != 2 || all[0] != other || all[1].Name != "pvc-1" || all[1].RequestedBy != user || time.Since(all[1].RequestedAt.Time).Abs() > time.Minute {
-		t.Errorf("asked for is %+v", all)
+		t.Errorf("requested are %+v", all)
 	}
 	want := []string{"PATCH storagenodes/a as system:serviceaccount:storage:holdfast-controller"}
 	if w := r.door.written(); !slices.Equal(w, want) {
 		t.Errorf("it wrote %q, want %q", w, want)
 	}
-	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "not come to an end in time")
+	r.refuses(r.Restore(t.Context(), "pvc-1", ""), "has not finished in time")
 	if w := r.door.written(); !slices.Equal(w, want) {
 		t.Errorf("asked again, it wrote %q", w)
 	}
 }
 
-func TestRestore_ThatTheNodeRefusesIsToldAndTakenBack(t *testing.T) {
+func TestRestore_RefusedByTheNodeIsReportedAndReverted(t *testing.T) {
 	r := newRig(t)
 	r.agent("pool fast has 1Gi left, and 2Gi are needed")
 	r.node("a", inTrash("pvc-1", "", time.Now()))
 	for range 2 { // an error of before is none of the next try
-		r.refuses(r.Restore(t.Context(), "pvc-1", ""), "a could not restore volume pvc-1", "1Gi left, and 2Gi are needed", "taken back")
+		r.refuses(r.Restore(t.Context(), "pvc-1", ""), "a could not restore volume pvc-1", "1Gi left, and 2Gi are needed", "withdrawn")
 		if all := r.restores("a"); len(all) > 0 {
-			t.Errorf("still asked for is %+v", all)
+			t.Errorf("still requested are %+v", all)
 		}
 	}
 }
 
-func TestRestore_MakesARequestThatHasFailedAnew(t *testing.T) {
+func TestRestore_ReplacesARequestThatHasFailed(t *testing.T) {
 	r := newRig(t)
 	r.agent("")
 	r.node("a", inTrash("pvc-1", "", time.Now()))
-	r.change("a", func(n *v1.StorageNode) { n.Spec.Restore = []v1.RestoreRequest{{Name: "pvc-1", Error: "no room"}} })
+	r.change("a", func(n *v1beta1.StorageNode) {
+		n.Spec.Restore = []v1beta1.RestoreRequest{{Name: "pvc-1", Error: "no room"}}
+	})
 	r.must(r.Restore(t.Context(), "pvc-1", ""))
 }
 
-func TestRestore_OfWhatSeveralNodesHaveAsksForTheNode(t *testing.T) {
+func TestRestore_OfAVolumeOnSeveralNodesRequiresTheNode(t *testing.T) {
 	r := newRig(t)
 	r.agent("")
 	r.node("a", inTrash("pvc-1", "", time.Now()))
@@ -89,7 +91,7 @@ func TestRestore_OfWhatSeveralNodesHaveAsksForTheNode(t *testing.T) {
 func TestRestore_OfWhatIsNoLongerListedNeedsTheNode(t *testing.T) {
 	r := newRig(t)
 	r.agent("")
-	full := make([]v1.TrashedVolume, trashShown)
+	full := make([]v1beta1.TrashedVolume, trashShown)
 	for i := range full {
 		full[i] = inTrash("other", "", time.Now())
 	}
@@ -129,19 +131,21 @@ func TestRestore_WithoutTheRightToImpersonateNamesIt(t *testing.T) {
 func TestRestore_BringsBackTheDataOfAVolumeThatIsLost(t *testing.T) {
 	r := newRig(t)
 	r.node("a", inTrash("pvc-1", "shop/orders", time.Now()))
-	r.volume("pvc-1", func(v *v1.Volume) { v.Status.Phase = v1.PhaseLost })
+	r.volume("pvc-1", func(v *v1beta1.Volume) { v.Status.Phase = v1beta1.PhaseLost })
 	done := make(chan error, 1)
 	go func() { done <- r.Restore(t.Context(), "pvc-1", "") }()
 	r.until(func() bool { return len(r.restores("a")) == 1 })
 	v, err := r.kinds.Volumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
 	r.must(err)
-	v.Status.Phase = v1.PhaseReady
+	v.Status.Phase = v1beta1.PhaseReady
 	_, err = r.kinds.Volumes().UpdateStatus(t.Context(), v, metav1.UpdateOptions{})
 	r.must(err)
-	r.change("a", func(n *v1.StorageNode) { n.Spec.Restore, n.Status.Trash = nil, nil })
+	r.change("a", func(n *v1beta1.StorageNode) { n.Spec.Restore, n.Status.Trash = nil, nil })
 	r.must(<-done)
 	r.says("volume pvc-1 (1Gi) is back on a")
-	r.volume("pvc-2", func(v *v1.Volume) { v.Spec.Node, v.Status.Phase = "b", v1.PhaseLost })
-	r.change("a", func(n *v1.StorageNode) { n.Status.Trash = []v1.TrashedVolume{inTrash("pvc-2", "", time.Now())} })
+	r.volume("pvc-2", func(v *v1beta1.Volume) { v.Spec.Node, v.Status.Phase = "b", v1beta1.PhaseLost })
+	r.change("a", func(n *v1beta1.StorageNode) {
+		n.Status.Trash = []v1beta1.TrashedVolume{inTrash("pvc-2", "", time.Now())}
+	})
 	r.refuses(r.Restore(t.Context(), "pvc-2", ""), "exists, on b (Lost)")
 }

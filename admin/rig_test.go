@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
 const (
@@ -36,7 +36,7 @@ type rig struct {
 	out   *transcript
 	door  *door
 	api   *miniapi.Server
-	kinds typed.HoldfastV1Interface // of the test itself
+	kinds typed.HoldfastV1beta1Interface // of the test itself
 	core  kubernetes.Interface
 }
 
@@ -44,7 +44,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	api := miniapi.New(t)
 	r := &rig{T: t, api: api, out: &transcript{}, door: &door{refused: map[string]string{}}}
-	r.kinds, r.core = holdfast.NewForConfigOrDie(api.Config()).HoldfastV1(), kubernetes.NewForConfigOrDie(api.Config())
+	r.kinds, r.core = holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1(), kubernetes.NewForConfigOrDie(api.Config())
 	config := api.Config()
 	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return r.door.before(next) }
 	c := Config{Clients: connect(t, config), Out: r.out, Timeout: 20 * time.Second, TrashWait: 20 * time.Second}
@@ -64,7 +64,7 @@ func connect(t *testing.T, config *rest.Config) Clients {
 	return c
 }
 
-// transcript is what was told.
+// transcript is the output of a command.
 type transcript struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -82,12 +82,12 @@ func (w *transcript) String() string {
 	return w.all.String()
 }
 
-// says expects words in what was told.
+// says expects words in the output.
 func (r *rig) says(words ...string) {
 	r.Helper()
 	for _, word := range words {
 		if !strings.Contains(r.out.String(), word) {
-			r.Errorf("%q was not told:\n%s", word, r.out)
+			r.Errorf("%q is not in the output:\n%s", word, r.out)
 		}
 	}
 }

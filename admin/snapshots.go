@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 var (
@@ -45,13 +45,13 @@ func (a *Admin) members(ctx context.Context, r *record) ([]*record, error) {
 	if r.group == nil {
 		return all, nil
 	}
-	list, err := a.Holdfast.HoldfastV1().Snapshots().List(ctx, metav1.ListOptions{})
+	list, err := a.Holdfast.HoldfastV1beta1().Snapshots().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("the other snapshots of its group could not be listed: %w", err)
 	}
 	for i := range list.Items {
 		other := recordOf(&list.Items[i])
-		if other.UID != r.UID && other.node == r.node && other.group != nil && other.group.Name == r.group.Name && slices.Equal(other.group.Sources, r.group.Sources) {
+		if other.UID != r.UID && other.node == r.node && other.group != nil && other.group.Name == r.group.Name && slices.Equal(other.group.Volumes, r.group.Volumes) {
 			if other.request != nil && !other.requested {
 				return nil, fmt.Errorf("%s, of the same group, has a request to delete another object; holdfast snapshots delete %s says what to do", other, other.Name)
 			}
@@ -75,7 +75,7 @@ func (a *Admin) refuseBound(ctx context.Context, members []*record) error {
 		named := slices.IndexFunc(members, func(m *record) bool {
 			return m.Name == text(o, "status", "snapshotHandle") || m.Name == text(o, "spec", "source", "snapshotHandle")
 		})
-		if named < 0 || text(o, "spec", "driver") != v1.DriverName {
+		if named < 0 || text(o, "spec", "driver") != v1beta1.DriverName {
 			continue
 		}
 		namespace, name, err := a.volumeSnapshot(ctx, o)

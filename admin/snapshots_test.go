@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // ofVolumeSnapshot makes the content of a VolumeSnapshot that has the snapshot s.
@@ -35,7 +35,7 @@ func (r *rig) volumeSnapshot() string {
 	return string(o.GetUID())
 }
 
-func TestDeleteSnapshot_RemovesOneThatNobodyHas(t *testing.T) {
+func TestDeleteSnapshot_RemovesOneWithoutAVolumeSnapshot(t *testing.T) {
 	r := newRig(t)
 	r.agent("")
 	r.snapshot("s")
@@ -76,8 +76,10 @@ func TestDeleteSnapshot_ThatAVolumeSnapshotHasIsRefused(t *testing.T) {
 func TestDeleteSnapshot_OfAGroupDeletesAllOfIt(t *testing.T) {
 	r := newRig(t)
 	r.agent("")
-	in := func(group string) func(*v1.Snapshot) {
-		return func(s *v1.Snapshot) { s.Spec.Group = &v1.SnapshotGroup{Name: group, Sources: []string{"v", "w"}} }
+	in := func(group string) func(*v1beta1.Snapshot) {
+		return func(s *v1beta1.Snapshot) {
+			s.Spec.Group = &v1beta1.SnapshotGroup{Name: group, Volumes: []string{"v", "w"}}
+		}
 	}
 	r.snapshot("s1", in("g"))
 	r.snapshot("s2", in("g"))

@@ -10,17 +10,24 @@ import (
 
 // table has columns as wide as they need be.
 type table struct {
-	out *tabwriter.Writer
-	err error
+	out     *tabwriter.Writer
+	columns int
+	err     error
 }
 
-func newTable(out io.Writer, columns ...string) *table {
-	t := &table{out: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+// newTable makes a table that has more columns if it is wide.
+func newTable(out io.Writer, wide bool, columns []string, more ...string) *table {
+	if wide {
+		columns = append(columns, more...)
+	}
+	t := &table{out: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), columns: len(columns)}
 	t.row(columns...)
 	return t
 }
 
+// row leaves out the cells for which there is no column.
 func (t *table) row(cells ...string) {
+	cells = cells[:t.columns]
 	for i, cell := range cells {
 		cells[i] = cmp.Or(cell, "-")
 	}

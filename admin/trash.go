@@ -11,35 +11,36 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // trashShown is how many entries of its trash a StorageNode lists at most.
 const trashShown = 100
 
-func trashed(n *v1.StorageNode, name string) *v1.TrashedVolume {
-	i := slices.IndexFunc(n.Status.Trash, func(t v1.TrashedVolume) bool { return t.Name == name })
+func trashed(n *v1beta1.StorageNode, name string) *v1beta1.TrashedVolume {
+	i := slices.IndexFunc(n.Status.Trash, func(t v1beta1.TrashedVolume) bool { return t.Name == name })
 	if i < 0 {
 		return nil
 	}
 	return &n.Status.Trash[i]
 }
 
-func restoring(n *v1.StorageNode, name string) *v1.RestoreRequest {
-	i := slices.IndexFunc(n.Spec.Restore, func(r v1.RestoreRequest) bool { return r.Name == name })
+func restoring(n *v1beta1.StorageNode, name string) *v1beta1.RestoreRequest {
+	i := slices.IndexFunc(n.Spec.Restore, func(r v1beta1.RestoreRequest) bool { return r.Name == name })
 	if i < 0 {
 		return nil
 	}
 	return &n.Spec.Restore[i]
 }
 
-// whereTrashed finds the node that has a volume in its trash, or is asked for it already; nil if none shows it.
-func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1.StorageNode, error) {
+// whereTrashed finds the node that has a volume in its trash, or already has a request to restore it; nil if there is
+// none.
+func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1beta1.StorageNode, error) {
 	nodes, err := a.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var found []*v1.StorageNode
+	var found []*v1beta1.StorageNode
 	var names, full []string
 	for i := range nodes {
 		n := &nodes[i]
@@ -52,7 +53,7 @@ func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1.Storag
 			found, names = append(found, n), append(names, n.Name)
 		}
 	}
-	known := slices.ContainsFunc(nodes, func(n v1.StorageNode) bool { return n.Name == node })
+	known := slices.ContainsFunc(nodes, func(n v1beta1.StorageNode) bool { return n.Name == node })
 	switch {
 	case len(found) == 1:
 		return found[0], nil
@@ -68,8 +69,8 @@ func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1.Storag
 }
 
 // followNode waits for something of a StorageNode.
-func (a *Admin) followNode(ctx context.Context, name string, s func(*v1.StorageNode) (bool, string, error)) error {
-	nodes := a.Holdfast.HoldfastV1().StorageNodes()
+func (a *Admin) followNode(ctx context.Context, name string, s func(*v1beta1.StorageNode) (bool, string, error)) error {
+	nodes := a.Holdfast.HoldfastV1beta1().StorageNodes()
 	what := followed{
 		name: name,
 		get:  func(ctx context.Context) (runtime.Object, error) { return nodes.Get(ctx, name, metav1.GetOptions{}) },
@@ -78,7 +79,7 @@ func (a *Admin) followNode(ctx context.Context, name string, s func(*v1.StorageN
 		},
 	}
 	return a.follow(ctx, what, func(o runtime.Object) (bool, string, error) {
-		n, _ := o.(*v1.StorageNode)
+		n, _ := o.(*v1beta1.StorageNode)
 		return s(n)
 	})
 }
@@ -90,7 +91,7 @@ func (a *Admin) absent(ctx context.Context, name string, err error) error {
 	}
 	if n, _ := a.whereTrashed(ctx, name, ""); n != nil && trashed(n, name) != nil {
 		return fmt.Errorf("volume %s is deleted, and in the trash of %s until %s: holdfast volumes restore %s",
-			name, n.Name, stamp(trashed(n, name).Expires.Time), name)
+			name, n.Name, stamp(trashed(n, name).ExpirationTime.Time), name)
 	}
 	return fmt.Errorf("there is no volume %s, nor is it in any trash: holdfast volumes list and holdfast volumes trash show what there is", name)
 }

@@ -11,23 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/retry"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func bytesOfSize(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
 
 // aVolume is a Ready one of 1Gi on node a.
-func aVolume(name string, change ...func(*v1.Volume)) *v1.Volume {
-	v := &v1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1.AgentFinalizer}},
-		Spec: v1.VolumeSpec{
-			Name: name, Node: "a", Pool: "fast", Claim: "shop/orders",
+func aVolume(name string, change ...func(*v1beta1.Volume)) *v1beta1.Volume {
+	v := &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}},
+		Spec: v1beta1.VolumeSpec{
+			Name: name, Node: "a", Pool: "fast", ClaimRef: v1beta1.ReferenceTo("shop/orders"),
 			Labels: map[string]string{"csi.storage.k8s.io/pv/name": "pvc-1", "csi.storage.k8s.io/pvc/name": "orders", "csi.storage.k8s.io/pvc/namespace": "shop"},
 		},
-		Status: v1.VolumeStatus{
-			Phase: v1.PhaseReady, Size: bytesOfSize(gib), Used: bytesOfSize(gib / 4), Pool: "fast", Mode: v1.ModeFilesystem, FSType: "ext4",
-			Access: &v1.VolumeAccess{Image: "/srv/fast/image"}, Created: new(metav1.NowMicro()),
-			Conditions: []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1.ReasonReady}},
+		Status: v1beta1.VolumeStatus{
+			Phase: v1beta1.PhaseReady, Size: bytesOfSize(gib), Used: bytesOfSize(gib / 4), Pool: "fast", Mode: v1beta1.ModeFilesystem, FSType: "ext4",
+			Access: &v1beta1.VolumeAccess{Image: "/srv/fast/image"}, CreationTime: new(metav1.NowMicro()),
+			Conditions: []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonReady}},
 		},
 	}
 	for _, f := range change {
@@ -37,7 +37,7 @@ func aVolume(name string, change ...func(*v1.Volume)) *v1.Volume {
 	return v
 }
 
-func (r *rig) volume(name string, change ...func(*v1.Volume)) *v1.Volume {
+func (r *rig) volume(name string, change ...func(*v1beta1.Volume)) *v1beta1.Volume {
 	r.Helper()
 	v := aVolume(name, change...)
 	created, err := r.kinds.Volumes().Create(r.Context(), v, metav1.CreateOptions{})
@@ -48,12 +48,12 @@ func (r *rig) volume(name string, change ...func(*v1.Volume)) *v1.Volume {
 	return created
 }
 
-func (r *rig) snapshot(name string, change ...func(*v1.Snapshot)) *v1.Snapshot {
+func (r *rig) snapshot(name string, change ...func(*v1beta1.Snapshot)) *v1beta1.Snapshot {
 	r.Helper()
-	s := &v1.Snapshot{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1.AgentFinalizer}},
-		Spec:       v1.SnapshotSpec{Name: name, Source: "v", Node: "a"},
-		Status:     v1.SnapshotStatus{Phase: v1.PhaseReady, Size: bytesOfSize(gib), Pool: "fast"},
+	s := &v1beta1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}},
+		Spec:       v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume("v"), Node: "a"},
+		Status:     v1beta1.SnapshotStatus{Phase: v1beta1.PhaseReady, Size: bytesOfSize(gib), Pool: "fast"},
 	}
 	for _, f := range change {
 		f(s)
@@ -66,22 +66,22 @@ func (r *rig) snapshot(name string, change ...func(*v1.Snapshot)) *v1.Snapshot {
 	return created
 }
 
-func inTrash(name, claim string, deleted time.Time) v1.TrashedVolume {
-	return v1.TrashedVolume{
-		Name: name, Pool: "fast", Claim: claim, Size: *bytesOfSize(gib), Deleted: metav1.NewTime(deleted), Expires: metav1.NewTime(deleted.Add(24 * time.Hour)),
+func inTrash(name, claim string, deleted time.Time) v1beta1.TrashedVolume {
+	return v1beta1.TrashedVolume{
+		Name: name, Pool: "fast", ClaimRef: v1beta1.ReferenceTo(claim), Size: *bytesOfSize(gib), DeletionTime: metav1.NewTime(deleted), ExpirationTime: metav1.NewTime(deleted.Add(24 * time.Hour)),
 	}
 }
 
-func (r *rig) node(name string, trash ...v1.TrashedVolume) {
+func (r *rig) node(name string, trash ...v1beta1.TrashedVolume) {
 	r.Helper()
-	n, err := r.kinds.StorageNodes().Create(r.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	n, err := r.kinds.StorageNodes().Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	r.must(err)
 	n.Status.Trash = trash
 	_, err = r.kinds.StorageNodes().UpdateStatus(r.Context(), n, metav1.UpdateOptions{})
 	r.must(err)
 }
 
-func (r *rig) change(node string, f func(*v1.StorageNode)) {
+func (r *rig) change(node string, f func(*v1beta1.StorageNode)) {
 	nodes := r.kinds.StorageNodes()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		n, err := nodes.Get(context.Background(), node, metav1.GetOptions{})
@@ -105,13 +105,13 @@ func (r *rig) change(node string, f func(*v1.StorageNode)) {
 func (r *rig) agent(refusal string) {
 	r.Helper()
 	seeing(r.T, r.kinds.Volumes().Watch, func(e watch.Event) {
-		v, is := e.Object.(*v1.Volume)
+		v, is := e.Object.(*v1beta1.Volume)
 		if !is || e.Type != watch.Modified || v.DeletionTimestamp == nil || !v.DeletionRequested() || len(v.Finalizers) == 0 {
 			return
 		}
-		r.change(v.Spec.Node, func(n *v1.StorageNode) {
-			n.Status.Trash = append([]v1.TrashedVolume{inTrash(v.Name, v.Spec.Claim, time.Now().Truncate(time.Second))},
-				slices.DeleteFunc(n.Status.Trash, func(t v1.TrashedVolume) bool { return t.Name == v.Name })...)
+		r.change(v.Spec.Node, func(n *v1beta1.StorageNode) {
+			n.Status.Trash = append([]v1beta1.TrashedVolume{inTrash(v.Name, v.Spec.ClaimRef.String(), time.Now().Truncate(time.Second))},
+				slices.DeleteFunc(n.Status.Trash, func(t v1beta1.TrashedVolume) bool { return t.Name == v.Name })...)
 		})
 		v.Finalizers = nil
 		if _, err := r.kinds.Volumes().Update(context.Background(), v, metav1.UpdateOptions{}); err != nil {
@@ -119,7 +119,7 @@ func (r *rig) agent(refusal string) {
 		}
 	})
 	seeing(r.T, r.kinds.Snapshots().Watch, func(e watch.Event) {
-		if s, is := e.Object.(*v1.Snapshot); is && e.Type == watch.Modified && s.DeletionTimestamp != nil && s.DeletionRequested() && len(s.Finalizers) > 0 {
+		if s, is := e.Object.(*v1beta1.Snapshot); is && e.Type == watch.Modified && s.DeletionTimestamp != nil && s.DeletionRequested() && len(s.Finalizers) > 0 {
 			s.Finalizers = nil
 			if _, err := r.kinds.Snapshots().Update(context.Background(), s, metav1.UpdateOptions{}); err != nil {
 				r.Error(err)
@@ -127,7 +127,7 @@ func (r *rig) agent(refusal string) {
 		}
 	})
 	seeing(r.T, r.kinds.StorageNodes().Watch, func(e watch.Event) {
-		n, is := e.Object.(*v1.StorageNode)
+		n, is := e.Object.(*v1beta1.StorageNode)
 		if !is || len(n.Spec.Restore) == 0 || n.Spec.Restore[0].Error != "" {
 			return
 		}
@@ -137,9 +137,9 @@ func (r *rig) agent(refusal string) {
 
 func (r *rig) restored(node, name, refusal string) {
 	if refusal == "" {
-		r.volume(name, func(v *v1.Volume) { v.Spec.Node, v.Labels = node, map[string]string{v1.AdoptedLabel: "true"} })
+		r.volume(name, func(v *v1beta1.Volume) { v.Spec.Node, v.Labels = node, map[string]string{v1beta1.AdoptedLabel: "true"} })
 	}
-	r.change(node, func(n *v1.StorageNode) {
+	r.change(node, func(n *v1beta1.StorageNode) {
 		if refusal != "" {
 			for i := range n.Spec.Restore {
 				n.Spec.Restore[i].Error = refusal
@@ -147,7 +147,7 @@ func (r *rig) restored(node, name, refusal string) {
 			return
 		}
 		n.Spec.Restore = nil
-		n.Status.Trash = slices.DeleteFunc(n.Status.Trash, func(t v1.TrashedVolume) bool { return t.Name == name })
+		n.Status.Trash = slices.DeleteFunc(n.Status.Trash, func(t v1beta1.TrashedVolume) bool { return t.Name == name })
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -26,18 +26,21 @@ func (a *Agent) adoptVolume(ctx context.Context, id backend.ID) error {
 	case a.Foreign != nil && a.Foreign(v):
 		return nil
 	}
-	there, err := a.Client.HoldfastV1().Volumes().Get(ctx, string(id), metav1.GetOptions{})
+	there, err := a.Client.HoldfastV1beta1().Volumes().Get(ctx, string(id), metav1.GetOptions{})
 	switch {
 	case err == nil:
-		return a.elsewhere(key{v1.SourceVolume, string(id)}, there.Spec.Node)
+		return a.elsewhere(key{v1beta1.SourceVolume, string(id)}, there.Spec.Node)
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	o := &v1.Volume{ObjectMeta: found(id), Spec: convert.FoundVolume(a.Node, v)}
-	if o, err = a.Client.HoldfastV1().Volumes().Create(ctx, o, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
+	if may, err := a.mayAdopt(ctx, key{v1beta1.SourceVolume, string(id)}); err != nil || !may {
+		return err
+	}
+	o := &v1beta1.Volume{ObjectMeta: found(id), Spec: convert.FoundVolume(a.Node, v)}
+	if o, err = a.Client.HoldfastV1beta1().Volumes().Create(ctx, o, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
 		return ignoreExists(err)
 	}
-	a.tellAdopted(o, key{v1.SourceVolume, string(id)}, o.Spec.Claim)
+	a.recordAdopted(o, key{v1beta1.SourceVolume, string(id)}, o.Spec.ClaimRef.String())
 	return nil
 }
 
@@ -49,14 +52,17 @@ func (a *Agent) adoptSnapshot(ctx context.Context, id backend.ID) error {
 	if err != nil {
 		return err
 	}
-	there, err := a.Client.HoldfastV1().Snapshots().Get(ctx, string(id), metav1.GetOptions{})
+	there, err := a.Client.HoldfastV1beta1().Snapshots().Get(ctx, string(id), metav1.GetOptions{})
 	switch {
 	case err == nil:
-		return a.elsewhere(key{v1.SourceSnapshot, string(id)}, there.Spec.Node)
+		return a.elsewhere(key{v1beta1.SourceSnapshot, string(id)}, there.Spec.Node)
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	var group *v1.SnapshotGroup
+	if may, err := a.mayAdopt(ctx, key{v1beta1.SourceSnapshot, string(id)}); err != nil || !may {
+		return err
+	}
+	var group *v1beta1.SnapshotGroup
 	if s.Group != "" && a.grouper != nil {
 		g, err := a.grouper.GetGroup(ctx, s.Group)
 		if err != nil {
@@ -64,23 +70,23 @@ func (a *Agent) adoptSnapshot(ctx context.Context, id backend.ID) error {
 		}
 		group = convert.FromGroup(g.Spec())
 	}
-	o := &v1.Snapshot{ObjectMeta: found(id), Spec: convert.FoundSnapshot(a.Node, s, group)}
-	if o, err = a.Client.HoldfastV1().Snapshots().Create(ctx, o, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
+	o := &v1beta1.Snapshot{ObjectMeta: found(id), Spec: convert.FoundSnapshot(a.Node, s, group)}
+	if o, err = a.Client.HoldfastV1beta1().Snapshots().Create(ctx, o, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
 		return ignoreExists(err)
 	}
-	a.tellAdopted(o, key{v1.SourceSnapshot, string(id)}, "")
+	a.recordAdopted(o, key{v1beta1.SourceSnapshot, string(id)}, "")
 	return nil
 }
 
-// tellAdopted says why an object was written for what is on the disk. That of what has just been made there needs no
-// event.
-func (a *Agent) tellAdopted(o runtime.Object, k key, claim string) {
+// recordAdopted writes an event that says why an object was written for an entry on the disk. The object of a new entry
+// needs no event.
+func (a *Agent) recordAdopted(o runtime.Object, k key, claim string) {
 	switch {
 	case a.work.wasForgotten(k):
 		a.log.Info("wrote an object again that was deleted without a request to delete its data", "kind", k.kind, "id", k.name)
-		a.eventf(o, core.EventTypeWarning, v1.ReasonForgotten, "%s", forgotten(k, claim, a.Node))
+		a.eventf(o, core.EventTypeWarning, v1beta1.ReasonForgotten, "%s", forgotten(k, claim, a.Node))
 	case a.work.wasMade(k):
-		a.log.Debug("wrote the object of what was made without one", "kind", k.kind, "id", k.name)
+		a.log.Debug("wrote the object of a volume that was created without one", "kind", k.kind, "id", k.name)
 	default:
 		a.log.Info("found on disk without an object", "kind", k.kind, "id", k.name)
 		a.eventf(o, core.EventTypeNormal, "Adopted", "found on the disk of node %s without an object", a.Node)
@@ -88,11 +94,11 @@ func (a *Agent) tellAdopted(o runtime.Object, k key, claim string) {
 }
 
 func found(id backend.ID) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: string(id), Labels: map[string]string{v1.AdoptedLabel: "true"}, Finalizers: []string{v1.AgentFinalizer}}
+	return metav1.ObjectMeta{Name: string(id), Labels: map[string]string{v1beta1.AdoptedLabel: "true"}, Finalizers: []string{v1beta1.AgentFinalizer}}
 }
 
-// elsewhere leaves alone what has an object already: of this node, which the watch is about to bring, or of another,
-// from which the disk may have been moved here.
+// elsewhere leaves alone an entry that has an object already: of this node, whose event has not arrived yet, or of
+// another, from which the disk may have been moved here.
 func (a *Agent) elsewhere(k key, node string) error {
 	if node != a.Node {
 		a.log.Warn("on this disk, but its object says it is on another node; left alone", "kind", k.kind, "id", k.name, "node", node)
@@ -104,5 +110,5 @@ func ignoreExists(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	return fmt.Errorf("writing the object of what was found on disk: %w", err)
+	return fmt.Errorf("writing the object of an entry found on disk: %w", err)
 }

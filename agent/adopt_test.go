@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -22,16 +22,16 @@ func (r *rig) stored(spec backend.VolumeSpec) *backend.Volume {
 	return v
 }
 
-func (r *rig) adopted(name string) *v1.Volume {
+func (r *rig) adopted(name string) *v1beta1.Volume {
 	r.Helper()
-	v := r.phase(name, v1.PhaseReady)
-	if v.Labels[v1.AdoptedLabel] != "true" || !slices.Contains(v.Finalizers, v1.AgentFinalizer) || v.Spec.Node != node {
+	v := r.phase(name, v1beta1.PhaseReady)
+	if v.Labels[v1beta1.AdoptedLabel] != "true" || !slices.Contains(v.Finalizers, v1beta1.AgentFinalizer) || v.Spec.Node != node {
 		r.Errorf("adopted as %+v", v.ObjectMeta)
 	}
 	return v
 }
 
-func TestWhatIsOnDiskWithoutAnObjectGetsOne(t *testing.T) {
+func TestAdopt_DataWithoutAnObjectGetsOne(t *testing.T) {
 	r := newRig(t)
 	odd := r.stored(backend.VolumeSpec{
 		Name: "Odd Name", Mode: backend.Block, Provisioning: backend.Thick, Inodes: 7,
@@ -45,21 +45,21 @@ func TestWhatIsOnDiskWithoutAnObjectGetsOne(t *testing.T) {
 	}
 	r.begin()
 	v := r.adopted(string(odd.ID))
-	if v.Spec.Name != "Odd Name" || v.Spec.Claim != "shop/data" || v.Spec.Mode != v1.ModeBlock || v.Spec.Provisioning != v1.Thick ||
-		v.Spec.Inodes != 7 || v.Spec.Size.Required.Value() != 16*mib || !v.Status.Created.Time.Equal(odd.Created.Truncate(1000)) {
+	if v.Spec.Name != "Odd Name" || v.Spec.ClaimRef.String() != "shop/data" || v.Spec.Mode != v1beta1.ModeBlock || v.Spec.Provisioning != v1beta1.Thick ||
+		v.Spec.Inodes != 7 || v.Spec.Size.Required.Value() != 16*mib || !v.Status.CreationTime.Time.Equal(odd.Created.Truncate(1000)) {
 		t.Errorf("adopted as %+v", v)
 	}
 	r.expectEvent("Adopted")
-	if c := r.adopted("copy"); c.Spec.Source == nil || c.Spec.Source.Name != string(odd.ID) {
-		t.Errorf("the copy was adopted with source %+v", c.Spec.Source)
+	if c := r.adopted("copy"); c.Spec.SourceRef == nil || c.Spec.SourceRef.Name != string(odd.ID) {
+		t.Errorf("the copy was adopted with source %+v", c.Spec.SourceRef)
 	}
 	r.readySnapshot("s")
-	if s := r.snapshot("s"); s.Labels[v1.AdoptedLabel] != "true" || s.Spec.Source != string(odd.ID) {
+	if s := r.snapshot("s"); s.Labels[v1beta1.AdoptedLabel] != "true" || s.Spec.SourceRef.Name != string(odd.ID) {
 		t.Errorf("the snapshot was adopted as %+v", s)
 	}
 }
 
-func TestWhatTurnsUpOnDiskLaterGetsAnObjectToo(t *testing.T) {
+func TestAdopt_DataThatAppearsLaterGetsAnObject(t *testing.T) {
 	r := newRig(t).begin()
 	r.stored(backend.VolumeSpec{Name: "a"})
 	r.adopted("a")
@@ -70,11 +70,11 @@ func TestWhatTurnsUpOnDiskLaterGetsAnObjectToo(t *testing.T) {
 	}
 }
 
-func TestWhatIsMadeByAnotherDoorGetsItsObjectAtOnceAndWithoutAnEvent(t *testing.T) {
+func TestAdopt_DataCreatedByAnotherFrontEndGetsItsObjectAtOnceWithoutAnEvent(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 	r.begin()
-	r.agent.Made(backend.SourceVolume, "none") // it was removed meanwhile
+	r.agent.Made(backend.SourceVolume, "none") // it is removed by now
 	v := r.stored(backend.VolumeSpec{Name: "a"})
 	r.agent.Made(backend.SourceVolume, v.ID)
 	r.adopted("a")
@@ -84,7 +84,7 @@ func TestWhatIsMadeByAnotherDoorGetsItsObjectAtOnceAndWithoutAnEvent(t *testing.
 	r.agent.Made(backend.SourceSnapshot, "s")
 	r.readySnapshot("s")
 	r.agent.Made(backend.SourceVolume, v.ID) // which has its object
-	r.await("nothing to be left of what was told", func() bool {
+	r.await("the reports of new data to be handled", func() bool {
 		r.agent.work.mu.Lock()
 		defer r.agent.work.mu.Unlock()
 		return len(r.agent.work.made) == 0
@@ -97,7 +97,7 @@ func TestWhatIsMadeByAnotherDoorGetsItsObjectAtOnceAndWithoutAnEvent(t *testing.
 	r.expectEvent("Adopted")
 }
 
-func TestAGroupOnDiskIsAdoptedWholeAndDeletedWhole(t *testing.T) {
+func TestAdopt_GroupIsAdoptedWholeAndDeletedWhole(t *testing.T) {
 	r := newRig(t)
 	r.stored(backend.VolumeSpec{Name: "a"})
 	r.stored(backend.VolumeSpec{Name: "b"})
@@ -109,7 +109,7 @@ func TestAGroupOnDiskIsAdoptedWholeAndDeletedWhole(t *testing.T) {
 	for _, m := range g.Snapshots {
 		r.readySnapshot(string(m.ID))
 		s := r.snapshot(string(m.ID))
-		if s.Spec.Group == nil || s.Spec.Group.Name != "g" || !slices.Equal(s.Spec.Group.Sources, []string{"a", "b"}) || s.Status.Group != "g" {
+		if s.Spec.Group == nil || s.Spec.Group.Name != "g" || !slices.Equal(s.Spec.Group.Volumes, []string{"a", "b"}) || s.Status.Group != "g" {
 			t.Errorf("adopted as %+v", s)
 		}
 		r.removeSnapshot(s.Name)
@@ -122,7 +122,7 @@ func TestAGroupOnDiskIsAdoptedWholeAndDeletedWhole(t *testing.T) {
 	}
 }
 
-func TestWhatLivesWithAPodIsNotAdopted(t *testing.T) {
+func TestAdopt_EphemeralVolumeIsNotAdopted(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.Foreign = func(v *backend.Volume) bool { return v.Labels["ephemeral"] == "true" } }
 	r.stored(backend.VolumeSpec{Name: "pod", Labels: map[string]string{"ephemeral": "true"}})
@@ -138,10 +138,10 @@ func TestWhatLivesWithAPodIsNotAdopted(t *testing.T) {
 	})
 }
 
-func TestWhatHasAnObjectOnAnotherNodeIsLeftAlone(t *testing.T) {
+func TestAdopt_VolumeWithAnObjectOnAnotherNodeIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	r.stored(backend.VolumeSpec{Name: "a"})
-	r.ask("a", func(v *v1.Volume) { v.Spec.Node = "node-b" }) // the disk was moved from there, perhaps
+	r.ask("a", func(v *v1beta1.Volume) { v.Spec.Node = "node-b" }) // the disk was moved from there, perhaps
 	r.stored(backend.VolumeSpec{Name: "z"})
 	r.begin()
 	r.adopted("z")
@@ -150,14 +150,14 @@ func TestWhatHasAnObjectOnAnotherNodeIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestADamagedVolumeIsAdoptedAsSuch(t *testing.T) {
+func TestAdopt_DamagedVolumeIsAdoptedAsDamaged(t *testing.T) {
 	r := newRig(t)
 	r.stored(backend.VolumeSpec{Name: "a"})
 	r.host.ill["a"] = backend.Condition{Abnormal: true, Message: "meta.json is damaged"}
 	r.begin()
 	v := r.adopted("a")
-	c := expectCondition(t, v.Status.Conditions, v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonDamaged)
-	expectCondition(t, v.Status.Conditions, v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonDamaged)
+	c := expectCondition(t, v.Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonDamaged)
+	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonDamaged)
 	if c.Message != "meta.json is damaged" {
 		t.Errorf("it says %q", c.Message)
 	}

@@ -1,8 +1,8 @@
-// Package agent makes the Volume and Snapshot objects of one host real with that host's backend, and reports what the
-// host has.
+// Package agent reconciles the Volume and Snapshot objects of one host with that host's backend, and reports the state
+// of the host.
 //
-// What is on disk is the truth: an agent that is killed anywhere and started again finds out what it has done, writes
-// objects for what it finds without one, and never makes a volume anew that was real once.
+// The disk is the truth: an agent that is killed at any point and restarted finds out what it has done, writes objects
+// for entries without one, and never recreates a volume that existed once.
 package agent
 
 import (
@@ -21,7 +21,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/convert"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/kube"
 )
@@ -39,7 +40,7 @@ const (
 // fieldManager is the name under which an agent writes.
 const fieldManager = "holdfast-agent"
 
-// Pool is what is told of a pool beside its numbers.
+// Pool is what is reported of a pool beside its numbers.
 type Pool struct {
 	Name   string
 	Path   string
@@ -60,12 +61,12 @@ type Config struct {
 	Log        *slog.Logger         // nil discards
 	// Requests says whether a request to delete data can be relied on to be the controller's; nil relies on all.
 	Requests interface{ Refusal() error }
-	// Addresses are those of the host; nil tells none.
+	// Addresses are those of the host; nil reports none.
 	Addresses func() ([]string, error)
-	// SharedVolumes says why shared volumes cannot be mounted on the host, with the reason for the condition; nil tells
-	// nothing of them.
+	// SharedVolumes says why shared volumes cannot be mounted on the host, with the reason for the condition; nil
+	// reports nothing about them.
 	SharedVolumes func() (reason string, err error)
-	// Foreign says which volumes on disk never get an object: those that live and die with a pod. Nil means none.
+	// Foreign says which volumes on disk never get an object: those that are deleted with their pod. Nil means none.
 	Foreign func(*backend.Volume) bool
 	// ForeignAllowed says whether more of them are made here.
 	ForeignAllowed bool
@@ -74,7 +75,7 @@ type Config struct {
 	Lease        time.Duration // how long after its last sign of life the node counts as down, in whole seconds
 	SurveyEvery  time.Duration // how often usage and health, and SharedVolumes, are looked at
 	PublishEvery time.Duration // the StorageNode is written at most this often
-	RetryFirst   time.Duration // after a failure that may pass; doubled each time
+	RetryFirst   time.Duration // after a temporary failure; doubled each time
 	RetryLast    time.Duration // until this
 }
 
@@ -91,10 +92,13 @@ type Agent struct {
 
 	poolsChanged chan struct{} // holds a token when a pool has come or gone
 
-	watches watches
-	work    *work
-	node    publisher
-	inline  atomic.Int32 // volumes that are Foreign; negative until they were counted
+	watches   watches
+	loop      *kube.Loop[key]
+	work      *work
+	volumes   kube.Writer[*v1beta1.Volume, v1beta1.VolumeStatus]
+	snapshots kube.Writer[*v1beta1.Snapshot, v1beta1.SnapshotStatus]
+	node      publisher
+	inline    atomic.Int32 // volumes that are Foreign; negative until they were counted
 
 	sharedVolumes atomic.Pointer[metav1.Condition] // nil until it was looked at
 
@@ -106,15 +110,15 @@ func New(c Config) (*Agent, error) {
 	switch {
 	case c.Backend == nil || c.Client == nil || c.Kubernetes == nil:
 		return nil, errors.New("an agent needs a backend and clients of both APIs")
-	case len(validation.IsDNS1123Subdomain(c.Node)) > 0 || len(v1.LeasePrefix+c.Node) > validation.DNS1123SubdomainMaxLength:
-		return nil, fmt.Errorf("node %s: it must be the name of a Node object, at most %d bytes", backend.Quote(c.Node), validation.DNS1123SubdomainMaxLength-len(v1.LeasePrefix))
+	case len(validation.IsDNS1123Subdomain(c.Node)) > 0 || len(v1beta1.LeasePrefix+c.Node) > validation.DNS1123SubdomainMaxLength:
+		return nil, fmt.Errorf("node %s: it must be the name of a Node object, at most %d bytes", backend.Quote(c.Node), validation.DNS1123SubdomainMaxLength-len(v1beta1.LeasePrefix))
 	}
-	c.Namespace = cmp.Or(c.Namespace, v1.DefaultNamespace)
+	c.Namespace = cmp.Or(c.Namespace, v1beta1.DefaultNamespace)
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	c.Lease = max(time.Second, cmp.Or(c.Lease, DefaultLease).Truncate(time.Second))
 	c.SurveyEvery, c.PublishEvery = cmp.Or(c.SurveyEvery, DefaultSurveyEvery), cmp.Or(c.PublishEvery, DefaultPublishEvery)
 	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, DefaultRetryFirst), cmp.Or(c.RetryLast, DefaultRetryLast)
-	a := &Agent{Config: c, log: c.Log, work: newWork(c.RetryFirst, c.RetryLast)}
+	a := &Agent{Config: c, log: c.Log, work: newWork()}
 	a.inline.Store(-1)
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
@@ -127,13 +131,28 @@ func New(c Config) (*Agent, error) {
 	a.pools, _ = c.Backend.(backend.PoolMemory)
 	a.poolsChanged = make(chan struct{}, 1)
 	a.node.dirty = make(chan struct{}, 1)
+	objects := c.Client.HoldfastV1beta1()
+	a.volumes = kube.Writer[*v1beta1.Volume, v1beta1.VolumeStatus]{
+		Client: func(string) kube.Client[*v1beta1.Volume] { return objects.Volumes() },
+		Status: func(o *v1beta1.Volume) *v1beta1.VolumeStatus { return &o.Status }, Manager: fieldManager,
+	}
+	a.snapshots = kube.Writer[*v1beta1.Snapshot, v1beta1.SnapshotStatus]{
+		Client: func(string) kube.Client[*v1beta1.Snapshot] { return objects.Snapshots() },
+		Status: func(o *v1beta1.Snapshot) *v1beta1.SnapshotStatus { return &o.Status }, Manager: fieldManager,
+	}
+	var err error
+	a.loop, err = kube.NewLoop(kube.LoopConfig[key]{
+		Name: "agent", Reconcile: a.reconcile, Workers: c.Workers, Log: a.log, RetryFirst: c.RetryFirst, RetryLast: c.RetryLast,
+	})
+	if err != nil {
+		return nil, err
+	}
 	return a, a.watches.prepare(a)
 }
 
-// Run works until ctx ends. Operations of the backend that are running then go on; closing the backend waits for them.
-// An Agent runs once.
+// Run works until ctx ends. Running operations of the backend then continue; closing the backend waits for them. An
+// Agent runs once.
 func (a *Agent) Run(ctx context.Context) error {
-	defer a.work.queue.ShutDown()
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	ctx, stop := context.WithCancel(ctx)
@@ -149,23 +168,20 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.SharedVolumes != nil {
 		go a.watchSharedVolumes(ctx) // not waited for: the kernel may wait for its module
 	}
-	for range a.Workers {
-		parts.Go(func() { a.worker(ctx) })
-	}
-	<-ctx.Done()
-	return nil
+	return a.loop.Run(ctx)
 }
 
-// Made tells that a volume or snapshot was made on this host by the other door to its storage, so that its object is
+// Made reports that another part of this process created a volume or snapshot on this host, so that its object is
 // written at once. It does not wait for that.
 func (a *Agent) Made(kind backend.SourceKind, id backend.ID) {
-	k := key{v1.SourceKind(kind), string(id)}
+	data := convert.FromSource(&backend.Source{Kind: kind, ID: id})
+	k := key{data.Kind, data.Name}
 	a.work.setMade(k, true)
-	a.work.again(k)
+	a.loop.Retry(k)
 }
 
-// Released tells that a volume is no longer in use on this host, so that a deletion that was refused for that reason
-// is tried again at once.
+// Released reports that a volume is no longer in use on this host, so that a deletion that was refused for that reason
+// is retried at once.
 func (a *Agent) Released(id backend.ID) {
-	a.work.again(key{v1.SourceVolume, string(id)})
+	a.loop.Retry(key{v1beta1.SourceVolume, string(id)})
 }

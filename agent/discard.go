@@ -5,22 +5,24 @@ import (
 	"errors"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// discard removes from the disk what the controller gave up while this node was not heard of, before its name means
-// anything else. o is the object of that name now; made says that it is real.
+// discard removes from the disk what the controller gave up while this node was unreachable, before its name is used
+// for anything else. o is the present object of that name; made says that its volume exists.
 func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) error {
 	n := a.nodeObject()
 	if n == nil {
 		return nil
 	}
 	all := n.Spec.Discard
-	i := slices.IndexFunc(all, func(d v1.Discard) bool { return d.Kind == k.kind && d.Name == k.name && !a.work.done(d.UID) })
+	i := slices.IndexFunc(all, func(d v1beta1.Discard) bool { return d.Kind == k.kind && d.Name == k.name && !a.work.done(d.UID) })
 	switch {
 	case i < 0, hasUID(o, all[i].UID): // not given up yet, or not at all
 		return nil
@@ -34,11 +36,11 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 		if !heard {
 			return a.discarded(ctx, all[i])
 		}
-		// The cache may have what was settled by an agent before this one, and the volume may have been restored since.
-		if n, err := a.Client.HoldfastV1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{}); err != nil || !slices.ContainsFunc(n.Spec.Discard, all[i].Same) {
+		// The cache may have an entry that a previous agent has handled, and the volume may have been restored since.
+		if n, err := a.Client.HoldfastV1beta1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{}); err != nil || !slices.ContainsFunc(n.Spec.Discard, all[i].Same) {
 			return err
 		}
-		a.log.Info("removing what was given up while this node was not heard of", "kind", k.kind, "id", k.name,
+		a.log.Info("removing what was given up while this node was unreachable", "kind", k.kind, "id", k.name,
 			"requestedBy", all[i].RequestedBy, "reason", all[i].Reason)
 		if err := a.deleteAny(ctx, k); err != nil {
 			return err
@@ -51,19 +53,34 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 	return nil
 }
 
+// givenUp says whether a volume or snapshot must be discarded.
+func givenUp(n *v1beta1.StorageNode, k key) bool {
+	return slices.ContainsFunc(n.Spec.Discard, func(d v1beta1.Discard) bool { return d.Kind == k.kind && d.Name == k.name })
+}
+
+// mayAdopt says whether what is on the disk without an object was not given up. The API server is asked: the list of what to
+// discard is written before the object goes, but the cache may see the end of the object first.
+func (a *Agent) mayAdopt(ctx context.Context, k key) (bool, error) {
+	n, err := a.Client.HoldfastV1beta1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{})
+	if err != nil {
+		return apierrors.IsNotFound(err), kube.IgnoreNotFound(err)
+	}
+	return !givenUp(n, k), nil
+}
+
 func hasUID(o metav1.Object, uid types.UID) bool {
 	switch o := o.(type) {
-	case *v1.Volume:
+	case *v1beta1.Volume:
 		return o != nil && o.UID == uid
-	case *v1.Snapshot:
+	case *v1beta1.Snapshot:
 		return o != nil && o.UID == uid
 	}
 	return false
 }
 
-// deleteAny waits for pools that are out of reach: nobody remembers in which one it lies.
+// deleteAny waits for pools that are out of reach: it is not recorded in which pool the entry is.
 func (a *Agent) deleteAny(ctx context.Context, k key) error {
-	if k.kind == v1.SourceVolume {
+	if k.kind == v1beta1.SourceVolume {
 		if _, err := a.Backend.Get(ctx, k.id()); errors.Is(err, backend.ErrNotFound) {
 			return a.anyPoolOut(ctx)
 		}
@@ -79,11 +96,11 @@ func (a *Agent) deleteAny(ctx context.Context, k key) error {
 	return a.snapshotter.DeleteSnapshot(ctx, k.id())
 }
 
-// discarded takes one entry off the list.
-func (a *Agent) discarded(ctx context.Context, d v1.Discard) error {
-	return a.editNode(ctx, func(n *v1.StorageNode) (spec map[string]any, err error) {
+// discarded removes one entry from the list.
+func (a *Agent) discarded(ctx context.Context, d v1beta1.Discard) error {
+	return a.editNode(ctx, func(n *v1beta1.StorageNode) (spec map[string]any, err error) {
 		if err := readable(n); err != nil {
-			return nil, err // what is missing of the list would be lost
+			return nil, err // unreadable entries of the list would be lost
 		}
 		return map[string]any{"discard": slices.DeleteFunc(slices.Clone(n.Spec.Discard), d.Same)}, nil
 	})

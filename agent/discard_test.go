@@ -2,17 +2,18 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // giveUp writes what a controller writes when it gives up things of a node.
-func (r *rig) giveUp(all ...v1.Discard) {
+func (r *rig) giveUp(all ...v1beta1.Discard) {
 	r.Helper()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"discard": all}})
 	if err != nil {
@@ -23,8 +24,8 @@ func (r *rig) giveUp(all ...v1.Discard) {
 	}
 }
 
-func discard(kind v1.SourceKind, name string, uid types.UID) v1.Discard {
-	return v1.Discard{Kind: kind, Name: name, DeletionRequest: v1.DeletionRequest{UID: uid, RequestedBy: "a test", RequestedAt: metav1.NowMicro()}}
+func discard(kind v1beta1.SourceKind, name string, uid types.UID) v1beta1.Discard {
+	return v1beta1.Discard{Kind: kind, Name: name, DeletionRequest: v1beta1.DeletionRequest{UID: uid, RequestedBy: "a test", RequestedAt: metav1.NowMicro()}}
 }
 
 func (r *rig) discarded() {
@@ -35,7 +36,7 @@ func (r *rig) discarded() {
 	})
 }
 
-func TestWhatWasGivenUpWhileTheNodeWasDownIsDiscardedAndNotAdopted(t *testing.T) {
+func TestDiscard_VolumeGivenUpWhileTheNodeWasDownIsNotAdopted(t *testing.T) {
 	r := newRig(t).begin()
 	r.stop()
 	r.stored(backend.VolumeSpec{Name: "old"})
@@ -43,7 +44,7 @@ func TestWhatWasGivenUpWhileTheNodeWasDownIsDiscardedAndNotAdopted(t *testing.T)
 	if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "old", Source: "old"}); err != nil {
 		t.Fatal(err)
 	}
-	r.giveUp(discard(v1.SourceVolume, "old", "u1"), discard(v1.SourceSnapshot, "old", "u2"))
+	r.giveUp(discard(v1beta1.SourceVolume, "old", "u1"), discard(v1beta1.SourceSnapshot, "old", "u2"))
 	r.begin()
 	r.adopted("kept")
 	r.discarded()
@@ -55,18 +56,18 @@ func TestWhatWasGivenUpWhileTheNodeWasDownIsDiscardedAndNotAdopted(t *testing.T)
 	}
 }
 
-func TestWhatIsGivenUpIsDiscardedWhenItsObjectIsGoneAndNotBefore(t *testing.T) {
+func TestDiscard_HappensAfterTheObjectIsGoneAndNotBefore(t *testing.T) {
 	r := newRig(t).begin()
 	v := r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.host.set(func() { r.host.refuse["delete a"] = backend.ErrPrecondition }) // a pod still has it
-	r.giveUp(discard(v1.SourceVolume, "a", v.UID))
+	r.giveUp(discard(v1beta1.SourceVolume, "a", v.UID))
 	r.withVolumes("z") // so the list was seen
 	if n := r.node(); len(n.Spec.Discard) == 0 || !r.host.has("a") {
-		t.Fatal("it was settled while its object lives")
+		t.Fatal("the discard was done while the object exists")
 	}
 	r.remove("a")
-	r.phase("a", v1.PhaseDeleting)
+	r.phase("a", v1beta1.PhaseDeleting)
 	if _, err := r.volumes.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,39 +81,63 @@ func TestWhatIsGivenUpIsDiscardedWhenItsObjectIsGoneAndNotBefore(t *testing.T) {
 	r.discarded()
 }
 
-func TestANewVolumeOfTheNameOfOneThatWasGivenUpBeginsEmpty(t *testing.T) {
+// The end of an object may be seen before the list that was written first.
+func TestDiscard_WhatTheCacheDoesNotShowYetIsNotAdopted(t *testing.T) {
+	r := newRig(t).begin()
+	r.stop()
+	r.stored(backend.VolumeSpec{Name: "a"})
+	if _, err := r.host.Memory.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	adopt := func() {
+		t.Helper()
+		if err := errors.Join(r.agent.adoptVolume(t.Context(), "a"), r.agent.adoptSnapshot(t.Context(), "s")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"), discard(v1beta1.SourceSnapshot, "s", "u2"))
+	if adopt(); r.volume("a") != nil || r.snapshot("s") != nil {
+		t.Error("what was given up was adopted")
+	}
+	r.giveUp()
+	if adopt(); r.volume("a") == nil || r.snapshot("s") == nil {
+		t.Error("what was not given up was not adopted")
+	}
+}
+
+func TestDiscard_NewVolumeOfTheSameNameIsEmpty(t *testing.T) {
 	r := newRig(t).begin()
 	r.stop()
 	r.stored(backend.VolumeSpec{Name: "a"})
 	r.host.Write("a", []byte("of the old one"))
-	r.giveUp(discard(v1.SourceVolume, "a", "u1"))
+	r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"))
 	r.ask("a")
 	r.begin()
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.discarded()
 	if got := r.host.Read("a", 100); len(got) > 0 {
 		t.Errorf("it holds %q", got)
 	}
 }
 
-func TestAVolumeThatIsRealIsNeverDiscardedForAnotherOfItsName(t *testing.T) {
+func TestDiscard_ReadyVolumeOfTheSameNameIsKept(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.host.Write("a", []byte("of the user"))
-	r.giveUp(discard(v1.SourceVolume, "a", "of one before"))
+	r.giveUp(discard(v1beta1.SourceVolume, "a", "of one before"))
 	r.discarded()
 	if got := string(r.host.Read("a", 100)); got != "of the user" {
 		t.Errorf("it holds %q", got)
 	}
 }
 
-func TestADiscardIsDoneOnceHoweverOldTheCacheIs(t *testing.T) {
+func TestDiscard_HappensOnceWithAStaleCache(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.SurveyEvery = DefaultSurveyEvery }
 	r.begin().stop()
 	r.stored(backend.VolumeSpec{Name: "a"})
-	r.giveUp(discard(v1.SourceVolume, "a", "u1"))
+	r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"))
 	release := func() {}
 	r.host.enter = func(call string) {
 		if call == "delete a" {

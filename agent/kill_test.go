@@ -19,7 +19,7 @@ import (
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -135,9 +135,9 @@ func (m *mortal) DeleteGroup(ctx context.Context, id backend.ID) error {
 	return m.did("delete group", func() error { return m.host.DeleteGroup(ctx, id) })
 }
 
-// TestAnAgentThatIsKilledAnywhereIsContinuedByTheNext tells one story again and again, with the agent killed at each
+// TestAgent_KilledAtAnyStepIsContinuedByTheNext runs one sequence again and again, with the agent killed at each
 // of its steps in turn.
-func TestAnAgentThatIsKilledAnywhereIsContinuedByTheNext(t *testing.T) {
+func TestAgent_KilledAtAnyStepIsContinuedByTheNext(t *testing.T) {
 	for at, over := 0, false; !over; at++ {
 		if at > 500 {
 			t.Fatal("the story has no end")
@@ -191,7 +191,7 @@ func (r *rig) story() {
 	written := []byte("written by the user")
 	for _, name := range []string{"a", "b"} {
 		r.ask(name)
-		r.phase(name, v1.PhaseReady)
+		r.phase(name, v1beta1.PhaseReady)
 		r.host.Write(backend.ID(name), written)
 	}
 	r.grow("a", 64*mib)
@@ -204,17 +204,19 @@ func (r *rig) story() {
 	r.writtenAgain(byHand)
 	r.await("another object of the snapshot", func() bool {
 		s := r.snapshot("s")
-		return s != nil && s.UID != copyByHand.UID && s.Status.Phase == v1.PhaseReady
+		return s != nil && s.UID != copyByHand.UID && s.Status.Phase == v1beta1.PhaseReady
 	})
 	members := r.askGroup("g", "a", "b")
 	for _, m := range members {
 		r.readySnapshot(m)
 	}
-	r.ask("r", func(v *v1.Volume) { v.Spec.Source = &v1.VolumeSource{Kind: v1.SourceSnapshot, Name: "s"} })
-	r.phase("r", v1.PhaseReady)
+	r.ask("r", func(v *v1beta1.Volume) {
+		v.Spec.SourceRef = &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"}
+	})
+	r.phase("r", v1beta1.PhaseReady)
 	for _, id := range []backend.ID{"a", "b", "r"} {
 		if got := r.host.Read(id, len(written)); !bytes.Equal(got, written) {
-			r.Fatalf("volume %s holds %q: it was made anew", id, got)
+			r.Fatalf("volume %s holds %q: it was created again", id, got)
 		}
 	}
 	for _, name := range append(members, "s") {
@@ -237,13 +239,13 @@ func (r *rig) story() {
 
 func (r *rig) readySnapshot(name string) {
 	r.Helper()
-	r.await("snapshot "+name, func() bool { s := r.snapshot(name); return s != nil && s.Status.Phase == v1.PhaseReady })
+	r.await("snapshot "+name, func() bool { s := r.snapshot(name); return s != nil && s.Status.Phase == v1beta1.PhaseReady })
 }
 
 // askGroup writes the members of a group and returns their IDs.
 func (r *rig) askGroup(name string, sources ...string) (members []string) {
 	r.Helper()
-	group := &v1.SnapshotGroup{Name: name, Sources: sources}
+	group := &v1beta1.SnapshotGroup{Name: name, Volumes: sources}
 	for _, source := range slices.Sorted(slices.Values(sources)) {
 		member := convert.ToGroup(group).Member(backend.ID(source))
 		members = append(members, r.askSnapshot(member.Name, source, group).Name)

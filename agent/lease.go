@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // showLife renews the node's Lease, four times in the time after which the node counts as down.
@@ -19,7 +19,7 @@ func (a *Agent) showLife(ctx context.Context) {
 	for {
 		var err error
 		if held, err = a.renew(ctx, held); err != nil && ctx.Err() == nil {
-			a.log.Warn("this node will count as down if its Lease is not renewed; trying again", "lease", v1.LeasePrefix+a.Node, "error", err)
+			a.log.Warn("this node will count as down if its Lease is not renewed; trying again", "lease", v1beta1.LeasePrefix+a.Node, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -34,7 +34,7 @@ func (a *Agent) renew(ctx context.Context, held *coordination.Lease) (*coordinat
 	leases := a.Kubernetes.CoordinationV1().Leases(a.Namespace)
 	if held == nil {
 		var err error
-		held, err = leases.Get(ctx, v1.LeasePrefix+a.Node, metav1.GetOptions{})
+		held, err = leases.Get(ctx, v1beta1.LeasePrefix+a.Node, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			held = nil
@@ -43,7 +43,7 @@ func (a *Agent) renew(ctx context.Context, held *coordination.Lease) (*coordinat
 		}
 	}
 	seconds, now := int32(a.Lease/time.Second), metav1.NowMicro()
-	next := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1.LeasePrefix + a.Node}}
+	next := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.LeasePrefix + a.Node}}
 	write := func() (*coordination.Lease, error) {
 		return leases.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
 	}

@@ -15,22 +15,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func (r *rig) node() *v1.StorageNode {
+func (r *rig) node() *v1beta1.StorageNode {
 	n, err := r.nodes.Get(r.Context(), node, metav1.GetOptions{})
 	if err != nil {
-		return &v1.StorageNode{}
+		return &v1beta1.StorageNode{}
 	}
 	return n
 }
 
-func TestTheNodeSaysWhatItHas(t *testing.T) {
+func TestStorageNode_ReportsPoolsAndCapacity(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.askSnapshot("s", "a", nil)
 	r.readySnapshot("s")
 	r.await("the counts", func() bool {
@@ -39,44 +39,44 @@ func TestTheNodeSaysWhatItHas(t *testing.T) {
 	})
 	s := r.node().Status
 	p := s.Pools[0]
-	if s.Version != "1.2.3" || p.Name != "memory" || p.Path != "/srv/memory" || p.Engine != "image" || p.Message != "" ||
+	if s.Version != "1.2.3" || p.Name != "memory" || p.Path != "/srv/memory" || p.Engine != v1beta1.EngineImage || p.Message != "" ||
 		p.Capacity.Value() != 1<<40 || p.Available.Value() != 1<<40-16*mib || p.Smallest.Value() != mib || p.Largest.Value() != 1<<40-16*mib {
 		t.Errorf("it says %+v", s)
 	}
 	if s.Columns.Pools != "1/1" || s.Columns.Volumes != 1 || s.Columns.Capacity != "1Ti" {
 		t.Errorf("people read %+v", s.Columns)
 	}
-	expectCondition(t, s.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady)
+	expectCondition(t, s.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
 	r.remove("a")
 	r.gone("a")
 	r.await("the room given back", func() bool { p := r.node().Status.Pools[0]; return p.Volumes == 0 && p.Promised.Value() == 0 })
 }
 
-func TestTheNodeSaysWhetherSharedVolumesCanBeMountedThere(t *testing.T) {
+func TestStorageNode_ReportsWhetherSharedVolumesCanBeMounted(t *testing.T) {
 	r := newRig(t)
 	var mu sync.Mutex
 	lacks := errors.New("the kernel has no client of NFS 4")
 	r.change = func(c *Config) {
-		c.SharedVolumes = func() (string, error) { mu.Lock(); defer mu.Unlock(); return v1.ReasonNoNFSClient, lacks }
+		c.SharedVolumes = func() (string, error) { mu.Lock(); defer mu.Unlock(); return v1beta1.ReasonNoNFSClient, lacks }
 	}
 	r.begin()
 	is := func(status metav1.ConditionStatus, reason, message string) func() bool {
 		return func() bool {
-			c := meta.FindStatusCondition(r.node().Status.Conditions, v1.SharedVolumesCondition)
+			c := meta.FindStatusCondition(r.node().Status.Conditions, v1beta1.SharedVolumesCondition)
 			return c != nil && c.Status == status && c.Reason == reason && c.Message == message
 		}
 	}
-	r.await("what it lacks", is(metav1.ConditionFalse, v1.ReasonNoNFSClient, lacks.Error()))
-	if !meta.IsStatusConditionTrue(r.node().Status.Conditions, v1.ReadyCondition) {
+	r.await("what it lacks", is(metav1.ConditionFalse, v1beta1.ReasonNoNFSClient, lacks.Error()))
+	if !meta.IsStatusConditionTrue(r.node().Status.Conditions, v1beta1.ReadyCondition) {
 		t.Error("for want of that, it is not ready")
 	}
 	mu.Lock()
 	lacks = nil
 	mu.Unlock()
-	r.await("what it has by now", is(metav1.ConditionTrue, v1.ReasonReady, ""))
+	r.await("what it has by now", is(metav1.ConditionTrue, v1beta1.ReasonReady, ""))
 }
 
-func TestThatTheAddressesAreNotKnownIsLoggedOnceForEachReason(t *testing.T) {
+func TestStorageNode_UnknownAddressesAreLoggedOncePerReason(t *testing.T) {
 	var log bytes.Buffer
 	err := errors.New("no network")
 	a := &Agent{Config: Config{Addresses: func() ([]string, error) { return []string{"10.0.0.7"}, err }}, log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -95,7 +95,7 @@ func TestThatTheAddressesAreNotKnownIsLoggedOnceForEachReason(t *testing.T) {
 	}
 }
 
-func TestTheNodeSaysByWhichAddressesItIsSeen(t *testing.T) {
+func TestStorageNode_ReportsTheAddressesOfTheNode(t *testing.T) {
 	r := newRig(t)
 	var mu sync.Mutex
 	addresses, failure := []string{"10.0.0.7", "10.9.8.1"}, error(nil)
@@ -115,7 +115,7 @@ func TestTheNodeSaysByWhichAddressesItIsSeen(t *testing.T) {
 	r.ask("a")
 	r.await("other news", func() bool { p := r.node().Status.Pools; return len(p) == 1 && p[0].Volumes == 1 })
 	if got := r.node().Status.Addresses; len(got) != 3 {
-		t.Errorf("while they are not known, %v are told", got)
+		t.Errorf("while the addresses are not known, %v are reported", got)
 	}
 	// As an API server does whose kind is of the release before.
 	mu.Lock()
@@ -130,10 +130,10 @@ func TestTheNodeSaysByWhichAddressesItIsSeen(t *testing.T) {
 		return err == nil
 	})
 	r.agent.node.change()
-	r.await("it told again", func() bool { return slices.Equal(r.node().Status.Addresses, []string{"10.0.0.8"}) })
+	r.await("the addresses to be reported again", func() bool { return slices.Equal(r.node().Status.Addresses, []string{"10.0.0.8"}) })
 }
 
-func TestAPoolThatFailsKeepsItsLastNumbersAndSaysWhy(t *testing.T) {
+func TestStorageNode_FailingPoolKeepsItsLastCapacityAndReportsTheReason(t *testing.T) {
 	r := newRig(t).begin()
 	r.host.set(func() { r.host.broken = fmt.Errorf("%w: /srv/memory is not mounted", backend.ErrUnavailable) })
 	r.await("the message", func() bool { return r.node().Status.Pools[0].Message != "" })
@@ -141,35 +141,35 @@ func TestAPoolThatFailsKeepsItsLastNumbersAndSaysWhy(t *testing.T) {
 	if s.Pools[0].Capacity.Value() != 1<<40 || s.Columns.Pools != "0/1" {
 		t.Errorf("it says %+v", s)
 	}
-	expectCondition(t, s.Conditions, v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonPoolFailing)
+	expectCondition(t, s.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonPoolFailing)
 	r.restart() // the numbers are those of the object now
 	if got := r.node().Status.Pools[0].Capacity.Value(); got != 1<<40 {
 		t.Errorf("after a restart the pool has %d bytes", got)
 	}
 	r.host.set(func() { r.host.broken = nil })
 	r.await("the pool back", func() bool { return r.node().Status.Pools[0].Message == "" })
-	expectCondition(t, r.node().Status.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady)
+	expectCondition(t, r.node().Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
 }
 
-func TestANodeWithoutAPoolSaysSo(t *testing.T) {
+func TestStorageNode_ReportsThatItHasNoPool(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.Pools = nil }
 	r.begin()
 	s := r.node().Status
-	c := expectCondition(t, s.Conditions, v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonNoPool)
+	c := expectCondition(t, s.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonNoPool)
 	if len(s.Pools) != 0 || s.Columns.Pools != "0/0" || s.Version != "1.2.3" || !strings.Contains(c.Message, "nodeSelectorTerms") {
 		t.Errorf("it says %+v", s)
 	}
 	r.change = nil
 	r.restart() // a label gave it one
 	r.await("the pool", func() bool { return r.node().Status.Columns.Pools == "1/1" })
-	expectCondition(t, r.node().Status.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady)
+	expectCondition(t, r.node().Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
 }
 
-func TestTheNodeIsWrittenOnlyWhenSomethingHasChanged(t *testing.T) {
+func TestStorageNode_IsWrittenOnlyOnChange(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.await("the count", func() bool { return r.node().Status.Pools[0].Volumes == 1 })
 	r.api.Requests()
 	from := r.host.count("list")
@@ -179,12 +179,12 @@ func TestTheNodeIsWrittenOnlyWhenSomethingHasChanged(t *testing.T) {
 	}
 }
 
-func TestANodeThatWasTakenForDeadOrDeletedTellsThatItLives(t *testing.T) {
+func TestStorageNode_MarkedDeadOrDeletedIsReportedAliveAgain(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 	r.begin()
 	n := r.node()
-	n.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1.ReasonNodeDown}}
+	n.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeDown}}
 	if _, err := r.nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -195,34 +195,34 @@ func TestANodeThatWasTakenForDeadOrDeletedTellsThatItLives(t *testing.T) {
 	r.await("a new record", func() bool { return len(r.node().Status.Pools) == 1 })
 }
 
-func TestAVolumeThatWasWrittenOffIsReadyAgain(t *testing.T) {
+func TestVolume_WrittenOffIsReadyAgain(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 	r.begin()
 	r.ask("a")
-	v := r.phase("a", v1.PhaseReady)
-	v.Status.Phase = v1.PhaseLost
-	v.Status.Conditions[0] = metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1.ReasonNodeGone}
+	v := r.phase("a", v1beta1.PhaseReady)
+	v.Status.Phase = v1beta1.PhaseLost
+	v.Status.Conditions[0] = metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeGone}
 	if _, err := r.volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	v = r.phase("a", v1.PhaseReady)
-	expectCondition(t, v.Status.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady)
+	v = r.phase("a", v1beta1.PhaseReady)
+	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
 }
 
-func TestAStatusThatSaysWhatIsNotSoIsPutRight(t *testing.T) {
+func TestStorageNode_WrongStatusIsCorrected(t *testing.T) {
 	r := newRig(t)
 	r.begin()
 	r.ask("a")
-	v := r.phase("a", v1.PhaseReady)
+	v := r.phase("a", v1beta1.PhaseReady)
 	right := v.Status
-	for what, wrong := range map[string]func(*v1.VolumeStatus){
-		"phase":       func(s *v1.VolumeStatus) { s.Phase = v1.PhaseFailed },
-		"size":        func(s *v1.VolumeStatus) { s.Size = size(mib) },
-		"pool":        func(s *v1.VolumeStatus) { s.Pool = "another" },
-		"mode":        func(s *v1.VolumeStatus) { s.Mode = v1.ModeBlock },
-		"file system": func(s *v1.VolumeStatus) { s.FSType = "another" },
-		"all of it":   func(s *v1.VolumeStatus) { *s = v1.VolumeStatus{} },
+	for what, wrong := range map[string]func(*v1beta1.VolumeStatus){
+		"phase":       func(s *v1beta1.VolumeStatus) { s.Phase = v1beta1.PhaseFailed },
+		"size":        func(s *v1beta1.VolumeStatus) { s.Size = size(mib) },
+		"pool":        func(s *v1beta1.VolumeStatus) { s.Pool = "another" },
+		"mode":        func(s *v1beta1.VolumeStatus) { s.Mode = v1beta1.ModeBlock },
+		"file system": func(s *v1beta1.VolumeStatus) { s.FSType = "another" },
+		"all of it":   func(s *v1beta1.VolumeStatus) { *s = v1beta1.VolumeStatus{} },
 	} {
 		v := r.volume("a")
 		wrong(&v.Status)
@@ -236,15 +236,15 @@ func TestAStatusThatSaysWhatIsNotSoIsPutRight(t *testing.T) {
 	}
 }
 
-func TestTheLeaseIsRenewedWhateverBecomesOfIt(t *testing.T) {
+func TestLease_IsRenewedWhenTheStatusCannotBeWritten(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.Lease = time.Second }
 	r.begin()
-	leases := r.leases.CoordinationV1().Leases(v1.DefaultNamespace)
+	leases := r.leases.CoordinationV1().Leases(v1beta1.DefaultNamespace)
 	renewed := func(what string, since time.Time) (at time.Time) {
 		t.Helper()
 		r.await(what, func() bool {
-			l, err := leases.Get(t.Context(), v1.LeasePrefix+node, metav1.GetOptions{})
+			l, err := leases.Get(t.Context(), v1beta1.LeasePrefix+node, metav1.GetOptions{})
 			if err != nil || *l.Spec.HolderIdentity != node || *l.Spec.LeaseDurationSeconds != 1 {
 				return false
 			}
@@ -255,7 +255,7 @@ func TestTheLeaseIsRenewedWhateverBecomesOfIt(t *testing.T) {
 	}
 	first := renewed("a Lease", time.Time{})
 	second := renewed("a renewal", first)
-	if err := leases.Delete(t.Context(), v1.LeasePrefix+node, metav1.DeleteOptions{}); err != nil {
+	if err := leases.Delete(t.Context(), v1beta1.LeasePrefix+node, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	renewed("a new Lease", second)
@@ -263,7 +263,7 @@ func TestTheLeaseIsRenewedWhateverBecomesOfIt(t *testing.T) {
 	renewed("the next agent's Lease", second)
 }
 
-func TestAnAgentWithABadConfigurationIsRefused(t *testing.T) {
+func TestAgent_BadConfigurationIsRefused(t *testing.T) {
 	r := newRig(t).begin()
 	for what, change := range map[string]func(*Config){
 		"no node":    func(c *Config) { c.Node = "" },
@@ -279,7 +279,7 @@ func TestAnAgentWithABadConfigurationIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnAgentStopsWhileTheAPIIsOutOfReach(t *testing.T) {
+func TestAgent_StopsWhileTheAPIIsUnreachable(t *testing.T) {
 	r := newRig(t).begin()
 	r.stop()
 	r.api.Close()

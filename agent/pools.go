@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// followPools lets a pool that comes or goes be noticed at once, until ctx ends.
+// followPools publishes pools that become available or unavailable at once, until ctx ends.
 func (a *Agent) followPools(ctx context.Context) {
 	if a.pools == nil {
 		return
@@ -27,12 +27,12 @@ func (a *Agent) followPools(ctx context.Context) {
 	context.AfterFunc(ctx, func() { a.pools.NotifyPools(nil) })
 }
 
-// tellPools writes an event on the StorageNode for each pool that went out of reach or came back.
-func (a *Agent) tellPools(before, now *v1.StorageNodeStatus) {
+// recordPools writes an event on the StorageNode for each pool that went out of reach or came back.
+func (a *Agent) recordPools(before, now *v1beta1.StorageNodeStatus) {
 	for _, p := range now.Pools {
-		var was v1.Pool
+		var was v1beta1.Pool
 		if before != nil {
-			if i := slices.IndexFunc(before.Pools, func(b v1.Pool) bool { return b.Name == p.Name }); i >= 0 {
+			if i := slices.IndexFunc(before.Pools, func(b v1beta1.Pool) bool { return b.Name == p.Name }); i >= 0 {
 				was = before.Pools[i]
 			}
 		}
@@ -50,18 +50,18 @@ func (a *Agent) aboutNode() runtime.Object {
 	if n := a.nodeObject(); n != nil {
 		return n
 	}
-	return &core.ObjectReference{APIVersion: v1.SchemeGroupVersion.String(), Kind: "StorageNode", Name: a.Node}
+	return &core.ObjectReference{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "StorageNode", Name: a.Node}
 }
 
-// dropReplacements takes the wish to give up a pool off the list where that pool is served: whoever wished it has found
-// the disk, and must not find the pool begun anew when the disk is away the next time.
-func (a *Agent) dropReplacements(ctx context.Context, now *v1.StorageNodeStatus) error {
+// dropReplacements removes the request to give up a pool where that pool is served: its disk was found, and no new pool
+// must be created when the disk is missing the next time.
+func (a *Agent) dropReplacements(ctx context.Context, now *v1beta1.StorageNodeStatus) error {
 	n := a.nodeObject()
 	if n == nil {
 		return nil
 	}
-	served := func(r v1.PoolReplacement) bool {
-		return slices.ContainsFunc(now.Pools, func(p v1.Pool) bool { return p.Name == r.Name && p.ID == r.ID && p.Message == "" })
+	served := func(r v1beta1.PoolReplacement) bool {
+		return slices.ContainsFunc(now.Pools, func(p v1beta1.Pool) bool { return p.Name == r.Name && p.ID == r.ID && p.Message == "" })
 	}
 	rest := slices.DeleteFunc(slices.Clone(n.Spec.ReplacePools), served)
 	if len(rest) == len(n.Spec.ReplacePools) {
@@ -73,9 +73,9 @@ func (a *Agent) dropReplacements(ctx context.Context, now *v1.StorageNodeStatus)
 	if err != nil {
 		return err
 	}
-	if _, err = a.Client.HoldfastV1().StorageNodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+	if _, err = a.Client.HoldfastV1beta1().StorageNodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
 		return err
 	}
-	a.eventf(n, core.EventTypeNormal, "PoolKept", "a pool in spec.replacePools is there and served: it is not given up, and taken off the list")
+	a.eventf(n, core.EventTypeNormal, "PoolKept", "a pool in spec.replacePools exists and is served: it is not given up, and is removed from the list")
 	return nil
 }

@@ -10,28 +10,29 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// A restore is asked for in the spec of the StorageNode. The volume goes back from the trash to the disk, its object is
-// written, and then the entry goes: whoever is killed between, the next agent finds the volume on the disk and is done.
+// A restore is requested in the spec of the StorageNode. The volume goes back from the trash to the disk, its object is
+// written, and then the entry is removed: if an agent is killed in between, the next one finds the volume on the disk
+// and is done.
 
-// restoreOf returns what asks for a volume to be restored; nil if nothing does. What has failed is not tried again.
-func restoreOf(n *v1.StorageNode, name string) *v1.RestoreRequest {
+// restoreOf returns the request to restore a volume; nil if there is none. A failed request is not retried.
+func restoreOf(n *v1beta1.StorageNode, name string) *v1beta1.RestoreRequest {
 	if n == nil {
 		return nil
 	}
-	i := slices.IndexFunc(n.Spec.Restore, func(r v1.RestoreRequest) bool { return r.Name == name && r.Error == "" })
+	i := slices.IndexFunc(n.Spec.Restore, func(r v1beta1.RestoreRequest) bool { return r.Name == name && r.Error == "" })
 	if i < 0 {
 		return nil
 	}
 	return &n.Spec.Restore[i]
 }
 
-// endRestore takes away the request to restore what is on the disk. It comes before all that may remove the volume: a
-// request that is left over would bring back what was deleted after it.
-func (a *Agent) endRestore(ctx context.Context, k key, o *v1.Volume) error {
+// endRestore removes the request to restore a volume that is on the disk. It runs before anything that may remove the
+// volume: a remaining request would restore a volume that was deleted after it.
+func (a *Agent) endRestore(ctx context.Context, k key, o *v1beta1.Volume) error {
 	n := a.nodeObject()
 	if restoreOf(n, k.name) == nil {
 		return nil
@@ -40,7 +41,7 @@ func (a *Agent) endRestore(ctx context.Context, k key, o *v1.Volume) error {
 	if errors.Is(err, backend.ErrNotFound) {
 		return nil
 	}
-	if err == nil && o == nil && !givenUp(n, k) {
+	if err == nil && o == nil {
 		err = a.adoptVolume(ctx, k.id())
 	}
 	if err != nil {
@@ -49,13 +50,8 @@ func (a *Agent) endRestore(ctx context.Context, k key, o *v1.Volume) error {
 	return a.answerRestore(ctx, k.name, "")
 }
 
-// givenUp says whether a volume is to be discarded.
-func givenUp(n *v1.StorageNode, k key) bool {
-	return slices.ContainsFunc(n.Spec.Discard, func(d v1.Discard) bool { return d.Kind == k.kind && d.Name == k.name })
-}
-
-// restore takes a volume that is not on the disk out of the trash, if that is asked for. The cache may be behind, so
-// the API server is asked what is still true.
+// restore takes a volume that is not on the disk out of the trash, if that is requested. The cache may be behind, so
+// the request is read from the API server.
 func (a *Agent) restore(ctx context.Context, k key) error {
 	if restoreOf(a.nodeObject(), k.name) == nil {
 		return nil
@@ -69,7 +65,7 @@ func (a *Agent) restore(ctx context.Context, k key) error {
 	case refusal != "":
 		return a.refuseRestore(ctx, k.name, refusal)
 	}
-	n, err := a.Client.HoldfastV1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{})
+	n, err := a.Client.HoldfastV1beta1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -77,7 +73,7 @@ func (a *Agent) restore(ctx context.Context, k key) error {
 	switch {
 	case request == nil:
 		return nil
-	case givenUp(n, k): // in its earlier life; that is settled first, or the volume would go again
+	case givenUp(n, k): // an earlier object of it; that is discarded first, or the volume would be removed again
 		return fmt.Errorf("volume %s is to be discarded before it can be restored", k.name)
 	}
 	err = a.undelete(ctx, k)
@@ -94,22 +90,22 @@ func (a *Agent) restore(ctx context.Context, k key) error {
 		return err
 	}
 	a.log.Info("restored from the trash", "kind", k.kind, "id", k.name, "requestedBy", request.RequestedBy)
-	a.eventf(n, core.EventTypeNormal, v1.ReasonRestored, "volume %s is out of the trash of node %s, as %s has asked", k.name, a.Node, requester(request))
+	a.eventf(n, core.EventTypeNormal, v1beta1.ReasonRestored, "volume %s was restored from the trash of node %s, as %s requested", k.name, a.Node, requester(request))
 	a.node.change()
 	return nil
 }
 
-func requester(r *v1.RestoreRequest) string {
+func requester(r *v1beta1.RestoreRequest) string {
 	if r.RequestedBy == "" {
-		return "somebody"
+		return "an unnamed user"
 	}
 	return r.RequestedBy
 }
 
-// mayRestore looks at the object that has the volume's name. The refusal says why trying again is of no use; errWaits
-// that the end of the object calls again.
+// mayRestore checks the object that has the volume's name. The refusal is permanent; errWaits means that the deletion
+// of the object triggers the next try.
 func (a *Agent) mayRestore(ctx context.Context, k key) (refusal string, err error) {
-	o, err := a.Client.HoldfastV1().Volumes().Get(ctx, k.name, metav1.GetOptions{})
+	o, err := a.Client.HoldfastV1beta1().Volumes().Get(ctx, k.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", nil
@@ -120,7 +116,7 @@ func (a *Agent) mayRestore(ctx context.Context, k key) (refusal string, err erro
 	case o.DeletionTimestamp != nil:
 		return "", errWaits
 	case !wasReal(o):
-		return fmt.Sprintf("a new volume of the name %s is being made; delete it first", k.name), nil
+		return fmt.Sprintf("a new volume of the name %s is being created; delete it first", k.name), nil
 	}
 	if err := a.lost(ctx, placeOf(o)); !errors.Is(err, errMissing) {
 		return "", err
@@ -128,7 +124,7 @@ func (a *Agent) mayRestore(ctx context.Context, k key) (refusal string, err erro
 	return "", nil
 }
 
-// undelete leaves a volume that is back as it is.
+// undelete does nothing for a volume that is back already.
 func (a *Agent) undelete(ctx context.Context, k key) error {
 	if a.trasher == nil {
 		return fmt.Errorf("%w: the storage of node %s keeps no deleted volumes", backend.ErrInvalid, a.Node)
@@ -145,26 +141,26 @@ func (a *Agent) undelete(ctx context.Context, k key) error {
 	return err
 }
 
-// refuseRestore writes down why a volume is not restored, for good.
+// refuseRestore records why a volume is not restored, for good.
 func (a *Agent) refuseRestore(ctx context.Context, name, refusal string) error {
 	const most = 4096
 	if err := a.answerRestore(ctx, name, refusal[:min(len(refusal), most)]); err != nil {
 		return err
 	}
-	a.log.Warn("not restored from the trash", "kind", v1.SourceVolume, "id", name, "error", refusal)
+	a.log.Warn("not restored from the trash", "kind", v1beta1.SourceVolume, "id", name, "error", refusal)
 	if n := a.nodeObject(); n != nil {
-		a.eventf(n, core.EventTypeWarning, v1.ReasonRestoreFailed, "volume %s is not restored: %s", name, refusal)
+		a.eventf(n, core.EventTypeWarning, v1beta1.ReasonRestoreFailed, "volume %s is not restored: %s", name, refusal)
 	}
 	return nil
 }
 
-// answerRestore takes the requests to restore a volume off the list, or writes the refusal into them.
+// answerRestore removes the requests to restore a volume, or writes the refusal into them.
 func (a *Agent) answerRestore(ctx context.Context, name, refusal string) error {
-	return a.editNode(ctx, func(n *v1.StorageNode) (spec map[string]any, err error) {
+	return a.editNode(ctx, func(n *v1beta1.StorageNode) (spec map[string]any, err error) {
 		if restoreOf(n, name) == nil {
 			return nil, nil
 		}
-		rest := []v1.RestoreRequest{}
+		rest := []v1beta1.RestoreRequest{}
 		for _, r := range n.Spec.Restore {
 			if r.Name == name && r.Error == "" {
 				if refusal == "" {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -33,10 +33,10 @@ func (m *mortal) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, 
 // askBack asks for deleted volumes the way a user does.
 func (r *rig) askBack(names ...string) {
 	r.Helper()
-	var all []v1.RestoreRequest
+	var all []v1beta1.RestoreRequest
 	for _, name := range names {
 		now := metav1.NowMicro()
-		all = append(all, v1.RestoreRequest{Name: name, RequestedBy: "a test", RequestedAt: &now})
+		all = append(all, v1beta1.RestoreRequest{Name: name, RequestedBy: "a test", RequestedAt: &now})
 	}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"restore": all}})
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *rig) askBack(names ...string) {
 // deleteForGood asks for the end of a volume and of its data, as the controller does.
 func (r *rig) deleteForGood(name string) {
 	r.Helper()
-	request := v1.DeletionRequest{UID: r.volume(name).UID, RequestedBy: "a test", RequestedAt: metav1.NowMicro()}
+	request := v1beta1.DeletionRequest{UID: r.volume(name).UID, RequestedBy: "a test", RequestedAt: metav1.NowMicro()}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"deletion": request}})
 	if err != nil {
 		r.Fatal(err)
@@ -82,7 +82,7 @@ func (r *rig) trash() []backend.Trashed {
 	return all
 }
 
-// answered waits until nothing is asked for any more.
+// answered waits until no restore is requested any more.
 func (r *rig) answered() {
 	r.Helper()
 	r.await("an empty list of what to restore", func() bool {
@@ -103,19 +103,19 @@ func (r *rig) back(name string) {
 	}
 }
 
-func TestADeletedVolumeIsPublishedAndComesBackWhenAskedFor(t *testing.T) {
+func TestRestore_DeletedVolumeIsPublishedAndRestoredOnRequest(t *testing.T) {
 	r := newRig(t).begin()
 	labels := map[string]string{"csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pvc/name": "orders"}
 	r.thrown("older", nil)
-	r.ask("a", func(v *v1.Volume) { v.Spec.Labels = labels })
-	r.phase("a", v1.PhaseReady)
+	r.ask("a", func(v *v1beta1.Volume) { v.Spec.Labels = labels })
+	r.phase("a", v1beta1.PhaseReady)
 	r.host.Write("a", []byte("a"))
 	r.deleteForGood("a")
 	r.gone("a")
 	r.await("the trash", func() bool { return len(r.node().Status.Trash) == 2 })
-	told := r.node().Status.Trash[0]
-	if told.Name != "a" || told.Pool != "memory" || told.Claim != "shop/orders" || told.Size.Value() != 16*mib || told.Expires.Sub(told.Deleted.Time) != 24*time.Hour {
-		t.Errorf("it tells %+v", told)
+	trashed := r.node().Status.Trash[0]
+	if trashed.Name != "a" || trashed.Pool != "memory" || trashed.ClaimRef.String() != "shop/orders" || trashed.Size.Value() != 16*mib || trashed.ExpirationTime.Sub(trashed.DeletionTime.Time) != 24*time.Hour {
+		t.Errorf("the trash is reported as %+v", trashed)
 	}
 	r.askBack("a")
 	r.answered()
@@ -123,14 +123,14 @@ func TestADeletedVolumeIsPublishedAndComesBackWhenAskedFor(t *testing.T) {
 		t.Error("the request went before the object came")
 	}
 	r.back("a")
-	if claim := r.volume("a").Spec.Claim; claim != "shop/orders" {
+	if claim := r.volume("a").Spec.ClaimRef.String(); claim != "shop/orders" {
 		t.Errorf("it comes back for the claim %q", claim)
 	}
-	r.expectEvent(v1.ReasonRestored)
+	r.expectEvent(v1beta1.ReasonRestored)
 	r.await("the trash without it", func() bool { all := r.node().Status.Trash; return len(all) == 1 && all[0].Name == "older" })
 }
 
-func TestTheTrashIsWrittenOnlyWhenItHasChanged(t *testing.T) {
+func TestTrash_IsWrittenOnlyOnChange(t *testing.T) {
 	r := newRig(t)
 	for i := range mostTrash + 1 {
 		r.thrown(fmt.Sprintf("v%d", i), nil)
@@ -153,7 +153,7 @@ func TestTheTrashIsWrittenOnlyWhenItHasChanged(t *testing.T) {
 	}
 }
 
-func TestTheTrashOfAPoolOutOfReachIsStillTold(t *testing.T) {
+func TestTrash_OfAnUnreachablePoolIsStillReported(t *testing.T) {
 	r := newRig(t).begin()
 	r.thrown("a", nil)
 	r.await("the trash", func() bool { return len(r.node().Status.Trash) == 1 })
@@ -161,22 +161,22 @@ func TestTheTrashOfAPoolOutOfReachIsStillTold(t *testing.T) {
 	r.await("the pool out of reach", func() bool { return r.node().Status.Pools[0].Message != "" })
 	n := r.node()
 	if all := r.agent.trashStatus(t.Context(), n.Status.Pools, &n.Status); len(all) != 1 || all[0].Name != "a" {
-		t.Errorf("it tells %+v", all)
+		t.Errorf("the trash is reported as %+v", all)
 	}
 	r.askBack("a")
 	r.await("the request", func() bool { return restoreOf(r.agent.nodeObject(), "a") != nil })
-	if err := r.agent.settle(context.Background(), key{v1.SourceVolume, "a"}); err == nil || !strings.Contains(err.Error(), "its disk is missing") {
-		t.Errorf("the request was settled with %v", err)
+	if _, err := r.agent.reconcile(context.Background(), key{v1beta1.SourceVolume, "a"}); err == nil || !strings.Contains(err.Error(), "its disk is missing") {
+		t.Errorf("the request was answered with %v", err)
 	}
 	if n := r.node(); len(n.Spec.Restore) != 1 || n.Spec.Restore[0].Error != "" {
-		t.Errorf("asked for is %+v", n.Spec.Restore)
+		t.Errorf("requested are %+v", n.Spec.Restore)
 	}
 	back()
 	r.back("a")
 	r.answered()
 }
 
-func TestWhatEphemeralVolumesLeaveIsNotTold(t *testing.T) {
+func TestTrash_EphemeralVolumesAreNotReported(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.Foreign = func(v *backend.Volume) bool { return v.Labels["pod"] != "" } }
 	r.thrown("pods", map[string]string{"pod": "true"})
@@ -184,18 +184,18 @@ func TestWhatEphemeralVolumesLeaveIsNotTold(t *testing.T) {
 	r.begin()
 	r.await("the trash", func() bool { return len(r.node().Status.Trash) > 0 })
 	if all := r.node().Status.Trash; len(all) != 1 || all[0].Name != "a" {
-		t.Errorf("it tells %+v", all)
+		t.Errorf("the trash is reported as %+v", all)
 	}
 }
 
-func TestARestoreThatCannotBeIsAnsweredAndNotTriedAgain(t *testing.T) {
+func TestRestore_ThatIsImpossibleIsAnsweredAndNotRetried(t *testing.T) {
 	r := newRig(t).begin()
 	r.host.set(func() { r.host.refuse["create made"] = fmt.Errorf("%w: not yet", backend.ErrUnavailable) })
 	r.ask("made")
 	r.await("the object", func() bool { v := r.volume("made"); return v != nil && v.Status.Error != nil })
 	r.thrown("made", nil)
-	if _, err := r.volumes.Create(t.Context(), &v1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: "moved"}, Spec: v1.VolumeSpec{Name: "moved", Node: "node-b", Size: v1.VolumeSize{Required: size(mib)}},
+	if _, err := r.volumes.Create(t.Context(), &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: "moved"}, Spec: v1beta1.VolumeSpec{Name: "moved", Node: "node-b", Size: v1beta1.VolumeSize{Required: size(mib)}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -211,10 +211,10 @@ func TestARestoreThatCannotBeIsAnsweredAndNotTriedAgain(t *testing.T) {
 			return false
 		})
 	}
-	r.expectEvent(v1.ReasonRestoreFailed)
+	r.expectEvent(v1beta1.ReasonRestoreFailed)
 	r.thrown("never", nil) // from now on it could be
 	r.restart()
-	if err := r.agent.settle(t.Context(), key{v1.SourceVolume, "never"}); err != nil {
+	if _, err := r.agent.reconcile(t.Context(), key{v1beta1.SourceVolume, "never"}); err != nil {
 		t.Error(err)
 	}
 	if n := r.host.count("undelete never"); n != 1 || r.host.has("never") || r.host.has("moved") {
@@ -225,7 +225,7 @@ func TestARestoreThatCannotBeIsAnsweredAndNotTriedAgain(t *testing.T) {
 	r.answered()
 }
 
-func TestARestoreThatFailsForAMomentIsTriedAgain(t *testing.T) {
+func TestRestore_TransientFailureIsRetried(t *testing.T) {
 	r := newRig(t)
 	r.thrown("a", nil)
 	r.host.refuse["undelete a"] = fmt.Errorf("%w: the disk does not answer", backend.ErrUnavailable)
@@ -233,14 +233,14 @@ func TestARestoreThatFailsForAMomentIsTriedAgain(t *testing.T) {
 	r.askBack("a")
 	r.await("two tries", func() bool { return r.host.count("undelete a") > 1 })
 	if q := r.node().Spec.Restore; len(q) != 1 || q[0].Error != "" {
-		t.Errorf("asked for is %+v", q)
+		t.Errorf("the request is %+v", q)
 	}
 	r.host.set(func() { clear(r.host.refuse) })
 	r.back("a")
 	r.answered()
 }
 
-func TestAStorageWithoutTrashAnswersThatItKeepsNothing(t *testing.T) {
+func TestRestore_BackendWithoutTrashAnswersThatItKeepsNothing(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.Backend = struct{ backend.Backend }{r.host} }
 	r.begin()
@@ -251,27 +251,27 @@ func TestAStorageWithoutTrashAnswersThatItKeepsNothing(t *testing.T) {
 	})
 }
 
-func TestWhatItsObjectHasLostIsRestoredForTheObject(t *testing.T) {
+func TestRestore_OfALostVolumeIsForItsObject(t *testing.T) {
 	r := newRig(t).begin()
 	v := r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.host.Write("a", []byte("a"))
 	if err := r.host.Memory.Delete(t.Context(), "a"); err != nil { // by hand
 		t.Fatal(err)
 	}
-	r.phase("a", v1.PhaseLost)
+	r.phase("a", v1beta1.PhaseLost)
 	r.askBack("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.answered()
 	if got := string(r.host.Read("a", 100)); got != "a" || r.volume("a").UID != v.UID {
 		t.Errorf("it holds %q, and its object is %s, was %s", got, r.volume("a").UID, v.UID)
 	}
 }
 
-func TestARequestThatIsLeftOverBringsNothingBackThatWasDeletedAfterIt(t *testing.T) {
+func TestRestore_LeftoverRequestDoesNotRestoreALaterDeletion(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.stop() // right after the volume was restored, before the request was taken away
 	r.askBack("a")
 	r.deleteForGood("a")
@@ -284,12 +284,12 @@ func TestARequestThatIsLeftOverBringsNothingBackThatWasDeletedAfterIt(t *testing
 	}
 }
 
-func TestARequestThatIsLeftOverDoesNotSaveWhatWasGivenUp(t *testing.T) {
+func TestRestore_LeftoverRequestDoesNotKeepAVolumeThatWasGivenUp(t *testing.T) {
 	r := newRig(t).begin()
 	r.stop()
 	r.stored(backend.VolumeSpec{Name: "a"})
 	r.askBack("a")
-	r.giveUp(discard(v1.SourceVolume, "a", "u1"))
+	r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"))
 	r.begin()
 	r.discarded()
 	r.answered()
@@ -299,11 +299,11 @@ func TestARequestThatIsLeftOverDoesNotSaveWhatWasGivenUp(t *testing.T) {
 	}
 }
 
-func TestWhatIsRestoredIsNotDiscardedForItsEarlierLife(t *testing.T) {
+func TestRestore_RestoredVolumeIsNotDiscardedForItsEarlierLife(t *testing.T) {
 	r := newRig(t).begin()
 	r.stop() // after it had discarded the volume, before it had taken that off the list
 	r.thrown("a", nil)
-	r.giveUp(discard(v1.SourceVolume, "a", "u1"))
+	r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"))
 	r.askBack("a")
 	r.begin()
 	r.discarded()
@@ -314,23 +314,23 @@ func TestWhatIsRestoredIsNotDiscardedForItsEarlierLife(t *testing.T) {
 	r.back("a")
 }
 
-func TestWhatIsRestoredIsNotDiscardedByACacheThatIsBehind(t *testing.T) {
+func TestRestore_RestoredVolumeIsNotDiscardedByAStaleCache(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 	r.thrown("a", nil)
 	r.begin()
-	k := key{v1.SourceVolume, "a"}
+	k := key{v1beta1.SourceVolume, "a"}
 	r.host.set(func() { r.host.broken = errPulled }) // so that the entry waits
-	r.giveUp(discard(v1.SourceVolume, "a", "u1"))
+	r.giveUp(discard(v1beta1.SourceVolume, "a", "u1"))
 	r.await("the entry", func() bool { return givenUp(r.agent.nodeObject(), k) })
 	release := r.api.HoldWatches()
 	defer release()
-	r.giveUp() // another agent of the node settled it, and restored the volume
+	r.giveUp() // another agent of the node has answered the request and restored the volume
 	if _, err := r.host.Memory.Undelete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	r.host.set(func() { r.host.broken = nil })
-	if err := r.agent.discard(t.Context(), k, (*v1.Volume)(nil), false); err != nil {
+	if err := r.agent.discard(t.Context(), k, (*v1beta1.Volume)(nil), false); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.host.count("delete a"); n != 0 || !r.host.has("a") {
@@ -338,8 +338,8 @@ func TestWhatIsRestoredIsNotDiscardedByACacheThatIsBehind(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatIsKilledWhileItRestoresIsContinuedByTheNext kills the agent at each step in turn.
-func TestAnAgentThatIsKilledWhileItRestoresIsContinuedByTheNext(t *testing.T) {
+// TestRestore_AgentKilledDuringItIsContinuedByTheNext kills the agent at each step in turn.
+func TestRestore_AgentKilledDuringItIsContinuedByTheNext(t *testing.T) {
 	for at, over := 0, false; !over; at++ {
 		if at > 100 {
 			t.Fatal("the story has no end")

@@ -20,11 +20,11 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
-	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
 const (
@@ -51,7 +51,7 @@ type rig struct {
 // newRig has no agent yet.
 func newRig(t *testing.T) *rig {
 	api := miniapi.New(t)
-	ours := client.NewForConfigOrDie(api.Config()).HoldfastV1()
+	ours := client.NewForConfigOrDie(api.Config()).HoldfastV1beta1()
 	return &rig{
 		T: t, api: api, config: api.Config(), volumes: ours.Volumes(), snapshots: ours.Snapshots(), nodes: ours.StorageNodes(),
 		leases: kubernetes.NewForConfigOrDie(api.Config()), events: record.NewFakeRecorder(1000), host: newHost(),
@@ -133,11 +133,11 @@ func (r *rig) never(what string, within time.Duration, happens func() bool) {
 }
 
 // ask writes an object the way the controller does.
-func (r *rig) ask(name string, change ...func(*v1.Volume)) *v1.Volume {
+func (r *rig) ask(name string, change ...func(*v1beta1.Volume)) *v1beta1.Volume {
 	r.Helper()
-	v := &v1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1.AgentFinalizer}},
-		Spec:       v1.VolumeSpec{Name: name, Node: node, Size: v1.VolumeSize{Required: size(16 * mib)}},
+	v := &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}},
+		Spec:       v1beta1.VolumeSpec{Name: name, Node: node, Size: v1beta1.VolumeSize{Required: size(16 * mib)}},
 	}
 	for _, c := range change {
 		c(v)
@@ -151,15 +151,15 @@ func (r *rig) ask(name string, change ...func(*v1.Volume)) *v1.Volume {
 
 func size(bytes int64) *resource.Quantity { return resource.NewQuantity(bytes, resource.BinarySI) }
 
-func (r *rig) askSnapshot(name, source string, group *v1.SnapshotGroup) *v1.Snapshot {
+func (r *rig) askSnapshot(name, source string, group *v1beta1.SnapshotGroup) *v1beta1.Snapshot {
 	r.Helper()
 	id, err := backend.IDFor(name)
 	if err != nil {
 		r.Fatal(err)
 	}
-	s, err := r.snapshots.Create(r.Context(), &v1.Snapshot{
-		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1.AgentFinalizer}},
-		Spec:       v1.SnapshotSpec{Name: name, Source: source, Node: node, Group: group},
+	s, err := r.snapshots.Create(r.Context(), &v1beta1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1beta1.AgentFinalizer}},
+		Spec:       v1beta1.SnapshotSpec{Name: name, SourceRef: v1beta1.FromVolume(source), Node: node, Group: group},
 	}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) && group != nil {
 		return r.snapshot(string(id)) // the agent saw another member first, took the group, and found this one
@@ -170,7 +170,7 @@ func (r *rig) askSnapshot(name, source string, group *v1.SnapshotGroup) *v1.Snap
 	return s
 }
 
-func (r *rig) volume(name string) *v1.Volume {
+func (r *rig) volume(name string) *v1beta1.Volume {
 	v, err := r.volumes.Get(r.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return nil
@@ -178,7 +178,7 @@ func (r *rig) volume(name string) *v1.Volume {
 	return v
 }
 
-func (r *rig) snapshot(name string) *v1.Snapshot {
+func (r *rig) snapshot(name string) *v1beta1.Snapshot {
 	s, err := r.snapshots.Get(r.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return nil
@@ -187,9 +187,9 @@ func (r *rig) snapshot(name string) *v1.Snapshot {
 }
 
 // phase waits for a volume to get there.
-func (r *rig) phase(name string, phase v1.Phase) *v1.Volume {
+func (r *rig) phase(name string, phase v1beta1.Phase) *v1beta1.Volume {
 	r.Helper()
-	var v *v1.Volume
+	var v *v1beta1.Volume
 	r.await(fmt.Sprintf("phase %s of volume %s", phase, name), func() bool {
 		v = r.volume(name)
 		return v != nil && v.Status.Phase == phase
@@ -244,7 +244,7 @@ func (r *rig) dropSnapshot(name string) {
 func deletion(t *testing.T, uid types.UID) []byte {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
-		"deletion": v1.DeletionRequest{UID: uid, RequestedBy: "a test", RequestedAt: metav1.NowMicro(), Reason: "it ends"},
+		"deletion": v1beta1.DeletionRequest{UID: uid, RequestedBy: "a test", RequestedAt: metav1.NowMicro(), Reason: "it ends"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func deletion(t *testing.T, uid types.UID) []byte {
 }
 
 // grow asks for a larger size.
-func (r *rig) grow(name string, bytes int64) *v1.Volume {
+func (r *rig) grow(name string, bytes int64) *v1beta1.Volume {
 	r.Helper()
 	patch := fmt.Sprintf(`{"spec":{"size":{"required":"%d"}}}`, bytes)
 	v, err := r.volumes.Patch(r.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -296,7 +296,7 @@ func splitEvent(e string) []string {
 	return []string{kind, reason}
 }
 
-// host is storage in memory that can be told to refuse, to hang, and to lose things.
+// host is storage in memory that can be made to refuse, to hang, and to lose volumes.
 type host struct {
 	*backendtest.Memory
 

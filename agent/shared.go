@@ -7,16 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// watchSharedVolumes finds out again and again whether they can be mounted here: a client of NFS may be installed at
-// any time.
+// watchSharedVolumes checks regularly whether they can be mounted here: an NFS client may be installed at any time.
 func (a *Agent) watchSharedVolumes(ctx context.Context) {
 	tick := time.NewTicker(a.SurveyEvery)
 	defer tick.Stop()
 	for {
-		a.lookAtSharedVolumes()
+		a.checkSharedVolumes()
 		select {
 		case <-ctx.Done():
 			return
@@ -25,8 +24,8 @@ func (a *Agent) watchSharedVolumes(ctx context.Context) {
 	}
 }
 
-func (a *Agent) lookAtSharedVolumes() {
-	now := &metav1.Condition{Type: v1.SharedVolumesCondition, Status: metav1.ConditionTrue, Reason: v1.ReasonReady}
+func (a *Agent) checkSharedVolumes() {
+	now := &metav1.Condition{Type: v1beta1.SharedVolumesCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonReady}
 	if reason, err := a.SharedVolumes(); err != nil {
 		now.Status, now.Reason, now.Message = metav1.ConditionFalse, reason, err.Error()
 	}
@@ -34,11 +33,11 @@ func (a *Agent) lookAtSharedVolumes() {
 	if last != nil && *last == *now {
 		return
 	}
-	a.log.Info("looked whether shared volumes can be mounted on this node", "can", now.Status, "reason", now.Reason, "message", now.Message)
+	a.log.Info("checked whether shared volumes can be mounted on this node", "can", now.Status, "reason", now.Reason, "message", now.Message)
 	a.node.change()
 }
 
-func (a *Agent) addSharedVolumes(s *v1.StorageNodeStatus) {
+func (a *Agent) addSharedVolumes(s *v1beta1.StorageNodeStatus) {
 	c := a.sharedVolumes.Load()
 	if c == nil { // not looked at yet
 		return

@@ -7,27 +7,24 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func (a *Agent) settleSnapshot(ctx context.Context, k key) error {
+func (a *Agent) reconcileSnapshot(ctx context.Context, k key) error {
 	o := a.snapshotObject(k.name)
 	switch {
 	case o == nil:
-		a.work.forget(k)
-	case a.work.unseen(k, o):
-		return errUnseen
+		a.snapshots.Forget(k.name)
 	case o.Unreadable() != nil:
-		return a.tellUnreadable(ctx, k, o)
+		return a.reportUnreadable(ctx, k, o)
 	}
 	if a.snapshotter == nil {
 		return a.recordNoSnapshots(ctx, o)
 	}
-	if err := a.discard(ctx, k, o, o != nil && o.Status.Created != nil); err != nil {
+	if err := a.discard(ctx, k, o, o != nil && o.Status.CreationTime != nil); err != nil {
 		return err
 	}
 	switch {
@@ -36,9 +33,9 @@ func (a *Agent) settleSnapshot(ctx context.Context, k key) error {
 	case o.DeletionTimestamp != nil:
 		return a.removeSnapshot(ctx, o)
 	case o.DeletionRequested():
-		return nil // whoever has requested it deletes the object next
+		return nil // the requester deletes the object next
 	}
-	o, err := a.ownSnapshot(ctx, o)
+	o, err := a.snapshots.AddFinalizer(ctx, o, v1beta1.AgentFinalizer) // before anything is made on disk
 	if err != nil {
 		return err
 	}
@@ -55,8 +52,8 @@ func (a *Agent) settleSnapshot(ctx context.Context, k key) error {
 	return retryable(err)
 }
 
-// recordNoSnapshots answers for a backend that knows no snapshots.
-func (a *Agent) recordNoSnapshots(ctx context.Context, o *v1.Snapshot) error {
+// recordNoSnapshots refuses snapshots of a backend without them.
+func (a *Agent) recordNoSnapshots(ctx context.Context, o *v1beta1.Snapshot) error {
 	switch {
 	case o == nil:
 		return nil
@@ -66,22 +63,8 @@ func (a *Agent) recordNoSnapshots(ctx context.Context, o *v1.Snapshot) error {
 	return a.recordSnapshot(ctx, o, nil, fmt.Errorf("%w snapshot %s: the storage of node %s takes no snapshots", backend.ErrInvalid, o.Name, a.Node))
 }
 
-func (a *Agent) ownSnapshot(ctx context.Context, o *v1.Snapshot) (*v1.Snapshot, error) {
-	if owned(o) {
-		return o, nil
-	}
-	o = o.DeepCopy()
-	o.Finalizers = append(o.Finalizers, v1.AgentFinalizer)
-	written, err := a.Client.HoldfastV1().Snapshots().Update(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
-	if err != nil {
-		return nil, err
-	}
-	a.work.wrote(key{v1.SourceSnapshot, o.Name}, written)
-	return written, nil
-}
-
-// take makes sure that the snapshot is on disk. fresh says that this call has made it.
-func (a *Agent) take(ctx context.Context, o *v1.Snapshot) (s *backend.Snapshot, fresh bool, err error) {
+// take makes sure that the snapshot is on disk. fresh says that this call has taken it.
+func (a *Agent) take(ctx context.Context, o *v1beta1.Snapshot) (s *backend.Snapshot, fresh bool, err error) {
 	s, err = a.snapshotter.GetSnapshot(ctx, backend.ID(o.Name))
 	absent := errors.Is(err, backend.ErrNotFound)
 	switch {
@@ -91,20 +74,20 @@ func (a *Agent) take(ctx context.Context, o *v1.Snapshot) (s *backend.Snapshot, 
 		return nil, false, a.lost(ctx, placeOfSnapshot(o))
 	case snapshotWasReal(o):
 		return s, false, nil
-	case absent && settled(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
+	case absent && refusedForGood(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
 		return nil, false, convert.ToError(o.Status.Error)
 	}
-	s, err = a.makeSnapshot(ctx, o)
+	s, err = a.createSnapshot(ctx, o)
 	return s, absent, err
 }
 
-func placeOfSnapshot(o *v1.Snapshot) place {
-	return place{pool: o.Status.Pool, id: o.Status.PoolID, lost: o.Status.Phase == v1.PhaseLost}
+func placeOfSnapshot(o *v1beta1.Snapshot) place {
+	return place{pool: o.Status.Pool, id: o.Status.PoolID, lost: o.Status.Phase == v1beta1.PhaseLost}
 }
 
-func snapshotWasReal(o *v1.Snapshot) bool { return o.Status.Created != nil || adopted(o) }
+func snapshotWasReal(o *v1beta1.Snapshot) bool { return o.Status.CreationTime != nil || adopted(o) }
 
-func (a *Agent) makeSnapshot(ctx context.Context, o *v1.Snapshot) (*backend.Snapshot, error) {
+func (a *Agent) createSnapshot(ctx context.Context, o *v1beta1.Snapshot) (*backend.Snapshot, error) {
 	spec := convert.ToSnapshotSpec(&o.Spec)
 	if err := checkName(o.Name, spec.Name); err != nil {
 		return nil, err
@@ -112,11 +95,11 @@ func (a *Agent) makeSnapshot(ctx context.Context, o *v1.Snapshot) (*backend.Snap
 	if o.Spec.Group == nil {
 		return a.snapshotter.Snapshot(ctx, spec)
 	}
-	return a.makeGroup(ctx, o, spec)
+	return a.createGroup(ctx, o, spec)
 }
 
-// makeGroup takes the whole group, whichever member is looked at first, and returns this member of it.
-func (a *Agent) makeGroup(ctx context.Context, o *v1.Snapshot, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
+// createGroup takes the whole group, whichever member is looked at first, and returns this member of it.
+func (a *Agent) createGroup(ctx context.Context, o *v1beta1.Snapshot, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
 	if a.grouper == nil {
 		return nil, fmt.Errorf("%w snapshot %s: the storage of node %s takes no snapshots of groups", backend.ErrInvalid, o.Name, a.Node)
 	}
@@ -137,26 +120,20 @@ func (a *Agent) makeGroup(ctx context.Context, o *v1.Snapshot, spec backend.Snap
 	return nil, fmt.Errorf("%w: group %s was taken without snapshot %s; delete the group", backend.ErrExists, group.ID, o.Name)
 }
 
-// recordSnapshot writes what has become of a snapshot into its object, if that is news.
-func (a *Agent) recordSnapshot(ctx context.Context, o *v1.Snapshot, s *backend.Snapshot, failure error) error {
+// recordSnapshot writes the state of a snapshot into its object, if it has changed.
+func (a *Agent) recordSnapshot(ctx context.Context, o *v1beta1.Snapshot, s *backend.Snapshot, failure error) error {
 	status := snapshotStatus(o, s, failure)
 	if !newsOfSnapshot(&o.Status, status) {
 		return nil
 	}
-	a.tellTransition(o, o.Status.Phase, status.Phase, status.Error, status.Conditions)
-	a.tellHealth(o, o.Status.Conditions, status.Conditions)
-	o = o.DeepCopy()
-	o.Status = *status
-	written, err := a.Client.HoldfastV1().Snapshots().UpdateStatus(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
-	if err != nil {
-		return err
-	}
-	a.work.wrote(key{v1.SourceSnapshot, o.Name}, written)
-	return nil
+	a.recordTransition(o, o.Status.Phase, status.Phase, status.Error, status.Conditions)
+	a.recordHealth(o, o.Status.Conditions, status.Conditions)
+	_, _, err := a.snapshots.WriteStatus(ctx, o, *status)
+	return err
 }
 
 // snapshotStatus is the status of an object whose snapshot is t, nil if there is none.
-func snapshotStatus(o *v1.Snapshot, t *backend.Snapshot, failure error) *v1.SnapshotStatus {
+func snapshotStatus(o *v1beta1.Snapshot, t *backend.Snapshot, failure error) *v1beta1.SnapshotStatus {
 	s := o.Status.DeepCopy()
 	s.ObservedGeneration = o.Generation
 	r := report{exists: t != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
@@ -170,8 +147,8 @@ func snapshotStatus(o *v1.Snapshot, t *backend.Snapshot, failure error) *v1.Snap
 	return s
 }
 
-func newsOfSnapshot(old, now *v1.SnapshotStatus) bool {
-	if noticeable(v1.Bytes(old.Used), v1.Bytes(now.Used), v1.Bytes(now.Size)) {
+func newsOfSnapshot(old, now *v1beta1.SnapshotStatus) bool {
+	if noticeable(v1beta1.Bytes(old.Used), v1beta1.Bytes(now.Used), v1beta1.Bytes(now.Size)) {
 		return true
 	}
 	same := now.DeepCopy()

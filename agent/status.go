@@ -10,30 +10,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// recordVolume writes what has become of a volume into its object, if that is news.
-func (a *Agent) recordVolume(ctx context.Context, o *v1.Volume, v *backend.Volume, failure error) error {
+// recordVolume writes the state of a volume into its object, if it has changed.
+func (a *Agent) recordVolume(ctx context.Context, o *v1beta1.Volume, v *backend.Volume, failure error) error {
 	status := volumeStatus(o, v, failure, a.Address)
 	if !newsOfVolume(&o.Status, status) {
 		return nil
 	}
-	a.tellTransition(o, o.Status.Phase, status.Phase, status.Error, status.Conditions)
-	a.tellHealth(o, o.Status.Conditions, status.Conditions)
-	o = o.DeepCopy()
-	o.Status = *status
-	written, err := a.Client.HoldfastV1().Volumes().UpdateStatus(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
-	if err != nil {
-		return err
-	}
-	a.work.wrote(key{v1.SourceVolume, o.Name}, written)
-	return nil
+	a.recordTransition(o, o.Status.Phase, status.Phase, status.Error, status.Conditions)
+	a.recordHealth(o, o.Status.Conditions, status.Conditions)
+	_, _, err := a.volumes.WriteStatus(ctx, o, *status)
+	return err
 }
 
 // volumeStatus is the status of an object whose volume is v, nil if there is none.
-func volumeStatus(o *v1.Volume, v *backend.Volume, failure error, address string) *v1.VolumeStatus {
+func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address string) *v1beta1.VolumeStatus {
 	s := o.Status.DeepCopy()
 	s.ObservedGeneration = o.Generation
 	r := report{exists: v != nil, deleting: o.DeletionTimestamp != nil, failure: failure, node: o.Spec.Node}
@@ -47,9 +41,9 @@ func volumeStatus(o *v1.Volume, v *backend.Volume, failure error, address string
 	return s
 }
 
-// newsOfVolume says whether a status must be written: all but small changes of what is used.
-func newsOfVolume(old, now *v1.VolumeStatus) bool {
-	if noticeable(v1.Bytes(old.Used), v1.Bytes(now.Used), v1.Bytes(now.Size)) {
+// newsOfVolume says whether a status must be written: for all but small changes of the usage.
+func newsOfVolume(old, now *v1beta1.VolumeStatus) bool {
+	if noticeable(v1beta1.Bytes(old.Used), v1beta1.Bytes(now.Used), v1beta1.Bytes(now.Size)) {
 		return true
 	}
 	same := now.DeepCopy()
@@ -63,7 +57,7 @@ func noticeable(old, now, size int64) bool {
 	return change >= max(1<<20, size/50)
 }
 
-// report is what there is to say of a volume or a snapshot.
+// report is the state of a volume or a snapshot to write.
 type report struct {
 	exists    bool
 	usable    bool
@@ -73,23 +67,23 @@ type report struct {
 	node      string
 }
 
-func (r report) phase() v1.Phase {
+func (r report) phase() v1beta1.Phase {
 	switch {
 	case r.deleting:
-		return v1.PhaseDeleting
+		return v1beta1.PhaseDeleting
 	case r.exists:
-		return v1.PhaseReady
+		return v1beta1.PhaseReady
 	case errors.Is(r.failure, errPoolOut):
-		return v1.PhaseUnreachable
+		return v1beta1.PhaseUnreachable
 	case errors.Is(r.failure, errMissing):
-		return v1.PhaseLost
+		return v1beta1.PhaseLost
 	case r.failure != nil && backend.CodeOf(r.failure).Permanent():
-		return v1.PhaseFailed
+		return v1beta1.PhaseFailed
 	}
-	return v1.PhasePending
+	return v1beta1.PhasePending
 }
 
-func (r report) errorOf() *v1.Error {
+func (r report) errorOf() *v1beta1.Error {
 	if errors.Is(r.failure, errMissing) || errors.Is(r.failure, errWaits) {
 		return nil
 	}
@@ -104,31 +98,31 @@ func (r report) conditions(all *[]metav1.Condition, generation int64) {
 		})
 	}
 	healthy := convert.FromCondition(r.condition)
-	const missing = "its pool on node %s is there and does not have it; restore it there from trash or backup, or delete it"
+	const missing = "its pool on node %s is complete and does not have it; restore it there from trash or backup, or delete it"
 	missingHere := strings.Replace(missing, "%s", r.node, 1)
 	switch e := r.errorOf(); {
 	case errors.Is(r.failure, errWaits):
-		set(v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonDeleting, r.failure.Error())
+		set(v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonDeleting, r.failure.Error())
 		return
 	case r.deleting && e != nil:
-		set(v1.ReadyCondition, metav1.ConditionFalse, string(e.Code), e.Message)
+		set(v1beta1.ReadyCondition, metav1.ConditionFalse, string(e.Code), e.Message)
 		return
 	case errors.Is(r.failure, errMissing):
-		set(v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonMissing, missingHere)
-		set(v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonMissing, missingHere)
+		set(v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing, missingHere)
+		set(v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing, missingHere)
 		return
 	case errors.Is(r.failure, errPoolOut):
 		reason := convert.FromPoolError(r.failure)
-		set(v1.ReadyCondition, metav1.ConditionFalse, reason, e.Message)
-		set(v1.HealthyCondition, metav1.ConditionFalse, reason, e.Message)
+		set(v1beta1.ReadyCondition, metav1.ConditionFalse, reason, e.Message)
+		set(v1beta1.HealthyCondition, metav1.ConditionFalse, reason, e.Message)
 		return
 	case !r.exists && e != nil:
-		set(v1.ReadyCondition, metav1.ConditionFalse, string(e.Code), e.Message)
+		set(v1beta1.ReadyCondition, metav1.ConditionFalse, string(e.Code), e.Message)
 		return
 	case !r.usable:
-		set(v1.ReadyCondition, metav1.ConditionFalse, healthy.Reason, healthy.Message)
+		set(v1beta1.ReadyCondition, metav1.ConditionFalse, healthy.Reason, healthy.Message)
 	default:
-		set(v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady, "")
+		set(v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady, "")
 	}
 	set(healthy.Type, healthy.Status, healthy.Reason, healthy.Message)
 }

@@ -5,17 +5,17 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// surveyRegularly compares the disk with the objects, first of all at the start.
+// surveyRegularly compares the disk with the objects, first at the start.
 func (a *Agent) surveyRegularly(ctx context.Context) {
 	tick := time.NewTicker(a.SurveyEvery)
 	defer tick.Stop()
 	for {
 		if err := a.survey(ctx); err != nil && ctx.Err() == nil {
-			a.log.Warn("what is on disk could not be looked at; trying again", "error", err)
+			a.log.Warn("the disk could not be listed; trying again", "error", err)
 		}
 		a.node.change()
 		select {
@@ -28,9 +28,9 @@ func (a *Agent) surveyRegularly(ctx context.Context) {
 }
 
 // expected says whether something should be on the disk, or may be back on it.
-func expected(p v1.Phase) bool { return p == v1.PhaseReady || p == v1.PhaseUnreachable }
+func expected(p v1beta1.Phase) bool { return p == v1beta1.PhaseReady || p == v1beta1.PhaseUnreachable }
 
-// survey adds to the work what the objects do not tell, or no longer.
+// survey queues what the objects do not show, or no longer show.
 func (a *Agent) survey(ctx context.Context) error {
 	volumes, err := a.Backend.List(ctx)
 	if err != nil {
@@ -44,13 +44,13 @@ func (a *Agent) survey(ctx context.Context) error {
 		}
 		onDisk[string(v.ID)] = true
 		if o := a.volumeObject(string(v.ID)); o == nil || a.volumeDiffers(o, v) {
-			a.work.add(key{v1.SourceVolume, string(v.ID)})
+			a.loop.Enqueue(key{v1beta1.SourceVolume, string(v.ID)})
 		}
 	}
 	a.inline.Store(inline)
-	for _, o := range listed[v1.Volume](a.watches.volumes) {
+	for _, o := range listed[v1beta1.Volume](a.watches.volumes) {
 		if !onDisk[o.Name] && expected(o.Status.Phase) && o.DeletionTimestamp == nil {
-			a.work.add(key{v1.SourceVolume, o.Name})
+			a.loop.Enqueue(key{v1beta1.SourceVolume, o.Name})
 		}
 	}
 	if a.snapshotter == nil {
@@ -68,22 +68,22 @@ func (a *Agent) surveySnapshots(ctx context.Context) error {
 	for _, s := range snapshots {
 		onDisk[string(s.ID)] = true
 		if o := a.snapshotObject(string(s.ID)); o == nil || snapshotDiffers(o, s) {
-			a.work.add(key{v1.SourceSnapshot, string(s.ID)})
+			a.loop.Enqueue(key{v1beta1.SourceSnapshot, string(s.ID)})
 		}
 	}
-	for _, o := range listed[v1.Snapshot](a.watches.snapshots) {
+	for _, o := range listed[v1beta1.Snapshot](a.watches.snapshots) {
 		if !onDisk[o.Name] && expected(o.Status.Phase) && o.DeletionTimestamp == nil {
-			a.work.add(key{v1.SourceSnapshot, o.Name})
+			a.loop.Enqueue(key{v1beta1.SourceSnapshot, o.Name})
 		}
 	}
 	return nil
 }
 
-// volumeDiffers says whether the object tells something else than what is on disk, whoever wrote it.
-func (a *Agent) volumeDiffers(o *v1.Volume, v *backend.Volume) bool {
+// volumeDiffers says whether the object differs from what is on disk, regardless of its writer.
+func (a *Agent) volumeDiffers(o *v1beta1.Volume, v *backend.Volume) bool {
 	return o.DeletionTimestamp == nil && newsOfVolume(&o.Status, volumeStatus(o, v, convert.ToError(o.Status.Error), a.Address))
 }
 
-func snapshotDiffers(o *v1.Snapshot, t *backend.Snapshot) bool {
+func snapshotDiffers(o *v1beta1.Snapshot, t *backend.Snapshot) bool {
 	return o.DeletionTimestamp == nil && newsOfSnapshot(&o.Status, snapshotStatus(o, t, convert.ToError(o.Status.Error)))
 }

@@ -5,18 +5,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestUsageIsReportedWhenItHasChangedNoticeably(t *testing.T) {
+func TestUsage_IsReportedOnNoticeableChange(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	before := r.phase("a", v1.PhaseReady).ResourceVersion
+	before := r.phase("a", v1beta1.PhaseReady).ResourceVersion
 	r.host.set(func() { r.host.used["a"] = mib - 1 })
 	from := r.host.count("list")
 	r.await("three surveys", func() bool {
-		r.agent.work.add(key{v1.SourceVolume, "a"}) // work for other reasons writes it neither
+		r.agent.loop.Enqueue(key{v1beta1.SourceVolume, "a"}) // work for other reasons writes it neither
 		return r.host.count("list") >= from+3
 	})
 	if v := r.volume("a"); v.ResourceVersion != before {
@@ -29,16 +29,16 @@ func TestUsageIsReportedWhenItHasChangedNoticeably(t *testing.T) {
 	}
 }
 
-func TestSickAndWellAreReported(t *testing.T) {
+func TestHealth_SickAndHealthyAreReported(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.host.set(func() { r.host.ill["a"] = backend.Condition{Abnormal: true, Message: "its image is short"} })
 	healthy := func(want bool) {
 		t.Helper()
 		r.await("the condition", func() bool {
 			for _, c := range r.volume("a").Status.Conditions {
-				if c.Type == v1.HealthyCondition {
+				if c.Type == v1beta1.HealthyCondition {
 					return (c.Status == metav1.ConditionTrue) == want
 				}
 			}
@@ -47,19 +47,19 @@ func TestSickAndWellAreReported(t *testing.T) {
 	}
 	healthy(false)
 	v := r.volume("a")
-	if c := expectCondition(t, v.Status.Conditions, v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonDamaged); c.Message != "its image is short" {
+	if c := expectCondition(t, v.Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonDamaged); c.Message != "its image is short" {
 		t.Errorf("it says %q", c.Message)
 	}
-	if v.Status.Phase != v1.PhaseReady || v.Status.Size.Value() != 16*mib {
+	if v.Status.Phase != v1beta1.PhaseReady || v.Status.Size.Value() != 16*mib {
 		t.Errorf("the rest is %+v", v.Status)
 	}
-	r.expectEvent(v1.ReasonDamaged)
+	r.expectEvent(v1beta1.ReasonDamaged)
 	r.host.set(func() { clear(r.host.ill) })
 	healthy(true)
 	r.expectEvent("Repaired")
 }
 
-func TestAChangeOfUsageIsMeasuredAgainstTheSize(t *testing.T) {
+func TestSurvey_ChangeOfUsageIsComparedWithTheSize(t *testing.T) {
 	const gib = 1 << 30
 	for _, c := range []struct {
 		old, now, size int64

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -21,46 +21,46 @@ func (r *rig) patched(name, patch string) {
 	}
 }
 
-// told waits for the condition that says that an object cannot be decoded.
-func (r *rig) toldUnreadable(name, field string) {
+// awaitUnreadable waits for the condition that says that an object cannot be decoded.
+func (r *rig) awaitUnreadable(name, field string) {
 	r.Helper()
 	r.await("the word that volume "+name+" cannot be read", func() bool {
 		v := r.volume(name)
 		if v == nil {
 			r.Fatalf("volume %s is gone", name)
 		}
-		c := meta.FindStatusCondition(v.Status.Conditions, v1.ReadyCondition)
-		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1.ReasonUnreadable && strings.Contains(c.Message, field)
+		c := meta.FindStatusCondition(v.Status.Conditions, v1beta1.ReadyCondition)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonUnreadable && strings.Contains(c.Message, field)
 	})
 }
 
-func TestAVolumeThatCannotBeReadIsLeftAloneAndTheOthersGoOn(t *testing.T) {
+func TestUnreadable_VolumeIsLeftAloneAndTheOthersAreReconciled(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.patched("a", `{"spec":{"inodes":"many"}}`)
-	r.toldUnreadable("a", `spec.inodes: "many"`)
-	r.expectEvent(v1.ReasonUnreadable)
+	r.awaitUnreadable("a", `spec.inodes: "many"`)
+	r.expectEvent(v1beta1.ReasonUnreadable)
 	r.ask("b")
-	r.phase("b", v1.PhaseReady)
+	r.phase("b", v1beta1.PhaseReady)
 	r.restart()
 	r.ask("c")
-	r.phase("c", v1.PhaseReady)
+	r.phase("c", v1beta1.PhaseReady)
 	a := r.volume("a")
-	if a.Unreadable() == nil || a.Spec.Node != node || a.Status.Phase != v1.PhaseReady || adopted(a) || !r.host.has("a") {
+	if a.Unreadable() == nil || a.Spec.Node != node || a.Status.Phase != v1beta1.PhaseReady || adopted(a) || !r.host.has("a") {
 		t.Errorf("it became %+v, on disk: %t", a, r.host.has("a"))
 	}
 }
 
-func TestAVolumeThatCannotBeReadIsNotRemovedUntilItIsCorrected(t *testing.T) {
+func TestUnreadable_VolumeIsNotRemovedUntilItIsCorrected(t *testing.T) {
 	r := newRig(t).begin()
 	a := r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.stop()
 	r.patched("a", fmt.Sprintf(`{"spec":{"inodes":"many","deletion":{"uid":%q,"requestedBy":"a test","requestedAt":"2026-11-24T03:00:00.000000Z"}}}`, a.UID))
 	r.remove("a")
 	r.begin()
-	r.toldUnreadable("a", "spec.inodes")
+	r.awaitUnreadable("a", "spec.inodes")
 	r.withVolumes("b")
 	if v := r.volume("a"); v == nil || v.DeletionTimestamp == nil || !owned(v) || !r.host.has("a") || r.host.count("delete a") > 0 {
 		t.Errorf("it is %+v, on disk: %t", v, r.host.has("a"))
@@ -72,10 +72,10 @@ func TestAVolumeThatCannotBeReadIsNotRemovedUntilItIsCorrected(t *testing.T) {
 	}
 }
 
-func TestAVolumeWhoseNodeCannotBeReadIsNotAdoptedOnceMore(t *testing.T) {
+func TestUnreadable_VolumeWithAnUnreadableNodeIsNotAdoptedAgain(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.stop()
 	r.patched("a", `{"spec":{"node":["node-a"]}}`) // which no selector finds
 	r.begin()
@@ -85,10 +85,10 @@ func TestAVolumeWhoseNodeCannotBeReadIsNotAdoptedOnceMore(t *testing.T) {
 	}
 }
 
-func TestAGroupIsNotDeletedWhileAMemberCannotBeRead(t *testing.T) {
+func TestUnreadable_GroupIsNotDeletedWhileAMemberIsUnreadable(t *testing.T) {
 	r := newRig(t).begin()
 	r.withVolumes("a", "b")
-	group := &v1.SnapshotGroup{Name: "g", Sources: []string{"a", "b"}}
+	group := &v1beta1.SnapshotGroup{Name: "g", Volumes: []string{"a", "b"}}
 	first, second := backend.GroupSpec{Name: "g"}.Member("a"), backend.GroupSpec{Name: "g"}.Member("b")
 	kept := r.askSnapshot(second.Name, "b", group).Name
 	gone := r.askSnapshot(first.Name, "a", group).Name
@@ -111,27 +111,27 @@ func TestAGroupIsNotDeletedWhileAMemberCannotBeRead(t *testing.T) {
 		if s == nil {
 			t.Fatal("a member went alone")
 		}
-		c := meta.FindStatusCondition(s.Status.Conditions, v1.ReadyCondition)
-		return c != nil && c.Reason == v1.ReasonDeleting && strings.Contains(c.Message, kept)
+		c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ReadyCondition)
+		return c != nil && c.Reason == v1beta1.ReasonDeleting && strings.Contains(c.Message, kept)
 	})
 	if _, err := r.host.GetSnapshot(t.Context(), backend.ID(kept)); err != nil || r.host.count("delete group g") > 0 {
 		t.Errorf("the group was deleted: %v", err)
 	}
 }
 
-func TestWhatIsToBeDiscardedWaitsWhileTheListCannotBeRead(t *testing.T) {
+func TestUnreadable_DiscardWaitsForTheList(t *testing.T) {
 	r := newRig(t).begin()
 	r.stop()
 	r.stored(backend.VolumeSpec{Name: "old"})
-	patch := `{"spec":{"discard":[{"kind":"volume","name":"old","uid":"u1","requestedBy":"a test","requestedAt":"2026-11-24T03:00:00.000000Z"},
-		{"kind":"volume","name":"x","uid":"u2","requestedBy":"a test","requestedAt":"2026-11-24T03:00:00Z"}]}}`
+	patch := `{"spec":{"discard":[{"kind":"Volume","name":"old","uid":"u1","requestedBy":"a test","requestedAt":"2026-11-24T03:00:00.000000Z"},
+		{"kind":"Volume","name":"x","uid":"u2","requestedBy":"a test","requestedAt":"2026-11-24T03:00:00Z"}]}}`
 	if _, err := r.nodes.Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.begin()
 	r.await("the word that the node cannot be read", func() bool {
-		c := meta.FindStatusCondition(r.node().Status.Conditions, v1.ReadyCondition)
-		return c != nil && c.Reason == v1.ReasonUnreadable && strings.Contains(c.Message, "spec.discard[1].requestedAt")
+		c := meta.FindStatusCondition(r.node().Status.Conditions, v1beta1.ReadyCondition)
+		return c != nil && c.Reason == v1beta1.ReasonUnreadable && strings.Contains(c.Message, "spec.discard[1].requestedAt")
 	})
 	r.withVolumes("b")
 	if n := r.node(); len(n.Spec.Discard) != 2 || !r.host.has("old") || r.volume("old") != nil {

@@ -10,27 +10,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// errMissing: the object says that it was made, and the disk does not have it.
+// errMissing: the object says that it was created, and the disk does not have it.
 var errMissing = errors.New("missing from the disk")
 
-func (a *Agent) settleVolume(ctx context.Context, k key) error {
+func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
 	o := a.volumeObject(k.name)
 	switch {
 	case o == nil:
-		a.work.forget(k)
-	case a.work.unseen(k, o):
-		return errUnseen
+		a.volumes.Forget(k.name)
 	case o.Unreadable() != nil:
-		return a.tellUnreadable(ctx, k, o)
+		return a.reportUnreadable(ctx, k, o)
 	}
 	if err := a.endRestore(ctx, k, o); err != nil {
 		return err
 	}
-	if err := a.discard(ctx, k, o, o != nil && o.Status.Created != nil); err != nil {
+	if err := a.discard(ctx, k, o, o != nil && o.Status.CreationTime != nil); err != nil {
 		return err
 	}
 	if err := a.restore(ctx, k); err != nil {
@@ -42,9 +40,9 @@ func (a *Agent) settleVolume(ctx context.Context, k key) error {
 	case o.DeletionTimestamp != nil:
 		return a.removeVolume(ctx, o)
 	case o.DeletionRequested():
-		return nil // whoever has requested it deletes the object next
+		return nil // the requester deletes the object next
 	}
-	o, err := a.ownVolume(ctx, o)
+	o, err := a.volumes.AddFinalizer(ctx, o, v1beta1.AgentFinalizer) // before anything is made on disk
 	if err != nil {
 		return err
 	}
@@ -54,7 +52,7 @@ func (a *Agent) settleVolume(ctx context.Context, k key) error {
 	}
 	if err := a.recordVolume(ctx, o, v, err); err != nil {
 		if fresh && apierrors.IsNotFound(err) {
-			// Nobody knows of it, and whoever asks again asks for a new one.
+			// The volume was never reported, and a repeated request creates a new one.
 			return a.Backend.Delete(ctx, k.id())
 		}
 		return err
@@ -62,23 +60,8 @@ func (a *Agent) settleVolume(ctx context.Context, k key) error {
 	return retryable(err)
 }
 
-// ownVolume puts the finalizer on an object that came without, before anything is made on disk.
-func (a *Agent) ownVolume(ctx context.Context, o *v1.Volume) (*v1.Volume, error) {
-	if owned(o) {
-		return o, nil
-	}
-	o = o.DeepCopy()
-	o.Finalizers = append(o.Finalizers, v1.AgentFinalizer)
-	written, err := a.Client.HoldfastV1().Volumes().Update(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
-	if err != nil {
-		return nil, err
-	}
-	a.work.wrote(key{v1.SourceVolume, o.Name}, written)
-	return written, nil
-}
-
-// realise makes sure that the volume is on disk as the object wants it. fresh says that this call has made it.
-func (a *Agent) realise(ctx context.Context, o *v1.Volume) (v *backend.Volume, fresh bool, err error) {
+// realise makes sure that the volume is on disk as the object specifies. fresh says that this call has created it.
+func (a *Agent) realise(ctx context.Context, o *v1beta1.Volume) (v *backend.Volume, fresh bool, err error) {
 	v, err = a.Backend.Get(ctx, backend.ID(o.Name))
 	absent := errors.Is(err, backend.ErrNotFound)
 	switch {
@@ -87,10 +70,10 @@ func (a *Agent) realise(ctx context.Context, o *v1.Volume) (v *backend.Volume, f
 	case absent && wasReal(o):
 		return nil, false, a.lost(ctx, placeOf(o))
 	case wasReal(o):
-	case settled(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
+	case refusedForGood(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
 		return nil, false, convert.ToError(o.Status.Error)
 	case absent:
-		if v, err = a.makeVolume(ctx, o); err != nil {
+		if v, err = a.createVolume(ctx, o); err != nil {
 			return nil, false, err
 		}
 	default: // made before a restart, or another's
@@ -102,33 +85,33 @@ func (a *Agent) realise(ctx context.Context, o *v1.Volume) (v *backend.Volume, f
 	return v, absent, err
 }
 
-// isOf says whether a volume that was found on disk is what the object asks for; it may have been made before the
-// object asked for more.
-func isOf(o *v1.Volume, v *backend.Volume) error {
+// isOf says whether a volume that was found on disk is what the object specifies; it may have been created before the
+// object requested a larger size.
+func isOf(o *v1beta1.Volume, v *backend.Volume) error {
 	spec := volumeSpec(o)
 	spec.Size.Required = min(spec.Size.Required, v.Size)
-	return v.Satisfies(spec, convert.ToSource(o.Spec.Source))
+	return v.Satisfies(spec, convert.ToSource(o.Spec.SourceRef))
 }
 
-// volumeSpec leaves out what chose the node: that a volume is shared, and by which server.
-func volumeSpec(o *v1.Volume) backend.VolumeSpec {
+// volumeSpec leaves out the fields that chose the node: that a volume is shared, and by which server.
+func volumeSpec(o *v1beta1.Volume) backend.VolumeSpec {
 	spec := convert.ToVolumeSpec(&o.Spec)
 	spec.Shared, spec.Server = false, ""
 	return spec
 }
 
-func (a *Agent) makeVolume(ctx context.Context, o *v1.Volume) (*backend.Volume, error) {
+func (a *Agent) createVolume(ctx context.Context, o *v1beta1.Volume) (*backend.Volume, error) {
 	spec := volumeSpec(o)
 	if err := checkName(o.Name, spec.Name); err != nil {
 		return nil, err
 	}
-	source := o.Spec.Source
+	source := o.Spec.SourceRef
 	switch {
 	case source == nil:
 		return a.Backend.Create(ctx, spec)
-	case source.Kind == v1.SourceSnapshot && a.snapshotter != nil:
+	case source.Kind == v1beta1.SourceSnapshot && a.snapshotter != nil:
 		return a.snapshotter.Restore(ctx, backend.ID(source.Name), spec)
-	case source.Kind == v1.SourceVolume && a.cloner != nil:
+	case source.Kind == v1beta1.SourceVolume && a.cloner != nil:
 		return a.cloner.Clone(ctx, backend.ID(source.Name), spec)
 	}
 	return nil, fmt.Errorf("%w volume %s: the storage of node %s makes no volume from a %s", backend.ErrInvalid, o.Name, a.Node, source.Kind)
@@ -144,12 +127,12 @@ func checkName(object, name string) error {
 }
 
 // grow returns the volume even when it could not grow: it can be used as it is.
-func (a *Agent) grow(ctx context.Context, o *v1.Volume, v *backend.Volume) (*backend.Volume, error) {
+func (a *Agent) grow(ctx context.Context, o *v1beta1.Volume, v *backend.Volume) (*backend.Volume, error) {
 	want := convert.ToSize(o.Spec.Size)
 	switch {
-	case want.Required <= v.Size || v.Size == 0: // the latter: damaged, which is told otherwise
+	case want.Required <= v.Size || v.Size == 0: // the latter: damaged, which is reported elsewhere
 		return v, nil
-	case settled(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
+	case refusedForGood(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
 		return v, convert.ToError(o.Status.Error)
 	case a.expander == nil:
 		return v, fmt.Errorf("%w volume %s: the storage of node %s cannot grow volumes", backend.ErrInvalid, o.Name, a.Node)
@@ -161,12 +144,13 @@ func (a *Agent) grow(ctx context.Context, o *v1.Volume, v *backend.Volume) (*bac
 	return grown, nil
 }
 
-// settled says whether the spec as it is was answered with an error that trying again cannot mend.
-func settled(generation, observed int64, e *v1.Error) bool {
+// refusedForGood says whether the present spec was refused with an error that no retry can resolve.
+func refusedForGood(generation, observed int64, e *v1beta1.Error) bool {
 	return generation == observed && backend.CodeOf(convert.ToError(e)).Permanent()
 }
 
-// retryable leaves of an error what trying again may mend. What the next survey looks at anyway is not tried before.
+// retryable returns the part of an error that a retry may resolve. Errors that the next survey checks anyway are not
+// retried earlier.
 func retryable(err error) error {
 	if err == nil || errors.Is(err, errMissing) || errors.Is(err, errPoolOut) || backend.CodeOf(err).Permanent() {
 		return nil
@@ -174,12 +158,12 @@ func retryable(err error) error {
 	return err
 }
 
-func adopted(o metav1.Object) bool { return o.GetLabels()[v1.AdoptedLabel] != "" }
+func adopted(o metav1.Object) bool { return o.GetLabels()[v1beta1.AdoptedLabel] != "" }
 
-func wasReal(o *v1.Volume) bool { return o.Status.Created != nil || adopted(o) }
+func wasReal(o *v1beta1.Volume) bool { return o.Status.CreationTime != nil || adopted(o) }
 
-func placeOf(o *v1.Volume) place {
-	at := place{pool: o.PoolName(), id: o.Status.PoolID, lost: o.Status.Phase == v1.PhaseLost}
+func placeOf(o *v1beta1.Volume) place {
+	at := place{pool: o.PoolName(), id: o.Status.PoolID, lost: o.Status.Phase == v1beta1.PhaseLost}
 	if access := o.Status.Access; access != nil {
 		at.path = cmp.Or(access.Image, access.Directory)
 	}

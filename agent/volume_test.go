@@ -11,132 +11,132 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestAVolumeIsMadeAndReported(t *testing.T) {
+func TestVolume_IsCreatedAndReported(t *testing.T) {
 	r := newRig(t).begin()
-	r.ask("a", func(v *v1.Volume) {
-		v.Spec.Mode, v.Spec.FSType, v.Spec.Labels = v1.ModeFilesystem, v1.XFS, map[string]string{"any/thing/at all": "ü"}
+	r.ask("a", func(v *v1beta1.Volume) {
+		v.Spec.Mode, v.Spec.FSType, v.Spec.Labels = v1beta1.ModeFilesystem, v1beta1.XFS, map[string]string{"any/thing/at all": "ü"}
 	})
-	v := r.phase("a", v1.PhaseReady)
+	v := r.phase("a", v1beta1.PhaseReady)
 	s := v.Status
-	if s.Size.Value() != 16*mib || s.Pool != "memory" || s.FSType != "xfs" || s.Mode != v1.ModeFilesystem || s.Provisioning != v1.Thin ||
-		s.Created == nil || s.Error != nil || s.ObservedGeneration != v.Generation || s.Columns.Size != "16Mi" {
+	if s.Size.Value() != 16*mib || s.Pool != "memory" || s.FSType != "xfs" || s.Mode != v1beta1.ModeFilesystem || s.Provisioning != v1beta1.Thin ||
+		s.CreationTime == nil || s.Error != nil || s.ObservedGeneration != v.Generation || s.Columns.Size != "16Mi" {
 		t.Errorf("reported %+v", s)
 	}
-	expectCondition(t, s.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady)
-	expectCondition(t, s.Conditions, v1.HealthyCondition, metav1.ConditionTrue, v1.ReasonHealthy)
+	expectCondition(t, s.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
+	expectCondition(t, s.Conditions, v1beta1.HealthyCondition, metav1.ConditionTrue, v1beta1.ReasonHealthy)
 	made, err := r.host.Get(t.Context(), "a")
 	if err != nil || made.Labels["any/thing/at all"] != "ü" {
 		t.Errorf("on the host it is %+v, %v", made, err)
 	}
 }
 
-func TestARestoredVolumeAndACloneSayWhatTheyWereMadeFrom(t *testing.T) {
+func TestVolume_RestoreAndCloneReportTheirSource(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.askSnapshot("s", "a", nil)
-	r.await("the snapshot", func() bool { s := r.snapshot("s"); return s != nil && s.Status.Phase == v1.PhaseReady })
-	for name, source := range map[string]v1.VolumeSource{"clone": {Kind: v1.SourceVolume, Name: "a"}, "restored": {Kind: v1.SourceSnapshot, Name: "s"}} {
-		r.ask(name, func(v *v1.Volume) { v.Spec.Source = &source })
-		if v := r.phase(name, v1.PhaseReady); v.Status.Source == nil || *v.Status.Source != source {
-			t.Errorf("%s was made from %+v", name, v.Status.Source)
+	r.await("the snapshot", func() bool { s := r.snapshot("s"); return s != nil && s.Status.Phase == v1beta1.PhaseReady })
+	for name, source := range map[string]v1beta1.SourceReference{"clone": {Kind: v1beta1.SourceVolume, Name: "a"}, "restored": {Kind: v1beta1.SourceSnapshot, Name: "s"}} {
+		r.ask(name, func(v *v1beta1.Volume) { v.Spec.SourceRef = &source })
+		if v := r.phase(name, v1beta1.PhaseReady); v.Status.SourceRef == nil || *v.Status.SourceRef != source {
+			t.Errorf("%s was made from %+v", name, v.Status.SourceRef)
 		}
 	}
 }
 
-func TestAPermanentErrorIsRecordedAndNotTriedAgainUntilTheSpecChanges(t *testing.T) {
+func TestVolume_PermanentErrorIsRecordedAndNotRetriedUntilTheSpecChanges(t *testing.T) {
 	r := newRig(t)
-	r.host.refuse["create a"] = fmt.Errorf("%w: 16777216 bytes asked for, 5 left", backend.ErrExhausted)
+	r.host.refuse["create a"] = fmt.Errorf("%w: 16777216 bytes requested, 5 left", backend.ErrExhausted)
 	r.begin().ask("a")
-	v := r.phase("a", v1.PhaseFailed)
-	if e := v.Status.Error; e == nil || e.Code != v1.ErrorExhausted || !strings.Contains(e.Message, "5 left") {
+	v := r.phase("a", v1beta1.PhaseFailed)
+	if e := v.Status.Error; e == nil || e.Code != v1beta1.ErrorExhausted || !strings.Contains(e.Message, "5 left") {
 		t.Errorf("recorded %+v", e)
 	}
-	expectCondition(t, v.Status.Conditions, v1.ReadyCondition, metav1.ConditionFalse, string(v1.ErrorExhausted))
-	r.expectEvent(string(v1.ErrorExhausted))
+	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, string(v1beta1.ErrorExhausted))
+	r.expectEvent(string(v1beta1.ErrorExhausted))
 	r.restart()
 	r.ask("b")
-	r.phase("b", v1.PhaseReady) // so everything before it was worked on
+	r.phase("b", v1beta1.PhaseReady) // so everything before it was worked on
 	if n := r.host.count("create a"); n != 1 {
 		t.Errorf("it was tried %d times", n)
 	}
 	r.host.set(func() { delete(r.host.refuse, "create a") })
 	r.grow("a", 32*mib)
-	if v = r.phase("a", v1.PhaseReady); v.Status.Error != nil || v.Status.ObservedGeneration != 2 {
+	if v = r.phase("a", v1beta1.PhaseReady); v.Status.Error != nil || v.Status.ObservedGeneration != 2 {
 		t.Errorf("after the change: %+v", v.Status)
 	}
 }
 
-func TestAPassingErrorIsRecordedAndTriedAgain(t *testing.T) {
+func TestVolume_TransientErrorIsRecordedAndRetried(t *testing.T) {
 	r := newRig(t)
 	r.host.refuse["create a"] = errors.New("mkfs: input/output error\ngoroutine 7 [running]: main.main()")
 	r.begin().ask("a")
 	r.await("the error", func() bool { v := r.volume("a"); return v.Status.Error != nil })
 	v := r.volume("a")
-	if e := v.Status.Error; e.Code != v1.ErrorUnavailable || e.Message != "mkfs: input/output error" || v.Status.Phase != v1.PhasePending {
+	if e := v.Status.Error; e.Code != v1beta1.ErrorUnavailable || e.Message != "mkfs: input/output error" || v.Status.Phase != v1beta1.PhasePending {
 		t.Errorf("recorded %+v in phase %s", e, v.Status.Phase)
 	}
 	r.host.set(func() { clear(r.host.refuse) })
-	if v := r.phase("a", v1.PhaseReady); v.Status.Error != nil {
+	if v := r.phase("a", v1beta1.PhaseReady); v.Status.Error != nil {
 		t.Errorf("it still says %+v", v.Status.Error)
 	}
 }
 
-func TestAnObjectOfAWrongNameIsRefused(t *testing.T) {
+func TestVolume_ObjectWithAWrongNameIsRefused(t *testing.T) {
 	r := newRig(t).begin()
-	r.ask("a", func(v *v1.Volume) { v.Spec.Name = "b" })
-	v := r.phase("a", v1.PhaseFailed)
-	if v.Status.Error.Code != v1.ErrorInvalid || r.host.has("a") || r.host.has("b") {
+	r.ask("a", func(v *v1beta1.Volume) { v.Spec.Name = "b" })
+	v := r.phase("a", v1beta1.PhaseFailed)
+	if v.Status.Error.Code != v1beta1.ErrorInvalid || r.host.has("a") || r.host.has("b") {
 		t.Errorf("recorded %+v", v.Status.Error)
 	}
 }
 
-func TestAVolumeThatVanishedIsLostAndNeverMadeAnew(t *testing.T) {
+func TestVolume_ThatVanishedIsLostAndNeverCreatedAgain(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	if err := r.host.Memory.Delete(t.Context(), "a"); err != nil { // behind the agent's back
 		t.Fatal(err)
 	}
-	v := r.phase("a", v1.PhaseLost)
-	c := expectCondition(t, v.Status.Conditions, v1.ReadyCondition, metav1.ConditionFalse, v1.ReasonMissing)
+	v := r.phase("a", v1beta1.PhaseLost)
+	c := expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing)
 	if !strings.Contains(c.Message, node) {
 		t.Errorf("it says %q", c.Message)
 	}
-	expectCondition(t, v.Status.Conditions, v1.HealthyCondition, metav1.ConditionFalse, v1.ReasonMissing)
+	expectCondition(t, v.Status.Conditions, v1beta1.HealthyCondition, metav1.ConditionFalse, v1beta1.ReasonMissing)
 	r.expectEvent("Lost")
 	r.restart()
-	r.grow("a", 32*mib) // not even when asked for more
+	r.grow("a", 32*mib) // not even when more is requested
 	r.await("an answer", func() bool { v = r.volume("a"); return v.Status.ObservedGeneration == 2 })
-	if v.Status.Phase != v1.PhaseLost || r.host.has("a") || r.host.count("create a") != 1 {
+	if v.Status.Phase != v1beta1.PhaseLost || r.host.has("a") || r.host.count("create a") != 1 {
 		t.Errorf("it is %s, made %d times", v.Status.Phase, r.host.count("create a"))
 	}
 }
 
-func TestAVolumeThatComesBackToTheDiskIsReadyAgain(t *testing.T) {
+func TestVolume_ThatReturnsToTheDiskIsReadyAgain(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	if err := r.host.Memory.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	r.phase("a", v1.PhaseLost)
+	r.phase("a", v1beta1.PhaseLost)
 	if _, err := r.host.Memory.Create(t.Context(), backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 16 * mib}}); err != nil {
 		t.Fatal(err)
 	}
-	r.phase("a", v1.PhaseReady)
+	r.phase("a", v1beta1.PhaseReady)
 	r.expectEvent("Recovered")
 }
 
-func TestAVolumeGrowsAndSaysWhyItCannot(t *testing.T) {
+func TestVolume_GrowsOrReportsWhyItCannot(t *testing.T) {
 	r := newRig(t).begin()
 	r.ask("a")
-	grow := func(bytes int64) *v1.Volume {
-		r.phase("a", v1.PhaseReady)
+	grow := func(bytes int64) *v1beta1.Volume {
+		r.phase("a", v1beta1.PhaseReady)
 		v := r.grow("a", bytes)
 		r.await("an answer", func() bool { return r.volume("a").Status.ObservedGeneration == v.Generation })
 		return r.volume("a")
@@ -145,10 +145,10 @@ func TestAVolumeGrowsAndSaysWhyItCannot(t *testing.T) {
 		t.Fatalf("grown: %+v", v.Status)
 	}
 	v := grow(1 << 50)
-	if v.Status.Size.Value() != 32*mib || v.Status.Error == nil || v.Status.Error.Code != v1.ErrorExhausted || v.Status.Phase != v1.PhaseReady {
+	if v.Status.Size.Value() != 32*mib || v.Status.Error == nil || v.Status.Error.Code != v1beta1.ErrorExhausted || v.Status.Phase != v1beta1.PhaseReady {
 		t.Errorf("refused: %+v", v.Status)
 	}
-	expectCondition(t, v.Status.Conditions, v1.ReadyCondition, metav1.ConditionTrue, v1.ReasonReady) // it can be used as it is
+	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady) // it can be used as it is
 	if v = grow(32 * mib); v.Status.Error != nil {
 		t.Errorf("taken back: %+v", v.Status.Error)
 	}
@@ -157,34 +157,34 @@ func TestAVolumeGrowsAndSaysWhyItCannot(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatCameWithoutItGetsTheFinalizerBeforeAnythingIsMade(t *testing.T) {
+func TestVolume_FinalizerIsAddedBeforeAnythingIsCreated(t *testing.T) {
 	r := newRig(t).begin()
 	var early atomic.Bool
 	r.host.set(func() {
 		r.host.enter = func(call string) {
-			if v := r.volume("a"); call == "create a" && !slices.Contains(v.Finalizers, v1.AgentFinalizer) {
+			if v := r.volume("a"); call == "create a" && !slices.Contains(v.Finalizers, v1beta1.AgentFinalizer) {
 				early.Store(true)
 			}
 		}
 	})
-	r.ask("a", func(v *v1.Volume) { v.Finalizers = []string{"example.com/other"} })
-	v := r.phase("a", v1.PhaseReady)
-	if early.Load() || !slices.Equal(v.Finalizers, []string{"example.com/other", v1.AgentFinalizer}) {
+	r.ask("a", func(v *v1beta1.Volume) { v.Finalizers = []string{"example.com/other"} })
+	v := r.phase("a", v1beta1.PhaseReady)
+	if early.Load() || !slices.Equal(v.Finalizers, []string{"example.com/other", v1beta1.AgentFinalizer}) {
 		t.Errorf("made without it: %t; finalizers now %v", early.Load(), v.Finalizers)
 	}
 }
 
-func TestObjectsOfOtherNodesAreLeftAlone(t *testing.T) {
+func TestObject_OfAnotherNodeIsLeftAlone(t *testing.T) {
 	r := newRig(t).begin()
-	r.ask("other", func(v *v1.Volume) { v.Spec.Node = "node-b" })
+	r.ask("other", func(v *v1beta1.Volume) { v.Spec.Node = "node-b" })
 	r.ask("own")
-	r.phase("own", v1.PhaseReady)
+	r.phase("own", v1beta1.PhaseReady)
 	if v := r.volume("other"); v.Status.Phase != "" || r.host.has("other") {
 		t.Errorf("the other node's volume is %+v", v.Status)
 	}
 }
 
-func TestSeveralVolumesAreWorkedOnAtOnceAndNeverTwiceOnOne(t *testing.T) {
+func TestVolume_SeveralAreReconciledAtOnceAndEachOneAtATime(t *testing.T) {
 	r := newRig(t)
 	const crowd = 4
 	r.change = func(c *Config) { c.Workers = crowd }
@@ -210,7 +210,7 @@ func TestSeveralVolumesAreWorkedOnAtOnceAndNeverTwiceOnOne(t *testing.T) {
 	r.grow("v0", 32*mib) // an event for what is being worked on
 	close(all)
 	for i := range crowd {
-		r.phase(fmt.Sprintf("v%d", i), v1.PhaseReady)
+		r.phase(fmt.Sprintf("v%d", i), v1beta1.PhaseReady)
 	}
 	r.await("the larger size", func() bool { return r.volume("v0").Status.Size.Value() == 32*mib })
 	if n := r.host.count("create v0"); n != 1 {
@@ -218,7 +218,7 @@ func TestSeveralVolumesAreWorkedOnAtOnceAndNeverTwiceOnOne(t *testing.T) {
 	}
 }
 
-func TestAPanicOfTheBackendIsAnErrorOfOneVolume(t *testing.T) {
+func TestVolume_PanicOfTheBackendIsAnErrorOfOneVolume(t *testing.T) {
 	r := newRig(t)
 	r.host.enter = func(call string) {
 		if call == "create a" {
@@ -227,10 +227,10 @@ func TestAPanicOfTheBackendIsAnErrorOfOneVolume(t *testing.T) {
 	}
 	r.begin().ask("a")
 	r.ask("b")
-	r.phase("b", v1.PhaseReady)
+	r.phase("b", v1beta1.PhaseReady)
 }
 
-func TestADeletionThatTheWatchHasNotBroughtYetIsNotDoneTwice(t *testing.T) {
+func TestVolume_DeletionIsNotRepeatedWhileTheWatchLags(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 	release := func() {}
@@ -253,7 +253,7 @@ func TestADeletionThatTheWatchHasNotBroughtYetIsNotDoneTwice(t *testing.T) {
 	}
 }
 
-func TestWhatTheWatchHasNotBroughtYetIsNotDoneTwice(t *testing.T) {
+func TestVolume_CreationIsNotRepeatedWhileTheWatchLags(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 	release := func() {}

@@ -11,18 +11,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
-	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// watches brings the objects of this node, and no others.
+// watches watches the objects of this node, and no others.
 type watches struct {
-	volumes   holdfastv1.VolumeIndexInformer
-	snapshots holdfastv1.SnapshotIndexInformer
-	node      holdfastv1.StorageNodeIndexInformer
+	volumes   watch.VolumeIndexInformer
+	snapshots watch.SnapshotIndexInformer
+	node      watch.StorageNodeIndexInformer
 	starters  []func(context.Context)
-	heard     []cache.DoneChecker // what exists was told to every listener
+	heard     []cache.DoneChecker // every listener has got the existing objects
 }
 
 func (w *watches) prepare(a *Agent) error {
@@ -32,9 +32,9 @@ func (w *watches) prepare(a *Agent) error {
 	}
 	things := holdfast.NewSharedInformerFactoryWithOptions(a.Client, 0, only("spec.node"), holdfast.WithTransform(kube.Slim))
 	nodes := holdfast.NewSharedInformerFactoryWithOptions(a.Client, 0, only("metadata.name"), holdfast.WithTransform(kube.Slim))
-	w.volumes = holdfastv1.ToTypedVolumeInformer(things.Holdfast().V1().Volumes()).TypedInformer()
-	w.snapshots = holdfastv1.ToTypedSnapshotInformer(things.Holdfast().V1().Snapshots()).TypedInformer()
-	w.node = holdfastv1.ToTypedStorageNodeInformer(nodes.Holdfast().V1().StorageNodes()).TypedInformer()
+	w.volumes = watch.ToTypedVolumeInformer(things.Holdfast().V1beta1().Volumes()).TypedInformer()
+	w.snapshots = watch.ToTypedSnapshotInformer(things.Holdfast().V1beta1().Snapshots()).TypedInformer()
+	w.node = watch.ToTypedStorageNodeInformer(nodes.Holdfast().V1beta1().StorageNodes()).TypedInformer()
 	w.starters = append(w.starters, things.StartWithContext, nodes.StartWithContext)
 	return errors.Join(
 		hear(w, w.volumes, a.volumeListener()),
@@ -61,63 +61,63 @@ func hear[T cache.Object](w *watches, informer cache.TypedSharedIndexInformer[T]
 	return err
 }
 
-func (a *Agent) volumeListener() holdfastv1.VolumeHandlerFuncs {
-	return holdfastv1.VolumeHandlerFuncs{
-		AddFunc: func(v *v1.Volume) { a.work.add(key{v1.SourceVolume, v.Name}) },
-		UpdateFunc: func(old, v *v1.Volume) {
-			if old.Status.Phase != v.Status.Phase || v1.Bytes(old.Status.Size) != v1.Bytes(v.Status.Size) {
+func (a *Agent) volumeListener() watch.VolumeHandlerFuncs {
+	return watch.VolumeHandlerFuncs{
+		AddFunc: func(v *v1beta1.Volume) { a.loop.Enqueue(key{v1beta1.SourceVolume, v.Name}) },
+		UpdateFunc: func(old, v *v1beta1.Volume) {
+			if old.Status.Phase != v.Status.Phase || v1beta1.Bytes(old.Status.Size) != v1beta1.Bytes(v.Status.Size) {
 				a.node.change()
 			}
 			if calls(old, v, v.Status.Conditions) {
-				a.work.again(key{v1.SourceVolume, v.Name})
+				a.loop.Retry(key{v1beta1.SourceVolume, v.Name})
 			}
 		},
-		DeleteFunc: func(d holdfastv1.DeletedVolume) {
+		DeleteFunc: func(d watch.DeletedVolume) {
 			a.node.change()
-			a.work.add(key{v1.SourceVolume, d.GetName()})
+			a.loop.Enqueue(key{v1beta1.SourceVolume, d.GetName()})
 		},
 	}
 }
 
-func (a *Agent) snapshotListener() holdfastv1.SnapshotHandlerFuncs {
-	return holdfastv1.SnapshotHandlerFuncs{
-		AddFunc: func(s *v1.Snapshot) { a.work.add(key{v1.SourceSnapshot, s.Name}) },
-		UpdateFunc: func(old, s *v1.Snapshot) {
+func (a *Agent) snapshotListener() watch.SnapshotHandlerFuncs {
+	return watch.SnapshotHandlerFuncs{
+		AddFunc: func(s *v1beta1.Snapshot) { a.loop.Enqueue(key{v1beta1.SourceSnapshot, s.Name}) },
+		UpdateFunc: func(old, s *v1beta1.Snapshot) {
 			if old.Status.Phase != s.Status.Phase {
 				a.node.change()
 			}
 			if !calls(old, s, s.Status.Conditions) {
 				return
 			}
-			a.work.again(key{v1.SourceSnapshot, s.Name})
+			a.loop.Retry(key{v1beta1.SourceSnapshot, s.Name})
 			for _, m := range a.siblings(s) { // the last member to go lets the others go
-				a.work.again(key{v1.SourceSnapshot, m.Name})
+				a.loop.Retry(key{v1beta1.SourceSnapshot, m.Name})
 			}
 		},
-		DeleteFunc: func(d holdfastv1.DeletedSnapshot) {
+		DeleteFunc: func(d watch.DeletedSnapshot) {
 			a.node.change()
-			a.work.add(key{v1.SourceSnapshot, d.GetName()})
+			a.loop.Enqueue(key{v1beta1.SourceSnapshot, d.GetName()})
 		},
 	}
 }
 
-// calls says whether a change of an object calls for work: all but what this agent has written itself.
+// calls says whether a change of an object needs a reconcile: all but the writes of this agent.
 func calls(old, now metav1.Object, conditions []metav1.Condition) bool {
 	switch {
 	case old.GetUID() != now.GetUID(), old.GetGeneration() != now.GetGeneration():
 		return true
 	case (old.GetDeletionTimestamp() == nil) != (now.GetDeletionTimestamp() == nil):
 		return true
-	case !slices.Contains(now.GetFinalizers(), v1.AgentFinalizer):
+	case !slices.Contains(now.GetFinalizers(), v1beta1.AgentFinalizer):
 		return now.GetDeletionTimestamp() == nil
 	}
 	return writtenOff(conditions)
 }
 
-// writtenOff says whether the controller has given this node up while it was not heard of.
+// writtenOff says whether the controller has marked this node as down.
 func writtenOff(conditions []metav1.Condition) bool {
-	ready := meta.FindStatusCondition(conditions, v1.ReadyCondition)
-	return ready != nil && (ready.Reason == v1.ReasonNodeDown || ready.Reason == v1.ReasonNodeGone)
+	ready := meta.FindStatusCondition(conditions, v1beta1.ReadyCondition)
+	return ready != nil && (ready.Reason == v1beta1.ReasonNodeDown || ready.Reason == v1beta1.ReasonNodeGone)
 }
 
 // cached looks up an object; nil if there is none.
@@ -136,12 +136,23 @@ func listed[T any](informer cache.SharedIndexInformer) []*T {
 	return all
 }
 
-func (a *Agent) volumeObject(name string) *v1.Volume {
-	return cached[v1.Volume](a.watches.volumes, name)
+// volumeObject is the newest that is known of an object: as it is cached, or as this agent has written it; nil if there is none.
+func (a *Agent) volumeObject(name string) *v1beta1.Volume {
+	o := cached[v1beta1.Volume](a.watches.volumes, name)
+	if o == nil {
+		return nil
+	}
+	return a.volumes.Newest(o)
 }
 
-func (a *Agent) snapshotObject(name string) *v1.Snapshot {
-	return cached[v1.Snapshot](a.watches.snapshots, name)
+func (a *Agent) snapshotObject(name string) *v1beta1.Snapshot {
+	o := cached[v1beta1.Snapshot](a.watches.snapshots, name)
+	if o == nil {
+		return nil
+	}
+	return a.snapshots.Newest(o)
 }
 
-func (a *Agent) nodeObject() *v1.StorageNode { return cached[v1.StorageNode](a.watches.node, a.Node) }
+func (a *Agent) nodeObject() *v1beta1.StorageNode {
+	return cached[v1beta1.StorageNode](a.watches.node, a.Node)
+}

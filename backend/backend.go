@@ -21,12 +21,12 @@ type Backend interface {
 	Get(ctx context.Context, id ID) (*Volume, error)
 	// List returns every volume in the order of IDs; a damaged one never hides the others.
 	List(ctx context.Context) ([]*Volume, error)
-	// Capacity tells what a pool can still promise; the empty name means the default pool.
+	// Capacity returns what a pool can still promise; the empty name means the default pool.
 	Capacity(ctx context.Context, pool string) (Capacity, error)
 }
 
-// HealthObserver is implemented by backends that are told by who uses a volume what is wrong with it, beside what they see
-// themselves. It is the volume's Condition until the volume is seen in use and well.
+// HealthObserver is implemented by backends to which users of a volume report its faults, beside those that the backend
+// finds itself. A fault is the volume's Condition until the volume is found in use and healthy.
 type HealthObserver interface {
 	ObserveHealth(id ID, c Condition)
 }
@@ -64,15 +64,16 @@ type Cloner interface {
 
 // Topology is implemented by backends of several hosts. Capacity sums up what is usable of all of them.
 type Topology interface {
-	// CapacityAt tells what a pool of one host can still promise. It fails with ErrNotFound where there is no such
+	// CapacityAt returns what a pool of one host can still promise. It fails with ErrNotFound where there is no such
 	// host or pool, and with ErrUnavailable where nothing can be made now.
 	CapacityAt(ctx context.Context, node, pool string) (Capacity, error)
 }
 
 // Sharer is implemented by backends that also make shared volumes, which are on servers and not on hosts. Neither
-// Capacity nor CapacityAt tell of those.
+// Capacity nor CapacityAt include those.
 type Sharer interface {
-	// SharedCapacity sums up what the servers can still promise, or tells it of one that is named NAMESPACE/NAME. It fails
-	// with ErrNotFound where there is no such server or pool, and with ErrUnavailable where nothing can be made now.
+	// SharedCapacity sums up what the servers can still promise, or returns that of one that is named NAMESPACE/NAME.
+	// It fails with ErrNotFound where there is no such server or pool, and with ErrUnavailable where nothing can be
+	// made now.
 	SharedCapacity(ctx context.Context, server, pool string) (Capacity, error)
 }

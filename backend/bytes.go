@@ -23,7 +23,7 @@ func ParseBytes(s string) (int64, error) {
 	n, err := strconv.ParseInt(parts[1], 10, 64)
 	unit := byteUnits[parts[2]]
 	if err != nil || n > math.MaxInt64/unit {
-		return 0, fmt.Errorf("%w size %s: at most %d bytes can be asked for", ErrOutOfRange, Quote(s), math.MaxInt64)
+		return 0, fmt.Errorf("%w size %s: at most %d bytes can be requested", ErrOutOfRange, Quote(s), math.MaxInt64)
 	}
 	return n * unit, nil
 }

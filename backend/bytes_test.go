@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestParseBytesReadsThemAsKubernetesWritesThem(t *testing.T) {
+func TestParseBytes_ReadsThemAsKubernetesWritesThem(t *testing.T) {
 	for s, want := range map[string]int64{
 		"0": 0, "0Gi": 0, "1": 1, "1073741824": 1 << 30, "1Gi": 1 << 30, "512Mi": 512 << 20, "3k": 3000, "2G": 2e9, "1Ti": 1 << 40, "7Ei": 7 << 60,
 		"9223372036854775807": math.MaxInt64, "007": 7,

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAnErrorThatIsWrittenDownIsReadBackAsTheSame(t *testing.T) {
+func TestCode_WrittenErrorIsReadAsTheSame(t *testing.T) {
 	for _, s := range sentinels {
 		first := fmt.Errorf("pool fast: %w: volume a has 5 bytes", s.err)
 		code := CodeOf(first)
@@ -22,13 +22,13 @@ func TestAnErrorThatIsWrittenDownIsReadBackAsTheSame(t *testing.T) {
 	}
 }
 
-func TestAMessageWithoutItsSentinelGetsIt(t *testing.T) {
+func TestCode_MessageWithoutItsSentinelGetsIt(t *testing.T) {
 	if got := CodeExhausted.Error("7 bytes are left").Error(); got != "no room: 7 bytes are left" {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestWhatIsNoSentinelIsUnavailable(t *testing.T) {
+func TestCode_UnknownErrorIsUnavailable(t *testing.T) {
 	if code := CodeOf(errors.New("input/output error")); code != CodeUnavailable {
 		t.Errorf("got %s", code)
 	}
@@ -37,13 +37,13 @@ func TestWhatIsNoSentinelIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestABusyErrorIsBusyWhateverTheAttemptBeforeItWas(t *testing.T) {
+func TestCode_BusyErrorIsBusyWhateverTheAttemptBefore(t *testing.T) {
 	if code := CodeOf(fmt.Errorf("%w: create of a; the attempt before it failed: %w", ErrBusy, ErrExhausted)); code != CodeBusy {
 		t.Errorf("got %s", code)
 	}
 }
 
-func TestOnlyWhatARepetitionCannotMendIsPermanent(t *testing.T) {
+func TestCode_OnlyErrorsThatNoRetryRepairsArePermanent(t *testing.T) {
 	for _, s := range sentinels {
 		want := s.code != CodeBusy && s.code != CodePrecondition && s.code != CodeUnavailable
 		if s.code.Permanent() != want {

@@ -9,7 +9,7 @@ import (
 // with it; if not, the ErrExists names what differs. Labels are no part of it.
 func (v *Volume) Satisfies(spec VolumeSpec, source *Source) error {
 	differ := func(what string, have, want any) error {
-		return fmt.Errorf("%w: volume %s has %s %v, asked for %v; choose another name or the same properties", ErrExists, v.ID, what, have, want)
+		return fmt.Errorf("%w: volume %s has %s %v, requested is %v; choose another name or the same properties", ErrExists, v.ID, what, have, want)
 	}
 	switch {
 	case v.Name != spec.Name:

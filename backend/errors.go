@@ -15,7 +15,7 @@ var (
 	ErrOutOfRange = errors.New("out of range")
 	// ErrExhausted: no room here; another node or pool may have it.
 	ErrExhausted = errors.New("no room")
-	// ErrBusy: an operation on the same volume is running; ask again.
+	// ErrBusy: an operation on the same volume is running; retry.
 	ErrBusy = errors.New("busy")
 	// ErrPrecondition: the volume is in a state that forbids this, and the message says which.
 	ErrPrecondition = errors.New("not possible now")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestIDsFromOutsideAreChecked(t *testing.T) {
+func TestIDs_FromOutsideAreChecked(t *testing.T) {
 	for _, good := range []string{"a", "0", "pvc-8f14e45f-ceea-467f-9c2d-1a2b3c4d5e6f", strings.Repeat("a", 63)} {
 		if id, err := ParseID(good); err != nil || string(id) != good {
 			t.Errorf("%q: %q, %v", good, id, err)
@@ -23,13 +23,13 @@ func TestIDsFromOutsideAreChecked(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreIDsKeepThem(t *testing.T) {
+func TestNames_ThatAreIDsKeepThem(t *testing.T) {
 	if id, err := IDFor("pvc-1"); id != "pvc-1" || err != nil {
 		t.Errorf("got %q, %v", id, err)
 	}
 }
 
-func TestNamesThatLookAlikeGetDifferentIDs(t *testing.T) {
+func TestNames_ThatLookAlikeGetDifferentIDs(t *testing.T) {
 	seen := map[ID]string{}
 	for _, name := range []string{"A", "a ", "a/", "a\n", "a.", "ä", "ö", "-", ".", strings.Repeat("x", 64), strings.Repeat("x", 65), "CSI Volume", "csi volume"} {
 		id, err := IDFor(name)

@@ -22,7 +22,7 @@ type Operations struct {
 	failed  map[ID]error // how the last operation on the ID ended, if badly
 }
 
-// mostFailures bounds what is remembered of IDs that nobody asks for again.
+// mostFailures limits the failures that are remembered of IDs that are not requested again.
 const mostFailures = 1024
 
 type operation struct {
@@ -74,7 +74,7 @@ func (o *Operations) Wait(ctx context.Context) error {
 	}
 }
 
-// InFlight tells how many operations run and how old the oldest is.
+// InFlight returns how many operations run and how old the oldest is.
 func (o *Operations) InFlight() (count int, oldest time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -132,12 +132,12 @@ func (o *Operations) busy(id ID, cause error) error {
 	defer o.mu.Unlock()
 	op := o.running[id]
 	if op == nil {
-		return fmt.Errorf("%w: the call on %s ended before it began: %w", ErrBusy, id, cause)
+		return fmt.Errorf("%w: the call on %s ended before it started: %w", ErrBusy, id, cause)
 	}
 	last := ""
 	if err := o.failed[id]; err != nil {
 		last = fmt.Sprintf("; the attempt before it failed: %v", err)
 	}
-	return fmt.Errorf("%w: %s of %s has been running for %s and goes on; ask again%s",
+	return fmt.Errorf("%w: %s of %s has been running for %s and continues; retry%s",
 		ErrBusy, op.verb, id, time.Since(op.since).Round(time.Millisecond), last)
 }

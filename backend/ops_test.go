@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestOneOperationAtATimeRunsOnAnID(t *testing.T) {
+func TestOperations_RunOneAtATimePerID(t *testing.T) {
 	var ops Operations
 	var running, most atomic.Int32
 	done := make(chan error)
@@ -33,7 +33,7 @@ func TestOneOperationAtATimeRunsOnAnID(t *testing.T) {
 	}
 }
 
-func TestOperationsOnOtherIDsDoNotWait(t *testing.T) {
+func TestOperations_OnOtherIDsDoNotWait(t *testing.T) {
 	var ops Operations
 	_, err := Do(t.Context(), &ops, "a", "outer", func(ctx context.Context) (any, error) {
 		return Do(ctx, &ops, "b", "inner", func(context.Context) (any, error) { return nil, nil })
@@ -43,7 +43,7 @@ func TestOperationsOnOtherIDsDoNotWait(t *testing.T) {
 	}
 }
 
-func TestAnOperationOutlivesItsCallerAndExplainsItself(t *testing.T) {
+func TestOperation_OutlivesItsCallerAndReportsItsProgress(t *testing.T) {
 	var ops Operations
 	_, err := Do(t.Context(), &ops, "a", "create", func(context.Context) (any, error) { return nil, errors.New("disk on fire") })
 	if err == nil {
@@ -63,12 +63,12 @@ func TestAnOperationOutlivesItsCallerAndExplainsItself(t *testing.T) {
 	<-started
 	leave()
 	if err := <-left; !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "create of a") || !strings.Contains(err.Error(), "disk on fire") {
-		t.Errorf("the caller that left was told %v", err)
+		t.Errorf("the caller that left got %v", err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Do(gone, &ops, "a", "delete", func(context.Context) (any, error) { return nil, nil }); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "create of a") {
-		t.Errorf("a second caller was told %v", err)
+		t.Errorf("a second caller got %v", err)
 	}
 	if n, age := ops.InFlight(); n != 1 || age <= 0 {
 		t.Errorf("%d operations are in flight, the oldest for %s", n, age)
@@ -82,7 +82,7 @@ func TestAnOperationOutlivesItsCallerAndExplainsItself(t *testing.T) {
 	}
 }
 
-func TestAPanicIsAnErrorAndFreesTheID(t *testing.T) {
+func TestOperation_PanicIsAnErrorAndReleasesTheID(t *testing.T) {
 	var ops Operations
 	_, err := Do(t.Context(), &ops, "a", "create", func(context.Context) (any, error) { panic("oops") })
 	if err == nil || !strings.Contains(err.Error(), "oops") {

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// PoolIdentity tells one pool from another, whatever their names and places.
+// PoolIdentity identifies a pool, regardless of its name and path.
 type PoolIdentity struct {
 	ID         string // written in the pool when it was begun
 	Generation int64  // counts how often it was opened: of two with one ID the lower one is an older copy
@@ -43,7 +43,7 @@ func (e PoolExpectation) Remembered() string {
 
 // PoolMemory is implemented by backends that know their pools by identity.
 type PoolMemory interface {
-	// ExpectPool tells what is remembered of a pool. It replaces a memory that was Unread, and closes the pool if it is
+	// ExpectPool sets what is remembered of a pool. It replaces a memory that was Unread, and closes the pool if it is
 	// another one. Afterwards the backend itself remembers, and only Given counts, while the pool is out of reach.
 	ExpectPool(pool string, e PoolExpectation)
 	// NotifyPools sets what is called when a pool was opened or went out of reach. It must not call the backend.

@@ -34,7 +34,7 @@ type Snapshot struct {
 // Satisfies says whether an existing snapshot is what spec asks for.
 func (s *Snapshot) Satisfies(spec SnapshotSpec) error {
 	if s.Name != spec.Name || s.Source != spec.Source {
-		return fmt.Errorf("%w: snapshot %s is named %s and was taken of volume %s, asked for name %s of volume %s; choose another name",
+		return fmt.Errorf("%w: snapshot %s is named %s and was taken of volume %s, requested is name %s of volume %s; choose another name",
 			ErrExists, s.ID, Quote(s.Name), s.Source, Quote(spec.Name), spec.Source)
 	}
 	return nil
@@ -71,7 +71,7 @@ type Group struct {
 	Created   time.Time
 }
 
-// Spec is what the group was asked for with.
+// Spec is the request for the group.
 func (g *Group) Spec() GroupSpec {
 	spec := GroupSpec{Name: g.Name}
 	for _, s := range g.Snapshots {
@@ -85,7 +85,7 @@ func (g *Group) Satisfies(spec GroupSpec) error {
 	have := g.Spec().Sources
 	want := slices.Sorted(slices.Values(spec.Sources))
 	if g.Name != spec.Name || !slices.Equal(have, want) {
-		return fmt.Errorf("%w: group %s is named %s and holds volumes %v, asked for name %s of volumes %v; choose another name",
+		return fmt.Errorf("%w: group %s is named %s and holds volumes %v, requested is name %s of volumes %v; choose another name",
 			ErrExists, g.ID, Quote(g.Name), have, Quote(spec.Name), want)
 	}
 	return nil

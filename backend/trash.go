@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Trasher is implemented by backends that keep deleted volumes for a while. What is kept gives way, the oldest first, to
-// what is asked for.
+// Trasher is implemented by backends that keep deleted volumes for a while. Deleted volumes are removed, the oldest
+// first, when their space is requested.
 type Trasher interface {
 	// Trash lists the deleted volumes that can be restored, the last deleted first.
 	Trash(ctx context.Context) ([]Trashed, error)

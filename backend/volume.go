@@ -79,7 +79,7 @@ type VolumeSpec struct {
 	Shared bool
 	Server string // NAMESPACE/NAME of the server that shall have a shared volume; empty leaves the choice
 
-	// Ephemeral is a volume that nobody asks for again once it is deleted: it is not kept in the trash.
+	// Ephemeral is a volume that cannot be needed after its deletion: it is not kept in the trash.
 	Ephemeral bool
 }
 
@@ -132,7 +132,7 @@ type Volume struct {
 	Condition    Condition
 }
 
-// Access tells a node how to use a volume. Exactly one field is set; it is data, and only nodeops acts on it.
+// Access says how a node uses a volume. Exactly one field is set; it is data, and only nodeops acts on it.
 type Access struct {
 	Image     string // path of a disk image
 	Directory string // path of a directory

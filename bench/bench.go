@@ -29,7 +29,7 @@ type Bench struct {
 	notes     []string
 }
 
-// New checks what it is asked for without asking the cluster.
+// New checks the configuration without contacting the cluster.
 func New(config Config) (*Bench, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (b *Bench) warmUp(ctx context.Context) error {
 
 // begin makes the namespace and watches it.
 func (b *Bench) begin(ctx context.Context) error {
-	// If the request were given up, a namespace could stay whose name nobody knows.
+	// If the request were cancelled, a namespace with an unknown name could stay.
 	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.Timeout)
 	defer cancel()
 	made, err := b.Client.CoreV1().Namespaces().Create(making, namespace(), metav1.CreateOptions{})

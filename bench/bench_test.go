@@ -91,7 +91,7 @@ func expect(t *testing.T, r *Result, want []figure) {
 	}
 }
 
-func TestAClassThatWaitsForPodsIsMeasuredThroughAllThreeMarks(t *testing.T) {
+func TestRun_WaitingClassIsMeasuredThroughAllThreeMarks(t *testing.T) {
 	inBubble(t, waits, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
 		result, err := p.run(t.Context(), same)
 		if err != nil {
@@ -120,7 +120,7 @@ func TestAClassThatWaitsForPodsIsMeasuredThroughAllThreeMarks(t *testing.T) {
 	})
 }
 
-func TestAClassThatBindsAtOnceIsMeasuredWithoutAPod(t *testing.T) {
+func TestRun_ImmediateClassIsMeasuredWithoutAPod(t *testing.T) {
 	inBubble(t, immediate, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
 		result, err := p.run(t.Context(), func(c *Config) { c.AtOnce, c.Repeat = []int{30, 1}, 5 })
 		if err != nil {
@@ -138,7 +138,7 @@ func TestAClassThatBindsAtOnceIsMeasuredWithoutAPod(t *testing.T) {
 	})
 }
 
-func TestTheWarmUpRunsAPodOnEachNodeAndCountsForNothing(t *testing.T) {
+func TestRun_WarmUpUsesAPodOnEachNodeAndIsNotCounted(t *testing.T) {
 	inBubble(t, immediate, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
 		var on []string
 		watching, err := p.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
@@ -164,7 +164,7 @@ func TestTheWarmUpRunsAPodOnEachNodeAndCountsForNothing(t *testing.T) {
 	})
 }
 
-func TestAClaimThatIsNotBoundIsNamedWithWhatTheClusterSaysOfIt(t *testing.T) {
+func TestRun_UnboundClaimIsNamedWithItsEvents(t *testing.T) {
 	for name, mode := range map[string]storage.VolumeBindingMode{"at once": immediate, "with a pod": waits} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, mode, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
@@ -197,7 +197,7 @@ func TestAClaimThatIsNotBoundIsNamedWithWhatTheClusterSaysOfIt(t *testing.T) {
 	}
 }
 
-func TestPodsThatFindNoRoomAreLeftOutAndCounted(t *testing.T) {
+func TestRun_PodsThatFitNowhereAreExcludedAndCounted(t *testing.T) {
 	for name, mode := range map[string]storage.VolumeBindingMode{"at once": immediate, "with a pod": waits} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, mode, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
@@ -223,7 +223,7 @@ func TestPodsThatFindNoRoomAreLeftOutAndCounted(t *testing.T) {
 	}
 }
 
-func TestAPodThatEndsFailsTheRunWithoutWaiting(t *testing.T) {
+func TestRun_EndedPodFailsItWithoutWaiting(t *testing.T) {
 	inBubble(t, waits, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
 		p.broken["plain-2-1"] = "StartError"
 		begun := time.Now()
@@ -237,7 +237,7 @@ func TestAPodThatEndsFailsTheRunWithoutWaiting(t *testing.T) {
 	})
 }
 
-func TestVolumesOfAClassThatRetainsAreRemovedAndTheResultSaysSo(t *testing.T) {
+func TestRun_VolumesOfARetainingClassAreRemovedAndReported(t *testing.T) {
 	inBubble(t, immediate, core.PersistentVolumeReclaimRetain, func(t *testing.T, p *pretend) {
 		result, err := p.run(t.Context(), same)
 		if err != nil {
@@ -252,7 +252,7 @@ func TestVolumesOfAClassThatRetainsAreRemovedAndTheResultSaysSo(t *testing.T) {
 	})
 }
 
-func TestVolumesOfAFailedRunGoThoughTheirClassRetainsThem(t *testing.T) {
+func TestRun_VolumesOfAFailedRunAreRemovedThoughTheirClassRetains(t *testing.T) {
 	inBubble(t, immediate, core.PersistentVolumeReclaimRetain, func(t *testing.T, p *pretend) {
 		p.broken["bound-2-1"] = "StartError"
 		if _, err := p.run(t.Context(), same); err == nil {
@@ -261,7 +261,7 @@ func TestVolumesOfAFailedRunGoThoughTheirClassRetainsThem(t *testing.T) {
 	})
 }
 
-func TestAnInterruptedRunSaysSoKeepsItsFiguresAndIsRemoved(t *testing.T) {
+func TestRun_InterruptedReportsKeepsItsFiguresAndIsRemoved(t *testing.T) {
 	inBubble(t, waits, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
 		ctx, interrupt := context.WithCancelCause(t.Context())
 		// The warm-up and the first lives take less, and the last one waits for ever.
@@ -277,7 +277,7 @@ func TestAnInterruptedRunSaysSoKeepsItsFiguresAndIsRemoved(t *testing.T) {
 	})
 }
 
-func TestANamespaceIsRemovedWhoseRunWasInterruptedWhileItWasMade(t *testing.T) {
+func TestRun_InterruptedWhileCreatedRemovesItsNamespace(t *testing.T) {
 	inBubble(t, waits, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		p.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -311,7 +311,7 @@ func (h hurriedNamespaces) Create(ctx context.Context, n *core.Namespace, o meta
 	return made, err
 }
 
-func TestWhatCannotBeRemovedIsNamedWithTheCommandThatDoes(t *testing.T) {
+func TestRun_RemovalFailureNamesTheCommandThatRemoves(t *testing.T) {
 	inBubble(t, immediate, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
 		p.stuck["volume-of-claim-2-1"] = "never"
 		b := p.bench(same)
@@ -325,7 +325,7 @@ func TestWhatCannotBeRemovedIsNamedWithTheCommandThatDoes(t *testing.T) {
 	})
 }
 
-func TestARemovalThatIsInterruptedNamesTheNamespaceThatIsLeft(t *testing.T) {
+func TestRun_InterruptedRemovalNamesTheRemainingNamespace(t *testing.T) {
 	inBubble(t, immediate, core.PersistentVolumeReclaimDelete, func(t *testing.T, p *pretend) {
 		p.PrependReactor("delete", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 		b := p.bench(func(c *Config) { c.AtOnce, c.Repeat = []int{1}, 1 })
@@ -341,7 +341,7 @@ func TestARemovalThatIsInterruptedNamesTheNamespaceThatIsLeft(t *testing.T) {
 	})
 }
 
-func TestARunThatCannotWatchStillRemovesItsNamespace(t *testing.T) {
+func TestRun_WithoutAWatchStillRemovesItsNamespace(t *testing.T) {
 	for name, before := range map[string]func(t *testing.T, p *pretend){
 		"its end comes last": func(*testing.T, *pretend) {},
 		"its end is seen first": func(t *testing.T, p *pretend) {
@@ -372,7 +372,7 @@ func TestARunThatCannotWatchStillRemovesItsNamespace(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeasuredIsRefusedBeforeAnythingIsMade(t *testing.T) {
+func TestRun_ImpossibleMeasurementIsRefusedBeforeAnythingIsCreated(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Config)
 		want   string

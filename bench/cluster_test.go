@@ -22,9 +22,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/bench"
-	"github.com/holdfast-storage/holdfast/test/e2e/kube"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
-	"github.com/holdfast-storage/holdfast/test/standalone"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/standalone"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
 
 // live is a real cluster with Holdfast in it, for one test, and the program.
@@ -33,7 +33,7 @@ type live struct {
 	t *testing.T
 }
 
-// site is what the tests share: nobody else tests in the cluster as long as they run.
+// site is what the tests share: no other package may test in the cluster while they run.
 type site struct {
 	*kube.Cluster
 	program    string
@@ -75,7 +75,7 @@ func newSite(ctx context.Context, cluster string) (*site, error) {
 		return nil, err
 	}
 	s := &site{program: program}
-	if s.Cluster, err = kube.Connect(ctx, cluster, "../test/cluster"); err != nil {
+	if s.Cluster, err = kube.Connect(ctx, cluster, "../test/tool/cluster"); err != nil {
 		return nil, err
 	}
 	out, err := s.Do(ctx, "kubeconfig")
@@ -206,7 +206,7 @@ func expect(t *testing.T, result bench.Result, atOnce, samples int, measures ...
 	}
 }
 
-func TestTheClassOfACluster(t *testing.T) {
+func TestCluster_ClassWithDefaults(t *testing.T) {
 	t.Parallel()
 	l := realCluster(t)
 	result, said, err := l.measure("--storage-class", "holdfast", "--at-once", "1,3", "--repeat", "2")
@@ -222,7 +222,7 @@ func TestTheClassOfACluster(t *testing.T) {
 	t.Logf("%+v, %q", result.Warnings, result.Notes)
 }
 
-func TestAClassOfAClusterThatBindsAtOnceAndRetains(t *testing.T) {
+func TestCluster_ClassThatBindsAtOnceAndRetains(t *testing.T) {
 	t.Parallel()
 	l := realCluster(t)
 	class := l.class(func(c *storage.StorageClass) {
@@ -235,7 +235,7 @@ func TestAClassOfAClusterThatBindsAtOnceAndRetains(t *testing.T) {
 	expect(t, result, 3, 3, bench.PlainPod, bench.ClaimBound, bench.BoundPod, bench.VolumeGone)
 }
 
-func TestAClassWhoseDriverRefusesFailsWithWhatTheDriverSays(t *testing.T) {
+func TestCluster_ClassWhoseDriverRefusesFailsWithTheMessageOfTheDriver(t *testing.T) {
 	hostfs.Long(t)
 	t.Parallel()
 	l := realCluster(t)
@@ -256,7 +256,7 @@ func TestAClassWhoseDriverRefusesFailsWithWhatTheDriverSays(t *testing.T) {
 	}
 }
 
-func TestAnInterruptLeavesNothingInTheCluster(t *testing.T) {
+func TestCluster_InterruptLeavesNothing(t *testing.T) {
 	t.Parallel()
 	l := realCluster(t)
 	cmd := l.bench("--storage-class", "holdfast", "--at-once", "5")

@@ -49,7 +49,7 @@ func (c *Config) validate() error {
 			wrong("%d volumes at once: it must be 1 to %d", n, mostAtOnce)
 		}
 		if given[n] {
-			wrong("%d volumes at once are asked for twice: name each number once", n)
+			wrong("%d volumes at once are given twice: name each number once", n)
 		}
 		given[n] = true
 	}

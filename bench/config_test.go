@@ -17,7 +17,7 @@ func config() Config {
 	}
 }
 
-func TestAConfigurationThatIsWrongSaysWhatIsAllowed(t *testing.T) {
+func TestConfig_InvalidNamesTheAllowedValues(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Config)
 		want   []string

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// life takes n volumes through their lives, each step with all of them at once. Pods without a claim are in every
-// life, so that a cluster that becomes faster or slower meanwhile does so for both.
+// life takes n volumes through their lives, each step with all of them at once. Pods without a claim are in every life,
+// so that a cluster that becomes faster or slower does so for both.
 func (b *Bench) life(ctx context.Context, n int, into times) error {
 	b.lives++
 	if err := b.plain(ctx, n, into); err != nil {
@@ -67,9 +67,9 @@ func (b *Bench) provideAtOnce(ctx context.Context, n int, into times) ([]string,
 	return claims, err
 }
 
-// settle is how long after a claim its pod is made. The scheduler hears of both by watches of its own, which nobody else
-// sees: if it knew the pod first it would put it off, which is another thing to measure.
-const settle = 250 * time.Millisecond
+// claimLead is how long after a claim its pod is created. The scheduler has watches of its own, whose progress is not
+// visible: if it got the pod first it would retry it later, which is not what is measured.
+const claimLead = 250 * time.Millisecond
 
 // provideWithPods is for a class that waits for the pod.
 func (b *Bench) provideWithPods(ctx context.Context, n int, into times) ([]string, error) {
@@ -77,7 +77,7 @@ func (b *Bench) provideWithPods(ctx context.Context, n int, into times) ([]strin
 	if err := b.makeClaims(ctx, claims, func(c *claimSeen) bool { return !c.created.IsZero() }); err != nil {
 		return nil, err
 	}
-	pause(ctx, settle)
+	pause(ctx, claimLead)
 	var pods []podPlan
 	for i, name := range b.names("new", n) {
 		pods = append(pods, podPlan{name: name, claim: claims[i], node: b.Node})
@@ -121,7 +121,7 @@ func (b *Bench) reuse(ctx context.Context, claims []string, n int, into times) e
 	for i, name := range b.names("bound", len(claims)) {
 		pods = append(pods, podPlan{name: name, claim: claims[i], node: b.Node})
 	}
-	pause(ctx, settle)
+	pause(ctx, claimLead)
 	ran, err := b.run(ctx, "pods with a bound claim", pods)
 	add(into, BoundPod, n, ran, func(p podTimes) (time.Time, time.Time) { return p.created, p.running })
 	return err

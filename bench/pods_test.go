@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-func TestAPodRunsOnlyWhenItsClaimIsSeenToBeBoundToo(t *testing.T) {
+func TestPods_RunOnlyWhenTheClaimIsSeenBoundToo(t *testing.T) {
 	s := newSeen("here")
 	plain, with := podPlan{name: "a"}, podPlan{name: "a", claim: "c"}
 	s.podEvent(event{watch.Modified, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: core.PodStatus{Phase: core.PodRunning}}, time.Now()})
@@ -24,7 +24,7 @@ func TestAPodRunsOnlyWhenItsClaimIsSeenToBeBoundToo(t *testing.T) {
 	}
 }
 
-func TestOnlyTheFirstEventOfAKindSetsTheTime(t *testing.T) {
+func TestPods_OnlyTheFirstEventOfAKindSetsTheTime(t *testing.T) {
 	s := newSeen("here")
 	begun := time.Unix(1000, 0)
 	for i := range 3 {
@@ -35,7 +35,7 @@ func TestOnlyTheFirstEventOfAKindSetsTheTime(t *testing.T) {
 	}
 }
 
-func TestTheReasonOfAPodIsTheMostExactOneThatIsKnown(t *testing.T) {
+func TestPods_ReasonIsTheMostExactOne(t *testing.T) {
 	s := newSeen("here")
 	expect := func(want string) {
 		t.Helper()
@@ -43,12 +43,12 @@ func TestTheReasonOfAPodIsTheMostExactOneThatIsKnown(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	tell := func(status core.PodStatus) {
+	report := func(status core.PodStatus) {
 		s.podEvent(event{watch.Modified, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: status}, time.Now()})
 	}
 	expect("the cluster does not say why")
 	unschedulable := core.PodStatus{Conditions: []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Message: "0/2 nodes are available"}}}
-	tell(unschedulable)
+	report(unschedulable)
 	expect("0/2 nodes are available")
 	warning := warn("u", "a", "MountVolume failed", 1)
 	warning.InvolvedObject.Kind, warning.Reason = "Pod", "FailedMount"
@@ -57,18 +57,18 @@ func TestTheReasonOfAPodIsTheMostExactOneThatIsKnown(t *testing.T) {
 	waits := func(reason, message string) core.PodStatus {
 		return core.PodStatus{ContainerStatuses: []core.ContainerStatus{{State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason, Message: message}}}}}
 	}
-	tell(waits("ContainerCreating", "")) // as any pod does
+	report(waits("ContainerCreating", "")) // as any pod does
 	expect("FailedMount: MountVolume failed")
-	tell(waits("ErrImagePull", "no such image"))
+	report(waits("ErrImagePull", "no such image"))
 	expect("ErrImagePull: no such image")
-	tell(core.PodStatus{Phase: core.PodFailed, Reason: "Evicted"})
+	report(core.PodStatus{Phase: core.PodFailed, Reason: "Evicted"})
 	expect("it has ended: Evicted")
 	if s.running(podPlan{name: "a"}) != failed {
 		t.Error("it has not failed")
 	}
 }
 
-func TestAClusterIsFullOnlyWhereTheSchedulerSaysSo(t *testing.T) {
+func TestPods_ClusterIsFullOnlyWhereTheSchedulerSaysSo(t *testing.T) {
 	for message, want := range map[string]bool{
 		"0/2 nodes are available: 2 Too many pods.":                             true,
 		"0/3 nodes are available: 1 Insufficient cpu, 2 Too many pods.":         true,

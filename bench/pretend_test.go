@@ -68,7 +68,7 @@ func pretendCluster(t *testing.T, mode storage.VolumeBindingMode, policy core.Pe
 	return p
 }
 
-// foreign is a volume of somebody else, whose claim has the name of one that a run makes.
+// foreign is a volume of another owner, whose claim has the name of one that a run makes.
 func foreign() *core.PersistentVolume {
 	return &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: core.PersistentVolumeSpec{
 		ClaimRef: &core.ObjectReference{Namespace: "other", Name: "claim-1-1"}, PersistentVolumeReclaimPolicy: core.PersistentVolumeReclaimRetain,
@@ -249,7 +249,7 @@ func (p *pretend) reclaim(ctx context.Context, name string) {
 	p.gone(p.CoreV1().PersistentVolumes().Delete(ctx, name, metav1.DeleteOptions{}))
 }
 
-// say tells why an object is stuck, if it is.
+// say writes an event on why an object is stuck, if it is.
 func (p *pretend) say(ctx context.Context, kind, namespace, name string) bool {
 	message := p.stuck[name]
 	if message == "" {
@@ -263,7 +263,7 @@ func (p *pretend) say(ctx context.Context, kind, namespace, name string) bool {
 	return true
 }
 
-// gone accepts that an object was deleted meanwhile.
+// gone accepts that an object is already deleted.
 func (p *pretend) gone(err error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		p.check(err)

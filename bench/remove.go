@@ -35,14 +35,15 @@ func (b *Bench) remove(ctx context.Context) error {
 	if err := b.within(ctx, "the end of the namespace", func() (bool, error) { return b.seen.namespaceGone, nil }); err != nil {
 		return err
 	}
-	// Volumes may be told to go after their claims: by now there are all that there will be.
+	// Volumes may be set to Delete after their claims are deleted: by now no more are created.
 	if err := b.release(ctx); err != nil {
 		return err
 	}
 	return b.within(ctx, "the end of the volumes", func() (bool, error) { return len(b.seen.volumes) == 0, nil })
 }
 
-// command removes what was not seen to go. Where not everything was seen, it begins with the namespace in any case.
+// command removes the objects whose deletion was not observed. Where not everything was observed, it starts with the
+// namespace in any case.
 func (b *Bench) command() string {
 	var commands []string
 	b.seen.read(func() {

@@ -1,9 +1,7 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"time"
@@ -34,7 +32,7 @@ type Result struct {
 	Program      string        `json:"program"`
 	Started      time.Time     `json:"started"`
 	Took         Seconds       `json:"tookSeconds"`
-	Complete     bool          `json:"complete"` // whether all that was asked for was measured
+	Complete     bool          `json:"complete"` // whether everything that was requested was measured
 	Class        Class         `json:"storageClass"`
 	Cluster      Cluster       `json:"cluster"`
 	Volume       Volume        `json:"volume"`
@@ -58,7 +56,7 @@ type Cluster struct {
 	Nodes   []string `json:"nodes"` // those that pods may be on
 }
 
-// Volume is what was asked for, and by which pods.
+// Volume is what was requested, and by which pods.
 type Volume struct {
 	Size  string `json:"size"`
 	Bytes int64  `json:"sizeBytes"`
@@ -144,11 +142,4 @@ func (s *series) measurement() Measurement {
 		m.Values = append(m.Values, seconds(d))
 	}
 	return m
-}
-
-// JSON writes the result for programs.
-func (r *Result) JSON(out io.Writer) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// podSeen is what was seen of a pod. Times are when the watch told it first.
+// podSeen is what was seen of a pod. Times are when the watch reported it first.
 type podSeen struct {
 	created, running, gone time.Time
 	ended                  string // why it will never run
@@ -25,7 +25,7 @@ type volumeSeen struct {
 	retained bool // it stays when its claim goes
 }
 
-// seen is what the watches have told of the run's objects, all by name.
+// seen is what the watches have reported about the run's objects, all by name.
 type seen struct {
 	mu            sync.Mutex
 	changed       chan struct{} // closed at the next change

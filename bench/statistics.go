@@ -63,7 +63,7 @@ func add[T any](into times, measure Measure, atOnce int, all []T, between func(T
 	for _, one := range all {
 		from, to := between(one)
 		begun = append(begun, from)
-		// What two watches tell of may arrive in another order than it happened.
+		// The events of two watches may arrive in another order than they happened.
 		into[key].durations = append(into[key].durations, max(to.Sub(from), 0))
 	}
 	first, last := slices.MinFunc(begun, time.Time.Compare), slices.MaxFunc(begun, time.Time.Compare)

@@ -14,7 +14,7 @@ func upTo(n int) []time.Duration {
 	return all
 }
 
-func TestPercentilesAreValuesThatWereMeasured(t *testing.T) {
+func TestPercentiles_AreValuesThatWereMeasured(t *testing.T) {
 	for n, want := range map[int]struct{ p50, p99 Seconds }{
 		1:   {0.001, -1},
 		2:   {0.001, -1},
@@ -38,14 +38,14 @@ func TestPercentilesAreValuesThatWereMeasured(t *testing.T) {
 	}
 }
 
-func TestValuesAreInAscendingOrder(t *testing.T) {
+func TestValues_AreInAscendingOrder(t *testing.T) {
 	m := (&series{durations: []time.Duration{3 * time.Second, time.Second, 2 * time.Second}}).measurement()
 	if len(m.Values) != 3 || m.Values[0] != 1 || m.Values[1] != 2 || m.Values[2] != 3 {
 		t.Errorf("got %v", m.Values)
 	}
 }
 
-func TestDurationsHaveAsManyDigitsAsMeanSomething(t *testing.T) {
+func TestDurations_HaveOnlySignificantDigits(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0:                        "0.00 ms",
 		1234 * time.Microsecond:  "1.23 ms",
@@ -65,7 +65,7 @@ func TestDurationsHaveAsManyDigitsAsMeanSomething(t *testing.T) {
 	}
 }
 
-func TestASeriesGrowsWithEachRoundAndKeepsTheWidestSpread(t *testing.T) {
+func TestSeries_GrowsWithEachRoundAndKeepsTheWidestSpread(t *testing.T) {
 	zero := time.Unix(1000, 0)
 	at := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 	into := times{}
@@ -82,11 +82,11 @@ func TestASeriesGrowsWithEachRoundAndKeepsTheWidestSpread(t *testing.T) {
 		t.Errorf("two rounds of two: %+v", m)
 	}
 	if m := all[1]; m.Max != 0 {
-		t.Errorf("an event that was told of late took %s", m.Max)
+		t.Errorf("an event that was reported late took %s", m.Max)
 	}
 }
 
-func TestRatiosAreToPodsWithoutAClaimOfTheSameNumberAtOnce(t *testing.T) {
+func TestRatios_AreToPodsWithoutAClaimOfTheSameNumberAtOnce(t *testing.T) {
 	into := times{
 		{PlainPod, 1}:    {durations: []time.Duration{100 * time.Millisecond}},
 		{NewRunning, 1}:  {durations: []time.Duration{150 * time.Millisecond}},

@@ -36,11 +36,11 @@ type stream[L runtime.Object] struct {
 	tell        func(event)
 	interrupted func(error) // the API server could not be watched for a while
 	watch       watch.Interface
-	there       map[string]runtime.Object // what was told of and not deleted
+	there       map[string]runtime.Object // the reported objects that are not deleted
 }
 
-// open begins to watch. It tells of one object at most that is there already, for there may be thousands of volumes:
-// whatever else is looked for comes later, or is selected by its name.
+// open begins to watch. It reports at most one existing object, for there may be thousands of volumes: all other
+// objects of the run are created later, or are selected by name.
 func (s *stream[L]) open(ctx context.Context) (err error) {
 	s.there = map[string]runtime.Object{}
 	one := s.options
@@ -55,7 +55,7 @@ func (s *stream[L]) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// list tells of what is there now and of what is there no more.
+// list reports the present objects and those that are gone.
 func (s *stream[L]) list(ctx context.Context, options metav1.ListOptions) error {
 	list, err := s.from.List(ctx, options)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *stream[L]) list(ctx context.Context, options metav1.ListOptions) error 
 // again is the pause before the API server is tried again.
 const again = 100 * time.Millisecond
 
-// run tells of every change until ctx ends.
+// run reports every change until ctx ends.
 func (s *stream[L]) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.renew(ctx, s.read(ctx))
@@ -91,7 +91,7 @@ func (s *stream[L]) run(ctx context.Context) {
 }
 
 // renew watches again, after the error that ended the last watch if there was one. An API server that does not know
-// what has changed since, such as one that has just started, is asked for everything.
+// what has changed since, such as one that has just started, is listed again in full.
 func (s *stream[L]) renew(ctx context.Context, err error) {
 	for ctx.Err() == nil {
 		if err != nil {
@@ -111,7 +111,7 @@ func (s *stream[L]) renew(ctx context.Context, err error) {
 	}
 }
 
-// read tells of what arrives until the watch ends, as any watch does after a while without an error.
+// read reports what arrives until the watch ends, as any watch does after a while without an error.
 func (s *stream[L]) read(ctx context.Context) error {
 	defer s.watch.Stop()
 	defer context.AfterFunc(ctx, s.watch.Stop)()
@@ -134,7 +134,7 @@ func (s *stream[L]) read(ctx context.Context) error {
 	return nil
 }
 
-// pass tells of an event and keeps what is there.
+// pass reports an event and keeps the present objects.
 func (s *stream[L]) pass(e event) {
 	if e.kind == watch.Deleted {
 		delete(s.there, nameOf(e.object))

@@ -22,7 +22,7 @@ type scripted struct {
 	again   []core.Pod // later, after a failure
 	lists   int
 	script  []any
-	options []metav1.ListOptions // that watches were asked for with
+	options []metav1.ListOptions // of the watches that were requested
 }
 
 func (s *scripted) List(_ context.Context, options metav1.ListOptions) (*core.PodList, error) {
@@ -35,7 +35,7 @@ func (s *scripted) List(_ context.Context, options metav1.ListOptions) (*core.Po
 	case s.lists == 2:
 		return nil, errors.New("connection refused")
 	case options.Limit != 0 || options.ResourceVersion != "":
-		return nil, fmt.Errorf("asked for with %+v, the list is not of everything", options)
+		return nil, fmt.Errorf("requested with %+v, the list is incomplete", options)
 	}
 	return &core.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "30"}, Items: s.again}, nil
 }
@@ -62,7 +62,7 @@ func (s *scripted) versions() (all []string) {
 	return all
 }
 
-// ending is a watch that tells of events and ends.
+// ending is a watch that sends events and ends.
 func ending(events ...watch.Event) watch.Interface {
 	w := watch.NewFakeWithChanSize(len(events), false)
 	for _, e := range events {
@@ -76,9 +76,9 @@ func versioned(name, version string) *core.Pod {
 	return &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 }
 
-// told follows a script to its end and returns what was told, how often the stream was interrupted, and how long it
-// took until the last was told.
-func told(t *testing.T, s *scripted) (names []string, interruptions int, took time.Duration, err error) {
+// followed follows a script to its end and returns the reported names, how often the stream was interrupted, and how long it
+// took until the last report.
+func followed(t *testing.T, s *scripted) (names []string, interruptions int, took time.Duration, err error) {
 	t.Helper()
 	begun := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,29 +106,29 @@ func told(t *testing.T, s *scripted) (names []string, interruptions int, took ti
 	return names, interruptions, took, nil
 }
 
-func TestAStreamGoesOnWhereTheWatchHasEnded(t *testing.T) {
+func TestStream_ContinuesWhereTheWatchHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{listed: []core.Pod{*versioned("a", "4")}, script: []any{
 			ending(watch.Event{Type: watch.Added, Object: versioned("b", "6")}, watch.Event{Type: watch.Bookmark, Object: versioned("", "9")}),
 			ending(),
 			ending(watch.Event{Type: watch.Deleted, Object: versioned("c", "12")}),
 		}}
-		names, interruptions, _, err := told(t, s)
+		names, interruptions, _, err := followed(t, s)
 		if err != nil || interruptions != 0 || !slices.Equal(names, []string{"a", "b", "-c"}) {
-			t.Errorf("told of %v with %d interruptions, %v", names, interruptions, err)
+			t.Errorf("reported are %v with %d interruptions, %v", names, interruptions, err)
 		}
 		if got := s.versions(); !slices.Equal(got, []string{"5", "9", "9", "12"}) {
 			t.Errorf("watches began at %v", got)
 		}
 		for _, o := range s.options {
 			if o.Limit != 0 || !o.AllowWatchBookmarks {
-				t.Errorf("a watch was asked for with %+v", o)
+				t.Errorf("a watch was requested with %+v", o)
 			}
 		}
 	})
 }
 
-func TestAStreamThatWasInterruptedGoesOnAndSaysSo(t *testing.T) {
+func TestStream_InterruptedContinuesAndReportsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := apierrors.NewInternalError(errors.New("busy")).Status()
 		s := &scripted{script: []any{
@@ -137,9 +137,9 @@ func TestAStreamThatWasInterruptedGoesOnAndSaysSo(t *testing.T) {
 			errors.New("connection refused"),
 			ending(watch.Event{Type: watch.Added, Object: versioned("b", "7")}),
 		}}
-		names, interruptions, took, err := told(t, s)
+		names, interruptions, took, err := followed(t, s)
 		if err != nil || interruptions != 3 || !slices.Equal(names, []string{"a", "b"}) {
-			t.Errorf("told of %v with %d interruptions, %v", names, interruptions, err)
+			t.Errorf("reported are %v with %d interruptions, %v", names, interruptions, err)
 		}
 		if took < 3*again {
 			t.Error("it did not pause before it tried again")
@@ -147,7 +147,7 @@ func TestAStreamThatWasInterruptedGoesOnAndSaysSo(t *testing.T) {
 	})
 }
 
-func TestAStreamThatLostChangesTellsOfWhatIsThereAndWhatIsNot(t *testing.T) {
+func TestStream_ThatLostEventsReportsWhatExistsAndWhatIsGone(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old").Status()
 	gone := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonGone}}
 	begin := func() watch.Interface {
@@ -163,9 +163,9 @@ func TestAStreamThatLostChangesTellsOfWhatIsThereAndWhatIsNot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &scripted{again: []core.Pod{*versioned("b", "7"), *versioned("d", "10")}}
 				s.script = append(script, ending(watch.Event{Type: watch.Added, Object: versioned("e", "31")}))
-				names, interruptions, _, err := told(t, s)
+				names, interruptions, _, err := followed(t, s)
 				if want := []string{"a", "b", "c", "-c", "b", "d", "-a", "e"}; err != nil || !slices.Equal(names, want) {
-					t.Errorf("told of %v, want %v, %v", names, want, err)
+					t.Errorf("reported are %v, want %v, %v", names, want, err)
 				}
 				if interruptions == 0 {
 					t.Error("it does not say that it was interrupted")
@@ -178,15 +178,15 @@ func TestAStreamThatLostChangesTellsOfWhatIsThereAndWhatIsNot(t *testing.T) {
 	}
 }
 
-func TestAStreamThatCannotBeOpenedSaysOfWhat(t *testing.T) {
+func TestStream_ThatCannotBeOpenedNamesItsResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if _, _, _, err := told(t, &scripted{script: []any{errors.New("forbidden")}}); err == nil || err.Error() != "watching pods: forbidden" {
+		if _, _, _, err := followed(t, &scripted{script: []any{errors.New("forbidden")}}); err == nil || err.Error() != "watching pods: forbidden" {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-func TestNobodyWaitsForWhatCannotBeSeen(t *testing.T) {
+func TestStream_FailureEndsEveryWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSeen("here")
 		forbidden := errors.New("watching pods: forbidden")

@@ -37,7 +37,7 @@ func sample() *Result {
 	return r
 }
 
-func TestTheTableShowsEverythingAndPretendsNothing(t *testing.T) {
+func TestTable_ShowsAllResultsAndMarksMissingOnes(t *testing.T) {
 	want, err := os.ReadFile("testdata/table.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestTheTableShowsEverythingAndPretendsNothing(t *testing.T) {
 	}
 }
 
-func TestOneNodeIsNamedInTheTable(t *testing.T) {
+func TestTable_OneNodeIsNamed(t *testing.T) {
 	r := sample()
 	r.Cluster.Nodes, r.Complete = []string{"the-node"}, true
 	var got strings.Builder
@@ -60,7 +60,7 @@ func TestOneNodeIsNamedInTheTable(t *testing.T) {
 	}
 }
 
-func TestEveryMeasureHasASentence(t *testing.T) {
+func TestTable_EveryMeasureHasASentence(t *testing.T) {
 	for _, m := range measures {
 		if sentences[m] == "" {
 			t.Errorf("%s has none", m)
@@ -71,9 +71,9 @@ func TestEveryMeasureHasASentence(t *testing.T) {
 	}
 }
 
-func TestTheJSONReadsBackAndSaysTheUnitOfEachNumber(t *testing.T) {
-	var out strings.Builder
-	if err := sample().JSON(&out); err != nil {
+func TestJSON_ReadsBackAndNamesTheUnitOfEachNumber(t *testing.T) {
+	out, err := json.Marshal(sample())
+	if err != nil {
 		t.Fatal(err)
 	}
 	var back struct {
@@ -87,7 +87,7 @@ func TestTheJSONReadsBackAndSaysTheUnitOfEachNumber(t *testing.T) {
 		Warnings     []Warning
 		Failures     []Failure
 	}
-	if err := json.Unmarshal([]byte(out.String()), &back); err != nil {
+	if err := json.Unmarshal(out, &back); err != nil {
 		t.Fatal(err)
 	}
 	if back.Took != 61.5 || back.Volume.SizeBytes != 67108864 || back.StorageClass.Name != "fast" || len(back.Failures) != 12 || back.Warnings[0].Count != 12 {
@@ -106,23 +106,23 @@ func TestTheJSONReadsBackAndSaysTheUnitOfEachNumber(t *testing.T) {
 	}
 }
 
-func TestWhatIsEmptyIsAnEmptyListInJSON(t *testing.T) {
+func TestJSON_EmptyListIsAnEmptyList(t *testing.T) {
 	inBubble(t, immediate, "Delete", func(t *testing.T, p *pretend) {
 		p.broken["warm-1"] = "StartError"
 		result, err := p.run(t.Context(), same)
 		if err == nil {
 			t.Fatal("it has not failed")
 		}
-		var out strings.Builder
-		if err := result.JSON(&out); err != nil {
+		asJSON, err := json.Marshal(result)
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, list := range []string{"measurements", "notes", "warnings"} {
-			if !strings.Contains(out.String(), fmt.Sprintf("%q: []", list)) {
-				t.Errorf("%s is not an empty list in %s", list, out.String())
+			if !strings.Contains(string(asJSON), fmt.Sprintf("%q:[]", list)) {
+				t.Errorf("%s is not an empty list in %s", list, asJSON)
 			}
 		}
-		out.Reset()
+		var out strings.Builder
 		if err := result.Table(&out); err != nil || !strings.Contains(out.String(), "nothing was measured") {
 			t.Errorf("the table, %v:\n%s", err, out.String())
 		}

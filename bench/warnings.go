@@ -22,7 +22,7 @@ type Warning struct {
 
 // warnings counts the events of type Warning.
 type warnings struct {
-	counted map[types.UID]int              // how often each event was counted, for it tells of repetitions by a number
+	counted map[types.UID]int              // how often each event was counted, since repetitions only increase a number
 	last    map[objectKey]string           // of each object
 	kinds   map[Warning]int                // by all but the numbers
 	objects map[Warning]map[objectKey]bool // which are concerned

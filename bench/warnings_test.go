@@ -18,7 +18,7 @@ func warn(id, claim, message string, n int32) *core.Event {
 	}
 }
 
-func TestTheSameMessageOfManyObjectsIsOneWarning(t *testing.T) {
+func TestWarnings_SameMessageOfManyObjectsIsOne(t *testing.T) {
 	w := newWarnings()
 	w.add(warn("a", "claim-1-1", `no room for pvc-0a1b2c3d-0000-1111-2222-333344445555 of claim-1-1 in 25a647fd4feadd3f1877095d22a9ec48`, 1))
 	w.add(warn("b", "claim-1-2", `no room for pvc-ffffffff-0000-1111-2222-333344445555 of claim-1-2 in 0000000000111111111122222222223333333333`, 1))
@@ -32,7 +32,7 @@ func TestTheSameMessageOfManyObjectsIsOneWarning(t *testing.T) {
 	}
 }
 
-func TestAnEventThatIsToldAgainCountsAsOftenAsItSays(t *testing.T) {
+func TestWarnings_RepeatedEventCountsItsCount(t *testing.T) {
 	w := newWarnings()
 	for _, n := range []int32{1, 2, 2, 5} {
 		w.add(warn("a", "claim-1-1", "no room", n))
@@ -46,7 +46,7 @@ func TestAnEventThatIsToldAgainCountsAsOftenAsItSays(t *testing.T) {
 	}
 }
 
-func TestOnlyWarningsAreCounted(t *testing.T) {
+func TestWarnings_OtherEventsAreNotCounted(t *testing.T) {
 	s := newSeen("here")
 	normal := warn("a", "claim-1-1", "all is well", 1)
 	normal.Type = core.EventTypeNormal

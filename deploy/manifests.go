@@ -1,5 +1,5 @@
-// Package deploy holds the manifests of Holdfast, for the operator to make what they say. All ways to install it have
-// these as their source.
+// Package deploy embeds the manifests of Holdfast, which the operator applies. All installation methods use the same
+// files.
 package deploy
 
 import (

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// ControllerPublishVolume changes nothing: a volume is where its node is. It refuses every other node, but of a shared
-// volume none that there is.
+// ControllerPublishVolume changes nothing: a volume is on its node. It refuses every other node; a shared volume may be
+// used on every existing node.
 func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if !c.Attach {
 		return c.UnimplementedControllerServer.ControllerPublishVolume(ctx, req)
@@ -58,7 +58,7 @@ func (c *controller) checkNode(ctx context.Context, node string) error {
 	return nil
 }
 
-// ControllerUnpublishVolume has nothing to take back.
+// ControllerUnpublishVolume has nothing to undo.
 func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if !c.Attach {
 		return c.UnimplementedControllerServer.ControllerUnpublishVolume(ctx, req)

@@ -20,7 +20,7 @@ import (
 const deviceFile = "holdfast-device"
 
 // stageBlock attaches the image without autoclear, since a device node in use keeps nothing open.
-func (n *node) stageBlock(ctx context.Context, p *presence, a access, staging string) error {
+func (n *node) stageBlock(ctx context.Context, p *mountState, a access, staging string) error {
 	if err := checkDirectory(staging); err != nil {
 		return err
 	}
@@ -61,8 +61,8 @@ func (n *node) stageBlock(ctx context.Context, p *presence, a access, staging st
 	return nil
 }
 
-// attachBlock attaches a device that readers may only read. It is not attached read-only, if the image can be written at
-// all: of such a device whoever sees its node may change the file that it shows (LOOP_CHANGE_FD).
+// attachBlock attaches a device that readers may only read. It is not attached read-only, if the image can be written
+// at all: a process that has the node of such a device may change the file that it shows (LOOP_CHANGE_FD).
 func attachBlock(ctx context.Context, image string, readOnly bool) (device string, err error) {
 	loop, err := nodeops.AttachLoop(ctx, image, nodeops.LoopOptions{})
 	if err != nil && readOnly {
@@ -79,7 +79,7 @@ func attachBlock(ctx context.Context, image string, readOnly bool) (device strin
 
 // protect makes the device of a block volume read-only while all its targets are: a read-only bind alone keeps no
 // one from writing to a device.
-func protect(p *presence) error {
+func protect(p *mountState) error {
 	if p.v == nil || p.v.Mode != backend.Block {
 		return nil
 	}
@@ -102,7 +102,7 @@ func protect(p *presence) error {
 	return nil
 }
 
-// setReadOnly makes a block device refuse or take writes.
+// setReadOnly makes a block device refuse or accept writes.
 func setReadOnly(device string, readOnly bool) error {
 	f, err := os.Open(device)
 	if err != nil {
@@ -123,7 +123,7 @@ func setReadOnly(device string, readOnly bool) error {
 type uses map[string]nodeops.File
 
 // devices are those that are attached to the volume's image.
-func (p *presence) devices() uses {
+func (p *mountState) devices() uses {
 	all := uses{}
 	for _, device := range p.loops {
 		all[device] = p.image

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// calls is what happens around every call: a panic becomes an error, errors become gRPC codes, and the call is
-// counted and logged. Requests are never logged: their secrets, contexts and mount flags are not ours to tell.
+// calls is what happens around every call: a panic becomes an error, errors become gRPC codes, and the call is counted
+// and logged. Requests are never logged: their secrets, contexts and mount flags are confidential.
 type calls struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -35,7 +35,7 @@ func (c *calls) intercept(ctx context.Context, req any, info *grpc.UnaryServerIn
 	took := time.Since(begun)
 	translated := toStatus(err)
 	code := status.Code(translated)
-	c.metrics.observe(method, code, took)
+	c.metrics.observe(info.FullMethod, code, took)
 
 	attrs := []slog.Attr{slog.String("method", method), slog.String("code", code.String()), slog.Duration("duration", took)}
 	attrs = append(attrs, subject(req, resp)...)
@@ -62,10 +62,10 @@ func (c *calls) recoverTo(err *error, method string) {
 	}
 	c.metrics.panics.Inc()
 	c.log.Error("panic", "method", method, "value", fmt.Sprint(p), "stack", string(debug.Stack()))
-	*err = fmt.Errorf("%s failed by a defect of this program; its log has the stack", method)
+	*err = fmt.Errorf("%s failed because of a bug in this program; its log has the stack", method)
 }
 
-// level keeps what a caller asks every few seconds out of the ordinary log.
+// level keeps calls that are repeated every few seconds out of the ordinary log.
 func level(method string, code codes.Code) slog.Level {
 	switch {
 	case code == codes.Internal || code == codes.Unknown:

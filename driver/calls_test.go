@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestAPanicBecomesInternalAndIsCounted(t *testing.T) {
+func TestCalls_PanicBecomesInternalAndIsCounted(t *testing.T) {
 	b := newScripted()
 	b.list = func() ([]*backend.Volume, error) { panic("the secret is hunter2") }
 	b.get = func(backend.ID) (*backend.Volume, error) { panic("the secret is hunter2") }
@@ -32,7 +32,7 @@ func TestAPanicBecomesInternalAndIsCounted(t *testing.T) {
 	expectError(t, staged, codes.Internal, "stage")
 	for _, err := range []error{err, staged} {
 		if message := status.Convert(err).Message(); strings.Contains(message, "hunter2") || strings.Contains(message, "goroutine") {
-			t.Errorf("the caller was told %q", message)
+			t.Errorf("the caller got %q", message)
 		}
 	}
 	if n := testutil.ToFloat64(r.driver.calls.metrics.panics); n != 2 {
@@ -46,14 +46,14 @@ func TestAPanicBecomesInternalAndIsCounted(t *testing.T) {
 	}
 }
 
-func TestAStackFromBelowIsNotForTheCaller(t *testing.T) {
+func TestCalls_StackIsHiddenFromTheCaller(t *testing.T) {
 	err := toStatus(errors.New("create of v panicked: boom\ngoroutine 17 [running]:\nmain.main()"))
 	if got := status.Convert(err); got.Code() != codes.Internal || got.Message() != "create of v panicked: boom" {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestEveryCallLeavesOneLineAndIsCounted(t *testing.T) {
+func TestCalls_EachIsLoggedOnceAndCounted(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	id := r.create("claim-1").GetVolumeId()
 	lines := r.log.lines("msg=call", "method=CreateVolume")
@@ -71,10 +71,10 @@ func TestEveryCallLeavesOneLineAndIsCounted(t *testing.T) {
 		t.Errorf("%d lines for a failed call:\n%s", len(lines), r.log)
 	}
 	m := r.driver.calls.metrics
-	if n := testutil.ToFloat64(m.calls.WithLabelValues("CreateVolume", "OK")); n != 1 {
+	if n := testutil.ToFloat64(m.calls.WithLabelValues("/csi.v1.Controller/CreateVolume", "OK")); n != 1 {
 		t.Errorf("%v calls were counted", n)
 	}
-	if n := testutil.ToFloat64(m.calls.WithLabelValues("ControllerGetVolume", "NotFound")); n != 1 {
+	if n := testutil.ToFloat64(m.calls.WithLabelValues("/csi.v1.Controller/ControllerGetVolume", "NotFound")); n != 1 {
 		t.Errorf("%v failures were counted", n)
 	}
 	families, err := r.metrics.Gather()
@@ -85,7 +85,7 @@ func TestEveryCallLeavesOneLineAndIsCounted(t *testing.T) {
 	for _, f := range families {
 		if f.GetName() == "holdfast_csi_call_duration_seconds" {
 			for _, m := range f.GetMetric() {
-				if m.GetLabel()[0].GetValue() == "CreateVolume" {
+				if m.GetLabel()[0].GetValue() == "/csi.v1.Controller/CreateVolume" {
 					latencies = m.GetHistogram().GetSampleCount()
 				}
 			}
@@ -96,7 +96,7 @@ func TestEveryCallLeavesOneLineAndIsCounted(t *testing.T) {
 	}
 }
 
-func TestAnIDCannotForgeALineOfTheLog(t *testing.T) {
+func TestCalls_IDCannotForgeALineOfTheLog(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	_, err := r.DeleteVolume(r.ctx(), &csi.DeleteVolumeRequest{VolumeId: "x\nlevel=INFO msg=forged"})
 	expectError(t, err, codes.InvalidArgument, `x\nlevel`)
@@ -110,9 +110,9 @@ func TestAnIDCannotForgeALineOfTheLog(t *testing.T) {
 // marker stands for a secret; logs would show it as it is or in base64.
 const marker = "s3cr3t-marker"
 
-// TestSecretsReachNeitherTheLogNorAnAnswer calls every method of the protocol with the marker in every field that
+// TestSecrets_ReachNeitherTheLogNorAnAnswer calls every method of the protocol with the marker in every field that
 // is a secret by the protocol's own mark, and in every context, with arguments that make some calls work and others fail.
-func TestSecretsReachNeitherTheLogNorAnAnswer(t *testing.T) {
+func TestSecrets_ReachNeitherTheLogNorAnAnswer(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	r.snapshot("s", "v")
@@ -192,7 +192,7 @@ func newMessage(t *testing.T, d protoreflect.MessageDescriptor) proto.Message {
 	return m.New().Interface()
 }
 
-func TestErrorsAreTranslatedOnceEach(t *testing.T) {
+func TestErrors_AreTranslatedOnceEach(t *testing.T) {
 	for want, err := range map[codes.Code]error{
 		codes.NotFound:           backend.ErrNotFound,
 		codes.AlreadyExists:      backend.ErrExists,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
 // access is a volume capability, checked.
@@ -33,7 +34,7 @@ var singleNode = []csi.VolumeCapability_AccessMode_Mode{
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, multiWriter,
 }
 
-// parseCapability checks what is asked of a volume, whichever volume it is.
+// parseCapability checks a capability regardless of the volume.
 func parseCapability(c *csi.VolumeCapability) (access, error) {
 	a := access{writer: c.GetAccessMode().GetMode(), group: noGroup}
 	invalid := func(format string, args ...any) (access, error) {
@@ -67,12 +68,12 @@ func parseCapability(c *csi.VolumeCapability) (access, error) {
 	return a, nil
 }
 
-// readOnly says that the volume is to be mounted read-only as a whole.
+// readOnly says that the volume must be mounted read-only as a whole.
 func (a access) readOnly() bool {
 	return a.writer == readerOnly || a.writer == readersOnly || slices.Contains(a.flags, "ro")
 }
 
-// parseCapabilities checks all that is asked of one volume, and that it does not contradict itself.
+// parseCapabilities checks all capabilities of one volume, and that they do not contradict each other.
 func parseCapabilities(capabilities []*csi.VolumeCapability) (access, error) {
 	var first access
 	if len(capabilities) == 0 {
@@ -88,7 +89,7 @@ func parseCapabilities(capabilities []*csi.VolumeCapability) (access, error) {
 		case a.mode != first.mode:
 			return first, fmt.Errorf("%w volume_capabilities: a volume is either block or mount, not both", backend.ErrInvalid)
 		case a.fsType != first.fsType:
-			return first, fmt.Errorf("%w volume_capabilities: two file systems are asked for, %s and %s", backend.ErrInvalid, backend.Quote(first.fsType), backend.Quote(a.fsType))
+			return first, fmt.Errorf("%w volume_capabilities: two file systems are requested, %s and %s", backend.ErrInvalid, backend.Quote(first.fsType), backend.Quote(a.fsType))
 		}
 	}
 	return first, nil
@@ -102,16 +103,16 @@ func (a access) apply(spec *backend.VolumeSpec) error {
 	}
 	switch {
 	case a.mode == backend.Block && (spec.FSType != "" || len(spec.MkfsOptions) > 0):
-		return fmt.Errorf("%w: a block volume has no file system; leave out %s and mkfsOptions", backend.ErrInvalid, fsTypeKey)
+		return fmt.Errorf("%w: a block volume has no file system; leave out %s and mkfsOptions", backend.ErrInvalid, parameters.FSType)
 	case a.fsType != "" && spec.FSType != "" && a.fsType != spec.FSType:
-		return fmt.Errorf("%w: the volume capability asks for file system %s, the parameter %s for %s", backend.ErrInvalid, backend.Quote(a.fsType), fsTypeKey, backend.Quote(spec.FSType))
+		return fmt.Errorf("%w: the volume capability requests file system %s, the parameter %s requests %s", backend.ErrInvalid, backend.Quote(a.fsType), parameters.FSType, backend.Quote(spec.FSType))
 	case a.fsType != "":
 		spec.FSType = a.fsType
 	}
 	return nil
 }
 
-// fits says whether v can be used as asked.
+// fits says whether v can be used with the capability.
 func (a access) fits(v *backend.Volume) error {
 	if err := a.suits(v.Shared); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (a access) fits(v *backend.Volume) error {
 	case a.mode != v.Mode:
 		return fmt.Errorf("%w: volume %s is of mode %s and cannot be used as %s", backend.ErrPrecondition, v.ID, v.Mode, a.mode)
 	case a.fsType != "" && v.FSType != "" && a.fsType != v.FSType:
-		return fmt.Errorf("%w: volume %s has file system %s, asked for %s", backend.ErrPrecondition, v.ID, v.FSType, backend.Quote(a.fsType))
+		return fmt.Errorf("%w: volume %s has file system %s, requested is %s", backend.ErrPrecondition, v.ID, v.FSType, backend.Quote(a.fsType))
 	}
 	return nil
 }
@@ -131,7 +132,7 @@ var mountFlags = []string{
 	"relatime", "norelatime", "strictatime", "nostrictatime", "nosymfollow", "symfollow",
 }
 
-// bindFlags are those of the flags that a bind can have; read-only is said apart from them.
+// bindFlags are those of the flags that a bind can have; read-only is separate.
 func (a access) bindFlags() []string {
 	return slices.DeleteFunc(slices.Clone(a.flags), func(flag string) bool { return !slices.Contains(mountFlags, flag) })
 }

@@ -78,7 +78,7 @@ func on(node string) *csi.Topology {
 	return &csi.Topology{Segments: map[string]string{TopologyKey: node}}
 }
 
-func TestAClustersVolumeIsWhereItsBackendPutIt(t *testing.T) {
+func TestCluster_VolumeIsWhereItsBackendPutIt(t *testing.T) {
 	r, s := newClusterRig(t)
 	req := createRequest("v")
 	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{on("node-y"), on("node-x"), {Segments: map[string]string{"zone": "1"}}}}
@@ -98,7 +98,7 @@ func TestAClustersVolumeIsWhereItsBackendPutIt(t *testing.T) {
 	}
 }
 
-func TestATopologyOfNoNodeLetsTheSchedulerChooseAgain(t *testing.T) {
+func TestCluster_UnknownTopologyLetsTheSchedulerChooseAgain(t *testing.T) {
 	r, _ := newClusterRig(t)
 	req := createRequest("v")
 	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{"zone": "1"}}}}
@@ -106,7 +106,7 @@ func TestATopologyOfNoNodeLetsTheSchedulerChooseAgain(t *testing.T) {
 	expectError(t, err, codes.ResourceExhausted, TopologyKey)
 }
 
-func TestACloneIsMadeWhereItsSourceIsWhicheverNodeTheSchedulerChose(t *testing.T) {
+func TestCluster_CloneIsCreatedOnTheNodeOfItsSource(t *testing.T) {
 	r, s := newClusterRig(t)
 	r.create("source")
 	clone := func(name string, requisite ...*csi.Topology) *csi.Volume {
@@ -127,7 +127,7 @@ func TestACloneIsMadeWhereItsSourceIsWhicheverNodeTheSchedulerChose(t *testing.T
 	}
 }
 
-func TestASourceThatNobodyHasIsNotFoundInACluster(t *testing.T) {
+func TestCluster_MissingSourceIsNotFound(t *testing.T) {
 	r, _ := newClusterRig(t)
 	req := createRequest("v")
 	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{on("node-x")}}
@@ -136,7 +136,7 @@ func TestASourceThatNobodyHasIsNotFoundInACluster(t *testing.T) {
 	expectError(t, err, codes.NotFound, "gone")
 }
 
-func TestCapacityIsToldOfEachNode(t *testing.T) {
+func TestCluster_CapacityIsReportedPerNode(t *testing.T) {
 	r, _ := newClusterRig(t)
 	for name, test := range map[string]struct {
 		req  *csi.GetCapacityRequest
@@ -155,7 +155,7 @@ func TestCapacityIsToldOfEachNode(t *testing.T) {
 	}
 }
 
-func TestServicesAreServedApartInACluster(t *testing.T) {
+func TestServices_AreServedSeparatelyInACluster(t *testing.T) {
 	r, _ := newClusterRig(t)
 	_, err := r.NodeGetInfo(r.ctx(), &csi.NodeGetInfoRequest{})
 	expectError(t, err, codes.Unimplemented, "Node")
@@ -177,7 +177,7 @@ func TestServicesAreServedApartInACluster(t *testing.T) {
 	}
 }
 
-func TestAVolumeIsAttachedToItsNodeOnly(t *testing.T) {
+func TestCluster_VolumeIsAttachedToItsNodeOnly(t *testing.T) {
 	r, _ := newClusterRig(t, func(c *Config) { c.Attach = true })
 	if !slices.Contains(r.advertised(), "controller PUBLISH_UNPUBLISH_VOLUME") {
 		t.Errorf("advertised: %v", r.advertised())
@@ -205,7 +205,7 @@ func TestAVolumeIsAttachedToItsNodeOnly(t *testing.T) {
 	}
 }
 
-func TestWithoutAttachThereIsNothingToPublish(t *testing.T) {
+func TestCluster_WithoutAttachPublishIsUnimplemented(t *testing.T) {
 	r, _ := newClusterRig(t)
 	_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "node-x"})
 	expectError(t, err, codes.Unimplemented, "")
@@ -213,7 +213,7 @@ func TestWithoutAttachThereIsNothingToPublish(t *testing.T) {
 	expectError(t, err, codes.Unimplemented, "")
 }
 
-func TestAReplicaThatDoesNotLeadMakesNothingUntilItDoes(t *testing.T) {
+func TestReplica_ThatDoesNotLeadCreatesNothingUntilItDoes(t *testing.T) {
 	leading := make(chan struct{})
 	memory := backendtest.NewMemory()
 	r := rigWithoutProbe(t, memory, func(c *Config) { c.Services, c.NodeID, c.Leading = ControllerServices, "", leading })
@@ -241,7 +241,7 @@ func TestAReplicaThatDoesNotLeadMakesNothingUntilItDoes(t *testing.T) {
 	r.create("v")
 }
 
-func TestAReplicaThatWaitsStopsAtOnce(t *testing.T) {
+func TestReplica_ThatWaitsStopsAtOnce(t *testing.T) {
 	r := rigWithoutProbe(t, backendtest.NewMemory(), func(c *Config) {
 		c.Services, c.NodeID, c.Leading, c.StopTimeout = ControllerServices, "", make(chan struct{}), time.Hour
 	})
@@ -260,23 +260,25 @@ func TestAReplicaThatWaitsStopsAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheClassSaysWhatBecomesOfAVolumeWithoutItsNode(t *testing.T) {
-	spec, err := parseParameters(map[string]string{"onNodeLoss": "Delete"})
-	if err != nil || spec.OnNodeLoss != backend.DeleteOnNodeLoss {
-		t.Errorf("got %+v, %v", spec, err)
+func TestCluster_ClassSetsTheFateOfAVolumeWithoutItsNode(t *testing.T) {
+	for value, want := range map[string]backend.OnNodeLoss{"delete": backend.DeleteOnNodeLoss, "retain": backend.RetainOnNodeLoss, "": ""} {
+		spec, err := parseParameters(map[string]string{"onNodeLoss": value})
+		if err != nil || spec.OnNodeLoss != want {
+			t.Errorf("%q: got %+v, %v", value, spec, err)
+		}
 	}
-	if _, err := parseParameters(map[string]string{"onNodeLoss": "Forget"}); err == nil {
+	if _, err := parseParameters(map[string]string{"onNodeLoss": "forget"}); err == nil {
 		t.Error("an unknown policy is taken")
 	}
 }
 
-func TestItIsToldWhenAVolumeIsNoLongerInUse(t *testing.T) {
+func TestCluster_ReleasedVolumeIsReported(t *testing.T) {
 	released := make(chan backend.ID, 1)
 	r := newRig(t, backendtest.NewMemory(), func(c *Config) { c.Released = func(id backend.ID) { released <- id } })
 	if _, err := r.NodeUnstageVolume(r.ctx(), &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: "/nowhere/s"}); err != nil {
 		t.Fatal(err)
 	}
 	if id := <-released; id != "v" {
-		t.Errorf("told of %s", id)
+		t.Errorf("a release of %s was reported", id)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// controller makes and removes volumes. What a backend cannot do is nil here and answered Unimplemented.
+// controller creates and deletes volumes. An interface that the backend lacks is nil here and answered with
+// Unimplemented.
 type controller struct {
 	csi.UnimplementedControllerServer
 	*Driver
@@ -71,7 +72,7 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	}
 	if req.GetVolumeContentSource() != nil && c.NodeID == "" && len(spec.Nodes) == 1 {
 		// The scheduler does not know where the source is and may choose another node again and again. The volume is
-		// made with its source, and what it says of its topology brings the pod there.
+		// created beside its source, and its topology directs the pod there.
 		spec.Nodes = nil
 	}
 	v, err := c.create(ctx, spec, req.GetVolumeContentSource())
@@ -114,7 +115,7 @@ func volumeSpec(req *csi.CreateVolumeRequest) (backend.VolumeSpec, error) {
 	return spec, access.apply(&spec)
 }
 
-// checkName refuses what CSI bans from names; all else is the backend's to judge.
+// checkName refuses characters that CSI forbids in names; the backend checks the rest.
 func checkName(field, name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: %s is missing", backend.ErrInvalid, field)
@@ -203,13 +204,13 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	}
 	v, err := c.expander.Expand(ctx, id, size)
 	if errors.Is(err, backend.ErrExhausted) {
-		// A volume that exists cannot go elsewhere. OutOfRange lets external-resizer take a smaller wish afterwards.
+		// An existing volume cannot move. OutOfRange lets external-resizer accept a smaller size afterwards.
 		return nil, fmt.Errorf("%w: %v", backend.ErrOutOfRange, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// An image needs its device and file system grown too; a directory is done, and so is what a server has.
+	// The device and file system of an image must grow too; a directory is done, and so is a volume of a server.
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: v.Access.Directory == "" && !v.Shared}, nil
 }
 
@@ -257,7 +258,7 @@ func (c *controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Va
 	return resp, nil
 }
 
-// confirm says what of a request v does not meet.
+// confirm says which part of a request v does not meet.
 func confirm(v *backend.Volume, req *csi.ValidateVolumeCapabilitiesRequest) error {
 	access, err := parseCapabilities(req.GetVolumeCapabilities())
 	if err != nil {
@@ -280,7 +281,7 @@ func confirm(v *backend.Volume, req *csi.ValidateVolumeCapabilitiesRequest) erro
 	return v.Satisfies(spec, v.Source)
 }
 
-// volume is the one builder of a Volume response, for a new volume and for one that was there.
+// volume is the only builder of a Volume response, for new and for existing volumes.
 func (c *controller) volume(v *backend.Volume) *csi.Volume {
 	resp := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: contentSource(v.Source)}
 	if v.Shared {

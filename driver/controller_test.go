@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestARepeatedCreateAnswersTheSame(t *testing.T) {
+func TestCreate_RepeatGivesTheSameAnswer(t *testing.T) {
 	r, memory := newMemoryRig(t)
 	r.create("source")
 	r.snapshot("s", "source")
@@ -52,7 +52,7 @@ func TestARepeatedCreateAnswersTheSame(t *testing.T) {
 	}
 }
 
-func TestARepeatedCreateOfSomethingElseIsRefused(t *testing.T) {
+func TestCreate_RepeatWithOtherParametersIsRefused(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	r.create("other")
@@ -79,7 +79,7 @@ func TestARepeatedCreateOfSomethingElseIsRefused(t *testing.T) {
 	}
 }
 
-func TestBadVolumesAreRefusedByValue(t *testing.T) {
+func TestCreate_InvalidRequestIsRefusedByValue(t *testing.T) {
 	type request = csi.CreateVolumeRequest
 	set := func(key, value string) func(*request) {
 		return func(q *request) { q.Parameters = map[string]string{key: value} }
@@ -140,7 +140,9 @@ func TestBadVolumesAreRefusedByValue(t *testing.T) {
 		},
 		"unknown parameter":           {set("pol", "fast"), codes.InvalidArgument, []string{`"pol"`, "pool, provisioning"}},
 		"parameter in the wrong case": {set("Pool", "memory"), codes.InvalidArgument, []string{`"Pool"`, "case", "pool"}},
-		"unknown Kubernetes key":      {set(reserved+"pvc/uid", "1"), codes.InvalidArgument, []string{"pvc/uid", "pvc/name"}},
+		"Kubernetes' key, misspelled": {set(reserved+"fsType", "xfs"), codes.InvalidArgument, []string{"fsType", "did you mean " + reserved + "fstype?"}},
+		"file system by a short key":  {set("fsType", "xfs"), codes.InvalidArgument, []string{`"fsType"`, "use " + reserved + "fstype"}},
+		"unknown file system":         {set(reserved+"fstype", "ntfs"), codes.InvalidArgument, []string{"ntfs", "ext4, xfs or btrfs"}},
 		"unknown pool":                {set("pool", "fats"), codes.InvalidArgument, []string{"fats", "memory"}},
 		"unknown provisioning":        {set("provisioning", "fat"), codes.InvalidArgument, []string{"fat", "thin", "thick"}},
 		"inodes that are no number":   {set("inodes", "many"), codes.InvalidArgument, []string{"inodes", "many"}},
@@ -174,7 +176,7 @@ func TestBadVolumesAreRefusedByValue(t *testing.T) {
 	}
 }
 
-func TestNamesOfAllKindsMakeVolumesWithSafeIDs(t *testing.T) {
+func TestNames_OfAnyKindGiveSafeIDs(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	seen := map[string]bool{}
 	for _, name := range []string{
@@ -198,7 +200,7 @@ func TestNamesOfAllKindsMakeVolumesWithSafeIDs(t *testing.T) {
 // badIDs are refused wherever an id comes from outside.
 var badIDs = []string{"", "../x", "a/../../b", "/etc/passwd", "A", "a b", "a\x00b", "-a", ".", "é", strings.Repeat("a", 64)}
 
-func TestIDsFromOutsideAreCheckedOnEveryCall(t *testing.T) {
+func TestIDs_FromOutsideAreCheckedOnEveryCall(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	ctx, capability := r.ctx(), mountCapability("")
 	calls := map[string]func(id string) error{
@@ -296,7 +298,7 @@ func TestIDsFromOutsideAreCheckedOnEveryCall(t *testing.T) {
 	}
 }
 
-func TestAVolumeMustBeWantedOnThisNode(t *testing.T) {
+func TestCreate_VolumeMustBeRequestedOnThisNode(t *testing.T) {
 	here := map[string]string{TopologyKey: "node-a"}
 	there := map[string]string{TopologyKey: "node-b"}
 	here2 := map[string]string{TopologyKey: "node-a", "zone": "z"}
@@ -333,7 +335,7 @@ func TestAVolumeMustBeWantedOnThisNode(t *testing.T) {
 	}
 }
 
-func TestASourceThatIsNotOnTheChosenNodeSendsTheSchedulerOn(t *testing.T) {
+func TestCreate_SourceOnAnotherNodeMakesTheSchedulerChooseAgain(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	req := createRequest("v")
 	req.VolumeContentSource = fromSnapshot("elsewhere")
@@ -342,7 +344,7 @@ func TestASourceThatIsNotOnTheChosenNodeSendsTheSchedulerOn(t *testing.T) {
 	expectError(t, err, codes.ResourceExhausted, "elsewhere", "node-a")
 }
 
-func TestDeletingWhatIsGoneSucceeds(t *testing.T) {
+func TestDelete_OfAMissingVolumeSucceeds(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	for range 3 {
@@ -354,7 +356,7 @@ func TestDeletingWhatIsGoneSucceeds(t *testing.T) {
 	expectError(t, err, codes.NotFound, "v")
 }
 
-func TestExpandAnswersTheSizeAndAsksForTheNode(t *testing.T) {
+func TestExpand_ReturnsTheSizeAndRequestsNodeExpansion(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	expand := func(required, limit int64, c *csi.VolumeCapability) (*csi.ControllerExpandVolumeResponse, error) {
@@ -382,7 +384,7 @@ func TestExpandAnswersTheSizeAndAsksForTheNode(t *testing.T) {
 	expectError(t, err, codes.NotFound, "gone")
 }
 
-func TestADirectoryNeedsNoExpansionOnTheNode(t *testing.T) {
+func TestExpand_DirectoryNeedsNoNodeExpansion(t *testing.T) {
 	d := &directories{newScripted()}
 	r := newRig(t, d)
 	r.create("v")
@@ -392,7 +394,7 @@ func TestADirectoryNeedsNoExpansionOnTheNode(t *testing.T) {
 	}
 }
 
-func TestCapabilitiesAreConfirmedOrSaidWhyNot(t *testing.T) {
+func TestCapabilities_AreConfirmedOrRefusedWithTheReason(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	good := mountCapability("ext4")

@@ -1,6 +1,6 @@
-// Package driver serves a backend over CSI: the identity, controller, group controller and node services on one
-// unix socket, all of them for one host, or apart for a cluster. It keeps no state of its own but open descriptors: what the backend says
-// and what the kernel has mounted is all it knows, so it may be killed and started again at any time.
+// Package driver serves a backend over CSI: the identity, controller, group controller and node services on one unix
+// socket, all of them for one host, or apart for a cluster. It keeps no state of its own but open descriptors: all
+// state is in the backend and in the kernel's mounts, so it may be killed and restarted at any time.
 package driver
 
 import (
@@ -26,8 +26,8 @@ const (
 	SharedVolumesKey = "topology.holdfast.dev/nfs"
 	// DefaultStopTimeout bounds how long a stop waits for running calls.
 	DefaultStopTimeout = 30 * time.Second
-	// DefaultPatience is how long a call waits for a server of shared volumes that does not answer. Taking a volume off a
-	// node may wait for it four times.
+	// DefaultPatience is how long a call waits for a server of shared volumes that does not answer. An unmount may wait
+	// for it four times.
 	DefaultPatience = 10 * time.Second
 )
 
@@ -54,13 +54,14 @@ type Config struct {
 	Backend    backend.Backend
 	MaxVolumes int64 // that this node may use at once; 0 leaves it to the caller
 	Inline     Inline
-	// Namespaces is a directory such as /proc/1/ns with the network from which servers of shared volumes are reached, and
-	// the host name that they know this node by. Mounts last as long as that network. Empty: those of this process.
+	// Namespaces is a directory such as /proc/1/ns with the network from which servers of shared volumes are reached,
+	// and the host name that they know this node by. Mounts last as long as that network namespace. Empty: those of
+	// this process.
 	Namespaces  string
 	Patience    time.Duration // with a server of shared volumes that does not answer; DefaultPatience if 0
 	StopTimeout time.Duration
 	Leading     <-chan struct{}  // until it is closed, another replica makes the volumes; nil: there is none
-	Released    func(backend.ID) // told of each volume that is no longer in use here; may be nil
+	Released    func(backend.ID) // called with each volume that is no longer in use here; may be nil
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer // nil registers no metrics
 }
@@ -95,7 +96,7 @@ func New(c Config) (*Driver, error) {
 	case c.Services != ControllerServices && !nodePattern.MatchString(c.NodeID):
 		return nil, fmt.Errorf("node id %s: it must be 1 to 63 of letters, digits, -, _ and ., and begin and end with a letter or digit", backend.Quote(c.NodeID))
 	case len(c.Inline.Pools) > 0 && c.Inline.MaxSize <= 0:
-		return nil, fmt.Errorf("inline ephemeral volumes are allowed in pool %s without a largest size; %s says it", c.Inline.Pools[0], c.Inline.Field)
+		return nil, fmt.Errorf("inline ephemeral volumes are allowed in pool %s without a largest size; %s sets it", c.Inline.Pools[0], c.Inline.Field)
 	case c.MaxVolumes < 0:
 		return nil, fmt.Errorf("max volumes %d is negative; 0 means no limit", c.MaxVolumes)
 	case c.Backend == nil:

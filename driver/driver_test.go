@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 )
 
-func TestAConfigurationThatCannotWorkIsRefusedByName(t *testing.T) {
+func TestConfig_InvalidIsRefusedByName(t *testing.T) {
 	good := Config{NodeID: "node-a", Endpoint: "unix:///run/x/csi.sock", Backend: backendtest.NewMemory()}
 	for name, test := range map[string]struct {
 		adjust func(*Config)
@@ -41,7 +41,7 @@ func TestAConfigurationThatCannotWorkIsRefusedByName(t *testing.T) {
 	}
 }
 
-func TestEndpointsOfBothFormsNameTheSamePath(t *testing.T) {
+func TestEndpoint_OfBothFormsIsTheSamePath(t *testing.T) {
 	for _, endpoint := range []string{"unix:///run/h/csi.sock", "unix:/run/h/csi.sock", "unix:///run/h/../h/csi.sock"} {
 		if path, err := SocketPath(endpoint); err != nil || path != "/run/h/csi.sock" {
 			t.Errorf("SocketPath(%q) = %q, %v", endpoint, path, err)

@@ -4,32 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
 // An inline ephemeral volume lives as long as one pod: publishing makes it, unpublishing removes it.
 
-// ephemeralKey marks such a volume, in the context that the kubelet sends and in the labels of the volume made.
+// ephemeralKey marks such a volume, in the context that the kubelet sends and in the labels of the volume.
 const ephemeralKey = reserved + "ephemeral"
 
 // ephemeralHandle is the form of the ids that the kubelet gives to inline volumes: longer than an ID can be, so no
 // other volume's.
 var ephemeralHandle = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
-
-// ephemeralAttributes are what a pod may say about an inline volume, by the parameter each becomes.
-var ephemeralAttributes = map[string]string{
-	"pool": "pool", "fsType": fsTypeKey, "provisioning": "provisioning", "inodes": "inodes",
-}
-
-const sizeAttribute = "size"
 
 var podKeys = []string{reserved + "pod.name", reserved + "pod.namespace", reserved + "pod.uid"}
 
@@ -51,30 +43,11 @@ func isEphemeral(volumeContext map[string]string) bool { return volumeContext[ep
 // ephemeralSpec reads the attributes that a pod gives. The context may hold the pod's tokens: values of keys that
 // are not ours are never looked at.
 func ephemeralSpec(req *csi.NodePublishVolumeRequest, a access) (backend.VolumeSpec, error) {
-	parameters := map[string]string{}
-	spec := backend.VolumeSpec{}
-	for _, key := range slices.Sorted(maps.Keys(req.GetVolumeContext())) {
-		value := req.GetVolumeContext()[key]
-		parameter := ephemeralAttributes[key]
-		var err error
-		switch {
-		case parameter != "":
-			parameters[parameter] = value
-		case key == sizeAttribute:
-			spec.Size.Required, err = parseSize(value)
-		case !strings.HasPrefix(key, reserved):
-			err = unknownKey("volume attribute", key, append(slices.Collect(maps.Keys(ephemeralAttributes)), sizeAttribute))
-		}
-		if err != nil {
-			return spec, err
-		}
-	}
-	size := spec.Size
-	spec, err := parseParameters(parameters)
+	spec, err := parseClass(&parameters.Inline, req.GetVolumeContext())
 	if err != nil {
 		return spec, err
 	}
-	spec.Name, spec.Size, spec.Ephemeral = req.GetVolumeId(), size, true
+	spec.Name, spec.Ephemeral = req.GetVolumeId(), true
 	for _, key := range append(podKeys, ephemeralKey) {
 		if value := req.GetVolumeContext()[key]; value != "" {
 			spec.Labels[key] = value
@@ -92,9 +65,9 @@ func (n *node) publishEphemeral(ctx context.Context, id backend.ID, a access, re
 		return err
 	}
 	return n.do(ctx, id, "publish", func(ctx context.Context) error {
-		// One that is there stays usable when it is not allowed any more.
+		// An existing one stays usable when it is no longer allowed.
 		switch _, err := n.Backend.Get(ctx, id); {
-		case errors.Is(err, backend.ErrNotFound) || errors.Is(err, backend.ErrUnavailable): // which is told while any pool is out of reach
+		case errors.Is(err, backend.ErrNotFound) || errors.Is(err, backend.ErrUnavailable): // the answer while any pool is out of reach
 			if err := n.permit(ctx, &spec); err != nil {
 				return err
 			}
@@ -136,7 +109,7 @@ func (n *node) mountEphemeral(ctx context.Context, v *backend.Volume, a access, 
 	case m != nil && m.ReadOnly != a.readOnly():
 		return otherwise("published", v.ID, m, a.readOnly())
 	case m != nil:
-		if err := n.settle(ctx, v, a, target, nil); err != nil {
+		if err := n.growToSize(ctx, v, a, target, nil); err != nil {
 			return err
 		}
 		return giveToGroup(ctx, a, target, a.readOnly())

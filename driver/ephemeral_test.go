@@ -13,7 +13,7 @@ import (
 
 var inlineHandle = "csi-" + strings.Repeat("0123456789abcdef", 4)
 
-func TestAHandleOfTheKubeletIsOneOfAnInlineVolume(t *testing.T) {
+func TestInlineVolume_HandleOfTheKubeletIsRecognized(t *testing.T) {
 	id, ephemeral, err := parseHandle(inlineHandle)
 	if err != nil || !ephemeral {
 		t.Fatalf("got %s, %t, %v", id, ephemeral, err)
@@ -28,7 +28,7 @@ func TestAHandleOfTheKubeletIsOneOfAnInlineVolume(t *testing.T) {
 	}
 }
 
-func TestWhatAPodSaysBecomesASpec(t *testing.T) {
+func TestInlineVolume_AttributesOfThePodBecomeASpec(t *testing.T) {
 	req := &csi.NodePublishVolumeRequest{VolumeId: inlineHandle, VolumeContext: map[string]string{
 		"size": "2Gi", "pool": "fast", "fsType": "xfs", "provisioning": "thick", "inodes": "100",
 		ephemeralKey: "true", reserved + "pod.name": "web-0", reserved + "pod.namespace": "shop", reserved + "pod.uid": "11",
@@ -55,7 +55,7 @@ func TestWhatAPodSaysBecomesASpec(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatWasMadeForAPodIsDeletedWithIt(t *testing.T) {
+func TestInlineVolume_OnlyVolumesOfAPodAreDeletedWithIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		volume *backend.Volume
 		gone   bool

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// NodeExpandVolume makes the size that the backend has given a volume reach its users.
+// NodeExpandVolume grows device and file system to the size of the volume.
 func (n *node) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	id, err := parseID("volume_id", req.GetVolumeId())
 	if err != nil {
@@ -51,7 +51,7 @@ func (n *node) expand(ctx context.Context, v *backend.Volume, size backend.Size,
 		}
 	}
 	if size.Required > v.Size || size.Limit > 0 && size.Limit < v.Size {
-		return fmt.Errorf("%w: volume %s has %d bytes, asked for at least %d and at most %d (0: no limit); ControllerExpandVolume decides the size",
+		return fmt.Errorf("%w: volume %s has %d bytes, requested are at least %d and at most %d (0: no limit); ControllerExpandVolume decides the size",
 			backend.ErrOutOfRange, v.ID, v.Size, size.Required, size.Limit)
 	}
 	m, err := mountOf(v, req.GetVolumePath())
@@ -65,8 +65,8 @@ func (n *node) expand(ctx context.Context, v *backend.Volume, size backend.Size,
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrPrecondition) {
 		n.stayedSmall(v, err)
-		// Of a failed precondition alone the kubelet makes no reason to keep a pod from its volume.
-		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used yet; that is tried again when it is staged the next time, once the last pod with it on this node has ended: %w",
+		// FailedPrecondition is the only error with which the kubelet still starts the pod.
+		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used yet; that is retried when it is staged the next time, once the last pod with it on this node has ended: %w",
 			backend.ErrPrecondition, v.ID, v.Size, err)
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
 // groupController takes snapshots of several volumes at one instant.
@@ -31,7 +32,7 @@ func (g *groupController) CreateVolumeGroupSnapshot(ctx context.Context, req *cs
 	if err := checkName("name", req.GetName()); err != nil {
 		return nil, err
 	}
-	if err := checkKeys(req.GetParameters(), groupSnapshotKeys); err != nil {
+	if _, err := readClass(&parameters.GroupSnapshot, req.GetParameters()); err != nil {
 		return nil, err
 	}
 	spec := backend.GroupSpec{Name: req.GetName()}

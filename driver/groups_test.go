@@ -25,7 +25,7 @@ func members(g *csi.VolumeGroupSnapshot) (ids []string) {
 	return ids
 }
 
-func TestAGroupIsTakenOnceAndFoundAgain(t *testing.T) {
+func TestGroup_IsTakenOnceAndFoundAgain(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	r.create("w")
@@ -51,7 +51,7 @@ func TestAGroupIsTakenOnceAndFoundAgain(t *testing.T) {
 	expectError(t, err, codes.FailedPrecondition, "group g")
 }
 
-func TestBadGroupsAreRefusedByValue(t *testing.T) {
+func TestGroup_InvalidRequestIsRefusedByValue(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	r.create("w")
@@ -75,7 +75,7 @@ func TestBadGroupsAreRefusedByValue(t *testing.T) {
 	}
 }
 
-func TestAGroupIsDeletedWholeOrNotAtAll(t *testing.T) {
+func TestGroup_IsDeletedWholeOrNotAtAll(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	r.create("w")

@@ -67,7 +67,7 @@ func (c *controller) ControllerListVolumeHealth(ctx context.Context, req *csi.Co
 	return resp, nil
 }
 
-// health says what the backend knows of a volume: one that it cannot give access to is out of reach.
+// health is the backend's condition of a volume; a volume without access is out of reach.
 func health(v *backend.Volume) *csi.VolumeHealth {
 	h := &csi.VolumeHealth{VolumeId: string(v.ID)}
 	if v.Condition.Abnormal {

@@ -36,7 +36,7 @@ func condition(t *testing.T, m proto.Message) (abnormal bool, message string) {
 	return abnormal, message
 }
 
-func TestTheConditionOfAVolumeReachesNewAndOldCallers(t *testing.T) {
+func TestHealth_ConditionOfAVolumeReachesNewAndOldCallers(t *testing.T) {
 	b := newScripted()
 	volumes := map[backend.ID]*backend.Volume{
 		"good": {ID: "good", Size: gib},
@@ -96,7 +96,7 @@ func TestTheConditionOfAVolumeReachesNewAndOldCallers(t *testing.T) {
 	}
 }
 
-func TestTheHealthOfAnUnknownVolumeIsNotFound(t *testing.T) {
+func TestHealth_OfAnUnknownVolumeIsNotFound(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	_, err := r.ControllerGetVolumeHealth(r.ctx(), &csi.ControllerGetVolumeHealthRequest{VolumeId: "gone"})
 	expectError(t, err, codes.NotFound, "gone")

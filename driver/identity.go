@@ -50,8 +50,9 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 	return resp, nil
 }
 
-// Probe answers ready whatever the pools are like: restarting this process mends none of them. In a replica that does
-// not lead it waits: sidecars ask it first and for ever, and so begin when their replica leads.
+// Probe answers ready when /readyz passes the check csi, regardless of the pools: livenessprobe restarts this process if
+// it is not, and that repairs no pool. In a replica that does not lead it waits, although that one passes /readyz:
+// sidecars call it first and retry forever, and so start when their replica leads.
 func (i *identity) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	patience := probePatience
 	if deadline, ok := ctx.Deadline(); ok {
@@ -72,7 +73,7 @@ func (i *identity) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeRe
 
 const probePatience = 30 * time.Second
 
-// onlyWhileLeading refuses to make or remove anything in a replica that does not lead.
+// onlyWhileLeading refuses to create or remove anything in a replica that does not lead.
 func (d *Driver) onlyWhileLeading(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	select {
 	case <-d.Leading:

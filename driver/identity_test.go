@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 )
 
-func TestThePluginTellsItsNameAndVersion(t *testing.T) {
+func TestPlugin_ReportsItsNameAndVersion(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	info, err := r.GetPluginInfo(r.ctx(), &csi.GetPluginInfoRequest{})
 	if err != nil || info.GetName() != "csi.holdfast.dev" || info.GetVendorVersion() != "1.2.3" {
@@ -54,7 +54,7 @@ var always = []string{
 	"controller GET_VOLUME_HEALTH", "controller LIST_VOLUME_HEALTH", "controller 11",
 }
 
-func TestWhatABackendCanDoIsAdvertised(t *testing.T) {
+func TestCapabilities_OfTheBackendAreAdvertised(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	got, want := r.advertised(), slices.Concat(always, optional)
 	slices.Sort(got)
@@ -64,7 +64,7 @@ func TestWhatABackendCanDoIsAdvertised(t *testing.T) {
 	}
 }
 
-func TestWhatABackendCannotDoIsNeitherAdvertisedNorTried(t *testing.T) {
+func TestCapabilities_MissingOnesAreNeitherAdvertisedNorTried(t *testing.T) {
 	r := newRig(t, plain{backendtest.NewMemory()})
 	got := r.advertised()
 	for _, c := range optional {

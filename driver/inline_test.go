@@ -19,7 +19,7 @@ func inlineNode(allowed Inline) (*node, *scripted) {
 	return &node{Driver: d}, b
 }
 
-func TestInlineVolumesAreRefusedUnlessTheyAreAllowed(t *testing.T) {
+func TestInlineVolume_IsRefusedUnlessAllowed(t *testing.T) {
 	const field = "spec.csi.ephemeral of the StorageCluster"
 	some := Inline{Pools: []string{"slow", "fast"}, MaxSize: 2 * gib, Field: field}
 	for name, test := range map[string]struct {
@@ -48,7 +48,7 @@ func TestInlineVolumesAreRefusedUnlessTheyAreAllowed(t *testing.T) {
 	}
 }
 
-func TestWhatAPodLeavesOpenIsWithinWhatIsAllowed(t *testing.T) {
+func TestInlineVolume_DefaultsAreWithinTheAllowedLimits(t *testing.T) {
 	const pool = "memory" // of the memory backend
 	for name, test := range map[string]struct {
 		pools []string
@@ -85,7 +85,7 @@ func TestWhatAPodLeavesOpenIsWithinWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAnInlineVolumeThatIsThereIsNotAskedWhetherItIsAllowed(t *testing.T) {
+func TestInlineVolume_ExistingOneIsNotCheckedAgain(t *testing.T) {
 	n, b := inlineNode(Inline{})
 	req := &csi.NodePublishVolumeRequest{VolumeId: inlineHandle, TargetPath: t.TempDir() + "/target", VolumeContext: map[string]string{ephemeralKey: "true", "size": "20Gi"}}
 	id, _ := backend.IDFor(inlineHandle)
@@ -103,7 +103,7 @@ func TestAnInlineVolumeThatIsThereIsNotAskedWhetherItIsAllowed(t *testing.T) {
 	if _, err := b.Memory.Create(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	// The memory backend gives no access, which is only asked for behind what is allowed.
+	// The memory backend gives no access, which the driver requests only after the check of what is allowed.
 	if err := n.publishEphemeral(t.Context(), id, a, req); err == nil || strings.Contains(err.Error(), "not allowed") {
 		t.Errorf("one that is there: %v", err)
 	}

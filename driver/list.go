@@ -47,17 +47,11 @@ func (c *controller) ControllerGetVolume(ctx context.Context, req *csi.Controlle
 	return resp, nil
 }
 
-// GetCapacity answers 0 where it is asked about another node or about modes that cannot be had, and for a node
-// without the pool or out of reach: that is no mistake of the caller, who asks about every node.
+// GetCapacity answers 0 for another node or impossible modes, and for a node that lacks the pool or is out of reach:
+// that is no error, since the caller asks for every node.
 func (c *controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	place := req.GetAccessibleTopology()
-	own := map[string]string{}
-	for key, value := range req.GetParameters() {
-		if !strings.HasPrefix(key, reserved) { // not stripped here as it is for CreateVolume
-			own[key] = value
-		}
-	}
-	spec, err := parseParameters(own)
+	spec, err := parseParameters(req.GetParameters())
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +101,7 @@ type pageRequest interface {
 	GetStartingToken() string
 }
 
-// page cuts the entries that a list request asks for out of all, in the order of ids.
+// page returns the entries of one page, in the order of ids.
 func page[T any](all []T, id func(T) backend.ID, req pageRequest) (entries []T, next string, err error) {
 	if req.GetMaxEntries() < 0 {
 		return nil, "", fmt.Errorf("%w max_entries %d: it must not be negative; 0 means all", backend.ErrInvalid, req.GetMaxEntries())
@@ -117,7 +111,7 @@ func page[T any](all []T, id func(T) backend.ID, req pageRequest) (entries []T, 
 		value, ok := strings.CutPrefix(token, tokenPrefix)
 		last, err := backend.ParseID(value)
 		if !ok || err != nil {
-			return nil, "", status.Errorf(codes.Aborted, "starting_token %s is none that was given out; begin again without one", backend.Quote(token))
+			return nil, "", status.Errorf(codes.Aborted, "starting_token %s is unknown; start again without one", backend.Quote(token))
 		}
 		entries = slices.DeleteFunc(entries, func(e T) bool { return id(e) <= last })
 	}

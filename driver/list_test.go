@@ -24,7 +24,7 @@ func (r *rig) listPage(most int32, token string) (ids []string, next string) {
 	return ids, resp.GetNextToken()
 }
 
-func TestPagesShowEveryVolumeOnce(t *testing.T) {
+func TestList_PagesShowEveryVolumeOnce(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	want := names("v", 10)
 	for _, name := range want {
@@ -48,7 +48,7 @@ func TestPagesShowEveryVolumeOnce(t *testing.T) {
 	}
 }
 
-func TestPagesStayStableWhileVolumesComeAndGo(t *testing.T) {
+func TestList_PagesStayStableWhileVolumesComeAndGo(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	for _, name := range names("v", 9) {
 		r.create(name)
@@ -71,7 +71,7 @@ func TestPagesStayStableWhileVolumesComeAndGo(t *testing.T) {
 	}
 }
 
-func TestATokenThatWasNeverGivenOutIsAborted(t *testing.T) {
+func TestList_UnknownTokenIsAborted(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	for _, token := range []string{"invalid-token", "3", "after:", "after:../x", "AFTER:v"} {
 		_, err := r.ListVolumes(r.ctx(), &csi.ListVolumesRequest{StartingToken: token})
@@ -85,7 +85,7 @@ func TestATokenThatWasNeverGivenOutIsAborted(t *testing.T) {
 	expectError(t, err, codes.InvalidArgument, "-1")
 }
 
-func TestADamagedVolumeHidesNoOther(t *testing.T) {
+func TestList_DamagedVolumeHidesNoOther(t *testing.T) {
 	b := newScripted()
 	b.list = func() ([]*backend.Volume, error) {
 		return []*backend.Volume{
@@ -98,7 +98,7 @@ func TestADamagedVolumeHidesNoOther(t *testing.T) {
 	}
 }
 
-func TestCapacityIsThatOfThePoolHere(t *testing.T) {
+func TestCapacity_IsThatOfThePoolHere(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	sharedMode := withMode(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, mountCapability(""))
@@ -133,7 +133,7 @@ func TestCapacityIsThatOfThePoolHere(t *testing.T) {
 	expectError(t, err, codes.InvalidArgument, "iops")
 }
 
-func TestAPromiseAboveTheRoomIsNoNegativeCapacity(t *testing.T) {
+func TestCapacity_OvercommitIsNotNegative(t *testing.T) {
 	b := newScripted()
 	b.capacity = func() (backend.Capacity, error) {
 		return backend.Capacity{Total: gib, Promised: 2 * gib, Available: -gib, Largest: -gib}, nil

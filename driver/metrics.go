@@ -17,26 +17,27 @@ type metrics struct {
 	oldest  prometheus.GaugeFunc
 }
 
+// The labels of calls are those of the kubelet's csi_operations_seconds, and have the same values.
 func newMetrics(ops *backend.Operations) *metrics {
 	return &metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_csi_calls_total", Help: "CSI calls answered, by method and gRPC code.",
-		}, []string{"method", "code"}),
+			Name: "holdfast_csi_calls_total", Help: "CSI calls that were answered.",
+		}, []string{"method_name", "grpc_status_code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "holdfast_csi_call_duration_seconds", Help: "Time from a CSI call to its answer, by method.",
+			Name: "holdfast_csi_call_duration_seconds", Help: "Time from a CSI call to its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
-		}, []string{"method"}),
+		}, []string{"method_name"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "holdfast_csi_panics_total", Help: "Calls that failed by a panic; each one is a defect.",
+			Name: "holdfast_csi_panics_total", Help: "CSI calls that failed by a panic; each one is a bug.",
 		}),
 		running: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "holdfast_csi_node_operations", Help: "Node operations (stage, publish and their like) that run now.",
+			Name: "holdfast_csi_node_operations_in_flight", Help: "NodeStageVolume, NodePublishVolume and similar operations that are running.",
 		}, func() float64 {
 			count, _ := ops.InFlight()
 			return float64(count)
 		}),
 		oldest: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "holdfast_csi_node_oldest_operation_seconds", Help: "Age of the oldest node operation that runs now.",
+			Name: "holdfast_csi_node_oldest_operation_seconds", Help: "Age of the oldest NodeStageVolume, NodePublishVolume or similar operation that is running; 0 if none is.",
 		}, func() float64 {
 			_, oldest := ops.InFlight()
 			return oldest.Seconds()

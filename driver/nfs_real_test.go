@@ -17,7 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/nfsserver"
+	"github.com/holdfast-storage/holdfast/test/rig/nfsserver"
 )
 
 // client is a node whose driver knows of no volume; it mounts those of a server.
@@ -135,7 +135,7 @@ func (c *client) left() (targets []string) {
 	return targets
 }
 
-func TestAnNFSVolumeIsUsedByManyPodsOfANode(t *testing.T) {
+func TestNFSVolume_IsUsedByManyPodsOfANode(t *testing.T) {
 	_, dirs := nfsserver.Start(t, 2049, "v", "w")
 	c := newClient(t)
 	c.staged("v", nfsserver.Address, manyNodes(""))
@@ -181,7 +181,7 @@ func TestAnNFSVolumeIsUsedByManyPodsOfANode(t *testing.T) {
 	}
 }
 
-func TestAnNFSVolumeForReadersIsReadOnly(t *testing.T) {
+func TestNFSVolume_ForReadersIsReadOnly(t *testing.T) {
 	nfsserver.Start(t, 2049, "v")
 	c := newClient(t)
 	readers := withMode(csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY, mountCapability(""))
@@ -195,7 +195,7 @@ func TestAnNFSVolumeForReadersIsReadOnly(t *testing.T) {
 	c.must(c.unpublish("v", "a"), c.unstage("v"))
 }
 
-func TestAnNFSVolumeOfAServerWithANameIsFound(t *testing.T) {
+func TestNFSVolume_OfAServerWithANameIsFound(t *testing.T) {
 	nfsserver.Start(t, 2049, "v")
 	c := newClient(t)
 	expectError(t, c.stageFrom("v", "no.such.host.invalid", manyNodes("")), codes.Unavailable, "no.such.host.invalid")
@@ -204,7 +204,7 @@ func TestAnNFSVolumeOfAServerWithANameIsFound(t *testing.T) {
 }
 
 // Of a server that is silent each call ends within its limit, whatever hangs below it, and none of another volume waits.
-func TestAnNFSVolumeOfASilentServerKeepsNobodyWaiting(t *testing.T) {
+func TestNFSVolume_OfASilentServerBlocksNoCaller(t *testing.T) {
 	s, _ := nfsserver.Start(t, 2049, "v", "late")
 	c := newClient(t)
 	c.staged("v", nfsserver.Address, manyNodes(""))
@@ -237,11 +237,11 @@ func TestAnNFSVolumeOfASilentServerKeepsNobodyWaiting(t *testing.T) {
 	}
 	c.must(c.unpublish("v", "a"), c.unstage("v"))
 	if left := c.left(); len(left) > 0 {
-		t.Errorf("what nobody waited for was mounted: %v", left)
+		t.Errorf("the abandoned call mounted %v", left)
 	}
 }
 
-func TestAnNFSVolumeOfAnotherServerIsNotTakenForIt(t *testing.T) {
+func TestNFSVolume_OfAnotherServerIsNotMistakenForIt(t *testing.T) {
 	nfsserver.Start(t, 2049, "v")
 	c := newClient(t)
 	c.staged("v", nfsserver.Address, manyNodes(""))

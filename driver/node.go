@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// node brings volumes to the paths where they are used. One operation runs at a time on each volume.
+// node mounts volumes at the paths where they are used. One operation runs at a time on each volume.
 type node struct {
 	csi.UnimplementedNodeServer
 	*Driver
@@ -38,7 +38,7 @@ func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 	return &csi.NodeGetInfoResponse{NodeId: n.NodeID, MaxVolumesPerNode: n.MaxVolumes, AccessibleTopology: n.topology(n.NodeID)}, nil
 }
 
-// do runs f alone on a volume, off the caller's path.
+// do runs f alone on a volume; it outlives its caller.
 func (n *node) do(ctx context.Context, id backend.ID, verb string, f func(context.Context) error) error {
 	_, err := backend.Do(ctx, &n.ops, id, verb, func(ctx context.Context) (_ any, err error) {
 		defer n.calls.recoverTo(&err, verb)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-func TestTheNodeTellsWhereItIsAndHowMuchItTakes(t *testing.T) {
+func TestNode_ReportsItsTopologyAndVolumeLimit(t *testing.T) {
 	r := newRig(t, newScripted(), func(c *Config) { c.MaxVolumes = 42 })
 	info, err := r.NodeGetInfo(r.ctx(), &csi.NodeGetInfoRequest{})
 	if err != nil || info.GetNodeId() != "node-a" || info.GetMaxVolumesPerNode() != 42 || nodeOf(info.GetAccessibleTopology()) != "node-a" {
@@ -33,7 +33,7 @@ func TestTheNodeTellsWhereItIsAndHowMuchItTakes(t *testing.T) {
 	}
 }
 
-func TestACallerWhoRunsOutOfTimeIsToldWhatGoesOn(t *testing.T) {
+func TestCalls_ExpiredOneReportsTheProgress(t *testing.T) {
 	b, entered, release := newScripted(), make(chan struct{}, 2), make(chan struct{})
 	b.get = func(backend.ID) (*backend.Volume, error) {
 		entered <- struct{}{}
@@ -49,7 +49,7 @@ func TestACallerWhoRunsOutOfTimeIsToldWhatGoesOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-entered; cancel() }()
 	_, err = n.NodeStageVolume(ctx, req)
-	expectError(t, toStatus(err), codes.Aborted, "stage of v has been running for", "ask again")
+	expectError(t, toStatus(err), codes.Aborted, "stage of v has been running for", "retry")
 	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	_, err = n.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: "v", StagingTargetPath: "/nowhere/s"})
@@ -62,7 +62,7 @@ func TestACallerWhoRunsOutOfTimeIsToldWhatGoesOn(t *testing.T) {
 	expectError(t, toStatus(err), codes.NotFound)
 }
 
-func TestADirectoryReportsItsOwnSizeAndNeverMoreRoomThanThePoolHas(t *testing.T) {
+func TestStats_DirectoryReportsItsOwnSizeAndAtMostTheSpaceOfThePool(t *testing.T) {
 	pool := nodeops.FSUsage{Total: 100 * gib, Used: 98 * gib, Available: 2 * gib, Inodes: 1000, InodesUsed: 10, InodesFree: 990}
 	for name, test := range map[string]struct {
 		volume                 backend.Volume

@@ -1,108 +1,67 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
-// reserved begins the keys that belong to Kubernetes.
-const reserved = "csi.storage.k8s.io/"
+// reserved is the prefix of the keys that belong to Kubernetes.
+const reserved = parameters.Reserved
 
-const fsTypeKey = reserved + "fstype"
-
-// labelKeys are the claim metadata that external-provisioner adds. They are kept to be found again and decide nothing.
+// labelKeys are the claim metadata that external-provisioner adds. They are kept for information and have no effect.
 var labelKeys = []string{reserved + "pvc/name", reserved + "pvc/namespace", reserved + "pv/name"}
 
-// snapshotKeys are what external-snapshotter adds to the parameters of a snapshot; nothing else is known there.
-var snapshotKeys = []string{
-	reserved + "volumesnapshot/name", reserved + "volumesnapshot/namespace", reserved + "volumesnapshotcontent/name",
-}
+// nodeLoss are the values of the parameter onNodeLoss.
+var nodeLoss = map[string]backend.OnNodeLoss{"retain": backend.RetainOnNodeLoss, "delete": backend.DeleteOnNodeLoss}
 
-var groupSnapshotKeys = []string{
-	reserved + "volumegroupsnapshot/name", reserved + "volumegroupsnapshot/namespace", reserved + "volumegroupsnapshotcontent/name",
-}
-
-// setters read the parameters of a volume, each into its field.
-var setters = map[string]func(*backend.VolumeSpec, string) error{
-	"pool":         func(s *backend.VolumeSpec, v string) error { s.Pool = v; return nil },
-	fsTypeKey:      func(s *backend.VolumeSpec, v string) error { s.FSType = v; return nil },
-	"mkfsOptions":  func(s *backend.VolumeSpec, v string) error { s.MkfsOptions = strings.Fields(v); return nil },
-	"provisioning": setProvisioning,
-	"inodes":       setInodes,
-	"onNodeLoss":   setOnNodeLoss,
-	sharedKey:      setShared,
-	serverKey:      setServer,
-}
-
-func setProvisioning(s *backend.VolumeSpec, value string) error {
-	s.Provisioning = backend.Provisioning(value)
-	if s.Provisioning != backend.Thin && s.Provisioning != backend.Thick {
-		return fmt.Errorf("it must be %s or %s", backend.Thin, backend.Thick)
-	}
-	return nil
-}
-
-func setOnNodeLoss(s *backend.VolumeSpec, value string) error {
-	s.OnNodeLoss = backend.OnNodeLoss(value)
-	if s.OnNodeLoss != backend.RetainOnNodeLoss && s.OnNodeLoss != backend.DeleteOnNodeLoss {
-		return fmt.Errorf("it must be %s or %s", backend.RetainOnNodeLoss, backend.DeleteOnNodeLoss)
-	}
-	return nil
-}
-
-func setInodes(s *backend.VolumeSpec, value string) (err error) {
-	s.Inodes, err = strconv.ParseUint(value, 10, 63)
-	if err != nil || s.Inodes == 0 {
-		return fmt.Errorf("it must be a whole number from 1 to %d", math.MaxInt64)
-	}
-	return nil
-}
-
-// parseParameters reads the parameters of a StorageClass. Keys are case-sensitive; an empty value leaves the choice
-// to the pool.
-func parseParameters(parameters map[string]string) (backend.VolumeSpec, error) {
-	spec := backend.VolumeSpec{Labels: map[string]string{}}
-	for _, key := range slices.Sorted(maps.Keys(parameters)) {
-		value := parameters[key]
-		set := setters[key]
-		switch {
-		case set == nil && slices.Contains(labelKeys, key):
+// parseParameters reads the parameters of a StorageClass. An empty value leaves the choice to the pool.
+func parseParameters(given map[string]string) (backend.VolumeSpec, error) {
+	spec, err := parseClass(&parameters.CSI, given)
+	for _, key := range labelKeys {
+		if value, is := given[key]; is {
 			spec.Labels[key] = value
-		case set == nil:
-			return spec, unknownKey("parameter", key, slices.Concat(slices.Collect(maps.Keys(setters)), labelKeys))
-		case value != "":
-			if err := set(&spec, value); err != nil {
-				return spec, fmt.Errorf("%w parameter %s=%s: %w", backend.ErrInvalid, key, backend.Quote(value), err)
-			}
 		}
 	}
-	return spec, nil
+	return spec, err
 }
 
-// checkKeys refuses parameters other than the known.
-func checkKeys(parameters map[string]string, known []string) error {
-	for _, key := range slices.Sorted(maps.Keys(parameters)) {
-		if !slices.Contains(known, key) {
-			return unknownKey("parameter", key, known)
-		}
+// parseClass reads the parameters of a volume.
+func parseClass(c *parameters.Class, given map[string]string) (backend.VolumeSpec, error) {
+	read, err := readClass(c, given)
+	spec := backend.VolumeSpec{
+		Pool: read[parameters.Pool], FSType: cmp.Or(read[parameters.FSType], read[parameters.InlineFSType]),
+		Provisioning: backend.Provisioning(read[parameters.Provisioning]), OnNodeLoss: nodeLoss[read[parameters.OnNodeLoss]],
+		Shared: read[parameters.Shared] == "true", Server: read[parameters.NFSServer], Labels: map[string]string{},
 	}
-	return nil
+	if options := read[parameters.MkfsOptions]; options != "" {
+		spec.MkfsOptions = strings.Fields(options)
+	}
+	if inodes := read[parameters.Inodes]; err == nil && inodes != "" {
+		spec.Inodes, err = strconv.ParseUint(inodes, 10, 63)
+	}
+	if size := read[parameters.InlineSize]; err == nil && size != "" {
+		spec.Size.Required, err = parseSize(size)
+	}
+	return spec, err
 }
 
-func unknownKey(what, key string, known []string) error {
-	return fmt.Errorf("%w: unknown %s %s; known are (case matters): %s",
-		backend.ErrInvalid, what, backend.Quote(key), strings.Join(slices.Sorted(slices.Values(known)), ", "))
+// readClass checks what a request has of a class.
+func readClass(c *parameters.Class, given map[string]string) (map[string]string, error) {
+	read, err := c.Read(given)
+	if err != nil {
+		err = fmt.Errorf("%w %w", backend.ErrInvalid, err)
+	}
+	return read, err
 }
 
-// parseRange reads a wish for a size; none at all is the zero Size.
+// parseRange reads a requested size; none is the zero Size.
 func parseRange(r *csi.CapacityRange) (backend.Size, error) {
 	size := backend.Size{Required: r.GetRequiredBytes(), Limit: r.GetLimitBytes()}
 	switch {

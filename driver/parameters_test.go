@@ -7,10 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
-func TestParametersBecomeASpec(t *testing.T) {
+func TestParameters_BecomeASpec(t *testing.T) {
 	spec, err := parseParameters(map[string]string{
 		"pool": "fast", "provisioning": "thick", "mkfsOptions": " -m 1  -O ^has_journal ", "inodes": "1000",
 		reserved + "fstype": "ext4", reserved + "pv/name": "pvc-1",
@@ -24,14 +27,35 @@ func TestParametersBecomeASpec(t *testing.T) {
 	}
 }
 
-func TestAnEmptyParameterLeavesTheChoiceToThePool(t *testing.T) {
+func TestParameters_EmptyOneLeavesTheChoiceToThePool(t *testing.T) {
 	spec, err := parseParameters(map[string]string{"pool": "", "provisioning": "", "inodes": "", "mkfsOptions": "", reserved + "fstype": ""})
 	if err != nil || spec.Pool != "" || spec.Provisioning != "" || spec.Inodes != 0 || spec.MkfsOptions != nil || spec.FSType != "" {
 		t.Errorf("got %+v, %v", spec, err)
 	}
 }
 
-func TestParseSizeRefusesNothing(t *testing.T) {
+func TestParameters_UnknownKeysOfKubernetesHaveNoEffect(t *testing.T) {
+	r, memory := newMemoryRig(t)
+	newer := map[string]string{reserved + "of-a-newer-sidecar": "x"}
+	req := createRequest("claim")
+	req.Parameters = newer
+	made, err := r.CreateVolume(r.ctx(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := memory.List(r.ctx()); err != nil || len(all) != 1 || len(all[0].Labels) != 0 {
+		t.Errorf("the volumes are %+v, %v", all, err)
+	}
+	id := made.GetVolume().GetVolumeId()
+	if _, err := r.CreateSnapshot(r.ctx(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: id, Parameters: newer}); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.CreateVolumeGroupSnapshot(r.ctx(), &csi.CreateVolumeGroupSnapshotRequest{Name: "g", SourceVolumeIds: []string{id}, Parameters: newer}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestParseSize_RefusesNothing(t *testing.T) {
 	if got, err := parseSize("1Gi"); err != nil || got != gib {
 		t.Errorf("1Gi is %d, %v", got, err)
 	}
@@ -60,7 +84,7 @@ func FuzzParameters(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, key, value string) {
 		spec, err := parseParameters(map[string]string{key: value})
-		known := setters[key] != nil || slices.Contains(labelKeys, key)
+		known := slices.Contains(parameters.CSI.Keys(), key) || strings.HasPrefix(key, reserved)
 		if err != nil {
 			if !errors.Is(err, backend.ErrInvalid) || !known && !strings.Contains(err.Error(), backend.Quote(key)) {
 				t.Errorf("%q=%q: %v", key, value, err)
@@ -72,7 +96,7 @@ func FuzzParameters(f *testing.F) {
 		}
 		if spec.Name != "" || spec.Size != (backend.Size{}) || spec.Mode != "" || spec.Inodes > math.MaxInt64 ||
 			key != "pool" && spec.Pool != "" || key != "inodes" && spec.Inodes != 0 || key != "mkfsOptions" && spec.MkfsOptions != nil ||
-			key != "provisioning" && spec.Provisioning != "" || key != fsTypeKey && spec.FSType != "" ||
+			key != "provisioning" && spec.Provisioning != "" || key != parameters.FSType && spec.FSType != "" ||
 			spec.Provisioning != "" && spec.Provisioning != backend.Thin && spec.Provisioning != backend.Thick {
 			t.Errorf("%q=%q became %+v", key, value, spec)
 		}

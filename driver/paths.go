@@ -36,7 +36,7 @@ func resolve(path string) (string, error) {
 	return filepath.Join(parent, filepath.Base(path)), nil
 }
 
-// checkDirectory refuses what is no directory that could be mounted over.
+// checkDirectory refuses everything but a directory.
 func checkDirectory(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -87,7 +87,7 @@ func checkTarget(path string, mode backend.Mode) error {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("%w: target %s is not mounted but holds %s and more; look what wrote there", backend.ErrPrecondition, path, backend.Quote(entries[0].Name()))
+		return fmt.Errorf("%w: target %s is not mounted but holds %s and more; check what wrote there", backend.ErrPrecondition, path, backend.Quote(entries[0].Name()))
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestPathsFromOutsideAreCheckedByTheirForm(t *testing.T) {
+func TestPaths_FromOutsideAreCheckedByTheirForm(t *testing.T) {
 	for _, path := range []string{"", "relative", "./here", "/", "//", "/a/../b", "/a/..", "/a\x00b"} {
 		if err := parsePath("target_path", path); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "target_path") {
 			t.Errorf("parsePath(%q) = %v", path, err)
@@ -24,7 +24,7 @@ func TestPathsFromOutsideAreCheckedByTheirForm(t *testing.T) {
 	}
 }
 
-func TestLinksAboveAPathAreFollowedAndThePathItselfIsNot(t *testing.T) {
+func TestPaths_LinksAboveThemAreFollowedAndTheyThemselvesAreNot(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestLinksAboveAPathAreFollowedAndThePathItselfIsNot(t *testing.T) {
 	}
 }
 
-func TestATargetIsMadeAndUnmadeOnceAndStrangersAreKept(t *testing.T) {
+func TestTarget_IsCreatedAndRemovedOnceAndForeignFilesAreKept(t *testing.T) {
 	for _, mode := range []backend.Mode{backend.Filesystem, backend.Block} {
 		path := filepath.Join(t.TempDir(), "target")
 		undo, err := makeTarget(path, mode)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -30,34 +30,34 @@ func affinity(all []*csi.Topology) *core.VolumeNodeAffinity {
 	return &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: terms}}
 }
 
-func TestNamesOfTheDriverAreThoseOfTheAPI(t *testing.T) {
-	for ours, theirs := range map[string]string{DefaultName: v1.DriverName, TopologyKey: v1.TopologyKey, SharedVolumesKey: v1.SharedVolumesKey} {
+func TestNames_OfTheDriverAreThoseOfTheAPI(t *testing.T) {
+	for ours, theirs := range map[string]string{DefaultName: v1beta1.DriverName, TopologyKey: v1beta1.TopologyKey, SharedVolumesKey: v1beta1.SharedVolumesKey} {
 		if ours != theirs {
 			t.Errorf("the driver says %s, the API %s", ours, theirs)
 		}
 	}
 }
 
-func TestThePersistentVolumeOfAnAdoptedVolumeIsThatOfOneThatWasCreated(t *testing.T) {
+func TestPersistentVolume_OfAnAdoptedVolumeEqualsACreatedOne(t *testing.T) {
 	size := resource.NewQuantity(gib, resource.BinarySI)
 	c := newController(&Driver{})
 	for name, test := range map[string]struct {
 		volume *backend.Volume
-		object *v1.Volume
+		object *v1beta1.Volume
 		fsType string
 	}{
 		"on a node": {
 			&backend.Volume{ID: "pvc-1", Size: gib, Node: "a", Mode: backend.Filesystem},
-			&v1.Volume{Spec: v1.VolumeSpec{Node: "a"}, Status: v1.VolumeStatus{Size: size, Mode: v1.ModeFilesystem}}, "xfs",
+			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "a"}, Status: v1beta1.VolumeStatus{Size: size, Mode: v1beta1.ModeFilesystem}}, "xfs",
 		},
 		"a device": {
 			&backend.Volume{ID: "pvc-1", Size: gib, Node: "a", Mode: backend.Block},
-			&v1.Volume{Spec: v1.VolumeSpec{Node: "a"}, Status: v1.VolumeStatus{Size: size, Mode: v1.ModeBlock}}, "",
+			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "a"}, Status: v1beta1.VolumeStatus{Size: size, Mode: v1beta1.ModeBlock}}, "",
 		},
 		"shared": {
 			&backend.Volume{ID: "pvc-1", Size: gib, Shared: true, Access: backend.Access{NFS: &backend.NFS{Server: "10.0.0.7", Path: "/pvc-1"}}},
-			&v1.Volume{Spec: v1.VolumeSpec{Node: "team.main.nfs.holdfast.dev", Shared: true}, Status: v1.VolumeStatus{
-				Size: size, Mode: v1.ModeFilesystem, Access: &v1.VolumeAccess{NFS: &v1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}},
+			&v1beta1.Volume{Spec: v1beta1.VolumeSpec{Node: "team.main.nfs.holdfast.dev", Shared: true}, Status: v1beta1.VolumeStatus{
+				Size: size, Mode: v1beta1.ModeFilesystem, Access: &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: "10.0.0.7", Path: "/pvc-1"}},
 			}}, "xfs",
 		},
 	} {

@@ -90,7 +90,7 @@ func (n *node) publish(ctx context.Context, v *backend.Volume, a access, req *cs
 	}
 	readOnly := req.GetReadonly() || a.readOnly()
 	if staged.ReadOnly && !readOnly {
-		return fmt.Errorf("%w: volume %s is read-only where it is staged (%s): it was staged so, or its file system met an error, which the kernel's log tells; unstage it first", backend.ErrPrecondition, v.ID, source)
+		return fmt.Errorf("%w: volume %s is read-only where it is staged (%s): it was staged so, or its file system had an error, which is in the kernel's log; unstage it first", backend.ErrPrecondition, v.ID, source)
 	}
 	if v.Mode == backend.Block {
 		if err := n.holds.hold(v.ID, nodeops.LoopNode(staged), v.Access.Image); err != nil {
@@ -112,7 +112,7 @@ func (n *node) publish(ctx context.Context, v *backend.Volume, a access, req *cs
 	return protect(p)
 }
 
-func bind(ctx context.Context, p *presence, a access, source, target string, readOnly bool) error {
+func bind(ctx context.Context, p *mountState, a access, source, target string, readOnly bool) error {
 	if a.writer != multiWriter {
 		if err := checkAlone(p, a, source, target); err != nil {
 			return err
@@ -134,7 +134,7 @@ func bind(ctx context.Context, p *presence, a access, source, target string, rea
 }
 
 // checkAlone refuses a second target where the access mode allows one only.
-func checkAlone(p *presence, a access, source, target string) error {
+func checkAlone(p *mountState, a access, source, target string) error {
 	mounts, err := p.mounts()
 	if err != nil {
 		return err

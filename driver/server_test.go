@@ -30,7 +30,7 @@ func blocked(t *testing.T) (b *scripted, entered chan struct{}, release func()) 
 	return b, entered, release
 }
 
-func TestAStopLetsRunningCallsEnd(t *testing.T) {
+func TestStop_LetsRunningCallsEnd(t *testing.T) {
 	b, entered, release := blocked(t)
 	r := newRig(t, b)
 	result := make(chan error, 1)
@@ -69,7 +69,7 @@ func TestAStopLetsRunningCallsEnd(t *testing.T) {
 	}
 }
 
-func TestAStopIsBoundedByItsTimeout(t *testing.T) {
+func TestStop_IsBoundedByItsTimeout(t *testing.T) {
 	b, entered, release := blocked(t)
 	defer release()
 	r := newRig(t, b, func(c *Config) { c.StopTimeout = 10 * time.Millisecond })
@@ -86,7 +86,7 @@ func TestAStopIsBoundedByItsTimeout(t *testing.T) {
 	expectError(t, <-result, codes.Unavailable)
 }
 
-func TestAStopWaitsForNodeOperationsThatOutlivedTheirCalls(t *testing.T) {
+func TestStop_WaitsForNodeOperationsThatOutlivedTheirCalls(t *testing.T) {
 	b, entered, blocking := newScripted(), make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(blocking) })
 	t.Cleanup(release)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func sharedRequest(name string, parameters ...string) *csi.CreateVolumeRequest {
@@ -26,7 +26,7 @@ func sharedRequest(name string, parameters ...string) *csi.CreateVolumeRequest {
 	return req
 }
 
-func TestASharedVolumeIsOnNoNodeAndSaysHowItIsReached(t *testing.T) {
+func TestSharedVolume_IsOnNoNodeAndReportsItsAddress(t *testing.T) {
 	r, memory := newMemoryRig(t)
 	want := &csi.Volume{
 		VolumeId: "v", CapacityBytes: gib,
@@ -41,7 +41,7 @@ func TestASharedVolumeIsOnNoNodeAndSaysHowItIsReached(t *testing.T) {
 		req.AccessibilityRequirements = place
 		resp, err := r.CreateVolume(r.ctx(), req)
 		if err != nil || !proto.Equal(resp.GetVolume(), want) {
-			t.Errorf("asked for at %v: %v, %v, want %v", place, resp, err, want)
+			t.Errorf("requested at %v: %v, %v, want %v", place, resp, err, want)
 		}
 	}
 	if v, err := memory.Get(r.ctx(), "v"); err != nil || !v.Shared || v.Server != "memory/server" {
@@ -57,7 +57,7 @@ func TestASharedVolumeIsOnNoNodeAndSaysHowItIsReached(t *testing.T) {
 	expectError(t, err, codes.AlreadyExists, "memory/server", "team/other")
 }
 
-func TestASharedVolumeIsKeptToNodesThatCanMountItIfItsClassSaysSo(t *testing.T) {
+func TestSharedVolume_IsLimitedToNodesThatCanMountItIfItsClassSaysSo(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	can, cannot := map[string]string{SharedVolumesKey: "true"}, map[string]string{SharedVolumesKey: "false"}
 	for name, c := range map[string]struct {
@@ -92,7 +92,7 @@ func TestASharedVolumeIsKeptToNodesThatCanMountItIfItsClassSaysSo(t *testing.T) 
 	}
 }
 
-func TestASharedVolumeHasAllAccessModes(t *testing.T) {
+func TestSharedVolume_HasAllAccessModes(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	for _, mode := range slices.Concat(singleNode, multiNode) {
 		req := sharedRequest(strings.ToLower(strings.ReplaceAll(mode.String(), "_", "-")))
@@ -111,7 +111,7 @@ func TestASharedVolumeHasAllAccessModes(t *testing.T) {
 	}
 }
 
-func TestWhatASharedVolumeCannotBeIsRefused(t *testing.T) {
+func TestSharedVolume_UnsupportedOptionIsRefused(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	for name, test := range map[string]struct {
 		change func(*csi.CreateVolumeRequest)
@@ -120,7 +120,7 @@ func TestWhatASharedVolumeCannotBeIsRefused(t *testing.T) {
 		"block": {func(q *csi.CreateVolumeRequest) {
 			q.VolumeCapabilities = []*csi.VolumeCapability{withMode(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, blockCapability())}
 		}, []string{"block", "Filesystem"}},
-		"given up":              {func(q *csi.CreateVolumeRequest) { q.Parameters["onNodeLoss"] = "Delete" }, []string{"onNodeLoss"}},
+		"given up":              {func(q *csi.CreateVolumeRequest) { q.Parameters["onNodeLoss"] = "delete" }, []string{"onNodeLoss", `shared: "true"`}},
 		"shared, perhaps":       {func(q *csi.CreateVolumeRequest) { q.Parameters["shared"] = "yes" }, []string{"shared", `"yes"`, "true or false"}},
 		"shared, shouted":       {func(q *csi.CreateVolumeRequest) { q.Parameters["Shared"] = "true" }, []string{"Shared", "case matters"}},
 		"no namespace":          {func(q *csi.CreateVolumeRequest) { q.Parameters["nfsServer"] = "files" }, []string{"nfsServer", "NAMESPACE/NAME"}},
@@ -147,7 +147,7 @@ func TestWhatASharedVolumeCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhereThereAreNoServersNothingIsShared(t *testing.T) {
+func TestSharedVolume_IsRefusedWithoutServers(t *testing.T) {
 	r := newRig(t, plain{backendtest.NewMemory()})
 	_, err := r.CreateVolume(r.ctx(), sharedRequest("v"))
 	expectError(t, err, codes.InvalidArgument, "NFS servers")
@@ -168,13 +168,13 @@ func (s shy) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volu
 	return v, err
 }
 
-func TestASharedVolumeThatCannotBeReachedIsNotHandedOut(t *testing.T) {
+func TestSharedVolume_UnreachableIsNotReturned(t *testing.T) {
 	r := newRig(t, shy{backendtest.NewMemory()})
 	_, err := r.CreateVolume(r.ctx(), sharedRequest("v"))
-	expectError(t, err, codes.Unavailable, "memory/server", "ask again")
+	expectError(t, err, codes.Unavailable, "memory/server", "retry")
 }
 
-func TestTheRoomForSharedVolumesIsTheSameAtEveryNode(t *testing.T) {
+func TestSharedVolume_CapacityIsTheSameAtEveryNode(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	modes := []*csi.VolumeCapability{withMode(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, mountCapability(""))}
 	for name, test := range map[string]struct {
@@ -202,7 +202,7 @@ func TestTheRoomForSharedVolumesIsTheSameAtEveryNode(t *testing.T) {
 	}
 }
 
-func TestASharedVolumeGrowsAndIsCopiedWithoutItsNodes(t *testing.T) {
+func TestSharedVolume_GrowsAndIsCopiedWithoutItsNodes(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	if _, err := r.CreateVolume(r.ctx(), sharedRequest("v")); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestASharedVolumeGrowsAndIsCopiedWithoutItsNodes(t *testing.T) {
 	}
 }
 
-func TestASharedVolumeIsAttachedWhereAsked(t *testing.T) {
+func TestSharedVolume_IsAttachedWhereRequested(t *testing.T) {
 	r := newRig(t, backendtest.NewMemory(), func(c *Config) { c.Attach = true })
 	if _, err := r.CreateVolume(r.ctx(), sharedRequest("v")); err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestASharedVolumeIsAttachedWhereAsked(t *testing.T) {
 	expectError(t, err, codes.NotFound, "gone")
 }
 
-func TestTheContextOfASharedVolumeIsThatOfNoOther(t *testing.T) {
+func TestSharedVolume_ContextIsUnique(t *testing.T) {
 	for name, test := range map[string]struct {
 		server, path string
 		good         bool
@@ -264,7 +264,7 @@ func TestTheContextOfASharedVolumeIsThatOfNoOther(t *testing.T) {
 	}
 }
 
-func TestAMountOfASharedVolumeIsKnownByTheMountTableAlone(t *testing.T) {
+func TestSharedVolume_MountIsIdentifiedByTheMountTableAlone(t *testing.T) {
 	for name, test := range map[string]struct {
 		m    nodeops.Mount
 		want bool
@@ -280,13 +280,13 @@ func TestAMountOfASharedVolumeIsKnownByTheMountTableAlone(t *testing.T) {
 		if got := isOfServer(&test.m, "v"); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
-		if got := (&presence{id: "v", shared: true}).shows(&test.m); got != test.want {
+		if got := (&mountState{id: "v", shared: true}).shows(&test.m); got != test.want {
 			t.Errorf("%s shows: %v", name, got)
 		}
 	}
 }
 
-func TestANodeRefusesASharedVolumeThatIsAskedForWrongly(t *testing.T) {
+func TestSharedVolume_InvalidRequestIsRefusedByTheNode(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	dir := t.TempDir()
 	stage := func(change func(*csi.NodeStageVolumeRequest)) error {
@@ -315,7 +315,7 @@ func TestANodeRefusesASharedVolumeThatIsAskedForWrongly(t *testing.T) {
 	expectError(t, err, codes.FailedPrecondition, "not staged", "10.96.0.7:/v")
 }
 
-func TestANodeThatCannotMountSharedVolumesSaysWhichAndWhatItLacks(t *testing.T) {
+func TestSharedVolume_NodeThatCannotMountItNamesItselfAndWhatItLacks(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespaces string
 		words      []string
@@ -337,7 +337,7 @@ func TestANodeThatCannotMountSharedVolumesSaysWhichAndWhatItLacks(t *testing.T) 
 	}
 }
 
-func TestTakingDownASharedVolumeThatIsNotThereIsDone(t *testing.T) {
+func TestSharedVolume_UnstageOfAMissingOneSucceeds(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	dir := t.TempDir()
 	for range 2 {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// stageShared mounts a shared volume. A server that does not answer is waited for a while, and in the kernel as long as it
-// takes: a repeat goes on waiting there, and what nobody repeats is never mounted.
+// stageShared mounts a shared volume. A server that does not answer is waited for a while, and in the kernel as long as
+// it takes: a repeated call continues to wait there, and a mount that is not requested again is never completed.
 func (n *node) stageShared(ctx context.Context, id backend.ID, s share, a access, path string) error {
 	if err := a.suits(true); err != nil {
 		return err
@@ -26,14 +26,14 @@ func (n *node) stageShared(ctx context.Context, id backend.ID, s share, a access
 	if err != nil {
 		return err
 	}
-	m, err := (&presence{id: id, shared: true}).at(staging)
+	m, err := (&mountState{id: id, shared: true}).at(staging)
 	switch {
 	case err != nil:
 		return err
 	case m == nil:
 		return n.mountShared(ctx, id, s, a, staging)
 	case m.Source != s.source():
-		return fmt.Errorf("%w: volume %s is staged at %s from %s, asked for %s; unstage it first", backend.ErrPrecondition, id, staging, m.Source, s.source())
+		return fmt.Errorf("%w: volume %s is staged at %s from %s, requested is %s; unstage it first", backend.ErrPrecondition, id, staging, m.Source, s.source())
 	case m.ReadOnly != a.readOnly():
 		return otherwise("staged", id, m, a.readOnly())
 	}
@@ -79,7 +79,7 @@ func (n *node) publishShared(ctx context.Context, id backend.ID, s share, a acce
 	if err != nil {
 		return err
 	}
-	p := &presence{id: id, shared: true}
+	p := &mountState{id: id, shared: true}
 	staged, err := p.at(staging)
 	readOnly := req.GetReadonly() || a.readOnly()
 	switch {
@@ -102,7 +102,7 @@ func (n *node) publishShared(ctx context.Context, id backend.ID, s share, a acce
 	return nil
 }
 
-func (n *node) bindShared(ctx context.Context, p *presence, a access, staged *nodeops.Mount, target string, readOnly bool) error {
+func (n *node) bindShared(ctx context.Context, p *mountState, a access, staged *nodeops.Mount, target string, readOnly bool) error {
 	if slices.Contains(singleNode, a.writer) && a.writer != multiWriter {
 		if err := checkAlone(p, a, staged.Target, target); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (n *node) giveShared(ctx context.Context, id backend.ID, a access, staged *
 	ctx, cancel := context.WithTimeout(ctx, n.Patience)
 	defer cancel()
 	if err := nodeops.SetTopGroup(ctx, staged, a.group); err != nil {
-		n.Log.Warn("a shared volume was not given to the group of a pod", "volume", id, "group", a.group, "error", err)
+		n.Log.Warn("the group of a pod was not set on a shared volume", "volume", id, "group", a.group, "error", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
 func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
@@ -23,7 +24,7 @@ func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 	if err != nil {
 		return nil, err
 	}
-	if err := checkKeys(req.GetParameters(), snapshotKeys); err != nil {
+	if _, err := readClass(&parameters.Snapshot, req.GetParameters()); err != nil {
 		return nil, err
 	}
 	if _, err := c.candidates(req.GetAccessibilityRequirements()); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestARepeatedSnapshotAnswersTheSame(t *testing.T) {
+func TestSnapshot_RepeatGivesTheSameAnswer(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	r.create("other")
@@ -35,7 +35,7 @@ func TestARepeatedSnapshotAnswersTheSame(t *testing.T) {
 	expectError(t, err, codes.AlreadyExists, "other")
 }
 
-func TestBadSnapshotsAreRefusedByValue(t *testing.T) {
+func TestSnapshot_InvalidRequestIsRefusedByValue(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	elsewhere := &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: map[string]string{TopologyKey: "node-b"}}}}
@@ -67,7 +67,7 @@ func TestBadSnapshotsAreRefusedByValue(t *testing.T) {
 	}
 }
 
-func TestSnapshotsAreListedByPageSourceAndID(t *testing.T) {
+func TestSnapshot_ListIsByPageSourceAndID(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	r.create("w")
@@ -108,7 +108,7 @@ func TestSnapshotsAreListedByPageSourceAndID(t *testing.T) {
 	}
 }
 
-func TestADeletedSnapshotIsGoneAndStaysGone(t *testing.T) {
+func TestSnapshot_DeletedIsGoneAndStaysGone(t *testing.T) {
 	r, _ := newMemoryRig(t)
 	r.create("v")
 	r.snapshot("s", "v")
@@ -121,7 +121,7 @@ func TestADeletedSnapshotIsGoneAndStaysGone(t *testing.T) {
 	expectError(t, err, codes.NotFound, "s")
 }
 
-func TestADamagedSnapshotIsNotReady(t *testing.T) {
+func TestSnapshot_DamagedIsNotReady(t *testing.T) {
 	c := newController(&Driver{})
 	s := c.snapshot(&backend.Snapshot{ID: "s", Condition: backend.Condition{Abnormal: true}})
 	if s.GetReadyToUse() {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTheSocketIsForRootAlone(t *testing.T) {
+func TestSocket_IsForRootAlone(t *testing.T) {
 	path := filepath.Join(shortDir(t), "new", "csi.sock")
 	l, err := listen(t.Context(), path)
 	if err != nil {
@@ -27,7 +27,7 @@ func TestTheSocketIsForRootAlone(t *testing.T) {
 	}
 }
 
-func TestASocketThatNobodyAnswersAtIsReplaced(t *testing.T) {
+func TestSocket_StaleIsReplaced(t *testing.T) {
 	path := filepath.Join(shortDir(t), "csi.sock")
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestASocketThatNobodyAnswersAtIsReplaced(t *testing.T) {
 	conn.Close()
 }
 
-func TestASocketThatSomeoneAnswersAtIsLeftAlone(t *testing.T) {
+func TestSocket_InUseIsLeftAlone(t *testing.T) {
 	path := filepath.Join(shortDir(t), "csi.sock")
 	other, err := net.Listen("unix", path)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestASocketThatSomeoneAnswersAtIsLeftAlone(t *testing.T) {
 	conn.Close()
 }
 
-func TestASocketMayHaveTheLongestPathThatTheKernelTakes(t *testing.T) {
+func TestSocket_MayHaveTheLongestPathOfTheKernel(t *testing.T) {
 	dir := shortDir(t)
 	path := filepath.Join(dir, strings.Repeat("s", 107-len(dir)-1))
 	if _, err := SocketPath("unix://" + path + "s"); err == nil || !strings.Contains(err.Error(), "may have 107 bytes") {
@@ -81,7 +81,7 @@ func TestASocketMayHaveTheLongestPathThatTheKernelTakes(t *testing.T) {
 	l.Close()
 }
 
-func TestWhatIsNoSocketIsNeverReplaced(t *testing.T) {
+func TestSocket_OtherFileIsNeverReplaced(t *testing.T) {
 	dir := shortDir(t)
 	file, link, sub := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "sub")
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {

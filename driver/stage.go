@@ -83,13 +83,13 @@ func (n *node) stage(ctx context.Context, v *backend.Volume, a access, path stri
 	case m.ReadOnly != a.readOnly():
 		return otherwise("staged", v.ID, m, a.readOnly())
 	}
-	return n.settle(ctx, v, a, staging, nil) // the attempt before may have been cut short
+	return n.growToSize(ctx, v, a, staging, nil) // the attempt before may have been cut short
 }
 
 // otherwise refuses a repeat that asks for something else than what is there.
 func otherwise(done string, id backend.ID, m *nodeops.Mount, readOnly bool) error {
 	words := map[bool]string{true: "read-only", false: "writable"}
-	return fmt.Errorf("%w: volume %s is %s at %s %s, asked for %s; take it away there first",
+	return fmt.Errorf("%w: volume %s is %s at %s %s, requested is %s; remove it there first",
 		backend.ErrExists, id, done, m.Target, words[m.ReadOnly], words[readOnly])
 }
 
@@ -103,7 +103,7 @@ func (n *node) mount(ctx context.Context, v *backend.Volume, a access, target st
 		return err
 	}
 	crashpoint.Here(crashpoint.StageMounted)
-	if err := n.settle(ctx, v, a, target, small); err != nil {
+	if err := n.growToSize(ctx, v, a, target, small); err != nil {
 		return errors.Join(err, nodeops.Unmount(ctx, target))
 	}
 	return nil
@@ -163,10 +163,10 @@ func bindDirectory(ctx context.Context, v *backend.Volume, a access, target stri
 	return nodeops.Bind(ctx, v.Access.Directory, target, a.readOnly(), a.bindFlags())
 }
 
-// settle brings a mounted volume to its full size. One that cannot grow is used at the size that it has, since what it
-// holds must stay within reach: its condition tells, with why it stayed small before it was mounted, and the next stage or
-// NodeExpandVolume tries again.
-func (n *node) settle(ctx context.Context, v *backend.Volume, a access, target string, small error) error {
+// growToSize grows a mounted volume to its full size. A volume that cannot grow is used at its present size, since its
+// data must stay accessible: its condition reports that, with the error of growing it before the mount, and the next
+// stage or NodeExpandVolume tries again.
+func (n *node) growToSize(ctx context.Context, v *backend.Volume, a access, target string, small error) error {
 	if a.readOnly() {
 		return nil
 	}
@@ -181,11 +181,11 @@ func (n *node) settle(ctx context.Context, v *backend.Volume, a access, target s
 }
 
 func (n *node) stayedSmall(v *backend.Volume, err error) {
-	n.Log.Error("a volume cannot grow and is used at the size that it has", "volume", v.ID, "size", v.Size, "error", err)
-	n.observe(v, backend.NotGrown, fmt.Sprintf("it has %d bytes, but its file system has not grown to them, which is tried again when it is staged the next time, once the last pod with it on this node has ended: %v", v.Size, err))
+	n.Log.Error("a volume cannot grow and is used at its present size", "volume", v.ID, "size", v.Size, "error", err)
+	n.observe(v, backend.NotGrown, fmt.Sprintf("it has %d bytes, but its file system has not grown to them, which is retried when it is staged the next time, once the last pod with it on this node has ended: %v", v.Size, err))
 }
 
-// observe tells the backend what was found wrong with a volume.
+// observe reports to the backend what was found wrong with a volume.
 func (n *node) observe(v *backend.Volume, reason backend.HealthReason, message string) {
 	if b, ok := n.Backend.(backend.HealthObserver); ok {
 		b.ObserveHealth(v.ID, backend.Condition{Abnormal: true, Reason: reason, Message: message})

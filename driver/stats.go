@@ -65,8 +65,8 @@ func conditionAt(ctx context.Context, v *backend.Volume, m *nodeops.Mount) backe
 	return v.Condition
 }
 
-// mountOf returns v's mount at path, and ErrNotFound if it is not there: that is what callers of stats and expand
-// are to be told of any path.
+// mountOf returns v's mount at path, and ErrNotFound if it is not there: that is what callers of stats and expand must
+// be reported for any path.
 func mountOf(v *backend.Volume, path string) (*nodeops.Mount, error) {
 	none := func(err error) error {
 		return fmt.Errorf("%w: volume %s is not mounted at %s: %v", backend.ErrNotFound, v.ID, backend.Quote(path), err)

@@ -41,8 +41,8 @@ func nodeOf(t *csi.Topology) string {
 	return segments[TopologyKey]
 }
 
-// candidates returns the nodes that may have what is asked for; none means any. It fails where this driver has none of
-// them, so that the caller tries another. Preferred topologies are wishes: external-provisioner names there what the
+// candidates returns the nodes that may have the volume; none means any. It fails where this driver has none of them,
+// so that the caller tries another. Preferred topologies are wishes: external-provisioner names there what the
 // scheduler chose, and with --strict-topology names nothing else as requisite.
 func (d *Driver) candidates(want *csi.TopologyRequirement) ([]string, error) {
 	if len(want.GetRequisite()) == 0 {

@@ -27,11 +27,11 @@ type Event struct {
 	Message string
 }
 
-// longestMessage is what the API server takes.
+// longestMessage is the maximum of the API server.
 const longestMessage = 1024
 
-// RecordOnce writes the event unless it is there already: an event about the same thing has the same name, so that writing it
-// again changes nothing, whatever becomes of who writes it.
+// RecordOnce records each event at most once, even across restarts: an event about the same thing has the same name, so
+// that writing it again changes nothing.
 func RecordOnce(ctx context.Context, client kubernetes.Interface, component string, e Event) error {
 	now := metav1.NewTime(time.Now())
 	namespace := cmp.Or(e.About.GetNamespace(), metav1.NamespaceDefault)

@@ -7,18 +7,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
-func event(job *v1.NodeJob, reason, message string) Event {
-	return Event{About: job, Kind: v1.SchemeGroupVersion.WithKind("NodeJob"), Type: "Normal", Reason: reason, Message: message}
+func event(job *v1beta1.NodeJob, reason, message string) Event {
+	return Event{About: job, Kind: v1beta1.SchemeGroupVersion.WithKind("NodeJob"), Type: "Normal", Reason: reason, Message: message}
 }
 
-func TestAnEventIsThereOnceHoweverOftenItIsWritten(t *testing.T) {
+func TestEvent_ExistsOnceHoweverOftenItIsWritten(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
-	first := &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "1"}}
-	again := &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "2"}} // another one of that name
+	first := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "1"}}
+	again := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "2"}} // another one of that name
 	for _, e := range []Event{event(first, "Done", "3/3"), event(first, "Done", "3/3"), event(first, "Failed", ""), event(again, "Done", "")} {
 		if err := RecordOnce(t.Context(), client, "test", e); err != nil {
 			t.Fatal(err)
@@ -29,14 +29,14 @@ func TestAnEventIsThereOnceHoweverOftenItIsWritten(t *testing.T) {
 		t.Fatalf("%d events, %v, want 3", len(list.Items), err)
 	}
 	e := list.Items[0]
-	if o := e.InvolvedObject; o.Kind != "NodeJob" || o.APIVersion != "holdfast.dev/v1" || o.Name != "job" || o.UID != "1" || e.Message != "3/3" || e.Source.Component != "test" {
+	if o := e.InvolvedObject; o.Kind != "NodeJob" || o.APIVersion != "holdfast.dev/v1beta1" || o.Name != "job" || o.UID != "1" || e.Message != "3/3" || e.Source.Component != "test" {
 		t.Errorf("it is %+v", e)
 	}
 }
 
-func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
+func TestEvent_LongMessageIsCutBetweenCharacters(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
-	if err := RecordOnce(t.Context(), client, "test", event(&v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", strings.Repeat("é", 5000))); err != nil {
+	if err := RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", strings.Repeat("é", 5000))); err != nil {
 		t.Fatal(err)
 	}
 	list, err := client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
@@ -48,11 +48,11 @@ func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
 	}
 }
 
-func TestAnAPIThatRefusesIsNamedInTheError(t *testing.T) {
+func TestEvent_ErrorNamesTheAPIThatRefuses(t *testing.T) {
 	api := miniapi.New(t)
 	client := kubernetes.NewForConfigOrDie(api.Config())
 	api.Close()
-	err := RecordOnce(t.Context(), client, "test", event(&v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", ""))
+	err := RecordOnce(t.Context(), client, "test", event(&v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}}, "Done", ""))
 	if err == nil || !strings.Contains(err.Error(), "event Done of NodeJob job") {
 		t.Errorf("got %v", err)
 	}

@@ -15,21 +15,22 @@ import (
 // ErrLeaseLost says that another process may lead by now.
 var ErrLeaseLost = errors.New("another process may lead by now: the Lease could not be renewed in time")
 
-// Lease is what the processes compete for of which one is to work.
+// Lease is the Lease for which the processes compete.
 type Lease struct {
 	Client          coordination.LeasesGetter
 	Namespace, Name string
 	// Holder is this process, and no other.
 	Holder string
-	// Lasts is after how long a Lease counts as free that is not renewed. The holder ends its work after two thirds.
+	// Lasts is the time without renewal after which a Lease counts as free. The holder stops its work after two thirds
+	// of it.
 	Lasts time.Duration
-	// Standby, if not nil, is told who else holds the Lease.
+	// Standby, if not nil, is called with the other holder of the Lease.
 	Standby func(holder string)
 }
 
 // Lead waits for the Lease and works as long as it is held; the context of work ends with the Lease, and with ctx. The
-// Lease is given up last, when work has returned and nothing of it can write any more. The error is that of work. Work that
-// ended without one before ctx did has lost the Lease, which is ErrLeaseLost.
+// Lease is released last, when work has returned and can no longer write anything. The error is that of work. If work
+// ended without an error before ctx did, the Lease was lost, which is ErrLeaseLost.
 func (l Lease) Lead(ctx context.Context, work func(context.Context) error) error {
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()

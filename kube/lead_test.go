@@ -9,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
 func lease(client kubernetes.Interface, holder string) Lease {
 	return Lease{Client: client.CoordinationV1(), Namespace: "ours", Name: "work", Holder: holder, Lasts: time.Second}
 }
 
-// holderOf says who holds the Lease, nobody if it was given up.
+// holderOf returns the holder of the Lease, or nothing if it was released.
 func holderOf(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	l, err := client.CoordinationV1().Leases("ours").Get(t.Context(), "work", metav1.GetOptions{})
@@ -26,7 +26,7 @@ func holderOf(t *testing.T, client kubernetes.Interface) string {
 	return *l.Spec.HolderIdentity
 }
 
-func TestTheLeaseIsGivenUpWhenTheWorkHasEndedAndAnotherGoesOn(t *testing.T) {
+func TestLead_LeaseIsReleasedWhenTheWorkEndsAndAnotherContinues(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -82,7 +82,7 @@ func TestTheLeaseIsGivenUpWhenTheWorkHasEndedAndAnotherGoesOn(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsForTheLeaseEndsWithoutHavingWorked(t *testing.T) {
+func TestLead_CandidateThatNeverLedEndsWithoutWork(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
 	err := lease(client, "one").Lead(t.Context(), func(context.Context) error {
 		ctx, stop := context.WithCancel(t.Context())
@@ -95,7 +95,7 @@ func TestWhatWaitsForTheLeaseEndsWithoutHavingWorked(t *testing.T) {
 	}
 }
 
-func TestALeaseThatCannotBeRenewedEndsTheWork(t *testing.T) {
+func TestLead_LostLeaseEndsTheWork(t *testing.T) {
 	api := miniapi.New(t)
 	err := lease(kubernetes.NewForConfigOrDie(api.Config()), "one").Lead(t.Context(), func(ctx context.Context) error {
 		api.Close()
@@ -107,7 +107,7 @@ func TestALeaseThatCannotBeRenewedEndsTheWork(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfTheWorkIsThatOfLeading(t *testing.T) {
+func TestLead_ReturnsTheErrorOfTheWork(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
 	broken := errors.New("broken")
 	if err := lease(client, "one").Lead(t.Context(), func(context.Context) error { return broken }); !errors.Is(err, broken) {

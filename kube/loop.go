@@ -21,9 +21,9 @@ const (
 )
 
 const (
-	// RetryRefused is when what the API server refused is tried again. What it was refused for may be no object of ours.
+	// RetryRefused is when a refused request is retried. The cause may be an object that is not watched.
 	RetryRefused = 20 * time.Second
-	// LookAgain is when a removal looks for what no watch of this process shows.
+	// LookAgain is when a removal polls for objects that this process does not watch.
 	LookAgain = 2 * time.Second
 )
 
@@ -31,12 +31,12 @@ const (
 type LoopConfig[K comparable] struct {
 	// Name is for the log, such as nodejob.
 	Name string
-	// Reconcile sees to one key, whatever has happened to it. With again above 0 it runs once more after that time, if
+	// Reconcile reconciles one key, regardless of the event. With again above 0 it runs once more after that time, if
 	// nothing makes it run earlier. An error makes it run again with back-off.
 	Reconcile func(ctx context.Context, key K) (again time.Duration, err error)
-	// Workers is how many keys are seen to at once; 0 means 1.
+	// Workers is how many keys are reconciled at once; 0 means 1.
 	Workers int
-	// Log, if not nil, is told of runs that failed.
+	// Log, if not nil, logs failed runs.
 	Log *slog.Logger
 
 	// RetryFirst and RetryLast bound the back-off; 0 means the default.
@@ -74,11 +74,17 @@ func NewLoop[K comparable](c LoopConfig[K]) (*Loop[K], error) {
 // Enqueue makes a key run. It may be called before Run, and after it.
 func (l *Loop[K]) Enqueue(key K) { l.queue.Add(key) }
 
+// Retry runs a key whose runs may have failed, and are likely to succeed now: it resets the back-off.
+func (l *Loop[K]) Retry(key K) {
+	l.queue.Forget(key)
+	l.queue.Add(key)
+}
+
 // EnqueueAfter makes a key run after a time.
 func (l *Loop[K]) EnqueueAfter(key K, after time.Duration) { l.queue.AddAfter(key, after) }
 
-// Watch makes the keys run that an object belongs to whenever it comes, changes or goes. It is called before Run, which
-// waits until everything that exists was seen, and listens no more when it ends. Who owns the informer starts it.
+// Watch runs the keys of an object whenever it is added, changed or deleted. It is called before Run, which waits for
+// the initial list, and unregisters the handler when it ends. The owner of the informer starts it.
 func (l *Loop[K]) Watch(informer cache.SharedIndexInformer, keys func(object any) []K) error {
 	return l.WatchChanges(informer, keys, nil)
 }
@@ -115,7 +121,7 @@ func (l *Loop[K]) WatchChanges(informer cache.SharedIndexInformer, keys func(obj
 	return nil
 }
 
-// Run sees to keys until ctx ends, and to the last one until its run has ended.
+// Run reconciles keys until ctx ends, and waits for the runs that have started by then; it drops the others.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	defer l.queue.ShutDown()
 	var synced []cache.DoneChecker
@@ -144,11 +150,14 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		return false
 	}
 	defer l.queue.Done(key)
+	if ctx.Err() != nil { // the queue gives out what it holds before it is over
+		return false
+	}
 	again, err := l.once(ctx, key)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		l.Log.Warn("a run failed and is tried again", "key", key, "error", err)
+		l.Log.Warn("a reconcile failed and is retried", "key", key, "error", err)
 		l.queue.AddRateLimited(key)
 	default:
 		l.queue.Forget(key)
@@ -167,12 +176,12 @@ func Sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// once turns a panic into an error: what one object says must not end the process, which would start over and panic again.
+// once turns a panic into an error: one object must not crash the process, which would restart and panic again.
 func (l *Loop[K]) once(ctx context.Context, key K) (again time.Duration, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			l.Log.Error("a run panicked", "key", key, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			err = fmt.Errorf("a fault in this program: %v", r)
+			l.Log.Error("a reconcile panicked", "key", key, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			err = fmt.Errorf("a bug in this program: %v", r)
 		}
 	}()
 	return l.Reconcile(ctx, key)

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/holdfast-storage/holdfast/test/alongside"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
 // started runs a loop until the test ends.
@@ -40,13 +40,13 @@ func run[K comparable](t *testing.T, l *Loop[K]) {
 	alongside.Run(ctx, t, cancel, l.Run)
 }
 
-func TestALoopWithoutAFunctionIsRefused(t *testing.T) {
+func TestLoop_WithoutAFunctionIsRefused(t *testing.T) {
 	if _, err := NewLoop(LoopConfig[string]{}); err == nil {
 		t.Error("it was taken")
 	}
 }
 
-func TestAKeyIsNeverSeenToTwiceAtOnceAndNoChangeIsLost(t *testing.T) {
+func TestLoop_KeyIsReconciledByOneWorkerAtATimeAndNoChangeIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at, most, runs atomic.Int32
 		l := started(t, LoopConfig[string]{Workers: 4, Reconcile: func(context.Context, string) (time.Duration, error) {
@@ -68,7 +68,7 @@ func TestAKeyIsNeverSeenToTwiceAtOnceAndNoChangeIsLost(t *testing.T) {
 	})
 }
 
-func TestKeysThatDifferAreSeenToAtOnce(t *testing.T) {
+func TestLoop_DifferentKeysAreReconciledAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at atomic.Int32
 		release := make(chan struct{})
@@ -88,7 +88,7 @@ func TestKeysThatDifferAreSeenToAtOnce(t *testing.T) {
 	})
 }
 
-func TestARunThatFailsIsTriedAgainLessAndLessOften(t *testing.T) {
+func TestLoop_FailureIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		l := started(t, LoopConfig[string]{
@@ -112,7 +112,7 @@ func TestARunThatFailsIsTriedAgainLessAndLessOften(t *testing.T) {
 	})
 }
 
-func TestARunThatPanicsHasFailedAndTheOthersGoOn(t *testing.T) {
+func TestLoop_PanicIsAFailureAndOthersContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		var mu sync.Mutex
@@ -143,7 +143,7 @@ func TestARunThatPanicsHasFailedAndTheOthersGoOn(t *testing.T) {
 	})
 }
 
-func TestARunCanAskForAnother(t *testing.T) {
+func TestLoop_RunCanRequestAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		l := started(t, LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) {
@@ -169,7 +169,7 @@ func TestARunCanAskForAnother(t *testing.T) {
 	})
 }
 
-func TestARunThatSucceedsForgetsThatOthersFailed(t *testing.T) {
+func TestLoop_SuccessResetsTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs, failing atomic.Int32
 		failing.Store(5)
@@ -192,7 +192,50 @@ func TestARunThatSucceedsForgetsThatOthersFailed(t *testing.T) {
 	})
 }
 
-func TestTheLoopSeesWhatComesChangesAndGoesButNotWhatDoesNotMatter(t *testing.T) {
+func TestLoop_RetryResetsTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		l := started(t, LoopConfig[string]{RetryFirst: time.Second, RetryLast: time.Hour, Reconcile: func(context.Context, string) (time.Duration, error) {
+			runs.Add(1)
+			return 0, errors.New("not yet")
+		}})
+		l.Enqueue("one")
+		<-time.After(time.Hour)
+		runs.Store(0)
+		l.Retry("one")
+		<-time.After(3500 * time.Millisecond)
+		if runs.Load() != 3 { // at once, after one second and after two more
+			t.Errorf("%d runs in the first seconds after a retry, want 3", runs.Load())
+		}
+	})
+}
+
+func TestLoop_WhatHasNotBegunWhenItEndsIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		l, err := NewLoop(LoopConfig[int]{Reconcile: func(ctx context.Context, _ int) (time.Duration, error) {
+			runs.Add(1)
+			<-ctx.Done()
+			return 0, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			l.Enqueue(i)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil || runs.Load() != 1 {
+			t.Errorf("%d of 10 keys ran, %v, want the one that had begun", runs.Load(), err)
+		}
+	})
+}
+
+func TestLoop_ReactsToRelevantChangesOnly(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
 	pods := client.CoreV1().Pods("ns")
 	write := func(name, label string) *core.Pod {
@@ -292,7 +335,7 @@ func TestLoop_ListensNoMoreWhenItHasEnded(t *testing.T) {
 	}
 }
 
-func TestALoopThatIsToEndBeforeItsCachesAreFullEnds(t *testing.T) {
+func TestLoop_CancelledBeforeItsCachesAreFilledEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := NewLoop(LoopConfig[string]{Reconcile: func(context.Context, string) (time.Duration, error) {
 			t.Error("it ran without knowing what exists")

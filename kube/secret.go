@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // SecretName is the secret that a StorageCluster names, for a Holdfast in a namespace; empty if it names none.
-func SecretName(c *v1.StorageCluster, namespace string) types.NamespacedName {
+func SecretName(c *v1beta1.StorageCluster, namespace string) types.NamespacedName {
 	if c == nil || c.Spec.SecretRef == nil {
 		return types.NamespacedName{}
 	}
@@ -43,8 +43,8 @@ func NewSecretWatch(client kubernetes.Interface, changed func()) *SecretWatch {
 	return &SecretWatch{client: client, changed: changed, cancel: func() {}}
 }
 
-// Get returns a secret, which is followed from now on, and nil if there is none, as for an empty name. It is not known
-// before it could be read once. The refusal is why it may not be read, or not any more.
+// Get returns a secret, which is watched from now on, and nil if there is none, as for an empty name. known is false
+// until it was read once. The refusal says why it may not be read.
 func (w *SecretWatch) Get(name types.NamespacedName) (secret *core.Secret, known bool, refusal error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,22 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
-func TestTheSecretOfAStorageClusterIsInTheNamespaceOfHoldfastUnlessItSaysOtherwise(t *testing.T) {
-	names := func(ref *v1.SecretReference) *v1.StorageCluster {
-		return &v1.StorageCluster{Spec: v1.StorageClusterSpec{SecretRef: ref}}
+func TestSecret_OfAStorageClusterIsInItsNamespaceOrTheDefault(t *testing.T) {
+	names := func(ref *v1beta1.SecretReference) *v1beta1.StorageCluster {
+		return &v1beta1.StorageCluster{Spec: v1beta1.StorageClusterSpec{SecretRef: ref}}
 	}
 	for name, c := range map[string]struct {
-		cluster *v1.StorageCluster
+		cluster *v1beta1.StorageCluster
 		want    types.NamespacedName
 	}{
 		"no StorageCluster": {nil, types.NamespacedName{}},
 		"none":              {names(nil), types.NamespacedName{}},
-		"a name":            {names(&v1.SecretReference{Name: "a"}), types.NamespacedName{Namespace: "ours", Name: "a"}},
-		"a namespace too":   {names(&v1.SecretReference{Namespace: "other", Name: "a"}), types.NamespacedName{Namespace: "other", Name: "a"}},
+		"a name":            {names(&v1beta1.SecretReference{Name: "a"}), types.NamespacedName{Namespace: "ours", Name: "a"}},
+		"a namespace too":   {names(&v1beta1.SecretReference{Namespace: "other", Name: "a"}), types.NamespacedName{Namespace: "other", Name: "a"}},
 	} {
 		if got := SecretName(c.cluster, "ours"); got != c.want {
 			t.Errorf("%s: got %s", name, got)
@@ -62,7 +62,7 @@ func (r *secretRig) create(name types.NamespacedName, value string) {
 	}
 }
 
-// eventually waits until a secret is what it is to be, and looks only when it is told to.
+// eventually waits until a secret has the expected content, and reads it only after a notification.
 func (r *secretRig) eventually(name types.NamespacedName, is func(secret *core.Secret, known bool, refusal error) bool) {
 	r.Helper()
 	for !is(r.watch.Get(name)) {
@@ -84,7 +84,7 @@ func isAbsent(s *core.Secret, known bool, refusal error) bool {
 	return known && refusal == nil && s == nil
 }
 
-func TestASecretIsFollowedThroughItsChangesAndThenAnother(t *testing.T) {
+func TestSecret_IsFollowedThroughItsChangesAndThenAnother(t *testing.T) {
 	a, b := types.NamespacedName{Namespace: "one", Name: "a"}, types.NamespacedName{Namespace: "two", Name: "b"}
 	r := newSecretRig(t, kubernetes.NewForConfigOrDie(miniapi.New(t).Config()))
 	r.create(b, "other")
@@ -114,7 +114,7 @@ func (forbidding) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func TestASecretThatMayNotBeReadIsToldSo(t *testing.T) {
+func TestSecret_ForbiddenReadIsReported(t *testing.T) {
 	config := miniapi.New(t).Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return forbidding{next} })
 	r := newSecretRig(t, kubernetes.NewForConfigOrDie(config))

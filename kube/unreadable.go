@@ -13,36 +13,37 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// UnreadableMessage is what to say of an object that cannot be decoded.
-func UnreadableMessage(o v1.Object) string {
-	return fmt.Sprintf("%v. Until that is corrected nothing is done for this object, and what there is of it stays", o.Unreadable())
+// UnreadableMessage is the message about an object that cannot be decoded.
+func UnreadableMessage(o v1beta1.Object) string {
+	return fmt.Sprintf("%v. Until that is corrected this object is not reconciled, and its resources stay as they are", o.Unreadable())
 }
 
-// UnreadableReporter tells of objects that cannot be decoded. The zero value has told of none.
+// UnreadableReporter reports objects that cannot be decoded. The zero value has reported none.
 type UnreadableReporter struct {
-	mu   sync.Mutex
-	told map[types.UID]string // of which the API server refuses every write: what was told of them
+	mu       sync.Mutex
+	reported map[types.UID]string // the last reports of objects of which the API server refuses every write
 }
 
-// Report writes into the status of an object that cannot be decoded why that is, by a patch of the conditions alone. It
-// returns nil if that was told already; if it returns an object, which is the newest, an event is due. The API server
-// refuses every write of an object with a value of another type than the schema has: of that there is only the event.
-func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interface, o v1.Object, manager string) (v1.Object, error) {
+// Report writes the reason into the status of an object that cannot be decoded, by a patch of the conditions alone. It
+// returns nil if that was reported already; if it returns an object, which is the newest, an event is due. The API
+// server refuses every write of an object with a value of another type than the schema has: then there is only the
+// event.
+func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interface, o v1beta1.Object, manager string) (v1beta1.Object, error) {
 	conditions, next := target(o)
-	next.Message, next.Reason, next.ObservedGeneration = UnreadableMessage(o), v1.ReasonUnreadable, o.GetGeneration()
+	next.Message, next.Reason, next.ObservedGeneration = UnreadableMessage(o), v1beta1.ReasonUnreadable, o.GetGeneration()
 	all := slices.Clone(conditions)
 	if !meta.SetStatusCondition(&all, next) {
 		return nil, nil
 	}
 	status := map[string]any{"conditions": all}
 	switch o.(type) {
-	case *v1.StorageCluster:
-		status["phase"], status["observedGeneration"] = v1.ClusterDegraded, o.GetGeneration()
-	case *v1.NFSServer:
-		status["phase"], status["observedGeneration"] = v1.NFSDegraded, o.GetGeneration()
+	case *v1beta1.StorageCluster:
+		status["phase"], status["observedGeneration"] = v1beta1.ClusterDegraded, o.GetGeneration()
+	case *v1beta1.NFSServer:
+		status["phase"], status["observedGeneration"] = v1beta1.NFSDegraded, o.GetGeneration()
 	}
 	data, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion()}, "status": status,
@@ -62,59 +63,59 @@ func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interfa
 	return written, nil
 }
 
-func (r *UnreadableReporter) isNews(o v1.Object) bool {
+func (r *UnreadableReporter) isNews(o v1beta1.Object) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told == nil {
-		r.told = map[types.UID]string{}
+	if r.reported == nil {
+		r.reported = map[types.UID]string{}
 	}
 	message := UnreadableMessage(o)
-	was := r.told[o.GetUID()]
-	r.told[o.GetUID()] = message
+	was := r.reported[o.GetUID()]
+	r.reported[o.GetUID()] = message
 	return was != message
 }
 
-// target is the conditions of an object, and the one that tells.
-func target(o v1.Object) (all []metav1.Condition, one metav1.Condition) {
-	ready := metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionFalse}
-	degraded := metav1.Condition{Type: v1.DegradedCondition, Status: metav1.ConditionTrue}
-	complete := metav1.Condition{Type: v1.CompleteCondition, Status: metav1.ConditionFalse}
+// target is the conditions of an object, and the one that reports it.
+func target(o v1beta1.Object) (all []metav1.Condition, one metav1.Condition) {
+	ready := metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse}
+	degraded := metav1.Condition{Type: v1beta1.DegradedCondition, Status: metav1.ConditionTrue}
+	complete := metav1.Condition{Type: v1beta1.CompleteCondition, Status: metav1.ConditionFalse}
 	switch o := o.(type) {
-	case *v1.StorageCluster:
+	case *v1beta1.StorageCluster:
 		return o.Status.Conditions, degraded
-	case *v1.NFSServer:
+	case *v1beta1.NFSServer:
 		return o.Status.Conditions, degraded
-	case *v1.StorageUpgrade:
+	case *v1beta1.StorageUpgrade:
 		return o.Status.Conditions, complete
-	case *v1.NodeJob:
+	case *v1beta1.NodeJob:
 		return o.Status.Conditions, complete
-	case *v1.StorageNode:
+	case *v1beta1.StorageNode:
 		return o.Status.Conditions, ready
-	case *v1.Volume:
+	case *v1beta1.Volume:
 		return o.Status.Conditions, ready
-	case *v1.Snapshot:
+	case *v1beta1.Snapshot:
 		return o.Status.Conditions, ready
 	}
 	return nil, ready
 }
 
-func patch(ctx context.Context, client holdfast.Interface, o v1.Object, data []byte, options metav1.PatchOptions) (v1.Object, error) {
-	kinds, name, status := client.HoldfastV1(), o.GetName(), "status"
+func patch(ctx context.Context, client holdfast.Interface, o v1beta1.Object, data []byte, options metav1.PatchOptions) (v1beta1.Object, error) {
+	kinds, name, status := client.HoldfastV1beta1(), o.GetName(), "status"
 	switch o.(type) {
-	case *v1.StorageCluster:
+	case *v1beta1.StorageCluster:
 		return kinds.StorageClusters().Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1.NFSServer:
+	case *v1beta1.NFSServer:
 		return kinds.NFSServers(o.GetNamespace()).Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1.StorageUpgrade:
+	case *v1beta1.StorageUpgrade:
 		return kinds.StorageUpgrades().Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1.NodeJob:
+	case *v1beta1.NodeJob:
 		return kinds.NodeJobs().Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1.StorageNode:
+	case *v1beta1.StorageNode:
 		return kinds.StorageNodes().Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1.Volume:
+	case *v1beta1.Volume:
 		return kinds.Volumes().Patch(ctx, name, types.MergePatchType, data, options, status)
-	case *v1.Snapshot:
+	case *v1beta1.Snapshot:
 		return kinds.Snapshots().Patch(ctx, name, types.MergePatchType, data, options, status)
 	}
-	return nil, fmt.Errorf("%T is no kind of %s", o, v1.GroupName)
+	return nil, fmt.Errorf("%T is no kind of %s", o, v1beta1.GroupName)
 }

@@ -13,8 +13,8 @@ import (
 	holdfastinformers "github.com/holdfast-storage/holdfast/api/client/informers"
 )
 
-// Watches are those of one process: each kind is watched and cached once, however many parts of the process ask for it. A
-// part registers its indexes and handlers, and then calls Start. Nobody changes what a cache holds.
+// Watches are those of one process: each kind is watched and cached once, however many parts of the process ask for it.
+// A part registers its indexes and handlers, and then calls Start. No part may change cached objects.
 type Watches struct {
 	// Holdfast is for the kinds of Holdfast.
 	Holdfast holdfastinformers.SharedInformerFactory
@@ -41,11 +41,11 @@ func NewWatches(ctx context.Context, ours holdfast.Interface, theirs kubernetes.
 	return w
 }
 
-// Start begins to watch what was asked for since the last call. It does not wait for anything.
+// Start starts the informers that were requested since the last call. It does not wait for anything.
 func (w *Watches) Start() { w.start() }
 
-// Slim leaves out what no process of Holdfast reads, before it is cached: who wrote which field, which is half of an
-// object, and most of the kinds of which a cluster has thousands.
+// Slim removes what no process of Holdfast reads, before it is cached: the managed fields, which are half of an object,
+// and most fields of the kinds of which a cluster has thousands.
 func Slim(o any) (any, error) {
 	switch o := o.(type) {
 	case *core.PersistentVolumeClaim:

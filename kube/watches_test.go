@@ -9,17 +9,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
-func TestWatches_AskForEachKindOnceWhoeverListens(t *testing.T) {
+func TestWatches_RequestEachKindOnceForAllListeners(t *testing.T) {
 	api := miniapi.New(t)
 	w := NewWatches(t.Context(), holdfast.NewForConfigOrDie(api.Config()), kubernetes.NewForConfigOrDie(api.Config()), "holdfast-system")
 	listen := func() {
 		t.Helper()
 		var synced []cache.DoneChecker
 		for _, informer := range []cache.SharedIndexInformer{
-			w.Holdfast.Holdfast().V1().Volumes().Informer(), w.Cluster.Core().V1().Nodes().Informer(),
+			w.Holdfast.Holdfast().V1beta1().Volumes().Informer(), w.Cluster.Core().V1().Nodes().Informer(),
 			w.Everywhere.Core().V1().PersistentVolumeClaims().Informer(),
 		} {
 			registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Writer writes the finalizers and the status of the objects of one kind, of which S is the status, and remembers what it
-// wrote. Each write fails with a conflict if somebody else has written to the object since it was read.
+// Writer writes the finalizers and the status of the objects of one kind, of which S is the status, and remembers what
+// it wrote. Each write fails with a conflict if another client has written to the object since it was read.
 type Writer[T copied[T], S any] struct {
 	Written[T]
 	// Client returns the client of a namespace, which is empty for kinds without.
@@ -42,7 +42,7 @@ func (w *Writer[T, S]) AddFinalizer(ctx context.Context, o T, finalizer string) 
 	return w.setFinalizers(ctx, o, append(slices.Clone(o.GetFinalizers()), finalizer))
 }
 
-// RemoveFinalizer takes a finalizer off an object, and leaves those of others.
+// RemoveFinalizer removes a finalizer from an object, and leaves those of others.
 func (w *Writer[T, S]) RemoveFinalizer(ctx context.Context, o T, finalizer string) error {
 	if !slices.Contains(o.GetFinalizers(), finalizer) {
 		return nil
@@ -78,8 +78,8 @@ func (w *Writer[T, S]) WriteStatus(ctx context.Context, o T, next S) (written T,
 // PatchFunc is the Patch of the client of one kind.
 type PatchFunc[T any] func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
 
-// RemoveFinalizer takes a finalizer off an object of which nobody remembers what was written, and says whether it did. It
-// fails with a conflict if somebody else has written to the object since it was read.
+// RemoveFinalizer removes a finalizer from an object whose last write is not remembered, and says whether it did. It
+// fails with a conflict if another client has written to the object since it was read.
 func RemoveFinalizer[T metav1.Object](ctx context.Context, patch PatchFunc[T], o T, finalizer, manager string) (removed bool, err error) {
 	if !slices.Contains(o.GetFinalizers(), finalizer) {
 		return false, nil
@@ -106,7 +106,7 @@ func patchFinalizers[T metav1.Object](ctx context.Context, patch PatchFunc[T], o
 	return written, nil
 }
 
-// IgnoreNotFound is for what must not be there any more, or may have gone meanwhile.
+// IgnoreNotFound is for objects that must be gone, or may have been deleted in between.
 func IgnoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

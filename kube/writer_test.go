@@ -9,27 +9,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
 // writerRig is a server that exists, and a writer of such.
 type writerRig struct {
 	*testing.T
 	client holdfast.Interface
-	writer *Writer[*v1.NFSServer, v1.NFSServerStatus]
-	server *v1.NFSServer
+	writer *Writer[*v1beta1.NFSServer, v1beta1.NFSServerStatus]
+	server *v1beta1.NFSServer
 }
 
 func newWriterRig(t *testing.T) *writerRig {
 	client := holdfast.NewForConfigOrDie(miniapi.New(t).Config())
-	r := &writerRig{T: t, client: client, writer: &Writer[*v1.NFSServer, v1.NFSServerStatus]{
-		Client:  func(namespace string) Client[*v1.NFSServer] { return client.HoldfastV1().NFSServers(namespace) },
-		Status:  func(o *v1.NFSServer) *v1.NFSServerStatus { return &o.Status },
+	r := &writerRig{T: t, client: client, writer: &Writer[*v1beta1.NFSServer, v1beta1.NFSServerStatus]{
+		Client: func(namespace string) Client[*v1beta1.NFSServer] {
+			return client.HoldfastV1beta1().NFSServers(namespace)
+		},
+		Status:  func(o *v1beta1.NFSServer) *v1beta1.NFSServerStatus { return &o.Status },
 		Manager: "test",
 	}}
 	var err error
-	r.server, err = client.HoldfastV1().NFSServers("shop").Create(t.Context(), &v1.NFSServer{
+	r.server, err = client.HoldfastV1beta1().NFSServers("shop").Create(t.Context(), &v1beta1.NFSServer{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "files", Finalizers: []string{"example.com/other"}},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -39,9 +41,9 @@ func newWriterRig(t *testing.T) *writerRig {
 }
 
 // expect fails unless the server has these finalizers and this phase, in the API and as the writer remembers it.
-func (r *writerRig) expect(phase v1.NFSPhase, finalizers ...string) *v1.NFSServer {
+func (r *writerRig) expect(phase v1beta1.NFSPhase, finalizers ...string) *v1beta1.NFSServer {
 	r.Helper()
-	now, err := r.client.HoldfastV1().NFSServers("shop").Get(r.Context(), "files", metav1.GetOptions{})
+	now, err := r.client.HoldfastV1beta1().NFSServers("shop").Get(r.Context(), "files", metav1.GetOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -54,16 +56,16 @@ func (r *writerRig) expect(phase v1.NFSPhase, finalizers ...string) *v1.NFSServe
 	return now
 }
 
-// behind writes to the server as somebody else does.
+// behind writes to the server as another writer does.
 func (r *writerRig) behind() {
 	r.Helper()
 	patch := []byte(`{"metadata":{"labels":{"a":"b"}}}`)
-	if _, err := r.client.HoldfastV1().NFSServers("shop").Patch(r.Context(), "files", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := r.client.HoldfastV1beta1().NFSServers("shop").Patch(r.Context(), "files", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
 
-func TestAFinalizerIsAddedAndRemovedOnceAndThoseOfOthersStay(t *testing.T) {
+func TestWriter_FinalizerIsAddedAndRemovedOnceAndForeignOnesStay(t *testing.T) {
 	r := newWriterRig(t)
 	held, err := r.writer.AddFinalizer(t.Context(), r.server, "ours")
 	if err != nil || !slices.Equal(held.Finalizers, []string{"example.com/other", "ours"}) || len(r.server.Finalizers) != 1 {
@@ -83,7 +85,7 @@ func TestAFinalizerIsAddedAndRemovedOnceAndThoseOfOthersStay(t *testing.T) {
 	r.expect("", "example.com/other")
 }
 
-func TestAFinalizerOfWhatOthersHaveWrittenToIsAConflict(t *testing.T) {
+func TestWriter_FinalizerOfAnObjectWrittenByOthersIsAConflict(t *testing.T) {
 	r := newWriterRig(t)
 	r.behind()
 	if _, err := r.writer.AddFinalizer(t.Context(), r.server, "ours"); !apierrors.IsConflict(err) {
@@ -92,7 +94,7 @@ func TestAFinalizerOfWhatOthersHaveWrittenToIsAConflict(t *testing.T) {
 	if err := r.writer.RemoveFinalizer(t.Context(), r.server, "example.com/other"); !apierrors.IsConflict(err) {
 		t.Errorf("removed: %v", err)
 	}
-	patch := r.client.HoldfastV1().NFSServers("shop").Patch
+	patch := r.client.HoldfastV1beta1().NFSServers("shop").Patch
 	if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "example.com/other", "test"); removed || !apierrors.IsConflict(err) {
 		t.Errorf("removed without being remembered: %t, %v", removed, err)
 	}
@@ -101,43 +103,43 @@ func TestAFinalizerOfWhatOthersHaveWrittenToIsAConflict(t *testing.T) {
 	}
 }
 
-func TestAFinalizerIsRemovedFromAnObjectThatNobodyRemembers(t *testing.T) {
+func TestWriter_FinalizerIsRemovedFromAnObjectThatIsNotCached(t *testing.T) {
 	r := newWriterRig(t)
-	patch := r.client.HoldfastV1().NFSServers("shop").Patch
+	patch := r.client.HoldfastV1beta1().NFSServers("shop").Patch
 	if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "ours", "test"); removed || err != nil {
 		t.Errorf("one that it does not have: %t, %v", removed, err)
 	}
 	if removed, err := RemoveFinalizer(t.Context(), patch, r.server, "example.com/other", "test"); !removed || err != nil {
 		t.Errorf("got %t, %v", removed, err)
 	}
-	now, err := r.client.HoldfastV1().NFSServers("shop").Get(t.Context(), "files", metav1.GetOptions{})
+	now, err := r.client.HoldfastV1beta1().NFSServers("shop").Get(t.Context(), "files", metav1.GetOptions{})
 	if err != nil || len(now.Finalizers) != 0 {
 		t.Errorf("got %+v, %v", now, err)
 	}
 }
 
-func TestAStatusIsWrittenWhereItDiffers(t *testing.T) {
+func TestWriter_StatusIsWrittenWhereItDiffers(t *testing.T) {
 	r := newWriterRig(t)
-	next := v1.NFSServerStatus{Phase: v1.NFSDegraded}
+	next := v1beta1.NFSServerStatus{Phase: v1beta1.NFSDegraded}
 	written, changed, err := r.writer.WriteStatus(t.Context(), r.server, next)
-	if err != nil || !changed || written.Status.Phase != v1.NFSDegraded || r.server.Status.Phase != "" {
+	if err != nil || !changed || written.Status.Phase != v1beta1.NFSDegraded || r.server.Status.Phase != "" {
 		t.Fatalf("got %+v, %t, %v, from %q", written, changed, err, r.server.Status.Phase)
 	}
-	r.expect(v1.NFSDegraded, "example.com/other")
+	r.expect(v1beta1.NFSDegraded, "example.com/other")
 	r.behind()
 	if same, changed, err := r.writer.WriteStatus(t.Context(), written, next); err != nil || changed || same != written {
 		t.Errorf("the same again: %+v, %t, %v", same, changed, err)
 	}
-	if _, changed, err := r.writer.WriteStatus(t.Context(), written, v1.NFSServerStatus{}); changed || !apierrors.IsConflict(err) {
-		t.Errorf("over what somebody else has written: %t, %v", changed, err)
+	if _, changed, err := r.writer.WriteStatus(t.Context(), written, v1beta1.NFSServerStatus{}); changed || !apierrors.IsConflict(err) {
+		t.Errorf("over the write of another: %t, %v", changed, err)
 	}
 }
 
-func TestWritingToWhatIsGoneIsNotFoundWhichMayBeIgnored(t *testing.T) {
+func TestWriter_WriteToADeletedObjectIsNotFound(t *testing.T) {
 	r := newWriterRig(t)
 	gone := r.server.DeepCopy()
 	gone.Name = "gone"
-	_, _, err := r.writer.WriteStatus(t.Context(), gone, v1.NFSServerStatus{Phase: v1.NFSDegraded})
+	_, _, err := r.writer.WriteStatus(t.Context(), gone, v1beta1.NFSServerStatus{Phase: v1beta1.NFSDegraded})
 	if !apierrors.IsNotFound(err) || IgnoreNotFound(err) != nil {
 		t.Errorf("got %v", err)
 	}

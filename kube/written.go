@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Written remembers what was written last of the objects of one kind, so that a decision is never made on what a cache has
-// not caught up with. The zero value remembers nothing.
+// Written remembers the last writes to the objects of one kind, so that no decision is based on a cache that has not
+// caught up. The zero value remembers nothing.
 type Written[T metav1.Object] struct {
 	mu      sync.Mutex
 	written map[string]T
@@ -40,7 +40,7 @@ func (o *Written[T]) Newest(cached T) T {
 	return cached
 }
 
-// Forget an object that is gone: NAME, or NAMESPACE/NAME where it was in a namespace.
+// Forget drops an object that is gone: NAME, or NAMESPACE/NAME where it was in a namespace.
 func (o *Written[T]) Forget(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

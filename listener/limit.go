@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Limit returns a listener with at most so many connections open. One more is never kept waiting, as then whoever
-// holds all of them idle would keep out the kubelet's probes: the client with the most connections loses the one that
-// was silent for the longest.
+// Limit returns a listener with at most so many connections open. One more is never kept waiting, since otherwise the
+// client that holds all of them idle would keep out the kubelet's probes: the client with the most connections loses
+// the one that was silent for the longest.
 func Limit(l net.Listener, most int) net.Listener {
 	return &limited{Listener: l, most: most, begun: time.Now(), open: map[*conn]bool{}, of: map[netip.Prefix]int{}}
 }
@@ -35,7 +35,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	c := &conn{Conn: accepted, listener: l, client: Client(accepted.RemoteAddr())}
 	c.heard()
 	if victim := l.add(c); victim != nil {
-		_ = victim.Close() // whoever it was is gone or not
+		_ = victim.Close() // its peer may be gone already
 	}
 	return c, nil
 }

@@ -96,7 +96,7 @@ func (s *served) await(open int) {
 
 const slowly = "GET / HTTP/1.1\r\nHost: h\r\nX-Long: "
 
-func TestPeersThatHoldAllPlacesDoNotKeepAScrapeOut(t *testing.T) {
+func TestLimits_PeersThatHoldAllConnectionsDoNotBlockAScrape(t *testing.T) {
 	for name, test := range map[string]struct {
 		say    string
 		client func(int) string
@@ -121,7 +121,7 @@ func TestPeersThatHoldAllPlacesDoNotKeepAScrapeOut(t *testing.T) {
 	}
 }
 
-func TestAClientTakesPlacesFromItselfBeforeItTakesThemFromOthers(t *testing.T) {
+func TestLimits_ClientDisplacesItsOwnConnectionsBeforeThoseOfOthers(t *testing.T) {
 	begun, end := make(chan bool), make(chan bool)
 	s := serve(t, 8, func(w http.ResponseWriter, r *http.Request) {
 		begun <- true
@@ -142,7 +142,7 @@ func TestAClientTakesPlacesFromItselfBeforeItTakesThemFromOthers(t *testing.T) {
 	answer.Body.Close()
 }
 
-func TestOfClientsWithTheSameNumberTheOneThatIsSilentForLongestGoes(t *testing.T) {
+func TestLimits_OfEqualClientsTheLongestSilentIsDisconnected(t *testing.T) {
 	s := serve(t, 2, ok)
 	first, second := s.from("127.0.0.1", ""), s.from("127.0.0.2", "")
 	s.await(2) // the second was heard when it was accepted
@@ -167,7 +167,7 @@ func TestOfClientsWithTheSameNumberTheOneThatIsSilentForLongestGoes(t *testing.T
 	ask()
 }
 
-func TestThePlaceOfAConnectionThatEndsIsFree(t *testing.T) {
+func TestLimits_EndedConnectionFreesItsPlace(t *testing.T) {
 	var answered atomic.Int32
 	s := serve(t, 2, func(w http.ResponseWriter, r *http.Request) { answered.Add(1); ok(w, r) })
 	for range 50 {
@@ -183,7 +183,7 @@ func TestThePlaceOfAConnectionThatEndsIsFree(t *testing.T) {
 	}
 }
 
-func TestAHeaderThatDoesNotEndEndsTheConnection(t *testing.T) {
+func TestLimits_UnfinishedHeaderEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 8, ok)
 	c := s.from("127.0.0.1", slowly)
@@ -195,14 +195,14 @@ func TestAHeaderThatDoesNotEndEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestAServerHasAllLimits(t *testing.T) {
+func TestServer_HasAllLimits(t *testing.T) {
 	s := HTTP(nil)
 	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= 0 || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 {
 		t.Errorf("a limit is missing: %+v", s)
 	}
 }
 
-func TestAPeerOfASocketThatDoesNotSpeakIsPutOut(t *testing.T) {
+func TestLimits_SilentPeerOfASocketIsDisconnected(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "listener")
 	if err != nil {
@@ -235,7 +235,7 @@ func TestAPeerOfASocketThatDoesNotSpeakIsPutOut(t *testing.T) {
 	}
 }
 
-func TestOneHostIsOneClient(t *testing.T) {
+func TestLimits_OneHostIsOneClient(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.7:50123":              "192.0.2.7/32",
 		"[::ffff:192.0.2.7]:50123":     "192.0.2.7/32",

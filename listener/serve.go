@@ -34,9 +34,9 @@ func HTTP(handler http.Handler) *http.Server {
 	}
 }
 
-// GRPC returns a server for a unix socket. A connection that does not speak gRPC soon is closed, and so is one whose peer
-// does not answer. One that is only idle stays: sidecars end themselves when theirs is lost, and the kubelet
-// forgets what it was told.
+// GRPC returns a server for a unix socket. A connection that does not speak gRPC soon is closed, and so is one whose
+// peer does not answer. One that is only idle stays: sidecars end themselves when theirs is lost, and the kubelet
+// forgets the registration.
 func GRPC(options ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ConnectionTimeout(headerTimeout),

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestAHostHasTheAddressesOfItsBridgesAndTunnelsToo(t *testing.T) {
+func TestAddresses_IncludeThoseOfBridgesAndTunnels(t *testing.T) {
 	hostfs.RequireRoot(t)
 	dir := otherNetwork(t,
 		"ip link add br0 type bridge", "ip addr add 10.9.8.1/24 dev br0", "ip addr add fd00:9::1/64 dev br0", "ip link set br0 up",

@@ -64,7 +64,7 @@ func cleaned(t testing.TB, dir string) {
 	command(t, "btrfs", "subvolume", "sync", dir)
 }
 
-func TestASubvolumeLimitHolds(t *testing.T) {
+func TestSubvolume_LimitHolds(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	for way, script := range waysIn {
 		t.Run(way, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestASubvolumeLimitHolds(t *testing.T) {
 	}
 }
 
-func TestNothingMovesIntoASubvolumeFromAnother(t *testing.T) {
+func TestSubvolume_NothingMovesIntoItFromAnother(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	a, b := subvolume(t, filepath.Join(dir, "a"), 16*mib), subvolume(t, filepath.Join(dir, "b"), 16*mib)
 	file := write(t, filepath.Join(b, "file"), "content")
@@ -99,7 +99,7 @@ func TestNothingMovesIntoASubvolumeFromAnother(t *testing.T) {
 	}
 }
 
-func TestASubvolumeLimitGrows(t *testing.T) {
+func TestSubvolume_LimitGrows(t *testing.T) {
 	volume := subvolume(t, filepath.Join(newQuotaBtrfs(t), "volume"), 16*mib)
 	if err := LimitSubvolume(volume, 80*mib); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestASubvolumeLimitGrows(t *testing.T) {
 	}
 }
 
-func TestASubvolumeInsideAnotherIsNotLimited(t *testing.T) {
+func TestSubvolume_InsideAnotherIsNotLimited(t *testing.T) {
 	volume := subvolume(t, filepath.Join(newQuotaBtrfs(t), "volume"), 16*mib)
 	if err := os.Chmod(volume, 0o777); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestASubvolumeInsideAnotherIsNotLimited(t *testing.T) {
 	}
 }
 
-func TestALimitCoversWhatASubvolumeSharesWithItsSnapshots(t *testing.T) {
+func TestSubvolume_LimitCoversDataSharedWithSnapshots(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
 	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
@@ -146,7 +146,7 @@ func TestALimitCoversWhatASubvolumeSharesWithItsSnapshots(t *testing.T) {
 	}
 }
 
-func TestWhatASubvolumeSharesWithAnotherIsNotUnshared(t *testing.T) {
+func TestSubvolume_DataSharedWithAnotherIsNotUnshared(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
 	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
@@ -170,7 +170,7 @@ func TestWhatASubvolumeSharesWithAnotherIsNotUnshared(t *testing.T) {
 	}
 }
 
-func TestAReadOnlySnapshotKeepsWhatItsSubvolumeHad(t *testing.T) {
+func TestSubvolume_ReadOnlySnapshotKeepsItsContent(t *testing.T) {
 	dir := newFS(t, "btrfs", fileSystems["btrfs"])
 	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
 	file := write(t, filepath.Join(volume, "file"), "before")
@@ -193,7 +193,7 @@ func TestAReadOnlySnapshotKeepsWhatItsSubvolumeHad(t *testing.T) {
 	}
 }
 
-func TestDeletedSubvolumesLeaveNoQgroups(t *testing.T) {
+func TestSubvolume_DeletionLeavesNoQgroups(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	for i := range 10 {
 		volume := subvolume(t, filepath.Join(dir, fmt.Sprint(i)), 64*mib)
@@ -217,7 +217,7 @@ func TestDeletedSubvolumesLeaveNoQgroups(t *testing.T) {
 	}
 }
 
-func TestADeletedSubvolumeTakesThoseInsideWithIt(t *testing.T) {
+func TestSubvolume_DeletionIncludesThoseInside(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
 	for i := range 20 { // more than one search finds
@@ -249,7 +249,7 @@ func TestADeletedSubvolumeTakesThoseInsideWithIt(t *testing.T) {
 	}
 }
 
-func TestOnlyASubvolumeIsDeletedAsOne(t *testing.T) {
+func TestSubvolume_OnlyASubvolumeIsDeletedAsOne(t *testing.T) {
 	dir := filepath.Join(newFS(t, "btrfs", fileSystems["btrfs"]), "plain")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestOnlyASubvolumeIsDeletedAsOne(t *testing.T) {
 	}
 }
 
-func TestASweepRemovesQgroupsOfSubvolumesThatAreGoneAndNoOthers(t *testing.T) {
+func TestSweep_RemovesQgroupsOfDeletedSubvolumesAndNoOthers(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	gone := subvolume(t, filepath.Join(dir, "gone"), 16*mib)
 	kept := subvolume(t, filepath.Join(dir, "kept"), 16*mib)
@@ -290,8 +290,8 @@ func TestASweepRemovesQgroupsOfSubvolumesThatAreGoneAndNoOthers(t *testing.T) {
 	}
 }
 
-// New kernels keep the quota groups of subvolumes that exist, whatever a sweep asks for; old ones do what they are told.
-func TestASweepKnowsWhichSubvolumesExist(t *testing.T) {
+// New kernels keep the quota groups of subvolumes that exist, whatever a sweep asks for; old ones remove them on request.
+func TestSweep_KnowsWhichSubvolumesExist(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	root, err := os.Open(dir)
 	if err != nil {
@@ -315,7 +315,7 @@ func TestASweepKnowsWhichSubvolumesExist(t *testing.T) {
 	}
 }
 
-func TestSubvolumesFromBeforeQuotasWereEnabledAreCountedAndLimited(t *testing.T) {
+func TestSubvolume_FromBeforeQuotasIsCountedAndLimited(t *testing.T) {
 	dir := newFS(t, "btrfs", gib)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
 	command(t, "sh", "-e", "-c", "cd $1; head -c 32M /dev/urandom | split -a 4 -b 4096; sync -f .", "sh", volume)
@@ -323,7 +323,7 @@ func TestSubvolumesFromBeforeQuotasWereEnabledAreCountedAndLimited(t *testing.T)
 		t.Errorf("got %v, want an error that says quotas are not enabled", err)
 	}
 	if _, err := SubvolumeUsage(volume); err == nil {
-		t.Error("the usage was told without quotas")
+		t.Error("the usage was reported without quotas")
 	}
 	for range 2 {
 		if err := EnableBtrfsQuota(t.Context(), dir); err != nil {
@@ -341,7 +341,7 @@ func TestSubvolumesFromBeforeQuotasWereEnabledAreCountedAndLimited(t *testing.T)
 	}
 }
 
-func TestEnablingBtrfsQuotasCountsAgainWhatTheKernelLostCountOf(t *testing.T) {
+func TestQuotas_EnablingOnBtrfsRestoresLostCounts(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	volume := subvolume(t, filepath.Join(dir, "volume"), 64*mib)
 	command(t, "sh", "-e", "-c", "dd if=/dev/urandom of=$1/f bs=1M count=12 conv=fsync", "sh", volume)
@@ -371,7 +371,7 @@ func TestEnablingBtrfsQuotasCountsAgainWhatTheKernelLostCountOf(t *testing.T) {
 	}
 }
 
-func TestASubvolumeIsToldFromADirectory(t *testing.T) {
+func TestSubvolume_IsDistinguishedFromADirectory(t *testing.T) {
 	dir := newFS(t, "btrfs", fileSystems["btrfs"])
 	volume := subvolume(t, filepath.Join(dir, "volume"), 0)
 	plain := filepath.Join(volume, "plain")
@@ -384,7 +384,7 @@ func TestASubvolumeIsToldFromADirectory(t *testing.T) {
 		}
 	}
 	if _, err := IsSubvolume(filepath.Join(dir, "missing")); err == nil {
-		t.Error("what does not exist was told from a directory")
+		t.Error("a missing path was reported as no directory")
 	}
 	if err := CreateSubvolume(volume); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("again: %v, want %v", err, unix.EEXIST)

@@ -29,8 +29,8 @@ func CopyFile(ctx context.Context, dst, src *os.File) (reflinked bool, err error
 	return false, fmt.Errorf("cloning %s to %s: %w", src.Name(), dst.Name(), err)
 }
 
-// cannotShare tells what FICLONE says of files that can only be copied. ETXTBSY is a swap file; EINVAL comes from
-// btrfs when only one of the two keeps checksums.
+// cannotShare recognizes the errors of FICLONE for files that can only be copied. ETXTBSY is a swap file; EINVAL comes
+// from btrfs when only one of the two keeps checksums.
 func cannotShare(err error) bool {
 	for _, e := range []unix.Errno{unix.EOPNOTSUPP, unix.ENOTTY, unix.EXDEV, unix.EINVAL, unix.ETXTBSY} {
 		if errors.Is(err, e) {
@@ -116,7 +116,7 @@ func Preallocate(f *os.File, size int64) error {
 		return nil
 	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		err = fmt.Errorf("%w: its file system cannot set space aside; use thin provisioning", err)
+		err = fmt.Errorf("%w: its file system cannot preallocate space; use thin provisioning", err)
 	}
 	return errors.Join(fmt.Errorf("allocating %d bytes for %s: %w", size, f.Name(), err), f.Truncate(info.Size()))
 }
@@ -132,7 +132,7 @@ func roomFor(f *os.File, size int64) error {
 	}
 	need, free := size-st.Blocks*512, int64(fs.Bavail)*fs.Frsize
 	if need > free {
-		return fmt.Errorf("allocating %d bytes for %s: %w: %d bytes are missing of which the file system has %d", size, f.Name(), unix.ENOSPC, need, free)
+		return fmt.Errorf("allocating %d bytes for %s: %w: %d bytes are missing, the file system has %d", size, f.Name(), unix.ENOSPC, need, free)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func newFile(t testing.TB, path string) *os.File {
 	return f
 }
 
-func TestCopyHasTheContentAndHolesOfItsSource(t *testing.T) {
+func TestCopy_HasTheContentAndHolesOfItsSource(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -99,7 +99,7 @@ func sameContent(t testing.TB, a, b *os.File) {
 	}
 }
 
-func TestAReflinkedCopyTakesNoSpaceAndGoesItsOwnWay(t *testing.T) {
+func TestCopy_ReflinkTakesNoSpaceAndIsIndependent(t *testing.T) {
 	dir := newFS(t, "xfs", fileSystems["xfs"])
 	src := newFile(t, filepath.Join(dir, "src"))
 	if _, err := src.Write(bytes.Repeat([]byte("x"), 200<<20)); err != nil {
@@ -125,7 +125,7 @@ func readAt(t testing.TB, f *os.File, b []byte, at int64) bool {
 	return true
 }
 
-func TestASparseCopyIntoPreallocatedSpaceKeepsIt(t *testing.T) {
+func TestCopy_SparseIntoPreallocatedSpaceKeepsIt(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestASparseCopyIntoPreallocatedSpaceKeepsIt(t *testing.T) {
 	}
 }
 
-func TestCopyGoesOnPastFileSystems(t *testing.T) {
+func TestCopy_WorksAcrossFileSystems(t *testing.T) {
 	src := holey(t, filepath.Join(newFS(t, "xfs", fileSystems["xfs"]), "src"), 64*mib)
 	dst := newFile(t, filepath.Join(newFS(t, "btrfs", fileSystems["btrfs"]), "dst"))
 	if reflinked, err := CopyFile(t.Context(), dst, src); err != nil || reflinked {
@@ -164,7 +164,7 @@ func TestCopyGoesOnPastFileSystems(t *testing.T) {
 	sameContent(t, dst, src)
 }
 
-func TestAnImageInUseIsCopiedAsItsDeviceSeesIt(t *testing.T) {
+func TestCopy_ImageInUseIsCopiedAsItsDeviceSeesIt(t *testing.T) {
 	for _, pool := range []string{"ext4", "xfs"} {
 		t.Run(pool, func(t *testing.T) {
 			dir := newFS(t, pool, gib)
@@ -211,7 +211,7 @@ func (c *endsAfter) Err() error {
 	return nil
 }
 
-func TestACopyIsCancelledBetweenTwoChunks(t *testing.T) {
+func TestCopy_IsCancelledBetweenTwoChunks(t *testing.T) {
 	dir := t.TempDir()
 	src := newFile(t, filepath.Join(dir, "src"))
 	if _, err := src.Write(make([]byte, 10*copyChunk)); err != nil {
@@ -229,7 +229,7 @@ func TestACopyIsCancelledBetweenTwoChunks(t *testing.T) {
 	}
 }
 
-func TestACopyThatDoesNotFitIsENOSPC(t *testing.T) {
+func TestCopy_ThatDoesNotFitIsENOSPC(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	src := newFile(t, filepath.Join(t.TempDir(), "src"))
 	if _, err := src.Write(bytes.Repeat([]byte("x"), 32<<20)); err != nil {
@@ -240,7 +240,7 @@ func TestACopyThatDoesNotFitIsENOSPC(t *testing.T) {
 	}
 }
 
-func TestPreallocationThatDoesNotFitLeavesTheFileAndTheSpaceAsTheyWere(t *testing.T) {
+func TestPreallocation_ThatDoesNotFitLeavesFileAndSpaceUnchanged(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestPreallocationThatDoesNotFitLeavesTheFileAndTheSpaceAsTheyWere(t *testin
 	}
 }
 
-func TestPreallocatedSpaceIsThereWhenTheRestIsFull(t *testing.T) {
+func TestPreallocation_IsUsableWhenTheRestIsFull(t *testing.T) {
 	requireRoot(t)
 	for _, fstype := range []string{"ext4", "xfs"} {
 		t.Run(fstype, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // deepen makes directories within directories, deeper than a path can say.
@@ -51,7 +51,7 @@ func linkedFiles(t testing.TB, top string, count int) {
 	}
 }
 
-func TestACopyTakesFewFilesAndLittleMemoryWhateverItsHardLinks(t *testing.T) {
+func TestCopyTree_HardLinksTakeFewFilesAndLittleMemory(t *testing.T) {
 	const variable = "HOLDFAST_COPY"
 	if src := os.Getenv(variable); src != "" {
 		confined(t, func() error { return CopyTree(t.Context(), src+"-copy", src) })
@@ -110,7 +110,7 @@ func linkedNames(t testing.TB, top string) (count int) {
 	return count
 }
 
-func TestAFileOfAsManyNamesAsThereMayBeIsCopied(t *testing.T) {
+func TestCopyTree_FileWithTheMaximumOfHardLinksIsCopied(t *testing.T) {
 	dir := newFS(t, "ext4", 256*mib)
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 	if err := errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755)); err != nil {
@@ -136,7 +136,7 @@ func TestAFileOfAsManyNamesAsThereMayBeIsCopied(t *testing.T) {
 	}
 }
 
-func TestTheGroupAndTheProjectOfADeepTreeTakeFewFiles(t *testing.T) {
+func TestDeepTree_SettingGroupAndProjectTakesFewFiles(t *testing.T) {
 	const variable = "HOLDFAST_GIVE"
 	if top := os.Getenv(variable); top != "" {
 		confined(t, func() error { return SetGroup(t.Context(), top, 4321) })
@@ -154,7 +154,7 @@ func TestTheGroupAndTheProjectOfADeepTreeTakeFewFiles(t *testing.T) {
 }
 
 // The way back from a directory that was moved out of the tree leads elsewhere.
-func TestAWalkDoesNotFollowADirectoryThatIsMovedAway(t *testing.T) {
+func TestWalk_DoesNotFollowADirectoryThatIsMovedAway(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()
 	top, elsewhere := filepath.Join(dir, "top"), filepath.Join(dir, "elsewhere")

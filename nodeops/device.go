@@ -25,7 +25,7 @@ type Device struct {
 	Local      bool     // a disk of this host that stays: not made of software, not removable, not on a network
 	Partitions []string // names
 	Holders    []string // names of the devices that are made of it
-	Appearance string   // this device and no other until the host is booted; empty if that cannot be told
+	Appearance string   // identifies the device until the host is booted; empty if that is unknown
 }
 
 // Devices lists the whole block devices that have a size, in the order of their names.
@@ -40,7 +40,7 @@ func devicesIn(sysfs string) ([]Device, error) {
 	for _, e := range entries {
 		d, err := describeDevice(filepath.Join(sysfs, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it went meanwhile
+			continue // it was removed in between
 		}
 		if err != nil {
 			return nil, fmt.Errorf("block device %s: %w", e.Name(), err)
@@ -61,7 +61,7 @@ func describeDevice(dir string) (Device, error) {
 	name := strings.ReplaceAll(filepath.Base(dir), "!", "/")
 	d := Device{Name: name, Path: "/dev/" + name}
 	if attribute(dir, "size") == "0" {
-		return d, nil // as of hundreds of loop devices that nobody uses
+		return d, nil // as for hundreds of unused loop devices
 	}
 	place, err := filepath.EvalSymlinks(dir)
 	if err != nil {

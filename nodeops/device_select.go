@@ -38,7 +38,7 @@ func (s DeviceSelector) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Names says whether a device that the selector means is one that somebody has named, and no other that happens to fit.
+// Names says whether a device that the selector matches is named by it, and does not only happen to fit.
 func (s DeviceSelector) Names() bool { return len(s.Paths) > 0 || s.Model != "" }
 
 // Select returns the devices that are meant, those of an earlier pattern first, else in the order given.
@@ -58,7 +58,7 @@ func (s DeviceSelector) Select(all []Device) ([]Device, error) {
 
 func (s DeviceSelector) check() error {
 	if len(s.Paths) == 0 && s.MinSize == 0 && s.Model == "" && s.Rotational == nil {
-		return fmt.Errorf("no device is chosen: say which by paths, minSize, model or rotational")
+		return fmt.Errorf("no device is selected: set paths, minSize, model or rotational")
 	}
 	for _, p := range s.Paths {
 		if _, err := path.Match(p, ""); err != nil || !strings.HasPrefix(p, "/dev/") {

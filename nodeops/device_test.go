@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // newSysfs makes what the kernel shows of devices: a path below it with content, or with " -> " a link.
@@ -44,7 +44,7 @@ func disk(name, place string, more ...string) (lines []string) {
 	return lines
 }
 
-func TestADeviceIsDescribedAsTheKernelKnowsIt(t *testing.T) {
+func TestDevice_IsDescribedAsTheKernelKnowsIt(t *testing.T) {
 	devices, err := devicesIn(newSysfs(t, slices.Concat(
 		disk("sdaa", "pci/host0/target0", "device/model=ST4000  NM0035 ", "wwid=naa.5000c500", "queue/rotational=1", "ro=1", "sdaa1/partition=1", "holders/dm-0/x=1"),
 		disk("sdb", "pci/host0/target1", "size=0"),
@@ -66,7 +66,7 @@ func TestADeviceIsDescribedAsTheKernelKnowsIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDiskOfThisHostMustBeNamedByAPath(t *testing.T) {
+func TestDevice_ThatIsNoDiskOfThisHostMustBeNamedByAPath(t *testing.T) {
 	for what, lines := range map[string][]string{
 		"a loop device":    disk("loop0", "virtual/block"),
 		"a mapped device":  disk("dm-0", "virtual/block"),
@@ -103,7 +103,7 @@ func TestWhatIsNoDiskOfThisHostMustBeNamedByAPath(t *testing.T) {
 	}
 }
 
-func TestADeviceIsChosenThatIsAllThatIsSaid(t *testing.T) {
+func TestDeviceSelector_DeviceMustMatchAllFields(t *testing.T) {
 	small := Device{Name: "sda", Size: 1 << 30, Model: "Samsung SSD 980", Local: true}
 	large := Device{Name: "sdb", Size: 4 << 30, Model: "Samsung SSD 990", Local: true}
 	slow := Device{Name: "sdc", Size: 8 << 30, Model: "ST4000", Rotational: true, Local: true}
@@ -129,7 +129,7 @@ func TestADeviceIsChosenThatIsAllThatIsSaid(t *testing.T) {
 	}
 }
 
-func TestASelectorThatSaysNothingOrNonsenseChoosesNothing(t *testing.T) {
+func TestDeviceSelector_EmptyOrInvalidSelectsNothing(t *testing.T) {
 	for what, s := range map[string]DeviceSelector{
 		"devices": {},
 		"/srv/x":  {Paths: []string{"/srv/x"}},
@@ -142,7 +142,7 @@ func TestASelectorThatSaysNothingOrNonsenseChoosesNothing(t *testing.T) {
 	}
 }
 
-func TestADeviceIsFoundThroughLinksAndPatterns(t *testing.T) {
+func TestDevice_IsFoundThroughLinksAndPatterns(t *testing.T) {
 	first, second := hostfs.Disk(t, 64*mib), hostfs.Disk(t, 64*mib)
 	// The one directory beneath /dev that is a test's own.
 	links, err := os.MkdirTemp("/dev/shm", "disk-")
@@ -183,7 +183,7 @@ func TestADeviceIsFoundThroughLinksAndPatterns(t *testing.T) {
 	}
 }
 
-func TestADeviceThatWasTakenAwayIsGone(t *testing.T) {
+func TestDevice_ThatWasRemovedIsGone(t *testing.T) {
 	device := hostfs.Disk(t, 64*mib)
 	if DeviceGone(DeviceNumber(device)) {
 		t.Error("it is there")

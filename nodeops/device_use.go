@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootID tells one run of the host's kernel from another.
+// BootID identifies one boot of the host's kernel.
 func BootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -22,8 +22,8 @@ func BootID() (string, error) {
 	return strings.TrimSpace(string(id)), nil
 }
 
-// appearance tells a device from one that has its name and number after it, until the host is booted: the kernel's count of
-// disks, where it keeps one, and the inode that it has made in /dev.
+// appearance distinguishes a device from a later one with the same name and number, until the host is booted: the
+// kernel's count of disks, where it keeps one, and the inode that it has made in /dev.
 func appearance(dir, path, number string) string {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
@@ -32,8 +32,8 @@ func appearance(dir, path, number string) string {
 	return fmt.Sprintf("%s %s %d", number, attribute(dir, "diskseq"), st.Ino)
 }
 
-// UserOf says who uses a device, or "": of those who take it for themselves alone the kernel tells when it is opened so,
-// and these are all others that it knows of.
+// UserOf says what uses a device, or "": an exclusive open shows exclusive users, and the other users are looked up one
+// by one.
 func (h Host) UserOf(ctx context.Context, d *Device) (string, error) {
 	if len(d.Holders) > 0 {
 		return "it is part of " + strings.Join(d.Holders, ", "), nil
@@ -91,7 +91,7 @@ func loopOver(d *Device) (string, error) {
 			return err
 		})
 		if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
-			continue // it went meanwhile
+			continue // it was removed in between
 		}
 		if err != nil {
 			return "", fmt.Errorf("asking what %s is attached to: %w", loop, err)

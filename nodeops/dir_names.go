@@ -11,7 +11,7 @@ import (
 )
 
 // dirNames reads a directory in parts, and knows where it is: reading goes on there with another descriptor, so that a
-// walk can let go of the directories above the one that it is in. A file system serves NFS by the same offsets.
+// walk can close the directories above the one that it is in. A file system serves NFS by the same offsets.
 type dirNames struct {
 	buffer []byte
 	part   []byte // of the buffer: what is left of the last part, as the kernel wrote it
@@ -21,7 +21,7 @@ type dirNames struct {
 // partSize is what is read of a directory at once.
 const partSize = 8 << 10
 
-// read returns the next name, and whether it may be a directory: some file systems do not tell. The end is io.EOF.
+// read returns the next name, and whether it may be a directory: some file systems do not report it. The end is io.EOF.
 func (n *dirNames) read(dir *os.File) (name string, maybeDir bool, err error) {
 	for {
 		if len(n.part) == 0 {

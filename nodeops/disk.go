@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// XFSHead is what the first block of an xfs tells.
+// XFSHead is the content of the first block of an xfs.
 type XFSHead struct {
 	UUID       string
 	Label      string
@@ -91,7 +91,7 @@ func MountDisk(ctx context.Context, device, target string) (quotas bool, err err
 	if mounter().Mount(device, target, "xfs", []string{"noatime"}) == nil {
 		return false, nil
 	}
-	return false, fmt.Errorf("mounting %s at %s (the kernel's log says more; xfs_repair mends a damaged xfs): %w", device, target, oneLine(err))
+	return false, fmt.Errorf("mounting %s at %s (see the kernel's log; xfs_repair repairs a damaged xfs): %w", device, target, oneLine(err))
 }
 
 // PeekDisk mounts the xfs of a device so that nothing is written to it, not even what its journal holds.
@@ -100,7 +100,7 @@ func PeekDisk(ctx context.Context, device, target string) error {
 		return fmt.Errorf("mounting %s: %w", device, err)
 	}
 	if err := mounter().Mount(device, target, "xfs", []string{"ro", "norecovery", "nouuid"}); err != nil {
-		return fmt.Errorf("mounting %s to look at it: %w", device, oneLine(err))
+		return fmt.Errorf("mounting %s to inspect it: %w", device, oneLine(err))
 	}
 	return nil
 }

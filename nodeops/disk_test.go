@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 const someUUID = "0b3a2f3e-11aa-4b3a-8b3a-0123456789ab"
@@ -27,7 +27,7 @@ func newXFSDisk(t *testing.T) (device string) {
 	return device
 }
 
-func TestAnXFSIsKnownByTheUUIDAndLabelItWasGiven(t *testing.T) {
+func TestXFS_IsIdentifiedByItsUUIDAndLabel(t *testing.T) {
 	device := newXFSDisk(t)
 	head, err := ReadXFSHead(device)
 	if err != nil || head == nil || head.UUID != someUUID || head.Label != "hf-fast" || head.Unfinished {
@@ -38,7 +38,7 @@ func TestAnXFSIsKnownByTheUUIDAndLabelItWasGiven(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoXFSHasNoHead(t *testing.T) {
+func TestXFS_OtherContentHasNoHeader(t *testing.T) {
 	empty := hostfs.Disk(t, 64*mib)
 	ext4 := hostfs.Disk(t, 64*mib)
 	if err := MakeFS(t.Context(), ext4, MkfsSpec{FSType: "ext4"}); err != nil {
@@ -55,7 +55,7 @@ func TestWhatIsNoXFSHasNoHead(t *testing.T) {
 	}
 }
 
-func TestOnlyAnXFSIsGivenAUUIDAndOnlyAWellFormedOne(t *testing.T) {
+func TestXFS_UUIDMustBeWellFormed(t *testing.T) {
 	for _, spec := range []MkfsSpec{{FSType: "ext4", UUID: someUUID}, {FSType: "xfs", UUID: "generate"}, {FSType: "xfs", UUID: strings.ToUpper(someUUID)}} {
 		if err := CheckMkfs(spec); err == nil || !strings.Contains(err.Error(), spec.UUID) {
 			t.Errorf("%+v: %v", spec, err)
@@ -63,7 +63,7 @@ func TestOnlyAnXFSIsGivenAUUIDAndOnlyAWellFormedOne(t *testing.T) {
 	}
 }
 
-func TestOnlyTheUnfinishedXFSOfThatUUIDIsErased(t *testing.T) {
+func TestXFS_OnlyTheUnfinishedOneOfThatUUIDIsErased(t *testing.T) {
 	device := newXFSDisk(t)
 	before := firstMiB(t, device)
 	if err := EraseUnfinishedXFS(device, someUUID); !errors.Is(err, ErrNotEmpty) {
@@ -87,7 +87,7 @@ func TestOnlyTheUnfinishedXFSOfThatUUIDIsErased(t *testing.T) {
 	}
 }
 
-func TestAnXFSInUseIsNotErased(t *testing.T) {
+func TestXFS_InUseIsNotErased(t *testing.T) {
 	device := newXFSDisk(t)
 	target := newTarget(t)
 	if _, err := MountDisk(t.Context(), device, target); err != nil {
@@ -103,7 +103,7 @@ func TestAnXFSInUseIsNotErased(t *testing.T) {
 	}
 }
 
-func TestADiskIsMountedWithProjectQuotasWhereTheKernelHasThem(t *testing.T) {
+func TestDisk_IsMountedWithProjectQuotasWhereTheKernelHasThem(t *testing.T) {
 	device := newXFSDisk(t)
 	target := newTarget(t)
 	quotas, err := MountDisk(t.Context(), device, target)
@@ -122,7 +122,7 @@ func TestADiskIsMountedWithProjectQuotasWhereTheKernelHasThem(t *testing.T) {
 	}
 }
 
-func TestTheKernelRefusesASecondDiskOfTheSameUUID(t *testing.T) {
+func TestDisk_KernelRefusesASecondOneOfTheSameUUID(t *testing.T) {
 	device := newXFSDisk(t)
 	if _, err := MountDisk(t.Context(), device, newTarget(t)); err != nil {
 		t.Fatal(err)

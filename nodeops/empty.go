@@ -25,14 +25,14 @@ const (
 
 // ProvenEmpty returns nil when a format would destroy nothing, else ErrNotEmpty with what was found.
 //
-// A regular file is empty when it is all hole or unwritten, or when what is neither is at most 64 MiB and all zero.
-// A block device is empty when nobody uses it, blkid knows no signature on it, and its first and last MiB are zero.
+// A regular file is empty when it is all hole or unwritten, or when what is neither is at most 64 MiB and all zero. A
+// block device is empty when it is not in use, blkid knows no signature on it, and its first and last MiB are zero.
 func ProvenEmpty(ctx context.Context, path string) error {
 	_, err := proveEmpty(ctx, path)
 	return err
 }
 
-// proveEmpty also tells whether every byte is known to be zero.
+// proveEmpty also returns whether every byte is known to be zero.
 func proveEmpty(ctx context.Context, path string) (zeroed bool, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

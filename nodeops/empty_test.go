@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAFileWithoutDataIsEmpty(t *testing.T) {
+func TestEmpty_FileWithoutData(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestAFileWithoutDataIsEmpty(t *testing.T) {
 	}
 }
 
-func TestOneByteAnywhereMakesAFileNotEmpty(t *testing.T) {
+func TestEmpty_OneByteAnywhereMakesAFileNotEmpty(t *testing.T) {
 	const size = 8 << 20
 	for _, at := range []int64{0, 1, 1024, 65536, size / 2, size - 1} {
 		image := sparse(t, t.TempDir(), size)
@@ -47,7 +47,7 @@ func TestOneByteAnywhereMakesAFileNotEmpty(t *testing.T) {
 	}
 }
 
-func TestMoreZerosThanAreReadAreNotProven(t *testing.T) {
+func TestEmpty_ZerosBeyondTheReadLimitAreNotProof(t *testing.T) {
 	image := sparse(t, t.TempDir(), 0)
 	f, err := os.OpenFile(image, os.O_WRONLY, 0)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestMoreZerosThanAreReadAreNotProven(t *testing.T) {
 	}
 }
 
-func TestADeviceIsEmptyOnlyWithoutSignatureEdgesAndUser(t *testing.T) {
+func TestEmpty_DeviceNeedsNoSignatureAtItsEdgesAndNoUser(t *testing.T) {
 	requireRoot(t)
 	const size = 16 << 20
 	cases := map[string]struct {
@@ -104,7 +104,7 @@ func TestADeviceIsEmptyOnlyWithoutSignatureEdgesAndUser(t *testing.T) {
 	}
 }
 
-func TestADeviceInUseIsNotEmpty(t *testing.T) {
+func TestEmpty_DeviceInUseIsNot(t *testing.T) {
 	l := attach(t, sparse(t, t.TempDir(), 16*mib), LoopOptions{Autoclear: true})
 	user, err := os.OpenFile(l.Path, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
@@ -116,7 +116,7 @@ func TestADeviceInUseIsNotEmpty(t *testing.T) {
 	}
 }
 
-func TestOnlyFilesAndBlockDevicesCanBeEmpty(t *testing.T) {
+func TestEmpty_OnlyFilesAndBlockDevicesCanBe(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, "/dev/null", filepath.Join(dir, "missing")} {
 		if err := ProvenEmpty(t.Context(), path); err == nil {

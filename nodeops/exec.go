@@ -40,7 +40,7 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case errors.Is(err, exec.ErrNotFound):
-		return "", fmt.Errorf("this host has no %s; install the package that brings it: %w", name, err)
+		return "", fmt.Errorf("this host has no %s; install the package that has it: %w", name, err)
 	case strings.Contains(strings.ToLower(said), unix.ENOSPC.Error()):
 		err = fmt.Errorf("%w: %w", unix.ENOSPC, err)
 	}

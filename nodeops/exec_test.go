@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestACommandThatFailsTellsWhatItSaid(t *testing.T) {
+func TestCommand_FailureReportsItsOutput(t *testing.T) {
 	t.Setenv("LC_ALL", "de_DE.UTF-8")
 	out, err := run(t.Context(), "sh", "-c", "echo $LC_ALL; echo why >&2; exit 3")
 	var exit *exec.ExitError
@@ -23,7 +23,7 @@ func TestACommandThatFailsTellsWhatItSaid(t *testing.T) {
 	}
 }
 
-func TestTheListOfOptionsIsLeftOut(t *testing.T) {
+func TestCommand_UsageTextIsOmitted(t *testing.T) {
 	_, err := run(t.Context(), "sh", "-c", `printf 'reason\nUsage: a lot\n' >&2; exit 1`)
 	if err == nil || !strings.HasSuffix(err.Error(), ": reason") {
 		t.Errorf("got %v", err)
@@ -34,13 +34,13 @@ func TestTheListOfOptionsIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestLackOfSpaceIsRecognized(t *testing.T) {
+func TestSpace_LackIsRecognized(t *testing.T) {
 	if _, err := run(t.Context(), "sh", "-c", "echo mkfs: No space left on device >&2; exit 1"); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("got %v, want ENOSPC", err)
 	}
 }
 
-func TestACommandEndsWithItsContext(t *testing.T) {
+func TestCommand_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	fifo := t.TempDir() + "/fifo"
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
@@ -55,7 +55,7 @@ func TestACommandEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAMissingCommandIsNamed(t *testing.T) {
+func TestCommand_MissingIsNamed(t *testing.T) {
 	if _, err := run(t.Context(), "no-such-command"); !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "this host has no no-such-command") {
 		t.Errorf("got %v", err)
 	}

@@ -29,7 +29,7 @@ type extentMap struct {
 }
 
 // Unshared says how many bytes of a file's data lie in blocks that no other file has, as of the last time that its file
-// system was synced. A file system that cannot tell is an error.
+// system was synced. A file system without this information is an error.
 func Unshared(f *os.File) (bytes int64, err error) {
 	m := &extentMap{}
 	for start := uint64(0); ; {

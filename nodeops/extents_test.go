@@ -26,7 +26,7 @@ func scattered(t testing.TB, path string, blocks int64) *os.File {
 	return f
 }
 
-func TestBlocksOfAFileAreUnsharedUntilAnotherFileHasThem(t *testing.T) {
+func TestExtents_AreUnsharedUntilAnotherFileHasThem(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		t.Run(fstype, func(t *testing.T) {
 			dir := newFS(t, fstype, fileSystems[fstype])
@@ -74,7 +74,7 @@ func TestBlocksOfAFileAreUnsharedUntilAnotherFileHasThem(t *testing.T) {
 	}
 }
 
-func TestAnEmptyFileHasNoBlocksAndAFileSystemThatCannotTellIsAnError(t *testing.T) {
+func TestExtents_EmptyFileHasNoneAndUnsupportedFileSystemIsAnError(t *testing.T) {
 	if got, err := Unshared(newFile(t, filepath.Join(newFS(t, "ext4", fileSystems["ext4"]), "empty"))); err != nil || got != 0 {
 		t.Errorf("an empty file has %d bytes, %v", got, err)
 	}

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestFeaturesAreFoundByTryingAndNothingIsLeftBehind(t *testing.T) {
+func TestProbe_FindsFeaturesByTryingAndLeavesNothingBehind(t *testing.T) {
 	requireRoot(t)
 	for fstype, want := range map[string]Features{
 		"ext4":  {FSType: "ext4", BlockSize: 4096, DirectIO: true},
@@ -36,14 +36,14 @@ func TestFeaturesAreFoundByTryingAndNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-func TestXfsWithoutReflinkIsSeen(t *testing.T) {
+func TestProbe_XFSWithoutReflinkIsRecognized(t *testing.T) {
 	got, err := Probe(newFS(t, "xfs", fileSystems["xfs"], "-m", "reflink=0"))
 	if err != nil || got.Reflink {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
-func TestBtrfsQuotaIsSeen(t *testing.T) {
+func TestProbe_BtrfsQuotaIsRecognized(t *testing.T) {
 	dir := newFS(t, "btrfs", fileSystems["btrfs"])
 	command(t, "btrfs", "quota", "enable", dir)
 	got, err := Probe(dir)
@@ -52,7 +52,7 @@ func TestBtrfsQuotaIsSeen(t *testing.T) {
 	}
 }
 
-func TestProbeOfAFileOrNothingIsAnError(t *testing.T) {
+func TestProbe_OfAFileOrNothingIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{write(t, filepath.Join(dir, "file"), ""), filepath.Join(dir, "missing")} {
 		if got, err := Probe(path); err == nil {
@@ -74,7 +74,7 @@ func names(t testing.TB, dir string) []string {
 	return all
 }
 
-func TestProjectQuotaIsSeenWhereItIsEnforced(t *testing.T) {
+func TestProbe_ProjectQuotaIsRecognizedWhereEnforced(t *testing.T) {
 	requireRoot(t)
 	for fstype, mkfs := range map[string][]string{"xfs": nil, "ext4": {"-O", "quota,project", "-E", "quotatype=prjquota"}} {
 		t.Run(fstype, func(t *testing.T) {

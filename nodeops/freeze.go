@@ -17,8 +17,7 @@ const (
 	fiThaw   = 0xC0045878
 )
 
-// ErrThawed: a file system was thawed by someone else before its time, so what was copied meanwhile does not belong
-// to one instant.
+// ErrThawed: a file system was thawed early by another process, so the copy is not of one instant.
 var ErrThawed = errors.New("thawed too early")
 
 // Frozen is a file system that takes no writes until Thaw. A guard, a process of its own, thaws it when the limit is
@@ -52,7 +51,7 @@ func Freeze(ctx context.Context, mountpoint string, limit time.Duration) (*Froze
 		case done <- outcome{f, err}:
 		case <-ctx.Done():
 			if err == nil {
-				_ = f.Thaw() // nobody relies on it
+				_ = f.Thaw() // no caller relies on it
 			}
 		}
 	}()
@@ -90,7 +89,7 @@ func freeze(mountpoint string, limit time.Duration) (*Frozen, error) {
 		_ = g.dismiss()
 		root.Close()
 		if errors.Is(err, unix.EBUSY) {
-			return nil, fmt.Errorf("it is frozen already; if that was left behind, run fsfreeze --unfreeze %s: %w", mountpoint, err)
+			return nil, fmt.Errorf("it is frozen already; if a killed process left it frozen, run fsfreeze --unfreeze %s: %w", mountpoint, err)
 		}
 		return nil, err
 	}

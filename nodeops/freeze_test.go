@@ -38,7 +38,7 @@ func isFrozen(t testing.TB, dir string) bool {
 	}
 }
 
-// writeTo writes a file and tells when the file system let it.
+// writeTo writes a file and reports when the file system accepted it.
 func writeTo(t testing.TB, dir string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -55,7 +55,7 @@ func thawed(t testing.TB, written <-chan error) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("nobody thawed the file system")
+		t.Fatal("the file system was not thawed")
 	}
 }
 
@@ -68,7 +68,7 @@ func freezeFor(t testing.TB, dir string, limit time.Duration) *Frozen {
 	return f
 }
 
-func TestAFrozenFileSystemTakesNoWritesUntilItIsThawed(t *testing.T) {
+func TestFreeze_BlocksWritesUntilTheThaw(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAFrozenFileSystemTakesNoWritesUntilItIsThawed(t *testing.T) {
 	}
 }
 
-func TestTheGuardThawsAfterTheLimitAndTheCopyIsWorthless(t *testing.T) {
+func TestFreeze_GuardThawsAfterTheLimitAndTheCopyIsInvalid(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	f := freezeFor(t, dir, 10*time.Millisecond)
 	thawed(t, writeTo(t, dir))
@@ -115,7 +115,7 @@ func TestTheGuardThawsAfterTheLimitAndTheCopyIsWorthless(t *testing.T) {
 	}
 }
 
-func TestAThawByAnotherIsNoticed(t *testing.T) {
+func TestFreeze_ThawByAnotherIsNoticed(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	f := freezeFor(t, dir, time.Minute)
 	if err := ThawLeftover(dir); err != nil {
@@ -126,7 +126,7 @@ func TestAThawByAnotherIsNoticed(t *testing.T) {
 	}
 }
 
-func TestAGuardThatThawedIsNoticedAlsoWhenAnotherFrozeAgain(t *testing.T) {
+func TestFreeze_ThawByTheGuardIsNoticedAlsoWhenAnotherFrozeAgain(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	f := freezeFor(t, dir, 10*time.Millisecond)
 	thawed(t, writeTo(t, dir))
@@ -137,7 +137,7 @@ func TestAGuardThatThawedIsNoticedAlsoWhenAnotherFrozeAgain(t *testing.T) {
 	_ = again.Thaw()
 }
 
-func TestAFreezeByAnotherIsLeftAlone(t *testing.T) {
+func TestFreeze_ByAnotherIsLeftAlone(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	f := freezeFor(t, dir, time.Minute)
 	if _, err := Freeze(t.Context(), dir, time.Minute); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "frozen already") {
@@ -151,7 +151,7 @@ func TestAFreezeByAnotherIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestLeftoverIsThawedAndTheRestIsLeftAlone(t *testing.T) {
+func TestFreeze_LeftoverIsThawedAndTheRestIsLeftAlone(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	root, err := os.Open(dir)
 	if err != nil {
@@ -177,7 +177,7 @@ func TestLeftoverIsThawedAndTheRestIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestFreezeNeedsALimitAFileSystemThatCanAndACaller(t *testing.T) {
+func TestFreeze_NeedsALimitACapableFileSystemAndACaller(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	if _, err := Freeze(t.Context(), dir, 0); err == nil || !strings.Contains(err.Error(), "positive") {
 		t.Errorf("without a limit: %v", err)
@@ -195,7 +195,7 @@ func TestFreezeNeedsALimitAFileSystemThatCanAndACaller(t *testing.T) {
 	}
 }
 
-func TestACallerWhoLeavesDuringTheFreezeLeavesNothingFrozen(t *testing.T) {
+func TestFreeze_CallerThatEndsDuringItLeavesNothingFrozen(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -209,7 +209,7 @@ func TestACallerWhoLeavesDuringTheFreezeLeavesNothingFrozen(t *testing.T) {
 	thawed(t, writeTo(t, dir))
 }
 
-func TestWithoutAGuardNothingIsFrozen(t *testing.T) {
+func TestFreeze_NeedsAGuard(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	t.Setenv("PATH", t.TempDir())
 	if _, err := Freeze(t.Context(), dir, time.Minute); err == nil || !strings.Contains(err.Error(), "guard") {
@@ -220,7 +220,7 @@ func TestWithoutAGuardNothingIsFrozen(t *testing.T) {
 	}
 }
 
-func TestTheHostsOwnFileSystemIsNeverFrozen(t *testing.T) {
+func TestFreeze_HostsOwnFileSystemIsNever(t *testing.T) {
 	sub := filepath.Join(newFS(t, "ext4", 16*mib), "dir")
 	if err := os.Mkdir(sub, 0o755); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestTheHostsOwnFileSystemIsNeverFrozen(t *testing.T) {
 
 const freezeInChild = "HOLDFAST_TEST_FREEZE"
 
-func TestAFileSystemIsThawedWhenItsFreezerIsKilled(t *testing.T) {
+func TestFreeze_KilledFreezerIsThawed(t *testing.T) {
 	if dir := os.Getenv(freezeInChild); dir != "" {
 		freezeFor(t, dir, time.Hour)
 		fmt.Println("frozen")

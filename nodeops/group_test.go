@@ -24,7 +24,7 @@ func modeAndGroup(t testing.TB, path string) string {
 	return fmt.Sprintf("%o %d:%d", st.Mode&0o7777, st.Uid, st.Gid)
 }
 
-func TestTheGroupMayUseTheWholeTreeAndNothingOutside(t *testing.T) {
+func TestGroup_MayUseTheWholeTreeAndNothingOutside(t *testing.T) {
 	requireRoot(t)
 	outside := write(t, filepath.Join(t.TempDir(), "outside"), "")
 	before := modeAndGroup(t, outside)
@@ -67,7 +67,7 @@ func TestTheGroupMayUseTheWholeTreeAndNothingOutside(t *testing.T) {
 	}
 }
 
-func TestATreeWhoseTopIsRightIsSkipped(t *testing.T) {
+func TestGroup_TreeWithACorrectTopIsSkipped(t *testing.T) {
 	requireRoot(t)
 	top := t.TempDir()
 	if err := SetGroup(t.Context(), top, testGroup); err != nil {
@@ -92,7 +92,7 @@ func TestATreeWhoseTopIsRightIsSkipped(t *testing.T) {
 	}
 }
 
-func TestAPassThatWasCutShortIsRepeated(t *testing.T) {
+func TestGroup_InterruptedPassIsRepeated(t *testing.T) {
 	requireRoot(t)
 	top := t.TempDir()
 	for i := range 10 {
@@ -111,7 +111,7 @@ func TestAPassThatWasCutShortIsRepeated(t *testing.T) {
 	}
 }
 
-func TestALinkIsNoTreeToGiveAway(t *testing.T) {
+func TestGroup_LinkIsNotChanged(t *testing.T) {
 	requireRoot(t)
 	elsewhere := t.TempDir()
 	before := modeAndGroup(t, elsewhere)

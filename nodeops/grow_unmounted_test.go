@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAnExt4ThatIsNotMountedGrowsToItsDeviceWithoutACapability(t *testing.T) {
+func TestGrowUnmounted_Ext4GrowsToItsDeviceWithoutACapability(t *testing.T) {
 	requireRoot(t)
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
 	device, dir := attach(t, image, LoopOptions{}).Path, t.TempDir()
@@ -41,7 +41,7 @@ func TestAnExt4ThatIsNotMountedGrowsToItsDeviceWithoutACapability(t *testing.T) 
 	}
 }
 
-func TestWhatIsNoExt4DoesNotGrowUnmounted(t *testing.T) {
+func TestGrowUnmounted_OtherFileSystemDoesNotGrow(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "image")
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, mib)); err != nil {
 		t.Fatal(err)

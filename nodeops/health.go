@@ -48,7 +48,7 @@ func healthOf(m *Mount) (h Health) {
 	}
 	switch {
 	case errors.Is(err, unix.EIO) || errors.Is(err, unix.ESTALE) || errors.Is(err, unix.ENODEV):
-		h.Errors = fmt.Sprintf("the %s at %s has failed and answers nothing (%v); the kernel's log tells why; its log is replayed when it is mounted the next time, and where that fails %s on a copy may mend it",
+		h.Errors = fmt.Sprintf("the %s at %s has failed (%v); the kernel's log says why; its log is replayed when it is mounted the next time, and where that fails %s on a copy may repair it",
 			m.FSType, m.Target, err, repairs[m.FSType])
 	case m.FSType == "ext4":
 		h.Errors = ext4Errors(m)
@@ -57,7 +57,7 @@ func healthOf(m *Mount) (h Health) {
 	}
 	switch {
 	case h.Errors == "" && m.Failed:
-		h.Errors = fmt.Sprintf("the %s at %s has met an error and cannot be written any more; the kernel's log tells which", m.FSType, m.Target)
+		h.Errors = fmt.Sprintf("the %s at %s has had an error and can no longer be written; see the kernel's log", m.FSType, m.Target)
 	case h.Errors == "" && !m.ReadOnly && root != nil:
 		h.Small = small(root, m)
 	}
@@ -93,9 +93,9 @@ func ext4Errors(m *Mount) string {
 	}
 	readOnly := ""
 	if m.Failed {
-		readOnly = " and cannot be written any more"
+		readOnly = " and can no longer be written"
 	}
-	return fmt.Sprintf("the ext4 at %s has met errors%s: %d, the first %s, the last %s; files may be damaged; it is checked and mended before it is mounted the next time", m.Target, readOnly, count, at("first"), at("last"))
+	return fmt.Sprintf("the ext4 at %s has had errors%s: %d, the first %s, the last %s; files may be damaged; it is checked and repaired before it is mounted the next time", m.Target, readOnly, count, at("first"), at("last"))
 }
 
 // deviceName is the kernel's for a major:minor, "" if there is no such device.
@@ -137,5 +137,5 @@ func btrfsErrors(root *os.File, m *Mount) string {
 	if len(counts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the btrfs at %s has met errors of what it lies on: %s; btrfs scrub start -B %[1]s tells which files are damaged, and once these are back from a snapshot or backup btrfs device stats -z %[1]s ends this report", m.Target, strings.Join(counts, ", "))
+	return fmt.Sprintf("the btrfs at %s has had errors of its device: %s; btrfs scrub start -B %[1]s names the damaged files, and once these are restored from a snapshot or backup btrfs device stats -z %[1]s ends this report", m.Target, strings.Join(counts, ", "))
 }

@@ -15,7 +15,7 @@ func small(root *os.File, m *Mount) string {
 		device, _ = btrfsTakes(root)
 	}
 	const sector, slack = 512, 1 << 20
-	// In this order nothing that is grown meanwhile seems small: what makes a device larger is growing before.
+	// In this order a file system that is being grown does not seem small: its device grows first.
 	size := counter(filepath.Join("/sys/dev/block", device), "size") * sector
 	if _, is := growing.Load("/dev/" + deviceName(device)); is {
 		return ""

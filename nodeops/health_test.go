@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // mountAt is the mount at a directory.
@@ -24,7 +24,7 @@ func mountAt(t testing.TB, dir string) *Mount {
 	return m
 }
 
-// says fails unless a file system tells of errors with all of the words.
+// says fails unless a file system reports errors with all of the words.
 func says(t testing.TB, dir string, words ...string) {
 	t.Helper()
 	h := FSHealth(t.Context(), mountAt(t, dir))
@@ -35,7 +35,7 @@ func says(t testing.TB, dir string, words ...string) {
 	}
 }
 
-func TestAFileSystemThatIsWellSaysNothing(t *testing.T) {
+func TestHealth_SoundFileSystemReportsNothing(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		for _, options := range [][]string{nil, {"ro"}} {
@@ -47,40 +47,40 @@ func TestAFileSystemThatIsWellSaysNothing(t *testing.T) {
 	}
 }
 
-func TestAnExt4TellsOfItsErrors(t *testing.T) {
+func TestHealth_Ext4ReportsItsErrors(t *testing.T) {
 	requireRoot(t)
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
 	dir, device := mountLoop(t, image, "ext4")
 	hostfs.MeetError(t, device)
 	hostfs.MeetError(t, device)
-	says(t, dir, "met errors: 2,", "first at 2", "trigger_test_error", "mended before it is mounted")
+	says(t, dir, "had errors: 2,", "first at 2", "trigger_test_error", "repaired before it is mounted")
 	unmountAll(t, dir)
 	if !headOf(t, image).marked {
 		t.Error("and is not marked")
 	}
 }
 
-func TestAFileSystemThatTurnedReadOnlyAfterAnErrorSaysSo(t *testing.T) {
+func TestHealth_FileSystemThatTurnedReadOnlyIsReported(t *testing.T) {
 	requireRoot(t)
 	dir, device := mountLoop(t, remake(t, 64*mib, MkfsSpec{FSType: "ext4"}), "ext4", "errors=remount-ro")
 	hostfs.MeetError(t, device)
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 		t.Fatalf("it can be written: %v", err)
 	}
-	says(t, dir, "met errors and cannot be written any more: 1,")
+	says(t, dir, "had errors and can no longer be written: 1,")
 	if m := mountAt(t, dir); !m.Failed || !m.ReadOnly {
 		t.Errorf("its mount is %+v", m)
 	}
 }
 
-func TestAnXFSThatShutItselfDownSaysSo(t *testing.T) {
+func TestHealth_XFSThatShutDownIsReported(t *testing.T) {
 	requireRoot(t)
 	dir, _ := mountLoop(t, remake(t, fileSystems["xfs"], MkfsSpec{FSType: "xfs"}), "xfs")
 	command(t, "xfs_io", "-x", "-c", "shutdown", dir)
-	says(t, dir, "failed and answers nothing", "log is replayed", "xfs_repair")
+	says(t, dir, "has failed (", "log is replayed", "xfs_repair")
 }
 
-func TestABtrfsTellsOfTheErrorsOfItsDevice(t *testing.T) {
+func TestHealth_BtrfsReportsTheErrorsOfItsDevice(t *testing.T) {
 	requireRoot(t)
 	image := remake(t, fileSystems["btrfs"], MkfsSpec{FSType: "btrfs"})
 	dir, device := mountLoop(t, image, "btrfs")
@@ -106,10 +106,10 @@ func TestABtrfsTellsOfTheErrorsOfItsDevice(t *testing.T) {
 	if _, err := os.ReadFile(file); !errors.Is(err, unix.EIO) {
 		t.Fatalf("the damage on %s was not met: %v", device, err)
 	}
-	says(t, dir, "met errors", "corruption_errs", "btrfs scrub start -B "+dir, "btrfs device stats -z "+dir)
+	says(t, dir, "had errors of its device", "corruption_errs", "btrfs scrub start -B "+dir, "btrfs device stats -z "+dir)
 }
 
-func TestAFileSystemThatIsSmallerThanItsDeviceSaysSo(t *testing.T) {
+func TestHealth_FileSystemSmallerThanItsDeviceIsReported(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestAFileSystemThatIsSmallerThanItsDeviceSaysSo(t *testing.T) {
 	}
 }
 
-func TestAFileSystemThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
+func TestHealth_FileSystemThatHangsIsNotAwaited(t *testing.T) {
 	m, hangs := &Mount{ID: "hangs", FSType: "xfs", Target: "/hangs"}, make(chan struct{})
 	defer close(hangs)
 	healthCalls.DoChan(m.ID, func() (any, error) { <-hangs; return Health{}, nil })
@@ -147,7 +147,7 @@ func TestAFileSystemThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAMountTellsWhetherItsFileSystemFailed(t *testing.T) {
+func TestHealth_MountReportsWhetherItsFileSystemFailed(t *testing.T) {
 	for options, want := range map[string]Mount{
 		"rw - ext4 /dev/loop1 rw":                                {},
 		"ro - ext4 /dev/loop1 ro":                                {ReadOnly: true},

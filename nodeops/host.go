@@ -72,8 +72,8 @@ func (h Host) view(dir string) (*hostView, error) {
 	return v, err
 }
 
-// fstab lists the mount points that the host is told to have. Not every kernel lets a container follow the root of a
-// process of the host, so /etc of the host may lie beside its proc.
+// fstab lists the configured mount points of the host. Not every kernel lets a container follow the root of a process
+// of the host, so /etc of the host may lie beside its proc.
 func (h Host) fstab() (points []string, err error) {
 	etc := filepath.Join(h.proc(), "root/etc")
 	if beside := filepath.Join(h.Proc, "../../etc"); h.Proc != "" && isDirectory(beside) {

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel tells of an I/O error whoever reads or writes, and its log. No file system but btrfs counts those that hit
-// the blocks of a file alone, and nobody counts those of a raw device.
+// The kernel reports an I/O error to the process that reads or writes, and in its log. No file system but btrfs counts
+// errors that hit only the blocks of a file, and errors of a raw device are not counted.
 
 // FollowIOErrors reads the kernel's log from now on until ctx ends, so that others know of the errors in it.
 func FollowIOErrors(ctx context.Context) error {
 	f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return fmt.Errorf("the kernel's log cannot be read, so I/O errors of devices go unseen: %w", err)
+		return fmt.Errorf("the kernel's log cannot be read, so I/O errors of devices are not detected: %w", err)
 	}
 	defer f.Close()
 	if _, err := f.Seek(0, io.SeekEnd); err != nil {
@@ -50,15 +50,15 @@ type ioErrorLog struct {
 }
 
 type deviceErrors struct {
-	attachment  string // by which a device that was attached anew is known
+	attachment  string // by which a device that was attached again is recognized
 	count       int
 	first, last time.Time
 }
 
 var ioErrors = ioErrorLog{seen: map[string]*deviceErrors{}}
 
-// ioErrorLine is of the kinds of errors after which content is lost or was not read; a device that is full is not one. What
-// somebody else than the kernel writes into the log has a higher number before it.
+// ioErrorLine is of the kinds of errors after which content is lost or was not read; a device that is full is not one.
+// Lines that other processes write into the log have a higher number before them.
 var ioErrorLine = regexp.MustCompile(`^[0-7],[^;]*;(?:Buffer )?(?:I/O error|critical (?:medium|target) error),? (?:on )?dev ([a-z0-9!-]+),`)
 
 // note takes a record of the kernel's log.
@@ -92,7 +92,7 @@ func (l *ioErrorLog) of(name string) string {
 		return ""
 	}
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	return fmt.Sprintf("the kernel has met I/O errors of %s: at least %d, the first at %s, the last at %s; what was written there may be lost; its log tells where",
+	return fmt.Sprintf("the kernel has logged I/O errors of %s: at least %d, the first at %s, the last at %s; data written there may be lost; its log says where",
 		name, d.count, at(d.first), at(d.last))
 }
 

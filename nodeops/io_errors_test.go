@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // following reads the kernel's log until the test ends.
@@ -48,7 +48,7 @@ func failReading(t *testing.T, image, device string) {
 	}
 }
 
-func TestIOErrors_OfADeviceAreKnownUntilItIsAttachedAnew(t *testing.T) {
+func TestIOErrors_OfADeviceAreKnownUntilItIsAttachedAgain(t *testing.T) {
 	following(t)
 	image := sparse(t, t.TempDir(), 16*mib)
 	loop := attach(t, image, LoopOptions{Autoclear: true})
@@ -67,7 +67,7 @@ func TestIOErrors_OfADeviceAreKnownUntilItIsAttachedAnew(t *testing.T) {
 	ioErrors.seen[filepath.Base(loop.Path)].attachment += " of before"
 	ioErrors.mu.Unlock()
 	if said := IOErrors(loop.Path); said != "" {
-		t.Errorf("attached anew it has met %q", said)
+		t.Errorf("attached again it has met %q", said)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestIOErrors_AreReadFromWhatTheKernelLogs(t *testing.T) {
 		"3,12,2,c;Buffer I/O error on dev dm-0, logical block 7, lost async page write":                                  "dm-0",
 		"3,1555,2203258087,-;critical space allocation error, dev loop0, sector 1 op 0x1:(WRITE) flags 0x0":              "",
 		"12,1555,2203258087,-;I/O error, dev loop0, sector 1 op 0x0:(READ)":                                              "", // written by a program
-		"6,1555,2203258087,-;somebody said: I/O error, dev loop0, sector 1":                                              "",
+		"6,1555,2203258087,-;a program said: I/O error, dev loop0, sector 1":                                             "",
 		"6,1554,2202946954,-;loop0: detected capacity change from 0 to 32768":                                            "",
 		"3,1,2,-;I/O error, dev cciss!c0d0, sector 5 op 0x0:(READ)\n SUBSYSTEM=block\n DEVICE=b104:0":                    "cciss!c0d0",
 	} {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAFileIsOpenedForWritingOnlyWhereItIsNotLockedOtherwise(t *testing.T) {
+func TestLock_FileIsOpenedForWritingOnlyWhereNoOtherLockIsHeld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -39,4 +39,29 @@ func TestAFileIsOpenedForWritingOnlyWhereItIsNotLockedOtherwise(t *testing.T) {
 		}
 		f.Close()
 	}
+}
+
+func TestLock_EndsWhenItIsClosedThoughAStartingCommandHasACopyOfTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func(flag int) (*os.File, error) { return os.OpenFile(path, flag, 0) }
+	first, err := Lock(open, unix.LOCK_EX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited, err := unix.Dup(int(first.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inherited)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Lock(open, unix.LOCK_EX|unix.LOCK_NB)
+	if err != nil {
+		t.Fatalf("the next lock: %v", err)
+	}
+	second.Close()
 }

@@ -218,8 +218,8 @@ func describeLoop(device *os.File) (*Loop, error) {
 	return &Loop{Path: device.Name(), DirectIO: direct, SectorSize: sector, device: device}, nil
 }
 
-// reuseLoop takes over a device that is attached to the image already. It fails with ENXIO when the device vanishes
-// meanwhile, or is attached to something else once it is held.
+// reuseLoop takes over a device that is attached to the image already. It fails with ENXIO when the device vanishes in
+// between, or is attached to another file once it is held.
 func reuseLoop(path, image string, o LoopOptions) (*Loop, error) {
 	of, err := FileAt(image)
 	if err != nil {
@@ -231,7 +231,7 @@ func reuseLoop(path, image string, o LoopOptions) (*Loop, error) {
 	}
 	status, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
 	if err == nil && attachedTo(status) != of {
-		err = fmt.Errorf("%s is attached to another file than %s by now: %w", path, image, unix.ENXIO)
+		err = fmt.Errorf("%s is now attached to another file than %s: %w", path, image, unix.ENXIO)
 	}
 	if err == nil && !o.ReadOnly && status.Flags&unix.LO_FLAGS_READ_ONLY != 0 {
 		err = fmt.Errorf("%s is attached read-only as %s; stop its users first", image, path)
@@ -257,7 +257,7 @@ func setAutoclear(device *os.File, status *unix.LoopInfo64, want bool) error {
 	return nil
 }
 
-// Close lets go of the device, if that is not done. A device without autoclear stays attached.
+// Close closes the device, if it is not closed yet. A device without autoclear stays attached.
 func (l *Loop) Close() error {
 	if err := l.device.Close(); !errors.Is(err, os.ErrClosed) {
 		return err

@@ -16,23 +16,24 @@ import (
 // ErrNoLoop: every device that may be used is in use.
 var ErrNoLoop = errors.New("no loop device is free")
 
-// The numbers of the loop devices that are kept for being lent. AttachLoop takes one of them only if it is told to.
+// The numbers of the loop devices that are reserved for lending. AttachLoop uses one of them only if its caller allows
+// it.
 const (
 	FirstLentLoop = 4096
 	MostLentLoops = 4096
 )
 
-// allows refuses a device beyond those that may be used: the image is in the hands of someone else, and a second
-// device over it would destroy it. Who was lent none never uses one that is kept for lending: whoever it was lent to may
-// attach something else to it at any time.
+// allows refuses a device beyond those that may be used: another process uses the image, and a second device over it
+// would destroy it. A process without lent devices never uses one that is reserved for lending: the borrower may attach
+// another file to it at any time.
 func (o *LoopOptions) allows(device string) error {
 	switch {
 	case len(o.Among) == 0 && isLent(device):
-		return fmt.Errorf("it is attached to %s, which is kept for being lent to NFS servers: a process that was lent it has the image; end that, or detach it there with losetup --detach %s", device, device)
+		return fmt.Errorf("it is attached to %s, which is reserved for NFS servers: a process that it was lent to has the image; stop that, or detach it there with losetup --detach %s", device, device)
 	case len(o.Among) == 0, slices.Contains(o.Among, device):
 		return nil
 	}
-	return fmt.Errorf("it is attached to %s, which is none of the %d devices that may be used here: another process of this host has it; end that, or detach it there with losetup --detach %s", device, len(o.Among), device)
+	return fmt.Errorf("it is attached to %s, which is none of the %d devices that may be used here: another process of this host has it; stop that, or detach it there with losetup --detach %s", device, len(o.Among), device)
 }
 
 // attachAmong configures the first device of o.Among that is free. The kernel lets one of two win who want the same.
@@ -70,8 +71,8 @@ func isLent(device string) bool {
 	return err == nil && number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops
 }
 
-// freeLoop asks for a device that nobody uses, and for a new one where only those are left that are kept for lending. A
-// device that is detached while its node is in use is passed over: whoever sees the node would see another's image.
+// freeLoop gets an unused device, or a new one where only those reserved for lending are left. A device that is
+// detached while its node is in use is skipped: users of the node would see the image of another volume.
 func freeLoop(control *os.File, inUse func(device string) bool) (device string, err error) {
 	number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 	if err != nil {
@@ -113,7 +114,7 @@ func addLoop(control *os.File, number int) (made int, err error) {
 	return int(result), nil
 }
 
-// AddLoops sees to it that the devices of count numbers from first on exist, and returns their paths.
+// AddLoops creates the missing devices of count numbers from first on, and returns the paths of all.
 func AddLoops(first, count int) ([]string, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -138,8 +139,8 @@ func AddLoops(first, count int) ([]string, error) {
 	return devices, nil
 }
 
-// ReclaimLoops returns those of the devices that are free, after it has detached what was left attached by whomever they
-// were lent to, under whatever name. Nobody may attach to them meanwhile. What is mounted or open still is not touched.
+// ReclaimLoops detaches devices that previous borrowers left attached, under any name, and returns the free ones. No
+// process may attach to them during that time. Devices that are still mounted or open are not touched.
 func ReclaimLoops(ctx context.Context, devices []string) (free []string, err error) {
 	mounts, err := Mounts()
 	if err != nil {

@@ -39,7 +39,7 @@ func lend(t *testing.T, first, count int) []string {
 	return devices
 }
 
-func TestImagesAreAttachedToLentDevicesOnlyUntilNoneIsLeft(t *testing.T) {
+func TestAttachLoop_UsesLentDevicesOnlyUntilNoneIsLeft(t *testing.T) {
 	devices := lend(t, unlikely, 8)
 	if again, err := AddLoops(unlikely, 8); err != nil || !slices.Equal(again, devices) {
 		t.Errorf("made again, they are %v, %v", again, err)
@@ -79,7 +79,7 @@ func TestImagesAreAttachedToLentDevicesOnlyUntilNoneIsLeft(t *testing.T) {
 	}
 }
 
-func TestAnImageThatSomebodyElseHasIsNotAttachedToALentDevice(t *testing.T) {
+func TestAttachLoop_ImageInUseElsewhereIsNotAttachedToALentDevice(t *testing.T) {
 	devices := lend(t, unlikely, 1)
 	image := sparse(t, t.TempDir(), mib)
 	theirs := attach(t, image, LoopOptions{})
@@ -102,7 +102,7 @@ func TestAttachLoop_ADeviceThatIsKeptForLendingIsNeverReused(t *testing.T) {
 	}
 }
 
-func TestWhoWasLentNothingTakesNoDeviceThatIsKeptForLending(t *testing.T) {
+func TestAttachLoop_WithoutALentDeviceTakesNoneOfThoseKeptForLending(t *testing.T) {
 	requireRoot(t)
 	lend(t, unlikely, 1)
 	below := 0
@@ -136,7 +136,7 @@ func scan(name string, number *int) bool {
 	return n == 1 && err == nil
 }
 
-func TestReclaim_DetachesWhatNobodyHasMountedOrOpenWhoeverAttachedIt(t *testing.T) {
+func TestReclaim_DetachesEveryDeviceThatIsNeitherMountedNorOpen(t *testing.T) {
 	devices := lend(t, unlikely, 5)
 	only := func(i int) LoopOptions { return LoopOptions{Among: devices[i : i+1]} }
 	left, held := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)

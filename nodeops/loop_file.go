@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is what the kernel tells a file by, whatever its path shows by now.
+// File identifies a file to the kernel, regardless of its path.
 type File struct{ device, inode uint64 }
 
 // FileAt is the file at a path; a link is not followed.

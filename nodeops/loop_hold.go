@@ -44,12 +44,12 @@ func (l *Loop) Keep(image string) error {
 	status.Flags &^= autoclear
 	status.Offset, status.Sizelimit = 0, 0
 	if err := unix.IoctlLoopSetStatus64(int(l.device.Fd()), status); err != nil {
-		return fmt.Errorf("taking back what was asked of %s: %w", l.Path, err)
+		return fmt.Errorf("cancelling the detach of %s: %w", l.Path, err)
 	}
 	return nil
 }
 
-// clearReadOnly makes a device writable that was made read-only for whoever had it before.
+// clearReadOnly makes a device writable that was made read-only for its previous user.
 func clearReadOnly(device *os.File) error {
 	readOnly, err := unix.IoctlGetInt(int(device.Fd()), unix.BLKROGET)
 	if err != nil || readOnly == 0 {

@@ -35,8 +35,8 @@ func loopByNumber(number string) string {
 	return "/dev/" + name
 }
 
-// LoopUnder names the loop device that the file system lies on which a mount shows; "" if it lies on none, or on one that
-// cannot be told for sure.
+// LoopUnder names the loop device that the file system lies on which a mount shows; "" if it lies on none, or on one
+// that is not known for sure.
 func LoopUnder(m *Mount) string {
 	if m.FSType == "btrfs" {
 		return loopUnderBtrfs(m)
@@ -130,8 +130,8 @@ func IsAttached(device, image string) bool {
 	return err == nil && of == at
 }
 
-// inUseByNode lists the loop devices whose nodes are mounted somewhere: whoever sees them there must not find somebody
-// else's image in them, even if they are attached to none now.
+// inUseByNode lists the loop devices whose nodes are mounted somewhere: users of these nodes must not find the image of
+// another volume in them, even if they are attached to none now.
 func inUseByNode() (func(device string) bool, error) {
 	mounts, err := Mounts()
 	if err != nil {

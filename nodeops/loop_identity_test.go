@@ -82,21 +82,21 @@ func TestLoopNode_IsTheDeviceOfTheNodeAndNotOfItsName(t *testing.T) {
 	}
 }
 
-func TestAttachLoop_ADeviceThatWasDetachedWhileItsNodeIsInUseIsGivenToNobody(t *testing.T) {
+func TestAttachLoop_DeviceDetachedWhileItsNodeIsInUseIsNotAllocated(t *testing.T) {
 	one := sparse(t, t.TempDir(), mib)
 	l := attach(t, one, LoopOptions{})
 	m := mountFor(t, l.Path, write(t, filepath.Join(t.TempDir(), "node"), ""), "", unix.MS_BIND)
-	if err := l.Detach(t.Context()); err != nil { // as whoever sees the node can, where nobody else has it open
+	if err := l.Detach(t.Context()); err != nil { // as any process that sees the node can while no other has it open
 		t.Fatal(err)
 	}
-	for range 3 { // and none is made anew for each
+	for range 3 { // and no new node is made for each
 		if other := attach(t, sparse(t, t.TempDir(), mib), LoopOptions{}); other.Path == l.Path {
 			t.Fatalf("another image is attached to %s, whose node is seen at %s", l.Path, m.Target)
 		}
 	}
 }
 
-func TestDetach_KeepsADeviceThatSomebodyElseHasOpenUntilHeLetsGo(t *testing.T) {
+func TestDetach_KeepsADeviceThatAnotherProcessHasOpenUntilItIsClosed(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{})
 	theirs, err := os.Open(l.Path)
@@ -105,16 +105,16 @@ func TestDetach_KeepsADeviceThatSomebodyElseHasOpenUntilHeLetsGo(t *testing.T) {
 	}
 	defer theirs.Close()
 	if err := l.Detach(t.Context()); err == nil {
-		t.Fatal("it was detached while somebody has it open")
+		t.Fatal("it was detached while another process has it open")
 	}
 	// What they do now takes no effect: the device does not become free while they have it.
 	_ = unix.IoctlSetInt(int(theirs.Fd()), unix.LOOP_CLR_FD, 0)
 	if !IsAttached(l.Path, image) {
-		t.Error("somebody else has detached it")
+		t.Error("the other process has detached it")
 	}
 	theirs.Close()
 	if err := l.Detach(t.Context()); err != nil || IsAttached(l.Path, image) {
-		t.Errorf("nobody else has it open, and it is not detached: %v", err)
+		t.Errorf("it is not detached though no process has it open: %v", err)
 	}
 }
 

@@ -64,7 +64,7 @@ func sparse(t testing.TB, dir string, size int64) string {
 	return image
 }
 
-func TestAttachedDeviceHasDirectIOAndLargeSectorsWhereThePoolAllows(t *testing.T) {
+func TestAttachLoop_DeviceHasDirectIOAndLargeSectorsWhereThePoolAllows(t *testing.T) {
 	requireRoot(t)
 	for _, c := range []struct {
 		pool   string
@@ -91,7 +91,7 @@ func TestAttachedDeviceHasDirectIOAndLargeSectorsWhereThePoolAllows(t *testing.T
 	}
 }
 
-func TestWhatIsWrittenToADeviceIsInItsImage(t *testing.T) {
+func TestLoop_DataWrittenToADeviceIsInItsImage(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{})
 	f, err := os.OpenFile(l.Path, os.O_WRONLY, 0)
@@ -110,7 +110,7 @@ func TestWhatIsWrittenToADeviceIsInItsImage(t *testing.T) {
 	}
 }
 
-func TestAnImageIsNeverAttachedTwice(t *testing.T) {
+func TestAttachLoop_ImageIsNeverAttachedTwice(t *testing.T) {
 	dir := t.TempDir()
 	image := sparse(t, dir, mib)
 	first := attach(t, image, LoopOptions{})
@@ -133,7 +133,7 @@ func TestAnImageIsNeverAttachedTwice(t *testing.T) {
 	}
 }
 
-func TestManyCallersAtOnceShareOneDevice(t *testing.T) {
+func TestAttachLoop_ManyCallersAtOnceShareOneDevice(t *testing.T) {
 	requireRoot(t)
 	image := sparse(t, t.TempDir(), mib)
 	t.Cleanup(func() { detachAll(t, image) })
@@ -157,7 +157,7 @@ func TestManyCallersAtOnceShareOneDevice(t *testing.T) {
 	}
 }
 
-func TestManyImagesAtOnceGetADeviceEach(t *testing.T) {
+func TestAttachLoop_ManyImagesAtOnceGetADeviceEach(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()
 	const count = 16
@@ -186,7 +186,7 @@ func TestManyImagesAtOnceGetADeviceEach(t *testing.T) {
 	}
 }
 
-func TestAutoclearDeviceVanishesWithItsLastUser(t *testing.T) {
+func TestLoop_AutoclearDeviceVanishesWithItsLastUser(t *testing.T) {
 	image := newImage(t, "ext4", 16*mib)
 	l := attach(t, image, LoopOptions{Autoclear: true})
 	target := t.TempDir()
@@ -204,13 +204,13 @@ func TestAutoclearDeviceVanishesWithItsLastUser(t *testing.T) {
 	}
 }
 
-func TestReuseTakesTheAutoclearOfTheLastCaller(t *testing.T) {
+func TestAttachLoop_ReuseTakesTheAutoclearOfTheLastCaller(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	attach(t, image, LoopOptions{}).Close()
 	l := attach(t, image, LoopOptions{Autoclear: true})
 	l.Close()
 	if got := loopsOf(t, image); len(got) != 0 {
-		t.Errorf("asked for autoclear, but %v stays", got)
+		t.Errorf("autoclear was requested, but %v stays", got)
 	}
 	held := attach(t, image, LoopOptions{Autoclear: true})
 	attach(t, image, LoopOptions{}).Close()
@@ -220,7 +220,7 @@ func TestReuseTakesTheAutoclearOfTheLastCaller(t *testing.T) {
 	}
 }
 
-func TestReadOnlyDeviceRefusesWritesAndWriters(t *testing.T) {
+func TestLoop_ReadOnlyDeviceRefusesWritesAndWriters(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{ReadOnly: true})
 	f, err := os.OpenFile(l.Path, os.O_WRONLY, 0)
@@ -236,7 +236,7 @@ func TestReadOnlyDeviceRefusesWritesAndWriters(t *testing.T) {
 	}
 }
 
-func TestDetachIsRepeatable(t *testing.T) {
+func TestDetach_IsRepeatable(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{})
 	l.Close()
@@ -274,7 +274,7 @@ func TestDetach_OfADeviceThatIsAnothersLetsItBe(t *testing.T) {
 	}
 }
 
-func TestDetachOfADeviceInUseSaysSoAndTakesEffectWhenItIsFree(t *testing.T) {
+func TestDetach_OfADeviceInUseIsReportedAndTakesEffectOnRelease(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{})
 	if err := DetachLoop(t.Context(), l.Path, fileAt(t, image)); !errors.Is(err, unix.EBUSY) {
@@ -282,12 +282,12 @@ func TestDetachOfADeviceInUseSaysSoAndTakesEffectWhenItIsFree(t *testing.T) {
 	}
 	l.Close()
 	if got := loopsOf(t, image); len(got) != 0 {
-		t.Errorf("nobody holds it any more, but it is attached to %v", got)
+		t.Errorf("it is no longer in use, but attached to %v", got)
 	}
 }
 
-func TestADeviceThatIsAnothersNowCountsAsDetached(t *testing.T) {
-	lent := lend(t, unlikely, 1) // nobody else takes it
+func TestLoop_DeviceReusedForAnotherImageCountsAsDetached(t *testing.T) {
+	lent := lend(t, unlikely, 1) // no other test takes it
 	one, other := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)
 	for range 5 { // mostly it changes hands between two looks of DetachLoop
 		l := attach(t, one, LoopOptions{Among: lent})
@@ -310,7 +310,7 @@ func TestADeviceThatIsAnothersNowCountsAsDetached(t *testing.T) {
 	}
 }
 
-func TestDeletedImageIsNotTakenForItsSuccessor(t *testing.T) {
+func TestLoop_DeletedImageIsNotMistakenForItsSuccessor(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	attach(t, image, LoopOptions{Autoclear: true})
 	if err := os.Remove(image); err != nil {
@@ -322,7 +322,7 @@ func TestDeletedImageIsNotTakenForItsSuccessor(t *testing.T) {
 	}
 }
 
-func TestOnlyRegularFilesAreAttached(t *testing.T) {
+func TestAttachLoop_OnlyRegularFilesAreAttached(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
@@ -341,7 +341,7 @@ func TestOnlyRegularFilesAreAttached(t *testing.T) {
 	}
 }
 
-func TestDeviceGrowsWithItsImage(t *testing.T) {
+func TestLoop_DeviceGrowsWithItsImage(t *testing.T) {
 	image := sparse(t, t.TempDir(), mib)
 	l := attach(t, image, LoopOptions{})
 	if err := os.Truncate(image, 3*mib); err != nil {

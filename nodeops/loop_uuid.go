@@ -13,9 +13,9 @@ import (
 // uuidAt is where file systems keep their UUID.
 var uuidAt = map[string]int64{"ext4": 1024 + 0x68, "xfs": 32}
 
-// RenewUUID gives the file system on a device, which is not mounted, a UUID that no other has: those who tell file
-// systems apart by it would take a copy for its source. Of one that was copied while it was mounted the log must have
-// been settled by a mount. A btrfs has got one with RenewFSID.
+// RenewUUID gives the file system on a device, which is not mounted, a UUID that no other has: programs that identify
+// file systems by it would take a copy for its source. If the source was mounted while it was copied, a mount must have
+// replayed the log of the copy. A btrfs gets one from RenewFSID.
 func RenewUUID(ctx context.Context, device, fstype string) error {
 	at, ok := uuidAt[fstype]
 	if !ok {
@@ -39,7 +39,7 @@ func RenewUUID(ctx context.Context, device, fstype string) error {
 	return nil
 }
 
-// renewExt4 first frees the checksums of all metadata from the UUID, so that they need not be written anew.
+// renewExt4 first frees the checksums of all metadata from the UUID, so that they need not be rewritten.
 func renewExt4(ctx context.Context, device string) error {
 	_, seed := run(ctx, "tune2fs", "-O", "metadata_csum_seed", device) // one without such checksums refuses
 	_, err := run(ctx, "tune2fs", "-U", "random", device)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestACopyWithAUUIDOfItsOwnHoldsWhatItsSourceHolds(t *testing.T) {
+func TestRenewUUID_CopyHoldsTheDataOfItsSource(t *testing.T) {
 	requireRoot(t)
 	for _, c := range []struct {
 		name, fstype string
@@ -42,7 +42,7 @@ func TestACopyWithAUUIDOfItsOwnHoldsWhatItsSourceHolds(t *testing.T) {
 			}
 			l := attach(t, copied, LoopOptions{})
 			target := t.TempDir()
-			settle(t, l.Path, target, c.fstype)
+			replayLog(t, l.Path, target, c.fstype)
 			if err := RenewUUID(t.Context(), l.Path, c.fstype); err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func TestACopyWithAUUIDOfItsOwnHoldsWhatItsSourceHolds(t *testing.T) {
 			}
 			unmountAll(t, target)
 			if out := dump(t, c.fstype, l.Path); c.name == "ext4" && !strings.Contains(out, "metadata_csum_seed") {
-				t.Errorf("all its checksums were written anew: %s", out) // which takes long where it is large
+				t.Errorf("all its checksums were rewritten: %s", out) // which takes long where it is large
 			}
 			check := map[string][]string{"ext4": {"e2fsck", "-f", "-n", l.Path}, "xfs": {"xfs_repair", "-n", l.Path}}[c.fstype]
 			command(t, check[0], check[1:]...)
@@ -78,8 +78,8 @@ func dump(t *testing.T, fstype, device string) string {
 	return command(t, "dumpe2fs", "-h", device)
 }
 
-// settle replays the log of a file system.
-func settle(t *testing.T, device, target, fstype string) {
+// replayLog replays the log of a file system.
+func replayLog(t *testing.T, device, target, fstype string) {
 	t.Helper()
 	if err := MountFS(t.Context(), device, target, fstype, nil); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func settle(t *testing.T, device, target, fstype string) {
 	}
 }
 
-func TestTheLogOfACopyIsNotThrownAwayForAUUID(t *testing.T) {
+func TestRenewUUID_LogOfACopyIsNotDiscarded(t *testing.T) {
 	image := newImage(t, "xfs", fileSystems["xfs"])
 	source := mountImage(t, image)
 	if err := os.WriteFile(filepath.Join(source, "file"), []byte("kept"), 0o600); err != nil {
@@ -108,13 +108,13 @@ func TestTheLogOfACopyIsNotThrownAwayForAUUID(t *testing.T) {
 	if err := RenewUUID(t.Context(), l.Path, "xfs"); err == nil {
 		t.Error("its log was thrown away")
 	}
-	settle(t, l.Path, t.TempDir(), "xfs")
+	replayLog(t, l.Path, t.TempDir(), "xfs")
 	if err := RenewUUID(t.Context(), l.Path, "xfs"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAUUIDThatCannotBeRenewedIsAnError(t *testing.T) {
+func TestRenewUUID_FailureIsAnError(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		l := attach(t, sparse(t, t.TempDir(), 16*mib), LoopOptions{})
 		if err := RenewUUID(t.Context(), l.Path, fstype); err == nil {

@@ -130,8 +130,8 @@ func mke2fs(ctx context.Context, path string, args, extended []string) error {
 	return err
 }
 
-// RenewFSID gives a file system that was copied with its image an identity of its own. Only btrfs needs one: the
-// kernel takes two devices of one identity for parts of one file system. The others are told apart by their device.
+// RenewFSID gives a file system that was copied with its image an identity of its own. Only btrfs needs one: the kernel
+// takes two devices of one identity for parts of one file system. The others are distinguished by their device.
 func RenewFSID(ctx context.Context, image, fstype string) error {
 	if fstype != "btrfs" {
 		return nil

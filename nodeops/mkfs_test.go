@@ -36,7 +36,7 @@ func mountLoop(t testing.TB, image, fstype string, options ...string) (mountpoin
 	return target, l.Path
 }
 
-func TestTheSmallestFileSystemOfEachTypeHoldsFiles(t *testing.T) {
+func TestMkfs_SmallestFileSystemOfEachTypeHoldsFiles(t *testing.T) {
 	requireRoot(t)
 	for fstype := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestTheSmallestFileSystemOfEachTypeHoldsFiles(t *testing.T) {
 	}
 }
 
-func TestAFileSystemBelowTheSmallestSizeFails(t *testing.T) {
+func TestMkfs_BelowTheSmallestSizeFails(t *testing.T) {
 	requireRoot(t)
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		if err := MakeFS(t.Context(), sparse(t, t.TempDir(), 64*mib), MkfsSpec{FSType: fstype}); err == nil {
@@ -71,7 +71,7 @@ func TestAFileSystemBelowTheSmallestSizeFails(t *testing.T) {
 	}
 }
 
-func TestUnknownFileSystemIsRefusedWithTheKnownOnes(t *testing.T) {
+func TestMkfs_UnknownFileSystemIsRefusedWithTheKnownOnes(t *testing.T) {
 	for _, fstype := range []string{"", "ext3", "vfat", "XFS", "ext4 ", strings.Repeat("x", 10000)} {
 		err := CheckMkfs(MkfsSpec{FSType: fstype})
 		if err == nil || !strings.Contains(err.Error(), "ext4, xfs or btrfs") || len(err.Error()) > 300 {
@@ -80,7 +80,7 @@ func TestUnknownFileSystemIsRefusedWithTheKnownOnes(t *testing.T) {
 	}
 }
 
-func TestDataIsNeverFormatted(t *testing.T) {
+func TestMkfs_DataIsNeverFormatted(t *testing.T) {
 	requireRoot(t)
 	for _, spec := range []MkfsSpec{{FSType: "ext4"}, {FSType: "xfs"}, {FSType: "btrfs"}} {
 		for held := range fileSystems {
@@ -102,7 +102,7 @@ func TestDataIsNeverFormatted(t *testing.T) {
 	}
 }
 
-func TestAnEmptyDeviceIsFormatted(t *testing.T) {
+func TestMkfs_EmptyDeviceIsFormatted(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestAnEmptyDeviceIsFormatted(t *testing.T) {
 	}
 }
 
-func TestPreallocatedSpaceSurvivesMkfs(t *testing.T) {
+func TestMkfs_KeepsPreallocatedSpace(t *testing.T) {
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
 			if fstype == "btrfs" {
@@ -152,7 +152,7 @@ func TestPreallocatedSpaceSurvivesMkfs(t *testing.T) {
 	}
 }
 
-func TestAThinExt4StaysThinAfterItsFirstMount(t *testing.T) {
+func TestMkfs_ThinExt4StaysThinAfterItsFirstMount(t *testing.T) {
 	image := remake(t, gib, MkfsSpec{FSType: "ext4"})
 	if !strings.Contains(command(t, "dumpe2fs", image), "ITABLE_ZEROED") {
 		t.Error("the kernel will write zeros over the inode tables")
@@ -162,7 +162,7 @@ func TestAThinExt4StaysThinAfterItsFirstMount(t *testing.T) {
 	}
 }
 
-func TestInodesAreAsManyAsAskedFor(t *testing.T) {
+func TestMkfs_InodesAreAsManyAsRequested(t *testing.T) {
 	requireRoot(t)
 	for _, want := range []uint64{1000, 1024, 100000} {
 		dir, _ := mountLoop(t, remake(t, 256*mib, MkfsSpec{FSType: "ext4", Inodes: want}), "ext4")
@@ -171,12 +171,12 @@ func TestInodesAreAsManyAsAskedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := uint64(usage.InodesFree); got < want || got > want+want/10+64 {
-			t.Errorf("asked for %d inodes, %d are free", want, got)
+			t.Errorf("%d inodes were requested, %d are free", want, got)
 		}
 	}
 }
 
-func TestInodesThatCannotBeGivenAreRefused(t *testing.T) {
+func TestMkfs_ImpossibleInodesAreRefused(t *testing.T) {
 	for _, spec := range []MkfsSpec{
 		{FSType: "xfs", Inodes: 1000},
 		{FSType: "btrfs", Inodes: 1000},
@@ -241,7 +241,7 @@ var allowed = map[string][][]string{
 	},
 }
 
-func TestEveryAllowedOptionMakesAFileSystemThatMounts(t *testing.T) {
+func TestMkfs_EveryAllowedOptionMakesAFileSystemThatMounts(t *testing.T) {
 	requireRoot(t)
 	for fstype, examples := range allowed {
 		covered := map[string]bool{}
@@ -267,7 +267,7 @@ func TestEveryAllowedOptionMakesAFileSystemThatMounts(t *testing.T) {
 	}
 }
 
-func TestAllOptionsTakeEffect(t *testing.T) {
+func TestMkfs_AllOptionsTakeEffect(t *testing.T) {
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4", Options: []string{"-L", "mine", "-m", "3", "-E", "stride=8", "-I512"}})
 	got := command(t, "dumpe2fs", "-h", image)
 	for _, want := range []string{"mine", "Reserved block count:     491", "RAID stride:              8", "Inode size:	          512", "Block size:               4096"} {
@@ -277,7 +277,7 @@ func TestAllOptionsTakeEffect(t *testing.T) {
 	}
 }
 
-func TestOptionsThatReachOutsideOrBreakAVolumeAreRefused(t *testing.T) {
+func TestMkfs_OptionsThatReachOutsideOrBreakAVolumeAreRefused(t *testing.T) {
 	for fstype, refused := range map[string][][]string{
 		"ext4": {
 			{"-b", "1024"},
@@ -383,7 +383,7 @@ func TestOptionsThatReachOutsideOrBreakAVolumeAreRefused(t *testing.T) {
 	}
 }
 
-func TestARefusalSaysWhatIsAllowed(t *testing.T) {
+func TestMkfs_RefusalNamesTheAllowedValues(t *testing.T) {
 	for _, c := range []struct {
 		fstype string
 		option []string
@@ -402,7 +402,7 @@ func TestARefusalSaysWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestOptionsThatDoNotFitTheSizeAreBlamed(t *testing.T) {
+func TestMkfs_OptionsThatDoNotFitTheSizeAreNamed(t *testing.T) {
 	requireRoot(t)
 	for _, spec := range []MkfsSpec{
 		{FSType: "ext4", Options: []string{"-N", "99999999"}},
@@ -416,7 +416,7 @@ func TestOptionsThatDoNotFitTheSizeAreBlamed(t *testing.T) {
 	}
 }
 
-func TestAFullPoolIsNotBlamedOnTheOptions(t *testing.T) {
+func TestMkfs_FullPoolIsNotBlamedOnTheOptions(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	image := sparse(t, dir, gib)
 	fill(t, filepath.Join(dir, "filler"))
@@ -426,7 +426,7 @@ func TestAFullPoolIsNotBlamedOnTheOptions(t *testing.T) {
 	}
 }
 
-func TestACloneIsMountedBesideItsSource(t *testing.T) {
+func TestMount_CloneIsMountedBesideItsSource(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {

@@ -56,7 +56,7 @@ func diagnose(ctx context.Context, device, fstype string, options []string, fail
 	case found == "":
 		return fmt.Errorf("%w: no file system is on it, its start was overwritten; restore the volume from a snapshot or backup: %w", ErrDamaged, failure)
 	case found != fstype:
-		return fmt.Errorf("%w: %s is on it, not %s; if nobody made that on purpose, restore the volume from a snapshot or backup: %w", ErrDamaged, found, fstype, failure)
+		return fmt.Errorf("%w: %s is on it, not %s; if that was not made on purpose, restore the volume from a snapshot or backup: %w", ErrDamaged, found, fstype, failure)
 	case slices.ContainsFunc(options, special):
 		return fmt.Errorf("%s may not know one of the mount options %q; if it does, the file system is damaged: unstage the volume and run %s on a copy of its image: %w", fstype, options, repairs[fstype], failure)
 	}
@@ -113,7 +113,7 @@ func unmountDown(ctx context.Context, target string, leave int) error {
 	}
 }
 
-// Whoever looks at a file system, as its health is asked for, has it open for a moment.
+// A process that inspects a file system, such as a health check, has it open for a moment.
 const (
 	busyGrace = time.Second
 	busyPause = 10 * time.Millisecond

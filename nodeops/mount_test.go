@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMountsTakeTheirOptions(t *testing.T) {
+func TestMount_AppliesItsOptions(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestMountsTakeTheirOptions(t *testing.T) {
 	}
 }
 
-func TestADamagedImageIsNotMountedAndTheErrorSaysWhatToDo(t *testing.T) {
+func TestMount_DamagedImageIsRefusedWithTheRemedy(t *testing.T) {
 	requireRoot(t)
 	wipe := func(from, to int64) func(t *testing.T, image string) {
 		return func(t *testing.T, image string) {
@@ -84,7 +84,7 @@ func TestADamagedImageIsNotMountedAndTheErrorSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAnUnknownMountOptionIsNotTakenForDamage(t *testing.T) {
+func TestMount_UnknownOptionIsNotTakenForDamage(t *testing.T) {
 	l := attach(t, newImage(t, "ext4", 16*mib), LoopOptions{Autoclear: true})
 	err := MountFS(t.Context(), l.Path, t.TempDir(), "ext4", []string{"nosuchoption"})
 	if err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "nosuchoption") {
@@ -92,7 +92,7 @@ func TestAnUnknownMountOptionIsNotTakenForDamage(t *testing.T) {
 	}
 }
 
-func TestAFileSystemUnknownToTheKernelIsNotTakenForDamage(t *testing.T) {
+func TestMount_FileSystemUnknownToTheKernelIsNotTakenForDamage(t *testing.T) {
 	failure := errors.New("failure")
 	err := diagnose(t.Context(), "/dev/null", "strangefs", nil, failure)
 	if !errors.Is(err, failure) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "does not know strangefs") {
@@ -100,7 +100,7 @@ func TestAFileSystemUnknownToTheKernelIsNotTakenForDamage(t *testing.T) {
 	}
 }
 
-func TestOnlyKnownTypesAreMounted(t *testing.T) {
+func TestMount_OnlyKnownTypesAreMounted(t *testing.T) {
 	for _, fstype := range []string{"", "auto", "noxfs", "ext4,xfs", "tmpfs"} {
 		if err := MountFS(t.Context(), "/dev/null", t.TempDir(), fstype, nil); err == nil || !strings.Contains(err.Error(), "not supported") {
 			t.Errorf("%q: %v", fstype, err)
@@ -108,7 +108,7 @@ func TestOnlyKnownTypesAreMounted(t *testing.T) {
 	}
 }
 
-func TestMountOptionsAreChecked(t *testing.T) {
+func TestMountOptions_AreChecked(t *testing.T) {
 	fine := []string{"ro", "noatime", "commit=30", "discard", "data=writeback", "subvol=/a/b", "errors=remount-ro", "logbsize=256k", "nofail", `context="system_u:object_r:container_file_t:s0:c1,c2"`, "context=a:b:c"}
 	if err := CheckMountOptions(fine); err != nil {
 		t.Error(err)
@@ -123,7 +123,7 @@ func TestMountOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestMountFSNeverFormats(t *testing.T) {
+func TestMountFS_NeverFormats(t *testing.T) {
 	image := sparse(t, t.TempDir(), 64*mib)
 	l := attach(t, image, LoopOptions{Autoclear: true})
 	if err := MountFS(t.Context(), l.Path, t.TempDir(), "ext4", nil); !errors.Is(err, ErrDamaged) {
@@ -134,7 +134,7 @@ func TestMountFSNeverFormats(t *testing.T) {
 	}
 }
 
-func TestDirectoriesAndDevicesAreBound(t *testing.T) {
+func TestMount_DirectoriesAndDevicesAreBound(t *testing.T) {
 	source := newFS(t, "ext4", 16*mib, "-b", "4096")
 	write(t, filepath.Join(source, "file"), "content")
 	dir := t.TempDir()
@@ -181,7 +181,7 @@ func TestDirectoriesAndDevicesAreBound(t *testing.T) {
 	}
 }
 
-func TestABindThatFailsLeavesNoMount(t *testing.T) {
+func TestMount_FailedBindLeavesNoMount(t *testing.T) {
 	requireRoot(t)
 	target := t.TempDir()
 	t.Cleanup(func() { unmountAll(t, target) })
@@ -207,7 +207,7 @@ func TestABindThatFailsLeavesNoMount(t *testing.T) {
 	}
 }
 
-func TestUnmountTakesAllThatIsStackedAndNothingIsFine(t *testing.T) {
+func TestUnmount_RemovesStackedMountsAndAcceptsNone(t *testing.T) {
 	requireRoot(t)
 	target := t.TempDir()
 	t.Cleanup(func() { unmountAll(t, target) })
@@ -229,7 +229,7 @@ func TestUnmountTakesAllThatIsStackedAndNothingIsFine(t *testing.T) {
 	}
 }
 
-func TestUnmountOfWhatIsBusySaysSo(t *testing.T) {
+func TestUnmount_OfABusyMountIsReported(t *testing.T) {
 	dir := newFS(t, "ext4", 16*mib)
 	f, err := os.Open(dir)
 	if err != nil {
@@ -241,7 +241,7 @@ func TestUnmountOfWhatIsBusySaysSo(t *testing.T) {
 	}
 }
 
-func TestUnmount_WaitsForWhoeverLooksAtAFileSystemForAMoment(t *testing.T) {
+func TestUnmount_WaitsForATransientUserOfTheFileSystem(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()
 	if err := unix.Mount("test", dir, "tmpfs", 0, ""); err != nil {
@@ -258,7 +258,7 @@ func TestUnmount_WaitsForWhoeverLooksAtAFileSystemForAMoment(t *testing.T) {
 	}
 }
 
-func TestNothingIsMountedOrUnmountedForACallerWhoIsGone(t *testing.T) {
+func TestMount_CancelledCallMountsAndUnmountsNothing(t *testing.T) {
 	requireRoot(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMountTableIsReadAsTheKernelWritesIt(t *testing.T) {
+func TestMountTable_IsReadAsTheKernelWritesIt(t *testing.T) {
 	table := `22 27 0:21 / /proc rw,nosuid shared:5 - proc proc rw
 broken line
 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 propagate_from:2 - ext3 /dev/root rw,errors=continue
@@ -33,7 +33,7 @@ broken line
 	}
 }
 
-func TestTheTopmostMountIsFoundAlsoThroughLinksAndOddNames(t *testing.T) {
+func TestMountInfo_TopmostMountIsFoundAlsoThroughLinksAndOddNames(t *testing.T) {
 	requireRoot(t)
 	dir := filepath.Join(t.TempDir(), "a b\\c\td\ne")
 	target := filepath.Join(dir, "t")

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/nfsserver"
+	"github.com/holdfast-storage/holdfast/test/rig/nfsserver"
 )
 
 const testPort = 20049
@@ -32,7 +32,7 @@ func moment(t *testing.T) context.Context {
 func mountServed(t *testing.T, path string, options ...string) (target string) {
 	t.Helper()
 	target = t.TempDir()
-	letGo(t, target)
+	unmountAtEnd(t, target)
 	if err := MountNFS(bounded(t), served(path, options...), target); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func served(path string, options ...string) NFS {
 	return NFS{Server: nfsserver.Address, Address: nfsserver.Address, Port: testPort, Path: path, Options: options}
 }
 
-func TestAHostThatMountsAnNFSVolumeLacksNothing(t *testing.T) {
+func TestNFSVolume_HostThatMountsOneLacksNothing(t *testing.T) {
 	nfsserver.Start(t, testPort, "v")
 	for _, namespaces := range []string{"", "/proc/self/ns"} {
 		if err := CheckNFSClient(namespaces); err != nil {
@@ -53,7 +53,7 @@ func TestAHostThatMountsAnNFSVolumeLacksNothing(t *testing.T) {
 	mountServed(t, "/v")
 }
 
-func TestAnNFSVolumeIsMountedAsAskedFor(t *testing.T) {
+func TestNFSVolume_IsMountedAsRequested(t *testing.T) {
 	_, dirs := nfsserver.Start(t, testPort, "v", "w")
 	target := mountServed(t, "/v", "nosuid", "timeo=50")
 	write(t, filepath.Join(target, "file"), "content")
@@ -76,7 +76,7 @@ func TestAnNFSVolumeIsMountedAsAskedFor(t *testing.T) {
 	}
 	for source, want := range map[string]string{target: "127.0.0.1:/v", filepath.Join(target, "inner"): "127.0.0.1:/v/inner"} {
 		bound := t.TempDir()
-		letGo(t, bound)
+		unmountAtEnd(t, bound)
 		if err := BindShared(bounded(t), source, bound, true, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestAnNFSVolumeIsMountedAsAskedFor(t *testing.T) {
 	}
 }
 
-func TestAnNFSVolumeThatTheServerLacksIsNamed(t *testing.T) {
+func TestNFSVolume_MissingOnTheServerIsNamed(t *testing.T) {
 	nfsserver.Start(t, testPort, "v")
 	dir := t.TempDir()
 	err := MountNFS(bounded(t), served("/missing"), dir)
@@ -117,23 +117,23 @@ func TestAnNFSVolumeThatTheServerLacksIsNamed(t *testing.T) {
 	}
 }
 
-func TestAnNFSVolumeIsMountedFromOtherNamespaces(t *testing.T) {
+func TestNFSVolume_IsMountedFromOtherNamespaces(t *testing.T) {
 	nfsserver.Start(t, testPort, "v")
 	n := served("/v")
 	n.Namespaces = "/proc/1/ns"
 	target := t.TempDir()
-	letGo(t, target)
+	unmountAtEnd(t, target)
 	if err := MountNFS(bounded(t), n, target); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(target, "file"), "content")
 }
 
-// A server that is silent keeps its clients waiting; nobody else, and nothing that has been taken away comes back.
-func TestAnNFSVolumeOfASilentServerIsTakenDown(t *testing.T) {
+// A server that is silent keeps its clients waiting and no other process, and nothing that was unmounted comes back.
+func TestNFSVolume_OfASilentServerIsUnmounted(t *testing.T) {
 	s, dirs := nfsserver.Start(t, testPort, "v", "w")
 	target, bound, late := mountServed(t, "/v"), t.TempDir(), t.TempDir()
-	letGo(t, bound)
+	unmountAtEnd(t, bound)
 	if err := BindShared(bounded(t), target, bound, false, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestAnNFSVolumeOfASilentServerIsTakenDown(t *testing.T) {
 	}
 }
 
-func TestAnNFSVolumeIsWrittenOnWhenItsServerIsBack(t *testing.T) {
+func TestNFSVolume_WritesContinueWhenItsServerReturns(t *testing.T) {
 	s, dirs := nfsserver.Start(t, testPort, "v")
 	target := mountServed(t, "/v")
 	s.Stop()
@@ -205,7 +205,7 @@ func TestAnNFSVolumeIsWrittenOnWhenItsServerIsBack(t *testing.T) {
 	}
 }
 
-func TestAnNFSVolumeInUseIsTakenDownOnlyWhenItsServerIsSilent(t *testing.T) {
+func TestNFSVolume_InUseIsUnmountedOnlyWhenItsServerIsSilent(t *testing.T) {
 	s, _ := nfsserver.Start(t, testPort, "v")
 	target := mountServed(t, "/v")
 	write(t, filepath.Join(target, "file"), "content")

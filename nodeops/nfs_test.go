@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestOnlyAnAddressIsMounted(t *testing.T) {
+func TestNFS_OnlyAnAddressIsMounted(t *testing.T) {
 	for name, n := range map[string]NFS{
 		"a name":          {Server: "files", Address: "files", Path: "/v"},
 		"no address":      {Server: "files", Path: "/v"},
@@ -43,7 +43,7 @@ func TestOnlyAnAddressIsMounted(t *testing.T) {
 	}
 }
 
-func TestTheSourceIsAsTheMountTableShowsIt(t *testing.T) {
+func TestNFS_SourceIsAsTheMountTableShowsIt(t *testing.T) {
 	for want, n := range map[string]NFS{
 		"10.0.0.1:/v":  {Server: "10.0.0.1", Path: "/v"},
 		"files:/v":     {Server: "files", Path: "/v"},
@@ -55,7 +55,7 @@ func TestTheSourceIsAsTheMountTableShowsIt(t *testing.T) {
 	}
 }
 
-func TestAKernelWithoutNFSIsNamed(t *testing.T) {
+func TestNFS_KernelWithoutItIsNamed(t *testing.T) {
 	requireRoot(t)
 	known, err := os.ReadFile("/proc/filesystems")
 	if err != nil || strings.Contains(string(known), "nfs4") {
@@ -73,7 +73,7 @@ func TestAKernelWithoutNFSIsNamed(t *testing.T) {
 	}
 }
 
-func TestWhatForbidsTheHostsNetworkIsNamed(t *testing.T) {
+func TestNFS_ObstacleInTheHostsNetworkIsNamed(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()
 	for _, name := range []string{"net", "uts"} {
@@ -109,7 +109,7 @@ func TestWhatForbidsTheHostsNetworkIsNamed(t *testing.T) {
 	}
 }
 
-func TestNamespacesThatAreNotThereAreAnError(t *testing.T) {
+func TestNamespace_MissingIsAnError(t *testing.T) {
 	err := MountNFS(t.Context(), NFS{Server: "a", Address: "127.0.0.1", Path: "/v", Namespaces: "/nowhere"}, t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), "/nowhere/") {
 		t.Errorf("got %v", err)

@@ -44,12 +44,12 @@ func Preen(ctx context.Context, device, fstype string) error {
 		was = "is marked as having errors"
 	}
 	image := imageOn(device)
-	return fmt.Errorf("%w: the ext4 on %s %s, and e2fsck -p cannot mend it without the risk of losing files; copy %s to another place first, then run e2fsck -f %s while the volume is not in use, or restore it from a snapshot or backup; read-only it may still be mounted, to save what is in it: %w",
+	return fmt.Errorf("%w: the ext4 on %s %s, and e2fsck -p cannot repair it without the risk of losing files; copy %s to another place first, then run e2fsck -f %s while the volume is not in use, or restore it from a snapshot or backup; read-only it may still be mounted, to save what is in it: %w",
 		ErrDamaged, device, was, image, image, oneLine(fmt.Errorf("%w: %s", err, brief(said))))
 }
 
-// mended are the bits of e2fsck's exit code that say that all is well now: errors were corrected, and the host should
-// start anew if the file system was mounted.
+// mended are the bits of e2fsck's exit code that mean success: errors were corrected, and the host should reboot if the
+// file system was mounted.
 const mended = 1 | 2
 
 // headAlone reads the superblock of an ext4 that nothing has mounted.

@@ -76,7 +76,7 @@ func noCommands(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 }
 
-func TestAnExt4ThatIsMarkedAsHavingErrorsIsMendedOnce(t *testing.T) {
+func TestPreen_Ext4MarkedWithErrorsIsRepairedOnce(t *testing.T) {
 	for _, state := range []int{0, 2, 3} { // not unmounted, had errors, both bits
 		t.Run(fmt.Sprint(state), func(t *testing.T) {
 			requireRoot(t)
@@ -100,7 +100,7 @@ func TestAnExt4ThatIsMarkedAsHavingErrorsIsMendedOnce(t *testing.T) {
 	}
 }
 
-func TestAnExt4ThatWasNotUnmountedHasItsLogReplayed(t *testing.T) {
+func TestPreen_Ext4ThatWasNotUnmountedHasItsJournalReplayed(t *testing.T) {
 	requireRoot(t)
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
 	dir := mountImage(t, image)
@@ -121,7 +121,7 @@ func TestAnExt4ThatWasNotUnmountedHasItsLogReplayed(t *testing.T) {
 	holdsFile(t, device)
 }
 
-func TestAnExt4ThatCannotBeMendedWithoutLossIsRefusedWithTheWayOut(t *testing.T) {
+func TestPreen_Ext4ThatNeedsALossyRepairIsRefusedWithTheRemedy(t *testing.T) {
 	requireRoot(t)
 	image := withFile(t)
 	debugfs(t, image, "clri <2>")
@@ -143,7 +143,7 @@ func TestAnExt4ThatCannotBeMendedWithoutLossIsRefusedWithTheWayOut(t *testing.T)
 	}
 }
 
-func TestWhatE2fsckAnswersDecides(t *testing.T) {
+func TestPreen_FollowsTheExitCodeOfE2fsck(t *testing.T) {
 	requireRoot(t)
 	image := withFile(t)
 	debugfs(t, image, "set_super_value state 2")
@@ -164,7 +164,7 @@ func TestWhatE2fsckAnswersDecides(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotToBePreenedIsLetBe(t *testing.T) {
+func TestPreen_OtherFileSystemIsLeftAlone(t *testing.T) {
 	requireRoot(t)
 	image := withFile(t)
 	debugfs(t, image, "set_super_value state 2")

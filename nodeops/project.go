@@ -44,7 +44,7 @@ func SetProject(dir string, id uint32) error {
 		return setProject(f, id, flags)
 	}
 	w := treeWalk{
-		enter: func(n *node, _ string) error { return mark(n, projectInherit) }, // nothing made meanwhile is missed
+		enter: func(n *node, _ string) error { return mark(n, projectInherit) }, // files that are created during the walk are not missed
 		leave: func(*node) error { return nil },
 		leaf: func(n *node, _ string) error {
 			if n.kind() != unix.S_IFREG {
@@ -80,7 +80,7 @@ func disinherit(dir *os.File) error {
 	}
 	x.Flags &^= projectInherit
 	if err := ioctl(dir, setXattr, unsafe.Pointer(&x)); err != nil {
-		return fmt.Errorf("taking the inheritance of its quota project from %s: %w", dir.Name(), err)
+		return fmt.Errorf("removing the project inheritance from %s: %w", dir.Name(), err)
 	}
 	return nil
 }

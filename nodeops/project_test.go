@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAProjectCoversATreeAndWhatIsMadeInItLater(t *testing.T) {
+func TestProject_CoversATreeAndLaterFiles(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		outside := write(t, filepath.Join(dir, "outside"), "not ours")
 		tree := filepath.Join(dir, "tree")
@@ -44,7 +44,7 @@ func TestAProjectCoversATreeAndWhatIsMadeInItLater(t *testing.T) {
 	})
 }
 
-func TestAProjectStopsAtOtherFileSystems(t *testing.T) {
+func TestProject_StopsAtOtherFileSystems(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, _ *ProjectQuota) {
 		inner := filepath.Join(dir, "inner")
 		if err := os.Mkdir(inner, 0o755); err != nil {

@@ -70,7 +70,7 @@ func countAlways(root *os.File) error {
 	}
 	state, err := os.ReadFile(filepath.Join(dir, "inconsistent"))
 	if err != nil || strings.TrimSpace(string(state)) == "0" {
-		return nil //nolint:nilerr // kernels before 6.1 do not tell, and can only be believed
+		return nil //nolint:nilerr // kernels before 6.1 do not report it, and are trusted
 	}
 	var rescan [8]uint64
 	err = ioctl(root, rescanStart, unsafe.Pointer(&rescan))
@@ -164,7 +164,7 @@ func sweepQgroup(root *os.File, id uint64) error {
 	remove := [2]uint64{0, id}
 	err := ioctl(root, qgroupCreate, unsafe.Pointer(&remove))
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTCONN) {
-		return nil // counted still, removed meanwhile, or quotas were disabled
+		return nil // still counted, removed in between, or quotas were disabled
 	}
 	return err
 }
@@ -175,7 +175,7 @@ func subvolumeExists(root *os.File, id uint64) (bool, error) {
 	return len(found) > 0, err
 }
 
-// removesQgroups says whether the kernel removes a quota group with its subvolume. It tells by its version only.
+// removesQgroups says whether the kernel removes a quota group with its subvolume. That depends on its version only.
 func removesQgroups() bool {
 	var u unix.Utsname
 	var major, minor int

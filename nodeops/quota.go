@@ -54,13 +54,13 @@ func OpenProjectQuota(dir string) (*ProjectQuota, error) {
 	return &ProjectQuota{table: table, root: root, next: firstProject}, nil
 }
 
-// Close lets go of the file system; what was reserved stays.
+// Close closes the file system; reserved ids stay reserved.
 func (q *ProjectQuota) Close() error {
 	return errors.Join(q.root.Close(), q.table.dir.Close())
 }
 
-// Reserve picks a free id, calls record with it and then sets its limits. Nobody else reserves on this file system
-// meanwhile.
+// Reserve picks a free id, calls record with it and then sets its limits. No other process reserves on this file system
+// during that time.
 //
 // record must leave what a later process needs to undo the reservation. Best it makes the directory and calls
 // SetProject: from then on the kernel itself keeps the id, and an id that a crash left without limits is never handed
@@ -128,7 +128,7 @@ func (q *ProjectQuota) search(id uint32) (uint32, error) {
 // SetLimits replaces the limits of an id.
 func (q *ProjectQuota) SetLimits(id uint32, l Limits) error {
 	if id == 0 || l.Bytes < 0 {
-		return fmt.Errorf("limiting quota project %d to %d bytes: 0 is the id of what has none, and no limit is negative", id, l.Bytes)
+		return fmt.Errorf("limiting quota project %d to %d bytes: 0 is the id of files without a project, and limits must not be negative", id, l.Bytes)
 	}
 	if err := q.table.set(id, l); err != nil {
 		return fmt.Errorf("limiting quota project %d to %d bytes and %d inodes: %w", id, l.Bytes, l.Inodes, err)
@@ -145,7 +145,7 @@ func (q *ProjectQuota) Usage(id uint32) (bytes int64, inodes uint64, err error) 
 	return int64(d.Space), d.Inodes, nil
 }
 
-// Limited says whether the kernel has limits of an id for all that are asked for, whatever they are.
+// Limited says whether the kernel has a limit of an id for each requested kind, regardless of its value.
 func (q *ProjectQuota) Limited(id uint32, l Limits) (bool, error) {
 	d, err := q.table.get(id)
 	if err != nil {

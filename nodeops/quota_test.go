@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // lacks skips a test that this kernel cannot run, or fails it where HOLDFAST_REQUIRE says that it must run.
@@ -99,7 +99,7 @@ var waysIn = map[string]string{
 	"two at once":  `dd if=/dev/zero of=$1/a bs=1M count=32 conv=fsync & dd if=/dev/zero of=$1/b bs=1M count=32 conv=fsync; wait $!`,
 }
 
-func TestAProjectLimitHolds(t *testing.T) {
+func TestProject_LimitHolds(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		for way, script := range waysIn {
 			t.Run(way, func(t *testing.T) {
@@ -112,14 +112,14 @@ func TestAProjectLimitHolds(t *testing.T) {
 					t.Errorf("%d bytes are used, %v, of %d", used, err, 16*mib)
 				}
 				if usage, err := Statfs(t.Context(), volume); err != nil || usage.Total != 16*mib {
-					t.Errorf("statfs tells %+v, %v, want a total of %d", usage, err, 16*mib)
+					t.Errorf("statfs reports %+v, %v, want a total of %d", usage, err, 16*mib)
 				}
 			})
 		}
 	})
 }
 
-func TestNothingMovesIntoAProjectFromAnother(t *testing.T) {
+func TestProject_NothingMovesIntoItFromAnother(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 		limited(t, q, a, Limits{Bytes: 16 * mib})
@@ -134,7 +134,7 @@ func TestNothingMovesIntoAProjectFromAnother(t *testing.T) {
 	})
 }
 
-func TestAProjectLimitOfInodesHolds(t *testing.T) {
+func TestProject_LimitOfInodesHolds(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		volume := filepath.Join(dir, "volume")
 		id := limited(t, q, volume, Limits{Bytes: 16 * mib, Inodes: 100})
@@ -153,7 +153,7 @@ func TestAProjectLimitOfInodesHolds(t *testing.T) {
 	})
 }
 
-func TestCapSysResourceWritesPastAnExt4ProjectButNotAnXfsOne(t *testing.T) {
+func TestProject_CapSysResourceExceedsItOnExt4ButNotOnXFS(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		if !maySysResource(t) {
 			lacks(t, "ext4-growth", unix.EPERM)
@@ -167,7 +167,7 @@ func TestCapSysResourceWritesPastAnExt4ProjectButNotAnXfsOne(t *testing.T) {
 	})
 }
 
-func TestAProjectGrows(t *testing.T) {
+func TestProject_LimitGrows(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		volume := filepath.Join(dir, "volume")
 		id := limited(t, q, volume, Limits{Bytes: 16 * mib})
@@ -180,7 +180,7 @@ func TestAProjectGrows(t *testing.T) {
 	})
 }
 
-func TestAProjectIDWithALimitOrAFileIsNeverHandedOut(t *testing.T) {
+func TestProjectID_WithALimitOrAFileIsNeverAllocated(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		elsewhere := openProjects(t, dir)
 		if err := elsewhere.SetLimits(firstProject, Limits{Inodes: 1}); err != nil {
@@ -197,7 +197,7 @@ func TestAProjectIDWithALimitOrAFileIsNeverHandedOut(t *testing.T) {
 	})
 }
 
-func TestAReleasedProjectIDIsHandedOutAgainOnlyWhenItsFilesAreGone(t *testing.T) {
+func TestProjectID_ReleasedIsAllocatedAgainOnlyWhenItsFilesAreGone(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		first := limited(t, q, filepath.Join(dir, "first"), Limits{Bytes: mib})
 		limited(t, q, filepath.Join(dir, "second"), Limits{Bytes: mib})
@@ -223,16 +223,16 @@ func TestAReleasedProjectIDIsHandedOutAgainOnlyWhenItsFilesAreGone(t *testing.T)
 	})
 }
 
-func TestAReservationThatFailsLeavesNothingInTheTable(t *testing.T) {
+func TestReservation_FailureLeavesNothingInTheTable(t *testing.T) {
 	onProjects(t, func(t *testing.T, _ string, q *ProjectQuota) {
 		failure := errors.New("no room to write it down")
-		var told uint32
-		_, err := q.Reserve(Limits{Bytes: mib}, func(id uint32) error { told = id; return failure })
+		var reserved uint32
+		_, err := q.Reserve(Limits{Bytes: mib}, func(id uint32) error { reserved = id; return failure })
 		if !errors.Is(err, failure) {
 			t.Errorf("got %v, want %v", err, failure)
 		}
-		if d, err := q.table.get(told); err != nil || !d.free() {
-			t.Errorf("id %d: %+v, %v", told, d, err)
+		if d, err := q.table.get(reserved); err != nil || !d.free() {
+			t.Errorf("id %d: %+v, %v", reserved, d, err)
 		}
 		if _, err := q.Reserve(Limits{}, func(uint32) error { return nil }); err == nil {
 			t.Error("an id without a limit was reserved")
@@ -240,7 +240,7 @@ func TestAReservationThatFailsLeavesNothingInTheTable(t *testing.T) {
 	})
 }
 
-func TestAProjectIDThatACrashLeftOnADirectoryIsNotHandedOut(t *testing.T) {
+func TestProjectID_LeftOnADirectoryByACrashIsNotAllocated(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		var left uint32
 		_, err := q.Reserve(Limits{Bytes: mib}, func(id uint32) error {
@@ -256,7 +256,7 @@ func TestAProjectIDThatACrashLeftOnADirectoryIsNotHandedOut(t *testing.T) {
 	})
 }
 
-func TestProjectIDsAreUniqueAcrossGoroutinesAndProcesses(t *testing.T) {
+func TestProjectID_IsUniqueAcrossGoroutinesAndProcesses(t *testing.T) {
 	if dir := os.Getenv("HOLDFAST_RESERVE"); dir != "" {
 		for _, id := range reserveMany(t, openProjects(t, dir)) {
 			fmt.Fprintln(os.Stderr, "id", id)
@@ -332,7 +332,7 @@ func reserveElsewhere(t testing.TB, dir string) (ids []uint32) {
 	return ids
 }
 
-func TestTheProjectLockIsOneForAllViewsOfAFileSystem(t *testing.T) {
+func TestProject_LockIsOneForAllViewsOfAFileSystem(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, _ *ProjectQuota) {
 		var roots []os.FileInfo
 		for _, name := range []string{"one", "two"} {
@@ -354,7 +354,7 @@ func TestTheProjectLockIsOneForAllViewsOfAFileSystem(t *testing.T) {
 	})
 }
 
-func TestAHundredReservationsCostLessThanOneWalkOverTenThousandProjectIDs(t *testing.T) {
+func TestProjectID_HundredReservationsCostLessThanOneWalkOverTenThousand(t *testing.T) {
 	onProjects(t, func(t *testing.T, _ string, q *ProjectQuota) {
 		for id := uint32(firstProject); id < firstProject+10000; id++ {
 			if err := q.SetLimits(id, Limits{Bytes: mib}); err != nil {
@@ -378,7 +378,7 @@ func TestAHundredReservationsCostLessThanOneWalkOverTenThousandProjectIDs(t *tes
 	})
 }
 
-func TestProjectQuotasWorkOnKernelsWithoutQuotactlFD(t *testing.T) {
+func TestProjectQuota_WorksOnKernelsWithoutQuotactlFD(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		device, err := deviceUnder(q.table.dir)
 		if err != nil {
@@ -396,7 +396,7 @@ func TestProjectQuotasWorkOnKernelsWithoutQuotactlFD(t *testing.T) {
 	})
 }
 
-func TestProjectQuotasThatAreNotEnforcedAreRefusedWithWhatToDo(t *testing.T) {
+func TestProjectQuota_NotEnforcedIsRefusedWithTheRemedy(t *testing.T) {
 	for fstype, size := range fileSystems {
 		dir := newFS(t, fstype, size)
 		if q, err := OpenProjectQuota(dir); err == nil || !strings.Contains(err.Error(), "-o prjquota") || !strings.Contains(err.Error(), dir) {

@@ -57,7 +57,7 @@ func openQuotaTable(dir *os.File) *quotaTable {
 	t := &quotaTable{dir: dir}
 	stat := quotaStat{version: 1}
 	if err := t.call(getQuotaStat, 0, unsafe.Pointer(&stat)); errors.Is(err, unix.ENOSYS) {
-		// Either the call is missing, or quotas are: the other call tells.
+		// Either the call is missing, or quotas are: the other call shows which.
 		if device, err := deviceUnder(dir); err == nil {
 			t.device = append([]byte(device), 0)
 		}
@@ -92,7 +92,7 @@ func (t *quotaTable) enforced() error {
 	if err == nil && stat.flags&enforced != 0 {
 		return nil
 	}
-	const help = "limits of projects are not enforced; mount it with -o prjquota (an ext4 must first have got tune2fs -O project,quota -Q prjquota)"
+	const help = "limits of projects are not enforced; mount it with -o prjquota (an ext4 needs tune2fs -O project,quota -Q prjquota first)"
 	if err != nil {
 		return fmt.Errorf("%s: %w", help, err)
 	}

@@ -21,8 +21,8 @@ const removeDepth = 32
 //
 // However deep and wide the tree is, it takes few descriptors and little memory, in the kernel too, where a directory
 // that is open keeps all above it in memory: directories that lie too deep are moved up, to one beside the topmost
-// ones. Cut short, or repeated after a crash, it goes on with what is there. What cannot be removed is left, and all
-// else is removed all the same; the error tells of the first.
+// ones. Interrupted, or repeated after a crash, it continues with the rest. Entries that cannot be removed are left,
+// and all others are removed; the error names the first.
 func RemoveTree(ctx context.Context, parent *os.Root, name string) error {
 	dir, err := parent.Open(".")
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *treeRemoval) run() error {
 			return err
 		case r.raise.name != "":
 			now = r.raise.name
-		case r.full != nil && r.went: // meanwhile there may be room
+		case r.full != nil && r.went: // by now there may be space
 			now = "."
 		default:
 			return cmp.Or(r.left, r.full)
@@ -94,8 +94,8 @@ func (r *treeRemoval) run() error {
 	}
 }
 
-// clear empties a directory, and removes it unless it is the top one. It looks again as long as that helps: what was
-// put there meanwhile may not have shown.
+// clear empties a directory, and removes it unless it is the top one. It lists the directory again as long as that
+// helps: entries that were added during the removal may not have been listed.
 func (r *treeRemoval) clear(dir *os.File, name string, depth int) (gone bool, err error) {
 	for {
 		went, err := r.clearOnce(dir, name, depth)

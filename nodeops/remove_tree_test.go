@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // inChild runs a test once more in a process of its own that may have few files open, and returns the most memory that
@@ -69,7 +69,7 @@ func depthOfTrees() int {
 	return 20_000
 }
 
-func TestATreeIsRemovedHoweverDeep(t *testing.T) {
+func TestRemoveTree_AnyDepthIsRemoved(t *testing.T) {
 	const variable = "HOLDFAST_REMOVE"
 	if path := os.Getenv(variable); path != "" {
 		confined(t, func() error { return removeAt(t.Context(), path) })
@@ -97,7 +97,7 @@ func TestATreeIsRemovedHoweverDeep(t *testing.T) {
 	}
 }
 
-func TestRemovalLeavesWhatLinksAndMountsLeadTo(t *testing.T) {
+func TestRemoveTree_LeavesTheTargetsOfLinksAndMounts(t *testing.T) {
 	requireRoot(t)
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	tree := filepath.Join(dir, "tree")
@@ -111,7 +111,7 @@ func TestRemovalLeavesWhatLinksAndMountsLeadTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unmountAll(t, inner) })
-	// Of the same file system: its device tells nothing.
+	// Of the same file system: its device does not distinguish it.
 	if err := unix.Mount(elsewhere, inner, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestRemovalLeavesWhatLinksAndMountsLeadTo(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRemovedKeepsNothingElse(t *testing.T) {
+func TestRemoveTree_FileThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 	dir := newFS(t, "ext4", 256*mib)
 	tree := filepath.Join(dir, "tree")
 	deep := filepath.Join(tree, strings.Repeat("d/", 3*removeDepth))
@@ -167,7 +167,7 @@ func TestWhatCannotBeRemovedKeepsNothingElse(t *testing.T) {
 	}
 }
 
-func TestADeepTreeIsRemovedFromAFileSystemThatIsFull(t *testing.T) {
+func TestRemoveTree_DeepTreeIsRemovedFromAFullFileSystem(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		t.Run(fstype, func(t *testing.T) {
 			args := map[string][]string{"ext4": {"-m", "0", "-N", "4096"}}[fstype]
@@ -192,7 +192,7 @@ func TestADeepTreeIsRemovedFromAFileSystemThatIsFull(t *testing.T) {
 	}
 }
 
-func TestADirectoryOfAnotherProjectIsRemovedToo(t *testing.T) {
+func TestRemoveTree_DirectoryOfAnotherProjectIsRemovedToo(t *testing.T) {
 	onProjects(t, func(t *testing.T, dir string, q *ProjectQuota) {
 		tree := filepath.Join(dir, "tree")
 		limited(t, q, tree, Limits{Bytes: 64 * mib})
@@ -209,7 +209,7 @@ func TestADirectoryOfAnotherProjectIsRemovedToo(t *testing.T) {
 	})
 }
 
-func TestARemovalIsCancelledAndGoesOn(t *testing.T) {
+func TestRemoveTree_IsCancelledAndContinued(t *testing.T) {
 	requireRoot(t)
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "tree")

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func holds(t *testing.T, path, want string) {
@@ -20,7 +20,7 @@ func holds(t *testing.T, path, want string) {
 	}
 }
 
-func TestAFileIsReplacedAsAWhole(t *testing.T) {
+func TestReplace_FileIsReplacedWhole(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	for _, content := range []string{"first", "", "the third, which is longer"} {
@@ -38,7 +38,7 @@ func TestAFileIsReplacedAsAWhole(t *testing.T) {
 	}
 }
 
-func TestWhatACrashLeftOfAReplacementIsNeitherReadNorFollowed(t *testing.T) {
+func TestReplace_LeftoverOfACrashIsNeitherReadNorFollowed(t *testing.T) {
 	dir := t.TempDir()
 	file, other := filepath.Join(dir, "file"), filepath.Join(dir, "other")
 	for name, left := range map[string]func() error{
@@ -56,7 +56,7 @@ func TestWhatACrashLeftOfAReplacementIsNeitherReadNorFollowed(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeReplacedStaysAsItIs(t *testing.T) {
+func TestReplace_FailureLeavesTheFileAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := errors.Join(ReplaceFile(file, []byte("old")), os.MkdirAll(filepath.Join(file+".new", "full"), 0o700)); err != nil {
@@ -71,7 +71,7 @@ func TestAFileThatCannotBeReplacedStaysAsItIs(t *testing.T) {
 	}
 }
 
-func TestANewFileTakesNobodysPlace(t *testing.T) {
+func TestReplace_NewFileReplacesNothing(t *testing.T) {
 	dir, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestANewFileTakesNobodysPlace(t *testing.T) {
 	holds(t, filepath.Join(dir.Name(), "file"), "first")
 }
 
-func TestAFileIsRemovedOnce(t *testing.T) {
+func TestReplace_FileIsRemovedOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := errors.Join(ReplaceFile(file, nil), RemoveFile(file)); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestAFileIsRemovedOnce(t *testing.T) {
 
 // On xfs, where a file has no content until it is written out, whatever became of its name. ext4 writes out what takes
 // another's place, asked or not.
-func TestWhatWasReplacedMadeOrRemovedOutlivesAPowerCut(t *testing.T) {
+func TestReplace_ReplacedCreatedOrRemovedFileSurvivesAPowerCut(t *testing.T) {
 	dir := hostfs.New(t, hostfs.XFS, 320*mib)
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // requireGrowth skips where the kernel would refuse to grow a mounted ext4.
@@ -41,7 +41,7 @@ func growImage(t testing.TB, image, device string, size int64) {
 	}
 }
 
-func TestAMountedFileSystemGrowsWithItsDevice(t *testing.T) {
+func TestResize_MountedFileSystemGrowsWithItsDevice(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestAMountedFileSystemGrowsWithItsDevice(t *testing.T) {
 	}
 }
 
-func TestGrowthThatIsNotPermittedSaysWhichCapabilityIsMissing(t *testing.T) {
+func TestGrow_WithoutPermissionNamesTheMissingCapability(t *testing.T) {
 	requireRoot(t)
 	image := remake(t, 64*mib, MkfsSpec{FSType: "ext4"})
 	dir, device := mountLoop(t, image, "ext4")
@@ -84,7 +84,7 @@ func TestGrowthThatIsNotPermittedSaysWhichCapabilityIsMissing(t *testing.T) {
 	}
 }
 
-func TestWhatIsMountedReadOnlyOrNotAtAllDoesNotGrow(t *testing.T) {
+func TestResize_ReadOnlyOrUnmountedFileSystemDoesNotGrow(t *testing.T) {
 	image := newImage(t, "xfs", fileSystems["xfs"])
 	dir, device := mountLoop(t, image, "xfs", "ro")
 	before, err := Statfs(t.Context(), dir)

@@ -19,8 +19,8 @@ type Socket struct {
 	made fs.FileInfo
 }
 
-// ListenUnix makes a socket for root alone from its first moment on. It takes the place of one at which nobody answers
-// any more, and of nothing else.
+// ListenUnix makes a socket for root alone from its first moment on. It replaces a socket without a listener, and
+// nothing else.
 func ListenUnix(ctx context.Context, path string) (*Socket, error) {
 	if err := checkStale(ctx, path); err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func listens(t *testing.T, path string) *Socket {
 	return s
 }
 
-func TestASocketTakesThePlaceOfOneThatWasLeft(t *testing.T) {
+func TestSocket_StaleIsReplaced(t *testing.T) {
 	path := socketPath(t)
 	if err := listens(t, path).Close(); err != nil { // which leaves the file, as a kill does
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestASocketTakesThePlaceOfOneThatWasLeft(t *testing.T) {
 	}
 }
 
-func TestASocketTakesThePlaceOfNothingElse(t *testing.T) {
+func TestSocket_OtherFileIsNotReplaced(t *testing.T) {
 	path := socketPath(t)
 	first := listens(t, path)
 	if _, err := ListenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "someone answers at "+path) {

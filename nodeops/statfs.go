@@ -57,7 +57,8 @@ func statfs(path string) (FSUsage, error) {
 	}, nil
 }
 
-// typeName names what pools are likely to lie on; ext2 and ext3 cannot be told from ext4 and are served by its driver.
+// typeName names the usual file systems of pools; ext2 and ext3 cannot be distinguished from ext4 and are served by its
+// driver.
 func typeName(magic int64) string {
 	switch magic {
 	case unix.EXT4_SUPER_MAGIC:

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestUsageTellsSizeFilesAndType(t *testing.T) {
+func TestUsage_ReportsSizeFilesAndType(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -45,14 +45,14 @@ func syncAt(t testing.TB, dir string) {
 	command(t, "sync", "-f", dir)
 }
 
-func TestUsageOfNothingIsAnError(t *testing.T) {
+func TestUsage_OfAMissingPathIsAnError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing")
 	if _, err := Statfs(t.Context(), path); !errors.Is(err, unix.ENOENT) || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v, want ENOENT that names the path", err)
 	}
 }
 
-func TestACallThatHangsIsWaitedForOnlyAsLongAsTheCallerLikesAndNeverRepeated(t *testing.T) {
+func TestStatfs_HangingCallIsAwaitedUntilTheDeadlineAndNeverRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked usageCalls
 		answer := make(chan struct{})

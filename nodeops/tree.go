@@ -120,7 +120,7 @@ func (c *treeCopy) leaf(from *node, name string) error {
 	return c.first.note(to, from, name)
 }
 
-// create makes a new node of the same kind and content, for nobody but root yet.
+// create makes a new node of the same kind and content, for root only at first.
 func create(ctx context.Context, to, from *node, name string) error {
 	dir := int(to.Fd())
 	switch from.kind() {

@@ -60,7 +60,7 @@ func plant(t testing.TB, top string) {
 	}))
 }
 
-// describeTree tells all that a copy must keep, one line a node.
+// describeTree lists all that a copy must keep, one line per node.
 func describeTree(t testing.TB, top string) []string {
 	t.Helper()
 	var lines []string
@@ -136,7 +136,7 @@ func xattrs(t testing.TB, path string) string {
 	return strings.Join(all, " ")
 }
 
-func TestACopiedTreeIsLikeItsSourceInEverything(t *testing.T) {
+func TestCopyTree_CopyEqualsItsSource(t *testing.T) {
 	requireRoot(t)
 	for fstype, size := range fileSystems {
 		t.Run(fstype, func(t *testing.T) {
@@ -182,7 +182,7 @@ func open(t testing.TB, path string) *os.File {
 	return f
 }
 
-func TestATreeIsCopiedByReflinkWhereThatIsPossible(t *testing.T) {
+func TestCopyTree_UsesReflinksWherePossible(t *testing.T) {
 	dir := newFS(t, "xfs", fileSystems["xfs"])
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 	if err := errors.Join(os.Mkdir(src, 0o755), os.Mkdir(dst, 0o755)); err != nil {
@@ -194,7 +194,7 @@ func TestATreeIsCopiedByReflinkWhereThatIsPossible(t *testing.T) {
 	}
 }
 
-func TestACopyStaysOnItsFileSystem(t *testing.T) {
+func TestCopyTree_StaysOnItsFileSystem(t *testing.T) {
 	requireRoot(t)
 	src, dst := t.TempDir(), t.TempDir()
 	inner, bound := filepath.Join(src, "inner"), filepath.Join(src, "bound")
@@ -218,7 +218,7 @@ func TestACopyStaysOnItsFileSystem(t *testing.T) {
 	}
 }
 
-func TestACopyNeitherFollowsLinksNorOverwrites(t *testing.T) {
+func TestCopyTree_NeitherFollowsLinksNorOverwrites(t *testing.T) {
 	requireRoot(t)
 	src, dst, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
@@ -237,7 +237,7 @@ func TestACopyNeitherFollowsLinksNorOverwrites(t *testing.T) {
 	}
 }
 
-func TestATreeIsNotCopiedIntoItself(t *testing.T) {
+func TestCopyTree_IntoItselfIsRefused(t *testing.T) {
 	requireRoot(t)
 	src := t.TempDir()
 	dst := filepath.Join(src, "dst")
@@ -249,7 +249,7 @@ func TestATreeIsNotCopiedIntoItself(t *testing.T) {
 	}
 }
 
-func TestATreeTooDeepIsRefusedBeforeTheDescriptorsRunOut(t *testing.T) {
+func TestCopyTree_TooDeepIsRefusedBeforeDescriptorsRunOut(t *testing.T) {
 	requireRoot(t)
 	src, dst := t.TempDir(), t.TempDir()
 	deepen(t, src, maxDepth+1)
@@ -260,7 +260,7 @@ func TestATreeTooDeepIsRefusedBeforeTheDescriptorsRunOut(t *testing.T) {
 	}
 }
 
-func TestACopyOfATreeIsCancelled(t *testing.T) {
+func TestCopyTree_IsCancelled(t *testing.T) {
 	requireRoot(t)
 	src, dst := t.TempDir(), t.TempDir()
 	for i := range 10 {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trees are walked by descriptors, never by path, so that nothing that a tree's user does meanwhile with links leads
-// out of it. Few of them are open at a time, however deep a tree is; but the kernel keeps every directory in memory that
-// lies above one that is open, and without a bound one deep tree could take a lot.
+// Trees are walked by descriptors, never by path, so that links that a user creates during the walk cannot lead out of
+// the tree. Few descriptors are open at a time, however deep a tree is; but the kernel keeps every directory above an
+// open one in memory, and without a limit one deep tree could use a lot.
 const maxDepth = 1000
 
 // openLevels is how many directories a walk keeps open, the deepest ones. It comes back to the others by "..".
@@ -78,7 +78,7 @@ type treeWalk struct {
 	leave   func(dir *node) error              // after it
 	leaf    func(n *node, name string) error   // anything else
 	foreign func(n *node, name string) error   // what another file system is mounted on; nil leaves it alone
-	live    bool                               // entries may vanish meanwhile
+	live    bool                               // entries may vanish during the walk
 }
 
 // walk begins with a directory, whose name is "".
@@ -165,7 +165,7 @@ func (p *openPath) enter(dir *os.File, st unix.Stat_t) {
 	}
 }
 
-// leave goes back to the directory above. It fails where that is another one by now: somebody has moved the last one.
+// leave goes back to the directory above. It fails where that is another one by now, because the last one was moved.
 func (p *openPath) leave() error {
 	dir := p.last()
 	defer dir.Close()

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 // patience of a test, which is long since the machine may be busy.
@@ -86,7 +86,7 @@ func (a *api) cleanUp(provisioner, class string) {
 		return
 	}
 	for _, v := range all.Items {
-		if v.Annotations[v1.ProvisionedByAnnotation] != provisioner {
+		if v.Annotations[v1beta1.ProvisionedByAnnotation] != provisioner {
 			continue
 		}
 		_, err := volumes.Patch(ctx, v.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -152,7 +152,7 @@ func (a *api) persistentVolumes(provisioner string) (found []core.PersistentVolu
 		return []core.PersistentVolume{{}} // not known to be none
 	}
 	for _, v := range all.Items {
-		if v.Annotations[v1.ProvisionedByAnnotation] == provisioner {
+		if v.Annotations[v1beta1.ProvisionedByAnnotation] == provisioner {
 			found = append(found, v)
 		}
 	}
@@ -169,11 +169,7 @@ func (a *api) nothingLeft(s *server) {
 
 func (a *api) until(what string, is func() bool) {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
-	defer cancel()
-	if err := realapi.Until(ctx, is); err != nil {
-		a.t.Fatalf("waiting until %s: %v", what, err)
-	}
+	until(a.t, what, is)
 }
 
 // inMemory has a binder that does what Kubernetes does: a volume made for a claim is bound to it, and released when

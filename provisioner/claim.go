@@ -11,12 +11,12 @@ import (
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // useCSI is the other door to the same volumes, for what this one cannot do.
-const useCSI = "use a StorageClass of the CSI driver " + v1.DriverName
+const useCSI = "use a StorageClass of the CSI driver " + v1beta1.DriverName
 
 var accessModes = []core.PersistentVolumeAccessMode{core.ReadWriteMany, core.ReadOnlyMany, core.ReadWriteOnce}
 
@@ -31,16 +31,16 @@ func checkClaim(c *core.PersistentVolumeClaim) error {
 	case spec.VolumeMode != nil && *spec.VolumeMode != core.PersistentVolumeFilesystem:
 		return refuse("spec.volumeMode is %s, and an NFS volume can only be %s; %s for a block device", *spec.VolumeMode, core.PersistentVolumeFilesystem, useCSI)
 	case spec.DataSource != nil:
-		return refuse("spec.dataSource is a %s, and volumes of this class begin empty; %s for snapshots and clones", backend.Quote(spec.DataSource.Kind), useCSI)
+		return refuse("spec.dataSource is a %s, and volumes of this class are empty at first; %s for snapshots and clones", backend.Quote(spec.DataSource.Kind), useCSI)
 	case spec.DataSourceRef != nil:
-		return refuse("spec.dataSourceRef is a %s, and volumes of this class begin empty; %s for snapshots and clones", backend.Quote(spec.DataSourceRef.Kind), useCSI)
+		return refuse("spec.dataSourceRef is a %s, and volumes of this class are empty at first; %s for snapshots and clones", backend.Quote(spec.DataSourceRef.Kind), useCSI)
 	case spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "":
 		return refuse("spec.volumeAttributesClassName is only for CSI volumes; leave it out")
 	}
 	for _, mode := range c.Spec.AccessModes {
 		switch {
 		case mode == core.ReadWriteOncePod:
-			return refuse("the access mode %s cannot be held: Kubernetes checks it for CSI volumes only, and any host may mount an NFS export; %s, or ask for %s", mode, useCSI, core.ReadWriteOnce)
+			return refuse("the access mode %s cannot be enforced: Kubernetes checks it for CSI volumes only, and any host may mount an NFS export; %s, or request %s", mode, useCSI, core.ReadWriteOnce)
 		case !slices.Contains(accessModes, mode):
 			return refuse("unknown access mode %s; known are: %v", backend.Quote(string(mode)), accessModes)
 		}
@@ -57,7 +57,7 @@ func checkClass(c *storage.StorageClass) error {
 		return fmt.Errorf("%w StorageClass %s: allowVolumeExpansion is true, and plain NFS volumes cannot grow; leave it out, or %s", backend.ErrInvalid, c.Name, useCSI)
 	}
 	for _, option := range slices.Concat(splitOptions(c.MountOptions)...) {
-		if err := v1.CheckNFSOption(option); err != nil {
+		if err := v1beta1.CheckNFSOption(option); err != nil {
 			return fmt.Errorf("%w StorageClass %s: %w", backend.ErrInvalid, c.Name, err)
 		}
 	}
@@ -99,7 +99,7 @@ func bytesOf(c *core.PersistentVolumeClaim, field string, of core.ResourceList) 
 	case q.Sign() <= 0:
 		return 0, fmt.Errorf("%w claim %s/%s: spec.resources.%s.storage is %s; it must be above 0", backend.ErrInvalid, c.Namespace, c.Name, field, backend.Quote(q.String()))
 	case q.Cmp(*resource.NewQuantity(math.MaxInt64, resource.BinarySI)) > 0:
-		return 0, fmt.Errorf("%w claim %s/%s: spec.resources.%s.storage is %s; at most %d bytes can be asked for", backend.ErrOutOfRange, c.Namespace, c.Name, field, backend.Quote(q.String()), int64(math.MaxInt64))
+		return 0, fmt.Errorf("%w claim %s/%s: spec.resources.%s.storage is %s; at most %d bytes can be requested", backend.ErrOutOfRange, c.Namespace, c.Name, field, backend.Quote(q.String()), int64(math.MaxInt64))
 	}
 	return q.Value(), nil
 }
@@ -126,13 +126,13 @@ func (p *Provisioner) specFor(name string, c *core.PersistentVolumeClaim, class 
 		return none, err
 	}
 	labels := map[string]string{
-		v1.NFSServerLabel: p.Identity, v1.OnDeleteLabel: string(want.onDelete), ClaimUIDLabel: string(c.UID),
-		v1.ClaimNamespaceLabel: c.Namespace, v1.ClaimNameLabel: c.Name, v1.PersistentVolumeLabel: name,
+		v1beta1.NFSServerLabel: p.Identity, v1beta1.OnDeleteLabel: string(want.onDelete), ClaimUIDLabel: string(c.UID),
+		v1beta1.ClaimNamespaceLabel: c.Namespace, v1beta1.ClaimNameLabel: c.Name, v1beta1.PersistentVolumeLabel: name,
 	}
 	if want.gid == "" {
 		labels[ModeLabel] = anybodyMode
 	}
-	maps.Copy(labels, given(map[string]string{v1.GIDLabel: want.gid, SquashLabel: want.squash}))
+	maps.Copy(labels, given(map[string]string{v1beta1.GIDLabel: want.gid, SquashLabel: want.squash}))
 	return backend.VolumeSpec{Name: name, Size: size, Mode: backend.Filesystem, Inodes: want.inodes, Labels: labels}, nil
 }
 

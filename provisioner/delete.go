@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -35,13 +35,13 @@ func (p *Provisioner) Delete(ctx context.Context, pv *core.PersistentVolume) err
 }
 
 func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) error {
-	if pv.Annotations[v1.NFSServerAnnotation] != p.Identity {
-		return p.leaveAlone(pv, pv.Annotations[v1.NFSServerAnnotation])
+	if pv.Annotations[v1beta1.NFSServerAnnotation] != p.Identity {
+		return p.leaveAlone(pv, pv.Annotations[v1beta1.NFSServerAnnotation])
 	}
 	id, err := backend.IDFor(pv.Name)
-	if err != nil || string(id) != pv.Annotations[v1.NFSVolumeAnnotation] {
+	if err != nil || string(id) != pv.Annotations[v1beta1.NFSVolumeAnnotation] {
 		return fmt.Errorf("%w PersistentVolume %s: its annotation %s is %s, and not the volume that was made for it; nothing is deleted",
-			backend.ErrInvalid, pv.Name, v1.NFSVolumeAnnotation, backend.Quote(pv.Annotations[v1.NFSVolumeAnnotation]))
+			backend.ErrInvalid, pv.Name, v1beta1.NFSVolumeAnnotation, backend.Quote(pv.Annotations[v1beta1.NFSVolumeAnnotation]))
 	}
 	if err := p.unclaimed(ctx, pv); err != nil {
 		return err
@@ -56,8 +56,8 @@ func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) err
 		return err
 	case v.Condition.Abnormal && len(v.Labels) == 0 && p.owns(pv):
 		// Its labels are lost with the rest; the PersistentVolume knows enough.
-	case v.Labels[v1.NFSServerLabel] != p.Identity || v.Name != pv.Name:
-		return fmt.Errorf("%w: volume %s was not made for PersistentVolume %s; nothing is deleted. If it is wanted no more: holdfast volumes delete %s",
+	case v.Labels[v1beta1.NFSServerLabel] != p.Identity || v.Name != pv.Name:
+		return fmt.Errorf("%w: volume %s was not made for PersistentVolume %s; nothing is deleted. If it is no longer needed: holdfast volumes delete %s",
 			backend.ErrPrecondition, id, pv.Name, id)
 	}
 	return p.dispose(ctx, pv, v)
@@ -83,10 +83,10 @@ func (p *Provisioner) unclaimed(ctx context.Context, pv *core.PersistentVolume) 
 
 // dispose does with a volume what was said when it was made.
 func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v *backend.Volume) error {
-	switch what := OnDelete(cmp.Or(v.Labels[v1.OnDeleteLabel], pv.Annotations[v1.OnDeleteAnnotation])); what {
+	switch what := OnDelete(cmp.Or(v.Labels[v1beta1.OnDeleteLabel], pv.Annotations[v1beta1.OnDeleteAnnotation])); what {
 	case DeleteData:
 	case RetainData:
-		p.tellOncef(pv, core.EventTypeNormal, "Retained", "the data stays on NFS server %s as volume %s, exported as %s and taking %d bytes of what the server can promise; when it is wanted no more: holdfast volumes delete %s",
+		p.eventOncef(pv, core.EventTypeNormal, "Retained", "the data stays on NFS server %s as volume %s, exported as %s and taking %d bytes of what the server can promise; when it is no longer needed: holdfast volumes delete %s",
 			p.Identity, v.ID, p.Path(v.ID), v.Size, v.ID)
 		return p.journal.end(v.ID)
 	case ArchiveData:
@@ -94,7 +94,7 @@ func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v 
 			return err
 		}
 	default:
-		return fmt.Errorf("%w: volume %s: what is to become of its data, %s, is not known to this program; use the newer one", backend.ErrPrecondition, v.ID, backend.Quote(string(what)))
+		return fmt.Errorf("%w: volume %s: its value of onDelete, %s, is not known to this program; use the newer one", backend.ErrPrecondition, v.ID, backend.Quote(string(what)))
 	}
 	if err := p.remove(ctx, v.ID); err != nil {
 		return err
@@ -116,15 +116,15 @@ func (p *Provisioner) archive(ctx context.Context, pv *core.PersistentVolume, v 
 		return fmt.Errorf("archiving volume %s: %w", v.ID, err)
 	}
 	p.Made(backend.SourceSnapshot, s.ID)
-	p.tellOncef(pv, core.EventTypeNormal, "Archived", "the data is kept on NFS server %s as snapshot %s; when it is wanted no more: holdfast snapshots delete %s",
+	p.eventOncef(pv, core.EventTypeNormal, "Archived", "the data is kept on NFS server %s as snapshot %s; when it is no longer needed: holdfast snapshots delete %s",
 		p.Identity, s.ID, s.ID)
 	return nil
 }
 
-// leaveAlone ignores the PersistentVolume of another server, and tells if nobody deletes it.
+// leaveAlone ignores the PersistentVolume of another server, and writes an event if its server does not delete it.
 func (p *Provisioner) leaveAlone(pv *core.PersistentVolume, server string) error {
 	if since := pv.Status.LastPhaseTransitionTime; since == nil || time.Since(since.Time) >= p.Patience {
-		p.tellOncef(pv, core.EventTypeWarning, "LeftAlone", "it was made by NFS server %s, which does not delete it; NFS server %s leaves it alone. If that server is gone for good, remove the finalizer of this PersistentVolume and delete it",
+		p.eventOncef(pv, core.EventTypeWarning, "LeftAlone", "it was created by NFS server %s, which does not delete it; NFS server %s leaves it alone. If that server is gone for good, remove the finalizer of this PersistentVolume and delete it",
 			cmp.Or(server, "(unknown)"), p.Identity)
 	}
 	return ignored(fmt.Errorf("PersistentVolume %s is of NFS server %s, and this is %s", pv.Name, cmp.Or(server, "(unknown)"), p.Identity))
@@ -132,7 +132,7 @@ func (p *Provisioner) leaveAlone(pv *core.PersistentVolume, server string) error
 
 // otherData ignores a PersistentVolume whose volume is not here, and may be with a server of the same name.
 func (p *Provisioner) otherData(pv *core.PersistentVolume) error {
-	p.tellOncef(pv, core.EventTypeWarning, "LeftAlone", "it was made by an NFS server %s with other data (%s) than this one has (%s), and its volume %s is not here. Bring that data back, or, if it is gone for good, remove the finalizer of this PersistentVolume and delete it",
-		p.Identity, cmp.Or(pv.Annotations[v1.NFSStoreAnnotation], "unknown"), p.journal.store, pv.Annotations[v1.NFSVolumeAnnotation])
+	p.eventOncef(pv, core.EventTypeWarning, "LeftAlone", "it was created by an NFS server %s with other data (%s) than this one has (%s), and its volume %s is not here. Bring that data back, or, if it is gone for good, remove the finalizer of this PersistentVolume and delete it",
+		p.Identity, cmp.Or(pv.Annotations[v1beta1.NFSStoreAnnotation], "unknown"), p.journal.store, pv.Annotations[v1beta1.NFSVolumeAnnotation])
 	return ignored(fmt.Errorf("PersistentVolume %s is of other data than NFS server %s has", pv.Name, p.Identity))
 }

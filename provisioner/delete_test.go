@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -23,7 +23,7 @@ func released(t *testing.T, p *Provisioner, parameters map[string]string) *core.
 		t.Fatal(err)
 	}
 	pv.UID = "of-" + options(nil).PVC.UID
-	pv.Annotations[v1.ProvisionedByAnnotation] = p.Name
+	pv.Annotations[v1beta1.ProvisionedByAnnotation] = p.Name
 	pv.Status.Phase = core.VolumeReleased
 	return pv
 }
@@ -33,7 +33,7 @@ func isIgnored(err error) bool {
 	return is
 }
 
-func TestADeletedVolumeIsGoneAndCanBeDeletedAgain(t *testing.T) {
+func TestDelete_DeletedVolumeIsGoneAndCanBeDeletedAgain(t *testing.T) {
 	s := newServer(t, quietClient())
 	var forgotten []backend.ID
 	s.config.Forget = func(_ context.Context, id backend.ID) error { forgotten = append(forgotten, id); return nil }
@@ -78,7 +78,7 @@ func TestDelete_AVolumeOfALivingClaimIsRefusedByName(t *testing.T) {
 	}
 }
 
-func TestRetainedDataStaysAndIsTold(t *testing.T) {
+func TestDelete_RetainedDataStaysAndIsReported(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, map[string]string{"onDelete": "retain"})
@@ -91,16 +91,15 @@ func TestRetainedDataStaysAndIsTold(t *testing.T) {
 	if got := s.disk.Read(backend.ID(pv.Name), 8); string(got) != "precious" {
 		t.Errorf("the data is %q", got)
 	}
-	if told := s.events.with("Retained"); len(told) != 1 || !strings.Contains(told[0], "/"+pv.Name) || !strings.Contains(told[0], "storage/main") {
-		t.Errorf("told: %v", told)
+	if written := s.events.with("Retained"); len(written) != 1 || !strings.Contains(written[0], "/"+pv.Name) || !strings.Contains(written[0], "storage/main") {
+		t.Errorf("the events are %v", written)
 	}
-	p.settleAll()
-	if p.settling.Len() != 0 {
+	if len(p.journal.all()) != 0 {
 		t.Error("it is in the journal, and would be removed")
 	}
 }
 
-func TestArchivedDataIsASnapshotAndNoExport(t *testing.T) {
+func TestDelete_ArchivedDataIsASnapshotAndNoExport(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, map[string]string{"onDelete": "archive"})
@@ -131,33 +130,33 @@ func TestArchivedDataIsASnapshotAndNoExport(t *testing.T) {
 	if got := s.disk.Read("back", 8); string(got) != "precious" {
 		t.Errorf("the data is %q", got)
 	}
-	if told := s.events.with("Archived"); len(told) != 1 || !strings.Contains(told[0], string(snapshots[0].ID)) {
-		t.Errorf("told: %v", told)
+	if written := s.events.with("Archived"); len(written) != 1 || !strings.Contains(written[0], string(snapshots[0].ID)) {
+		t.Errorf("the events are %v", written)
 	}
 }
 
 // The label decides, since who may edit a PersistentVolume need not be who made the class.
-func TestWhatBecomesOfTheDataIsReadFromTheVolume(t *testing.T) {
+func TestDelete_PolicyOfTheDataIsReadFromTheVolume(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, map[string]string{"onDelete": "retain"})
-	pv.Annotations[v1.OnDeleteAnnotation] = "delete"
+	pv.Annotations[v1beta1.OnDeleteAnnotation] = "delete"
 	if err := p.Delete(t.Context(), pv); err != nil || len(s.disk.volumes()) != 1 {
 		t.Errorf("volumes %v, %v", s.disk.volumes(), err)
 	}
 }
 
-func TestAPersistentVolumeOfAnotherServerIsLeftAloneAndToldOnce(t *testing.T) {
+func TestDelete_PersistentVolumeOfAnotherServerIsLeftAloneAndReportedOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*core.PersistentVolume)
 		says   string
 	}{
-		"of another server": {func(v *core.PersistentVolume) { v.Annotations[v1.NFSServerAnnotation] = "storage/other" }, "storage/other"},
-		"of nobody": {func(v *core.PersistentVolume) {
-			v.Annotations = map[string]string{v1.ProvisionedByAnnotation: v.Annotations[v1.ProvisionedByAnnotation]}
+		"of another server": {func(v *core.PersistentVolume) { v.Annotations[v1beta1.NFSServerAnnotation] = "storage/other" }, "storage/other"},
+		"without an owner": {func(v *core.PersistentVolume) {
+			v.Annotations = map[string]string{v1beta1.ProvisionedByAnnotation: v.Annotations[v1beta1.ProvisionedByAnnotation]}
 		}, "unknown"},
 		"of lost data": {func(v *core.PersistentVolume) {
-			v.Name, v.Annotations[v1.NFSVolumeAnnotation], v.Annotations[v1.NFSStoreAnnotation] = "pvc-lost", "pvc-lost", "before"
+			v.Name, v.Annotations[v1beta1.NFSVolumeAnnotation], v.Annotations[v1beta1.NFSStoreAnnotation] = "pvc-lost", "pvc-lost", "before"
 		}, "before"},
 	} {
 		s := newServer(t, quietClient())
@@ -169,8 +168,8 @@ func TestAPersistentVolumeOfAnotherServerIsLeftAloneAndToldOnce(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if told := s.events.with("LeftAlone"); len(told) != 1 || !strings.Contains(told[0], test.says) {
-			t.Errorf("%s: told: %v", name, told)
+		if written := s.events.with("LeftAlone"); len(written) != 1 || !strings.Contains(written[0], test.says) {
+			t.Errorf("%s: the events are %v", name, written)
 		}
 		if len(s.disk.volumes()) != 1 {
 			t.Errorf("%s: the volume is gone", name)
@@ -178,25 +177,25 @@ func TestAPersistentVolumeOfAnotherServerIsLeftAloneAndToldOnce(t *testing.T) {
 	}
 }
 
-// While the other server is about to delete it, there is nothing to tell.
-func TestAnotherServerIsGivenTimeToDelete(t *testing.T) {
+// While the other server is about to delete it, there is nothing to report.
+func TestDelete_OtherServerIsGivenTime(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, nil)
-	pv.Annotations[v1.NFSServerAnnotation] = "storage/other"
+	pv.Annotations[v1beta1.NFSServerAnnotation] = "storage/other"
 	now := metav1.Now()
 	pv.Status.LastPhaseTransitionTime = &now
 	if err := p.Delete(t.Context(), pv); !isIgnored(err) || len(s.events.with("LeftAlone")) != 0 {
-		t.Errorf("%v, told: %v", err, s.events.with(""))
+		t.Errorf("%v, the events are %v", err, s.events.with(""))
 	}
 	long := metav1.NewTime(now.Add(-p.Patience))
 	pv.Status.LastPhaseTransitionTime = &long
 	if err := p.Delete(t.Context(), pv); !isIgnored(err) || len(s.events.with("LeftAlone")) != 1 {
-		t.Errorf("%v, told: %v", err, s.events.with(""))
+		t.Errorf("%v, the events are %v", err, s.events.with(""))
 	}
 }
 
-func TestDataThatIsHereIsDeletedThoughTheIdentityOfTheStoreWasLost(t *testing.T) {
+func TestDelete_LocalDataIsDeletedThoughTheIdentityOfTheStoreIsLost(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, nil)
@@ -210,7 +209,7 @@ func TestDataThatIsHereIsDeletedThoughTheIdentityOfTheStoreWasLost(t *testing.T)
 	}
 }
 
-func TestAForgedPersistentVolumeDeletesNothing(t *testing.T) {
+func TestDelete_ForgedPersistentVolumeDeletesNothing(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, nil)
@@ -219,10 +218,10 @@ func TestAForgedPersistentVolumeDeletesNothing(t *testing.T) {
 	}
 	for name, change := range map[string]func(*core.PersistentVolume){
 		"names another volume": func(v *core.PersistentVolume) { v.Name = "forged" },
-		"names none":           func(v *core.PersistentVolume) { delete(v.Annotations, v1.NFSVolumeAnnotation) },
-		"names a path":         func(v *core.PersistentVolume) { v.Annotations[v1.NFSVolumeAnnotation] = "../" + v.Name },
+		"names none":           func(v *core.PersistentVolume) { delete(v.Annotations, v1beta1.NFSVolumeAnnotation) },
+		"names a path":         func(v *core.PersistentVolume) { v.Annotations[v1beta1.NFSVolumeAnnotation] = "../" + v.Name },
 		"takes the name of a CSI": func(v *core.PersistentVolume) {
-			v.Name, v.Annotations[v1.NFSVolumeAnnotation] = "of-the-other-door", "of-the-other-door"
+			v.Name, v.Annotations[v1beta1.NFSVolumeAnnotation] = "of-the-other-door", "of-the-other-door"
 		},
 	} {
 		forged := pv.DeepCopy()
@@ -236,7 +235,7 @@ func TestAForgedPersistentVolumeDeletesNothing(t *testing.T) {
 	}
 }
 
-func TestADamagedVolumeIsDeletedByWhatThePersistentVolumeKnows(t *testing.T) {
+func TestDelete_DamagedVolumeIsDeletedByItsPersistentVolume(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, nil)
@@ -256,7 +255,7 @@ func (d damaged) Get(ctx context.Context, id backend.ID) (*backend.Volume, error
 	return &backend.Volume{ID: id, Condition: backend.Condition{Abnormal: true, Message: "its metadata cannot be read"}}, nil
 }
 
-func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
+func TestDelete_FailureIsRetried(t *testing.T) {
 	for _, at := range []string{"get", "delete", "deleted"} {
 		s := newServer(t, quietClient())
 		p := s.made()
@@ -277,8 +276,8 @@ func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsToldIsRememberedWithinBounds(t *testing.T) {
-	var seen told
+func TestDelete_MemoryOfReportsIsBounded(t *testing.T) {
+	var seen onceOnly
 	for i := range 3 * mostTold {
 		seen.first(time.Duration(i).String())
 	}

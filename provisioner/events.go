@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// told remembers what was told, so that it is told once. It forgets all when it grows large.
-type told struct {
+// onceOnly remembers what was reported, so that it is reported once. It forgets everything when it grows large.
+type onceOnly struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
 const mostTold = 4096
 
-func (t *told) first(key string) bool {
+func (t *onceOnly) first(key string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.seen[key] {
@@ -30,12 +30,12 @@ func (t *told) first(key string) bool {
 	return true
 }
 
-// tellOncef writes an event about a PersistentVolume, once in the life of this process.
-func (p *Provisioner) tellOncef(pv *core.PersistentVolume, kind, reason, format string, args ...any) {
-	if !p.told.first(string(pv.UID) + " " + reason) {
+// eventOncef writes an event about a PersistentVolume, once in the life of this process.
+func (p *Provisioner) eventOncef(pv *core.PersistentVolume, kind, reason, format string, args ...any) {
+	if !p.onceOnly.first(string(pv.UID) + " " + reason) {
 		return
 	}
-	p.log.Info("told about a PersistentVolume", "volume", pv.Name, "reason", reason)
+	p.log.Info("wrote an event about a PersistentVolume", "volume", pv.Name, "reason", reason)
 	if p.Events != nil {
 		p.Events.Eventf(pv, kind, reason, format, args...)
 	}
@@ -47,5 +47,5 @@ func (p *Provisioner) warnf(about runtime.Object, reason, format string, args ..
 	}
 }
 
-// unique tells processes apart that have the same name.
+// unique distinguishes processes that have the same name.
 func unique() string { return strings.ToLower(rand.Text()[:8]) }

@@ -20,20 +20,20 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
-func TestAClaimIsBoundAndItsDataGoesWithIt(t *testing.T) {
+func TestClaim_IsBoundAndItsDataIsDeletedWithIt(t *testing.T) {
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
 		s.start()
 		class := a.class(s.config.Name, map[string]string{"gid": "2000"})
 		a.claim("data", class, s.config.Name)
 		pv := a.bound("data")
-		if pv.Spec.NFS == nil || pv.Spec.NFS.Server != address || pv.Annotations[v1.GIDAnnotation] != "2000" || len(pv.Finalizers) == 0 {
+		if pv.Spec.NFS == nil || pv.Spec.NFS.Server != address || pv.Annotations[v1beta1.GIDAnnotation] != "2000" || len(pv.Finalizers) == 0 {
 			t.Errorf("it is %+v", pv)
 		}
 		a.until("the journal is empty", func() bool { return len(s.running.journal.all()) == 0 })
@@ -42,7 +42,7 @@ func TestAClaimIsBoundAndItsDataGoesWithIt(t *testing.T) {
 	})
 }
 
-func TestARetainedPersistentVolumeStaysWithItsData(t *testing.T) {
+func TestClaim_RetainedPersistentVolumeStaysWithItsData(t *testing.T) {
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
 		s.start()
@@ -52,12 +52,12 @@ func TestARetainedPersistentVolumeStaysWithItsData(t *testing.T) {
 		a.deleteClaim("data")
 		a.until("the PersistentVolume is gone", func() bool { return len(a.persistentVolumes(s.config.Name)) == 0 })
 		if len(s.disk.volumes()) != 1 || len(s.events.with("Retained")) != 1 {
-			t.Errorf("volumes %v, told %v", s.disk.volumes(), s.events.with(""))
+			t.Errorf("volumes %v, events %v", s.disk.volumes(), s.events.with(""))
 		}
 	})
 }
 
-func TestManyClaimsAtOnceAreAllBound(t *testing.T) {
+func TestClaim_ManyAtOnceAreAllBound(t *testing.T) {
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
 		s.start()
@@ -84,11 +84,11 @@ func TestManyClaimsAtOnceAreAllBound(t *testing.T) {
 	})
 }
 
-func TestAClaimThatIsDeletedWhileItsVolumeIsMadeLeaksNothing(t *testing.T) {
+func TestClaim_DeletedDuringProvisioningLeaksNothing(t *testing.T) {
 	for name, ends := range map[string]func(context.Context) error{
 		"and it is made":    func(context.Context) error { return nil },
 		"and it goes on":    func(context.Context) error { return fmt.Errorf("%w: it is being made", backend.ErrBusy) },
-		"and nobody knows":  func(context.Context) error { return backend.ErrUnavailable },
+		"with no answer":    func(context.Context) error { return backend.ErrUnavailable },
 		"and there is room": func(context.Context) error { return backend.ErrExhausted },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestAClaimThatIsDeletedWhileItsVolumeIsMadeLeaksNothing(t *testing.T) {
 	}
 }
 
-func TestWhatFailsIsTriedAgainUntilItSucceeds(t *testing.T) {
+func TestClaim_FailureIsRetriedUntilItSucceeds(t *testing.T) {
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
 		s.config.RetryFirst, s.config.RetryLast = time.Millisecond, 5*time.Millisecond
@@ -143,7 +143,7 @@ func TestWhatFailsIsTriedAgainUntilItSucceeds(t *testing.T) {
 	})
 }
 
-func TestAClaimThatWaitsForRoomGetsItWhenAVolumeIsDeleted(t *testing.T) {
+func TestClaim_WaitingForCapacityIsProvisionedWhenAVolumeIsDeleted(t *testing.T) {
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
 		s.disk.Memory = backendtest.NewMemorySized(gib)
@@ -159,7 +159,7 @@ func TestAClaimThatWaitsForRoomGetsItWhenAVolumeIsDeleted(t *testing.T) {
 	})
 }
 
-func TestClaimsWithFaultsAreToldAndTheOthersServed(t *testing.T) {
+func TestClaim_FaultyOnesGetEventsAndTheOthersAreServed(t *testing.T) {
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
 		s.start()
@@ -167,7 +167,7 @@ func TestClaimsWithFaultsAreToldAndTheOthersServed(t *testing.T) {
 		a.claim("bad", bad, s.config.Name)
 		a.claim("good", good, s.config.Name)
 		a.bound("good")
-		a.until("the fault is told", func() bool { return strings.Contains(a.events("bad"), `gid="root"`) })
+		a.until("the fault is reported", func() bool { return strings.Contains(a.events("bad"), `gid="root"`) })
 		if a.isBound("bad") || len(s.disk.volumes()) != 1 {
 			t.Errorf("volumes %v", s.disk.volumes())
 		}
@@ -189,7 +189,7 @@ func (a *api) events(claim string) string {
 	return said.String()
 }
 
-func TestTwoProcessesOfOneServerTakeTurns(t *testing.T) {
+func TestLease_TwoProcessesOfOneServerTakeTurns(t *testing.T) {
 	eachAPI(t, func(t *testing.T, a *api) {
 		s := newServer(t, a.client)
 		twin := newServer(t, a.client)
@@ -218,14 +218,14 @@ func TestTwoProcessesOfOneServerTakeTurns(t *testing.T) {
 			t.Errorf("they have %v and %v", s.disk.volumes(), twin.disk.volumes())
 		}
 		a.deleteClaim("first") // whose data the twin does not have
-		a.until("it is told", func() bool { return len(twin.events.with("LeftAlone")) == 1 })
+		a.until("the volume is reported", func() bool { return len(twin.events.with("LeftAlone")) == 1 })
 		if n := len(a.persistentVolumes(s.config.Name)); n != 2 || len(s.disk.volumes()) != 1 {
 			t.Errorf("%d PersistentVolumes, volumes %v", n, s.disk.volumes())
 		}
 	})
 }
 
-func TestTwoServersThatBothTakeAClaimLeaveOneVolume(t *testing.T) {
+func TestClaim_TakenByTwoServersLeavesOneVolume(t *testing.T) {
 	eachAPI(t, func(t *testing.T, a *api) {
 		s, rival := newServer(t, a.client), newServer(t, a.client)
 		rival.config.Name, rival.config.Identity = s.config.Name, "storage/rival"
@@ -258,7 +258,7 @@ func TestTwoServersThatBothTakeAClaimLeaveOneVolume(t *testing.T) {
 		a.bound("data")
 		a.until("one volume is left", func() bool { return len(s.disk.volumes())+len(rival.disk.volumes()) == 1 })
 		pv := a.bound("data")
-		owner := map[string]*server{"storage/main": s, "storage/rival": rival}[pv.Annotations[v1.NFSServerAnnotation]]
+		owner := map[string]*server{"storage/main": s, "storage/rival": rival}[pv.Annotations[v1beta1.NFSServerAnnotation]]
 		if len(owner.disk.volumes()) != 1 {
 			t.Error("the volume that is left is the other one")
 		}
@@ -268,14 +268,14 @@ func TestTwoServersThatBothTakeAClaimLeaveOneVolume(t *testing.T) {
 	})
 }
 
-func TestALeaseThatIsTakenAwayEndsTheTermAndNotTheProcess(t *testing.T) {
+func TestLease_LossEndsTheTermAndNotTheProcess(t *testing.T) {
 	a := realServer(t)
 	s := newServer(t, a.client)
 	p := s.start()
 	a.until("it has the Lease", p.gate.isOpen)
 	class := a.class(s.config.Name, nil)
 	leases := a.client.CoordinationV1().Leases(realapi.Namespace)
-	thief := "somebody else"
+	thief := "another process"
 	a.until("it is taken", func() bool {
 		lease, err := leases.Get(t.Context(), p.leaseName(), metav1.GetOptions{})
 		if err != nil {
@@ -291,13 +291,13 @@ func TestALeaseThatIsTakenAwayEndsTheTermAndNotTheProcess(t *testing.T) {
 	a.claim("data", class, s.config.Name)
 	a.bound("data") // when it has run out
 	if !p.gate.isOpen() {
-		t.Error("somebody else has the Lease")
+		t.Error("another process has the Lease")
 	}
 	a.deleteClaim("data")
 	a.nothingLeft(s)
 }
 
-func TestProvisioningRestsWhileTheLeaseCannotBeRenewed(t *testing.T) {
+func TestProvision_PausesWhileTheLeaseCannotBeRenewed(t *testing.T) {
 	a := inMemory(t)
 	client := a.client.(*fake.Clientset)
 	s := newServer(t, client)
@@ -324,7 +324,7 @@ func TestProvisioningRestsWhileTheLeaseCannotBeRenewed(t *testing.T) {
 	}
 }
 
-// nodeOf is where the pod of a claim is to run. Whoever cannot provision for that node takes the choice back.
+// nodeOf is where the pod of a claim is to run. A provisioner that cannot provision for that node clears the selection.
 const nodeOf = "volume.kubernetes.io/selected-node"
 
 // choose says what the scheduler says of the claim data, which waits for its pod.
@@ -350,12 +350,12 @@ func (a *api) claimOfAPod(provisioner string) (node string) {
 	return nodes.Items[0].Name
 }
 
-func TestAClaimOfAPodIsMadeWhenItsNodeIsChosen(t *testing.T) {
+func TestClaim_OfAPodIsProvisionedWhenItsNodeIsSelected(t *testing.T) {
 	a := realServer(t)
 	s := newServer(t, a.client)
 	s.start()
 	node := a.claimOfAPod(s.config.Name)
-	a.until("another node is asked for", func() bool {
+	a.until("another node is requested", func() bool {
 		c, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(t.Context(), "data", metav1.GetOptions{})
 		return err == nil && c.Annotations[nodeOf] == ""
 	})
@@ -368,7 +368,7 @@ func TestAClaimOfAPodIsMadeWhenItsNodeIsChosen(t *testing.T) {
 }
 
 // The scheduler may choose again before this process has its own answer.
-func TestAClaimOfAPodIsMadeThoughItsNodeIsChosenAgainAtOnce(t *testing.T) {
+func TestClaim_OfAPodIsProvisionedThoughItsNodeIsSelectedAgain(t *testing.T) {
 	a := realServer(t)
 	var p *Provisioner
 	nodes := make(chan string, 1)
@@ -402,7 +402,7 @@ func TestAClaimOfAPodIsMadeThoughItsNodeIsChosenAgainAtOnce(t *testing.T) {
 	a.nothingLeft(s)
 }
 
-func TestAPersistentVolumeWhosePolicyBecomesRetainIsKeptWithItsData(t *testing.T) {
+func TestClaim_PolicyChangedToRetainKeepsVolumeAndData(t *testing.T) {
 	a := realServer(t)
 	s := newServer(t, a.client)
 	s.start()

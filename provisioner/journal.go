@@ -28,8 +28,8 @@ type entry struct {
 // journal remembers on the server's disk what was begun, so that a volume whose claim is deleted before it has a
 // PersistentVolume is found again and removed, whenever the process died. Each entry is a file.
 //
-// An entry is written before the volume is made, and taken out when its PersistentVolume was seen. A volume without
-// an entry is never removed for want of a PersistentVolume: somebody may have kept it on purpose.
+// An entry is written before the volume is made, and taken out when its PersistentVolume was seen. A volume without an
+// entry is never removed for lack of a PersistentVolume: it may have been kept on purpose.
 type journal struct {
 	root  *os.Root
 	store string // identity of the data
@@ -122,9 +122,9 @@ func (j *journal) begin(id backend.ID, e entry) error {
 	err = nodeops.Replace(j.root, path.Join(begunDir, string(id)), data)
 	switch {
 	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
-		return fmt.Errorf("%w: the storage of the NFS server is full, so that volume %s cannot even be noted; grow it, or delete volumes: %w", backend.ErrExhausted, id, err)
+		return fmt.Errorf("%w: the storage of the NFS server is full, so that volume %s cannot be recorded in the journal; grow it, or delete volumes: %w", backend.ErrExhausted, id, err)
 	case err != nil:
-		return fmt.Errorf("%w: volume %s could not be noted before it is made: %w", backend.ErrUnavailable, id, err)
+		return fmt.Errorf("%w: volume %s could not be recorded before its creation: %w", backend.ErrUnavailable, id, err)
 	}
 	j.entries[id] = e
 	return nil

@@ -21,7 +21,7 @@ func reopen(t *testing.T, dir string) *journal {
 	return j
 }
 
-func TestTheJournalSurvivesTheProcess(t *testing.T) {
+func TestJournal_SurvivesTheProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state", "provisioner")
 	j := reopen(t, dir)
 	e := entry{Name: "pvc-1", Namespace: "default", Claim: "data", UID: "1"}
@@ -44,7 +44,7 @@ func TestTheJournalSurvivesTheProcess(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherProcessBeganIsReadBeforeItIsGoneOnWith(t *testing.T) {
+func TestJournal_EntryOfAnotherProcessIsReadBeforeItIsContinued(t *testing.T) {
 	dir := t.TempDir()
 	standby, active := reopen(t, dir), reopen(t, dir)
 	if standby.store != active.store {
@@ -63,7 +63,7 @@ func TestWhatAnotherProcessBeganIsReadBeforeItIsGoneOnWith(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoEntryIsPassedOver(t *testing.T) {
+func TestJournal_OtherFilesAreSkipped(t *testing.T) {
 	dir := t.TempDir()
 	if err := reopen(t, dir).begin("pvc-1", entry{Name: "pvc-1", UID: "1"}); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestWhatIsNoEntryIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestAnIdentityThatWasCutShortIsMadeAgainAndAForgedOneIsRefused(t *testing.T) {
+func TestIdentity_TruncatedIsRecreatedAndForgedIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, identityFile)
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -97,7 +97,7 @@ func TestAnIdentityThatWasCutShortIsMadeAgainAndAForgedOneIsRefused(t *testing.T
 	}
 }
 
-func TestAJournalThatCannotBeWrittenStopsWhatWouldNotBeRemembered(t *testing.T) {
+func TestJournal_ThatCannotBeWrittenStopsProvisioning(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	if err := os.RemoveAll(filepath.Join(s.config.StateDir, begunDir)); err != nil {

@@ -101,9 +101,9 @@ func (l *life) run(t *testing.T, p *Provisioner, end <-chan struct{}) {
 	}
 }
 
-// TestAProcessKilledAtAnyStepLeaksNothing makes and deletes a claim, with a process that dies at each step in turn and
-// one that comes after it. In every second life the user deletes the claim while nobody runs.
-func TestAProcessKilledAtAnyStepLeaksNothing(t *testing.T) {
+// TestKill_AtAnyStepLeaksNothing makes and deletes a claim, with a process that dies at each step in turn and
+// one that comes after it. In every second life the user deletes the claim while no process runs.
+func TestKill_AtAnyStepLeaksNothing(t *testing.T) {
 	a := realServer(t)
 	s := newServer(t, a.client)
 	s.config.Lease = time.Second
@@ -208,8 +208,8 @@ func (a *api) removeClaim(t *testing.T, name string) {
 	})
 }
 
-// TestEveryRequestThatFailsOnceIsTriedAgain is the same with a process that lives on.
-func TestEveryRequestThatFailsOnceIsTriedAgain(t *testing.T) {
+// TestKill_EveryRequestThatFailsOnceIsRetried is the same with a process that lives on.
+func TestKill_EveryRequestThatFailsOnceIsRetried(t *testing.T) {
 	a := realServer(t)
 	var failed sync.Map
 	once := func(what string) error {

@@ -1,13 +1,13 @@
 package provisioner
 
 import (
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // The labels of a volume that this package makes, beside those of package v1. What follows from them later, such as what a
 // deletion does, is read from the volume and not from the PersistentVolume, which users may change. Only volumes with
-// v1.NFSServerLabel are ever deleted here.
+// v1beta1.NFSServerLabel are ever deleted here.
 const (
 	// ClaimUIDLabel is the UID of the claim.
 	ClaimUIDLabel = "nfs.holdfast.dev/claim-uid"
@@ -24,4 +24,4 @@ const (
 )
 
 // Made says whether a volume was made by this package, on whatever server.
-func Made(v *backend.Volume) bool { return v.Labels[v1.NFSServerLabel] != "" }
+func Made(v *backend.Volume) bool { return v.Labels[v1beta1.NFSServerLabel] != "" }

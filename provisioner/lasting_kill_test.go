@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/export"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops/child"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // doomed counts what its process does to the API server and asks of the disk, and kills it at a given step.
@@ -128,9 +128,9 @@ var (
 	}
 )
 
-// TestAProcessKilledAtAnyStepLeavesNothingOnARealDisk is TestAProcessKilledAtAnyStepLeaksNothing with volumes that are
-// images and mounted, and a process that is really killed. Of every second the user deletes the claim while nobody runs.
-func TestAProcessKilledAtAnyStepLeavesNothingOnARealDisk(t *testing.T) {
+// TestKill_AtAnyStepLeavesNothingOnARealDisk is TestKill_AtAnyStepLeaksNothing with volumes that are
+// images and mounted, and a process that is really killed. Of every second the user deletes the claim while no process runs.
+func TestKill_AtAnyStepLeavesNothingOnARealDisk(t *testing.T) {
 	if os.Getenv(placeVariable) != "" {
 		play(t)
 		return
@@ -163,7 +163,7 @@ func TestAProcessKilledAtAnyStepLeavesNothingOnARealDisk(t *testing.T) {
 	for i, step := range slices.Concat(makingSteps, deletionSteps) {
 		if i%4 == 3 || hostfs.All() {
 			if !try(ending{at: step, bound: i >= len(makingSteps)}) {
-				t.Errorf("nobody comes to step %s", step)
+				t.Errorf("no process reaches step %s", step)
 			}
 		}
 	}
@@ -183,7 +183,7 @@ type killing struct {
 }
 
 // once makes and deletes a claim over a death, and returns false if the process came through. The claim may be deleted
-// while nobody runs.
+// while no process runs.
 func (k *killing) once(a *api, t *testing.T, e ending, name string, deleted bool) (died bool) {
 	a.claim(name, k.class, k.Name)
 	if e.bound {
@@ -216,7 +216,7 @@ func (k *killing) kill(a *api, t *testing.T, e ending, name string) (died bool) 
 	if err := errors.Join(err, os.WriteFile(file, data, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(k.binary, "-test.v", "-test.run", "^TestAProcessKilledAtAnyStepLeavesNothingOnARealDisk$")
+	cmd := exec.Command(k.binary, "-test.v", "-test.run", "^TestKill_AtAnyStepLeavesNothingOnARealDisk$")
 	cmd.Env = append(os.Environ(), placeVariable+"="+file, "HOLDFAST_CRASH_AT="+string(e.at), "HOLDFAST_API=")
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	ended, err := child.Start(cmd)

@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 // place is what outlives each process of an NFS server: its disk, where it mounts, who exports, and its API server.
@@ -98,7 +98,7 @@ func (n noting) Remove(_ context.Context, id uint16) error {
 	return nil
 }
 
-// left tells of all that there should not be once there are no volumes: files of the pool, mounts, loop devices, exports,
+// left lists all that must not exist once there are no volumes: files of the pool, mounts, loop devices, exports,
 // identities of volumes, entries of the journal.
 func (p *place) left(t *testing.T, empty []string) (found []string) {
 	t.Helper()

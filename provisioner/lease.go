@@ -32,16 +32,17 @@ func (p *Provisioner) lead(ctx context.Context) error {
 		if !errors.Is(err, kube.ErrLeaseLost) {
 			return err
 		}
-		p.log.Warn("provisioning rests, since the Lease could not be renewed in time; volumes stay exported, and it goes on when the Lease is got again", "lease", p.leaseName())
+		p.log.Warn("provisioning stops, since the Lease could not be renewed in time; volumes stay exported, and it continues when the Lease is acquired again", "lease", p.leaseName())
 	}
 	return nil
 }
 
-// work lets calls through until the term ends. What came up while nobody worked is looked at again.
+// work lets calls through until the term ends. Objects that were queued while no process held the Lease are queued
+// again.
 func (p *Provisioner) work(term context.Context) {
 	p.log.Info("provisioning", "server", p.Identity, "holder", p.Holder)
 	if err := p.journal.read(p.log); err != nil {
-		p.log.Warn("the journal cannot be read again; what another process began is not known", "error", err)
+		p.log.Warn("the journal cannot be read again; the unfinished volumes of another process are not known", "error", err)
 	}
 	p.gate.open(term)
 	p.claims.again()
@@ -49,7 +50,7 @@ func (p *Provisioner) work(term context.Context) {
 	look := time.NewTicker(p.Resync)
 	defer look.Stop()
 	for {
-		p.settleAll()
+		p.enqueueBegun()
 		select {
 		case <-look.C:
 		case <-term.Done():
@@ -59,5 +60,5 @@ func (p *Provisioner) work(term context.Context) {
 	}
 }
 
-// errResting is the reason for what is not done now. Whoever holds the Lease does it.
+// errResting is the error of calls that are not carried out now. The holder of the Lease does them.
 var errResting = errors.New("this process does not hold the Lease of its server")

@@ -8,48 +8,45 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestParametersAreReadWhateverTheirCase(t *testing.T) {
+func TestParameters_AreReadWhateverTheCaseOfTheirKeys(t *testing.T) {
 	for name, given := range map[string]map[string]string{
-		"as documented": {"server": "storage/main", "gid": "1000", "rootSquash": "true", "inodes": "5000", "onDelete": "archive"},
-		"in lower case": {"server": "storage/main", "gid": "1000", "rootsquash": "TRUE", "inodes": "5000", "ondelete": "archive"},
-		"in upper case": {"SERVER": "storage/main", "GID": "01000", "SQUASH": "root_squash", "INODES": "5000", "ONDELETE": "archive"},
+		"as documented": {"nfsServer": "storage/main", "gid": "1000", "rootSquash": "true", "inodes": "5000", "onDelete": "archive"},
+		"in lower case": {"nfsserver": "storage/main", "gid": "1000", "rootsquash": "true", "inodes": "5000", "ondelete": "archive"},
+		"in upper case": {"NFSSERVER": "storage/main", "GID": "01000", "SQUASH": "root_squash", "INODES": "5000", "ONDELETE": "archive"},
 	} {
-		p, err := parseParameters(given)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		p.rootSquash = false
-		if want := (parameters{server: "storage/main", gid: "1000", squash: "root_squash", inodes: 5000, onDelete: ArchiveData}); p != want {
-			t.Errorf("%s: %+v", name, p)
+		c, err := parseParameters(given)
+		if want := (choices{server: "storage/main", gid: "1000", squash: "root_squash", inodes: 5000, onDelete: ArchiveData}); err != nil || c != want {
+			t.Errorf("%s: %+v, %v", name, c, err)
 		}
 	}
 }
 
-func TestWithoutParametersTheServerChoosesAndDataIsDeleted(t *testing.T) {
+func TestParameters_DefaultsChooseTheServerAndDeleteTheData(t *testing.T) {
 	for name, given := range map[string]map[string]string{
 		"none":  nil,
-		"empty": {"server": "", "gid": "", "rootSquash": "", "squash": "", "inodes": "", "onDelete": ""},
+		"empty": {"nfsServer": "", "gid": "", "rootSquash": "", "squash": "", "inodes": "", "onDelete": ""},
 		"group": {"gid": "none"},
 	} {
-		p, err := parseParameters(given)
-		if want := (parameters{onDelete: DeleteData}); err != nil || p != want {
-			t.Errorf("%s: %+v, %v", name, p, err)
+		c, err := parseParameters(given)
+		if want := (choices{onDelete: DeleteData}); err != nil || c != want {
+			t.Errorf("%s: %+v, %v", name, c, err)
 		}
 	}
 }
 
-func TestAWrongParameterIsRefusedWithWhatIsAllowed(t *testing.T) {
+func TestParameters_WrongIsRefusedWithTheAllowedValues(t *testing.T) {
 	for name, test := range map[string]struct {
 		given map[string]string
 		says  []string
 	}{
-		"unknown key":      {map[string]string{"speed": "fast"}, []string{`"speed"`, "gid, inodes, onDelete, rootSquash, server, squash"}},
+		"unknown key":      {map[string]string{"speed": "fast"}, []string{`"speed"`, "gid, inodes, nfsServer, onDelete, rootSquash, squash"}},
 		"mount options":    {map[string]string{"mountOptions": "vers=4"}, []string{"field of the StorageClass"}},
-		"CSI file system":  {map[string]string{"csi.storage.k8s.io/fstype": "xfs"}, []string{"csi.holdfast.dev", "onDelete"}},
+		"CSI file system":  {map[string]string{"csi.storage.k8s.io/fstype": "xfs"}, []string{"the server chooses the file system", "onDelete"}},
 		"old file system":  {map[string]string{"fsType": "xfs"}, []string{"the server chooses the file system"}},
 		"CSI pool":         {map[string]string{"pool": "fast"}, []string{"csi.holdfast.dev"}},
 		"key twice":        {map[string]string{"gid": "1", "GID": "1"}, []string{`"GID"`, `"gid"`, "the same key"}},
+		"misspelled":       {map[string]string{"rootSqash": "true"}, []string{`"rootSqash"`, "did you mean rootSquash?"}},
+		"value's case":     {map[string]string{"rootSquash": "TRUE"}, []string{"true or false"}},
 		"group 0":          {map[string]string{"gid": "0"}, []string{`gid="0"`, "none", "4294967294"}},
 		"group too high":   {map[string]string{"gid": "4294967295"}, []string{"4294967294"}},
 		"group negative":   {map[string]string{"gid": "-1"}, []string{"4294967294"}},
@@ -58,14 +55,14 @@ func TestAWrongParameterIsRefusedWithWhatIsAllowed(t *testing.T) {
 		"group in hex":     {map[string]string{"gid": "0x5"}, []string{"4294967294"}},
 		"root squash":      {map[string]string{"rootSquash": "yes"}, []string{"true or false"}},
 		"squash":           {map[string]string{"squash": "root_id_squash"}, []string{"no_root_squash, root_squash or all_squash"}},
-		"squash twice":     {map[string]string{"rootSquash": "true", "squash": "root_squash"}, []string{"give one of them"}},
-		"squash with case": {map[string]string{"RootSquash": "false", "SQUASH": "all_squash"}, []string{"give one of them"}},
+		"squash twice":     {map[string]string{"rootSquash": "true", "squash": "root_squash"}, []string{"squash", "leave out one of them"}},
+		"squash with case": {map[string]string{"RootSquash": "false", "SQUASH": "all_squash"}, []string{"squash", "leave out one of them"}},
 		"no inodes":        {map[string]string{"inodes": "0"}, []string{"from 1 to"}},
 		"many inodes":      {map[string]string{"inodes": "9223372036854775808"}, []string{"from 1 to 9223372036854775807"}},
 		"onDelete":         {map[string]string{"onDelete": "shred"}, []string{"delete, retain or archive"}},
-		"server path":      {map[string]string{"server": "../../etc"}, []string{"NAMESPACE/NAME"}},
-		"server line":      {map[string]string{"server": "main\nEXPORT{}"}, []string{"NAMESPACE/NAME", `\n`}},
-		"server deep":      {map[string]string{"server": "a/b/c"}, []string{"NAMESPACE/NAME"}},
+		"server path":      {map[string]string{"nfsServer": "../../etc"}, []string{"NAMESPACE/NAME"}},
+		"server line":      {map[string]string{"nfsServer": "main\nEXPORT{}"}, []string{"NAMESPACE/NAME", `\n`}},
+		"server deep":      {map[string]string{"nfsServer": "a/b/c"}, []string{"NAMESPACE/NAME"}},
 	} {
 		_, err := parseParameters(test.given)
 		if !errors.Is(err, backend.ErrInvalid) {
@@ -80,18 +77,19 @@ func TestAWrongParameterIsRefusedWithWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestTheServerOfAClassIsReadThoughOtherThingsAreWrong(t *testing.T) {
+func TestParameters_ServerIsReadThoughOthersAreWrong(t *testing.T) {
 	for name, test := range map[string]struct {
 		given map[string]string
 		want  string
 	}{
 		"none":            {nil, ""},
-		"plain":           {map[string]string{"server": "main"}, "main"},
-		"with namespace":  {map[string]string{"Server": "storage/main"}, "storage/main"},
-		"among bad ones":  {map[string]string{"server": "main", "gid": "-1", "speed": "fast"}, "main"},
-		"twice":           {map[string]string{"server": "main", "SERVER": "other"}, ""},
-		"that is no name": {map[string]string{"server": "Main Server"}, ""},
-		"empty":           {map[string]string{"server": ""}, ""},
+		"plain":           {map[string]string{"nfsServer": "main"}, "main"},
+		"with namespace":  {map[string]string{"nfsServer": "storage/main"}, "storage/main"},
+		"among bad ones":  {map[string]string{"nfsServer": "main", "gid": "-1", "speed": "fast"}, "main"},
+		"in another case": {map[string]string{"NFSserver": "main"}, "main"},
+		"twice":           {map[string]string{"nfsServer": "main", "NFSSERVER": "other"}, ""},
+		"that is no name": {map[string]string{"nfsServer": "Main Server"}, ""},
+		"empty":           {map[string]string{"nfsServer": ""}, ""},
 	} {
 		if got := serverOf(test.given); got != test.want {
 			t.Errorf("%s: %q", name, got)
@@ -103,7 +101,7 @@ func TestTheServerOfAClassIsReadThoughOtherThingsAreWrong(t *testing.T) {
 func FuzzParameters(f *testing.F) {
 	for _, value := range []string{"", "1", "none", "true", "a/b", "..", "root_squash", "18446744073709551616", "\x00", "delete", "٣"} {
 		f.Add("gid", value)
-		f.Add("ſerver", value) // folds to "server" in Unicode
+		f.Add("nfſServer", value) // folds to "nfsServer" in Unicode
 		f.Add("onDelete", value)
 	}
 	f.Fuzz(func(t *testing.T, key, value string) {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -24,13 +24,13 @@ func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volum
 	}
 	mode := core.PersistentVolumeFilesystem
 	annotations := map[string]string{
-		v1.NFSServerAnnotation: p.Identity, v1.NFSStoreAnnotation: p.journal.store, v1.NFSVolumeAnnotation: string(v.ID),
-		v1.OnDeleteAnnotation: v.Labels[v1.OnDeleteLabel], v1.GIDAnnotation: v.Labels[v1.GIDLabel],
+		v1beta1.NFSServerAnnotation: p.Identity, v1beta1.NFSStoreAnnotation: p.journal.store, v1beta1.NFSVolumeAnnotation: string(v.ID),
+		v1beta1.OnDeleteAnnotation: v.Labels[v1beta1.OnDeleteLabel], v1beta1.GIDAnnotation: v.Labels[v1beta1.GIDLabel],
 	}
 	return &core.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: o.PVName, Annotations: given(annotations)},
 		Spec: core.PersistentVolumeSpec{
-			Capacity:                      core.ResourceList{core.ResourceStorage: *v1.Quantity(v.Size)},
+			Capacity:                      core.ResourceList{core.ResourceStorage: *v1beta1.Quantity(v.Size)},
 			AccessModes:                   slices.Clone(o.PVC.Spec.AccessModes),
 			PersistentVolumeReclaimPolicy: policy,
 			MountOptions:                  slices.Clone(options),
@@ -42,5 +42,5 @@ func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volum
 
 // owns says whether a PersistentVolume was made by this server with the data that it has now.
 func (p *Provisioner) owns(v *core.PersistentVolume) bool {
-	return v.Annotations[v1.ProvisionedByAnnotation] == p.Name && v.Annotations[v1.NFSServerAnnotation] == p.Identity && v.Annotations[v1.NFSStoreAnnotation] == p.journal.store
+	return v.Annotations[v1beta1.ProvisionedByAnnotation] == p.Name && v.Annotations[v1beta1.NFSServerAnnotation] == p.Identity && v.Annotations[v1beta1.NFSStoreAnnotation] == p.journal.store
 }

@@ -9,15 +9,15 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
 	"github.com/holdfast-storage/holdfast/admin/persistent"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func TestThePersistentVolumeOfAnAdoptedVolumeIsThatOfOneThatWasProvisioned(t *testing.T) {
+func TestPersistentVolume_OfAnAdoptedVolumeEqualsAProvisionedOne(t *testing.T) {
 	s := newServer(t, quietClient())
 	s.config.Name = ""
 	p := s.made()
-	if p.Name != v1.ProvisionerName {
-		t.Errorf("the provisioner is %s, of the API it is %s", p.Name, v1.ProvisionerName)
+	if p.Name != v1beta1.ProvisionerName {
+		t.Errorf("the provisioner is %s, of the API it is %s", p.Name, v1beta1.ProvisionerName)
 	}
 	o := options(map[string]string{"gid": "1000", "onDelete": "archive"}, func(o *controller.ProvisionOptions) {
 		o.StorageClass.ReclaimPolicy = new(core.PersistentVolumeReclaimRetain)
@@ -27,18 +27,18 @@ func TestThePersistentVolumeOfAnAdoptedVolumeIsThatOfOneThatWasProvisioned(t *te
 		t.Fatal(err)
 	}
 	// The library writes these.
-	pv.Annotations[v1.ProvisionedByAnnotation], pv.Spec.StorageClassName = p.Name, "shared"
+	pv.Annotations[v1beta1.ProvisionedByAnnotation], pv.Spec.StorageClassName = p.Name, "shared"
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "default", Name: "data"}
 
 	disk := s.disk.volume(pv.Name)
-	v := &v1.Volume{Spec: v1.VolumeSpec{Name: disk.Name, Node: "storage.main.nfs.holdfast.dev", Shared: true, Labels: disk.Labels}}
-	v.Name, v.Status.Size, v.Status.Mode = string(disk.ID), resource.NewQuantity(disk.Size, resource.BinarySI), v1.ModeFilesystem
-	v.Status.Access = &v1.VolumeAccess{NFS: &v1.VolumeNFS{Server: address, Path: p.Path(disk.ID)}}
+	v := &v1beta1.Volume{Spec: v1beta1.VolumeSpec{Name: disk.Name, Node: "storage.main.nfs.holdfast.dev", Shared: true, Labels: disk.Labels}}
+	v.Name, v.Status.Size, v.Status.Mode = string(disk.ID), resource.NewQuantity(disk.Size, resource.BinarySI), v1beta1.ModeFilesystem
+	v.Status.Access = &v1beta1.VolumeAccess{NFS: &v1beta1.VolumeNFS{Server: address, Path: p.Path(disk.ID)}}
 	if !persistent.Plain(v) || persistent.Server(v) != p.Identity || !persistent.Names(v, pv) || persistent.StoreOf(pv, p.Identity) != p.journal.store {
 		t.Error("it is not known again")
 	}
 	adopted, err := persistent.Of(v, persistent.Options{
-		Name: persistent.NamesFor(v)[0], Claim: *pv.Spec.ClaimRef, ClassName: "shared", MountOptions: v1.NFSMountOptions(nil), Store: p.journal.store,
+		Name: persistent.NamesFor(v)[0], Claim: *pv.Spec.ClaimRef, ClassName: "shared", MountOptions: v1beta1.NFSMountOptions(nil), Store: p.journal.store,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -68,7 +68,7 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	}
 	v, err := p.Backend.Create(ctx, spec)
 	if err == nil && !maps.Equal(ours(v.Labels), ours(spec.Labels)) {
-		err = fmt.Errorf("%w: volume %s was begun for this claim with other parameters", backend.ErrExists, id)
+		err = fmt.Errorf("%w: volume %s was started for this claim with other parameters", backend.ErrExists, id)
 	}
 	switch {
 	case errors.Is(err, backend.ErrExists):
@@ -77,14 +77,14 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 		p.waiting.add(o.PVC)
 	}
 	if err != nil {
-		p.settling.Add(id) // its claim may be gone by now
+		p.begun.Enqueue(id) // its claim may be gone by now
 		return nil, err
 	}
 	p.Made(backend.SourceVolume, id)
 	return p.persistent(o, v, address), nil
 }
 
-// stateOf tells the library whether the volume may yet come.
+// stateOf reports to the library whether the volume may still be created.
 func stateOf(err error) controller.ProvisioningState {
 	code := backend.CodeOf(err)
 	switch {
@@ -100,7 +100,7 @@ func stateOf(err error) controller.ProvisioningState {
 // ours are the labels that this package gives to volumes.
 func ours(labels map[string]string) map[string]string {
 	found := map[string]string{}
-	for _, key := range []string{v1.NFSServerLabel, v1.OnDeleteLabel, ClaimUIDLabel, SquashLabel, v1.GIDLabel, ModeLabel} {
+	for _, key := range []string{v1beta1.NFSServerLabel, v1beta1.OnDeleteLabel, ClaimUIDLabel, SquashLabel, v1beta1.GIDLabel, ModeLabel} {
 		if value := labels[key]; value != "" {
 			found[key] = value
 		}
@@ -109,13 +109,13 @@ func ours(labels map[string]string) map[string]string {
 }
 
 // beginAgain removes a volume that was begun for the same claim before its class was changed, so that the next try
-// makes it as it is wanted now. One that has a PersistentVolume, or is of somebody else, stays.
+// creates it as it is specified now. A volume that has a PersistentVolume, or belongs to another claim, stays.
 func (p *Provisioner) beginAgain(ctx context.Context, id backend.ID, o controller.ProvisionOptions, cause error) error {
 	v, err := p.Backend.Get(ctx, id)
 	if err != nil {
 		return err
 	}
-	if v.Labels[v1.NFSServerLabel] != p.Identity || v.Labels[ClaimUIDLabel] != string(o.PVC.UID) {
+	if v.Labels[v1beta1.NFSServerLabel] != p.Identity || v.Labels[ClaimUIDLabel] != string(o.PVC.UID) {
 		return cause
 	}
 	_, err = p.Client.CoreV1().PersistentVolumes().Get(ctx, o.PVName, metav1.GetOptions{})
@@ -128,15 +128,15 @@ func (p *Provisioner) beginAgain(ctx context.Context, id backend.ID, o controlle
 	if err := p.remove(ctx, id); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %w; it was not used yet and is made again", backend.ErrBusy, cause)
+	return fmt.Errorf("%w: %w; it was not used yet and is recreated", backend.ErrBusy, cause)
 }
 
 // guard turns a panic into an error: the process serves files, too.
 func (p *Provisioner) guard(what string, f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			p.log.Error("this is a fault in the program; please report it", "what", what, "panic", r, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%w: %s failed by a fault in the program; the log of the server has it", backend.ErrUnavailable, what)
+			p.log.Error("this is a bug in the program; please report it", "what", what, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: %s failed because of a bug in the program; see the log of the server", backend.ErrUnavailable, what)
 		}
 	}()
 	return f()

@@ -19,19 +19,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestAServerThatRefusesMakesNothingForAClaim(t *testing.T) {
+func TestProvision_ServerThatRefusesCreatesNothing(t *testing.T) {
 	s := newServer(t, quietClient())
-	refusal := fmt.Errorf("%w: nobody allowed it", backend.ErrUnavailable)
+	refusal := fmt.Errorf("%w: it is not allowed", backend.ErrUnavailable)
 	s.config.Refusal = func() error { return refusal }
 	p := s.made()
 	o := options(nil)
-	if pv, _, err := p.Provision(t.Context(), o); pv != nil || !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "nobody allowed it") {
+	if pv, _, err := p.Provision(t.Context(), o); pv != nil || !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "it is not allowed") {
 		t.Errorf("made %v, %v", pv, err)
 	}
 	if _, err := s.disk.Get(t.Context(), backend.ID(o.PVName)); !errors.Is(err, backend.ErrNotFound) {
@@ -43,7 +43,7 @@ func TestAServerThatRefusesMakesNothingForAClaim(t *testing.T) {
 	}
 }
 
-func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
+func TestProvision_VolumeFollowsTheClass(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	o := options(map[string]string{"gid": "1000", "squash": "all_squash", "inodes": "77", "onDelete": "retain"}, func(o *controller.ProvisionOptions) {
@@ -66,7 +66,7 @@ func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
 		!slices.Equal(pv.Spec.AccessModes, o.PVC.Spec.AccessModes) {
 		t.Errorf("the class or the claim is not followed: %+v", pv.Spec)
 	}
-	if a := pv.Annotations; a[v1.GIDAnnotation] != "1000" || a[v1.NFSServerAnnotation] != "storage/main" || a[v1.NFSVolumeAnnotation] != o.PVName || a[v1.NFSStoreAnnotation] == "" || a[v1.OnDeleteAnnotation] != "retain" {
+	if a := pv.Annotations; a[v1beta1.GIDAnnotation] != "1000" || a[v1beta1.NFSServerAnnotation] != "storage/main" || a[v1beta1.NFSVolumeAnnotation] != o.PVName || a[v1beta1.NFSStoreAnnotation] == "" || a[v1beta1.OnDeleteAnnotation] != "retain" {
 		t.Errorf("the annotations are %v", a)
 	}
 	v, err := s.disk.Get(t.Context(), backend.ID(o.PVName))
@@ -74,8 +74,8 @@ func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		v1.NFSServerLabel: "storage/main", v1.OnDeleteLabel: "retain", SquashLabel: "all_squash", v1.GIDLabel: "1000", ClaimUIDLabel: string(o.PVC.UID),
-		v1.ClaimNamespaceLabel: "default", v1.ClaimNameLabel: "data", v1.PersistentVolumeLabel: o.PVName,
+		v1beta1.NFSServerLabel: "storage/main", v1beta1.OnDeleteLabel: "retain", SquashLabel: "all_squash", v1beta1.GIDLabel: "1000", ClaimUIDLabel: string(o.PVC.UID),
+		v1beta1.ClaimNamespaceLabel: "default", v1beta1.ClaimNameLabel: "data", v1beta1.PersistentVolumeLabel: o.PVName,
 	}
 	for key, value := range want {
 		if v.Labels[key] != value {
@@ -93,7 +93,7 @@ func TestAClaimGetsAVolumeAsItsClassSays(t *testing.T) {
 	}
 }
 
-func TestWhoeverShowsVolumesIsToldOfEachThatIsMade(t *testing.T) {
+func TestProvision_CreatedVolumesAreReported(t *testing.T) {
 	s := newServer(t, quietClient())
 	var made []string
 	s.config.Made = func(kind backend.SourceKind, id backend.ID) { made = append(made, string(kind)+" "+string(id)) }
@@ -107,7 +107,7 @@ func TestWhoeverShowsVolumesIsToldOfEachThatIsMade(t *testing.T) {
 		return nil
 	})
 	if _, _, err := p.Provision(t.Context(), o); !errors.Is(err, fails) || len(made) > 0 {
-		t.Fatalf("what could not be made was told: %v, %v", made, err)
+		t.Fatalf("a volume that could not be created was reported: %v, %v", made, err)
 	}
 	s.disk.hook(nil)
 	pv := released(t, p, map[string]string{"onDelete": "archive"})
@@ -115,44 +115,44 @@ func TestWhoeverShowsVolumesIsToldOfEachThatIsMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []string{"volume " + pv.Name, "snapshot " + archivePrefix + pv.Name}; !slices.Equal(made, want) {
-		t.Errorf("told were %v, want %v", made, want)
+		t.Errorf("reported are %v, want %v", made, want)
 	}
 }
 
-func TestAClassWithoutOptionsGetsThoseOfTheServer(t *testing.T) {
+func TestProvision_ClassWithoutOptionsGetsThoseOfTheServer(t *testing.T) {
 	s := newServer(t, quietClient())
 	pv, _, err := s.made().Provision(t.Context(), options(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := s.disk.volume(pv.Name); v.Labels[ModeLabel] != "2777" || v.Labels[v1.GIDLabel] != "" || v.Labels[SquashLabel] != "" {
+	if v := s.disk.volume(pv.Name); v.Labels[ModeLabel] != "2777" || v.Labels[v1beta1.GIDLabel] != "" || v.Labels[SquashLabel] != "" {
 		t.Errorf("the labels are %v", v.Labels)
 	}
-	if !slices.Equal(pv.Spec.MountOptions, v1.NFSMountOptions(nil)) || pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete {
+	if !slices.Equal(pv.Spec.MountOptions, v1beta1.NFSMountOptions(nil)) || pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete {
 		t.Errorf("it is %+v", pv.Spec)
 	}
-	if _, has := pv.Annotations[v1.GIDAnnotation]; has {
-		t.Errorf("it has a group that nobody gave: %v", pv.Annotations)
+	if _, has := pv.Annotations[v1beta1.GIDAnnotation]; has {
+		t.Errorf("it has a group that was not requested: %v", pv.Annotations)
 	}
 }
 
-func TestAClaimThatCannotBeMetIsRefusedInPlainWords(t *testing.T) {
+func TestProvision_ImpossibleClaimIsRefusedInPlainWords(t *testing.T) {
 	block, group, class, grows := core.PersistentVolumeBlock, "snapshot.storage.k8s.io", "gold", true
 	for name, test := range map[string]struct {
 		change func(*controller.ProvisionOptions)
 		says   string
 	}{
 		"selector": {func(o *controller.ProvisionOptions) { o.PVC.Spec.Selector = &metav1.LabelSelector{} }, "spec.selector"},
-		"block":    {func(o *controller.ProvisionOptions) { o.PVC.Spec.VolumeMode = &block }, v1.DriverName},
+		"block":    {func(o *controller.ProvisionOptions) { o.PVC.Spec.VolumeMode = &block }, v1beta1.DriverName},
 		"clone": {func(o *controller.ProvisionOptions) {
 			o.PVC.Spec.DataSource = &core.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "x"}
-		}, v1.DriverName},
+		}, v1beta1.DriverName},
 		"snapshot": {func(o *controller.ProvisionOptions) {
 			o.PVC.Spec.DataSourceRef = &core.TypedObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: "x"}
 		}, "VolumeSnapshot"},
 		"one pod": {func(o *controller.ProvisionOptions) {
 			o.PVC.Spec.AccessModes = []core.PersistentVolumeAccessMode{core.ReadWriteOncePod}
-		}, "ReadWriteOncePod cannot be held"},
+		}, "ReadWriteOncePod cannot be enforced"},
 		"odd mode": {func(o *controller.ProvisionOptions) {
 			o.PVC.Spec.AccessModes = []core.PersistentVolumeAccessMode{"Sometimes"}
 		}, `"Sometimes"`},
@@ -189,7 +189,7 @@ func TestAClaimThatCannotBeMetIsRefusedInPlainWords(t *testing.T) {
 	}
 }
 
-func TestAnArchiveNeedsSnapshots(t *testing.T) {
+func TestProvision_ArchiveNeedsSnapshots(t *testing.T) {
 	s := newServer(t, quietClient())
 	s.config.Backend = struct{ backend.Backend }{backendtest.NewMemory()}
 	_, state, err := s.made().Provision(t.Context(), options(map[string]string{"onDelete": "archive"}))
@@ -198,8 +198,8 @@ func TestAnArchiveNeedsSnapshots(t *testing.T) {
 	}
 }
 
-// The library forgets a claim that was deleted only when it is told that nothing goes on.
-func TestTheStateSaysWhetherTheVolumeMayYetCome(t *testing.T) {
+// The library forgets a claim that was deleted only when it learns that no operation runs.
+func TestProvision_StateSaysWhetherTheVolumeMayStillAppear(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want controller.ProvisioningState
@@ -221,7 +221,7 @@ func TestTheStateSaysWhetherTheVolumeMayYetCome(t *testing.T) {
 	}
 }
 
-func TestASlowVolumeIsAskedForAgainAndMadeOnce(t *testing.T) {
+func TestProvision_SlowVolumeIsRequestedAgainAndCreatedOnce(t *testing.T) {
 	slow := &slowBackend{Memory: backendtest.NewMemory(), finish: make(chan struct{})}
 	s := newServer(t, quietClient())
 	s.config.Backend = slow
@@ -243,7 +243,7 @@ func TestASlowVolumeIsAskedForAgainAndMadeOnce(t *testing.T) {
 	}
 }
 
-// slowBackend makes volumes off the caller's path, as those on disks do, and finishes when it is told.
+// slowBackend makes volumes off the caller's path, as those on disks do, and finishes when it is released.
 type slowBackend struct {
 	*backendtest.Memory
 	ops    backend.Operations
@@ -266,7 +266,7 @@ func (b *slowBackend) Create(ctx context.Context, spec backend.VolumeSpec) (*bac
 	})
 }
 
-func TestWithoutTheLeaseNothingIsDoneOrComplainedOf(t *testing.T) {
+func TestProvision_WithoutTheLeaseNothingIsDoneOrReported(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	p.gate.shut()
@@ -281,7 +281,7 @@ func TestWithoutTheLeaseNothingIsDoneOrComplainedOf(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsLostEndsTheCall(t *testing.T) {
+func TestProvision_LostLeaseEndsTheCall(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv := released(t, p, nil)
@@ -310,7 +310,7 @@ func TestALeaseThatIsLostEndsTheCall(t *testing.T) {
 	}
 }
 
-func TestAFaultInTheProgramIsAnErrorAndNotTheEnd(t *testing.T) {
+func TestProvision_PanicIsAnError(t *testing.T) {
 	s := newServer(t, quietClient())
 	s.disk.hook(func(context.Context, string) error { panic("secret detail") })
 	p := s.made()
@@ -318,13 +318,13 @@ func TestAFaultInTheProgramIsAnErrorAndNotTheEnd(t *testing.T) {
 	if !errors.Is(err, backend.ErrUnavailable) || state != controller.ProvisioningNoChange || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%s, %v", state, err)
 	}
-	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{v1.NFSServerAnnotation: "storage/main", v1.NFSVolumeAnnotation: "pvc-1"}}}
+	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{v1beta1.NFSServerAnnotation: "storage/main", v1beta1.NFSVolumeAnnotation: "pvc-1"}}}
 	if err := p.Delete(t.Context(), pv); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("deleting: %v", err)
 	}
 }
 
-func TestAClassThatWasChangedMeanwhileIsFollowed(t *testing.T) {
+func TestProvision_ChangedClassIsFollowed(t *testing.T) {
 	for name, after := range map[string]map[string]string{
 		"other group":  {"gid": "6"},
 		"other inodes": {"gid": "5", "inodes": "99"},
@@ -338,13 +338,13 @@ func TestAClassThatWasChangedMeanwhileIsFollowed(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, state, err)
 		}
 		pv, _, err := p.Provision(t.Context(), options(after))
-		if err != nil || pv.Annotations[v1.GIDAnnotation] != after["gid"] {
+		if err != nil || pv.Annotations[v1beta1.GIDAnnotation] != after["gid"] {
 			t.Errorf("%s: %v, %v", name, pv, err)
 		}
 	}
 }
 
-func TestAVolumeThatHasAPersistentVolumeIsNotMadeAgain(t *testing.T) {
+func TestProvision_VolumeWithAPersistentVolumeIsNotCreatedAgain(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv, _, err := p.Provision(t.Context(), options(map[string]string{"gid": "5"}))
@@ -363,7 +363,7 @@ func TestAVolumeThatHasAPersistentVolumeIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-func TestAVolumeOfSomebodyElseIsNotTaken(t *testing.T) {
+func TestProvision_ForeignVolumeIsNotTaken(t *testing.T) {
 	s := newServer(t, quietClient())
 	o := options(nil)
 	if _, err := s.disk.Memory.Create(t.Context(), backend.VolumeSpec{Name: o.PVName, Size: backend.Size{Required: gib}}); err != nil {
@@ -377,7 +377,7 @@ func TestAVolumeOfSomebodyElseIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestAPersistentVolumeThatCannotBeWrittenIsTold(t *testing.T) {
+func TestProvision_PersistentVolumeThatCannotBeWrittenIsReported(t *testing.T) {
 	s := newServer(t, quietClient())
 	p := s.made()
 	pv, _, err := p.Provision(t.Context(), options(nil))
@@ -386,15 +386,11 @@ func TestAPersistentVolumeThatCannotBeWrittenIsTold(t *testing.T) {
 	}
 	pv.Spec.ClaimRef = &core.ObjectReference{Namespace: "default", Name: "data"}
 	p.saved(t.Context(), pv, apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name, errors.New("no rights")))
-	if told := s.events.with("NotSaved"); len(told) != 1 || !strings.Contains(told[0], "no rights") {
-		t.Errorf("told: %v", told)
+	if written := s.events.with("NotSaved"); len(written) != 1 || !strings.Contains(written[0], "no rights") {
+		t.Errorf("the events are %v", written)
 	}
 	if len(p.journal.all()) != 1 {
 		t.Error("it was taken out of the journal")
-	}
-	p.saved(t.Context(), pv, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name))
-	if len(p.journal.all()) != 1 || p.settling.Len() != 1 {
-		t.Error("it is not found out who made the one that exists")
 	}
 	p.saved(t.Context(), pv, nil)
 	if len(p.journal.all()) != 0 {
@@ -402,8 +398,19 @@ func TestAPersistentVolumeThatCannotBeWrittenIsTold(t *testing.T) {
 	}
 }
 
+func TestProvision_ExistingPersistentVolumeIsCompared(t *testing.T) {
+	p := newServer(t, quietClient()).made()
+	pv, _, err := p.Provision(t.Context(), options(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.working(t)
+	p.saved(t.Context(), pv, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "persistentvolumes"}, pv.Name))
+	until(t, "it ends, as neither it nor its claim is there", func() bool { return len(p.journal.all()) == 0 })
+}
+
 // What the watch has brought is newer than what the library knows of its own writing.
-func TestWhatTheLibraryWroteDoesNotHideWhatBecameOfIt(t *testing.T) {
+func TestProvision_EventsOfTheLibraryDoNotHideOurs(t *testing.T) {
 	p := newServer(t, quietClient()).made()
 	newer := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Status: core.PersistentVolumeStatus{Phase: core.VolumeReleased}}
 	if err := p.volumes.GetIndexer().Add(newer); err != nil {
@@ -419,7 +426,7 @@ func TestWhatTheLibraryWroteDoesNotHideWhatBecameOfIt(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAddressNothingIsMade(t *testing.T) {
+func TestProvision_WithoutAnAddressCreatesNothing(t *testing.T) {
 	for _, fails := range []error{nil, errors.New("no Service yet")} {
 		s := newServer(t, quietClient())
 		s.config.Address = func(context.Context) (string, error) { return "", fails }
@@ -429,7 +436,7 @@ func TestWithoutAnAddressNothingIsMade(t *testing.T) {
 	}
 }
 
-func TestTheServersMountOptionsStandBesideTheDefaultsThatTheyLeaveOpen(t *testing.T) {
+func TestProvision_MountOptionsOfTheServerExtendTheDefaults(t *testing.T) {
 	for given, want := range map[string]string{
 		"":                             "nfsvers=4.2 hard noresvport",
 		"nconnect=4 noatime":           "nfsvers=4.2 hard noresvport nconnect=4 noatime",
@@ -448,7 +455,7 @@ func TestTheServersMountOptionsStandBesideTheDefaultsThatTheyLeaveOpen(t *testin
 	}
 }
 
-func TestAClaimIsToldOfAFullServerAndMadeWhenThereIsRoom(t *testing.T) {
+func TestProvision_ClaimGetsAnEventOfAFullServerAndIsProvisionedLater(t *testing.T) {
 	full := hostfs.New(t, hostfs.Ext4, 16<<20)
 	s := newServer(t, quietClient())
 	s.config.StateDir = filepath.Join(full, "state")

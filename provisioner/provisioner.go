@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	core "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -26,12 +25,14 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v10/controller/metrics"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
 // DefaultName is the provisioner that StorageClasses name.
-const DefaultName = v1.ProvisionerName
+const DefaultName = v1beta1.ProvisionerName
 
 // What a Config says when it says nothing.
 const (
@@ -50,13 +51,13 @@ type Config struct {
 	Name string
 	// Identity is the NAMESPACE/NAME of the NFSServer.
 	Identity string
-	// Default says whether claims of classes without a server are for this one. It is asked for each; nil means no.
+	// Default says whether claims of classes without a server are for this one. It is called for each; nil means no.
 	Default func() bool
 	// Named says whether claims that name a server by its NAME alone are for this one: there may be one in each namespace.
 	// Nil means that those with the name of this server are.
 	Named func(name string) bool
-	// Known says whether there is a server of that NAME or NAMESPACE/NAME. The default server then tells of claims that
-	// name one that is not there. It may be nil.
+	// Known says whether there is a server of that NAME or NAMESPACE/NAME. The default server then writes events for
+	// claims that name a missing one. It may be nil.
 	Known func(server string) bool
 	// Refusal says why the server makes no new volumes, nil while it does. It may be nil.
 	Refusal func() error
@@ -64,7 +65,7 @@ type Config struct {
 	Address func(context.Context) (string, error)
 	// Path is what clients mount for a volume.
 	Path func(backend.ID) string
-	// MountOptions are for classes that have none, beside those of v1.NFSMountOptions that they do not contradict.
+	// MountOptions are for classes that have none, beside those of v1beta1.NFSMountOptions that they do not contradict.
 	MountOptions []string
 	// ReclaimPolicy is for classes that have none; empty means Delete.
 	ReclaimPolicy core.PersistentVolumeReclaimPolicy
@@ -74,26 +75,27 @@ type Config struct {
 	// Forget, if not nil, takes away what else is known of a volume that is removed. It is called before and after
 	// that, and need not wait until it has an effect.
 	Forget func(context.Context, backend.ID) error
-	// Made, if not nil, is told of each volume and each archive that is there when it was asked for, so that it can be
-	// shown. It must not wait.
+	// Made, if not nil, is called with each created volume and archive, so that its object can be written. It must not
+	// block.
 	Made func(backend.SourceKind, backend.ID)
 	// StateDir lies on the server's own volume and belongs to this package alone. It is made if it is missing.
 	StateDir string
 
+	Metrics   *Metrics // nil: they are counted in vain
 	Client    kubernetes.Interface
 	Namespace string               // of the Lease
 	Holder    string               // of the Lease, another in every process; empty means one that is made up
 	Events    record.EventRecorder // may be nil
 	Log       *slog.Logger         // may be nil
 
-	Workers int           // claims, and volumes, that are seen to at once
+	Workers int           // claims, and volumes, that are handled at once
 	Lease   time.Duration // how long the Lease lasts when it is not renewed
-	Timeout time.Duration // after which a call is left to go on by itself, and asked for again later
+	Timeout time.Duration // after which a call continues in the background, and is retried later
 	Resync  time.Duration // after which everything is looked at again
 
 	RetryFirst, RetryLast time.Duration // bounds of the back-off
 
-	// Patience is how long a PersistentVolume of another server may wait for its deletion before it is told.
+	// Patience is how long a PersistentVolume of another server may wait for its deletion before it gets an event.
 	Patience time.Duration
 }
 
@@ -103,10 +105,9 @@ type Provisioner struct {
 	log      *slog.Logger
 	gate     gate
 	journal  *journal
-	settling workqueue.TypedRateLimitingInterface[backend.ID]
-	metrics  metrics.Metrics
+	begun    *kube.Loop[backend.ID] // volumes without a PersistentVolume
 	library  *controller.ProvisionController
-	told     told
+	onceOnly onceOnly
 	waiting  waiting
 
 	claims, volumes, classes *replay
@@ -126,15 +127,19 @@ func New(c Config) (*Provisioner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	p := &Provisioner{Config: c, log: c.Log, metrics: metrics.New("holdfast_nfs_provisioner")}
+	p := &Provisioner{Config: c, log: c.Log}
 	var err error
 	if p.journal, err = openJournal(c.StateDir, c.Log); err != nil {
 		return nil, err
 	}
-	p.settling = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[backend.ID](c.RetryFirst, c.RetryLast))
 	p.makeInformers()
-	settle := cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, claim any) { p.settleOn(claim) }, DeleteFunc: p.settleOn}
-	if _, err := p.claims.AddEventHandler(settle); err != nil {
+	p.begun, err = kube.NewLoop(kube.LoopConfig[backend.ID]{
+		Name: "begun", Reconcile: p.reconcile, Workers: endedAtOnce, Log: c.Log, RetryFirst: c.RetryFirst, RetryLast: c.RetryLast,
+	})
+	if err == nil {
+		err = p.begun.Watch(p.claims, p.begunFor)
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.journal.close())
 	}
 	p.library = controller.NewProvisionController(logr.FromSlogHandler(c.Log.Handler()), saving{c.Client, p.saved}, c.Name, p, p.options()...)
@@ -142,7 +147,7 @@ func New(c Config) (*Provisioner, error) {
 }
 
 func (c *Config) complete() error {
-	if !strings.Contains(c.Identity, "/") || !serverPattern.MatchString(c.Identity) {
+	if !strings.Contains(c.Identity, "/") || serverOf(map[string]string{parameters.NFSServer: c.Identity}) == "" {
 		return fmt.Errorf("%w identity %s: it must be the NAMESPACE/NAME of the NFS server", backend.ErrInvalid, backend.Quote(c.Identity))
 	}
 	if c.Backend == nil || c.Client == nil || c.Address == nil || c.Path == nil || c.StateDir == "" || c.Namespace == "" {
@@ -154,7 +159,10 @@ func (c *Config) complete() error {
 	}
 	c.Name, c.Holder = cmp.Or(c.Name, DefaultName), cmp.Or(c.Holder, host+"_"+unique())
 	c.ReclaimPolicy = cmp.Or(c.ReclaimPolicy, core.PersistentVolumeReclaimDelete)
-	c.MountOptions = v1.NFSMountOptions(c.MountOptions)
+	c.MountOptions = v1beta1.NFSMountOptions(c.MountOptions)
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics()
+	}
 	if c.Made == nil {
 		c.Made = func(backend.SourceKind, backend.ID) {}
 	}
@@ -194,22 +202,10 @@ func (p *Provisioner) options() []func(*controller.ProvisionController) error {
 		controller.ProvisionTimeout(p.Timeout),
 		controller.DeletionTimeout(p.Timeout),
 		controller.ResyncPeriod(p.Resync),
-		controller.MetricsInstance(p.metrics),
+		controller.MetricsInstance(metrics.Metrics(*p.Metrics)),
 		controller.ClaimsInformer(p.claims),
 		controller.VolumesInformer(p.volumes),
 		controller.ClassesInformer(p.classes),
-	}
-}
-
-// Collectors are what can be measured.
-func (p *Provisioner) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		p.metrics.PersistentVolumeClaimProvisionTotal,
-		p.metrics.PersistentVolumeClaimProvisionFailedTotal,
-		p.metrics.PersistentVolumeClaimProvisionDurationSeconds,
-		p.metrics.PersistentVolumeDeleteTotal,
-		p.metrics.PersistentVolumeDeleteFailedTotal,
-		p.metrics.PersistentVolumeDeleteDurationSeconds,
 	}
 }
 
@@ -220,7 +216,6 @@ func (p *Provisioner) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer func() {
 		stop()
-		p.settling.ShutDown()
 		running.Wait()
 		if err := p.journal.close(); err != nil {
 			p.log.Warn("the journal could not be closed", "error", err)
@@ -233,14 +228,9 @@ func (p *Provisioner) Run(ctx context.Context) error {
 		return nil
 	}
 	running.Go(func() { p.library.Run(below) })
-	for range settlers {
-		running.Go(func() {
-			for p.settleNext(below) {
-			}
-		})
-	}
+	running.Go(func() { _ = p.begun.Run(below) }) // it has no error
 	return p.lead(ctx)
 }
 
-// settlers is how many volumes that were begun are settled at once.
-const settlers = 2
+// endedAtOnce is how many volumes that were begun are looked at at once.
+const endedAtOnce = 2

@@ -6,11 +6,11 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
-// TestProvisioningGoesOnWhenTheAPIServerComesBack restarts it in the midst of claims that come and go.
-func TestProvisioningGoesOnWhenTheAPIServerComesBack(t *testing.T) {
+// TestProvision_ContinuesWhenTheAPIServerReturns restarts it in the midst of claims that come and go.
+func TestProvision_ContinuesWhenTheAPIServerReturns(t *testing.T) {
 	a := realServer(t)
 	s := newServer(t, a.client)
 	p := s.start()
@@ -20,7 +20,7 @@ func TestProvisioningGoesOnWhenTheAPIServerComesBack(t *testing.T) {
 		a.claim(fmt.Sprintf("before-%d", i), class, s.config.Name)
 	}
 	restart := exec.CommandContext(t.Context(), "go", "run", ".", "-name", os.Getenv(realapi.Variable), "restart", "kube-apiserver")
-	restart.Dir = "../test/cluster"
+	restart.Dir = "../test/tool/cluster"
 	if out, err := restart.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

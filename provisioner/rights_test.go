@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
-// TestTheRightsOfAServerSuffice gives a user the rights that the operator gives to servers, and nothing else.
-func TestTheRightsOfAServerSuffice(t *testing.T) {
+// TestRights_OfAServerSuffice gives a user the rights that the operator gives to servers, and nothing else.
+func TestRights_OfAServerSuffice(t *testing.T) {
 	a := realServer(t)
 	user := rbac.Subject{Kind: rbac.UserKind, APIGroup: rbac.GroupName, Name: "server-" + rand.String(5)}
 	a.grant(user)

@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// replay is an informer that can tell its listener once more of everything that exists.
+// replay is an informer that can send its listener everything that exists once more.
 type replay struct {
 	cache.SharedIndexInformer
 
@@ -110,7 +110,7 @@ func informer(source cache.ListerWatcher, example runtime.Object, resync time.Du
 	return &replay{SharedIndexInformer: i}
 }
 
-// slim leaves out what nobody reads here. It leaves the object itself as it is.
+// slim leaves out fields that are not read here. It leaves the object itself as it is.
 func slim(object any) (any, error) {
 	switch o := object.(type) {
 	case *core.PersistentVolumeClaim:
@@ -148,14 +148,14 @@ func (p *Provisioner) wanted(c *core.PersistentVolumeClaim) bool {
 }
 
 // volumeConcerns leaves PersistentVolumes of other servers to them, so that their finalizers are not touched here,
-// except those which wait to be deleted: it is told if nobody does it.
+// except those that wait to be deleted: they get an event if that does not happen.
 func (p *Provisioner) volumeConcerns(o runtime.Object) bool {
 	v, ok := o.(*core.PersistentVolume)
-	if !ok || v.Annotations[v1.ProvisionedByAnnotation] != p.Name {
+	if !ok || v.Annotations[v1beta1.ProvisionedByAnnotation] != p.Name {
 		return false
 	}
 	waits := v.Status.Phase == core.VolumeReleased && v.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimDelete
-	return waits || v.Annotations[v1.NFSServerAnnotation] == p.Identity
+	return waits || v.Annotations[v1beta1.NFSServerAnnotation] == p.Identity
 }
 
 func (p *Provisioner) classConcerns(o runtime.Object) bool {

@@ -21,7 +21,7 @@ func onlyOurs(o runtime.Object) bool {
 	return ok && c.Labels["ours"] == "yes"
 }
 
-func TestWhatDoesNotConcernUsIsNotListed(t *testing.T) {
+func TestWatches_ForeignObjectsAreNotListed(t *testing.T) {
 	source := chosen(nil, func(context.Context, metav1.ListOptions) (*core.PersistentVolumeClaimList, error) {
 		return &core.PersistentVolumeClaimList{
 			ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []core.PersistentVolumeClaim{*labelled("a", "yes"), *labelled("b", "no"), *labelled("c", "yes")},
@@ -37,7 +37,7 @@ func TestWhatDoesNotConcernUsIsNotListed(t *testing.T) {
 	}
 }
 
-func TestWhatConcernsUsNoLongerIsSeenAsDeleted(t *testing.T) {
+func TestWatches_ObjectThatBecomesForeignIsSeenAsDeleted(t *testing.T) {
 	events := watch.NewFake()
 	source := chosen(nil, func(context.Context, metav1.ListOptions) (*core.PersistentVolumeClaimList, error) { return nil, nil },
 		func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil }, onlyOurs)
@@ -68,7 +68,7 @@ func TestWhatConcernsUsNoLongerIsSeenAsDeleted(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldInMemoryIsSlenderAndTheObjectIsLeftAsItIs(t *testing.T) {
+func TestWatches_CachedObjectIsReducedAndTheOriginalUnchanged(t *testing.T) {
 	fields := []metav1.ManagedFieldsEntry{{Manager: "x"}}
 	c := &core.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "a", ManagedFields: fields}}
 	v := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "b", ManagedFields: fields}}

@@ -25,9 +25,9 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
-	"github.com/holdfast-storage/holdfast/test/alongside"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func TestMain(m *testing.M) {
@@ -92,7 +92,7 @@ func (s *server) run(p *Provisioner) {
 	s.running, s.stop = p, alongside.Run(ctx, s.t, cancel, p.Run)
 }
 
-// disk is a memory backend that can be slow, fail, and tell what was asked.
+// disk is a memory backend that can be slow, fail, and report its calls.
 type disk struct {
 	*backendtest.Memory
 
@@ -225,6 +225,16 @@ func options(parameters map[string]string, change ...func(*controller.ProvisionO
 		f(&o)
 	}
 	return o
+}
+
+// until waits for what is done beside the test.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := realapi.Until(ctx, is); err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
 }
 
 func quietClient() kubernetes.Interface { return fake.NewClientset() }

@@ -1,4 +1,4 @@
-// Package persistent describes the PersistentVolume of a Volume as whoever made the first one did: external-provisioner
+// Package persistent describes the PersistentVolume of a Volume as its provisioner did at first: external-provisioner
 // for volumes of the CSI driver, an NFS server for plain NFS volumes.
 package persistent
 
@@ -11,7 +11,7 @@ import (
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 const (
@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // Of describes the PersistentVolume. The volume must be real: its status says how large it is and how it is reached.
-func Of(v *v1.Volume, o Options) (*core.PersistentVolume, error) {
+func Of(v *v1beta1.Volume, o Options) (*core.PersistentVolume, error) {
 	if err := CheckReal(v); err != nil {
 		return nil, err
 	}
@@ -47,11 +47,11 @@ func Of(v *v1.Volume, o Options) (*core.PersistentVolume, error) {
 	if err := checkAccess(v, o.AccessModes); err != nil {
 		return nil, err
 	}
-	mode := core.PersistentVolumeMode(cmp.Or(v.Status.Mode, v.Spec.Mode, v1.ModeFilesystem))
+	mode := core.PersistentVolumeMode(cmp.Or(v.Status.Mode, v.Spec.Mode, v1beta1.ModeFilesystem))
 	pv := &core.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: o.Name, Annotations: annotations(v, o)},
 		Spec: core.PersistentVolumeSpec{
-			Capacity:                      core.ResourceList{core.ResourceStorage: *v1.Quantity(v.Status.Size.Value())},
+			Capacity:                      core.ResourceList{core.ResourceStorage: *v1beta1.Quantity(v.Status.Size.Value())},
 			AccessModes:                   slices.Clone(o.AccessModes),
 			ClaimRef:                      &o.Claim,
 			PersistentVolumeReclaimPolicy: cmp.Or(o.ReclaimPolicy, core.PersistentVolumeReclaimRetain),
@@ -64,7 +64,7 @@ func Of(v *v1.Volume, o Options) (*core.PersistentVolume, error) {
 		pv.Spec.NFS = &core.NFSVolumeSource{Server: v.Status.Access.NFS.Server, Path: v.Status.Access.NFS.Path}
 		return pv, nil
 	}
-	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: v1.DriverName, VolumeHandle: v.Name}
+	pv.Spec.CSI = &core.CSIPersistentVolumeSource{Driver: v1beta1.DriverName, VolumeHandle: v.Name}
 	if mode == core.PersistentVolumeFilesystem {
 		pv.Spec.CSI.FSType = o.FSType
 	}
@@ -77,30 +77,30 @@ func Of(v *v1.Volume, o Options) (*core.PersistentVolume, error) {
 }
 
 // CheckReal refuses a volume of which too little is known.
-func CheckReal(v *v1.Volume) error {
+func CheckReal(v *v1beta1.Volume) error {
 	switch {
 	case v.Status.Size == nil || v.Status.Size.Sign() <= 0:
-		return fmt.Errorf("the status of Volume %s has no size, so it was never made (phase %s); wait until it is Ready",
-			v.Name, cmp.Or(v.Status.Phase, v1.PhasePending))
+		return fmt.Errorf("the status of Volume %s has no size, so it was never created (phase %s); wait until it is Ready",
+			v.Name, cmp.Or(v.Status.Phase, v1beta1.PhasePending))
 	case v.Spec.Shared && (v.Status.Access == nil || v.Status.Access.NFS == nil):
-		return fmt.Errorf("NFS server %s has not said yet how Volume %s is reached; wait until the server runs", v1.ServerOf(v.Spec.Node), v.Name)
+		return fmt.Errorf("NFS server %s has not reported the address of Volume %s yet; wait until the server runs", v1beta1.ServerOf(v.Spec.Node), v.Name)
 	}
 	return nil
 }
 
 func onlyOn(node string) *core.VolumeNodeAffinity {
 	return &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
-		MatchExpressions: []core.NodeSelectorRequirement{{Key: v1.TopologyKey, Operator: core.NodeSelectorOpIn, Values: []string{node}}},
+		MatchExpressions: []core.NodeSelectorRequirement{{Key: v1beta1.TopologyKey, Operator: core.NodeSelectorOpIn, Values: []string{node}}},
 	}}}}
 }
 
-func annotations(v *v1.Volume, o Options) map[string]string {
+func annotations(v *v1beta1.Volume, o Options) map[string]string {
 	if !Plain(v) {
-		return map[string]string{v1.ProvisionedByAnnotation: v1.DriverName, secretName: "", secretNamespace: ""}
+		return map[string]string{v1beta1.ProvisionedByAnnotation: v1beta1.DriverName, secretName: "", secretNamespace: ""}
 	}
 	all := map[string]string{
-		v1.ProvisionedByAnnotation: v1.ProvisionerName, v1.NFSServerAnnotation: v.Spec.Labels[v1.NFSServerLabel], v1.NFSStoreAnnotation: o.Store, v1.NFSVolumeAnnotation: v.Name,
-		v1.OnDeleteAnnotation: v.Spec.Labels[v1.OnDeleteLabel], v1.GIDAnnotation: v.Spec.Labels[v1.GIDLabel],
+		v1beta1.ProvisionedByAnnotation: v1beta1.ProvisionerName, v1beta1.NFSServerAnnotation: v.Spec.Labels[v1beta1.NFSServerLabel], v1beta1.NFSStoreAnnotation: o.Store, v1beta1.NFSVolumeAnnotation: v.Name,
+		v1beta1.OnDeleteAnnotation: v.Spec.Labels[v1beta1.OnDeleteLabel], v1beta1.GIDAnnotation: v.Spec.Labels[v1beta1.GIDLabel],
 	}
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all

@@ -5,7 +5,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // fields are all that the documentation of StorageOS v2.4 has, in its order.
@@ -38,8 +38,8 @@ var metadataFields = []field{
 	pointless("metadata.managedFields", ofTheServer),
 	pointless("metadata.selfLink", ofTheServer),
 	pointless("metadata.finalizers", "it belongs to the operator of StorageOS; Holdfast sets one of its own"),
-	pointless("metadata.ownerReferences", "what owned the StorageOSCluster does not own this"),
-	pointless("status", "it is what StorageOS was like when the file was written"),
+	pointless("metadata.ownerReferences", "the owner of the StorageOSCluster does not own this"),
+	pointless("status", "it is the state of StorageOS when the file was written"),
 }
 
 // lastApplied repeats the whole object.
@@ -66,20 +66,20 @@ var accessFields = []field{
 		c.remarkf(Taken, "spec.secretRef.namespace")
 	}),
 	pointless("spec.namespace", "Holdfast runs where it was installed, usually in holdfast-system"),
-	pointless("spec.join", "nodes are known through the API server and meet nowhere else"),
+	pointless("spec.join", "nodes find each other through the API server only"),
 }
 
-func (c *conversion) secret() *v1.SecretReference {
+func (c *conversion) secret() *v1beta1.SecretReference {
 	if c.spec().SecretRef == nil {
-		c.spec().SecretRef = &v1.SecretReference{}
+		c.spec().SecretRef = &v1beta1.SecretReference{}
 	}
 	return c.spec().SecretRef
 }
 
 var csiFields = []field{
 	flag("spec.csi.enable", func(c *conversion, on bool) {
-		c.spec().CSI.Enable = &on
-		c.remarkf(Taken, "spec.csi.enable; StorageOS v2 used CSI whatever was written here")
+		c.spec().CSI.Enabled = &on
+		c.remarkf(Taken, "spec.csi.enabled; StorageOS v2 used CSI whatever was written here")
 	}),
 	pointless("spec.csi.version", "only version 1 of CSI is spoken"),
 	pointless("spec.csi.endpoint", fromKubelet),
@@ -93,25 +93,25 @@ var csiFields = []field{
 	pointless("spec.csi.registrationDir", fromKubelet),
 	pointless("spec.csi.kubeletRegistrationPath", fromKubelet),
 	pointless("spec.csi.driverRegisterationMode", "the node registers itself"),
-	pointless("spec.csi.driverRequiresAttachment", "StorageOS did not look at it; spec.csi.attach makes VolumeAttachments, which Holdfast does not need"),
+	pointless("spec.csi.driverRequiresAttachment", "StorageOS did not look at it; spec.csi.attachRequired makes VolumeAttachments, which Holdfast does not need"),
 	word("spec.csi.deploymentStrategy", func(c *conversion, strategy string) {
-		c.spec().CSI.DeploymentStrategy = v1.AsStatefulSet
+		c.spec().Controller.Kind = v1beta1.AsStatefulSet
 		if strategy == "deployment" {
-			c.spec().CSI.DeploymentStrategy = v1.AsDeployment
+			c.spec().Controller.Kind = v1beta1.AsDeployment
 		}
-		c.remarkf(Taken, "spec.csi.deploymentStrategy: %s, of the controller", c.spec().CSI.DeploymentStrategy)
+		c.remarkf(Taken, "spec.controller.kind: %s, of the controller", c.spec().Controller.Kind)
 	}),
-	credentials("spec.csi.enableProvisionCreds", "spec.csi.enableProvisionCreds", func(c *v1.CSISpec) *bool { return &c.EnableProvisionCreds }),
-	credentials("spec.csi.enableControllerPublishCreds", "spec.csi.enableControllerPublishCreds", func(c *v1.CSISpec) *bool { return &c.EnableControllerPublishCreds }),
-	credentials("spec.csi.enableNodePublishCreds", "spec.csi.enableNodePublishCreds", func(c *v1.CSISpec) *bool { return &c.EnableNodePublishCreds }),
-	credentials("spec.csi.enableControllerExpandCreds", "spec.csi.enableControllerExpandCreds", func(c *v1.CSISpec) *bool { return &c.EnableControllerExpandCreds }),
+	credentials("spec.csi.enableProvisionCreds", "spec.csi.credentials.provision", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.Provision }),
+	credentials("spec.csi.enableControllerPublishCreds", "spec.csi.credentials.controllerPublish", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.ControllerPublish }),
+	credentials("spec.csi.enableNodePublishCreds", "spec.csi.credentials.nodePublish", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.NodePublish }),
+	credentials("spec.csi.enableControllerExpandCreds", "spec.csi.credentials.controllerExpand", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.ControllerExpand }),
 	word("spec.storageClassName", func(c *conversion, name string) {
 		c.class(name)
 		c.remarkf(Taken, "spec.storageClasses[0].name; like that of StorageOS, it is not the default class unless you set default: true. By hand: remove the class of StorageOS first, as there can be one of a name")
 	}),
 }
 
-func credentials(path, to string, of func(*v1.CSISpec) *bool) field {
+func credentials(path, to string, of func(*v1beta1.CSISpec) *bool) field {
 	return flag(path, func(c *conversion, on bool) {
 		*of(&c.spec().CSI) = on
 		c.remarkf(Taken, "%s; StorageOS v2 did so whatever was written here", to)
@@ -134,31 +134,31 @@ var serviceFields = []field{
 	}),
 	number("spec.service.externalPort", func(c *conversion, n int32) {
 		if n > 65535 {
-			c.remarkf(ByHand, "%d is no port; set spec.service.externalPort", n)
+			c.remarkf(ByHand, "%d is no port; set spec.service.port", n)
 			return
 		}
-		c.spec().Service.ExternalPort = n
-		c.remarkf(Taken, "spec.service.externalPort, the port of the Service; StorageOS had the two ports the other way round")
+		c.spec().Service.Port = n
+		c.remarkf(Taken, "spec.service.port, the port of the Service; StorageOS had the two ports the other way round")
 	}),
 	number("spec.service.internalPort", func(c *conversion, n int32) {
 		if n != 0 && n < 1024 || n > 65535 || n == 9090 {
-			c.remarkf(ByHand, "%d is not possible for the controller, which runs without privileges and has its metrics at 9090; set spec.service.internalPort, or leave it out", n)
+			c.remarkf(ByHand, "%d is not possible for the controller, which runs without privileges and has its metrics at 9090; set spec.service.targetPort, or leave it out", n)
 			return
 		}
-		c.spec().Service.InternalPort = n
-		c.remarkf(Taken, "spec.service.internalPort, the port of the pods; StorageOS had the two ports the other way round")
+		c.spec().Service.TargetPort = n
+		c.remarkf(Taken, "spec.service.targetPort, the port of the pods; StorageOS had the two ports the other way round")
 	}),
 	texts("spec.service.annotations", func(c *conversion, all map[string]string) {
 		c.spec().Service.Annotations = all
 		c.remarkf(Taken, "spec.service.annotations")
 	}),
 	flag("spec.ingress.enable", func(c *conversion, on bool) {
-		c.spec().Ingress.Enable = on
-		c.remarkf(Taken, "spec.ingress.enable")
+		c.spec().Ingress.Enabled = on
+		c.remarkf(Taken, "spec.ingress.enabled")
 	}),
 	word("spec.ingress.hostname", func(c *conversion, name string) {
-		c.spec().Ingress.Hostname = name
-		c.remarkf(Taken, "spec.ingress.hostname, for which alone the Ingress is now")
+		c.spec().Ingress.Host = name
+		c.remarkf(Taken, "spec.ingress.host, for which alone the Ingress is now")
 	}),
 	flag("spec.ingress.tls", func(c *conversion, on bool) {
 		c.spec().Ingress.TLS = on
@@ -172,9 +172,9 @@ const classAnnotation = "kubernetes.io/ingress.class"
 
 func takeIngressAnnotations(c *conversion, all map[string]string) {
 	if class := all[classAnnotation]; class != "" {
-		c.spec().Ingress.ClassName = class
+		c.spec().Ingress.IngressClassName = class
 		delete(all, classAnnotation)
-		c.remarkf(Taken, "spec.ingress.className, what %s has", classAnnotation)
+		c.remarkf(Taken, "spec.ingress.ingressClassName, what %s has", classAnnotation)
 	}
 	if len(all) > 0 {
 		c.spec().Ingress.Annotations = all
@@ -188,7 +188,7 @@ var imageFields = []field{
 	mirrored("spec.images.csiNodeDriverRegistrarContainer", "csiNodeDriverRegistrar, where one is needed only if you want that one to register the driver"),
 	pointless("spec.images.csiClusterDriverRegistrarContainer", "Kubernetes has the CSIDriver kind for it"),
 	mirrored("spec.images.csiExternalProvisionerContainer", "csiProvisioner"),
-	mirrored("spec.images.csiExternalAttacherContainer", "csiAttacher, which runs with spec.csi.attach alone"),
+	mirrored("spec.images.csiExternalAttacherContainer", "csiAttacher, which runs with spec.csi.attachRequired alone"),
 	mirrored("spec.images.csiExternalResizerContainer", "csiResizer"),
 	mirrored("spec.images.csiLivenessProbeContainer", "csiLivenessProbe, where one is needed only if you want that one to probe the driver"),
 	pointless("spec.images.hyperkubeContainer", "StorageOS did not look at it"),
@@ -210,18 +210,18 @@ var stateFields = []field{
 	pointless("spec.tlsEtcdSecretRefNamespace", noEtcd),
 	manual("spec.sharedDir", "kubelets in containers are not supported as such; set spec.csi.kubeletDir to the kubelet's directory on the node"),
 	flag("spec.pause", func(c *conversion, on bool) {
-		c.spec().Pause = on
-		c.remarkf(Taken, "spec.pause")
+		c.spec().Paused = on
+		c.remarkf(Taken, "spec.paused")
 	}),
 	flag("spec.debug", func(c *conversion, on bool) {
 		c.spec().Debug = on
 		c.remarkf(Taken, "spec.debug")
 	}),
-	pointless("spec.disableFencing", "no pod is removed from a node that may still run it; onNodeLoss of a class says what becomes of volumes whose node is gone for good"),
-	pointless("spec.disableTelemetry", "nothing is sent to anybody"),
+	pointless("spec.disableFencing", "no pod is removed from a node that may still run it; onNodeLoss of a class says what happens to volumes whose node is gone for good"),
+	pointless("spec.disableTelemetry", "nothing is sent to anyone"),
 	pointless("spec.disableTCMU", "volumes are loop devices or directories"),
 	pointless("spec.forceTCMU", "volumes are loop devices or directories"),
-	pointless("spec.disableScheduler", "there is no second scheduler; the one of Kubernetes is told how much room each node has"),
+	pointless("spec.disableScheduler", "there is no second scheduler; that of Kubernetes gets the capacity of each node"),
 }
 
 var placeFields = []field{
@@ -238,7 +238,7 @@ var placeFields = []field{
 		c.remarkf(Taken, "spec.resources, of Holdfast's own containers; they need far less than StorageOS did")
 	}),
 	word("spec.k8sDistro", func(c *conversion, distro string) {
-		c.spec().K8sDistro = distro
-		c.remarkf(Taken, "spec.k8sDistro")
+		c.spec().Distribution = distro
+		c.remarkf(Taken, "spec.distribution")
 	}),
 }

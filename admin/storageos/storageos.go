@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -48,13 +48,13 @@ func (r Remark) String() string {
 
 // Convert reads a StorageOSCluster. There is a remark for each field that it has, in the order of the documentation. An
 // error names every value that cannot be read; the result is then none.
-func Convert(manifest map[string]any) (*v1.StorageCluster, []Remark, error) {
+func Convert(manifest map[string]any) (*v1beta1.StorageCluster, []Remark, error) {
 	kind, _ := manifest["kind"].(string)
 	version, _ := manifest["apiVersion"].(string)
 	if group, _, _ := strings.Cut(version, "/"); kind != Kind || group != Group {
 		return nil, nil, fmt.Errorf("this is a %s of %s; it must be a %s of %s/v1", named(kind), named(version), Kind, Group)
 	}
-	c := &conversion{cluster: &v1.StorageCluster{TypeMeta: metav1.TypeMeta{APIVersion: v1.SchemeGroupVersion.String(), Kind: "StorageCluster"}}}
+	c := &conversion{cluster: &v1beta1.StorageCluster{TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "StorageCluster"}}}
 	left := map[string]any{}
 	flatten("", manifest, left)
 	delete(left, "kind")
@@ -74,7 +74,7 @@ func Convert(manifest map[string]any) (*v1.StorageCluster, []Remark, error) {
 			c.faultf("%v: it must have fields below it", left[path])
 			continue
 		}
-		c.remarkf(Unknown, "it is not taken; look whether it is misspelt")
+		c.remarkf(Unknown, "it is not converted; check the spelling")
 	}
 	c.conclude()
 	if len(c.faults) > 0 {
@@ -109,7 +109,7 @@ func flatten(path string, value any, into map[string]any) {
 
 // conversion is what has been made so far.
 type conversion struct {
-	cluster *v1.StorageCluster
+	cluster *v1beta1.StorageCluster
 	remarks []Remark
 	faults  []error
 	at      string // the field at work
@@ -123,11 +123,11 @@ func (c *conversion) faultf(format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%s: %s", c.at, fmt.Sprintf(format, args...)))
 }
 
-func (c *conversion) spec() *v1.StorageClusterSpec { return &c.cluster.Spec }
+func (c *conversion) spec() *v1beta1.StorageClusterSpec { return &c.cluster.Spec }
 
 // class is the one that is made of spec.storageClassName.
 func (c *conversion) class(name string) {
-	c.spec().StorageClasses = []v1.StorageClassSpec{{Name: name}}
+	c.spec().StorageClasses = []v1beta1.StorageClassSpec{{Name: name}}
 }
 
 // conclude is about what several fields say together, and what was left to the defaults of StorageOS.
@@ -143,19 +143,19 @@ func (c *conversion) conclude() {
 	}
 	if len(spec.StorageClasses) == 0 {
 		c.at = "spec.storageClassName"
-		c.remarkf(ByHand, "it is not given, which meant a class named fast; Holdfast makes one named holdfast, the default class. For claims that ask for fast, add it to spec.storageClasses")
+		c.remarkf(ByHand, "it is not given, which meant a class named fast; Holdfast makes one named holdfast, the default class. For claims that name fast, add it to spec.storageClasses")
 	}
-	if spec.Ingress.Enable && spec.Ingress.Hostname == "" {
-		spec.Ingress.Hostname = "storageos.local"
+	if spec.Ingress.Enabled && spec.Ingress.Host == "" {
+		spec.Ingress.Host = "storageos.local"
 		c.at = "spec.ingress.hostname"
-		c.remarkf(ByHand, "it is not given, which meant storageos.local, and so it is written; put in the name that people use")
+		c.remarkf(ByHand, "it is not given, which meant storageos.local, and so it is written; replace it with the name that users use")
 	}
 	if len(c.faults) > 0 {
 		return
 	}
 	if _, err := render.Objects(render.Input{Cluster: c.cluster, Namespace: deploy.Namespace, Secret: everyKey}); err != nil {
 		c.at = "the StorageCluster"
-		c.remarkf(ByHand, "Holdfast refuses what was taken, so change it before you apply it: %v", err)
+		c.remarkf(ByHand, "Holdfast refuses the result, so change it before you apply it: %v", err)
 	}
 }
 

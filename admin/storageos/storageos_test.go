@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func sample(t *testing.T, file string) map[string]any {
@@ -39,30 +39,31 @@ func verdicts(remarks []Remark) map[string][]Verdict {
 	return all
 }
 
-func TestEveryFieldHasItsPlaceOrAReason(t *testing.T) {
+func TestFields_EachHasATargetOrAReason(t *testing.T) {
 	got, remarks, err := Convert(sample(t, "every-field.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	enable, seconds := true, int64(60)
-	want := &v1.StorageCluster{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "holdfast.dev/v1", Kind: "StorageCluster"},
+	want := &v1beta1.StorageCluster{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "holdfast.dev/v1beta1", Kind: "StorageCluster"},
 		ObjectMeta: metav1.ObjectMeta{Name: "production", Labels: map[string]string{"team": "platform"}, Annotations: map[string]string{"note": "made by hand"}},
-		Spec: v1.StorageClusterSpec{
+		Spec: v1beta1.StorageClusterSpec{
 			Debug:     true,
-			SecretRef: &v1.SecretReference{Name: "storageos-api", Namespace: "storageos-operator"},
-			CSI: v1.CSISpec{
-				Enable: &enable, DeploymentStrategy: v1.AsStatefulSet, KubeletDir: "/opt/kubelet",
-				EnableProvisionCreds: true, EnableControllerPublishCreds: true, EnableNodePublishCreds: true,
+			SecretRef: &v1beta1.SecretReference{Name: "storageos-api", Namespace: "storageos-operator"},
+			CSI: v1beta1.CSISpec{
+				Enabled: &enable, KubeletDir: "/opt/kubelet",
+				Credentials: v1beta1.CSICredentials{Provision: true, ControllerPublish: true, NodePublish: true},
 			},
-			Service: v1.ServiceSpec{
-				Name: "storageos", Type: core.ServiceTypeNodePort, ExternalPort: 15705, InternalPort: 5705,
+			Controller: v1beta1.ControllerSpec{Kind: v1beta1.AsStatefulSet},
+			Service: v1beta1.ServiceSpec{
+				Name: "storageos", Type: core.ServiceTypeNodePort, Port: 15705, TargetPort: 5705,
 				Annotations: map[string]string{"example.com/balancer": "internal"},
 			},
-			Ingress: v1.IngressSpec{
-				Enable: true, ClassName: "nginx", Hostname: "storage.example.com", TLS: true, Annotations: map[string]string{"example.com/rewrite": "false"},
+			Ingress: v1beta1.IngressSpec{
+				Enabled: true, IngressClassName: "nginx", Host: "storage.example.com", TLS: true, Annotations: map[string]string{"example.com/rewrite": "false"},
 			},
-			StorageClasses: []v1.StorageClassSpec{{Name: "fast"}},
+			StorageClasses: []v1beta1.StorageClassSpec{{Name: "fast"}},
 			NodeSelectorTerms: []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{
 				{Key: "storage", Operator: core.NodeSelectorOpIn, Values: []string{"yes"}},
 			}}},
@@ -71,7 +72,7 @@ func TestEveryFieldHasItsPlaceOrAReason(t *testing.T) {
 				Requests: core.ResourceList{core.ResourceMemory: resource.MustParse("512Mi"), core.ResourceCPU: resource.MustParse("250m")},
 				Limits:   core.ResourceList{core.ResourceMemory: resource.MustParse("1Gi")},
 			},
-			K8sDistro: "openshift-4.6",
+			Distribution: "openshift-4.6",
 		},
 	}
 	if gotText, wantText := text(t, got), text(t, want); gotText != wantText {
@@ -84,7 +85,7 @@ func TestEveryFieldHasItsPlaceOrAReason(t *testing.T) {
 	}
 }
 
-func text(t *testing.T, c *v1.StorageCluster) string {
+func text(t *testing.T, c *v1beta1.StorageCluster) string {
 	t.Helper()
 	data, err := yaml.Marshal(c)
 	if err != nil {
@@ -95,7 +96,7 @@ func text(t *testing.T, c *v1.StorageCluster) string {
 
 // The sample has every field of spec that is known, and the code knows every one of the sample: a field that is
 // forgotten on either side is seen.
-func TestNothingIsSilentlyDropped(t *testing.T) {
+func TestConvert_NothingIsSilentlyDropped(t *testing.T) {
 	manifest := sample(t, "every-field.yaml")
 	given := map[string]any{}
 	flatten("", manifest, given)
@@ -126,7 +127,7 @@ func TestNothingIsSilentlyDropped(t *testing.T) {
 	}
 }
 
-func TestEachVerdictIsTheRightOne(t *testing.T) {
+func TestVerdict_EachIsCorrect(t *testing.T) {
 	_, remarks, err := Convert(sample(t, "every-field.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -146,12 +147,12 @@ func TestEachVerdictIsTheRightOne(t *testing.T) {
 	}
 }
 
-func TestWhatWasLeftToTheDefaultsOfStorageOSIsTold(t *testing.T) {
+func TestConvert_DefaultsOfStorageOSAreReported(t *testing.T) {
 	c, remarks, err := Convert(sample(t, "small.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (v1.StorageClusterSpec{SecretRef: &v1.SecretReference{Name: "storageos-api", Namespace: "default"}}); !reflect.DeepEqual(c.Spec, want) {
+	if want := (v1beta1.StorageClusterSpec{SecretRef: &v1beta1.SecretReference{Name: "storageos-api", Namespace: "default"}}); !reflect.DeepEqual(c.Spec, want) {
 		t.Errorf("got %+v", c.Spec)
 	}
 	if said := verdicts(remarks)["spec.storageClassName"]; !slices.Equal(said, []Verdict{ByHand}) {
@@ -159,7 +160,7 @@ func TestWhatWasLeftToTheDefaultsOfStorageOSIsTold(t *testing.T) {
 	}
 }
 
-func TestTheSampleOfStorageOSIsTakenWithAllItsPeculiarities(t *testing.T) {
+func TestConvert_SampleOfStorageOSIsAcceptedWithAllItsPeculiarities(t *testing.T) {
 	c, remarks, err := Convert(sample(t, "sample.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +179,7 @@ func TestTheSampleOfStorageOSIsTakenWithAllItsPeculiarities(t *testing.T) {
 			t.Errorf("%s", r)
 		}
 	}
-	if got := c.Spec.Ingress; got.ClassName != "nginx" || !maps.Equal(got.Annotations, map[string]string{"kubernetes.io/tls-acme": "true"}) {
+	if got := c.Spec.Ingress; got.IngressClassName != "nginx" || !maps.Equal(got.Annotations, map[string]string{"kubernetes.io/tls-acme": "true"}) {
 		t.Errorf("the ingress is %+v", got)
 	}
 }
@@ -191,7 +192,7 @@ func changed(t *testing.T, spec map[string]any) map[string]any {
 	return manifest
 }
 
-func TestAFieldThatIsNotKnownIsNamed(t *testing.T) {
+func TestConvert_UnknownFieldIsNamed(t *testing.T) {
 	manifest := changed(t, map[string]any{"paused": true, "csi": map[string]any{"kubeletDirectory": "/x"}})
 	manifest["extra"] = "e"
 	_, remarks, err := Convert(manifest)
@@ -206,19 +207,19 @@ func TestAFieldThatIsNotKnownIsNamed(t *testing.T) {
 	}
 }
 
-func TestWhatHoldfastCannotHaveIsLeftOutAndSaid(t *testing.T) {
+func TestConvert_UnsupportedFieldIsOmittedAndReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec  map[string]any
 		field string
 		want  string
 	}{
-		"a low port":            {map[string]any{"service": map[string]any{"internalPort": 80.0}}, "spec.service.internalPort", "80"},
-		"no port":               {map[string]any{"service": map[string]any{"externalPort": 70000.0}}, "spec.service.externalPort", "70000"},
-		"another type":          {map[string]any{"service": map[string]any{"type": "ExternalName"}}, "spec.service.type", "NodePort"},
-		"an ingress for nobody": {map[string]any{"ingress": map[string]any{"enable": true}}, "spec.ingress.hostname", "storageos.local"},
-		"a namespace alone":     {map[string]any{"secretRefName": nil}, "spec.secretRefNamespace", "names nothing"},
-		"an unknown distro":     {map[string]any{"k8sDistro": "mine"}, "the StorageCluster", `"mine"`},
-		"credentials of none":   {map[string]any{"secretRefName": nil, "secretRefNamespace": nil, "csi": map[string]any{"enableProvisionCreds": true}}, "the StorageCluster", "spec.secretRef"},
+		"a low port":                {map[string]any{"service": map[string]any{"internalPort": 80.0}}, "spec.service.internalPort", "80"},
+		"no port":                   {map[string]any{"service": map[string]any{"externalPort": 70000.0}}, "spec.service.externalPort", "70000"},
+		"another type":              {map[string]any{"service": map[string]any{"type": "ExternalName"}}, "spec.service.type", "NodePort"},
+		"an ingress without a host": {map[string]any{"ingress": map[string]any{"enable": true}}, "spec.ingress.hostname", "storageos.local"},
+		"a namespace alone":         {map[string]any{"secretRefName": nil}, "spec.secretRefNamespace", "names nothing"},
+		"an unknown distro":         {map[string]any{"k8sDistro": "mine"}, "the StorageCluster", `"mine"`},
+		"credentials of none":       {map[string]any{"secretRefName": nil, "secretRefNamespace": nil, "csi": map[string]any{"enableProvisionCreds": true}}, "the StorageCluster", "spec.secretRef"},
 	} {
 		c, remarks, err := Convert(changed(t, test.spec))
 		if err != nil {
@@ -229,13 +230,13 @@ func TestWhatHoldfastCannotHaveIsLeftOutAndSaid(t *testing.T) {
 		if i < 0 || !strings.Contains(remarks[i].Text, test.want) {
 			t.Errorf("%s: %v", name, remarks)
 		}
-		if p := c.Spec.Service; p.InternalPort != 0 || p.ExternalPort != 0 || p.Type != "" {
+		if p := c.Spec.Service; p.TargetPort != 0 || p.Port != 0 || p.Type != "" {
 			t.Errorf("%s: taken nevertheless: %+v", name, p)
 		}
 	}
 }
 
-func TestAValueThatCannotBeReadIsAnErrorThatNamesItsField(t *testing.T) {
+func TestConvert_UnreadableValueIsAnErrorThatNamesItsField(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec map[string]any
 		want []string
@@ -265,12 +266,12 @@ func TestAValueThatCannotBeReadIsAnErrorThatNamesItsField(t *testing.T) {
 	}
 }
 
-func TestOnlyAStorageOSClusterIsTaken(t *testing.T) {
+func TestConvert_OnlyAStorageOSClusterIsAccepted(t *testing.T) {
 	for name, manifest := range map[string]map[string]any{
 		"nothing":         {},
 		"another kind":    {"apiVersion": "storageos.com/v1", "kind": "Job"},
 		"another group":   {"apiVersion": "example.com/v1", "kind": Kind},
-		"what it becomes": {"apiVersion": "holdfast.dev/v1", "kind": "StorageCluster"},
+		"what it becomes": {"apiVersion": "holdfast.dev/v1beta1", "kind": "StorageCluster"},
 	} {
 		if _, _, err := Convert(manifest); err == nil || !strings.Contains(err.Error(), "StorageOSCluster of storageos.com/v1") {
 			t.Errorf("%s: %v", name, err)
@@ -281,7 +282,7 @@ func TestOnlyAStorageOSClusterIsTaken(t *testing.T) {
 	}
 }
 
-func TestWhatTheServerWroteIsNotCarriedOver(t *testing.T) {
+func TestConvert_FieldsWrittenByTheServerAreDropped(t *testing.T) {
 	manifest := sample(t, "small.yaml")
 	manifest["status"] = map[string]any{"phase": "Running"}
 	maps.Copy(manifest["metadata"].(map[string]any), map[string]any{

@@ -23,7 +23,7 @@ func pointless(path, because string) field {
 	return field{path, func(c *conversion, _ any) { c.remarkf(NoMeaning, "%s", because) }}
 }
 
-// manual fields need somebody who decides.
+// manual fields need a decision by the user.
 func manual(path, what string) field {
 	return field{path, func(c *conversion, _ any) { c.remarkf(ByHand, "%s", what) }}
 }

@@ -21,11 +21,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // readConfig reads the file that is the same on all nodes.
-func readConfig(path string) (c v1.NodeConfig, err error) {
+func readConfig(path string) (c v1beta1.NodeConfig, err error) {
 	data, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(data, &c)
@@ -36,9 +36,9 @@ func readConfig(path string) (c v1.NodeConfig, err error) {
 	return c, nil
 }
 
-// poolsOf returns those that are for a node; without nil, those that are for every one. A pool whose terms cannot be
-// read is among them, so that it is kept where it is and its problem told.
-func poolsOf(node *core.Node, all []v1.PoolSpec) (chosen []v1.PoolSpec) {
+// poolsOf returns the pools that select a node; for nil, those that select every node. A pool whose terms cannot be
+// read is among them, so that it is kept where it is and its problem is reported.
+func poolsOf(node *core.Node, all []v1beta1.PoolSpec) (chosen []v1beta1.PoolSpec) {
 	for _, p := range all {
 		if matched, err := matches(p.NodeSelectorTerms, node); matched || err != nil {
 			chosen = append(chosen, p)
@@ -47,7 +47,7 @@ func poolsOf(node *core.Node, all []v1.PoolSpec) (chosen []v1.PoolSpec) {
 	return chosen
 }
 
-// matches reads terms as the scheduler does. None match every node.
+// matches reads terms as the scheduler does. No terms match every node.
 func matches(terms []core.NodeSelectorTerm, node *core.Node) (bool, error) {
 	if len(terms) == 0 || node == nil {
 		return len(terms) == 0, nil
@@ -57,26 +57,26 @@ func matches(terms []core.NodeSelectorTerm, node *core.Node) (bool, error) {
 
 // Config is what Choose needs.
 type Config struct {
-	File       string // of the v1.NodeConfig
+	File       string // of the v1beta1.NodeConfig
 	Node       string
 	Kubernetes kubernetes.Interface
 	Log        *slog.Logger
 }
 
-// chooser knows which pools are for this node. What the file says later is for the next start: the operator replaces
+// chooser knows which pools are for this node. Later changes of the file are for the next start: the operator replaces
 // the pods one by one.
 type chooser struct {
 	Config
-	pools  []v1.PoolSpec             // of all nodes
+	pools  []v1beta1.PoolSpec        // of all nodes
 	cached cache.SharedIndexInformer // of the Node object alone
 	change chan struct{}             // holds a token when something may have changed
 }
 
-// ErrOthers is why a process ends whose pools are not those of its node any more.
-var ErrOthers = errors.New("the pools of this node have changed; this process ends, to be started again with them")
+// ErrOthers ends a process whose pools are no longer those of its node.
+var ErrOthers = errors.New("the pools of this node have changed; this process exits to be restarted with them")
 
-// Choose returns the pools for this node, and what ends with ErrOthers when those are others.
-func Choose(ctx context.Context, config Config) (chosen []v1.PoolSpec, watch func(context.Context) error, err error) {
+// Choose returns the pools for this node, and a part that ends with ErrOthers when they change.
+func Choose(ctx context.Context, config Config) (chosen []v1beta1.PoolSpec, watch func(context.Context) error, err error) {
 	file, err := readConfig(config.File)
 	if err != nil {
 		return nil, nil, err
@@ -98,7 +98,7 @@ func Choose(ctx context.Context, config Config) (chosen []v1.PoolSpec, watch fun
 }
 
 func (c *chooser) dependsOnNode() bool {
-	return slices.ContainsFunc(c.pools, func(p v1.PoolSpec) bool { return len(p.NodeSelectorTerms) > 0 })
+	return slices.ContainsFunc(c.pools, func(p v1beta1.PoolSpec) bool { return len(p.NodeSelectorTerms) > 0 })
 }
 
 func (c *chooser) changed() {
@@ -109,13 +109,13 @@ func (c *chooser) changed() {
 }
 
 // first waits for the Node object if a pool depends on it.
-func (c *chooser) first(ctx context.Context) ([]v1.PoolSpec, error) {
-	for told := false; ; told = true {
+func (c *chooser) first(ctx context.Context) ([]v1beta1.PoolSpec, error) {
+	for reported := false; ; reported = true {
 		chosen, err := c.now()
 		if !errors.Is(err, errNoNode) {
 			return chosen, err
 		}
-		if !told {
+		if !reported {
 			c.Log.Info("waiting for the Node object, whose labels choose the pools", "node", c.Node)
 		}
 		select {
@@ -126,9 +126,9 @@ func (c *chooser) first(ctx context.Context) ([]v1.PoolSpec, error) {
 	}
 }
 
-var errNoNode = errors.New("the Node object is not known")
+var errNoNode = errors.New("the Node object could not be read")
 
-func (c *chooser) now() ([]v1.PoolSpec, error) {
+func (c *chooser) now() ([]v1beta1.PoolSpec, error) {
 	found, _, _ := c.cached.GetIndexer().GetByKey(c.Node) // this index has no errors
 	node, _ := found.(*core.Node)
 	if node == nil && c.dependsOnNode() {
@@ -137,8 +137,8 @@ func (c *chooser) now() ([]v1.PoolSpec, error) {
 	return poolsOf(node, c.pools), nil
 }
 
-// watch ends with ErrOthers when other pools are for this node than were. As long as that is not known, it goes on.
-func (c *chooser) watch(ctx context.Context, were []v1.PoolSpec) error {
+// watch ends with ErrOthers when the pools for this node have changed. While that is unknown, it keeps running.
+func (c *chooser) watch(ctx context.Context, were []v1beta1.PoolSpec) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -151,13 +151,13 @@ func (c *chooser) watch(ctx context.Context, were []v1.PoolSpec) error {
 	}
 }
 
-// samePools leaves out by which terms they were chosen.
-func samePools(x, y []v1.PoolSpec) bool {
+// samePools ignores the terms by which they were chosen.
+func samePools(x, y []v1beta1.PoolSpec) bool {
 	return equality.Semantic.DeepEqual(withoutTerms(x), withoutTerms(y))
 }
 
-func withoutTerms(pools []v1.PoolSpec) []v1.PoolSpec {
-	all := make([]v1.PoolSpec, len(pools))
+func withoutTerms(pools []v1beta1.PoolSpec) []v1beta1.PoolSpec {
+	all := make([]v1beta1.PoolSpec, len(pools))
 	for i, p := range pools {
 		p.NodeSelectorTerms = nil
 		all[i] = p
@@ -165,7 +165,7 @@ func withoutTerms(pools []v1.PoolSpec) []v1.PoolSpec {
 	return all
 }
 
-func poolNames(pools []v1.PoolSpec) string {
+func poolNames(pools []v1beta1.PoolSpec) string {
 	var names []string
 	for _, p := range pools {
 		names = append(names, p.Name)

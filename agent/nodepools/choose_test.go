@@ -16,19 +16,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
 func term(key string, operator core.NodeSelectorOperator, values ...string) core.NodeSelectorTerm {
 	return core.NodeSelectorTerm{MatchExpressions: []core.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 }
 
-func pool(name string, terms ...core.NodeSelectorTerm) v1.PoolSpec {
-	return v1.PoolSpec{Name: name, NodeSelectorTerms: terms}
+func pool(name string, terms ...core.NodeSelectorTerm) v1beta1.PoolSpec {
+	return v1beta1.PoolSpec{Name: name, NodeSelectorTerms: terms}
 }
 
-func TestAPoolIsForTheNodesThatItsTermsChoose(t *testing.T) {
+func TestChoose_PoolIsForTheNodesThatItsTermsMatch(t *testing.T) {
 	node := &core.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{"disk": "ssd", "cpus": "8"}},
 		Spec:       core.NodeSpec{Unschedulable: true},
@@ -53,9 +53,9 @@ func TestAPoolIsForTheNodesThatItsTermsChoose(t *testing.T) {
 		"one of two":      {[]core.NodeSelectorTerm{term("disk", core.NodeSelectorOpIn, "hdd"), name}, true},
 		"all of a term":   {[]core.NodeSelectorTerm{both}, false},
 		"an empty term":   {[]core.NodeSelectorTerm{{}}, false},
-		"nonsense":        {[]core.NodeSelectorTerm{term("disk", "Like", "s*")}, true}, // kept, and its problem told
+		"nonsense":        {[]core.NodeSelectorTerm{term("disk", "Like", "s*")}, true}, // kept, and its problem is reported
 	} {
-		chosen := poolsOf(node, []v1.PoolSpec{pool("p", test.terms...)})
+		chosen := poolsOf(node, []v1beta1.PoolSpec{pool("p", test.terms...)})
 		if got := len(chosen) == 1; got != test.want {
 			t.Errorf("%s: chosen %t", what, got)
 		}
@@ -79,7 +79,7 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func newRig(t *testing.T, pools ...v1.PoolSpec) *rig {
+func newRig(t *testing.T, pools ...v1beta1.PoolSpec) *rig {
 	t.Helper()
 	api, log := miniapi.New(t), make(lines, 100)
 	r := &rig{T: t, nodes: api, log: log, Config: Config{
@@ -91,9 +91,9 @@ func newRig(t *testing.T, pools ...v1.PoolSpec) *rig {
 }
 
 // write replaces the file at once, as the kubelet does.
-func (r *rig) write(pools ...v1.PoolSpec) {
+func (r *rig) write(pools ...v1beta1.PoolSpec) {
 	r.Helper()
-	data, err := json.Marshal(v1.NodeConfig{Pools: pools})
+	data, err := json.Marshal(v1beta1.NodeConfig{Pools: pools})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (r *rig) label(labels map[string]string) {
 	}
 }
 
-func (r *rig) choose() []v1.PoolSpec {
+func (r *rig) choose() []v1beta1.PoolSpec {
 	r.Helper()
 	chosen, watch, err := Choose(r.Context(), r.Config)
 	if err != nil {
@@ -162,7 +162,7 @@ func (r *rig) expectEnd(ended <-chan error, words ...string) {
 
 var fast = term("disk", core.NodeSelectorOpIn, "ssd")
 
-func TestTheProcessEndsWhenALabelChoosesOtherPools(t *testing.T) {
+func TestChoose_ProcessEndsWhenALabelSelectsOtherPools(t *testing.T) {
 	r := newRig(t, pool("default"), pool("fast", fast))
 	r.label(nil)
 	if got := poolNames(r.choose()); got != "default" {
@@ -180,7 +180,7 @@ func TestTheProcessEndsWhenALabelChoosesOtherPools(t *testing.T) {
 	r.expectEnd(ended, "were default, fast, and are default")
 }
 
-func TestTheProcessGoesOnWhenItsPoolsStayTheSame(t *testing.T) {
+func TestChoose_ProcessContinuesWhenItsPoolsStayTheSame(t *testing.T) {
 	r := newRig(t, pool("a"), pool("fast", fast))
 	r.label(map[string]string{"disk": "hdd"})
 	r.choose()
@@ -203,13 +203,13 @@ func TestTheProcessGoesOnWhenItsPoolsStayTheSame(t *testing.T) {
 	}
 }
 
-func TestTheNodeObjectIsWaitedForOnlyIfAPoolDependsOnIt(t *testing.T) {
+func TestChoose_NodeObjectIsAwaitedOnlyIfAPoolDependsOnIt(t *testing.T) {
 	r := newRig(t, pool("a"))
 	if got := poolNames(r.choose()); got != "a" {
 		t.Errorf("chosen %s", got)
 	}
 	r.write(pool("a"), pool("fast", fast))
-	chosen := make(chan []v1.PoolSpec, 1)
+	chosen := make(chan []v1beta1.PoolSpec, 1)
 	go func() { chosen <- r.choose() }()
 	for !strings.Contains(<-r.log, "waiting for the Node object") {
 	}
@@ -219,7 +219,7 @@ func TestTheNodeObjectIsWaitedForOnlyIfAPoolDependsOnIt(t *testing.T) {
 	}
 }
 
-func TestANodeMayHaveNoPools(t *testing.T) {
+func TestChoose_NodeMayHaveNoPools(t *testing.T) {
 	r := newRig(t, pool("fast", fast))
 	r.label(nil)
 	if got := r.choose(); len(got) != 0 || poolNames(got) != "none" {
@@ -230,7 +230,7 @@ func TestANodeMayHaveNoPools(t *testing.T) {
 	r.expectEnd(ended, "were none, and are fast")
 }
 
-func TestAFileThatCannotBeReadEndsTheStart(t *testing.T) {
+func TestChoose_UnreadableFileEndsTheStart(t *testing.T) {
 	r := newRig(t)
 	for _, text := range []string{"", "{", `{"pools": "all"}`, "[]"} {
 		r.writeText(text)
@@ -244,8 +244,8 @@ func TestAFileThatCannotBeReadEndsTheStart(t *testing.T) {
 	}
 }
 
-func TestNamesOfPoolsKeepTheirOrder(t *testing.T) {
-	all := poolsOf(&core.Node{}, []v1.PoolSpec{pool("b"), pool("a")})
+func TestPools_NamesKeepTheirOrder(t *testing.T) {
+	all := poolsOf(&core.Node{}, []v1beta1.PoolSpec{pool("b"), pool("a")})
 	if !slices.Equal([]string{all[0].Name, all[1].Name}, []string{"b", "a"}) {
 		t.Errorf("the first, which is the default, is %s", all[0].Name)
 	}

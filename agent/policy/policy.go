@@ -1,5 +1,5 @@
-// Package policy knows whether the API server holds the rules that Holdfast itself cannot hold on a node: a device plugin is
-// not told for which pod it is asked, and an object does not say who has written its spec.
+// Package policy knows whether the API server enforces the rules that Holdfast cannot enforce on a node: a device
+// plugin does not learn for which pod it allocates, and an object does not say who has written its spec.
 package policy
 
 import (
@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// rule is what a ValidatingAdmissionPolicy must be about, and what follows where it is not in place.
+// rule is what a ValidatingAdmissionPolicy must cover, and what is refused where it is not in place.
 type rule struct {
 	name      string // of the policy and of its binding
 	resources []string
@@ -44,7 +44,7 @@ var (
 	}
 )
 
-// Guard refuses as long as a policy and its binding are not in place, or not known to be.
+// Guard refuses while a policy and its binding are not in place, or not known to be.
 type Guard struct {
 	rule
 	factory  informers.SharedInformerFactory
@@ -58,15 +58,15 @@ type Guard struct {
 }
 
 // ErrNotYet: there may be no reason to refuse.
-var ErrNotYet = errors.New("whether its ValidatingAdmissionPolicy is in place is not known yet")
+var ErrNotYet = errors.New("it is not known yet whether its ValidatingAdmissionPolicy is in place")
 
 // LoopSets guards which pods get loop devices.
 func LoopSets(client kubernetes.Interface, log *slog.Logger) *Guard {
 	return follow(loopSets, client, log)
 }
 
-// Requests guard who may ask for data to be deleted. An API server that knows no policies has nobody guard that, and the
-// StorageCluster says so.
+// Requests guard who may request the deletion of data. With an API server that knows no policies this is not guarded,
+// and the StorageCluster says so.
 func Requests(client kubernetes.Interface, log *slog.Logger) Guards {
 	return Guards{follow(deletions, client, log), follow(nodeRequests, client, log)}
 }
@@ -84,7 +84,7 @@ func follow(what rule, client kubernetes.Interface, log *slog.Logger) *Guard {
 // because adds what is not done.
 func (g *Guard) because(why error) error { return fmt.Errorf("%s (%s): %w", g.otherwise, g.name, why) }
 
-// Refusal says why nothing may be done, nil if it may.
+// Refusal says why it refuses, nil if it does not.
 func (g *Guard) Refusal() (changed <-chan struct{}, why error) { return g.verdict.Now() }
 
 // Run follows the policy until ctx ends. It is called once.
@@ -100,14 +100,15 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 	g.factory.StartWithContext(ctx)
 	if cache.WaitForCacheSync(ctx.Done(), g.policies.HasSynced, g.bindings.HasSynced) {
-		g.look() // there may be none, of which no event tells
+		g.look() // there may be none, and then there is no event
 	}
 	<-ctx.Done()
 	g.factory.Shutdown()
 	return nil
 }
 
-// failed remembers why nothing is known. What was known once stays: without the API server nothing is asked for either.
+// failed remembers why nothing is known. The last known state stays: without the API server there are no requests
+// either.
 func (g *Guard) failed(ctx context.Context, _ *cache.Reflector, err error) {
 	if ctx.Err() != nil {
 		return
@@ -127,7 +128,7 @@ func (g *Guard) look() {
 	case changed && why != nil:
 		g.log.Warn("refused", "reason", why)
 	case changed:
-		g.log.Info("the API server holds a rule that this node relies on", "policy", g.name)
+		g.log.Info("the API server enforces a policy that this node relies on", "policy", g.name)
 	}
 }
 
@@ -169,25 +170,25 @@ func (r *rule) check(policy *admission.ValidatingAdmissionPolicy, binding *admis
 	case policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy != admission.Fail:
 		return refuse("the ValidatingAdmissionPolicy %s has failurePolicy %s, and must have %s", r.name, *policy.Spec.FailurePolicy, admission.Fail)
 	case policy.Spec.MatchConstraints == nil || !slices.ContainsFunc(policy.Spec.MatchConstraints.ResourceRules, r.covered) || len(policy.Spec.Validations) == 0:
-		return refuse("the ValidatingAdmissionPolicy %s says nothing of what it is for", r.name)
+		return refuse("the ValidatingAdmissionPolicy %s does not match the resource that it is for", r.name)
 	case binding == nil || binding.DeletionTimestamp != nil:
 		return refuse("there is no ValidatingAdmissionPolicyBinding %s", r.name)
 	case binding.Spec.PolicyName != r.name || !slices.Contains(binding.Spec.ValidationActions, admission.Deny) || binding.Spec.MatchResources != nil:
-		return refuse("the ValidatingAdmissionPolicyBinding %s does not deny what the policy of that name says, everywhere", r.name)
+		return refuse("the ValidatingAdmissionPolicyBinding %s does not deny in all namespaces what the policy of that name refuses", r.name)
 	}
 	return nil
 }
 
-// covered says whether a rule of a policy is about all that it must be about.
+// covered says whether a rule of a policy covers everything that it must.
 func (r *rule) covered(is admission.NamedRuleWithOperations) bool {
 	return slices.Contains(is.Operations, r.operation) && len(is.ResourceNames) == 0 &&
 		!slices.ContainsFunc(r.resources, func(resource string) bool { return !slices.Contains(is.Resources, resource) })
 }
 
-// Guards are several that must all let something be done.
+// Guards are several that must all agree.
 type Guards []*Guard
 
-// Refusal says why nothing may be done, nil if it may.
+// Refusal says why it refuses, nil if it does not.
 func (all Guards) Refusal() error {
 	for _, g := range all {
 		if _, why := g.Refusal(); why != nil {

@@ -45,7 +45,7 @@ func installed(t *testing.T, r rule) (*admission.ValidatingAdmissionPolicy, *adm
 	return policy, binding
 }
 
-func TestOnlyAPolicyThatRefusesPodsIsOne(t *testing.T) {
+func TestGuard_OnlyAPolicyThatRefusesPodsCounts(t *testing.T) {
 	type both struct {
 		*admission.ValidatingAdmissionPolicy
 		*admission.ValidatingAdmissionPolicyBinding
@@ -116,7 +116,7 @@ func until(t *testing.T, g *Guard, text string) {
 	}
 }
 
-func TestAGuardFollowsThePolicyAndItsBinding(t *testing.T) {
+func TestGuard_FollowsThePolicyAndItsBinding(t *testing.T) {
 	client := fake.NewClientset()
 	policy, binding := installed(t, loopSets)
 	g := LoopSets(client, logger(t))
@@ -150,7 +150,7 @@ func TestAGuardFollowsThePolicyAndItsBinding(t *testing.T) {
 	until(t, g, "no ValidatingAdmissionPolicyBinding")
 }
 
-func TestAnAPIServerWithoutPoliciesHasNothingLentAndRequestsHeard(t *testing.T) {
+func TestGuard_WithoutPolicySupportDevicesAreNotLentAndRequestsAreObeyed(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewNotFound(schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: a.GetResource().Resource}, "")
@@ -168,7 +168,7 @@ func TestAnAPIServerWithoutPoliciesHasNothingLentAndRequestsHeard(t *testing.T) 
 	}
 }
 
-func TestWhoMayNotReadThePolicyDoesNothingAndSaysWhy(t *testing.T) {
+func TestGuard_WithoutRightToReadThePolicyDoesNothingAndReportsTheReason(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: a.GetResource().Resource}, "", errors.New("no role"))
@@ -179,7 +179,7 @@ func TestWhoMayNotReadThePolicyDoesNothingAndSaysWhy(t *testing.T) {
 	}
 }
 
-func TestRequestsAreHeardWhileBothPoliciesAreThere(t *testing.T) {
+func TestRequests_AreObeyedWhileBothPoliciesExist(t *testing.T) {
 	client := fake.NewClientset()
 	kinds := client.AdmissionregistrationV1()
 	all := Requests(client, logger(t))

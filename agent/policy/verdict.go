@@ -2,11 +2,11 @@ package policy
 
 import "sync"
 
-// Verdict is what a Guard has decided, and tells those who wait. The zero value refuses nothing.
+// Verdict is what a Guard has decided, and notifies waiters. The zero value refuses nothing.
 type Verdict struct {
 	mu      sync.Mutex
 	why     error
-	changed chan struct{} // closed at the next change; nil as long as nobody has asked
+	changed chan struct{} // closed at the next change; nil as long as there is no waiter
 }
 
 // Now is the Refusal of a Guard.
@@ -19,7 +19,7 @@ func (v *Verdict) Now() (changed <-chan struct{}, why error) {
 	return v.changed, v.why
 }
 
-// Set decides anew, and says whether that is another decision.
+// Set replaces the decision, and says whether it changed.
 func (v *Verdict) Set(why error) (other bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

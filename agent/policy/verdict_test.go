@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAVerdictTellsOfChangesAndOfNothingElse(t *testing.T) {
+func TestVerdict_NotifiesOnChangesOnly(t *testing.T) {
 	v := &Verdict{}
 	first, _ := v.Now()
 	if v.Set(nil) {
@@ -13,7 +13,7 @@ func TestAVerdictTellsOfChangesAndOfNothingElse(t *testing.T) {
 	}
 	select {
 	case <-first:
-		t.Error("it tells of the same verdict")
+		t.Error("it notifies of an unchanged verdict")
 	default:
 	}
 	if !v.Set(errors.New("a")) {

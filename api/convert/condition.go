@@ -6,23 +6,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // FromCondition is the condition Healthy.
 func FromCondition(c backend.Condition) metav1.Condition {
 	if !c.Abnormal {
-		return metav1.Condition{Type: v1.HealthyCondition, Status: metav1.ConditionTrue, Reason: v1.ReasonHealthy}
+		return metav1.Condition{Type: v1beta1.HealthyCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonHealthy}
 	}
 	return metav1.Condition{
-		Type: v1.HealthyCondition, Status: metav1.ConditionFalse, Reason: cmp.Or(string(c.Reason), v1.ReasonDamaged), Message: c.Message,
+		Type: v1beta1.HealthyCondition, Status: metav1.ConditionFalse, Reason: cmp.Or(string(c.Reason), v1beta1.ReasonDamaged), Message: c.Message,
 	}
 }
 
 // ToCondition reads the condition Healthy. A reason that is no backend's, such as that of a node, is not kept.
 func ToCondition(all []metav1.Condition) backend.Condition {
-	c := meta.FindStatusCondition(all, v1.HealthyCondition)
+	c := meta.FindStatusCondition(all, v1beta1.HealthyCondition)
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return backend.Condition{}
 	}

@@ -9,20 +9,20 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestErrorCodesOfTheAPIAreThoseOfBackends(t *testing.T) {
-	pairs := map[v1.ErrorCode]error{
-		v1.ErrorNotFound: backend.ErrNotFound, v1.ErrorExists: backend.ErrExists, v1.ErrorInvalid: backend.ErrInvalid,
-		v1.ErrorOutOfRange: backend.ErrOutOfRange, v1.ErrorExhausted: backend.ErrExhausted, v1.ErrorBusy: backend.ErrBusy,
-		v1.ErrorPrecondition: backend.ErrPrecondition, v1.ErrorUnavailable: backend.ErrUnavailable,
+func TestErrorCodes_OfTheAPIAreThoseOfBackends(t *testing.T) {
+	pairs := map[v1beta1.ErrorCode]error{
+		v1beta1.ErrorNotFound: backend.ErrNotFound, v1beta1.ErrorExists: backend.ErrExists, v1beta1.ErrorInvalid: backend.ErrInvalid,
+		v1beta1.ErrorOutOfRange: backend.ErrOutOfRange, v1beta1.ErrorExhausted: backend.ErrExhausted, v1beta1.ErrorBusy: backend.ErrBusy,
+		v1beta1.ErrorPrecondition: backend.ErrPrecondition, v1beta1.ErrorUnavailable: backend.ErrUnavailable,
 	}
 	var codes []string
 	for _, c := range backend.Codes() {
 		codes = append(codes, string(c))
-		if pairs[v1.ErrorCode(c)] == nil {
+		if pairs[v1beta1.ErrorCode(c)] == nil {
 			t.Errorf("the API has no code %s", c)
 		}
 	}
@@ -78,15 +78,15 @@ func codesOfSchema(t *testing.T, kind string) []string {
 	return all.Properties["status"].Properties["error"].Properties["code"].Enum
 }
 
-func TestErrorThatIsNoneIsNotWrittenDown(t *testing.T) {
+func TestError_NilIsNotRecorded(t *testing.T) {
 	if FromError(nil) != nil || ToError(nil) != nil {
 		t.Error("nothing became an error")
 	}
 }
 
-func TestErrorOfAPanicIsWrittenDownWithoutItsStack(t *testing.T) {
+func TestError_OfAPanicIsRecordedWithoutItsStack(t *testing.T) {
 	e := FromError(errors.New("create of v panicked: boom\ngoroutine 17 [running]:\nmain.main()"))
-	if *e != (v1.Error{Code: v1.ErrorUnavailable, Message: "create of v panicked: boom"}) {
+	if *e != (v1beta1.Error{Code: v1beta1.ErrorUnavailable, Message: "create of v panicked: boom"}) {
 		t.Errorf("it is %+v", e)
 	}
 }

@@ -9,6 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // filler gives every field a value made of data, so that a field that is new is tried as well. Numbers are not below 0,
@@ -49,6 +52,8 @@ func (f *filler) number() (n uint64) {
 
 func (f *filler) string() string { return string(f.take(int(f.number() % 8))) }
 
+func oneOf[T any](f *filler, all ...T) T { return all[f.number()%uint64(len(all))] }
+
 func (f *filler) fill(to any) { f.set(reflect.ValueOf(to).Elem()) }
 
 func (f *filler) set(v reflect.Value) {
@@ -64,6 +69,18 @@ func (f *filler) set(v reflect.Value) {
 		return
 	case *metav1.Time:
 		f.set(reflect.ValueOf(&to.Time).Elem())
+		return
+	case *v1beta1.Provisioning:
+		*to = oneOf(f, "", v1beta1.Thin, v1beta1.Thick)
+		return
+	case *v1beta1.SourceKind:
+		*to = oneOf(f, v1beta1.SourceVolume, v1beta1.SourceSnapshot)
+		return
+	case *backend.Provisioning:
+		*to = oneOf(f, "", backend.Thin, backend.Thick)
+		return
+	case *backend.SourceKind:
+		*to = oneOf(f, backend.SourceVolume, backend.SourceSnapshot)
 		return
 	}
 	switch v.Kind() {

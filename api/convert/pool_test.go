@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -24,7 +24,7 @@ func FuzzPool(f *testing.F) {
 // poolThere leaves out what is said of a pool by others than its backend.
 func poolThere(t *testing.T, f *filler) {
 	t.Helper()
-	var want, got v1.Pool
+	var want, got v1beta1.Pool
 	f.fill(&want)
 	want.Name, want.Path, want.Engine, want.Reason, want.Message, want.Volumes, want.Snapshots = "", "", "", "", "", 0, 0
 	if want.ID == "" {
@@ -43,22 +43,22 @@ func poolBack(t *testing.T, f *filler) {
 	if want.Identity.ID == "" {
 		want.Identity.Generation = 0
 	}
-	var o v1.Pool
+	var o v1beta1.Pool
 	if ShowCapacity(&o, want); !reflect.DeepEqual(ToCapacity(&o), want) {
 		t.Errorf("of the backend's pool\n%+v came back\n%+v", want, ToCapacity(&o))
 	}
 }
 
-func TestPoolKeepsAnIdentityThatIsKnown(t *testing.T) {
-	p := v1.Pool{ID: "a", Generation: 3}
+func TestPool_KeepsAnIdentityThatIsKnown(t *testing.T) {
+	p := v1beta1.Pool{ID: "a", Generation: 3}
 	if ShowCapacity(&p, backend.Capacity{Total: 5}); p.ID != "a" || p.Generation != 3 || p.Capacity.Value() != 5 {
 		t.Errorf("it is %+v", p)
 	}
 }
 
-func TestPoolOutOfReachHasTheReasonOfItsBackend(t *testing.T) {
+func TestPool_UnreachableHasTheReasonOfItsBackend(t *testing.T) {
 	for want, reason := range map[string]backend.PoolReason{
-		v1.ReasonNotMounted: backend.NotMounted, v1.ReasonWrongPool: backend.WrongPool, v1.ReasonPoolFailing: "",
+		v1beta1.ReasonNotMounted: backend.NotMounted, v1beta1.ReasonWrongPool: backend.WrongPool, v1beta1.ReasonPoolFailing: "",
 	} {
 		if got := FromPoolError(backend.BecauseOf(reason, errors.New("away"))); got != want {
 			t.Errorf("%q became %s", reason, got)
@@ -66,13 +66,13 @@ func TestPoolOutOfReachHasTheReasonOfItsBackend(t *testing.T) {
 	}
 }
 
-func TestTrashedVolumeIsShownInWholeSeconds(t *testing.T) {
+func TestTrashedVolume_IsShownInWholeSeconds(t *testing.T) {
 	got := FromTrashed(backend.Trashed{
-		ID: "a", Name: "A", Pool: "fast", Size: 5, Labels: map[string]string{v1.ClaimNameLabel: "data", v1.ClaimNamespaceLabel: "shop"},
+		ID: "a", Name: "A", Pool: "fast", Size: 5, Labels: map[string]string{v1beta1.ClaimNameLabel: "data", v1beta1.ClaimNamespaceLabel: "shop"},
 		Deleted: time.Unix(1, 5), Expires: time.Unix(2, 5),
 	})
-	want := v1.TrashedVolume{
-		Name: "a", Claim: "shop/data", Pool: "fast", Size: *v1.Quantity(5), Deleted: metav1.Unix(1, 0), Expires: metav1.Unix(2, 0),
+	want := v1beta1.TrashedVolume{
+		Name: "a", ClaimRef: v1beta1.ReferenceTo("shop/data"), Pool: "fast", Size: *v1beta1.Quantity(5), DeletionTime: metav1.Unix(1, 0), ExpirationTime: metav1.Unix(2, 0),
 	}
 	if !equality.Semantic.DeepEqual(got, want) {
 		t.Errorf("it is %+v", got)

@@ -7,95 +7,95 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // ToSize is what the spec of a volume asks for.
-func ToSize(s v1.VolumeSize) backend.Size {
-	return backend.Size{Required: v1.Bytes(s.Required), Limit: v1.Bytes(s.Limit)}
+func ToSize(s v1beta1.VolumeSize) backend.Size {
+	return backend.Size{Required: v1beta1.Bytes(s.Required), Limit: v1beta1.Bytes(s.Limit)}
 }
 
-// FromSize leaves out what is not asked for.
-func FromSize(s backend.Size) (o v1.VolumeSize) {
+// FromSize leaves out values that are not requested.
+func FromSize(s backend.Size) (o v1beta1.VolumeSize) {
 	if s.Required != 0 {
-		o.Required = v1.Quantity(s.Required)
+		o.Required = v1beta1.Quantity(s.Required)
 	}
 	if s.Limit != 0 {
-		o.Limit = v1.Quantity(s.Limit)
+		o.Limit = v1beta1.Quantity(s.Limit)
 	}
 	return o
 }
 
 // ToVolumeSpec is what the spec of a volume asks for, but for its source, its node and its deletion.
-func ToVolumeSpec(s *v1.VolumeSpec) backend.VolumeSpec {
+func ToVolumeSpec(s *v1beta1.VolumeSpec) backend.VolumeSpec {
 	return backend.VolumeSpec{
 		Name: s.Name, Pool: s.Pool, Size: ToSize(s.Size), Mode: backend.Mode(s.Mode), FSType: string(s.FSType),
-		Provisioning: backend.Provisioning(s.Provisioning), MkfsOptions: s.MkfsOptions, Inodes: uint64(s.Inodes), Labels: s.Labels,
-		OnNodeLoss: backend.OnNodeLoss(s.OnNodeLoss), Shared: s.Shared, Server: s.Server,
+		Provisioning: toLower[backend.Provisioning](s.Provisioning), MkfsOptions: s.MkfsOptions, Inodes: uint64(s.Inodes), Labels: s.Labels,
+		OnNodeLoss: backend.OnNodeLoss(s.OnNodeLoss), Shared: s.Shared, Server: s.ServerRef.String(),
 	}
 }
 
 // FromVolumeSpec asks for a volume on a node. The nodes among which that one was chosen are left out.
-func FromVolumeSpec(node string, s backend.VolumeSpec, source *backend.Source) v1.VolumeSpec {
-	return v1.VolumeSpec{
-		Name: s.Name, Claim: v1.ClaimOf(s.Labels), Node: node, Pool: s.Pool, Size: FromSize(s.Size), Mode: v1.Mode(s.Mode),
-		FSType: v1.FSType(s.FSType), Provisioning: v1.Provisioning(s.Provisioning), MkfsOptions: s.MkfsOptions, Inodes: int64(s.Inodes),
-		Labels: s.Labels, Source: FromSource(source), OnNodeLoss: v1.OnNodeLoss(s.OnNodeLoss), Shared: s.Shared, Server: s.Server,
+func FromVolumeSpec(node string, s backend.VolumeSpec, source *backend.Source) v1beta1.VolumeSpec {
+	return v1beta1.VolumeSpec{
+		Name: s.Name, ClaimRef: v1beta1.ReferenceTo(v1beta1.ClaimOf(s.Labels)), Node: node, Pool: s.Pool, Size: FromSize(s.Size), Mode: v1beta1.Mode(s.Mode),
+		FSType: v1beta1.FSType(s.FSType), Provisioning: toCamel[v1beta1.Provisioning](s.Provisioning), MkfsOptions: s.MkfsOptions, Inodes: int64(s.Inodes),
+		Labels: s.Labels, SourceRef: FromSource(source), OnNodeLoss: v1beta1.OnNodeLoss(s.OnNodeLoss), Shared: s.Shared, ServerRef: v1beta1.ReferenceTo(s.Server),
 	}
 }
 
 // FoundVolume is the spec of a volume that is on the disk of a node without an object.
-func FoundVolume(node string, v *backend.Volume) v1.VolumeSpec {
+func FoundVolume(node string, v *backend.Volume) v1beta1.VolumeSpec {
 	return FromVolumeSpec(node, backend.VolumeSpec{
 		Name: cmp.Or(v.Name, string(v.ID)), Pool: v.Pool, Size: backend.Size{Required: v.Size}, Mode: v.Mode, FSType: v.FSType,
 		Provisioning: v.Provisioning, MkfsOptions: v.MkfsOptions, Inodes: v.Inodes, Labels: v.Labels, OnNodeLoss: v.OnNodeLoss,
-		Shared: v1.ServerOf(node) != "",
+		Shared: v1beta1.ServerOf(node) != "",
 	}, v.Source)
 }
 
-func ToSource(s *v1.VolumeSource) *backend.Source {
+func ToSource(s *v1beta1.SourceReference) *backend.Source {
 	if s == nil {
 		return nil
 	}
-	return &backend.Source{Kind: backend.SourceKind(s.Kind), ID: backend.ID(s.Name)}
+	return &backend.Source{Kind: toLower[backend.SourceKind](s.Kind), ID: backend.ID(s.Name)}
 }
 
-func FromSource(s *backend.Source) *v1.VolumeSource {
+func FromSource(s *backend.Source) *v1beta1.SourceReference {
 	if s == nil {
 		return nil
 	}
-	return &v1.VolumeSource{Kind: v1.SourceKind(s.Kind), Name: string(s.ID)}
+	return &v1beta1.SourceReference{Kind: toCamel[v1beta1.SourceKind](s.Kind), Name: string(s.ID)}
 }
 
 // ToVolume is the volume that an object shows.
-func ToVolume(o *v1.Volume) *backend.Volume {
+func ToVolume(o *v1beta1.Volume) *backend.Volume {
 	v := &backend.Volume{
 		ID: backend.ID(o.Name), Name: o.Spec.Name, Node: o.Spec.Node, Pool: o.Status.Pool, PoolID: o.Status.PoolID,
-		Size: v1.Bytes(o.Status.Size), Mode: backend.Mode(o.Status.Mode), FSType: o.Status.FSType, FSSize: v1.Bytes(o.Status.FSSize),
-		Provisioning: backend.Provisioning(o.Status.Provisioning), MkfsOptions: o.Spec.MkfsOptions, Inodes: uint64(o.Spec.Inodes),
-		Labels: o.Spec.Labels, Shared: o.Spec.Shared, OnNodeLoss: backend.OnNodeLoss(o.Spec.OnNodeLoss), Source: ToSource(o.Status.Source),
-		Created: toTime(o.Status.Created), Used: v1.Bytes(o.Status.Used), Access: toAccess(o.Status.Access),
+		Size: v1beta1.Bytes(o.Status.Size), Mode: backend.Mode(o.Status.Mode), FSType: o.Status.FSType, FSSize: v1beta1.Bytes(o.Status.FSSize),
+		Provisioning: toLower[backend.Provisioning](o.Status.Provisioning), MkfsOptions: o.Spec.MkfsOptions, Inodes: uint64(o.Spec.Inodes),
+		Labels: o.Spec.Labels, Shared: o.Spec.Shared, OnNodeLoss: backend.OnNodeLoss(o.Spec.OnNodeLoss), Source: ToSource(o.Status.SourceRef),
+		Created: toTime(o.Status.CreationTime), Used: v1beta1.Bytes(o.Status.Used), Access: toAccess(o.Status.Access),
 		Condition: ToCondition(o.Status.Conditions),
 	}
 	if o.Spec.Shared {
-		v.Server = v1.ServerOf(o.Spec.Node)
+		v.Server = v1beta1.ServerOf(o.Spec.Node)
 	}
 	return v
 }
 
 // ShowVolume writes a volume into the status of its object, but for its condition. Of a damaged one the last numbers
 // stay. What a server exports is reached at the address, which the server does not know itself.
-func ShowVolume(s *v1.VolumeStatus, v *backend.Volume, address string) {
+func ShowVolume(s *v1beta1.VolumeStatus, v *backend.Volume, address string) {
 	if v.Size > 0 {
-		s.Size, s.FSSize, s.Mode, s.FSType = v1.Quantity(v.Size), v1.Quantity(v.FSSize), v1.Mode(v.Mode), v.FSType
-		s.Provisioning, s.Source = v1.Provisioning(v.Provisioning), FromSource(v.Source)
+		s.Size, s.FSSize, s.Mode, s.FSType = v1beta1.Quantity(v.Size), v1beta1.Quantity(v.FSSize), v1beta1.Mode(v.Mode), v.FSType
+		s.Provisioning, s.SourceRef = toCamel[v1beta1.Provisioning](v.Provisioning), FromSource(v.Source)
 	}
-	s.Pool, s.PoolID, s.Used = v.Pool, v.PoolID, v1.Quantity(v.Used)
-	s.Access, s.Created = fromAccess(v.Access, address), fromTime(s.Created, v.Created)
+	s.Pool, s.PoolID, s.Used = v.Pool, v.PoolID, v1beta1.Quantity(v.Used)
+	s.Access, s.CreationTime = fromAccess(v.Access, address), fromTime(s.CreationTime, v.Created)
 }
 
-func toAccess(a *v1.VolumeAccess) backend.Access {
+func toAccess(a *v1beta1.VolumeAccess) backend.Access {
 	if a == nil {
 		return backend.Access{}
 	}
@@ -107,16 +107,16 @@ func toAccess(a *v1.VolumeAccess) backend.Access {
 }
 
 // fromAccess is nil where there is no access.
-func fromAccess(a backend.Access, address string) *v1.VolumeAccess {
+func fromAccess(a backend.Access, address string) *v1beta1.VolumeAccess {
 	if a == (backend.Access{}) {
 		return nil
 	}
-	o := &v1.VolumeAccess{Image: a.Image, Directory: a.Directory}
+	o := &v1beta1.VolumeAccess{Image: a.Image, Directory: a.Directory}
 	if a.NFS != nil {
 		if address = cmp.Or(a.NFS.Server, address); address == "" {
 			return nil
 		}
-		o.NFS = &v1.VolumeNFS{Server: address, Path: a.NFS.Path}
+		o.NFS = &v1beta1.VolumeNFS{Server: address, Path: a.NFS.Path}
 	}
 	return o
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -26,14 +26,17 @@ func FuzzVolume(f *testing.F) {
 
 func volumeSpecThere(t *testing.T, f *filler) {
 	t.Helper()
-	var want v1.VolumeSpec
+	var want v1beta1.VolumeSpec
 	f.fill(&want)
 	if want.Labels != nil {
-		want.Labels[v1.ClaimNameLabel], want.Labels[v1.ClaimNamespaceLabel] = f.string(), f.string()
+		want.Labels[v1beta1.ClaimNameLabel], want.Labels[v1beta1.ClaimNamespaceLabel] = f.string(), f.string()
 	}
-	want.Claim = v1.ClaimOf(want.Labels)
+	want.ClaimRef = v1beta1.ReferenceTo(v1beta1.ClaimOf(want.Labels))
 	want.Deletion = nil
-	if got := FromVolumeSpec(want.Node, ToVolumeSpec(&want), ToSource(want.Source)); !equality.Semantic.DeepEqual(got, want) {
+	if want.ServerRef != nil {
+		want.ServerRef = v1beta1.ReferenceTo("team/files")
+	}
+	if got := FromVolumeSpec(want.Node, ToVolumeSpec(&want), ToSource(want.SourceRef)); !equality.Semantic.DeepEqual(got, want) {
 		t.Errorf("of the object's spec\n%+v came back\n%+v", want, got)
 	}
 }
@@ -43,6 +46,9 @@ func volumeSpecBack(t *testing.T, f *filler) {
 	var want backend.VolumeSpec
 	f.fill(&want)
 	want.Nodes, want.Ephemeral = nil, false
+	if want.Server != "" {
+		want.Server = "team/files"
+	}
 	o := FromVolumeSpec("node", want, nil)
 	if got := ToVolumeSpec(&o); !reflect.DeepEqual(got, want) {
 		t.Errorf("of the backend's spec\n%+v came back\n%+v", want, got)
@@ -52,20 +58,20 @@ func volumeSpecBack(t *testing.T, f *filler) {
 // volumeThere leaves out what is said of a volume by others than its backend.
 func volumeThere(t *testing.T, f *filler) {
 	t.Helper()
-	var o v1.Volume
+	var o v1beta1.Volume
 	f.fill(&o.Status)
 	want := &o.Status
-	want.Phase, want.Error, want.Conditions, want.ObservedGeneration, want.Columns = "", nil, nil, 0, v1.VolumeColumns{}
+	want.Phase, want.Error, want.Conditions, want.ObservedGeneration, want.Columns = "", nil, nil, 0, v1beta1.VolumeColumns{}
 	for _, q := range []**resource.Quantity{&want.Size, &want.FSSize, &want.Used} {
-		*q = cmp.Or(*q, v1.Quantity(7))
+		*q = cmp.Or(*q, v1beta1.Quantity(7))
 	}
-	want.Created = cmp.Or(want.Created, &metav1.MicroTime{Time: time.Unix(7, 0)})
+	want.CreationTime = cmp.Or(want.CreationTime, &metav1.MicroTime{Time: time.Unix(7, 0)})
 	if a := want.Access; a != nil && a.NFS != nil {
 		a.NFS.Server = cmp.Or(a.NFS.Server, "server")
 	} else if a != nil {
 		a.Image = cmp.Or(a.Image, "/image")
 	}
-	var got v1.VolumeStatus
+	var got v1beta1.VolumeStatus
 	if ShowVolume(&got, ToVolume(&o), "elsewhere"); !equality.Semantic.DeepEqual(&got, want) {
 		t.Errorf("of the object's status\n%+v came back\n%+v", want, got)
 	}
@@ -78,13 +84,13 @@ func volumeBack(t *testing.T, f *filler) {
 	want.Name, want.Size = cmp.Or(want.Name, "name"), want.Size+1
 	if want.Server = ""; want.Shared {
 		want.Server = "team/files"
-		want.Node = v1.NodeOfServer(want.Server)
+		want.Node = v1beta1.NodeOfServer(want.Server)
 	}
 	if want.Access.NFS != nil {
 		want.Access.NFS.Server = cmp.Or(want.Access.NFS.Server, "server")
 	}
 	want.Condition = condition(f)
-	o := v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: string(want.ID)}, Spec: FoundVolume(want.Node, &want)}
+	o := v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: string(want.ID)}, Spec: FoundVolume(want.Node, &want)}
 	ShowVolume(&o.Status, &want, "elsewhere")
 	o.Status.Conditions = []metav1.Condition{FromCondition(want.Condition)}
 	if got := ToVolume(&o); !reflect.DeepEqual(got, &want) {
@@ -101,13 +107,13 @@ func condition(f *filler) backend.Condition {
 	return backend.Condition{}
 }
 
-func TestVolumeSpecLosesOnlyWhatTheOtherSideDoesNotKnow(t *testing.T) {
+func TestVolumeSpec_LosesOnlyWhatTheOtherSideDoesNotKnow(t *testing.T) {
 	half := resource.MustParse("500m")
-	o := v1.VolumeSpec{
-		Name: "a", Node: "node", Claim: "by/hand", Deletion: &v1.DeletionRequest{UID: "uid"},
-		Size: v1.VolumeSize{Required: &half, Limit: v1.Quantity(0)},
+	o := v1beta1.VolumeSpec{
+		Name: "a", Node: "node", ClaimRef: v1beta1.ReferenceTo("by/hand"), Deletion: &v1beta1.DeletionRequest{UID: "uid"},
+		Size: v1beta1.VolumeSize{Required: &half, Limit: v1beta1.Quantity(0)},
 	}
-	want := v1.VolumeSpec{Name: "a", Node: "node", Size: v1.VolumeSize{Required: v1.Quantity(1)}}
+	want := v1beta1.VolumeSpec{Name: "a", Node: "node", Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(1)}}
 	if got := FromVolumeSpec("node", ToVolumeSpec(&o), nil); !equality.Semantic.DeepEqual(got, want) {
 		t.Errorf("the object came back as %+v", got)
 	}
@@ -117,62 +123,62 @@ func TestVolumeSpecLosesOnlyWhatTheOtherSideDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestVolumeStatusKeepsTheLastNumbersOfADamagedVolume(t *testing.T) {
+func TestVolumeStatus_KeepsTheLastNumbersOfADamagedVolume(t *testing.T) {
 	created := metav1.NewMicroTime(time.Unix(1, 2000))
-	s := v1.VolumeStatus{Size: v1.Quantity(5), Mode: v1.ModeBlock, Created: &created}
+	s := v1beta1.VolumeStatus{Size: v1beta1.Quantity(5), Mode: v1beta1.ModeBlock, CreationTime: &created}
 	ShowVolume(&s, &backend.Volume{Pool: "fast", Mode: backend.Filesystem, Created: time.Unix(9, 0)}, "")
-	if v1.Bytes(s.Size) != 5 || s.Mode != v1.ModeBlock || !s.Created.Time.Equal(created.Time) || s.Pool != "fast" || s.Used == nil {
+	if v1beta1.Bytes(s.Size) != 5 || s.Mode != v1beta1.ModeBlock || !s.CreationTime.Time.Equal(created.Time) || s.Pool != "fast" || s.Used == nil {
 		t.Errorf("it is %+v", s)
 	}
 }
 
-func TestVolumeStatusHasATimeInWholeMicroseconds(t *testing.T) {
-	var s, now v1.VolumeStatus
-	if ShowVolume(&s, &backend.Volume{Created: time.Unix(1, 2345)}, ""); !s.Created.Time.Equal(time.Unix(1, 2000)) {
-		t.Errorf("it was made at %v", s.Created)
+func TestVolumeStatus_HasATimeInWholeMicroseconds(t *testing.T) {
+	var s, now v1beta1.VolumeStatus
+	if ShowVolume(&s, &backend.Volume{Created: time.Unix(1, 2345)}, ""); !s.CreationTime.Time.Equal(time.Unix(1, 2000)) {
+		t.Errorf("it was made at %v", s.CreationTime)
 	}
-	if ShowVolume(&now, &backend.Volume{}, ""); time.Since(now.Created.Time) > time.Hour {
-		t.Errorf("without a time it was made at %v", now.Created)
+	if ShowVolume(&now, &backend.Volume{}, ""); time.Since(now.CreationTime.Time) > time.Hour {
+		t.Errorf("without a time it was made at %v", now.CreationTime)
 	}
 }
 
-func TestVolumeFoundIsAskedForAsItIs(t *testing.T) {
+func TestVolumeFound_BecomesTheSameRequest(t *testing.T) {
 	v := &backend.Volume{
 		ID: "a", Name: "A", Pool: "fast", Size: 5, Mode: backend.Filesystem, FSType: "xfs", Provisioning: backend.Thick, MkfsOptions: []string{"-m"},
-		Inodes: 7, Labels: map[string]string{v1.ClaimNameLabel: "data", v1.ClaimNamespaceLabel: "shop"}, OnNodeLoss: backend.DeleteOnNodeLoss,
+		Inodes: 7, Labels: map[string]string{v1beta1.ClaimNameLabel: "data", v1beta1.ClaimNamespaceLabel: "shop"}, OnNodeLoss: backend.DeleteOnNodeLoss,
 		Source: &backend.Source{Kind: backend.SourceSnapshot, ID: "s"},
 	}
-	want := v1.VolumeSpec{
-		Name: "A", Claim: "shop/data", Node: "node", Pool: "fast", Size: v1.VolumeSize{Required: v1.Quantity(5)}, Mode: v1.ModeFilesystem,
-		FSType: v1.XFS, Provisioning: v1.Thick, MkfsOptions: []string{"-m"}, Inodes: 7, Labels: v.Labels, OnNodeLoss: v1.DeleteOnNodeLoss,
-		Source: &v1.VolumeSource{Kind: v1.SourceSnapshot, Name: "s"},
+	want := v1beta1.VolumeSpec{
+		Name: "A", ClaimRef: v1beta1.ReferenceTo("shop/data"), Node: "node", Pool: "fast", Size: v1beta1.VolumeSize{Required: v1beta1.Quantity(5)}, Mode: v1beta1.ModeFilesystem,
+		FSType: v1beta1.XFS, Provisioning: v1beta1.Thick, MkfsOptions: []string{"-m"}, Inodes: 7, Labels: v.Labels, OnNodeLoss: v1beta1.DeleteOnNodeLoss,
+		SourceRef: &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"},
 	}
 	if got := FoundVolume("node", v); !equality.Semantic.DeepEqual(got, want) {
-		t.Errorf("it is asked for as %+v", got)
+		t.Errorf("the request is %+v", got)
 	}
 }
 
-func TestVolumeFoundWithoutItsMetadataIsNamedByItsID(t *testing.T) {
+func TestVolumeFound_WithoutItsMetadataIsNamedByItsID(t *testing.T) {
 	got := FoundVolume("team.files.nfs.holdfast.dev", &backend.Volume{ID: "a"})
-	if want := (v1.VolumeSpec{Name: "a", Node: "team.files.nfs.holdfast.dev", Shared: true}); !reflect.DeepEqual(got, want) {
+	if want := (v1beta1.VolumeSpec{Name: "a", Node: "team.files.nfs.holdfast.dev", Shared: true}); !reflect.DeepEqual(got, want) {
 		t.Errorf("it is %+v", got)
 	}
 }
 
-func TestAccessToWhatAServerExportsIsAtItsAddress(t *testing.T) {
+func TestAccess_ToWhatAServerExportsIsAtItsAddress(t *testing.T) {
 	exported := backend.Access{NFS: &backend.NFS{Path: "/a"}}
 	elsewhere := backend.Access{NFS: &backend.NFS{Server: "10.0.0.9", Path: "/a"}}
 	for name, test := range map[string]struct {
 		access  backend.Access
 		address string
-		want    *v1.VolumeNFS
+		want    *v1beta1.VolumeNFS
 	}{
-		"at its address":                 {exported, "10.0.0.7", &v1.VolumeNFS{Server: "10.0.0.7", Path: "/a"}},
-		"at the one it knows":            {elsewhere, "10.0.0.7", &v1.VolumeNFS{Server: "10.0.0.9", Path: "/a"}},
+		"at its address":                 {exported, "10.0.0.7", &v1beta1.VolumeNFS{Server: "10.0.0.7", Path: "/a"}},
+		"at the one it knows":            {elsewhere, "10.0.0.7", &v1beta1.VolumeNFS{Server: "10.0.0.9", Path: "/a"}},
 		"nowhere as long as it has none": {exported, "", nil},
 		"nowhere if not exported":        {backend.Access{}, "10.0.0.7", nil},
 	} {
-		var s v1.VolumeStatus
+		var s v1beta1.VolumeStatus
 		ShowVolume(&s, &backend.Volume{Access: test.access}, test.address)
 		o := s.Access
 		switch {
@@ -182,7 +188,7 @@ func TestAccessToWhatAServerExportsIsAtItsAddress(t *testing.T) {
 			t.Errorf("%s: %+v", name, o)
 		}
 	}
-	var s v1.VolumeStatus
+	var s v1beta1.VolumeStatus
 	if ShowVolume(&s, &backend.Volume{Access: backend.Access{Image: "/i"}}, ""); s.Access.Image != "/i" || s.Access.NFS != nil {
 		t.Errorf("of a node it is %+v", s.Access)
 	}

@@ -127,8 +127,8 @@ func deleted(c checker) {
 	_, err = c.Backend.Get(ctx, v.ID)
 	c.want(backend.ErrNotFound, err)
 	c.holds()
-	kept := v.Size // by a backend that tells nothing of its trash
-	if bytes, told := c.inTrash(); told {
+	kept := v.Size // by a backend that does not report its trash
+	if bytes, known := c.inTrash(); known {
 		kept = bytes
 	}
 	if after, _ := c.Backend.Capacity(ctx, ""); after.Promised != before.Promised && after.Promised != before.Promised+kept {

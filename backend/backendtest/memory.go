@@ -156,7 +156,7 @@ func (m *Memory) promised() (sum int64) {
 
 func (m *Memory) room(size int64) error {
 	if left := m.capacity - m.promised(); size > left {
-		return fmt.Errorf("%w: pool %s: %d bytes asked for, %d left", backend.ErrExhausted, memoryPool, size, left)
+		return fmt.Errorf("%w: pool %s: %d bytes requested, %d left", backend.ErrExhausted, memoryPool, size, left)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestMemoryConforms(t *testing.T) {
+func TestMemory_Conforms(t *testing.T) {
 	Suite{Open: func(_ *testing.T, size int64) *Fixture {
 		m := NewMemorySized(size)
 		return &Fixture{

@@ -24,7 +24,7 @@ type Storage interface {
 // Fixture is a backend over one fresh pool.
 type Fixture struct {
 	Backend Storage
-	// Reopen lets go of the pool and opens it as another process would.
+	// Reopen closes the pool and opens it as another process would.
 	Reopen func(t *testing.T) Storage
 	// Write and Read reach a volume's content the way its user does, through the file system or the device.
 	Write func(t *testing.T, v *backend.Volume, content []byte)
@@ -52,7 +52,7 @@ func (s Suite) Run(t *testing.T) {
 		name string
 		run  func(checker)
 	}{
-		{"a created volume is found with what was asked for", created},
+		{"a created volume is found with the requested properties", created},
 		{"a repeated create returns the same volume", repeatedCreate},
 		{"a create that differs is refused and changes nothing", differingCreate},
 		{"bad names and sizes are refused and leave nothing", badCreate},
@@ -60,7 +60,7 @@ func (s Suite) Run(t *testing.T) {
 		{"an undeleted volume is the one that was deleted, with its content", undeleted},
 		{"what exists or is not in the trash cannot be undeleted", undeletedInVain},
 		{"of volumes of one name the last that was deleted is undeleted first", undeletedInTurn},
-		{"trash gives way to what is asked for", trashGivesWay},
+		{"trash is removed for requested volumes", trashGivesWay},
 		{"content outlives a restart of the process", contentSurvivesReopen},
 		{"a grown volume keeps its content and never shrinks", expanded},
 		{"a snapshot keeps the content of its moment", snapshotKeepsContent},

@@ -16,8 +16,8 @@ func (c checker) trash() backend.Trasher {
 	return trash
 }
 
-// inTrash is the size of all that the trash keeps, if the backend tells.
-func (c checker) inTrash() (bytes int64, told bool) {
+// inTrash is the size of all that the trash keeps, if the backend reports it.
+func (c checker) inTrash() (bytes int64, known bool) {
 	c.Helper()
 	trash, ok := c.Backend.(backend.Trasher)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -33,7 +33,7 @@ func (w *watches) listenToPersistentVolumes(b *Backend) error {
 
 // unbound refuses to delete a volume that a living claim has, by whatever PersistentVolume: who wants the volume gone
 // deletes the claim.
-func (b *Backend) unbound(ctx context.Context, v *v1.Volume) error {
+func (b *Backend) unbound(ctx context.Context, v *v1beta1.Volume) error {
 	found, _ := b.watches.persistent.ByIndex(byHandle, v.Name) // the index exists
 	for _, o := range found {
 		pv := o.(*core.PersistentVolume)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
 // boundTo makes a PersistentVolume of volume v that says it is bound to the claim shop/data.

@@ -1,8 +1,8 @@
 // Package cluster is the storage of all nodes of a Kubernetes cluster: a volume is a Volume object, which the agent of
 // its node makes real with the backend of that host.
 //
-// Calls write what is wanted and are woken by watches; what an object says is all that there is to know, so a call can
-// be repeated here or in another process. What one process at a time must see to is for operator/volume.
+// Calls write the desired state and are woken by watches; all state is in the objects, so a call can be repeated here
+// or in another process. Work that only one process at a time may do is in operator/volume.
 package cluster
 
 import (
@@ -16,21 +16,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // FieldManager is the name under which the controller writes, here and what is built on this.
-const FieldManager = v1.ControllerName
+const FieldManager = v1beta1.ControllerName
 
 // Config is what a Backend needs.
 type Config struct {
 	Client     client.Interface
 	Kubernetes kubernetes.Interface
 	Watches    *kube.Watches // of the process, in Namespace
-	Namespace  string        // of the agents' Leases; v1.DefaultNamespace if empty
-	Driver     string        // of the volumes; if empty, claims are not told why they wait
+	Namespace  string        // of the agents' Leases; v1beta1.DefaultNamespace if empty
+	Driver     string        // of the volumes; if empty, waiting claims get no events
 	Log        *slog.Logger  // nil discards
 }
 
@@ -38,15 +38,15 @@ type Config struct {
 type Backend struct {
 	Config
 	watches   watches
-	volumes   *records[*v1.Volume]
-	snapshots *records[*v1.Snapshot]
-	pulse     *pulse
+	volumes   *records[*v1beta1.Volume]
+	snapshots *records[*v1beta1.Snapshot]
+	liveness  *liveness
 
-	placing sync.Mutex // while a node is chosen and the volume is counted there
-	rooms   rooms
+	placing      sync.Mutex // while a node is chosen and the volume is counted there
+	reservations reservations
 
 	mu           sync.Mutex
-	onNodeChange func(node string) // nil if nobody asks
+	onNodeChange func(node string) // nil if there is no listener
 }
 
 var (
@@ -64,27 +64,27 @@ func New(c Config) (*Backend, error) {
 	if c.Client == nil || c.Kubernetes == nil || c.Watches == nil {
 		return nil, errors.New("a cluster backend needs clients of both APIs, and watches")
 	}
-	c.Namespace = cmp.Or(c.Namespace, v1.DefaultNamespace)
+	c.Namespace = cmp.Or(c.Namespace, v1beta1.DefaultNamespace)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	b := &Backend{Config: c}
-	b.pulse = newPulse(b.nodeChanged)
+	b.liveness = newLiveness(b.nodeChanged)
 	if err := b.watches.prepare(b); err != nil {
 		return nil, err
 	}
-	b.volumes = &records[*v1.Volume]{
-		kind: v1.SourceVolume, client: c.Client.HoldfastV1().Volumes(), look: lookVolume,
-		desks: &desks[*v1.Volume]{cached: cachedIn[*v1.Volume](b.watches.volumes.GetIndexer()), open: map[string]*desk[*v1.Volume]{}},
+	b.volumes = &records[*v1beta1.Volume]{
+		kind: v1beta1.SourceVolume, client: c.Client.HoldfastV1beta1().Volumes(), look: volumeState,
+		inflight: &inflight[*v1beta1.Volume]{cached: cachedIn[*v1beta1.Volume](b.watches.volumes.GetIndexer()), open: map[string]*entry[*v1beta1.Volume]{}},
 	}
-	b.snapshots = &records[*v1.Snapshot]{
-		kind: v1.SourceSnapshot, client: c.Client.HoldfastV1().Snapshots(), look: lookSnapshot,
-		desks: &desks[*v1.Snapshot]{cached: cachedIn[*v1.Snapshot](b.watches.snapshots.GetIndexer()), open: map[string]*desk[*v1.Snapshot]{}},
+	b.snapshots = &records[*v1beta1.Snapshot]{
+		kind: v1beta1.SourceSnapshot, client: c.Client.HoldfastV1beta1().Snapshots(), look: snapshotState,
+		inflight: &inflight[*v1beta1.Snapshot]{cached: cachedIn[*v1beta1.Snapshot](b.watches.snapshots.GetIndexer()), open: map[string]*entry[*v1beta1.Snapshot]{}},
 	}
 	return b, nil
 }
 
 // Start begins to watch, and returns when everything that exists is known.
 func (b *Backend) Start(ctx context.Context) error {
-	context.AfterFunc(ctx, b.pulse.stop)
+	context.AfterFunc(ctx, b.liveness.stop)
 	b.Watches.Start()
 	if err := b.watches.wait(ctx); err != nil {
 		return fmt.Errorf("the cluster's volumes could not be listed: %w", err)

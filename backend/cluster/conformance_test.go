@@ -9,11 +9,11 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
-// TestAClusterOfOneHostInMemoryConforms runs the suite over controller, API and agent together.
-func TestAClusterOfOneHostInMemoryConforms(t *testing.T) {
+// TestMemory_ClusterOfOneHostConforms runs the suite over controller, API and agent together.
+func TestMemory_ClusterOfOneHostConforms(t *testing.T) {
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
 		w := newWorld(t)
 		memory := backendtest.NewMemorySized(size)

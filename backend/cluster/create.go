@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -32,8 +32,8 @@ func (b *Backend) Restore(ctx context.Context, snapshot backend.ID, spec backend
 // another.
 type creation struct {
 	*Backend
-	*call[*v1.Volume]
-	wish
+	*call[*v1beta1.Volume]
+	placement
 	spec   backend.VolumeSpec
 	source *backend.Source
 }
@@ -52,7 +52,7 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 	}
 	c := &creation{
 		Backend: b, call: b.volumes.join(string(id)), spec: spec, source: source,
-		wish: wish{id: id, pool: spec.Pool, bytes: bytes, nodes: spec.Nodes, tried: map[string]error{}, shared: spec.Shared, server: spec.Server},
+		placement: placement{id: id, pool: spec.Pool, bytes: bytes, nodes: spec.Nodes, tried: map[string]error{}, shared: spec.Shared, server: spec.Server},
 	}
 	if spec.Shared {
 		c.nodes = nil // all nodes reach all servers
@@ -83,10 +83,10 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	if err := c.volumes.readable(o); err != nil {
 		return nil, err
 	}
-	s := lookVolume(o)
-	down := c.pulse.down(s.node)
+	s := volumeState(o)
+	down := c.liveness.down(s.node)
 	switch {
-	case s.request != nil && !c.leaving(o): // whoever asked for its end was killed in the middle
+	case s.request != nil && !c.leaving(o): // the process that requested the deletion was killed in the middle
 		_, err := c.volumes.remove(ctx, c.call, o, s.request.Reason)
 		return nil, err
 	case c.leaving(o):
@@ -96,20 +96,20 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	case s.failure() != nil && c.asks(o):
 		return nil, c.refuse(ctx, o, s.failure())
 	case s.failure() != nil:
-		_, err := c.volumes.remove(ctx, c.call, o, "another volume of that name failed and is asked for otherwise now")
+		_, err := c.volumes.remove(ctx, c.call, o, "another volume of that name failed and is now requested with other properties")
 		return nil, err
 	case len(c.nodes) > 0 && !slices.Contains(c.nodes, s.node):
-		_, err := c.volumes.remove(ctx, c.call, o, "the volume is asked for on another node before it was made")
+		_, err := c.volumes.remove(ctx, c.call, o, "the volume is now requested on another node and was not created yet")
 		return nil, err
 	case down != "":
 		c.tried[s.node] = fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, hostWord(s.node), down)
-		return nil, c.abandonVolume(ctx, c.call, o, "the volume was not made in time: "+down)
+		return nil, c.abandonVolume(ctx, c.call, o, "the volume was not created in time: "+down)
 	}
 	return nil, c.wait(ctx)
 }
 
 // asks says whether an object is what this call asks for, on whatever node.
-func (c *creation) asks(o *v1.Volume) bool {
+func (c *creation) asks(o *v1beta1.Volume) bool {
 	want := convert.FromVolumeSpec(o.Spec.Node, c.spec, c.source)
 	return equality.Semantic.DeepEqual(want, o.Spec)
 }
@@ -124,12 +124,12 @@ func (c *creation) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	node, err := c.place(&c.wish)
+	node, err := c.place(&c.placement)
 	if err != nil {
 		return err
 	}
 	if err := c.volumes.write(ctx, c.call, volumeObject(c.id, node, c.spec, c.source)); err != nil {
-		c.rooms.untake(node, c.id)
+		c.reservations.release(node, c.id)
 		return err
 	}
 	return nil
@@ -145,11 +145,11 @@ func (c *creation) pin(ctx context.Context) error {
 		return err
 	}
 	if len(c.nodes) > 0 && !slices.Contains(c.nodes, node) {
-		return fmt.Errorf("%w: volume %s must be on node %s, where %s is; it was asked for on %s",
+		return fmt.Errorf("%w: volume %s must be on node %s, where %s is; it was requested on %s",
 			backend.ErrExhausted, c.id, node, c.source, Few(c.nodes, ", "))
 	}
 	if !c.shared {
-		if err := c.permit(ctx, c.id, c.spec.Labels, c.source, node); err != nil {
+		if err := c.admit(ctx, c.id, c.spec.Labels, c.source, node); err != nil {
 			return err
 		}
 	}
@@ -170,27 +170,27 @@ func (b *Backend) origin(ctx context.Context, source *backend.Source) (node, poo
 		if err != nil {
 			return "", "", 0, err
 		}
-		return s.Spec.Node, s.Status.Pool, v1.Bytes(s.Status.Size), nil
+		return s.Spec.Node, s.Status.Pool, v1beta1.Bytes(s.Status.Size), nil
 	}
 	v, err := b.volumes.find(ctx, source.ID)
 	if err != nil {
 		return "", "", 0, err
 	}
-	return v.Spec.Node, v.Status.Pool, v1.Bytes(v.Status.Size), nil
+	return v.Spec.Node, v.Status.Pool, v1beta1.Bytes(v.Status.Size), nil
 }
 
 // refuse takes back an object that its agent refused. Another node may have room; where none is left to try, the
 // agent's answer is the caller's.
-func (c *creation) refuse(ctx context.Context, o *v1.Volume, why error) error {
-	removed, err := c.volumes.remove(ctx, c.call, o, "the volume could not be made")
+func (c *creation) refuse(ctx context.Context, o *v1beta1.Volume, why error) error {
+	removed, err := c.volumes.remove(ctx, c.call, o, "the volume could not be created")
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w; and its object could not be removed: %v", why, err)
 	case !removed:
-		return nil // it has changed meanwhile
+		return nil // it was changed in between
 	}
 	c.volumes.seen(ctx, c.call, o.UID)
-	c.rooms.untake(o.Spec.Node, c.id)
+	c.reservations.release(o.Spec.Node, c.id)
 	if errors.Is(why, backend.ErrExhausted) || errors.Is(why, backend.ErrUnavailable) {
 		c.tried[o.Spec.Node] = why
 		if c.source == nil && c.another() {
@@ -204,7 +204,7 @@ func (c *creation) refuse(ctx context.Context, o *v1.Volume, why error) error {
 func (c *creation) another() bool {
 	for _, n := range c.Hosts(c.shared, c.server) {
 		allowed := len(c.nodes) == 0 || slices.Contains(c.nodes, n.Name)
-		if p, _ := poolOf(n, c.pool); p != nil && allowed && c.tried[n.Name] == nil && c.pulse.down(n.Name) == "" {
+		if p, _ := poolOf(n, c.pool); p != nil && allowed && c.tried[n.Name] == nil && c.liveness.down(n.Name) == "" {
 			return true
 		}
 	}
@@ -212,10 +212,10 @@ func (c *creation) another() bool {
 }
 
 // awaitLeave waits until an object of the same name, which is being deleted, is gone.
-func (c *creation) awaitLeave(ctx context.Context, o *v1.Volume, s state, down string) error {
+func (c *creation) awaitLeave(ctx context.Context, o *v1beta1.Volume, s state, down string) error {
 	switch {
 	case down != "" && !s.made:
-		return c.abandonVolume(ctx, c.call, o, "the volume was deleted before it was made")
+		return c.abandonVolume(ctx, c.call, o, "the volume was deleted before it was created")
 	case down != "":
 		return fmt.Errorf("%w: volume %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.id, hostWord(s.node), down)
 	case s.made && s.failure() != nil:

@@ -9,12 +9,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
-func TestAVolumeIsMadeOnTheNodeThatWasAskedFor(t *testing.T) {
+func TestCreate_VolumeIsCreatedOnTheRequestedNode(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.Hosts(map[string]int64{"a": gib, "b": 10 * gib})
 	asked := inmemory.Spec("v", mib, "a")
@@ -24,14 +24,14 @@ func TestAVolumeIsMadeOnTheNodeThatWasAskedFor(t *testing.T) {
 	if err != nil || v.Node != "a" || !hosts["a"].Has("v") {
 		t.Fatalf("made %+v, %v", v, err)
 	}
-	if o := w.Volume("v"); o.Spec.Node != "a" || o.Spec.Claim != "shop/data" || o.Spec.OnNodeLoss != v1.DeleteOnNodeLoss {
+	if o := w.Volume("v"); o.Spec.Node != "a" || o.Spec.ClaimRef.String() != "shop/data" || o.Spec.OnNodeLoss != v1beta1.DeleteOnNodeLoss {
 		t.Errorf("the object is %+v", o.Spec)
 	}
 }
 
-func TestVolumesThatMayBeAnywhereAreSpreadByFreeCapacity(t *testing.T) {
+func TestCreate_VolumesWithoutANodeAreSpreadByFreeCapacity(t *testing.T) {
 	w := newWorld(t)
-	w.Publish = time.Hour // a report that has a volume of which nobody has heard that it is made would count it twice
+	w.Publish = time.Hour // a report that lists a volume before its object does would count it twice
 	hosts := w.Hosts(map[string]int64{"a": 20 * gib, "b": 20 * gib, "c": 12 * gib})
 	var all sync.WaitGroup
 	for i := range 40 {
@@ -50,7 +50,7 @@ func TestVolumesThatMayBeAnywhereAreSpreadByFreeCapacity(t *testing.T) {
 	}
 }
 
-func TestWhereOneNodeRefusesTheNextIsTried(t *testing.T) {
+func TestCreate_NextNodeIsTriedWhenOneRefuses(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.Hosts(map[string]int64{"a": 10 * gib, "b": 5 * gib})
 	hosts["a"].Refuses("create", fmt.Errorf("%w: the disk is fuller than its report", backend.ErrExhausted))
@@ -64,7 +64,7 @@ func TestWhereOneNodeRefusesTheNextIsTried(t *testing.T) {
 	w.Gone("w")
 }
 
-func TestAFullNodeIsRefusedWithWhatIsFreeWhere(t *testing.T) {
+func TestCreate_FullNodeIsRefusedWithTheFreeCapacityPerNode(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.Hosts(map[string]int64{"a": gib, "b": 2 * gib})
 	_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", 3*gib))
@@ -79,7 +79,7 @@ func TestAFullNodeIsRefusedWithWhatIsFreeWhere(t *testing.T) {
 	}
 }
 
-func TestRoomThatWasGivenBackCanBeTakenAtOnce(t *testing.T) {
+func TestCapacity_ReleasedIsAvailableAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.Hosts(map[string]int64{"a": gib})
 	for i := range 20 {
@@ -93,7 +93,7 @@ func TestRoomThatWasGivenBackCanBeTakenAtOnce(t *testing.T) {
 	}
 }
 
-func TestARefusalLeavesNothingAndKeepsItsKind(t *testing.T) {
+func TestCreate_RefusalLeavesNothingAndKeepsItsKind(t *testing.T) {
 	w := newWorld(t)
 	host := w.Hosts(map[string]int64{"a": gib})["a"]
 	for _, kind := range []error{
@@ -110,7 +110,7 @@ func TestARefusalLeavesNothingAndKeepsItsKind(t *testing.T) {
 	}
 }
 
-func TestAPoolThatNoNodeHasIsInvalidAndOneElsewhereIsExhausted(t *testing.T) {
+func TestCreate_UnknownPoolIsInvalidAndOneOnOtherNodesIsExhausted(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", gib, "slow")
 	w.Puppet("b", gib, "fast", "spare")
@@ -125,8 +125,8 @@ func TestAPoolThatNoNodeHasIsInvalidAndOneElsewhereIsExhausted(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrExhausted, "fast", "a: ")
 	_, err = w.Backend.CapacityAt(t.Context(), "a", "fast")
 	inmemory.Expect(t, err, backend.ErrNotFound, "fast", "slow")
-	_, err = w.Backend.CapacityAt(t.Context(), "nowhere", "")
-	inmemory.Expect(t, err, backend.ErrNotFound, "nowhere")
+	_, err = w.Backend.CapacityAt(t.Context(), "noNode", "")
+	inmemory.Expect(t, err, backend.ErrNotFound, "noNode")
 	_, err = w.Backend.Capacity(t.Context(), "none")
 	inmemory.Expect(t, err, backend.ErrNotFound, "none")
 	if c, err := w.Backend.Capacity(t.Context(), ""); err != nil || c.Available != 2*gib || c.Largest != gib {
@@ -134,7 +134,7 @@ func TestAPoolThatNoNodeHasIsInvalidAndOneElsewhereIsExhausted(t *testing.T) {
 	}
 }
 
-func TestAPoolThatFailsIsNotChosen(t *testing.T) {
+func TestCreate_FailingPoolIsNotChosen(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", 2*gib)
 	w.Puppet("b", gib)
@@ -155,7 +155,7 @@ func TestAPoolThatFailsIsNotChosen(t *testing.T) {
 	}
 }
 
-func TestACallerWithoutTimeIsToldWhereThingsStandAndJoinsWhenItAsksAgain(t *testing.T) {
+func TestCreate_ExpiredCallReportsProgressAndItsRetryJoins(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", gib)
 	w.Start()
@@ -164,8 +164,8 @@ func TestACallerWithoutTimeIsToldWhereThingsStandAndJoinsWhenItAsksAgain(t *test
 		return err
 	}
 	inmemory.Expect(t, w.Unfinished("v is Pending", ask), backend.ErrBusy, "node a", "old")
-	w.Answer("v", func(v *v1.Volume) {
-		v.Status.Phase, v.Status.Error = v1.PhasePending, &v1.Error{Code: v1.ErrorBusy, Message: "another is at it"}
+	w.Answer("v", func(v *v1beta1.Volume) {
+		v.Status.Phase, v.Status.Error = v1beta1.PhasePending, &v1beta1.Error{Code: v1beta1.ErrorBusy, Message: "another is at it"}
 	})
 	inmemory.Expect(t, w.Unfinished("another is at it", ask), backend.ErrBusy)
 	first := w.Volume("v")
@@ -183,7 +183,7 @@ func TestACallerWithoutTimeIsToldWhereThingsStandAndJoinsWhenItAsksAgain(t *test
 	}
 }
 
-func TestAskedForOnAnotherNodeTheUnfinishedOneIsRemovedFirst(t *testing.T) {
+func TestCreate_RetryOnAnotherNodeFirstRemovesTheUnfinishedVolume(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", gib)
 	w.Puppet("b", gib)
@@ -201,7 +201,7 @@ func TestAskedForOnAnotherNodeTheUnfinishedOneIsRemovedFirst(t *testing.T) {
 	if o := w.Volume("v"); o.Spec.Node != "a" {
 		t.Fatalf("it is on %s while the first may still be on the disk of a", o.Spec.Node)
 	}
-	w.LetGo("v") // the agent of a says that nothing of it is left
+	w.RemoveFinalizer("v") // the agent of a says that nothing of it is left
 	w.Until("the new one", func() bool { o := w.Volume("v"); return o != nil && o.Spec.Node == "b" })
 	w.Answer("v", inmemory.Made)
 	if err := <-made; err != nil {
@@ -209,7 +209,7 @@ func TestAskedForOnAnotherNodeTheUnfinishedOneIsRemovedFirst(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatIsRealIsReturnedWhereverItIs(t *testing.T) {
+func TestCreate_ReadyVolumeIsReturnedWhereverItIs(t *testing.T) {
 	w := newWorld(t)
 	w.Hosts(map[string]int64{"a": gib, "b": gib})
 	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
@@ -221,7 +221,7 @@ func TestAVolumeThatIsRealIsReturnedWhereverItIs(t *testing.T) {
 	}
 }
 
-func TestACopyIsMadeOnTheNodeOfItsSource(t *testing.T) {
+func TestCreate_CopyIsCreatedOnTheNodeOfItsSource(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.Hosts(map[string]int64{"a": gib, "b": 100 * gib})
 	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib, "a")); err != nil {
@@ -235,7 +235,7 @@ func TestACopyIsMadeOnTheNodeOfItsSource(t *testing.T) {
 		"restored": func(s backend.VolumeSpec) (*backend.Volume, error) { return w.Backend.Restore(t.Context(), "s", s) },
 	} {
 		_, err := copied(inmemory.Spec(name, mib, "b"))
-		inmemory.Expect(t, err, backend.ErrExhausted, "node a", name, "asked for on b")
+		inmemory.Expect(t, err, backend.ErrExhausted, "node a", name, "requested on b")
 		if c, err := copied(inmemory.Spec(name, 0)); err != nil || c.Node != "a" || !hosts["a"].Has(backend.ID(name)) {
 			t.Errorf("%s: %+v, %v", name, c, err)
 		}
@@ -246,7 +246,7 @@ func TestACopyIsMadeOnTheNodeOfItsSource(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrNotFound, "absent", "x")
 }
 
-func TestTwoControllersAtOnceMakeOneVolume(t *testing.T) {
+func TestCreate_TwoControllersAtOnceCreateOneVolume(t *testing.T) {
 	w := newWorld(t)
 	host := w.Hosts(map[string]int64{"a": 10 * gib})["a"]
 	first := w.Backend
@@ -281,7 +281,7 @@ func TestTwoControllersAtOnceMakeOneVolume(t *testing.T) {
 	}
 }
 
-func TestWithoutAnyNodeAVolumeIsUnavailable(t *testing.T) {
+func TestCreate_WithoutAnyNodeIsUnavailable(t *testing.T) {
 	w := newWorld(t).started()
 	_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib))
 	inmemory.Expect(t, err, backend.ErrUnavailable, "no node")

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -24,7 +24,7 @@ type member struct {
 }
 
 // membersOf lists the snapshots that a group consists of, in the order of their sources.
-func membersOf(g *v1.SnapshotGroup) (all []member) {
+func membersOf(g *v1beta1.SnapshotGroup) (all []member) {
 	spec := convert.ToGroup(g)
 	for _, source := range slices.Sorted(slices.Values(spec.Sources)) {
 		m := spec.Member(source)
@@ -56,8 +56,8 @@ func (b *Backend) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*b
 	}
 	group := convert.FromGroup(backend.GroupSpec{Name: spec.Name, Sources: sources})
 	if there := b.groupObjects(id); len(there) > 0 && !sameGroup(there[0].Spec.Group, group) {
-		return nil, fmt.Errorf("%w: group %s is being made of volumes %v, asked for %v; choose another name",
-			backend.ErrExists, id, there[0].Spec.Group.Sources, sources)
+		return nil, fmt.Errorf("%w: group %s is being made of volumes %v, requested are %v; choose another name",
+			backend.ErrExists, id, there[0].Spec.Group.Volumes, sources)
 	}
 	taken, err := b.takeAll(ctx, group)
 	if err != nil {
@@ -69,22 +69,22 @@ func (b *Backend) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*b
 	return b.group(id, spec.Name, taken), nil
 }
 
-func sameGroup(a, b *v1.SnapshotGroup) bool {
+func sameGroup(a, b *v1beta1.SnapshotGroup) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	sorted := func(g *v1.SnapshotGroup) []string { return slices.Sorted(slices.Values(g.Sources)) }
+	sorted := func(g *v1beta1.SnapshotGroup) []string { return slices.Sorted(slices.Values(g.Volumes)) }
 	return a.Name == b.Name && slices.Equal(sorted(a), sorted(b))
 }
 
 // takeAll writes and awaits all members. When one fails the others are no longer waited for.
-func (b *Backend) takeAll(ctx context.Context, group *v1.SnapshotGroup) ([]*v1.Snapshot, error) {
+func (b *Backend) takeAll(ctx context.Context, group *v1beta1.SnapshotGroup) ([]*v1beta1.Snapshot, error) {
 	members := membersOf(group)
-	taken := make([]*v1.Snapshot, len(members))
+	taken := make([]*v1beta1.Snapshot, len(members))
 	all, ctx := errgroup.WithContext(ctx)
 	for i, m := range members {
 		all.Go(func() (err error) {
-			taken[i], err = b.take(ctx, m.id, m.spec, group)
+			taken[i], err = b.reserve(ctx, m.id, m.spec, group)
 			return err
 		})
 	}
@@ -92,15 +92,15 @@ func (b *Backend) takeAll(ctx context.Context, group *v1.SnapshotGroup) ([]*v1.S
 }
 
 // giveUp removes what was written of a group that cannot be made.
-func (b *Backend) giveUp(ctx context.Context, group *v1.SnapshotGroup) {
+func (b *Backend) giveUp(ctx context.Context, group *v1beta1.SnapshotGroup) {
 	for _, m := range membersOf(group) {
 		if err := b.giveUpMember(ctx, m.id, group); err != nil {
-			b.Log.Warn("a snapshot of a group that was not made stays until the group is asked for or deleted", "snapshot", m.id, "error", err)
+			b.Log.Warn("a snapshot of a failed group stays until the group is requested again or deleted", "snapshot", m.id, "error", err)
 		}
 	}
 }
 
-func (b *Backend) giveUpMember(ctx context.Context, id backend.ID, group *v1.SnapshotGroup) error {
+func (b *Backend) giveUpMember(ctx context.Context, id backend.ID, group *v1beta1.SnapshotGroup) error {
 	c := b.snapshots.join(string(id))
 	defer c.leave()
 	if err := b.snapshots.refresh(ctx, c); err != nil { // the cache may not have it yet
@@ -113,7 +113,7 @@ func (b *Backend) giveUpMember(ctx context.Context, id backend.ID, group *v1.Sna
 }
 
 // group shows members, in the order of their sources, as callers know it.
-func (b *Backend) group(id backend.ID, name string, members []*v1.Snapshot) *backend.Group {
+func (b *Backend) group(id backend.ID, name string, members []*v1beta1.Snapshot) *backend.Group {
 	g := &backend.Group{ID: id, Name: name}
 	for _, o := range members {
 		s := b.snapshot(o)
@@ -131,15 +131,15 @@ func (b *Backend) GetGroup(_ context.Context, id backend.ID) (*backend.Group, er
 	if len(there) == 0 || !b.complete(there[0]) {
 		return nil, fmt.Errorf("%w: group %s", backend.ErrNotFound, id)
 	}
-	slices.SortFunc(there, func(x, y *v1.Snapshot) int { return cmp.Compare(x.Spec.Source, y.Spec.Source) })
+	slices.SortFunc(there, func(x, y *v1beta1.Snapshot) int { return cmp.Compare(x.Spec.SourceRef.Name, y.Spec.SourceRef.Name) })
 	return b.group(id, there[0].Spec.Group.Name, there), nil
 }
 
-// DeleteGroup removes all members that there are, and those that an agent finds on its disk meanwhile.
+// DeleteGroup removes all existing members, and those that an agent finds on its disk during the deletion.
 func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
 	done := map[types.UID]bool{}
 	for {
-		left := slices.DeleteFunc(b.groupObjects(id), func(o *v1.Snapshot) bool { return done[o.UID] })
+		left := slices.DeleteFunc(b.groupObjects(id), func(o *v1beta1.Snapshot) bool { return done[o.UID] })
 		if len(left) == 0 {
 			return nil
 		}
@@ -147,7 +147,7 @@ func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
 		for _, o := range left {
 			done[o.UID] = true
 			all.Go(func() error {
-				return b.untake(ctx, backend.ID(o.Name), func(*v1.Snapshot) error { return nil })
+				return b.release(ctx, backend.ID(o.Name), func(*v1beta1.Snapshot) error { return nil })
 			})
 		}
 		if err := all.Wait(); err != nil {

@@ -5,65 +5,65 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // made says whether a volume was real once.
-func made(v *v1.Volume) bool { return v.Status.Created != nil }
+func made(v *v1beta1.Volume) bool { return v.Status.CreationTime != nil }
 
 // wanted is the size that a volume will have at least.
-func wanted(v *v1.Volume) int64 {
-	bytes, _ := convert.ToSize(v.Spec.Size).Choose(1, 1) // a wish that cannot be met takes nothing
+func wanted(v *v1beta1.Volume) int64 {
+	bytes, _ := convert.ToSize(v.Spec.Size).Choose(1, 1) // a size that cannot be met takes nothing
 	return bytes
 }
 
-func lookVolume(v *v1.Volume) state {
+func volumeState(v *v1beta1.Volume) state {
 	return state{
 		name: v.Name, node: v.Spec.Node, phase: v.Status.Phase, made: made(v), deleting: v.DeletionTimestamp != nil, request: requestOf(v, v.Spec.Deletion),
 		observed: v.Status.ObservedGeneration == v.Generation, err: v.Status.Error, born: v.CreationTimestamp.Time,
-		ready: meta.FindStatusCondition(v.Status.Conditions, v1.ReadyCondition), unreadable: v.Unreadable(),
+		ready: meta.FindStatusCondition(v.Status.Conditions, v1beta1.ReadyCondition), unreadable: v.Unreadable(),
 	}
 }
 
-func lookSnapshot(s *v1.Snapshot) state {
+func snapshotState(s *v1beta1.Snapshot) state {
 	return state{
-		name: s.Name, node: s.Spec.Node, phase: s.Status.Phase, made: s.Status.Created != nil, deleting: s.DeletionTimestamp != nil, request: requestOf(s, s.Spec.Deletion),
+		name: s.Name, node: s.Spec.Node, phase: s.Status.Phase, made: s.Status.CreationTime != nil, deleting: s.DeletionTimestamp != nil, request: requestOf(s, s.Spec.Deletion),
 		observed: s.Status.ObservedGeneration == s.Generation, err: s.Status.Error, born: s.CreationTimestamp.Time,
-		ready: meta.FindStatusCondition(s.Status.Conditions, v1.ReadyCondition), unreadable: s.Unreadable(),
+		ready: meta.FindStatusCondition(s.Status.Conditions, v1beta1.ReadyCondition), unreadable: s.Unreadable(),
 	}
 }
 
 // requestOf leaves out a request that does not count.
-func requestOf(o interface{ DeletionRequested() bool }, r *v1.DeletionRequest) *v1.DeletionRequest {
+func requestOf(o interface{ DeletionRequested() bool }, r *v1beta1.DeletionRequest) *v1beta1.DeletionRequest {
 	if !o.DeletionRequested() {
 		return nil
 	}
 	return r
 }
 
-func volumeObject(id backend.ID, node string, spec backend.VolumeSpec, source *backend.Source) *v1.Volume {
-	return &v1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1.AgentFinalizer}},
+func volumeObject(id backend.ID, node string, spec backend.VolumeSpec, source *backend.Source) *v1beta1.Volume {
+	return &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1beta1.AgentFinalizer}},
 		Spec:       convert.FromVolumeSpec(node, spec, source),
 	}
 }
 
 // volume shows an object as callers know it. While its node is down there is no access, but to what a server exports: that
 // it may go on exporting without its agent.
-func (b *Backend) volume(o *v1.Volume) *backend.Volume {
-	v, s := convert.ToVolume(o), lookVolume(o)
+func (b *Backend) volume(o *v1beta1.Volume) *backend.Volume {
+	v, s := convert.ToVolume(o), volumeState(o)
 	v.Condition = b.condition(s, o.Status.Conditions)
-	if s.away() || v.Access.NFS == nil && b.pulse.down(s.node) != "" {
+	if s.away() || v.Access.NFS == nil && b.liveness.down(s.node) != "" {
 		v.Access = backend.Access{}
 	}
 	return v
 }
 
 // snapshot shows an object as callers know it.
-func (b *Backend) snapshot(o *v1.Snapshot) *backend.Snapshot {
+func (b *Backend) snapshot(o *v1beta1.Snapshot) *backend.Snapshot {
 	s := convert.ToSnapshot(o)
-	s.Condition = b.condition(lookSnapshot(o), o.Status.Conditions)
+	s.Condition = b.condition(snapshotState(o), o.Status.Conditions)
 	return s
 }
 
@@ -72,7 +72,7 @@ func (b *Backend) condition(s state, all []metav1.Condition) backend.Condition {
 	if s.unreadable != nil {
 		return backend.Condition{Abnormal: true, Message: "its object cannot be read: " + s.unreadable.Error()}
 	}
-	if why := b.pulse.down(s.node); why != "" {
+	if why := b.liveness.down(s.node); why != "" {
 		return backend.Condition{Abnormal: true, Message: hostWord(s.node) + " is down: " + why}
 	}
 	if s.away() && s.ready != nil {

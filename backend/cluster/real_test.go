@@ -18,14 +18,14 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/backend/local"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
 
-func TestAClusterOfOneHostInMemoryConformsOnARealServer(t *testing.T) {
+func TestMemory_ClusterOfOneHostConformsOnARealAPIServer(t *testing.T) {
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
 		w := realWorld(t)
 		memory := backendtest.NewMemorySized(size)
@@ -38,16 +38,16 @@ func TestAClusterOfOneHostInMemoryConformsOnARealServer(t *testing.T) {
 	}}.Run(t)
 }
 
-func TestAClusterOfOneRealHostConformsOnARealServer(t *testing.T) {
+func TestReal_ClusterOfOneHostConformsOnARealAPIServer(t *testing.T) {
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture { return onDisk(t, realWorld(t), size) }}.Run(t)
 }
 
-func TestAClusterOfOneRealHostConforms(t *testing.T) {
+func TestReal_ClusterOfOneHostConforms(t *testing.T) {
 	hostfs.Long(t)
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture { return onDisk(t, newWorld(t), size) }}.Run(t)
 }
 
-func TestAClusterOfOneHostWithDirectoriesConforms(t *testing.T) {
+func TestReal_ClusterOfOneHostWithDirectoriesConforms(t *testing.T) {
 	hostfs.Long(t)
 	hostfs.RequireRoot(t)
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
@@ -104,7 +104,7 @@ func overPool(t *testing.T, w *world, config local.PoolConfig, content func(*bac
 	})
 }
 
-func TestAGrowthThatFailsIsTakenBackOnARealServer(t *testing.T) {
+func TestExpand_FailureIsRevertedOnARealAPIServer(t *testing.T) {
 	w := realWorld(t)
 	w.Hosts(map[string]int64{"grown-" + rand.String(5): gib})
 	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", 16*mib)); err != nil {
@@ -115,15 +115,15 @@ func TestAGrowthThatFailsIsTakenBackOnARealServer(t *testing.T) {
 		inmemory.Expect(t, err, backend.ErrExhausted)
 	}
 	if v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 32 * mib}); err != nil || v.Size != 32*mib {
-		t.Fatalf("a smaller wish: %+v, %v", v, err)
+		t.Fatalf("a smaller placement: %+v, %v", v, err)
 	}
 	if o := w.Volume("v"); o.Spec.Size.Required.Value() != 32*mib {
 		t.Errorf("the object asks for %s", o.Spec.Size.Required)
 	}
 }
 
-// TestManyAtOnceOnARealServer makes, copies and deletes many volumes on several nodes.
-func TestManyAtOnceOnARealServer(t *testing.T) {
+// TestCreate_ManyAtOnceOnARealAPIServer makes, copies and deletes many volumes on several nodes.
+func TestCreate_ManyAtOnceOnARealAPIServer(t *testing.T) {
 	w := realWorld(t)
 	hosts := w.Hosts(map[string]int64{"many-a-" + rand.String(5): 100 * gib, "many-b-" + rand.String(5): 100 * gib})
 	const many = 50

@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // records is the objects of one kind: the cache, the API behind it, and the calls that wait for either.
 type records[T object] struct {
-	kind   v1.SourceKind
+	kind   v1beta1.SourceKind
 	client interface {
 		Create(context.Context, T, metav1.CreateOptions) (T, error)
 		Get(context.Context, string, metav1.GetOptions) (T, error)
@@ -27,19 +27,19 @@ type records[T object] struct {
 		Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
 	}
 	look func(T) state
-	*desks[T]
+	*inflight[T]
 }
 
 // state is what matters of an object, whatever its kind.
 type state struct {
 	name     string
 	node     string
-	phase    v1.Phase
+	phase    v1beta1.Phase
 	made     bool // it was real once
 	deleting bool
-	request  *v1.DeletionRequest // nil unless its data is to be removed
-	observed bool                // the agent has answered the spec as it is
-	err      *v1.Error
+	request  *v1beta1.DeletionRequest // nil unless its data is to be removed
+	observed bool                     // the agent has answered the spec as it is
+	err      *v1beta1.Error
 	born     time.Time
 	ready    *metav1.Condition
 
@@ -47,23 +47,25 @@ type state struct {
 }
 
 // away says whether there is no data to use now: its pool or its node is out of reach, or it is lost.
-func (s state) away() bool { return s.phase == v1.PhaseUnreachable || s.phase == v1.PhaseLost }
+func (s state) away() bool {
+	return s.phase == v1beta1.PhaseUnreachable || s.phase == v1beta1.PhaseLost
+}
 
 // String says where an object stands, for messages.
 func (s state) String() string {
 	phase := s.phase
 	if phase == "" {
-		phase = v1.PhasePending
+		phase = v1beta1.PhasePending
 	}
 	if s.deleting {
-		phase = v1.PhaseDeleting
+		phase = v1beta1.PhaseDeleting
 	}
 	return fmt.Sprintf("%s is %s on node %s and %s old", s.name, phase, s.node, time.Since(s.born).Round(time.Millisecond))
 }
 
-// failure is how the agent ended what is asked for now, if badly.
+// failure is why the agent failed to reconcile the current spec.
 func (s state) failure() error {
-	if s.err == nil || s.err.Code == v1.ErrorBusy || !s.observed && !s.deleting || s.deleting && s.phase != v1.PhaseDeleting {
+	if s.err == nil || s.err.Code == v1beta1.ErrorBusy || !s.observed && !s.deleting || s.deleting && s.phase != v1beta1.PhaseDeleting {
 		return nil
 	}
 	return convert.ToError(s.err)
@@ -87,8 +89,8 @@ func (r *records[T]) find(ctx context.Context, id backend.ID) (T, error) {
 
 // readable refuses an object that cannot be decoded: what is missing of it is not known, and it is not written back.
 func (r *records[T]) readable(o T) error {
-	if ours, is := any(o).(v1.Object); is && ours.Unreadable() != nil {
-		return fmt.Errorf("%w: the object of %s %s cannot be read, so it is left as it is: %w", backend.ErrUnavailable, r.kind, o.GetName(), ours.Unreadable())
+	if ours, is := any(o).(v1beta1.Object); is && ours.Unreadable() != nil {
+		return fmt.Errorf("%w: the object of %s %s cannot be read, so it is not changed: %w", backend.ErrUnavailable, r.kind, o.GetName(), ours.Unreadable())
 	}
 	return nil
 }
@@ -124,8 +126,8 @@ func (r *records[T]) refresh(ctx context.Context, c *call[T]) error {
 }
 
 // newRequest is what must be in the spec of an object before its data is removed.
-func newRequest(o metav1.Object, reason string) *v1.DeletionRequest {
-	return &v1.DeletionRequest{UID: o.GetUID(), RequestedBy: FieldManager, RequestedAt: metav1.NowMicro(), Reason: reason}
+func newRequest(o metav1.Object, reason string) *v1beta1.DeletionRequest {
+	return v1beta1.NewDeletionRequest(o.GetUID(), FieldManager, reason)
 }
 
 // remove asks for an object and its data to be deleted, if the object is unchanged since the caller saw it, and says
@@ -153,7 +155,7 @@ func (r *records[T]) drop(ctx context.Context, c *call[T], o T, reason, version 
 		case apierrors.IsNotFound(err) && !kindIsGone(err):
 			c.vanish(uid)
 			return true, nil
-		case apierrors.IsConflict(err), apierrors.IsInvalid(err): // changed meanwhile, perhaps by a request of another's
+		case apierrors.IsConflict(err), apierrors.IsInvalid(err): // changed in between, perhaps by the request of another process
 			return false, r.refresh(ctx, c)
 		case err != nil:
 			return false, r.refused(backend.ID(o.GetName()), err)
@@ -194,8 +196,8 @@ func (r *records[T]) seen(ctx context.Context, c *call[T], uid types.UID) {
 	}
 }
 
-// settled waits until the cache does not have what is gone, so that no later list shows it.
-func (r *records[T]) settled(ctx context.Context, c *call[T]) {
+// awaitGone waits until deleted objects have left the cache, so that no later list shows them.
+func (r *records[T]) awaitGone(ctx context.Context, c *call[T]) {
 	var none T
 	for {
 		o := r.cached(c.name)
@@ -231,9 +233,9 @@ func (r *records[T]) mergeAt(ctx context.Context, o T, version string, patch map
 	return r.client.Patch(ctx, o.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: FieldManager})
 }
 
-// letGo takes the agent's finalizer off an object that is being deleted, so that it vanishes.
-func (r *records[T]) letGo(ctx context.Context, o T) error {
-	rest := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == v1.AgentFinalizer })
+// removeFinalizer removes the finalizer of the agent from an object that is being deleted, which completes the deletion.
+func (r *records[T]) removeFinalizer(ctx context.Context, o T) error {
+	rest := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == v1beta1.AgentFinalizer })
 	_, err := r.merge(ctx, o, map[string]any{"metadata": map[string]any{"finalizers": rest}})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -249,7 +251,7 @@ func (r *records[T]) refused(id backend.ID, err error) error {
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return fmt.Errorf("%w %s %s: %w", backend.ErrInvalid, r.kind, id, err)
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("%w: %s %s was changed by another meanwhile; ask again: %w", backend.ErrBusy, r.kind, id, err)
+		return fmt.Errorf("%w: %s %s was changed by another client; retry: %w", backend.ErrBusy, r.kind, id, err)
 	case kindIsGone(err):
 		return fmt.Errorf("%w: %s %s: the API server does not have the kinds of Holdfast; install them again and what is on the disks comes back: %w", backend.ErrUnavailable, r.kind, id, err)
 	}
@@ -261,12 +263,12 @@ func (r *records[T]) busy(c *call[T], cause error) error {
 	var none T
 	o := c.newest()
 	if o == none {
-		return fmt.Errorf("%w: the call on %s %s ended before it began: %w", backend.ErrBusy, r.kind, c.name, cause)
+		return fmt.Errorf("%w: the call on %s %s ended before it started: %w", backend.ErrBusy, r.kind, c.name, cause)
 	}
 	s := r.look(o)
 	last := ""
 	if s.err != nil {
 		last = "; its last error: " + s.err.Message
 	}
-	return fmt.Errorf("%w: %s %s; it goes on, ask again%s", backend.ErrBusy, r.kind, s, last)
+	return fmt.Errorf("%w: %s %s; it continues, retry%s", backend.ErrBusy, r.kind, s, last)
 }

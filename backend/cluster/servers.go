@@ -7,31 +7,31 @@ import (
 	"slices"
 	"strings"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
 // An NFS server has an agent and a StorageNode as a node has, and shared volumes in place of others. No Node object is
 // behind it: one that is silent is down, and never gone.
 
-func isServer(node string) bool { return v1.ServerOf(node) != "" }
+func isServer(node string) bool { return v1beta1.ServerOf(node) != "" }
 
 // Hosts returns what can have a volume: the servers if it is shared, all that are allowed or the one that is named, or the
 // nodes.
-func (b *Backend) Hosts(shared bool, server string) []*v1.StorageNode {
-	return slices.DeleteFunc(b.allNodes(), func(n *v1.StorageNode) bool {
-		return isServer(n.Name) != shared || server != "" && v1.ServerOf(n.Name) != server || b.Disallowed(n.Name) != nil
+func (b *Backend) Hosts(shared bool, server string) []*v1beta1.StorageNode {
+	return slices.DeleteFunc(b.allNodes(), func(n *v1beta1.StorageNode) bool {
+		return isServer(n.Name) != shared || server != "" && v1beta1.ServerOf(n.Name) != server || b.Disallowed(n.Name) != nil
 	})
 }
 
-// Disallowed says why a server gets no new volumes: its namespace is none that the administrator allows, so that whoever
-// made it would be given what other tenants store. It is nil for nodes.
+// Disallowed says why a server gets no new volumes: its namespace is none that the administrator allows, so that its
+// author would get the data of other tenants. It is nil for nodes.
 func (b *Backend) Disallowed(node string) error {
-	namespace, _, is := v1.ParseNFSNode(node)
+	namespace, _, is := v1beta1.ParseNFSNode(node)
 	if !is {
 		return nil
 	}
-	served := v1.Served(listed[*v1.StorageCluster](b.watches.clusters.GetIndexer()))
+	served := v1beta1.Served(listed[*v1beta1.StorageCluster](b.watches.clusters.GetIndexer()))
 	if served.AllowsNFSServers(namespace, b.Namespace) {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (b *Backend) Disallowed(node string) error {
 func (b *Backend) DisallowedServers() (names []string, why error) {
 	for _, n := range b.allNodes() {
 		if err := b.Disallowed(n.Name); err != nil {
-			names, why = append(names, v1.ServerOf(n.Name)), cmp.Or(why, err)
+			names, why = append(names, v1beta1.ServerOf(n.Name)), cmp.Or(why, err)
 		}
 	}
 	return names, why
@@ -51,7 +51,7 @@ func (b *Backend) DisallowedServers() (names []string, why error) {
 
 // hostWord names a node or a server for people.
 func hostWord(node string) string {
-	if server := v1.ServerOf(node); server != "" {
+	if server := v1beta1.ServerOf(node); server != "" {
 		return "NFS server " + server
 	}
 	return "node " + node
@@ -65,24 +65,24 @@ func deletedWhen(node string) string {
 	return "when the node is back or its Node object is deleted"
 }
 
-// SharedCapacity sums up a pool over all servers where it can be used, or tells it of one.
+// SharedCapacity sums up a pool over all servers where it can be used, or returns that of one.
 func (b *Backend) SharedCapacity(ctx context.Context, server, pool string) (backend.Capacity, error) {
 	if server != "" {
-		if err := b.Disallowed(v1.NodeOfServer(server)); err != nil {
+		if err := b.Disallowed(v1beta1.NodeOfServer(server)); err != nil {
 			return backend.Capacity{}, err
 		}
-		return b.CapacityAt(ctx, v1.NodeOfServer(server), pool)
+		return b.CapacityAt(ctx, v1beta1.NodeOfServer(server), pool)
 	}
 	return b.sum(ctx, b.Hosts(true, ""), pool)
 }
 
 // noServer explains why no server will do. Servers come and go up, so that asking again is worth it.
-func (b *Backend) noServer(w *wish) error {
+func (b *Backend) noServer(w *placement) error {
 	servers := b.Hosts(true, "")
 	disallowed, why := b.DisallowedServers()
 	switch {
 	case w.server != "" && slices.Contains(disallowed, w.server):
-		return fmt.Errorf("shared volume %s: %w", w.id, b.Disallowed(v1.NodeOfServer(w.server)))
+		return fmt.Errorf("shared volume %s: %w", w.id, b.Disallowed(v1beta1.NodeOfServer(w.server)))
 	case len(servers) == 0 && why != nil:
 		return fmt.Errorf("shared volume %s: there is no NFS server in a namespace that may have one: %w", w.id, why)
 	case len(servers) == 0:
@@ -90,7 +90,7 @@ func (b *Backend) noServer(w *wish) error {
 	case w.server != "" && len(b.Hosts(true, w.server)) == 0:
 		var all []string
 		for _, n := range servers {
-			all = append(all, v1.ServerOf(n.Name))
+			all = append(all, v1beta1.ServerOf(n.Name))
 		}
 		return fmt.Errorf("%w: shared volume %s: NFS server %s is not there; the servers are: %s", backend.ErrUnavailable, w.id, backend.Quote(w.server), Few(all, ", "))
 	}
@@ -99,7 +99,7 @@ func (b *Backend) noServer(w *wish) error {
 
 // sameKind refuses to make a shared volume of what is not on a server, and any other of what is.
 func (c *creation) sameKind(node string) error {
-	server := v1.ServerOf(node)
+	server := v1beta1.ServerOf(node)
 	switch {
 	case server == "" && c.spec.Shared:
 		return fmt.Errorf("%w volume %s: %s is on %s, and a shared volume is made only from what is on an NFS server; use a class without shared",
@@ -121,7 +121,7 @@ func checkServer(spec backend.VolumeSpec) error {
 		return nil
 	case !spec.Shared:
 		return fmt.Errorf("%w NFS server %s: only a shared volume has one", backend.ErrInvalid, backend.Quote(spec.Server))
-	case strings.Count(spec.Server, "/") != 1 || v1.ServerOf(v1.NodeOfServer(spec.Server)) != spec.Server:
+	case strings.Count(spec.Server, "/") != 1 || v1beta1.ServerOf(v1beta1.NodeOfServer(spec.Server)) != spec.Server:
 		return fmt.Errorf("%w NFS server %s: it must be NAMESPACE/NAME of an NFSServer", backend.ErrInvalid, backend.Quote(spec.Server))
 	}
 	return nil

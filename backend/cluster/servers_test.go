@@ -3,19 +3,19 @@ package cluster_test
 import (
 	"testing"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
-func TestASharedVolumeIsMadeOnTheServerWithTheMostRoom(t *testing.T) {
+func TestSharedVolume_IsCreatedOnTheServerWithTheMostCapacity(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.Servers(map[string]int64{inmemory.ServerA: 2 * gib, inmemory.ServerB: 4 * gib}, map[string]int64{"node-a": 100 * gib})
 	v, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", gib, "", "node-a"))
 	if err != nil || !v.Shared || v.Server != "team/b" || !hosts[inmemory.ServerB].Has("v") || v.Access.NFS == nil || *v.Access.NFS != (backend.NFS{Server: "10.96.0.7", Path: "/v"}) {
 		t.Fatalf("made %+v with %+v, %v", v, v.Access.NFS, err)
 	}
-	if o := w.Volume("v"); !o.Spec.Shared || o.Spec.Server != "" || o.Spec.Node != inmemory.ServerB || o.Status.Access.NFS == nil || *o.Status.Access.NFS != (v1.VolumeNFS{Server: "10.96.0.7", Path: "/v"}) {
+	if o := w.Volume("v"); !o.Spec.Shared || o.Spec.ServerRef.String() != "" || o.Spec.Node != inmemory.ServerB || o.Status.Access.NFS == nil || *o.Status.Access.NFS != (v1beta1.VolumeNFS{Server: "10.96.0.7", Path: "/v"}) {
 		t.Errorf("the object is %+v, %+v", o.Spec, o.Status.Access)
 	}
 	again, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", gib, "team/b"))
@@ -28,7 +28,7 @@ func TestASharedVolumeIsMadeOnTheServerWithTheMostRoom(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrExists, "sharing")
 }
 
-func TestASharedVolumeIsMadeOnTheServerThatIsNamed(t *testing.T) {
+func TestSharedVolume_IsCreatedOnTheNamedServer(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.Servers(map[string]int64{inmemory.ServerA: 2 * gib, inmemory.ServerB: 4 * gib}, map[string]int64{"node-a": 100 * gib})
 	v, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", gib, "shop/a"))
@@ -49,7 +49,7 @@ func TestASharedVolumeIsMadeOnTheServerThatIsNamed(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrInvalid, "shop/a", "only a shared volume")
 }
 
-func TestOtherVolumesAreNeverOnAServer(t *testing.T) {
+func TestSharedVolume_OtherVolumesAreNeverOnAServer(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.Servers(map[string]int64{inmemory.ServerA: 100 * gib}, map[string]int64{"node-a": 2 * gib})
 	v, err := w.Backend.Create(t.Context(), inmemory.Spec("v", gib))
@@ -65,7 +65,7 @@ func TestOtherVolumesAreNeverOnAServer(t *testing.T) {
 	}
 }
 
-func TestWithoutAServerASharedVolumeWaitsForOne(t *testing.T) {
+func TestSharedVolume_WaitsForAServer(t *testing.T) {
 	w := newWorld(t)
 	w.Hosts(map[string]int64{"node-a": 2 * gib})
 	_, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", gib, ""))
@@ -75,7 +75,7 @@ func TestWithoutAServerASharedVolumeWaitsForOne(t *testing.T) {
 	}
 }
 
-func TestCapacityIsOfNodesOrOfServers(t *testing.T) {
+func TestCapacity_IsOfNodesOrOfServers(t *testing.T) {
 	w := newWorld(t)
 	w.Servers(map[string]int64{inmemory.ServerA: 2 * gib, inmemory.ServerB: 4 * gib}, map[string]int64{"node-a": 10 * gib, "node-b": 20 * gib})
 	if c, err := w.Backend.Capacity(t.Context(), ""); err != nil || c.Available != 30*gib || c.Largest != 20*gib {
@@ -93,7 +93,7 @@ func TestCapacityIsOfNodesOrOfServers(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrNotFound, "fast")
 }
 
-func TestASharedVolumeGrowsAndIsCopiedOnItsServer(t *testing.T) {
+func TestSharedVolume_GrowsAndIsCopiedOnItsServer(t *testing.T) {
 	w := newWorld(t)
 	w.Servers(map[string]int64{inmemory.ServerA: 4 * gib, inmemory.ServerB: 40 * gib}, map[string]int64{"node-a": 100 * gib})
 	if _, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("v", mib, "shop/a")); err != nil {
@@ -123,7 +123,7 @@ func TestASharedVolumeGrowsAndIsCopiedOnItsServer(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrInvalid, "node-a", "without shared")
 }
 
-func TestWhatAServerHasOnDiskIsFoundAsShared(t *testing.T) {
+func TestSharedVolume_DataOnTheDiskOfAServerIsFoundAsShared(t *testing.T) {
 	w := newWorld(t)
 	disk := inmemory.NewHost(gib)
 	if _, err := disk.Create(t.Context(), inmemory.Spec("found", mib)); err != nil {

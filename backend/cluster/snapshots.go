@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func snapshotObject(id backend.ID, node string, spec backend.SnapshotSpec, group *v1.SnapshotGroup) *v1.Snapshot {
-	return &v1.Snapshot{
-		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1.AgentFinalizer}},
+func snapshotObject(id backend.ID, node string, spec backend.SnapshotSpec, group *v1beta1.SnapshotGroup) *v1beta1.Snapshot {
+	return &v1beta1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: string(id), Finalizers: []string{v1beta1.AgentFinalizer}},
 		Spec:       convert.FromSnapshotSpec(node, spec, group),
 	}
 }
@@ -27,7 +27,7 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 	if err != nil {
 		return nil, err
 	}
-	o, err := b.take(ctx, id, spec, nil)
+	o, err := b.reserve(ctx, id, spec, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 }
 
 // take makes one snapshot real. It goes by what the object is now, so a repeat joins.
-func (b *Backend) take(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, group *v1.SnapshotGroup) (*v1.Snapshot, error) {
+func (b *Backend) reserve(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, group *v1beta1.SnapshotGroup) (*v1beta1.Snapshot, error) {
 	c := b.snapshots.join(string(id))
 	defer c.leave()
 	for {
@@ -49,7 +49,7 @@ func (b *Backend) take(ctx context.Context, id backend.ID, spec backend.Snapshot
 			return nil, b.snapshots.readable(o)
 		case o != nil && !sameGroup(o.Spec.Group, group):
 			return nil, fmt.Errorf("%w: snapshot %s is there, of another group or of none; choose another name", backend.ErrExists, id)
-		case o != nil && lookSnapshot(o).made && !c.leaving(o):
+		case o != nil && snapshotState(o).made && !c.leaving(o):
 			return o, nil
 		}
 		err := b.takeStep(ctx, c, o, spec, group)
@@ -63,12 +63,12 @@ func (b *Backend) take(ctx context.Context, id backend.ID, spec backend.Snapshot
 }
 
 // takeStep does what the state of a snapshot that is not real calls for, or waits for it to change.
-func (b *Backend) takeStep(ctx context.Context, c *call[*v1.Snapshot], o *v1.Snapshot, spec backend.SnapshotSpec, group *v1.SnapshotGroup) error {
+func (b *Backend) takeStep(ctx context.Context, c *call[*v1beta1.Snapshot], o *v1beta1.Snapshot, spec backend.SnapshotSpec, group *v1beta1.SnapshotGroup) error {
 	if o == nil {
 		return c.alone(ctx, func() error { return b.beginSnapshot(ctx, c, spec, group) })
 	}
-	s := lookSnapshot(o)
-	down := b.pulse.down(s.node)
+	s := snapshotState(o)
+	down := b.liveness.down(s.node)
 	switch {
 	case down != "" && !s.made:
 		if err := b.abandonSnapshot(ctx, c, o, "the snapshot was not taken in time: "+down); err != nil {
@@ -86,16 +86,16 @@ func (b *Backend) takeStep(ctx context.Context, c *call[*v1.Snapshot], o *v1.Sna
 		switch {
 		case err != nil:
 			return fmt.Errorf("%w; and its object could not be removed: %v", s.failure(), err)
-		case removed && o.Spec.Source == string(spec.Source):
+		case removed && o.Spec.SourceRef.Name == string(spec.Source):
 			b.snapshots.seen(ctx, c, o.UID)
 			return s.failure()
 		}
-		return nil // it has changed meanwhile, or what failed was another wish
+		return nil // it was changed in between, or another request failed
 	}
 	return c.wait(ctx)
 }
 
-func (b *Backend) beginSnapshot(ctx context.Context, c *call[*v1.Snapshot], spec backend.SnapshotSpec, group *v1.SnapshotGroup) error {
+func (b *Backend) beginSnapshot(ctx context.Context, c *call[*v1beta1.Snapshot], spec backend.SnapshotSpec, group *v1beta1.SnapshotGroup) error {
 	if c.newest() != nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (b *Backend) beginSnapshot(ctx context.Context, c *call[*v1.Snapshot], spec
 	if err != nil {
 		return fmt.Errorf("%w, the source of snapshot %s", err, c.name)
 	}
-	if why := b.pulse.down(source.Spec.Node); why != "" {
+	if why := b.liveness.down(source.Spec.Node); why != "" {
 		return fmt.Errorf("%w: snapshot %s of volume %s: %s is down: %s", backend.ErrUnavailable, c.name, spec.Source, hostWord(source.Spec.Node), why)
 	}
 	return b.snapshots.write(ctx, c, snapshotObject(backend.ID(c.name), source.Spec.Node, spec, group))
@@ -111,7 +111,7 @@ func (b *Backend) beginSnapshot(ctx context.Context, c *call[*v1.Snapshot], spec
 
 // DeleteSnapshot removes a snapshot that belongs to no group.
 func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
-	return b.untake(ctx, id, func(o *v1.Snapshot) error {
+	return b.release(ctx, id, func(o *v1beta1.Snapshot) error {
 		if g := o.Spec.Group; g != nil {
 			return fmt.Errorf("%w: snapshot %s belongs to group %s; delete the group", backend.ErrPrecondition, id, backend.Quote(g.Name))
 		}
@@ -119,13 +119,13 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, id backend.ID) error {
 	})
 }
 
-// untake removes a snapshot unless check refuses.
-func (b *Backend) untake(ctx context.Context, id backend.ID, check func(*v1.Snapshot) error) error {
+// release removes a snapshot unless check refuses.
+func (b *Backend) release(ctx context.Context, id backend.ID, check func(*v1beta1.Snapshot) error) error {
 	c := b.snapshots.join(string(id))
 	defer c.leave()
-	return await(ctx, b.snapshots, c, func(o *v1.Snapshot) (bool, error) {
-		s := lookSnapshot(o)
-		down := b.pulse.down(s.node)
+	return await(ctx, b.snapshots, c, func(o *v1beta1.Snapshot) (bool, error) {
+		s := snapshotState(o)
+		down := b.liveness.down(s.node)
 		switch {
 		case !c.asked(o) && (s.request == nil || !s.deleting):
 			if err := check(o); err != nil {
@@ -149,7 +149,7 @@ func (b *Backend) GetSnapshot(ctx context.Context, id backend.ID) (*backend.Snap
 		return nil, err
 	}
 	if !b.complete(o) {
-		return nil, fmt.Errorf("%w: snapshot %s, which is not made yet", backend.ErrNotFound, lookSnapshot(o))
+		return nil, fmt.Errorf("%w: snapshot %s, which is not made yet", backend.ErrNotFound, snapshotState(o))
 	}
 	return b.snapshot(o), nil
 }
@@ -166,16 +166,16 @@ func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
 }
 
 // complete says whether a snapshot is made, and all of its group with it.
-func (b *Backend) complete(o *v1.Snapshot) bool {
+func (b *Backend) complete(o *v1beta1.Snapshot) bool {
 	if o.Spec.Group == nil {
-		return lookSnapshot(o).made
+		return snapshotState(o).made
 	}
 	for _, m := range membersOf(o.Spec.Group) {
 		member := b.snapshots.cached(string(m.id))
 		if member == nil && string(m.id) == o.Name {
 			member = o // newer than the cache
 		}
-		if member == nil || !lookSnapshot(member).made {
+		if member == nil || !snapshotState(member).made {
 			return false
 		}
 	}

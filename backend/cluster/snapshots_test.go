@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
-func TestAGroupAcrossNodesIsRefusedWithTheirNames(t *testing.T) {
+func TestGroup_AcrossNodesIsRefusedWithTheirNames(t *testing.T) {
 	w := newWorld(t)
 	w.Hosts(map[string]int64{"a": gib, "b": gib})
 	for _, at := range []string{"a", "b"} {
@@ -29,7 +29,7 @@ func TestAGroupAcrossNodesIsRefusedWithTheirNames(t *testing.T) {
 	}
 }
 
-func TestEveryMemberOfAGroupCarriesTheWholeGroup(t *testing.T) {
+func TestGroup_EveryMemberCarriesTheWholeGroup(t *testing.T) {
 	w := newWorld(t)
 	w.Hosts(map[string]int64{"a": gib})
 	var sources []backend.ID
@@ -49,13 +49,13 @@ func TestEveryMemberOfAGroupCarriesTheWholeGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range all.Items {
-		if o.Spec.Group == nil || o.Spec.Group.Name != "g" || len(o.Spec.Group.Sources) != 5 {
+		if o.Spec.Group == nil || o.Spec.Group.Name != "g" || len(o.Spec.Group.Volumes) != 5 {
 			t.Errorf("%s has group %+v", o.Name, o.Spec.Group)
 		}
 	}
 }
 
-func TestAGroupThatCannotBeTakenLeavesNothing(t *testing.T) {
+func TestGroup_FailureLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	host := w.Hosts(map[string]int64{"a": gib})["a"]
 	for _, name := range []string{"v", "x"} {
@@ -78,7 +78,7 @@ func TestAGroupThatCannotBeTakenLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAHalfMadeGroupIsNotShownAndIsFinishedWhenAskedAgain(t *testing.T) {
+func TestGroup_UnfinishedIsHiddenAndCompletedOnRetry(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", gib)
 	w.Start()
@@ -95,7 +95,7 @@ func TestAHalfMadeGroupIsNotShownAndIsFinishedWhenAskedAgain(t *testing.T) {
 		_, err := w.Backend.SnapshotGroup(ctx, group)
 		answered <- err
 	}()
-	var all *v1.SnapshotList
+	var all *v1beta1.SnapshotList
 	w.Until("the members", func() (both bool) {
 		var err error
 		all, err = w.Snapshots().List(t.Context(), metav1.ListOptions{})
@@ -103,17 +103,17 @@ func TestAHalfMadeGroupIsNotShownAndIsFinishedWhenAskedAgain(t *testing.T) {
 	})
 	cancel()
 	inmemory.Expect(t, <-answered, backend.ErrBusy)
-	take := func(s *v1.Snapshot) {
+	take := func(s *v1beta1.Snapshot) {
 		t.Helper()
 		now := metav1.NowMicro()
-		s.Status.Phase, s.Status.Created, s.Status.Size, s.Status.Group, s.Status.ObservedGeneration = v1.PhaseReady, &now, resource.NewQuantity(mib, resource.BinarySI), "g", s.Generation
+		s.Status.Phase, s.Status.CreationTime, s.Status.Size, s.Status.Group, s.Status.ObservedGeneration = v1beta1.PhaseReady, &now, resource.NewQuantity(mib, resource.BinarySI), "g", s.Generation
 		if _, err := w.Snapshots().UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	take(&all.Items[0])
-	fence, err := w.Snapshots().Create(t.Context(), &v1.Snapshot{
-		ObjectMeta: metav1.ObjectMeta{Name: "fence"}, Spec: v1.SnapshotSpec{Name: "fence", Source: "v", Node: "a"},
+	fence, err := w.Snapshots().Create(t.Context(), &v1beta1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: "fence"}, Spec: v1beta1.SnapshotSpec{Name: "fence", SourceRef: v1beta1.FromVolume("v"), Node: "a"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestAHalfMadeGroupIsNotShownAndIsFinishedWhenAskedAgain(t *testing.T) {
 	}
 }
 
-func TestASnapshotThatIsRefusedLeavesNothing(t *testing.T) {
+func TestSnapshot_RefusalLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	host := w.Hosts(map[string]int64{"a": gib})["a"]
 	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {

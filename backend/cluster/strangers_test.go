@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
-func TestAServerThatNobodyAllowedGetsNoVolumesOfOthers(t *testing.T) {
+func TestServer_ThatIsNotAllowedGetsNoVolumesOfOthers(t *testing.T) {
 	w := newWorld(t)
 	hosts := w.Servers(map[string]int64{inmemory.ServerA: 2 * gib, inmemory.ServerB: 400 * gib}, map[string]int64{"node-a": gib})
 	if _, err := w.Backend.Create(t.Context(), inmemory.SharedSpec("before", mib, "team/b")); err != nil {

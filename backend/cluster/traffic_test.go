@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
 // writes leaves of the requests those for volumes, snapshots and the node.
@@ -21,8 +21,8 @@ func writes(all map[string]int) map[string]int {
 	return rest
 }
 
-// TestAVolumeCostsTwoWritesToMakeAndThreeToDelete is the price of a claim at the API server, beside what the sidecars ask.
-func TestAVolumeCostsTwoWritesToMakeAndThreeToDelete(t *testing.T) {
+// TestTraffic_VolumeCostsTwoWritesToCreateAndThreeToDelete is the price of a claim at the API server, beside what the sidecars ask.
+func TestTraffic_VolumeCostsTwoWritesToCreateAndThreeToDelete(t *testing.T) {
 	w := newWorld(t)
 	w.Hosts(map[string]int64{"a": 100 * gib})
 	w.Until("quiet", func() bool { return len(writes(w.API.Requests())) == 0 })
@@ -56,12 +56,12 @@ func TestAVolumeCostsTwoWritesToMakeAndThreeToDelete(t *testing.T) {
 	if want := (map[string]int{"create volumes": many, "update volumes/status": many}); !maps.Equal(made, want) {
 		t.Errorf("made with %v, want %v", made, want)
 	}
-	if want := (map[string]int{"patch volumes": many, "delete volumes": many, "update volumes": many}); !maps.Equal(deleted, want) {
+	if want := (map[string]int{"patch volumes": 2 * many, "delete volumes": many}); !maps.Equal(deleted, want) {
 		t.Errorf("deleted with %v, want %v", deleted, want)
 	}
 }
 
-func TestASnapshotCostsTwoWritesToMakeAndThreeToDelete(t *testing.T) {
+func TestTraffic_SnapshotCostsTwoWritesToCreateAndThreeToDelete(t *testing.T) {
 	w := newWorld(t)
 	w.Hosts(map[string]int64{"a": gib})
 	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
@@ -76,13 +76,13 @@ func TestASnapshotCostsTwoWritesToMakeAndThreeToDelete(t *testing.T) {
 	}
 	counted := writes(w.API.Requests())
 	delete(counted, "apply storagenodes/status")
-	want := map[string]int{"create snapshots": 1, "update snapshots/status": 1, "patch snapshots": 1, "delete snapshots": 1, "update snapshots": 1}
+	want := map[string]int{"create snapshots": 1, "update snapshots/status": 1, "patch snapshots": 2, "delete snapshots": 1}
 	if !maps.Equal(counted, want) {
 		t.Errorf("asked %v, want %v", counted, want)
 	}
 }
 
-func TestTheNodesRecordIsWrittenAtARateOfItsOwn(t *testing.T) {
+func TestTraffic_StorageNodeIsWrittenAtItsOwnRate(t *testing.T) {
 	w := newWorld(t)
 	w.Publish = time.Hour
 	w.Hosts(map[string]int64{"a": 100 * gib})

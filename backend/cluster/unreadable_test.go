@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
-func TestAVolumeThatCannotBeReadIsRefusedByNameAndTheOthersGoOn(t *testing.T) {
+func TestUnreadable_VolumeIsRefusedByNameAndTheOthersContinue(t *testing.T) {
 	w := newWorld(t)
 	host := w.Hosts(map[string]int64{"a": gib})["a"]
 	for _, name := range []string{"v", "other"} {

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/holdfast-storage/holdfast/api/convert"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -21,7 +21,7 @@ func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, erro
 		return nil, err
 	}
 	if !made(o) {
-		return nil, fmt.Errorf("%w: volume %s, which is not made yet", backend.ErrNotFound, lookVolume(o))
+		return nil, fmt.Errorf("%w: volume %s, which is not made yet", backend.ErrNotFound, volumeState(o))
 	}
 	return b.volume(o), nil
 }
@@ -37,14 +37,14 @@ func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
 	return all, nil
 }
 
-// Delete asks for the object to be deleted and waits until the agent has let go of it. From then on it will be
-// deleted, even if this answers an error: the agent tries again.
+// Delete requests the deletion of the object and waits until the agent has removed its finalizer. From then on it will
+// be deleted, even if this answers an error: the agent tries again.
 func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 	c := b.volumes.join(string(id))
 	defer c.leave()
-	return await(ctx, b.volumes, c, func(o *v1.Volume) (bool, error) {
-		s := lookVolume(o)
-		down := b.pulse.down(s.node)
+	return await(ctx, b.volumes, c, func(o *v1beta1.Volume) (bool, error) {
+		s := volumeState(o)
+		down := b.liveness.down(s.node)
 		switch {
 		case !c.asked(o) && (s.request == nil || !s.deleting):
 			if err := b.unbound(ctx, o); err != nil {
@@ -64,7 +64,7 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 }
 
 // RemoveUnused asks for a volume and its data to be deleted, unless it has changed since the caller saw it.
-func (b *Backend) RemoveUnused(ctx context.Context, v *v1.Volume, reason string) error {
+func (b *Backend) RemoveUnused(ctx context.Context, v *v1beta1.Volume, reason string) error {
 	c := b.volumes.join(v.Name)
 	defer c.leave()
 	_, err := b.volumes.remove(ctx, c, v, reason)
@@ -73,7 +73,7 @@ func (b *Backend) RemoveUnused(ctx context.Context, v *v1.Volume, reason string)
 
 // PatchVolume merges a patch into the object of a volume that has not changed since the caller saw it, and returns it as it
 // is then. One that cannot be decoded is refused.
-func (b *Backend) PatchVolume(ctx context.Context, v *v1.Volume, patch map[string]any) (*v1.Volume, error) {
+func (b *Backend) PatchVolume(ctx context.Context, v *v1beta1.Volume, patch map[string]any) (*v1beta1.Volume, error) {
 	return b.volumes.merge(ctx, v, patch)
 }
 
@@ -81,14 +81,14 @@ func (b *Backend) PatchVolume(ctx context.Context, v *v1.Volume, patch map[strin
 // it deleted them.
 func (b *Backend) FinishDeletions(ctx context.Context, after time.Duration) error {
 	for _, v := range b.allVolumes() {
-		if abandoned(lookVolume(v), after) {
+		if abandoned(volumeState(v), after) {
 			if err := finish(ctx, b.volumes, v); err != nil {
 				return err
 			}
 		}
 	}
 	for _, s := range b.allSnapshots() {
-		if abandoned(lookSnapshot(s), after) {
+		if abandoned(snapshotState(s), after) {
 			if err := finish(ctx, b.snapshots, s); err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ func await[T object](ctx context.Context, r *records[T], c *call[T], step func(T
 		}
 		o := c.newest()
 		if o == none {
-			r.settled(ctx, c)
+			r.awaitGone(ctx, c)
 			return nil
 		}
 		if err := r.readable(o); err != nil {
@@ -136,15 +136,15 @@ func await[T object](ctx context.Context, r *records[T], c *call[T], step func(T
 	}
 }
 
-// Expand raises the size in the object's spec and waits until the agent has grown the volume. A wish that cannot be
+// Expand raises the size in the object's spec and waits until the agent has grown the volume. A size that cannot be
 // met is taken back, so that it does not come true later.
 func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) (grown *backend.Volume, err error) {
 	c := b.volumes.join(string(id))
 	defer c.leave()
 	var asked int64 // the generation that has this call's size
-	err = await(ctx, b.volumes, c, func(o *v1.Volume) (bool, error) {
-		s := lookVolume(o)
-		down := b.pulse.down(s.node)
+	err = await(ctx, b.volumes, c, func(o *v1beta1.Volume) (bool, error) {
+		s := volumeState(o)
+		down := b.liveness.down(s.node)
 		switch {
 		case !s.made || s.deleting:
 			return false, fmt.Errorf("%w: volume %s", backend.ErrNotFound, s)
@@ -155,7 +155,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 		switch {
 		case err != nil:
 			return false, fmt.Errorf("volume %s: %w", id, err)
-		case want == v1.Bytes(o.Status.Size):
+		case want == v1beta1.Bytes(o.Status.Size):
 			grown = b.volume(o)
 			return true, nil
 		case asked == 0:
@@ -165,7 +165,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 			return false, nil
 		case o.Status.Error != nil:
 			return false, b.takeBack(ctx, c, o, s.failure())
-		case v1.Bytes(o.Status.Size) >= want:
+		case v1beta1.Bytes(o.Status.Size) >= want:
 			grown = b.volume(o)
 			return true, nil
 		}
@@ -178,22 +178,22 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 }
 
 // growth is the size that a volume shall have.
-func growth(o *v1.Volume, size backend.Size) (int64, error) {
-	now := v1.Bytes(o.Status.Size)
+func growth(o *v1beta1.Volume, size backend.Size) (int64, error) {
+	now := v1beta1.Bytes(o.Status.Size)
 	size.Required = cmp.Or(size.Required, now)
 	return size.Choose(now, 1)
 }
 
-// ask writes the size that is wanted. A wish that failed before, and was not taken back, is taken back first: the
-// same wish again would not be a change.
-func (b *Backend) ask(ctx context.Context, c *call[*v1.Volume], o *v1.Volume, want, limit int64) (int64, error) {
-	if v1.Bytes(o.Spec.Size.Required) >= want && o.Status.Error != nil && o.Status.ObservedGeneration == o.Generation {
+// ask writes the requested size. A request that failed before, and was not reverted, is reverted first: the same size
+// again would not be a change.
+func (b *Backend) ask(ctx context.Context, c *call[*v1beta1.Volume], o *v1beta1.Volume, want, limit int64) (int64, error) {
+	if v1beta1.Bytes(o.Spec.Size.Required) >= want && o.Status.Error != nil && o.Status.ObservedGeneration == o.Generation {
 		var err error
 		if o, err = b.resize(ctx, c, o, map[string]any{"required": o.Status.Size}); err != nil || o == nil {
 			return 0, err
 		}
 	}
-	if v1.Bytes(o.Spec.Size.Required) == want {
+	if v1beta1.Bytes(o.Spec.Size.Required) == want {
 		return o.Generation, nil // another call has asked
 	}
 	size := convert.FromSize(backend.Size{Required: want, Limit: limit})
@@ -204,8 +204,8 @@ func (b *Backend) ask(ctx context.Context, c *call[*v1.Volume], o *v1.Volume, wa
 	return o.Generation, nil
 }
 
-// resize changes the size in the spec; it returns nil when the object was changed by another meanwhile.
-func (b *Backend) resize(ctx context.Context, c *call[*v1.Volume], o *v1.Volume, size map[string]any) (*v1.Volume, error) {
+// resize changes the size in the spec; it returns nil when the object was changed by another client in between.
+func (b *Backend) resize(ctx context.Context, c *call[*v1beta1.Volume], o *v1beta1.Volume, size map[string]any) (*v1beta1.Volume, error) {
 	next, err := b.volumes.merge(ctx, o, map[string]any{"spec": map[string]any{"size": size}})
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
@@ -218,12 +218,12 @@ func (b *Backend) resize(ctx context.Context, c *call[*v1.Volume], o *v1.Volume,
 }
 
 // takeBack sets the size in the spec to what the volume has.
-func (b *Backend) takeBack(ctx context.Context, c *call[*v1.Volume], o *v1.Volume, why error) error {
+func (b *Backend) takeBack(ctx context.Context, c *call[*v1beta1.Volume], o *v1beta1.Volume, why error) error {
 	if why == nil {
 		return nil // it is being tried again
 	}
 	if _, err := b.resize(ctx, c, o, map[string]any{"required": o.Status.Size}); err != nil {
-		return fmt.Errorf("%w; and the wish could not be taken back: %v", why, err)
+		return fmt.Errorf("%w; and the requested size could not be reverted: %v", why, err)
 	}
 	return why
 }

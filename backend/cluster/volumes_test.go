@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
-func TestADeletionOfWhatIsInUseIsToldAndHappensWhenItIsReleased(t *testing.T) {
+func TestDelete_VolumeInUseIsReportedAndDeletedOnRelease(t *testing.T) {
 	w := newWorld(t)
 	host := w.Hosts(map[string]int64{"a": gib})["a"]
 	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
@@ -25,7 +25,7 @@ func TestADeletionOfWhatIsInUseIsToldAndHappensWhenItIsReleased(t *testing.T) {
 		inmemory.Expect(t, w.Backend.Delete(t.Context(), "v"), backend.ErrPrecondition, "loop0")
 	}
 	if v, err := w.Backend.Get(t.Context(), "v"); err != nil || v.Size != mib {
-		t.Errorf("meanwhile it is %+v, %v", v, err)
+		t.Errorf("while it is in use, it is %+v, %v", v, err)
 	}
 	_, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib))
 	inmemory.Expect(t, err, backend.ErrPrecondition, "being deleted")
@@ -36,7 +36,7 @@ func TestADeletionOfWhatIsInUseIsToldAndHappensWhenItIsReleased(t *testing.T) {
 	}
 }
 
-func TestADeletionWithoutTimeGoesOn(t *testing.T) {
+func TestDelete_ExpiredCallContinues(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", gib)
 	w.Start()
@@ -45,13 +45,13 @@ func TestADeletionWithoutTimeGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	inmemory.Expect(t, w.Unfinished("v is Deleting", func(ctx context.Context) error { return w.Backend.Delete(ctx, "v") }), backend.ErrBusy, "node a")
-	go w.LetGo("v")
+	go w.RemoveFinalizer("v")
 	if err := w.Backend.Delete(t.Context(), "v"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestWhatIsNotMadeYetIsNotShownAndCanBeDeleted(t *testing.T) {
+func TestDelete_UnfinishedVolumeIsHiddenAndCanBeDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", gib)
 	w.Start()
@@ -64,13 +64,13 @@ func TestWhatIsNotMadeYetIsNotShownAndCanBeDeleted(t *testing.T) {
 	if all, err := w.Backend.List(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("listed %v, %v", all, err)
 	}
-	go w.LetGo("v")
+	go w.RemoveFinalizer("v")
 	if err := w.Backend.Delete(t.Context(), "v"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAGrowthThatFailsIsTakenBack(t *testing.T) {
+func TestExpand_FailureIsReverted(t *testing.T) {
 	w := newWorld(t)
 	w.Hosts(map[string]int64{"a": gib})
 	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", 16*mib)); err != nil {
@@ -85,13 +85,13 @@ func TestAGrowthThatFailsIsTakenBack(t *testing.T) {
 	}
 	v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 32 * mib, Limit: 40 * mib})
 	if err != nil || v.Size != 32*mib {
-		t.Fatalf("a smaller wish: %+v, %v", v, err)
+		t.Fatalf("a smaller placement: %+v, %v", v, err)
 	}
 	w.Until("a status without an error", func() bool { return w.Volume("v").Status.Error == nil })
 }
 
-// TestAGrowthThatFailedAndWasNotTakenBackIsTriedAgain is what is left when a controller dies while it waits.
-func TestAGrowthThatFailedAndWasNotTakenBackIsTriedAgain(t *testing.T) {
+// TestExpand_FailureThatWasNotRevertedIsRetried is what is left when a controller dies while it waits.
+func TestExpand_FailureThatWasNotRevertedIsRetried(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", gib)
 	w.Start()
@@ -103,16 +103,16 @@ func TestAGrowthThatFailedAndWasNotTakenBackIsTriedAgain(t *testing.T) {
 		_, err := w.Backend.Expand(ctx, "v", backend.Size{Required: 5 * mib})
 		return err
 	}
-	wished := func(after *v1.Volume) func() bool {
+	wished := func(after *v1beta1.Volume) func() bool {
 		return func() bool {
 			return errors.Is(w.Unfinished("v is Ready", grow), backend.ErrBusy) && w.Volume("v").Generation > after.Generation
 		}
 	}
-	w.Until("the wish", wished(w.Volume("v")))
-	asked := w.Answer("v", func(v *v1.Volume) {
-		v.Status.Error = &v1.Error{Code: v1.ErrorExhausted, Message: "full"}
+	w.Until("the requested size", wished(w.Volume("v")))
+	asked := w.Answer("v", func(v *v1beta1.Volume) {
+		v.Status.Error = &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "full"}
 	})
-	w.Until("the wish again", wished(asked))
+	w.Until("the requested size again", wished(asked))
 	go w.Answer("v", inmemory.Made)
 	v, err := w.Backend.Expand(t.Context(), "v", backend.Size{Required: 5 * mib})
 	if err != nil || v.Size != 5*mib {
@@ -120,19 +120,19 @@ func TestAGrowthThatFailedAndWasNotTakenBackIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereCannotGrow(t *testing.T) {
+func TestExpand_MissingVolumeIsNotFound(t *testing.T) {
 	w := newWorld(t).started()
 	_, err := w.Backend.Expand(t.Context(), "absent", backend.Size{Required: mib})
 	inmemory.Expect(t, err, backend.ErrNotFound, "absent")
 }
 
-func TestWhatAnotherControllerHasJustMadeIsFound(t *testing.T) {
+func TestGet_VolumeJustCreatedByAnotherControllerIsFound(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", gib)
 	w.Start()
 	release := w.API.HoldWatches()
 	defer release()
-	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.VolumeSpec{Name: "v", Node: "a", Size: v1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)}}}
+	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1beta1.VolumeSpec{Name: "v", Node: "a", Size: v1beta1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)}}}
 	if _, err := w.Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestWhatAnotherControllerHasJustMadeIsFound(t *testing.T) {
 	}
 	_, err := w.Backend.Get(t.Context(), "absent")
 	inmemory.Expect(t, err, backend.ErrNotFound, "absent")
-	// And what it has just deleted is gone, though nobody has told us that it was there.
+	// And what it has just deleted is gone, though no watch has reported its object.
 	if err := w.Volumes().Delete(t.Context(), "v", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestWhatAnotherControllerHasJustMadeIsFound(t *testing.T) {
 	}
 }
 
-func TestASickVolumeIsShownAsSuch(t *testing.T) {
+func TestGet_SickVolumeIsReportedSick(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", gib)
 	w.Start()
@@ -159,9 +159,9 @@ func TestASickVolumeIsShownAsSuch(t *testing.T) {
 	if _, err := w.Backend.Create(t.Context(), inmemory.Spec("v", mib)); err != nil {
 		t.Fatal(err)
 	}
-	w.Answer("v", func(v *v1.Volume) {
-		v.Status.Conditions = []metav1.Condition{{Type: v1.HealthyCondition, Status: metav1.ConditionFalse, Reason: v1.ReasonDamaged, Message: "its image is short"}}
-		v.Status.Access = &v1.VolumeAccess{Image: "/pool/v/image"}
+	w.Answer("v", func(v *v1beta1.Volume) {
+		v.Status.Conditions = []metav1.Condition{{Type: v1beta1.HealthyCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonDamaged, Message: "its image is short"}}
+		v.Status.Access = &v1beta1.VolumeAccess{Image: "/pool/v/image"}
 	})
 	w.Until("the condition", func() bool {
 		v, err := w.Backend.Get(t.Context(), "v")

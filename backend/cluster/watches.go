@@ -9,8 +9,8 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/tools/cache"
 
-	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
@@ -22,20 +22,20 @@ const (
 
 // watches is one watch for each kind, and what it has brought.
 type watches struct {
-	volumes    holdfastv1.VolumeIndexInformer
-	snapshots  holdfastv1.SnapshotIndexInformer
-	nodes      holdfastv1.StorageNodeIndexInformer
-	clusters   holdfastv1.StorageClusterIndexInformer
+	volumes    watch.VolumeIndexInformer
+	snapshots  watch.SnapshotIndexInformer
+	nodes      watch.StorageNodeIndexInformer
+	clusters   watch.StorageClusterIndexInformer
 	persistent cache.Indexer       // PersistentVolumes, stripped
-	heard      []cache.DoneChecker // what exists was told to every listener
+	heard      []cache.DoneChecker // every listener has got the existing objects
 }
 
 func (w *watches) prepare(b *Backend) error {
-	kinds := b.Watches.Holdfast.Holdfast().V1()
-	w.volumes = holdfastv1.ToTypedVolumeInformer(kinds.Volumes()).TypedInformer()
-	w.snapshots = holdfastv1.ToTypedSnapshotInformer(kinds.Snapshots()).TypedInformer()
-	w.nodes = holdfastv1.ToTypedStorageNodeInformer(kinds.StorageNodes()).TypedInformer()
-	w.clusters = holdfastv1.ToTypedStorageClusterInformer(kinds.StorageClusters()).TypedInformer()
+	kinds := b.Watches.Holdfast.Holdfast().V1beta1()
+	w.volumes = watch.ToTypedVolumeInformer(kinds.Volumes()).TypedInformer()
+	w.snapshots = watch.ToTypedSnapshotInformer(kinds.Snapshots()).TypedInformer()
+	w.nodes = watch.ToTypedStorageNodeInformer(kinds.StorageNodes()).TypedInformer()
+	w.clusters = watch.ToTypedStorageClusterInformer(kinds.StorageClusters()).TypedInformer()
 	return errors.Join(w.index(), w.listen(b), w.listenToLeases(b, b.Watches.Cluster.Coordination().V1().Leases().Informer()),
 		w.listenToPersistentVolumes(b))
 }
@@ -64,18 +64,18 @@ func (w *watches) index() error {
 }
 
 var (
-	volumeIndexers = cache.TypedIndexers[*v1.Volume]{
-		byNode: func(v *v1.Volume) ([]string, error) { return []string{v.Spec.Node}, nil },
+	volumeIndexers = cache.TypedIndexers[*v1beta1.Volume]{
+		byNode: func(v *v1beta1.Volume) ([]string, error) { return []string{v.Spec.Node}, nil },
 	}
-	snapshotIndexers = cache.TypedIndexers[*v1.Snapshot]{
-		byNode: func(s *v1.Snapshot) ([]string, error) { return []string{s.Spec.Node}, nil },
-		byGroup: func(s *v1.Snapshot) ([]string, error) {
+	snapshotIndexers = cache.TypedIndexers[*v1beta1.Snapshot]{
+		byNode: func(s *v1beta1.Snapshot) ([]string, error) { return []string{s.Spec.Node}, nil },
+		byGroup: func(s *v1beta1.Snapshot) ([]string, error) {
 			if s.Spec.Group == nil {
 				return nil, nil
 			}
 			id, err := backend.IDFor(s.Spec.Group.Name)
 			if err != nil {
-				return nil, nil // such a group cannot be asked for
+				return nil, nil // such a group cannot be requested
 			}
 			return []string{string(id)}, nil
 		},
@@ -83,50 +83,50 @@ var (
 )
 
 func (w *watches) listen(b *Backend) error {
-	volumes := hear(w, w.volumes, holdfastv1.VolumeHandlerFuncs{
-		AddFunc:    func(v *v1.Volume) { b.sawVolume(nil, v) },
+	volumes := hear(w, w.volumes, watch.VolumeHandlerFuncs{
+		AddFunc:    func(v *v1beta1.Volume) { b.sawVolume(nil, v) },
 		UpdateFunc: b.sawVolume,
-		DeleteFunc: func(d holdfastv1.DeletedVolume) {
+		DeleteFunc: func(d watch.DeletedVolume) {
 			if v := d.OptionalObj; v != nil {
 				b.sawVolume(v, nil)
 			}
 		},
 	})
-	snapshots := hear(w, w.snapshots, holdfastv1.SnapshotHandlerFuncs{
-		AddFunc:    func(s *v1.Snapshot) { b.snapshots.changed(s, false) },
-		UpdateFunc: func(_, s *v1.Snapshot) { b.snapshots.changed(s, false) },
-		DeleteFunc: func(d holdfastv1.DeletedSnapshot) {
+	snapshots := hear(w, w.snapshots, watch.SnapshotHandlerFuncs{
+		AddFunc:    func(s *v1beta1.Snapshot) { b.snapshots.changed(s, false) },
+		UpdateFunc: func(_, s *v1beta1.Snapshot) { b.snapshots.changed(s, false) },
+		DeleteFunc: func(d watch.DeletedSnapshot) {
 			if s := d.OptionalObj; s != nil {
 				b.snapshots.changed(s, true)
 			}
 		},
 	})
-	nodes := hear(w, w.nodes, holdfastv1.StorageNodeHandlerFuncs{
-		AddFunc:    func(n *v1.StorageNode) { b.rooms.reported(n); b.nodeChanged(n.Name) },
-		UpdateFunc: func(_, n *v1.StorageNode) { b.rooms.reported(n) },
-		DeleteFunc: func(d holdfastv1.DeletedStorageNode) { b.nodeChanged(d.GetName()) },
+	nodes := hear(w, w.nodes, watch.StorageNodeHandlerFuncs{
+		AddFunc:    func(n *v1beta1.StorageNode) { b.reservations.reported(n); b.nodeChanged(n.Name) },
+		UpdateFunc: func(_, n *v1beta1.StorageNode) { b.reservations.reported(n) },
+		DeleteFunc: func(d watch.DeletedStorageNode) { b.nodeChanged(d.GetName()) },
 	})
-	return errors.Join(volumes, snapshots, nodes, hear(w, w.clusters, holdfastv1.StorageClusterHandlerFuncs{})) // looked up
+	return errors.Join(volumes, snapshots, nodes, hear(w, w.clusters, watch.StorageClusterHandlerFuncs{})) // looked up
 }
 
 // sawVolume follows a volume; the caches are up to date already.
-func (b *Backend) sawVolume(old, now *v1.Volume) {
-	b.rooms.saw(old, now)
+func (b *Backend) sawVolume(old, now *v1beta1.Volume) {
+	b.reservations.saw(old, now)
 	b.volumes.changed(cmp.Or(now, old), now == nil)
 }
 
 func (w *watches) listenToLeases(b *Backend, leases cache.SharedIndexInformer) error {
 	err := leases.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
-		b.pulse.deaf()
+		b.liveness.disconnected()
 	})
 	if err != nil {
 		return err
 	}
 	return hear(w, cache.NewTypedSharedIndexInformer[*coordination.Lease](leases), cache.TypedResourceEventHandlerFuncs[*coordination.Lease]{
-		AddFunc:    b.pulse.saw,
-		UpdateFunc: func(_, l *coordination.Lease) { b.pulse.saw(l) },
-		DeleteFunc: func(d cache.DeletedObject[*coordination.Lease]) { b.pulse.forget(d.GetName()) },
+		AddFunc:    b.liveness.saw,
+		UpdateFunc: func(_, l *coordination.Lease) { b.liveness.saw(l) },
+		DeleteFunc: func(d cache.DeletedObject[*coordination.Lease]) { b.liveness.forget(d.GetName()) },
 	})
 }
 
@@ -148,38 +148,38 @@ func listed[T object](index cache.Indexer) []T {
 	return all
 }
 
-func (b *Backend) allVolumes() []*v1.Volume {
-	return listed[*v1.Volume](b.watches.volumes.GetIndexer())
+func (b *Backend) allVolumes() []*v1beta1.Volume {
+	return listed[*v1beta1.Volume](b.watches.volumes.GetIndexer())
 }
 
-func (b *Backend) allSnapshots() []*v1.Snapshot {
-	return listed[*v1.Snapshot](b.watches.snapshots.GetIndexer())
+func (b *Backend) allSnapshots() []*v1beta1.Snapshot {
+	return listed[*v1beta1.Snapshot](b.watches.snapshots.GetIndexer())
 }
 
 // allNodes returns the nodes in the order of their names.
-func (b *Backend) allNodes() []*v1.StorageNode {
-	all := listed[*v1.StorageNode](b.watches.nodes.GetIndexer())
-	slices.SortFunc(all, func(x, y *v1.StorageNode) int { return cmp.Compare(x.Name, y.Name) })
+func (b *Backend) allNodes() []*v1beta1.StorageNode {
+	all := listed[*v1beta1.StorageNode](b.watches.nodes.GetIndexer())
+	slices.SortFunc(all, func(x, y *v1beta1.StorageNode) int { return cmp.Compare(x.Name, y.Name) })
 	return all
 }
 
-func (b *Backend) node(name string) *v1.StorageNode {
-	return cachedIn[*v1.StorageNode](b.watches.nodes.GetIndexer())(name)
+func (b *Backend) node(name string) *v1beta1.StorageNode {
+	return cachedIn[*v1beta1.StorageNode](b.watches.nodes.GetIndexer())(name)
 }
 
 // VolumesOn are the objects of what is on a node, real or not.
-func (b *Backend) VolumesOn(node string) []*v1.Volume {
+func (b *Backend) VolumesOn(node string) []*v1beta1.Volume {
 	all, _ := b.watches.volumes.GetTypedIndexer().ByTypedIndex(byNode, node) // the index exists
 	return all
 }
 
 // SnapshotsOn are the objects of what is on a node, real or not.
-func (b *Backend) SnapshotsOn(node string) []*v1.Snapshot {
+func (b *Backend) SnapshotsOn(node string) []*v1beta1.Snapshot {
 	all, _ := b.watches.snapshots.GetTypedIndexer().ByTypedIndex(byNode, node) // the index exists
 	return all
 }
 
-func (b *Backend) groupObjects(id backend.ID) []*v1.Snapshot {
+func (b *Backend) groupObjects(id backend.ID) []*v1beta1.Snapshot {
 	all, _ := b.watches.snapshots.GetTypedIndexer().ByTypedIndex(byGroup, string(id)) // the index exists
 	return all
 }

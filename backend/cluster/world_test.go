@@ -3,7 +3,7 @@ package cluster_test
 import (
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
 const (

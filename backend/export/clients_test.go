@@ -32,7 +32,7 @@ func (s *stranger) may(name string, handle []byte) bool {
 	return false
 }
 
-func TestAPodThatIsNoNodeIsRefusedAndANewNodeLetInWithoutARestart(t *testing.T) {
+func TestAccess_PodThatIsNoNodeIsRefusedAndANewNodeAdmittedWithoutARestart(t *testing.T) {
 	requireGanesha(t)
 	server, address := serveAt(t)
 	if err := server.SetClients(t.Context(), []string{"127.0.0.2"}); err != nil {

@@ -7,18 +7,18 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestExportedXFSImagesConform(t *testing.T) { conforms(t, "image", "xfs", hostfs.XFS, size) }
+func TestExportedXFSImages_Conform(t *testing.T) { conforms(t, "image", "xfs", hostfs.XFS, size) }
 
-func TestExportedExt4ImagesConform(t *testing.T) {
+func TestExportedExt4Images_Conform(t *testing.T) {
 	requireOnlineExt4(t)
 	conforms(t, "image", "ext4", hostfs.Ext4, 64*mib)
 }
 
 // The suite takes snapshots of groups, which directories in use do not have.
-func TestExportedDirectoriesAreMadeCopiedGrownAndDeleted(t *testing.T) {
+func TestExportedDirectories_AreMadeCopiedGrownAndDeleted(t *testing.T) {
 	s := newServer(t, "directory", hostfs.Btrfs, 4<<30)
 	a, b := s.create("a"), s.create("b")
 	s.write(a, []byte("one"))

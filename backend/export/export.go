@@ -39,7 +39,7 @@ type Exporter interface {
 // Config is what a Backend needs.
 type Config struct {
 	Backend    Storage // the caller closes it, after this one
-	ExportsDir string  // where volumes are mounted, each under its ID, on a file system of its own; nobody else uses it
+	ExportsDir string  // where volumes are mounted, each under its ID, on a file system of its own; no other process uses it
 	StateDir   string  // keeps the identities of exports; as durable as the volumes, and in none of them
 	Exporter   Exporter
 	Defaults   Settings      // of volumes whose labels say nothing else
@@ -152,7 +152,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	return err
 }
 
-// kept waits until nobody begins an operation any more, which a disk that does not answer may prevent.
+// kept waits until no more operations start, which a disk that does not answer may prevent.
 func (b *Backend) kept(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { b.keepers.Wait(); close(done) }()

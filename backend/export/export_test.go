@@ -17,12 +17,12 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func onXFS(t *testing.T) *server { return newServer(t, "image", hostfs.XFS, 8<<30) }
 
-func TestAVolumeIsExportedAsItsLabelsSayBeforeItIsReturned(t *testing.T) {
+func TestVolume_IsExportedWithItsLabelsBeforeItIsReturned(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("Data of Team A", func(spec *backend.VolumeSpec) {
 		spec.Labels = map[string]string{LabelSquash: "root_squash", LabelClients: "10.0.0.0/8", LabelGID: "2000", LabelAnonUID: "5"}
@@ -44,7 +44,7 @@ func TestAVolumeIsExportedAsItsLabelsSayBeforeItIsReturned(t *testing.T) {
 	}
 }
 
-func TestTheTopDirectoryIsMadeOnceAndThenTheUsers(t *testing.T) {
+func TestVolume_TopDirectoryIsCreatedOnceAndThenTheUsers(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a", func(spec *backend.VolumeSpec) { spec.Labels = map[string]string{LabelMode: "2775"} })
 	if err := os.Chmod(s.target(v.ID), 0o711); err != nil {
@@ -57,7 +57,7 @@ func TestTheTopDirectoryIsMadeOnceAndThenTheUsers(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeExportedIsNotMade(t *testing.T) {
+func TestVolume_ThatCannotBeExportedIsNotCreated(t *testing.T) {
 	s := onXFS(t)
 	for what, change := range map[string]func(*backend.VolumeSpec){
 		"block":     func(spec *backend.VolumeSpec) { spec.Mode, spec.FSType = backend.Block, "" },
@@ -82,7 +82,7 @@ func TestWhatCannotBeExportedIsNotMade(t *testing.T) {
 	}
 }
 
-func TestACopyOfABlockVolumeIsRefused(t *testing.T) {
+func TestCopy_OfABlockVolumeIsRefused(t *testing.T) {
 	s := onXFS(t)
 	if _, err := s.local.Create(t.Context(), backend.VolumeSpec{Name: "raw", Mode: backend.Block}); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestACopyOfABlockVolumeIsRefused(t *testing.T) {
 	s.remove("raw")
 }
 
-func TestADeletedVolumeIsTakenFromClientsFirst(t *testing.T) {
+func TestDelete_UnexportsTheVolumeFirst(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	s.record.refuses(func(uint16) error { return errors.New("the server does not answer") })
@@ -125,7 +125,7 @@ func TestADeletedVolumeIsTakenFromClientsFirst(t *testing.T) {
 	}
 }
 
-func TestAVolumeInUseIsDeletedWhenItsLastFileIsClosed(t *testing.T) {
+func TestDelete_VolumeInUseIsDeletedWhenItsLastFileIsClosed(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	s.write(v, []byte("x"))
@@ -155,7 +155,7 @@ func (s *server) unexported() {
 	}
 }
 
-func TestARestartBringsAllBackAsClientsKnowThem(t *testing.T) {
+func TestRestart_RestoresAllExportsAsClientsKnowThem(t *testing.T) {
 	s := onXFS(t)
 	a, b := s.create("a"), s.create("b")
 	s.write(a, []byte("one"))
@@ -178,7 +178,7 @@ func TestARestartBringsAllBackAsClientsKnowThem(t *testing.T) {
 	}
 }
 
-func TestADamagedVolumeHidesNoOtherAndIsServedOnceItIsWell(t *testing.T) {
+func TestVolume_DamagedHidesNoOtherAndIsServedOnceRepaired(t *testing.T) {
 	s := onXFS(t)
 	a, b, c := s.create("a"), s.create("b"), s.create("c")
 	s.write(b, []byte("kept"))
@@ -240,7 +240,7 @@ func overwrite(t *testing.T, path string, content []byte) {
 	}
 }
 
-func TestAVolumeThatHangsHidesNoOther(t *testing.T) {
+func TestVolume_ThatHangsHidesNoOther(t *testing.T) {
 	s := onXFS(t)
 	for _, name := range []string{"a", "b", "c"} {
 		s.create(name)
@@ -262,7 +262,7 @@ func TestAVolumeThatHangsHidesNoOther(t *testing.T) {
 	s.served("a", "b", "c", "d")
 }
 
-func TestAVolumeThatTheExporterRefusedIsExportedLater(t *testing.T) {
+func TestVolume_RefusedByTheExporterIsExportedLater(t *testing.T) {
 	s := onXFS(t)
 	s.record.refuses(func(uint16) error { return errors.New("out of descriptors") })
 	_, err := s.Create(t.Context(), s.spec("a"))
@@ -273,11 +273,11 @@ func TestAVolumeThatTheExporterRefusedIsExportedLater(t *testing.T) {
 	s.record.refuses(nil)
 	s.await("export", func() bool { return !s.get("a").Condition.Abnormal })
 	if again := s.create("a"); s.record.exports(t)["/a"].ID != 1 {
-		t.Errorf("asked for again it is %+v", again)
+		t.Errorf("requested again it is %+v", again)
 	}
 }
 
-func TestAVolumeThatSomebodyUnmountedIsBroughtBack(t *testing.T) {
+func TestVolume_UnmountedByHandIsMountedAgain(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	s.write(v, []byte("one"))
@@ -294,7 +294,7 @@ func TestAVolumeThatSomebodyUnmountedIsBroughtBack(t *testing.T) {
 	}
 }
 
-func TestAVolumeWhoseMountIsLostForGoodIsTakenFromClients(t *testing.T) {
+func TestVolume_WithALostMountIsUnexported(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	image := filepath.Join(s.pool.Path, "volumes/a/image")
@@ -315,7 +315,7 @@ func TestAVolumeWhoseMountIsLostForGoodIsTakenFromClients(t *testing.T) {
 	s.served(v.ID)
 }
 
-func TestWhatAnotherProgramDeletedIsExportedNoMore(t *testing.T) {
+func TestVolume_DeletedByAnotherProgramIsUnexported(t *testing.T) {
 	s := onXFS(t)
 	s.create("a")
 	s.create("b")
@@ -335,7 +335,7 @@ func TestWhatAnotherProgramDeletedIsExportedNoMore(t *testing.T) {
 	s.served("c")
 }
 
-func TestGrowthReachesTheFileSystemThatClientsUse(t *testing.T) {
+func TestExpand_ReachesTheFileSystemThatClientsUse(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	before := sizeOf(t, s.target(v.ID))
@@ -346,7 +346,7 @@ func TestGrowthReachesTheFileSystemThatClientsUse(t *testing.T) {
 	if after := sizeOf(t, s.target(v.ID)); grown.Size != 2*size || after < before+size*9/10 {
 		t.Errorf("it is %+v; the file system had %d bytes, has %d", grown, before, after)
 	}
-	// What was grown on the disk while nobody exported it.
+	// What was grown on the disk while it was not exported.
 	s.end()
 	if s.local, err = s.openLocal(); err != nil {
 		t.Fatal(err)
@@ -373,7 +373,7 @@ func sizeOf(t *testing.T, dir string) int64 {
 	return usage.Total
 }
 
-func TestNoMoreThanMaxExportsAreMade(t *testing.T) {
+func TestMaxExports_IsNotExceeded(t *testing.T) {
 	s := onXFS(t)
 	s.end()
 	s.change = func(c *Config) { c.MaxExports = 2 }
@@ -393,7 +393,7 @@ func TestNoMoreThanMaxExportsAreMade(t *testing.T) {
 	s.served("b", "c")
 }
 
-func TestAVolumeForWhichNoLentDeviceIsLeftTakesNoRoom(t *testing.T) {
+func TestVolume_WithoutAFreeLoopDeviceTakesNoCapacity(t *testing.T) {
 	hostfs.RequireRoot(t)
 	const first = nodeops.FirstLentLoop + nodeops.MostLentLoops - 128
 	devices, err := nodeops.AddLoops(first, 3)
@@ -458,7 +458,7 @@ func removeLoops(t *testing.T, first, count int) {
 	}
 }
 
-func TestADirectoryForExportsThatHoldsSomethingElseIsRefused(t *testing.T) {
+func TestStart_ExportDirectoryWithOtherContentIsRefused(t *testing.T) {
 	s := onXFS(t)
 	s.create("a")
 	s.end()
@@ -476,7 +476,7 @@ func TestADirectoryForExportsThatHoldsSomethingElseIsRefused(t *testing.T) {
 	s.served("a")
 }
 
-func TestAMountThatIsOfNoVolumeEndsAtTheStart(t *testing.T) {
+func TestStart_MountOfNoVolumeIsRemoved(t *testing.T) {
 	s := onXFS(t)
 	s.write(s.create("a"), []byte("one"))
 	s.end()
@@ -500,7 +500,7 @@ func TestAMountThatIsOfNoVolumeEndsAtTheStart(t *testing.T) {
 	}
 }
 
-func TestAStartWithoutAListOfExportsIsRefusedWhereVolumesAre(t *testing.T) {
+func TestStart_WithoutAListOfExportsIsRefusedWhereVolumesExist(t *testing.T) {
 	s := onXFS(t)
 	s.create("a")
 	s.end()
@@ -521,7 +521,7 @@ func TestAStartWithoutAListOfExportsIsRefusedWhereVolumesAre(t *testing.T) {
 
 func (s *server) files() files { return files{s.stateDir()} }
 
-func TestIDsThatWereNotParsedReachNoPath(t *testing.T) {
+func TestIDs_ThatWereNotParsedReachNoPath(t *testing.T) {
 	s := onXFS(t)
 	for _, id := range []backend.ID{"", ".", "..", "../state", "a/b", "A"} {
 		s.want(s.Delete(t.Context(), id), backend.ErrInvalid)
@@ -531,7 +531,7 @@ func TestIDsThatWereNotParsedReachNoPath(t *testing.T) {
 	}
 }
 
-func TestABadConfigurationIsRefused(t *testing.T) {
+func TestConfig_BadIsRefused(t *testing.T) {
 	for name, c := range map[string]Config{
 		"nothing":     {},
 		"relative":    {Backend: struct{ Storage }{}, Exporter: &recorder{}, ExportsDir: "a", StateDir: "/b"},
@@ -545,7 +545,7 @@ func TestABadConfigurationIsRefused(t *testing.T) {
 	}
 }
 
-func TestACopyIsAnotherFileSystemThanItsSource(t *testing.T) {
+func TestCopy_IsAnotherFileSystemThanItsSource(t *testing.T) {
 	for _, fsType := range []string{"xfs", "ext4"} {
 		t.Run(fsType, func(t *testing.T) {
 			s := onXFS(t)
@@ -582,7 +582,7 @@ func TestACopyIsAnotherFileSystemThanItsSource(t *testing.T) {
 	}
 }
 
-func TestASnapshotIsOfTheMomentThoughClientsWrite(t *testing.T) {
+func TestSnapshot_HoldsOneInstantThoughClientsWrite(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	s.write(v, []byte("one"))
@@ -604,7 +604,7 @@ func TestASnapshotIsOfTheMomentThoughClientsWrite(t *testing.T) {
 	}
 }
 
-func TestAnImageThatIsLargeEnoughHasAFileSystemThatGrowsWhileItIsServed(t *testing.T) {
+func TestImage_LargeEnoughHasAFileSystemThatGrowsWhileServed(t *testing.T) {
 	s := onXFS(t)
 	s.end()
 	s.change = func(c *Config) { c.Images = true }
@@ -634,7 +634,7 @@ func TestAnImageThatIsLargeEnoughHasAFileSystemThatGrowsWhileItIsServed(t *testi
 	}
 }
 
-func TestAVolumeWhoseFileSystemDoesNotGrowIsNotSaidToHaveGrown(t *testing.T) {
+func TestExpand_FileSystemThatDoesNotGrowIsNotReportedGrown(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	path := os.Getenv("PATH")

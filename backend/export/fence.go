@@ -38,6 +38,6 @@ func (b *Backend) fence(ctx context.Context) error {
 // endFence takes it away once nothing is mounted on it.
 func (b *Backend) endFence() {
 	if err := unix.Unmount(b.ExportsDir, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
-		b.Log.Warn("what lies beneath the exports stays mounted", "directory", b.ExportsDir, "error", err) // and is taken up again
+		b.Log.Warn("the file system beneath the exports stays mounted", "directory", b.ExportsDir, "error", err) // and is taken up again
 	}
 }

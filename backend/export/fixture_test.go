@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 	size = 300 * mib // that an xfs can have
 )
 
-// uuidOf is what tells a file system from others.
+// uuidOf identifies a file system.
 func uuidOf(t *testing.T, target string) string {
 	t.Helper()
 	m, err := nodeops.MountAt(target)
@@ -42,7 +42,7 @@ func uuidOf(t *testing.T, target string) string {
 	return string(out)
 }
 
-// recorder is an exporter that keeps what it was told in files, so that it outlives the process as a server does that is
+// recorder is an exporter that records its exports in files, so that it outlives the process as a server does that is
 // not restarted. It complains of what a server would stumble over.
 type recorder struct {
 	dir string

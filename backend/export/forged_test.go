@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestForgedHandlesReachNoOtherImage(t *testing.T) {
+func TestForgedHandles_ReachNoOtherImage(t *testing.T) {
 	requireGanesha(t)
 	guessed := 100
 	if hostfs.All() {
@@ -42,7 +42,7 @@ func TestForgedHandlesReachNoOtherImage(t *testing.T) {
 }
 
 // A handle may kill NFS-Ganesha, as one of no file with a type of file does. That is all it may do.
-func TestAServerThatAForgedHandleKillsIsBackWithAllVolumes(t *testing.T) {
+func TestForgedHandle_ServerKilledByOneReturnsWithAllVolumes(t *testing.T) {
 	requireGanesha(t)
 	n := newNeighbours(newServer(t, "image", hostfs.XFS, 8<<30), "xfs")
 	deadly := n.mayBe[""]
@@ -58,7 +58,7 @@ func TestAServerThatAForgedHandleKillsIsBackWithAllVolumes(t *testing.T) {
 }
 
 // A server that was here before had volumes mounted on what clients can reach.
-func TestVolumesThatAreMountedAlreadyAreMountedWhereNoClientGetsFurther(t *testing.T) {
+func TestVolume_MountedEarlierIsMountedWhereNoClientGetsFurther(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a")
 	s.write(v, []byte("one"))
@@ -81,7 +81,7 @@ func TestVolumesThatAreMountedAlreadyAreMountedWhereNoClientGetsFurther(t *testi
 	}
 }
 
-// Of directories, whoever forges handles reaches all: the documentation says so, and this test that it is true.
+// A client that forges handles reaches all directories: the documentation says so, and this test shows it.
 func TestForgedHandlesReachOtherDirectoriesOfTheFileSystem(t *testing.T) {
 	requireGanesha(t)
 	for _, k := range []hostfs.Kind{hostfs.Btrfs, hostfs.XFSQuota, hostfs.Ext4Quota} {
@@ -90,14 +90,14 @@ func TestForgedHandlesReachOtherDirectoriesOfTheFileSystem(t *testing.T) {
 			by := n.reached(n.forgeries())
 			t.Logf("a stranger sees the others' files by %d handles, among them\n%s", len(by), strings.Join(by, "\n"))
 			if len(by) == 0 {
-				t.Error("a stranger does not see the others' files: tell so in docs/nfs-servers.md")
+				t.Error("a stranger does not see the others' files: correct docs/nfs-servers.md")
 			}
 		})
 	}
 }
 
 // The same without a forged handle: nothing that a client is given leads out of its volume.
-func TestNoWayLeadsOutOfAVolume(t *testing.T) {
+func TestVolume_CannotBeEscaped(t *testing.T) {
 	requireGanesha(t)
 	n := newNeighbours(newServer(t, "image", hostfs.XFS, 8<<30), "xfs")
 	if err := os.Symlink("../"+othersName, filepath.Join(n.own.Path, "link")); err != nil {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // serve runs a real NFS-Ganesha until the test ends.
@@ -62,7 +62,7 @@ func serveAt(t *testing.T) (server *ganesha.Server, address string) {
 	return server, fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-func TestGaneshaServesAVolumeBesideItsCopiesAndLetsGoOfEach(t *testing.T) {
+func TestGanesha_ServesAVolumeBesideItsCopiesAndReleasesEach(t *testing.T) {
 	requireGanesha(t)
 	for _, fsType := range []string{"ext4", "xfs"} {
 		t.Run(fsType, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestGaneshaServesAVolumeBesideItsCopiesAndLetsGoOfEach(t *testing.T) {
 	}
 }
 
-func TestGaneshaServesDirectoriesOfOneFileSystem(t *testing.T) {
+func TestGanesha_ServesDirectoriesOfOneFileSystem(t *testing.T) {
 	requireGanesha(t)
 	for _, k := range []hostfs.Kind{hostfs.Btrfs, hostfs.XFSQuota, hostfs.Ext4Quota} {
 		t.Run(k.Name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestGaneshaServesDirectoriesOfOneFileSystem(t *testing.T) {
 	}
 }
 
-func TestGaneshaServesEachVolumeAsItsLabelsSay(t *testing.T) {
+func TestGanesha_ServesEachVolumeAsItsLabelsSay(t *testing.T) {
 	requireGanesha(t)
 	s := onXFS(t)
 	nfs, address := serveAt(t)

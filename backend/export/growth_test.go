@@ -21,7 +21,7 @@ func (s *server) canUse(v *backend.Volume, bytes int64) {
 	}
 }
 
-func TestACopyThatIsLargerThanItsExt4SourceIsUsedAsAWhole(t *testing.T) {
+func TestCopy_LargerThanItsExt4SourceIsUsedWhole(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a", smallExt4)
 	s.write(v, []byte("one"))
@@ -46,13 +46,13 @@ func TestACopyThatIsLargerThanItsExt4SourceIsUsedAsAWhole(t *testing.T) {
 	s.canUse(s.get(v.ID), 64*mib)
 }
 
-func TestAnExt4ThatGrewWhileItWasServedIsUsedAsAWholeAfterTheNextStart(t *testing.T) {
+func TestExt4_GrownWhileServedIsUsedWholeAfterTheNextStart(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a", smallExt4)
 	s.write(v, []byte("one"))
 	size := backend.Size{Required: 200 * mib}
 	if _, err := s.Expand(t.Context(), v.ID, size); err != nil { // CAP_SYS_RESOURCE is missing
-		s.want(err, backend.ErrPrecondition, "209715200", "starts the next time")
+		s.want(err, backend.ErrPrecondition, "209715200", "next start of the server")
 		if got := s.get(v.ID); got.Size != 64*mib || !got.Condition.Abnormal {
 			t.Errorf("it is said to have %d bytes, its condition %+v", got.Size, got.Condition)
 		}
@@ -78,7 +78,7 @@ func withoutResize2fs(t *testing.T) (mend func()) {
 	return func() { t.Setenv("PATH", path) }
 }
 
-func TestACopyWhoseExt4DoesNotGrowIsNotGivenOut(t *testing.T) {
+func TestCopy_WhoseExt4DoesNotGrowIsNotReturned(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a", smallExt4)
 	if _, err := s.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
@@ -99,7 +99,7 @@ func TestACopyWhoseExt4DoesNotGrowIsNotGivenOut(t *testing.T) {
 	s.canUse(b, spec.Size.Required)
 }
 
-func TestAnExt4ThatDoesNotGrowAtTheStartIsServedForWhatItIs(t *testing.T) {
+func TestExt4_ThatDoesNotGrowAtTheStartIsServedAsItIs(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a", smallExt4)
 	s.end()

@@ -7,10 +7,10 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestErrorsThatAreMetInAVolumeThatIsServedShow(t *testing.T) {
+func TestHealth_ErrorsOfAServedVolumeAreReported(t *testing.T) {
 	s := onXFS(t)
 	a, b := s.create("a", smallExt4), s.create("b", func(spec *backend.VolumeSpec) { spec.FSType = "xfs" })
 	m, err := nodeops.MountAt(s.target(a.ID))
@@ -27,7 +27,7 @@ func TestErrorsThatAreMetInAVolumeThatIsServedShow(t *testing.T) {
 			return c.Abnormal && c.Reason == backend.FileSystemErrors && strings.Contains(c.Message, "pod of the NFS server")
 		})
 	}
-	s.restart() // mounted anew, both are mended
+	s.restart() // mounted again, both are repaired
 	for _, v := range []*backend.Volume{a, b} {
 		if got := s.get(v.ID); got.Condition.Abnormal || got.Access.NFS == nil {
 			t.Errorf("it is %+v", got)

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/crashpoint"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // These make the test below play the process that is killed: the pool, the server's directories, what it does.
@@ -133,7 +133,7 @@ func (op operation) kept() time.Duration {
 	return local.NoTrash
 }
 
-func TestEveryStepOfAnExportIsKilledAt(t *testing.T) {
+func TestKill_CoversEveryStepOfAnExport(t *testing.T) {
 	covered := map[crashpoint.Step]bool{}
 	for _, op := range operations {
 		for _, step := range op.steps {
@@ -147,7 +147,7 @@ func TestEveryStepOfAnExportIsKilledAt(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsKilledAnywhereIsContinuedByTheNext(t *testing.T) {
+func TestKill_AtAnyStepIsContinuedByTheNextServer(t *testing.T) {
 	if os.Getenv(killedOperation) != "" {
 		die(t)
 		return
@@ -186,7 +186,7 @@ func kill(t *testing.T, binary string, op operation, step crashpoint.Step) {
 	before := s.ledger.ids()
 	s.end()
 	s.pool.TrashRetention = op.kept()
-	cmd := exec.Command(binary, "-test.run", "^TestAServerThatIsKilledAnywhereIsContinuedByTheNext$")
+	cmd := exec.Command(binary, "-test.run", "^TestKill_AtAnyStepIsContinuedByTheNextServer$")
 	cmd.Env = append(os.Environ(), killedPool+"="+s.pool.Path, killedWork+"="+s.work, killedOperation+"="+op.name, "HOLDFAST_CRASH_AT="+string(step))
 	out, err := cmd.CombinedOutput()
 	exit, _ := errors.AsType[*exec.ExitError](err)

@@ -42,7 +42,7 @@ type ledger struct {
 	reserved map[backend.ID]bool // volumes that are being made
 }
 
-// openLedger reads what is in dir. A ledger that is missing begins anew where no volumes are, and only there.
+// openLedger reads what is in dir. A missing ledger is created only where there are no volumes.
 func openLedger(dir string, most int, volumes bool, log *slog.Logger) (*ledger, error) {
 	l := &ledger{files: files{dir}, most: most, reserved: map[backend.ID]bool{}}
 	found, err := l.files.read(log)
@@ -58,7 +58,7 @@ func openLedger(dir string, most int, volumes bool, log *slog.Logger) (*ledger, 
 	}
 	l.book = book{Next: 1, Exports: map[backend.ID]identity{}}
 	if err := l.files.write(&l.book); err != nil {
-		return nil, fmt.Errorf("%w: beginning the list of exports: %w", backend.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: creating the list of exports: %w", backend.ErrUnavailable, err)
 	}
 	return l, nil
 }
@@ -101,7 +101,7 @@ func (l *ledger) reserve(id backend.ID) (release func(), err error) {
 	defer l.mu.Unlock()
 	if _, known := l.book.Exports[id]; !known && !l.reserved[id] {
 		if l.full() {
-			return nil, fmt.Errorf("%w: volume %s: this server exports %d volumes, with those on their way, and may export %d; delete some, raise maxExports of the NFSServer, which also brings it loop devices for more images, or use another server",
+			return nil, fmt.Errorf("%w: volume %s: this server exports %d volumes, with those being created, and may export %d; delete some, raise maxExports of the NFSServer, which also lends it loop devices for more images, or use another server",
 				backend.ErrExhausted, id, len(l.book.Exports)+len(l.reserved), l.most)
 		}
 		l.reserved[id] = true

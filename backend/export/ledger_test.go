@@ -45,7 +45,7 @@ func retire(t testing.TB, l *ledger, id string) {
 	}
 }
 
-func TestAThousandVolumesHaveIDsWithoutGapsThatOutliveARestart(t *testing.T) {
+func TestLedger_ThousandVolumesHaveIDsWithoutGapsThatOutliveARestart(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, mostIDs)
 	given := map[string]identity{}
@@ -73,13 +73,13 @@ func TestAThousandVolumesHaveIDsWithoutGapsThatOutliveARestart(t *testing.T) {
 	}
 }
 
-func TestAVolumeOfTheSameNameHasAnotherIdentity(t *testing.T) {
+func TestLedger_VolumeOfTheSameNameHasAnotherIdentity(t *testing.T) {
 	l := open(t, t.TempDir(), mostIDs)
 	before := assign(t, l, "a")
 	retire(t, l, "a")
-	anew := volume("a")
-	anew.Created = anew.Created.Add(time.Nanosecond)
-	after, err := l.assign(anew)
+	recreated := volume("a")
+	recreated.Created = recreated.Created.Add(time.Nanosecond)
+	after, err := l.assign(recreated)
 	if err != nil || after.ID == before.ID || after.Filesystem == before.Filesystem {
 		t.Errorf("it is %+v, %v; was %+v", after, err, before)
 	}
@@ -89,7 +89,7 @@ func TestAVolumeOfTheSameNameHasAnotherIdentity(t *testing.T) {
 	}
 }
 
-func TestAnIDThatWasInUseComesBackLastAndTheOneFreeForLongestFirst(t *testing.T) {
+func TestLedger_UsedIDIsReusedLastAndTheLongestFreeFirst(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, mostIDs)
 	l.book.Next = mostIDs - 2
@@ -112,7 +112,7 @@ func TestAnIDThatWasInUseComesBackLastAndTheOneFreeForLongestFirst(t *testing.T)
 	}
 }
 
-func TestNoMoreVolumesAreAdmittedThanMayBeExported(t *testing.T) {
+func TestLedger_AdmitsNoMoreVolumesThanMayBeExported(t *testing.T) {
 	l := open(t, t.TempDir(), 10)
 	var admitted, refused sync.Map
 	var all sync.WaitGroup
@@ -143,7 +143,7 @@ func TestNoMoreVolumesAreAdmittedThanMayBeExported(t *testing.T) {
 	}
 }
 
-func TestAPlaceThatWasNotUsedIsFreeAgain(t *testing.T) {
+func TestLedger_UnusedEntryIsFreeAgain(t *testing.T) {
 	l := open(t, t.TempDir(), 1)
 	release, err := l.reserve("a")
 	if err != nil {
@@ -184,7 +184,7 @@ func damage(t *testing.T, path string, how func([]byte) []byte) {
 	}
 }
 
-func TestEitherOfTheTwoListsIsEnough(t *testing.T) {
+func TestLedger_EitherOfTheTwoListsSuffices(t *testing.T) {
 	for name, how := range damages {
 		for _, file := range []func(files) string{files.main, files.copy} {
 			dir := t.TempDir()
@@ -211,7 +211,7 @@ func TestEitherOfTheTwoListsIsEnough(t *testing.T) {
 	}
 }
 
-func TestNoIDIsGivenOutWhenBothListsAreDamaged(t *testing.T) {
+func TestLedger_AllocatesNoIDWhenBothListsAreDamaged(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, mostIDs)
 	assign(t, l, "a")
@@ -232,11 +232,11 @@ func TestNoIDIsGivenOutWhenBothListsAreDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l := open(t, dir, mostIDs); len(l.ids()) != 0 || assign(t, l, "a").ID != 1 {
-		t.Errorf("begun anew, the list is %+v", l.book)
+		t.Errorf("recreated, the list is %+v", l.book)
 	}
 }
 
-func TestAMissingListIsNotBegunAnewWhereVolumesAre(t *testing.T) {
+func TestLedger_MissingListIsNotRecreatedWhereVolumesExist(t *testing.T) {
 	dir := t.TempDir()
 	_, err := openLedger(dir, mostIDs, true, slog.New(slog.DiscardHandler))
 	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "exports.json") {
@@ -247,7 +247,7 @@ func TestAMissingListIsNotBegunAnewWhereVolumesAre(t *testing.T) {
 	}
 }
 
-func TestAListOfANewerProgramIsLeftAlone(t *testing.T) {
+func TestLedger_ListOfANewerReleaseIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, mostIDs)
 	newer := []byte(`{"version": 2, "digest": "", "book": {}}`)
@@ -263,7 +263,7 @@ func TestAListOfANewerProgramIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestOfTwoListsTheOneThatKnowsMoreIsUsed(t *testing.T) {
+func TestLedger_MoreCompleteListIsUsed(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, mostIDs)
 	assign(t, l, "a")
@@ -283,7 +283,7 @@ func TestOfTwoListsTheOneThatKnowsMoreIsUsed(t *testing.T) {
 	}
 }
 
-func TestAnIdentityThatCannotBeRecordedIsNotGivenOut(t *testing.T) {
+func TestLedger_IdentityThatCannotBeRecordedIsNotAllocated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -304,7 +304,7 @@ func TestAnIdentityThatCannotBeRecordedIsNotGivenOut(t *testing.T) {
 	}
 }
 
-func TestBooksThatNoProgramOfOursWroteAreRefused(t *testing.T) {
+func TestLedger_ForeignFileIsRefused(t *testing.T) {
 	one := identity{ID: 1, Filesystem: "1.2"}
 	for name, b := range map[string]book{
 		"no next":          {Exports: map[backend.ID]identity{}},

@@ -56,7 +56,7 @@ func known(t *testing.T, export uint16, kind byte, fsid []byte, path string) han
 
 // sight is what a stranger gets to see by a handle.
 type sight struct {
-	there bool     // it was told of a file
+	there bool     // the server showed a file
 	shown []string // names and contents
 }
 
@@ -272,7 +272,7 @@ func (n *neighbours) unharmed() {
 	}
 }
 
-// reached tells what of the others' volume a stranger sees by handles, which no one should.
+// reached reports what a stranger sees of another's volume by handles. It should be nothing.
 func (n *neighbours) reached(all map[string]handle) (by []string) {
 	n.Helper()
 	for what, h := range all {

@@ -25,7 +25,7 @@ func (s *server) image(v *backend.Volume) string {
 	return filepath.Join(s.pool.Path, "volumes", string(v.ID), "image")
 }
 
-func TestAnExt4IsMendedBeforeItIsServed(t *testing.T) {
+func TestExt4_IsRepairedBeforeItIsServed(t *testing.T) {
 	s := onXFS(t)
 	v := s.create("a", smallExt4)
 	s.write(v, []byte("one"))

@@ -18,7 +18,7 @@ import (
 // serve mounts a volume, gives it its identity and exports it. What is done already is left as it is.
 func (b *Backend) serve(ctx context.Context, v *backend.Volume) error {
 	before := b.standing(v.ID)
-	now := &standing{nfs: before.nfs, told: before.told, size: before.size, revived: before.revived}
+	now := &standing{nfs: before.nfs, handedOver: before.handedOver, size: before.size, revived: before.revived}
 	fault, err := b.export(ctx, v, now)
 	if err != nil {
 		now.nfs = nil
@@ -32,7 +32,7 @@ func (b *Backend) serve(ctx context.Context, v *backend.Volume) error {
 	}
 	b.stands(v.ID, now)
 	if now.fault != nil && (before.fault == nil || now.fault.Error() != before.fault.Error()) {
-		b.Log.Error("a volume is not served as it should be", "volume", v.ID, "exported", now.nfs != nil, "error", now.fault)
+		b.Log.Error("a volume is not served correctly", "volume", v.ID, "exported", now.nfs != nil, "error", now.fault)
 	}
 	return err
 }
@@ -69,7 +69,7 @@ func (b *Backend) export(ctx context.Context, v *backend.Volume, now *standing) 
 	if now.nfs != nil {
 		return fault, nil
 	}
-	now.told = true
+	now.handedOver = true
 	if err := b.put(ctx, settings.export(v.ID, known, m.Target)); err != nil {
 		return nil, explain(fmt.Errorf("export %d: %w", known.ID, err))
 	}
@@ -101,12 +101,12 @@ func (b *Backend) place(ctx context.Context, v *backend.Volume, now *standing) (
 	if err != nil || m != nil {
 		return m, err
 	}
-	if known, ok := b.ledger.find(v.ID); ok && now.told {
+	if known, ok := b.ledger.find(v.ID); ok && now.handedOver {
 		if err := b.take(ctx, known.ID); err != nil {
 			return nil, fmt.Errorf("ending export %d of a mount that is gone: %w", known.ID, err)
 		}
 	}
-	now.nfs, now.told = nil, false
+	now.nfs, now.handedOver = nil, false
 	return b.mount(ctx, v)
 }
 
@@ -125,7 +125,7 @@ func exportable(v *backend.Volume) error {
 func explain(err error) error {
 	switch {
 	case errors.Is(err, nodeops.ErrNoLoop):
-		return fmt.Errorf("%w: %w; delete volumes, raise maxExports of the NFSServer, which brings it another set of loop devices for each 256, or use another server", backend.ErrExhausted, err)
+		return fmt.Errorf("%w: %w; delete volumes, raise maxExports of the NFSServer, which lends it another set of loop devices for each 256, or use another server", backend.ErrExhausted, err)
 	case errors.Is(err, nodeops.ErrDamaged):
 		return fmt.Errorf("%w: %w", backend.ErrPrecondition, err)
 	case backend.CodeOf(err) != backend.CodeUnavailable:
@@ -147,12 +147,12 @@ func (t *top) prepare(dir string) error {
 	return nil
 }
 
-// grow makes the file system of an image as large as the image, and says what else is wrong with it. Clients use what
-// there is meanwhile.
+// grow makes the file system of an image as large as the image, and says what else is wrong with it. Clients use the
+// present size until then.
 func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
 	switch {
 	case m.ReadOnly:
-		return fmt.Errorf("%w: volume %s cannot be written: its file system met an error, which the kernel's log tells; restart the server, or restore the volume from a snapshot", backend.ErrPrecondition, v.ID)
+		return fmt.Errorf("%w: volume %s cannot be written: its file system had an error, which is in the kernel's log; restart the server, or restore the volume from a snapshot", backend.ErrPrecondition, v.ID)
 	case v.Access.Image == "" || v.FSSize == v.Size:
 		return nil
 	}
@@ -160,7 +160,7 @@ func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount)
 	err := nodeops.GrowMounted(ctx, device, m.Target)
 	switch {
 	case v.FSType == "ext4" && errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%w: volume %s has %d bytes, but its ext4 cannot grow to them while it is mounted; it does when the server starts the next time: delete its pod when its users can wait so long: %w", backend.ErrPrecondition, v.ID, v.Size, err)
+		return fmt.Errorf("%w: volume %s has %d bytes, but its ext4 cannot grow to them while it is mounted; it grows at the next start of the server: delete its pod when its clients can wait that long: %w", backend.ErrPrecondition, v.ID, v.Size, err)
 	case err != nil:
 		return fmt.Errorf("%w: volume %s has %d bytes, but not all of them can be used: %w", backend.ErrPrecondition, v.ID, v.Size, err)
 	}

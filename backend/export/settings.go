@@ -50,7 +50,7 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// export is what the exporter is told of a volume that is mounted at dir.
+// export is the exporter's settings for a volume that is mounted at dir.
 func (s *Settings) export(volume backend.ID, known identity, dir string) ganesha.Export {
 	return ganesha.Export{
 		ID: known.ID, Path: dir, Pseudo: PathOf(volume), Filesystem: known.Filesystem, Squash: s.Squash, ReadOnly: s.ReadOnly,
@@ -84,14 +84,14 @@ var readers = map[string]func(*Settings, *top, string) error{
 		for client := range strings.SplitSeq(value, ",") {
 			client = strings.TrimSpace(client)
 			if len(client) > longestClient {
-				return fmt.Errorf("a client of %d bytes is named; an address or network has at most %d", len(client), longestClient)
+				return fmt.Errorf("a client has %d bytes; an address or network has at most %d", len(client), longestClient)
 			}
 			if client != "" {
 				s.Clients = append(s.Clients, client)
 			}
 		}
 		if len(s.Clients) == 0 && strings.TrimSpace(value) != "" {
-			return fmt.Errorf("it names nobody; leave it empty for those of the server")
+			return fmt.Errorf("it names no client; leave it empty for those of the server")
 		}
 		return nil
 	},

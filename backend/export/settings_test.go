@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 )
 
-func TestLabelsChangeWhatTheDefaultsSay(t *testing.T) {
+func TestLabels_OverrideTheDefaults(t *testing.T) {
 	c := &Config{Defaults: Settings{Squash: ganesha.RootSquash, Clients: []string{"10.0.0.0/8"}, AnonUID: new(uint32(7))}}
 	for name, x := range map[string]struct {
 		labels map[string]string
@@ -48,7 +48,7 @@ func TestLabelsChangeWhatTheDefaultsSay(t *testing.T) {
 	}
 }
 
-// hostile are labels that nobody may get past, and a word of the answer.
+// hostile are labels that must be refused, and a word of the answer.
 var hostile = []struct{ key, value, word string }{
 	{LabelSquash, "", "leave the label out"},
 	{LabelSquash, "none", "no_root_squash"},
@@ -56,7 +56,7 @@ var hostile = []struct{ key, value, word string }{
 	{LabelReadOnly, "", "true or false"},
 	{LabelReadOnly, "True", "true or false"},
 	{LabelReadOnly, "1", "true or false"},
-	{LabelClients, " , ,", "nobody"},
+	{LabelClients, " , ,", "no client"},
 	{LabelClients, "*", "addresses"},
 	{LabelClients, "10.0.0.0/33", "addresses"},
 	{LabelClients, "host.example", "addresses"},
@@ -84,7 +84,7 @@ var hostile = []struct{ key, value, word string }{
 	{labelPrefix + strings.Repeat("x", 100_000), "", "bytes"},
 }
 
-func TestHostileLabelsAreRefusedWithWhatIsAllowed(t *testing.T) {
+func TestLabels_HostileAreRefusedWithTheAllowedValues(t *testing.T) {
 	for _, h := range hostile {
 		_, _, err := (&Config{}).settings(map[string]string{h.key: h.value})
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), h.word) || len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n") {
@@ -93,7 +93,7 @@ func TestHostileLabelsAreRefusedWithWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestEveryLabelIsRead(t *testing.T) {
+func TestSettings_EveryLabelIsRead(t *testing.T) {
 	known := slices.Sorted(maps.Keys(readers))
 	want := []string{LabelSquash, LabelReadOnly, LabelClients, LabelAnonUID, LabelAnonGID, LabelGID, LabelMode}
 	slices.Sort(want)
@@ -102,7 +102,7 @@ func TestEveryLabelIsRead(t *testing.T) {
 	}
 }
 
-func TestBadDefaultsKeepTheServerFromStarting(t *testing.T) {
+func TestDefaults_BadPreventTheStart(t *testing.T) {
 	for _, s := range []Settings{{Squash: "none"}, {Clients: []string{"everybody"}}} {
 		c := Config{Defaults: s}
 		if err := c.Defaults.check(); !errors.Is(err, backend.ErrInvalid) {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestAVolumeFromTheTrashIsServedAgainAsAnotherExport(t *testing.T) {
+func TestTrash_RestoredVolumeIsServedAsANewExport(t *testing.T) {
 	s := onXFS(t)
 	spec := s.spec("a")
 	spec.Labels = map[string]string{LabelMode: "0777"}
@@ -45,7 +45,7 @@ func TestAVolumeFromTheTrashIsServedAgainAsAnotherExport(t *testing.T) {
 	s.served("a")
 }
 
-func TestAVolumeFromTheTrashThatCannotBeServedIsBackAndIsTriedAgain(t *testing.T) {
+func TestTrash_RestoredVolumeThatCannotBeServedReturnsAndIsRetried(t *testing.T) {
 	s := onXFS(t)
 	s.create("a")
 	s.remove("a")
@@ -59,7 +59,7 @@ func TestAVolumeFromTheTrashThatCannotBeServedIsBackAndIsTriedAgain(t *testing.T
 	s.served("a")
 }
 
-func TestNothingIsUndeletedWhereNoMoreMayBeExported(t *testing.T) {
+func TestTrash_NothingIsRestoredBeyondMaxExports(t *testing.T) {
 	s := onXFS(t)
 	s.end()
 	s.change = func(c *Config) { c.MaxExports = 1 }

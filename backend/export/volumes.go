@@ -17,8 +17,8 @@ func (b *Backend) Create(ctx context.Context, spec backend.VolumeSpec) (*backend
 	})
 }
 
-// growable makes an image xfs where the caller leaves the choice and it is large enough: the kernel lets nobody grow a
-// mounted ext4 without CAP_SYS_RESOURCE, which a server does not have.
+// growable makes an image xfs where the caller leaves the choice and it is large enough: the kernel lets no process
+// grow a mounted ext4 without CAP_SYS_RESOURCE, which a server does not have.
 func (b *Backend) growable(spec backend.VolumeSpec) backend.VolumeSpec {
 	smallest, err := nodeops.SmallestFS("xfs")
 	if b.Images && spec.FSType == "" && len(spec.MkfsOptions) == 0 && spec.Inodes == 0 && err == nil && spec.Size.Required >= smallest {
@@ -96,7 +96,7 @@ func (b *Backend) prepare(ctx context.Context, id backend.ID) (fresh bool, relea
 	return fresh, release, nil
 }
 
-// showOf refuses a volume whose file system has not grown to what is asked for.
+// showOf refuses a volume whose file system has not grown to the requested size.
 func (b *Backend) showOf(v *backend.Volume, size backend.Size) (*backend.Volume, error) {
 	shown := b.show(v)
 	if shown.Size < size.Required {
@@ -119,7 +119,7 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 func (b *Backend) remove(ctx context.Context, id backend.ID) error {
 	err := b.destroy(ctx, id)
 	if err != nil {
-		b.stands(id, &standing{leaving: true, fault: fmt.Errorf("%w: its deletion has begun, but not ended; ask for it again: %w", backend.ErrPrecondition, err)})
+		b.stands(id, &standing{leaving: true, fault: fmt.Errorf("%w: its deletion has started, but not finished; request it again: %w", backend.ErrPrecondition, err)})
 		return err
 	}
 	b.stands(id, nil)
@@ -135,7 +135,7 @@ func (b *Backend) destroy(ctx context.Context, id backend.ID) error {
 	}
 	v, err := b.Backend.Get(ctx, id)
 	if err == nil {
-		err = letGo(ctx, v)
+		err = awaitClosed(ctx, v)
 	}
 	if err != nil && !errors.Is(err, backend.ErrNotFound) {
 		return err
@@ -205,7 +205,7 @@ func (b *Backend) show(v *backend.Volume) *backend.Volume {
 		}
 		shown.Condition = backend.Condition{Abnormal: true, Message: message}
 		if s.size > 0 {
-			shown.Size = min(v.Size, s.size) // what its file system has not grown to, nobody has yet
+			shown.Size = min(v.Size, s.size) // no client can use more than its file system
 		}
 	}
 	return &shown

@@ -29,7 +29,7 @@ func (p *pool) begin(ctx context.Context, k kind, m *meta) (*building, error) {
 	m.Version, m.Created = version, time.Now().UTC()
 	r := &record{kind: k, id: m.ID, place: path.Join(buildingDir, string(k)+"."+string(m.ID)), meta: m, charge: m.Charge}
 	if err := p.clearPlace(ctx, k, m.ID, r.place); err != nil {
-		return nil, fmt.Errorf("removing what an earlier attempt left: %w", err)
+		return nil, fmt.Errorf("removing the remains of an earlier attempt: %w", err)
 	}
 	if err := p.promise(ctx, r); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (b *building) abandon(ctx context.Context) error {
 		b.entry.Dir.Close()
 	}
 	if err := b.pool.discard(ctx, b.record); err != nil {
-		b.pool.log.Error("half made entry stays; trying again to remove it", "place", b.record.place, "error", err)
+		b.pool.log.Error("an unfinished entry stays; its removal is retried", "place", b.record.place, "error", err)
 		b.pool.keepLeftover(b.record, err, firstWait)
 		return err
 	}

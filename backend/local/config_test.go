@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-func TestParsePoolReadsEveryKey(t *testing.T) {
+func TestParsePool_ReadsEveryKey(t *testing.T) {
 	got, err := ParsePool("name=fast,engine=directory,path=/srv/fast/,overcommit=1.5,reserved=10Gi,trashRetention=24h", time.ParseDuration)
 	want := PoolConfig{Name: "fast", Engine: "directory", Path: "/srv/fast", Overcommit: 1.5, Reserved: "10Gi", TrashRetention: 24 * time.Hour}
 	if err != nil || got != want {
@@ -27,7 +27,7 @@ func TestParsePoolReadsEveryKey(t *testing.T) {
 	}
 }
 
-func TestParsePoolNamesWhatIsWrongAndWhatIsAllowed(t *testing.T) {
+func TestParsePool_ErrorNamesTheFaultAndTheAllowedValues(t *testing.T) {
 	for s, words := range map[string][]string{
 		"":                                   {"key=value", poolKeys},
 		"name=a":                             {"path", "absolute"},
@@ -64,7 +64,7 @@ func TestParsePoolNamesWhatIsWrongAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestReservesAreSharesOrBytes(t *testing.T) {
+func TestReserve_IsAShareOrBytes(t *testing.T) {
 	for s, want := range map[string]int64{"5%": 50, "0%": 0, "12.5%": 125, "100": 100, "1Ki": 1024, "2Mi": 2 << 20, "3G": 3e9} {
 		r, err := parseReserve(s)
 		if err != nil || r.of(1000) != want {

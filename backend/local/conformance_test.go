@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/backendtest"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 const mib = 1 << 20
 
-func TestImageOnXFSConforms(t *testing.T)        { conforms(t, "image", "ext4", hostfs.XFS) }
-func TestXFSImageOnXFSConforms(t *testing.T)     { conforms(t, "image", "xfs", hostfs.XFS) }
-func TestImageOnExt4Conforms(t *testing.T)       { conforms(t, "image", "ext4", hostfs.Ext4) }
-func TestBtrfsImageOnBtrfsConforms(t *testing.T) { conforms(t, "image", "btrfs", hostfs.Btrfs) }
-func TestDirectoryOnBtrfsConforms(t *testing.T)  { conforms(t, "directory", "", hostfs.Btrfs) }
-func TestDirectoryOnXFSConforms(t *testing.T)    { conforms(t, "directory", "", hostfs.XFSQuota) }
-func TestDirectoryOnExt4Conforms(t *testing.T)   { conforms(t, "directory", "", hostfs.Ext4Quota) }
-func TestBlockImageConformsWithoutRoot(t *testing.T) {
+func TestImageOnXFS_Conforms(t *testing.T)        { conforms(t, "image", "ext4", hostfs.XFS) }
+func TestXFSImageOnXFS_Conforms(t *testing.T)     { conforms(t, "image", "xfs", hostfs.XFS) }
+func TestImageOnExt4_Conforms(t *testing.T)       { conforms(t, "image", "ext4", hostfs.Ext4) }
+func TestBtrfsImageOnBtrfs_Conforms(t *testing.T) { conforms(t, "image", "btrfs", hostfs.Btrfs) }
+func TestDirectoryOnBtrfs_Conforms(t *testing.T)  { conforms(t, "directory", "", hostfs.Btrfs) }
+func TestDirectoryOnXFS_Conforms(t *testing.T)    { conforms(t, "directory", "", hostfs.XFSQuota) }
+func TestDirectoryOnExt4_Conforms(t *testing.T)   { conforms(t, "directory", "", hostfs.Ext4Quota) }
+func TestBlockImage_ConformsWithoutRoot(t *testing.T) {
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
 		f := fixture(t, "image", filepath.Join(t.TempDir(), "pool"), size)
 		f.Mode, f.Write, f.Read = backend.Block, writeImage, readImage

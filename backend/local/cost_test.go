@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestSnapshotsOfNothingAreNotForNothing(t *testing.T) {
+func TestSnapshot_OfAnEmptyVolumeCountsAgainstThePool(t *testing.T) {
 	c := PoolConfig{Name: "pool", Engine: "image", Path: filepath.Join(t.TempDir(), "pool")}
 	if err := os.Mkdir(c.Path, 0o755); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func rewrite(t *testing.T, file, from, to string) {
 	}
 }
 
-func TestASnapshotIsMeasuredOnce(t *testing.T) {
+func TestSnapshot_IsMeasuredOnce(t *testing.T) {
 	b := served(t, roomy(t, hostfs.Ext4, 1))
 	written(t, b, sized("a", 128*mib))
 	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"}); err != nil {
@@ -91,9 +91,9 @@ func TestASnapshotIsMeasuredOnce(t *testing.T) {
 	}
 }
 
-func TestDirectoryOnXFSLimitsFilesBySize(t *testing.T) { filesAreLimitedBySize(t, hostfs.XFSQuota) }
+func TestDirectoryOnXFS_LimitsFilesBySize(t *testing.T) { filesAreLimitedBySize(t, hostfs.XFSQuota) }
 
-func TestDirectoryOnExt4LimitsFilesBySize(t *testing.T) { filesAreLimitedBySize(t, hostfs.Ext4Quota) }
+func TestDirectoryOnExt4_LimitsFilesBySize(t *testing.T) { filesAreLimitedBySize(t, hostfs.Ext4Quota) }
 
 func filesAreLimitedBySize(t *testing.T, k hostfs.Kind) {
 	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30)}
@@ -102,7 +102,7 @@ func filesAreLimitedBySize(t *testing.T, k hostfs.Kind) {
 	obeyQuotas(t)
 	spec := backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 16 * mib}}
 	v := made(t, b, spec)
-	made(t, b, spec) // the same again: the limit is no part of what was asked for
+	made(t, b, spec) // the same again: the limit is no part of the request
 	if n := filesUntilRefused(t, v.Access.Directory, 2000); n > 1024 || n < 1000 {
 		t.Errorf("%d files fitted into 16 MiB", n)
 	}

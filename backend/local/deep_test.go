@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestDirectoryOnXFSOfADeepTreeTakesNoPoolDown(t *testing.T) {
+func TestDirectoryOnXFS_OfADeepTreeTakesNoPoolDown(t *testing.T) {
 	deepTreeTakesNoPoolDown(t, hostfs.XFSQuota)
 }
 
-func TestDirectoryOnExt4OfADeepTreeTakesNoPoolDown(t *testing.T) {
+func TestDirectoryOnExt4_OfADeepTreeTakesNoPoolDown(t *testing.T) {
 	deepTreeTakesNoPoolDown(t, hostfs.Ext4Quota)
 }
 
-func TestDirectoryOnBtrfsOfADeepTreeTakesNoPoolDown(t *testing.T) {
+func TestDirectoryOnBtrfs_OfADeepTreeTakesNoPoolDown(t *testing.T) {
 	deepTreeTakesNoPoolDown(t, hostfs.Btrfs)
 }
 

@@ -8,16 +8,16 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestDirectoryOnXFSShowsAChangedQuotaID(t *testing.T) { escapeShows(t, hostfs.XFSQuota, changeID) }
+func TestDirectoryOnXFS_ShowsAChangedQuotaID(t *testing.T) { escapeShows(t, hostfs.XFSQuota, changeID) }
 
-func TestDirectoryOnExt4ShowsAChangedQuotaID(t *testing.T) {
+func TestDirectoryOnExt4_ShowsAChangedQuotaID(t *testing.T) {
 	escapeShows(t, hostfs.Ext4Quota, changeID)
 }
 
-func TestDirectoryOnBtrfsShowsANestedSubvolume(t *testing.T) {
+func TestDirectoryOnBtrfs_ShowsANestedSubvolume(t *testing.T) {
 	escapeShows(t, hostfs.Btrfs, func(dir string) error { return nodeops.CreateSubvolume(filepath.Join(dir, "nested")) })
 }
 
@@ -42,7 +42,7 @@ func escapeShows(t *testing.T, k hostfs.Kind, escape func(dir string) error) {
 	}
 }
 
-func TestAVolumeInUseDoesNotKeepItsNamesakeInAnotherPool(t *testing.T) {
+func TestDelete_VolumeInUseDoesNotBlockItsNamesakeInAnotherPool(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		b := served(t, PoolConfig{Name: name, Engine: "directory", Path: hostfs.New(t, hostfs.Btrfs, 2<<30)})
 		v := made(t, b, backend.VolumeSpec{Name: "a", Size: backend.Size{Required: 64 * mib}})

@@ -145,8 +145,8 @@ func (t *part) close(ctx context.Context, failed bool) error {
 	return t.building.abandon(ctx)
 }
 
-// whole says whether an entry may be shown: all but the members of a group whose record is missing. Where the
-// group's pool is not open here nobody can tell, and the member counts as whole.
+// whole says whether an entry may be shown: all but the members of a group whose record is missing. Where the group's
+// pool is not open here this is unknown, and the member counts as whole.
 func (b *Backend) whole(r *record) bool { return wholeIn(b.pools(), r) }
 
 func wholeIn(pools []*pool, r *record) bool {
@@ -157,7 +157,7 @@ func wholeIn(pools []*pool, r *record) bool {
 	return i < 0 || pools[i].find(groups, r.meta.Group.ID) != nil
 }
 
-// sweepGroups removes from a pool, which nobody uses yet, the members of groups that were never completed or already
+// sweepGroups removes from a pool, which is not in use yet, the members of groups that were never completed or already
 // deleted.
 func (b *Backend) sweepGroups(ctx context.Context, p *pool) {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)

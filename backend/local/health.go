@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// health is what was last seen to be wrong with what is in use; pool.mu guards it.
+// health has the last faults found in volumes in use; pool.mu guards it.
 type health struct {
 	own    string // errors of the pool's file system
 	ailing map[backend.ID]backend.Condition
 	small  map[backend.ID]bool // seen with file systems that have not grown, when the pool was examined last
 }
 
-// ObserveHealth takes what somebody who uses a volume has found wrong with it.
+// ObserveHealth records a fault that a user of a volume has found.
 func (b *Backend) ObserveHealth(id backend.ID, c backend.Condition) {
 	for _, p := range b.pools() {
 		if p.find(volumes, id) == nil {
@@ -30,8 +30,8 @@ func (b *Backend) ObserveHealth(id backend.ID, c backend.Condition) {
 	}
 }
 
-// examinePool asks what is used of a pool for its errors, unless somebody does already: what does not answer takes its
-// time.
+// examinePool checks the volumes of a pool that are in use for errors, unless a check runs already: a volume that does
+// not answer takes long.
 func (b *Backend) examinePool(ctx context.Context, p *pool) {
 	if !b.holdPool(p) {
 		return
@@ -68,8 +68,8 @@ func (p *pool) examine(ctx context.Context) (changed bool) {
 	return p.observe(seen) || changed
 }
 
-// doubtSmall takes what is seen to be small for the first time out of seen: what has just been mounted may grow now. What
-// is known to be small stays as it is known, which may tell why.
+// doubtSmall removes volumes from seen that are small for the first time: a volume that has just been mounted may still
+// grow. A volume that is known to be small keeps its condition, which may say why.
 func (p *pool) doubtSmall(seen map[backend.ID]backend.Condition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,8 @@ func (p *pool) ownErrors(ctx context.Context) string {
 	return cmp.Or(is.Errors, is.Device)
 }
 
-// observe keeps what was seen. What was ill stays so, also while it is not in use, until it is seen to be well.
+// observe records what was found. An unhealthy volume stays unhealthy, also while it is not in use, until it is found
+// healthy.
 func (p *pool) observe(seen map[backend.ID]backend.Condition) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

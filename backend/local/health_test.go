@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // meetError makes the kernel meet an error in the ext4 of a pool.
@@ -21,18 +21,18 @@ func meetError(t *testing.T, pool string) {
 	hostfs.MeetError(t, m.Source)
 }
 
-// look examines the pools now, and says whether who watches them is told.
-func look(t *testing.T, b *Backend) (told bool) {
+// look examines the pools now, and reports whether the listener was notified.
+func look(t *testing.T, b *Backend) (notified bool) {
 	t.Helper()
-	b.NotifyPools(func() { told = true })
+	b.NotifyPools(func() { notified = true })
 	defer b.NotifyPools(nil)
 	for _, p := range b.pools() {
 		b.examinePool(t.Context(), p)
 	}
-	return told
+	return notified
 }
 
-func TestAPoolTellsOfTheErrorsOfItsFileSystemAndGoesOn(t *testing.T) {
+func TestHealth_PoolReportsErrorsOfItsFileSystemAndContinues(t *testing.T) {
 	path := hostfs.New(t, hostfs.Ext4, 256*mib)
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path, Reserved: "0"})
 	v := made(t, b, block("a"))
@@ -50,16 +50,16 @@ func TestAPoolTellsOfTheErrorsOfItsFileSystemAndGoesOn(t *testing.T) {
 	}
 	meetError(t, path)
 	if !look(t, b) || look(t, b) {
-		t.Error("who watches was not told, or told twice")
+		t.Error("the listener was not notified, or twice")
 	}
-	if c := condition(); c.Reason != backend.PoolErrors || !strings.Contains(c.Message, "pool pool: the ext4 at "+path+" has met errors: 1,") {
+	if c := condition(); c.Reason != backend.PoolErrors || !strings.Contains(c.Message, "pool pool: the ext4 at "+path+" has had errors: 1,") {
 		t.Errorf("it is %+v", c)
 	}
 	made(t, b, block("b"))
 	if got, err := b.Get(t.Context(), v.ID); err != nil || got.Condition.Abnormal {
 		t.Errorf("an image in it is %+v, %v", got, err) // it has a file system of its own
 	}
-	metric := `# HELP holdfast_pool_healthy 1 while the kernel has met no errors in the pool's file system, else 0.
+	metric := `# HELP holdfast_pool_healthy 1 while the kernel has found no errors in the pool's file system, else 0.
 # TYPE holdfast_pool_healthy gauge
 holdfast_pool_healthy{pool="pool"} 0
 `
@@ -73,7 +73,7 @@ holdfast_pool_healthy{pool="pool"} 0
 	says(t, err, backend.ErrUnavailable, "read-only", path)
 }
 
-func TestWhatAUserOfAVolumeObservesIsItsConditionUntilItIsGone(t *testing.T) {
+func TestHealth_FaultSeenByAUserLastsUntilItIsGone(t *testing.T) {
 	b := served(t, emptyPool(t))
 	v := made(t, b, block("a"))
 	c := backend.Condition{Abnormal: true, Reason: backend.NotGrown, Message: "it is small"}
@@ -84,13 +84,13 @@ func TestWhatAUserOfAVolumeObservesIsItsConditionUntilItIsGone(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Condition != c {
 		t.Fatalf("listed: %+v, %v", all, err)
 	}
-	metric := `# HELP holdfast_volumes_unhealthy Volumes of the pool with something wrong, by what: DeviceErrors, FileSystemErrors, NotGrown.
-# TYPE holdfast_volumes_unhealthy gauge
-holdfast_volumes_unhealthy{pool="pool",reason="DeviceErrors"} 0
-holdfast_volumes_unhealthy{pool="pool",reason="FileSystemErrors"} 0
-holdfast_volumes_unhealthy{pool="pool",reason="NotGrown"} 1
+	metric := `# HELP holdfast_pool_unhealthy_volumes Volumes of the pool whose file systems have errors (FileSystemErrors), whose devices have had I/O errors (DeviceErrors) or which could not be grown (NotGrown).
+# TYPE holdfast_pool_unhealthy_volumes gauge
+holdfast_pool_unhealthy_volumes{pool="pool",reason="DeviceErrors"} 0
+holdfast_pool_unhealthy_volumes{pool="pool",reason="FileSystemErrors"} 0
+holdfast_pool_unhealthy_volumes{pool="pool",reason="NotGrown"} 1
 `
-	if err := testutil.CollectAndCompare(b.Collector(), strings.NewReader(metric), "holdfast_volumes_unhealthy"); err != nil {
+	if err := testutil.CollectAndCompare(b.Collector(), strings.NewReader(metric), "holdfast_pool_unhealthy_volumes"); err != nil {
 		t.Error(err)
 	}
 	if err := b.Delete(t.Context(), v.ID); err != nil {
@@ -102,7 +102,7 @@ holdfast_volumes_unhealthy{pool="pool",reason="NotGrown"} 1
 	}
 }
 
-func TestAFileSystemIsSmallOnceItIsSeenSoTwice(t *testing.T) {
+func TestHealth_FileSystemIsSmallOnceSeenSoTwice(t *testing.T) {
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1024*mib), Reserved: "0"})
 	spec := backend.VolumeSpec{Name: "a", FSType: "btrfs", Size: backend.Size{Required: 128 * mib}}
 	v := made(t, b, spec)

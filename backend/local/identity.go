@@ -70,21 +70,21 @@ func matches(e backend.PoolExpectation, is backend.PoolIdentity) error {
 	case e.ID == "" || is.ID != e.ID && e.Empty:
 		return nil
 	case is.ID != e.ID:
-		what = fmt.Sprintf("pool %s lies there, and pool %s is expected: mount the disk of that one there", cmp.Or(is.ID, "without an ID"), e.ID)
+		what = fmt.Sprintf("pool %s is there, and pool %s is expected: mount the disk of the latter there", cmp.Or(is.ID, "without an ID"), e.ID)
 	case is.Generation < e.Generation:
-		what = fmt.Sprintf("an older copy of pool %s lies there, of generation %d, and generation %d was seen: mount the disk that was last in use", e.ID, is.Generation, e.Generation)
+		what = fmt.Sprintf("an older copy of pool %s is there, of generation %d, and generation %d was seen: mount the disk that was last in use", e.ID, is.Generation, e.Generation)
 	default:
 		return nil
 	}
 	return backend.BecauseOf(backend.WrongPool, fmt.Errorf("%w: %s and it is served again within %s%s", backend.ErrUnavailable, what, seekEvery,
-		remedy(e, "if that is gone for good and what lies there shall take its place")))
+		remedy(e, "if that is gone for good and the pool there should take its place")))
 }
 
 // notMounted says that the pool is not in its directory, which is left as it is.
 func (p *pool) notMounted(found string) error {
 	switch e := p.Expect; {
 	case e.Unread:
-		return fmt.Errorf("%w: %s, and what is remembered of the pool could not be read yet: nothing is begun before", backend.ErrUnavailable, found)
+		return fmt.Errorf("%w: %s, and the records of the pool could not be read yet: no pool is created before that", backend.ErrUnavailable, found)
 	case e.ID == "" && !e.Existed:
 		return backend.BecauseOf(backend.NotMounted, fmt.Errorf("%w: %s", backend.ErrUnavailable, found))
 	default:
@@ -93,7 +93,7 @@ func (p *pool) notMounted(found string) error {
 			was = fmt.Sprintf("pool %s is expected", e.ID)
 		}
 		return backend.BecauseOf(backend.NotMounted, fmt.Errorf("%w: %s, and %s: mount its disk there and it is served again within %s%s",
-			backend.ErrUnavailable, found, was, seekEvery, remedy(e, "if it is gone for good with all that was on it")))
+			backend.ErrUnavailable, found, was, seekEvery, remedy(e, "if it is gone for good with all its data")))
 	}
 }
 
@@ -134,9 +134,9 @@ func (p *pool) initialise(serve bool) error {
 	why, err := nodeops.Host{Proc: p.HostProc}.NotMounted(p.Path, p.RequireMount)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: no pool is begun before it is known what belongs there: %w", backend.ErrUnavailable, err)
+		return fmt.Errorf("%w: no pool is created before it is known which pool belongs there: %w", backend.ErrUnavailable, err)
 	case why != "":
-		return p.notMounted("no pool is begun: " + why)
+		return p.notMounted("no pool is created: " + why)
 	}
 	p.head = poolHead{Version: version, UUID: rand.Text(), Engine: p.Engine}
 	if err := writeFile(p.root, poolFile, p.head); err != nil {
@@ -177,7 +177,7 @@ func (p *pool) count() error {
 	if err := p.root.Rename(fresh, poolFile); err != nil {
 		return errors.Join(err, locked.Close())
 	}
-	// Of a file without a name that stays open the kernel lets nobody mount its file system read-only.
+	// While an unlinked file is open, the kernel refuses to remount its file system read-only.
 	err = p.locked.Close()
 	p.locked = locked
 	if err := errors.Join(err, nodeops.SyncDir(p.root, ".")); err != nil {
@@ -190,12 +190,12 @@ func (p *pool) count() error {
 	return nil
 }
 
-// tryCount is count for a pool whose file system may be full or read-only, which keeps nobody from what lies in it.
+// tryCount is count for a pool whose file system may be full or read-only, which does not keep the pool from opening.
 func (p *pool) tryCount() error {
 	err := p.count()
 	for _, later := range []error{unix.EROFS, unix.ENOSPC, unix.EDQUOT} {
 		if errors.Is(err, later) {
-			p.log.Warn("this opening cannot be written into the pool yet; trying again", "error", err)
+			p.log.Warn("the pool cannot record that it was opened yet; retrying", "error", err)
 			return nil
 		}
 	}

@@ -88,7 +88,7 @@ func tree(t *testing.T, dir string) string {
 	return all.String()
 }
 
-func TestAnEmptyDirectoryWhereAPoolIsKnown_IsNotMountedAndLeftAsItIs(t *testing.T) {
+func TestKnownPool_EmptyDirectoryIsNotMountedAndLeftAsItIs(t *testing.T) {
 	for what, test := range map[string]struct {
 		spoil  func(dir string) error
 		expect backend.PoolExpectation
@@ -113,7 +113,7 @@ func TestAnEmptyDirectoryWhereAPoolIsKnown_IsNotMountedAndLeftAsItIs(t *testing.
 	}
 }
 
-func TestAnotherPoolWhereOneIsKnown_IsTheWrongOneAndLeftAsItIs(t *testing.T) {
+func TestKnownPool_AnotherPoolInItsPlaceIsWrongAndLeftAsItIs(t *testing.T) {
 	c := emptyPool(t)
 	is := begun(t, c, 3)
 	if is.ID == "" || is.Generation != 3 {
@@ -140,7 +140,7 @@ func TestAnotherPoolWhereOneIsKnown_IsTheWrongOneAndLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestAPoolOfAnOlderRelease_HasGenerationZero(t *testing.T) {
+func TestPool_OfAnOlderReleaseHasGenerationZero(t *testing.T) {
 	c := emptyPool(t)
 	is := begun(t, c, 1)
 	old := `{"version": 1, "uuid": "` + is.ID + `", "engine": "image"}`
@@ -154,7 +154,7 @@ func TestAPoolOfAnOlderRelease_HasGenerationZero(t *testing.T) {
 	}
 }
 
-func TestAPoolWithoutAnID_GetsOne(t *testing.T) {
+func TestPool_WithoutAnIDGetsOne(t *testing.T) {
 	c := emptyPool(t)
 	begun(t, c, 1)
 	if err := os.WriteFile(filepath.Join(c.Path, poolFile), []byte(`{"version": 1, "engine": "image"}`), 0o600); err != nil {
@@ -167,7 +167,7 @@ func TestAPoolWithoutAnID_GetsOne(t *testing.T) {
 	}
 }
 
-func TestADamagedPoolFile_IsToBeWrittenAgainWithTheIDThatIsKnown(t *testing.T) {
+func TestPoolFile_DamagedIsRewrittenWithTheKnownID(t *testing.T) {
 	c := emptyPool(t)
 	is := begun(t, c, 2)
 	if err := os.Truncate(filepath.Join(c.Path, poolFile), 5); err != nil {
@@ -177,7 +177,7 @@ func TestADamagedPoolFile_IsToBeWrittenAgainWithTheIDThatIsKnown(t *testing.T) {
 	refuses(t, c, "", "damaged", `{"version":1,"uuid":"`+is.ID+`","engine":"image","generation":2}`)
 }
 
-func TestAPeek_BeginsNoPoolAndCountsNone(t *testing.T) {
+func TestPeek_BeginsNoPoolAndCountsNone(t *testing.T) {
 	c := emptyPool(t)
 	_, err := Peek(t.Context(), []PoolConfig{c}, silent)
 	says(t, err, backend.ErrUnavailable, "empty", "no pool", c.Path)
@@ -197,7 +197,7 @@ func TestAPeek_BeginsNoPoolAndCountsNone(t *testing.T) {
 	}
 }
 
-func TestANewPoolThatRequiresAMount_IsNotBegunOnTheRootFileSystem(t *testing.T) {
+func TestNewPool_ThatRequiresAMountIsNotBegunOnTheRootFileSystem(t *testing.T) {
 	c := emptyPool(t)
 	c.RequireMount = true
 	c.HostProc = fakeHost(t, c.Path, "")

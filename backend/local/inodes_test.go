@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // withoutFiles makes files in a directory until the file system has no more, and returns them.
@@ -54,7 +54,7 @@ func TestTrash_GivesTheFilesThatAreNeededAndNoMore(t *testing.T) {
 	keeps(t, b, "new", "c")
 }
 
-func TestAPoolWithoutFilesRefusesAndSaysSo(t *testing.T) {
+func TestInodes_PoolWithoutFreeOnesRefusesAndReportsIt(t *testing.T) {
 	b, others := few(t)
 	made(t, b, block("a"))
 	deleted(t, b, "a")

@@ -17,12 +17,12 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local/engine"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestAGroupOfVolumesInUseHoldsOneInstantOnXFS(t *testing.T) { groupHoldsOneInstant(t, hostfs.XFS) }
+func TestGroup_OfVolumesInUseHoldsOneInstantOnXFS(t *testing.T) { groupHoldsOneInstant(t, hostfs.XFS) }
 
-func TestAGroupOfVolumesInUseHoldsOneInstantOnExt4(t *testing.T) {
+func TestGroup_OfVolumesInUseHoldsOneInstantOnExt4(t *testing.T) {
 	groupHoldsOneInstant(t, hostfs.Ext4)
 }
 
@@ -187,7 +187,7 @@ func (u *inUse) frozen(want ...string) error {
 	return errors.Join(errs...)
 }
 
-// thawed fails unless nothing is frozen, and lets go of what is, which could not be unmounted.
+// thawed fails unless nothing is frozen, and thaws what is, since it could not be unmounted.
 func (u *inUse) thawed(t *testing.T, when string) {
 	t.Helper()
 	if err := u.frozen(); err != nil {
@@ -200,11 +200,11 @@ func (u *inUse) thawed(t *testing.T, when string) {
 	}
 }
 
-func TestVolumesInUseOnXFSAreFrozenFromTheFirstCopyToTheLastAndNoLonger(t *testing.T) {
+func TestFreeze_VolumesInUseOnXFSAreFrozenFromTheFirstCopyToTheLast(t *testing.T) {
 	frozenWhileCopied(t, hostfs.XFS)
 }
 
-func TestVolumesInUseOnExt4AreFrozenFromTheFirstCopyToTheLastAndNoLonger(t *testing.T) {
+func TestFreeze_VolumesInUseOnExt4AreFrozenFromTheFirstCopyToTheLast(t *testing.T) {
 	frozenWhileCopied(t, hostfs.Ext4)
 }
 
@@ -244,7 +244,7 @@ func frozenWhileCopied(t *testing.T, k hostfs.Kind) {
 		}
 		u.thawed(t, op.name+" whose copy fails")
 
-		// What is written meanwhile may be in the copy or not.
+		// What is written during the copy may be in the copy or not.
 		u.copies.before = func() error { return nil }
 		u.copies.after = func() error { return nodeops.ThawLeftover(both[0]) }
 		if err := op.do(t.Context(), name+"-torn"); !errors.Is(err, nodeops.ErrThawed) {
@@ -252,7 +252,7 @@ func frozenWhileCopied(t *testing.T, k hostfs.Kind) {
 		}
 		u.thawed(t, op.name+" that was thawed too early")
 	}
-	// One that cannot be held: the first is let go.
+	// One that cannot be held: the first is thawed.
 	raw := made(t, u.Backend, block("c"))
 	loop, err := nodeops.AttachLoop(t.Context(), raw.Access.Image, nodeops.LoopOptions{Autoclear: true})
 	if err != nil {

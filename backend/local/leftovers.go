@@ -16,7 +16,7 @@ import (
 // A leftover is what could not be removed: half an entry, or a deleted one. It keeps its room promised, is tried again
 // ever less often, and keeps nothing else from going on.
 
-// leftover is a record of p.building that nobody works on.
+// leftover is a record of p.building that no operation works on.
 type leftover struct {
 	record *record
 	err    error // why it is there
@@ -56,7 +56,7 @@ func (p *pool) clearPlace(ctx context.Context, k kind, id backend.ID, place stri
 		return nil
 	}
 	p.mu.Lock()
-	delete(p.leftovers, place) // from now on nobody else removes it
+	delete(p.leftovers, place) // from now on no other goroutine removes it
 	p.mu.Unlock()
 	r := p.readLeftover(k, id, place)
 	err := p.discardSoon(ctx, r)
@@ -64,7 +64,7 @@ func (p *pool) clearPlace(ctx context.Context, k kind, id backend.ID, place stri
 		p.forget(r)
 		return nil
 	}
-	p.log.Warn("what an earlier attempt left cannot be removed; trying again", "place", place, "error", err)
+	p.log.Warn("the remains of an earlier attempt cannot be removed; retrying", "place", place, "error", err)
 	if at := p.keepLeftover(r, err, firstWait); at == place {
 		return err
 	}
@@ -99,7 +99,7 @@ func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
 	r := l.record
 	err := p.discardSoon(ctx, r)
 	if err == nil {
-		p.log.Info("removed what was left", "place", r.place)
+		p.log.Info("removed a leftover", "place", r.place)
 		p.forget(r)
 		return
 	}
@@ -107,7 +107,7 @@ func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
 	if errors.Is(err, context.DeadlineExceeded) { // it takes long, and gets on
 		wait = firstWait
 	} else if l.err == nil || l.err.Error() != err.Error() {
-		p.log.Warn("a leftover cannot be removed; trying again, less and less often", "place", r.place, "error", err)
+		p.log.Warn("a leftover cannot be removed; retrying, less and less often", "place", r.place, "error", err)
 	}
 	p.keepLeftover(r, err, wait)
 }
@@ -161,11 +161,11 @@ func (p *pool) sweepBuilding(ctx context.Context) error {
 		}
 		r := p.readLeftover(kind(k), id, path.Join(buildingDir, name))
 		if err := p.discardSoon(ctx, r); err != nil {
-			p.log.Warn("what a killed process left cannot be removed; trying again", "place", path.Join(p.Path, r.place), "error", err)
+			p.log.Warn("the remains of a killed process cannot be removed; retrying", "place", path.Join(p.Path, r.place), "error", err)
 			p.keepLeftover(r, err, firstWait)
 			continue
 		}
-		p.log.Info("removed what a killed process left", "place", r.place)
+		p.log.Info("removed the remains of a killed process", "place", r.place)
 	}
 	return nil
 }

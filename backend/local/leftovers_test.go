@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // timeOfAll is when every leftover is due.
@@ -26,15 +26,15 @@ func immutable(t *testing.T, path, flag string) {
 	}
 }
 
-func TestAnImageThatCannotBeRemovedKeepsNothingElse(t *testing.T) {
+func TestLeftover_ImageThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 	leftoverKeepsNothing(t, "image", hostfs.XFS)
 }
 
-func TestDirectoryOnXFSThatCannotBeRemovedKeepsNothingElse(t *testing.T) {
+func TestDirectoryOnXFS_ThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 	leftoverKeepsNothing(t, "directory", hostfs.XFSQuota)
 }
 
-func TestDirectoryOnExt4ThatCannotBeRemovedKeepsNothingElse(t *testing.T) {
+func TestDirectoryOnExt4_ThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 	leftoverKeepsNothing(t, "directory", hostfs.Ext4Quota)
 }
 
@@ -86,7 +86,7 @@ func leftoverKeepsNothing(t *testing.T, engine string, k hostfs.Kind) {
 	}
 }
 
-func TestALeftoverIsTriedLessAndLessOften(t *testing.T) {
+func TestLeftover_IsRetriedWithBackoff(t *testing.T) {
 	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30), TrashRetention: NoTrash}
 	b := served(t, c)
 	v := made(t, b, block("a"))
@@ -107,7 +107,7 @@ func TestALeftoverIsTriedLessAndLessOften(t *testing.T) {
 	}
 }
 
-func TestHalfAnEntryThatCannotBeRemovedKeepsNoNewAttempt(t *testing.T) {
+func TestLeftover_PartialEntryThatCannotBeRemovedBlocksNoNewAttempt(t *testing.T) {
 	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 1<<30)}
 	b := open(t, c)
 	place := filepath.Join(c.Path, buildingDir, "volumes.a")
@@ -132,7 +132,7 @@ func TestHalfAnEntryThatCannotBeRemovedKeepsNoNewAttempt(t *testing.T) {
 }
 
 // A volume whose file system has failed cannot be thawed: its pool opens all the same, and others are thawed.
-func TestAFileSystemThatShutItselfDownKeepsNoPoolClosed(t *testing.T) {
+func TestLeftover_FileSystemThatShutDownBlocksNoOpen(t *testing.T) {
 	c := PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 2<<30)}
 	b := open(t, c)
 	dirs := map[string]string{}

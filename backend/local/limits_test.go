@@ -17,15 +17,15 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestLimitOfImageOnXFSHolds(t *testing.T)       { limitHolds(t, "image", hostfs.XFS) }
-func TestLimitOfImageOnExt4Holds(t *testing.T)      { limitHolds(t, "image", hostfs.Ext4) }
-func TestLimitOfImageOnBtrfsHolds(t *testing.T)     { limitHolds(t, "image", hostfs.Btrfs) }
-func TestLimitOfDirectoryOnBtrfsHolds(t *testing.T) { limitHolds(t, "directory", hostfs.Btrfs) }
-func TestLimitOfDirectoryOnXFSHolds(t *testing.T)   { limitHolds(t, "directory", hostfs.XFSQuota) }
-func TestLimitOfDirectoryOnExt4Holds(t *testing.T)  { limitHolds(t, "directory", hostfs.Ext4Quota) }
+func TestLimitOfImageOnXFS_Holds(t *testing.T)       { limitHolds(t, "image", hostfs.XFS) }
+func TestLimitOfImageOnExt4_Holds(t *testing.T)      { limitHolds(t, "image", hostfs.Ext4) }
+func TestLimitOfImageOnBtrfs_Holds(t *testing.T)     { limitHolds(t, "image", hostfs.Btrfs) }
+func TestLimitOfDirectoryOnBtrfs_Holds(t *testing.T) { limitHolds(t, "directory", hostfs.Btrfs) }
+func TestLimitOfDirectoryOnXFS_Holds(t *testing.T)   { limitHolds(t, "directory", hostfs.XFSQuota) }
+func TestLimitOfDirectoryOnExt4_Holds(t *testing.T)  { limitHolds(t, "directory", hostfs.Ext4Quota) }
 
 // ways try to get more into the volume at dir than its limit; beside is another volume's directory. They return the
 // error that stopped them.
@@ -217,8 +217,8 @@ func obeyQuotas(t *testing.T) {
 	}
 }
 
-func TestLimitOfDirectoryOnXFSCountsFiles(t *testing.T)  { inodeLimitHolds(t, hostfs.XFSQuota) }
-func TestLimitOfDirectoryOnExt4CountsFiles(t *testing.T) { inodeLimitHolds(t, hostfs.Ext4Quota) }
+func TestLimitOfDirectoryOnXFS_CountsFiles(t *testing.T)  { inodeLimitHolds(t, hostfs.XFSQuota) }
+func TestLimitOfDirectoryOnExt4_CountsFiles(t *testing.T) { inodeLimitHolds(t, hostfs.Ext4Quota) }
 
 func inodeLimitHolds(t *testing.T, k hostfs.Kind) {
 	b := served(t, PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30)})
@@ -260,8 +260,8 @@ func filesUntilRefused(t *testing.T, dir string, most int) int {
 	return 0
 }
 
-func TestDirectoryOnXFSWhoseLimitIsGoneSaysSo(t *testing.T)  { lostLimitShows(t, hostfs.XFSQuota) }
-func TestDirectoryOnExt4WhoseLimitIsGoneSaysSo(t *testing.T) { lostLimitShows(t, hostfs.Ext4Quota) }
+func TestDirectoryOnXFS_LostLimitIsReported(t *testing.T)  { lostLimitShows(t, hostfs.XFSQuota) }
+func TestDirectoryOnExt4_LostLimitIsReported(t *testing.T) { lostLimitShows(t, hostfs.Ext4Quota) }
 
 func lostLimitShows(t *testing.T, k hostfs.Kind) {
 	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30)}
@@ -299,8 +299,8 @@ func lostLimitShows(t *testing.T, k hostfs.Kind) {
 	}
 }
 
-func TestDirectoryOnXFSGivesQuotaIDsBack(t *testing.T)  { idsComeBack(t, hostfs.XFSQuota) }
-func TestDirectoryOnExt4GivesQuotaIDsBack(t *testing.T) { idsComeBack(t, hostfs.Ext4Quota) }
+func TestDirectoryOnXFS_ReleasesQuotaIDs(t *testing.T)  { idsComeBack(t, hostfs.XFSQuota) }
+func TestDirectoryOnExt4_ReleasesQuotaIDs(t *testing.T) { idsComeBack(t, hostfs.Ext4Quota) }
 
 func idsComeBack(t *testing.T, k hostfs.Kind) {
 	c := PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, k, 2<<30), TrashRetention: NoTrash} // in the trash they stay

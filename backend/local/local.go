@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -28,6 +29,7 @@ type Backend struct {
 	keepers sync.WaitGroup
 	trying  sync.Mutex    // held while pools are opened and closed
 	wake    chan struct{} // holds a token when a pool is to be tried before its time
+	tried   atomic.Bool   // each pool was opened or found out of reach, at least once
 
 	mu      sync.RWMutex
 	changed func() // called when a pool was opened or went out of reach
@@ -103,13 +105,13 @@ func (b *Backend) Pools() []PoolConfig {
 	var all []PoolConfig
 	for _, s := range b.slots {
 		c := s.PoolConfig
-		_ = c.complete() // of one that is wrong in itself, it is told when the pool is opened
+		_ = c.complete() // an invalid one is reported when the pool is opened
 		all = append(all, c)
 	}
 	return all
 }
 
-// Close waits until no operation runs, or ctx ends, and lets go of the pools.
+// Close waits until no operation runs, or ctx ends, and closes the pools.
 func (b *Backend) Close(ctx context.Context) error {
 	if b.stop != nil {
 		b.stop()
@@ -120,7 +122,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	return errors.Join(b.ops.Wait(ctx), b.closePools())
 }
 
-// kept waits until nobody looks after the pools any more, which a disk that does not answer may prevent.
+// kept waits until the maintenance of the pools has ended, which a disk that does not answer may prevent.
 func (b *Backend) kept(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { b.keepers.Wait(); close(done) }()
@@ -183,7 +185,7 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 	})
 }
 
-// createFrom makes a volume from a source, on which nothing else runs meanwhile.
+// createFrom makes a volume from a source, on which no other operation runs during that time.
 func (b *Backend) createFrom(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source) (*backend.Volume, error) {
 	k, key := volumes, source.ID
 	if source.Kind == backend.SourceSnapshot {
@@ -198,7 +200,7 @@ func (b *Backend) createFrom(ctx context.Context, id backend.ID, spec backend.Vo
 			return nil, b.lacks("%s, the source of %s", source, id)
 		}
 		if spec.Pool != "" && spec.Pool != p.Name {
-			return nil, fmt.Errorf("%w: %s lies in pool %s and cannot be copied into pool %s; use a class of the same pool", backend.ErrInvalid, source, p.Name, spec.Pool)
+			return nil, fmt.Errorf("%w: %s is in pool %s and cannot be copied into pool %s; use a class of the same pool", backend.ErrInvalid, source, p.Name, spec.Pool)
 		}
 		return p.copyVolume(ctx, id, spec, source, r)
 	})
@@ -306,8 +308,8 @@ func (b *Backend) keep(ctx context.Context) {
 	}
 }
 
-// keepPool looks after one pool, unless it has gone, which is noticed here, or somebody does already: a large volume takes
-// its time to be removed.
+// keepPool maintains one pool, unless it is gone, which is noticed here, or maintenance runs already: the removal of a
+// large volume takes long.
 func (b *Backend) keepPool(ctx context.Context, p *pool, now time.Time) {
 	if !b.holdPool(p) {
 		return
@@ -326,7 +328,7 @@ func (b *Backend) keepPool(ctx context.Context, p *pool, now time.Time) {
 	p.emptyTrash(ctx, now)
 	p.removeLeftovers(ctx, now)
 	if err := p.relieve(ctx); err != nil {
-		p.log.Warn("cannot see whether trash must give way", "error", err)
+		p.log.Warn("cannot check whether trash must be removed", "error", err)
 	}
 }
 

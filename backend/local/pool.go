@@ -43,24 +43,24 @@ type pool struct {
 	reserve reserve
 	log     *slog.Logger
 	root    *os.Root
-	dir     *os.File // of root
-	device  string   // major:minor below it
-	locked  *os.File // pool.json; the lock is not on the directory, which may be the file system's root and locked by others
+	dir     *os.File          // of root
+	device  string            // major:minor below it
+	locked  *nodeops.FileLock // pool.json; the lock is not on the directory, which may be the file system's root and locked by others
 	engine  engine.Engine
 	head    poolHead     // as pool.json has it
 	counted atomic.Bool  // this opening is in the generation
 	users   atomic.Int32 // operations that may be using it
 
 	keeping   sync.Mutex  // held while the pool is looked after, which happens every keepEvery
-	examining sync.Mutex  // held while what is used of it is asked for errors
-	failed    atomic.Bool // its file system cannot be written after an error, which statfs does not tell on new kernels
-	giving    sync.Mutex  // held while trash gives way: what is freed for one caller, no other takes
+	examining sync.Mutex  // held while its volumes in use are checked for errors
+	failed    atomic.Bool // its file system cannot be written after an error, which statfs does not show on new kernels
+	giving    sync.Mutex  // held while trash is removed: no other caller takes the space that is freed for one
 
 	mu       sync.Mutex
 	entries  map[kind]map[backend.ID]*record
 	trash    map[string]*record // by place
 	building map[string]*record // by place
-	// leftovers are those of them that nobody works on, by place.
+	// leftovers are those of them that no operation works on, by place.
 	leftovers map[string]*leftover
 	foreign   int64            // bytes of the file system taken by others
 	measured  map[string]int64 // what snapshots take, which does not change, by place
@@ -132,8 +132,8 @@ func (p *pool) open(ctx context.Context, serve bool) (err error) {
 	return p.scan()
 }
 
-// lockWithin is longer than a command that just starts keeps the lock of a pool that was closed meanwhile: until it is
-// another program, it has all that its parent had open.
+// lockWithin is longer than a starting command may keep the lock of a process that was killed: until its exec, it has all
+// that its parent had open.
 const lockWithin = time.Second
 
 // take makes the pool this process's. Before it is known which pool is expected, its generation stays what it is.
@@ -147,7 +147,7 @@ func (p *pool) take(ctx context.Context) error {
 	return nil
 }
 
-// lock makes sure that one process at a time changes the pool, on NFS also of those on other hosts; the kernel lets go of
+// lock makes sure that one process at a time changes the pool, on NFS also of those on other hosts; the kernel releases
 // it when the process ends.
 func (p *pool) lock(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWithin)
@@ -169,11 +169,11 @@ func (p *pool) lock(ctx context.Context) (err error) {
 }
 
 // lockPool locks what is pool.json then: who serves a pool replaces it. It is EWOULDBLOCK while another process has it.
-func lockPool(root *os.Root) (*os.File, error) {
+func lockPool(root *os.Root) (*nodeops.FileLock, error) {
 	open := func(flag int) (*os.File, error) { return root.OpenFile(poolFile, flag, 0) }
 	for {
 		locked, err := nodeops.Lock(open, unix.LOCK_EX|unix.LOCK_NB)
-		if err != nil || isPoolFile(root, locked) {
+		if err != nil || isPoolFile(root, locked.File) {
 			return locked, err
 		}
 		locked.Close()
@@ -185,10 +185,11 @@ func (p *pool) close() error {
 	if p.engine != nil {
 		errs = append(errs, p.engine.Close())
 	}
-	for _, f := range []*os.File{p.locked, p.dir} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
+	if p.locked != nil {
+		errs = append(errs, p.locked.Close())
+	}
+	if p.dir != nil {
+		errs = append(errs, p.dir.Close())
 	}
 	if p.root != nil {
 		errs = append(errs, p.root.Close())

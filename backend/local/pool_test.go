@@ -17,7 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 var silent = slog.New(slog.DiscardHandler)
@@ -61,14 +61,14 @@ func says(t *testing.T, err, kind error, words ...string) {
 	}
 }
 
-func TestAPoolBelongsToOneProcess(t *testing.T) {
+func TestPool_BelongsToOneProcess(t *testing.T) {
 	c := emptyPool(t)
 	served(t, c)
 	_, err := Open(t.Context(), []PoolConfig{c}, silent)
 	says(t, err, backend.ErrUnavailable, "pool", c.Path, "another process")
 }
 
-func TestAPoolWhoseLockIsAboutToBeLetGoIsWaitedFor(t *testing.T) {
+func TestPool_WhoseLockIsBeingReleasedIsAwaited(t *testing.T) {
 	c := emptyPool(t)
 	if err := served(t, c).Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestAPoolWhoseLockIsAboutToBeLetGoIsWaitedFor(t *testing.T) {
 	served(t, c)
 }
 
-func TestOpenRefusesWhatIsNotItsPool(t *testing.T) {
+func TestOpen_RefusesAnotherPool(t *testing.T) {
 	write := func(name, content string) func(*testing.T, *PoolConfig) {
 		return func(t *testing.T, c *PoolConfig) {
 			if err := os.WriteFile(filepath.Join(c.Path, name), []byte(content), 0o600); err != nil {
@@ -110,7 +110,7 @@ func TestOpenRefusesWhatIsNotItsPool(t *testing.T) {
 	}
 }
 
-func TestPoolsMustDifferInNameAndPath(t *testing.T) {
+func TestPools_MustDifferInNameAndPath(t *testing.T) {
 	a, b := emptyPool(t), emptyPool(t)
 	_, err := Open(t.Context(), []PoolConfig{a, b}, silent)
 	says(t, err, backend.ErrInvalid, a.Path, b.Path)
@@ -119,7 +119,7 @@ func TestPoolsMustDifferInNameAndPath(t *testing.T) {
 	says(t, err, backend.ErrInvalid, "other")
 }
 
-func TestOneNameIsOneVolumeInAllPools(t *testing.T) {
+func TestPools_OneNameIsOneVolumeInAll(t *testing.T) {
 	slow, fast := emptyPool(t), emptyPool(t)
 	slow.Name, fast.Name = "slow", "fast"
 	b := served(t, slow, fast)
@@ -134,7 +134,7 @@ func TestOneNameIsOneVolumeInAllPools(t *testing.T) {
 	says(t, err, backend.ErrInvalid, "slow", "fast")
 }
 
-func TestAGroupMayLieInSeveralPools(t *testing.T) {
+func TestPools_GroupMaySpanSeveral(t *testing.T) {
 	slow, fast := emptyPool(t), emptyPool(t)
 	slow.Name, fast.Name = "slow", "fast"
 	b := open(t, slow, fast)
@@ -148,7 +148,7 @@ func TestAGroupMayLieInSeveralPools(t *testing.T) {
 	if err := b.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The group's record lies in the pool of "data". Without that pool nobody can tell, and nothing is removed.
+	// The group's record lies in the pool of "data". Without that pool the group is unknown, and nothing is removed.
 	b = open(t, fast)
 	if all, err := b.ListSnapshots(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("the pool alone has snapshots %v, %v, want the group's member", all, err)
@@ -162,7 +162,7 @@ func TestAGroupMayLieInSeveralPools(t *testing.T) {
 	}
 }
 
-func TestABrokenVolumeIsShownAndHidesNoOther(t *testing.T) {
+func TestPool_BrokenVolumeIsListedAndHidesNoOther(t *testing.T) {
 	for name, spoil := range map[string]struct {
 		do    func(dir string) error
 		words []string
@@ -213,7 +213,7 @@ func TestABrokenVolumeIsShownAndHidesNoOther(t *testing.T) {
 	}
 }
 
-func TestAReadOnlyPoolRefusesAndSaysSo(t *testing.T) {
+func TestPool_ReadOnlyRefusesAndReportsIt(t *testing.T) {
 	path := hostfs.New(t, hostfs.XFS, 1<<30)
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path})
 	v := made(t, b, block("a"))
@@ -230,7 +230,7 @@ func TestAReadOnlyPoolRefusesAndSaysSo(t *testing.T) {
 	made(t, b, block("b"))
 }
 
-func TestAPoolUnmountedBeneathUsIsNoticedAndNothingIsWrittenElsewhere(t *testing.T) {
+func TestPool_UnmountedInUseIsNoticedAndNothingIsWrittenElsewhere(t *testing.T) {
 	path := hostfs.New(t, hostfs.XFS, 1<<30)
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path})
 	made(t, b, block("a"))
@@ -254,7 +254,7 @@ func remount(t *testing.T, path, options string) {
 	}
 }
 
-func TestAFullPoolRefusesThickVolumesAndKeepsNothing(t *testing.T) {
+func TestPool_FullRefusesThickVolumesAndKeepsNothing(t *testing.T) {
 	path := hostfs.New(t, hostfs.XFS, 1<<30)
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path, Overcommit: 10, Reserved: "0"})
 	thick := block("thick")
@@ -277,9 +277,9 @@ func TestAFullPoolRefusesThickVolumesAndKeepsNothing(t *testing.T) {
 	}
 }
 
-func TestThickOnXFSHasSpaceOfItsOwn(t *testing.T)   { thickSharesNothing(t, hostfs.XFS) }
-func TestThickOnBtrfsHasSpaceOfItsOwn(t *testing.T) { thickSharesNothing(t, hostfs.Btrfs) }
-func TestThickOnExt4HasSpaceOfItsOwn(t *testing.T)  { thickSharesNothing(t, hostfs.Ext4) }
+func TestThickOnXFS_HasSpaceOfItsOwn(t *testing.T)   { thickSharesNothing(t, hostfs.XFS) }
+func TestThickOnBtrfs_HasSpaceOfItsOwn(t *testing.T) { thickSharesNothing(t, hostfs.Btrfs) }
+func TestThickOnExt4_HasSpaceOfItsOwn(t *testing.T)  { thickSharesNothing(t, hostfs.Ext4) }
 
 // thickSharesNothing asks the file system which blocks of a thick volume no other file has.
 func thickSharesNothing(t *testing.T, k hostfs.Kind) {
@@ -345,7 +345,7 @@ func idOf(t *testing.T, name string) backend.ID {
 	return id
 }
 
-func TestOthersDataAndTheReserveCannotBePromised(t *testing.T) {
+func TestPromise_ExcludesForeignDataAndTheReserve(t *testing.T) {
 	path := hostfs.New(t, hostfs.XFS, 2<<30)
 	if err := os.Mkdir(filepath.Join(path, "pool"), 0o755); err != nil {
 		t.Fatal(err)
@@ -380,7 +380,7 @@ func TestOthersDataAndTheReserveCannotBePromised(t *testing.T) {
 	}
 }
 
-func TestOvercommitPromisesMoreThanThereIs(t *testing.T) {
+func TestPromise_OvercommitExceedsTheSpace(t *testing.T) {
 	path := hostfs.New(t, hostfs.XFS, 1<<30)
 	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: path, Overcommit: 3})
 	for _, name := range []string{"a", "b"} {
@@ -394,7 +394,7 @@ func TestOvercommitPromisesMoreThanThereIs(t *testing.T) {
 	says(t, err, backend.ErrExhausted, "overcommit 3", "1073741824")
 }
 
-func TestADeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) {
+func TestTrash_DeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) {
 	c := emptyPool(t)
 	c.TrashRetention = time.Hour
 	b := open(t, c)
@@ -437,7 +437,7 @@ func TestADeletedVolumeIsKeptForItsRetentionAndCanBeRestored(t *testing.T) {
 	}
 }
 
-func TestTheServingProcessNoticesWhatAnotherRestored(t *testing.T) {
+func TestTrash_ServingProcessNoticesTheRestoreOfAnother(t *testing.T) {
 	c := emptyPool(t)
 	c.TrashRetention = time.Hour
 	b := served(t, c)
@@ -467,7 +467,7 @@ func TestTheServingProcessNoticesWhatAnotherRestored(t *testing.T) {
 	}
 }
 
-func TestPoolsAreMeasured(t *testing.T) {
+func TestPools_AreMeasured(t *testing.T) {
 	b := served(t, emptyPool(t))
 	v := made(t, b, block("a"))
 	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: v.ID}); err != nil {
@@ -479,14 +479,14 @@ func TestPoolsAreMeasured(t *testing.T) {
 # HELP holdfast_pool_promised_bytes Bytes promised to volumes, snapshots and trash.
 # TYPE holdfast_pool_promised_bytes gauge
 holdfast_pool_promised_bytes{pool="pool"} 2.097152e+06
-# HELP holdfast_snapshots Snapshots in the pool.
-# TYPE holdfast_snapshots gauge
-holdfast_snapshots{pool="pool"} 1
-# HELP holdfast_volumes Volumes in the pool.
-# TYPE holdfast_volumes gauge
-holdfast_volumes{pool="pool"} 1
+# HELP holdfast_pool_snapshots Snapshots of the pool.
+# TYPE holdfast_pool_snapshots gauge
+holdfast_pool_snapshots{pool="pool"} 1
+# HELP holdfast_pool_volumes Volumes of the pool.
+# TYPE holdfast_pool_volumes gauge
+holdfast_pool_volumes{pool="pool"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "holdfast_volumes", "holdfast_snapshots", "holdfast_pool_promised_bytes"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "holdfast_pool_volumes", "holdfast_pool_snapshots", "holdfast_pool_promised_bytes"); err != nil {
 		t.Error(err)
 	}
 	if n, err := testutil.GatherAndCount(registry); err != nil || n != 15 {

@@ -13,23 +13,23 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestWhatIsAnsweredOfImagesOnXFSOutlivesAPowerCut(t *testing.T) {
+func TestPowerCut_ReportedImagesOnXFSSurvive(t *testing.T) {
 	answersOutliveAPowerCut(t, "image", hostfs.XFS)
 }
 
 // On ext4, where a copy is written and not shared.
-func TestWhatIsAnsweredOfImagesOnExt4OutlivesAPowerCut(t *testing.T) {
+func TestPowerCut_ReportedImagesOnExt4Survive(t *testing.T) {
 	answersOutliveAPowerCut(t, "image", hostfs.Ext4)
 }
 
-func TestWhatIsAnsweredOfDirectoriesOnBtrfsOutlivesAPowerCut(t *testing.T) {
+func TestPowerCut_ReportedDirectoriesOnBtrfsSurvive(t *testing.T) {
 	answersOutliveAPowerCut(t, "directory", hostfs.Btrfs)
 }
 
-func TestDirectoryOnXFSOutlivesAPowerCut(t *testing.T) {
+func TestDirectoryOnXFS_OutlivesAPowerCut(t *testing.T) {
 	answersOutliveAPowerCut(t, "directory", hostfs.XFSQuota)
 }
 

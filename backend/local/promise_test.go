@@ -6,11 +6,11 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// TestRoomFollowsItsFormula has the numbers of docs/capacity.md, worked out by hand.
-func TestRoomFollowsItsFormula(t *testing.T) {
+// TestPromise_CapacityFollowsItsFormula has the numbers of docs/capacity.md, worked out by hand.
+func TestPromise_CapacityFollowsItsFormula(t *testing.T) {
 	const gib = 1024 * mib
 	for name, c := range map[string]struct {
 		used, free        int64 // of the file system; free also what the trash would give
@@ -41,7 +41,7 @@ func TestRoomFollowsItsFormula(t *testing.T) {
 	}
 }
 
-func TestAPoolIsPromisedToItsLastMiBAndNoFurther(t *testing.T) {
+func TestPromise_PoolIsPromisedToItsLastMiBAndNoFurther(t *testing.T) {
 	b := served(t, roomy(t, hostfs.XFS, 1))
 	refused := func(what string, err error) {
 		t.Helper()
@@ -88,7 +88,7 @@ func TestAPoolIsPromisedToItsLastMiBAndNoFurther(t *testing.T) {
 	}
 }
 
-func TestTheReserveIsKeptFromFreeSpace(t *testing.T) {
+func TestPromise_ReserveIsKeptFromFreeSpace(t *testing.T) {
 	c := roomy(t, hostfs.XFS, 2)
 	c.Reserved = "256Mi"
 	b := served(t, c)

@@ -12,7 +12,7 @@ func (p *pool) recover(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		p.log.Warn("not all that a killed process left could be put right", "error", err)
+		p.log.Warn("some remains of a killed process could not be repaired", "error", err)
 	}
 	soon, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
@@ -21,21 +21,21 @@ func (p *pool) recover(ctx context.Context) error {
 	}
 	p.emptyTrash(soon, time.Now())
 	for _, r := range p.each(volumes) {
-		p.settle(r)
+		p.finishGrowth(r)
 	}
 	return nil
 }
 
-// settle completes a growth that was cut short.
-func (p *pool) settle(r *record) {
+// finishGrowth completes an interrupted growth.
+func (p *pool) finishGrowth(r *record) {
 	e, err := p.entry(r)
 	if err != nil {
 		return // its condition says so
 	}
 	defer e.Dir.Close()
-	changed, err := p.engine.Settle(e)
+	changed, err := p.engine.ReconcileSize(e)
 	if err != nil {
-		p.log.Error("volume cannot be settled", "volume", r.id, "error", err)
+		p.log.Error("the size of a volume cannot be checked", "volume", r.id, "error", err)
 		return
 	}
 	if changed {

@@ -63,6 +63,7 @@ func (b *Backend) seek(ctx context.Context, first chan<- struct{}) {
 	tick := time.NewTicker(seekEvery)
 	defer tick.Stop()
 	for b.tryAll(ctx); ; b.tryAll(ctx) {
+		b.tried.Store(ctx.Err() == nil)
 		if first != nil {
 			close(first)
 			first = nil
@@ -117,7 +118,7 @@ func (b *Backend) tryOne(ctx context.Context, s *slot) {
 	switch {
 	case err != nil:
 		s.problem = err
-	case s.Expect != c.Expect: // what is expected has changed meanwhile: the next attempt knows
+	case s.Expect != c.Expect: // the expected pool was changed in between: the next attempt uses it
 		s.leaving, s.problem = p, errors.New("it is being opened")
 		b.again()
 	default:
@@ -133,7 +134,7 @@ func (b *Backend) tryOne(ctx context.Context, s *slot) {
 func (b *Backend) reach(ctx context.Context, s *slot, c PoolConfig) (p *pool, err error) {
 	i := slices.Index(b.slots, s)
 	if j := slices.IndexFunc(b.slots, func(o *slot) bool { return o.shares(c) }); j < i {
-		return nil, fmt.Errorf("it shares its name or path with pool %s (%s); give it others", b.slots[j].Name, b.slots[j].Path)
+		return nil, fmt.Errorf("it shares its name or path with pool %s (%s); choose others", b.slots[j].Name, b.slots[j].Path)
 	}
 	if s.Reach != nil {
 		if err := s.Reach(ctx, c.Expect); err != nil {
@@ -142,11 +143,11 @@ func (b *Backend) reach(ctx context.Context, s *slot, c PoolConfig) (p *pool, er
 	}
 	shown, unseen := nodeops.Host{Proc: c.HostProc}.Show(c.Path)
 	if shown {
-		b.log.Info("mounted what the host has mounted at a pool", "pool", c.Name, "path", c.Path)
+		b.log.Info("mounted the host's file system at a pool", "pool", c.Name, "path", c.Path)
 	}
 	if p, err = openPool(ctx, c, true, b.log); err != nil {
 		if unseen != nil {
-			err = fmt.Errorf("%w; what the host has there cannot be seen by this process (%v): if it is mounted, delete the pod of this process, and the next one sees it", err, unseen)
+			err = fmt.Errorf("%w; this process does not see the host's mounts there (%v): if it is mounted, delete the pod of this process, and the next one sees it", err, unseen)
 		}
 		return nil, err
 	}
@@ -184,7 +185,8 @@ func (b *Backend) pools() []*pool {
 	return open
 }
 
-// outOfReach says which pools are and why, so that nobody takes what lies in them for gone; empty if all are open.
+// outOfReach names the pools that are out of reach and why, so that their volumes are not treated as gone; empty if all
+// are open.
 func (b *Backend) outOfReach() string {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -195,6 +197,15 @@ func (b *Backend) outOfReach() string {
 		}
 	}
 	return strings.Join(all, "; ")
+}
+
+// Opened fails until the pools were opened: while no pool is open and not all were tried. Afterwards a pool that is out
+// of reach is no failure of this process, even if it is the only one: a new process could not open it either.
+func (b *Backend) Opened(context.Context) error {
+	if out := b.outOfReach(); out != "" && len(b.pools()) == 0 && !b.tried.Load() {
+		return errors.New(out)
+	}
+	return nil
 }
 
 // notFound says that something is in no pool that is open.
@@ -220,7 +231,7 @@ func (b *Backend) lacks(format string, args ...any) error {
 func (b *Backend) absent(format string, args ...any) error {
 	err := b.notFound(format, args...)
 	if _, perhaps := errors.AsType[*notSeenError](err); perhaps {
-		return fmt.Errorf("%w: whether it is there cannot be known now: %v", backend.ErrUnavailable, err)
+		return fmt.Errorf("%w: it cannot be checked now whether it exists: %v", backend.ErrUnavailable, err)
 	}
 	return nil
 }

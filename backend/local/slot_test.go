@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -43,7 +44,7 @@ func named(t *testing.T, name string) PoolConfig {
 	return c
 }
 
-func TestAPoolOutOfReachHoldsNoOtherUp(t *testing.T) {
+func TestUnreachablePool_BlocksNoOther(t *testing.T) {
 	b := reachable(t, Site{named(t, "near"), nil}, Site{named(t, "far"), (&gate{}).reach})
 	v := made(t, b, block("a"))
 	if v.Pool != "near" {
@@ -66,13 +67,13 @@ func TestAPoolOutOfReachHoldsNoOtherUp(t *testing.T) {
 	}
 }
 
-func TestTheDefaultPoolIsTheFirstEvenWhileItIsOutOfReach(t *testing.T) {
+func TestUnreachablePool_DefaultIsTheFirstPoolAllTheSame(t *testing.T) {
 	b := reachable(t, Site{named(t, "far"), (&gate{}).reach}, Site{named(t, "near"), nil})
 	_, err := b.Create(t.Context(), block("a"))
 	says(t, err, backend.ErrUnavailable, "far", errAway.Error())
 }
 
-func TestWhatMayLieInAPoolOutOfReachIsNotSaidToBeGoneWithoutThat(t *testing.T) {
+func TestUnreachablePool_VolumeThatMayBeInItIsNotReportedGone(t *testing.T) {
 	b := reachable(t, Site{named(t, "far"), (&gate{}).reach})
 	_, err := b.Get(t.Context(), "a")
 	says(t, err, backend.ErrNotFound, "volume a", "far is out of reach", errAway.Error())
@@ -82,7 +83,7 @@ func TestWhatMayLieInAPoolOutOfReachIsNotSaidToBeGoneWithoutThat(t *testing.T) {
 	says(t, err, backend.ErrNotFound, "group g", "far is out of reach")
 }
 
-func TestAPoolThatComesBackHasWhatItHad(t *testing.T) {
+func TestUnreachablePool_HasItsVolumesWhenItReturns(t *testing.T) {
 	far := named(t, "far")
 	first, err := Open(t.Context(), []PoolConfig{far}, silent)
 	if err != nil {
@@ -110,7 +111,7 @@ func TestAPoolThatComesBackHasWhatItHad(t *testing.T) {
 	says(t, err, backend.ErrUnavailable, "another process")
 }
 
-func TestNothingIsMadeWhereAPoolWasNotReached(t *testing.T) {
+func TestUnreachablePool_NothingIsCreatedInItsPlace(t *testing.T) {
 	far := named(t, "far")
 	b := reachable(t, Site{far, (&gate{}).reach})
 	b.tryAll(t.Context())
@@ -119,7 +120,7 @@ func TestNothingIsMadeWhereAPoolWasNotReached(t *testing.T) {
 	}
 }
 
-func TestAPoolThatIsWrongInItselfIsOutOfReachToo(t *testing.T) {
+func TestUnreachablePool_IncludesOneWithAnInvalidConfiguration(t *testing.T) {
 	wrong := func(change func(*PoolConfig)) PoolConfig {
 		c := named(t, "bad")
 		change(&c)
@@ -146,7 +147,7 @@ func TestAPoolThatIsWrongInItselfIsOutOfReachToo(t *testing.T) {
 
 func backendName(s string) string { return "volume for " + s }
 
-func TestAHostMayHaveNoPoolAtAll(t *testing.T) {
+func TestPools_HostMayHaveNone(t *testing.T) {
 	b := reachable(t)
 	if all, err := b.List(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("listed %v, %v", all, err)
@@ -160,7 +161,7 @@ func TestAHostMayHaveNoPoolAtAll(t *testing.T) {
 	}
 }
 
-func TestMetricsShowAPoolOutOfReachAsDown(t *testing.T) {
+func TestMetrics_ShowAnUnreachablePoolAsDown(t *testing.T) {
 	b := reachable(t, Site{named(t, "near"), nil}, Site{named(t, "far"), (&gate{}).reach})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(b.Collector())
@@ -181,7 +182,7 @@ func TestMetricsShowAPoolOutOfReachAsDown(t *testing.T) {
 	}
 }
 
-func TestAnIncompleteGroupIsSweptWhenItsPoolComesBack(t *testing.T) {
+func TestUnreachablePool_IncompleteGroupIsSweptWhenItReturns(t *testing.T) {
 	far := named(t, "far")
 	b, err := Open(t.Context(), []PoolConfig{far}, silent)
 	if err != nil {
@@ -211,19 +212,19 @@ func TestAnIncompleteGroupIsSweptWhenItsPoolComesBack(t *testing.T) {
 	}
 }
 
-func TestAPoolWhoseDiskIsGoneIsNotUsable(t *testing.T) {
+func TestPool_WhoseDiskIsGoneIsNotUsable(t *testing.T) {
 	b := served(t, emptyPool(t))
 	p := b.pools()[0]
 	if err := p.usable(); err != nil {
 		t.Fatal(err)
 	}
-	b.trying.Lock() // while nobody looks whether the pool is there
+	b.trying.Lock() // so that no probe of the pool runs
 	defer b.trying.Unlock()
 	p.device = "8:1048575"
 	says(t, p.usable(), backend.ErrUnavailable, "gone", p.Path)
 }
 
-func TestCloseDoesNotWaitForADiskThatDoesNotAnswer(t *testing.T) {
+func TestClose_DoesNotWaitForADiskThatHangs(t *testing.T) {
 	never := make(chan struct{})
 	started := make(chan struct{})
 	b := newBackend(silent)
@@ -236,4 +237,44 @@ func TestCloseDoesNotWaitForADiskThatDoesNotAnswer(t *testing.T) {
 	says(t, b.Close(ctx), backend.ErrUnavailable, "does not answer")
 	close(never)
 	b.keepers.Wait()
+}
+
+func TestOpened_WaitsForTheFirstAttemptAndNotForABrokenDisk(t *testing.T) {
+	opening := func(sites ...Site) (b *Backend, end func()) {
+		entered, release := make(chan struct{}), make(chan struct{})
+		sites = append(sites, Site{named(t, "hanging"), func(context.Context, backend.PoolExpectation) error {
+			select {
+			case <-release:
+			default:
+				close(entered)
+				<-release
+			}
+			return errAway
+		}})
+		ended, stop := context.WithCancel(t.Context())
+		stop() // the start does not wait
+		b = OpenReachable(ended, sites, silent)
+		<-entered
+		return b, func() {
+			close(release)
+			if err := b.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	b, end := opening()
+	if err := b.Opened(t.Context()); err == nil || !strings.Contains(err.Error(), "pool hanging is out of reach: it is being opened") {
+		t.Errorf("while the only pool is being opened: %v", err)
+	}
+	end()
+	b, end = opening(Site{named(t, "near"), nil})
+	if err := b.Opened(t.Context()); err != nil {
+		t.Errorf("while one of two pools is being opened: %v", err)
+	}
+	end()
+	for name, sites := range map[string][]Site{"no pool": nil, "a missing disk": {{named(t, "far"), (&gate{}).reach}}} {
+		if err := reachable(t, sites...).Opened(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -73,8 +73,8 @@ func (p *pool) expired(r *record, now time.Time) bool {
 	return r.kind != volumes || ephemeral || p.TrashRetention == NoTrash || now.Sub(r.deleted) >= p.TrashRetention
 }
 
-// claim takes an entry out of the trash for one caller, who removes or restores it. Its room stays promised meanwhile.
-// nil means that somebody else has it.
+// claim takes an entry out of the trash for one caller, who removes or restores it. Its space stays promised until
+// then. nil means that another caller has it.
 func (p *pool) claim(r *record) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,14 +93,14 @@ func (p *pool) claimLocked(r *record) *record {
 	return &claimed
 }
 
-// purge frees what lies in the trash, unless somebody else has claimed it.
+// purge removes an entry in the trash, unless another caller has claimed it.
 func (p *pool) purge(ctx context.Context, r *record) {
 	if claimed := p.claim(r); claimed != nil {
 		p.purgeClaimed(ctx, claimed)
 	}
 }
 
-// purgeClaimed takes an entry out of the trash on the disk first, so that nobody restores the half of it. What cannot be
+// purgeClaimed takes an entry out of the trash on the disk first, so that no caller restores half of it. What cannot be
 // freed now is a leftover.
 func (p *pool) purgeClaimed(ctx context.Context, r *record) {
 	err := p.root.Rename(path.Join(trashDir, path.Base(r.place)), r.place)
@@ -194,7 +194,7 @@ func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume,
 }
 
 func (p *pool) undelete(r *record) (*backend.Volume, error) {
-	lost := fmt.Errorf("%w: volume %s is in the trash of pool %s no more: its time was over, or its room was needed", backend.ErrNotFound, r.id, p.Name)
+	lost := fmt.Errorf("%w: volume %s is no longer in the trash of pool %s: it expired, or its space was needed", backend.ErrNotFound, r.id, p.Name)
 	if err := p.usable(); err != nil {
 		return nil, err
 	}

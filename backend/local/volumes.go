@@ -143,8 +143,8 @@ func (b *building) fillAndCommit(ctx context.Context, copied bool, fill func(con
 	return nil, errors.Join(err, b.abandon(ctx))
 }
 
-// expand grows the content first: after a crash a content that is larger than recorded is settled, while one that is
-// smaller would be damage.
+// expand grows the content first: after a crash a content that is larger than recorded is accepted, while a smaller one
+// would be damage.
 func (p *pool) expand(ctx context.Context, r *record, wish backend.Size) (*backend.Volume, error) {
 	e, err := p.entry(r)
 	if err != nil {

@@ -24,8 +24,8 @@ var (
 	diskFiles  = []string{"lost+found", diskFile, diskFile + ".new"} // of the file system and the disk; they stay
 )
 
-// Wipe removes a pool that holds no volume and no snapshot and that no process serves, and tells out what it does. Other
-// files stay. What makes the directory a pool goes last, so that after a kill it is one, and is wiped again.
+// Wipe removes a pool that holds no volume and no snapshot and that no process serves, and prints to out what it does.
+// Other files stay. What makes the directory a pool goes last, so that after a kill it is one, and is wiped again.
 func Wipe(ctx context.Context, path string, out io.Writer) error {
 	root, err := os.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +68,7 @@ func Wipe(ctx context.Context, path string, out io.Writer) error {
 
 // lockToWipe takes the pool from everybody else. A directory that is no pool, where there is nothing to lock, must hold
 // nothing but what one is made of.
-func lockToWipe(root *os.Root, path string) (*os.File, error) {
+func lockToWipe(root *os.Root, path string) (*nodeops.FileLock, error) {
 	lock, err := lockPool(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -78,7 +78,7 @@ func lockToWipe(root *os.Root, path string) (*os.File, error) {
 		}
 		return nil, err
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return nil, fmt.Errorf("pool %s is being served (%w); take it from this node first, by spec.pools or spec.nodeSelectorTerms of the StorageCluster; nothing was removed", path, err)
+		return nil, fmt.Errorf("pool %s is being served (%w); remove it from this node first, in spec.pools or spec.nodeSelectorTerms of the StorageCluster; nothing was removed", path, err)
 	}
 	return lock, err
 }
@@ -107,7 +107,7 @@ func holdsNoVolume(root *os.Root, path string) error {
 	return nil
 }
 
-// empty removes all that a directory holds, and tells out what that was.
+// empty removes all that a directory holds, and prints to out what that was.
 func empty(ctx context.Context, root *os.Root, dir string, out io.Writer) (removed int, err error) {
 	names, err := sortedNames(root, dir)
 	if err != nil || len(names) == 0 {
@@ -138,7 +138,7 @@ func sortedNames(root *os.Root, dir string) ([]string, error) {
 	return names, err
 }
 
-// wiped makes the removal last, and tells out how it ended.
+// wiped makes the removal last, and prints to out how it ended.
 func wiped(root *os.Root, path string, removed int, out io.Writer) error {
 	foreign, err := notOfPool(root)
 	if err != nil {

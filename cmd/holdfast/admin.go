@@ -2,75 +2,67 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-storage/holdfast/admin"
 )
 
-var restoreVerb = command{
-	name:    "restore",
-	takes:   "NAME",
-	summary: "Take a deleted volume out of the trash",
-	text: `
-The node that has it puts it back, and its object is written again. Its PersistentVolume and its claim are not: with
---claim they are made afterwards, as by holdfast volumes adopt.
-
-  holdfast volumes restore pvc-0c4e
+func newRestoreCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore NAME",
+		Short: "Take a deleted volume out of the trash",
+		Long: `In a cluster its node restores it, and its object is written again. Its PersistentVolume and its claim are not: with
+--claim they are made afterwards, as by holdfast volumes adopt. With --pool it is restored in a pool of this host.`,
+		Example: `  holdfast volumes restore pvc-0c4e
   holdfast volumes restore pvc-0c4e --claim shop/orders
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		r := &restorer{change: changeFlags(flags), adoption: admin.Adoption{}}
-		node := flags.String("node", "", "`name` of the StorageNode, where several have such a volume in their trash")
-		flags.StringVar(&r.adoption.Claim, "claim", "", "`NAMESPACE/NAME` of a claim to give the volume to")
-		return func(ctx context.Context, out io.Writer) error { return r.run(ctx, out, flags.Arg(0), *node) }
-	},
+  holdfast volumes restore pvc-0c4e --pool name=fast,path=/srv/fast`,
+	}
+	flags := cmd.Flags()
+	r := &restorer{change: changeFlags(flags), hostPools: hostPoolFlags(flags)}
+	flags.StringVar(&r.node, "node", "", "`name` of the StorageNode, where several have such a volume in their trash")
+	flags.StringVar(&r.adoption.Claim, "claim", "", "`NAMESPACE/NAME` of a claim to give the volume to")
+	cmd.ValidArgsFunction = completeName(trashNames)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !r.given() {
+			return r.explain(r.run(cmd.Context(), cmd.OutOrStdout(), args[0]))
+		}
+		if r.node != "" || r.adoption.Claim != "" {
+			return fmt.Errorf("--pool names a pool of this host; --node and --claim are for a cluster: %w", errUsage)
+		}
+		return r.restore(cmd.Context(), cmd.OutOrStdout(), args[0])
+	}
+	return cmd
 }
 
-var deleteVerb = command{
-	name:    "delete",
-	takes:   "NAME",
-	summary: "Delete a volume that no claim has, with its data",
-	text: `
-A volume that a claim has is refused: delete the claim. What is deleted is in the trash of its pool, if that keeps one,
-and can be restored from there. Deleting the object with kubectl alone leaves the data, and it is written again.
-
-  holdfast volumes delete pvc-0c4e --reason "left over from the old shop"
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		return deletionFlags(flags, (*admin.Admin).DeleteVolume)
-	},
+func newDeleteCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a volume that no claim has, with its data",
+		Long: `A volume that a claim has is refused: delete the claim. The deleted volume is in the trash of its pool, if that keeps one,
+and can be restored from there. Deleting the object with kubectl alone leaves the data, and it is written again.`,
+		Example: `  holdfast volumes delete pvc-0c4e --reason "left over from the old shop"`,
+	}
+	defineDeletion(cmd, (*admin.Admin).DeleteVolume)
+	cmd.ValidArgsFunction = completeName(volumeNames)
+	return cmd
 }
 
-var snapshotsCommand = command{
-	name:    "snapshots",
-	summary: "List the snapshots of a cluster, and delete those that no VolumeSnapshot has",
-	text: `
-Snapshots that a node was found with, after the cluster lost its VolumeSnapshots or by an NFS server that archives, can be
-deleted in no other way.
-
-  holdfast snapshots
-  holdfast snapshots delete snapshot-0c4e
-`,
-	verbs:   []command{snapshotsListVerb, snapshotsDeleteVerb},
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error { return listerFlags(flags).snapshots },
-}
-
-var snapshotsDeleteVerb = command{
-	name:    "delete",
-	takes:   "NAME",
-	summary: "Delete a snapshot that no VolumeSnapshot has, with its data",
-	text: `
-One that a VolumeSnapshot has is refused: delete that. Snapshots that were taken as a group are deleted as one. There is
-no trash for snapshots.
-
-  holdfast snapshots delete snapshot-0c4e
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		return deletionFlags(flags, (*admin.Admin).DeleteSnapshot)
-	},
+func newDeleteSnapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a snapshot that no VolumeSnapshot has, with its data",
+		Long: `A snapshot that a VolumeSnapshot has is refused: delete that. Snapshots of a group are deleted together. There is
+no trash for snapshots.`,
+		Example: `  holdfast snapshots delete snapshot-0c4e`,
+	}
+	defineDeletion(cmd, (*admin.Admin).DeleteSnapshot)
+	cmd.ValidArgsFunction = completeName(snapshotNames)
+	return cmd
 }
 
 // change is a command that changes something in a cluster and waits for it.
@@ -79,9 +71,9 @@ type change struct {
 	timeout time.Duration
 }
 
-func changeFlags(flags *flag.FlagSet) *change {
+func changeFlags(flags *pflag.FlagSet) *change {
 	c := &change{installation: installationFlags(flags)}
-	flags.DurationVar(&c.timeout, "timeout", admin.DefaultTimeout, "how long to wait for the end, a `duration`")
+	flags.DurationVar(&c.timeout, "timeout", admin.DefaultTimeout, "how long to wait for the result, a `duration`")
 	return c
 }
 
@@ -95,10 +87,12 @@ func (c *change) admin(config admin.Config) (*admin.Admin, error) {
 
 type restorer struct {
 	*change
+	*hostPools
+	node     string
 	adoption admin.Adoption
 }
 
-func (r *restorer) run(ctx context.Context, out io.Writer, name, node string) error {
+func (r *restorer) run(ctx context.Context, out io.Writer, name string) error {
 	r.adoption.Volume = name
 	if r.adoption.Claim != "" { // before anything is changed
 		if _, _, err := admin.ParseClaim(r.adoption.Claim); err != nil {
@@ -109,23 +103,23 @@ func (r *restorer) run(ctx context.Context, out io.Writer, name, node string) er
 	if err != nil {
 		return err
 	}
-	if err := a.Restore(ctx, name, node); err != nil || r.adoption.Claim == "" {
+	if err := a.Restore(ctx, name, r.node); err != nil || r.adoption.Claim == "" {
 		return err
 	}
 	return a.Adopt(ctx, r.adoption)
 }
 
-func deletionFlags(
-	flags *flag.FlagSet, remove func(*admin.Admin, context.Context, string, admin.Deletion) error,
-) func(context.Context, io.Writer) error {
+func defineDeletion(cmd *cobra.Command, remove func(*admin.Admin, context.Context, string, admin.Deletion) error) {
+	flags := cmd.Flags()
 	c, d := changeFlags(flags), admin.Deletion{}
 	flags.StringVar(&d.Reason, "reason", "", "`text` that is kept with the request")
-	flags.BoolVar(&d.Yes, "yes", false, "do not ask")
-	return func(ctx context.Context, out io.Writer) error {
+	flags.BoolVar(&d.Yes, "yes", false, "do not ask for confirmation")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		out := cmd.OutOrStdout()
 		a, err := c.admin(admin.Config{Out: out, Confirm: terminal(out)})
 		if err != nil {
 			return err
 		}
-		return remove(a, ctx, flags.Arg(0), d)
+		return remove(a, cmd.Context(), args[0], d)
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	core "k8s.io/api/core/v1"
+
+	"github.com/spf13/cobra"
 
 	"github.com/holdfast-storage/holdfast/admin"
 )
@@ -23,36 +24,35 @@ const (
 		"or Delete, with which the data goes with the claim"
 )
 
-var adoptVerb = command{
-	name:    "adopt",
-	takes:   "NAME",
-	summary: "Give a volume that has none a claim",
-	text: `
-It makes the PersistentVolume as it was made the first time, and the claim, and waits until they are bound. A claim that
-exists is used if it waits for a volume like this one. For a StatefulSet, choose the name that its pod expects, such as
-data-orders-0. What is there and right is left, so it can be repeated.
-
-  holdfast volumes adopt pvc-0c4e --claim shop/data-orders-0
-  holdfast volumes adopt pvc-0c4e --claim shop/orders --print | kubectl apply -f -
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		c, w := changeFlags(flags), admin.Adoption{}
-		flags.StringVar(&w.Claim, "claim", "", "`NAMESPACE/NAME` of the claim")
-		flags.BoolVar(&w.Print, "print", false, "write what would be made, and make nothing")
-		flags.Func("storage-class", storageClassUsage, func(s string) error {
-			w.StorageClass = &s
-			return nil
-		})
-		flags.Func("access-mode", accessModeUsage, func(s string) error {
-			w.AccessModes = append(w.AccessModes, core.PersistentVolumeAccessMode(s))
-			return nil
-		})
-		flags.StringVar((*string)(&w.ReclaimPolicy), "reclaim-policy", "", reclaimPolicyUsage)
-		return func(ctx context.Context, out io.Writer) error {
-			w.Volume = flags.Arg(0)
-			return c.adopt(ctx, out, w)
-		}
-	},
+func newAdoptCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "adopt NAME",
+		Short: "Give a claim to a volume that has none",
+		Long: `It creates the PersistentVolume as it was at first, and the claim, and waits until they are bound. An existing claim
+is used if it waits for a volume like this one. For a StatefulSet, choose the name that its pod expects, such as
+data-orders-0. Existing objects that are correct are kept, so it can be repeated.`,
+		Example: `  holdfast volumes adopt pvc-0c4e --claim shop/data-orders-0
+  holdfast volumes adopt pvc-0c4e --claim shop/orders --print | kubectl apply -f -`,
+	}
+	flags := cmd.Flags()
+	c, w := changeFlags(flags), admin.Adoption{}
+	flags.StringVar(&w.Claim, "claim", "", "`NAMESPACE/NAME` of the claim")
+	flags.BoolVar(&w.Print, "print", false, "print the objects, and create nothing")
+	flags.Func("storage-class", storageClassUsage, func(s string) error {
+		w.StorageClass = &s
+		return nil
+	})
+	flags.Func("access-mode", accessModeUsage, func(s string) error {
+		w.AccessModes = append(w.AccessModes, core.PersistentVolumeAccessMode(s))
+		return nil
+	})
+	flags.StringVar((*string)(&w.ReclaimPolicy), "reclaim-policy", "", reclaimPolicyUsage)
+	cmd.ValidArgsFunction = completeName(volumeNames)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		w.Volume = args[0]
+		return c.adopt(cmd.Context(), cmd.OutOrStdout(), w)
+	}
+	return cmd
 }
 
 func (c *change) adopt(ctx context.Context, out io.Writer, w admin.Adoption) error {
@@ -69,7 +69,7 @@ func (c *change) adopt(ctx context.Context, out io.Writer, w admin.Adoption) err
 	return a.Adopt(ctx, w)
 }
 
-// terminal asks whoever sits at the standard input; nil if that is nobody.
+// terminal asks the user at the standard input; nil if that is no terminal.
 func terminal(out io.Writer) func(context.Context, string) (string, error) {
 	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil

@@ -25,7 +25,7 @@ func attachedByOthers(c kubernetes.Interface, node, driver string) func(context.
 		}
 		i := slices.IndexFunc(nodes.Items, func(n core.Node) bool { return n.Name == node })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no Node object %s, which says what is attached to this node", node)
+			return nil, fmt.Errorf("there is no Node object %s, which lists the volumes attached to this node", node)
 		}
 		return attachedTo(&nodes.Items[i], driver), nil
 	}

@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-func TestABenchThatIsCalledWronglySaysWhatIsAllowed(t *testing.T) {
+func TestBench_UsageErrorNamesTheAllowedValues(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere/kubeconfig") // no cluster is needed to say it
 	for name, test := range map[string]struct {
 		args []string
 		want []string
 	}{
 		"no class":             {nil, []string{"storage class is missing"}},
-		"an unknown format":    {[]string{"--output", "xml"}, []string{`"xml"`, "table or json"}},
+		"an unknown format":    {[]string{"--output", "xml"}, []string{`"xml"`, "table, wide, json or yaml"}},
 		"no number":            {[]string{"--at-once", "1,many"}, []string{`"many"`, "1,20,100"}},
 		"nothing at once":      {[]string{"--at-once", ""}, []string{"at-once", "1,20,100"}},
 		"too many at once":     {[]string{"--at-once", "1, 100000"}, []string{"100000", "1 to 1000"}},
@@ -46,14 +46,14 @@ func TestABenchThatIsCalledWronglySaysWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestTheHelpOfBenchShowsWhatItDoesUnlessTold(t *testing.T) {
+func TestBench_HelpShowsTheDefaults(t *testing.T) {
 	out, err := call(t, "bench", "--help")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"--storage-class NAME", "--at-once NUMBERS", "default: 1,20,100", "--repeat NUMBER", "--size SIZE", "default: 64Mi",
-		"--image IMAGE", "default: busybox:1", "--node NAME", "--timeout DURATION", "default: 5m0s", "--output FORMAT", "default: table",
+		"--image IMAGE", "default: busybox:1", "--node NAME", "--timeout DURATION", "default: 5m0s", "-o, --output FORMAT", "default: table",
 		"--kubeconfig FILE", "--context NAME", "$KUBECONFIG",
 	} {
 		if !strings.Contains(out, want) {
@@ -62,7 +62,7 @@ func TestTheHelpOfBenchShowsWhatItDoesUnlessTold(t *testing.T) {
 	}
 }
 
-// emptyCluster is an API server that has nothing, with a kubeconfig whose contexts all lead to it. It tells how often
+// emptyCluster is an API server that has nothing, with a kubeconfig whose contexts all lead to it. It reports how often
 // it was asked.
 func emptyCluster(t *testing.T, contexts ...string) (kubeconfig string, asked *atomic.Int32) {
 	t.Helper()
@@ -87,7 +87,7 @@ func emptyCluster(t *testing.T, contexts ...string) (kubeconfig string, asked *a
 	return kubeconfig, asked
 }
 
-func TestAUsersCommandFindsTheClusterAsKubectlDoes(t *testing.T) {
+func TestKubeconfig_UserCommandFindsTheClusterLikeKubectl(t *testing.T) {
 	named, askedNamed := emptyCluster(t, "here", "there")
 	set, askedSet := emptyCluster(t, "default")
 	t.Setenv("KUBECONFIG", set)

@@ -51,7 +51,7 @@ func listing(t *testing.T, dir string) string {
 	return strings.Join(found, " ")
 }
 
-func TestAPoolWithoutVolumesIsWiped(t *testing.T) {
+func TestCleanup_PoolWithoutVolumesIsWiped(t *testing.T) {
 	dir := wipeable(t)
 	out, err := call(t, "cleanup", "--path", dir)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestAPoolWithoutVolumesIsWiped(t *testing.T) {
 	}
 }
 
-func TestAPoolIsNotWipedWhileItHoldsSomething(t *testing.T) {
+func TestCleanup_PoolWithContentIsNotWiped(t *testing.T) {
 	for _, entry := range []string{"volumes/v/meta.json", "snapshots/s/meta.json"} {
 		dir := wipeable(t, entry)
 		before := listing(t, dir)
@@ -84,7 +84,7 @@ func TestAPoolIsNotWipedWhileItHoldsSomething(t *testing.T) {
 	}
 }
 
-func TestAPoolThatIsServedIsNotWiped(t *testing.T) {
+func TestCleanup_ServedPoolIsNotWiped(t *testing.T) {
 	dir := wipeable(t)
 	f, err := os.Open(filepath.Join(dir, "pool.json"))
 	if err != nil {
@@ -103,7 +103,7 @@ func TestAPoolThatIsServedIsNotWiped(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPoolIsLeftAlone(t *testing.T) {
+func TestCleanup_DirectoryThatIsNoPoolIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "thesis.tex"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestWhatIsNoPoolIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestOtherFilesInAPoolStay(t *testing.T) {
+func TestCleanup_OtherFilesInAPoolStay(t *testing.T) {
 	dir := wipeable(t, "notes.txt", "lost+found/x")
 	out, err := call(t, "cleanup", "--path", dir)
 	if err != nil || !strings.Contains(out, "left alone, since Holdfast did not write it: notes.txt\n") {
@@ -133,7 +133,7 @@ func TestOtherFilesInAPoolStay(t *testing.T) {
 	}
 }
 
-func TestALinkInAPoolDoesNotLeadOutOfIt(t *testing.T) {
+func TestCleanup_LinkInAPoolDoesNotLeadOutOfIt(t *testing.T) {
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "keep"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestALinkInAPoolDoesNotLeadOutOfIt(t *testing.T) {
 	}
 }
 
-func TestTheDirectoryBeneathADiskIsNotWipedInItsPlace(t *testing.T) {
+func TestCleanup_DirectoryBeneathADiskIsNotWipedInItsPlace(t *testing.T) {
 	state := t.TempDir()
 	dir, record := filepath.Join(state, "pools", "fast"), filepath.Join(state, "disks", "fast.json")
 	for _, d := range []string{dir, filepath.Dir(record)} {
@@ -197,7 +197,7 @@ func TestTheDirectoryBeneathADiskIsNotWipedInItsPlace(t *testing.T) {
 	}
 }
 
-func TestAPoolThatAProcessMadeIsWipedWhenTheProcessHasEnded(t *testing.T) {
+func TestCleanup_PoolOfAnEndedProcessIsWiped(t *testing.T) {
 	dir := t.TempDir()
 	pool, err := local.ParsePool("name=p,path="+dir, parseDuration)
 	if err != nil {
@@ -221,7 +221,7 @@ func TestAPoolThatAProcessMadeIsWipedWhenTheProcessHasEnded(t *testing.T) {
 	}
 }
 
-func TestTheVersionTellsAProgramWhatItReadsAndWrites(t *testing.T) {
+func TestVersion_JSONNamesTheFormatsReadAndWritten(t *testing.T) {
 	out, err := call(t, "version", "--output=json")
 	if err != nil {
 		t.Fatal(err)
@@ -233,12 +233,12 @@ func TestTheVersionTellsAProgramWhatItReadsAndWrites(t *testing.T) {
 	if v.Version != version || v.Metadata.Writes != local.MetadataVersion || v.Metadata.Reads < v.Metadata.Writes {
 		t.Errorf("got %+v", v)
 	}
-	if _, err := call(t, "version", "--output=yaml"); !errors.Is(err, errUsage) {
+	if _, err := call(t, "version", "--output=xml"); !errors.Is(err, errUsage) {
 		t.Errorf("another format: %v", err)
 	}
 }
 
-func TestATreeIsWipedHoweverDeepATenantHasMadeIt(t *testing.T) {
+func TestCleanup_DeepTreeOfATenantIsWiped(t *testing.T) {
 	dir := wipeable(t)
 	at, err := os.OpenRoot(filepath.Join(dir, ".trash"))
 	if err != nil {

@@ -7,20 +7,20 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/driver"
 )
 
-func TestTheDriverAndTheKindsNameTheTopologyAlike(t *testing.T) {
-	if driver.SharedVolumesKey != v1.SharedVolumesKey {
-		t.Errorf("%s and %s", driver.SharedVolumesKey, v1.SharedVolumesKey)
+func TestTopology_KeyIsTheSameInTheDriverAndTheKinds(t *testing.T) {
+	if driver.SharedVolumesKey != v1beta1.SharedVolumesKey {
+		t.Errorf("%s and %s", driver.SharedVolumesKey, v1beta1.SharedVolumesKey)
 	}
-	if driver.TopologyKey != v1.TopologyKey {
-		t.Errorf("%s and %s", driver.TopologyKey, v1.TopologyKey)
+	if driver.TopologyKey != v1beta1.TopologyKey {
+		t.Errorf("%s and %s", driver.TopologyKey, v1beta1.TopologyKey)
 	}
 }
 
-func TestEachProcessOfAClusterExplainsItself(t *testing.T) {
+func TestHelp_EachProcessOfAClusterExplainsItself(t *testing.T) {
 	for command, flags := range map[string][]string{
 		"controller": {"--endpoint SOCKET", "--attach", "--identity NAME", "--namespace NAMESPACE", "--kubeconfig FILE", "unix:///csi/csi.sock"},
 		"node":       {"--node-name NAME", "--pool POOL", "--max-volumes-per-node NUMBER", "--kubelet-registration-dir DIRECTORY", "plugins_registry", "--register-driver", "--only-loop-sets"},
@@ -37,7 +37,7 @@ func TestEachProcessOfAClusterExplainsItself(t *testing.T) {
 	}
 }
 
-func TestWithoutAnApiServerAProcessSaysWhatToGive(t *testing.T) {
+func TestFlags_WithoutAnAPIServerTheErrorNamesTheFlag(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := call(t, "controller"); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
 		t.Errorf("outside of a pod: %v", err)
@@ -48,7 +48,7 @@ func TestWithoutAnApiServerAProcessSaysWhatToGive(t *testing.T) {
 	}
 }
 
-func TestWhoeverOnlyLendsLoopDevicesMustHaveSome(t *testing.T) {
+func TestFlags_LendingLoopDevicesRequiresSome(t *testing.T) {
 	for _, nothing := range []string{"--loop-sets=0", "--kubelet-registration-dir="} {
 		if _, err := call(t, "node", "--only-loop-sets", nothing); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "nothing to do") {
 			t.Errorf("with %s: %v", nothing, err)
@@ -56,7 +56,7 @@ func TestWhoeverOnlyLendsLoopDevicesMustHaveSome(t *testing.T) {
 	}
 }
 
-func TestANodeNeedsItsName(t *testing.T) {
+func TestFlags_NodeNeedsItsName(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	config := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n" +
 		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n"

@@ -2,68 +2,70 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"time"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/volume"
 )
 
-var controllerCommand = command{
-	name:    "controller",
-	summary: "Serve the volumes of all nodes of a Kubernetes cluster",
-	text: `
-The driver's controller services, for the sidecars in the same pod: a volume becomes a Volume object, which the agent of
-its node makes real. Of several replicas one leads. The others answer their sidecars that they are not ready, so that
+func newControllerCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Serve the volumes of all nodes of a Kubernetes cluster",
+		Long: `The driver's controller services, for the sidecars in the same pod: a volume becomes a Volume object, which the agent of
+its node reconciles. Of several replicas one leads. The others answer their sidecars that they are not ready, so that
 those wait and need no election of their own.
 
-The one that leads is also the operator: it makes what the StorageCluster asks for, keeps it so, and removes it with the
-StorageCluster. From outside of the cluster it runs alone with
-
-  holdfast controller --operator-alone --kubeconfig "$KUBECONFIG"
-
-  holdfast controller --endpoint unix:///csi/csi.sock
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		c := &controller{logging: logFlags(flags), kubeAccess: kubeFlags(flags)}
-		c.operator = operatorFlags(flags, c.kubeAccess, &c.driver.Name, &c.identity)
-		flags.StringVar(&c.driver.Endpoint, "endpoint", "unix:///csi/csi.sock", "the `socket` to serve on")
-		flags.StringVar(&c.snapshotterEndpoint, "snapshotter-endpoint", "", "another `socket` for csi-snapshotter, which is there when the kinds of snapshots are")
-		flags.StringVar(&c.driver.Name, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
-		flags.DurationVar(&c.driver.StopTimeout, "stop-timeout", driver.DefaultStopTimeout, "how long a stop waits for running calls, a `duration`")
-		flags.BoolVar(&c.driver.Attach, "attach", false, "serve the calls of external-attacher, for a CSIDriver with attachRequired")
-		flags.StringVar(&c.identity, "identity", "", "`name` of this replica in the Lease; the host's name if empty")
-		flags.StringVar(&c.metricsAddress, "metrics-address", "", "`address` for /metrics and /healthz, such as :9090; none if empty")
-		return c.run
-	},
+The leader is also the operator: it reconciles what the StorageCluster specifies, and removes it with the
+StorageCluster. From outside of the cluster it runs with --operator-alone.`,
+		Example: `  holdfast controller --operator-alone --kubeconfig "$KUBECONFIG"
+  holdfast controller --endpoint unix:///csi/csi.sock`,
+	}
+	c := controllerFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) }
+	return cmd
 }
 
-// leaseLasts is of the Lease of the replica that leads.
+// leaseLasts is the duration of the leader's Lease.
 const leaseLasts = 30 * time.Second
 
 type controller struct {
 	*logging
 	*kubeAccess
+	*monitoring
 	driver              driver.Config
 	operator            *operator
 	identity            string
-	metricsAddress      string
 	snapshotterEndpoint string
 }
 
-func (c *controller) run(ctx context.Context, _ io.Writer) error {
+func controllerFlags(flags *pflag.FlagSet) *controller {
+	c := &controller{logging: logFlags(flags), kubeAccess: kubeFlags(flags), monitoring: monitoringFlags(flags)}
+	c.operator = operatorFlags(flags, c.kubeAccess, &c.driver.Name, &c.identity)
+	flags.StringVar(&c.driver.Endpoint, "endpoint", "unix:///csi/csi.sock", "the `socket` to serve on")
+	flags.StringVar(&c.snapshotterEndpoint, "snapshotter-endpoint", "", "another `socket` for csi-snapshotter, which exists when the kinds of snapshots do")
+	flags.StringVar(&c.driver.Name, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
+	flags.DurationVar(&c.driver.StopTimeout, "stop-timeout", driver.DefaultStopTimeout, "how long a stop waits for running calls, a `duration`")
+	flags.BoolVar(&c.driver.Attach, "attach", false, "serve the calls of external-attacher, for a CSIDriver with attachRequired")
+	flags.StringVar(&c.identity, "identity", "", "`name` of this replica in the Lease; the host's name if empty")
+	return c
+}
+
+func (c *controller) run(ctx context.Context) error {
 	log, err := c.logger()
 	if err != nil {
 		return err
 	}
-	clients, err := c.connect(v1.ControllerName, log)
+	clients, err := c.connect(v1beta1.ControllerName, log)
 	if err != nil {
 		return err
 	}
@@ -79,15 +81,17 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	registry := newRegistry()
-	c.driver.Version, c.driver.Log, c.driver.Registerer = version, log, registry
+	c.driver.Version, c.driver.Log, c.driver.Registerer = version, log, c.registry
 	leading := make(chan struct{})
 	c.driver.Services, c.driver.Backend, c.driver.Leading = driver.ControllerServices, storage, leading
 	d, err := driver.New(c.driver)
 	if err != nil {
 		return err
 	}
-	parts := []part{clients.broadcast, logged(log, func(ctx context.Context) error {
+	if err := c.checkCSI(c.driver.Endpoint); err != nil {
+		return err
+	}
+	parts := []part{c.monitoring.serve(log), clients.broadcast, logged(log, func(ctx context.Context) error {
 		if err := storage.Start(ctx); err != nil {
 			return err
 		}
@@ -104,22 +108,17 @@ func (c *controller) run(ctx context.Context, _ io.Writer) error {
 		parts = append(parts, logged(log, shown))
 	}
 	if c.operator.address != "" {
-		api, err := c.operator.serve(clients, watches, log)
+		api, err := c.operator.serve(clients, watches, c.health, log)
 		if err != nil {
 			return fmt.Errorf("--api-address: %w", err)
 		}
-		registry.MustRegister(api.Collector())
+		c.registry.MustRegister(api.Collector())
 		parts = append(parts, logged(log, api.Run))
-	}
-	if c.metricsAddress != "" {
-		parts = append(parts, func(ctx context.Context) error {
-			return serveDriverMetrics(ctx, c.metricsAddress, registry, c.driver.Endpoint, func() error { return nil }, log)
-		})
 	}
 	return runAll(ctx, parts)
 }
 
-// storage serves the volumes of all nodes, and, in the replica that leads, sees to them.
+// storage serves the volumes of all nodes, and, in the replica that leads, runs the volume controller.
 func (c *controller) storage(clients *clients, watches *kube.Watches, log *slog.Logger) (*cluster.Backend, *volume.Controller, error) {
 	storage, err := cluster.New(cluster.Config{
 		Client: clients.holdfast, Kubernetes: clients.kubernetes, Watches: watches, Namespace: c.namespace, Driver: c.driver.Name, Log: log,
@@ -131,14 +130,17 @@ func (c *controller) storage(clients *clients, watches *kube.Watches, log *slog.
 	return storage, volumes, err
 }
 
-// runAlone is the operator without a driver. That of the cluster stands by meanwhile.
+// aloneLease is held by an operator that runs alone, outside of the cluster.
+const aloneLease = "holdfast-operator"
+
+// runAlone runs the operator without a driver. That of the cluster stands by while it runs.
 func (c *controller) runAlone(ctx context.Context, clients *clients, watches *kube.Watches, log *slog.Logger, debug part) error {
-	return runAll(ctx, []part{clients.broadcast, logged(log, debug), logged(log, func(ctx context.Context) error {
+	return runAll(ctx, []part{c.monitoring.serve(log), clients.broadcast, logged(log, debug), logged(log, func(ctx context.Context) error {
 		return c.lead(ctx, clients, log, aloneLease, []part{func(ctx context.Context) error { return c.operator.run(ctx, clients, watches, log) }})
 	})})
 }
 
-// serve answers the sidecars, which may begin when this replica leads. The Lease is kept until the last call has ended.
+// serve answers the sidecars, which may start when this replica leads. The Lease is held until the last call has ended.
 func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.Watches, log *slog.Logger, d *driver.Driver, volumes *volume.Controller, leading chan<- struct{}) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
@@ -158,16 +160,17 @@ func (c *controller) serve(ctx context.Context, clients *clients, watches *kube.
 				return nil
 			}}
 			if c.operator.enabled {
-				parts = append(parts, c.operator.standingBy(watches, log, func(ctx context.Context) error {
-					return c.operator.run(ctx, clients, watches, log)
-				}))
+				standby := kube.Standby{Watches: watches, Namespace: c.namespace, Name: aloneLease, Log: log}
+				parts = append(parts, func(ctx context.Context) error {
+					return standby.Run(ctx, func(ctx context.Context) error { return c.operator.run(ctx, clients, watches, log) })
+				})
 			}
-			return c.lead(ctx, clients, log, v1.ControllerName, parts)
+			return c.lead(ctx, clients, log, v1beta1.ControllerName, parts)
 		},
 	})
 }
 
-// lead waits until this replica leads and runs all parts as long as it does.
+// lead waits until this replica leads and runs all parts while it does.
 func (c *controller) lead(ctx context.Context, clients *clients, log *slog.Logger, leaseName string, parts []part) error {
 	identity := c.identity
 	if identity == "" {

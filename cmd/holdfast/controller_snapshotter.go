@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/snapshots"
 )
 
-// showSnapshotter gives csi-snapshotter its way to the driver when the kinds of snapshots are there. It looks for those of
-// groups once, when it has reached the driver, and would go without them in a cluster that Holdfast brings them to.
+// showSnapshotter creates the socket for csi-snapshotter when the kinds of snapshots exist. csi-snapshotter checks for
+// the kinds of groups only once, when it has reached the driver, and would not use them if Holdfast installed them
+// later.
 func (c *controller) showSnapshotter(clients *clients, log *slog.Logger) (part, error) {
 	socket, err := driver.SocketPath(c.driver.Endpoint)
 	if err != nil {
@@ -41,7 +42,7 @@ func (c *controller) showSnapshotter(clients *clients, log *slog.Logger) (part, 
 		if err := os.Symlink(target, link); err != nil {
 			return fmt.Errorf("--snapshotter-endpoint: %w", err)
 		}
-		log.Info("the kinds of snapshots are there, and csi-snapshotter may begin", "endpoint", c.snapshotterEndpoint)
+		log.Info("the kinds of snapshots exist, and csi-snapshotter may start", "endpoint", c.snapshotterEndpoint)
 		<-ctx.Done()
 		return nil
 	}, nil

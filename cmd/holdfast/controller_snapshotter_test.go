@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
-func TestTheSnapshotterFindsTheDriverWhenTheKindsOfSnapshotsAreThere(t *testing.T) {
+func TestSnapshotter_FindsTheDriverWhenTheKindsOfSnapshotsExist(t *testing.T) {
 	kinds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{kinds: "CustomResourceDefinitionList"})
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func TestTheSnapshotterFindsTheDriverWhenTheKindsOfSnapshotsAreThere(t *testing.
 	await(t, "the way to the driver", func() bool { content, err := os.ReadFile(link); return err == nil && string(content) == socket })
 }
 
-func TestTheSnapshotterHasASocketOfItsOwn(t *testing.T) {
+func TestSnapshotter_HasItsOwnSocket(t *testing.T) {
 	for _, endpoint := range []string{"unix:///csi/csi.sock", "csi.sock", "unix:///csi/"} {
 		c := &controller{snapshotterEndpoint: endpoint}
 		c.driver.Endpoint = "unix:///csi/csi.sock"

@@ -8,38 +8,38 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
-	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// followDebug sets the level of the log as the StorageCluster has spec.debug, at once. What --log-level asks for is
-// logged in any case. Without the right to watch, or the kind, it stays at that.
-// The watch is begun by the part, unless it is under way already.
+// followDebug sets the level of the log as the StorageCluster has spec.debug, at once. The level of --log-level is the
+// minimum. Without the right to watch, or without the kind, that level stays. The part starts the watch, unless it runs
+// already.
 func (l *logging) followDebug(watches holdfast.SharedInformerFactory, log *slog.Logger) (part, error) {
-	informer := holdfastv1.ToTypedStorageClusterInformer(watches.Holdfast().V1().StorageClusters()).TypedInformer()
+	informer := watch.ToTypedStorageClusterInformer(watches.Holdfast().V1beta1().StorageClusters()).TypedInformer()
 	look := func() {
-		var all []*v1.StorageCluster
+		var all []*v1beta1.StorageCluster
 		for _, o := range informer.GetIndexer().List() {
-			all = append(all, o.(*v1.StorageCluster))
+			all = append(all, o.(*v1beta1.StorageCluster))
 		}
-		served := v1.Served(all)
+		served := v1beta1.Served(all)
 		l.debug(served != nil && served.Spec.Debug, log)
 	}
-	_, err := informer.AddTypedEventHandler(holdfastv1.StorageClusterHandlerFuncs{
-		AddFunc:    func(*v1.StorageCluster) { look() },
-		UpdateFunc: func(_, _ *v1.StorageCluster) { look() },
-		DeleteFunc: func(holdfastv1.DeletedStorageCluster) { look() },
+	_, err := informer.AddTypedEventHandler(watch.StorageClusterHandlerFuncs{
+		AddFunc:    func(*v1beta1.StorageCluster) { look() },
+		UpdateFunc: func(_, _ *v1beta1.StorageCluster) { look() },
+		DeleteFunc: func(watch.DeletedStorageCluster) { look() },
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := informer.SetWatchErrorHandlerWithContext(toldOnce(log, "the StorageClusters cannot be watched, so spec.debug has no effect; trying again")); err != nil {
+	if err := informer.SetWatchErrorHandlerWithContext(loggedOnce(log, "the StorageClusters cannot be watched, so spec.debug has no effect; trying again")); err != nil {
 		return nil, err
 	}
 	return startWatches(watches), nil
 }
 
-// startWatches is a part that begins what was asked for and is not under way yet.
+// startWatches starts the requested informers that do not run yet.
 func startWatches(watches holdfast.SharedInformerFactory) part {
 	return func(ctx context.Context) error {
 		watches.StartWithContext(ctx)
@@ -48,23 +48,23 @@ func startWatches(watches holdfast.SharedInformerFactory) part {
 	}
 }
 
-// debug changes the level between what was asked for and all.
+// debug switches the log level between the configured one and debug.
 func (l *logging) debug(on bool, log *slog.Logger) {
 	level := l.floor
 	if on {
 		level = min(level, slog.LevelDebug)
 	}
 	if l.level.Level() != level {
-		log.Info("the log changes its level", "level", level.String(), "debug", on)
+		log.Info("the log level changes", "level", level.String(), "debug", on)
 		l.level.Set(level)
 	}
 }
 
-// toldOnce logs the first time that a watch fails; it is tried again all the time.
-func toldOnce(log *slog.Logger, message string) cache.WatchErrorHandlerWithContext {
-	var told atomic.Bool
+// loggedOnce logs only the first failure of a watch, which is retried all the time.
+func loggedOnce(log *slog.Logger, message string) cache.WatchErrorHandlerWithContext {
+	var logged atomic.Bool
 	return func(ctx context.Context, _ *cache.Reflector, err error) {
-		if ctx.Err() == nil && !told.Swap(true) {
+		if ctx.Err() == nil && !logged.Swap(true) {
 			log.Warn(message, "error", err) //nolint:sloglint // of two
 		}
 	}

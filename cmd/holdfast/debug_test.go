@@ -17,8 +17,8 @@ import (
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
 // await waits for something that comes by itself.
@@ -67,9 +67,9 @@ func begin(t *testing.T, p part) (end func() error) {
 	return end
 }
 
-func TestTheLogFollowsDebugOfTheStorageClusterAtOnce(t *testing.T) {
+func TestDebug_LogFollowsTheStorageClusterAtOnce(t *testing.T) {
 	c := client.NewForConfigOrDie(miniapi.New(t).Config())
-	clusters := c.HoldfastV1().StorageClusters()
+	clusters := c.HoldfastV1beta1().StorageClusters()
 	l := &logging{floor: slog.LevelWarn}
 	l.level.Set(l.floor)
 	begin(t, valid(t)(l.followDebug(holdfast.NewSharedInformerFactory(c, 0), slog.New(slog.DiscardHandler))))
@@ -88,7 +88,7 @@ func TestTheLogFollowsDebugOfTheStorageClusterAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := clusters.Create(t.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1.StorageClusterSpec{Debug: true}}, metav1.CreateOptions{}); err != nil {
+	if _, err := clusters.Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1beta1.StorageClusterSpec{Debug: true}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	level(slog.LevelDebug)
@@ -102,11 +102,11 @@ func TestTheLogFollowsDebugOfTheStorageClusterAtOnce(t *testing.T) {
 	level(slog.LevelWarn)
 }
 
-func TestOnlyTheStorageClusterThatIsServedSetsTheLevel(t *testing.T) {
+func TestDebug_OnlyTheServedStorageClusterSetsTheLevel(t *testing.T) {
 	c := client.NewForConfigOrDie(miniapi.New(t).Config())
-	clusters := c.HoldfastV1().StorageClusters()
+	clusters := c.HoldfastV1beta1().StorageClusters()
 	for _, name := range []string{"a", "b"} {
-		if _, err := clusters.Create(t.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.StorageClusterSpec{Debug: true}}, metav1.CreateOptions{}); err != nil {
+		if _, err := clusters.Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.StorageClusterSpec{Debug: true}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestOnlyTheStorageClusterThatIsServedSetsTheLevel(t *testing.T) {
 	await(t, "the level of the one that is left", func() bool { return l.level.Level() == slog.LevelDebug })
 }
 
-func TestWhatTheFlagAsksForIsLoggedWhateverDebugSays(t *testing.T) {
+func TestDebug_FlagSetsTheLowestLevelInAnyCase(t *testing.T) {
 	for _, floor := range []slog.Level{slog.LevelDebug - 4, slog.LevelDebug, slog.LevelInfo, slog.LevelError} {
 		l := &logging{floor: floor}
 		l.level.Set(floor)
@@ -142,7 +142,7 @@ func TestWhatTheFlagAsksForIsLoggedWhateverDebugSays(t *testing.T) {
 	}
 }
 
-func TestALoggerMadeBeforeLogsAtTheLevelOfNow(t *testing.T) {
+func TestDebug_EarlierLoggerFollowsTheLevel(t *testing.T) {
 	l := &logging{floor: slog.LevelInfo, format: "text"}
 	log, err := l.logger()
 	if err != nil {
@@ -155,7 +155,7 @@ func TestALoggerMadeBeforeLogsAtTheLevelOfNow(t *testing.T) {
 	}
 }
 
-func TestWithoutTheRightToWatchTheLogStaysAsItIsAndSaysSoOnce(t *testing.T) {
+func TestDebug_WithoutTheRightToWatchTheLevelStaysAndIsReportedOnce(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked <- struct{}{}
@@ -165,7 +165,7 @@ func TestWithoutTheRightToWatchTheLogStaysAsItIsAndSaysSoOnce(t *testing.T) {
 	}))
 	t.Cleanup(api.Close)
 	config := &rest.Config{Host: api.URL}
-	out := &output{}
+	out := &logText{}
 	l := &logging{}
 	end := begin(t, valid(t)(l.followDebug(holdfast.NewSharedInformerFactory(client.NewForConfigOrDie(config), 0), slog.New(slog.NewTextHandler(out, nil)))))
 	await(t, "the warning", func() bool { return strings.Contains(out.String(), "spec.debug has no effect") })
@@ -180,19 +180,19 @@ func TestWithoutTheRightToWatchTheLogStaysAsItIsAndSaysSoOnce(t *testing.T) {
 	}
 }
 
-// output is what was logged.
-type output struct {
+// logText is what was logged.
+type logText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (o *output) Write(b []byte) (int, error) {
+func (o *logText) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.Write(b)
 }
 
-func (o *output) String() string {
+func (o *logText) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()

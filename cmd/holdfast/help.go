@@ -1,46 +1,60 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-func usage() string {
+func help(c *cobra.Command) string {
 	var b strings.Builder
-	b.WriteString("Holdfast serves the disks of a host as CSI volumes: limited, snapshotted, growing.\n\n" +
-		"Usage: holdfast COMMAND [flags]\n\nCommands:\n")
-	for _, c := range commands {
-		fmt.Fprintf(&b, "  %-12s%s\n", c.name, c.summary)
+	fmt.Fprintf(&b, "Usage: %s\n\n%s.\n", c.UseLine(), c.Short)
+	if c.Long != "" {
+		fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(c.Long))
 	}
-	b.WriteString("\nholdfast COMMAND --help tells more.\n")
+	if c.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
+	}
+	for _, group := range append(c.Groups(), &cobra.Group{Title: "Commands:"}) {
+		helpOfGroup(&b, c, group)
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n%s COMMAND --help shows details.\n", c.CommandPath())
+	}
+	if flags := c.LocalFlags(); flags.HasAvailableFlags() {
+		b.WriteString("\nFlags:\n")
+		flags.VisitAll(func(f *pflag.Flag) { helpOfFlag(&b, f) })
+	}
 	return b.String()
 }
 
-func (c command) help(flags *flag.FlagSet) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: holdfast %s [flags]\n\n%s.\n%s\n", strings.TrimSpace(c.name+" "+c.takes), c.summary, c.text)
-	if len(c.verbs) > 0 {
-		fmt.Fprintf(&b, "Verbs, of which the first is meant where none is given:\n")
-		for _, verb := range c.verbs {
-			fmt.Fprintf(&b, "  %-16s%s\n", strings.TrimSpace(verb.name+" "+verb.takes), verb.summary)
+func helpOfGroup(b *strings.Builder, c *cobra.Command, group *cobra.Group) {
+	title := "\n" + group.Title + "\n"
+	for _, verb := range c.Commands() {
+		if verb.GroupID != group.ID || !verb.IsAvailableCommand() && verb.Name() != "help" {
+			continue
 		}
-		fmt.Fprintf(&b, "holdfast %s VERB --help tells more.\n\n", c.name)
+		fmt.Fprintf(b, "%s  %-16s%s\n", title, verb.Use, verb.Short)
+		title = ""
 	}
-	b.WriteString("Flags:\n")
-	flags.VisitAll(func(f *flag.Flag) {
-		value, text := flag.UnquoteUsage(f)
-		dashes := "--"
-		if len(f.Name) == 1 {
-			dashes = "-"
-		}
-		fmt.Fprintf(&b, "  %s%s %s\n", dashes, f.Name, strings.ToUpper(value))
-		for line := range strings.SplitSeq(text, "\n") {
-			fmt.Fprintf(&b, "        %s\n", line)
-		}
-		if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" {
-			fmt.Fprintf(&b, "        default: %s\n", f.DefValue)
-		}
-	})
-	return b.String()
+}
+
+func helpOfFlag(b *strings.Builder, f *pflag.Flag) {
+	if f.Hidden {
+		return
+	}
+	value, text := pflag.UnquoteUsage(f)
+	name := "--" + f.Name
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", " + name
+	}
+	fmt.Fprintf(b, "  %s\n", strings.TrimSpace(name+" "+strings.ToUpper(value)))
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintf(b, "        %s\n", line)
+	}
+	if preset := f.DefValue; preset != "" && preset != "0" && preset != "0s" && preset != "false" {
+		fmt.Fprintf(b, "        default: %s\n", preset)
+	}
 }

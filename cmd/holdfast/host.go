@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-storage/holdfast/backend/local"
@@ -21,48 +21,74 @@ import (
 type host struct {
 	*pools
 	*logging
+	*monitoring
 	driver          driver.Config
 	registrationDir string
 	registersDriver bool
-	metricsAddress  string
+	storage         atomic.Pointer[local.Backend] // nil while it is being opened
 }
 
-// opener takes the storage of this host for this process.
+// opener opens the storage of this host for this process.
 type opener func(context.Context, *slog.Logger) (*local.Backend, error)
 
-// joiner returns what runs beside the driver, on the same storage.
+// joiner returns the parts that run beside the driver, on the same storage.
 type joiner func(*local.Backend, *slog.Logger) ([]part, error)
 
 // part is something that runs as long as the process.
 type part func(context.Context) error
 
-func hostFlags(flags *flag.FlagSet, endpoint, registrationDir string) *host {
-	h := &host{pools: poolFlag(flags), logging: logFlags(flags)}
+func hostFlags(flags *pflag.FlagSet, endpoint, registrationDir string) *host {
+	h := &host{pools: poolFlag(flags), logging: logFlags(flags), monitoring: monitoringFlags(flags)}
 	flags.StringVar(&h.driver.Endpoint, "endpoint", endpoint, "the `socket` to serve on; only root may connect")
 	flags.StringVar(&h.driver.Name, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
 	flags.DurationVar(&h.driver.StopTimeout, "stop-timeout", driver.DefaultStopTimeout, "how long a stop waits for running calls, a `duration`")
 	flags.StringVar(&h.registrationDir, "kubelet-registration-dir", registrationDir, "`directory` in which the kubelet looks for drivers, such as /var/lib/kubelet/plugins_registry; none if empty. The kubelet must find the endpoint at the same path")
-	flags.BoolVar(&h.registersDriver, "register-driver", true, "register the driver with the kubelet; without it, that is left to node-driver-registrar")
+	flags.BoolVar(&h.registersDriver, "register-driver", true, "register the driver with the kubelet; disable it when node-driver-registrar does that")
 	h.inlineFlags(flags)
-	flags.StringVar(&h.metricsAddress, "metrics-address", "", "`address` for /metrics and /healthz, such as 127.0.0.1:9090; none if empty")
 	return h
 }
 
 // run serves until ctx ends, or a part does with an error.
-func (h *host) run(ctx context.Context, open opener, join joiner) (err error) {
+func (h *host) run(ctx context.Context, open opener, join joiner) error {
 	log, err := h.logger()
 	if err != nil {
 		return err
 	}
-	registry := newRegistry()
-	h.driver.Version, h.driver.Log, h.driver.Registerer = version, log, registry
+	if err := h.checkCSI(h.driver.Endpoint); err != nil {
+		return err
+	}
+	h.health.Ready("pools", h.opened)
+	parts := []part{h.serve(log), func(ctx context.Context) error { return h.serveStorage(ctx, open, join, log) }}
+	if h.registrationDir != "" && h.registersDriver {
+		r, err := registration.New(registration.Config{Directory: h.registrationDir, Endpoint: h.driver.Endpoint, Log: log})
+		if err != nil {
+			return fmt.Errorf("--kubelet-registration-dir: %w", err)
+		}
+		h.health.Live("kubelet-registration", r.Announced)
+		h.health.Ready("kubelet-registration", r.Registered)
+		parts = append(parts, r.Run)
+	}
+	return runAll(ctx, parts)
+}
 
+// opened is a check: volumes can be used when the pools were opened.
+func (h *host) opened(ctx context.Context) error {
+	storage := h.storage.Load()
+	if storage == nil {
+		return errors.New("the pools are being opened")
+	}
+	return storage.Opened(ctx)
+}
+
+func (h *host) serveStorage(ctx context.Context, open opener, join joiner, log *slog.Logger) (err error) {
+	h.driver.Version, h.driver.Log, h.driver.Registerer = version, log, h.registry
 	storage, err := open(ctx, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close(context.WithoutCancel(ctx), storage)) }()
-	if err := registry.Register(storage.Collector()); err != nil {
+	h.storage.Store(storage)
+	if err := h.registry.Register(storage.Collector()); err != nil {
 		return err
 	}
 	h.driver.Backend = storage
@@ -74,40 +100,17 @@ func (h *host) run(ctx context.Context, open opener, join joiner) (err error) {
 	if err != nil {
 		return err
 	}
-	more, err := h.reachable(registry, log)
-	if err != nil {
-		return err
-	}
-	return runAll(ctx, append(append(parts, d.Run, followIOErrors(log)), more...))
+	return runAll(ctx, append(parts, d.Run, followIOErrors(log)))
 }
 
-// followIOErrors does without where the kernel's log cannot be read.
+// followIOErrors detects no errors where the kernel's log cannot be read.
 func followIOErrors(log *slog.Logger) part {
 	return func(ctx context.Context) error {
 		if err := nodeops.FollowIOErrors(ctx); err != nil {
-			log.Warn("volumes are not unhealthy for I/O errors of their devices", "error", err)
+			log.Warn("I/O errors of devices are not detected", "error", err)
 		}
 		return nil
 	}
-}
-
-// reachable returns what makes the driver known to the kubelet and to whoever watches it.
-func (h *host) reachable(metrics prometheus.Gatherer, log *slog.Logger) (parts []part, err error) {
-	registered := func() error { return nil }
-	if h.registrationDir != "" && h.registersDriver {
-		r, err := registration.New(registration.Config{Directory: h.registrationDir, Endpoint: h.driver.Endpoint, Log: log})
-		if err != nil {
-			return nil, fmt.Errorf("--kubelet-registration-dir: %w", err)
-		}
-		registered = r.Check
-		parts = append(parts, r.Run)
-	}
-	if h.metricsAddress != "" {
-		parts = append(parts, func(ctx context.Context) error {
-			return serveDriverMetrics(ctx, h.metricsAddress, metrics, h.driver.Endpoint, registered, log)
-		})
-	}
-	return parts, nil
 }
 
 // runAll runs all parts until one fails or ctx ends.
@@ -119,7 +122,7 @@ func runAll(ctx context.Context, parts []part) error {
 	return group.Wait()
 }
 
-// close lets operations end that outlived their calls.
+// close waits for operations that outlive their calls.
 func (h *host) close(ctx context.Context, storage *local.Backend) error {
 	ctx, cancel := context.WithTimeout(ctx, max(h.driver.StopTimeout, time.Second))
 	defer cancel()

@@ -1,19 +1,20 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-storage/holdfast/driver"
 )
 
-// inlineFlags say what inline ephemeral volumes may take. None are allowed unless they do.
-func (h *host) inlineFlags(flags *flag.FlagSet) {
+// inlineFlags are the limits of inline ephemeral volumes. Without them none are allowed.
+func (h *host) inlineFlags(flags *pflag.FlagSet) {
 	h.driver.Inline.Field = "--ephemeral-pools, with --ephemeral-max-size,"
-	flags.Func("ephemeral-pools", "the pools that inline ephemeral volumes may be in, `names` with commas between them; one that names none is in the first of them that is here. None: there are no such volumes", func(value string) error {
+	flags.Func("ephemeral-pools", "the pools that inline ephemeral volumes may be in, `names` with commas between them; a volume that names none is in the first of them that exists here. Empty: no such volumes are allowed", func(value string) error {
 		h.driver.Inline.Pools = nil
 		for name := range strings.SplitSeq(value, ",") {
 			if name == "" {
@@ -33,7 +34,7 @@ func (h *host) inlineFlags(flags *flag.FlagSet) {
 	})
 }
 
-// allowedByCluster names where a StorageCluster allows them.
+// allowedByCluster names the field of a StorageCluster that allows them.
 func allowedByCluster(c *driver.Config) {
 	c.Inline.Field = "spec.csi.ephemeral of the StorageCluster"
 }

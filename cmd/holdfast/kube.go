@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
@@ -19,7 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // kubeAccess is how the program reaches the API server.
@@ -28,10 +33,10 @@ type kubeAccess struct {
 	namespace  string
 }
 
-func kubeFlags(flags *flag.FlagSet) *kubeAccess {
+func kubeFlags(flags *pflag.FlagSet) *kubeAccess {
 	k := &kubeAccess{}
 	flags.StringVar(&k.kubeconfig, "kubeconfig", "", "`file` with the address and identity for the API server; the pod's own if empty")
-	flags.StringVar(&k.namespace, "namespace", v1.DefaultNamespace, "`namespace` of the Leases")
+	flags.StringVar(&k.namespace, "namespace", v1beta1.DefaultNamespace, "`namespace` of the Leases")
 	return k
 }
 
@@ -41,24 +46,62 @@ type kubectl struct {
 	context    string
 }
 
-func kubectlFlags(flags *flag.FlagSet) *kubectl {
+func kubectlFlags(flags *pflag.FlagSet) *kubectl {
 	k := &kubectl{}
-	flags.StringVar(&k.kubeconfig, "kubeconfig", "", "`file` with the address and identity for the API server; if empty, $KUBECONFIG, ~/.kube/config, or the pod's own")
-	flags.StringVar(&k.context, "context", "", "`name` of the context in the kubeconfig; the current one if empty")
+	k.define(flags)
 	return k
 }
 
-func (k *kubectl) connection() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = k.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.context}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("no way to the API server (give --kubeconfig, or set KUBECONFIG): %w", err)
-	}
-	return config, nil
+func (k *kubectl) define(flags *pflag.FlagSet) {
+	flags.StringVar(&k.kubeconfig, "kubeconfig", "", "`file` with the address and identity for the API server; if empty, $KUBECONFIG, ~/.kube/config, or the pod's own")
+	flags.StringVar(&k.context, "context", "", "`name` of the context in the kubeconfig; the current one if empty")
 }
 
-// inProtobuf is for the kinds of Kubernetes, which have it, and cost less to read in it.
+// errNoCluster says that no cluster was named, by flag, file or environment.
+var errNoCluster = errors.New("no configuration for the API server (give --kubeconfig, or set KUBECONFIG)")
+
+func (k *kubectl) config() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = k.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.context})
+}
+
+func (k *kubectl) connection() (*rest.Config, error) {
+	config := k.config()
+	if err := k.checkContext(config); err != nil {
+		return nil, notAsked(err)
+	}
+	c, err := config.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, notAsked(errNoCluster)
+	}
+	if err != nil {
+		return nil, notAsked(fmt.Errorf("%w: %w", errNoCluster, err))
+	}
+	c.QPS, c.UserAgent = -1, "holdfast/"+version
+	return c, nil
+}
+
+// checkContext names the contexts that there are, if the requested one is not among them.
+func (k *kubectl) checkContext(config clientcmd.ClientConfig) error {
+	all, err := config.RawConfig()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoCluster, err)
+	}
+	names := strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", ")
+	name := cmp.Or(k.context, all.CurrentContext)
+	switch {
+	case all.Contexts[name] != nil, name == "" && names == "": // without a kubeconfig, it is the pod's own
+		return nil
+	case names == "":
+		return fmt.Errorf("there is no context %q: the kubeconfig has none (give --kubeconfig, or set KUBECONFIG)", name)
+	case name == "":
+		return fmt.Errorf("the kubeconfig has no current context: give --context with one of %s", names)
+	}
+	return fmt.Errorf("there is no context %q in the kubeconfig: give --context with one of %s", name, names)
+}
+
+// inProtobuf is for the kinds of Kubernetes, which are cheaper to decode from protobuf.
 func inProtobuf(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
@@ -74,7 +117,7 @@ type clients struct {
 	broadcast  part // sends the events
 }
 
-// The limits of requests. They bound what a program that has gone wild can do; the API server shares out its own time.
+// The limits of requests. They restrict a program with a bug; the API server has a priority and fairness of its own.
 const (
 	requestsPerSecond = 200
 	requestBurst      = 400
@@ -89,7 +132,7 @@ func (k *kubeAccess) connect(component string, log *slog.Logger) (*clients, erro
 		config, err = clientcmd.BuildConfigFromFlags("", k.kubeconfig)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no way to the API server (outside of a pod, give --kubeconfig): %w", err)
+		return nil, notAsked(fmt.Errorf("no configuration for the API server (outside of a pod, give --kubeconfig): %w", err))
 	}
 	config.QPS, config.Burst, config.UserAgent = requestsPerSecond, requestBurst, component+"/"+version
 	c := &clients{}
@@ -107,7 +150,7 @@ func (k *kubeAccess) connect(component string, log *slog.Logger) (*clients, erro
 
 func (c *clients) recordEvents(component string, log *slog.Logger) error {
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1beta1.AddToScheme} {
 		if err := add(kinds); err != nil {
 			return err
 		}
@@ -123,7 +166,8 @@ func (c *clients) recordEvents(component string, log *slog.Logger) error {
 	return nil
 }
 
-// logged hands the log to the Kubernetes libraries below a part. What other libraries log stays silent: see logger.
+// logged hands the log to the Kubernetes libraries below a part. The logs of other libraries are discarded: see
+// silenceLibraries.
 func logged(log *slog.Logger, p part) part {
 	return func(ctx context.Context) error { return p(withLog(ctx, log)) }
 }

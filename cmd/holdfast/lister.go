@@ -2,47 +2,19 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
-
-var volumesListVerb = command{
-	name:    "list",
-	summary: "List the volumes of the cluster",
-	text: `
-The Volume objects, and what is not well with them.
-
-  holdfast volumes list
-  holdfast volumes list -o json
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error { return listerFlags(flags).volumes },
-}
-
-var trashVerb = command{
-	name:    "trash",
-	summary: "List the deleted volumes that can be restored",
-	text: `
-Those of all nodes and NFS servers, the last deleted first. Of each, the last 100 are shown.
-
-  holdfast volumes trash
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error { return listerFlags(flags).trash },
-}
-
-var snapshotsListVerb = command{
-	name:    "list",
-	summary: "List the snapshots of the cluster",
-	text: `
-The Snapshot objects, and what is not well with them. Those that VolumeSnapshots have are among them.
-
-  holdfast snapshots list
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error { return listerFlags(flags).snapshots },
-}
 
 // installation is how an administrator reaches a cluster with Holdfast in it.
 type installation struct {
@@ -50,10 +22,19 @@ type installation struct {
 	namespace string
 }
 
-func installationFlags(flags *flag.FlagSet) *installation {
-	i := &installation{kubectl: kubectlFlags(flags)}
-	flags.StringVar(&i.namespace, "namespace", deploy.Namespace, "`namespace` in which Holdfast runs")
+func installationFlags(flags *pflag.FlagSet) *installation {
+	i := &installation{kubectl: &kubectl{}}
+	i.define(flags)
 	return i
+}
+
+func (i *installation) define(flags *pflag.FlagSet) {
+	i.kubectl.define(flags)
+	namespaceFlag(flags, &i.namespace)
+}
+
+func namespaceFlag(flags *pflag.FlagSet, namespace *string) {
+	flags.StringVarP(namespace, "namespace", "n", deploy.Namespace, "`namespace` in which Holdfast runs")
 }
 
 func (i *installation) admin(c admin.Config) (*admin.Admin, error) {
@@ -61,55 +42,89 @@ func (i *installation) admin(c admin.Config) (*admin.Admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.UserAgent = -1, "holdfast/"+version
 	if c.Clients, err = admin.Connect(config, i.namespace); err != nil {
 		return nil, err
 	}
 	return admin.New(c)
 }
 
-// lister shows something of a cluster and changes nothing.
-type lister struct {
+// list is what a command lists, of a cluster or of the pools of this host.
+type list[T any] struct {
+	ofCluster func(*admin.Admin, context.Context) ([]T, error)
+	ofPools   func(context.Context, *local.Backend) ([]T, error)
+	table     func(io.Writer, []T, bool) error
+	name      func(io.Writer, T) error // for -o name
+}
+
+var (
+	volumeList   = list[admin.Row]{(*admin.Admin).Volumes, volumesOfPools, admin.WriteVolumes, nameOf("Volume")}
+	snapshotList = list[admin.Row]{(*admin.Admin).Snapshots, snapshotsOfPools, admin.WriteSnapshots, nameOf("Snapshot")}
+	// A volume in the trash has no object: its name alone is an argument for restore.
+	trashList = list[admin.Trashed]{(*admin.Admin).Trash, trashOfPools, admin.WriteTrash, func(out io.Writer, t admin.Trashed) error {
+		_, err := fmt.Fprintln(out, t.Name)
+		return err
+	}}
+)
+
+func nameOf(kind string) func(io.Writer, admin.Row) error {
+	return func(out io.Writer, r admin.Row) error {
+		return printName(out, v1beta1.SchemeGroupVersion.WithKind(kind).GroupKind(), r.Name)
+	}
+}
+
+// source is where a list is read, and how it is written.
+type source struct {
 	*installation
-	output string
+	*hostPools
+	*output
 }
 
-func listerFlags(flags *flag.FlagSet) *lister {
-	l := &lister{installation: installationFlags(flags)}
-	for _, name := range []string{"output", "o"} {
-		flags.StringVar(&l.output, name, "table", "`format` of the list: table or json")
-	}
-	return l
+func sourceFlags(cmd *cobra.Command) *source {
+	flags := cmd.Flags()
+	return &source{installationFlags(flags), hostPoolFlags(flags), outputFlag(cmd, append(tableFormats, "name")...)}
 }
 
-func (l *lister) volumes(ctx context.Context, out io.Writer) error {
-	return show(ctx, l, out, (*admin.Admin).Volumes, admin.WriteVolumes)
+// command makes a command that prints the list.
+func (l list[T]) command(cmd *cobra.Command) *cobra.Command {
+	s := sourceFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return l.show(cmd.Context(), cmd.OutOrStdout(), s) }
+	return cmd
 }
 
-func (l *lister) snapshots(ctx context.Context, out io.Writer) error {
-	return show(ctx, l, out, (*admin.Admin).Snapshots, admin.WriteSnapshots)
-}
-
-func (l *lister) trash(ctx context.Context, out io.Writer) error {
-	return show(ctx, l, out, (*admin.Admin).Trash, admin.WriteTrash)
-}
-
-func show[T any](
-	ctx context.Context, l *lister, out io.Writer, list func(*admin.Admin, context.Context) ([]T, error), write func(io.Writer, []T) error,
-) error {
-	if l.output != "table" && l.output != "json" {
-		return fmt.Errorf("--output %q: it must be table or json: %w", l.output, errUsage)
-	}
-	a, err := l.admin(admin.Config{Out: out})
+func (l list[T]) show(ctx context.Context, out io.Writer, s *source) error {
+	all, err := l.read(ctx, s)
 	if err != nil {
 		return err
 	}
-	all, err := list(a, ctx)
+	if s.format == "name" {
+		for _, one := range all {
+			if err := l.name(out, one); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return s.print(out, all, func(wide bool) error { return l.table(out, all, wide) })
+}
+
+func (l list[T]) read(ctx context.Context, s *source) (all []T, err error) {
+	if s.given() {
+		err = s.peek(ctx, func(storage *local.Backend) error {
+			all, err = l.ofPools(ctx, storage)
+			return err
+		})
+		return all, err
+	}
+	a, err := s.admin(admin.Config{Out: io.Discard})
 	if err != nil {
-		return err
+		return nil, s.explain(err)
 	}
-	if l.output == "json" {
-		return writeJSON(out, all)
-	}
-	return write(out, all)
+	all, err = l.ofCluster(a, ctx)
+	return all, notAsked(err)
+}
+
+// printName prints a name as kubectl get -o name does.
+func printName(out io.Writer, kind schema.GroupKind, name string) error {
+	_, err := fmt.Fprintf(out, "%s/%s\n", strings.ToLower(kind.String()), name)
+	return err
 }

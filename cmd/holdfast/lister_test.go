@@ -13,29 +13,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
 // stored is an API with a volume, a snapshot and something in a trash, and the flags to reach it.
 func stored(t *testing.T) []string {
 	t.Helper()
 	api := miniapi.New(t)
-	kinds := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1()
-	_, volume := kinds.Volumes().Create(t.Context(), &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Spec: v1.VolumeSpec{Name: "pvc-1", Node: "a", Claim: "shop/orders"}}, metav1.CreateOptions{})
-	_, snapshot := kinds.Snapshots().Create(t.Context(), &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s-1"}, Spec: v1.SnapshotSpec{Name: "s-1", Source: "pvc-1", Node: "a"}}, metav1.CreateOptions{})
-	n, node := kinds.StorageNodes().Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	kinds := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1()
+	_, volume := kinds.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Spec: v1beta1.VolumeSpec{Name: "pvc-1", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/orders")}}, metav1.CreateOptions{})
+	_, snapshot := kinds.Snapshots().Create(t.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s-1"}, Spec: v1beta1.SnapshotSpec{Name: "s-1", SourceRef: v1beta1.FromVolume("pvc-1"), Node: "a"}}, metav1.CreateOptions{})
+	n, node := kinds.StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	if err := errors.Join(volume, snapshot, node); err != nil {
 		t.Fatal(err)
 	}
-	n.Status.Trash = []v1.TrashedVolume{{Name: "pvc-9", Size: resource.MustParse("3Gi"), Deleted: metav1.NewTime(time.Now()), Expires: metav1.NewTime(time.Now())}}
+	n.Status.Trash = []v1beta1.TrashedVolume{{Name: "pvc-9", Size: resource.MustParse("3Gi"), DeletionTime: metav1.NewTime(time.Now()), ExpirationTime: metav1.NewTime(time.Now())}}
 	if _, err := kinds.StorageNodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--kubeconfig", reachable(t, api.Config().Host), "--context", "here"}
 }
 
-func TestVolumesWithoutAPoolAreThoseOfTheCluster(t *testing.T) {
+func TestVolumes_WithoutAPoolFlagAreThoseOfTheCluster(t *testing.T) {
 	flags := stored(t)
 	for line, want := range map[string]string{
 		"volumes": "shop/orders", "volumes list": "pvc-1", "volumes trash": "3Gi", "snapshots": "s-1", "snapshots list": "pvc-1",
@@ -52,7 +52,7 @@ func TestVolumesWithoutAPoolAreThoseOfTheCluster(t *testing.T) {
 	}
 }
 
-func TestVerbsOfVolumesReachTheClusterWithTheirNameAndFlagsInAnyOrder(t *testing.T) {
+func TestVerbs_OfVolumesReachTheClusterWithTheirNameAndFlagsInAnyOrder(t *testing.T) {
 	flags := stored(t)
 	for line, want := range map[string]string{
 		"volumes restore pvc-7 --timeout 1m":                    "no volume pvc-7",
@@ -69,22 +69,20 @@ func TestVerbsOfVolumesReachTheClusterWithTheirNameAndFlagsInAnyOrder(t *testing
 	}
 }
 
-func TestHelpOfACommandNamesItsVerbsAndTheirsWhatTheyTake(t *testing.T) {
-	for _, c := range commands {
-		if len(c.verbs) == 0 {
-			continue
-		}
-		out, err := call(t, c.name, "--help")
+func TestHelp_OfACommandNamesItsVerbsAndTheirArguments(t *testing.T) {
+	for _, c := range newRoot().Commands() {
+		out, err := call(t, c.Name(), "--help")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, verb := range c.verbs {
-			if !strings.Contains(out, "  "+strings.TrimSpace(verb.name+" "+verb.takes)) || !strings.Contains(out, verb.summary) {
-				t.Errorf("%s is not in:\n%s", verb.name, out)
+		for _, verb := range c.Commands() {
+			if !strings.Contains(out, "  "+verb.Use) || !strings.Contains(out, verb.Short) {
+				t.Errorf("%s is not in:\n%s", verb.Use, out)
 			}
-			own, err := call(t, c.name, verb.name, "--help")
-			if usage := strings.TrimSpace("Usage: holdfast " + c.name + " " + verb.name + " " + verb.takes); err != nil || !strings.HasPrefix(own, usage+" [flags]\n") {
-				t.Errorf("%v\n%s", err, own)
+			own, err := call(t, c.Name(), verb.Name(), "--help")
+			helped, helpErr := call(t, "help", c.Name(), verb.Name())
+			if err != nil || helpErr != nil || !strings.HasPrefix(own, "Usage: holdfast "+c.Name()+" "+verb.Use) || helped != own {
+				t.Errorf("%v, %v\n%s\n%s", err, helpErr, own, helped)
 			}
 		}
 	}
@@ -96,7 +94,7 @@ func TestHelpOfACommandNamesItsVerbsAndTheirsWhatTheyTake(t *testing.T) {
 	}
 }
 
-func TestWhoIsAskedMayAnswerOrLeave(t *testing.T) {
+func TestAsk_ReadsALineOrEnds(t *testing.T) {
 	var out strings.Builder
 	if answer, err := ask(t.Context(), strings.NewReader("pvc-1\nmore\n"), &out, "Sure? "); err != nil || answer != "pvc-1" || out.String() != "Sure? " {
 		t.Errorf("%q, %v after %q", answer, err, &out)

@@ -1,25 +1,25 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 )
 
-// logging is how the program tells what it does, on standard error.
+// logging configures the log, on standard error.
 type logging struct {
-	floor  slog.Level    // that was asked for; debug may lower it while the program runs
+	floor  slog.Level    // the configured one; debug may lower it while the program runs
 	level  slog.LevelVar // at the moment
 	format string
 }
 
-func logFlags(flags *flag.FlagSet) *logging {
+func logFlags(flags *pflag.FlagSet) *logging {
 	l := &logging{}
-	flags.TextVar(&l.floor, "log-level", slog.LevelInfo, "the least `level` that is logged: debug, info, warn or error")
+	flags.TextVar(&l.floor, "log-level", slog.LevelInfo, "the lowest `level` that is logged: debug, info, warn or error")
 	flags.StringVar(&l.format, "log-format", "text", "`format` of the log: text or json")
 	return l
 }

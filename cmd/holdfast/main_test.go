@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func TestMain(m *testing.M) {
@@ -22,14 +22,14 @@ func call(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestHelpNamesEveryCommandAndFlag(t *testing.T) {
+func TestHelp_NamesEveryCommandAndFlag(t *testing.T) {
 	out, err := call(t, "--help")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range commands {
-		if !strings.Contains(out, "  "+c.name) || !strings.Contains(out, c.summary) {
-			t.Errorf("%s is not in:\n%s", c.name, out)
+	for _, c := range newRoot().Commands() {
+		if !strings.Contains(out, "  "+c.Name()) || !strings.Contains(out, c.Short) {
+			t.Errorf("%s is not in:\n%s", c.Name(), out)
 		}
 	}
 	out, err = call(t, "standalone", "--help")
@@ -46,15 +46,19 @@ func TestHelpNamesEveryCommandAndFlag(t *testing.T) {
 	}
 }
 
-func TestACallThatIsWrongSaysWhatIsAllowed(t *testing.T) {
+func TestUsage_ErrorNamesTheAllowedValues(t *testing.T) {
 	pool := "name=fast,path=" + t.TempDir()
 	for name, test := range map[string]struct {
 		args []string
 		want []string
 	}{
 		"nothing":             {nil, []string{"no command"}},
-		"unknown command":     {[]string{"serve"}, []string{`"serve"`}},
-		"unknown flag":        {[]string{"standalone", "--poool", pool}, []string{"poool"}},
+		"unknown command":     {[]string{"statsu"}, []string{`"statsu"`, "did you mean status?", "doctor, "}},
+		"unknown flag":        {[]string{"standalone", "--poool", pool}, []string{"--poool", "did you mean --pool?"}},
+		"a flag of one dash":  {[]string{"volumes", "adopt", "v", "-calim=shop/x"}, []string{"-calim", "did you mean --claim?"}},
+		"a cluster for none":  {[]string{"--context", "x", "standalone"}, []string{"standalone", "no flag --context"}},
+		"unknown shell":       {[]string{"completion", "tcsh"}, []string{`"tcsh"`, "bash, fish, powershell, zsh"}},
+		"unknown help":        {[]string{"help", "volumes", "restroe"}, []string{`"restroe"`, "did you mean restore?"}},
 		"an argument":         {[]string{"standalone", "fast"}, []string{`"fast"`, "not a flag"}},
 		"no pool":             {[]string{"standalone", "--node-id", "n"}, []string{"--pool is missing", "name=fast"}},
 		"unknown pool key":    {[]string{"standalone", "--pool", pool + ",size=1Gi"}, []string{`"size"`, "name, engine, path, overcommit, reserved, trashRetention"}},
@@ -63,16 +67,17 @@ func TestACallThatIsWrongSaysWhatIsAllowed(t *testing.T) {
 		"unknown log format":  {[]string{"standalone", "--pool", pool, "--log-format", "xml"}, []string{`"xml"`, "text or json"}},
 		"trash and restore":   {[]string{"volumes", "--pool", pool, "--trash", "--restore", "v"}, []string{"--trash", "--restore"}},
 		"trash of no pool":    {[]string{"volumes", "--trash"}, []string{"--pool is missing", "holdfast volumes trash"}},
-		"restore of no pool":  {[]string{"volumes", "--restore", "v"}, []string{"--pool is missing", "holdfast volumes restore v"}},
-		"unknown verb":        {[]string{"volumes", "undelete", "v"}, []string{`"undelete"`, "list, trash, restore, delete, adopt"}},
-		"a verb's flag":       {[]string{"volumes", "delete", "v", "--yess"}, []string{"volumes delete", "yess"}},
+		"a pool and a claim":  {[]string{"volumes", "restore", "v", "--pool", pool, "--claim", "shop/x"}, []string{"--pool", "--claim"}},
+		"restore of no pool":  {[]string{"volumes", "--restore", "v"}, []string{"--pool is missing", "holdfast volumes restore NAME"}},
+		"unknown verb":        {[]string{"volumes", "undelete", "v"}, []string{`"undelete"`, "adopt, delete, list, restore, trash"}},
+		"a verb's flag":       {[]string{"volumes", "delete", "v", "--yess"}, []string{"volumes delete", "--yess", "did you mean --yes?"}},
 		"no name":             {[]string{"volumes", "restore", "--node", "n"}, []string{"volumes restore", "NAME is missing"}},
 		"two names":           {[]string{"snapshots", "delete", "a", "--yes", "b"}, []string{"one NAME", `"b"`}},
 		"a name too many":     {[]string{"volumes", "list", "v"}, []string{`"v"`, "not a flag"}},
 		"no claim":            {[]string{"volumes", "adopt", "v"}, []string{"--claim is missing"}},
 		"an odd claim":        {[]string{"volumes", "adopt", "v", "--claim", "orders"}, []string{`"orders"`, "NAMESPACE/NAME"}},
 		"odd claim restored":  {[]string{"volumes", "restore", "v", "--claim", "orders"}, []string{`"orders"`, "NAMESPACE/NAME"}},
-		"unknown output":      {[]string{"snapshots", "-o", "xml"}, []string{`"xml"`, "table or json"}},
+		"unknown output":      {[]string{"snapshots", "-o", "xml"}, []string{`"xml"`, "table, wide, json, yaml or name"}},
 		"no time to wait":     {[]string{"volumes", "restore", "v", "--timeout", "0s"}, []string{"--timeout 0s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +94,7 @@ func TestACallThatIsWrongSaysWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatCannotWorkEndsTheProgram(t *testing.T) {
+func TestConfig_InvalidEndsTheProgram(t *testing.T) {
 	pool := "name=fast,path=" + t.TempDir()
 	for name, test := range map[string]struct {
 		args []string
@@ -107,19 +112,9 @@ func TestAConfigurationThatCannotWorkEndsTheProgram(t *testing.T) {
 	}
 }
 
-func TestTheVersionNamesTheProgramAndItsCompiler(t *testing.T) {
+func TestVersion_NamesTheProgramAndItsCompiler(t *testing.T) {
 	out, err := call(t, "version")
 	if err != nil || !strings.HasPrefix(out, "holdfast "+version) || !strings.Contains(out, "go1.") {
 		t.Errorf("got %q, %v", out, err)
-	}
-}
-
-func TestSizesAreShortAndNeverRoundedUp(t *testing.T) {
-	for bytes, want := range map[int64]string{
-		0: "0", 1023: "1023", 1 << 20: "1Mi", 512 << 20: "512Mi", 1 << 30: "1Gi", 3 << 40: "3Ti", 15<<30 + 5: "15Gi", 1<<30 + 1<<20: "1025Mi",
-	} {
-		if got := size(bytes); got != want {
-			t.Errorf("size(%d) = %s, want %s", bytes, got, want)
-		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxManifest is what the API server takes as one object.
+// maxManifest is the most that the API server accepts as one object.
 const maxManifest = 3 << 20
 
 // readManifest reads the one document that a file has; - is the standard input.

@@ -7,71 +7,98 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/holdfast-storage/holdfast/driver"
+	"github.com/holdfast-storage/holdfast/healthz"
 	"github.com/holdfast-storage/holdfast/listener"
 )
 
-// probeTimeout is how long the socket may take to answer a health check.
-const probeTimeout = 5 * time.Second
-
-func newRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
+// monitoring is what a process reports of itself over HTTP: /metrics, /livez and /readyz.
+type monitoring struct {
+	address  string
+	registry *prometheus.Registry
+	health   *healthz.Checks
 }
 
-// serveMetrics serves /metrics, /healthz for what check says, and /livez for that this process answers, until ctx ends.
-func serveMetrics(ctx context.Context, address string, metrics prometheus.Gatherer, check func(context.Context) error, log *slog.Logger) error {
-	port, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("--metrics-address: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", healthz(check))
-	mux.Handle("GET /livez", healthz(func(context.Context) error { return nil }))
-	server := listener.HTTP(mux)
-	stopped := context.AfterFunc(ctx, func() { server.Close() })
-	defer stopped()
-	log.Info("serving metrics", "address", port.Addr().String())
-	if err := server.Serve(listener.Limit(port, listener.Connections)); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+func monitoringFlags(flags *pflag.FlagSet) *monitoring {
+	m := &monitoring{registry: prometheus.NewRegistry(), health: &healthz.Checks{}}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	flags.StringVar(&m.address, "metrics-address", "", "`address` for /metrics, /livez and /readyz, such as 127.0.0.1:9090; none if empty")
+	return m
 }
 
-func healthz(check func(context.Context) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
-		defer cancel()
-		if err := check(ctx); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
+func buildInfo() prometheus.Collector {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "holdfast_build_info", Help: "Always 1; the labels are the version, the commit and the version of Go that this process was built from.",
+	}, []string{"version", "revision", "goversion"})
+	info.WithLabelValues(version, revision(), runtime.Version()).Set(1)
+	return info
+}
+
+// serve is a part that answers from its start on, whatever the other parts wait for. Without an address it does nothing.
+func (m *monitoring) serve(log *slog.Logger) part {
+	m.health.Log = log
+	return func(ctx context.Context) error {
+		if m.address == "" {
+			return nil
 		}
-		fmt.Fprintln(w, "ok")
+		port, err := new(net.ListenConfig).Listen(ctx, "tcp", m.address)
+		if err != nil {
+			return fmt.Errorf("--metrics-address: %w", err)
+		}
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+		mux.Handle("/", m.health.Handler())
+		server := listener.HTTP(mux)
+		stopped := context.AfterFunc(ctx, func() { server.Close() })
+		defer stopped()
+		log.Info("serving metrics", "address", port.Addr().String())
+		if err := server.Serve(listener.Limit(port, listener.Connections)); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
 	}
 }
 
-// serveDriverMetrics is serveMetrics of a process that is healthy if its CSI socket answers and check agrees.
-func serveDriverMetrics(ctx context.Context, address string, metrics prometheus.Gatherer, endpoint string, check func() error, log *slog.Logger) error {
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+// checkCSI adds the check csi: the process is ready while its CSI socket answers, and stuck when a socket that has
+// answered does so no more. Until then the start may wait for others, such as the API server.
+func (m *monitoring) checkCSI(endpoint string) error {
+	socket, err := driver.SocketPath(endpoint)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	driver := csi.NewIdentityClient(conn)
-	return serveMetrics(ctx, address, metrics, func(ctx context.Context) error {
-		if _, err := driver.GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}); err != nil {
+	soon := backoff.DefaultConfig
+	soon.BaseDelay, soon.MaxDelay = 10*time.Millisecond, time.Second // a probe has the state of now
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Second}))
+	if err != nil {
+		return err
+	}
+	var answered atomic.Bool
+	ask := func(ctx context.Context) error {
+		if _, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}); err != nil {
 			return fmt.Errorf("the CSI socket does not answer: %w", err)
 		}
-		return check()
-	}, log)
+		answered.Store(true)
+		return nil
+	}
+	m.health.Ready("csi", ask)
+	m.health.Live("csi", func(ctx context.Context) error {
+		if err := ask(ctx); answered.Load() {
+			return err
+		}
+		return nil
+	})
+	return nil
 }

@@ -3,58 +3,56 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/spf13/pflag"
 )
 
-// scraped serves metrics, healthy as long as check says so, and returns where.
-func scraped(t *testing.T, check func(context.Context) error) string {
+// freePort is an address on which nothing listens.
+func freePort(t *testing.T) string {
 	t.Helper()
 	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := free.Addr().String()
-	free.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- serveMetrics(ctx, address, newRegistry(), check, slog.New(slog.DiscardHandler)) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return address
+	defer free.Close()
+	return free.Addr().String()
 }
 
-// connect waits until somebody listens.
-func connect(t *testing.T, address string) net.Conn {
+// scraped serves the metrics and checks of a process that does nothing else, and returns where.
+func scraped(t *testing.T) string {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-		if err == nil {
-			t.Cleanup(func() { c.Close() })
-			return c
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(err)
-		case <-tick.C:
-		}
-	}
+	m := monitoringFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	m.address = freePort(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	alongside.Run(ctx, t, cancel, m.serve(quiet))
+	connect(t, m.address).Close()
+	return m.address
 }
 
-func TestPeersWithoutAPasswordDoNotKeepTheKubeletAndPrometheusOut(t *testing.T) {
-	address := scraped(t, func(context.Context) error { return nil })
+// connect waits until the server listens.
+func connect(t *testing.T, address string) (c net.Conn) {
+	t.Helper()
+	await(t, "a server at "+address, func() bool {
+		var err error
+		c, err = new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		return err == nil
+	})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestLimits_PeersWithoutAPasswordDoNotBlockTheKubeletAndPrometheus(t *testing.T) {
+	address := scraped(t)
 	var first net.Conn
 	for i := range 500 {
 		c := connect(t, address)
@@ -65,7 +63,7 @@ func TestPeersWithoutAPasswordDoNotKeepTheKubeletAndPrometheusOut(t *testing.T) 
 			}
 		}
 	}
-	for _, path := range []string{"/livez", "/healthz", "/metrics"} {
+	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
 		if status := statusOf(t, address, path); status != http.StatusOK {
 			t.Errorf("%s: %d", path, status)
 		}
@@ -78,17 +76,13 @@ func TestPeersWithoutAPasswordDoNotKeepTheKubeletAndPrometheusOut(t *testing.T) 
 	}
 }
 
-func TestWhatIsNotHealthyIsToldAndStillScraped(t *testing.T) {
-	address := scraped(t, func(context.Context) error { return errors.New("the CSI socket does not answer") })
-	connect(t, address)
-	for path, want := range map[string]int{"/livez": http.StatusOK, "/healthz": http.StatusServiceUnavailable, "/metrics": http.StatusOK} {
-		if status := statusOf(t, address, path); status != want {
-			t.Errorf("%s: %d, not %d", path, status, want)
-		}
-	}
+func statusOf(t *testing.T, address, path string) int {
+	t.Helper()
+	status, _ := fetch(t, address, path)
+	return status
 }
 
-func statusOf(t *testing.T, address, path string) int {
+func fetch(t *testing.T, address, path string) (status int, body string) {
 	t.Helper()
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
@@ -100,8 +94,17 @@ func statusOf(t *testing.T, address, path string) int {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
 		t.Error(err)
 	}
-	return answer.StatusCode
+	return answer.StatusCode, string(text)
+}
+
+func TestBuildInfo_IsServedWithVersionRevisionAndGo(t *testing.T) {
+	_, metrics := fetch(t, scraped(t), "/metrics")
+	want := fmt.Sprintf(`holdfast_build_info{goversion=%q,revision=%q,version=%q} 1`, runtime.Version(), revision(), version)
+	if !strings.Contains(metrics, want+"\n") {
+		t.Errorf("no %s in:\n%s", want, metrics)
+	}
 }

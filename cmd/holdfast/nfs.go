@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net/netip"
@@ -14,51 +12,51 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/export"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/provisioner"
 )
 
-var nfsCommand = command{
-	name:    "nfs",
-	summary: "Serve the volumes of an NFSServer, as its pod",
-	text: `
-The volumes that lie below --data are mounted here and served over NFS 4.1 and 4.2 by NFS-Ganesha, which is started, and
-started again when it dies or hangs. The agent makes the Volume objects of this server real, and the provisioner
-nfs.holdfast.dev makes PersistentVolumes for claims. Without the API server all that is mounted goes on.
+func newNFSCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nfs",
+		Short: "Serve the volumes of an NFSServer, as its pod",
+		Long: `The volumes below --data are mounted here and served over NFS 4.1 and 4.2 by NFS-Ganesha, which is started, and
+restarted when it dies or hangs. The agent reconciles the Volume objects of this server, and the provisioner
+nfs.holdfast.dev creates PersistentVolumes for claims. Mounted volumes are served without the API server, too.
 
-  holdfast nfs --server default/shared --address 10.96.0.9 --data /data
-
-With --publish one directory is served, read only, and nothing is made:
-
-  holdfast nfs --server default/docs --publish /published --publish-name docs
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		n := &nfs{logging: logFlags(flags), kubeAccess: kubeFlags(flags)}
-		n.flags(flags)
-		return func(ctx context.Context, _ io.Writer) error { return n.run(ctx) }
-	},
+With --publish one directory is served, read only, and no volumes are created.`,
+		Example: `  holdfast nfs --server default/shared --address 10.96.0.9 --data /data
+  holdfast nfs --server default/docs --publish /published --publish-name docs`,
+	}
+	n := nfsFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return n.run(cmd.Context()) }
+	return cmd
 }
 
 // nfs is one NFSServer.
 type nfs struct {
 	*logging
 	*kubeAccess
-	server         string
-	address        string
-	host           netip.Addr
-	data           string
-	runDir         string
-	metricsAddress string
-	stopTimeout    time.Duration
-	port           uint
-	grace          time.Duration
+	*monitoring
+	server      string
+	address     string
+	host        netip.Addr
+	data        string
+	runDir      string
+	stopTimeout time.Duration
+	port        uint
+	grace       time.Duration
 
 	engine       string
 	mountOptions string
@@ -73,45 +71,49 @@ type nfs struct {
 	anonGID  string
 	clients  string
 	identity types.NamespacedName // of --server
+
+	provisioning *provisioner.Metrics
+	away         atomic.Pointer[error] // why the pool is out of reach; nil if it is not
 }
 
-func (n *nfs) flags(flags *flag.FlagSet) {
+func nfsFlags(flags *pflag.FlagSet) *nfs {
+	n := &nfs{logging: logFlags(flags), kubeAccess: kubeFlags(flags), monitoring: monitoringFlags(flags), provisioning: provisioner.NewMetrics()}
 	flags.StringVar(&n.server, "server", "", "`namespace/name` of the NFSServer")
 	flags.StringVar(&n.address, "address", "", "`IP` of the Service, at which clients find the server wherever it runs")
 	flags.TextVar(&n.host, "host-address", netip.Addr{}, "`IP` of the node, by which clients on it get their locks back after a move of the server to or from it")
-	flags.StringVar(&n.data, "data", "/data", "`directory` of the volumes, and of what must outlive this process")
+	flags.StringVar(&n.data, "data", "/data", "`directory` of the volumes, and of state that must outlive this process")
 	flags.StringVar(&n.runDir, "run-dir", "/run/holdfast/nfs", "`directory` of this process alone, on a tmpfs")
-	flags.StringVar(&n.metricsAddress, "metrics-address", "", "`address` for /metrics, /healthz and /livez, such as :9090; none if empty")
-	flags.DurationVar(&n.stopTimeout, "stop-timeout", 45*time.Second, "how long a stop waits for what is being done, a `duration`")
-	flags.UintVar(&n.port, "port", v1.NFSPort, "the `port` for clients")
-	flags.DurationVar(&n.grace, "grace-period", 0, "how long after a start clients may take their locks back and nobody gets new ones, a `duration`; 0: 90s")
+	flags.DurationVar(&n.stopTimeout, "stop-timeout", 45*time.Second, "how long a stop waits for running operations, a `duration`")
+	flags.UintVar(&n.port, "port", v1beta1.NFSPort, "the `port` for clients")
+	flags.DurationVar(&n.grace, "grace-period", 0, "how long after a start clients may reclaim their locks and no new ones are granted, a `duration`; 0: 90s")
 
 	flags.StringVar(&n.engine, "engine", "image", "what a volume is: image, or directory where the file system below --data has project quotas or is btrfs")
-	flags.StringVar(&n.mountOptions, "mount-options", "", "`options` of volumes whose class has none, parted by commas")
-	flags.IntVar(&n.maxExports, "max-exports", 0, "how many volumes there may be, a `number`; 0: 65535. Never more images than loop devices are lent")
+	flags.StringVar(&n.mountOptions, "mount-options", "", "`options` of volumes whose class has none, separated by commas")
+	flags.IntVar(&n.maxExports, "max-exports", 0, "the maximum number of volumes, a `number`; 0: 65535. There are never more images than lent loop devices")
 	flags.StringVar(&n.publish, "publish", "", "a `directory` to serve read only, and nothing else")
 	flags.StringVar(&n.publishName, "publish-name", "", "`name` under which clients find it")
-	flags.StringVar(&n.uid, "uid", "", "`UID` of the NFSServer, by which clients of --publish know it again after it has moved")
+	flags.StringVar(&n.uid, "uid", "", "`UID` of the NFSServer, by which clients of --publish recognize it after it has moved")
 
-	flags.StringVar(&n.access, "access", string(v1.NFSReadWrite), "what clients may do: ReadWrite, ReadOnly or None")
-	flags.StringVar(&n.squash, "squash", "", "whose identity is replaced: no_root_squash, root_squash or all_squash")
+	flags.StringVar(&n.access, "access", string(v1beta1.NFSReadWrite), "what clients may do: ReadWrite, ReadOnly or None")
+	flags.StringVar(&n.squash, "squash", "", "which users are replaced: no_root_squash, root_squash or all_squash")
 	flags.StringVar(&n.anonUID, "anon-uid", "", "the user that replaces it, a `number`")
 	flags.StringVar(&n.anonGID, "anon-gid", "", "the group that replaces it, a `number`")
-	flags.StringVar(&n.clients, "clients", "", "`addresses` and networks that may mount, parted by commas; if empty, those in the status of the NFSServer where $"+clientsVariable+" is "+clientsOfStatus+", otherwise all")
+	flags.StringVar(&n.clients, "clients", "", "`addresses` and networks that may mount, separated by commas; if empty, those in the status of the NFSServer where $"+clientsVariable+" is "+clientsOfStatus+", otherwise all")
+	return n
 }
 
-// loopback is whom access None leaves: this host, which may ask whether the server answers.
+// loopback is the only client with access None: this host, for the liveness check.
 const loopback = "127.0.0.1"
 
-// settings are those of volumes whose labels say nothing else.
+// settings are the defaults for volumes whose labels do not override them.
 func (n *nfs) settings() (s export.Settings, err error) {
 	s.Squash, s.Clients = ganesha.Squash(n.squash), words(n.clients)
-	switch v1.NFSAccess(n.access) {
-	case v1.NFSReadWrite, v1.NFSNone:
-	case v1.NFSReadOnly:
+	switch v1beta1.NFSAccess(n.access) {
+	case v1beta1.NFSReadWrite, v1beta1.NFSNone:
+	case v1beta1.NFSReadOnly:
 		s.ReadOnly = true
 	default:
-		return s, fmt.Errorf("--access %q: it must be %s, %s or %s: %w", n.access, v1.NFSReadWrite, v1.NFSReadOnly, v1.NFSNone, errUsage)
+		return s, fmt.Errorf("--access %q: it must be %s, %s or %s: %w", n.access, v1beta1.NFSReadWrite, v1beta1.NFSReadOnly, v1beta1.NFSNone, errUsage)
 	}
 	for flag, id := range map[string]struct {
 		value string
@@ -137,7 +139,7 @@ func words(s string) []string {
 func (n *nfs) check() error {
 	var ok bool
 	n.identity.Namespace, n.identity.Name, ok = strings.Cut(n.server, "/")
-	if _, _, is := v1.ParseNFSNode(n.node()); !ok || !is || strings.Contains(n.identity.Name, "/") {
+	if _, _, is := v1beta1.ParseNFSNode(n.node()); !ok || !is || strings.Contains(n.identity.Name, "/") {
 		return fmt.Errorf("--server %q: it must be the NAMESPACE/NAME of the NFSServer: %w", n.server, errUsage)
 	}
 	for flag, dir := range map[string]string{"--data": n.data, "--run-dir": n.runDir} {
@@ -149,15 +151,15 @@ func (n *nfs) check() error {
 		return fmt.Errorf("--port %d: it must be 1 to 65535: %w", n.port, errUsage)
 	}
 	if n.publish != "" && n.publishName == "" {
-		return fmt.Errorf("--publish-name is missing: under it clients find %s: %w", n.publish, errUsage)
+		return fmt.Errorf("--publish-name is missing: it is the name under which clients find %s: %w", n.publish, errUsage)
 	}
 	return nil
 }
 
 // node is the name by which the server is a node of the cluster.
-func (n *nfs) node() string { return v1.NodeOfServer(n.server) }
+func (n *nfs) node() string { return v1beta1.NodeOfServer(n.server) }
 
-func (n *nfs) run(ctx context.Context) (err error) {
+func (n *nfs) run(ctx context.Context) error {
 	if err := n.check(); err != nil {
 		return err
 	}
@@ -181,35 +183,42 @@ func (n *nfs) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	registry := newRegistry()
-	if err := registry.Register(&nfsCollector{server, log}); err != nil {
+	if err := registerAll(n.registry, append(n.provisioning.Collectors(), &nfsCollector{server, log})...); err != nil {
 		return err
 	}
-	var parts []part
+	n.health.Ready("nfs", func(context.Context) error {
+		if !server.Ready() {
+			return errors.New("the NFS server does not answer; it is being started")
+		}
+		return nil
+	})
+	n.health.Ready("pool", func(context.Context) error {
+		if away := n.away.Load(); away != nil {
+			return *away
+		}
+		return nil
+	})
+	return runAll(ctx, []part{n.serve(log), func(ctx context.Context) error { return n.serveNFS(ctx, server, allowed, settings, log) }})
+}
+
+// serveNFS serves a published directory, or volumes.
+func (n *nfs) serveNFS(ctx context.Context, server *ganesha.Server, allowed *allowedClients, s export.Settings, log *slog.Logger) (err error) {
 	if n.publish != "" {
-		parts = n.followAlone(server, allowed, log)
-		err = n.publishOne(ctx, server, settings)
-	} else {
-		var end func(context.Context) error
-		parts, end, err = n.serveVolumes(ctx, server, allowed, settings, registry, log)
-		defer func() { err = errors.Join(err, n.stop(ctx, end)) }() // when Ganesha has let go of the volumes
+		parts := n.followAlone(server, allowed, log)
+		if err := n.publishOne(ctx, server, s); err != nil {
+			return err
+		}
+		return runAll(ctx, parts)
 	}
+	parts, end, err := n.serveVolumes(ctx, server, allowed, s, log)
+	defer func() { err = errors.Join(err, n.stop(ctx, end)) }() // when Ganesha has closed the volumes
 	if err != nil {
 		return err
-	}
-	if n.metricsAddress != "" {
-		ready := func(context.Context) error {
-			if !server.Ready() {
-				return errors.New("the NFS server does not answer; it is being started")
-			}
-			return nil
-		}
-		parts = append(parts, func(ctx context.Context) error { return serveMetrics(ctx, n.metricsAddress, registry, ready, log) })
 	}
 	return runAll(ctx, parts)
 }
 
-// exporter is how to serve, and what keeps the clients current: nil where --clients names them.
+// exporter returns the exporter, and the part that keeps the clients current: nil where --clients names them.
 func (n *nfs) exporter(name string, s export.Settings, log *slog.Logger) (c ganesha.Config, allowed *allowedClients, err error) {
 	c = ganesha.Config{
 		RunDir: filepath.Join(n.runDir, "ganesha"), RecoveryDir: filepath.Join(n.data, "recovery"), Name: name,
@@ -244,7 +253,7 @@ func (n *nfs) publishOne(ctx context.Context, server *ganesha.Server, s export.S
 		return fmt.Errorf("--publish: %w", err)
 	}
 	clients := s.Clients
-	if n.access == string(v1.NFSNone) {
+	if n.access == string(v1beta1.NFSNone) {
 		clients = []string{loopback}
 	}
 	return server.Put(ctx, ganesha.Export{
@@ -253,17 +262,21 @@ func (n *nfs) publishOne(ctx context.Context, server *ganesha.Server, s export.S
 	})
 }
 
-// followAlone serves, and follows what others do, which also works where there is no API server.
+// followAlone serves, and watches other objects, which also works without an API server.
 func (n *nfs) followAlone(server *ganesha.Server, allowed *allowedClients, log *slog.Logger) []part {
-	c, err := n.connect("holdfast-nfs", log)
+	c, err := n.connect(nfsManager, log)
 	if err != nil {
-		log.Warn("the status of the NFSServer does not tell of clients, spec.debug has no effect, and who may mount stays as it was", "error", err)
+		log.Warn("the number of clients is not reported in the NFSServer, spec.debug has no effect, and the list of clients that may mount is not updated", "error", err)
 		return []part{server.Run}
 	}
-	servers := newSiblings(n.identity, n.namespace, c.holdfast)
+	servers, err := provisioner.NewServers(n.identity, n.namespace, c.holdfast, log)
+	if err != nil {
+		log.Warn("the number of clients is not reported in the NFSServer, spec.debug has no effect, and the list of clients that may mount is not updated", "error", err)
+		return []part{server.Run}
+	}
 	follow, err := n.following(server, c, servers, log)
 	if err != nil {
-		log.Warn("others are not followed", "error", err)
+		log.Warn("other objects are not watched", "error", err)
 	}
 	return append(follow, allowed.running(server, servers))
 }
@@ -277,8 +290,8 @@ func (n *nfs) directory(name string) (string, error) {
 	return dir, nil
 }
 
-// lastingName is that of the server to its clients, wherever it runs. Another cluster may have a server of the same
-// name; one that begins anew with empty data is another server. One that publishes has no data of its own.
+// lastingName is the name of the server to its clients, wherever it runs. Another cluster may have a server of the same
+// name; one that starts with empty data is another server. One that publishes has no data of its own.
 func (n *nfs) lastingName() (string, error) {
 	if n.publish != "" && n.uid != "" {
 		return n.node() + "." + n.uid, nil
@@ -299,7 +312,7 @@ func (n *nfs) lastingName() (string, error) {
 	return n.node() + "." + string(id), nil
 }
 
-// registerAll makes collectors known.
+// registerAll registers collectors.
 func registerAll(registry *prometheus.Registry, all ...prometheus.Collector) error {
 	for _, c := range all {
 		if err := registry.Register(c); err != nil {

@@ -11,10 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/provisioner"
 )
 
 // The operator says by this variable that the clients are those in the status of the NFSServer, which are the nodes. A
@@ -29,20 +28,20 @@ func (n *nfs) followsClients() bool {
 	return len(words(n.clients)) == 0 && os.Getenv(clientsVariable) == clientsOfStatus
 }
 
-// allowedClients keeps who may mount what names no clients: as the status of the NFSServer has it, and as it was last
-// known while that is out of reach.
+// allowedClients has the clients that may mount exports that name none: those in the status of the NFSServer, or the
+// last known ones while it cannot be read.
 type allowedClients struct {
 	server interface {
 		SetClients(context.Context, []string) error
 	}
-	servers *siblings
+	servers *provisioner.Servers
 	file    string // where they are kept
 	log     *slog.Logger
 
 	known []string
 }
 
-// newAllowedClients reads those that were known last; server is told of them by whoever makes it.
+// newAllowedClients reads the last known ones; its caller configures the server with them.
 func (n *nfs) newAllowedClients(log *slog.Logger) (*allowedClients, error) {
 	dir, err := n.directory("server")
 	if err != nil {
@@ -57,7 +56,7 @@ func (n *nfs) newAllowedClients(log *slog.Logger) (*allowedClients, error) {
 	return a, nil
 }
 
-// first are the clients to begin with: only this host as long as none are known.
+// first are the clients at the start: only this host as long as none are known.
 func (a *allowedClients) first() []string {
 	if len(a.known) == 0 {
 		return []string{loopback}
@@ -65,8 +64,8 @@ func (a *allowedClients) first() []string {
 	return a.known
 }
 
-// running is the server. Who follows nobody runs it as it is.
-func (a *allowedClients) running(server *ganesha.Server, servers *siblings) part {
+// running is the server. Without an informer to follow it runs with the stored ones.
+func (a *allowedClients) running(server *ganesha.Server, servers *provisioner.Servers) part {
 	if a == nil {
 		return server.Run
 	}
@@ -74,8 +73,7 @@ func (a *allowedClients) running(server *ganesha.Server, servers *siblings) part
 	return a.before(server.Run)
 }
 
-// before runs a server as soon as its clients are known: those that come back after a start, and find that they may not,
-// lose what they hold.
+// before runs a server as soon as its clients are known: clients that are refused after a start lose their locks.
 func (a *allowedClients) before(run part) part {
 	return func(ctx context.Context) error {
 		changed := make(chan struct{}, 1)
@@ -86,10 +84,7 @@ func (a *allowedClients) before(run part) part {
 			default:
 			}
 		}
-		_, err := a.servers.all.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { notice() }, UpdateFunc: func(any, any) { notice() },
-		})
-		if err != nil {
+		if err := a.servers.OnChange(notice); err != nil {
 			return err
 		}
 		for len(a.known) == 0 {
@@ -114,16 +109,16 @@ func (a *allowedClients) before(run part) part {
 	}
 }
 
-// see follows the status. An empty one says nothing: the operator has not written it yet.
+// see follows the status. An empty one is ignored: the operator has not written it yet.
 func (a *allowedClients) see(ctx context.Context) {
-	own := a.servers.own()
+	own := a.servers.Own()
 	if own == nil || len(own.Status.AllowedClients) == 0 || slices.Equal(own.Status.AllowedClients, a.known) {
 		return
 	}
 	clients := slices.Clone(own.Status.AllowedClients)
 	if err := a.server.SetClients(ctx, clients); err != nil {
 		if ctx.Err() == nil {
-			a.log.Error("the nodes that may mount are not those that there are; the next change is tried again", "error", err)
+			a.log.Error("the list of nodes that may mount could not be updated; it is retried at the next change", "error", err)
 		}
 		if errors.Is(err, ganesha.ErrClients) { // that list is none
 			return
@@ -131,7 +126,7 @@ func (a *allowedClients) see(ctx context.Context) {
 	}
 	a.known = clients
 	if err := nodeops.ReplaceFile(a.file, []byte(strings.Join(clients, "\n")+"\n")); err != nil {
-		a.log.Warn("the nodes that may mount are not kept, and after a start the API server must tell them; free space where the data is", "error", err)
+		a.log.Warn("the list of nodes that may mount could not be stored, and after a start it must come from the API server; free space where the data is", "error", err)
 	}
 	a.log.Info("the nodes that may mount have changed", "addresses", len(clients))
 }

@@ -8,13 +8,12 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/client/clientset/fake"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// letsIn keeps the clients that it is told.
+// letsIn keeps the clients that were set last.
 type letsIn struct {
 	mu   sync.Mutex
 	last []string
@@ -31,38 +30,39 @@ func (l *letsIn) are(want ...string) func() bool {
 	return func() bool { l.mu.Lock(); defer l.mu.Unlock(); return slices.Equal(l.last, want) }
 }
 
-func TestTheNodesOfTheStatusMayMountAndAreKeptForAStartWithoutIt(t *testing.T) {
+func TestAllowedClients_NodesOfTheStatusMayMountAndAreKeptForARestart(t *testing.T) {
 	t.Setenv(clientsVariable, clientsOfStatus)
 	n := newNFS(t)
 	if !n.followsClients() || newNFS(t, "--clients=10.0.0.0/8").followsClients() {
 		t.Error("clients that are named are not those of the status")
 	}
 	client := fake.NewSimpleClientset(serverOf("shop", "files", 1), serverOf("team", "files", 2))
-	servers := newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", client)
-	begin(t, valid(t)(servers.follow(quiet)))
+	servers := serversOf(t, client)
+	begin(t, servers.Run)
 	a, err := n.newAllowedClients(quiet)
 	if err != nil || !slices.Equal(a.first(), []string{loopback}) {
 		t.Fatalf("it begins with %v, %v", a.first(), err)
 	}
-	told := &letsIn{}
-	a.server, a.servers = told, servers
+	received := &letsIn{}
+	a.server, a.servers = received, servers
 	started := make(chan struct{})
 	end := begin(t, a.before(func(ctx context.Context) error { close(started); <-ctx.Done(); return nil }))
-	await(t, "the servers", func() bool { return servers.own() != nil })
+	await(t, "the servers", func() bool { return servers.Own() != nil })
 	write := func(namespace string, clients ...string) {
 		t.Helper()
-		s, err := client.HoldfastV1().NFSServers(namespace).Get(t.Context(), "files", metav1.GetOptions{})
+		s, err := client.HoldfastV1beta1().NFSServers(namespace).Get(t.Context(), "files", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Status.AllowedClients = clients
-		if _, err := client.HoldfastV1().NFSServers(namespace).UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		if _, err := client.HoldfastV1beta1().NFSServers(namespace).UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	informer := servers.Watches.Holdfast().V1beta1().NFSServers().Informer()
 	write("team", "10.9.9.9") // another's
 	await(t, "the other's status", func() bool {
-		return slices.ContainsFunc(servers.list(), func(s *v1.NFSServer) bool { return len(s.Status.AllowedClients) > 0 })
+		return slices.ContainsFunc(informer.GetStore().List(), func(s any) bool { return len(s.(*v1beta1.NFSServer).Status.AllowedClients) > 0 })
 	})
 	select {
 	case <-started:
@@ -71,24 +71,24 @@ func TestTheNodesOfTheStatusMayMountAndAreKeptForAStartWithoutIt(t *testing.T) {
 	}
 	write("shop", "10.0.0.1")
 	<-started
-	await(t, "the first node", told.are("10.0.0.1"))
+	await(t, "the first node", received.are("10.0.0.1"))
 	write("shop", "10.0.0.1", "10.0.0.2")
-	await(t, "the second node", told.are("10.0.0.1", "10.0.0.2"))
+	await(t, "the second node", received.are("10.0.0.1", "10.0.0.2"))
 	await(t, "the list being kept", func() bool { text, _ := os.ReadFile(a.file); return string(text) == "10.0.0.1\n10.0.0.2\n" })
 	write("shop") // by an operator of the release before
-	await(t, "an empty status", func() bool { return len(servers.own().Status.AllowedClients) == 0 })
+	await(t, "an empty status", func() bool { return len(servers.Own().Status.AllowedClients) == 0 })
 	if err := end(); err != nil {
 		t.Error(err)
 	}
-	if !told.are("10.0.0.1", "10.0.0.2")() {
-		t.Errorf("without a word it lets in %v", told.last)
+	if !received.are("10.0.0.1", "10.0.0.2")() {
+		t.Errorf("without a word it lets in %v", received.last)
 	}
-	// It starts again, and nobody tells it.
+	// It starts again without an API server.
 	again, err := n.newAllowedClients(quiet)
 	if err != nil || !slices.Equal(again.first(), []string{"10.0.0.1", "10.0.0.2"}) {
 		t.Fatalf("later it begins with %v, %v", again.first(), err)
 	}
-	again.server, again.servers = &letsIn{}, newSiblings(types.NamespacedName{Namespace: "shop", Name: "files"}, "holdfast-system", fake.NewSimpleClientset())
+	again.server, again.servers = &letsIn{}, serversOf(t, fake.NewSimpleClientset())
 	started = make(chan struct{})
 	begin(t, again.before(func(ctx context.Context) error { close(started); <-ctx.Done(); return nil }))
 	<-started

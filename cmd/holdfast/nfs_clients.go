@@ -11,34 +11,34 @@ import (
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
+	"github.com/holdfast-storage/holdfast/provisioner"
 )
 
 // following are the parts of every server: its log follows spec.debug, and its status has its clients.
-func (n *nfs) following(server *ganesha.Server, c *clients, servers *siblings, log *slog.Logger) ([]part, error) {
-	t := &clientTeller{server: server, client: c.holdfast, servers: servers, log: log}
-	debug, err := n.followDebug(servers.watches, log)
+func (n *nfs) following(server *ganesha.Server, c *clients, servers *provisioner.Servers, log *slog.Logger) ([]part, error) {
+	t := &clientReporter{server: server, client: c.holdfast, servers: servers, log: log}
+	debug, err := n.followDebug(servers.Watches, log)
 	if err != nil {
 		return nil, err
 	}
-	follow, err := servers.follow(log)
-	return []part{debug, follow, t.run}, err
+	return []part{debug, servers.Run, t.run}, nil
 }
 
-// lookAtClients is how often clients are counted.
-const lookAtClients = 10 * time.Second
+// countClientsEvery is how often clients are counted.
+const countClientsEvery = 10 * time.Second
 
 // clientTeller writes into the status of a server how many clients it has.
-type clientTeller struct {
+type clientReporter struct {
 	server interface {
 		Clients(context.Context) ([]string, error)
 	}
 	client  client.Interface
-	servers *siblings
+	servers *provisioner.Servers
 	log     *slog.Logger
 }
 
-func (t *clientTeller) run(ctx context.Context) error {
-	tick := time.NewTicker(lookAtClients)
+func (t *clientReporter) run(ctx context.Context) error {
+	tick := time.NewTicker(countClientsEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -46,20 +46,20 @@ func (t *clientTeller) run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := t.tell(ctx); err != nil {
-			t.log.Debug("the number of clients is not told", "error", err) // the next look tells it
+		if err := t.report(ctx); err != nil {
+			t.log.Debug("the number of clients could not be reported", "error", err) // the next poll reports it
 		}
 	}
 }
 
-// tell writes the number where another stands.
-func (t *clientTeller) tell(ctx context.Context) error {
+// report writes the number if it has changed.
+func (t *clientReporter) report(ctx context.Context) error {
 	all, err := t.server.Clients(ctx)
-	own := t.servers.own()
+	own := t.servers.Own()
 	if err != nil || own == nil || own.Status.Clients == int32(len(all)) {
 		return err
 	}
 	patch := fmt.Appendf(nil, `{"status":{"clients":%d}}`, len(all))
-	_, err = t.client.HoldfastV1().NFSServers(own.Namespace).Patch(ctx, own.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "holdfast-nfs"}, "status")
+	_, err = t.client.HoldfastV1beta1().NFSServers(own.Namespace).Patch(ctx, own.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: nfsManager}, "status")
 	return err
 }

@@ -22,14 +22,14 @@ type nfsCollector struct {
 const nfsPatience = 5 * time.Second
 
 var (
-	nfsUp       = nfsDesc("up", "1 while NFS-Ganesha answers.")
-	nfsGrace    = nfsDesc("in_grace", "1 while only what clients held before a start is given out.")
+	nfsUp       = nfsDesc("up", "1 while NFS-Ganesha answers, else 0.")
+	nfsGrace    = nfsDesc("in_grace", "1 while only locks and opens from before a start are granted, else 0.")
 	nfsExports  = nfsDesc("exports", "Exports that are served.")
-	nfsClients  = nfsDesc("clients", "Clients that have spoken lately.")
-	nfsRestarts = nfsDesc("restarts_total", "Times that NFS-Ganesha was started again, because it died or did not answer.")
-	nfsCalls    = nfsDesc("operations_total", "Reads and writes of clients.", "version", "direction")
-	nfsBytes    = nfsDesc("bytes_total", "Bytes that clients have read and written.", "version", "direction")
-	nfsErrors   = nfsDesc("errors_total", "Reads and writes that failed.", "version", "direction")
+	nfsClients  = nfsDesc("clients", "Clients that were active lately.")
+	nfsRestarts = nfsDesc("restarts_total", "Starts of NFS-Ganesha after it died or did not answer, since the process began.")
+	nfsCalls    = nfsDesc("operations_total", "Reads and writes of clients. They continue over restarts of NFS-Ganesha; what a removed volume counted since the last scrape is lost.", "nfs_version", "direction")
+	nfsBytes    = nfsDesc("bytes_total", "Bytes that clients have read and written.", "nfs_version", "direction")
+	nfsErrors   = nfsDesc("errors_total", "Reads and writes of clients that failed.", "nfs_version", "direction")
 )
 
 func nfsDesc(name, help string, labels ...string) *prometheus.Desc {
@@ -55,7 +55,7 @@ func (c *nfsCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(nfsUp, oneIf(s.Up))
 	count(nfsRestarts, s.Restarts)
 	if err != nil {
-		c.log.Debug("NFS-Ganesha tells no numbers", "error", err)
+		c.log.Debug("NFS-Ganesha reports no statistics", "error", err)
 	} else if s.Up {
 		gauge(nfsGrace, oneIf(s.InGrace))
 		gauge(nfsExports, float64(s.Exports))

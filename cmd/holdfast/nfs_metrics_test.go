@@ -24,7 +24,7 @@ func (s statistics) Statistics(context.Context) (ganesha.Statistics, error) {
 	return s.are, s.err
 }
 
-func TestTheMetricsOfAServerSayWhatItsStatisticsDo(t *testing.T) {
+func TestMetrics_OfAServerFollowItsStatistics(t *testing.T) {
 	all := ganesha.Statistics{
 		Up: true, InGrace: true, Exports: 3, Clients: 2, Restarts: 1,
 		Traffic: map[ganesha.Way]ganesha.Traffic{{Version: "4.2", Written: true}: {Operations: 5, Bytes: 4096, Errors: 1}, {Version: "4.1"}: {Operations: 7, Bytes: 10}},
@@ -39,12 +39,12 @@ func TestTheMetricsOfAServerSayWhatItsStatisticsDo(t *testing.T) {
 			holdfast_nfs_exports 3
 			holdfast_nfs_clients 2
 			holdfast_nfs_restarts_total 1
-			holdfast_nfs_operations_total{direction="read",version="4.1"} 7
-			holdfast_nfs_operations_total{direction="write",version="4.2"} 5
-			holdfast_nfs_bytes_total{direction="read",version="4.1"} 10
-			holdfast_nfs_bytes_total{direction="write",version="4.2"} 4096
-			holdfast_nfs_errors_total{direction="read",version="4.1"} 0
-			holdfast_nfs_errors_total{direction="write",version="4.2"} 1`},
+			holdfast_nfs_operations_total{direction="read",nfs_version="4.1"} 7
+			holdfast_nfs_operations_total{direction="write",nfs_version="4.2"} 5
+			holdfast_nfs_bytes_total{direction="read",nfs_version="4.1"} 10
+			holdfast_nfs_bytes_total{direction="write",nfs_version="4.2"} 4096
+			holdfast_nfs_errors_total{direction="read",nfs_version="4.1"} 0
+			holdfast_nfs_errors_total{direction="write",nfs_version="4.2"} 1`},
 		"down":   {statistics{are: ganesha.Statistics{Restarts: 4}}, "holdfast_nfs_up 0\nholdfast_nfs_restarts_total 4"},
 		"silent": {statistics{ganesha.Statistics{Up: true}, errors.New("late")}, "holdfast_nfs_up 1\nholdfast_nfs_restarts_total 0"},
 	} {

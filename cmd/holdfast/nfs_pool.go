@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local"
 )
 
-// openPool opens the pool of the server. One that is expected and is not there, because the claim is another one, is not
-// begun anew: it is out of reach.
+// openPool opens the pool of the server. An expected pool that is missing, because the claim is another one, is not
+// created again: it is out of reach.
 func (n *nfs) openPool(ctx context.Context, c *clients, log *slog.Logger) *local.Backend {
 	dir := n.poolDir()
 	remembered := agent.RecallSoon(ctx, c.holdfast, n.node(), n.namespace, log)
@@ -32,7 +32,7 @@ func (n *nfs) openPool(ctx context.Context, c *clients, log *slog.Logger) *local
 
 func (n *nfs) poolDir() string { return filepath.Join(n.data, "pool") }
 
-// agent makes the volumes of the server real. The part is what it relies on.
+// agent reconciles the volumes of the server. The part is its policy guard.
 func (n *nfs) agent(storage backend.Backend, c *clients, log *slog.Logger) (*agent.Agent, part, error) {
 	requests := policy.Requests(c.kubernetes, log)
 	a, err := agent.New(agent.Config{
@@ -43,11 +43,11 @@ func (n *nfs) agent(storage backend.Backend, c *clients, log *slog.Logger) (*age
 	return a, logged(log, requests.Run), err
 }
 
-// errPoolBack ends a server that only told that its pool is out of reach.
-var errPoolBack = errors.New("the pool is there now; this process ends, to be started again and serve it")
+// errPoolBack ends a server that only reported that its pool is out of reach.
+var errPoolBack = errors.New("the pool is available now; this process exits to be restarted and serve it")
 
-// awaitPool is what runs while the pool is out of reach. No client is answered meanwhile: who has a volume mounted waits,
-// and is not told that it is gone.
+// awaitPool runs while the pool is out of reach. It answers no client: clients that have a volume mounted wait, and get
+// no error that it is gone.
 func (n *nfs) awaitPool(storage *local.Backend, c *clients, log *slog.Logger) ([]part, error) {
 	a, requests, err := n.agent(storage, c, log)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,24 +10,25 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 )
 
 // newNFS is what a command line makes.
 func newNFS(t *testing.T, args ...string) *nfs {
 	t.Helper()
-	flags := flag.NewFlagSet("nfs", flag.ContinueOnError)
+	flags := pflag.NewFlagSet("nfs", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	n := &nfs{logging: logFlags(flags), kubeAccess: kubeFlags(flags)}
-	n.flags(flags)
+	n := nfsFlags(flags)
 	if err := flags.Parse(append([]string{"--server=shop/files", "--data=" + t.TempDir()}, args...)); err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-func TestACommandLineOfAServerThatCannotServeIsRefused(t *testing.T) {
+func TestNFSFlags_ThatCannotServeAreRefused(t *testing.T) {
 	for args, says := range map[string]string{
 		"--server=":                      "NAMESPACE/NAME",
 		"--server=files":                 "NAMESPACE/NAME",
@@ -56,7 +56,7 @@ func TestACommandLineOfAServerThatCannotServeIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheDefaultsOfVolumesAreThoseOfTheCommandLine(t *testing.T) {
+func TestNFSFlags_AreTheDefaultsOfVolumes(t *testing.T) {
 	s, err := newNFS(t).settings()
 	if err != nil || s.Squash != "" || s.ReadOnly || len(s.Clients) > 0 || s.AnonUID != nil || s.AnonGID != nil {
 		t.Errorf("without flags: %+v, %v", s, err)
@@ -69,7 +69,7 @@ func TestTheDefaultsOfVolumesAreThoseOfTheCommandLine(t *testing.T) {
 		t.Errorf("without access: %+v, %v", s, err)
 	}
 	for args, says := range map[string]string{
-		"--access=rw": "ReadWrite, ReadOnly or None", "--access=": "ReadWrite", "--anon-uid=-1": "--anon-uid", "--anon-gid=nobody": "--anon-gid", "--anon-uid=4294967296": "4294967294",
+		"--access=rw": "ReadWrite, ReadOnly or None", "--access=": "ReadWrite", "--anon-uid=-1": "--anon-uid", "--anon-gid=staff": "--anon-gid", "--anon-uid=4294967296": "4294967294",
 	} {
 		if _, err := newNFS(t, args).settings(); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", args, err)
@@ -83,19 +83,19 @@ type puts struct{ last ganesha.Export }
 func (p *puts) Put(_ context.Context, e ganesha.Export) error { p.last = e; return nil }
 func (*puts) Remove(context.Context, uint16) error            { return nil }
 
-func TestWithoutAccessNobodyMayMountWhateverAVolumeSays(t *testing.T) {
-	var told puts
+func TestNFSFlags_WithoutAccessNoClientMayMountAnyVolume(t *testing.T) {
+	var received puts
 	for _, clients := range [][]string{nil, {"10.0.0.0/8"}} {
-		if err := (shut{&told}).Put(t.Context(), ganesha.Export{ID: 7, Clients: clients}); err != nil {
+		if err := (shut{&received}).Put(t.Context(), ganesha.Export{ID: 7, Clients: clients}); err != nil {
 			t.Fatal(err)
 		}
-		if told.last.ID != 7 || !slices.Equal(told.last.Clients, []string{loopback}) {
-			t.Errorf("of %v it is %+v", clients, told.last)
+		if received.last.ID != 7 || !slices.Equal(received.last.Clients, []string{loopback}) {
+			t.Errorf("of %v it is %+v", clients, received.last)
 		}
 	}
 }
 
-func TestClientsKnowAServerByANameThatLastsAsLongAsItsData(t *testing.T) {
+func TestNFS_ServerKeepsItsNameAsLongAsItsData(t *testing.T) {
 	name := func(n *nfs) string {
 		t.Helper()
 		name, err := n.lastingName()
@@ -124,7 +124,7 @@ func TestClientsKnowAServerByANameThatLastsAsLongAsItsData(t *testing.T) {
 	}
 }
 
-func TestClientsKnowAServerThatPublishesAgainWhereverItRuns(t *testing.T) {
+func TestNFS_ServerThatPublishesAgainKeepsItsNameWhereverItRuns(t *testing.T) {
 	args := []string{"--publish=/published", "--publish-name=docs", "--uid=0b5e7c1e-6a0f-4a52-9d57-1c1c0c5a3f10"}
 	here, err := newNFS(t, args...).lastingName()
 	there, errThere := newNFS(t, args...).lastingName()
@@ -135,7 +135,7 @@ func TestClientsKnowAServerThatPublishesAgainWhereverItRuns(t *testing.T) {
 	if err != nil || other == here {
 		t.Errorf("another of the name is %s, %v", other, err)
 	}
-	config := ganesha.Config{RunDir: "/run/x", RecoveryDir: "/run/y", Name: v1.NodeOfServer(strings.Repeat("n", 63)+"/"+strings.Repeat("s", 48)) + ".0b5e7c1e-6a0f-4a52-9d57-1c1c0c5a3f10"}
+	config := ganesha.Config{RunDir: "/run/x", RecoveryDir: "/run/y", Name: v1beta1.NodeOfServer(strings.Repeat("n", 63)+"/"+strings.Repeat("s", 48)) + ".0b5e7c1e-6a0f-4a52-9d57-1c1c0c5a3f10"}
 	if _, err := ganesha.New(config); err != nil {
 		t.Errorf("the longest is refused: %v", err)
 	}

@@ -2,68 +2,49 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-storage/holdfast/agent"
 	"github.com/holdfast-storage/holdfast/agent/nodepools"
 	"github.com/holdfast-storage/holdfast/agent/policy"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/kubelet/devices"
 )
 
-var nodeCommand = command{
-	name:    "node",
-	summary: "Serve the pools of this host as a node of a Kubernetes cluster",
-	text: `
-The agent makes the Volume and Snapshot objects of this node real in its pools and reports what they hold; the driver's
-node service brings volumes to the pods, and registers with the kubelet itself, unless node-driver-registrar does that
+func newNodeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Serve the pools of this host as a node of a Kubernetes cluster",
+		Long: `The agent reconciles the Volume and Snapshot objects of this node in its pools and reports what they hold; the driver's
+node service mounts volumes for pods, and registers with the kubelet itself, unless node-driver-registrar does that
 (--register-driver=false).
 
 The pools are those of a file with the pools of all nodes, of which it serves those whose nodeSelectorTerms choose this
-node, if only none. One that cannot be reached is reported and tried again; the others are served. When the file or the
-labels of the Node object choose other pools, it ends, to be started again with those.
+node, which may be none. A pool that cannot be reached is reported and retried; the others are served. When the file or the
+labels of the Node object choose other pools, it exits to be restarted with those.
 
-  holdfast node --node-name "$NODE_NAME" --config /etc/holdfast/node.json
+Without a file the pools are given as flags, and all must exist.
 
-Without a file the pools are given by hand, and all must be there:
-
+It lends loop devices to NFS servers, where the API server refuses them to other pods by the
+ValidatingAdmissionPolicy holdfast-loop-sets. With --only-loop-sets it does nothing else.`,
+		Example: `  holdfast node --node-name "$NODE_NAME" --config /etc/holdfast/node.json
   holdfast node --node-name "$NODE_NAME" --pool name=default,path=/var/lib/holdfast/pools/default
-
-NFS servers have their loop devices from it, where the API server keeps them from other pods by the
-ValidatingAdmissionPolicy holdfast-loop-sets. Where there is nothing else for it to do, it needs nothing else:
-
-  holdfast node --only-loop-sets
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		n := &node{
-			host:       hostFlags(flags, "unix:///var/lib/kubelet/plugins/csi.holdfast.dev/csi.sock", "/var/lib/kubelet/plugins_registry"),
-			kubeAccess: kubeFlags(flags),
-		}
-		flags.StringVar(&n.driver.NodeID, "node-name", "", "`name` of the Node object of this host")
-		flags.Int64Var(&n.driver.MaxVolumes, "max-volumes-per-node", 0, "how many volumes may be used here at once, a `number`; 0: no limit")
-		flags.IntVar(&n.loopSets, "loop-sets", 8, "how many sets of 256 loop devices NFS servers may be lent here, a `number` up to 16: a server takes one for each 256 volumes that are images (resource holdfast.dev/loop-set), by way of --kubelet-registration-dir; 0: none")
-		flags.BoolVar(&n.onlyLoopSets, "only-loop-sets", false, "lend loop devices to NFS servers and do nothing else, for nodes without CSI")
-		flags.StringVar(&n.driver.Namespaces, "namespaces", "", "`directory` such as /proc/1/ns with the network, net, and the host name, uts, of this host, where they are not those of this process: shared volumes are mounted through that network and must outlive this process's")
-		flags.DurationVar(&n.driver.Patience, "server-patience", driver.DefaultPatience, "how long a call waits for a server of shared volumes that does not answer, a `duration`")
-		flags.StringVar(&n.config, "config", "", "`file` with the pools of all nodes: {\"pools\": [...]} as in the spec of a StorageCluster. Instead of --pool")
-		flags.StringVar(&n.stateDir, "state-dir", "/var/lib/holdfast", "`directory` of Holdfast on this host, for --config: pools without a path, the places where disks are mounted, and what is remembered of them")
-		return func(ctx context.Context, _ io.Writer) error {
-			if n.onlyLoopSets {
-				return n.lend(ctx)
-			}
-			return n.run(ctx, n.open, n.join)
-		}
-	},
+  holdfast node --only-loop-sets`,
+	}
+	n := nodeFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return n.main(cmd.Context()) }
+	return cmd
 }
 
 type node struct {
@@ -74,7 +55,30 @@ type node struct {
 	loopSets     int
 	onlyLoopSets bool
 	clients      *clients
-	watch        part // of what decides about the pools; nil with --pool
+	watch        part // of the choice of pools; nil with --pool
+}
+
+func nodeFlags(flags *pflag.FlagSet) *node {
+	n := &node{
+		host:       hostFlags(flags, "unix:///var/lib/kubelet/plugins/csi.holdfast.dev/csi.sock", "/var/lib/kubelet/plugins_registry"),
+		kubeAccess: kubeFlags(flags),
+	}
+	flags.StringVar(&n.driver.NodeID, "node-name", "", "`name` of the Node object of this host")
+	flags.Int64Var(&n.driver.MaxVolumes, "max-volumes-per-node", 0, "how many volumes may be used here at once, a `number`; 0: no limit")
+	flags.IntVar(&n.loopSets, "loop-sets", 8, "how many sets of 256 loop devices may be lent to NFS servers here, a `number` up to 16: a server takes one for each 256 volumes that are images (resource holdfast.dev/loop-set), through --kubelet-registration-dir; 0: none")
+	flags.BoolVar(&n.onlyLoopSets, "only-loop-sets", false, "lend loop devices to NFS servers and do nothing else, for nodes without CSI")
+	flags.StringVar(&n.driver.Namespaces, "namespaces", "", "`directory` such as /proc/1/ns with the network, net, and the host name, uts, of this host, where they are not those of this process: shared volumes are mounted through that network and must outlive this process's")
+	flags.DurationVar(&n.driver.Patience, "server-patience", driver.DefaultPatience, "how long a call waits for a server of shared volumes that does not answer, a `duration`")
+	flags.StringVar(&n.config, "config", "", "`file` with the pools of all nodes: {\"pools\": [...]} as in the spec of a StorageCluster. Instead of --pool")
+	flags.StringVar(&n.stateDir, "state-dir", "/var/lib/holdfast", "`directory` of Holdfast on this host, for --config: pools without a path, the mount points of disks, and their records")
+	return n
+}
+
+func (n *node) main(ctx context.Context) error {
+	if n.onlyLoopSets {
+		return n.lend(ctx)
+	}
+	return n.run(ctx, n.open, n.join)
 }
 
 // open takes the pools of the file that are for this node, or those given by hand.
@@ -88,7 +92,7 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 		return nil, fmt.Errorf(`node "": --node-name is missing: %w`, errUsage)
 	}
 	var err error
-	if n.clients, err = n.connect(v1.NodeName, log); err != nil {
+	if n.clients, err = n.connect(v1beta1.NodeName, log); err != nil {
 		return nil, err
 	}
 	if n.config == "" {
@@ -111,7 +115,7 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 	return local.OpenReachable(ctx, sites, log), nil
 }
 
-// known adds to a pool what is remembered of it, and how the host is seen.
+// known adds to a pool what is remembered of it, and the view of the host's mounts.
 func (n *node) known(c *local.PoolConfig, remembered *agent.Memory) {
 	c.Expect = remembered.Pool(c.Name, c.Path)
 	c.HostProc = n.hostProc()
@@ -186,27 +190,23 @@ func (n *node) lend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	parts := []part{logged(log, guard.Run), lender.Run}
-	if n.metricsAddress != "" {
-		parts = append(parts, func(ctx context.Context) error {
-			return serveMetrics(ctx, n.metricsAddress, newRegistry(), func(context.Context) error { return lender.Check() }, log)
-		})
-	}
-	return runAll(ctx, parts)
+	n.health.Live("kubelet-registration", lender.Announced)
+	n.health.Ready("kubelet-registration", lender.Registered)
+	return runAll(ctx, []part{logged(log, guard.Run), lender.Run, n.serve(log)})
 }
 
-// retried is a part whose failure is no reason to end the others, and which may only have begun too soon: the pods that
-// lent loop devices while there was no CSI end when those of the nodes begin.
+// retried is a part whose failure does not end the others, and which may only have started too early: the pods that
+// lent loop devices without CSI end when those of the nodes start.
 func retried(log *slog.Logger, p part) part {
 	return func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if err := p(ctx); err != nil {
-				log.Error("a part has ended and is begun again; the others go on", "error", err)
+				log.Error("a part has ended and is restarted; the others keep running", "error", err)
 			}
 		}, pause)
 		return nil
 	}
 }
 
-// pause is how long a part that has failed waits before it is begun again.
+// pause is how long a failed part waits before it is restarted.
 const pause = 5 * time.Second

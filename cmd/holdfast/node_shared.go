@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
@@ -11,7 +11,7 @@ import (
 func (n *node) sharedVolumes() (reason string, err error) {
 	err = nodeops.CheckNFSClient(n.driver.Namespaces)
 	if lack, is := errors.AsType[*nodeops.NFSClientError](err); is && lack.NoKernel {
-		return v1.ReasonNoNFSClient, err
+		return v1beta1.ReasonNoNFSClient, err
 	}
-	return v1.ReasonForbidden, err
+	return v1beta1.ReasonForbidden, err
 }

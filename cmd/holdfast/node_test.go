@@ -18,11 +18,11 @@ import (
 
 	"github.com/holdfast-storage/holdfast/agent/nodepools"
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
-	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // machine runs the node process as a host does, again and again.
@@ -30,12 +30,12 @@ type machine struct {
 	*testing.T
 	dir   string // short, for the socket
 	kube  kubernetes.Interface
-	ours  typed.HoldfastV1Interface
+	ours  typed.HoldfastV1beta1Interface
 	stop  context.CancelFunc
 	ended chan error
 }
 
-func newMachine(t *testing.T, labels map[string]string, chosen ...v1.PoolSpec) *machine {
+func newMachine(t *testing.T, labels map[string]string, chosen ...v1beta1.PoolSpec) *machine {
 	t.Helper()
 	hostfs.RequireRoot(t)
 	dir, err := os.MkdirTemp("", "node")
@@ -43,7 +43,7 @@ func newMachine(t *testing.T, labels map[string]string, chosen ...v1.PoolSpec) *
 		t.Fatal(err)
 	}
 	config := newCluster(t).Config()
-	m := &machine{T: t, dir: dir, kube: kubernetes.NewForConfigOrDie(config), ours: client.NewForConfigOrDie(config).HoldfastV1()}
+	m := &machine{T: t, dir: dir, kube: kubernetes.NewForConfigOrDie(config), ours: client.NewForConfigOrDie(config).HoldfastV1beta1()}
 	t.Cleanup(func() {
 		for _, p := range chosen {
 			m.unmount(p.Name)
@@ -52,7 +52,7 @@ func newMachine(t *testing.T, labels map[string]string, chosen ...v1.PoolSpec) *
 	})
 	m.write("kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s'}}]\n"+
 		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n", config.Host))
-	data, err := json.Marshal(v1.NodeConfig{Pools: chosen})
+	data, err := json.Marshal(v1beta1.NodeConfig{Pools: chosen})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,31 +109,31 @@ func (m *machine) end() {
 }
 
 // status is what the node says; nothing before it says something.
-func (m *machine) status() v1.StorageNodeStatus {
+func (m *machine) status() v1beta1.StorageNodeStatus {
 	n, err := m.ours.StorageNodes().Get(m.Context(), "node-a", metav1.GetOptions{})
 	if err != nil {
-		return v1.StorageNodeStatus{}
+		return v1beta1.StorageNodeStatus{}
 	}
 	return n.Status
 }
 
 // says waits until the node reports the pools as PoolsUsable/All.
-func (m *machine) says(usable string) v1.StorageNodeStatus {
+func (m *machine) says(usable string) v1beta1.StorageNodeStatus {
 	m.Helper()
 	await(m.T, "the report of pools "+usable, func() bool { return m.status().Columns.Pools == usable })
 	return m.status()
 }
 
 // onSSD is a pool of the nodes that have the label.
-var onSSD = v1.PoolSpec{Name: "fast", NodeSelectorTerms: []core.NodeSelectorTerm{{
+var onSSD = v1beta1.PoolSpec{Name: "fast", NodeSelectorTerms: []core.NodeSelectorTerm{{
 	MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: core.NodeSelectorOpIn, Values: []string{"ssd"}}},
 }}}
 
-func TestANodeServesThePoolsOfTheFileThatAreForIt(t *testing.T) {
-	m := newMachine(t, nil, v1.PoolSpec{Name: "default"}, onSSD)
+func TestNode_ServesThePoolsOfTheFileThatAreForIt(t *testing.T) {
+	m := newMachine(t, nil, v1beta1.PoolSpec{Name: "default"}, onSSD)
 	m.start()
 	s := m.says("1/1")
-	if s.Pools[0].Name != "default" || s.Pools[0].Path != m.place("default") || s.Pools[0].Engine != "image" {
+	if s.Pools[0].Name != "default" || s.Pools[0].Path != m.place("default") || s.Pools[0].Engine != v1beta1.EngineImage {
 		t.Errorf("it says %+v", s.Pools)
 	}
 	n, err := m.kube.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
@@ -151,11 +151,11 @@ func TestANodeServesThePoolsOfTheFileThatAreForIt(t *testing.T) {
 	m.says("2/2")
 }
 
-func TestANodeWithoutPoolsServesTheDriverAndSaysThatItHasNone(t *testing.T) {
+func TestNode_WithoutPoolsServesTheDriverAndReportsIt(t *testing.T) {
 	m := newMachine(t, nil, onSSD)
 	m.start()
 	s := m.says("0/0")
-	if c := meta.FindStatusCondition(s.Conditions, v1.ReadyCondition); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1.ReasonNoPool {
+	if c := meta.FindStatusCondition(s.Conditions, v1beta1.ReadyCondition); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonNoPool {
 		t.Errorf("it says %+v", s.Conditions)
 	}
 	await(t, "the driver's socket", func() bool {
@@ -164,35 +164,35 @@ func TestANodeWithoutPoolsServesTheDriverAndSaysThatItHasNone(t *testing.T) {
 	})
 }
 
-func TestAPoolOnADiskThatIsMissingLosesNothingAndHoldsNoOtherUp(t *testing.T) {
+func TestNode_PoolOnAMissingDiskLosesNothingAndBlocksNoOther(t *testing.T) {
 	device := hostfs.Disk(t, 400<<20)
-	fast := v1.PoolSpec{Name: "fast", Devices: &v1.DeviceSelector{Paths: []string{device}}, Reserved: "0%"}
-	m := newMachine(t, nil, v1.PoolSpec{Name: "default"}, fast)
+	fast := v1beta1.PoolSpec{Name: "fast", Devices: &v1beta1.DeviceSelector{Paths: []string{device}}, Reserved: "0%"}
+	m := newMachine(t, nil, v1beta1.PoolSpec{Name: "default"}, fast)
 	m.start()
 	s := m.says("2/2")
 	if s.Pools[1].Path != m.place("fast") || s.Pools[1].Capacity.Value() < 300<<20 {
 		t.Errorf("it says %+v", s.Pools[1])
 	}
 	size := resource.MustParse("16Mi")
-	v := &v1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{v1.AgentFinalizer}},
-		Spec:       v1.VolumeSpec{Name: "a", Node: "node-a", Pool: "fast", Mode: v1.ModeBlock, Size: v1.VolumeSize{Required: &size}},
+	v := &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Finalizers: []string{v1beta1.AgentFinalizer}},
+		Spec:       v1beta1.VolumeSpec{Name: "a", Node: "node-a", Pool: "fast", Mode: v1beta1.ModeBlock, Size: v1beta1.VolumeSize{Required: &size}},
 	}
 	if _, err := m.ours.Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	becomes := func(phase v1.Phase, want metav1.ConditionStatus, reason string) {
+	becomes := func(phase v1beta1.Phase, want metav1.ConditionStatus, reason string) {
 		t.Helper()
 		await(t, "the volume to be "+reason, func() bool {
 			v, err := m.ours.Volumes().Get(t.Context(), "a", metav1.GetOptions{})
 			if err != nil {
 				return false
 			}
-			c := meta.FindStatusCondition(v.Status.Conditions, v1.ReadyCondition)
+			c := meta.FindStatusCondition(v.Status.Conditions, v1beta1.ReadyCondition)
 			return v.Status.Phase == phase && c != nil && c.Status == want && c.Reason == reason
 		})
 	}
-	becomes(v1.PhaseReady, metav1.ConditionTrue, v1.ReasonReady)
+	becomes(v1beta1.PhaseReady, metav1.ConditionTrue, v1beta1.ReasonReady)
 
 	m.end()
 	m.unmount("fast")
@@ -202,7 +202,7 @@ func TestAPoolOnADiskThatIsMissingLosesNothingAndHoldsNoOtherUp(t *testing.T) {
 	if !strings.Contains(s.Pools[1].Message, "its disk is missing") || s.Pools[1].Capacity.Value() < 300<<20 || s.Pools[0].Message != "" {
 		t.Errorf("it says %+v", s.Pools)
 	}
-	becomes(v1.PhaseUnreachable, metav1.ConditionFalse, string(backend.NotMounted))
+	becomes(v1beta1.PhaseUnreachable, metav1.ConditionFalse, string(backend.NotMounted))
 	if entries, err := os.ReadDir(m.place("fast")); err != nil || len(entries) > 0 {
 		t.Errorf("the bare directory holds %v, %v", entries, err)
 	}
@@ -213,10 +213,10 @@ func TestAPoolOnADiskThatIsMissingLosesNothingAndHoldsNoOtherUp(t *testing.T) {
 	}
 	m.start()
 	m.says("2/2")
-	becomes(v1.PhaseReady, metav1.ConditionTrue, v1.ReasonReady)
+	becomes(v1beta1.PhaseReady, metav1.ConditionTrue, v1beta1.ReasonReady)
 }
 
-func TestPoolsComeFromTheFileOrByHand(t *testing.T) {
+func TestPools_ComeFromTheFileOrFromFlags(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--config or --pool is missing":   {"--node-name=n"},
 		"--config and --pool are given":   {"--node-name=n", "--config=/nowhere", "--pool=name=a,path=/a"},

@@ -2,17 +2,19 @@ package main
 
 import (
 	"context"
-	"flag"
 	"log/slog"
 	"os"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/healthz"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/bootstrap"
 	"github.com/holdfast-storage/holdfast/operator/cluster"
 	"github.com/holdfast-storage/holdfast/operator/definitions"
-	"github.com/holdfast-storage/holdfast/operator/first"
 	"github.com/holdfast-storage/holdfast/operator/nfsserver"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 	"github.com/holdfast-storage/holdfast/operator/render"
@@ -21,7 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/report/web"
 )
 
-// operator keeps Holdfast itself as the StorageCluster asks for it, and serves what there is.
+// operator reconciles Holdfast itself from the StorageCluster, and serves the API.
 type operator struct {
 	*kubeAccess
 	enabled bool
@@ -31,42 +33,44 @@ type operator struct {
 	pod     *string // the name of this pod
 }
 
-func operatorFlags(flags *flag.FlagSet, k *kubeAccess, driver, pod *string) *operator {
+func operatorFlags(flags *pflag.FlagSet, k *kubeAccess, driver, pod *string) *operator {
 	o := &operator{kubeAccess: k, driver: driver, pod: pod}
-	flags.BoolVar(&o.enabled, "operator", true, "make and keep what the StorageCluster asks for; without it, that is left to hands")
-	flags.BoolVar(&o.alone, "operator-alone", false, "do nothing else, outside of the cluster: while this runs, the operator in the cluster stands by")
+	flags.BoolVar(&o.enabled, "operator", true, "reconcile the StorageCluster; disable to manage the objects manually")
+	flags.BoolVar(&o.alone, "operator-alone", false, "run only the operator, outside of the cluster: while this runs, the operator in the cluster stands by")
 	flags.StringVar(&o.address, "api-address", "", "`address` for the API over HTTPS, such as :5705; none if empty")
 	return o
 }
 
-// begin finds out what this process runs as, and makes the StorageCluster of a new installation.
+// begin finds out the workload and image of this process, and creates the StorageCluster of a new installation.
 func (o *operator) begin(ctx context.Context, c *clients, kinds *definitions.Controller, log *slog.Logger) (r render.Release, err error) {
-	var own v1.Image
+	var own v1beta1.Image
 	if *o.pod != "" && !o.alone {
-		if own, err = first.Image(ctx, c.kubernetes, o.namespace, *o.pod); err != nil {
+		if own, err = bootstrap.Image(ctx, c.kubernetes, o.namespace, *o.pod); err != nil {
 			return r, err
 		}
 	}
 	r = render.NewRelease(own, os.Getenv)
-	if err := first.Define(ctx, c.dynamic, log); err != nil {
-		log.Warn("the kinds stay as they were installed: apply the manifest of this release", "error", err)
+	if err := bootstrap.Define(ctx, c.dynamic, log); err != nil {
+		log.Warn("the kinds could not be updated and stay as installed: apply the manifest of this release", "error", err)
 	}
-	if err := kinds.Restore(ctx); err != nil { // one that is still to be made again goes before a new one
-		log.Warn("what was written down is not made again yet", "error", err)
+	if err := kinds.Restore(ctx); err != nil { // a StorageCluster that will be recreated takes precedence over a new one
+		log.Warn("recorded objects are not recreated yet", "error", err)
 		return r, nil
 	}
 	if err := o.first(c, log)(ctx); err != nil {
-		log.Warn("no StorageCluster is made: make one", "error", err)
+		log.Warn("no StorageCluster was created: create one", "error", err)
 	}
 	return r, nil
 }
 
 // first makes the StorageCluster of a new installation.
 func (o *operator) first(c *clients, log *slog.Logger) func(context.Context) error {
-	return func(ctx context.Context) error { return first.Make(ctx, c.kubernetes, c.holdfast, o.namespace, log) }
+	return func(ctx context.Context) error {
+		return bootstrap.Make(ctx, c.kubernetes, c.holdfast, o.namespace, log)
+	}
 }
 
-// missingKinds makes kinds that are missing, whether or not this replica leads.
+// missingKinds creates missing kinds, whether or not this replica leads.
 func (o *operator) missingKinds(c *clients, log *slog.Logger) part {
 	return func(ctx context.Context) error {
 		kinds, err := definitions.New(definitions.Config{
@@ -82,7 +86,7 @@ func (o *operator) missingKinds(c *clients, log *slog.Logger) part {
 	}
 }
 
-// run keeps Holdfast until ctx ends. One process at a time may.
+// run reconciles Holdfast until ctx ends. Only one process may at a time.
 func (o *operator) run(ctx context.Context, c *clients, watches *kube.Watches, log *slog.Logger) error {
 	set, err := apply.New(apply.Config{
 		Client: c.dynamic, Resources: c.holdfast.Discovery().ServerResourcesForGroupVersion, Kinds: cluster.Kinds(),
@@ -148,9 +152,9 @@ func (o *operator) run(ctx context.Context, c *clients, watches *kube.Watches, l
 }
 
 // serve is the API of a replica, whether or not it leads.
-func (o *operator) serve(c *clients, watches *kube.Watches, log *slog.Logger) (*web.Server, error) {
+func (o *operator) serve(c *clients, watches *kube.Watches, health *healthz.Checks, log *slog.Logger) (*web.Server, error) {
 	return web.New(web.Config{
 		Address: o.address, Namespace: o.namespace, Informers: watches.Holdfast, Kubernetes: c.kubernetes, Events: c.events,
-		Log: log,
+		Health: health, Log: log,
 	})
 }

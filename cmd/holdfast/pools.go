@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"time"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/local"
 )
 
@@ -18,14 +19,14 @@ const poolUsage = "a `pool` of this host; may be given several times, the first 
 	"  engine=directory   a volume is a directory with a quota: no overhead; xfs or ext4 with prjquota, or btrfs\n" +
 	"  overcommit=1.0     how often each byte may be promised\n" +
 	"  reserved=5%        kept free: a share, or bytes such as 10Gi\n" +
-	"  trashRetention=24h how long a deleted volume can be restored, unless its room is needed before; such as 7d; 0s keeps nothing\n" +
-	"  requireMount=true  begin a new pool only where another file system than the root's is mounted\n" +
+	"  trashRetention=24h how long a deleted volume can be restored, unless its space is needed before; such as 7d; 0s keeps nothing\n" +
+	"  requireMount=true  create a new pool only where another file system than the root's is mounted\n" +
 	"for example --pool name=fast,path=/srv/fast,reserved=10Gi"
 
 // pools collects the values of --pool.
 type pools []local.PoolConfig
 
-func poolFlag(flags *flag.FlagSet) *pools {
+func poolFlag(flags *pflag.FlagSet) *pools {
 	p := &pools{}
 	flags.Func("pool", poolUsage, p.add)
 	return p
@@ -40,8 +41,8 @@ func (p *pools) add(value string) error {
 	return nil
 }
 
-// parseDuration takes what a StorageCluster takes.
-func parseDuration(value string) (time.Duration, error) { return v1.Duration(value).Parse() }
+// parseDuration accepts the durations of a StorageCluster.
+func parseDuration(value string) (time.Duration, error) { return v1beta1.Duration(value).Parse() }
 
 func (p *pools) check() error {
 	if len(*p) == 0 {
@@ -50,7 +51,7 @@ func (p *pools) check() error {
 	return nil
 }
 
-// open takes the pools for this process; all must be there.
+// open opens the pools for this process; all must exist.
 func (p *pools) open(ctx context.Context, log *slog.Logger) (*local.Backend, error) {
 	if err := p.check(); err != nil {
 		return nil, err

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -11,52 +9,53 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
+
+	"github.com/spf13/cobra"
 
 	"github.com/holdfast-storage/holdfast/admin/storageos"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-var renderCommand = command{
-	name:    "render",
-	summary: "Print the objects that follow from a StorageCluster, or make one from a StorageOSCluster",
-	text: `
-It asks no cluster and changes none. Without a file it prints what the default StorageCluster becomes.
+func newRenderCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "render",
+		Short: "Print the objects that follow from a StorageCluster, or make one from a StorageOSCluster",
+		Long: `It contacts no cluster. Without a file it prints the objects of the default StorageCluster.
 
-  holdfast render
+A StorageOSCluster is converted to a StorageCluster. How each field was converted is printed on standard error.`,
+		Example: `  holdfast render
   holdfast render -f storagecluster.yaml --has VolumeSnapshotClass,PodMonitor
-  kubectl get storageoscluster production -o yaml | holdfast render --from-storageos - >storagecluster.yaml
-
-From a StorageOSCluster comes a StorageCluster. What became of each field is told on standard error.
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		r := &renderer{remarks: os.Stderr}
-		flags.StringVar(&r.file, "f", "", "`file` with a StorageCluster; - is the standard input")
-		flags.StringVar(&r.storageos, "from-storageos", "", "`file` with a StorageOSCluster to make a StorageCluster of; - is the standard input")
-		flags.StringVar(&r.secret, "secret", "", "`file` with the Secret that spec.secretRef names, where something is made of it")
-		flags.StringVar(&r.has, "has", "VolumeSnapshotClass,VolumeGroupSnapshotClass,ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding", "the optional `kinds` that the cluster has: of "+strings.Join(optionalKinds(), ", "))
-		flags.StringVar(&r.namespace, "namespace", deploy.Namespace, "`namespace` in which Holdfast runs")
-		return r.run
-	},
+  kubectl get storageoscluster production -o yaml | holdfast render --from-storageos - >storagecluster.yaml`,
+	}
+	flags := cmd.Flags()
+	r := &renderer{remarks: os.Stderr, output: outputFlag(cmd, "yaml", "json", "name")}
+	flags.StringVarP(&r.file, "filename", "f", "", "`file` with a StorageCluster; - is the standard input")
+	flags.StringVar(&r.storageos, "from-storageos", "", "`file` with a StorageOSCluster to make a StorageCluster of; - is the standard input")
+	flags.StringVar(&r.secret, "secret", "", "`file` with the Secret that spec.secretRef names, if it is needed")
+	flags.StringVar(&r.has, "has", "VolumeSnapshotClass,VolumeGroupSnapshotClass,ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding", "the optional `kinds` that the cluster has: of "+strings.Join(optionalKinds(), ", "))
+	namespaceFlag(flags, &r.namespace)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return r.run(cmd.OutOrStdout()) }
+	return cmd
 }
 
 type renderer struct {
 	file, storageos, secret, has, namespace string
 	remarks                                 io.Writer
+	output                                  *output
 }
 
-func (r *renderer) run(_ context.Context, out io.Writer) error {
+func (r *renderer) run(out io.Writer) error {
 	if r.storageos != "" {
 		if r.file != "" || r.secret != "" {
-			return fmt.Errorf("--from-storageos stands alone; what it makes can be given to -f: %w", errUsage)
+			return fmt.Errorf("--from-storageos excludes the other flags; its output can be given to -f: %w", errUsage)
 		}
 		return r.convert(out)
 	}
 	in := render.Input{
-		Cluster:   &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}},
+		Cluster:   &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}},
 		Namespace: r.namespace, Release: render.NewRelease("", os.Getenv),
 	}
 	var err error
@@ -79,15 +78,25 @@ func (r *renderer) run(_ context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	return r.write(out, objects)
+}
+
+// write writes a list as JSON, and documents as YAML, as kubectl apply takes both.
+func (r *renderer) write(out io.Writer, objects []*unstructured.Unstructured) error {
+	if r.output.format == "json" {
+		return r.output.print(out, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
+	}
 	for i, o := range objects {
-		text, err := yaml.Marshal(o.Object)
-		if err != nil {
-			return err
+		if r.output.format == "name" {
+			if err := printName(out, o.GroupVersionKind().GroupKind(), o.GetName()); err != nil {
+				return err
+			}
+			continue
 		}
 		if i > 0 {
 			fmt.Fprintln(out, "---")
 		}
-		if _, err := out.Write(text); err != nil {
+		if err := printYAML(out, o.Object); err != nil {
 			return err
 		}
 	}
@@ -106,20 +115,18 @@ func (r *renderer) convert(out io.Writer) error {
 	for _, remark := range remarks {
 		fmt.Fprintln(r.remarks, remark)
 	}
-	text, err := yaml.Marshal(cluster)
-	if err != nil {
-		return err
+	if r.output.format == "name" {
+		return printName(out, v1beta1.SchemeGroupVersion.WithKind("StorageCluster").GroupKind(), cluster.Name)
 	}
-	_, err = out.Write(text)
-	return err
+	return r.output.print(out, cluster, nil)
 }
 
-// strictCluster is without the method that decodes what can be decoded: of a file all must be.
-type strictCluster v1.StorageCluster
+// strictCluster lacks the lenient UnmarshalJSON: every field of a file must be valid.
+type strictCluster v1beta1.StorageCluster
 
-func readCluster(path string) (*v1.StorageCluster, error) {
-	c, err := readKind[strictCluster](path, v1.SchemeGroupVersion.String(), "StorageCluster")
-	return (*v1.StorageCluster)(c), err
+func readCluster(path string) (*v1beta1.StorageCluster, error) {
+	c, err := readKind[strictCluster](path, v1beta1.SchemeGroupVersion.String(), "StorageCluster")
+	return (*v1beta1.StorageCluster)(c), err
 }
 
 func readKind[T any](path, version, kind string) (*T, error) {
@@ -130,7 +137,7 @@ func readKind[T any](path, version, kind string) (*T, error) {
 	return asKind[T](path, manifest, version, kind)
 }
 
-// secretData is what the API server makes of a Secret in a file.
+// secretData is the data of a Secret in a file, as the API server would store it.
 func secretData(s *core.Secret) map[string][]byte {
 	data := map[string][]byte{}
 	maps.Copy(data, s.Data)

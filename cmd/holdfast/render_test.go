@@ -19,9 +19,9 @@ func file(t *testing.T, text string) string {
 	return path
 }
 
-const clusterHead = "apiVersion: holdfast.dev/v1\nkind: StorageCluster\nmetadata: {name: mine}\n"
+const clusterHead = "apiVersion: holdfast.dev/v1beta1\nkind: StorageCluster\nmetadata: {name: mine}\n"
 
-func TestTheObjectsOfTheDefaultClusterArePrintedEachAsADocument(t *testing.T) {
+func TestRender_PrintsEachObjectOfTheDefaultClusterAsADocument(t *testing.T) {
 	out, err := call(t, "render")
 	if err != nil {
 		t.Fatal(err)
@@ -44,11 +44,11 @@ func TestTheObjectsOfTheDefaultClusterArePrintedEachAsADocument(t *testing.T) {
 		}
 	}
 	if strings.Contains(all, "PodMonitor") || strings.Contains(out, "creationTimestamp") {
-		t.Error("there is what nobody asked for")
+		t.Error("an object was rendered that was not requested")
 	}
 }
 
-func TestWhatIsRenderedFollowsTheFileAndTheFlags(t *testing.T) {
+func TestRender_FollowsTheFileAndTheFlags(t *testing.T) {
 	path := file(t, clusterHead+"spec: {storageClasses: [{name: fast, default: true}]}\n")
 	out, err := call(t, "render", "-f", path, "--has", "PodMonitor", "--namespace", "storage")
 	if err != nil {
@@ -64,8 +64,8 @@ func TestWhatIsRenderedFollowsTheFileAndTheFlags(t *testing.T) {
 	}
 }
 
-func TestSecretsAreMadeOfTheSecretInAFile(t *testing.T) {
-	path := file(t, clusterHead+"spec: {secretRef: {name: s}, csi: {enableProvisionCreds: true}}\n")
+func TestSecrets_AreDerivedFromTheSecretInAFile(t *testing.T) {
+	path := file(t, clusterHead+"spec: {secretRef: {name: s}, csi: {credentials: {provision: true}}}\n")
 	if _, err := call(t, "render", "-f", path); err == nil || !strings.Contains(err.Error(), "csiProvisionPassword") {
 		t.Errorf("without a secret: %v", err)
 	}
@@ -81,7 +81,7 @@ func TestSecretsAreMadeOfTheSecretInAFile(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeRenderedIsToldWhy(t *testing.T) {
+func TestRender_InvalidFileIsRefusedWithTheReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
 		want []string
@@ -91,7 +91,7 @@ func TestAFileThatCannotBeRenderedIsToldWhy(t *testing.T) {
 		"two documents":      {clusterHead + "---\napiVersion: v1\nkind: Secret\n", []string{"2 documents", "StorageCluster", "Secret"}},
 		"nothing":            {"# nothing\n", []string{"0 documents"}},
 		"a list":             {"- 1\n", []string{"no object"}},
-		"another kind":       {"apiVersion: v1\nkind: Pod\n", []string{"Pod", "StorageCluster of holdfast.dev/v1"}},
+		"another kind":       {"apiVersion: v1\nkind: Pod\n", []string{"Pod", "StorageCluster of holdfast.dev/v1beta1"}},
 		"another version":    {"apiVersion: holdfast.dev/v2\nkind: StorageCluster\n", []string{"holdfast.dev/v2"}},
 		"an unknown field":   {clusterHead + "spec: {poools: []}\n", []string{"poools"}},
 		"a type that is not": {clusterHead + "spec: {debug: 5}\n", []string{"debug"}},
@@ -115,7 +115,7 @@ func TestAFileThatCannotBeRenderedIsToldWhy(t *testing.T) {
 	if _, err := call(t, "render", "--has", "Pod"); err == nil || !strings.Contains(err.Error(), "PodMonitor") {
 		t.Errorf("a kind that is not optional: %v", err)
 	}
-	if _, err := call(t, "render", "-f", "x", "--from-storageos", "y"); err == nil || !strings.Contains(err.Error(), "stands alone") {
+	if _, err := call(t, "render", "-f", "x", "--from-storageos", "y"); err == nil || !strings.Contains(err.Error(), "excludes the other flags") {
 		t.Errorf("two files: %v", err)
 	}
 	enormous := file(t, clusterHead+"# "+strings.Repeat("x", maxManifest))
@@ -126,11 +126,11 @@ func TestAFileThatCannotBeRenderedIsToldWhy(t *testing.T) {
 
 const storageosSamples = "../../admin/storageos/testdata/"
 
-func TestAStorageOSClusterBecomesAStorageClusterThatRenders(t *testing.T) {
+func TestRender_StorageOSClusterBecomesAStorageCluster(t *testing.T) {
 	for _, sample := range []string{"every-field.yaml", "sample.yaml", "small.yaml"} {
 		var out, remarks strings.Builder
-		r := &renderer{storageos: storageosSamples + sample, remarks: &remarks}
-		if err := r.run(t.Context(), &out); err != nil {
+		r := &renderer{storageos: storageosSamples + sample, remarks: &remarks, output: &output{format: "yaml"}}
+		if err := r.run(&out); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(remarks.String(), "spec.kvBackend.address: has no meaning here: ") || !strings.Contains(remarks.String(), "spec.secretRefName: taken as spec.secretRef.name") {
@@ -150,7 +150,7 @@ func TestAStorageOSClusterBecomesAStorageClusterThatRenders(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoStorageOSClusterIsToldSo(t *testing.T) {
+func TestRender_InputThatIsNoStorageOSClusterIsRefused(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"another kind":  {"apiVersion: storageos.com/v1\nkind: Job\n", "StorageOSCluster of storageos.com/v1"},
 		"two documents": {"apiVersion: v1\nkind: Secret\n---\napiVersion: storageos.com/v1\nkind: StorageOSCluster\n", "2 documents"},

@@ -12,21 +12,22 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/convert"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/backend/local/disk"
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// sites turns the pools of this node into what the storage opens.
-func (n *node) sites(pools []v1.PoolSpec, log *slog.Logger) (all []local.Site) {
+// sites turns the pools of this node into the configuration of the storage.
+func (n *node) sites(pools []v1beta1.PoolSpec, log *slog.Logger) (all []local.Site) {
 	host := &disk.Host{
 		Dir: n.stateDir, Node: n.driver.NodeID, Cluster: clusterID(n.clients.kubernetes), Log: log, Proc: n.hostProc(),
 		Attached: attachedByOthers(n.clients.kubernetes, n.driver.NodeID, n.driver.Name),
 	}
 	if err := host.NoteDevices(); err != nil {
-		log.Error("no disk is taken on this node that is not named by paths or model", "error", err)
+		log.Error("on this node only disks that paths or model name are used", "error", err)
 	}
 	for _, p := range pools {
 		all = append(all, site(p, host))
@@ -34,7 +35,7 @@ func (n *node) sites(pools []v1.PoolSpec, log *slog.Logger) (all []local.Site) {
 	return all
 }
 
-// clusterID tells one cluster from another, whatever is installed in it.
+// clusterID identifies a cluster, regardless of what is installed in it.
 func clusterID(c kubernetes.Interface) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		system, err := c.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
@@ -45,10 +46,10 @@ func clusterID(c kubernetes.Interface) func(context.Context) (string, error) {
 	}
 }
 
-// site never fails: a pool that is wrong in itself is out of reach for that reason.
-func site(p v1.PoolSpec, host *disk.Host) local.Site {
+// site never fails: an invalid pool is out of reach for that reason.
+func site(p v1beta1.PoolSpec, host *disk.Host) local.Site {
 	s := local.Site{PoolConfig: local.PoolConfig{
-		Name: p.Name, Engine: p.Engine, Path: cmp.Or(p.Path, host.Place(p.Name)), RequireMount: p.RequireMount,
+		Name: p.Name, Engine: convert.ToEngine(p.Engine), Path: cmp.Or(p.Path, host.Place(p.Name)), RequireMount: p.RequireMount,
 	}}
 	var wrong [5]error
 	var err error
@@ -92,7 +93,7 @@ func checkTerms(terms []core.NodeSelectorTerm) error {
 	return nil
 }
 
-func deviceSelector(d *v1.DeviceSelector) nodeops.DeviceSelector {
+func deviceSelector(d *v1beta1.DeviceSelector) nodeops.DeviceSelector {
 	s := nodeops.DeviceSelector{Paths: d.Paths, Model: d.Model, Rotational: d.Rotational}
 	if d.MinSize != nil {
 		s.MinSize = d.MinSize.Value()

@@ -13,28 +13,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/backend/local/disk"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
-func TestAPoolOfTheSpecBecomesAPoolOfTheHost(t *testing.T) {
+func TestSites_PoolOfTheSpecBecomesAPoolOfTheHost(t *testing.T) {
 	host := &disk.Host{Dir: "/var/lib/holdfast"}
-	day := new(v1.Duration("1d"))
+	day := new(v1beta1.Duration("1d"))
 	for what, test := range map[string]struct {
-		spec v1.PoolSpec
+		spec v1beta1.PoolSpec
 		want local.PoolConfig
 	}{
-		"a name":       {v1.PoolSpec{Name: "a"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
-		"a path":       {v1.PoolSpec{Name: "a", Path: "/srv/a", Engine: "directory"}, local.PoolConfig{Name: "a", Path: "/srv/a", Engine: "directory"}},
-		"devices":      {v1.PoolSpec{Name: "a", Devices: &v1.DeviceSelector{Model: "x"}}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
-		"all settings": {v1.PoolSpec{Name: "a", Overcommit: "1.5", Reserved: "7%", TrashRetention: day}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Overcommit: 1.5, Reserved: "7%", TrashRetention: 24 * time.Hour}},
-		"a mount":      {v1.PoolSpec{Name: "a", Path: "/srv/a", RequireMount: true}, local.PoolConfig{Name: "a", Path: "/srv/a", RequireMount: true}},
-		"no trash":     {v1.PoolSpec{Name: "a", TrashRetention: new(v1.Duration("0s"))}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", TrashRetention: local.NoTrash}},
-		"binary bytes": {v1.PoolSpec{Name: "a", Reserved: "1.5Gi"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "1610612736"}},
-		"round bytes":  {v1.PoolSpec{Name: "a", Reserved: "2P"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "2000000000000000"}},
+		"a name":       {v1beta1.PoolSpec{Name: "a"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
+		"a path":       {v1beta1.PoolSpec{Name: "a", Path: "/srv/a", Engine: v1beta1.EngineDirectory}, local.PoolConfig{Name: "a", Path: "/srv/a", Engine: "directory"}},
+		"devices":      {v1beta1.PoolSpec{Name: "a", Devices: &v1beta1.DeviceSelector{Model: "x"}}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a"}},
+		"all settings": {v1beta1.PoolSpec{Name: "a", Overcommit: "1.5", Reserved: "7%", TrashRetention: day}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Overcommit: 1.5, Reserved: "7%", TrashRetention: 24 * time.Hour}},
+		"a mount":      {v1beta1.PoolSpec{Name: "a", Path: "/srv/a", RequireMount: true}, local.PoolConfig{Name: "a", Path: "/srv/a", RequireMount: true}},
+		"no trash":     {v1beta1.PoolSpec{Name: "a", TrashRetention: new(v1beta1.Duration("0s"))}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", TrashRetention: local.NoTrash}},
+		"binary bytes": {v1beta1.PoolSpec{Name: "a", Reserved: "1.5Gi"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "1610612736"}},
+		"round bytes":  {v1beta1.PoolSpec{Name: "a", Reserved: "2P"}, local.PoolConfig{Name: "a", Path: "/var/lib/holdfast/pools/a", Reserved: "2000000000000000"}},
 	} {
 		if got := site(test.spec, host).PoolConfig; got != test.want {
 			t.Errorf("%s: %+v, want %+v", what, got, test.want)
@@ -42,15 +42,15 @@ func TestAPoolOfTheSpecBecomesAPoolOfTheHost(t *testing.T) {
 	}
 }
 
-func TestAPoolThatIsWrongSaysWhyInsteadOfEndingTheProcess(t *testing.T) {
+func TestSites_InvalidPoolReportsTheReasonWithoutEndingTheProcess(t *testing.T) {
 	host := &disk.Host{Dir: t.TempDir()}
-	for want, spec := range map[string]v1.PoolSpec{
+	for want, spec := range map[string]v1beta1.PoolSpec{
 		`overcommit "much"`: {Name: "a", Overcommit: "much"},
 		`overcommit "0"`:    {Name: "a", Overcommit: "0"},
 		`reserved "some"`:   {Name: "a", Reserved: "some"},
-		`"a month"`:         {Name: "a", TrashRetention: new(v1.Duration("a month"))},
+		`"a month"`:         {Name: "a", TrashRetention: new(v1beta1.Duration("a month"))},
 		"nodeSelectorTerms": {Name: "a", NodeSelectorTerms: []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: "Like", Values: []string{"s*"}}}}}},
-		`the path "/srv/a"`: {Name: "a", Path: "/srv/a", Devices: &v1.DeviceSelector{Model: "x"}},
+		`the path "/srv/a"`: {Name: "a", Path: "/srv/a", Devices: &v1beta1.DeviceSelector{Model: "x"}},
 	} {
 		err := site(spec, host).Reach(t.Context(), backend.PoolExpectation{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -62,9 +62,9 @@ func TestAPoolThatIsWrongSaysWhyInsteadOfEndingTheProcess(t *testing.T) {
 	}
 }
 
-func TestADirectoryOfHoldfastIsMade(t *testing.T) {
+func TestSites_HoldfastDirectoryIsCreated(t *testing.T) {
 	host := &disk.Host{Dir: t.TempDir()}
-	if err := site(v1.PoolSpec{Name: "a"}, host).Reach(t.Context(), backend.PoolExpectation{}); err != nil {
+	if err := site(v1beta1.PoolSpec{Name: "a"}, host).Reach(t.Context(), backend.PoolExpectation{}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(filepath.Join(host.Dir, "pools", "a")); err != nil || !info.IsDir() {
@@ -72,14 +72,14 @@ func TestADirectoryOfHoldfastIsMade(t *testing.T) {
 	}
 }
 
-func TestADeviceIsChosenAsTheSpecSays(t *testing.T) {
+func TestSites_DeviceIsChosenByTheSpec(t *testing.T) {
 	size := resource.MustParse("1Ti")
-	s := deviceSelector(&v1.DeviceSelector{Paths: []string{"/dev/sd*"}, MinSize: &size, Model: "M*", Rotational: new(bool)})
+	s := deviceSelector(&v1beta1.DeviceSelector{Paths: []string{"/dev/sd*"}, MinSize: &size, Model: "M*", Rotational: new(bool)})
 	if len(s.Paths) != 1 || s.MinSize != 1<<40 || s.Model != "M*" || s.Rotational == nil || *s.Rotational {
 		t.Errorf("got %+v", s)
 	}
 	host := &disk.Host{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Cluster: clusterID(kubernetes.NewForConfigOrDie(newCluster(t).Config()))}
-	err := site(v1.PoolSpec{Name: "a", Devices: &v1.DeviceSelector{Paths: []string{"/dev/nowhere"}}}, host).Reach(t.Context(), backend.PoolExpectation{})
+	err := site(v1beta1.PoolSpec{Name: "a", Devices: &v1beta1.DeviceSelector{Paths: []string{"/dev/nowhere"}}}, host).Reach(t.Context(), backend.PoolExpectation{})
 	if err == nil || !strings.Contains(err.Error(), "/dev/nowhere") {
 		t.Errorf("got %v", err)
 	}
@@ -96,7 +96,7 @@ func newCluster(t *testing.T) *miniapi.Server {
 	return api
 }
 
-func TestAClusterIsKnownByWhatEveryClusterHas(t *testing.T) {
+func TestSites_ClusterIsIdentifiedByItsKubeSystemNamespace(t *testing.T) {
 	c := kubernetes.NewForConfigOrDie(newCluster(t).Config())
 	system, err := c.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {

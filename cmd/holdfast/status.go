@@ -1,10 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"time"
@@ -12,60 +11,53 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/spf13/cobra"
+
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/report/doctor"
+	"github.com/holdfast-storage/holdfast/report/facts"
 	"github.com/holdfast-storage/holdfast/report/status"
 )
 
-var statusCommand = command{
-	name:    "status",
-	summary: "Show how the storage of a cluster is",
-	text: `
-The StorageCluster, its nodes and pools, the volumes that are not well, and the last warnings. The exit code is 0 if all
-is well and 1 if not. As a file named kubectl-holdfast in the PATH, this program is also kubectl holdfast.
-
-  holdfast status
-  kubectl holdfast status -o json
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		v := viewFlags(flags)
-		return v.status
-	},
+func newStatusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the state of a cluster's storage",
+		Long: `The StorageCluster, its nodes and pools, unhealthy volumes, and the last warnings. The exit code is 0 if everything
+is healthy, 1 if not, and 3 if the cluster could not be asked. As a file named kubectl-holdfast in the PATH, this program is also kubectl holdfast.`,
+		Example: `  holdfast status --context production
+  kubectl holdfast status -o json`,
+	}
+	v := viewFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.status(cmd.Context(), cmd.OutOrStdout()) }
+	return cmd
 }
 
-var doctorCommand = command{
-	name:    "doctor",
-	summary: "Look for what commonly goes wrong with a cluster's storage, and say what to do",
-	text: `
-It reads, and changes nothing. The exit code is 0 unless there is a problem; warnings and notes are none.
-
-  holdfast doctor
-  kubectl holdfast doctor -o json
-`,
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		v := viewFlags(flags)
-		flags.StringVar(&v.driver, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
-		return v.doctor
-	},
+func newDoctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for common problems of a cluster's storage, and say what to do",
+		Long: `It only reads. The exit code is 0 if there is no problem, 1 if there is one, and 3 if the cluster, or the objects of
+Holdfast in it, could not be read. Warnings and notes do not count.`,
+		Example: `  holdfast doctor
+  kubectl holdfast doctor -o json`,
+	}
+	v := viewFlags(cmd)
+	cmd.Flags().StringVar(&v.driver, "driver-name", driver.DefaultName, "`name` of the driver, as StorageClasses have it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.doctor(cmd.Context(), cmd.OutOrStdout()) }
+	return cmd
 }
 
 // view is how a user looks at a cluster.
 type view struct {
-	*kubectl
-	namespace string
-	output    string
-	driver    string
+	*installation
+	*output
+	driver string
 }
 
-func viewFlags(flags *flag.FlagSet) *view {
-	v := &view{kubectl: kubectlFlags(flags)}
-	flags.StringVar(&v.namespace, "namespace", deploy.Namespace, "`namespace` in which Holdfast runs")
-	for _, name := range []string{"output", "o"} {
-		flags.StringVar(&v.output, name, "table", "`format` of the answer: table or json")
-	}
-	return v
+func viewFlags(cmd *cobra.Command) *view {
+	return &view{installation: installationFlags(cmd.Flags()), output: outputFlag(cmd, tableFormats...)}
 }
 
 var (
@@ -73,16 +65,12 @@ var (
 	errIll     = errors.New("there are problems")
 )
 
-func (v *view) clients() (doctor.Clients, error) {
-	if v.output != "table" && v.output != "json" {
-		return doctor.Clients{}, fmt.Errorf("--output %q: it must be table or json: %w", v.output, errUsage)
-	}
+func (v *view) clients() (facts.Clients, error) {
+	c := facts.Clients{}
 	config, err := v.connection()
 	if err != nil {
-		return doctor.Clients{}, err
+		return c, err
 	}
-	config.QPS, config.UserAgent = -1, "holdfast/"+version
-	c := doctor.Clients{}
 	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
 		return c, err
 	}
@@ -98,15 +86,15 @@ func (v *view) status(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	report, err := status.Look(ctx, c.Holdfast, c.Kubernetes, v.namespace)
+	found, err := facts.OfHoldfast(ctx, c, v.namespace)
 	if err != nil {
-		return err
+		return notAsked(err)
 	}
-	if v.output == "json" {
-		err = writeJSON(out, report)
-	} else {
-		err = report.Text(out, time.Now())
+	report, err := status.Look(found)
+	if err != nil {
+		return notAsked(err)
 	}
+	err = v.print(out, report, func(bool) error { return report.Text(out, time.Now()) })
 	if err == nil && !report.Well {
 		return errNotWell
 	}
@@ -118,25 +106,24 @@ func (v *view) doctor(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	facts, err := doctor.Gather(ctx, c, v.namespace, v.driver)
+	found, err := facts.All(ctx, c, v.namespace, v.driver)
 	if err != nil {
-		return err
+		return notAsked(err)
 	}
-	findings := doctor.Examine(facts)
-	if v.output == "json" {
-		err = writeJSON(out, findings)
-	} else {
-		err = doctor.Text(out, findings)
-	}
+	findings := doctor.Examine(found)
+	err = v.print(out, findings, func(bool) error { return doctor.Text(out, findings) })
 	if err == nil && doctor.Ill(findings) {
 		return errIll
 	}
-	return err
+	return cmp.Or(err, unread(found))
 }
 
-func writeJSON(out io.Writer, value any) error {
-	e := json.NewEncoder(out)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(value)
+// unread is an error where an object of Holdfast may be ill that could not be read.
+func unread(f *facts.Facts) error {
+	for _, kind := range facts.Required {
+		if err := f.Hidden[kind]; err != nil {
+			return notAsked(fmt.Errorf("the %s could not be read: %w", kind, err))
+		}
+	}
+	return nil
 }

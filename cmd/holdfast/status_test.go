@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
-	"github.com/holdfast-storage/holdfast/test/standalone"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/standalone"
 )
 
 // reachable returns a kubeconfig for a server, in which another context is the current one.
@@ -36,11 +36,11 @@ current-context: nowhere
 }
 
 // running is an API with a cluster in some phase.
-func running(t *testing.T, phase v1.ClusterPhase) *miniapi.Server {
+func running(t *testing.T, phase v1beta1.ClusterPhase) *miniapi.Server {
 	t.Helper()
 	api := miniapi.New(t)
-	clusters := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1().StorageClusters()
-	c, err := clusters.Create(t.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
+	clusters := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1().StorageClusters()
+	c, err := clusters.Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +51,8 @@ func running(t *testing.T, phase v1.ClusterPhase) *miniapi.Server {
 	return api
 }
 
-func TestStatusFindsTheClusterAsKubectlDoesAndEndsAccordingly(t *testing.T) {
-	api := running(t, v1.ClusterRunning)
+func TestStatus_FindsTheClusterAsKubectlDoesAndEndsAccordingly(t *testing.T) {
+	api := running(t, v1beta1.ClusterRunning)
 	kubeconfig := reachable(t, api.Config().Host)
 	out, err := call(t, "status", "--kubeconfig", kubeconfig, "--context", "here")
 	if err != nil || !strings.Contains(out, "StorageCluster mine: Running") || !strings.Contains(out, "All is well.") {
@@ -67,8 +67,8 @@ func TestStatusFindsTheClusterAsKubectlDoesAndEndsAccordingly(t *testing.T) {
 	}
 }
 
-func TestStatusOfAClusterThatIsNotWellIsAnErrorAfterTheAnswer(t *testing.T) {
-	kubeconfig := reachable(t, running(t, v1.ClusterDegraded).Config().Host)
+func TestStatus_OfAnUnhealthyClusterIsAnErrorAfterTheOutput(t *testing.T) {
+	kubeconfig := reachable(t, running(t, v1beta1.ClusterDegraded).Config().Host)
 	out, err := call(t, "status", "--kubeconfig", kubeconfig, "--context", "here", "--output", "json")
 	if !errors.Is(err, errNotWell) {
 		t.Errorf("got %v", err)
@@ -82,8 +82,8 @@ func TestStatusOfAClusterThatIsNotWellIsAnErrorAfterTheAnswer(t *testing.T) {
 	}
 }
 
-func TestDoctorTellsWhatItFoundAndEndsAccordingly(t *testing.T) {
-	kubeconfig := reachable(t, running(t, v1.ClusterRunning).Config().Host)
+func TestDoctor_PrintsItsFindingsAndSetsTheExitCode(t *testing.T) {
+	kubeconfig := reachable(t, running(t, v1beta1.ClusterRunning).Config().Host)
 	out, err := call(t, "doctor", "--kubeconfig", kubeconfig, "--context", "here")
 	if !errors.Is(err, errIll) || !strings.Contains(out, "Does a controller run?\n  problem: there is no pod of the controller") {
 		t.Errorf("%v\n%s", err, out)
@@ -98,23 +98,23 @@ func TestDoctorTellsWhatItFoundAndEndsAccordingly(t *testing.T) {
 	}
 }
 
-func TestAFormatThatIsNotKnownIsRefused(t *testing.T) {
+func TestOutput_UnknownFormatIsRefused(t *testing.T) {
 	for _, command := range []string{"status", "doctor"} {
-		if _, err := call(t, command, "-o", "xml"); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "table or json") {
+		if _, err := call(t, command, "-o", "xml"); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "table, wide, json or yaml") {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
 }
 
-func TestOneLetterHasOneDashInTheHelp(t *testing.T) {
+func TestHelp_OneLetterFlagHasOneDash(t *testing.T) {
 	out, err := call(t, "status", "--help")
-	if err != nil || !strings.Contains(out, "  -o FORMAT\n") || !strings.Contains(out, "  --output FORMAT\n") {
+	if err != nil || !strings.Contains(out, "  -o, --output FORMAT\n") || !strings.Contains(out, "  -n, --namespace NAMESPACE\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
 // As a file of this name the program is found by kubectl, which hands over the rest of its line.
-func TestTheProgramIsAPluginOfKubectl(t *testing.T) {
+func TestPlugin_ProgramIsAPluginOfKubectl(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the program; run without -short")
 	}
@@ -130,7 +130,7 @@ func TestTheProgramIsAPluginOfKubectl(t *testing.T) {
 	if err := os.Symlink(binary, filepath.Join(dir, "kubectl-holdfast")); err != nil {
 		t.Fatal(err)
 	}
-	plugin := exec.CommandContext(t.Context(), kubectl, "holdfast", "status", "--kubeconfig", reachable(t, running(t, v1.ClusterPending).Config().Host), "--context", "here")
+	plugin := exec.CommandContext(t.Context(), kubectl, "holdfast", "status", "--kubeconfig", reachable(t, running(t, v1beta1.ClusterPending).Config().Host), "--context", "here")
 	plugin.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 	out, err := plugin.CombinedOutput()
 	failed, ok := errors.AsType[*exec.ExitError](err)

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 
 	"github.com/holdfast-storage/holdfast/backend/local"
 )
@@ -15,25 +15,34 @@ import (
 // version is set when a release is linked.
 var version = "development"
 
-var versionCommand = command{
-	name:    "version",
-	summary: "Print the version of this program",
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		output := flags.String("output", "text", "`format`: text, or json, which also tells the version of what is written on disk")
-		return func(_ context.Context, out io.Writer) error {
-			switch *output {
-			case "text":
-				_, err := fmt.Fprintf(out, "holdfast %s (%s, %s, %s/%s)\n", version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-				return err
-			case "json":
-				return json.NewEncoder(out).Encode(self())
-			}
-			return fmt.Errorf("--output %q: text and json are allowed: %w", *output, errUsage)
+func newVersionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Long:  `As json and yaml with the version of the metadata in pools that it writes, and the newest that it reads.`,
+		Example: `  holdfast version
+  holdfast version -o json`,
+	}
+	o := outputFlag(cmd, "text", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		out := cmd.OutOrStdout()
+		if o.format == "json" {
+			return json.NewEncoder(out).Encode(self()) // one line, for the log of a pod
 		}
-	},
+		return o.print(out, self(), func(bool) error {
+			_, err := io.WriteString(out, versionLine())
+			return err
+		})
+	}
+	return cmd
 }
 
-// programVersion is what a StorageUpgrade reads of an image before it lets it at the pools. Fields are added, never changed.
+func versionLine() string {
+	return fmt.Sprintf("holdfast %s (commit %s, %s, %s/%s)\n", version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// programVersion is what a StorageUpgrade reads from an image before that may open the pools. Fields are added, never
+// changed.
 type programVersion struct {
 	Version  string          `json:"version"`
 	Commit   string          `json:"commit"`
@@ -42,7 +51,7 @@ type programVersion struct {
 	Metadata metadataVersion `json:"metadata"`
 }
 
-// metadataVersion is that of what lies in pools.
+// metadataVersion is the version of the metadata in pools.
 type metadataVersion struct {
 	Writes int `json:"writes"`
 	Reads  int `json:"reads"` // the newest
@@ -55,19 +64,17 @@ func self() programVersion {
 	}
 }
 
-// revision is the commit that the program was built from.
+// revision is the commit that the program was built from, with "-modified" when the work tree had changes.
 func revision() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown commit"
-	}
-	commit, modified := "unknown commit", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			commit = "commit " + s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = ", modified"
+	commit, modified := "unknown", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				commit = s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				modified = "-modified"
+			}
 		}
 	}
 	return commit + modified

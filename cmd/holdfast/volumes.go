@@ -1,136 +1,184 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"text/tabwriter"
-	"time"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 )
 
-var volumesCommand = command{
-	name:    "volumes",
-	summary: "List, restore, delete and adopt the volumes of a cluster or of this host's pools",
-	text: `
-It asks a cluster, as kubectl does. With --pool it reads pools of this host themselves, whether or not a process serves
-them, and lists and restores what is there.
-
-  holdfast volumes
+func newVolumesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "volumes",
+		Short: "List, restore, delete and adopt the volumes of a cluster or of this host's pools",
+		Long: `Without a command it lists them. It reads a cluster, as kubectl does. With --pool, list, trash and restore read pools
+of this host, whether or not a process serves them; delete and adopt are for clusters.`,
+		Example: `  holdfast volumes
   holdfast volumes restore pvc-0c4e --claim shop/orders
-  holdfast volumes --pool name=fast,path=/srv/fast
-  holdfast volumes --pool name=fast,path=/srv/fast --trash
-  holdfast volumes --pool name=fast,path=/srv/fast --restore pvc-0c4e
-`,
-	verbs: []command{volumesListVerb, trashVerb, restoreVerb, deleteVerb, adoptVerb},
-	prepare: func(flags *flag.FlagSet) func(context.Context, io.Writer) error {
-		v := &volumes{pools: poolFlag(flags), logging: logFlags(flags), cluster: listerFlags(flags)}
-		flags.BoolVar(&v.trash, "trash", false, "with --pool: list deleted volumes that are kept instead")
-		flags.StringVar(&v.restore, "restore", "", "with --pool: take the volume with this `id` out of the trash")
-		return v.run
-	},
+  holdfast volumes --pool name=fast,path=/srv/fast`,
+	}
+	s, flags := sourceFlags(cmd), cmd.Flags()
+	// What trash and restore were before they were commands.
+	trash := flags.Bool("trash", false, "with --pool: as holdfast volumes trash")
+	restore := flags.String("restore", "", "with --pool: as holdfast volumes restore `NAME`")
+	flags.Lookup("trash").Hidden, flags.Lookup("restore").Hidden = true, true
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, out := cmd.Context(), cmd.OutOrStdout()
+		switch {
+		case *trash && *restore != "":
+			return fmt.Errorf("--trash and --restore exclude each other: %w", errUsage)
+		case (*trash || *restore != "") && !s.given():
+			return fmt.Errorf("--trash and --restore are for pools of this host, and --pool is missing; of a cluster: holdfast volumes trash and holdfast volumes restore NAME: %w", errUsage)
+		case *restore != "":
+			return s.restore(ctx, out, *restore)
+		case *trash:
+			return trashList.show(ctx, out, s)
+		}
+		return volumeList.show(ctx, out, s)
+	}
+	cmd.AddCommand(newListVolumesCommand(), newTrashCommand(), newRestoreCommand(), newDeleteCommand(), newAdoptCommand())
+	return cmd
 }
 
-// volumes are those of this host if pools are given, else those of a cluster.
-type volumes struct {
+func newListVolumesCommand() *cobra.Command {
+	return volumeList.command(&cobra.Command{
+		Use:   "list",
+		Short: "List the volumes of a cluster or of this host's pools",
+		Long:  `With their problems: the Volume objects of a cluster, or what is in the pools that --pool names.`,
+		Example: `  holdfast volumes list -o wide
+  holdfast volumes list -o json --context production
+  holdfast volumes list --pool name=fast,path=/srv/fast`,
+	})
+}
+
+func newTrashCommand() *cobra.Command {
+	return trashList.command(&cobra.Command{
+		Use:   "trash",
+		Short: "List the deleted volumes that can be restored",
+		Long: `Those of all nodes and NFS servers, the last deleted first; of each, the last 100 are shown. With --pool, those of
+pools of this host.`,
+		Example: `  holdfast volumes trash
+  holdfast volumes trash --pool name=fast,path=/srv/fast`,
+	})
+}
+
+func newSnapshotsCommand() *cobra.Command {
+	cmd := snapshotList.command(&cobra.Command{
+		Use:   "snapshots",
+		Short: "List the snapshots of a cluster or of this host's pools, and delete those that no VolumeSnapshot has",
+		Long: `Without a command it lists them. Snapshots that were found on a node after the cluster lost its VolumeSnapshots, or
+that an NFS server archived, can be deleted in no other way.`,
+		Example: `  holdfast snapshots
+  holdfast snapshots delete snapshot-0c4e`,
+	})
+	cmd.AddCommand(newListSnapshotsCommand(), newDeleteSnapshotCommand())
+	return cmd
+}
+
+func newListSnapshotsCommand() *cobra.Command {
+	return snapshotList.command(&cobra.Command{
+		Use:   "list",
+		Short: "List the snapshots of a cluster or of this host's pools",
+		Long:  `With their problems: the Snapshot objects of a cluster, those that VolumeSnapshots have too, or what is in the pools.`,
+		Example: `  holdfast snapshots list -o wide
+  holdfast snapshots list --pool name=fast,path=/srv/fast`,
+	})
+}
+
+// hostPools are pools of this host, whether or not a process serves them.
+type hostPools struct {
 	*pools
 	*logging
-	cluster *lister
-	trash   bool
-	restore string
 }
 
-func (v *volumes) run(ctx context.Context, out io.Writer) (err error) {
-	switch {
-	case v.trash && v.restore != "":
-		return fmt.Errorf("--trash and --restore exclude each other: %w", errUsage)
-	case len(*v.pools) == 0 && v.trash:
-		return fmt.Errorf("--trash is for pools of this host, and --pool is missing; of a cluster: holdfast volumes trash: %w", errUsage)
-	case len(*v.pools) == 0 && v.restore != "":
-		return fmt.Errorf("--restore is for pools of this host, and --pool is missing; of a cluster: holdfast volumes restore %s: %w", v.restore, errUsage)
-	case len(*v.pools) == 0:
-		return v.cluster.volumes(ctx, out)
+func hostPoolFlags(flags *pflag.FlagSet) *hostPools {
+	return &hostPools{pools: poolFlag(flags), logging: logFlags(flags)}
+}
+
+func (p *hostPools) given() bool { return len(*p.pools) > 0 }
+
+// explain adds to the error of a command that found no cluster that there is another way.
+func (p *hostPools) explain(err error) error {
+	if errors.Is(err, errNoCluster) {
+		return fmt.Errorf("%w; for pools of this host, give --pool, such as --pool name=fast,path=/srv/fast", err)
 	}
-	log, err := v.logger()
+	return err
+}
+
+func (p *hostPools) peek(ctx context.Context, do func(*local.Backend) error) (err error) {
+	log, err := p.logger()
 	if err != nil {
 		return err
 	}
-	storage, err := local.Peek(ctx, *v.pools, log)
+	storage, err := local.Peek(ctx, *p.pools, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, storage.Close(context.WithoutCancel(ctx))) }()
-	switch {
-	case v.restore != "":
-		return restore(ctx, out, storage, v.restore)
-	case v.trash:
-		return listTrash(ctx, out, storage)
-	}
-	return listVolumes(ctx, out, storage)
+	return do(storage)
 }
 
-func restore(ctx context.Context, out io.Writer, storage *local.Backend, s string) error {
-	id, err := backend.ParseID(s)
+func (p *hostPools) restore(ctx context.Context, out io.Writer, name string) error {
+	id, err := backend.ParseID(name)
 	if err != nil {
 		return err
 	}
-	v, err := storage.Undelete(ctx, id)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(out, "volume %s (%s) is back in pool %s\n", v.ID, size(v.Size), v.Pool)
-	return err
-}
-
-func listVolumes(ctx context.Context, out io.Writer, storage *local.Backend) error {
-	all, err := storage.List(ctx)
-	if err != nil {
-		return err
-	}
-	table := newTable(out, "ID", "POOL", "SIZE", "USED", "MODE", "FS", "CLAIM", "CREATED", "CONDITION")
-	for _, v := range all {
-		condition := "ok"
-		if v.Condition.Abnormal {
-			condition = v.Condition.Message
+	return p.peek(ctx, func(storage *local.Backend) error {
+		v, err := storage.Undelete(ctx, id)
+		if err != nil {
+			return err
 		}
-		table.row(string(v.ID), v.Pool, size(v.Size), size(v.Used), string(v.Mode), v.FSType, v1.ClaimOf(v.Labels), stamp(v.Created), condition)
-	}
-	return table.Flush()
-}
-
-func listTrash(ctx context.Context, out io.Writer, storage *local.Backend) error {
-	all, err := storage.Trash(ctx)
-	if err != nil {
+		_, err = fmt.Fprintf(out, "volume %s (%s) is back in pool %s\n", v.ID, v1beta1.Readable(v1beta1.Quantity(v.Size)), v.Pool)
 		return err
+	})
+}
+
+func volumesOfPools(ctx context.Context, storage *local.Backend) ([]admin.Row, error) {
+	all, err := storage.List(ctx)
+	rows := make([]admin.Row, 0, len(all))
+	for _, v := range all {
+		rows = append(rows, admin.Row{
+			Name: string(v.ID), CSIName: v.Name, Claim: v1beta1.ClaimOf(v.Labels), Pool: v.Pool, Size: v.Size, Used: v.Used, Mode: string(v.Mode), FSType: v.FSType,
+			Created: v.Created, Phase: v1beta1.PhaseReady, Condition: condition(v.Condition),
+		})
 	}
-	table := newTable(out, "ID", "POOL", "SIZE", "NAME", "DELETED", "KEPT UNTIL")
+	return rows, err
+}
+
+func snapshotsOfPools(ctx context.Context, storage *local.Backend) ([]admin.Row, error) {
+	all, err := storage.ListSnapshots(ctx)
+	rows := make([]admin.Row, 0, len(all))
+	for _, s := range all {
+		rows = append(rows, admin.Row{
+			Name: string(s.ID), CSIName: s.Name, Volume: string(s.Source), Pool: s.Pool, Size: s.Size, Used: s.Used, Mode: string(s.Mode), FSType: s.FSType,
+			Created: s.Created, Phase: v1beta1.PhaseReady, Condition: condition(s.Condition),
+		})
+	}
+	return rows, err
+}
+
+func condition(c backend.Condition) string {
+	if c.Abnormal {
+		return c.Message
+	}
+	return "ok"
+}
+
+func trashOfPools(ctx context.Context, storage *local.Backend) ([]admin.Trashed, error) {
+	all, err := storage.Trash(ctx)
+	rows := make([]admin.Trashed, 0, len(all))
 	for _, t := range all {
-		table.row(string(t.ID), t.Pool, size(t.Size), backend.Quote(t.Name), stamp(t.Deleted), stamp(t.Expires))
+		rows = append(rows, admin.Trashed{
+			Name: string(t.ID), CSIName: t.Name, Claim: v1beta1.ClaimOf(t.Labels), Pool: t.Pool, Size: t.Size, Deleted: t.Deleted, Expires: t.Expires,
+		})
 	}
-	return table.Flush()
-}
-
-func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
-
-func size(bytes int64) string { return v1.Readable(v1.Quantity(bytes)) }
-
-type table struct{ *tabwriter.Writer }
-
-func newTable(out io.Writer, columns ...string) *table {
-	t := &table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
-	t.row(columns...)
-	return t
-}
-
-func (t *table) row(cells ...string) {
-	for _, cell := range cells {
-		fmt.Fprint(t, cmp.Or(cell, "-"), "\t")
-	}
-	fmt.Fprintln(t)
+	return rows, err
 }

@@ -30,7 +30,7 @@ func serve(t *testing.T) (*local.Backend, string) {
 	return b, flag
 }
 
-func TestVolumesAreListedDeletedAndRestoredBesideAServingProcess(t *testing.T) {
+func TestVolumes_AreListedDeletedAndRestoredBesideAServingProcess(t *testing.T) {
 	b, pool := serve(t)
 	_, err := b.Create(t.Context(), backend.VolumeSpec{Name: "v", Mode: backend.Block, Size: backend.Size{Required: 64 << 20}, Labels: map[string]string{
 		"csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pvc/name": "orders",
@@ -50,19 +50,60 @@ func TestVolumesAreListedDeletedAndRestoredBesideAServingProcess(t *testing.T) {
 			}
 		}
 	}
-	expect([]string{"ID", "CONDITION", "v ", "fast", "64Mi", "Block", "shop/orders", "ok"})
+	expect([]string{"NAME", "CONDITION", "v ", "fast", "64Mi", "shop/orders", "Ready", "ok"})
+	expect([]string{"MODE", "CREATED", "Block", `"v"`}, "-o", "wide")
+	expect([]string{"- claim: shop/orders\n", "csiName: v\n", "mode: Block\n", "name: v\n", "size: 67108864\n"}, "list", "-oyaml")
+	expect([]string{"volume.holdfast.dev/v\n"}, "list", "-o", "name")
 	if err := b.Delete(t.Context(), "v"); err != nil {
 		t.Fatal(err)
 	}
-	expect([]string{"KEPT UNTIL", "v ", "fast", "64Mi"}, "--trash")
+	expect([]string{"EXPIRES", "v ", "fast", "64Mi", "shop/orders"}, "--trash")
 	expect([]string{"volume v (64Mi) is back in pool fast"}, "--restore", "v")
+	if err := b.Delete(t.Context(), "v"); err != nil {
+		t.Fatal(err)
+	}
+	expect([]string{"EXPIRES", "v ", `"v"`}, "trash", "-o", "wide")
+	expect([]string{"volume v (64Mi) is back in pool fast"}, "restore", "v")
 	expect([]string{"shop/orders"})
 	if v, err := b.Get(t.Context(), "v"); err != nil || v.Size != 64<<20 {
 		t.Errorf("the serving process has %v, %v", v, err)
 	}
 	for id, want := range map[string]string{"v": "exists", "gone": "not in the trash", "../x": "../x"} {
-		if _, err := call(t, "volumes", "--pool", pool, "--restore", id); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("--restore %s: %v", id, err)
+		if _, err := call(t, "volumes", "restore", "--pool", pool, id); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("restore %s: %v", id, err)
+		}
+	}
+}
+
+func TestSnapshots_OfAPoolAreListedBesideAServingProcess(t *testing.T) {
+	b, pool := serve(t)
+	if _, err := b.Create(t.Context(), backend.VolumeSpec{Name: "v", Mode: backend.Block, Size: backend.Size{Required: 64 << 20}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	for format, want := range map[string]string{"table": "fast", "json": `"volume": "v"`, "name": "snapshot.holdfast.dev/s\n"} {
+		if out, err := call(t, "snapshots", "--pool", pool, "-o", format); err != nil || !strings.Contains(out, want) {
+			t.Errorf("-o %s: %v, without %q:\n%s", format, err, want, out)
+		}
+	}
+}
+
+func TestVolumes_WithoutAClusterAndAPoolTheErrorNamesBothWays(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for _, line := range []string{"volumes", "volumes list", "volumes trash", "volumes restore v", "snapshots"} {
+		_, err := call(t, strings.Fields(line)...)
+		if err == nil || exitCode(err) != 3 {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		for _, want := range []string{"--kubeconfig", "KUBECONFIG", "--pool name=fast,path=/srv/fast"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, without %s", line, err, want)
+			}
 		}
 	}
 }

@@ -19,46 +19,46 @@ import (
 )
 
 var (
-	// ErrForeign is an object that has the name of a wanted one and was made by someone else. It is left as it is.
-	ErrForeign = errors.New("it exists and was not made by Holdfast, so it stays as it is: delete it or give the new one another name, " +
-		"or let Holdfast have it with the label " + ManagedByLabel + "=" + FieldManager)
-	// ErrLeaving is an object that is being deleted. It is made again when it is gone.
-	ErrLeaving = errors.New("it is being deleted and will be made again when it is gone")
-	// ErrUnknownKind is of an object that the API server has no kind for.
+	// ErrForeign is an object that has the name of a desired one and was created by another client. It is not changed.
+	ErrForeign = errors.New("it exists and was not created by Holdfast, so it is not changed: delete it or give the new one another name,  " +
+		"or hand it over to Holdfast with the label " + ManagedByLabel + "=" + FieldManager)
+	// ErrLeaving is an object that is being deleted. It is recreated when it is gone.
+	ErrLeaving = errors.New("it is being deleted and will be recreated when it is gone")
+	// ErrUnknownKind is an object whose kind the API server does not have.
 	ErrUnknownKind = errors.New("the API server does not know this kind")
 )
 
-// ContestedError is an object that someone else changes again and again.
+// ContestedError is an object that another client changes again and again.
 type ContestedError struct{ By []string }
 
 func (e *ContestedError) Error() string {
-	return fmt.Sprintf("it is changed again and again by %s: configure that to leave it alone", strings.Join(e.By, ", "))
+	return fmt.Sprintf("it is changed again and again by %s: configure that not to change it", strings.Join(e.By, ", "))
 }
 
-// Of an object that others change, so many repairs are made at once, and after that so many a second.
+// The rate limit of repairs of an object that others change: the burst, and the number per second.
 const (
 	repairBurst     = 30
 	repairPerSecond = 0.2
 )
 
-// record is what was done about an object.
+// record is the result of the last apply of an object.
 type record struct {
 	wanted  *unstructured.Unstructured
-	result  *unstructured.Unstructured // what the API server made of it
+	result  *unstructured.Unstructured // the object as the API server returned it
 	at      time.Time
 	marked  bool
 	repairs flowcontrol.PassiveRateLimiter
 }
 
-// changedMeanwhile is when what is changed by others just now is looked at again.
+// changedMeanwhile is when an object that others are changing is checked again.
 const changedMeanwhile = 100 * time.Millisecond
 
 // unseenFor is how long an object that was applied may stay out of the cache before it counts as gone.
 const unseenFor = 10 * time.Second
 
-// Outcome is what came of an Apply.
+// Outcome is the result of an Apply.
 type Outcome struct {
-	Changed  []Ref // were made or put right
+	Changed  []Ref // were created or repaired
 	Failures []Failure
 	// Again is when to apply once more even if nothing changes; 0: not at all.
 	Again time.Duration
@@ -81,14 +81,14 @@ func (o Outcome) And(other Outcome) Outcome {
 	}
 }
 
-// Apply makes each object as it is wanted, in this order. One that is refused does not keep the others from it. It asks
-// the API server nothing for objects that are as they were when they were last applied.
+// Apply applies each desired object, in this order. A refused one does not stop the others. It sends no request for
+// objects that are unchanged since they were last applied.
 func (s *Set) Apply(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
 	return s.applyAll(ctx, objects, nil, false)
 }
 
-// Spared are objects that stay as others made them where the function says so. It is asked about what would be
-// overwritten, exactly: what was changed meanwhile is not overwritten either, but asked about by the next Apply.
+// Spared are objects that are not overwritten where the function says so. It gets the exact object that would be
+// overwritten: an object that was changed in between is not overwritten either, but passed by the next Apply.
 type Spared map[Ref]func(live *unstructured.Unstructured) bool
 
 // ApplySparing is Apply for all that is not spared.
@@ -96,8 +96,8 @@ func (s *Set) ApplySparing(ctx context.Context, objects []*unstructured.Unstruct
 	return s.applyAll(ctx, objects, spared, false)
 }
 
-// Mark is Apply for objects that others made and of which only some metadata is wanted. Those that do not exist are
-// not made.
+// Mark is Apply for objects that others made and of which only some metadata is desired. It does not create missing
+// ones.
 func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
 	return s.applyAll(ctx, objects, nil, true)
 }
@@ -131,7 +131,7 @@ func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured
 	return out
 }
 
-// intend writes down what is going to be made.
+// intend records in the inventory what is going to be created.
 func (s *Set) intend(ctx context.Context, objects []*unstructured.Unstructured) error {
 	coming := map[Ref]types.UID{}
 	for _, o := range objects {
@@ -145,7 +145,7 @@ func (s *Set) intend(ctx context.Context, objects []*unstructured.Unstructured) 
 	return s.inventory.change(ctx, coming, nil)
 }
 
-// writeDown writes down what was made, and takes off the list what is gone or somebody else's.
+// writeDown records created objects in the inventory, and removes entries that are gone or belong to others.
 func (s *Set) writeDown(ctx context.Context, objects []*unstructured.Unstructured, failures []Failure) []Failure {
 	if ctx.Err() != nil {
 		return nil
@@ -187,6 +187,8 @@ type application struct {
 	mark   bool
 	spare  func(live *unstructured.Unstructured) bool
 	again  time.Duration
+
+	release *Release // of Helm, nil without one
 }
 
 func (a *application) do(ctx context.Context) (changed bool, err error) {
@@ -207,7 +209,8 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 		}
 		live = known.result // the cache will say so too
 	}
-	if live != nil && known != nil && known.settled(live, a.wanted, a.mark) {
+	a.leaveToHelm(live)
+	if live != nil && known != nil && known.upToDate(live, a.wanted, a.mark) {
 		return false, nil
 	}
 	if live == nil {
@@ -218,6 +221,7 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 			a.noteAbsent(err == nil)
 			return false, err
 		}
+		a.leaveToHelm(live)
 	}
 	if live != nil && a.spare != nil && a.spare(live) {
 		return false, nil
@@ -228,7 +232,7 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 	return a.put(ctx, live, known)
 }
 
-// put makes an object, or puts it right.
+// put creates or repairs an object.
 func (a *application) put(ctx context.Context, live *unstructured.Unstructured, known *record) (changed bool, err error) {
 	result, err := a.write(ctx, live)
 	if a.spare != nil && apierrors.IsConflict(err) {
@@ -242,7 +246,7 @@ func (a *application) put(ctx context.Context, live *unstructured.Unstructured, 
 	return live == nil || live.GetResourceVersion() != result.GetResourceVersion(), nil
 }
 
-// look asks the API server: what is not in the cache may exist without our label.
+// look reads from the API server: an object that is not in the cache may exist without our label.
 func (a *application) look(ctx context.Context) (*unstructured.Unstructured, error) {
 	live, err := a.client(a.Client, a.ref.Namespace).Get(ctx, a.ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -266,8 +270,8 @@ func (a *application) mayTouch(live *unstructured.Unstructured, known *record) e
 	return nil
 }
 
-// ours says whether an object may be written: by its label, with which somebody may have handed it over, or, where somebody
-// removed that, by its managed fields.
+// ours says whether an object may be written: by its label, with which it may have been handed over, or, where that was
+// removed, by its managed fields.
 func ours(o *unstructured.Unstructured) bool {
 	return o.GetLabels()[ManagedByLabel] == FieldManager || slices.ContainsFunc(o.GetManagedFields(), isOurs)
 }
@@ -278,13 +282,16 @@ var namedByUsers = map[string]bool{
 	"Secret": true, "ConfigMap": true, "Service": true, "Ingress": true,
 }
 
-// ofManifest says whether an object may be one that the manifest, or that of an earlier release, has made.
+// ofManifest says whether an object may come from the manifest of this or an earlier release.
 func ofManifest(o *unstructured.Unstructured) bool {
 	return !namedByUsers[o.GetKind()] && o.GetLabels()["app.kubernetes.io/name"] == "holdfast"
 }
 
-func isOurs(f metav1.ManagedFieldsEntry) bool {
-	return f.Manager == FieldManager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == ""
+func isOurs(f metav1.ManagedFieldsEntry) bool { return isOf(f, FieldManager) }
+
+// isOf says whether an entry is what a manager has applied.
+func isOf(f metav1.ManagedFieldsEntry, manager string) bool {
+	return f.Manager == manager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == ""
 }
 
 // others who have written to an object.
@@ -321,10 +328,34 @@ func (a *application) write(ctx context.Context, live *unstructured.Unstructured
 }
 
 func (a *application) apply(ctx context.Context, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	return a.client(a.Client, a.ref.Namespace).Apply(ctx, a.ref.Name, wanted, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	if a.release == nil {
+		return a.applyAs(ctx, FieldManager, wanted)
+	}
+	rest := a.release.rest(wanted)
+	if !a.mark {
+		rendered, err := a.applyAs(ctx, a.release.Manager, a.release.Rendered(wanted))
+		if err != nil {
+			return nil, err
+		}
+		rest.SetLabels(nil)
+		rest.SetUID(rendered.GetUID()) // or it would be made, without a spec, if it has just been deleted
+	}
+	return a.applyAs(ctx, FieldManager, rest)
 }
 
-// absentFor is how long an object that was to be marked and does not exist is not looked for again.
+func (a *application) applyAs(ctx context.Context, manager string, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return a.client(a.Client, a.ref.Namespace).Apply(ctx, a.ref.Name, o, metav1.ApplyOptions{FieldManager: manager, Force: true})
+}
+
+// manager owns the content of the object.
+func (a *application) manager() string {
+	if a.release != nil {
+		return a.release.Manager
+	}
+	return FieldManager
+}
+
+// absentFor is how long an object that should be marked and does not exist is not looked up again.
 const absentFor = 5 * time.Minute
 
 func (a *application) absentLately() bool {
@@ -353,7 +384,7 @@ func (a *application) ends() {
 	delete(a.applying, a.ref)
 }
 
-// remember what the API server made of an object, unless that has gone before the answer came.
+// remember stores an object as the API server returned it, unless it was deleted before the answer came.
 func (a *application) remember(result *unstructured.Unstructured, before *record) {
 	r := &record{wanted: a.wanted.DeepCopy(), result: result, at: time.Now(), marked: a.mark}
 	if before != nil {
@@ -368,7 +399,7 @@ func (a *application) remember(result *unstructured.Unstructured, before *record
 	}
 }
 
-// forget what was done about an object, unless that is newer than its end.
+// forget drops the record of an object, unless that is newer than its deletion.
 func (s *Set) forget(r Ref, last *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

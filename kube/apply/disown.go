@@ -26,7 +26,8 @@ func (s *Set) OwnedBy(uid types.UID) (found []*unstructured.Unstructured) {
 	return found
 }
 
-// Disown takes the owners from an object, so that it stays when they go. It is no error if it has gone.
+// Disown removes the owners from an object, so that it stays when they are deleted. It is no error if the object is
+// gone.
 func (s *Set) Disown(ctx context.Context, o *unstructured.Unstructured) error {
 	r := RefOf(o)
 	w := s.watch(r.GroupKind)

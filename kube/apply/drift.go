@@ -8,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// restartedAt is where kubectl rollout restart writes. Whoever restarts pods wants that.
+// restartedAt is where kubectl rollout restart writes, which is no drift.
 var restartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
 
-// telling are annotations that mean something to Kubernetes, so that they are not for others to add.
-var telling = []string{
+// significant are annotations with a meaning to Kubernetes, which others must not add.
+var significant = []string{
 	"storageclass.kubernetes.io/is-default-class", "snapshot.storage.kubernetes.io/is-default-class", "groupsnapshot.storage.kubernetes.io/is-default-class",
 }
 
-// settled says whether an object is as wanted and as it was when it was applied: nobody has changed it since.
-func (r *record) settled(live, wanted *unstructured.Unstructured, mark bool) bool {
+// upToDate says whether an object is as desired and unchanged since it was applied.
+func (r *record) upToDate(live, wanted *unstructured.Unstructured, mark bool) bool {
 	if r.marked != mark || live.GetUID() != r.result.GetUID() || !equalContent(r.wanted, wanted) || !sameMetadata(live, r.result, wanted) {
 		return false
 	}
@@ -26,7 +26,7 @@ func (r *record) settled(live, wanted *unstructured.Unstructured, mark bool) boo
 
 func equalContent(a, b *unstructured.Unstructured) bool { return reflect.DeepEqual(a.Object, b.Object) }
 
-// content is an object without metadata and status, and without what others may write.
+// content is an object without metadata and status, and without fields that others may write.
 func content(o *unstructured.Unstructured) map[string]any {
 	kept := map[string]any{}
 	for field, value := range o.Object {
@@ -41,12 +41,12 @@ func content(o *unstructured.Unstructured) map[string]any {
 	return kept
 }
 
-// isTolerated says whether a field of a kind is written by the distribution: OpenShift hands out pull secrets.
+// isTolerated says whether the distribution writes a field of a kind: OpenShift adds pull secrets.
 func isTolerated(kind, field string) bool {
 	return kind == "ServiceAccount" && (field == "secrets" || field == "imagePullSecrets")
 }
 
-// sameMetadata compares the labels, annotations and owners that are wanted. Others may add theirs.
+// sameMetadata compares the desired labels, annotations and owners. Others may add theirs.
 func sameMetadata(live, was, wanted *unstructured.Unstructured) bool {
 	if (live.GetDeletionTimestamp() == nil) != (was.GetDeletionTimestamp() == nil) {
 		return false
@@ -61,7 +61,7 @@ func sameMetadata(live, was, wanted *unstructured.Unstructured) bool {
 			return false
 		}
 	}
-	for _, key := range telling {
+	for _, key := range significant {
 		if live.GetAnnotations()[key] != was.GetAnnotations()[key] {
 			return false
 		}

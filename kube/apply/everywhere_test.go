@@ -46,7 +46,7 @@ func (r *rig) value(namespace, name string) string {
 	return value
 }
 
-func TestASetIsOfOneNamespaceOrOfAll(t *testing.T) {
+func TestSet_IsOfOneNamespaceOrOfAll(t *testing.T) {
 	r := newRig(t)
 	for name, c := range map[string]Config{"neither": {}, "both": {Namespace: namespace, Everywhere: true}} {
 		c.Client, c.Resources, c.Name, c.InventoryNamespace = r.client, r.discover, "test", namespace
@@ -56,7 +56,7 @@ func TestASetIsOfOneNamespaceOrOfAll(t *testing.T) {
 	}
 }
 
-func TestOfASetOfAllNamespacesEachObjectIsInItsOwn(t *testing.T) {
+func TestSet_OfAllNamespacesAppliesEachObjectInItsOwn(t *testing.T) {
 	r := newRig(t).startEverywhere()
 	r.apply(elsewhere("one", "a", "1"), elsewhere("two", "a", "2"))
 	if one, two := r.value("one", "a"), r.value("two", "a"); one != "1" || two != "2" {
@@ -72,7 +72,7 @@ func TestOfASetOfAllNamespacesEachObjectIsInItsOwn(t *testing.T) {
 	}
 }
 
-func TestASetPrunesOnlyWhatHasItsOwnLabel(t *testing.T) {
+func TestSet_PrunesOnlyObjectsWithItsOwnLabel(t *testing.T) {
 	r := newRig(t).startEverywhere()
 	others := configMap("theirs", "1") // has the label of another set's instances
 	if _, err := r.of(configMaps).Create(t.Context(), others, metav1.CreateOptions{}); err != nil {
@@ -84,8 +84,8 @@ func TestASetPrunesOnlyWhatHasItsOwnLabel(t *testing.T) {
 	}
 }
 
-// Names are chosen by users everywhere, so whoever has one first keeps it, whatever the kind.
-func TestInASetOfAllNamespacesNothingOfOthersIsTakenOver(t *testing.T) {
+// Names are chosen by users everywhere, so the first owner of a name keeps it, whatever the kind.
+func TestSet_OfAllNamespacesTakesOverNoForeignObject(t *testing.T) {
 	r := newRig(t).startEverywhere()
 	theirs := elsewhere("one", "a", "theirs")
 	theirs.SetLabels(nil)

@@ -28,7 +28,7 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func TestAKindThatMayNotBeReadDoesNotKeepTheOthersAndIsTakenUpWhenItMay(t *testing.T) {
+func TestSet_ForbiddenKindDoesNotBlockTheOthersAndIsAppliedOnceAllowed(t *testing.T) {
 	r := newRig(t)
 	g := &guard{}
 	config := r.api.Config()
@@ -41,6 +41,6 @@ func TestAKindThatMayNotBeReadDoesNotKeepTheOthersAndIsTakenUpWhenItMay(t *testi
 	}
 	r.apply(configMap("a", "1"))
 	g.open.Store(true)
-	r.until("the kind", func() bool { return r.set.Has(kind) && r.wasTold(Ref{}) })
+	r.until("the kind", func() bool { return r.set.Has(kind) && r.wasNotified(Ref{}) })
 	r.apply(class("fast", "csi.holdfast.dev"))
 }

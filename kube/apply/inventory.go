@@ -18,11 +18,11 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// InventoryName is that of the ConfigMap in which is written down what was made.
+// InventoryName is the name of the ConfigMap that lists the created objects.
 const InventoryName = "holdfast-inventory"
 
-// inventory is what a Set has made, by kind, name and UID. Nothing else is ever deleted: labels, owners and managed fields
-// are in each copy of an object too.
+// inventory lists the objects that a Set has created, by kind, name and UID. Nothing else is ever deleted: labels,
+// owners and managed fields are in copies of an object, too.
 type inventory struct {
 	configs dynamic.ResourceInterface
 	key     string // of the ConfigMap's data
@@ -30,7 +30,7 @@ type inventory struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
-	made   map[Ref]types.UID // "" while it is being made, so that an end of the process in between loses nothing
+	made   map[Ref]types.UID // "" while it is being created, so that a crash in between loses nothing
 	stored string
 	warned bool
 }
@@ -40,8 +40,8 @@ func newInventory(c *Config) *inventory {
 	return &inventory{configs: c.Client.Resource(resource).Namespace(c.InventoryNamespace), key: c.Name, log: c.Log}
 }
 
-// load reads what processes before this one have made. Where there is no inventory yet, a release without one has made what
-// is there.
+// load reads what earlier processes have created. Without an inventory, a release without one has created the existing
+// objects.
 func (i *inventory) load(ctx context.Context, before func() []*unstructured.Unstructured) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -83,7 +83,7 @@ func (i *inventory) has(o *unstructured.Unstructured) bool {
 	return known && (uid == o.GetUID() || uid == "" && slices.ContainsFunc(o.GetManagedFields(), isOurs))
 }
 
-// change writes down what was made, or is going to be, and what has gone.
+// change records which objects were created, or will be, and which are gone.
 func (i *inventory) change(ctx context.Context, made map[Ref]types.UID, gone func(Ref, types.UID) bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -100,13 +100,13 @@ func (i *inventory) change(ctx context.Context, made map[Ref]types.UID, gone fun
 	err := i.write(ctx, text)
 	if apierrors.IsForbidden(err) { // an image was upgraded without its rights
 		if !i.warned {
-			i.log.Warn("what is made is not written down, so that a later release may leave it: apply the manifest of this release", "error", err)
+			i.log.Warn("created objects are not recorded, so that a later release may not delete them: apply the manifest of this release", "error", err)
 		}
 		i.warned = true
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("writing down in ConfigMap %s what is made: %w", InventoryName, err)
+		return fmt.Errorf("recording created objects in ConfigMap %s: %w", InventoryName, err)
 	}
 	i.stored = text
 	return nil
@@ -142,7 +142,7 @@ func (i *inventory) text() string {
 	return strings.Join(lines, "")
 }
 
-// parseInventory passes over what it does not understand: what is not written down is not deleted.
+// parseInventory skips lines that it does not understand: an object that is not listed is not deleted.
 func parseInventory(text string) map[Ref]types.UID {
 	made := map[Ref]types.UID{}
 	for line := range strings.Lines(text) {

@@ -35,13 +35,13 @@ func applied() []metav1.ManagedFieldsEntry {
 
 func nothing(*unstructured.Unstructured) bool { return false }
 
-func (r *rig) toldStrangers() []Ref {
+func (r *rig) reportedStrangers() []Ref {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.strangers)
 }
 
-func TestPrune_LeavesCopiesAloneAndTellsOfEachOnce(t *testing.T) {
+func TestPrune_LeavesCopiesAloneAndReportsEachOnce(t *testing.T) {
 	r := newRig(t).start()
 	originals := list(configMap("a", "1"), class("fast", "x"))
 	r.apply(originals...)
@@ -62,8 +62,8 @@ func TestPrune_LeavesCopiesAloneAndTellsOfEachOnce(t *testing.T) {
 			t.Errorf("%s is deleted, or %v", RefOf(o), err)
 		}
 	}
-	if told := r.toldStrangers(); len(told) != len(copies) {
-		t.Errorf("told of %v", told)
+	if reported := r.reportedStrangers(); len(reported) != len(copies) {
+		t.Errorf("reported are %v", reported)
 	}
 	if listed := r.set.List(); len(listed) != len(originals) {
 		t.Errorf("listed are %v", listed)
@@ -73,7 +73,7 @@ func TestPrune_LeavesCopiesAloneAndTellsOfEachOnce(t *testing.T) {
 	}
 }
 
-func TestPrune_LeavesWhatSomebodyElseMadeUnderTheNameOfWhatIsGone(t *testing.T) {
+func TestPrune_LeavesAForeignObjectUnderTheNameOfADeletedOne(t *testing.T) {
 	r := newRig(t).start()
 	o := class("fast", "x")
 	r.apply(o)
@@ -167,7 +167,7 @@ func TestPrune_TakesWhatAProcessHasMadeThatWasKilledBeforeItCouldSaySo(t *testin
 	}
 }
 
-func TestWhatIsAlreadyWrittenDownCostsNoRequest(t *testing.T) {
+func TestInventory_UnchangedCostsNoRequest(t *testing.T) {
 	r := newRig(t).start()
 	o := class("fast", "x")
 	r.apply(o)
@@ -179,7 +179,7 @@ func TestWhatIsAlreadyWrittenDownCostsNoRequest(t *testing.T) {
 	}
 }
 
-func TestAnInventoryIsReadAsItWasWritten(t *testing.T) {
+func TestInventory_IsReadAsItWasWritten(t *testing.T) {
 	i := &inventory{made: map[Ref]types.UID{RefOf(configMap("a", "")): "1", RefOf(class("fast", "")): ""}}
 	read := parseInventory(i.text() + "a line of a later release with more words\n")
 	if len(read) != len(i.made) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Prune deletes all objects that have the instance label, were made here, and that keep does not want.
+// Prune deletes all objects that have the instance label, were created here, and that keep does not keep.
 func (s *Set) Prune(ctx context.Context, keep func(*unstructured.Unstructured) bool) Outcome {
 	var out Outcome
 	for _, o := range s.labelled() {
@@ -17,20 +17,20 @@ func (s *Set) Prune(ctx context.Context, keep func(*unstructured.Unstructured) b
 		}
 		r := RefOf(o)
 		if !s.inventory.has(o) {
-			s.tellOfStranger(ctx, o)
+			s.reportStranger(ctx, o)
 			continue
 		}
 		if err := s.Delete(ctx, o); err != nil {
 			out.Failures = append(out.Failures, Failure{r, err})
 			continue
 		}
-		s.Log.Info("no longer wanted and deleted", "object", r.String())
+		s.Log.Info("deleted, since the spec no longer needs it", "object", r.String())
 		out.Changed = append(out.Changed, r)
 	}
 	return out
 }
 
-// Delete one object, exactly the one given. It is no error if it has gone, nor if it was not made here: then it stays.
+// Delete deletes exactly the given object. It is no error if it is gone, nor if it was not created here: then it stays.
 func (s *Set) Delete(ctx context.Context, o *unstructured.Unstructured) error {
 	r := RefOf(o)
 	w := s.watch(r.GroupKind)
@@ -38,7 +38,7 @@ func (s *Set) Delete(ctx context.Context, o *unstructured.Unstructured) error {
 		return nil
 	}
 	if !s.inventory.has(o) {
-		s.tellOfStranger(ctx, o)
+		s.reportStranger(ctx, o)
 		return nil
 	}
 	uid, background := o.GetUID(), metav1.DeletePropagationBackground
@@ -52,7 +52,7 @@ func (s *Set) Delete(ctx context.Context, o *unstructured.Unstructured) error {
 	return err
 }
 
-// Keeping returns a keep for Prune: the wanted objects.
+// Keeping returns a keep for Prune: the desired objects.
 func Keeping(wanted []*unstructured.Unstructured) func(*unstructured.Unstructured) bool {
 	names := map[Ref]bool{}
 	for _, o := range wanted {

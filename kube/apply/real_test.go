@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 // What only a real API server does: own fields, refuse changes.
@@ -111,7 +111,7 @@ func deployment() *unstructured.Unstructured {
 	return o
 }
 
-func TestWhatOthersAddIsRemovedAndWhatTheyMayWriteStays(t *testing.T) {
+func TestApply_ForeignEntriesAreRemovedAndAllowedOnesStay(t *testing.T) {
 	r := newRealRig(t)
 	live := r.edited(deployment(), "kubectl-edit", `{"metadata":{"annotations":{"theirs":"yes"}},"spec":{"paused":true,"template":{
 		"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now","sidecar":"inject"}},
@@ -132,7 +132,7 @@ func TestWhatOthersAddIsRemovedAndWhatTheyMayWriteStays(t *testing.T) {
 	}
 }
 
-func TestAFieldThatIsNoLongerWantedGoes(t *testing.T) {
+func TestApply_FieldThatIsNoLongerDesiredIsRemoved(t *testing.T) {
 	r := newRealRig(t)
 	o := configMap("hb-owned", "1")
 	o.Object["data"].(map[string]any)["more"] = "2"
@@ -143,7 +143,7 @@ func TestAFieldThatIsNoLongerWantedGoes(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeChangedIsMadeAnewButNotForWhatIsRefusedAnyhow(t *testing.T) {
+func TestApply_ImmutableObjectIsRecreatedUnlessItWouldBeRefused(t *testing.T) {
 	r := newRealRig(t)
 	first := class("hb-owned", "one.example")
 	r.apply(first)
@@ -165,7 +165,7 @@ func TestWhatCannotBeChangedIsMadeAnewButNotForWhatIsRefusedAnyhow(t *testing.T)
 	role := func(name string) *unstructured.Unstructured {
 		o := object(bindings, "hb-owned", map[string]any{
 			"roleRef":  map[string]any{"apiGroup": bindings.Group, "kind": "Role", "name": name},
-			"subjects": []any{map[string]any{"kind": "User", "name": "nobody", "apiGroup": bindings.Group}},
+			"subjects": []any{map[string]any{"kind": "User", "name": "stranger", "apiGroup": bindings.Group}},
 		})
 		o.SetNamespace(namespace)
 		return o
@@ -177,7 +177,7 @@ func TestWhatCannotBeChangedIsMadeAnewButNotForWhatIsRefusedAnyhow(t *testing.T)
 	}
 }
 
-func TestOneWhoLostTheLabelIsStillKnownByItsFields(t *testing.T) {
+func TestApply_ObjectWithoutItsLabelIsRecognizedByItsFields(t *testing.T) {
 	r := newRealRig(t)
 	live := r.edited(class("hb-owned", "one.example"), "kubectl-edit", `{"metadata":{"labels":null},"allowVolumeExpansion":true}`)
 	if live.GetLabels()[ManagedByLabel] != FieldManager || live.Object["allowVolumeExpansion"] != nil {

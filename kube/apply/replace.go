@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// replace deletes an object of which fields would have to change that cannot be changed, and makes it anew. What the
-// API server refuses in a new object too is not worth that: refusal is then returned.
+// replace deletes an object whose immutable fields would have to change, and creates it again. If the API server
+// refuses the new object too, it is not deleted, and refusal is returned.
 func (a *application) replace(ctx context.Context, live *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
 	c := a.client(a.Client, a.ref.Namespace)
 	_, err := c.Create(ctx, a.wanted, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
@@ -28,10 +28,10 @@ func (a *application) replace(ctx context.Context, live *unstructured.Unstructur
 		propagation = metav1.DeletePropagationOrphan // the new one takes the pods
 	}
 	if err := c.Delete(ctx, a.ref.Name, metav1.DeleteOptions{PropagationPolicy: &propagation, Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
-		return nil, fmt.Errorf("deleting it, to make it anew: %w", err)
+		return nil, fmt.Errorf("deleting it to recreate it: %w", err)
 	}
 	a.forget(a.ref, nil)
-	a.Log.Info("made anew, since it cannot be changed", "object", a.ref.String(), "reason", refusal.Error())
+	a.Log.Info("recreated, since it cannot be changed", "object", a.ref.String(), "reason", refusal.Error())
 	_, err = c.Create(ctx, a.wanted, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
 	if apierrors.IsAlreadyExists(err) {
 		a.again = time.Second

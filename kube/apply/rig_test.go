@@ -17,8 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/holdfast-storage/holdfast/test/miniapi"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -28,7 +29,7 @@ const namespace = realapi.Namespace
 var (
 	configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	classes    = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}
-	learned    = schema.GroupVersionKind{Group: "holdfast.dev", Version: "v1", Kind: "Volume"} // as a kind that comes later
+	learned    = schema.GroupVersionKind{Group: "holdfast.dev", Version: "v1beta1", Kind: "Volume"} // as a kind that comes later
 	resources  = map[string][]metav1.APIResource{
 		"v1":                {{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}, {Name: "configmaps/status", Kind: "ConfigMap", Namespaced: true}},
 		"storage.k8s.io/v1": {{Name: "storageclasses", Kind: "StorageClass"}},
@@ -42,11 +43,11 @@ type rig struct {
 	client dynamic.Interface
 	set    *Set
 
-	mu     sync.Mutex
-	serves map[string][]metav1.APIResource
-	told   []Ref
+	mu       sync.Mutex
+	serves   map[string][]metav1.APIResource
+	notified []Ref
 
-	strangers []Ref // that were told of
+	strangers []Ref // that were reported
 }
 
 func newRig(t *testing.T) *rig {
@@ -76,7 +77,7 @@ func (r *rig) start() *rig {
 	set.Listen(func(ref Ref) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.told = append(r.told, ref)
+		r.notified = append(r.notified, ref)
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	r.Cleanup(cancel)
@@ -103,12 +104,12 @@ func (r *rig) serve(version string, list ...metav1.APIResource) {
 	r.serves[version] = list
 }
 
-func (r *rig) wasTold(ref Ref) bool {
+func (r *rig) wasNotified(ref Ref) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, told := range r.told {
-		if told == ref {
-			r.told = r.told[i+1:]
+	for i, notified := range r.notified {
+		if notified == ref {
+			r.notified = r.notified[i+1:]
 			return true
 		}
 	}
@@ -124,7 +125,7 @@ func object(kind schema.GroupVersionKind, name string, fields map[string]any) *u
 	if kind == configMaps {
 		o.SetNamespace(namespace)
 	}
-	o.SetLabels(map[string]string{ManagedByLabel: FieldManager, InstanceLabel: "holdfast"})
+	o.SetLabels(map[string]string{ManagedByLabel: FieldManager, v1beta1.PartOfLabel: v1beta1.AppName, InstanceLabel: "holdfast"})
 	return o
 }
 

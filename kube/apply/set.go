@@ -1,6 +1,6 @@
-// Package apply keeps objects in the API server as they are wanted. It applies them under one field manager, watches
-// all that it has made, so that what others change or delete is put right at once, and removes what is no longer
-// wanted of what its inventory says that it has made. What has not changed costs no request.
+// Package apply applies the desired objects and repairs drift. It applies them under one field manager, watches all
+// objects that it has created, so that changes and deletions by others are undone at once, and prunes objects of its
+// inventory that are no longer desired. Unchanged objects cost no request.
 package apply
 
 import (
@@ -25,9 +25,10 @@ const FieldManager = "holdfast-operator"
 
 // The labels by which objects are found.
 const (
-	// ManagedByLabel, with the value FieldManager, is on every object that is watched.
+	// ManagedByLabel, with the value FieldManager, is on every object that is watched, but for those that Helm has installed.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
-	// InstanceLabel is on every object that is pruned when it is not wanted, unless the Set has a label of its own for that.
+	// InstanceLabel is on every object that is pruned when it is not desired, unless the Set has a label of its own for
+	// that.
 	InstanceLabel = "app.kubernetes.io/instance"
 )
 
@@ -36,18 +37,18 @@ type Config struct {
 	Client dynamic.Interface
 	// Resources asks the API server for the resources of a group and version, such as discovery does.
 	Resources func(groupVersion string) (*metav1.APIResourceList, error)
-	// Kinds that may be wanted. Those that the API server does not know are taken up when it learns them.
+	// Kinds that may be applied. Those that the API server does not know are watched once it does.
 	Kinds     []schema.GroupVersionKind
 	Name      string // of the set, among those of the same inventory
 	Namespace string // of what is in a namespace
-	// Everywhere is instead of Namespace: objects are in any. What has the name of a wanted one and was not made by
-	// Holdfast is somebody's then, whatever its kind.
+	// Everywhere replaces Namespace: objects are in any. An object of any kind that has the name of a desired one and
+	// was not created by Holdfast then belongs to others.
 	Everywhere bool
 	Instance   string // the label that stands for InstanceLabel; that if empty
 	// InventoryNamespace has the ConfigMap InventoryName; Namespace if empty.
 	InventoryNamespace string
-	// Stranger, if there is one, is told of an object that has our labels and was not made here, such as a copy of one that
-	// was. It is told once, or until it succeeds.
+	// Stranger, if not nil, is called with an object that has our labels and was not created here, such as a copy of
+	// one that was. It is called until it succeeds once.
 	Stranger func(context.Context, *unstructured.Unstructured) error
 	Log      *slog.Logger
 }
@@ -65,7 +66,7 @@ func RefOf(o *unstructured.Unstructured) Ref {
 
 func (r Ref) String() string { return r.Kind + " " + r.Name }
 
-// Failure is an object that is not as it is wanted, and why.
+// Failure is an object that could not be applied, and why.
 type Failure struct { //nolint:errname // one of Outcome.Failures; that it is an error too is by the way
 	Ref
 	Err error
@@ -82,9 +83,10 @@ type Set struct {
 	watches   map[schema.GroupKind]*watch
 	records   map[Ref]*record
 	applying  map[Ref]*unstructured.Unstructured // the last that was seen of what has gone since its application began
+	releases  map[Ref]*Release                   // of the objects that Helm has applied
 	absent    map[Ref]time.Time                  // when what was to be marked was not there
 	forbidden map[schema.GroupKind]bool          // once: the API server did not let them be read
-	strangers map[types.UID]bool                 // that were told of
+	strangers map[types.UID]bool                 // that were reported
 	listeners []func(Ref)
 	inventory *inventory
 }
@@ -101,12 +103,12 @@ func New(c Config) (*Set, error) {
 	}
 	return &Set{
 		Config: c, watches: map[schema.GroupKind]*watch{}, records: map[Ref]*record{}, applying: map[Ref]*unstructured.Unstructured{},
-		absent: map[Ref]time.Time{}, forbidden: map[schema.GroupKind]bool{}, strangers: map[types.UID]bool{}, inventory: newInventory(&c),
+		releases: map[Ref]*Release{}, absent: map[Ref]time.Time{}, forbidden: map[schema.GroupKind]bool{}, strangers: map[types.UID]bool{}, inventory: newInventory(&c),
 	}, nil
 }
 
-// Listen makes changed run whenever an owned object comes, changes or goes, and, with a Ref without a name, when the
-// API server has learned or forgotten a kind. It must return at once. It is called before Start.
+// Listen registers changed, which runs whenever an owned object is added, changed or deleted, and, with a Ref without a
+// name, when the API server has learned or forgotten a kind. It must return at once. It is called before Start.
 func (s *Set) Listen(changed func(Ref)) { s.listeners = append(s.listeners, changed) }
 
 func (s *Set) tell(r Ref) {
@@ -145,7 +147,7 @@ func (s *Set) List() []*unstructured.Unstructured {
 	return slices.DeleteFunc(s.labelled(), func(o *unstructured.Unstructured) bool { return !s.inventory.has(o) })
 }
 
-// labelled are the objects with the label of instances, whoever made them.
+// labelled are the objects with the label of instances, regardless of their creator.
 func (s *Set) labelled() []*unstructured.Unstructured {
 	return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool { return o.GetLabels()[s.Instance] == "" })
 }

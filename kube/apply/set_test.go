@@ -12,15 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func TestASetWithoutItsNeedsIsRefused(t *testing.T) {
+func TestSet_WithoutRequiredFieldsIsRefused(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
 		t.Error("it was taken")
 	}
 }
 
-func TestWhatIsAsItWasAppliedCostsNoRequest(t *testing.T) {
+func TestApply_UnchangedObjectCostsNoRequest(t *testing.T) {
 	r := newRig(t).start()
 	all := list(configMap("a", "1"), configMap("b", "1"), class("fast", "x"))
 	if out := r.apply(all...); len(out.Changed) != 3 {
@@ -34,7 +36,7 @@ func TestWhatIsAsItWasAppliedCostsNoRequest(t *testing.T) {
 		r.seen(o)
 	}
 	r.apply(configMap("a", "1"), configMap("b", "1"), class("fast", "x"))
-	r.edit(all[0], `{"metadata":{"labels":{"team":"a"},"annotations":{"seen":"yes"}},"status":{"x":"y"}}`) // nobody's concern
+	r.edit(all[0], `{"metadata":{"labels":{"team":"a"},"annotations":{"seen":"yes"}},"status":{"x":"y"}}`) // which the set does not own
 	r.seen(all[0])
 	r.api.Requests()
 	r.apply(configMap("a", "1"), configMap("b", "1"), class("fast", "x"))
@@ -49,7 +51,7 @@ func TestWhatIsAsItWasAppliedCostsNoRequest(t *testing.T) {
 	}
 }
 
-func TestACacheThatIsBehindRepeatsNothing(t *testing.T) {
+func TestApply_StaleCacheRepeatsNothing(t *testing.T) {
 	r := newRig(t).start()
 	r.apply(configMap("a", "1"))
 	r.seen(configMap("a", "1"))
@@ -71,7 +73,7 @@ func TestACacheThatIsBehindRepeatsNothing(t *testing.T) {
 	r.seen(configMap("new", "1"))
 }
 
-func TestEditsAndDeletionsAreToldAndPutRight(t *testing.T) {
+func TestApply_EditsAndDeletionsAreReportedAndRepaired(t *testing.T) {
 	r := newRig(t).start()
 	o := configMap("a", "1")
 	r.apply(o)
@@ -80,10 +82,10 @@ func TestEditsAndDeletionsAreToldAndPutRight(t *testing.T) {
 		`{"data":{"key":"hacked"}}`, `{"data":null}`, `{"metadata":{"labels":{"app.kubernetes.io/instance":null}}}`,
 	} {
 		r.mu.Lock()
-		r.told = nil
+		r.notified = nil
 		r.mu.Unlock()
 		r.edit(o, edit)
-		r.until("the news of "+edit, func() bool { return r.wasTold(RefOf(o)) })
+		r.until("the news of "+edit, func() bool { return r.wasNotified(RefOf(o)) })
 		r.apply(configMap("a", "1"))
 		live := r.live(o)
 		data, _ := live.Object["data"].(map[string]any)
@@ -93,19 +95,19 @@ func TestEditsAndDeletionsAreToldAndPutRight(t *testing.T) {
 		r.seen(o)
 	}
 	r.mu.Lock()
-	r.told = nil
+	r.notified = nil
 	r.mu.Unlock()
 	if err := r.of(configMaps).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the news of the deletion", func() bool { return r.wasTold(RefOf(o)) })
+	r.until("the news of the deletion", func() bool { return r.wasNotified(RefOf(o)) })
 	r.apply(configMap("a", "1"))
 	if r.live(o) == nil {
 		t.Error("it was not made again")
 	}
 }
 
-func TestWhatHasTheNameAndIsSomebodyElsesIsLeftAlone(t *testing.T) {
+func TestApply_ForeignObjectOfTheNameIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	theirs := class("fast", "other.example")
 	theirs.SetLabels(nil)
@@ -135,7 +137,7 @@ func TestWhatHasTheNameAndIsSomebodyElsesIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWhatIsSparedIsJudgedAsItIsWhenItWouldBeOverwritten(t *testing.T) {
+func TestApply_SparedObjectIsJudgedWhenItWouldBeOverwritten(t *testing.T) {
 	r := newRig(t).start()
 	o := configMap("a", "1")
 	r.apply(o)
@@ -151,7 +153,7 @@ func TestWhatIsSparedIsJudgedAsItIsWhenItWouldBeOverwritten(t *testing.T) {
 	release := r.api.HoldWatches()
 	r.edit(o, `{"metadata":{"labels":{"theirs":"yes"}}}`)
 	if out := apply(); out.Again == 0 {
-		t.Error("what was changed meanwhile is not looked at again")
+		t.Error("an object that changed during the apply is not applied again")
 	}
 	release()
 	r.seen(o)
@@ -171,10 +173,10 @@ func TestWhatIsSparedIsJudgedAsItIsWhenItWouldBeOverwritten(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatHasTheLabelsAndIsNotWantedIsPruned(t *testing.T) {
+func TestPrune_DeletesOnlyLabelledObjectsThatAreNotDesired(t *testing.T) {
 	r := newRig(t).start()
 	marked := configMap("marked", "1")
-	marked.SetLabels(map[string]string{ManagedByLabel: FieldManager})
+	marked.SetLabels(map[string]string{ManagedByLabel: FieldManager, v1beta1.PartOfLabel: v1beta1.AppName})
 	foreign := configMap("foreign", "1")
 	foreign.SetLabels(map[string]string{InstanceLabel: "holdfast"})
 	for _, o := range list(marked, foreign) {
@@ -204,7 +206,47 @@ func TestOnlyWhatHasTheLabelsAndIsNotWantedIsPruned(t *testing.T) {
 	}
 }
 
-func TestAMarkChangesWhatThereIsAndMakesNothing(t *testing.T) {
+// Helm deletes with a release what has its label, and takes over what has it.
+func TestApply_WhatHelmHasInstalledStaysHelms(t *testing.T) {
+	r := newRig(t).start()
+	installed := configMap("installed", "0")
+	rights := configMap("rights", "1")
+	for _, o := range list(installed, rights) {
+		o.SetLabels(map[string]string{ManagedByLabel: "Helm", v1beta1.PartOfLabel: v1beta1.AppName, "app.kubernetes.io/name": "holdfast"})
+		o.SetAnnotations(map[string]string{"meta.helm.sh/release-name": "holdfast"})
+		if _, err := r.of(o.GroupVersionKind()).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.seen(o)
+	}
+	r.edit(installed, `{"metadata":{"labels":{"`+ManagedByLabel+`":"`+FieldManager+`"}}}`) // as an earlier release made it
+	r.seen(installed)
+	mark := object(configMaps, "rights", nil)
+	mark.SetLabels(map[string]string{ManagedByLabel: FieldManager, v1beta1.PartOfLabel: v1beta1.AppName})
+	for range 2 {
+		r.apply(configMap("installed", "1"))
+		if err := r.set.Mark(t.Context(), list(mark)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range list(installed, rights) {
+			if by := r.live(o).GetLabels()[ManagedByLabel]; by != "Helm" {
+				t.Errorf("%s is managed by %s", o.GetName(), by)
+			}
+			r.seen(o)
+		}
+	}
+	if value := r.live(installed).Object["data"].(map[string]any)["key"]; value != "1" {
+		t.Errorf("it holds %v", value)
+	}
+	r.api.Requests()
+	r.apply(configMap("installed", "1"))
+	r.set.Mark(t.Context(), list(mark))
+	if n := r.writes(); n != 0 {
+		t.Errorf("%d requests for an unchanged object", n)
+	}
+}
+
+func TestMark_ChangesExistingObjectsAndCreatesNone(t *testing.T) {
 	r := newRig(t).start()
 	installed := configMap("installed", "1")
 	installed.SetLabels(nil)
@@ -213,7 +255,7 @@ func TestAMarkChangesWhatThereIsAndMakesNothing(t *testing.T) {
 	}
 	mark := func(name string) *unstructured.Unstructured {
 		o := object(configMaps, name, nil)
-		o.SetLabels(map[string]string{ManagedByLabel: FieldManager})
+		o.SetLabels(map[string]string{ManagedByLabel: FieldManager, v1beta1.PartOfLabel: v1beta1.AppName})
 		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "X", Name: "x", UID: "1"}})
 		return o
 	}
@@ -256,7 +298,7 @@ func (l *late) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func TestWhatIsTakenAwayBeforeTheAnswerComesIsPutRightAtOnce(t *testing.T) {
+func TestApply_ObjectDeletedBeforeTheResponseIsRepairedAtOnce(t *testing.T) {
 	for _, how := range []string{"unlabelled", "deleted"} {
 		t.Run(how, func(t *testing.T) {
 			r := newRig(t)
@@ -277,13 +319,13 @@ func TestWhatIsTakenAwayBeforeTheAnswerComesIsPutRightAtOnce(t *testing.T) {
 			}
 			answers.after = func() {
 				answers.after = nil
-				r.until("the news of the object", func() bool { return r.wasTold(RefOf(o)) })
+				r.until("the news of the object", func() bool { return r.wasNotified(RefOf(o)) })
 				if how == "unlabelled" {
 					r.edit(o, `{"metadata":{"labels":{"`+ManagedByLabel+`":null}}}`)
 				} else if err := r.of(configMaps).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 					t.Error(err)
 				}
-				r.until("the news of its end", func() bool { return r.wasTold(RefOf(o)) })
+				r.until("the news of its end", func() bool { return r.wasNotified(RefOf(o)) })
 			}
 			apply(t.Context(), list(o))
 			if out := apply(t.Context(), list(o)); len(out.Changed) != 1 || r.live(o) == nil || !ours(r.live(o)) {
@@ -293,7 +335,7 @@ func TestWhatIsTakenAwayBeforeTheAnswerComesIsPutRightAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheEarlierOfTwoTimesToApplyAgainCounts(t *testing.T) {
+func TestApply_EarlierOfTwoRequeueTimesCounts(t *testing.T) {
 	for _, c := range []struct{ one, other, want time.Duration }{{0, 0, 0}, {5, 0, 5}, {0, 7, 7}, {5, 7, 5}, {7, 5, 5}} {
 		if got := (Outcome{Again: c.one}).And(Outcome{Again: c.other}).Again; got != c.want {
 			t.Errorf("%d and %d: %d, want %d", c.one, c.other, got, c.want)
@@ -301,7 +343,7 @@ func TestTheEarlierOfTwoTimesToApplyAgainCounts(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatOthersChangeAgainAndAgainIsNotFoughtOverForever(t *testing.T) {
+func TestApply_ObjectThatOthersKeepChangingIsNotFoughtOverForever(t *testing.T) {
 	r := newRig(t).start()
 	o := configMap("a", "1")
 	r.apply(o)
@@ -327,7 +369,7 @@ func TestAnObjectThatOthersChangeAgainAndAgainIsNotFoughtOverForever(t *testing.
 	}
 }
 
-func TestAnObjectThatIsGoingIsNotWrittenTo(t *testing.T) {
+func TestApply_TerminatingObjectIsNotWritten(t *testing.T) {
 	r := newRig(t).start()
 	o := configMap("a", "1")
 	o.SetFinalizers([]string{"example.com/hold"})
@@ -346,7 +388,7 @@ func TestAnObjectThatIsGoingIsNotWrittenTo(t *testing.T) {
 	r.apply(configMap("a", "2"))
 }
 
-func TestAKindThatIsLearnedLaterIsTakenUpAndOneThatIsForgottenGivenUp(t *testing.T) {
+func TestSet_KindLearnedLaterIsAppliedAndForgottenKindIsDropped(t *testing.T) {
 	r := newRig(t).start()
 	volume := object(learned, "v", map[string]any{"spec": map[string]any{"x": "y"}})
 	if out := r.set.Apply(t.Context(), list(volume)); !errors.Is(out.Err(), ErrUnknownKind) {
@@ -362,13 +404,13 @@ func TestAKindThatIsLearnedLaterIsTakenUpAndOneThatIsForgottenGivenUp(t *testing
 		t.Fatal(err)
 	}
 	r.never("a kind that is defined, and not served yet,", 300*time.Millisecond, func() bool { return r.set.Has(learned.GroupKind()) })
-	r.serve("holdfast.dev/v1", metav1.APIResource{Name: "volumes", Kind: "Volume"})
-	r.until("the kind", func() bool { return r.set.Has(learned.GroupKind()) && r.wasTold(Ref{}) })
+	r.serve("holdfast.dev/v1beta1", metav1.APIResource{Name: "volumes", Kind: "Volume"})
+	r.until("the kind", func() bool { return r.set.Has(learned.GroupKind()) && r.wasNotified(Ref{}) })
 	r.apply(volume)
 	if err := definitions.Delete(t.Context(), "volumes.holdfast.dev", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the end of the kind", func() bool { return !r.set.Has(learned.GroupKind()) && r.wasTold(Ref{}) })
+	r.until("the end of the kind", func() bool { return !r.set.Has(learned.GroupKind()) && r.wasNotified(Ref{}) })
 	if r.set.Get(RefOf(volume)) != nil {
 		t.Error("an object of a kind that is gone is shown")
 	}

@@ -17,8 +17,8 @@ const ReasonStranger = "NotMadeByHoldfast"
 // TellOfStranger writes an event at the object, for Config.Stranger.
 func TellOfStranger(client kubernetes.Interface) func(context.Context, *unstructured.Unstructured) error {
 	return func(ctx context.Context, o *unstructured.Unstructured) error {
-		message := fmt.Sprintf("this %s has the label %s=%s and was not made by Holdfast, so it is left alone; it may be a copy of one that was: "+
-			"take that label off it", o.GetKind(), ManagedByLabel, FieldManager)
+		message := fmt.Sprintf("this %s has the label %s=%s and was not created by Holdfast, so it is left alone; it may be a copy of one that was: "+
+			"remove that label", o.GetKind(), ManagedByLabel, FieldManager)
 		if len(o.GetOwnerReferences()) > 0 {
 			message += ", and its ownerReferences, or Kubernetes deletes it with its owner"
 		}
@@ -28,21 +28,21 @@ func TellOfStranger(client kubernetes.Interface) func(context.Context, *unstruct
 	}
 }
 
-// tellOfStranger tells of an object that looks like ours and is left alone.
-func (s *Set) tellOfStranger(ctx context.Context, o *unstructured.Unstructured) {
+// reportStranger reports an object that looks like ours and is left alone.
+func (s *Set) reportStranger(ctx context.Context, o *unstructured.Unstructured) {
 	s.mu.Lock()
-	told := s.strangers[o.GetUID()]
+	reported := s.strangers[o.GetUID()]
 	s.strangers[o.GetUID()] = true
 	s.mu.Unlock()
-	if told {
+	if reported {
 		return
 	}
-	s.Log.Warn("it has our labels, was not made here, and is left alone", "object", RefOf(o).String(), "namespace", o.GetNamespace())
+	s.Log.Warn("an object has the labels of Holdfast but was not created by it, and is left alone", "object", RefOf(o).String(), "namespace", o.GetNamespace())
 	if s.Stranger == nil {
 		return
 	}
 	if err := s.Stranger(ctx, o); err != nil {
-		s.Log.Warn("nobody is told of it", "object", RefOf(o).String(), "error", err)
+		s.Log.Warn("the event could not be written", "object", RefOf(o).String(), "error", err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.strangers, o.GetUID())

@@ -14,14 +14,15 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// takeOverTries is how often an object is read again that others write to meanwhile, such as its controller its status.
+// takeOverTries is how often an object is read again that others write to at the same time, such as its controller its
+// status.
 const takeOverTries = 5
 
-// takeOver removes what others have added to an object that was just applied. An apply leaves that where it is, so it is
-// first made ours: the next apply, which does not name it, removes it.
+// takeOver removes fields that others have added to an object that was just applied. An apply does not touch them, so
+// it first takes over their ownership: the next apply, which does not have them, removes them.
 func (a *application) takeOver(ctx context.Context, applied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	for range takeOverTries {
-		fields, err := withoutAdditions(applied)
+		fields, err := withoutAdditions(applied, a.manager())
 		if err != nil {
 			return nil, fmt.Errorf("its managed fields: %w", err)
 		}
@@ -46,8 +47,8 @@ func (a *application) takeOver(ctx context.Context, applied *unstructured.Unstru
 	return applied, nil
 }
 
-// withoutAdditions returns managed fields by which all that others have added is ours, nil if there is nothing.
-func withoutAdditions(o *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, error) {
+// withoutAdditions returns managed fields in which all additions of others are the manager's, nil if there are none.
+func withoutAdditions(o *unstructured.Unstructured, manager string) ([]metav1.ManagedFieldsEntry, error) {
 	mine, added := fieldpath.NewSet(), fieldpath.NewSet()
 	own := -1
 	var kept []metav1.ManagedFieldsEntry
@@ -57,7 +58,7 @@ func withoutAdditions(o *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry
 			return nil, err
 		}
 		switch {
-		case isOurs(e):
+		case isOf(e, manager):
 			mine, own = fields, len(kept)
 		case e.Subresource == "":
 			theirs := allowed(o.GetKind(), fields)
@@ -94,7 +95,7 @@ func allowed(kind string, fields *fieldpath.Set) *fieldpath.Set {
 
 func isTelling(path fieldpath.Path) bool {
 	last := path[len(path)-1].FieldName
-	return last != nil && slices.Contains(telling, *last)
+	return last != nil && slices.Contains(significant, *last)
 }
 
 func isRestart(path fieldpath.Path) bool {

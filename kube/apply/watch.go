@@ -54,20 +54,20 @@ func (w *watch) list() []*unstructured.Unstructured {
 
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// How often the API server is asked for a kind again that it is about to serve, or when it does not answer.
+// How often a kind is looked up again that the API server is about to serve, or when it does not answer.
 const (
 	askAgainFirst = 200 * time.Millisecond
 	askAgainLast  = 30 * time.Second
 )
 
-// Start watches until ctx ends, and returns when all that exists is known.
+// Start watches until ctx ends, and returns when all existing objects are known.
 func (s *Set) Start(ctx context.Context) error {
 	for wait := askAgainFirst; ; wait = min(2*wait, askAgainLast) {
 		err := s.takeUp(ctx)
 		if err == nil {
 			break
 		}
-		s.Log.Warn("the API server does not say which kinds it knows; asking again", "error", err)
+		s.Log.Warn("the kinds of the API server could not be listed; retrying", "error", err)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -85,7 +85,7 @@ func (s *Set) madeBefore() []*unstructured.Unstructured {
 	return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool { return !slices.ContainsFunc(o.GetManagedFields(), isOurs) })
 }
 
-// takeUp begins to watch those of the Kinds that the API server knows by now.
+// takeUp starts to watch those of the Kinds that the API server knows by now.
 func (s *Set) takeUp(ctx context.Context) error {
 	known := map[schema.GroupVersion]*metav1.APIResourceList{}
 	for _, kind := range s.Kinds {
@@ -117,7 +117,7 @@ func (s *Set) takeUp(ctx context.Context) error {
 // errMayNot is of a kind that the API server does not let this program read: an image was upgraded without its rights.
 var errMayNot = errors.New("forbidden")
 
-// begin watches one kind, and returns when what exists of it is known.
+// begin watches one kind, and returns when its existing objects are known.
 func (s *Set) begin(ctx context.Context, kind schema.GroupVersionKind, resource metav1.APIResource) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
@@ -127,7 +127,7 @@ func (s *Set) begin(ctx context.Context, kind schema.GroupVersionKind, resource 
 		namespace = s.Namespace
 	}
 	informer := dynamicinformer.NewFilteredDynamicInformer(s.Client, w.resource, namespace, 0, nil, func(o *metav1.ListOptions) {
-		o.LabelSelector = ManagedByLabel + "=" + FieldManager
+		o.LabelSelector = s.selector()
 	}).Informer()
 	w.index = informer.GetIndexer()
 	if err := endWhereForbidden(informer, end); err != nil {
@@ -154,7 +154,7 @@ func (s *Set) begin(ctx context.Context, kind schema.GroupVersionKind, resource 
 	return nil
 }
 
-// endWhereForbidden ends an informer that may not begin, which would try for ever.
+// endWhereForbidden stops an informer that has no right to list, which would retry forever.
 func endWhereForbidden(informer cache.SharedIndexInformer, end context.CancelCauseFunc) error {
 	return informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		if apierrors.IsForbidden(err) && !informer.HasSynced() {
@@ -165,7 +165,7 @@ func endWhereForbidden(informer cache.SharedIndexInformer, end context.CancelCau
 	})
 }
 
-// denied notes a kind that is left out for lack of rights, which is tried again.
+// denied notes a kind that is skipped for lack of rights, which is retried.
 func (s *Set) denied(kind schema.GroupKind, err error) bool {
 	if !errors.Is(err, errMayNot) {
 		return false
@@ -173,7 +173,7 @@ func (s *Set) denied(kind schema.GroupKind, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.forbidden[kind] {
-		s.Log.Warn("the rights for a kind are missing, so it is left out: apply the manifest of this release", "kind", kind.Kind, "error", err)
+		s.Log.Warn("the rights for a kind are missing, so it is skipped: apply the manifest of this release", "kind", kind.Kind, "error", err)
 	}
 	s.forbidden[kind] = true
 	return true
@@ -200,7 +200,7 @@ func (s *Set) wentAway(kind schema.GroupKind, o any) {
 	s.tell(RefOf(last))
 }
 
-// watchDefinitions takes up kinds that the API server learns, and gives up those that it forgets.
+// watchDefinitions starts to watch kinds that are added to the API server, and stops for those that are removed.
 func (s *Set) watchDefinitions(ctx context.Context) error {
 	informer := dynamicinformer.NewFilteredDynamicInformer(s.Client, definitionResource, metav1.NamespaceAll, 0, nil, nil).Informer()
 	if err := informer.SetTransform(slimDefinition); err != nil {
@@ -247,7 +247,7 @@ func slimDefinition(o any) (any, error) {
 	return slim, nil
 }
 
-// follow looks at what is defined whenever that changes. A kind that is defined may not be served yet.
+// follow checks the definitions whenever they change. A defined kind may not be served yet.
 func (s *Set) follow(ctx context.Context, changed <-chan struct{}, definitions cache.Indexer) {
 	again, custom := make(<-chan time.Time), map[schema.GroupKind]bool{}
 	for wait := askAgainFirst; ; {
@@ -304,7 +304,7 @@ func (s *Set) followOnce(ctx context.Context, custom, defined map[schema.GroupKi
 		return true
 	}
 	if err := s.takeUp(ctx); err != nil {
-		s.Log.Warn("a new kind could not be taken up; trying again", "error", err)
+		s.Log.Warn("a new kind could not be watched; retrying", "error", err)
 	}
 	done, after := true, 0
 	for _, kind := range s.Kinds {

@@ -2,16 +2,16 @@ package devices
 
 import "errors"
 
-// Guard decides whether anything is lent: the kubelet tells of no pod for whom it asks.
+// Guard decides whether anything is lent: the kubelet does not say for which pod it asks.
 type Guard interface {
 	// Refusal is why nothing may be lent now, nil if it may. changed is closed when that changes.
 	Refusal() (changed <-chan struct{}, why error)
 }
 
 // ErrNoGuard is why a Plugin without a Guard lends nothing.
-var ErrNoGuard = errors.New("nobody watches over who is lent loop devices")
+var ErrNoGuard = errors.New("no guard decides which pods may have loop devices")
 
-// nobody is the Guard of those who have none.
-type nobody struct{}
+// noGuard is the default, which refuses everything.
+type noGuard struct{}
 
-func (nobody) Refusal() (<-chan struct{}, error) { return nil, ErrNoGuard }
+func (noGuard) Refusal() (<-chan struct{}, error) { return nil, ErrNoGuard }

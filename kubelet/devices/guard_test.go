@@ -11,7 +11,7 @@ import (
 	kubelet "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/holdfast-storage/holdfast/agent/policy"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // guard decides as a test says.
@@ -19,7 +19,7 @@ type guard struct{ policy.Verdict }
 
 func (g *guard) Refusal() (changed <-chan struct{}, why error) { return g.Now() }
 
-func TestNothingIsLentThatTheGuardRefusesAndTheKubeletIsToldWhenThatChanges(t *testing.T) {
+func TestPlugin_LendsNothingThatTheGuardRefusesAndUpdatesTheKubelet(t *testing.T) {
 	hostfs.RequireRoot(t)
 	r := newRig(t, 1, 3)
 	if healthy, _ := r.plugin.health.now(); !healthy {
@@ -31,21 +31,21 @@ func TestNothingIsLentThatTheGuardRefusesAndTheKubeletIsToldWhenThatChanges(t *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.told(stream, kubelet.Healthy)
+	r.expectHealth(stream, kubelet.Healthy)
 	r.guard.Set(errors.New("no policy"))
-	r.told(stream, kubelet.Unhealthy)
+	r.expectHealth(stream, kubelet.Unhealthy)
 	if lent, err := r.allocate("set-0"); err == nil || !strings.Contains(err.Error(), "no policy") {
-		t.Errorf("a kubelet that was not told yet is lent %v, %v", lent, err)
+		t.Errorf("a kubelet without the latest report is lent %v, %v", lent, err)
 	}
 	r.guard.Set(nil)
-	r.told(stream, kubelet.Healthy)
+	r.expectHealth(stream, kubelet.Healthy)
 	if _, err := r.allocate("set-0"); err != nil {
 		t.Error(err)
 	}
 }
 
-// told is what the kubelet hears next.
-func (r *rig) told(stream grpc.ServerStreamingClient[kubelet.ListAndWatchResponse], health string) {
+// expectHealth is what the kubelet hears next.
+func (r *rig) expectHealth(stream grpc.ServerStreamingClient[kubelet.ListAndWatchResponse], health string) {
 	r.Helper()
 	answer, err := stream.Recv()
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *rig) told(stream grpc.ServerStreamingClient[kubelet.ListAndWatchRespons
 	}
 }
 
-func TestAPluginWithoutAGuardLendsNothing(t *testing.T) {
+func TestPlugin_WithoutAGuardLendsNothing(t *testing.T) {
 	p, err := New(Config{Directory: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// health is whether loop devices can be made, and tells those who wait when that changes.
+// health is whether loop devices can be created, and notifies waiters when that changes.
 type health struct {
 	control string // the device by which loop devices are made
 

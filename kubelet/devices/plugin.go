@@ -1,5 +1,5 @@
-// Package devices lends loop devices to pods that are not privileged, as a device plugin of the kubelet: a pod that asks
-// for the resource gets the device nodes of a set that nobody else has, and the right to use these and no others.
+// Package devices lends loop devices to pods that are not privileged, as a device plugin of the kubelet: a pod that
+// asks for the resource gets the device nodes of a set that no other pod has, and the right to use these and no others.
 package devices
 
 import (
@@ -49,9 +49,9 @@ type Plugin struct {
 	kubelet.UnimplementedDevicePluginServer
 	registration.UnimplementedRegistrationServer
 	Config
-	health  *health
-	socket  atomic.Pointer[nodeops.Socket]
-	refusal atomic.Pointer[string]
+	health *health
+	socket atomic.Pointer[nodeops.Socket]
+	status atomic.Pointer[registration.RegistrationStatus] // that the kubelet has reported last; nil before
 
 	lending sync.Mutex
 }
@@ -62,7 +62,7 @@ func New(c Config) (*Plugin, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Guard == nil {
-		c.Guard = nobody{}
+		c.Guard = noGuard{}
 	}
 	c.Sets, c.PerSet, c.First = or(c.Sets, 8), or(c.PerSet, 256), or(c.First, nodeops.FirstLentLoop)
 	const end = nodeops.FirstLentLoop + nodeops.MostLentLoops
@@ -72,7 +72,7 @@ func New(c Config) (*Plugin, error) {
 	case c.Sets < 0 || c.PerSet < 0 || c.Sets > nodeops.MostLentLoops || c.PerSet > nodeops.MostLentLoops:
 		return nil, fmt.Errorf("%d sets of %d loop devices: both must be 1 to %d", c.Sets, c.PerSet, nodeops.MostLentLoops)
 	case c.First < nodeops.FirstLentLoop || c.First+c.Sets*c.PerSet > end:
-		return nil, fmt.Errorf("%d sets of %d loop devices from loop%d on: they must lie between loop%d and loop%d, which nobody else is given", c.Sets, c.PerSet, c.First, nodeops.FirstLentLoop, end-1)
+		return nil, fmt.Errorf("%d sets of %d loop devices from loop%d on: they must be between loop%d and loop%d, which are used for nothing else", c.Sets, c.PerSet, c.First, nodeops.FirstLentLoop, end-1)
 	}
 	return &Plugin{Config: c, health: newHealth("/dev/loop-control")}, nil
 }
@@ -102,7 +102,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		if err := p.health.watch(watching, p.Log); err != nil {
-			p.Log.Error("the health of loop devices is not watched any more", "error", err)
+			p.Log.Error("the health of loop devices is no longer watched", "error", err)
 		}
 	})
 	p.Log.Info("lending loop devices", "resource", Resource, "sets", p.Sets, "devices", p.PerSet, "socket", s.Path)
@@ -114,15 +114,23 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return errors.Join(err, s.Remove())
 }
 
-// Check tells why the kubelet may not know the plugin: its socket is gone, or the kubelet refused it.
-func (p *Plugin) Check() error {
+// Announced fails when the kubelet has forgotten the plugin, because its socket is gone. A restart helps.
+func (p *Plugin) Announced(context.Context) error {
 	if s := p.socket.Load(); s != nil && !s.Ours() {
 		return fmt.Errorf("the socket %s was removed, so the kubelet has forgotten the loop devices; restart this pod", s.Path)
 	}
-	if refusal := p.refusal.Load(); refusal != nil {
-		return fmt.Errorf("the kubelet refused to lend loop devices: %s", *refusal)
-	}
 	return nil
+}
+
+// Registered fails while the kubelet does not know the plugin. The kubelet tries again by itself.
+func (p *Plugin) Registered(ctx context.Context) error {
+	switch status := p.status.Load(); {
+	case status == nil:
+		return fmt.Errorf("the kubelet has not registered the loop devices yet; it must watch %s", p.Directory)
+	case !status.GetPluginRegistered():
+		return fmt.Errorf("the kubelet refused to lend loop devices: %s", status.GetError())
+	}
+	return p.Announced(ctx)
 }
 
 // GetInfo implements the kubelet's protocol of registration.
@@ -132,13 +140,12 @@ func (p *Plugin) GetInfo(context.Context, *registration.InfoRequest) (*registrat
 	}, nil
 }
 
-// NotifyRegistrationStatus implements the kubelet's protocol of registration. The kubelet tries again by itself.
+// NotifyRegistrationStatus implements the kubelet's protocol of registration.
 func (p *Plugin) NotifyRegistrationStatus(_ context.Context, status *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	p.status.Store(status)
 	if status.GetPluginRegistered() {
-		p.refusal.Store(nil)
 		p.Log.Info("registered with the kubelet", "resource", Resource)
 	} else {
-		p.refusal.Store(new(status.GetError()))
 		p.Log.Error("the kubelet refused the resource", "resource", Resource, "reason", status.GetError())
 	}
 	return &registration.RegistrationStatusResponse{}, nil
@@ -149,7 +156,7 @@ func (p *Plugin) GetDevicePluginOptions(context.Context, *kubelet.Empty) (*kubel
 	return &kubelet.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch implements the kubelet's protocol: it tells of the sets, and again whenever their health changes.
+// ListAndWatch implements the kubelet's protocol: it sends the sets, and again whenever their health changes.
 func (p *Plugin) ListAndWatch(_ *kubelet.Empty, stream grpc.ServerStreamingServer[kubelet.ListAndWatchResponse]) error {
 	for {
 		healthy, changed := p.health.now()
@@ -187,7 +194,7 @@ func (p *Plugin) number(name string) (int, error) {
 	return set, nil
 }
 
-// Allocate implements the kubelet's protocol: it makes the devices of the sets and lends those that nobody uses.
+// Allocate implements the kubelet's protocol: it creates the devices of the sets and lends those that are not in use.
 func (p *Plugin) Allocate(ctx context.Context, request *kubelet.AllocateRequest) (*kubelet.AllocateResponse, error) {
 	p.lending.Lock()
 	defer p.lending.Unlock()
@@ -220,7 +227,7 @@ func (p *Plugin) lend(ctx context.Context, names []string) (*kubelet.ContainerAl
 		}
 		free, err := nodeops.ReclaimLoops(ctx, devices)
 		if err != nil {
-			p.Log.Warn("what was left attached is not free", "set", name, "error", err)
+			p.Log.Warn("a device that was left attached could not be freed", "set", name, "error", err)
 		}
 		if len(free) == 0 {
 			return nil, fmt.Errorf("all %d devices of %s (%s to %s) are in use by others of this host; losetup --list shows by whom", len(devices), name, devices[0], devices[len(devices)-1])

@@ -21,7 +21,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // first is the number of the first device that the tests lend: nothing else on a host goes up to there.
@@ -120,20 +120,26 @@ func paths(from, count int) (all []string) {
 	return all
 }
 
-func TestTheKubeletFindsADevicePluginOfThatName(t *testing.T) {
+func TestPlugin_IsFoundByTheKubeletUnderThatName(t *testing.T) {
 	r := newRig(t, 2, 3)
 	if r.info.GetType() != registration.DevicePlugin || r.info.GetName() != Resource || !slices.Equal(r.info.GetSupportedVersions(), []string{"v1beta1"}) {
 		t.Errorf("it is %+v", r.info)
 	}
-	if err := r.plugin.Check(); err != nil {
+	if err := r.plugin.Announced(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if err := r.plugin.Registered(t.Context()); err == nil || !strings.Contains(err.Error(), "not registered the loop devices yet") {
+		t.Errorf("before the kubelet said so: %v", err)
 	}
 	for _, refusal := range []string{"name is taken", ""} {
 		_, err := r.registry.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{PluginRegistered: refusal == "", Error: refusal})
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = r.plugin.Check()
+		if err := r.plugin.Announced(t.Context()); err != nil {
+			t.Errorf("a restart does not help against a refusal: %v", err)
+		}
+		err = r.plugin.Registered(t.Context())
 		if refused := err != nil && strings.Contains(err.Error(), refusal); refused != (refusal != "") {
 			t.Errorf("refused with %q: %v", refusal, err)
 		}
@@ -141,12 +147,14 @@ func TestTheKubeletFindsADevicePluginOfThatName(t *testing.T) {
 	if err := os.Remove(r.info.GetEndpoint()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.plugin.Check(); err == nil || !strings.Contains(err.Error(), "removed") {
-		t.Errorf("its socket is gone: %v", err)
+	for name, check := range map[string]func(context.Context) error{"announced": r.plugin.Announced, "registered": r.plugin.Registered} {
+		if err := check(t.Context()); err == nil || !strings.Contains(err.Error(), "removed") {
+			t.Errorf("%s without its socket: %v", name, err)
+		}
 	}
 }
 
-func TestASetIsLentWithItsNodesAndTheirNames(t *testing.T) {
+func TestPlugin_LendsASetWithItsNodesAndTheirNames(t *testing.T) {
 	hostfs.RequireRoot(t)
 	r := newRig(t, 2, 3)
 	lent, err := r.allocate("set-1")
@@ -171,7 +179,7 @@ func TestASetIsLentWithItsNodesAndTheirNames(t *testing.T) {
 	}
 }
 
-func TestNothingWasLentToWhoHasNoVariable(t *testing.T) {
+func TestEnvironment_WithoutTheVariableNothingWasLent(t *testing.T) {
 	if got := Lent(""); len(got) != 0 {
 		t.Errorf("lent was %q", got)
 	}
@@ -255,7 +263,7 @@ func attachByHand(t *testing.T, device, image string) {
 	}
 }
 
-func TestSetsThatDoNotExistAreNotLent(t *testing.T) {
+func TestPlugin_MissingSetIsNotLent(t *testing.T) {
 	r := newRig(t, 2, 3)
 	for _, name := range []string{"", "set-", "set-2", "set--1", "set-01", "set-1 ", "1", "../set-1", "set-99999999999999999999"} {
 		if _, err := r.allocate(name); err == nil || !strings.Contains(err.Error(), "set-0 to set-1") {
@@ -264,7 +272,7 @@ func TestSetsThatDoNotExistAreNotLent(t *testing.T) {
 	}
 }
 
-func TestTheKubeletIsToldOfTheSetsAndOfTheirHealth(t *testing.T) {
+func TestPlugin_ReportsSetsAndTheirHealthToTheKubelet(t *testing.T) {
 	r := newRig(t, 2, 3)
 	was, _ := r.plugin.health.now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -285,12 +293,12 @@ func TestTheKubeletIsToldOfTheSetsAndOfTheirHealth(t *testing.T) {
 			got = append(got, d.GetID()+" "+d.GetHealth())
 		}
 		if want := []string{"set-0 " + word, "set-1 " + word}; !slices.Equal(got, want) {
-			t.Errorf("told was %v, want %v", got, want)
+			t.Errorf("reported are %v, want %v", got, want)
 		}
 	}
 }
 
-func TestHealthFollowsTheControlDevice(t *testing.T) {
+func TestPlugin_HealthFollowsTheControlDevice(t *testing.T) {
 	control := filepath.Join(t.TempDir(), "loop-control")
 	h := newHealth(control)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -320,7 +328,7 @@ func TestHealthFollowsTheControlDevice(t *testing.T) {
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("nobody was told that it is healthy: %t", healthy)
+			t.Fatalf("no report says that it is healthy: %t", healthy)
 		}
 		if now, _ := h.now(); now != healthy {
 			t.Errorf("it is healthy: %t, want %t", now, healthy)
@@ -328,7 +336,7 @@ func TestHealthFollowsTheControlDevice(t *testing.T) {
 	}
 }
 
-func TestAPluginTakesThePlaceOfOneThatWasKilledAndOfNothingElse(t *testing.T) {
+func TestPlugin_ReplacesAStaleSocketAndNothingElse(t *testing.T) {
 	r := newRig(t, 1, 3)
 	path := r.info.GetEndpoint()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // should it not be refused
@@ -356,7 +364,7 @@ func TestAPluginTakesThePlaceOfOneThatWasKilledAndOfNothingElse(t *testing.T) {
 	}
 }
 
-func TestBadConfigurationsAreRefused(t *testing.T) {
+func TestConfig_InvalidIsRefused(t *testing.T) {
 	for name, c := range map[string]Config{
 		"no directory":       {},
 		"relative directory": {Directory: "plugins"},

@@ -1,5 +1,5 @@
-// Package registration announces a CSI driver to the kubelet of its host: the kubelet watches a directory, asks
-// whoever listens at a socket there for its name and endpoint, and says how the registration went.
+// Package registration announces a CSI driver to the kubelet of its host: the kubelet watches a directory, asks the
+// listener of each socket there for its name and endpoint, and reports the result of the registration.
 package registration
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// csiVersion is the version of CSI that the kubelet is told of; it accepts any 1.x.
+// csiVersion is the version of CSI that is reported to the kubelet; it accepts any 1.x.
 const csiVersion = "1.0.0"
 
 // Config is what a Registration needs.
@@ -37,7 +37,7 @@ type Registration struct {
 	endpoint string // without the scheme, as the kubelet wants it
 	driver   string // its name
 	socket   atomic.Pointer[nodeops.Socket]
-	refusal  atomic.Pointer[string]
+	status   atomic.Pointer[kubelet.RegistrationStatus] // that the kubelet has reported last; nil before
 }
 
 // New checks the configuration.
@@ -81,15 +81,23 @@ func (r *Registration) Run(ctx context.Context) error {
 	return errors.Join(err, s.Remove())
 }
 
-// Check tells why the kubelet may not know the driver: its socket is gone, or the kubelet refused it.
-func (r *Registration) Check() error {
+// Announced fails when the kubelet has forgotten the driver, because its socket is gone. A restart helps.
+func (r *Registration) Announced(context.Context) error {
 	if s := r.socket.Load(); s != nil && !s.Ours() {
 		return fmt.Errorf("the socket %s was removed, so the kubelet has forgotten the driver; restart it", s.Path)
 	}
-	if refusal := r.refusal.Load(); refusal != nil {
-		return fmt.Errorf("the kubelet refused the driver: %s", *refusal)
-	}
 	return nil
+}
+
+// Registered fails while the kubelet does not know the driver. The kubelet tries again by itself.
+func (r *Registration) Registered(ctx context.Context) error {
+	switch status := r.status.Load(); {
+	case status == nil:
+		return fmt.Errorf("the kubelet has not registered the driver yet; it must watch %s", r.Directory)
+	case !status.GetPluginRegistered():
+		return fmt.Errorf("the kubelet refused the driver: %s", status.GetError())
+	}
+	return r.Announced(ctx)
 }
 
 // GetInfo implements the kubelet's protocol.
@@ -97,13 +105,12 @@ func (r *Registration) GetInfo(context.Context, *kubelet.InfoRequest) (*kubelet.
 	return &kubelet.PluginInfo{Type: kubelet.CSIPlugin, Name: r.driver, Endpoint: r.endpoint, SupportedVersions: []string{csiVersion}}, nil
 }
 
-// NotifyRegistrationStatus implements the kubelet's protocol. The kubelet tries again by itself after a refusal.
+// NotifyRegistrationStatus implements the kubelet's protocol.
 func (r *Registration) NotifyRegistrationStatus(_ context.Context, status *kubelet.RegistrationStatus) (*kubelet.RegistrationStatusResponse, error) {
+	r.status.Store(status)
 	if status.GetPluginRegistered() {
-		r.refusal.Store(nil)
 		r.Log.Info("registered with the kubelet", "driver", r.driver)
 	} else {
-		r.refusal.Store(new(status.GetError()))
 		r.Log.Error("the kubelet refused the driver", "driver", r.driver, "reason", status.GetError())
 	}
 	return &kubelet.RegistrationStatusResponse{}, nil
@@ -123,5 +130,5 @@ func driverName(ctx context.Context, socket string) (string, error) {
 	if name := info.GetName(); name != "" && name == filepath.Base(name) {
 		return name, nil
 	}
-	return "", fmt.Errorf("%q can be no driver's name", info.GetName())
+	return "", fmt.Errorf("%q is not a valid driver name", info.GetName())
 }

@@ -109,7 +109,7 @@ func (h host) info(k kubelet.RegistrationClient) *kubelet.PluginInfo {
 	return info
 }
 
-func TestTheDriverIsAnnouncedOnceItServesAndWithdrawnAtTheEnd(t *testing.T) {
+func TestRegistration_DriverIsAnnouncedOnceItServesAndWithdrawnAtTheEnd(t *testing.T) {
 	h := newHost(t)
 	r, stop := h.run()
 	if _, err := os.Lstat(h.socket()); !errors.Is(err, fs.ErrNotExist) {
@@ -118,10 +118,13 @@ func TestTheDriverIsAnnouncedOnceItServesAndWithdrawnAtTheEnd(t *testing.T) {
 	h.serveDriver(testDriver)
 	info := h.info(h.kubelet())
 	if info.GetType() != kubelet.CSIPlugin || info.GetName() != testDriver || info.GetEndpoint() != filepath.Join(h.dir, "csi.sock") || len(info.GetSupportedVersions()) != 1 {
-		t.Errorf("the kubelet was told %v", info)
+		t.Errorf("the kubelet got %v", info)
 	}
-	if err := r.Check(); err != nil {
+	if err := r.Announced(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if err := r.Registered(t.Context()); err == nil || !strings.Contains(err.Error(), "not registered the driver yet") {
+		t.Errorf("before the kubelet said so: %v", err)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
@@ -131,37 +134,44 @@ func TestTheDriverIsAnnouncedOnceItServesAndWithdrawnAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestARefusalIsReportedUntilTheKubeletAccepts(t *testing.T) {
+func TestRegistration_RefusalIsReportedUntilTheKubeletAccepts(t *testing.T) {
 	h := newHost(t)
 	h.serveDriver(testDriver)
 	r, _ := h.run()
 	k := h.kubelet()
-	tell := func(status *kubelet.RegistrationStatus) {
+	notify := func(status *kubelet.RegistrationStatus) {
 		t.Helper()
 		if _, err := k.NotifyRegistrationStatus(t.Context(), status); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tell(&kubelet.RegistrationStatus{Error: "too old"})
-	if err := r.Check(); err == nil || !strings.Contains(err.Error(), "too old") {
+	notify(&kubelet.RegistrationStatus{Error: "too old"})
+	if err := r.Registered(t.Context()); err == nil || !strings.Contains(err.Error(), "too old") {
 		t.Errorf("after a refusal: %v", err)
 	}
-	tell(&kubelet.RegistrationStatus{PluginRegistered: true})
-	if err := r.Check(); err != nil {
+	if err := r.Announced(t.Context()); err != nil {
+		t.Errorf("a restart does not help against a refusal: %v", err)
+	}
+	notify(&kubelet.RegistrationStatus{PluginRegistered: true})
+	if err := r.Registered(t.Context()); err != nil {
 		t.Errorf("after an acceptance: %v", err)
 	}
 }
 
-func TestASocketThatIsTakenAwayIsReportedAndItsSuccessorLeftAlone(t *testing.T) {
+func TestSocket_RemovedIsReportedAndItsSuccessorLeftAlone(t *testing.T) {
 	h := newHost(t)
 	h.serveDriver(testDriver)
 	r, stop := h.run()
-	h.info(h.kubelet())
+	if _, err := h.kubelet().NotifyRegistrationStatus(t.Context(), &kubelet.RegistrationStatus{PluginRegistered: true}); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Remove(h.socket()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Check(); err == nil || !strings.Contains(err.Error(), h.socket()) {
-		t.Errorf("without its socket: %v", err)
+	for name, check := range map[string]func(context.Context) error{"announced": r.Announced, "registered": r.Registered} {
+		if err := check(t.Context()); err == nil || !strings.Contains(err.Error(), h.socket()) {
+			t.Errorf("%s without its socket: %v", name, err)
+		}
 	}
 	h.listen(h.socket())
 	if err := stop(); err != nil {
@@ -172,7 +182,7 @@ func TestASocketThatIsTakenAwayIsReportedAndItsSuccessorLeftAlone(t *testing.T) 
 	}
 }
 
-func TestAnAbandonedSocketIsReplaced(t *testing.T) {
+func TestSocket_StaleIsReplaced(t *testing.T) {
 	h := newHost(t)
 	l := h.listen(h.socket())
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -182,7 +192,7 @@ func TestAnAbandonedSocketIsReplaced(t *testing.T) {
 	h.info(h.kubelet())
 }
 
-func TestWhatIsNoAbandonedSocketIsLeftAlone(t *testing.T) {
+func TestSocket_OtherFileIsLeftAlone(t *testing.T) {
 	for name, put := range map[string]func(host){
 		"not a socket": func(h host) {
 			if err := os.WriteFile(h.socket(), nil, 0o600); err != nil {
@@ -209,7 +219,7 @@ func TestWhatIsNoAbandonedSocketIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestADriversNameCannotLeaveTheDirectory(t *testing.T) {
+func TestName_OfADriverCannotLeaveTheDirectory(t *testing.T) {
 	for _, name := range []string{"", "../x", "a/b"} {
 		h := newHost(t)
 		h.serveDriver(name)
@@ -217,13 +227,13 @@ func TestADriversNameCannotLeaveTheDirectory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "can be no driver's name") {
+		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "is not a valid driver name") {
 			t.Errorf("driver name %q: %v", name, err)
 		}
 	}
 }
 
-func TestBadSettingsAreRefused(t *testing.T) {
+func TestConfig_InvalidIsRefused(t *testing.T) {
 	for _, c := range []Config{
 		{Directory: "/r", Endpoint: "tcp://1.2.3.4:5"},
 		{Directory: "/r", Endpoint: "unix:"},

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start starts a command that is killed when this process ends, and not before. The channel tells how it has ended,
-// as Wait does.
+// Start starts a command that is killed when this process ends, and not before. The channel receives the error of Wait.
 //
 // The kernel kills the child with the thread that made it, and a thread may end before its process: that of a goroutine
 // which left the namespaces of the others does. So the thread that makes the child does nothing else and waits for it.

@@ -25,7 +25,7 @@ func onThreadThatEnds(f func()) (thread int) {
 	return <-done
 }
 
-func TestAChildOutlivesTheThreadThatAsksForIt(t *testing.T) {
+func TestChild_OutlivesTheThreadThatStartsIt(t *testing.T) {
 	cmd := exec.Command("sleep", "infinity")
 	var ended <-chan error
 	var err error
@@ -49,7 +49,7 @@ func TestAChildOutlivesTheThreadThatAsksForIt(t *testing.T) {
 	}
 }
 
-func TestAChildThatCannotStartIsRefused(t *testing.T) {
+func TestChild_ThatCannotStartIsRefused(t *testing.T) {
 	if _, err := Start(exec.Command("/no/such/program")); err == nil {
 		t.Error("it started")
 	}

@@ -28,7 +28,7 @@ const (
 	invalidArgs    = "org.freedesktop.DBus.Error.InvalidArgs"
 )
 
-// errRefused: Ganesha lives, and does not do what it was asked for.
+// errRefused: Ganesha is alive, and refuses the request.
 var errRefused = errors.New("NFS-Ganesha refuses")
 
 // connectAdmin connects until ctx ends.
@@ -83,7 +83,7 @@ func (a *admin) callOf(ctx context.Context, object, of, method string, args ...a
 		said, _, _ := strings.Cut(refusal.Error(), ". Details:") // which are lines of what we wrote; the reason is in its log
 		return nil, fmt.Errorf("%w: %s: %s", errRefused, method, said)
 	}
-	return nil, fmt.Errorf("telling NFS-Ganesha %s: %w", method, call.Err)
+	return nil, fmt.Errorf("calling %s of NFS-Ganesha: %w", method, call.Err)
 }
 
 func (a *admin) change(method string, args ...any) error {
@@ -190,7 +190,7 @@ func (a *admin) traffic(ctx context.Context) (map[exportWay]Traffic, error) {
 	return all, nil
 }
 
-// counted reads the bytes that were asked for, those that went, the calls, the errors, and two times.
+// counted reads the requested bytes, the transferred bytes, the calls, the errors, and two times.
 func counted(row any) Traffic {
 	numbers, _ := row.([]any)
 	if len(numbers) != 6 {

@@ -40,7 +40,7 @@ func startChild(stdout, stderr io.Writer, env []string, name string, args ...str
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	ended, err := processes.Start(cmd)
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil, fmt.Errorf("this host has no %s; install the package that brings it: %w", name, err)
+		return nil, fmt.Errorf("this host has no %s; install the package that has it: %w", name, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", strings.Join(cmd.Args, " "), err)
@@ -64,7 +64,7 @@ func (c *child) death() error {
 // end asks the child to stop, and kills it when that takes longer than the limit; none kills it at once.
 func (c *child) end(limit time.Duration) error {
 	if limit > 0 {
-		_ = unix.Kill(c.pid, unix.SIGTERM) // Wait has not returned, so this is still it, or nobody
+		_ = unix.Kill(c.pid, unix.SIGTERM) // Wait has not returned, so the pid is still this process, or unused
 		select {
 		case <-c.done:
 			return nil
@@ -88,6 +88,6 @@ func (c *child) kill(limit time.Duration) error {
 		return nil
 	case <-time.After(limit):
 		place, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", c.pid)) // empty is as good
-		return fmt.Errorf("process %d, %s, was killed %s ago and is still there: it waits in the kernel, in %q; see the kernel's log", c.pid, c.name, limit, place)
+		return fmt.Errorf("process %d, %s, was killed %s ago and still exists: it waits in the kernel, in %q; see the kernel's log", c.pid, c.name, limit, place)
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestAChildThatTheKernelHoldsIsNamedAndWaitedFor(t *testing.T) {
+func TestChild_BlockedInTheKernelIsNamedAndAwaited(t *testing.T) {
 	hostfs.RequireRoot(t)
 	const place = "percpu_rwsem_wait" // of who writes to a frozen file system, and is not to be killed there
 	dir := hostfs.New(t, hostfs.Ext4, 16<<20)

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // requireClient skips a test whose kernel cannot mount NFS.
@@ -51,17 +51,17 @@ func (r *running) tryMount(pseudo, target string) error {
 // holder is a client with a file that it has written and locked. It is a process of its own: one that has a file of a
 // dead server open cannot start another.
 type holder struct {
-	r       *running
-	told    io.WriteCloser
-	answers chan string
-	served  string // the file on the server
-	want    string // its content
-	letGo   func()
+	r        *running
+	commands io.WriteCloser
+	answers  chan string
+	served   string // the file on the server
+	want     string // its content
+	release  func()
 }
 
 const holderVariable = "HOLDFAST_TEST_HOLDS"
 
-// hold is what the client does: it appends each line that it is told, and says what then came of it.
+// hold is what the client does: it appends each line that it reads, and writes the result.
 func hold(name string) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
@@ -94,7 +94,7 @@ func newHolder(r *running, target string, e Export) *holder {
 	r.t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestMain$")
 	cmd.Env = append(os.Environ(), holderVariable+"="+filepath.Join(target, "file"))
-	told, err := cmd.StdinPipe()
+	commands, err := cmd.StdinPipe()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func newHolder(r *running, target string, e Export) *holder {
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	h := &holder{r: r, told: told, answers: make(chan string), served: filepath.Join(e.Path, "file")}
+	h := &holder{r: r, commands: commands, answers: make(chan string), served: filepath.Join(e.Path, "file")}
 	gone, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
@@ -117,9 +117,9 @@ func newHolder(r *running, target string, e Export) *holder {
 		}
 		_ = cmd.Wait() // killed, perhaps
 	}()
-	h.letGo = sync.OnceFunc(func() {
+	h.release = sync.OnceFunc(func() {
 		close(gone)
-		told.Close()
+		commands.Close()
 		cmd.Process.Kill()
 		select {
 		case <-over:
@@ -127,7 +127,7 @@ func newHolder(r *running, target string, e Export) *holder {
 			r.t.Error("the client cannot be killed")
 		}
 	})
-	r.t.Cleanup(h.letGo)
+	r.t.Cleanup(h.release)
 	h.goesOn("at first")
 	return h
 }
@@ -135,7 +135,7 @@ func newHolder(r *running, target string, e Export) *holder {
 // write has the client append a line, and returns what it says.
 func (h *holder) write(line string) string {
 	h.r.t.Helper()
-	if _, err := io.WriteString(h.told, line+"\n"); err != nil {
+	if _, err := io.WriteString(h.commands, line+"\n"); err != nil {
 		h.r.t.Fatal(err)
 	}
 	select {
@@ -168,7 +168,7 @@ func (h *holder) goesOn(after string) {
 	}
 }
 
-func TestClientsKeepFilesAndLocksOverAllThatHappensToTheServer(t *testing.T) {
+func TestClients_KeepFilesAndLocksOverFaultsOfTheServer(t *testing.T) {
 	requireClient(t)
 	one := exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
 	c := testConfig(t)
@@ -204,7 +204,7 @@ func TestClientsKeepFilesAndLocksOverAllThatHappensToTheServer(t *testing.T) {
 	next := prepare(t, c, one)
 	next.start()
 	h.goesOn("after the server's stop")
-	h.letGo()
+	h.release()
 	unmount(t, target)
 }
 
@@ -216,7 +216,7 @@ func unmount(t *testing.T, target string) {
 	}
 }
 
-func TestClientsOfAnExportThatIsRemovedGetESTALEAndNobodysData(t *testing.T) {
+func TestClients_OfARemovedExportGetESTALEAndNoForeignData(t *testing.T) {
 	requireClient(t)
 	one, other := exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20)), hostfs.New(t, hostfs.Ext4, 64<<20)
 	r := run(t, one, newExport(t, 2))
@@ -249,7 +249,7 @@ func TestClientsOfAnExportThatIsRemovedGetESTALEAndNobodysData(t *testing.T) {
 	}
 }
 
-func TestClientsSeeNoExportThatTheyMayNotUse(t *testing.T) {
+func TestClients_SeeNoForbiddenExport(t *testing.T) {
 	requireClient(t)
 	one, hidden, readOnly := newExport(t, 1), newExport(t, 2), newExport(t, 3)
 	hidden.Clients = []string{"10.9.9.9", "fd00::/8"}
@@ -298,7 +298,7 @@ func TestClientsSeeNoExportThatTheyMayNotUse(t *testing.T) {
 	}
 }
 
-func TestClientsAreWhoTheSquashSaysTheyAre(t *testing.T) {
+func TestClients_IdentityFollowsTheSquash(t *testing.T) {
 	requireClient(t)
 	id := uint32(4242)
 	for squash, want := range map[Squash][2]uint32{NoRootSquash: {0, 1000}, RootSquash: {id, 1000}, AllSquash: {id, id}} {

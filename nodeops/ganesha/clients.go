@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// ErrClients: nobody can be let in by such a list.
+// ErrClients: such a list admits no client.
 var ErrClients = errors.New("clients")
 
-// SetClients says who may use the exports that name no clients, those that are served and those that follow. Nobody that
-// may before and afterwards notices. Once Run was called it returns when all are served so; what Ganesha refuses is among
-// the errors, and tried again.
+// SetClients says who may use the exports that name no clients, those that are served and those that follow. Clients
+// that may mount both before and afterwards are not disturbed. Once Run was called it returns when all are served so;
+// what Ganesha refuses is among the errors, and tried again.
 func (s *Server) SetClients(ctx context.Context, clients []string) error {
 	if len(clients) == 0 {
-		return fmt.Errorf("%w: none are named, and nobody could use what the NFS server exports; name at least one", ErrClients)
+		return fmt.Errorf("%w: none are named, and no client could use the exports of the NFS server; name at least one", ErrClients)
 	}
 	if err := (&Export{Clients: clients}).checkClients(); err != nil {
 		return fmt.Errorf("%w: %w", ErrClients, err)
@@ -26,7 +26,7 @@ func (s *Server) SetClients(ctx context.Context, clients []string) error {
 	}
 	var errs []error
 	for _, id := range ids {
-		if err := s.settled(ctx, id); err != nil {
+		if err := s.awaitApplied(ctx, id); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -53,13 +53,13 @@ func (c *Config) check() error {
 	}
 	switch {
 	case c.Name == "" || len(c.Name) > longestName || strings.Trim(c.Name, nameAllows) != "":
-		return fmt.Errorf("name %q of the NFS server: it must have 1 to %d letters, digits, points, hyphens and underscores; give one that no other server has", c.Name, longestName)
+		return fmt.Errorf("name %q of the NFS server: it must have 1 to %d letters, digits, dots, hyphens and underscores; give one that no other server has", c.Name, longestName)
 	case c.Lease < time.Second || c.Lease > longestLease || c.Lease%time.Second != 0:
 		return fmt.Errorf("lease of %s: whole seconds from 1s to %s are allowed; leave it out for a minute", c.Lease, longestLease)
 	case c.Grace < c.Lease || c.Grace > longestGrace || c.Grace%time.Second != 0:
 		return fmt.Errorf("grace period of %s: whole seconds from the lease, %s, to %s are allowed; leave it out for 90s", c.Grace, c.Lease, longestGrace)
 	case c.Interval <= 0 || c.Patience <= 0 || c.StartLimit <= 0 || c.StopLimit <= 0:
-		return fmt.Errorf("interval %s, patience %s, start limit %s, stop limit %s: all must be positive; leave them out for what is usual", c.Interval, c.Patience, c.StartLimit, c.StopLimit)
+		return fmt.Errorf("interval %s, patience %s, start limit %s, stop limit %s: all must be positive; leave them out for the defaults", c.Interval, c.Patience, c.StartLimit, c.StopLimit)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func fill[T comparable](value *T, usual T) {
 // of D-Bus.
 func checkDirectory(dir string) error {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" || len(dir) > longestDirectory || strings.Trim(dir, nameAllows+"/") != "" {
-		return fmt.Errorf("%q: it must be an absolute path of at most %d letters, digits, points, hyphens, underscores and slashes, and not the root; give another", dir, longestDirectory)
+		return fmt.Errorf("%q: it must be an absolute path of at most %d letters, digits, dots, hyphens, underscores and slashes, and not the root; give another", dir, longestDirectory)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestWhatIsLeftOutOfAConfigurationIsFilledIn(t *testing.T) {
+func TestConfig_MissingValuesGetDefaults(t *testing.T) {
 	for grace, lease := range map[time.Duration]time.Duration{0: time.Minute, 30 * time.Second: 30 * time.Second} {
 		s, err := New(Config{RunDir: "/run/x", RecoveryDir: "/data/r", Name: "nfs.one", Grace: grace})
 		if err != nil {
@@ -18,7 +18,7 @@ func TestWhatIsLeftOutOfAConfigurationIsFilledIn(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatIsWrongIsRefusedByWhatIsWrong(t *testing.T) {
+func TestConfig_InvalidIsRefusedWithTheReason(t *testing.T) {
 	for _, c := range []struct {
 		want   string
 		change func(*Config)

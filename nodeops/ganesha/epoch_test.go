@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestEachStartHasAGreaterNumberThanAllBefore(t *testing.T) {
+func TestEpoch_EachStartHasAGreaterOne(t *testing.T) {
 	dir, now := t.TempDir(), time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
 		clock time.Time
@@ -24,7 +24,7 @@ func TestEachStartHasAGreaterNumberThanAllBefore(t *testing.T) {
 	}
 }
 
-func TestANumberThatCannotBeReadIsNoneAndOneThatCannotBeKeptAnError(t *testing.T) {
+func TestEpoch_UnreadableIsNoneAndUnwritableIsAnError(t *testing.T) {
 	dir, now := t.TempDir(), time.Unix(1_800_000_000, 0)
 	if err := os.WriteFile(filepath.Join(dir, "epoch"), []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)

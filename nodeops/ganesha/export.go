@@ -23,9 +23,9 @@ type Export struct {
 	Pseudo     string   // what clients mount: "/<name>"
 	Filesystem string   // two numbers, "a.b", which clients see; they must stay while a client has the export mounted
 	Squash     Squash   // empty: NoRootSquash
-	ReadOnly   bool     // nobody writes
+	ReadOnly   bool     // no client may write
 	Clients    []string // addresses and CIDRs that may use it; empty: those that the server has for such exports
-	AnonUID    *uint32  // who is squashed becomes; nil: nobody, 65534
+	AnonUID    *uint32  // the user of squashed clients; nil: 65534
 	AnonGID    *uint32
 }
 
@@ -33,7 +33,7 @@ type Export struct {
 type Squash string
 
 const (
-	NoRootSquash Squash = "no_root_squash" // nobody's
+	NoRootSquash Squash = "no_root_squash" // replaces no user
 	RootSquash   Squash = "root_squash"    // root's
 	AllSquash    Squash = "all_squash"     // everybody's
 )
@@ -62,7 +62,7 @@ func (e *Export) Check() error {
 func (e *Export) checkPath() error {
 	switch {
 	case !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path || e.Path == "/":
-		return fmt.Errorf("path %q: it must be absolute, without . or .. or a slash too many, and not the root; give the directory's real path", e.Path)
+		return fmt.Errorf("path %q: it must be absolute, without . or .. or repeated slashes, and not the root; give the directory's real path", e.Path)
 	case len(e.Path) > longestPath:
 		return fmt.Errorf("path %.40q... has %d bytes, at most %d are allowed; give a shorter one", e.Path, len(e.Path), longestPath)
 	}
@@ -77,7 +77,7 @@ func (e *Export) checkPath() error {
 func (e *Export) checkPseudo() error {
 	name, found := strings.CutPrefix(e.Pseudo, "/")
 	if !found || name == "" || name == "." || name == ".." || len(name) > longestName || strings.Trim(name, nameAllows) != "" {
-		return fmt.Errorf("pseudo path %q: it must be a slash and one name of at most %d letters, digits, points, hyphens and underscores, such as /data", e.Pseudo, longestName)
+		return fmt.Errorf("pseudo path %q: it must be a slash and one name of at most %d letters, digits, dots, hyphens and underscores, such as /data", e.Pseudo, longestName)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (e *Export) checkFilesystem() error {
 	a, errA := strconv.ParseInt(major, 10, 64)
 	b, errB := strconv.ParseInt(minor, 10, 64)
 	if !found || errA != nil || errB != nil || a < 1 || b < 0 || e.Filesystem != fmt.Sprintf("%d.%d", a, b) {
-		return fmt.Errorf("file system ID %q: it must be two decimal numbers with a point between them, the first at least 1 and neither above %d, such as 12.1; give each export one of its own", e.Filesystem, int64(math.MaxInt64))
+		return fmt.Errorf("file system ID %q: it must be two decimal numbers with a dot between them, the first at least 1 and neither above %d, such as 12.1; give each export one of its own", e.Filesystem, int64(math.MaxInt64))
 	}
 	return nil
 }

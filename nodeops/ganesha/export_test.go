@@ -12,7 +12,7 @@ func good(change func(*Export)) Export {
 	return e
 }
 
-func TestAnExportWithNothingWrongIsAllowed(t *testing.T) {
+func TestExport_ValidIsAllowed(t *testing.T) {
 	for name, change := range map[string]func(*Export){
 		"the least":            func(*Export) {},
 		"the first ID":         func(e *Export) { e.ID = 1 },
@@ -38,7 +38,7 @@ func TestAnExportWithNothingWrongIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAnExportThatIsWrongIsRefusedByWhatIsWrong(t *testing.T) {
+func TestExport_InvalidIsRefusedWithTheReason(t *testing.T) {
 	for _, c := range []struct {
 		want   string // in the error, with what is allowed
 		change func(*Export)
@@ -95,7 +95,7 @@ func TestAnExportThatIsWrongIsRefusedByWhatIsWrong(t *testing.T) {
 	}
 }
 
-func FuzzAnAllowedExportIsOneBlock(f *testing.F) {
+func FuzzExport_AllowedIsOneBlock(f *testing.F) {
 	f.Add("/srv/data", "/data", "7.1", "root_squash", "10.0.0.0/8")
 	f.Add("/srv/a b;}{#", "/..a", "7.0", "", "::/0")
 	f.Fuzz(func(t *testing.T, path, pseudo, filesystem, squash, client string) {

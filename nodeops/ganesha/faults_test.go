@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // survives fails the test where a server does not come through what is done to it, with all exports that it had and
@@ -49,24 +49,24 @@ func survives(t *testing.T, c Config, harm func(*life)) {
 	}
 }
 
-func TestAGaneshaThatDiesIsStartedAgainWithAllThatIsWanted(t *testing.T) {
+func TestServer_GaneshaThatDiesIsRestartedWithAllDesiredExports(t *testing.T) {
 	survives(t, testConfig(t), func(l *life) { signal(t, l.ganesha, unix.SIGKILL) })
 }
 
-func TestAGaneshaThatEndsByItselfIsStartedAgain(t *testing.T) {
+func TestServer_GaneshaThatExitsIsRestarted(t *testing.T) {
 	survives(t, testConfig(t), func(l *life) {
 		signal(t, l.ganesha, unix.SIGTERM)
 		awaitEnd(t, l.ganesha) // it does what it is asked until then
 	})
 }
 
-func TestAGaneshaThatHangsIsKilledAndStartedAgain(t *testing.T) {
+func TestServer_GaneshaThatHangsIsKilledAndRestarted(t *testing.T) {
 	c := testConfig(t)
 	c.Patience = 500 * time.Millisecond
 	survives(t, c, func(l *life) { signal(t, l.ganesha, unix.SIGSTOP) })
 }
 
-func TestAGaneshaThatIsOutOfDescriptorsIsStartedAgain(t *testing.T) {
+func TestServer_GaneshaOutOfDescriptorsIsRestarted(t *testing.T) {
 	c := testConfig(t)
 	c.Patience = 500 * time.Millisecond
 	survives(t, c, func(l *life) {
@@ -86,7 +86,7 @@ func awaitEnd(t *testing.T, c *child) {
 	}
 }
 
-func TestAServerWhoseVolumeIsFullServes(t *testing.T) {
+func TestServer_WithAFullVolumeServes(t *testing.T) {
 	c := testConfig(t)
 	full := hostfs.New(t, hostfs.Ext4, 16<<20)
 	c.RecoveryDir = filepath.Join(full, "recovery")
@@ -115,7 +115,7 @@ func TestAServerWhoseVolumeIsFullServes(t *testing.T) {
 	r.is(e)
 }
 
-func TestAHangIsNoticedAlsoWhenNobodyWantsAnything(t *testing.T) {
+func TestServer_HangIsNoticedWithoutARequest(t *testing.T) {
 	c := testConfig(t)
 	c.Patience = 500 * time.Millisecond
 	r := prepare(t, c, newExport(t, 1))
@@ -132,7 +132,7 @@ func TestAHangIsNoticedAlsoWhenNobodyWantsAnything(t *testing.T) {
 	}
 }
 
-func TestADeathIsNoticedWithoutAQuestion(t *testing.T) {
+func TestServer_DeathIsNoticedWithoutARequest(t *testing.T) {
 	c := testConfig(t)
 	c.Interval = time.Hour
 	r := prepare(t, c, newExport(t, 1))
@@ -150,18 +150,18 @@ func TestADeathIsNoticedWithoutAQuestion(t *testing.T) {
 	}
 }
 
-func TestABusThatDiesIsStartedAgain(t *testing.T) {
+func TestBus_ThatDiesIsRestarted(t *testing.T) {
 	survives(t, testConfig(t), func(l *life) { signal(t, l.bus, unix.SIGKILL) })
 }
 
-func TestABusThatHangsIsKilledAndStartedAgain(t *testing.T) {
+func TestBus_ThatHangsIsKilledAndRestarted(t *testing.T) {
 	c := testConfig(t)
 	c.Patience = 500 * time.Millisecond
 	survives(t, c, func(l *life) { signal(t, l.bus, unix.SIGSTOP) })
 }
 
 // A change that Ganesha does not come to do may not be lost with it.
-func TestAChangeThatAGaneshaDiesOverIsMadeByTheNext(t *testing.T) {
+func TestServer_ChangeThatKillsGaneshaIsAppliedByTheNext(t *testing.T) {
 	one, two := newExport(t, 1), newExport(t, 2)
 	r := prepare(t, testConfig(t), one)
 	r.start()
@@ -185,7 +185,7 @@ func (r *running) recorded() int {
 	return len(r.exports)
 }
 
-func TestAHangDuringAStopIsEnded(t *testing.T) {
+func TestServer_HangDuringAStopIsEnded(t *testing.T) {
 	c := testConfig(t)
 	c.StopLimit = 200 * time.Millisecond
 	r := prepare(t, c)
@@ -202,7 +202,7 @@ func TestAHangDuringAStopIsEnded(t *testing.T) {
 	}
 }
 
-func TestAServerSaysWhichProgramIsMissingAndStartsWhenItIsThere(t *testing.T) {
+func TestServer_MissingProgramIsNamedAndStartedWhenInstalled(t *testing.T) {
 	c := testConfig(t)
 	var log hearing
 	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
@@ -236,7 +236,7 @@ func TestAServerSaysWhichProgramIsMissingAndStartsWhenItIsThere(t *testing.T) {
 	}
 }
 
-func TestAStopDuringAStartIsClean(t *testing.T) {
+func TestServer_StopDuringAStartIsClean(t *testing.T) {
 	for _, after := range []string{"", "Starting: Ganesha Version", "Now IN GRACE", "was started successfully"} {
 		c := testConfig(t)
 		var log hearing
@@ -253,7 +253,7 @@ func TestAStopDuringAStartIsClean(t *testing.T) {
 	}
 }
 
-func TestEachWaitForAStartIsTwiceTheOneBeforeUpToALimit(t *testing.T) {
+func TestServer_StartBackoffDoublesUpToALimit(t *testing.T) {
 	var wait, all time.Duration
 	var waits []string
 	for range 10 {
@@ -269,7 +269,7 @@ func TestEachWaitForAStartIsTwiceTheOneBeforeUpToALimit(t *testing.T) {
 	}
 }
 
-func TestAServerWhosePortIsTakenStartsWhenItIsFree(t *testing.T) {
+func TestServer_WithATakenPortStartsWhenItIsFree(t *testing.T) {
 	c := testConfig(t)
 	var log hearing
 	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // patient bounds what should take a moment.
@@ -156,7 +156,7 @@ func (r *running) up() *life {
 			continue
 		}
 		select {
-		case <-l.ganesha.done: // and nobody knows yet
+		case <-l.ganesha.done: // and the server has not noticed yet
 		case <-l.bus.done:
 		default:
 			return l
@@ -249,7 +249,7 @@ func (h *hearing) await(t *testing.T, text string) string {
 		select {
 		case <-heard:
 		case <-late:
-			t.Fatalf("nobody says %q", text)
+			t.Fatalf("no line of the log says %q", text)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // fillUp leaves no room on a file system.
@@ -35,7 +35,7 @@ func fillUp(t *testing.T, dir string) {
 	}
 }
 
-func TestClientsKeepFilesAndLocksOfAServerWhoseStorageIsFull(t *testing.T) {
+func TestClients_KeepFilesAndLocksOfAServerWhoseStorageIsFull(t *testing.T) {
 	requireClient(t)
 	c := testConfig(t)
 	full, one := hostfs.New(t, hostfs.Ext4, 16<<20), exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
@@ -52,11 +52,11 @@ func TestClientsKeepFilesAndLocksOfAServerWhoseStorageIsFull(t *testing.T) {
 		<-l.ganesha.done
 		h.goesOn(after)
 	}
-	h.letGo()
+	h.release()
 	unmount(t, target)
 }
 
-func TestClientsThatReadGoOnWithAServerThatHasForgottenThem(t *testing.T) {
+func TestClients_ThatReadContinueWithAServerThatLostTheirState(t *testing.T) {
 	requireClient(t)
 	c, e := testConfig(t), newExport(t, 1)
 	e.ReadOnly = true
@@ -105,7 +105,7 @@ func TestClientsThatReadGoOnWithAServerThatHasForgottenThem(t *testing.T) {
 	unmount(t, target)
 }
 
-func TestClientsUseEveryOneOfAThousandExports(t *testing.T) {
+func TestClients_UseEachOfAThousandExports(t *testing.T) {
 	requireClient(t)
 	base := newExport(t, 1).Path
 	var exports []Export
@@ -152,8 +152,8 @@ func openMany(dir string) {
 	os.Exit(0)
 }
 
-// Who asks for one file too many is told at once; who has one goes on, and others do when files are closed.
-func TestClientsOfAServerThatIsOutOfDescriptorsAreToldAndNobodyHangs(t *testing.T) {
+// A client that opens one file too many gets an error at once; one with an open file goes on, and others do when files are closed.
+func TestClients_OfAServerOutOfDescriptorsGetAnErrorAndNoneHangs(t *testing.T) {
 	requireClient(t)
 	c, e := testConfig(t), exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
 	c.Patience = 3 * time.Second
@@ -175,12 +175,12 @@ func TestClientsOfAServerThatIsOutOfDescriptorsAreToldAndNobodyHangs(t *testing.
 	opener.Env = append(os.Environ(), openerVariable+"="+target)
 	said, err := opener.CombinedOutput()
 	if err != nil || !strings.Contains(string(said), unix.EIO.Error()) {
-		t.Errorf("of %d files it is told, %v: %s", manyFiles, err, said)
+		t.Errorf("opening %d files gave %v: %s", manyFiles, err, said)
 	}
 	h.goesOn("when it is over")
 	if err := os.WriteFile(filepath.Join(target, "one-more"), nil, 0o600); err != nil {
 		t.Error(err)
 	}
-	h.letGo()
+	h.release()
 	unmount(t, target)
 }

@@ -18,7 +18,7 @@ type life struct {
 	leave        context.CancelFunc // ends the connection to the bus
 	written      uint64             // the last change that is in the configuration on disk
 	served       map[uint16]wanted  // by Ganesha
-	refused      map[uint16]uint64  // the change that Ganesha refused and that was told
+	refused      map[uint16]uint64  // the change that Ganesha refused and that was logged
 }
 
 // start returns when clients are served.
@@ -34,10 +34,10 @@ func (s *Server) startBoth(ctx context.Context, l *life) error {
 	c := &s.config
 	epoch, err := nextEpoch(c.RecoveryDir, time.Now())
 	if err != nil {
-		c.Log.Warn("the number of this start of the NFS server is not kept; free space where it is", "dir", c.RecoveryDir, "error", err)
+		c.Log.Warn("the number of this start of the NFS server could not be stored; free space where it is", "dir", c.RecoveryDir, "error", err)
 	}
 	if err := welcome(c.RecoveryDir, c.Neighbours); err != nil {
-		c.Log.Warn("clients on the node that the NFS server has left or come to may lose their locks; free space where it is", "dir", c.RecoveryDir, "error", err)
+		c.Log.Warn("clients on the previous or the new node of the NFS server may lose their locks; free space where it is", "dir", c.RecoveryDir, "error", err)
 	}
 	bus, address, err := startBus(ctx, c)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Server) startBoth(ctx context.Context, l *life) error {
 		return err
 	}
 	out := &lines{hear: hearGanesha(c.Log)}
-	// Of a device that is now another's, blkid would for a while tell the UUID that it has kept in its file.
+	// For a reused device, blkid would for a while report the UUID in its cache file.
 	env := []string{"DBUS_SYSTEM_BUS_ADDRESS=" + address, "BLKID_FILE=/dev/null"}
 	l.ganesha, err = startChild(out, out, env, "ganesha.nfsd", "-F", "-L", "STDOUT", "-E", fmt.Sprint(epoch),
 		"-f", s.file(), "-p", filepath.Join(c.RunDir, "ganesha.pid"))
@@ -108,7 +108,7 @@ func (s *Server) await(ctx context.Context, l *life) error {
 			delete(l.served, id)
 		}
 	}
-	return s.settleAll(l)
+	return s.applyAll(l)
 }
 
 // loaded waits for Ganesha and returns what it has loaded.

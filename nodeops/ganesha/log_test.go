@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestWhatGaneshaSaysIsLoggedAsBadAsItIs(t *testing.T) {
+func TestLog_GaneshasLevelIsKept(t *testing.T) {
 	var b bytes.Buffer
 	hear := hearGanesha(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	for line, want := range map[string]string{
@@ -27,7 +27,7 @@ func TestWhatGaneshaSaysIsLoggedAsBadAsItIs(t *testing.T) {
 	}
 }
 
-func TestLinesAreHeardAsTheyEndAndNoneIsKeptForLong(t *testing.T) {
+func TestLog_LinesAreReadAsTheyEndAndNoneIsKeptForLong(t *testing.T) {
 	var heard []string
 	l := &lines{hear: func(line string) { heard = append(heard, line) }}
 	for _, part := range []string{"one\ntw", "o\n\n", "  \nthree", "\nfour"} {

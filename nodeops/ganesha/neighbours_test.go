@@ -11,7 +11,7 @@ import (
 )
 
 // A client on the host of a server, or on that where it comes to be, has another address for it when it has moved.
-func TestClientsKeepFilesAndLocksWhenTheyComeBackFromAnotherAddressOfTheirHost(t *testing.T) {
+func TestClients_KeepFilesAndLocksWhenTheyComeBackFromAnotherAddressOfTheirHost(t *testing.T) {
 	requireClient(t)
 	c, one := testConfig(t), newExport(t, 1)
 	first, second := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
@@ -39,11 +39,11 @@ func TestClientsKeepFilesAndLocksWhenTheyComeBackFromAnotherAddressOfTheirHost(t
 			t.Errorf("the clients are %v, %v, want one at %s", clients, err, at.source)
 		}
 	}
-	h.letGo()
+	h.release()
 	unmount(t, target)
 }
 
-func TestOnlyWhatClientsOfTheHostsOfAMoveHeldIsKeptForMoreAddresses(t *testing.T) {
+func TestNeighbours_OnlyStateOfClientsOnHostsOfTheMoveIsKept(t *testing.T) {
 	dir := t.TempDir()
 	if err := welcome(dir, parse("10.0.1.1 192.0.2.1 fd00::1")); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func parse(addresses string) (all []netip.Addr) {
 	return all
 }
 
-func TestNeighboursAreTheHostAndTheFirstAddressesOfTheNetworksOfAPod(t *testing.T) {
+func TestNeighbours_AreTheHostAndTheFirstAddressesOfAPodsNetworks(t *testing.T) {
 	var addresses []net.Addr
 	for _, a := range []string{"127.0.0.1/8", "::1/128", "10.85.3.7/24", "169.254.0.7/16", "fe80::1/64", "fd00:85:3::7/64", "10.9.9.9/32"} {
 		addresses = append(addresses, text(a))
@@ -108,7 +108,7 @@ func TestNeighboursAreTheHostAndTheFirstAddressesOfTheNetworksOfAPod(t *testing.
 	}
 }
 
-// text is an address as an interface tells it.
+// text is an address as an interface shows it.
 type text string
 
 func (text) Network() string  { return "ip+net" }

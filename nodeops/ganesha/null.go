@@ -36,7 +36,7 @@ func probe(ctx context.Context, address string, limit time.Duration) error {
 	case err != nil:
 		return fmt.Errorf("asking the NFS server: %w", err)
 	case !bytes.Equal(reply, nullReply(id)):
-		return fmt.Errorf("the NFS server refuses to do nothing: it answers % x", reply)
+		return fmt.Errorf("the NFS server refuses the NULL procedure: it answers % x", reply)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// answerer takes one connection, reads the call, and answers as it is told.
+// answerer takes one connection, reads the call, and gives the configured answer.
 func answerer(t *testing.T, answer func(net.Conn, []byte)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,7 +39,7 @@ func answerer(t *testing.T, answer func(net.Conn, []byte)) (address string) {
 	return l.Addr().String()
 }
 
-func TestAServerThatDoesNothingWhenAskedToIsWell(t *testing.T) {
+func TestProbe_ServerThatAnswersNULLIsHealthy(t *testing.T) {
 	address := answerer(t, func(conn net.Conn, call []byte) {
 		if want := words(0, 2, 100003, 4, 0, 0, 0, 0, 0); string(call[4:]) != string(want) {
 			t.Errorf("the call is % x", call)
@@ -56,7 +56,7 @@ func TestAServerThatDoesNothingWhenAskedToIsWell(t *testing.T) {
 	}
 }
 
-func TestAServerThatAnswersAnythingElseIsNotWell(t *testing.T) {
+func TestProbe_ServerThatAnswersOtherwiseIsNotHealthy(t *testing.T) {
 	for name, answer := range map[string]func(net.Conn, []byte){
 		"no such program": func(c net.Conn, call []byte) {
 			_, _ = c.Write(words(1<<31|24, binary.BigEndian.Uint32(call), 1, 0, 0, 0, 1))
@@ -76,7 +76,7 @@ func TestAServerThatAnswersAnythingElseIsNotWell(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsSilentIsNotWellAfterTheLimit(t *testing.T) {
+func TestProbe_SilentServerIsNotHealthyAfterTheLimit(t *testing.T) {
 	address := answerer(t, func(net.Conn, []byte) {})
 	err := probe(t.Context(), address, 50*time.Millisecond)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "within 50ms") {
@@ -84,7 +84,7 @@ func TestAServerThatIsSilentIsNotWellAfterTheLimit(t *testing.T) {
 	}
 }
 
-func TestAQuestionEndsWithItsContext(t *testing.T) {
+func TestProbe_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	address := answerer(t, func(net.Conn, []byte) { cancel() })
 	if err := probe(ctx, address, time.Minute); !errors.Is(err, context.Canceled) {

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestNothingOutlivesAServerThatIsKilled(t *testing.T) {
+func TestProcess_NoChildOutlivesAKilledServer(t *testing.T) {
 	if os.Getenv("HOLDFAST_VICTIM") != "" {
 		r := run(t, newExport(t, 1))
 		l := r.up()
@@ -66,7 +66,7 @@ func poll(fds []unix.PollFd) (n int, err error) {
 	return n, err
 }
 
-func TestOnlyThePortOfNFSIsOpen(t *testing.T) {
+func TestProcess_OnlyThePortOfNFSIsOpen(t *testing.T) {
 	r := run(t, newExport(t, 1))
 	l := r.up()
 	for _, c := range []*child{l.ganesha, l.bus} {
@@ -90,7 +90,7 @@ func listening(t *testing.T, pid int) map[string]int {
 	}
 	own := map[string]bool{}
 	for _, fd := range fds {
-		target, _ := os.Readlink(fd) // of one that was closed meanwhile
+		target, _ := os.Readlink(fd) // fails for one that is closed by now
 		own[strings.Trim(strings.TrimPrefix(target, "socket:"), "[]")] = true
 	}
 	found := map[string]int{}
@@ -115,7 +115,7 @@ func listening(t *testing.T, pid int) map[string]int {
 	return found
 }
 
-func TestGaneshaMayOpenAllFilesThatTheHostAllows(t *testing.T) {
+func TestGanesha_MayOpenAllFilesThatTheHostAllows(t *testing.T) {
 	r := run(t)
 	var limit unix.Rlimit
 	if err := unix.Prlimit(r.up().ganesha.pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
@@ -126,7 +126,7 @@ func TestGaneshaMayOpenAllFilesThatTheHostAllows(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrittenButToItsOwnDirectories(t *testing.T) {
+func TestProcess_WritesOnlyToItsOwnDirectories(t *testing.T) {
 	requireGanesha(t)
 	for _, dir := range []string{"/run", "/var/log"} { // in the mount namespace of the tests
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
@@ -155,7 +155,7 @@ func TestNothingIsWrittenButToItsOwnDirectories(t *testing.T) {
 	}
 }
 
-func TestSignalsToOurGroupReachNoChild(t *testing.T) {
+func TestProcess_SignalToOurGroupReachesNoChild(t *testing.T) {
 	l := run(t).up()
 	for _, c := range []*child{l.ganesha, l.bus} {
 		if group, err := unix.Getpgid(c.pid); err != nil || group != c.pid {

@@ -103,12 +103,12 @@ func exportBlock(e Export) string {
 `, e.ID, quote(e.Path), quote(e.Pseudo), e.Filesystem, all, some)
 }
 
-// nobody is 65534 to the rest of the world. Left to itself, Ganesha takes 4294967294.
-const nobody = 65534
+// overflowID is the usual anonymous user and group. The default of Ganesha is 4294967294.
+const overflowID = 65534
 
 func anonymous(kind string, id *uint32) string {
 	if id == nil {
-		id = new(uint32(nobody))
+		id = new(uint32(overflowID))
 	}
 	return fmt.Sprintf(" Anonymous_%s = %d;", kind, *id)
 }

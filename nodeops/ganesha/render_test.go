@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestClientsAreSpelledAsGaneshaReadsThem(t *testing.T) {
+func TestClients_AreRenderedAsGaneshaReadsThem(t *testing.T) {
 	for client, want := range map[string]string{
 		"10.1.2.3":    "10.1.2.3/32",
 		"10.1.2.3/8":  "10.0.0.0/8",
@@ -24,7 +24,7 @@ func TestClientsAreSpelledAsGaneshaReadsThem(t *testing.T) {
 	}
 }
 
-func TestWhoeverIsNotNamedHasNoAccess(t *testing.T) {
+func TestRender_ClientThatIsNotNamedHasNoAccess(t *testing.T) {
 	e := good(func(e *Export) { e.Clients, e.ReadOnly, e.Squash = []string{"10.0.0.0/8"}, true, AllSquash })
 	all, named, found := strings.Cut(exportBlock(e), "CLIENT {")
 	if !found || !strings.Contains(all, "Access_Type = None;") || !strings.Contains(named, "Access_Type = RO;") {
@@ -37,7 +37,7 @@ func TestWhoeverIsNotNamedHasNoAccess(t *testing.T) {
 	}
 }
 
-func TestTheConfigurationSaysWhatWasAskedFor(t *testing.T) {
+func TestRender_ConfigurationFollowsTheRequest(t *testing.T) {
 	uid, gid := uint32(0), uint32(4294967295)
 	c := Config{RunDir: "/run/x", RecoveryDir: "/data/recovery", Name: "nfs.one", Port: 2050, Grace: 30 * time.Second, Lease: 20 * time.Second}
 	exports := map[uint16]Export{

@@ -90,7 +90,7 @@ func (s *Server) live(ctx context.Context) error {
 	return errors.Join(err, l.fate(), l.end(0))
 }
 
-// tend keeps Ganesha doing what is wanted until ctx ends or it fails.
+// tend keeps Ganesha in the desired state until ctx ends or it fails.
 func (s *Server) tend(ctx context.Context, l *life) error {
 	s.config.Log.Info("the NFS server is up", "port", s.config.Port, "exports", len(l.served))
 	watching, stop := context.WithCancel(ctx)
@@ -111,10 +111,10 @@ func (s *Server) tend(ctx context.Context, l *life) error {
 		case <-l.ganesha.done:
 			return nil
 		case r := <-s.requests:
-			err = s.settle(l, r.id)
+			err = s.apply(l, r.id)
 			r.done <- err
 		case <-retry.C:
-			err = s.settleAll(l)
+			err = s.applyAll(l)
 		}
 		if err != nil && !errors.Is(err, errRefused) {
 			return err

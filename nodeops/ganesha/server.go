@@ -1,5 +1,5 @@
 // Package ganesha serves directories of this host over NFS 4.1 and 4.2: it runs NFS-Ganesha and the bus by which it is
-// told what to serve, and starts both again when one of them dies or hangs.
+// configured, and restarts both when one of them dies or hangs.
 //
 // Clients come through that without noticing more than a pause: exports and recovery state are there before Ganesha
 // answers again.
@@ -41,7 +41,7 @@ type wanted struct {
 	usual  bool // it named no clients
 }
 
-// request is answered when an export is served as it is wanted, or not at all if it is not.
+// request is answered when an export is served as desired, or not served at all if it is removed.
 type request struct {
 	id   uint16
 	done chan error // holds one
@@ -75,15 +75,15 @@ func (s *Server) Put(ctx context.Context, e Export) error {
 	if err != nil || !begun {
 		return err
 	}
-	err = s.settled(ctx, e.ID)
+	err = s.awaitApplied(ctx, e.ID)
 	if errors.Is(err, errRefused) && s.withdraw(now, before) {
-		return errors.Join(err, s.settled(ctx, e.ID))
+		return errors.Join(err, s.awaitApplied(ctx, e.ID))
 	}
 	return err
 }
 
 // Remove ends an export: its clients get ESTALE. Repeatable; what is not there is removed. Once Run was called it
-// returns when Ganesha has let go of the directory.
+// returns when Ganesha has closed the directory.
 func (s *Server) Remove(ctx context.Context, id uint16) error {
 	s.mu.Lock()
 	delete(s.exports, id)
@@ -93,7 +93,7 @@ func (s *Server) Remove(ctx context.Context, id uint16) error {
 	if !begun {
 		return nil
 	}
-	return s.settled(ctx, id)
+	return s.awaitApplied(ctx, id)
 }
 
 // Ready says whether clients are served now.
@@ -130,7 +130,7 @@ func checkRealDirectory(path string) error {
 		return fmt.Errorf("path %s: %w", path, err)
 	}
 	if resolved != path {
-		return fmt.Errorf("path %s leads over a symbolic link to %s; give the real path", path, resolved)
+		return fmt.Errorf("path %s contains a symbolic link to %s; give the real path", path, resolved)
 	}
 	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
 		return fmt.Errorf("path %s is not a directory; only directories are served: %w", path, err)
@@ -138,7 +138,7 @@ func checkRealDirectory(path string) error {
 	return nil
 }
 
-// record makes an export wanted. What clients tell exports apart by must not be another's.
+// record makes an export desired. The ids by which clients distinguish exports must not be another's.
 func (s *Server) record(e Export) (now, before wanted, begun bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +179,8 @@ func (s *Server) withdraw(now, before wanted) bool {
 	return true
 }
 
-// settled waits until an export is served as it is wanted, over the deaths of Ganesha if need be.
-func (s *Server) settled(ctx context.Context, id uint16) error {
+// awaitApplied waits until an export is served as desired, across restarts of Ganesha if need be.
+func (s *Server) awaitApplied(ctx context.Context, id uint16) error {
 	for {
 		r := request{id: id, done: make(chan error, 1)}
 		select {
@@ -196,7 +196,7 @@ func (s *Server) settled(ctx context.Context, id uint16) error {
 				return err
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("export %d: the NFS server is not done with it: %w", id, context.Cause(ctx))
+			return fmt.Errorf("export %d: the NFS server has not applied it: %w", id, context.Cause(ctx))
 		}
 	}
 }

@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestWhatIsPutBeforeTheStartIsServedFromTheStart(t *testing.T) {
+func TestServer_ExportBeforeTheStartIsServedFromTheStart(t *testing.T) {
 	exports := []Export{newExport(t, 1), newExport(t, 152), newExport(t, 65535)}
 	r := run(t, exports...)
 	r.is(exports...)
@@ -36,7 +36,7 @@ func TestWhatIsPutBeforeTheStartIsServedFromTheStart(t *testing.T) {
 	}
 }
 
-func TestExportsComeChangeAndGoWhileItServes(t *testing.T) {
+func TestServer_ExportsComeChangeAndGoWhileItServes(t *testing.T) {
 	one, two := newExport(t, 1), newExport(t, 152)
 	r := run(t)
 	r.is()
@@ -72,7 +72,7 @@ func TestExportsComeChangeAndGoWhileItServes(t *testing.T) {
 	r.is(two)
 }
 
-func TestAPathOfOdditiesIsServedAsItIs(t *testing.T) {
+func TestServer_UnusualPathIsServedAsItIs(t *testing.T) {
 	dir := filepath.Join(newExport(t, 1).Path, "a b;}{#=,%include $(x)`~*?[!]&|<> EXPORT { }")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestAPathOfOdditiesIsServedAsItIs(t *testing.T) {
 	r.is(exportOf(1, dir), other)
 }
 
-func TestTwoExportsMustDifferInWhatClientsTellThemApartBy(t *testing.T) {
+func TestServer_TwoExportsMustDifferInTheirIdentity(t *testing.T) {
 	r := run(t)
 	one, two := newExport(t, 1), newExport(t, 2)
 	r.put(one)
@@ -101,7 +101,7 @@ func TestTwoExportsMustDifferInWhatClientsTellThemApartBy(t *testing.T) {
 	r.is(one)
 }
 
-func TestOnlyRealDirectoriesAreServed(t *testing.T) {
+func TestServer_OnlyRealDirectoriesAreServed(t *testing.T) {
 	dir := newExport(t, 1).Path
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink("/etc", link)); err != nil {
@@ -132,7 +132,7 @@ func clones(t *testing.T) (original, clone string) {
 	return original, clone
 }
 
-func TestAnExportThatIsRefusedLeavesWhatWasBefore(t *testing.T) {
+func TestServer_RefusedExportLeavesTheFormerOne(t *testing.T) {
 	original, clone := clones(t)
 	first, second := exportOf(1, original), newExport(t, 2)
 	r := run(t, first, second)
@@ -144,7 +144,7 @@ func TestAnExportThatIsRefusedLeavesWhatWasBefore(t *testing.T) {
 	r.is(first, second)
 }
 
-func TestAnExportThatCannotBeServedAtTheStartHindersNoOther(t *testing.T) {
+func TestServer_ExportThatFailsAtTheStartBlocksNoOther(t *testing.T) {
 	c := testConfig(t)
 	var log hearing
 	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &log), nil))
@@ -160,13 +160,13 @@ func TestAnExportThatCannotBeServedAtTheStartHindersNoOther(t *testing.T) {
 		t.Errorf("exports %v, %v, want those that are there", ids, err)
 	}
 	const refusal = "an export is not served"
-	if told := log.await(t, refusal); !strings.Contains(told, gone.Path) || log.index("is up") < log.index(refusal) {
-		t.Errorf("before it is up it should tell of %s: %s", gone.Path, told)
+	if reported := log.await(t, refusal); !strings.Contains(reported, gone.Path) || log.index("is up") < log.index(refusal) {
+		t.Errorf("before it is up it should report %s: %s", gone.Path, reported)
 	}
 	if err := os.Mkdir(gone.Path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for ids := []uint16{}; len(ids) < 3; { // nobody puts it again
+	for ids := []uint16{}; len(ids) < 3; { // no caller puts it again
 		if ids, err = l.admin.shown(r.within()); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestAnExportThatCannotBeServedAtTheStartHindersNoOther(t *testing.T) {
 	r.is(one, gone, two)
 }
 
-func TestAnExportThatIsRefusedIsToldOfOnce(t *testing.T) {
+func TestServer_RefusedExportIsReportedOnce(t *testing.T) {
 	c := testConfig(t)
 	c.Interval = time.Millisecond
 	var log hearing
@@ -191,11 +191,11 @@ func TestAnExportThatIsRefusedIsToldOfOnce(t *testing.T) {
 		runtime.Gosched()
 	}
 	if n := log.count("is not served"); n != 1 {
-		t.Errorf("it was told %d times", n)
+		t.Errorf("it was reported %d times", n)
 	}
 }
 
-func TestADirectoryThatIsNoLongerServedCanBeUnmounted(t *testing.T) {
+func TestServer_UnexportedDirectoryCanBeUnmounted(t *testing.T) {
 	for _, kind := range []hostfs.Kind{hostfs.Ext4, hostfs.XFS, hostfs.Btrfs} {
 		mounted := hostfs.New(t, kind, 320<<20)
 		r := run(t, newExport(t, 1), exportOf(2, mounted))
@@ -209,7 +209,7 @@ func TestADirectoryThatIsNoLongerServedCanBeUnmounted(t *testing.T) {
 	}
 }
 
-func TestWhatGaneshaDoesNotKnowIsRemoved(t *testing.T) {
+func TestServer_ExportUnknownToGaneshaIsRemoved(t *testing.T) {
 	one, two := newExport(t, 1), newExport(t, 2)
 	r := run(t, one, two)
 	if err := r.up().admin.remove(1); err != nil {
@@ -221,7 +221,7 @@ func TestWhatGaneshaDoesNotKnowIsRemoved(t *testing.T) {
 	r.is(two)
 }
 
-func TestTheServersOwnQuestionsAreNoClients(t *testing.T) {
+func TestServer_OwnProbesAreNoClients(t *testing.T) {
 	r := run(t, newExport(t, 1))
 	r.up()
 	if err := probe(r.within(), r.config.address(), patient); err != nil {
@@ -236,7 +236,7 @@ func TestTheServersOwnQuestionsAreNoClients(t *testing.T) {
 	}
 }
 
-func TestAPutThatIsNotServedInTimeSaysSo(t *testing.T) {
+func TestServer_PutThatTimesOutIsReported(t *testing.T) {
 	c := testConfig(t)
 	s, err := New(c)
 	if err != nil {

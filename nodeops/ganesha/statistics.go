@@ -11,7 +11,7 @@ import (
 // Statistics are of a server since it Runs.
 type Statistics struct {
 	Up       bool
-	InGrace  bool // nobody is given what was not held before the start
+	InGrace  bool // only locks and opens from before the start are granted
 	Exports  int
 	Clients  int
 	Restarts uint64
@@ -31,7 +31,7 @@ func (t Traffic) plus(more Traffic) Traffic {
 	return Traffic{t.Operations + more.Operations, t.Bytes + more.Bytes, t.Errors + more.Errors}
 }
 
-// since is what has come since a count; one that is smaller was begun anew.
+// since is the increase since a count; a smaller count was reset.
 func (t Traffic) since(before Traffic) Traffic {
 	if t.Operations < before.Operations || t.Bytes < before.Bytes || t.Errors < before.Errors {
 		return t

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func (r *running) statistics() Statistics {
@@ -21,7 +21,7 @@ func (r *running) statistics() Statistics {
 	return s
 }
 
-func TestStatisticsTellHowTheServerIs(t *testing.T) {
+func TestStatistics_ReportTheStateOfTheServer(t *testing.T) {
 	r := run(t, newExport(t, 1), newExport(t, 2))
 	l := r.up()
 	if s := r.statistics(); !s.Up || s.InGrace || s.Exports != 2 || s.Clients != 0 || s.Restarts != 0 {
@@ -39,7 +39,7 @@ func TestStatisticsTellHowTheServerIs(t *testing.T) {
 	}
 }
 
-func TestATallyNeverGoesBack(t *testing.T) {
+func TestStatistics_CounterNeverDecreases(t *testing.T) {
 	read, written := Way{"4.2", false}, Way{"4.2", true}
 	one, two := &life{}, &life{}
 	var all tally
@@ -67,7 +67,7 @@ func TestATallyNeverGoesBack(t *testing.T) {
 	}
 }
 
-func TestClientsAreMeasured(t *testing.T) {
+func TestClients_AreMeasured(t *testing.T) {
 	requireClient(t)
 	e := exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))
 	r := run(t, e)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAThousandExportsAreAllThereAgainAfterADeath(t *testing.T) {
+func TestServer_ThousandExportsReturnAfterADeath(t *testing.T) {
 	base := newExport(t, 1).Path
 	var exports []Export
 	for id := range uint16(1000) {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 const (
@@ -27,37 +27,37 @@ func (r *rig) keptTo(nodes ...string) {
 	r.Helper()
 	for _, node := range nodes {
 		id := strings.ReplaceAll(node, ".", "-")
-		kinds := r.ours.HoldfastV1()
-		if _, err := kinds.Volumes().Create(r.Context(), &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id, Finalizers: []string{v1.AgentFinalizer}}, Spec: v1.VolumeSpec{Name: id, Node: node}}, metav1.CreateOptions{}); err != nil {
+		kinds := r.ours.HoldfastV1beta1()
+		if _, err := kinds.Volumes().Create(r.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: id, Node: node}}, metav1.CreateOptions{}); err != nil {
 			r.Fatal(err)
 		}
-		if _, err := kinds.Snapshots().Create(r.Context(), &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id, Finalizers: []string{v1.AgentFinalizer}}, Spec: v1.SnapshotSpec{Name: id, Node: node, Source: id}}, metav1.CreateOptions{}); err != nil {
+		if _, err := kinds.Snapshots().Create(r.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.SnapshotSpec{Name: id, Node: node, SourceRef: v1beta1.FromVolume(id)}}, metav1.CreateOptions{}); err != nil {
 			r.Fatal(err)
 		}
-		if _, err := kinds.StorageNodes().Create(r.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
+		if _, err := kinds.StorageNodes().Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
 			r.Fatal(err)
 		}
 		leases := r.theirs.CoordinationV1().Leases(namespace)
-		if _, err := leases.Create(r.Context(), &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1.LeasePrefix + node}}, metav1.CreateOptions{}); err != nil {
+		if _, err := leases.Create(r.Context(), &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.LeasePrefix + node}}, metav1.CreateOptions{}); err != nil {
 			r.Fatal(err)
 		}
-		r.Cleanup(func() { _ = leases.Delete(background, v1.LeasePrefix+node, metav1.DeleteOptions{}) })
+		r.Cleanup(func() { _ = leases.Delete(background, v1beta1.LeasePrefix+node, metav1.DeleteOptions{}) })
 	}
 }
 
 const (
-	theVolumes      = "holdfast.dev/v1/volumes"
-	theSnapshots    = "holdfast.dev/v1/snapshots"
-	theStorageNodes = "holdfast.dev/v1/storagenodes"
+	theVolumes      = "holdfast.dev/v1beta1/volumes"
+	theSnapshots    = "holdfast.dev/v1beta1/snapshots"
+	theStorageNodes = "holdfast.dev/v1beta1/storagenodes"
 	theLeases       = "coordination.k8s.io/v1/leases"
 	theEvents       = "v1/events"
 
-	adopted   = `{"apiVersion":"holdfast.dev/v1","kind":"Volume","metadata":{"labels":{"holdfast.dev/adopted":"true"}},"spec":{"name":"new","node":"NODE"}}`
-	adoptedS  = `{"apiVersion":"holdfast.dev/v1","kind":"Snapshot","metadata":{"labels":{"holdfast.dev/adopted":"true"}},"spec":{"name":"new","node":"NODE","source":"a"}}`
-	asked     = `{"apiVersion":"holdfast.dev/v1","kind":"Volume","spec":{"name":"new","node":"NODE"}}`
-	aNode     = `{"apiVersion":"holdfast.dev/v1","kind":"StorageNode"}`
+	adopted   = `{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","metadata":{"labels":{"holdfast.dev/adopted":"true"}},"spec":{"name":"new","node":"NODE"}}`
+	adoptedS  = `{"apiVersion":"holdfast.dev/v1beta1","kind":"Snapshot","metadata":{"labels":{"holdfast.dev/adopted":"true"}},"spec":{"name":"new","node":"NODE","sourceRef":{"kind":"Volume","name":"a"}}}`
+	asked     = `{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","spec":{"name":"new","node":"NODE"}}`
+	aNode     = `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageNode"}`
 	aLease    = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease"}`
-	anEvent   = `{"apiVersion":"v1","kind":"Event","reason":"A","involvedObject":{"apiVersion":"holdfast.dev/v1","kind":"Volume","name":"a","namespace":"IN"},"source":{"component":"holdfast-node"}}`
+	anEvent   = `{"apiVersion":"v1","kind":"Event","reason":"A","involvedObject":{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","name":"a","namespace":"IN"},"source":{"component":"holdfast-node"}}`
 	unfinal   = `{"metadata":{"finalizers":null}}`
 	ready     = `{"status":{"phase":"Ready"}}`
 	asVersion = `{"status":{"version":"v9"}}`
@@ -67,7 +67,7 @@ func on(node, body string) string { return strings.ReplaceAll(body, "NODE", node
 
 // ofNode are all ways to write what is a node's.
 func ofNode(node string) []realapi.Attempt {
-	id, lease := strings.ReplaceAll(node, ".", "-"), v1.LeasePrefix+node
+	id, lease := strings.ReplaceAll(node, ".", "-"), v1beta1.LeasePrefix+node
 	return []realapi.Attempt{
 		{Verb: "create", What: theVolumes, Name: "new", Body: on(node, adopted)},
 		{Verb: "create", What: theSnapshots, Name: "new", Body: on(node, adoptedS)},
@@ -94,22 +94,22 @@ func neverOfAgents(node string) []realapi.Attempt {
 		{Verb: "create", What: theVolumes, Name: "new", Body: on(node, asked)}, // only the controller asks for volumes
 		{Verb: "patch", What: theVolumes + "/status", Name: id, Body: `{"status":{"access":{"nfs":{"server":"10.0.0.1","path":"/other"}}}}`},
 		{Verb: "create", What: theLeases, In: namespace, Name: "holdfast-controller", Body: aLease},
-		{Verb: "create", What: theLeases, In: namespace, Name: v1.LeasePrefix + "another", Body: aLease},
-		{Verb: "create", What: theLeases, In: "default", Name: v1.LeasePrefix + node, Body: aLease},
+		{Verb: "create", What: theLeases, In: namespace, Name: v1beta1.LeasePrefix + "another", Body: aLease},
+		{Verb: "create", What: theLeases, In: "default", Name: v1beta1.LeasePrefix + node, Body: aLease},
 		{Verb: "create", What: theStorageNodes, Name: "another", Body: aNode},
-		{Verb: "patch", What: "holdfast.dev/v1/storageclusters", Name: "holdfast", Body: `{"spec":{"debug":true}}`},
-		{Verb: "patch", What: "holdfast.dev/v1/storageclusters/status", Name: "holdfast", Body: `{"status":{"phase":"Running"}}`},
-		{Verb: "create", What: "holdfast.dev/v1/nodejobs", Name: "evil", Body: `{"apiVersion":"holdfast.dev/v1","kind":"NodeJob","spec":{"image":"a","cmd":["true"]}}`},
+		{Verb: "patch", What: "holdfast.dev/v1beta1/storageclusters", Name: "holdfast", Body: `{"spec":{"debug":true}}`},
+		{Verb: "patch", What: "holdfast.dev/v1beta1/storageclusters/status", Name: "holdfast", Body: `{"status":{"phase":"Running"}}`},
+		{Verb: "create", What: "holdfast.dev/v1beta1/nodejobs", Name: "evil", Body: `{"apiVersion":"holdfast.dev/v1beta1","kind":"NodeJob","spec":{"image":"a","cmd":["true"]}}`},
 		{Verb: "create", What: theEvents, In: "kube-system", Name: "e", Body: strings.ReplaceAll(anEvent, "IN", "kube-system")},
 		{Verb: "create", What: theEvents, In: "default", Name: "e", Body: strings.ReplaceAll(strings.ReplaceAll(anEvent, "IN", "default"), "holdfast-node", "kubelet")},
-		{Verb: "create", What: theEvents, In: "default", Name: "e", Body: strings.ReplaceAll(strings.ReplaceAll(anEvent, "IN", "default"), "holdfast.dev/v1", "v1")},
+		{Verb: "create", What: theEvents, In: "default", Name: "e", Body: strings.ReplaceAll(strings.ReplaceAll(anEvent, "IN", "default"), "holdfast.dev/v1beta1", "v1")},
 	}
 }
 
-func TestTheTokenOfANodePodWritesWhatIsItsNodesAndNothingElse(t *testing.T) {
+func TestToken_OfANodePodWritesOnlyObjectsOfItsNode(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.keptTo("agents-one", "agents-two")
 	realapi.PodOn(t, r.config, namespace, agents, "agents-one-pod", "agents-one")
 	agent := realapi.WithToken(t, r.config, namespace, agents, "agents-one-pod")
@@ -134,7 +134,7 @@ func TestTheTokenOfANodePodWritesWhatIsItsNodesAndNothingElse(t *testing.T) {
 		for _, what := range []string{theVolumes, theSnapshots, theStorageNodes} {
 			others = append(others, realapi.Attempt{Verb: verb, What: what, Name: "agents-two"})
 		}
-		others = append(others, realapi.Attempt{Verb: verb, What: theLeases, In: namespace, Name: v1.LeasePrefix + "agents-two"})
+		others = append(others, realapi.Attempt{Verb: verb, What: theLeases, In: namespace, Name: v1beta1.LeasePrefix + "agents-two"})
 	}
 	others = append(others, realapi.Attempt{Verb: "deletecollection", What: theVolumes}, realapi.Attempt{Verb: "deletecollection", What: theSnapshots})
 	for _, a := range others {
@@ -147,19 +147,19 @@ func TestTheTokenOfANodePodWritesWhatIsItsNodesAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestTheTokenOfANodePodHasNoRightToWhatIsKubernetes: what no policy keeps it from, as the policy is about what is
+// TestToken_OfANodePodMayNotWriteObjectsOfKubernetes: what no policy keeps it from, as the policy is about what is
 // Holdfast's. Nor may it delete in one go what it may not delete one by one.
-func TestTheTokenOfANodePodHasNoRightToWhatIsKubernetes(t *testing.T) {
+func TestToken_OfANodePodMayNotWriteObjectsOfKubernetes(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.keptTo("agents-one")
 	realapi.PodOn(t, r.config, namespace, agents, "agents-one-pod", "agents-one")
 	agent := realapi.WithToken(t, r.config, namespace, agents, "agents-one-pod")
 	const group = "holdfast.dev"
 	for right, want := range map[realapi.Right][]string{
-		{Group: group, Resource: "volumes"}:                               {"get", "list", "watch", "create", "update"},
-		{Group: group, Resource: "snapshots"}:                             {"get", "list", "watch", "create", "update"},
+		{Group: group, Resource: "volumes"}:                               {"get", "list", "watch", "create", "update", "patch"},
+		{Group: group, Resource: "snapshots"}:                             {"get", "list", "watch", "create", "update", "patch"},
 		{Group: group, Resource: "volumes", Sub: "status"}:                {"update"},
 		{Group: group, Resource: "snapshots", Sub: "status"}:              {"update"},
 		{Group: group, Resource: "storagenodes"}:                          {"get", "list", "watch", "create", "patch"},
@@ -220,10 +220,10 @@ func TestTheTokenOfANodePodHasNoRightToWhatIsKubernetes(t *testing.T) {
 	}
 }
 
-func TestATokenThatNamesNoNodeWritesNothing(t *testing.T) {
+func TestToken_WithoutANodeWritesNothing(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.keptTo("agents-one")
 	unbound := realapi.WithToken(t, r.config, namespace, agents, "")
 	r.refusedSoon(nodeAccount, unbound, realapi.Attempt{Verb: "update", What: theVolumes, Name: "agents-one"})
@@ -262,10 +262,10 @@ func borrower(change func(*core.PodSpec)) *core.Pod {
 	return p
 }
 
-func TestOnlyPodsOfTheNamespacesOfNFSServersMayAskForLoopDevices(t *testing.T) {
+func TestLoopDevices_OnlyPodsOfNFSServerNamespacesMayRequestThem(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	asIf := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	try := func(namespace string, p *core.Pod) error {
 		_, err := r.theirs.CoreV1().Pods(namespace).Create(t.Context(), p, asIf)
@@ -294,17 +294,17 @@ func TestOnlyPodsOfTheNamespacesOfNFSServersMayAskForLoopDevices(t *testing.T) {
 	if err := try("default", borrower(func(s *core.PodSpec) { s.Containers[0].Resources = core.ResourceRequirements{} })); err != nil {
 		t.Errorf("a pod that asks for none: %v", err)
 	}
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = []string{"default"} })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{"default"} })
 	r.until("the namespace being allowed", func() bool { return try("default", borrower(nil)) == nil })
 	if err := try("kube-public", borrower(nil)); !refusedBy("holdfast-loop-sets", err) {
 		t.Errorf("in a namespace that is not allowed, beside one that is: %v", err)
 	}
 }
 
-func TestAPodThatHasLoopDevicesKeepsThemWhenItsNamespaceIsAllowedNoMore(t *testing.T) {
+func TestLoopDevices_PodKeepsThemWhenItsNamespaceIsNoLongerAllowed(t *testing.T) {
 	r := newRig(t).start()
-	r.create("holdfast", func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = []string{"default"} })
-	r.settled("holdfast")
+	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{"default"} })
+	r.reconciled("holdfast")
 	pods := kubernetes.NewForConfigOrDie(r.config).CoreV1().Pods("default")
 	p := borrower(nil)
 	p.Spec.NodeName, p.Spec.NodeSelector = "", map[string]string{"test.holdfast.dev/nowhere": "true"}
@@ -313,7 +313,7 @@ func TestAPodThatHasLoopDevicesKeepsThemWhenItsNamespaceIsAllowedNoMore(t *testi
 	}
 	now := int64(0)
 	t.Cleanup(func() { _ = pods.Delete(background, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}) })
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = nil })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = nil })
 	another := borrower(nil)
 	another.Name = "another"
 	r.until("the namespace being allowed no more", func() bool {

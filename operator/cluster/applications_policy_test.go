@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// deployment is an application of somebody else. Its pods are never looked at.
+// deployment is an application of another owner. Its pods are never looked at.
 func (r *rig) deployment(name string) {
 	r.Helper()
 	labels := map[string]string{"app": name}
@@ -36,10 +36,10 @@ func (r *rig) deployment(name string) {
 	})
 }
 
-func TestOfAnApplicationTheControllerMayChangeItsReplicasAlone(t *testing.T) {
+func TestApplicationsPolicy_ControllerMayChangeReplicasAlone(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.deployment("shop")
 	config := rest.CopyConfig(r.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":holdfast-controller", Groups: []string{"system:masters"}}
@@ -60,21 +60,21 @@ func TestOfAnApplicationTheControllerMayChangeItsReplicasAlone(t *testing.T) {
 		"another annotation": `{"metadata":{"annotations":{"other":"x"}}}`,
 		"one changed":        `{"metadata":{"annotations":{"team":"x"}}}`,
 		"one taken":          `{"metadata":{"annotations":{"team":null}}}`,
-		"hidden in a stop":   `{"metadata":{"annotations":{"` + v1.ReplicasAnnotation + `":"3"}},"spec":{"replicas":0,"template":{"spec":{"hostNetwork":true}}}}`,
+		"hidden in a stop":   `{"metadata":{"annotations":{"` + v1beta1.ReplicasAnnotation + `":"3"}},"spec":{"replicas":0,"template":{"spec":{"hostNetwork":true}}}}`,
 	} {
 		if err := try(controller, patch); !refusedBy("holdfast-applications", err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	stopped := `{"metadata":{"annotations":{"` + v1.ReplicasAnnotation + `":"3"}},"spec":{"replicas":0}}`
+	stopped := `{"metadata":{"annotations":{"` + v1beta1.ReplicasAnnotation + `":"3"}},"spec":{"replicas":0}}`
 	if _, err := controller.AppsV1().Deployments(metav1.NamespaceDefault).Patch(t.Context(), "shop", types.MergePatchType, []byte(stopped), metav1.PatchOptions{}); err != nil {
 		t.Errorf("it may not stop it: %v", err)
 	}
-	started := `{"metadata":{"annotations":{"` + v1.ReplicasAnnotation + `":null}},"spec":{"replicas":1}}`
+	started := `{"metadata":{"annotations":{"` + v1beta1.ReplicasAnnotation + `":null}},"spec":{"replicas":1}}`
 	if err := try(controller, started); err != nil {
 		t.Errorf("it may not start it: %v", err)
 	}
 	if err := try(r.theirs, hostile); err != nil {
-		t.Errorf("somebody else: %v", err)
+		t.Errorf("another account: %v", err)
 	}
 }

@@ -7,20 +7,17 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // releaseAttached takes off the finalizers of external-attacher, once after it has gone: it puts one on each
 // PersistentVolume and VolumeAttachment, which without it would never end.
-func (r *Controller) releaseAttached(ctx context.Context, c *v1.StorageCluster, s *situation) error {
-	if c.Spec.CSI.Attach && s.withCSI() {
+func (r *Controller) releaseAttached(ctx context.Context, p plan) error {
+	if p.attacherRuns {
 		r.attachedReleased = false
-		return nil
 	}
-	// The pods of before may still run.
-	if r.attachedReleased || !s.controller().ready || len(s.controllers) > 1 {
+	if !p.releaseFinalizer || r.attachedReleased {
 		return nil
 	}
 	if err := r.takeAttachersFinalizers(ctx); err != nil {
@@ -58,7 +55,7 @@ func (r *Controller) takeAttachersFinalizers(ctx context.Context) error {
 	return nil
 }
 
-// takeFinalizer fails if somebody else has written to the object meanwhile.
+// takeFinalizer fails if another client has written to the object in between.
 func takeFinalizer[T metav1.Object](ctx context.Context, r *Controller, patch kube.PatchFunc[T], kind string, o T) error {
 	if _, err := kube.RemoveFinalizer(ctx, patch, o, attachersFinalizer(r.Driver), apply.FieldManager); kube.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("the finalizer of external-attacher on %s %s: %w", kind, o.GetName(), err)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 func (r *rig) class(name string) *storage.StorageClass {
@@ -25,36 +25,36 @@ func (r *rig) class(name string) *storage.StorageClass {
 	return c
 }
 
-func classes(names ...string) func(*v1.StorageClusterSpec) {
-	return func(s *v1.StorageClusterSpec) {
+func classes(names ...string) func(*v1beta1.StorageClusterSpec) {
+	return func(s *v1beta1.StorageClusterSpec) {
 		s.StorageClasses = nil
 		for _, name := range names {
-			s.StorageClasses = append(s.StorageClasses, v1.StorageClassSpec{Name: name})
+			s.StorageClasses = append(s.StorageClasses, v1beta1.StorageClassSpec{Name: name})
 		}
 	}
 }
 
-func TestAClassThatIsRenamedOrCannotBeChangedIsMadeAnewAndTheOldOneGoes(t *testing.T) {
+func TestClass_RenamedOrImmutableIsRecreatedAndTheOldOneIsDeleted(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", classes("hb-one", "hb-two"))
 	r.until("the classes", func() bool { return r.class("hb-one") != nil && r.class("hb-two") != nil })
 	two := r.class("hb-two").UID
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.StorageClasses[0].Name = "hb-renamed" })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses[0].Name = "hb-renamed" })
 	r.until("the new name", func() bool { return r.class("hb-renamed") != nil && r.class("hb-one") == nil })
 	if r.class("hb-two").UID != two {
-		t.Error("a class that was not renamed was made anew")
+		t.Error("a class that was not renamed was recreated")
 	}
-	r.change("holdfast", func(s *v1.StorageClusterSpec) {
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) {
 		s.StorageClasses[1].ReclaimPolicy, s.StorageClasses[1].Parameters = "Retain", map[string]string{"provisioning": "thick"}
 	})
 	r.until("the new class", func() bool {
 		c := r.class("hb-two")
 		return c != nil && c.ReclaimPolicy != nil && *c.ReclaimPolicy == "Retain" && c.Parameters["provisioning"] == "thick"
 	})
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 }
 
-func TestAClassOfSomebodyElseIsLeftAloneAndTheConditionSaysSo(t *testing.T) {
+func TestClass_ForeignIsLeftAloneAndReportedInTheCondition(t *testing.T) {
 	r := newRig(t)
 	theirs := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "hb-one"}, Provisioner: "other.example"}
 	if _, err := r.theirs.StorageV1().StorageClasses().Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
@@ -65,39 +65,39 @@ func TestAClassOfSomebodyElseIsLeftAloneAndTheConditionSaysSo(t *testing.T) {
 	})
 	r.start()
 	r.create("holdfast", classes("hb-one", "hb-two"))
-	message := r.condition("holdfast", v1.ProgressingCondition, reasonForeign)
-	if !strings.Contains(message, "StorageClass hb-one") || !strings.Contains(message, "not made by Holdfast") {
+	message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign)
+	if !strings.Contains(message, "StorageClass hb-one") || !strings.Contains(message, "not created by Holdfast") {
 		t.Errorf("the condition says %q", message)
 	}
 	r.until("the other class", func() bool { return r.class("hb-two") != nil })
 	r.change("holdfast", classes("hb-two"))
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	c := r.class("hb-one")
 	if c == nil || c.Provisioner != "other.example" || len(c.OwnerReferences)+len(c.Labels) > 0 {
 		t.Errorf("it was touched: %v", c)
 	}
 	r.change("holdfast", classes("hb-one", "hb-two"))
-	r.condition("holdfast", v1.ProgressingCondition, reasonForeign)
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign)
 	// It is handed over by hand, whatever it is.
 	label := []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"holdfast-operator"}}}`)
 	if _, err := r.theirs.StorageV1().StorageClasses().Patch(t.Context(), "hb-one", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the class being ours", func() bool { c := r.class("hb-one"); return c != nil && c.Provisioner == "csi.holdfast.dev" })
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 }
 
-func TestWhatIsSwitchedOffGoesAndWhatIsSwitchedOnComes(t *testing.T) {
+func TestChange_DisabledObjectsAreDeletedAndEnabledOnesCreated(t *testing.T) {
 	r := newRig(t)
 	r.secret("credentials")
 	r.start()
 	r.create("holdfast", everything)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	before := r.set.List()
-	r.change("holdfast", func(s *v1.StorageClusterSpec) {
-		*s = v1.StorageClusterSpec{Images: s.Images, Service: v1.ServiceSpec{Name: "renamed"}, StorageClasses: []v1.StorageClassSpec{{Name: "hb-three"}}}
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) {
+		*s = v1beta1.StorageClusterSpec{Images: s.Images, Service: v1beta1.ServiceSpec{Name: "renamed"}, StorageClasses: []v1beta1.StorageClassSpec{{Name: "hb-three"}}}
 	})
-	r.onlyWanted("holdfast")
+	r.onlyDesired("holdfast")
 	if len(r.set.List()) >= len(before) {
 		t.Errorf("%d objects of %d are left", len(r.set.List()), len(before))
 	}
@@ -105,24 +105,24 @@ func TestWhatIsSwitchedOffGoesAndWhatIsSwitchedOnComes(t *testing.T) {
 	if err != nil || *driver.Spec.AttachRequired {
 		t.Errorf("attach: %v, %v", driver.Spec.AttachRequired, err)
 	}
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.CSI.Enable = new(bool) })
-	r.onlyWanted("holdfast")
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.CSI.Enabled = new(bool) })
+	r.onlyDesired("holdfast")
 	if _, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the CSIDriver without CSI: %v", err)
 	}
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.CSI = v1.CSISpec{Attach: true} })
-	r.onlyWanted("holdfast")
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.CSI = v1beta1.CSISpec{AttachRequired: true} })
+	r.onlyDesired("holdfast")
 	driver, err = r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
 	if err != nil || !*driver.Spec.AttachRequired {
 		t.Errorf("attach again: %v", err)
 	}
 }
 
-// onlyWanted waits until what exists of ours is what is rendered, and no more.
-func (r *rig) onlyWanted(name string) {
+// onlyDesired waits until what exists of ours is what is rendered, and no more.
+func (r *rig) onlyDesired(name string) {
 	r.Helper()
-	r.settled(name)
-	r.until("nothing but what is wanted", func() bool {
+	r.reconciled(name)
+	r.until("nothing but the desired objects", func() bool {
 		var want, have []string
 		for _, o := range r.wanted(name, nil) {
 			want = append(want, o.GetKind()+" "+o.GetName())
@@ -139,17 +139,17 @@ func (r *rig) onlyWanted(name string) {
 	})
 }
 
-func TestTheOldWorkloadOfTheControllerServesUntilTheNewOneIsReady(t *testing.T) {
+func TestChange_OldControllerWorkloadServesUntilTheNewOneIsReady(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", classes("hb-one"))
-	r.settled("holdfast")
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.CSI.DeploymentStrategy = v1.AsStatefulSet })
+	r.reconciled("holdfast")
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Controller.Kind = v1beta1.AsStatefulSet })
 	sets, deployments := r.theirs.AppsV1().StatefulSets(namespace), r.theirs.AppsV1().Deployments(namespace)
 	r.until("the StatefulSet", func() bool {
 		_, err := sets.Get(t.Context(), controllerName, metav1.GetOptions{})
 		return err == nil
 	})
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	if _, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{}); err != nil {
 		t.Fatalf("the Deployment, while the StatefulSet is not ready: %v", err)
 	}
@@ -166,13 +166,13 @@ func TestTheOldWorkloadOfTheControllerServesUntilTheNewOneIsReady(t *testing.T) 
 	})
 }
 
-func TestAPausedClusterIsNotTouchedAndItsStatusStaysFresh(t *testing.T) {
+func TestPause_ObjectsAreNotTouchedAndTheStatusStaysFresh(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", classes("hb-one", "hb-two"))
-	r.settled("holdfast")
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = true })
-	r.condition("holdfast", v1.ProgressingCondition, reasonPaused)
-	if phase := r.cluster("holdfast").Status.Phase; phase != v1.ClusterPaused {
+	r.reconciled("holdfast")
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonPaused)
+	if phase := r.cluster("holdfast").Status.Phase; phase != v1beta1.ClusterPaused {
 		t.Errorf("the phase is %s", phase)
 	}
 	r.traffic.take()
@@ -180,7 +180,7 @@ func TestAPausedClusterIsNotTouchedAndItsStatusStaysFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.volume("v1")
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.StorageClasses[1].Name = "hb-three" })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses[1].Name = "hb-three" })
 	r.until("the fresh status", func() bool {
 		s := r.cluster("holdfast").Status
 		return s.Volumes == 1 && s.ObservedGeneration == r.cluster("holdfast").Generation
@@ -193,21 +193,21 @@ func TestAPausedClusterIsNotTouchedAndItsStatusStaysFresh(t *testing.T) {
 	if r.class("hb-one") != nil || r.class("hb-two") == nil || r.class("hb-three") != nil {
 		t.Error("the classes were touched")
 	}
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = false })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = false })
 	r.until("all being put right", func() bool { return r.class("hb-one") != nil && r.class("hb-two") == nil && r.class("hb-three") != nil })
 }
 
 func (r *rig) volume(name string) {
 	r.Helper()
-	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1.AgentFinalizer}}, Spec: v1.VolumeSpec{Name: name, Node: "node1"}}
-	if _, err := r.ours.HoldfastV1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
+	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: name, Node: "node1"}}
+	if _, err := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
 
 func (r *rig) noVolume(name string) {
 	r.Helper()
-	volumes := r.ours.HoldfastV1().Volumes()
+	volumes := r.ours.HoldfastV1beta1().Volumes()
 	if err := volumes.Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
 		r.Fatal(err)
 	}
@@ -216,14 +216,14 @@ func (r *rig) noVolume(name string) {
 	}
 }
 
-func TestAnIdleClusterCostsNoRequest(t *testing.T) {
+func TestIdle_ClusterCostsNoRequest(t *testing.T) {
 	hostfs.Long(t)
 	r := newRig(t)
 	r.secret("credentials")
 	r.start()
 	r.create("holdfast", everything)
-	r.settled("holdfast")
-	// Pods of this cluster come up or fail; that is told once.
+	r.reconciled("holdfast")
+	// Pods of this cluster come up or fail; the operator reports that once.
 	quiet := func() bool {
 		r.traffic.take()
 		return len(r.costs(3*time.Second, 0)) == 0
@@ -233,7 +233,7 @@ func TestAnIdleClusterCostsNoRequest(t *testing.T) {
 	if all := r.costs(15*time.Second, 0); len(all) > 0 {
 		t.Errorf("an idle cluster cost %d requests: %q", len(all), all)
 	}
-	// What others write to our objects and is nobody's concern costs nothing either.
+	// Fields that others write and Holdfast does not own cost nothing either.
 	class := &unstructured.Unstructured{}
 	class.SetAPIVersion("storage.k8s.io/v1")
 	class.SetKind("StorageClass")
@@ -247,12 +247,12 @@ func TestAnIdleClusterCostsNoRequest(t *testing.T) {
 	}
 }
 
-func TestAControllerThatStartsAgainChangesNothing(t *testing.T) {
+func TestRestart_OfTheControllerChangesNothing(t *testing.T) {
 	r := newRig(t)
 	secret := r.secret("credentials")
 	r.start()
 	r.create("holdfast", everything)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	was := map[string]string{}
 	for _, o := range r.wanted("holdfast", secret) {
 		live := r.get(o)
@@ -271,7 +271,7 @@ func TestAControllerThatStartsAgainChangesNothing(t *testing.T) {
 		}
 		return applied >= len(was)
 	})
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	for _, o := range r.wanted("holdfast", secret) {
 		live := r.get(o)
 		if live == nil || essence(live)+string(live.GetUID()) != was[o.GetKind()+" "+o.GetName()] {

@@ -10,11 +10,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
-	core "k8s.io/api/core/v1"
-	storage "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,12 +21,11 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
-	"github.com/holdfast-storage/holdfast/operator/rollout"
 	"github.com/holdfast-storage/holdfast/operator/snapshots"
 )
 
@@ -49,8 +45,10 @@ type Config struct {
 	Events    record.EventRecorder // nil writes none
 	Log       *slog.Logger         // nil discards
 
-	// Settle is how long changes are gathered that only the status shows; 0 means a second.
-	Settle time.Duration
+	// StatusDelay is how long changes are gathered that only the status shows; 0 means a second.
+	StatusDelay time.Duration
+	// RemakeAfter is the delay before the controller recreates its own workload after a deletion; 0 means the default.
+	RemakeAfter time.Duration
 }
 
 // Definitions knows whether the kinds are there.
@@ -62,7 +60,7 @@ type Definitions interface {
 	Returning() bool
 }
 
-// Controller sees to the StorageClusters, of which one is served.
+// Controller reconciles the StorageClusters, of which one is served.
 type Controller struct {
 	Config
 	loop *kube.Loop[string]
@@ -78,41 +76,41 @@ type Controller struct {
 	csiNodes     storagelisters.CSINodeLister
 	secrets      *kube.SecretWatch
 
-	written    kube.Writer[*v1.StorageCluster, v1.StorageClusterStatus]
+	written    kube.Writer[*v1beta1.StorageCluster, v1beta1.StorageClusterStatus]
 	unreadable kube.UnreadableReporter
 
-	mu    sync.Mutex
-	good  map[string][]*unstructured.Unstructured // what the last spec that could be rendered asked for
-	other otherRelease
-
-	overwritten string // the release whose manifest was put right and the status does not say so yet; only the loop looks
-
-	attachedReleased bool // the finalizers of an attacher that does not run any more are off; only the loop looks
+	// State that is kept from pass to pass. Only the one worker of the loop uses it.
+	good             map[string][]*unstructured.Unstructured // the objects of the last spec that could be rendered
+	other            otherRelease
+	overwritten      string    // the release whose manifest was put right and the status does not say so yet
+	ownSeen          bool      // by this process: the controller's own workload
+	ownGone          time.Time // since when it is not there any more; zero while it is
+	attachedReleased bool      // the finalizers of an attacher that does not run any more are off
 }
 
-const defaultSettle = time.Second
+const defaultStatusDelay = time.Second
 
 // New checks the configuration and registers with the informers.
 func New(c Config) (*Controller, error) {
 	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Watches == nil || c.Namespace == "" || c.Driver == "" {
 		return nil, errors.New("the operator needs clients, informers, a namespace and the name of the driver")
 	}
-	c.Settle = cmp.Or(c.Settle, defaultSettle)
+	c.StatusDelay, c.RemakeAfter = cmp.Or(c.StatusDelay, defaultStatusDelay), cmp.Or(c.RemakeAfter, defaultRemakeAfter)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
 	if c.Kinds == nil {
 		c.Kinds = allThere{}
 	}
-	kinds, kubernetes := c.Watches.Holdfast.Holdfast().V1(), c.Watches.Cluster.Core().V1()
+	kinds, kubernetes := c.Watches.Holdfast.Holdfast().V1beta1(), c.Watches.Cluster.Core().V1()
 	r := &Controller{
 		Config:   c,
 		clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		jobs: kinds.NodeJobs().Lister(), upgrades: kinds.StorageUpgrades().Lister(),
 		nodes: kubernetes.Nodes().Lister(), pods: kubernetes.Pods().Lister(), csiNodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(),
-		written: kube.Writer[*v1.StorageCluster, v1.StorageClusterStatus]{
-			Client:  func(string) kube.Client[*v1.StorageCluster] { return c.Client.HoldfastV1().StorageClusters() },
-			Status:  func(o *v1.StorageCluster) *v1.StorageClusterStatus { return &o.Status },
+		written: kube.Writer[*v1beta1.StorageCluster, v1beta1.StorageClusterStatus]{
+			Client:  func(string) kube.Client[*v1beta1.StorageCluster] { return c.Client.HoldfastV1beta1().StorageClusters() },
+			Status:  func(o *v1beta1.StorageCluster) *v1beta1.StorageClusterStatus { return &o.Status },
 			Manager: apply.FieldManager,
 		},
 		good: map[string][]*unstructured.Unstructured{},
@@ -125,58 +123,19 @@ func New(c Config) (*Controller, error) {
 	return r, r.listen()
 }
 
-// Run sees to StorageClusters until ctx ends.
+// Run reconciles StorageClusters until ctx ends.
 func (r *Controller) Run(ctx context.Context) error {
 	defer r.secrets.Stop()
-	return r.loop.Run(ctx)
-}
-
-// touch makes all clusters be looked at: there is one, and rarely another that is refused.
-func (r *Controller) touch() { r.touchAfter(0) }
-
-func (r *Controller) touchAfter(d time.Duration) {
-	all, _ := r.clusters.List(labels.Everything()) // a cache has no errors
-	for _, c := range all {
-		if d == 0 {
-			r.loop.Enqueue(c.Name)
-		} else {
-			r.loop.EnqueueAfter(c.Name, d)
-		}
+	err := r.loop.Run(ctx)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.RemakeAfter+remakeLasts)
+	defer cancel()
+	if err := r.remakeOwn(last); err != nil {
+		r.Log.Warn("the controller's workload was deleted and could not be recreated: apply the manifest", "error", err)
 	}
+	return err
 }
 
-// listen registers what makes clusters be looked at. What only changes numbers in the status waits a moment for more.
-func (r *Controller) listen() error {
-	kinds, kubernetes := r.Watches.Holdfast.Holdfast().V1(), r.Watches.Cluster.Core().V1()
-	r.Owned.Listen(func(apply.Ref) { r.touch() })
-	now := func(any) []string { r.touch(); return nil }
-	soon := func(any) []string { r.touchAfter(r.Settle); return nil }
-	never := func(any, any) bool { return false }
-	return errors.Join(
-		r.loop.Watch(kinds.StorageClusters().Informer(), func(o any) []string { return []string{o.(*v1.StorageCluster).Name} }),
-		r.loop.WatchChanges(kinds.StorageClusters().Informer(), now, func(old, now any) bool { // who is served may change
-			return old.(*v1.StorageCluster).DeletionTimestamp.IsZero() != now.(*v1.StorageCluster).DeletionTimestamp.IsZero()
-		}),
-		r.loop.WatchChanges(kinds.Volumes().Informer(), soon, volumeMatters),
-		r.loop.WatchChanges(kinds.Snapshots().Informer(), soon, snapshotMatters),
-		r.loop.WatchChanges(kinds.NodeJobs().Informer(), soon, never),
-		r.loop.WatchChanges(kinds.StorageUpgrades().Informer(), soon, never),
-		r.loop.WatchChanges(kinds.StorageNodes().Informer(), now, storageNodeMatters),
-		r.loop.WatchChanges(kubernetes.Nodes().Informer(), now, nodeMatters),
-		r.loop.WatchChanges(kubernetes.Pods().Informer(), func(o any) []string {
-			switch o.(*core.Pod).Labels[componentLabel] {
-			case nodeComponent, loopSetsComponent, controllerComponent:
-				r.touch()
-			}
-			return nil
-		}, nil),
-		r.loop.WatchChanges(r.Watches.Cluster.Storage().V1().CSINodes().Informer(), now, func(old, now any) bool {
-			return rollout.IsRegistered(old.(*storage.CSINode), r.Driver) != rollout.IsRegistered(now.(*storage.CSINode), r.Driver)
-		}),
-	)
-}
-
-// reconcile sees to one StorageCluster.
+// reconcile reconciles one StorageCluster.
 func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
 	c, err := r.cluster(name)
 	if apierrors.IsNotFound(err) {
@@ -190,31 +149,30 @@ func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	served := v1.Served(all)
+	served := v1beta1.Served(all)
 	again, err := r.see(ctx, c, served)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return r.Settle, nil // the cache was behind
+		return r.StatusDelay, nil // the cache was behind
 	}
 	return again, err
 }
 
-func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.StorageCluster) (time.Duration, error) {
-	switch {
-	case served == nil: // the cache has just lost it
-		return r.Settle, nil
-	case served.UID != c.UID && c.DeletionTimestamp != nil:
+func (r *Controller) see(ctx context.Context, c *v1beta1.StorageCluster, served *v1beta1.StorageCluster) (time.Duration, error) {
+	switch taskFor(c, served) {
+	case taskWait:
+		return r.StatusDelay, nil
+	case taskHandOver:
 		return r.handOver(ctx, c)
-	case c.Unreadable() != nil:
+	case taskKeepLast:
 		return r.keepLast(ctx, c)
-	case served.UID != c.UID:
+	case taskRefuse:
 		return 0, r.write(ctx, c, refused(c, served))
-	case c.DeletionTimestamp != nil:
+	case taskRemove:
 		return r.remove(ctx, c)
-	case c.Spec.Pause:
-		s := r.observe(c)
-		return 0, r.write(ctx, c, s.status())
+	case taskReport:
+		return 0, r.write(ctx, c, r.observe(c).status())
 	}
-	c, err := r.written.AddFinalizer(ctx, c, v1.OperatorFinalizer) // it does not go without what it made
+	c, err := r.written.AddFinalizer(ctx, c, v1beta1.OperatorFinalizer) // it does not go without what it made
 	if err != nil {
 		return 0, err
 	}
@@ -238,7 +196,7 @@ func (r *Controller) see(ctx context.Context, c *v1.StorageCluster, served *v1.S
 }
 
 // cluster returns the newest that is known of a StorageCluster.
-func (r *Controller) cluster(name string) (*v1.StorageCluster, error) {
+func (r *Controller) cluster(name string) (*v1beta1.StorageCluster, error) {
 	cached, err := r.clusters.Get(name)
 	if err != nil {
 		return nil, err
@@ -248,7 +206,5 @@ func (r *Controller) cluster(name string) (*v1.StorageCluster, error) {
 
 func (r *Controller) forget(name string) {
 	r.written.Forget(name)
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	delete(r.good, name)
 }

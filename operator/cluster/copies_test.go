@@ -8,18 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// As whoever wants a class like ours does: kubectl get -o yaml, another name, kubectl create.
-func TestCopiesOfAllThatIsOwnedStayAndAreToldOf(t *testing.T) {
+// As a user copies a class: kubectl get -o yaml, another name, kubectl create.
+func TestCopies_OfAllOwnedObjectsStayAndAreReported(t *testing.T) {
 	r := newRig(t).start()
-	r.create("holdfast", func(s *v1.StorageClusterSpec) {
-		s.StorageClasses = []v1.StorageClassSpec{{Name: "first"}, {Name: "second"}}
+	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) {
+		s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "first"}, {Name: "second"}}
 	})
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	kinds := map[string]*unstructured.Unstructured{}
 	for _, o := range r.set.List() {
 		if kinds[o.GetKind()] == nil {
@@ -31,7 +31,7 @@ func TestCopiesOfAllThatIsOwnedStayAndAreToldOf(t *testing.T) {
 			t.Errorf("there is no %s to be copied", kind)
 		}
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	r.until("the events", func() bool {
 		for _, made := range kinds {
 			all, err := r.theirs.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(made.GetUID())})
@@ -39,13 +39,13 @@ func TestCopiesOfAllThatIsOwnedStayAndAreToldOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range all.Items {
-				told[made.GetKind()] = told[made.GetKind()] || e.Reason == apply.ReasonStranger
+				reported[made.GetKind()] = reported[made.GetKind()] || e.Reason == apply.ReasonStranger
 			}
 		}
-		return len(told) == len(kinds)
+		return len(reported) == len(kinds)
 	})
-	// What was made and is not wanted any more goes, beside them.
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.StorageClasses = s.StorageClasses[:1] })
+	// Owned objects that are no longer desired are pruned beside them.
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = s.StorageClasses[:1] })
 	second := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}}
 	second.SetName("second")
 	r.until("the end of the class", func() bool { return r.get(second) == nil })
@@ -75,7 +75,7 @@ func (r *rig) copyOf(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return made
 }
 
-func TestWhatSomebodyMadeBeforeUnderOurNamesStaysAsItIs(t *testing.T) {
+func TestCopies_ForeignObjectsUnderOurNamesStayUnchanged(t *testing.T) {
 	r := newRig(t)
 	c := r.create("holdfast", nil)
 	objects, err := render.Objects(render.Input{Cluster: c, Namespace: namespace, Has: func(kind schema.GroupKind) bool {
@@ -97,10 +97,10 @@ func TestWhatSomebodyMadeBeforeUnderOurNamesStaysAsItIs(t *testing.T) {
 		theirs = append(theirs, made)
 	}
 	r.start()
-	if message := r.condition("holdfast", v1.ProgressingCondition, reasonForeign); !strings.Contains(message, "not made by Holdfast") {
+	if message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonForeign); !strings.Contains(message, "not created by Holdfast") {
 		t.Errorf("it says %q", message)
 	}
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.StorageClasses = []v1.StorageClassSpec{{Name: "mine"}} })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "mine"}} })
 	mine := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}}
 	mine.SetName("mine")
 	r.until("a class of another name", func() bool { return r.get(mine) != nil })

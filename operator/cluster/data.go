@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/pager"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// allThere is of a process that sees to no definitions.
+// allThere is for a process that reconciles no definitions.
 type allThere struct{}
 
 func (allThere) Whole(string) bool { return true }
@@ -22,7 +22,7 @@ func (allThere) Returning() bool   { return false }
 
 // countStored counts Volumes and Snapshots. While their kind is on its way out or missing, those that are counted in the
 // status still exist on the disks.
-func (r *Controller) countStored(c *v1.StorageCluster, volumes, snapshots int) (int, int) {
+func (r *Controller) countStored(c *v1beta1.StorageCluster, volumes, snapshots int) (int, int) {
 	if !r.Kinds.Whole("volumes") {
 		volumes = max(volumes, int(c.Status.Volumes))
 	}
@@ -67,7 +67,7 @@ func (r *Controller) countBound(ctx context.Context) (n bound, err error) {
 }
 
 func (r *Controller) isOurs(v *core.PersistentVolume) bool {
-	return v.Spec.CSI != nil && v.Spec.CSI.Driver == r.Driver || v.Annotations[v1.NFSServerAnnotation] != ""
+	return v.Spec.CSI != nil && v.Spec.CSI.Driver == r.Driver || v.Annotations[v1beta1.NFSServerAnnotation] != ""
 }
 
 func eachOf(ctx context.Context, list pager.ListPageFunc, visit func(runtime.Object)) error {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 	serverNode     = "team.nfs1.nfs.holdfast.dev"
 )
 
-// as asks as somebody who has every right that RBAC gives. What is refused then is refused by a policy.
+// as requests with an account that has every right of RBAC. What is refused then is refused by a policy.
 func (r *rig) as(user string) holdfast.Interface {
 	config := rest.CopyConfig(r.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
@@ -47,7 +47,7 @@ type volumeRequests struct {
 }
 
 func (q volumeRequests) patch(h holdfast.Interface, spec string) error {
-	_, err := h.HoldfastV1().Volumes().Patch(q.Context(), q.name, types.MergePatchType, []byte(`{"spec":`+spec+`}`), dryRunPatch)
+	_, err := h.HoldfastV1beta1().Volumes().Patch(q.Context(), q.name, types.MergePatchType, []byte(`{"spec":`+spec+`}`), dryRunPatch)
 	return err
 }
 
@@ -57,7 +57,7 @@ type snapshotRequests struct {
 }
 
 func (q snapshotRequests) patch(h holdfast.Interface, spec string) error {
-	_, err := h.HoldfastV1().Snapshots().Patch(q.Context(), q.name, types.MergePatchType, []byte(`{"spec":`+spec+`}`), dryRunPatch)
+	_, err := h.HoldfastV1beta1().Snapshots().Patch(q.Context(), q.name, types.MergePatchType, []byte(`{"spec":`+spec+`}`), dryRunPatch)
 	return err
 }
 
@@ -67,7 +67,7 @@ type nodeRequests struct {
 }
 
 func (q nodeRequests) patch(h holdfast.Interface, spec string) error {
-	_, err := h.HoldfastV1().StorageNodes().Patch(q.Context(), q.name, types.MergePatchType, []byte(`{"spec":`+spec+`}`), dryRunPatch)
+	_, err := h.HoldfastV1beta1().StorageNodes().Patch(q.Context(), q.name, types.MergePatchType, []byte(`{"spec":`+spec+`}`), dryRunPatch)
 	return err
 }
 
@@ -80,16 +80,16 @@ func (r *rig) stored() {
 	r.Helper()
 	for _, node := range []string{"node1", serverNode} {
 		name, _, _ := strings.Cut(node, ".")
-		v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.VolumeSpec{Name: name, Node: node, Shared: node == serverNode}}
-		if _, err := r.ours.HoldfastV1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
+		v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: node, Shared: node == serverNode}}
+		if _, err := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{}); err != nil {
 			r.Fatal(err)
 		}
-		s := &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.SnapshotSpec{Name: name, Node: node, Source: name}}
-		if _, err := r.ours.HoldfastV1().Snapshots().Create(r.Context(), s, metav1.CreateOptions{}); err != nil {
+		s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.SnapshotSpec{Name: name, Node: node, SourceRef: v1beta1.FromVolume(name)}}
+		if _, err := r.ours.HoldfastV1beta1().Snapshots().Create(r.Context(), s, metav1.CreateOptions{}); err != nil {
 			r.Fatal(err)
 		}
-		n := &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
-		if _, err := r.ours.HoldfastV1().StorageNodes().Create(r.Context(), n, metav1.CreateOptions{}); err != nil {
+		n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		if _, err := r.ours.HoldfastV1beta1().StorageNodes().Create(r.Context(), n, metav1.CreateOptions{}); err != nil {
 			r.Fatal(err)
 		}
 	}
@@ -98,7 +98,7 @@ func (r *rig) stored() {
 func TestDeletionRequest_OnlyTheControllerAndAServerForItsOwnMayMakeIt(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.stored()
 	r.until("the rule being held", func() bool {
 		return refusedBy("holdfast-deletion", volumeRequests{r, "node1"}.patch(r.as("jane"), deletionRequest))
@@ -136,21 +136,21 @@ func TestDeletionRequest_OnlyTheControllerAndAServerForItsOwnMayMakeIt(t *testin
 func TestDeletionRequest_OneThatIsMadeStaysWhileOthersWrite(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.stored()
 	o := volumeRequests{r, "node1"}
 	r.until("the rule being held", func() bool { return refusedBy("holdfast-deletion", o.patch(r.as("jane"), deletionRequest)) })
-	if _, err := r.as(controllerUser).HoldfastV1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"spec":`+deletionRequest+`}`), metav1.PatchOptions{}); err != nil {
+	if _, err := r.as(controllerUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"spec":`+deletionRequest+`}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.patch(r.as(agentUser), `{"size":{"required":"1Gi"}}`); err != nil {
 		t.Errorf("the agent writes beside it: %v", err)
 	}
-	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "copy", Labels: map[string]string{v1.AdoptedLabel: "true"}}, Spec: v1.VolumeSpec{Name: "copy", Node: "node1"}}
-	v.Spec.Deletion = &v1.DeletionRequest{UID: "u", RequestedBy: "x", RequestedAt: metav1.NowMicro()}
+	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "copy", Labels: map[string]string{v1beta1.AdoptedLabel: "true"}}, Spec: v1beta1.VolumeSpec{Name: "copy", Node: "node1"}}
+	v.Spec.Deletion = &v1beta1.DeletionRequest{UID: "u", RequestedBy: "x", RequestedAt: metav1.NowMicro()}
 	for _, user := range []string{"jane", agentUser, controllerUser} {
-		_, err := r.as(user).HoldfastV1().Volumes().Create(t.Context(), v, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if !refusedBy("holdfast-deletion", err) || !strings.Contains(err.Error(), "cannot be made with a request") {
+		_, err := r.as(user).HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !refusedBy("holdfast-deletion", err) || !strings.Contains(err.Error(), "cannot be created with a request") {
 			t.Errorf("a volume that is made with a request by %s: %v", user, err)
 		}
 	}
@@ -159,10 +159,10 @@ func TestDeletionRequest_OneThatIsMadeStaysWhileOthersWrite(t *testing.T) {
 func TestNodeRequests_OnlyTheControllerAddsAndTheAgentTakesAway(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.stored()
 	one, two := nodeRequests{r, "node1"}, nodeRequests{r, serverNode}
-	const discard = `{"discard":[{"kind":"volume","name":"a","uid":"u","requestedBy":"x","requestedAt":"2026-11-24T00:00:00.000000Z"}]}`
+	const discard = `{"discard":[{"kind":"Volume","name":"a","uid":"u","requestedBy":"x","requestedAt":"2026-11-24T00:00:00.000000Z"}]}`
 	r.until("the rule being held", func() bool { return refusedBy("holdfast-node-requests", one.patch(r.as("jane"), discard)) })
 	additions := map[string]string{
 		"discard of a": discard, "restore of b": `{"restore":[{"name":"b"}]}`, "replacePools of c": `{"replacePools":[{"name":"c","id":"1"}]}`,
@@ -184,7 +184,7 @@ func TestNodeRequests_OnlyTheControllerAddsAndTheAgentTakesAway(t *testing.T) {
 		if err := one.patch(r.as(serverUser), spec); !refusedBy("holdfast-node-requests", err) {
 			t.Errorf("%s on a node by a server: %v", what, err)
 		}
-		nodes := r.as(controllerUser).HoldfastV1().StorageNodes()
+		nodes := r.as(controllerUser).HoldfastV1beta1().StorageNodes()
 		if _, err := nodes.Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"spec":`+spec+`}`), metav1.PatchOptions{}); err != nil {
 			t.Errorf("%s by the controller: %v", what, err)
 		}
@@ -204,16 +204,16 @@ func TestNodeRequests_OnlyTheControllerAddsAndTheAgentTakesAway(t *testing.T) {
 			t.Errorf("%s, by the agent: %v", what, err)
 		}
 	}
-	if err := r.ours.HoldfastV1().StorageNodes().Delete(t.Context(), "node1", metav1.DeleteOptions{}); err != nil {
+	if err := r.ours.HoldfastV1beta1().StorageNodes().Delete(t.Context(), "node1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n := &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "node1"}, Spec: v1.StorageNodeSpec{Restore: []v1.RestoreRequest{{Name: "a"}}}}
+	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "node1"}, Spec: v1beta1.StorageNodeSpec{Restore: []v1beta1.RestoreRequest{{Name: "a"}}}}
 	create := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	if _, err := r.as(agentUser).HoldfastV1().StorageNodes().Create(t.Context(), n, create); !refusedBy("holdfast-node-requests", err) {
+	if _, err := r.as(agentUser).HoldfastV1beta1().StorageNodes().Create(t.Context(), n, create); !refusedBy("holdfast-node-requests", err) {
 		t.Errorf("a node that is made with a request: %v", err)
 	}
-	n.Spec = v1.StorageNodeSpec{}
-	if _, err := r.as(agentUser).HoldfastV1().StorageNodes().Create(t.Context(), n, create); err != nil {
+	n.Spec = v1beta1.StorageNodeSpec{}
+	if _, err := r.as(agentUser).HoldfastV1beta1().StorageNodes().Create(t.Context(), n, create); err != nil {
 		t.Errorf("a node that is made: %v", err)
 	}
 }
@@ -221,7 +221,7 @@ func TestNodeRequests_OnlyTheControllerAddsAndTheAgentTakesAway(t *testing.T) {
 func TestDeletionByHand_OfAnObjectIsWarnedOf(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.stored()
 	deleted := func(user string) string {
 		t.Helper()
@@ -229,7 +229,7 @@ func TestDeletionByHand_OfAnObjectIsWarnedOf(t *testing.T) {
 		config := rest.CopyConfig(r.config)
 		config.WarningHandlerWithContext = heard
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
-		err := holdfast.NewForConfigOrDie(config).HoldfastV1().Volumes().Delete(t.Context(), "node1", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		err := holdfast.NewForConfigOrDie(config).HoldfastV1beta1().Volumes().Delete(t.Context(), "node1", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}

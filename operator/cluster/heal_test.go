@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
@@ -39,10 +39,10 @@ func (r *rig) get(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return live
 }
 
-func TestOneStorageClusterMakesAllObjects(t *testing.T) {
+func TestInstall_OneStorageClusterCreatesAllObjects(t *testing.T) {
 	r := newRig(t).start()
 	c := r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	if now := r.cluster("holdfast"); now.Generation != c.Generation || !equality.Semantic.DeepEqual(now.Spec, c.Spec) {
 		t.Errorf("defaults were written into the spec: it is %+v, of generation %d", now.Spec, now.Generation)
 	}
@@ -65,21 +65,21 @@ func TestOneStorageClusterMakesAllObjects(t *testing.T) {
 }
 
 // everything asks for all that can be made in a cluster without further kinds.
-func everything(s *v1.StorageClusterSpec) {
-	s.CSI.EnableProvisionCreds, s.CSI.EnableControllerPublishCreds, s.CSI.EnableNodePublishCreds, s.CSI.EnableControllerExpandCreds = true, true, true, true
-	s.CSI.Attach = true
-	s.SecretRef = &v1.SecretReference{Name: "credentials"}
-	s.Ingress = v1.IngressSpec{Enable: true, TLS: true, Hostname: "storage.example"}
-	s.K8sDistro = "openshift-4.20"
-	s.StorageClasses = []v1.StorageClassSpec{{Name: "hb-one", Default: true}, {Name: "hb-two", ReclaimPolicy: "Retain"}}
+func everything(s *v1beta1.StorageClusterSpec) {
+	s.CSI.Credentials.Provision, s.CSI.Credentials.ControllerPublish, s.CSI.Credentials.NodePublish, s.CSI.Credentials.ControllerExpand = true, true, true, true
+	s.CSI.AttachRequired = true
+	s.SecretRef = &v1beta1.SecretReference{Name: "credentials"}
+	s.Ingress = v1beta1.IngressSpec{Enabled: true, TLS: true, Host: "storage.example"}
+	s.Distribution = "openshift-4.20"
+	s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-one", Default: true}, {Name: "hb-two", ReclaimPolicy: "Retain"}}
 }
 
-func TestEveryObjectThatIsEditedOrDeletedByHandIsPutRight(t *testing.T) {
+func TestHeal_EveryEditedOrDeletedObjectIsRepaired(t *testing.T) {
 	r := newRig(t)
 	secret := r.secret("credentials")
 	r.start()
 	r.create("holdfast", everything)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	for _, o := range r.wanted("holdfast", secret) {
 		t.Run(o.GetKind()+"/"+o.GetName(), func(t *testing.T) {
 			r := r.within(t)
@@ -147,7 +147,7 @@ func essence(o *unstructured.Unstructured) string {
 	return string(text)
 }
 
-// edits are what somebody may do to an object of a kind: change what is asked for, take some of it away, add to it.
+// edits are the edits by hand of an object of a kind: change a desired field, remove it, add to it.
 func edits(o *unstructured.Unstructured) []string {
 	switch o.GetKind() {
 	case "Secret":
@@ -196,7 +196,7 @@ func (r *rig) putSecret(name string, data map[string][]byte) {
 	}
 }
 
-// secretData has all keys that a secret may have. None of its passwords may be told anywhere.
+// secretData has all keys that a secret may have. None of its passwords may be reported anywhere.
 func secretData() map[string][]byte {
 	data := map[string][]byte{"username": []byte("storage"), "password": []byte("top-secret-api"), "tls.crt": []byte("top-secret-crt"), "tls.key": []byte("top-secret-key")}
 	for _, pair := range []string{"csiProvision", "csiControllerPublish", "csiNodePublish", "csiControllerExpand"} {

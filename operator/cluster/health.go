@@ -10,29 +10,29 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
 func compare(a, b string) int { return cmp.Compare(a, b) }
 
 // health is each node that is to store.
-func (s *situation) health() []v1.NodeHealth {
+func (s *situation) health() []v1beta1.NodeHealth {
 	pods := map[string]*core.Pod{}
 	for _, p := range s.pods {
 		if has := pods[p.Spec.NodeName]; has == nil || !rollout.IsReady(has) { // while one ends there may be two
 			pods[p.Spec.NodeName] = p
 		}
 	}
-	all := make([]v1.NodeHealth, 0, len(s.nodes))
+	all := make([]v1beta1.NodeHealth, 0, len(s.nodes))
 	for _, n := range s.nodes {
 		all = append(all, s.nodeHealth(n, pods[n.Name], s.storageNodes[n.Name]))
 	}
 	return all
 }
 
-func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1.StorageNode) v1.NodeHealth {
-	h := v1.NodeHealth{Name: n.Name, Registered: s.registered[n.Name]}
+func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1beta1.StorageNode) v1beta1.NodeHealth {
+	h := v1beta1.NodeHealth{Name: n.Name, Registered: s.registered[n.Name]}
 	var wrong []string
 	note := func(ok bool, format string, args ...any) bool {
 		if !ok {
@@ -49,7 +49,7 @@ func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1.StorageN
 		return h
 	}
 	h.Version = storage.Status.Version
-	ready := meta.FindStatusCondition(storage.Status.Conditions, v1.ReadyCondition)
+	ready := meta.FindStatusCondition(storage.Status.Conditions, v1beta1.ReadyCondition)
 	silent := ready == nil || ready.Status == metav1.ConditionUnknown
 	h.Agent = note(!silent, "%s", silence(ready)) && runs && up
 	h.Pools, h.Disk = len(storage.Status.Pools) > 0, len(storage.Status.Pools) > 0
@@ -69,7 +69,7 @@ func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1.StorageN
 }
 
 // hasRoom for one more volume of the smallest size.
-func hasRoom(p *v1.Pool) bool {
+func hasRoom(p *v1beta1.Pool) bool {
 	return p.Largest.Sign() > 0 && p.Largest.Cmp(p.Smallest) >= 0
 }
 
@@ -93,20 +93,18 @@ func silence(ready *metav1.Condition) string {
 	return ready.Message
 }
 
-// ready and unready are the names of nodes.
-func split(all []v1.NodeHealth) (members v1.Members) {
+// unready are the names of the nodes that are not ready.
+func unready(all []v1beta1.NodeHealth) (names []string) {
 	for _, h := range all {
-		if h.Ready {
-			members.Ready = append(members.Ready, h.Name)
-		} else {
-			members.Unready = append(members.Unready, h.Name)
+		if !h.Ready {
+			names = append(names, h.Name)
 		}
 	}
-	return members
+	return names
 }
 
 // versions is the version of all nodes; the oldest and the newest while they differ.
-func versions(all []v1.NodeHealth) string {
+func versions(all []v1beta1.NodeHealth) string {
 	var found []string
 	for _, h := range all {
 		if h.Version != "" && !slices.Contains(found, h.Version) {
@@ -141,7 +139,7 @@ func isNumber(s string) bool  { return strings.Trim(s, "0123456789") == "" }
 const mostNamed = 5
 
 // complaints of the nodes that are not ready.
-func complaints(all []v1.NodeHealth) string {
+func complaints(all []v1beta1.NodeHealth) string {
 	var lines []string
 	unready := 0
 	for _, h := range all {

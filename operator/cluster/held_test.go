@@ -9,26 +9,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/held"
 )
 
 // twoPools are on every node, one of them on devices.
-func twoPools(s *v1.StorageClusterSpec) {
-	s.Pools = []v1.PoolSpec{{Name: "files", Path: "/srv/files", Engine: "directory"}, {Name: "disks", Devices: &v1.DeviceSelector{Paths: []string{"/dev/none"}}}}
-	s.StorageClasses = []v1.StorageClassSpec{{Name: "hb-one"}}
+func twoPools(s *v1beta1.StorageClusterSpec) {
+	s.Pools = []v1beta1.PoolSpec{{Name: "files", Path: "/srv/files", Engine: v1beta1.EngineDirectory}, {Name: "disks", Devices: &v1beta1.DeviceSelector{Paths: []string{"/dev/none"}}}}
+	s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-one"}}
 }
 
 // volumeIn makes a volume that is in a pool of a node.
-func (r *rig) volumeIn(name, node, pool string, phase v1.Phase) {
+func (r *rig) volumeIn(name, node, pool string, phase v1beta1.Phase) {
 	r.Helper()
-	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1.AgentFinalizer}}, Spec: v1.VolumeSpec{Name: name, Node: node, Pool: pool}}
-	v, err := r.ours.HoldfastV1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
+	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: name, Node: node, Pool: pool}}
+	v, err := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
 	v.Status.Pool, v.Status.Phase = pool, phase
-	if _, err := r.ours.HoldfastV1().Volumes().UpdateStatus(r.Context(), v, metav1.UpdateOptions{}); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().Volumes().UpdateStatus(r.Context(), v, metav1.UpdateOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -37,9 +37,9 @@ func (r *rig) volumeIn(name, node, pool string, phase v1.Phase) {
 func (r *rig) holding() {
 	r.Helper()
 	r.create("holdfast", twoPools)
-	r.settled("holdfast")
-	r.volumeIn("v1", "node1", "files", v1.PhaseReady)
-	r.volumeIn("v2", "node1", "disks", v1.PhaseReady)
+	r.reconciled("holdfast")
+	r.volumeIn("v1", "node1", "files", v1beta1.PhaseReady)
+	r.volumeIn("v2", "node1", "disks", v1beta1.PhaseReady)
 	r.until("the pools in the status", func() bool { return len(r.cluster("holdfast").Status.Pools) == 2 })
 }
 
@@ -51,9 +51,9 @@ func TestHeldPools_TheAPIServerRefusesWhatTheOperatorWouldNotCarryOut(t *testing
 	r := newRig(t).start()
 	r.holding()
 	a := r.asker()
-	hides := func(s *v1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
+	hides := func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
 	r.until("the rules being held", func() bool {
-		return a.try(hides) != nil && a.try(func(s *v1.StorageClusterSpec) { s.NodeSelectorTerms = terms("x", core.NodeSelectorOpExists) }) != nil
+		return a.try(hides) != nil && a.try(func(s *v1beta1.StorageClusterSpec) { s.NodeSelectorTerms = terms("x", core.NodeSelectorOpExists) }) != nil
 	})
 	patch := []byte(`{"metadata":{"labels":{"number":"7"}}}`)
 	if _, err := r.theirs.CoreV1().Nodes().Patch(t.Context(), "node1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -67,34 +67,34 @@ func TestHeldPools_TheAPIServerRefusesWhatTheOperatorWouldNotCarryOut(t *testing
 	for i := range all.Items {
 		nodes = append(nodes, &all.Items[i])
 	}
-	selector := func(terms []core.NodeSelectorTerm) func(*v1.StorageClusterSpec) {
-		return func(s *v1.StorageClusterSpec) { s.NodeSelectorTerms = terms }
+	selector := func(terms []core.NodeSelectorTerm) func(*v1beta1.StorageClusterSpec) {
+		return func(s *v1beta1.StorageClusterSpec) { s.NodeSelectorTerms = terms }
 	}
-	ofPool := func(terms []core.NodeSelectorTerm) func(*v1.StorageClusterSpec) {
-		return func(s *v1.StorageClusterSpec) { s.Pools[1].NodeSelectorTerms = terms }
+	ofPool := func(terms []core.NodeSelectorTerm) func(*v1beta1.StorageClusterSpec) {
+		return func(s *v1beta1.StorageClusterSpec) { s.Pools[1].NodeSelectorTerms = terms }
 	}
 	named := func(operator core.NodeSelectorOperator) []core.NodeSelectorTerm {
 		return []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: operator, Values: []string{"node1"}}}}}
 	}
 	for what, test := range map[string]struct {
-		change func(*v1.StorageClusterSpec)
+		change func(*v1beta1.StorageClusterSpec)
 		says   []string // nothing where it is to be taken
 	}{
-		"nothing":                  {func(s *v1.StorageClusterSpec) { s.Debug = true }, nil},
-		"a pool more":              {func(s *v1.StorageClusterSpec) { s.Pools = append(s.Pools, v1.PoolSpec{Name: "more"}) }, nil},
-		"what a pool keeps free":   {func(s *v1.StorageClusterSpec) { s.Pools[0].Reserved = "7%" }, nil},
+		"nothing":                  {func(s *v1beta1.StorageClusterSpec) { s.Debug = true }, nil},
+		"a pool more":              {func(s *v1beta1.StorageClusterSpec) { s.Pools = append(s.Pools, v1beta1.PoolSpec{Name: "more"}) }, nil},
+		"what a pool keeps free":   {func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Reserved = "7%" }, nil},
 		"another path":             {hides, []string{"pool files holds 1 volumes and 0 snapshots on node1, in /srv/files", "allow-hiding"}},
-		"another engine":           {func(s *v1.StorageClusterSpec) { s.Pools[0].Engine = "image" }, []string{"pool files", "engine directory"}},
-		"no engine":                {func(s *v1.StorageClusterSpec) { s.Pools[0].Engine = "" }, []string{"pool files"}},
-		"another name":             {func(s *v1.StorageClusterSpec) { s.Pools[0].Name = "other" }, []string{"pool files"}},
-		"a pool less":              {func(s *v1.StorageClusterSpec) { s.Pools = s.Pools[:1] }, []string{"pool disks"}},
-		"no pools":                 {func(s *v1.StorageClusterSpec) { s.Pools = nil }, []string{"pool disks", "pool files"}},
-		"a directory for devices":  {func(s *v1.StorageClusterSpec) { s.Pools[1].Devices = nil }, []string{"pool disks"}},
-		"other devices":            {func(s *v1.StorageClusterSpec) { s.Pools[1].Devices.Paths = []string{"/dev/sdx"} }, []string{"pool disks"}},
-		"more devices":             {func(s *v1.StorageClusterSpec) { s.Pools[1].Devices.Paths = []string{"/dev/sdx", "/dev/none"} }, nil},
-		"any devices":              {func(s *v1.StorageClusterSpec) { *s.Pools[1].Devices = v1.DeviceSelector{Model: "X"} }, []string{"pool disks"}},
-		"no driver":                {func(s *v1.StorageClusterSpec) { s.CSI.Enable = new(bool) }, []string{"spec.csi.enable", "pool files"}},
-		"the driver said":          {func(s *v1.StorageClusterSpec) { s.CSI.Enable = new(true) }, nil},
+		"another engine":           {func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Engine = v1beta1.EngineImage }, []string{"pool files", "engine Directory"}},
+		"no engine":                {func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Engine = "" }, []string{"pool files"}},
+		"another name":             {func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Name = "other" }, []string{"pool files"}},
+		"a pool less":              {func(s *v1beta1.StorageClusterSpec) { s.Pools = s.Pools[:1] }, []string{"pool disks"}},
+		"no pools":                 {func(s *v1beta1.StorageClusterSpec) { s.Pools = nil }, []string{"pool disks", "pool files"}},
+		"a directory for devices":  {func(s *v1beta1.StorageClusterSpec) { s.Pools[1].Devices = nil }, []string{"pool disks"}},
+		"other devices":            {func(s *v1beta1.StorageClusterSpec) { s.Pools[1].Devices.Paths = []string{"/dev/sdx"} }, []string{"pool disks"}},
+		"more devices":             {func(s *v1beta1.StorageClusterSpec) { s.Pools[1].Devices.Paths = []string{"/dev/sdx", "/dev/none"} }, nil},
+		"any devices":              {func(s *v1beta1.StorageClusterSpec) { *s.Pools[1].Devices = v1beta1.DeviceSelector{Model: "X"} }, []string{"pool disks"}},
+		"no driver":                {func(s *v1beta1.StorageClusterSpec) { s.CSI.Enabled = new(bool) }, []string{"spec.csi.enabled", "pool files"}},
+		"the driver said":          {func(s *v1beta1.StorageClusterSpec) { s.CSI.Enabled = new(true) }, nil},
 		"a label it lacks":         {selector(terms("x", core.NodeSelectorOpExists)), []string{"node node1", "files", "disks"}},
 		"a label it may not have":  {selector(terms("number", core.NodeSelectorOpDoesNotExist)), []string{"node node1"}},
 		"a label it has":           {selector(terms("number", core.NodeSelectorOpExists)), nil},
@@ -133,13 +133,13 @@ func TestHeldPools_ThoseThatAreNamedInTheAnnotationMayBeHidden(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
 	a := r.asker()
-	hides := func(s *v1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
+	hides := func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path = "/srv/other" }
 	r.until("the rule being held", func() bool { return a.try(hides) != nil })
 	for names, taken := range map[string]bool{"disks": false, "files": true, "disks, files": true} {
 		c := r.cluster("holdfast")
-		c.Annotations = map[string]string{v1.AllowHidingAnnotation: names}
+		c.Annotations = map[string]string{v1beta1.AllowHidingAnnotation: names}
 		hides(&c.Spec)
-		_, err := r.ours.HoldfastV1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := r.ours.HoldfastV1beta1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		if taken != (err == nil) {
 			t.Errorf("with %q: %v", names, err)
 		}
@@ -147,7 +147,7 @@ func TestHeldPools_ThoseThatAreNamedInTheAnnotationMayBeHidden(t *testing.T) {
 }
 
 // unruled takes away the rules by which the API server would refuse it.
-func (r *rig) unruled(hides func(*v1.StorageClusterSpec)) {
+func (r *rig) unruled(hides func(*v1beta1.StorageClusterSpec)) {
 	r.Helper()
 	bindings := r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	a := r.asker()
@@ -172,7 +172,7 @@ func (r *rig) directory() string {
 }
 
 // slip lets a change of the spec in that the API server would refuse, while no operator runs.
-func (r *rig) slip(change func(*v1.StorageClusterSpec)) {
+func (r *rig) slip(change func(*v1beta1.StorageClusterSpec)) {
 	r.Helper()
 	r.stop()
 	r.unruled(change)
@@ -180,14 +180,14 @@ func (r *rig) slip(change func(*v1.StorageClusterSpec)) {
 	r.start()
 }
 
-func moved(s *v1.StorageClusterSpec) { s.Pools[0].Path, s.Debug = "/srv/other", true }
+func moved(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path, s.Debug = "/srv/other", true }
 
-func TestHeldPools_AChangeThatSlipsThroughIsNotCarriedOutAndToldOf(t *testing.T) {
+func TestHeldPools_ChangeThatBypassesThePolicyIsNotAppliedAndReported(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
 	r.slip(moved)
-	message := r.condition("holdfast", v1.DegradedCondition, reasonHidden)
-	for _, part := range []string{"spec.pools[0].path", "/srv/other", "pool files holds 1 volume on node node1", "Take the change back"} {
+	message := r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
+	for _, part := range []string{"spec.pools[0].path", "/srv/other", "pool files holds 1 volume on node node1", "Revert the change"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("%q is not in %q", part, message)
 		}
@@ -197,13 +197,13 @@ func TestHeldPools_AChangeThatSlipsThroughIsNotCarriedOutAndToldOf(t *testing.T)
 	}
 	r.until("the event", func() bool { return len(r.events.with("Warning VolumesHidden", "pool files")) == 1 })
 
-	// What else is asked for is carried out.
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.StorageClasses = []v1.StorageClassSpec{{Name: "hb-two"}} })
+	// The other requested changes are applied.
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-two"}} })
 	r.until("the other class", func() bool { return r.class("hb-two") != nil && r.class("hb-one") == nil })
 
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pools[0].Path = "/srv/files" })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Pools[0].Path = "/srv/files" })
 	r.until("all being well", func() bool {
-		d := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.DegradedCondition)
+		d := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.DegradedCondition)
 		return d != nil && d.Reason != reasonHidden
 	})
 }
@@ -212,19 +212,19 @@ func TestHeldPools_AChangeIsCarriedOutWhenTheVolumesAreGone(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
 	r.slip(moved)
-	r.condition("holdfast", v1.DegradedCondition, reasonHidden)
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
 	r.noVolume("v1")
 	r.until("the pool in its new place", func() bool { return r.directory() == "/srv/other" })
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 }
 
 func TestHeldPools_AVolumeThatIsLostHoldsNone(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
 	r.slip(moved)
-	r.condition("holdfast", v1.DegradedCondition, reasonHidden)
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonHidden)
 	patch := []byte(`{"status":{"phase":"Lost"}}`)
-	if _, err := r.ours.HoldfastV1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the pool in its new place", func() bool { return r.directory() == "/srv/other" })

@@ -21,46 +21,48 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-func TestASpecThatCannotBeMadeGivesAReasonAndTheNextGoodOneMendsIt(t *testing.T) {
+func TestSpec_ThatCannotBeAppliedGivesAReasonAndTheNextGoodOneClearsIt(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", classes("hb-one"))
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	good := r.cluster("holdfast").Spec
 	for what, test := range map[string]struct {
-		change func(*v1.StorageClusterSpec)
+		change func(*v1beta1.StorageClusterSpec)
 		want   string
 	}{
-		"an operator that is none": {func(s *v1.StorageClusterSpec) {
+		"an operator that is none": {func(s *v1beta1.StorageClusterSpec) {
 			s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "a", Operator: "Near", Values: []string{"b"}}}}}
 		}, "nodeSelectorTerms"},
-		"a key of 5000 bytes": {func(s *v1.StorageClusterSpec) {
+		"a key of 5000 bytes": {func(s *v1beta1.StorageClusterSpec) {
 			s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: strings.Repeat("k", 5000), Operator: "Exists"}}}}
 		}, "nodeSelectorTerms"},
-		"a distribution that is unknown": {func(s *v1.StorageClusterSpec) { s.K8sDistro = "hurd" }, "k8sDistro"},
-		"requests above limits": {func(s *v1.StorageClusterSpec) {
+		"a distribution that is unknown": {func(s *v1beta1.StorageClusterSpec) { s.Distribution = "hurd" }, "distribution"},
+		"requests above limits": {func(s *v1beta1.StorageClusterSpec) {
 			s.Resources.Requests = core.ResourceList{"memory": resource.MustParse("2Gi")}
 			s.Resources.Limits = core.ResourceList{"memory": resource.MustParse("1Gi")}
 		}, "resources"},
-		"credentials without a secret":     {func(s *v1.StorageClusterSpec) { s.CSI.EnableProvisionCreds = true }, "secretRef"},
-		"a secret that does not exist":     {func(s *v1.StorageClusterSpec) { s.SecretRef = &v1.SecretReference{Name: "nowhere"} }, "holdfast-system/nowhere"},
-		"an image that nobody could write": {func(s *v1.StorageClusterSpec) { s.Images.Holdfast = "::::" }, ""},
-		"an annotation that cannot be one": {func(s *v1.StorageClusterSpec) { s.Service.Annotations = map[string]string{"no/such/key": "x"} }, "annotations"},
-		"annotations of half a megabyte": {func(s *v1.StorageClusterSpec) {
+		"credentials without a secret":     {func(s *v1beta1.StorageClusterSpec) { s.CSI.Credentials.Provision = true }, "secretRef"},
+		"a secret that does not exist":     {func(s *v1beta1.StorageClusterSpec) { s.SecretRef = &v1beta1.SecretReference{Name: "nowhere"} }, "holdfast-system/nowhere"},
+		"an image with an invalid name":    {func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = "::::" }, ""},
+		"an annotation that cannot be one": {func(s *v1beta1.StorageClusterSpec) { s.Service.Annotations = map[string]string{"no/such/key": "x"} }, "annotations"},
+		"annotations of half a megabyte": {func(s *v1beta1.StorageClusterSpec) {
 			s.Service.Annotations = map[string]string{"a": strings.Repeat("x", 500_000)}
 		}, "annotations"},
-		"a toleration with an unknown effect": {func(s *v1.StorageClusterSpec) { s.Tolerations = []core.Toleration{{Key: "a", Effect: "Sometimes"}} }, "olerations"},
+		"a toleration with an unknown effect": {func(s *v1beta1.StorageClusterSpec) {
+			s.Tolerations = []core.Toleration{{Key: "a", Effect: "Sometimes"}}
+		}, "olerations"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := r.within(t)
-			r.change("holdfast", func(s *v1.StorageClusterSpec) { *s = *good.DeepCopy(); test.change(s) })
+			r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { *s = *good.DeepCopy(); test.change(s) })
 			var message string
 			r.until("a condition that says what is wrong", func() bool {
 				c := r.cluster("holdfast")
-				p := meta.FindStatusCondition(c.Status.Conditions, v1.ProgressingCondition)
+				p := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ProgressingCondition)
 				if c.Status.ObservedGeneration != c.Generation || p.ObservedGeneration != c.Generation {
 					return false
 				}
@@ -72,15 +74,15 @@ func TestASpecThatCannotBeMadeGivesAReasonAndTheNextGoodOneMendsIt(t *testing.T)
 			}
 			t.Log(message)
 			if r.class("hb-one") == nil {
-				t.Error("what the last good spec asked for is gone")
+				t.Error("an object of the last good spec is gone")
 			}
-			// What the last good spec asked for is still kept.
+			// The objects of the last good spec are still reconciled.
 			if err := r.theirs.StorageV1().StorageClasses().Delete(t.Context(), "hb-one", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			r.until("the class that was deleted by hand", func() bool { return r.class("hb-one") != nil })
-			r.change("holdfast", func(s *v1.StorageClusterSpec) { *s = *good.DeepCopy() })
-			r.settled("holdfast")
+			r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { *s = *good.DeepCopy() })
+			r.reconciled("holdfast")
 		})
 	}
 }
@@ -92,14 +94,14 @@ func (r *rig) within(t *testing.T) *rig {
 	return &part
 }
 
-func TestOneObjectThatIsRefusedDoesNotKeepTheOthers(t *testing.T) {
+func TestSpec_OneRefusedObjectDoesNotBlockTheOthers(t *testing.T) {
 	r := newRig(t)
 	var log lockedBuffer
 	r.log = slog.New(slog.NewTextHandler(io.MultiWriter(&log, r.Output()), nil))
 	r.forbid("hb-two")
 	r.start()
 	r.create("holdfast", classes("hb-one", "hb-two", "hb-three"))
-	message := r.condition("holdfast", v1.ProgressingCondition, reasonNotApplied)
+	message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonNotApplied)
 	if !strings.Contains(message, "StorageClass hb-two") || !strings.Contains(message, "not here") {
 		t.Errorf("the condition says %q", message)
 	}
@@ -114,12 +116,12 @@ func TestOneObjectThatIsRefusedDoesNotKeepTheOthers(t *testing.T) {
 	r.until("a line of the log", func() bool { return strings.Contains(log.String(), "hb-two") })
 	// Nothing is pruned of a kind of which something could not be made.
 	r.change("holdfast", classes("hb-one", "hb-two"))
-	r.condition("holdfast", v1.ProgressingCondition, reasonNotApplied)
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonNotApplied)
 	if r.class("hb-three") == nil {
 		t.Error("a class was removed before its successor was there")
 	}
 	r.change("holdfast", classes("hb-one"))
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.until("the other one going", func() bool { return r.class("hb-three") == nil })
 }
 
@@ -168,24 +170,24 @@ func classOf(name string) *unstructured.Unstructured {
 	return o
 }
 
-func TestASecretIsFollowedAndNothingOfItIsTold(t *testing.T) {
+func TestSecret_IsFollowedAndItsContentIsNotReported(t *testing.T) {
 	r := newRig(t)
 	var log lockedBuffer
 	r.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	r.start()
 	r.create("holdfast", everything)
-	if message := r.condition("holdfast", v1.ProgressingCondition, reasonInvalid); !strings.Contains(message, "holdfast-system/credentials") {
+	if message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonInvalid); !strings.Contains(message, "holdfast-system/credentials") {
 		t.Errorf("without the secret the condition says %q", message)
 	}
 	incomplete := secretData()
 	delete(incomplete, "csiNodePublishPassword")
 	r.putSecret("credentials", incomplete)
-	r.until("the missing key being told", func() bool {
-		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProgressingCondition)
+	r.until("the missing key being reported", func() bool {
+		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProgressingCondition)
 		return strings.Contains(p.Message, "csiNodePublishPassword")
 	})
 	r.secret("credentials")
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	made := func(key string) string {
 		s, err := r.theirs.CoreV1().Secrets(namespace).Get(t.Context(), "csi-provisioner-secret", metav1.GetOptions{})
 		if err != nil {
@@ -225,47 +227,47 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func TestTheManifestOfAnotherReleaseIsSaidToBeIgnoredWhileTheSpecNamesAnImage(t *testing.T) {
+func TestManifest_OfAnotherReleaseIsReportedIgnoredWhileTheSpecNamesAnImage(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	deployments := r.theirs.AppsV1().Deployments(namespace)
 	r.installAnotherRelease()
-	message := r.condition("holdfast", v1.ReleaseIgnoredCondition, reasonImagePinned)
-	for _, want := range []string{"v9.9.9", "spec.images.holdfast asks for holdfast.test/pause:1", "StorageUpgrade"} {
+	message := r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned)
+	for _, want := range []string{"v9.9.9", "spec.images.holdfast names holdfast.test/pause:1", "StorageUpgrade"} {
 		if !strings.Contains(message, want) {
 			t.Errorf("%q is not said in %q", want, message)
 		}
 	}
-	r.until("the image that is asked for", func() bool {
+	r.until("the requested image", func() bool {
 		d, err := deployments.Get(t.Context(), controllerName, metav1.GetOptions{})
 		return err == nil && d.Spec.Template.Spec.Containers[0].Image == "holdfast.test/pause:1" && d.Labels[versionLabel] != "v9.9.9"
 	})
 	r.until("one event", func() bool { return len(r.events.with("Warning ReleaseIgnored", "v9.9.9")) == 1 })
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Debug = true })
-	r.settled("holdfast")
-	r.condition("holdfast", v1.ReleaseIgnoredCondition, reasonImagePinned) // until another image is asked for
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Images.Holdfast = "holdfast.test/pause:9" })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
+	r.reconciled("holdfast")
+	r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned) // until another image is requested
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = "holdfast.test/pause:9" })
 	r.until("the condition going", func() bool {
-		return meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ReleaseIgnoredCondition) == nil
+		return meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ReleaseIgnoredCondition) == nil
 	})
 }
 
 // installAnotherRelease changes the controller's workload as the manifest of v9.9.9 does.
 func (r *rig) installAnotherRelease() {
 	manifest := `{"metadata":{"labels":{"app.kubernetes.io/version":"v9.9.9"}},"spec":{"template":{"spec":{"containers":[{"name":"holdfast","image":"holdfast.test/pause:9"}]}}}}`
-	_, err := r.theirs.AppsV1().Deployments(namespace).Patch(background, controllerName, types.StrategicMergePatchType, []byte(manifest), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err := r.theirs.AppsV1().Deployments(namespace).Patch(background, controllerName, types.StrategicMergePatchType, []byte(manifest), metav1.PatchOptions{FieldManager: "stranger"})
 	if err != nil {
 		r.Errorf("another release: %v", err)
 	}
 }
 
 // A manifest that comes while the controller's workload is being written is neither overwritten nor forgotten.
-func TestTheManifestOfAnotherReleaseIsNotedWheneverItComes(t *testing.T) {
-	for image, outcome := range map[v1.Image]func(*rig){
-		"holdfast.test/pause:1": func(r *rig) { r.condition("holdfast", v1.ReleaseIgnoredCondition, reasonImagePinned) },
+func TestManifest_OfAnotherReleaseIsNoticedWheneverItIsApplied(t *testing.T) {
+	for image, outcome := range map[v1beta1.Image]func(*rig){
+		"holdfast.test/pause:1": func(r *rig) { r.condition("holdfast", v1beta1.ReleaseIgnoredCondition, reasonImagePinned) },
 		"": func(r *rig) {
-			r.condition("holdfast", v1.ProgressingCondition, reasonUpgrading)
+			r.condition("holdfast", v1beta1.ProgressingCondition, reasonUpgrading)
 			d, err := r.theirs.AppsV1().Deployments(namespace).Get(background, controllerName, metav1.GetOptions{})
 			if err != nil || d.Labels[versionLabel] != "v9.9.9" || d.Spec.Template.Spec.Containers[0].Image != "holdfast.test/pause:9" {
 				r.Errorf("it was overwritten: %v, %v", d, err)
@@ -274,24 +276,24 @@ func TestTheManifestOfAnotherReleaseIsNotedWheneverItComes(t *testing.T) {
 	} {
 		for _, before := range []string{
 			"PATCH /apis/apps/v1/namespaces/" + namespace + "/deployments/" + controllerName,
-			"PUT /apis/holdfast.dev/v1/storageclusters/holdfast/status",
+			"PUT /apis/holdfast.dev/v1beta1/storageclusters/holdfast/status",
 		} {
 			t.Run(fmt.Sprintf("image %q, before %s", image, before), func(t *testing.T) {
 				r := newRig(t).start()
-				r.create("holdfast", func(s *v1.StorageClusterSpec) { s.Images.Holdfast = image })
-				r.settled("holdfast")
+				r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Images.Holdfast = image })
+				r.reconciled("holdfast")
 				r.traffic.onceBefore(before, r.installAnotherRelease)
-				r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Debug = true })
+				r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Debug = true })
 				outcome(r)
 			})
 		}
 	}
 }
 
-func TestANamespaceThatIsBeingDeletedIsToldAndAllSettlesWhenItIsMadeAgain(t *testing.T) {
+func TestNamespace_BeingDeletedIsReportedAndAllIsRepairedOnceItExists(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", classes("hb-one"))
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	namespaces, held := r.theirs.CoreV1().Namespaces(), r.theirs.CoreV1().ConfigMaps(namespace)
 	free := func() {
 		_, _ = held.Patch(background, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -305,7 +307,7 @@ func TestANamespaceThatIsBeingDeletedIsToldAndAllSettlesWhenItIsMadeAgain(t *tes
 		t.Fatal(err)
 	}
 	r.until("a condition that names the namespace", func() bool {
-		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProgressingCondition)
+		p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProgressingCondition)
 		return p.Reason == reasonNotApplied && strings.Contains(p.Message, "namespace "+namespace+" because it is being terminated")
 	})
 	if r.class("hb-one") == nil {
@@ -326,19 +328,17 @@ func TestANamespaceThatIsBeingDeletedIsToldAndAllSettlesWhenItIsMadeAgain(t *tes
 		_, err := namespaces.Get(t.Context(), namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	if _, err := namespaces.Create(t.Context(), &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r.onlyWanted("holdfast")
-	if p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProgressingCondition); p.Reason == reasonNotApplied {
+	r.install() // with the account of the controller, without which its workload is not made again
+	r.onlyDesired("holdfast")
+	if p := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProgressingCondition); p.Reason == reasonNotApplied {
 		t.Errorf("it still says %q", p.Message)
 	}
 }
 
-func TestAKindThatTheClusterLearnsIsUsedAndOneThatItForgetsIsNot(t *testing.T) {
+func TestKinds_LearnedKindIsUsedAndForgottenKindIsNot(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	monitors := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "podmonitors"}
 	definition := decode(t, []byte(podMonitors))[0]
 	definitions := r.objects.Resource(definitionResource)
@@ -354,19 +354,19 @@ func TestAKindThatTheClusterLearnsIsUsedAndOneThatItForgetsIsNot(t *testing.T) {
 		return len(all.Items)
 	}
 	r.until("the PodMonitors", func() bool { return count() > 0 })
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.DisableMonitoring = true })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Enabled = new(false) })
 	r.until("their removal", func() bool { return count() == 0 })
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.DisableMonitoring = false })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Enabled = nil })
 	r.until("the PodMonitors again", func() bool { return count() > 0 })
 	if err := definitions.Delete(t.Context(), definition.GetName(), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the kind being forgotten", func() bool { return !r.set.Has(schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"}) })
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.traffic.take()
 	for _, request := range r.costs(3*time.Second, math.MaxInt) {
 		if strings.Contains(request, "podmonitors") {
-			t.Errorf("it is still asked for: %s", request)
+			t.Errorf("it is still requested: %s", request)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
@@ -22,15 +22,15 @@ import (
 
 const reasonInlineInUse = "VolumesInUse"
 
-// hasInline says whether a node tells of inline ephemeral volumes. How many there are changes with every such pod.
-func hasInline(n *v1.StorageNode) bool {
+// hasInline says whether a node reports inline ephemeral volumes. How many there are changes with every such pod.
+func hasInline(n *v1beta1.StorageNode) bool {
 	count := n.Status.InlineVolumes
 	return count != nil && *count > 0
 }
 
-// mayHaveInline is false only where an agent that makes no more of them has counted none. In the count of one that still
-// makes them the last may be missing, and an agent of before tells nothing.
-func mayHaveInline(n *v1.StorageNode) bool {
+// mayHaveInline is false only where an agent that creates no more of them has counted none. The count of an agent that
+// still creates them may miss the last, and an older agent reports no count.
+func mayHaveInline(n *v1beta1.StorageNode) bool {
 	more := n.Status.InlineVolumesAllowed
 	return hasInline(n) || n.Status.InlineVolumes == nil || more == nil || *more
 }
@@ -51,13 +51,13 @@ func (r *Controller) keepsInline() bool {
 		return false
 	}
 	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
-	return slices.ContainsFunc(nodes, func(n *v1.StorageNode) bool {
-		return v1.ServerOf(n.Name) == "" && mayHaveInline(n)
+	return slices.ContainsFunc(nodes, func(n *v1beta1.StorageNode) bool {
+		return v1beta1.ServerOf(n.Name) == "" && mayHaveInline(n)
 	})
 }
 
-// tellInline says that pods use what is not allowed, and how to allow it.
-func (s *situation) tellInline(next *v1.StorageClusterStatus) {
+// setEphemeralNotAllowed says that pods use what is not allowed, and how to allow it.
+func (s *situation) setEphemeralNotAllowed(next *v1beta1.StorageClusterStatus) {
 	count, on := 0, []string{}
 	for _, name := range slices.Sorted(maps.Keys(s.storageNodes)) {
 		if n := s.storageNodes[name]; hasInline(n) {
@@ -66,10 +66,10 @@ func (s *situation) tellInline(next *v1.StorageClusterStatus) {
 		}
 	}
 	if count == 0 || s.cluster.Spec.CSI.Ephemeral != nil {
-		meta.RemoveStatusCondition(&next.Conditions, v1.EphemeralNotAllowedCondition)
+		meta.RemoveStatusCondition(&next.Conditions, v1beta1.EphemeralNotAllowedCondition)
 		return
 	}
-	c := kube.NewCondition(v1.EphemeralNotAllowedCondition, true, reasonInlineInUse, fmt.Sprintf(
+	c := kube.NewCondition(v1beta1.EphemeralNotAllowedCondition, true, reasonInlineInUse, fmt.Sprintf(
 		"pods have %d inline ephemeral volumes, which spec.csi.ephemeral does not allow: they stay until their pods end, and the next pods get none. To allow them: kubectl patch storagecluster %s --type=merge -p "+
 			`'{"spec":{"csi":{"ephemeral":{"pools":[%q],"maxSize":"10Gi"}}}}'. They are on %s`,
 		count, s.cluster.Name, render.Pools(s.cluster)[0].Name, strings.Join(on, ", ")))
@@ -78,11 +78,11 @@ func (s *situation) tellInline(next *v1.StorageClusterStatus) {
 	meta.SetStatusCondition(&next.Conditions, c)
 }
 
-// inlineEvent tells once that there are such volumes; their number comes and goes.
-func inlineEvent(old, next *v1.StorageClusterStatus) []event {
-	c := meta.FindStatusCondition(next.Conditions, v1.EphemeralNotAllowedCondition)
-	if c == nil || meta.FindStatusCondition(old.Conditions, v1.EphemeralNotAllowedCondition) != nil {
+// inlineEvent reports once that there are such volumes; their number changes all the time.
+func inlineEvent(old, next *v1beta1.StorageClusterStatus) []event {
+	c := meta.FindStatusCondition(next.Conditions, v1beta1.EphemeralNotAllowedCondition)
+	if c == nil || meta.FindStatusCondition(old.Conditions, v1beta1.EphemeralNotAllowedCondition) != nil {
 		return nil
 	}
-	return []event{{core.EventTypeWarning, v1.EphemeralNotAllowedCondition, c.Message}}
+	return []event{{core.EventTypeWarning, v1beta1.EphemeralNotAllowedCondition, c.Message}}
 }

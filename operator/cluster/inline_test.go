@@ -10,23 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func TestInlineVolumesThatAreInUseAndNotAllowedAreTold(t *testing.T) {
+func TestInlineVolumes_InUseButNotAllowedAreReported(t *testing.T) {
 	s := healthy(3).was(healthy(3))
-	told := func() *metav1.Condition {
+	reported := func() *metav1.Condition {
 		status := s.status()
-		return meta.FindStatusCondition(status.Conditions, v1.EphemeralNotAllowedCondition)
+		return meta.FindStatusCondition(status.Conditions, v1beta1.EphemeralNotAllowedCondition)
 	}
-	if c := told(); c != nil {
+	if c := reported(); c != nil {
 		t.Fatalf("without any: %s", c.Message)
 	}
 	before := s.status()
 	s.storageNodes["node1"].Status.InlineVolumes = new(int32)
 	s.storageNodes["node2"].Status.InlineVolumes = new(int32(2))
 	s.storageNodes["node3"].Status.InlineVolumes = new(int32(1))
-	c := told()
+	c := reported()
 	if c == nil || c.Status != metav1.ConditionTrue {
 		t.Fatalf("got %+v", c)
 	}
@@ -36,22 +36,22 @@ func TestInlineVolumesThatAreInUseAndNotAllowedAreTold(t *testing.T) {
 		}
 	}
 	after := s.status()
-	if events := transitions(&before, &after); len(events) != 1 || events[0].reason != v1.EphemeralNotAllowedCondition || events[0].message != c.Message {
-		t.Errorf("told as %v", events)
+	if events := transitions(&before, &after); len(events) != 1 || events[0].reason != v1beta1.EphemeralNotAllowedCondition || events[0].message != c.Message {
+		t.Errorf("the events are %v", events)
 	}
 	s.cluster.Status = after
 	s.storageNodes["node3"].Status.InlineVolumes = new(int32(9))
 	more := s.status()
 	if events := transitions(&after, &more); len(events) > 0 {
-		t.Errorf("told again as %v", events)
+		t.Errorf("there are more events: %v", events)
 	}
-	s.cluster.Spec.CSI.Ephemeral = &v1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1Gi")}
-	if c := told(); c != nil {
+	s.cluster.Spec.CSI.Ephemeral = &v1beta1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1Gi")}
+	if c := reported(); c != nil {
 		t.Errorf("when they are allowed: %s", c.Message)
 	}
 }
 
-// lifecycle is what the kubelets are told, and of which object.
+// lifecycle is what the CSIDriver says to the kubelets, and of which object.
 func (r *rig) lifecycle() (inline bool, uid string) {
 	driver, err := r.theirs.StorageV1().CSIDrivers().Get(r.Context(), "csi.holdfast.dev", metav1.GetOptions{})
 	if err != nil {
@@ -63,10 +63,10 @@ func (r *rig) lifecycle() (inline bool, uid string) {
 // reports makes a node say how many inline volumes it has, and whether it makes more; nil: its agent is of before.
 func (r *rig) reports(node string, inline *int32, more *bool) {
 	r.Helper()
-	nodes := r.ours.HoldfastV1().StorageNodes()
+	nodes := r.ours.HoldfastV1beta1().StorageNodes()
 	n, err := nodes.Get(r.Context(), node, metav1.GetOptions{})
 	if err != nil {
-		n, err = nodes.Create(r.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+		n, err = nodes.Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		r.Fatal(err)
@@ -77,26 +77,26 @@ func (r *rig) reports(node string, inline *int32, more *bool) {
 	}
 }
 
-func TestTheKubeletsKnowInlineVolumesAsLongAsOneIsThere(t *testing.T) {
+func TestInlineVolumes_CSIDriverAllowsThemWhileOneExists(t *testing.T) {
 	r := newRig(t).start()
-	r.create("holdfast", func(s *v1.StorageClusterSpec) {
-		s.CSI.Ephemeral = &v1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1Gi")}
+	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) {
+		s.CSI.Ephemeral = &v1beta1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1Gi")}
 	})
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	if inline, _ := r.lifecycle(); !inline {
 		t.Fatal("they do not know those that are allowed")
 	}
 	const node = "inline-node" // no Node is behind it
 	defer func() {
-		if err := r.ours.HoldfastV1().StorageNodes().Delete(r.Context(), node, metav1.DeleteOptions{}); err != nil {
+		if err := r.ours.HoldfastV1beta1().StorageNodes().Delete(r.Context(), node, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}()
 	r.reports(node, new(int32), new(true))
-	forbid := func(s *v1.StorageClusterSpec) { s.CSI.Ephemeral = nil }
+	forbid := func(s *v1beta1.StorageClusterSpec) { s.CSI.Ephemeral = nil }
 	_, uid := r.lifecycle()
 	r.change("holdfast", forbid)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	stillKnown := func(while string) {
 		t.Helper()
 		if inline, now := r.lifecycle(); !inline || now != uid {
@@ -105,22 +105,22 @@ func TestTheKubeletsKnowInlineVolumesAsLongAsOneIsThere(t *testing.T) {
 	}
 	stillKnown("the agent of before, which may have made one since, has counted none")
 	r.reports(node, nil, new(false))
-	r.settled("holdfast")
-	stillKnown("a node has not told whether it has some")
+	r.reconciled("holdfast")
+	stillKnown("a node has not reported whether it has some")
 	r.reports(node, nil, nil)
-	r.settled("holdfast")
-	stillKnown("an agent of before tells nothing")
+	r.reconciled("holdfast")
+	stillKnown("an older agent reports nothing")
 	r.reports(node, new(int32(2)), new(false))
-	r.condition("holdfast", v1.EphemeralNotAllowedCondition, reasonInlineInUse)
+	r.condition("holdfast", v1beta1.EphemeralNotAllowedCondition, reasonInlineInUse)
 	stillKnown("two are in use")
 	r.reports(node, new(int32), new(false))
 	r.until("the kubelets knowing none", func() bool { inline, now := r.lifecycle(); return !inline && now != "" })
-	r.settled("holdfast")
-	// What the kubelets do not know is not begun for a node that tells of some.
+	r.reconciled("holdfast")
+	// What the kubelets do not know is not begun for a node that reports some.
 	_, uid = r.lifecycle()
 	r.reports(node, new(int32(1)), new(false))
-	r.condition("holdfast", v1.EphemeralNotAllowedCondition, reasonInlineInUse)
-	r.settled("holdfast")
+	r.condition("holdfast", v1beta1.EphemeralNotAllowedCondition, reasonInlineInUse)
+	r.reconciled("holdfast")
 	if inline, now := r.lifecycle(); inline || now != uid {
 		t.Error("they know them again")
 	}

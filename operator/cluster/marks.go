@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
@@ -43,7 +43,7 @@ func Kinds() []schema.GroupVersionKind {
 	return kinds
 }
 
-// What whoever installed Holdfast has made, beside the StorageCluster.
+// The objects of the installation, beside the StorageCluster.
 var (
 	installed = []schema.GroupVersionKind{
 		rbac.WithKind("ClusterRole"), rbac.WithKind("ClusterRoleBinding"), rbac.WithKind("Role"), rbac.WithKind("RoleBinding"),
@@ -53,9 +53,10 @@ var (
 	dataDefinitions = []string{"nfsservers.holdfast.dev", "snapshots.holdfast.dev", "storagenodes.holdfast.dev", "volumes.holdfast.dev"}
 )
 
-// marks make what was installed go with the StorageCluster. Of the definitions of kinds that stand for data nothing is
-// said before a deletion has found that there is none: whoever takes off the finalizer by force would lose it.
-func marks(c *v1.StorageCluster, namespace string) []*unstructured.Unstructured {
+// marks make the StorageCluster the owner of the installed objects. It becomes the owner of the definitions of kinds
+// that stand for data only when a deletion has found that there is none: otherwise removing the finalizer by force
+// would delete them.
+func marks(c *v1beta1.StorageCluster, namespace string) []*unstructured.Unstructured {
 	all := []*unstructured.Unstructured{mark(c, namespaceKind, "", namespace)}
 	for _, kind := range installed {
 		in := namespace
@@ -70,7 +71,7 @@ func marks(c *v1.StorageCluster, namespace string) []*unstructured.Unstructured 
 	return all
 }
 
-func dataMarks(c *v1.StorageCluster) (all []*unstructured.Unstructured) {
+func dataMarks(c *v1beta1.StorageCluster) (all []*unstructured.Unstructured) {
 	for _, name := range dataDefinitions {
 		all = append(all, mark(c, definitionKind, "", name))
 	}
@@ -78,16 +79,16 @@ func dataMarks(c *v1.StorageCluster) (all []*unstructured.Unstructured) {
 }
 
 // mark has no instance label: what others have made is never pruned.
-func mark(c *v1.StorageCluster, kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
+func mark(c *v1beta1.StorageCluster, kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(kind)
 	o.SetNamespace(namespace)
 	o.SetName(name)
-	o.SetLabels(map[string]string{apply.ManagedByLabel: apply.FieldManager})
+	o.SetLabels(map[string]string{apply.ManagedByLabel: apply.FieldManager, v1beta1.PartOfLabel: v1beta1.AppName})
 	no := false
 	yes := true
 	o.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: v1.SchemeGroupVersion.String(), Kind: "StorageCluster", Name: c.Name, UID: c.UID, Controller: &yes, BlockOwnerDeletion: &no,
+		APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "StorageCluster", Name: c.Name, UID: c.UID, Controller: &yes, BlockOwnerDeletion: &no,
 	}})
 	return o
 }

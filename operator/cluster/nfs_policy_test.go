@@ -10,14 +10,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // Who has every right, so that roles refuse nothing, stands for one who has the role edit by aggregation.
-func TestAnNFSServerIsRefusedWhereTheStorageClusterAllowsNone(t *testing.T) {
+func TestNFSServerPolicy_ServerIsRefusedWhereTheStorageClusterAllowsNone(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	const other = "hb-team"
 	ns := &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}
 	if _, err := r.theirs.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
@@ -25,9 +25,9 @@ func TestAnNFSServerIsRefusedWhereTheStorageClusterAllowsNone(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = r.theirs.CoreV1().Namespaces().Delete(background, other, metav1.DeleteOptions{}) })
 	size := resource.MustParse("1Gi")
-	s := &v1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "files"}, Spec: v1.NFSServerSpec{Storage: &v1.NFSStorage{Size: &size}}}
+	s := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "files"}, Spec: v1beta1.NFSServerSpec{Storage: &v1beta1.NFSStorage{Size: &size}}}
 	ask := func(ours holdfast.Interface, in string) error {
-		_, err := ours.HoldfastV1().NFSServers(in).Create(t.Context(), s, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := ours.HoldfastV1beta1().NFSServers(in).Create(t.Context(), s, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 	r.until("a refusal", func() bool { return refusedBy("holdfast-nfs-namespaces", ask(r.ours, other)) })
@@ -43,8 +43,8 @@ func TestAnNFSServerIsRefusedWhereTheStorageClusterAllowsNone(t *testing.T) {
 	if err := ask(holdfast.NewForConfigOrDie(controller), other); err != nil {
 		t.Errorf("one of before cannot be made again with its kind: %v", err)
 	}
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = []string{other} })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = []string{other} })
 	r.until("the namespace being allowed", func() bool { return ask(r.ours, other) == nil })
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = nil })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = nil })
 	r.until("another refusal", func() bool { return refusedBy("holdfast-nfs-namespaces", ask(r.ours, other)) })
 }

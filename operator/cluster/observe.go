@@ -8,8 +8,6 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/render"
@@ -37,9 +35,10 @@ const (
 type situation struct {
 	now          time.Time
 	release      render.Release
-	cluster      *v1.StorageCluster
+	cluster      *v1beta1.StorageCluster
+	allNodes     map[string]*core.Node
 	nodes        []*core.Node // that are to store, by name
-	storageNodes map[string]*v1.StorageNode
+	storageNodes map[string]*v1beta1.StorageNode
 	registered   map[string]bool // with the kubelet, by node
 	nodeSet      *apps.DaemonSet // nil if there is none
 	account      time.Time       // when the ServiceAccount of the nodes was made; zero if there is none
@@ -52,9 +51,9 @@ type situation struct {
 	servers        servers  // counted only while the cluster is to go
 	bound          bound    // counted only while the cluster is to go, and of the others there is none
 	leftOut        []string // what is stranded on nodes that are not to store any more
-	held           []v1.HeldPool
-	hidden         []held.Hidden // what the spec would hide: cluster has what runs instead
-	unreachable    []*v1.Volume  // out of reach or lost
+	held           []v1beta1.HeldPool
+	hidden         []held.Hidden     // what the spec would hide: cluster has what runs instead
+	unreachable    []*v1beta1.Volume // out of reach or lost
 	protected      metav1.Condition
 
 	// What came of the last pass; empty while it is paused.
@@ -68,9 +67,12 @@ type situation struct {
 }
 
 // observe looks only into caches.
-func (r *Controller) observe(c *v1.StorageCluster) *situation {
-	s := &situation{now: time.Now(), release: r.Release, storageNodes: map[string]*v1.StorageNode{}}
+func (r *Controller) observe(c *v1beta1.StorageCluster) *situation {
+	s := &situation{now: time.Now(), release: r.Release, allNodes: map[string]*core.Node{}, storageNodes: map[string]*v1beta1.StorageNode{}}
 	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
+	for _, n := range nodes {
+		s.allNodes[n.Name] = n
+	}
 	volumes, _ := r.volumes.List(labels.Everything())
 	snapshots, _ := r.snapshots.List(labels.Everything())
 	s.volumes, s.snapshots = r.countStored(c, len(volumes), len(snapshots))
@@ -87,15 +89,15 @@ func (r *Controller) observe(c *v1.StorageCluster) *situation {
 	s.pods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: nodeComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
 	s.controllerPods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: controllerComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
 	slices.SortFunc(s.controllerPods, func(a, b *core.Pod) int { return compare(a.Name, b.Name) })
-	s.leftOut = r.leftOut(s, volumes)
+	s.leftOut = s.nodesLeftOut(volumes)
 	s.unreachable = unreachable(volumes)
 	s.look(r.Owned, r.Namespace)
 	s.protected = r.protected(s.cluster)
 	return s
 }
 
-// leftOut names the nodes that have volumes and are not to store, though they are there.
-func (r *Controller) leftOut(s *situation, volumes []*v1.Volume) (all []string) {
+// nodesLeftOut names the nodes that have volumes and are not to store, though they are there.
+func (s *situation) nodesLeftOut(volumes []*v1beta1.Volume) (all []string) {
 	if !s.withCSI() || s.invalid != nil {
 		return nil
 	}
@@ -110,8 +112,8 @@ func (r *Controller) leftOut(s *situation, volumes []*v1.Volume) (all []string) 
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(stranded)) {
-		if _, err := r.nodes.Get(name); err == nil { // what is gone for good is a matter of the class
-			all = append(all, fmt.Sprintf("node %s does not store any more and has %d volumes", name, stranded[name]))
+		if s.allNodes[name] != nil { // what is gone for good is a matter of the class
+			all = append(all, fmt.Sprintf("node %s is no longer selected and has %d volumes", name, stranded[name]))
 		}
 	}
 	return all
@@ -152,33 +154,8 @@ func (s *situation) world() rollout.World {
 
 func (s *situation) withCSI() bool { return render.WithCSI(&s.cluster.Spec) }
 
-// nodeMatters leaves out the heartbeats of kubelets.
-func nodeMatters(old, now any) bool {
-	a, b := old.(*core.Node), now.(*core.Node)
-	return !equality.Semantic.DeepEqual(a.Labels, b.Labels) || nodeReady(a) != nodeReady(b) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil)
-}
-
 func nodeReady(n *core.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c core.NodeCondition) bool {
 		return c.Type == core.NodeReady && c.Status == core.ConditionTrue
 	})
-}
-
-// storageNodeMatters leaves out how full the pools are, up to the last byte.
-func storageNodeMatters(old, now any) bool {
-	a, b := old.(*v1.StorageNode), now.(*v1.StorageNode)
-	if a.Status.Version != b.Status.Version || len(a.Status.Pools) != len(b.Status.Pools) || hasInline(a) != hasInline(b) || mayHaveInline(a) != mayHaveInline(b) {
-		return true
-	}
-	was, is := meta.FindStatusCondition(a.Status.Conditions, v1.ReadyCondition), meta.FindStatusCondition(b.Status.Conditions, v1.ReadyCondition)
-	if canMountShared(a) != canMountShared(b) || (was == nil) != (is == nil) || was != nil && (was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
-		return true
-	}
-	for i := range a.Status.Pools {
-		p, q := &a.Status.Pools[i], &b.Status.Pools[i]
-		if p.Name != q.Name || p.Message != q.Message || hasRoom(p) != hasRoom(q) {
-			return true
-		}
-	}
-	return false
 }

@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // policyNames are those of the policies and of their bindings.
 var policyNames = []string{
-	"holdfast-applications", "holdfast-cascade", "holdfast-deletion", "holdfast-held-nodes", "holdfast-held-pools", "holdfast-loop-sets", "holdfast-mirror",
+	"holdfast-applications", "holdfast-cascade", "holdfast-class-parameters", "holdfast-deletion", "holdfast-held-nodes", "holdfast-held-pools", "holdfast-loop-sets", "holdfast-mirror",
 	"holdfast-nfs-namespaces", "holdfast-node-account", "holdfast-node-requests",
 	"holdfast-one-storagecluster", "holdfast-storageclass", "holdfast-storagecluster", "holdfast-uninstall",
 }
@@ -62,13 +62,13 @@ func (r *rig) asker() *asker {
 }
 
 // try says what the API server would say of a change of the StorageCluster.
-func (a *asker) try(change func(*v1.StorageClusterSpec)) error {
+func (a *asker) try(change func(*v1beta1.StorageClusterSpec)) error {
 	a.Helper()
 	var err error
 	a.until("an answer", func() bool {
 		c := a.cluster("holdfast")
 		change(&c.Spec)
-		_, err = a.ours.HoldfastV1().StorageClusters().Update(a.Context(), c, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err = a.ours.HoldfastV1beta1().StorageClusters().Update(a.Context(), c, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		return !apierrors.IsConflict(err)
 	})
 	return err
@@ -82,64 +82,66 @@ func (a *asker) ruled() *asker {
 }
 
 // pool is one pool with a class that names one.
-func pool(name, path, named string) func(*v1.StorageClusterSpec) {
-	return func(s *v1.StorageClusterSpec) {
-		s.Pools = []v1.PoolSpec{{Name: name, Path: path}}
-		s.StorageClasses = []v1.StorageClassSpec{{Name: "hb-one", Pool: named}}
+func pool(name, path, named string) func(*v1beta1.StorageClusterSpec) {
+	return func(s *v1beta1.StorageClusterSpec) {
+		s.Pools = []v1beta1.PoolSpec{{Name: name, Path: path}}
+		s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-one", Pool: named}}
 	}
 }
 
-func pools(paths ...string) func(*v1.StorageClusterSpec) {
-	return func(s *v1.StorageClusterSpec) {
+func pools(paths ...string) func(*v1beta1.StorageClusterSpec) {
+	return func(s *v1beta1.StorageClusterSpec) {
 		s.Pools = nil
 		for i, path := range paths {
-			s.Pools = append(s.Pools, v1.PoolSpec{Name: string(rune('a' + i)), Path: path})
+			s.Pools = append(s.Pools, v1beta1.PoolSpec{Name: string(rune('a' + i)), Path: path})
 		}
 	}
 }
 
-func parameter(key string) func(*v1.StorageClusterSpec) {
-	return func(s *v1.StorageClusterSpec) {
-		s.StorageClasses = []v1.StorageClassSpec{{Name: "hb-one"}, {Name: "hb-two", Parameters: map[string]string{key: "x"}}}
+func parameter(key string) func(*v1beta1.StorageClusterSpec) {
+	return func(s *v1beta1.StorageClusterSpec) {
+		s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "hb-one"}, {Name: "hb-two", Parameters: map[string]string{key: "x"}}}
 	}
 }
 
-func TestWhatNoSchemaCanHoldIsRefusedByTheAPIServerItselfAsByTheOperator(t *testing.T) {
+func TestPolicy_APIServerRefusesWhatTheOperatorRefuses(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	a := r.asker().ruled()
-	taken := func(write func(*v1.StorageClusterSpec)) bool {
+	taken := func(write func(*v1beta1.StorageClusterSpec)) bool {
 		c := r.cluster("holdfast")
 		write(&c.Spec)
 		_, err := render.Objects(render.Input{Cluster: c, Namespace: namespace})
 		return err == nil
 	}
 	for what, test := range map[string]struct {
-		change func(*v1.StorageClusterSpec)
+		change func(*v1beta1.StorageClusterSpec)
 		says   []string // nothing where it is to be taken
 	}{
-		"a pool of a class":          {pool("a", "/srv/a", "a"), nil},
-		"no pool but the default":    {func(s *v1.StorageClusterSpec) { s.StorageClasses = []v1.StorageClassSpec{{Name: "b", Pool: "default"}} }, nil},
+		"a pool of a class": {pool("a", "/srv/a", "a"), nil},
+		"no pool but the default": {func(s *v1beta1.StorageClusterSpec) {
+			s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "b", Pool: "default"}}
+		}, nil},
 		"a pool that is not there":   {pool("a", "/srv/a", "nowhere"), []string{"class hb-one", "nowhere", "only a"}},
 		"the default that is gone":   {pool("a", "/srv/a", "default"), []string{"class hb-one", "default", "only a"}},
 		"pools beside each other":    {pools("/srv/a", "/srv/ab", ""), nil},
-		"a pool in another":          {pools("/srv/a", "/srv/a/b"), []string{"/srv/a/, /srv/a/b/", "each other"}},
-		"two pools at one place":     {pools("/srv/a", "/srv/a"), []string{"each other"}},
-		"a pool where a disk's is":   {pools("", "/var/lib/holdfast/pools/a/x"), []string{"each other"}},
+		"a pool in another":          {pools("/srv/a", "/srv/a/b"), []string{"/srv/a/, /srv/a/b/", "overlap"}},
+		"two pools at one place":     {pools("/srv/a", "/srv/a"), []string{"overlap"}},
+		"a pool where a disk's is":   {pools("", "/var/lib/holdfast/pools/a/x"), []string{"overlap"}},
 		"a pool of the system":       {pools("/etc/pool"), []string{"/etc/pool/", "not allowed"}},
 		"a pool in the kubelet's":    {pools("/var/lib/kubelet/x"), []string{"/var/lib/kubelet/x/"}},
 		"a pool around the kubelet":  {pools("/var/lib"), []string{"/var/lib/"}},
 		"a pool that is Holdfast's":  {pools("/var/lib/holdfast"), []string{"/var/lib/holdfast/"}},
 		"a pool like the system's":   {pools("/etcetera", "/srv/dev"), nil},
-		"a pool in another kubelet":  {func(s *v1.StorageClusterSpec) { pools("/data/x")(s); s.CSI.KubeletDir = "/data" }, []string{"/data/x/"}},
-		"the usual when it is not":   {func(s *v1.StorageClusterSpec) { pools("/var/lib/kubelet/x")(s); s.K8sDistro = "microk8s" }, nil},
-		"a parameter":                {parameter("provisioning"), nil},
+		"a pool in another kubelet":  {func(s *v1beta1.StorageClusterSpec) { pools("/data/x")(s); s.CSI.KubeletDir = "/data" }, []string{"/data/x/"}},
+		"the usual when it is not":   {func(s *v1beta1.StorageClusterSpec) { pools("/var/lib/kubelet/x")(s); s.Distribution = "microk8s" }, nil},
+		"a parameter":                {parameter("mkfsOptions"), nil},
 		"a parameter with a field":   {parameter("pool"), []string{"class hb-two", "fields"}},
 		"another that has one":       {parameter("csi.storage.k8s.io/fstype"), []string{"class hb-two"}},
 		"one of two that says it":    {parameter("onNodeLoss"), []string{"class hb-two"}},
-		"nothing of these changed":   {func(s *v1.StorageClusterSpec) { s.Debug = true }, nil},
-		"only that it is not paused": {func(s *v1.StorageClusterSpec) { s.Pause = false }, nil},
+		"nothing of these changed":   {func(s *v1beta1.StorageClusterSpec) { s.Debug = true }, nil},
+		"only that it is not paused": {func(s *v1beta1.StorageClusterSpec) { s.Paused = false }, nil},
 	} {
 		err := a.try(test.change)
 		if refused := len(test.says) > 0; refused != (err != nil) || taken(test.change) == refused {
@@ -156,10 +158,10 @@ func TestWhatNoSchemaCanHoldIsRefusedByTheAPIServerItselfAsByTheOperator(t *test
 	}
 }
 
-func TestWhatWasLetInBeforeThereWereRulesCanBeWrittenAndEnds(t *testing.T) {
+func TestPolicy_ObjectAdmittedBeforeTheRulesCanBeWrittenAndEnds(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", pool("a", "/srv/a", "a"))
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	a := r.asker().ruled()
 	r.stop()
 	bindings := a.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
@@ -177,23 +179,23 @@ func TestWhatWasLetInBeforeThereWereRulesCanBeWrittenAndEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start()
-	r.until("the rule being held again", func() bool { return a.try(pool("a", "/srv/a", "nobody")) != nil })
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = true })
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = false; s.DeletionPolicy = v1.OrphanVolumes })
-	if err := a.ours.HoldfastV1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
+	r.until("the rule being held again", func() bool { return a.try(pool("a", "/srv/a", "invalid")) != nil })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = false; s.DeletionPolicy = v1beta1.OrphanVolumes })
+	if err := a.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the StorageCluster being gone", func() bool { return r.cluster("holdfast") == nil })
 }
 
-func TestASecondStorageClusterAndAClassOfAnUnknownPoolAreWarnedOf(t *testing.T) {
+func TestPolicy_SecondStorageClusterAndUnknownPoolOfAClassGiveWarnings(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", pool("a", "/srv/a", "a"))
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	a := r.asker().ruled()
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	second := func() error {
-		_, err := a.ours.HoldfastV1().StorageClusters().Create(t.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second"}}, dryRun)
+		_, err := a.ours.HoldfastV1beta1().StorageClusters().Create(t.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second"}}, dryRun)
 		return err
 	}
 	class := func(pool, provisioner string) error {
@@ -222,16 +224,16 @@ func TestASecondStorageClusterAndAClassOfAnUnknownPoolAreWarnedOf(t *testing.T) 
 			t.Errorf("%s: it warns: %s", what, text)
 		}
 	}
-	warned("a second StorageCluster", second, "StorageCluster holdfast already", "there can be one")
+	warned("a second StorageCluster", second, "StorageCluster holdfast exists already", "only one is allowed")
 	warned("a class of an unknown pool", func() error { return class("b", "csi.holdfast.dev") }, "pool b", "StorageCluster holdfast", "only a")
 	warned("a class of a pool", func() error { return class("a", "csi.holdfast.dev") })
 	warned("a class of another driver", func() error { return class("b", "example.com") })
 }
 
-func TestTheRulesAreOnesThatTheAPIServerUnderstands(t *testing.T) {
+func TestPolicy_RulesCompileInTheAPIServer(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	kinds := r.theirs.AdmissionregistrationV1()
 	r.until("every policy being checked, without a complaint", func() bool {
 		all, err := kinds.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=holdfast"})
@@ -255,7 +257,7 @@ func TestTheRulesAreOnesThatTheAPIServerUnderstands(t *testing.T) {
 	if err != nil || len(bindings.Items) != len(policyNames) {
 		t.Errorf("%d bindings, %v", len(bindings.Items), err)
 	}
-	if err := r.ours.HoldfastV1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
+	if err := r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the rules going with the StorageCluster", func() bool {

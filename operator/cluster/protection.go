@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
@@ -23,13 +23,13 @@ const (
 	reasonNoPolicies = "PoliciesUnknown" // to the API server
 )
 
-const unprotected = "an account may write what is not its own, no data is deleted on request, or no loop devices are lent, until the operator has made it as it is to be. " +
-	"It does so at once, unless spec.pause is set or the condition Degraded says what keeps it from that"
+const unprotected = "an account may write objects that are not its own, no data is deleted on request, or no loop devices are lent, until the operator has repaired it. " +
+	"It does so at once, unless spec.paused is set or the condition Degraded says what prevents it"
 
 // protected says whether the API server holds the limits that no role can say.
-func (r *Controller) protected(c *v1.StorageCluster) metav1.Condition {
+func (r *Controller) protected(c *v1beta1.StorageCluster) metav1.Condition {
 	is := func(status bool, reason, message string) metav1.Condition {
-		return kube.NewCondition(v1.ProtectedCondition, status, reason, message)
+		return kube.NewCondition(v1beta1.ProtectedCondition, status, reason, message)
 	}
 	if !render.HasPolicies(r.Owned.Has) {
 		return is(false, reasonNoPolicies, render.WithoutPolicies)
@@ -44,7 +44,7 @@ func (r *Controller) protected(c *v1.StorageCluster) metav1.Condition {
 		switch live := r.Owned.Get(ref); {
 		case live == nil || live.GetDeletionTimestamp() != nil:
 			missing = append(missing, ref.String())
-		case c.Annotations[v1.PausedByAnnotation] != "": // an upgrade leaves those of the release before until its end
+		case c.Annotations[v1beta1.PausedByAnnotation] != "": // an upgrade leaves those of the release before until its end
 		case !sameRules(live, wanted):
 			changed = append(changed, ref.String())
 		}
@@ -53,12 +53,12 @@ func (r *Controller) protected(c *v1.StorageCluster) metav1.Condition {
 	case len(missing) > 0:
 		return is(false, reasonMissing, fmt.Sprintf("there is no %s: %s", strings.Join(missing, ", "), unprotected))
 	case len(changed) > 0:
-		return is(false, reasonChanged, fmt.Sprintf("%s is not as the operator makes it: %s", strings.Join(changed, ", "), unprotected))
+		return is(false, reasonChanged, fmt.Sprintf("%s was changed: %s", strings.Join(changed, ", "), unprotected))
 	}
-	return is(true, reasonInPlace, "accounts write only what is their own, and loop devices are for NFS servers alone")
+	return is(true, reasonInPlace, "accounts write only their own objects, and loop devices are for NFS servers alone")
 }
 
-// sameRules says whether a policy or a binding says what is wanted, and nothing beside it.
+// sameRules says whether a policy or a binding equals the desired one.
 func sameRules(live, wanted *unstructured.Unstructured) bool {
 	if wanted.GetKind() == "ValidatingAdmissionPolicy" {
 		is, isOne := as[admission.ValidatingAdmissionPolicy](live)

@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // protection waits until the condition Protected has a reason, and checks the rest of it.
 func (r *rig) protection(reason string, status metav1.ConditionStatus, words ...string) {
 	r.Helper()
-	message := r.condition("holdfast", v1.ProtectedCondition, reason)
-	if c := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProtectedCondition); c.Status != status {
+	message := r.condition("holdfast", v1beta1.ProtectedCondition, reason)
+	if c := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProtectedCondition); c.Status != status {
 		r.Errorf("with the reason %s it is %s", reason, c.Status)
 	}
 	for _, word := range words {
@@ -28,7 +28,7 @@ func (r *rig) protection(reason string, status metav1.ConditionStatus, words ...
 	}
 }
 
-// limits are the policies whose absence the condition Protected tells, and their bindings.
+// limits are the policies whose absence the condition Protected reports, and their bindings.
 func (r *rig) limits() []*unstructured.Unstructured {
 	r.Helper()
 	all, err := render.LimitsOf(render.Input{Cluster: r.cluster("holdfast"), Namespace: namespace, Has: r.set.Has})
@@ -38,36 +38,36 @@ func (r *rig) limits() []*unstructured.Unstructured {
 	return all
 }
 
-func TestAPolicyThatIsMissingIsToldInTheConditionProtected(t *testing.T) {
+func TestProtected_MissingPolicyIsReported(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.protection(reasonInPlace, metav1.ConditionTrue)
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = true })
-	r.condition("holdfast", v1.ProgressingCondition, reasonPaused)
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonPaused)
 	for _, o := range r.limits() {
 		if err := r.of(o).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		r.until("it being told", func() bool { return strings.Contains(r.protectedMessage(), o.GetKind()+" "+o.GetName()) })
-		r.protection(reasonMissing, metav1.ConditionFalse, "there is no", "spec.pause")
+		r.until("the condition naming it", func() bool { return strings.Contains(r.protectedMessage(), o.GetKind()+" "+o.GetName()) })
+		r.protection(reasonMissing, metav1.ConditionFalse, "there is no", "spec.paused")
 	}
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = false })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = false })
 	r.protection(reasonInPlace, metav1.ConditionTrue)
 }
 
 func (r *rig) protectedMessage() string {
-	if c := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1.ProtectedCondition); c != nil {
+	if c := meta.FindStatusCondition(r.cluster("holdfast").Status.Conditions, v1beta1.ProtectedCondition); c != nil {
 		return c.Message
 	}
 	return ""
 }
 
-func TestAPolicyThatSomebodyChangedDoesNotCountAsInPlace(t *testing.T) {
+func TestProtected_ChangedPolicyDoesNotCount(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = true })
+	r.reconciled("holdfast")
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
 	r.protection(reasonInPlace, metav1.ConditionTrue)
 	edits := map[string][]string{
 		"ValidatingAdmissionPolicy": {
@@ -86,7 +86,7 @@ func TestAPolicyThatSomebodyChangedDoesNotCountAsInPlace(t *testing.T) {
 		was := r.get(o)
 		for _, edit := range edits[o.GetKind()] {
 			r.patch(o, edit)
-			r.protection(reasonChanged, metav1.ConditionFalse, o.GetKind()+" "+o.GetName()+" is not as", "spec.pause")
+			r.protection(reasonChanged, metav1.ConditionFalse, o.GetKind()+" "+o.GetName()+" was changed", "spec.paused")
 			back, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": was.Object["spec"]}})
 			if err != nil {
 				t.Fatal(err)
@@ -99,19 +99,18 @@ func TestAPolicyThatSomebodyChangedDoesNotCountAsInPlace(t *testing.T) {
 	}
 }
 
-// TestDuringAnUpgradeThePoliciesMayBeThoseOfTheReleaseBefore: they stay as they are until its end.
-func TestDuringAnUpgradeThePoliciesMayBeThoseOfTheReleaseBefore(t *testing.T) {
+// TestProtected_DuringAnUpgradePoliciesMayBeOfThePreviousRelease: they stay as they are until its end.
+func TestProtected_DuringAnUpgradePoliciesMayBeOfThePreviousRelease(t *testing.T) {
 	r := newRig(t).start()
-	c := r.create("holdfast", nil)
-	r.settled("holdfast")
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.Pause = true })
-	r.condition("holdfast", v1.ProgressingCondition, reasonPaused)
+	r.create("holdfast", nil)
+	r.reconciled("holdfast")
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.Paused = true })
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonPaused)
 	o := r.limits()[0]
 	r.patch(o, `{"spec":{"validations":[{"expression":"true"}]}}`)
 	r.protection(reasonChanged, metav1.ConditionFalse)
-	c = r.cluster(c.Name)
-	c.Annotations = map[string]string{v1.PausedByAnnotation: "to-v2"}
-	if _, err := r.ours.HoldfastV1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+	paused := []byte(`{"metadata":{"annotations":{"` + v1beta1.PausedByAnnotation + `":"to-v2"}}}`)
+	if _, err := r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, paused, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.protection(reasonInPlace, metav1.ConditionTrue)
@@ -121,11 +120,11 @@ func TestDuringAnUpgradeThePoliciesMayBeThoseOfTheReleaseBefore(t *testing.T) {
 	r.protection(reasonMissing, metav1.ConditionFalse)
 }
 
-func TestAnAPIServerThatKnowsNoPoliciesIsToldInTheConditionProtected(t *testing.T) {
+func TestProtected_APIServerWithoutPoliciesIsReported(t *testing.T) {
 	r := newRig(t)
 	r.unknown = []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
 	r.start()
 	r.create("holdfast", nil)
 	r.protection(reasonNoPolicies, metav1.ConditionFalse, "knows no ValidatingAdmissionPolicy", "Update Kubernetes")
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 }

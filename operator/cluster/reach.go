@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -15,18 +15,18 @@ import (
 func (r *Controller) running() *render.Carried { return held.Running(r.Owned, r.Namespace) }
 
 // unreachable are the volumes that exist and that no pod can use, in the order of their names.
-func unreachable(volumes []*v1.Volume) (all []*v1.Volume) {
+func unreachable(volumes []*v1beta1.Volume) (all []*v1beta1.Volume) {
 	for _, v := range volumes {
 		if outOfReach(v) {
 			all = append(all, v)
 		}
 	}
-	slices.SortFunc(all, func(a, b *v1.Volume) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b *v1beta1.Volume) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
-func outOfReach(v *v1.Volume) bool {
-	return v.Status.Phase == v1.PhaseUnreachable || v.Status.Phase == v1.PhaseLost
+func outOfReach(v *v1beta1.Volume) bool {
+	return v.Status.Phase == v1beta1.PhaseUnreachable || v.Status.Phase == v1beta1.PhaseLost
 }
 
 // notReached says how many volumes are out of reach, and names the first.
@@ -45,12 +45,12 @@ func (s *situation) notReached() string {
 
 // volumeMatters leaves out what does not show in the status.
 func volumeMatters(old, now any) bool {
-	a, b := old.(*v1.Volume), now.(*v1.Volume)
+	a, b := old.(*v1beta1.Volume), now.(*v1beta1.Volume)
 	return a.Status.Pool != b.Status.Pool || outOfReach(a) != outOfReach(b) || outOfReach(a) && a.Status.Phase != b.Status.Phase
 }
 
 // snapshotMatters leaves out what does not show in the status.
 func snapshotMatters(old, now any) bool {
-	a, b := old.(*v1.Snapshot), now.(*v1.Snapshot)
-	return a.Status.Pool != b.Status.Pool || (a.Status.Phase == v1.PhaseLost) != (b.Status.Phase == v1.PhaseLost)
+	a, b := old.(*v1beta1.Snapshot), now.(*v1beta1.Snapshot)
+	return a.Status.Pool != b.Status.Pool || (a.Status.Phase == v1beta1.PhaseLost) != (b.Status.Phase == v1beta1.PhaseLost)
 }

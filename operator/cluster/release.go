@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
@@ -21,7 +21,7 @@ const versionLabel = "app.kubernetes.io/version"
 // handingOver is how long the controller of another release has to take over.
 const handingOver = 10 * time.Minute
 
-// otherRelease is one that somebody has installed over this one.
+// otherRelease is a release that was installed over this one.
 type otherRelease struct {
 	version string
 	seen    time.Time
@@ -38,8 +38,8 @@ func controllerRefs(namespace string) (refs []apply.Ref) {
 	return refs
 }
 
-// installedOver returns the release of which somebody has just applied the manifest over this one; "" if nobody has.
-func (r *Controller) installedOver(c *v1.StorageCluster) string {
+// installedOver returns the release whose manifest was just applied over this one; "" if there is none.
+func (r *Controller) installedOver(c *v1beta1.StorageCluster) string {
 	for _, ref := range controllerRefs(r.Namespace) {
 		if o := r.Owned.Get(ref); o != nil {
 			if version := r.manifestOf(c, o); version != "" {
@@ -50,9 +50,9 @@ func (r *Controller) installedOver(c *v1.StorageCluster) string {
 	return ""
 }
 
-// manifestOf returns the other release whose manifest made the controller's workload what it is. Nobody but a manifest
+// manifestOf returns the other release whose manifest made the controller's workload what it is. Only a manifest
 // changes both the label and the image.
-func (r *Controller) manifestOf(c *v1.StorageCluster, workload *unstructured.Unstructured) string {
+func (r *Controller) manifestOf(c *v1beta1.StorageCluster, workload *unstructured.Unstructured) string {
 	version := workload.GetLabels()[versionLabel]
 	if version == deploy.Version || image(workload) == string(r.Release.Images(c).Holdfast) {
 		return ""
@@ -62,7 +62,7 @@ func (r *Controller) manifestOf(c *v1.StorageCluster, workload *unstructured.Uns
 
 // spares says whether the controller's workload is left as it is, since it is that of another release which is to take
 // over. It may have come since see looked. What is overwritten is noted until the status says so.
-func (r *Controller) spares(c *v1.StorageCluster, workload *unstructured.Unstructured) bool {
+func (r *Controller) spares(c *v1beta1.StorageCluster, workload *unstructured.Unstructured) bool {
 	version := r.manifestOf(c, workload)
 	if r.otherRelease(c, version) != "" {
 		return true
@@ -76,13 +76,13 @@ func (r *Controller) spares(c *v1.StorageCluster, workload *unstructured.Unstruc
 // otherRelease returns the release that was installed over this one if it is to take over: to put the controller's
 // workload right would take it back. What does not lead in time is put right all the same, and so is what the spec does
 // not ask for.
-func (r *Controller) otherRelease(c *v1.StorageCluster, version string) string {
+func (r *Controller) otherRelease(c *v1beta1.StorageCluster, version string) string {
 	if version == "" || c.Spec.Images.Holdfast != "" {
 		return ""
 	}
 	if r.other.version != version {
 		r.other = otherRelease{version: version, seen: time.Now()}
-		r.Log.Info("another release was installed; this one changes nothing any more", "release", version)
+		r.Log.Info("another release was installed; this one makes no more changes", "release", version)
 	}
 	if time.Since(r.other.seen) < handingOver {
 		return version
@@ -91,20 +91,20 @@ func (r *Controller) otherRelease(c *v1.StorageCluster, version string) string {
 }
 
 // pinned is what the condition says of the image, by which it is known when that is another.
-func pinned(image v1.Image) string { return fmt.Sprintf("spec.images.holdfast asks for %s", image) }
+func pinned(image v1beta1.Image) string { return fmt.Sprintf("spec.images.holdfast names %s", image) }
 
-// tellIgnored says that a release was installed which the spec keeps from running, until the spec asks for another image.
-func (s *situation) tellIgnored(next *v1.StorageClusterStatus) {
+// setReleaseIgnored says that a release was installed which the spec keeps from running, until the spec asks for another image.
+func (s *situation) setReleaseIgnored(next *v1beta1.StorageClusterStatus) {
 	image := s.cluster.Spec.Images.Holdfast
 	if s.ignored != "" {
-		c := kube.NewCondition(v1.ReleaseIgnoredCondition, true, reasonImagePinned, fmt.Sprintf("the manifest of %s was applied, but %s, which goes on running: "+
-			"make a StorageUpgrade to %s, or take spec.images.holdfast away and apply the manifest again", s.ignored, pinned(image), s.ignored))
+		c := kube.NewCondition(v1beta1.ReleaseIgnoredCondition, true, reasonImagePinned, fmt.Sprintf("the manifest of %s was applied, but %s, which keeps running: "+
+			"create a StorageUpgrade to %s, or remove spec.images.holdfast and apply the manifest again", s.ignored, pinned(image), s.ignored))
 		c.ObservedGeneration = s.cluster.Generation
 		meta.SetStatusCondition(&next.Conditions, c)
 		return
 	}
-	if c := meta.FindStatusCondition(next.Conditions, v1.ReleaseIgnoredCondition); c != nil && (image == "" || !strings.Contains(c.Message, pinned(image)+",")) {
-		meta.RemoveStatusCondition(&next.Conditions, v1.ReleaseIgnoredCondition)
+	if c := meta.FindStatusCondition(next.Conditions, v1beta1.ReleaseIgnoredCondition); c != nil && (image == "" || !strings.Contains(c.Message, pinned(image)+",")) {
+		meta.RemoveStatusCondition(&next.Conditions, v1beta1.ReleaseIgnoredCondition)
 	}
 }
 

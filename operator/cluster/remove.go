@@ -12,24 +12,24 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // remove removes what a StorageCluster that is being deleted consists of, unless something would be lost.
-func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Duration, error) {
-	if !slices.Contains(c.Finalizers, v1.OperatorFinalizer) {
+func (r *Controller) remove(ctx context.Context, c *v1beta1.StorageCluster) (time.Duration, error) {
+	if !slices.Contains(c.Finalizers, v1beta1.OperatorFinalizer) {
 		return 0, nil
 	}
-	if r.Kinds.Returning() { // it is let go by whoever makes it again
+	if r.Kinds.Returning() { // the definitions controller removes the finalizer and recreates it
 		return kube.LookAgain, nil
 	}
 	if slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) {
 		// The garbage collector would take away all that is needed until the last volume is gone.
 		return kube.LookAgain, kube.IgnoreNotFound(r.written.RemoveFinalizer(ctx, c, metav1.FinalizerDeleteDependents))
 	}
-	orphan := c.Spec.DeletionPolicy == v1.OrphanVolumes
+	orphan := c.Spec.DeletionPolicy == v1beta1.OrphanVolumes
 	s := r.observe(c)
 	var err error
 	if s.servers, err = r.countServers(ctx); err != nil {
@@ -58,16 +58,16 @@ func (r *Controller) remove(ctx context.Context, c *v1.StorageCluster) (time.Dur
 		s.leaving = waiting
 		return kube.LookAgain, r.write(ctx, c, s.status())
 	}
-	err = r.written.RemoveFinalizer(ctx, c, v1.OperatorFinalizer)
+	err = r.written.RemoveFinalizer(ctx, c, v1beta1.OperatorFinalizer)
 	if err == nil {
-		r.Log.Info("removed; what is left goes with the StorageCluster", "cluster", c.Name)
+		r.Log.Info("removed; the rest is deleted with the StorageCluster", "cluster", c.Name)
 	}
 	return 0, kube.IgnoreNotFound(err)
 }
 
 // stay keeps what is to go at work, until nothing holds it up any more.
-func (r *Controller) stay(ctx context.Context, c *v1.StorageCluster, s *situation) (again time.Duration, err error) {
-	if servers, bound := s.servers, s.bound; !c.Spec.Pause {
+func (r *Controller) stay(ctx context.Context, c *v1beta1.StorageCluster, s *situation) (again time.Duration, err error) {
+	if servers, bound := s.servers, s.bound; !c.Spec.Paused {
 		if s, again, err = r.maintain(ctx, c); err != nil || s == nil {
 			return again, err
 		}
@@ -81,11 +81,11 @@ func (r *Controller) stay(ctx context.Context, c *v1.StorageCluster, s *situatio
 
 func (r *Controller) anyData(ctx context.Context) (bool, error) {
 	one := metav1.ListOptions{Limit: 1}
-	volumes, err := r.Client.HoldfastV1().Volumes().List(ctx, one)
+	volumes, err := r.Client.HoldfastV1beta1().Volumes().List(ctx, one)
 	if err != nil && !r.isMissing("volumes", err) {
 		return false, err
 	}
-	snapshots, err := r.Client.HoldfastV1().Snapshots().List(ctx, one)
+	snapshots, err := r.Client.HoldfastV1beta1().Snapshots().List(ctx, one)
 	if err != nil && !r.isMissing("snapshots", err) {
 		return false, err
 	}
@@ -98,12 +98,12 @@ func (r *Controller) isMissing(resource string, err error) bool {
 }
 
 // removeParts goes as far as it can and says what it waits for. It can be repeated.
-func (r *Controller) removeParts(ctx context.Context, c *v1.StorageCluster, orphan bool) (waiting string, err error) {
+func (r *Controller) removeParts(ctx context.Context, c *v1beta1.StorageCluster, orphan bool) (waiting string, err error) {
 	for _, step := range []func(context.Context) (string, error){
 		r.removeTasks, r.removeNodes, r.removeObjects, r.cleanNodes,
 		func(ctx context.Context) (string, error) { return "", r.removeSnapshots(ctx, c) },
 		func(ctx context.Context) (string, error) { return "", r.takeAttachersFinalizers(ctx) },
-		func(ctx context.Context) (string, error) { return "", r.settleDefinitions(ctx, c, orphan) },
+		func(ctx context.Context) (string, error) { return "", r.releaseDefinitions(ctx, c, orphan) },
 	} {
 		if waiting, err := step(ctx); err != nil || waiting != "" {
 			return waiting, err
@@ -117,7 +117,7 @@ func (r *Controller) removeTasks(ctx context.Context) (string, error) {
 	upgrades, _ := r.upgrades.List(labels.Everything()) // a cache has no errors
 	for _, u := range upgrades {
 		if u.DeletionTimestamp == nil {
-			if err := kube.IgnoreNotFound(r.Client.HoldfastV1().StorageUpgrades().Delete(ctx, u.Name, metav1.DeleteOptions{})); err != nil {
+			if err := kube.IgnoreNotFound(r.Client.HoldfastV1beta1().StorageUpgrades().Delete(ctx, u.Name, metav1.DeleteOptions{})); err != nil {
 				return "", err
 			}
 		}
@@ -125,7 +125,7 @@ func (r *Controller) removeTasks(ctx context.Context) (string, error) {
 	jobs, _ := r.jobs.List(labels.Everything())
 	for _, j := range jobs {
 		if j.DeletionTimestamp == nil {
-			if err := kube.IgnoreNotFound(r.Client.HoldfastV1().NodeJobs().Delete(ctx, j.Name, metav1.DeleteOptions{})); err != nil {
+			if err := kube.IgnoreNotFound(r.Client.HoldfastV1beta1().NodeJobs().Delete(ctx, j.Name, metav1.DeleteOptions{})); err != nil {
 				return "", err
 			}
 		}
@@ -184,20 +184,20 @@ func (r *Controller) delete(ctx context.Context, match func(*unstructured.Unstru
 func (r *Controller) cleanNodes(ctx context.Context) (string, error) {
 	nodes, _ := r.nodes.List(labels.Everything())
 	for _, n := range nodes {
-		_, known := n.Labels[v1.TopologyKey]
-		_, labelled := n.Labels[v1.SharedVolumesKey]
+		_, known := n.Labels[v1beta1.TopologyKey]
+		_, labelled := n.Labels[v1beta1.SharedVolumesKey]
 		if !known && !labelled {
 			continue
 		}
-		if err := r.label(ctx, n.Name, map[string]any{v1.TopologyKey: nil, v1.SharedVolumesKey: nil}); err != nil {
+		if err := r.label(ctx, n.Name, map[string]any{v1beta1.TopologyKey: nil, v1beta1.SharedVolumesKey: nil}); err != nil {
 			return "", err
 		}
 	}
 	return "", nil
 }
 
-// removeSnapshots takes the kinds of snapshots away that were brought, unless somebody has one.
-func (r *Controller) removeSnapshots(ctx context.Context, c *v1.StorageCluster) error {
+// removeSnapshots removes the installed kinds of snapshots, unless there is an object of one.
+func (r *Controller) removeSnapshots(ctx context.Context, c *v1beta1.StorageCluster) error {
 	if r.Snapshots == nil {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (r *Controller) removeSnapshots(ctx context.Context, c *v1.StorageCluster) 
 }
 
 // settleDefinitions makes the kinds that stand for data go too, or stay.
-func (r *Controller) settleDefinitions(ctx context.Context, c *v1.StorageCluster, orphan bool) error {
+func (r *Controller) releaseDefinitions(ctx context.Context, c *v1beta1.StorageCluster, orphan bool) error {
 	all := dataMarks(c)
 	if orphan {
 		for _, o := range all {
@@ -221,8 +221,8 @@ func (r *Controller) settleDefinitions(ctx context.Context, c *v1.StorageCluster
 }
 
 // handOver lets a StorageCluster go of which another one takes the place: when nothing is its own any more.
-func (r *Controller) handOver(ctx context.Context, c *v1.StorageCluster) (time.Duration, error) {
-	if !slices.Contains(c.Finalizers, v1.OperatorFinalizer) {
+func (r *Controller) handOver(ctx context.Context, c *v1beta1.StorageCluster) (time.Duration, error) {
+	if !slices.Contains(c.Finalizers, v1beta1.OperatorFinalizer) {
 		return 0, nil
 	}
 	mine := func(o *unstructured.Unstructured) bool {
@@ -236,5 +236,5 @@ func (r *Controller) handOver(ctx context.Context, c *v1.StorageCluster) (time.D
 		return kube.LookAgain, nil
 	}
 	r.Events.Event(c, core.EventTypeNormal, "Terminating", "another StorageCluster has taken over; nothing is removed")
-	return 0, kube.IgnoreNotFound(r.written.RemoveFinalizer(ctx, c, v1.OperatorFinalizer))
+	return 0, kube.IgnoreNotFound(r.written.RemoveFinalizer(ctx, c, v1beta1.OperatorFinalizer))
 }

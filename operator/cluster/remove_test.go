@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // everyObject lists the whole API: each object of each kind that can be listed, but for those that come and go by
@@ -66,7 +66,7 @@ var passing = []string{"events", "leases", "endpoints", "endpointslices", "compo
 
 func (r *rig) delete(name string) {
 	r.Helper()
-	if err := r.ours.HoldfastV1().StorageClusters().Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := r.ours.HoldfastV1beta1().StorageClusters().Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -95,7 +95,7 @@ func (r *rig) empty() {
 	})
 }
 
-func TestADeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *testing.T) {
+func TestUninstall_DeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	r.empty()
 	before := r.everyObject()
@@ -108,19 +108,19 @@ func TestADeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *testing.T
 	r.putSecret("credentials", secretData())
 	r.start()
 	r.create("holdfast", everything)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.volume("v1")
 	r.volume("v2")
 	node, err := r.theirs.CoreV1().Nodes().Patch(t.Context(), "node1", types.MergePatchType, []byte(`{"metadata":{"labels":{"topology.holdfast.dev/node":"node1"}}}`), metav1.PatchOptions{})
-	if err != nil || node.Labels[v1.TopologyKey] == "" {
+	if err != nil || node.Labels[v1beta1.TopologyKey] == "" {
 		t.Fatal(err)
 	}
 
 	r.delete("holdfast")
-	if message := r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "2 volumes") || !strings.Contains(message, "Orphan") {
+	if message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "2 volumes") || !strings.Contains(message, "Orphan") {
 		t.Errorf("the condition says %q", message)
 	}
-	if phase := r.cluster("holdfast").Status.Phase; phase != v1.ClusterTerminating {
+	if phase := r.cluster("holdfast").Status.Phase; phase != v1beta1.ClusterTerminating {
 		t.Errorf("the phase is %s", phase)
 	}
 	r.until("the event", func() bool { return len(r.events.with("Warning Terminating", "2 volumes")) == 1 })
@@ -147,12 +147,12 @@ func TestADeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *testing.T
 		now = r.everyObject()
 		return slices.Equal(now, before)
 	})
-	if node, err = r.theirs.CoreV1().Nodes().Get(t.Context(), "node1", metav1.GetOptions{}); err != nil || node.Labels[v1.TopologyKey] != "" {
-		t.Errorf("the label of the node: %q, %v", node.Labels[v1.TopologyKey], err)
+	if node, err = r.theirs.CoreV1().Nodes().Get(t.Context(), "node1", metav1.GetOptions{}); err != nil || node.Labels[v1beta1.TopologyKey] != "" {
+		t.Errorf("the label of the node: %q, %v", node.Labels[v1beta1.TopologyKey], err)
 	}
 }
 
-func TestWhatExternalAttacherLeavesOnVolumesGoesWithTheCluster(t *testing.T) {
+func TestUninstall_FinalizersOfExternalAttacherAreRemoved(t *testing.T) {
 	r := newRig(t).start()
 	volumes := r.theirs.CoreV1().PersistentVolumes()
 	finalizers := func(name string) []string {
@@ -176,9 +176,9 @@ func TestWhatExternalAttacherLeavesOnVolumesGoesWithTheCluster(t *testing.T) {
 		})
 	}
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.delete("holdfast")
-	if message := r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "1 PersistentVolume ") {
+	if message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "1 PersistentVolume ") {
 		t.Errorf("a PersistentVolume that is not being deleted holds it up: %q", message)
 	}
 	if err := volumes.Delete(t.Context(), "hb-ours", metav1.DeleteOptions{}); err != nil {
@@ -193,11 +193,11 @@ func TestWhatExternalAttacherLeavesOnVolumesGoesWithTheCluster(t *testing.T) {
 	}
 }
 
-func TestOrphanLeavesVolumesAndTheirKindsInPlace(t *testing.T) {
+func TestOrphan_LeavesVolumesAndTheirKindsInPlace(t *testing.T) {
 	hostfs.Long(t)
 	r := newRig(t).start()
-	r.create("holdfast", func(s *v1.StorageClusterSpec) { s.DeletionPolicy = v1.OrphanVolumes })
-	r.settled("holdfast")
+	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DeletionPolicy = v1beta1.OrphanVolumes })
+	r.reconciled("holdfast")
 	r.volume("v1")
 	r.delete("holdfast")
 	r.until("the end of the StorageCluster, its kind and the namespace", func() bool {
@@ -205,7 +205,7 @@ func TestOrphanLeavesVolumesAndTheirKindsInPlace(t *testing.T) {
 		_, errNamespace := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return r.cluster("holdfast") == nil && apierrors.IsNotFound(errKind) && apierrors.IsNotFound(errNamespace)
 	})
-	v, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
+	v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
 	if err != nil || v.DeletionTimestamp != nil {
 		t.Fatalf("the volume: %v", err)
 	}
@@ -223,40 +223,40 @@ func TestOrphanLeavesVolumesAndTheirKindsInPlace(t *testing.T) {
 	r.until("the volume being counted", func() bool { return r.cluster("another").Status.Volumes == 1 })
 }
 
-func TestAFinalizerThatIsTakenOffByForceLosesNoVolume(t *testing.T) {
+func TestUninstall_FinalizerRemovedByForceLosesNoVolume(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.volume("v1")
 	r.delete("holdfast")
-	r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
 	r.stop()
-	if _, err := r.ours.HoldfastV1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the garbage collector having done its work", func() bool {
 		_, err := r.objects.Resource(definitionResource).Get(t.Context(), ownDefinitions[0], metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	v, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
+	v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
 	if err != nil || v.DeletionTimestamp != nil {
 		t.Errorf("the volume: %v", err)
 	}
 }
 
-func TestASecondStorageClusterIsRefusedAndChangesNothing(t *testing.T) {
+func TestStorageCluster_SecondIsRefusedAndChangesNothing(t *testing.T) {
 	r := newRig(t).start()
 	r.create("first", classes("hb-one"))
-	r.settled("first")
+	r.reconciled("first")
 	r.passSecond(r.cluster("first"))
 	r.create("also", classes("hb-two"))
-	message := r.condition("also", v1.AvailableCondition, reasonRefused)
+	message := r.condition("also", v1beta1.AvailableCondition, reasonRefused)
 	if !strings.Contains(message, "first") {
 		t.Errorf("the condition says %q", message)
 	}
 	r.until("the event", func() bool { return len(r.events.with("also Warning FailedCreation", "first")) == 1 })
 	c := r.cluster("also")
-	if c.Status.Phase != v1.ClusterPending || len(c.Finalizers) > 0 {
+	if c.Status.Phase != v1beta1.ClusterPending || len(c.Finalizers) > 0 {
 		t.Errorf("phase %s, finalizers %v", c.Status.Phase, c.Finalizers)
 	}
 	if r.class("hb-two") != nil || r.class("hb-one") == nil {
@@ -265,35 +265,35 @@ func TestASecondStorageClusterIsRefusedAndChangesNothing(t *testing.T) {
 	was := len(r.set.List())
 	r.delete("also")
 	r.gone("also")
-	r.settled("first")
+	r.reconciled("first")
 	if len(r.set.List()) != was || r.class("hb-one") == nil {
 		t.Error("the deletion of the refused one removed something")
 	}
 }
 
 // nowhere chooses no node.
-func nowhere(s *v1.StorageClusterSpec) {
+func nowhere(s *v1beta1.StorageClusterSpec) {
 	s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "nowhere", Operator: core.NodeSelectorOpExists}}}}
 }
 
-func TestTheNextStorageClusterTakesOverWithoutARemoval(t *testing.T) {
+func TestStorageCluster_NextTakesOverWithoutARemoval(t *testing.T) {
 	r := newRig(t).start()
 	// Without a pod that comes up, nothing else makes the controller look.
 	r.cordonReal(true)
 	t.Cleanup(func() { r.cordonReal(false) })
-	classes := func(names ...string) func(*v1.StorageClusterSpec) {
-		return func(s *v1.StorageClusterSpec) { classes(names...)(s); nowhere(s) }
+	classes := func(names ...string) func(*v1beta1.StorageClusterSpec) {
+		return func(s *v1beta1.StorageClusterSpec) { classes(names...)(s); nowhere(s) }
 	}
 	r.create("first", classes("hb-one"))
-	r.settled("first")
+	r.reconciled("first")
 	r.volume("v1")
 	r.passSecond(r.cluster("first"))
 	second := r.create("second", classes("hb-one", "hb-two"))
-	r.condition("second", v1.AvailableCondition, reasonRefused)
+	r.condition("second", v1beta1.AvailableCondition, reasonRefused)
 	class := r.class("hb-one").UID
 	r.delete("first")
 	r.gone("first")
-	r.settled("second")
+	r.reconciled("second")
 	if c := r.class("hb-one"); c == nil || c.UID != class || len(c.OwnerReferences) != 1 || c.OwnerReferences[0].UID != second.UID {
 		t.Errorf("the class was not handed over: %v", c)
 	}
@@ -301,7 +301,7 @@ func TestTheNextStorageClusterTakesOverWithoutARemoval(t *testing.T) {
 	r.never("the garbage collector, for what was handed over,", 3*time.Second, func() bool {
 		return r.class("hb-one") == nil || r.cluster("second") == nil
 	})
-	if meta.FindStatusCondition(r.cluster("second").Status.Conditions, v1.AvailableCondition).Reason == reasonRefused {
+	if meta.FindStatusCondition(r.cluster("second").Status.Conditions, v1beta1.AvailableCondition).Reason == reasonRefused {
 		t.Error("it is still refused")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // deleteKinds deletes kinds as kubectl delete -f does, past the policy that refuses it, and returns their UIDs.
@@ -32,8 +32,8 @@ func (r *rig) deleteKinds(names ...string) map[string]types.UID {
 	return was
 }
 
-// anew waits until kinds are there again, and served.
-func (r *rig) anew(was map[string]types.UID) {
+// awaitRecreated waits until kinds are there again, and served.
+func (r *rig) awaitRecreated(was map[string]types.UID) {
 	r.Helper()
 	r.until("the kinds being made again", func() bool {
 		for name, uid := range was {
@@ -75,34 +75,34 @@ func (r *rig) stays(before map[string]types.UID) {
 	}
 }
 
-func TestReturn_KindsThatWereDeletedWhileNobodyRanComeBackWithTheStorageCluster(t *testing.T) {
+func TestReturn_KindsDeletedWhileTheOperatorIsDownAreRestoredWithTheStorageCluster(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
-	server := &v1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "nfs1", Namespace: namespace, Finalizers: []string{v1.OperatorFinalizer}, Labels: map[string]string{"a": "b"}}}
-	server.Spec.Storage = &v1.NFSStorage{ClaimName: "data"}
-	if _, err := r.ours.HoldfastV1().NFSServers(namespace).Create(t.Context(), server, metav1.CreateOptions{}); err != nil {
+	server := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: "nfs1", Namespace: namespace, Finalizers: []string{v1beta1.OperatorFinalizer}, Labels: map[string]string{"a": "b"}}}
+	server.Spec.Storage = &v1beta1.NFSStorage{ClaimName: "data"}
+	if _, err := r.ours.HoldfastV1beta1().NFSServers(namespace).Create(t.Context(), server, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	before, cluster := r.uids(), r.cluster("holdfast")
 	r.stop()
 	was := r.deleteKinds(slices.Concat(ownDefinitions, dataDefinitions)...)
 	r.until("all being on the way out", func() bool {
-		v, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
+		v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
 		return err == nil && v.DeletionTimestamp != nil && r.cluster("holdfast").DeletionTimestamp != nil
 	})
 
 	r.start()
-	r.anew(was)
+	r.awaitRecreated(was)
 	r.until("the StorageCluster being made again", func() bool { c := r.cluster("holdfast"); return c != nil && c.UID != cluster.UID })
 	now := r.cluster("holdfast")
 	if got, want := now.Spec.Pools, cluster.Spec.Pools; len(got) != 2 || got[0].Path != want[0].Path || now.Spec.Images != cluster.Spec.Images {
 		t.Errorf("the spec is %+v", now.Spec)
 	}
 	r.until("the server being made again", func() bool {
-		s, err := r.ours.HoldfastV1().NFSServers(namespace).Get(t.Context(), "nfs1", metav1.GetOptions{})
+		s, err := r.ours.HoldfastV1beta1().NFSServers(namespace).Get(t.Context(), "nfs1", metav1.GetOptions{})
 		return err == nil && s.DeletionTimestamp == nil && s.Labels["a"] == "b" && s.Spec.Storage.ClaimName == "data"
 	})
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.until("all belonging to it", func() bool {
 		ns, err := r.theirs.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return err == nil && len(ns.OwnerReferences) == 1 && ns.OwnerReferences[0].UID == now.UID
@@ -117,17 +117,17 @@ func TestReturn_KindsThatWereDeletedWhileNobodyRanComeBackWithTheStorageCluster(
 func TestReturn_KindsThatAreDeletedWhileItRunsComeBack(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", twoPools)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	before, cluster := r.uids(), r.cluster("holdfast")
-	r.anew(r.deleteKinds(slices.Concat(ownDefinitions, dataDefinitions)...))
+	r.awaitRecreated(r.deleteKinds(slices.Concat(ownDefinitions, dataDefinitions)...))
 	r.until("the StorageCluster being made again", func() bool { c := r.cluster("holdfast"); return c != nil && c.UID != cluster.UID })
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.stays(before)
 }
 
 func TestReturn_OneThatWasWrittenDownIsMadeAgainByTheNextProcess(t *testing.T) {
 	r := newRig(t)
-	const text = `{"apiVersion":"holdfast.dev/v1","kind":"StorageCluster","metadata":{"name":"mine"},"spec":{"debug":true}}`
+	const text = `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageCluster","metadata":{"name":"mine"},"spec":{"debug":true}}`
 	_, err := r.theirs.CoreV1().ConfigMaps(namespace).Create(t.Context(), &core.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "holdfast-returning"}, Data: map[string]string{"storageclusters.mine": text},
 	}, metav1.CreateOptions{})
@@ -145,26 +145,26 @@ func TestReturn_OneThatWasWrittenDownIsMadeAgainByTheNextProcess(t *testing.T) {
 func TestReturn_AVolumeWhoseDeletionIsRequestedIsLeftToItsAgentForAWhile(t *testing.T) {
 	r := newRig(t).start()
 	r.holding()
-	v, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
+	v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	request := []byte(`{"spec":` + strings.Replace(deletionRequest, `"u"`, `"`+string(v.UID)+`"`, 1) + `}`)
-	if _, err := r.as(controllerUser).HoldfastV1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, request, metav1.PatchOptions{}); err != nil {
+	if _, err := r.as(controllerUser).HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, request, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	was := r.deleteKinds("volumes.holdfast.dev")
-	r.until("the other one being let go", func() bool {
-		_, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v2", metav1.GetOptions{})
+	r.until("the other one losing its finalizer", func() bool {
+		_, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v2", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	if v, err := r.ours.HoldfastV1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{}); err != nil || len(v.Finalizers) == 0 {
-		t.Errorf("it is let go as well: %v", err)
+	if v, err := r.ours.HoldfastV1beta1().Volumes().Get(t.Context(), "v1", metav1.GetOptions{}); err != nil || len(v.Finalizers) == 0 {
+		t.Errorf("it lost its finalizer as well: %v", err)
 	}
-	if _, err := r.ours.HoldfastV1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), "v1", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.anew(was)
+	r.awaitRecreated(was)
 }
 
 func TestRemoval_WaitsForVolumesOfWhichTheKindIsGoing(t *testing.T) {
@@ -175,19 +175,19 @@ func TestRemoval_WaitsForVolumesOfWhichTheKindIsGoing(t *testing.T) {
 	was := r.deleteKinds("volumes.holdfast.dev")
 	r.delete("holdfast")
 	for _, name := range []string{"v1", "v2"} { // as the agents do
-		if _, err := r.ours.HoldfastV1().Volumes().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := r.ours.HoldfastV1beta1().Volumes().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pv := r.persistentVolume("hb-bound")
 	r.start()
-	r.anew(was)
-	message := r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+	r.awaitRecreated(was)
+	message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
 	if r.class("hb-one") == nil {
 		t.Error("its class is gone")
 	}
 	r.until("the PersistentVolume being what is left", func() bool {
-		message = r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+		message = r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
 		return strings.Contains(message, "1 PersistentVolume ")
 	})
 	if err := r.theirs.CoreV1().PersistentVolumes().Delete(t.Context(), pv, metav1.DeleteOptions{}); err != nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,12 +32,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/definitions"
-	"github.com/holdfast-storage/holdfast/test/alongside"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -58,6 +59,8 @@ type rig struct {
 
 	controller *Controller
 	stop       func()
+
+	remakeAfter time.Duration // of the controller; 0 is a moment
 }
 
 var background = context.Background() // for what cleans up
@@ -88,9 +91,14 @@ func (r *rig) install() {
 		ns, err := r.theirs.CoreV1().Namespaces().Get(r.Context(), namespace, metav1.GetOptions{})
 		return err == nil && ns.DeletionTimestamp == nil
 	})
+	r.until("the controller's account", func() bool {
+		account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName}}
+		_, err := r.theirs.CoreV1().ServiceAccounts(namespace).Create(r.Context(), account, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err)
+	})
 	r.until("the definitions", func() bool { return r.define() == nil })
 	r.until("the kinds being served", func() bool {
-		kinds := r.ours.HoldfastV1()
+		kinds := r.ours.HoldfastV1beta1()
 		one := metav1.ListOptions{Limit: 1}
 		for _, list := range []func() error{
 			func() error { _, err := kinds.StorageClusters().List(r.Context(), one); return err },
@@ -183,8 +191,8 @@ func (r *rig) start() *rig {
 	c := Config{
 		Kinds:  kinds,
 		Client: ours, Kubernetes: theirs, Owned: r.set, Namespace: namespace, Driver: "csi.holdfast.dev", Events: r.events, Log: log,
-		Watches: kube.NewWatches(ctx, ours, theirs, namespace),
-		Settle:  50 * time.Millisecond,
+		Watches:     kube.NewWatches(ctx, ours, theirs, namespace),
+		StatusDelay: 50 * time.Millisecond, RemakeAfter: cmp.Or(r.remakeAfter, 300*time.Millisecond),
 	}
 	controller, err := New(c)
 	if err != nil {
@@ -237,7 +245,7 @@ func (r *rig) sweep() {
 	_, _ = r.theirs.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, stray, metav1.PatchOptions{})
 	free := []byte(`{"metadata":{"finalizers":null}}`)
 	for _, resource := range []string{"storageclusters", "storageupgrades", "nodejobs", "volumes", "snapshots", "storagenodes"} {
-		kind := r.objects.Resource(v1.SchemeGroupVersion.WithResource(resource))
+		kind := r.objects.Resource(v1beta1.SchemeGroupVersion.WithResource(resource))
 		all, err := kind.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			continue
@@ -277,22 +285,22 @@ func (r *rig) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 }
 
 // create makes a StorageCluster.
-func (r *rig) create(name string, change func(*v1.StorageClusterSpec)) *v1.StorageCluster {
+func (r *rig) create(name string, change func(*v1beta1.StorageClusterSpec)) *v1beta1.StorageCluster {
 	r.Helper()
-	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	c.Spec.Images.Holdfast = "holdfast.test/pause:1"
 	if change != nil {
 		change(&c.Spec)
 	}
-	made, err := r.ours.HoldfastV1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{})
+	made, err := r.ours.HoldfastV1beta1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
 	return made
 }
 
-func (r *rig) cluster(name string) *v1.StorageCluster {
-	c, err := r.ours.HoldfastV1().StorageClusters().Get(context.Background(), name, metav1.GetOptions{})
+func (r *rig) cluster(name string) *v1beta1.StorageCluster {
+	c, err := r.ours.HoldfastV1beta1().StorageClusters().Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
 		return nil
 	}
@@ -300,12 +308,12 @@ func (r *rig) cluster(name string) *v1.StorageCluster {
 }
 
 // change writes a spec.
-func (r *rig) change(name string, change func(*v1.StorageClusterSpec)) {
+func (r *rig) change(name string, change func(*v1beta1.StorageClusterSpec)) {
 	r.Helper()
 	r.until("the new spec", func() bool {
 		c := r.cluster(name)
 		change(&c.Spec)
-		_, err := r.ours.HoldfastV1().StorageClusters().Update(r.Context(), c, metav1.UpdateOptions{})
+		_, err := r.ours.HoldfastV1beta1().StorageClusters().Update(r.Context(), c, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsConflict(err) {
 			r.Fatal(err)
 		}
@@ -332,12 +340,12 @@ func (r *rig) condition(name, kind, reason string) string {
 	return message
 }
 
-// settled waits until everything that is wanted is there and the spec was seen.
-func (r *rig) settled(name string) {
+// reconciled waits until every desired object exists and the spec was observed.
+func (r *rig) reconciled(name string) {
 	r.Helper()
 	r.until("StorageCluster "+name+" being applied", func() bool {
 		c := r.cluster(name)
-		p := meta.FindStatusCondition(c.Status.Conditions, v1.ProgressingCondition)
+		p := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ProgressingCondition)
 		return c.Status.ObservedGeneration == c.Generation && p != nil && !slices.Contains([]string{reasonInvalid, reasonNotApplied, reasonForeign}, p.Reason)
 	})
 }
@@ -393,7 +401,7 @@ func (r *rig) passSecond(made metav1.Object) {
 }
 
 func (r *rig) describe() string {
-	all, err := r.ours.HoldfastV1().StorageClusters().List(context.Background(), metav1.ListOptions{})
+	all, err := r.ours.HoldfastV1beta1().StorageClusters().List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		return err.Error()
 	}

@@ -10,9 +10,9 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 // cost is what it took until all nodes were ready.
@@ -30,7 +30,7 @@ func (c cost) total() (all int) {
 }
 
 // What it costs until all is running, with one node and with many: HOLDFAST_TESTS=all tries 200, too.
-func TestMoreNodesCostNoMoreRequestsEach(t *testing.T) {
+func TestScale_MoreNodesCostNoMoreRequestsEach(t *testing.T) {
 	realapi.Config(t)     // or it is skipped
 	sizes := []int{20, 1} // the first try of all finds everything cold, and is not the one to compare with
 	if hostfs.All() {
@@ -63,7 +63,7 @@ func TestMoreNodesCostNoMoreRequestsEach(t *testing.T) {
 	}
 }
 
-// mostForANode is what one more node may cost the operator. All nodes are made by one object, and their states are told
+// mostForANode is what one more node may cost the operator. All nodes are made by one object, and their states are reported
 // together: with many nodes it is a small part of a request.
 const mostForANode = 0.5
 
@@ -74,12 +74,12 @@ func install(t *testing.T, nodes int) cost {
 	r.start()
 	r.traffic.take()
 	began := time.Now()
-	r.create("holdfast", func(s *v1.StorageClusterSpec) {
+	r.create("holdfast", func(s *v1beta1.StorageClusterSpec) {
 		s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: simulated, Operator: core.NodeSelectorOpExists}}}}
 	})
 	r.until("all nodes being ready", func() bool {
 		c := r.cluster("holdfast")
-		return c != nil && c.Status.Phase == v1.ClusterRunning && c.Status.Ready == fmt.Sprintf("%d/%d", nodes, nodes)
+		return c != nil && c.Status.Phase == v1beta1.ClusterRunning && c.Status.ReadyNodes == int32(nodes) && c.Status.DesiredNodes == int32(nodes)
 	})
 	return cost{nodes: nodes, took: time.Since(began), requests: counted(r.traffic.take())}
 }

@@ -8,15 +8,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// served are the namespaces with NFS servers that have served, sorted. A server of a release that did not ask, or whose
-// namespace was taken off the list, gets loop devices also when its pod is replaced: else its volumes would be out of
-// reach. Its StorageNode says that there is one, which nobody else may write, and which goes with it.
-func served(nodes []*v1.StorageNode) (namespaces []string) {
+// served are the namespaces with NFS servers that have served, sorted. A server of a release that did not check the
+// list, or whose namespace was removed from it, gets loop devices also when its pod is replaced: otherwise its volumes
+// would be out of reach. Its StorageNode, which only the server may write and which is deleted with it, shows that it
+// exists.
+func served(nodes []*v1beta1.StorageNode) (namespaces []string) {
 	for _, n := range nodes {
-		if namespace, _, is := v1.ParseNFSNode(n.Name); is {
+		if namespace, _, is := v1beta1.ParseNFSNode(n.Name); is {
 			namespaces = append(namespaces, namespace)
 		}
 	}
@@ -33,7 +34,7 @@ type servers struct {
 // countServers asks the API server, as it is asked only while a StorageCluster is to go. Where the kind or the right to
 // it is missing, none was ever served.
 func (r *Controller) countServers(ctx context.Context) (n servers, err error) {
-	found, err := r.Client.HoldfastV1().NFSServers(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	found, err := r.Client.HoldfastV1beta1().NFSServers(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return n, nil
 	}
@@ -68,7 +69,7 @@ func (s *situation) lost(orphan bool) string {
 	}
 	switch {
 	case orphan && s.servers.here > 0:
-		return count(s.servers.here, "NFS server") + " in the namespace of Holdfast would go with it, and the volumes there: delete them first"
+		return count(s.servers.here, "NFS server") + " in the namespace of Holdfast would be deleted with it, and the volumes there: delete them first"
 	case s.servers.all > 0 && s.volumes+s.snapshots > 0:
 		return fmt.Sprintf("%s, and %s: delete them, or set spec.deletionPolicy to Orphan to leave them as they are", s.kept(), count(s.servers.all, "NFS server"))
 	case s.servers.all > 0:

@@ -5,33 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// labelNodes says on each Node whether shared volumes can be mounted there, as its agent has found, so that classes and
-// pods can keep to such nodes. The kubelet cannot say it: it would refuse the whole driver when the value changes.
-// Where no agent has said anything, the label stays as it is.
-func (r *Controller) labelNodes(ctx context.Context) error {
-	storageNodes, _ := r.storageNodes.List(labels.Everything())
+// labelNodes says on each Node whether shared volumes can be mounted there, so that classes and pods can keep to such nodes.
+func (r *Controller) labelNodes(ctx context.Context, shared map[string]string) error {
 	var failed []error
-	for _, s := range storageNodes {
-		can := canMountShared(s)
-		if can == metav1.ConditionUnknown {
-			continue
-		}
-		n, err := r.nodes.Get(s.Name)
-		if value := strconv.FormatBool(can == metav1.ConditionTrue); err == nil && n.Labels[v1.SharedVolumesKey] != value {
-			failed = append(failed, r.label(ctx, n.Name, map[string]any{v1.SharedVolumesKey: value}))
-		}
+	for node, value := range shared {
+		failed = append(failed, r.label(ctx, node, map[string]any{v1beta1.SharedVolumesKey: value}))
 	}
 	return errors.Join(failed...)
 }
@@ -49,8 +37,8 @@ func (r *Controller) label(ctx context.Context, node string, change map[string]a
 	return nil
 }
 
-func canMountShared(n *v1.StorageNode) metav1.ConditionStatus {
-	if c := meta.FindStatusCondition(n.Status.Conditions, v1.SharedVolumesCondition); c != nil {
+func canMountShared(n *v1beta1.StorageNode) metav1.ConditionStatus {
+	if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.SharedVolumesCondition); c != nil {
 		return c.Status
 	}
 	return metav1.ConditionUnknown

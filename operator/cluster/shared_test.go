@@ -15,36 +15,33 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	testclient "k8s.io/client-go/testing"
 
-	ourfake "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// nodesOf is a controller that knows these nodes, by name what their label says and what their agent has found.
-func nodesOf(t *testing.T, labels map[string]string, found map[string]metav1.ConditionStatus) (*Controller, *fake.Clientset) {
+// nodesOf is a controller and a situation with these nodes, by name what their label says and what their agent has found.
+func nodesOf(t *testing.T, labels map[string]string, found map[string]metav1.ConditionStatus) (*Controller, *situation, *fake.Clientset) {
 	t.Helper()
 	kubernetes := fake.NewClientset()
-	cluster, kinds := kubeinformers.NewSharedInformerFactory(kubernetes, 0), informers.NewSharedInformerFactory(ourfake.NewSimpleClientset(), 0)
-	nodes, storageNodes := cluster.Core().V1().Nodes(), kinds.Holdfast().V1().StorageNodes()
+	nodes := kubeinformers.NewSharedInformerFactory(kubernetes, 0).Core().V1().Nodes()
+	observed := &situation{allNodes: map[string]*core.Node{}, storageNodes: map[string]*v1beta1.StorageNode{}}
 	for name, label := range labels {
-		n := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.TopologyKey: name}}}
+		n := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.TopologyKey: name}}}
 		if label != "" {
-			n.Labels[v1.SharedVolumesKey] = label
+			n.Labels[v1beta1.SharedVolumesKey] = label
 		}
 		if err := errors.Join(nodes.Informer().GetIndexer().Add(n), kubernetes.Tracker().Add(n)); err != nil {
 			t.Fatal(err)
 		}
+		observed.allNodes[name] = n
 	}
 	for name, status := range found {
-		s := &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		s := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if status != "" {
-			s.Status.Conditions = []metav1.Condition{{Type: v1.SharedVolumesCondition, Status: status}}
+			s.Status.Conditions = []metav1.Condition{{Type: v1beta1.SharedVolumesCondition, Status: status}}
 		}
-		if err := storageNodes.Informer().GetIndexer().Add(s); err != nil {
-			t.Fatal(err)
-		}
+		observed.storageNodes[name] = s
 	}
-	return &Controller{Config: Config{Kubernetes: kubernetes}, nodes: nodes.Lister(), storageNodes: storageNodes.Lister()}, kubernetes
+	return &Controller{Config: Config{Kubernetes: kubernetes}, nodes: nodes.Lister()}, observed, kubernetes
 }
 
 // labelled are the nodes with what their label says.
@@ -56,19 +53,19 @@ func labelled(t *testing.T, kubernetes *fake.Clientset) map[string]string {
 	}
 	all := map[string]string{}
 	for _, n := range list.Items {
-		all[n.Name] = n.Labels[v1.SharedVolumesKey]
+		all[n.Name] = n.Labels[v1beta1.SharedVolumesKey]
 	}
 	return all
 }
 
-func TestANodeIsLabelledByWhetherSharedVolumesCanBeMountedThere(t *testing.T) {
-	r, kubernetes := nodesOf(t,
+func TestSharedLabel_NodeIsLabelledByWhetherItCanMountSharedVolumes(t *testing.T) {
+	r, observed, kubernetes := nodesOf(t,
 		map[string]string{"new": "", "lacks": "", "lost": "true", "got": "false", "same": "true", "silent": "true", "old": "", "others": ""},
 		map[string]metav1.ConditionStatus{
 			"new": metav1.ConditionTrue, "lacks": metav1.ConditionFalse, "lost": metav1.ConditionFalse, "got": metav1.ConditionTrue,
 			"same": metav1.ConditionTrue, "silent": "", "old": "", "gone": metav1.ConditionTrue,
 		})
-	if err := r.labelNodes(t.Context()); err != nil {
+	if err := r.labelNodes(t.Context(), observed.sharedLabels()); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{"new": "true", "lacks": "false", "lost": "false", "got": "true", "same": "true", "silent": "true", "old": "", "others": ""}
@@ -97,12 +94,12 @@ func TestANodeIsLabelledByWhetherSharedVolumesCanBeMountedThere(t *testing.T) {
 	}
 }
 
-func TestANodeThatCannotBeLabelledKeepsNoOtherFromIt(t *testing.T) {
-	r, kubernetes := nodesOf(t, map[string]string{"a": "", "b": "", "c": ""}, map[string]metav1.ConditionStatus{"a": metav1.ConditionTrue, "b": metav1.ConditionTrue, "c": metav1.ConditionTrue})
+func TestSharedLabel_FailureOnOneNodeDoesNotBlockTheOthers(t *testing.T) {
+	r, observed, kubernetes := nodesOf(t, map[string]string{"a": "", "b": "", "c": ""}, map[string]metav1.ConditionStatus{"a": metav1.ConditionTrue, "b": metav1.ConditionTrue, "c": metav1.ConditionTrue})
 	kubernetes.PrependReactor("patch", "nodes", func(a testclient.Action) (bool, runtime.Object, error) {
 		return a.(testclient.PatchAction).GetName() == "b", nil, errors.New("not for you")
 	})
-	if err := r.labelNodes(t.Context()); err == nil || !strings.Contains(err.Error(), "node b: not for you") {
+	if err := r.labelNodes(t.Context(), observed.sharedLabels()); err == nil || !strings.Contains(err.Error(), "node b: not for you") {
 		t.Errorf("got %v", err)
 	}
 	if got, want := labelled(t, kubernetes), (map[string]string{"a": "true", "b": "", "c": "true"}); !maps.Equal(got, want) {
@@ -110,11 +107,11 @@ func TestANodeThatCannotBeLabelledKeepsNoOtherFromIt(t *testing.T) {
 	}
 }
 
-func TestAChangeOfWhetherSharedVolumesCanBeMountedMatters(t *testing.T) {
-	can := func(status metav1.ConditionStatus) *v1.StorageNode {
-		return &v1.StorageNode{Status: v1.StorageNodeStatus{Conditions: []metav1.Condition{{Type: v1.SharedVolumesCondition, Status: status}}}}
+func TestSharedLabel_ChangeOfMountabilityTriggersAReconcile(t *testing.T) {
+	can := func(status metav1.ConditionStatus) *v1beta1.StorageNode {
+		return &v1beta1.StorageNode{Status: v1beta1.StorageNodeStatus{Conditions: []metav1.Condition{{Type: v1beta1.SharedVolumesCondition, Status: status}}}}
 	}
-	if !storageNodeMatters(can(metav1.ConditionFalse), can(metav1.ConditionTrue)) || !storageNodeMatters(&v1.StorageNode{}, can(metav1.ConditionTrue)) {
+	if !storageNodeMatters(can(metav1.ConditionFalse), can(metav1.ConditionTrue)) || !storageNodeMatters(&v1beta1.StorageNode{}, can(metav1.ConditionTrue)) {
 		t.Error("a change is overlooked")
 	}
 	if storageNodeMatters(can(metav1.ConditionTrue), can(metav1.ConditionTrue)) {
@@ -122,31 +119,31 @@ func TestAChangeOfWhetherSharedVolumesCanBeMountedMatters(t *testing.T) {
 	}
 }
 
-func TestTheLabelOfANodeFollowsWhatItsAgentTells(t *testing.T) {
+func TestSharedLabel_FollowsTheReportOfTheAgent(t *testing.T) {
 	r := newRig(t).start()
-	r.create("holdfast", func(*v1.StorageClusterSpec) {})
-	r.settled("holdfast")
+	r.create("holdfast", func(*v1beta1.StorageClusterSpec) {})
+	r.reconciled("holdfast")
 	const name = "node1"
-	nodes := r.ours.HoldfastV1().StorageNodes()
-	n, err := nodes.Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	nodes := r.ours.HoldfastV1beta1().StorageNodes()
+	n, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		r.stop()
 		err := nodes.Delete(context.Background(), name, metav1.DeleteOptions{})
-		if err := errors.Join(err, r.controller.label(context.Background(), name, map[string]any{v1.SharedVolumesKey: nil})); err != nil {
+		if err := errors.Join(err, r.controller.label(context.Background(), name, map[string]any{v1beta1.SharedVolumesKey: nil})); err != nil {
 			t.Error(err)
 		}
 	})
 	for status, want := range map[metav1.ConditionStatus]string{metav1.ConditionTrue: "true", metav1.ConditionFalse: "false"} {
-		meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: v1.SharedVolumesCondition, Status: status, Reason: v1.ReasonReady})
+		meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: v1beta1.SharedVolumesCondition, Status: status, Reason: v1beta1.ReasonReady})
 		if n, err = nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		r.until("the label "+want, func() bool {
 			o, err := r.theirs.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-			return err == nil && o.Labels[v1.SharedVolumesKey] == want
+			return err == nil && o.Labels[v1beta1.SharedVolumesKey] == want
 		})
 	}
 }

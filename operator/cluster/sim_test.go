@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
@@ -41,13 +41,13 @@ type kubelets struct {
 	agents sync.Map // nodes that have reported
 }
 
-// simulate makes so many nodes, which stay until the test ends. No pod goes to another node meanwhile.
+// simulate makes so many nodes, which stay until the test ends. No other pod is scheduled to them.
 func (r *rig) simulate(nodes int) *kubelets {
 	r.Helper()
 	k := &kubelets{rig: r, nodes: nodes, work: make(chan *core.Pod, 10_000)}
 	r.Cleanup(k.remove)
 	k.cordonReal(true)
-	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName, Labels: map[string]string{apply.ManagedByLabel: apply.FieldManager}}}
+	account := &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName, Labels: map[string]string{apply.ManagedByLabel: apply.FieldManager, v1beta1.PartOfLabel: v1beta1.AppName}}}
 	if _, err := r.theirs.CoreV1().ServiceAccounts(namespace).Create(r.Context(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		r.Fatal(err)
 	}
@@ -185,16 +185,16 @@ func (k *kubelets) report(ctx context.Context, node string) error {
 	}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	made, err := k.ours.HoldfastV1().StorageNodes().Create(ctx, &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+	made, err := k.ours.HoldfastV1beta1().StorageNodes().Create(ctx, &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	made.Status = v1.StorageNodeStatus{
+	made.Status = v1beta1.StorageNodeStatus{
 		Version:    "v1",
-		Pools:      []v1.Pool{{Name: "default", Capacity: resource.MustParse("10Gi"), Largest: resource.MustParse("9Gi"), Smallest: resource.MustParse("16Mi")}},
-		Conditions: []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1.ReasonReady, LastTransitionTime: metav1.Now()}},
+		Pools:      []v1beta1.Pool{{Name: "default", Capacity: resource.MustParse("10Gi"), Largest: resource.MustParse("9Gi"), Smallest: resource.MustParse("16Mi")}},
+		Conditions: []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonReady, LastTransitionTime: metav1.Now()}},
 	}
-	_, err = k.ours.HoldfastV1().StorageNodes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	_, err = k.ours.HoldfastV1beta1().StorageNodes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
 	return err
 }
 

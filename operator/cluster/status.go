@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/held"
@@ -44,7 +44,7 @@ const (
 )
 
 // status says where a StorageCluster stands, by what is observed and by what it said before.
-func (s *situation) status() v1.StorageClusterStatus {
+func (s *situation) status() v1beta1.StorageClusterStatus {
 	old := s.cluster.Status
 	next := *old.DeepCopy()
 	next.ObservedGeneration = s.cluster.Generation
@@ -53,11 +53,10 @@ func (s *situation) status() v1.StorageClusterStatus {
 	if s.withCSI() {
 		next.Nodes = s.health()
 	}
-	next.Members = split(next.Nodes)
-	next.Ready = fmt.Sprintf("%d/%d", len(next.Members.Ready), len(next.Nodes))
+	next.DesiredNodes, next.ReadyNodes = int32(len(next.Nodes)), int32(len(next.Nodes)-len(unready(next.Nodes)))
 	next.Version = versions(next.Nodes)
 	next.Images = s.images()
-	next.Upgrade = s.cluster.Annotations[v1.PausedByAnnotation]
+	next.Upgrade = s.cluster.Annotations[v1beta1.PausedByAnnotation]
 	v := s.verdict(&next)
 	next.Phase = v.phase
 	for _, c := range []metav1.Condition{v.available, v.progressing, v.degraded, s.protected} {
@@ -65,14 +64,15 @@ func (s *situation) status() v1.StorageClusterStatus {
 		c.Message = kube.Shorten(c.Message, kube.LongestMessage)
 		meta.SetStatusCondition(&next.Conditions, c)
 	}
-	s.tellIgnored(&next)
-	s.tellInline(&next)
+	meta.SetStatusCondition(&next.Conditions, kube.Ready(next.Conditions))
+	s.setReleaseIgnored(&next)
+	s.setEphemeralNotAllowed(&next)
 	return next
 }
 
-func (s *situation) images() v1.Images {
+func (s *situation) images() v1beta1.Images {
 	images := s.release.Images(s.cluster)
-	if !s.cluster.Spec.CSI.Attach || !s.withCSI() {
+	if !s.cluster.Spec.CSI.AttachRequired || !s.withCSI() {
 		images.CSIAttacher = ""
 	}
 	if !s.withCSI() {
@@ -81,7 +81,7 @@ func (s *situation) images() v1.Images {
 	if s.nodeSet != nil {
 		for _, c := range s.nodeSet.Spec.Template.Spec.Containers {
 			if c.Name == "holdfast" {
-				images.Holdfast = v1.Image(c.Image)
+				images.Holdfast = v1beta1.Image(c.Image)
 			}
 		}
 	}
@@ -90,34 +90,34 @@ func (s *situation) images() v1.Images {
 
 // verdict is what the numbers mean.
 type verdict struct {
-	phase                            v1.ClusterPhase
+	phase                            v1beta1.ClusterPhase
 	available, progressing, degraded metav1.Condition
 }
 
-func (s *situation) verdict(next *v1.StorageClusterStatus) verdict {
+func (s *situation) verdict(next *v1beta1.StorageClusterStatus) verdict {
 	wasComplete := wasComplete(&s.cluster.Status)
-	ready, total := len(next.Members.Ready), len(next.Nodes)
+	ready, total := int(next.ReadyNodes), int(next.DesiredNodes)
 	complete := ready == total && s.controller().ready && !s.rollout.Stuck
-	rolling := s.rolling() && len(next.Members.Unready) == 1 && next.Members.Unready[0] == s.rollout.Node
+	rolling := s.rolling() && slices.Equal(unready(next.Nodes), []string{s.rollout.Node})
 
 	v := verdict{
 		available:   s.available(ready, total, complete || wasComplete),
 		progressing: s.progressing(next, complete),
-		degraded:    kube.NewCondition(v1.DegradedCondition, false, reasonHealthy, ""),
+		degraded:    kube.NewCondition(v1beta1.DegradedCondition, false, reasonHealthy, ""),
 	}
 	switch reason, message := s.fault(); {
 	case reason != "":
-		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reason, message)
+		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reason, message)
 	case s.rollout.Stuck:
-		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reasonStuck, s.stuck())
+		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonStuck, s.stuck())
 	case wasComplete && s.controller().failed:
-		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reasonController, s.controller().waiting)
+		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonController, s.controller().waiting)
 	case wasComplete && ready < total && !rolling:
-		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reasonNodes, complaints(next.Nodes))
+		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonNodes, complaints(next.Nodes))
 	case len(s.leftOut) > 0:
-		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reasonLeftOut, s.stranded())
+		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonLeftOut, s.stranded())
 	case len(s.unreachable) > 0:
-		v.degraded = kube.NewCondition(v1.DegradedCondition, true, reasonUnreachable, s.notReached())
+		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonUnreachable, s.notReached())
 	}
 	if len(s.unreachable) > 0 && v.degraded.Status == metav1.ConditionTrue && v.degraded.Reason != reasonUnreachable {
 		v.degraded.Message += ". " + s.notReached()
@@ -134,29 +134,29 @@ func (s *situation) rolling() bool {
 	return s.rollout.Node != "" && !s.rollout.Stuck && (s.rollout.Since.IsZero() || s.now.Sub(s.rollout.Since) < rollingLasts)
 }
 
-func (s *situation) phase(v verdict, complete, wasComplete bool, total int) v1.ClusterPhase {
+func (s *situation) phase(v verdict, complete, wasComplete bool, total int) v1beta1.ClusterPhase {
 	faulty := v.degraded.Status == metav1.ConditionTrue
 	switch {
 	case s.cluster.DeletionTimestamp != nil:
-		return v1.ClusterTerminating
-	case s.cluster.Spec.Pause && s.cluster.Annotations[v1.PausedByAnnotation] != "":
-		return v1.ClusterUpgrading
-	case s.cluster.Spec.Pause:
-		return v1.ClusterPaused
+		return v1beta1.ClusterTerminating
+	case s.cluster.Spec.Paused && s.cluster.Annotations[v1beta1.PausedByAnnotation] != "":
+		return v1beta1.ClusterUpgrading
+	case s.cluster.Spec.Paused:
+		return v1beta1.ClusterPaused
 	case s.withCSI() && total == 0:
-		return v1.ClusterPending
+		return v1beta1.ClusterPending
 	case faulty && (wasComplete || complete):
-		return v1.ClusterDegraded
+		return v1beta1.ClusterDegraded
 	case faulty:
-		return v1.ClusterPending
+		return v1beta1.ClusterPending
 	case complete:
-		return v1.ClusterRunning
+		return v1beta1.ClusterRunning
 	case wasComplete && s.onlyControllerMoves(v):
-		return v1.ClusterRunning
+		return v1beta1.ClusterRunning
 	case wasComplete:
-		return v1.ClusterDegraded
+		return v1beta1.ClusterDegraded
 	}
-	return v1.ClusterCreating
+	return v1beta1.ClusterCreating
 }
 
 // onlyControllerMoves says whether all that is missing is that new pods of the controller start beside the old.
@@ -165,14 +165,14 @@ func (s *situation) onlyControllerMoves(v verdict) bool {
 }
 
 // wasComplete says whether all of it has been ready since there were nodes.
-func wasComplete(old *v1.StorageClusterStatus) bool {
-	c := meta.FindStatusCondition(old.Conditions, v1.AvailableCondition)
+func wasComplete(old *v1beta1.StorageClusterStatus) bool {
+	c := meta.FindStatusCondition(old.Conditions, v1beta1.AvailableCondition)
 	return c != nil && (c.Reason == reasonAvailable || c.Reason == reasonNodes || c.Reason == reasonController)
 }
 
 func (s *situation) available(ready, total int, ever bool) metav1.Condition {
 	is := func(status bool, reason, format string, args ...any) metav1.Condition {
-		return kube.NewCondition(v1.AvailableCondition, status, reason, fmt.Sprintf(format, args...))
+		return kube.NewCondition(v1beta1.AvailableCondition, status, reason, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case s.cluster.DeletionTimestamp != nil && s.leaving != "":
@@ -193,22 +193,22 @@ func (s *situation) available(ready, total int, ever bool) metav1.Condition {
 	return is(true, reasonAvailable, "%d of %d nodes are ready", ready, total)
 }
 
-func (s *situation) progressing(next *v1.StorageClusterStatus, complete bool) metav1.Condition {
+func (s *situation) progressing(next *v1beta1.StorageClusterStatus, complete bool) metav1.Condition {
 	is := func(status bool, reason, format string, args ...any) metav1.Condition {
-		return kube.NewCondition(v1.ProgressingCondition, status, reason, fmt.Sprintf(format, args...))
+		return kube.NewCondition(v1beta1.ProgressingCondition, status, reason, fmt.Sprintf(format, args...))
 	}
 	fault, message := s.fault()
 	switch {
 	case s.cluster.DeletionTimestamp != nil && s.leaving != "":
 		return is(true, reasonTerminating, "waiting for %s", s.leaving)
 	case s.cluster.DeletionTimestamp != nil:
-		return is(false, reasonVolumesExist, "%s", s.lost(s.cluster.Spec.DeletionPolicy == v1.OrphanVolumes))
-	case s.cluster.Spec.Pause && next.Upgrade != "":
-		return is(true, reasonUpgrading, "StorageUpgrade %s is at work", next.Upgrade)
-	case s.cluster.Spec.Pause:
-		return is(false, reasonPaused, "spec.pause is set: nothing is changed or repaired")
+		return is(false, reasonVolumesExist, "%s", s.lost(s.cluster.Spec.DeletionPolicy == v1beta1.OrphanVolumes))
+	case s.cluster.Spec.Paused && next.Upgrade != "":
+		return is(true, reasonUpgrading, "StorageUpgrade %s is running", next.Upgrade)
+	case s.cluster.Spec.Paused:
+		return is(false, reasonPaused, "spec.paused is set: nothing is changed or repaired")
 	case s.handingTo != "":
-		return is(true, reasonUpgrading, "release %s was installed: nothing is changed before its controller leads", s.handingTo)
+		return is(true, reasonUpgrading, "release %s was installed: nothing is changed until its controller leads", s.handingTo)
 	case fault != "":
 		return is(false, fault, "%s", message)
 	case s.rollout.Stuck:
@@ -218,9 +218,9 @@ func (s *situation) progressing(next *v1.StorageClusterStatus, complete bool) me
 	case !s.controller().ready:
 		return is(true, cmp.Or(s.controller().reason, reasonRollingOut), "waiting for %s", s.controller().waiting)
 	case !complete && !wasComplete(&s.cluster.Status):
-		return is(true, reasonCreating, "%s nodes are ready", next.Ready)
+		return is(true, reasonCreating, "%d of %d nodes are ready", next.ReadyNodes, next.DesiredNodes)
 	}
-	return is(false, reasonUpToDate, "all is as it is asked for")
+	return is(false, reasonUpToDate, "all objects match the spec")
 }
 
 // fault is what keeps the spec from being made.
@@ -256,7 +256,7 @@ func (s *situation) stranded() string {
 	if len(named) > mostNamed {
 		named = append(slices.Clone(named[:mostNamed]), fmt.Sprintf("and %d more nodes", len(named)-mostNamed))
 	}
-	return strings.Join(named, "; ") + ": no pod can mount them anew and nobody can delete them; let spec.nodeSelectorTerms choose the node again, or delete them first"
+	return strings.Join(named, "; ") + ": no pod can mount them and they cannot be deleted; let spec.nodeSelectorTerms select the node again, and delete them first"
 }
 
 func (s *situation) stuck() string {
@@ -283,7 +283,7 @@ func (s *situation) kept() string {
 func (s *situation) selector() string {
 	terms := s.cluster.Spec.NodeSelectorTerms
 	if len(terms) == 0 {
-		return "kubernetes.io/os=linux, which every node that stores must have"
+		return "kubernetes.io/os=linux, which every storage node must have"
 	}
 	text, err := json.Marshal(terms)
 	if err != nil {
@@ -293,16 +293,17 @@ func (s *situation) selector() string {
 }
 
 // refused is the status of a StorageCluster beside the one that is served.
-func refused(c, served *v1.StorageCluster) v1.StorageClusterStatus {
-	next := v1.StorageClusterStatus{Phase: v1.ClusterPending, Ready: "0/0", ObservedGeneration: c.Generation, Conditions: c.DeepCopy().Status.Conditions}
-	message := fmt.Sprintf("there is the StorageCluster %s already, and there can be one: delete this one, or that one to put this in its place", served.Name)
+func refused(c, served *v1beta1.StorageCluster) v1beta1.StorageClusterStatus {
+	next := v1beta1.StorageClusterStatus{Phase: v1beta1.ClusterPending, ObservedGeneration: c.Generation, Conditions: c.DeepCopy().Status.Conditions}
+	message := fmt.Sprintf("StorageCluster %s exists already, and only one is allowed: delete this one, or that one to replace it with this", served.Name)
 	for _, one := range []metav1.Condition{
-		kube.NewCondition(v1.AvailableCondition, false, reasonRefused, message),
-		kube.NewCondition(v1.ProgressingCondition, false, reasonRefused, message),
-		kube.NewCondition(v1.DegradedCondition, false, reasonRefused, ""),
+		kube.NewCondition(v1beta1.AvailableCondition, false, reasonRefused, message),
+		kube.NewCondition(v1beta1.ProgressingCondition, false, reasonRefused, message),
+		kube.NewCondition(v1beta1.DegradedCondition, false, reasonRefused, ""),
 	} {
 		one.ObservedGeneration = c.Generation
 		meta.SetStatusCondition(&next.Conditions, one)
 	}
+	meta.SetStatusCondition(&next.Conditions, kube.Ready(next.Conditions))
 	return next
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
@@ -25,8 +25,8 @@ import (
 // healthy is a cluster of so many nodes in which everything is ready.
 func healthy(nodes int) *situation {
 	s := &situation{
-		cluster:      &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast", Generation: 3}},
-		storageNodes: map[string]*v1.StorageNode{}, registered: map[string]bool{}, nodeSet: &apps.DaemonSet{},
+		cluster:      &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast", Generation: 3}},
+		storageNodes: map[string]*v1beta1.StorageNode{}, registered: map[string]bool{}, nodeSet: &apps.DaemonSet{},
 		controllers: []workload{{kind: "Deployment", available: true, ready: true}},
 		rollout:     rollout.Result{Done: true, Total: nodes, Updated: nodes},
 	}
@@ -38,10 +38,10 @@ func healthy(nodes int) *situation {
 		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod-" + name}, Spec: core.PodSpec{NodeName: name}}
 		p.Status.Conditions = []core.PodCondition{{Type: core.PodReady, Status: core.ConditionTrue}}
 		s.pods = append(s.pods, p)
-		sn := &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		sn := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		sn.Status.Version = "v1"
-		sn.Status.Pools = []v1.Pool{{Name: "default", Capacity: resource.MustParse("10Gi"), Largest: resource.MustParse("9Gi"), Smallest: resource.MustParse("16Mi")}}
-		sn.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionTrue}}
+		sn.Status.Pools = []v1beta1.Pool{{Name: "default", Capacity: resource.MustParse("10Gi"), Largest: resource.MustParse("9Gi"), Smallest: resource.MustParse("16Mi")}}
+		sn.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue}}
 		s.storageNodes[name], s.registered[name] = sn, true
 	}
 	return s
@@ -58,9 +58,9 @@ func (s *situation) with(change func(*situation)) *situation {
 	return s
 }
 
-func reasons(status v1.StorageClusterStatus) string {
+func reasons(status v1beta1.StorageClusterStatus) string {
 	var all []string
-	for _, kind := range []string{v1.AvailableCondition, v1.ProgressingCondition, v1.DegradedCondition} {
+	for _, kind := range []string{v1beta1.AvailableCondition, v1beta1.ProgressingCondition, v1beta1.DegradedCondition} {
 		c := meta.FindStatusCondition(status.Conditions, kind)
 		all = append(all, string(c.Status[0])+" "+c.Reason)
 	}
@@ -69,11 +69,11 @@ func reasons(status v1.StorageClusterStatus) string {
 
 func silentAgent(name string) func(*situation) {
 	return func(s *situation) {
-		s.storageNodes[name].Status.Conditions[0] = metav1.Condition{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1.ReasonNodeDown, Message: "the agent of node " + name + " was last heard of at 12"}
+		s.storageNodes[name].Status.Conditions[0] = metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeDown, Message: "the agent of node " + name + " was last heard of at 12"}
 	}
 }
 
-func TestThePhaseAndTheConditionsSayWhatIs(t *testing.T) {
+func TestStatus_PhaseAndConditionsFollowTheObservedState(t *testing.T) {
 	late := func(s *situation) { s.controllers[0].ready, s.controllers[0].waiting = false, "its new pods" }
 	rolling := func(s *situation) {
 		s.pods[0].Status.Conditions[0].Status = core.ConditionFalse
@@ -89,45 +89,46 @@ func TestThePhaseAndTheConditionsSayWhatIs(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		s       *situation
-		phase   v1.ClusterPhase
+		phase   v1beta1.ClusterPhase
 		ready   string
 		reasons string
 	}{
-		"all is ready":                         {healthy(3), v1.ClusterRunning, "3/3", "T Available, F UpToDate, F Healthy"},
-		"one of three is not there yet":        {healthy(3).with(func(s *situation) { delete(s.storageNodes, "node2") }), v1.ClusterCreating, "2/3", "T Creating, T Creating, F Healthy"},
-		"none is there yet":                    {healthy(1).with(func(s *situation) { s.pods = nil }), v1.ClusterCreating, "0/1", "F Creating, T Creating, F Healthy"},
-		"one of three is not there any more":   {healthy(3).with(silentAgent("node2")).was(healthy(3)), v1.ClusterDegraded, "2/3", "T Available, F UpToDate, T NodesNotReady"},
-		"none of three is there any more":      {healthy(1).with(silentAgent("node1")).was(healthy(1)), v1.ClusterDegraded, "0/1", "F NodesNotReady, F UpToDate, T NodesNotReady"},
-		"it was degraded and mends":            {healthy(3).was(healthy(3).with(silentAgent("node2")).was(healthy(3))), v1.ClusterRunning, "3/3", "T Available, F UpToDate, F Healthy"},
-		"no node is selected":                  {healthy(0), v1.ClusterPending, "0/0", "F NoNodes, F UpToDate, F Healthy"},
-		"without CSI there are no nodes":       {healthy(2).with(func(s *situation) { s.cluster.Spec.CSI.Enable, s.nodeSet = new(bool), nil }), v1.ClusterRunning, "0/0", "T Available, F UpToDate, F Healthy"},
-		"a node is being replaced":             {healthy(3).with(rolling).was(healthy(3)), v1.ClusterRunning, "2/3", "T Available, T RollingOut, F Healthy"},
-		"a node is replaced and does not come": {healthy(3).with(rolling).with(func(s *situation) { s.rollout.Stuck = true }).was(healthy(3)), v1.ClusterDegraded, "2/3", "T Available, F RolloutStuck, T RolloutStuck"},
-		"the controller is being replaced":     {healthy(1).with(late).was(healthy(1)), v1.ClusterRunning, "1/1", "T Available, T RollingOut, F Healthy"},
-		"the new controller has no image":      {healthy(1).with(late).with(unpulled).was(healthy(1)), v1.ClusterRunning, "1/1", "T Available, T ImagePullBackOff, F Healthy"},
-		"an image is missing for no pod":       {healthy(1).with(unpulled).was(healthy(1)), v1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
-		"the new controller does not come":     {healthy(1).with(late).with(func(s *situation) { s.controllers[0].failed = true }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, T RollingOut, T ControllerNotReady"},
-		"the spec is invalid from the start":   {healthy(1).with(func(s *situation) { s.invalid, s.pods, s.controllers = errors.New("spec.x"), nil, nil }), v1.ClusterPending, "0/1", "F Creating, F InvalidSpec, T InvalidSpec"},
-		"the spec becomes invalid":             {healthy(1).with(func(s *situation) { s.invalid = errors.New("spec.x") }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F InvalidSpec, T InvalidSpec"},
-		"a class is somebody else's":           {healthy(1).with(foreign), v1.ClusterDegraded, "1/1", "T Available, F NameTaken, T NameTaken"},
-		"a node is left out with volumes":      {healthy(1).with(func(s *situation) { s.leftOut = []string{"node node2 does not store any more and has 1 volumes"} }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F UpToDate, T NodesLeftOut"},
-		"a volume is out of reach":             {healthy(1).with(away("v1")).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F UpToDate, T VolumesUnreachable"},
-		"it is from the start":                 {healthy(1).with(away("v1")), v1.ClusterDegraded, "1/1", "T Available, F UpToDate, T VolumesUnreachable"},
-		"it is with its node":                  {healthy(2).with(away("v1")).with(silentAgent("node2")).was(healthy(2)), v1.ClusterDegraded, "1/2", "T Available, F UpToDate, T NodesNotReady"},
-		"it comes back":                        {healthy(1).was(healthy(1).with(away("v1")).was(healthy(1))), v1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
-		"the spec would hide volumes":          {healthy(1).with(func(s *situation) { s.hidden = []held.Hidden{{Field: "spec.pools"}} }).was(healthy(1)), v1.ClusterDegraded, "1/1", "T Available, F VolumesHidden, T VolumesHidden"},
-		"it is paused":                         {healthy(1).with(func(s *situation) { s.cluster.Spec.Pause = true }), v1.ClusterPaused, "1/1", "T Available, F Paused, F Healthy"},
+		"all is ready":                         {healthy(3), v1beta1.ClusterRunning, "3/3", "T Available, F UpToDate, F Healthy"},
+		"one of three is not there yet":        {healthy(3).with(func(s *situation) { delete(s.storageNodes, "node2") }), v1beta1.ClusterCreating, "2/3", "T Creating, T Creating, F Healthy"},
+		"none is there yet":                    {healthy(1).with(func(s *situation) { s.pods = nil }), v1beta1.ClusterCreating, "0/1", "F Creating, T Creating, F Healthy"},
+		"one of three is not there any more":   {healthy(3).with(silentAgent("node2")).was(healthy(3)), v1beta1.ClusterDegraded, "2/3", "T Available, F UpToDate, T NodesNotReady"},
+		"none of three is there any more":      {healthy(1).with(silentAgent("node1")).was(healthy(1)), v1beta1.ClusterDegraded, "0/1", "F NodesNotReady, F UpToDate, T NodesNotReady"},
+		"it was degraded and mends":            {healthy(3).was(healthy(3).with(silentAgent("node2")).was(healthy(3))), v1beta1.ClusterRunning, "3/3", "T Available, F UpToDate, F Healthy"},
+		"no node is selected":                  {healthy(0), v1beta1.ClusterPending, "0/0", "F NoNodes, F UpToDate, F Healthy"},
+		"without CSI there are no nodes":       {healthy(2).with(func(s *situation) { s.cluster.Spec.CSI.Enabled, s.nodeSet = new(bool), nil }), v1beta1.ClusterRunning, "0/0", "T Available, F UpToDate, F Healthy"},
+		"a node is being replaced":             {healthy(3).with(rolling).was(healthy(3)), v1beta1.ClusterRunning, "2/3", "T Available, T RollingOut, F Healthy"},
+		"a node is replaced and does not come": {healthy(3).with(rolling).with(func(s *situation) { s.rollout.Stuck = true }).was(healthy(3)), v1beta1.ClusterDegraded, "2/3", "T Available, F RolloutStuck, T RolloutStuck"},
+		"the controller is being replaced":     {healthy(1).with(late).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T RollingOut, F Healthy"},
+		"the new controller has no image":      {healthy(1).with(late).with(unpulled).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T ImagePullBackOff, F Healthy"},
+		"an image is missing for no pod":       {healthy(1).with(unpulled).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
+		"the new controller does not come":     {healthy(1).with(late).with(func(s *situation) { s.controllers[0].failed = true }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, T RollingOut, T ControllerNotReady"},
+		"the spec is invalid from the start":   {healthy(1).with(func(s *situation) { s.invalid, s.pods, s.controllers = errors.New("spec.x"), nil, nil }), v1beta1.ClusterPending, "0/1", "F Creating, F InvalidSpec, T InvalidSpec"},
+		"the spec becomes invalid":             {healthy(1).with(func(s *situation) { s.invalid = errors.New("spec.x") }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F InvalidSpec, T InvalidSpec"},
+		"a class is foreign":                   {healthy(1).with(foreign), v1beta1.ClusterDegraded, "1/1", "T Available, F NameTaken, T NameTaken"},
+		"a node is left out with volumes":      {healthy(1).with(func(s *situation) { s.leftOut = []string{"node node2 is no longer selected and has 1 volumes"} }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F UpToDate, T NodesLeftOut"},
+		"a volume is out of reach":             {healthy(1).with(away("v1")).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F UpToDate, T VolumesUnreachable"},
+		"it is from the start":                 {healthy(1).with(away("v1")), v1beta1.ClusterDegraded, "1/1", "T Available, F UpToDate, T VolumesUnreachable"},
+		"it is with its node":                  {healthy(2).with(away("v1")).with(silentAgent("node2")).was(healthy(2)), v1beta1.ClusterDegraded, "1/2", "T Available, F UpToDate, T NodesNotReady"},
+		"it comes back":                        {healthy(1).was(healthy(1).with(away("v1")).was(healthy(1))), v1beta1.ClusterRunning, "1/1", "T Available, F UpToDate, F Healthy"},
+		"the spec would hide volumes":          {healthy(1).with(func(s *situation) { s.hidden = []held.Hidden{{Field: "spec.pools"}} }).was(healthy(1)), v1beta1.ClusterDegraded, "1/1", "T Available, F VolumesHidden, T VolumesHidden"},
+		"it is paused":                         {healthy(1).with(func(s *situation) { s.cluster.Spec.Paused = true }), v1beta1.ClusterPaused, "1/1", "T Available, F Paused, F Healthy"},
 		"an upgrade is at work": {healthy(1).with(func(s *situation) {
-			s.cluster.Spec.Pause, s.cluster.Annotations = true, map[string]string{v1.PausedByAnnotation: "to-v2"}
-		}), v1.ClusterUpgrading, "1/1", "T Available, T Upgrading, F Healthy"},
-		"it is to go and has volumes": {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.volumes = &metav1.Time{}, 2 }), v1.ClusterTerminating, "1/1", "T Available, F VolumesExist, F Healthy"},
-		"it goes":                     {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.leaving = &metav1.Time{}, "1 node pod to end" }), v1.ClusterTerminating, "1/1", "F Terminating, T Terminating, F Healthy"},
-		"the next release is there":   {healthy(1).with(func(s *situation) { s.handingTo = "v2" }).was(healthy(1)), v1.ClusterRunning, "1/1", "T Available, T Upgrading, F Healthy"},
+			s.cluster.Spec.Paused, s.cluster.Annotations = true, map[string]string{v1beta1.PausedByAnnotation: "to-v2"}
+		}), v1beta1.ClusterUpgrading, "1/1", "T Available, T Upgrading, F Healthy"},
+		"it is to go and has volumes": {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.volumes = &metav1.Time{}, 2 }), v1beta1.ClusterTerminating, "1/1", "T Available, F VolumesExist, F Healthy"},
+		"it goes":                     {healthy(1).with(func(s *situation) { s.cluster.DeletionTimestamp, s.leaving = &metav1.Time{}, "1 node pod to end" }), v1beta1.ClusterTerminating, "1/1", "F Terminating, T Terminating, F Healthy"},
+		"the next release is there":   {healthy(1).with(func(s *situation) { s.handingTo = "v2" }).was(healthy(1)), v1beta1.ClusterRunning, "1/1", "T Available, T Upgrading, F Healthy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := test.s.status()
-			if got.Phase != test.phase || got.Ready != test.ready || reasons(got) != test.reasons {
-				t.Errorf("got %s %s, %s\nwant %s %s, %s", got.Phase, got.Ready, reasons(got), test.phase, test.ready, test.reasons)
+			ready := fmt.Sprintf("%d/%d", got.ReadyNodes, got.DesiredNodes)
+			if got.Phase != test.phase || ready != test.ready || reasons(got) != test.reasons {
+				t.Errorf("got %s %s, %s\nwant %s %s, %s", got.Phase, ready, reasons(got), test.phase, test.ready, test.reasons)
 			}
 			if got.ObservedGeneration != 3 {
 				t.Errorf("observed generation %d", got.ObservedGeneration)
@@ -144,7 +145,7 @@ func TestThePhaseAndTheConditionsSayWhatIs(t *testing.T) {
 func away(names ...string) func(*situation) {
 	return func(s *situation) {
 		for _, name := range names {
-			v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.VolumeSpec{Node: "node1"}, Status: v1.VolumeStatus{Phase: v1.PhaseUnreachable}}
+			v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Node: "node1"}, Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseUnreachable}}
 			s.unreachable = append(s.unreachable, v)
 		}
 	}
@@ -152,23 +153,23 @@ func away(names ...string) func(*situation) {
 
 func TestUnreachableVolumes_AreCountedAndTheFirstAreNamed(t *testing.T) {
 	s := healthy(2).with(away("a", "b", "c", "d", "e", "f", "g")).was(healthy(2))
-	message := meta.FindStatusCondition(s.status().Conditions, v1.DegradedCondition).Message
+	message := meta.FindStatusCondition(s.status().Conditions, v1beta1.DegradedCondition).Message
 	for _, part := range []string{"7 volumes out of reach", "a (Unreachable, node node1)", "e (", "and 2 more"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("%q is not in %q", part, message)
 		}
 	}
 	s.with(silentAgent("node2"))
-	message = meta.FindStatusCondition(s.status().Conditions, v1.DegradedCondition).Message
+	message = meta.FindStatusCondition(s.status().Conditions, v1beta1.DegradedCondition).Message
 	if !strings.Contains(message, "node2") || !strings.Contains(message, "7 volumes out of reach") {
 		t.Errorf("beside a node that is not ready it says %q", message)
 	}
 }
 
 func TestUnreachableVolumes_AreThoseOutOfReachAndThoseLost(t *testing.T) {
-	var all []*v1.Volume
-	for _, phase := range []v1.Phase{"", v1.PhasePending, v1.PhaseUnreachable, v1.PhaseReady, v1.PhaseLost, v1.PhaseFailed, v1.PhaseDeleting} {
-		all = append(all, &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v-" + string(phase)}, Status: v1.VolumeStatus{Phase: phase}})
+	var all []*v1beta1.Volume
+	for _, phase := range []v1beta1.Phase{"", v1beta1.PhasePending, v1beta1.PhaseUnreachable, v1beta1.PhaseReady, v1beta1.PhaseLost, v1beta1.PhaseFailed, v1beta1.PhaseDeleting} {
+		all = append(all, &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v-" + string(phase)}, Status: v1beta1.VolumeStatus{Phase: phase}})
 	}
 	got := unreachable(all)
 	if len(got) != 2 || got[0].Name != "v-Lost" || got[1].Name != "v-Unreachable" {
@@ -179,12 +180,12 @@ func TestUnreachableVolumes_AreThoseOutOfReachAndThoseLost(t *testing.T) {
 	}
 }
 
-func TestUnreachableVolumes_AreToldOfInOneEventForEachTransition(t *testing.T) {
+func TestUnreachableVolumes_AreReportedInOneEventPerTransition(t *testing.T) {
 	well, ill := healthy(2).was(healthy(2)).status(), healthy(2).with(away("a")).was(healthy(2)).status()
 	worse := healthy(2).with(away("a", "b")).was(healthy(2)).status()
 	down := healthy(2).with(silentAgent("node2")).was(healthy(2)).status()
 	for what, test := range map[string]struct {
-		old, next v1.StorageClusterStatus
+		old, next v1beta1.StorageClusterStatus
 		reasons   string
 	}{
 		"they are out of reach":         {well, ill, "ChangedStatus"},
@@ -203,7 +204,7 @@ func TestUnreachableVolumes_AreToldOfInOneEventForEachTransition(t *testing.T) {
 	}
 }
 
-func TestTheConditionNamesTheImageThatTheControllerWaitsFor(t *testing.T) {
+func TestStatus_ConditionNamesTheImageThatTheControllerWaitsFor(t *testing.T) {
 	for _, reason := range []string{"ErrImagePull", "ImagePullBackOff"} { // between which the kubelet goes to and fro
 		s := healthy(1)
 		s.controllers[0] = workload{kind: "Deployment", available: true, waiting: "Deployment x: 0 of 1 replicas"}
@@ -212,14 +213,14 @@ func TestTheConditionNamesTheImageThatTheControllerWaitsFor(t *testing.T) {
 			Name: "csi-resizer", Image: "r/none:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason}},
 		}}
 		got := s.status()
-		c := meta.FindStatusCondition(got.Conditions, v1.ProgressingCondition)
+		c := meta.FindStatusCondition(got.Conditions, v1beta1.ProgressingCondition)
 		if want := "waiting for Deployment x: 0 of 1 replicas; pod controller-2: container csi-resizer: its image r/none:1 cannot be pulled"; c.Reason != "ImagePullBackOff" || c.Message != want {
 			t.Errorf("%s: it is %s %q, not %q", reason, c.Reason, c.Message, want)
 		}
 	}
 }
 
-func TestAStatefulSetThatDoesNotBecomeReadyIsAFault(t *testing.T) {
+func TestStatus_StatefulSetThatDoesNotBecomeReadyIsAFault(t *testing.T) {
 	begun := metav1.Unix(1000, 0)
 	pod := func(name, kind string, ready core.ConditionStatus, since metav1.Time) *core.Pod {
 		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(0, 0)}}
@@ -232,7 +233,7 @@ func TestAStatefulSetThatDoesNotBecomeReadyIsAFault(t *testing.T) {
 	}
 	late := func(pods ...*core.Pod) *situation {
 		s := healthy(1)
-		s.cluster.Spec.CSI.DeploymentStrategy = v1.AsStatefulSet
+		s.cluster.Spec.Controller.Kind = v1beta1.AsStatefulSet
 		s.controllers = []workload{{kind: "StatefulSet", available: true, waiting: "StatefulSet x: 1 of 2 replicas"}}
 		s.controllerPods = pods
 		return s.was(healthy(1))
@@ -242,54 +243,54 @@ func TestAStatefulSetThatDoesNotBecomeReadyIsAFault(t *testing.T) {
 		pod("old", "ReplicaSet", core.ConditionFalse, metav1.Unix(0, 0)),
 	)
 	s.now = begun.Add(startingLasts - time.Second)
-	if got := s.status(); got.Phase != v1.ClusterRunning || reasons(got) != "T Available, T RollingOut, F Healthy" || s.controllerLate() != time.Second {
+	if got := s.status(); got.Phase != v1beta1.ClusterRunning || reasons(got) != "T Available, T RollingOut, F Healthy" || s.controllerLate() != time.Second {
 		t.Errorf("at first: %s, %s, again in %s", got.Phase, reasons(got), s.controllerLate())
 	}
 	s.now = begun.Add(startingLasts)
 	got := s.status()
-	degraded := meta.FindStatusCondition(got.Conditions, v1.DegradedCondition)
+	degraded := meta.FindStatusCondition(got.Conditions, v1beta1.DegradedCondition)
 	want := "StatefulSet x: 1 of 2 replicas; pod holdfast-controller-1: container holdfast: it ended with code 3: bad flag"
-	if got.Phase != v1.ClusterDegraded || reasons(got) != "T Available, T RollingOut, T ControllerNotReady" || degraded.Message != want || s.controllerLate() != 0 {
+	if got.Phase != v1beta1.ClusterDegraded || reasons(got) != "T Available, T RollingOut, T ControllerNotReady" || degraded.Message != want || s.controllerLate() != 0 {
 		t.Errorf("later: %s, %s: %s", got.Phase, reasons(got), degraded.Message)
 	}
 	s = late(pod("holdfast-controller-1", "StatefulSet", core.ConditionTrue, begun))
-	if s.now = begun.Add(time.Hour); s.status().Phase != v1.ClusterRunning || s.controllerLate() != 0 {
+	if s.now = begun.Add(time.Hour); s.status().Phase != v1beta1.ClusterRunning || s.controllerLate() != 0 {
 		t.Errorf("with pods that are ready: %s", reasons(s.status()))
 	}
 }
 
-func TestANodeThatIsAwayForANewPodTooLongCountsAsLost(t *testing.T) {
+func TestStatus_NodeAwayTooLongForANewPodCountsAsLost(t *testing.T) {
 	begun := time.Unix(1000, 0)
 	s := healthy(3).with(silentAgent("node1")).was(healthy(3))
 	s.rollout = rollout.Result{Total: 3, Node: "node1", Since: begun, Waiting: "node1"}
 	s.now = begun.Add(rollingLasts - time.Second)
-	if got := s.status(); got.Phase != v1.ClusterRunning || got.Ready != "2/3" {
-		t.Errorf("at first: %s %s", got.Phase, got.Ready)
+	if got := s.status(); got.Phase != v1beta1.ClusterRunning || got.ReadyNodes != 2 {
+		t.Errorf("at first: %s %d", got.Phase, got.ReadyNodes)
 	}
 	s.now = begun.Add(rollingLasts)
-	if got := s.status(); got.Phase != v1.ClusterDegraded || !strings.Contains(reasons(got), "T NodesNotReady") {
+	if got := s.status(); got.Phase != v1beta1.ClusterDegraded || !strings.Contains(reasons(got), "T NodesNotReady") {
 		t.Errorf("later: %s, %s", got.Phase, reasons(got))
 	}
 }
 
-func TestEachFaultOfANodeIsNamed(t *testing.T) {
+func TestStatus_EachFaultOfANodeIsNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*situation)
-		want   v1.NodeHealth
+		want   v1beta1.NodeHealth
 		words  string
 	}{
-		"nothing":           {func(*situation) {}, v1.NodeHealth{Ready: true, Agent: true, Pools: true, Disk: true, Registered: true}, ""},
-		"a silent agent":    {silentAgent("node1"), v1.NodeHealth{Pools: true, Disk: true, Registered: true}, "last heard of"},
-		"no pod":            {func(s *situation) { s.pods = nil }, v1.NodeHealth{Pools: true, Disk: true, Registered: true}, "no node pod"},
-		"no report":         {func(s *situation) { delete(s.storageNodes, "node1") }, v1.NodeHealth{Registered: true}, "not reported"},
-		"a kubelet":         {func(s *situation) { s.nodes[0].Status.Conditions = nil }, v1.NodeHealth{Pools: true, Disk: true, Registered: true}, "not ready for Kubernetes"},
-		"no registration":   {func(s *situation) { s.registered = nil }, v1.NodeHealth{Agent: true, Pools: true, Disk: true}, "not registered"},
-		"no pool":           {func(s *situation) { s.storageNodes["node1"].Status.Pools = nil }, v1.NodeHealth{Agent: true, Registered: true}, "no pool"},
-		"a pool that fails": {func(s *situation) { s.storageNodes["node1"].Status.Pools[0].Message = "it is read-only" }, v1.NodeHealth{Agent: true, Disk: true, Registered: true}, "pool default: it is read-only"},
-		"a full pool":       {func(s *situation) { s.storageNodes["node1"].Status.Pools[0].Largest = resource.Quantity{} }, v1.NodeHealth{Agent: true, Pools: true, Registered: true}, "no room left"},
+		"nothing":           {func(*situation) {}, v1beta1.NodeHealth{Ready: true, Agent: true, Pools: true, Disk: true, Registered: true}, ""},
+		"a silent agent":    {silentAgent("node1"), v1beta1.NodeHealth{Pools: true, Disk: true, Registered: true}, "last heard of"},
+		"no pod":            {func(s *situation) { s.pods = nil }, v1beta1.NodeHealth{Pools: true, Disk: true, Registered: true}, "no node pod"},
+		"no report":         {func(s *situation) { delete(s.storageNodes, "node1") }, v1beta1.NodeHealth{Registered: true}, "not reported"},
+		"a kubelet":         {func(s *situation) { s.nodes[0].Status.Conditions = nil }, v1beta1.NodeHealth{Pools: true, Disk: true, Registered: true}, "not ready for Kubernetes"},
+		"no registration":   {func(s *situation) { s.registered = nil }, v1beta1.NodeHealth{Agent: true, Pools: true, Disk: true}, "not registered"},
+		"no pool":           {func(s *situation) { s.storageNodes["node1"].Status.Pools = nil }, v1beta1.NodeHealth{Agent: true, Registered: true}, "no pool"},
+		"a pool that fails": {func(s *situation) { s.storageNodes["node1"].Status.Pools[0].Message = "it is read-only" }, v1beta1.NodeHealth{Agent: true, Disk: true, Registered: true}, "pool default: it is read-only"},
+		"a full pool":       {func(s *situation) { s.storageNodes["node1"].Status.Pools[0].Largest = resource.Quantity{} }, v1beta1.NodeHealth{Agent: true, Pools: true, Registered: true}, "no room left"},
 		"a cordoned node": {func(s *situation) {
 			s.nodes[0].Spec.Unschedulable, s.nodes[0].Spec.Taints = true, []core.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}}
-		}, v1.NodeHealth{Ready: true, Agent: true, Pools: true, Disk: true, Registered: true}, ""},
+		}, v1beta1.NodeHealth{Ready: true, Agent: true, Pools: true, Disk: true, Registered: true}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := healthy(1).with(test.change).health()[0]
@@ -304,31 +305,31 @@ func TestEachFaultOfANodeIsNamed(t *testing.T) {
 	}
 }
 
-func TestNodesThatAreCordonedOrBrokenStayInTheTotal(t *testing.T) {
+func TestStatus_CordonedOrBrokenNodesStayInTheTotal(t *testing.T) {
 	s := healthy(3).was(healthy(3))
 	s.nodes[0].Spec.Unschedulable = true
 	s.nodes[1].Status.Conditions[0].Status = core.ConditionUnknown
 	got := s.status()
-	if got.Ready != "2/3" || strings.Join(got.Members.Unready, " ") != "node2" || len(got.Nodes) != 3 {
-		t.Errorf("%s, not ready %v, %d nodes", got.Ready, got.Members.Unready, len(got.Nodes))
+	if got.ReadyNodes != 2 || got.DesiredNodes != 3 || strings.Join(unready(got.Nodes), " ") != "node2" || len(got.Nodes) != 3 {
+		t.Errorf("%d of %d ready, not ready %v, %d nodes", got.ReadyNodes, got.DesiredNodes, unready(got.Nodes), len(got.Nodes))
 	}
 }
 
-func TestWithoutANodeTheConditionNamesTheSelector(t *testing.T) {
+func TestStatus_WithoutNodesTheConditionNamesTheSelector(t *testing.T) {
 	s := healthy(0)
 	s.cluster.Spec.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: "In", Values: []string{"fast"}}}}}
 	got := s.status()
-	c := meta.FindStatusCondition(got.Conditions, v1.AvailableCondition)
+	c := meta.FindStatusCondition(got.Conditions, v1beta1.AvailableCondition)
 	if !strings.Contains(c.Message, `"disk"`) || !strings.Contains(c.Message, `"fast"`) || !strings.Contains(c.Message, "label a node") {
 		t.Errorf("it says %q", c.Message)
 	}
 }
 
-func TestTheVersionIsTheOldestAndTheNewest(t *testing.T) {
+func TestStatus_VersionIsTheOldestAndTheNewest(t *testing.T) {
 	for want, found := range map[string][]string{"": {"", ""}, "v1.2": {"v1.2", "v1.2", ""}, "v1.9.0 - v1.10.0": {"v1.10.0", "v1.9.0", "v1.9.1"}} {
-		var all []v1.NodeHealth
+		var all []v1beta1.NodeHealth
 		for _, v := range found {
-			all = append(all, v1.NodeHealth{Version: v})
+			all = append(all, v1beta1.NodeHealth{Version: v})
 		}
 		if got := versions(all); got != want {
 			t.Errorf("%q gives %q, want %q", found, got, want)
@@ -336,19 +337,19 @@ func TestTheVersionIsTheOldestAndTheNewest(t *testing.T) {
 	}
 }
 
-func TestAMessageNamesAFewNodesAndCountsTheRest(t *testing.T) {
+func TestStatus_MessageNamesAFewNodesAndCountsTheRest(t *testing.T) {
 	s := healthy(200).was(healthy(200))
 	for name := range s.storageNodes {
 		silentAgent(name)(s)
 	}
 	got := s.status()
-	c := meta.FindStatusCondition(got.Conditions, v1.DegradedCondition)
+	c := meta.FindStatusCondition(got.Conditions, v1beta1.DegradedCondition)
 	if len(c.Message) > 2100 || !strings.Contains(c.Message, "195 more nodes") {
 		t.Errorf("it says %q", c.Message)
 	}
 }
 
-func TestAnEventIsWrittenWhenSomethingChangesAndOnlyThen(t *testing.T) {
+func TestStatus_EventIsWrittenOnChangeOnly(t *testing.T) {
 	running, degraded := healthy(2).was(healthy(2)), healthy(2).with(silentAgent("node2")).was(healthy(2))
 	one, two := running.status(), degraded.status()
 	events := transitions(&one, &two)
@@ -368,25 +369,25 @@ func TestAnEventIsWrittenWhenSomethingChangesAndOnlyThen(t *testing.T) {
 	}
 }
 
-func TestTheOldestStorageClusterIsServed(t *testing.T) {
-	at := func(name string, seconds int64, leaving bool) *v1.StorageCluster {
-		c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(seconds, 0)}}
+func TestStatus_OldestStorageClusterIsServed(t *testing.T) {
+	at := func(name string, seconds int64, leaving bool) *v1beta1.StorageCluster {
+		c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(seconds, 0)}}
 		if leaving {
 			c.DeletionTimestamp = &metav1.Time{}
 		}
 		return c
 	}
-	for want, all := range map[string][]*v1.StorageCluster{
+	for want, all := range map[string][]*v1beta1.StorageCluster{
 		"old":     {at("a-new", 2, false), at("old", 1, false)},
 		"a":       {at("b", 1, false), at("a", 1, false)},
 		"staying": {at("old", 1, true), at("staying", 2, false)},
 		"last":    {at("last", 1, true), at("other", 2, true)},
 	} {
-		if got := v1.Served(all); got == nil || got.Name != want {
+		if got := v1beta1.Served(all); got == nil || got.Name != want {
 			t.Errorf("got %v, want %s", got, want)
 		}
 	}
-	if v1.Served(nil) != nil {
+	if v1beta1.Served(nil) != nil {
 		t.Error("one of none is served")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // tryToDelete says what the API server would say of the deletion of a kind, or of the namespace.
@@ -24,7 +24,7 @@ func (r *rig) tryToDelete(name string) error {
 func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.volume("v1")
 	r.until("the rule being held", func() bool { return refusedBy("holdfast-uninstall", r.tryToDelete("volumes.holdfast.dev")) })
 	for _, name := range append(slices.Concat(ownDefinitions, dataDefinitions), namespace) {
@@ -43,11 +43,11 @@ func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T)
 		t.Errorf("another kind: %v", err)
 	}
 
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.DeletionPolicy = v1.OrphanVolumes })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DeletionPolicy = v1beta1.OrphanVolumes })
 	if err := r.tryToDelete("volumes.holdfast.dev"); !refusedBy("holdfast-uninstall", err) {
 		t.Errorf("Orphan alone lets it go: %v", err)
 	}
-	r.change("holdfast", func(s *v1.StorageClusterSpec) { s.DeletionPolicy = "" })
+	r.change("holdfast", func(s *v1beta1.StorageClusterSpec) { s.DeletionPolicy = "" })
 	r.noVolume("v1")
 	r.until("the last volume having gone", func() bool { return r.tryToDelete("volumes.holdfast.dev") == nil && r.tryToDelete(namespace) == nil })
 }
@@ -55,9 +55,9 @@ func TestUninstall_TheKindsAndTheNamespaceStayWhileThereAreVolumes(t *testing.T)
 func TestUninstall_ASnapshotAloneKeepsTheKinds(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
-	s := &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1.SnapshotSpec{Name: "s1", Node: "node1", Source: "v1"}}
-	if _, err := r.ours.HoldfastV1().Snapshots().Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+	r.reconciled("holdfast")
+	s := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1beta1.SnapshotSpec{Name: "s1", Node: "node1", SourceRef: v1beta1.FromVolume("v1")}}
+	if _, err := r.ours.HoldfastV1beta1().Snapshots().Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the rule being held", func() bool {
@@ -69,13 +69,14 @@ func TestUninstall_ASnapshotAloneKeepsTheKinds(t *testing.T) {
 func TestUninstall_ForegroundDeletionIsRefusedAndWhereItIsNotAllComesBack(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 	r.volume("v1")
-	clusters := r.ours.HoldfastV1().StorageClusters()
+	clusters := r.ours.HoldfastV1beta1().StorageClusters()
 	foreground := func(dry ...string) error {
 		return clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground), DryRun: dry})
 	}
 	r.until("the rule being held", func() bool { return refusedBy("holdfast-cascade", foreground(metav1.DryRunAll)) })
+	r.until("the kinds being held", func() bool { return refusedBy("holdfast-uninstall", r.tryToDelete("nodejobs.holdfast.dev")) })
 	if err := foreground(); !strings.Contains(err.Error(), "--cascade=foreground") || !strings.Contains(err.Error(), "docs/uninstall.md") {
 		t.Errorf("it says %v", err)
 	}
@@ -92,7 +93,7 @@ func TestUninstall_ForegroundDeletionIsRefusedAndWhereItIsNotAllComesBack(t *tes
 	r.until("the garbage collector to be stopped", func() bool {
 		return !slices.Contains(r.cluster("holdfast").Finalizers, metav1.FinalizerDeleteDependents)
 	})
-	r.condition("holdfast", v1.ProgressingCondition, reasonVolumesExist)
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist)
 	r.until("all that is needed for the last volume", func() bool {
 		driver, err := r.theirs.StorageV1().CSIDrivers().Get(t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
 		nodes, err2 := r.theirs.AppsV1().DaemonSets(namespace).Get(t.Context(), nodeSetName, metav1.GetOptions{})

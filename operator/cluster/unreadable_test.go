@@ -8,18 +8,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 // What a release took that did not look at a field. The server that knows it again takes the status, since the rest is as
 // it was.
-func TestWhatAStorageClusterHasMadeStaysWhileItCannotBeRead(t *testing.T) {
+func TestUnreadable_StorageClusterKeepsItsObjects(t *testing.T) {
 	r := newRig(t).start()
 	r.create("holdfast", nil)
-	r.settled("holdfast")
-	realapi.ChangePast(t, r.config, "storageclusters", "holdfast", `{"spec":{"resources":{"limits":{"cpu":"1e1.5"}},"csi":{"enable":false}}}`, "spec.resources.limits")
-	if message := r.condition("holdfast", v1.DegradedCondition, v1.ReasonUnreadable); !strings.Contains(message, `spec.resources.limits: {"cpu":"1e1.5"}`) {
+	r.reconciled("holdfast")
+	realapi.ChangePast(t, r.config, "storageclusters", "holdfast", `{"spec":{"resources":{"limits":{"cpu":"1e1.5"}},"csi":{"enabled":false}}}`, "spec.resources.limits")
+	if message := r.condition("holdfast", v1beta1.DegradedCondition, v1beta1.ReasonUnreadable); !strings.Contains(message, `spec.resources.limits: {"cpu":"1e1.5"}`) {
 		t.Errorf("it says %q", message)
 	}
 	set := r.theirs.AppsV1().DaemonSets(namespace)
@@ -34,12 +34,12 @@ func TestWhatAStorageClusterHasMadeStaysWhileItCannotBeRead(t *testing.T) {
 		now, err := set.Get(t.Context(), nodeSetName, metav1.GetOptions{})
 		return err == nil && now.UID != before.UID
 	})
-	if c := r.cluster("holdfast"); c.Unreadable() == nil || c.Status.Phase != v1.ClusterDegraded || c.Spec.CSI.Enable == nil {
+	if c := r.cluster("holdfast"); c.Unreadable() == nil || c.Status.Phase != v1beta1.ClusterDegraded || c.Spec.CSI.Enabled == nil {
 		text, _ := json.Marshal(c)
 		t.Errorf("it became %s", text)
 	}
-	if _, err := r.ours.HoldfastV1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"resources":null,"csi":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"resources":null,"csi":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.settled("holdfast")
+	r.reconciled("holdfast")
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
@@ -18,7 +18,7 @@ import (
 type workload struct {
 	kind      string
 	available bool   // a pod serves
-	ready     bool   // all pods are as asked for, and serve
+	ready     bool   // all pods are updated and ready
 	failed    bool   // the new pods do not start in time
 	waiting   string // why it is not ready
 	reason    string // for which an image of its pods does not come; "" otherwise
@@ -53,7 +53,7 @@ func readWorkload(o *unstructured.Unstructured) workload {
 
 // controllerKind is the kind that the spec asks for.
 func (s *situation) controllerKind() string {
-	if strategy := s.cluster.Spec.CSI.DeploymentStrategy; strategy != "" {
+	if strategy := s.cluster.Spec.Controller.Kind; strategy != "" {
 		return string(strategy)
 	}
 	return "Deployment"
@@ -80,7 +80,7 @@ func (s *situation) troubled(w workload) workload {
 			break
 		}
 	}
-	if w.kind != string(v1.AsStatefulSet) {
+	if w.kind != string(v1beta1.AsStatefulSet) {
 		return w // Kubernetes says itself when it takes too long
 	}
 	if p, since := s.lateSince(); p != nil && s.now.Sub(since) >= startingLasts {
@@ -103,7 +103,7 @@ const startingLasts = 2 * time.Minute
 func (s *situation) lateSince() (latest *core.Pod, since time.Time) {
 	for _, p := range s.controllerPods {
 		owner := metav1.GetControllerOf(p)
-		if owner == nil || owner.Kind != string(v1.AsStatefulSet) || rollout.IsReady(p) {
+		if owner == nil || owner.Kind != string(v1beta1.AsStatefulSet) || rollout.IsReady(p) {
 			continue
 		}
 		from := p.CreationTimestamp.Time
@@ -122,7 +122,7 @@ func (s *situation) lateSince() (latest *core.Pod, since time.Time) {
 // controllerLate is when a pod of the controller has to be ready, from now; 0 if nothing is waited for.
 func (s *situation) controllerLate() time.Duration {
 	w := s.controller()
-	if w.ready || w.failed || w.kind != string(v1.AsStatefulSet) {
+	if w.ready || w.failed || w.kind != string(v1beta1.AsStatefulSet) {
 		return 0
 	}
 	p, since := s.lateSince()

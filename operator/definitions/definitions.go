@@ -1,7 +1,7 @@
-// Package definitions keeps the kinds of Holdfast while it is installed. Deleting a kind deletes its objects, and what is
-// deleted cannot be taken back: a kind that is on its way out has to go before it can be made again. So the objects are let
-// go, since all that they stand for is on disks, where the agents find it; what only they say, a StorageCluster and its
-// NFSServers, is kept in a ConfigMap meanwhile and made again with the kind.
+// Package definitions keeps the kinds of Holdfast while it is installed. Deleting a kind deletes its objects, and a
+// deletion cannot be cancelled: a kind that is being deleted must be gone before it can be recreated. So the finalizers
+// of the objects are removed, since their data is on disks, where the agents find it; the StorageCluster and the
+// NFSServers, whose state is only in the objects, are kept in a ConfigMap and recreated with the kind.
 package definitions
 
 import (
@@ -23,9 +23,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // Owner has objects that the garbage collector would remove with the StorageCluster or the NFSServer that they are for.
@@ -51,7 +52,7 @@ type Config struct {
 	Log         *slog.Logger // nil discards
 }
 
-// Controller sees to the definitions of the kinds.
+// Controller reconciles the definitions of the kinds.
 type Controller struct {
 	Config
 	loop     *kube.Loop[string]
@@ -59,7 +60,8 @@ type Controller struct {
 	names    []string
 
 	mu        sync.Mutex
-	returning bool // the StorageCluster is let go and will be made again
+	returning bool                      // the finalizer of the StorageCluster is removed, and it will be recreated
+	releases  map[string]*apply.Release // of Helm, to which the kinds belong or belonged before they were deleted
 }
 
 var resource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -72,7 +74,7 @@ var (
 	nfsServers      = name("nfsservers")
 )
 
-func name(resource string) string { return resource + "." + v1.GroupName }
+func name(resource string) string { return resource + "." + v1beta1.GroupName }
 
 // New checks the configuration.
 func New(c Config) (*Controller, error) {
@@ -80,7 +82,7 @@ func New(c Config) (*Controller, error) {
 		return nil, errors.New("the definitions need clients and a namespace")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	r := &Controller{Config: c}
+	r := &Controller{Config: c, releases: map[string]*apply.Release{}}
 	all, err := deploy.Definitions()
 	if err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func New(c Config) (*Controller, error) {
 		return nil, err
 	}
 	r.informer = dynamicinformer.NewFilteredDynamicInformer(c.Dynamic, resource, metav1.NamespaceAll, 0, nil, nil).Informer()
-	if err := r.informer.SetTransform(slim); err != nil {
+	if err := r.informer.SetTransform(r.slim); err != nil {
 		return nil, err
 	}
 	return r, r.loop.Watch(r.informer, r.ours)
@@ -106,11 +108,14 @@ func (r *Controller) ours(o any) []string {
 	return nil
 }
 
-// slim keeps what says whether a kind is there and served.
-func slim(o any) (any, error) {
+// slim keeps what says whether a kind is there and served, and remembers its release.
+func (r *Controller) slim(o any) (any, error) {
 	d, ok := o.(*unstructured.Unstructured)
 	if !ok {
 		return o, nil
+	}
+	if slices.Contains(r.names, d.GetName()) && len(d.GetManagedFields()) > 0 { // or it is slim already
+		r.setHelmRelease(d.GetName(), apply.ReleaseOf(d))
 	}
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
 	kept := &unstructured.Unstructured{Object: map[string]any{
@@ -132,9 +137,9 @@ func (r *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// Run sees to the definitions until ctx ends.
+// Run reconciles the definitions until ctx ends.
 func (r *Controller) Run(ctx context.Context) error {
-	for _, name := range r.names { // no event tells of one that is missing
+	for _, name := range r.names { // there is no event for a missing one
 		r.loop.Enqueue(name)
 	}
 	return r.loop.Run(ctx)
@@ -151,6 +156,19 @@ func (r *Controller) Returning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.returning
+}
+
+// helmRelease is the release that a kind belongs to, or belonged to when it was last there.
+func (r *Controller) helmRelease(name string) *apply.Release {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.releases[name]
+}
+
+func (r *Controller) setHelmRelease(name string, release *apply.Release) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.releases[name] = release
 }
 
 func (r *Controller) setReturning(is bool) {

@@ -17,7 +17,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 func home(change func(*core.Namespace)) *core.Namespace {
@@ -29,7 +30,7 @@ func home(change func(*core.Namespace)) *core.Namespace {
 }
 
 func belonging(ns *core.Namespace) {
-	ns.OwnerReferences = []metav1.OwnerReference{{APIVersion: "holdfast.dev/v1", Kind: "StorageCluster", Name: "mine", UID: "1"}}
+	ns.OwnerReferences = []metav1.OwnerReference{{APIVersion: "holdfast.dev/v1beta1", Kind: "StorageCluster", Name: "mine", UID: "1"}}
 }
 
 type world struct {
@@ -42,7 +43,7 @@ func newWorld(t *testing.T, clusters []runtime.Object, objects ...runtime.Object
 	t.Helper()
 	known := map[schema.GroupVersionResource]string{
 		resource: "CustomResourceDefinitionList",
-		v1.SchemeGroupVersion.WithResource("storageclusters"): "StorageClusterList", v1.SchemeGroupVersion.WithResource("nfsservers"): "NFSServerList",
+		v1beta1.SchemeGroupVersion.WithResource("storageclusters"): "StorageClusterList", v1beta1.SchemeGroupVersion.WithResource("nfsservers"): "NFSServerList",
 	}
 	w := &world{kubernetes: fake.NewSimpleClientset(objects...), dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), known)}
 	var err error
@@ -54,7 +55,7 @@ func newWorld(t *testing.T, clusters []runtime.Object, objects ...runtime.Object
 }
 
 func TestUninstalling_IsSaidByTheNamespace(t *testing.T) {
-	cluster := []runtime.Object{&v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}}
+	cluster := []runtime.Object{&v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}}
 	going := home(func(ns *core.Namespace) {
 		ns.DeletionTimestamp, ns.Finalizers = &metav1.Time{}, []string{"kubernetes"}
 	})
@@ -63,11 +64,11 @@ func TestUninstalling_IsSaidByTheNamespace(t *testing.T) {
 		home     []runtime.Object
 		want     bool
 	}{
-		"a new installation, or one whose StorageCluster is let go": {nil, []runtime.Object{home(nil)}, false},
-		"one with a StorageCluster":                                 {cluster, []runtime.Object{home(belonging)}, false},
-		"one whose StorageCluster was removed":                      {nil, []runtime.Object{home(belonging)}, true},
-		"one whose namespace goes":                                  {cluster, []runtime.Object{going}, true},
-		"one whose namespace is gone":                               {cluster, nil, true},
+		"a new installation, or one whose StorageCluster lost its finalizer": {nil, []runtime.Object{home(nil)}, false},
+		"one with a StorageCluster":            {cluster, []runtime.Object{home(belonging)}, false},
+		"one whose StorageCluster was removed": {nil, []runtime.Object{home(belonging)}, true},
+		"one whose namespace goes":             {cluster, []runtime.Object{going}, true},
+		"one whose namespace is gone":          {cluster, nil, true},
 	} {
 		got, err := newWorld(t, test.clusters, test.home...).uninstalling(t.Context())
 		if err != nil || got != test.want {
@@ -78,21 +79,21 @@ func TestUninstalling_IsSaidByTheNamespace(t *testing.T) {
 
 func stored(kind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "holdfast.dev/v1", "kind": kind, "spec": map[string]any{"debug": true, "pause": true}, "status": map[string]any{"phase": "Running"},
+		"apiVersion": "holdfast.dev/v1beta1", "kind": kind, "spec": map[string]any{"debug": true, "paused": true}, "status": map[string]any{"phase": "Running"},
 	}}
 	o.SetName(name)
 	o.SetNamespace(namespace)
 	o.SetUID("1")
 	o.SetResourceVersion("7")
-	o.SetFinalizers([]string{v1.OperatorFinalizer})
+	o.SetFinalizers([]string{v1beta1.OperatorFinalizer})
 	o.SetLabels(map[string]string{"a": "b"})
 	return o
 }
 
-func TestKeep_WritesDownWhatIsAskedForAndRestoreMakesIt(t *testing.T) {
+func TestKeep_RecordsRequestedDefinitionsAndRestoreCreatesThem(t *testing.T) {
 	w := newWorld(t, nil, home(nil))
 	paused := stored("StorageCluster", "", "mine")
-	paused.SetAnnotations(map[string]string{v1.PausedByAnnotation: "upgrade", "c": "d"})
+	paused.SetAnnotations(map[string]string{v1beta1.PausedByAnnotation: "upgrade", "c": "d"})
 	for _, o := range []*unstructured.Unstructured{paused, stored("NFSServer", "team", "nfs1"), paused} {
 		if err := w.keep(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -105,19 +106,19 @@ func TestKeep_WritesDownWhatIsAskedForAndRestoreMakesIt(t *testing.T) {
 	if err := w.restore(t.Context(), storageClusters); err != nil {
 		t.Fatal(err)
 	}
-	made, err := w.dynamic.Resource(v1.SchemeGroupVersion.WithResource("storageclusters")).Get(t.Context(), "mine", metav1.GetOptions{})
+	made, err := w.dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource("storageclusters")).Get(t.Context(), "mine", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, _ := json.Marshal(made.Object)
-	if want := `{"apiVersion":"holdfast.dev/v1","kind":"StorageCluster","metadata":{"annotations":{"c":"d"},"labels":{"a":"b"},"name":"mine"},"spec":{"debug":true}}`; string(text) != want {
+	if want := `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageCluster","metadata":{"annotations":{"c":"d"},"labels":{"a":"b"},"name":"mine"},"spec":{"debug":true}}`; string(text) != want {
 		t.Errorf("it is made as %s", text)
 	}
 	if err := w.restore(t.Context(), nfsServers); err != nil {
 		t.Fatal(err)
 	}
-	server, err := w.dynamic.Resource(v1.SchemeGroupVersion.WithResource("nfsservers")).Namespace("team").Get(t.Context(), "nfs1", metav1.GetOptions{})
-	if paused, _, _ := unstructured.NestedBool(server.Object, "spec", "pause"); err != nil || !paused {
+	server, err := w.dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource("nfsservers")).Namespace("team").Get(t.Context(), "nfs1", metav1.GetOptions{})
+	if paused, _, _ := unstructured.NestedBool(server.Object, "spec", "paused"); err != nil || !paused {
 		t.Errorf("the server is %v, %v", server, err)
 	}
 	if _, err := w.kubernetes.CoreV1().ConfigMaps("storage").Get(t.Context(), keptName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -129,7 +130,7 @@ func TestRestore_OneThatIsThereStaysAndARefusalIsTriedAgain(t *testing.T) {
 	w := newWorld(t, nil, home(nil))
 	theirs := stored("StorageCluster", "", "mine")
 	theirs.Object["spec"] = map[string]any{"debug": false}
-	kind := w.dynamic.Resource(v1.SchemeGroupVersion.WithResource("storageclusters"))
+	kind := w.dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource("storageclusters"))
 	if err := w.keep(t.Context(), stored("StorageCluster", "", "mine")); err != nil {
 		t.Fatal(err)
 	}
@@ -169,5 +170,36 @@ func TestRestore_AServerWhoseNamespaceIsGoneIsForgotten(t *testing.T) {
 	}
 	if _, err := w.kubernetes.CoreV1().ConfigMaps("storage").Get(t.Context(), keptName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what was written down is still there: %v", err)
+	}
+}
+
+func TestCreate_KindOfAHelmReleaseIsRecreatedAsOneOfIt(t *testing.T) {
+	w := newWorld(t, nil, home(nil))
+	was := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+	was.SetName(volumes)
+	was.SetAnnotations(map[string]string{"meta.helm.sh/release-name": "holdfast", "of": "others"})
+	was.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: "helm", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:meta.helm.sh/release-name":{}}}}`),
+	}})
+	slim, err := w.slim(was)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.slim(slim); err != nil { // as informers do
+		t.Fatal(err)
+	}
+	w.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, was, nil })
+	if err := w.create(t.Context(), volumes); err != nil {
+		t.Fatal(err)
+	}
+	patch := w.dynamic.(*dynamicfake.FakeDynamicClient).Actions()[0].(clienttesting.PatchActionImpl)
+	made := &unstructured.Unstructured{}
+	if err := json.Unmarshal(patch.Patch, made); err != nil {
+		t.Fatal(err)
+	}
+	if annotations := made.GetAnnotations(); patch.PatchOptions.FieldManager != "helm" || annotations["meta.helm.sh/release-name"] != "holdfast" ||
+		annotations["of"] != "" || made.GetLabels()[apply.ManagedByLabel] != "Helm" {
+		t.Errorf("%s makes it with %v, %v", patch.PatchOptions.FieldManager, made.GetLabels(), annotations)
 	}
 }

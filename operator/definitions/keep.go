@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
@@ -39,12 +39,12 @@ func (r *Controller) keep(ctx context.Context, o *unstructured.Unstructured) err
 		err = r.patchKept(ctx, map[string]any{key: string(text)})
 	}
 	if err != nil {
-		return fmt.Errorf("writing down %s %s, to make it again: %w", o.GetKind(), o.GetName(), err)
+		return fmt.Errorf("recording %s %s, to recreate it: %w", o.GetKind(), o.GetName(), err)
 	}
 	return nil
 }
 
-// again is an object as it is made again: what is asked for, and nothing of what was. An upgrade that paused it is gone.
+// again is an object as it is recreated: the spec without the status. An upgrade that paused it is gone.
 func again(o *unstructured.Unstructured) map[string]any {
 	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind()}}
 	made.SetName(o.GetName())
@@ -52,9 +52,9 @@ func again(o *unstructured.Unstructured) map[string]any {
 	made.SetLabels(o.GetLabels())
 	annotations := o.GetAnnotations()
 	if spec, has, _ := unstructured.NestedMap(o.Object, "spec"); has {
-		if _, paused := annotations[v1.PausedByAnnotation]; paused {
-			delete(spec, "pause")
-			delete(annotations, v1.PausedByAnnotation)
+		if _, paused := annotations[v1beta1.PausedByAnnotation]; paused {
+			delete(spec, "paused")
+			delete(annotations, v1beta1.PausedByAnnotation)
 		}
 		made.Object["spec"] = spec
 	}
@@ -116,15 +116,15 @@ func (r *Controller) restoreOne(ctx context.Context, name, key, text string) err
 	if err := json.Unmarshal([]byte(text), &o.Object); err != nil {
 		return fmt.Errorf("%s in ConfigMap %s: %w", key, keptName, err)
 	}
-	kind := r.Dynamic.Resource(v1.SchemeGroupVersion.WithResource(resourceOf(name)))
+	kind := r.Dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource(resourceOf(name)))
 	_, err := kind.Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{FieldManager: "holdfast-install"})
 	switch {
 	case err == nil:
-		r.Log.Warn("made again with its kind", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
+		r.Log.Warn("recreated with its kind", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
 	case apierrors.IsNotFound(err) && o.GetNamespace() != "":
-		r.Log.Warn("not made again, since its namespace is gone", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
+		r.Log.Warn("not recreated, since its namespace is gone", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
 	case !apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("making %s %s again: %w", o.GetKind(), o.GetName(), err)
+		return fmt.Errorf("recreating %s %s: %w", o.GetKind(), o.GetName(), err)
 	}
 	return r.patchKept(ctx, map[string]any{key: nil})
 }

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/deploy"
-	"github.com/holdfast-storage/holdfast/operator/first"
+	"github.com/holdfast-storage/holdfast/operator/bootstrap"
 )
 
 // lookAgain is when a kind that is on its way out is looked at again: its objects go one by one.
 const lookAgain = time.Second
 
-// reconcile sees to one kind.
+// reconcile reconciles one kind.
 func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
 	d := r.get(name)
 	if d != nil && r.OnlyMissing {
@@ -39,7 +39,7 @@ func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if d == nil {
 		return 0, r.create(ctx, name)
 	}
-	r.Log.Warn("a kind of Holdfast was deleted while Holdfast is installed; its objects are let go, and it is made again. No data is touched", "kind", name)
+	r.Log.Warn("a kind of Holdfast was deleted while Holdfast is installed; the finalizers of its objects are removed, and it is recreated. No data is touched", "kind", name)
 	return lookAgain, r.release(ctx, name)
 }
 
@@ -64,10 +64,10 @@ func (r *Controller) uninstalling(ctx context.Context) (bool, error) {
 	if ns.DeletionTimestamp != nil {
 		return true, nil
 	}
-	if !first.BelongsToCluster(ns) {
+	if !bootstrap.BelongsToCluster(ns) {
 		return false, nil
 	}
-	all, err := r.Client.HoldfastV1().StorageClusters().List(ctx, metav1.ListOptions{Limit: 1})
+	all, err := r.Client.HoldfastV1beta1().StorageClusters().List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
@@ -86,10 +86,10 @@ func (r *Controller) create(ctx context.Context, name string) error {
 		if d.GetName() != name {
 			continue
 		}
-		if _, err := r.Dynamic.Resource(resource).Apply(ctx, name, d, metav1.ApplyOptions{FieldManager: first.Definers, Force: true}); err != nil {
+		if _, err := bootstrap.Apply(ctx, r.Dynamic.Resource(resource), d, r.helmRelease(name)); err != nil {
 			return fmt.Errorf("making kind %s: %w", name, err)
 		}
-		r.Log.Warn("made a kind again that was missing", "kind", name)
+		r.Log.Warn("recreated a missing kind", "kind", name)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
@@ -20,7 +20,8 @@ import (
 // then stays, and is found as a volume.
 const agentsTurn = time.Minute
 
-// release lets the objects of a kind go. Those of other kinds have no finalizer, or their controllers see to it.
+// release removes the finalizers of the objects of a kind. Those of other kinds have no finalizer, or their controllers
+// remove it.
 func (r *Controller) release(ctx context.Context, name string) error {
 	let, ok := map[string]func(context.Context, *unstructured.Unstructured) error{
 		volumes: r.releaseStored, snapshots: r.releaseStored, storageClusters: r.releaseKept, nfsServers: r.releaseKept,
@@ -31,7 +32,7 @@ func (r *Controller) release(ctx context.Context, name string) error {
 	if name == storageClusters {
 		r.setReturning(true)
 	}
-	all, err := r.Dynamic.Resource(v1.SchemeGroupVersion.WithResource(resourceOf(name))).List(ctx, metav1.ListOptions{})
+	all, err := r.Dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource(resourceOf(name))).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return ignoreGone(err)
 	}
@@ -49,12 +50,12 @@ func (r *Controller) releaseStored(ctx context.Context, o *unstructured.Unstruct
 	if _, requested, _ := unstructured.NestedMap(o.Object, "spec", "deletion"); requested && time.Since(o.GetDeletionTimestamp().Time) < agentsTurn {
 		return nil
 	}
-	return r.takeFinalizer(ctx, o, v1.AgentFinalizer)
+	return r.takeFinalizer(ctx, o, v1beta1.AgentFinalizer)
 }
 
 // releaseKept lets a StorageCluster or an NFSServer go when it is written down, and when nothing would go with it.
 func (r *Controller) releaseKept(ctx context.Context, o *unstructured.Unstructured) error {
-	if !slices.Contains(o.GetFinalizers(), v1.OperatorFinalizer) {
+	if !slices.Contains(o.GetFinalizers(), v1beta1.OperatorFinalizer) {
 		return nil
 	}
 	if err := r.keep(ctx, o); err != nil {
@@ -63,7 +64,7 @@ func (r *Controller) releaseKept(ctx context.Context, o *unstructured.Unstructur
 	waits := false
 	for _, owner := range r.Owners {
 		for _, part := range owner.OwnedBy(o.GetUID()) {
-			waits = true // until it is seen to be done
+			waits = true // until it is done
 			if err := owner.Disown(ctx, part); err != nil {
 				return err
 			}
@@ -72,18 +73,18 @@ func (r *Controller) releaseKept(ctx context.Context, o *unstructured.Unstructur
 	if waits {
 		return nil
 	}
-	return r.takeFinalizer(ctx, o, v1.OperatorFinalizer)
+	return r.takeFinalizer(ctx, o, v1beta1.OperatorFinalizer)
 }
 
-// takeFinalizer fails if somebody else has written to the object meanwhile.
+// takeFinalizer fails if another client has written to the object in between.
 func (r *Controller) takeFinalizer(ctx context.Context, o *unstructured.Unstructured, finalizer string) error {
-	kind := r.Dynamic.Resource(v1.SchemeGroupVersion.WithResource(resourceOf(plurals[o.GetKind()]))).Namespace(o.GetNamespace())
+	kind := r.Dynamic.Resource(v1beta1.SchemeGroupVersion.WithResource(resourceOf(plurals[o.GetKind()]))).Namespace(o.GetNamespace())
 	removed, err := kube.RemoveFinalizer(ctx, kind.Patch, o, finalizer, apply.FieldManager)
 	if ignoreGone(err) != nil {
 		return fmt.Errorf("the finalizer %s of %s %s: %w", finalizer, o.GetKind(), o.GetName(), err)
 	}
 	if removed {
-		r.Log.Info("let go, since its kind is being deleted", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
+		r.Log.Info("removed the finalizer, since its kind is being deleted", "kind", o.GetKind(), "namespace", o.GetNamespace(), "name", o.GetName())
 	}
 	return nil
 }

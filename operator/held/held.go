@@ -9,36 +9,36 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // Stored is all Volumes and Snapshots of the cluster.
 type Stored struct {
-	Volumes   []*v1.Volume
-	Snapshots []*v1.Snapshot
+	Volumes   []*v1beta1.Volume
+	Snapshots []*v1beta1.Snapshot
 }
 
 // Pools returns the pools that hold something on a node that has them, by what runs, which is nil where nothing does.
-func Pools(running *render.Carried, nodes []*core.Node, stored Stored) []v1.HeldPool {
+func Pools(running *render.Carried, nodes []*core.Node, stored Stored) []v1beta1.HeldPool {
 	if running == nil {
 		return nil
 	}
-	as := &v1.StorageCluster{}
+	as := &v1beta1.StorageCluster{}
 	as.Spec.Pools, as.Spec.NodeSelectorTerms = running.Pools, running.NodeSelectorTerms
-	has := map[string][]v1.PoolSpec{}
+	has := map[string][]v1beta1.PoolSpec{}
 	for _, n := range nodes {
 		has[n.Name], _ = render.NodePools(as, n) // terms that cannot be read choose no node
 	}
-	t := tally{has: has, pools: map[string]*v1.HeldPool{}, nodes: map[string]map[string]bool{}}
+	t := tally{has: has, pools: map[string]*v1beta1.HeldPool{}, nodes: map[string]map[string]bool{}}
 	for _, v := range stored.Volumes {
-		if pool := t.at(v.Spec.Node, v.PoolName()); pool != nil && v.Status.Phase != v1.PhaseLost {
+		if pool := t.at(v.Spec.Node, v.PoolName()); pool != nil && v.Status.Phase != v1beta1.PhaseLost {
 			pool.Volumes++
 			t.nodes[pool.Name][v.Spec.Node] = true
 		}
 	}
 	for _, s := range stored.Snapshots {
-		if pool := t.at(s.Spec.Node, s.Status.Pool); pool != nil && s.Status.Phase != v1.PhaseLost {
+		if pool := t.at(s.Spec.Node, s.Status.Pool); pool != nil && s.Status.Phase != v1beta1.PhaseLost {
 			pool.Snapshots++
 			t.nodes[pool.Name][s.Spec.Node] = true
 		}
@@ -47,26 +47,26 @@ func Pools(running *render.Carried, nodes []*core.Node, stored Stored) []v1.Held
 }
 
 type tally struct {
-	has   map[string][]v1.PoolSpec // by node
-	pools map[string]*v1.HeldPool
+	has   map[string][]v1beta1.PoolSpec // by node
+	pools map[string]*v1beta1.HeldPool
 	nodes map[string]map[string]bool // by pool
 }
 
 // at returns the pool of a node; of no name it is the first one. It is nil where the node does not have it.
-func (t *tally) at(node, name string) *v1.HeldPool {
-	i := slices.IndexFunc(t.has[node], func(p v1.PoolSpec) bool { return name == "" || p.Name == name })
+func (t *tally) at(node, name string) *v1beta1.HeldPool {
+	i := slices.IndexFunc(t.has[node], func(p v1beta1.PoolSpec) bool { return name == "" || p.Name == name })
 	if i < 0 {
 		return nil
 	}
 	p := &t.has[node][i]
 	if t.pools[p.Name] == nil {
-		t.pools[p.Name] = &v1.HeldPool{Name: p.Name, Path: render.Place(p), Engine: engine(p), Devices: p.Devices.DeepCopy()}
+		t.pools[p.Name] = &v1beta1.HeldPool{Name: p.Name, Path: render.Place(p), Engine: engine(p), Devices: p.Devices.DeepCopy()}
 		t.nodes[p.Name] = map[string]bool{}
 	}
 	return t.pools[p.Name]
 }
 
-func (t *tally) result() (all []v1.HeldPool) {
+func (t *tally) result() (all []v1beta1.HeldPool) {
 	for _, name := range slices.Sorted(maps.Keys(t.pools)) {
 		if p := t.pools[name]; p.Volumes+p.Snapshots > 0 {
 			p.Nodes = slices.Sorted(maps.Keys(t.nodes[name]))
@@ -76,4 +76,4 @@ func (t *tally) result() (all []v1.HeldPool) {
 	return all
 }
 
-func engine(p *v1.PoolSpec) string { return cmp.Or(p.Engine, "image") }
+func engine(p *v1beta1.PoolSpec) v1beta1.Engine { return cmp.Or(p.Engine, v1beta1.EngineImage) }

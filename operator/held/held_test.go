@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -17,8 +17,8 @@ func node(name, disk string) *core.Node {
 	return &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{core.LabelOSStable: "linux", "disk": disk}}}
 }
 
-func volume(name, node, pool string, phase v1.Phase) *v1.Volume {
-	return &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.VolumeSpec{Node: node}, Status: v1.VolumeStatus{Pool: pool, Phase: phase}}
+func volume(name, node, pool string, phase v1beta1.Phase) *v1beta1.Volume {
+	return &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Node: node}, Status: v1beta1.VolumeStatus{Pool: pool, Phase: phase}}
 }
 
 func only(values ...string) []core.NodeSelectorTerm {
@@ -28,25 +28,25 @@ func only(values ...string) []core.NodeSelectorTerm {
 var (
 	nodes   = []*core.Node{node("a", "fast"), node("b", "slow"), node("c", "slow")}
 	size    = resource.MustParse("10Gi")
-	devices = &v1.DeviceSelector{Paths: []string{"/dev/sdb"}, MinSize: &size}
+	devices = &v1beta1.DeviceSelector{Paths: []string{"/dev/sdb"}, MinSize: &size}
 )
 
 // running has a pool on devices, and one of files on the nodes with fast disks.
 func running() *render.Carried {
-	return &render.Carried{Pools: []v1.PoolSpec{
-		{Name: "disks", Devices: devices}, {Name: "files", Path: "/srv/files", Engine: "directory", NodeSelectorTerms: only("fast")},
+	return &render.Carried{Pools: []v1beta1.PoolSpec{
+		{Name: "disks", Devices: devices}, {Name: "files", Path: "/srv/files", Engine: v1beta1.EngineDirectory, NodeSelectorTerms: only("fast")},
 	}}
 }
 
 func stored() held.Stored {
 	return held.Stored{
-		Volumes: []*v1.Volume{
-			volume("v1", "a", "disks", v1.PhaseReady), volume("v2", "b", "disks", v1.PhaseUnreachable), volume("v3", "b", "", ""),
-			volume("v4", "a", "files", v1.PhaseReady),
-			volume("lost", "c", "disks", v1.PhaseLost), volume("elsewhere", "c", "files", v1.PhaseReady),
-			volume("gone", "d", "disks", v1.PhaseReady), volume("shared", "ns.nfs1.nfs.holdfast.dev", "disks", v1.PhaseReady),
+		Volumes: []*v1beta1.Volume{
+			volume("v1", "a", "disks", v1beta1.PhaseReady), volume("v2", "b", "disks", v1beta1.PhaseUnreachable), volume("v3", "b", "", ""),
+			volume("v4", "a", "files", v1beta1.PhaseReady),
+			volume("lost", "c", "disks", v1beta1.PhaseLost), volume("elsewhere", "c", "files", v1beta1.PhaseReady),
+			volume("gone", "d", "disks", v1beta1.PhaseReady), volume("shared", "ns.nfs1.nfs.holdfast.dev", "disks", v1beta1.PhaseReady),
 		},
-		Snapshots: []*v1.Snapshot{{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1.SnapshotSpec{Node: "a"}, Status: v1.SnapshotStatus{Pool: "files"}}},
+		Snapshots: []*v1beta1.Snapshot{{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1beta1.SnapshotSpec{Node: "a"}, Status: v1beta1.SnapshotStatus{Pool: "files"}}},
 	}
 }
 
@@ -56,11 +56,11 @@ func TestPools_HoldWhatIsOnNodesThatHaveThem(t *testing.T) {
 		t.Fatalf("the pools are %+v", pools)
 	}
 	disks, files := pools[0], pools[1]
-	if disks.Name != "disks" || disks.Path != "/var/lib/holdfast/pools/disks" || disks.Engine != "image" || disks.Devices == nil ||
+	if disks.Name != "disks" || disks.Path != "/var/lib/holdfast/pools/disks" || disks.Engine != v1beta1.EngineImage || disks.Devices == nil ||
 		disks.Volumes != 3 || disks.Snapshots != 0 || strings.Join(disks.Nodes, " ") != "a b" {
 		t.Errorf("disks is %+v", disks)
 	}
-	if files.Path != "/srv/files" || files.Engine != "directory" || files.Volumes != 1 || files.Snapshots != 1 || strings.Join(files.Nodes, " ") != "a" {
+	if files.Path != "/srv/files" || files.Engine != v1beta1.EngineDirectory || files.Volumes != 1 || files.Snapshots != 1 || strings.Join(files.Nodes, " ") != "a" {
 		t.Errorf("files is %+v", files)
 	}
 	if pools := held.Pools(nil, nodes, stored()); pools != nil {
@@ -71,41 +71,41 @@ func TestPools_HoldWhatIsOnNodesThatHaveThem(t *testing.T) {
 func TestEffective_WhatWouldHideVolumesIsNotCarriedOut(t *testing.T) {
 	smaller, larger := resource.MustParse("1Gi"), resource.MustParse("20Gi")
 	for what, test := range map[string]struct {
-		change func(*v1.StorageCluster)
+		change func(*v1beta1.StorageCluster)
 		says   []string // nothing where it is carried out
 	}{
-		"nothing":                      {func(*v1.StorageCluster) {}, nil},
-		"another pool":                 {func(c *v1.StorageCluster) { c.Spec.Pools = append(c.Spec.Pools, v1.PoolSpec{Name: "more"}) }, nil},
-		"what a pool keeps free":       {func(c *v1.StorageCluster) { c.Spec.Pools[0].Reserved = "20%" }, nil},
-		"the order of pools":           {func(c *v1.StorageCluster) { c.Spec.Pools[0], c.Spec.Pools[1] = c.Spec.Pools[1], c.Spec.Pools[0] }, nil},
-		"more devices":                 {func(c *v1.StorageCluster) { c.Spec.Pools[0].Devices.Paths = []string{"/dev/sdc", "/dev/sdb"} }, nil},
-		"smaller devices":              {func(c *v1.StorageCluster) { c.Spec.Pools[0].Devices.MinSize = &smaller }, nil},
-		"other devices":                {func(c *v1.StorageCluster) { c.Spec.Pools[0].Devices.Paths = []string{"/dev/sdc"} }, []string{"spec.pools[0].devices", "3 volumes on nodes a, b"}},
-		"larger devices":               {func(c *v1.StorageCluster) { c.Spec.Pools[0].Devices.MinSize = &larger }, []string{"spec.pools[0].devices"}},
-		"devices of a model":           {func(c *v1.StorageCluster) { c.Spec.Pools[0].Devices.Model = "X" }, []string{"spec.pools[0].devices"}},
-		"devices that turn":            {func(c *v1.StorageCluster) { c.Spec.Pools[0].Devices.Rotational = new(bool) }, []string{"spec.pools[0].devices"}},
-		"a directory for devices":      {func(c *v1.StorageCluster) { c.Spec.Pools[0].Devices = nil }, []string{"spec.pools[0].devices"}},
-		"another directory":            {func(c *v1.StorageCluster) { c.Spec.Pools[1].Path = "/srv/x" }, []string{"spec.pools[1].path", "/srv/x", "/srv/files", "1 volume and 1 snapshot on node a"}},
-		"another engine":               {func(c *v1.StorageCluster) { c.Spec.Pools[1].Engine = "" }, []string{"spec.pools[1].engine", "image", "directory"}},
-		"another name":                 {func(c *v1.StorageCluster) { c.Spec.Pools[1].Name = "new" }, []string{"spec.pools", "no pool of this name"}},
-		"one pool less":                {func(c *v1.StorageCluster) { c.Spec.Pools = c.Spec.Pools[:1] }, []string{"pool files"}},
-		"no pools":                     {func(c *v1.StorageCluster) { c.Spec.Pools = nil }, []string{"pool disks", "pool files"}},
-		"no driver":                    {func(c *v1.StorageCluster) { c.Spec.CSI.Enable = new(bool) }, []string{"spec.csi.enable", "pool disks", "pool files"}},
-		"a node left out":              {func(c *v1.StorageCluster) { c.Spec.NodeSelectorTerms = only("fast") }, []string{"nodeSelectorTerms", "leave out node b", "3 volumes"}},
-		"a node of a pool left out":    {func(c *v1.StorageCluster) { c.Spec.Pools[1].NodeSelectorTerms = only("slow") }, []string{"leave out node a", "pool files"}},
-		"a node with nothing left out": {func(c *v1.StorageCluster) { c.Spec.NodeSelectorTerms = notC }, nil},
-		"terms that cannot be read":    {func(c *v1.StorageCluster) { c.Spec.NodeSelectorTerms = only("-_not a value") }, nil},
-		"one of two that is allowed": {func(c *v1.StorageCluster) {
-			c.Annotations = map[string]string{v1.AllowHidingAnnotation: "x, files"}
+		"nothing":                      {func(*v1beta1.StorageCluster) {}, nil},
+		"another pool":                 {func(c *v1beta1.StorageCluster) { c.Spec.Pools = append(c.Spec.Pools, v1beta1.PoolSpec{Name: "more"}) }, nil},
+		"what a pool keeps free":       {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Reserved = "20%" }, nil},
+		"the order of pools":           {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0], c.Spec.Pools[1] = c.Spec.Pools[1], c.Spec.Pools[0] }, nil},
+		"more devices":                 {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Paths = []string{"/dev/sdc", "/dev/sdb"} }, nil},
+		"smaller devices":              {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.MinSize = &smaller }, nil},
+		"other devices":                {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Paths = []string{"/dev/sdc"} }, []string{"spec.pools[0].devices", "3 volumes on nodes a, b"}},
+		"larger devices":               {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.MinSize = &larger }, []string{"spec.pools[0].devices"}},
+		"devices of a model":           {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Model = "X" }, []string{"spec.pools[0].devices"}},
+		"devices that turn":            {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices.Rotational = new(bool) }, []string{"spec.pools[0].devices"}},
+		"a directory for devices":      {func(c *v1beta1.StorageCluster) { c.Spec.Pools[0].Devices = nil }, []string{"spec.pools[0].devices"}},
+		"another directory":            {func(c *v1beta1.StorageCluster) { c.Spec.Pools[1].Path = "/srv/x" }, []string{"spec.pools[1].path", "/srv/x", "/srv/files", "1 volume and 1 snapshot on node a"}},
+		"another engine":               {func(c *v1beta1.StorageCluster) { c.Spec.Pools[1].Engine = "" }, []string{"spec.pools[1].engine", "Image", "Directory"}},
+		"another name":                 {func(c *v1beta1.StorageCluster) { c.Spec.Pools[1].Name = "new" }, []string{"spec.pools", "a pool of this name"}},
+		"one pool less":                {func(c *v1beta1.StorageCluster) { c.Spec.Pools = c.Spec.Pools[:1] }, []string{"pool files"}},
+		"no pools":                     {func(c *v1beta1.StorageCluster) { c.Spec.Pools = nil }, []string{"pool disks", "pool files"}},
+		"no driver":                    {func(c *v1beta1.StorageCluster) { c.Spec.CSI.Enabled = new(bool) }, []string{"spec.csi.enabled", "pool disks", "pool files"}},
+		"a node left out":              {func(c *v1beta1.StorageCluster) { c.Spec.NodeSelectorTerms = only("fast") }, []string{"nodeSelectorTerms", "leave out node b", "3 volumes"}},
+		"a node of a pool left out":    {func(c *v1beta1.StorageCluster) { c.Spec.Pools[1].NodeSelectorTerms = only("slow") }, []string{"leave out node a", "pool files"}},
+		"a node with nothing left out": {func(c *v1beta1.StorageCluster) { c.Spec.NodeSelectorTerms = notC }, nil},
+		"terms that cannot be read":    {func(c *v1beta1.StorageCluster) { c.Spec.NodeSelectorTerms = only("-_not a value") }, nil},
+		"one of two that is allowed": {func(c *v1beta1.StorageCluster) {
+			c.Annotations = map[string]string{v1beta1.AllowHidingAnnotation: "x, files"}
 			c.Spec.Pools = c.Spec.Pools[:1]
 		}, nil},
-		"the other of two": {func(c *v1.StorageCluster) {
-			c.Annotations = map[string]string{v1.AllowHidingAnnotation: "disks"}
+		"the other of two": {func(c *v1beta1.StorageCluster) {
+			c.Annotations = map[string]string{v1beta1.AllowHidingAnnotation: "disks"}
 			c.Spec.Pools = c.Spec.Pools[:1]
 		}, []string{"pool files"}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			c := &v1.StorageCluster{}
+			c := &v1beta1.StorageCluster{}
 			c.Spec.Debug = true
 			c.Spec.Pools = running().Pools
 			c.Spec.Pools[0].Devices = devices.DeepCopy()
@@ -119,7 +119,7 @@ func TestEffective_WhatWouldHideVolumesIsNotCarriedOut(t *testing.T) {
 					t.Errorf("%q is not in %s", part, text)
 				}
 			}
-			if len(hidden) > 0 && (len(got.Spec.Pools) != 2 || got.Spec.Pools[1].Path != "/srv/files" || got.Spec.NodeSelectorTerms != nil || got.Spec.CSI.Enable != nil || !got.Spec.Debug) {
+			if len(hidden) > 0 && (len(got.Spec.Pools) != 2 || got.Spec.Pools[1].Path != "/srv/files" || got.Spec.NodeSelectorTerms != nil || got.Spec.CSI.Enabled != nil || !got.Spec.Debug) {
 				t.Errorf("what is carried out is %+v", got.Spec)
 			}
 		})
@@ -129,7 +129,7 @@ func TestEffective_WhatWouldHideVolumesIsNotCarriedOut(t *testing.T) {
 var notC = []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: core.NodeSelectorOpNotIn, Values: []string{"c"}}}}}
 
 func TestText_NamesAFewNodesAndCountsTheRest(t *testing.T) {
-	text := held.Text([]held.Hidden{{Field: "spec.csi.enable", Why: "why", Pool: v1.HeldPool{Name: "p", Volumes: 1, Nodes: []string{"a", "b", "c", "d", "e", "f", "g"}}}})
+	text := held.Text([]held.Hidden{{Field: "spec.csi.enabled", Why: "why", Pool: v1beta1.HeldPool{Name: "p", Volumes: 1, Nodes: []string{"a", "b", "c", "d", "e", "f", "g"}}}})
 	if !strings.Contains(text, "1 volume on nodes a, b, c, d, e, and 2 more") {
 		t.Error(text)
 	}

@@ -7,7 +7,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
@@ -15,13 +15,13 @@ import (
 type Hidden struct {
 	Field string // that would do it
 	Why   string
-	Pool  v1.HeldPool
+	Pool  v1beta1.HeldPool
 	Nodes []string // that would be left behind
 }
 
 // Effective returns a StorageCluster as it may be carried out: where its spec would hide volumes, its pools and the nodes
 // that have them are those that run.
-func Effective(c *v1.StorageCluster, running *render.Carried, pools []v1.HeldPool, nodes []*core.Node) (*v1.StorageCluster, []Hidden) {
+func Effective(c *v1beta1.StorageCluster, running *render.Carried, pools []v1beta1.HeldPool, nodes []*core.Node) (*v1beta1.StorageCluster, []Hidden) {
 	if running == nil {
 		return c, nil
 	}
@@ -30,13 +30,13 @@ func Effective(c *v1.StorageCluster, running *render.Carried, pools []v1.HeldPoo
 		return c, nil
 	}
 	c = c.DeepCopy()
-	c.Spec.Pools, c.Spec.NodeSelectorTerms, c.Spec.CSI.Enable = running.Pools, running.NodeSelectorTerms, nil
+	c.Spec.Pools, c.Spec.NodeSelectorTerms, c.Spec.CSI.Enabled = running.Pools, running.NodeSelectorTerms, nil
 	return c, hidden
 }
 
 // Check returns what a spec would hide, but for the pools that its annotation allows to be hidden.
-func Check(c *v1.StorageCluster, pools []v1.HeldPool, nodes []*core.Node) (all []Hidden) {
-	allowed := strings.Split(c.Annotations[v1.AllowHidingAnnotation], ",")
+func Check(c *v1beta1.StorageCluster, pools []v1beta1.HeldPool, nodes []*core.Node) (all []Hidden) {
+	allowed := strings.Split(c.Annotations[v1beta1.AllowHidingAnnotation], ",")
 	byName := map[string]*core.Node{}
 	for _, n := range nodes {
 		byName[n.Name] = n
@@ -53,23 +53,23 @@ func Check(c *v1.StorageCluster, pools []v1.HeldPool, nodes []*core.Node) (all [
 	return all
 }
 
-func check(c *v1.StorageCluster, p v1.HeldPool, nodes map[string]*core.Node) *Hidden {
+func check(c *v1beta1.StorageCluster, p v1beta1.HeldPool, nodes map[string]*core.Node) *Hidden {
 	if !render.WithCSI(&c.Spec) {
-		return &Hidden{Field: "spec.csi.enable", Why: "false leaves no node with its volumes", Nodes: p.Nodes}
+		return &Hidden{Field: "spec.csi.enabled", Why: "false leaves no node with its volumes", Nodes: p.Nodes}
 	}
 	wanted := render.Pools(c)
-	i := slices.IndexFunc(wanted, func(w v1.PoolSpec) bool { return w.Name == p.Name })
+	i := slices.IndexFunc(wanted, func(w v1beta1.PoolSpec) bool { return w.Name == p.Name })
 	if i < 0 {
-		return &Hidden{Field: "spec.pools", Why: "it has no pool of this name any more", Nodes: p.Nodes}
+		return &Hidden{Field: "spec.pools", Why: "it no longer has a pool of this name", Nodes: p.Nodes}
 	}
 	field := fmt.Sprintf("spec.pools[%d]", i)
 	switch w := &wanted[i]; {
 	case (w.Devices == nil) != (p.Devices == nil), w.Devices != nil && !covers(w.Devices, p.Devices):
-		return &Hidden{Field: field + ".devices", Why: "it may not choose the devices any more that it has", Nodes: p.Nodes}
+		return &Hidden{Field: field + ".devices", Why: "it may no longer select the devices that it has", Nodes: p.Nodes}
 	case render.Place(w) != p.Path:
 		return &Hidden{Field: field + ".path", Why: fmt.Sprintf("%s is another directory than %s", render.Place(w), p.Path), Nodes: p.Nodes}
 	case engine(w) != p.Engine:
-		return &Hidden{Field: field + ".engine", Why: fmt.Sprintf("%s cannot read what %s has made", engine(w), p.Engine), Nodes: p.Nodes}
+		return &Hidden{Field: field + ".engine", Why: fmt.Sprintf("%s cannot read the volumes of %s", engine(w), p.Engine), Nodes: p.Nodes}
 	}
 	if left := leftBehind(c, p, nodes); len(left) > 0 {
 		return &Hidden{Field: "nodeSelectorTerms", Why: "they leave out " + some(left), Nodes: left}
@@ -77,16 +77,16 @@ func check(c *v1.StorageCluster, p v1.HeldPool, nodes map[string]*core.Node) *Hi
 	return nil
 }
 
-// leftBehind are the nodes that hold something in a pool and would not have it. Of terms that cannot be read the check of
-// the spec tells.
-func leftBehind(c *v1.StorageCluster, p v1.HeldPool, nodes map[string]*core.Node) (left []string) {
+// leftBehind are the nodes that hold volumes in a pool and would no longer have the pool. The check of the spec reports
+// terms that cannot be read.
+func leftBehind(c *v1beta1.StorageCluster, p v1beta1.HeldPool, nodes map[string]*core.Node) (left []string) {
 	for _, name := range p.Nodes {
 		n := nodes[name]
 		if n == nil {
 			continue
 		}
 		has, err := render.NodePools(c, n)
-		if err == nil && !slices.ContainsFunc(has, func(w v1.PoolSpec) bool { return w.Name == p.Name }) {
+		if err == nil && !slices.ContainsFunc(has, func(w v1beta1.PoolSpec) bool { return w.Name == p.Name }) {
 			left = append(left, name)
 		}
 	}
@@ -94,7 +94,7 @@ func leftBehind(c *v1.StorageCluster, p v1.HeldPool, nodes map[string]*core.Node
 }
 
 // covers says whether a selector chooses all that another one chose.
-func covers(now, was *v1.DeviceSelector) bool {
+func covers(now, was *v1beta1.DeviceSelector) bool {
 	switch {
 	case len(now.Paths) > 0 && (len(was.Paths) == 0 || slices.ContainsFunc(was.Paths, func(p string) bool { return !slices.Contains(now.Paths, p) })):
 		return false

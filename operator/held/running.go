@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -20,7 +20,7 @@ func Running(set Objects, namespace string) *render.Carried {
 	ref := func(group, kind string) apply.Ref {
 		return apply.Ref{
 			GroupKind:      schema.GroupKind{Group: group, Kind: kind},
-			NamespacedName: types.NamespacedName{Namespace: namespace, Name: v1.NodeName},
+			NamespacedName: types.NamespacedName{Namespace: namespace, Name: v1beta1.NodeName},
 		}
 	}
 	return render.ReadCarried(set.Get(ref("", "ConfigMap")), set.Get(ref("apps", "DaemonSet")))

@@ -17,7 +17,7 @@ func Text(all []Hidden) string {
 			Count(int(h.Pool.Volumes), int(h.Pool.Snapshots)), some(h.Pool.Nodes)))
 	}
 	return "the spec would hide volumes, so its pools and nodes are not changed: " + strings.Join(lines, ". ") +
-		". Take the change back and add another pool, or delete or move the volumes first; " +
+		". Revert the change and add another pool, or delete or move the volumes first; " +
 		"where they are in the new place already, name the pool in the annotation holdfast.dev/allow-hiding"
 }
 

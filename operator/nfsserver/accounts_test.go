@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func refusedByPolicy(policy string, err error) bool {
@@ -30,7 +30,7 @@ const classPolicy = "holdfast-nfs-classes"
 type attacked struct {
 	*rig
 	token       *rest.Config
-	own, other  *v1.NFSServer
+	own, other  *v1beta1.NFSServer
 	ownAddress  string
 	elseAddress string
 	claim       *core.PersistentVolumeClaim
@@ -49,30 +49,30 @@ func (r *rig) attack() *attacked {
 		*to = s.Spec.ClusterIP
 	}
 	a.claim = a.makeClaim()
-	for _, s := range []*v1.NFSServer{a.own, a.other} {
+	for _, s := range []*v1beta1.NFSServer{a.own, a.other} {
 		a.stored(s)
 	}
 	a.token = realapi.WithToken(r.T, r.config, r.namespace, rightsName, "nfs-one-0")
 	r.until("the address of the server being known", func() bool { return a.persistentVolume("create", nil).Try(r.Context(), a.token) == nil })
 	r.until("the policies", func() bool {
-		return refusedByPolicy(accountPolicy, realapi.Attempt{Verb: "delete", What: "holdfast.dev/v1/volumes", Name: a.volume(a.other)}.Try(r.Context(), a.token))
+		return refusedByPolicy(accountPolicy, realapi.Attempt{Verb: "delete", What: "holdfast.dev/v1beta1/volumes", Name: a.volume(a.other)}.Try(r.Context(), a.token))
 	})
 	return a
 }
 
-func (a *attacked) volume(s *v1.NFSServer) string { return s.Name + "-" + a.namespace }
+func (a *attacked) volume(s *v1beta1.NFSServer) string { return s.Name + "-" + a.namespace }
 
-func (a *attacked) stored(s *v1.NFSServer) {
+func (a *attacked) stored(s *v1beta1.NFSServer) {
 	a.Helper()
-	kinds, id := a.ours.HoldfastV1(), a.volume(s)
-	if _, err := kinds.Volumes().Create(a.Context(), &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1.VolumeSpec{Name: id, Node: s.NodeName(), Shared: true}}, metav1.CreateOptions{}); err != nil {
+	kinds, id := a.ours.HoldfastV1beta1(), a.volume(s)
+	if _, err := kinds.Volumes().Create(a.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.VolumeSpec{Name: id, Node: s.NodeName(), Shared: true}}, metav1.CreateOptions{}); err != nil {
 		a.Fatal(err)
 	}
-	if _, err := kinds.Snapshots().Create(a.Context(), &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1.SnapshotSpec{Name: id, Node: s.NodeName(), Source: id}}, metav1.CreateOptions{}); err != nil {
+	if _, err := kinds.Snapshots().Create(a.Context(), &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1beta1.SnapshotSpec{Name: id, Node: s.NodeName(), SourceRef: v1beta1.FromVolume(id)}}, metav1.CreateOptions{}); err != nil {
 		a.Fatal(err)
 	}
 	a.Cleanup(func() { _ = kinds.Snapshots().Delete(background, id, metav1.DeleteOptions{}) })
-	if _, err := kinds.StorageNodes().Create(a.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
+	if _, err := kinds.StorageNodes().Create(a.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
 		a.Fatal(err)
 	}
 }
@@ -81,7 +81,7 @@ func (a *attacked) class(name, provisioner, server string) string {
 	a.Helper()
 	c := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + a.namespace}, Provisioner: provisioner, Parameters: map[string]string{}}
 	if server != "" {
-		c.Parameters["Server"] = server
+		c.Parameters["NFSServer"] = server
 	}
 	if _, err := a.theirs.StorageV1().StorageClasses().Create(a.Context(), c, metav1.CreateOptions{}); err != nil {
 		a.Fatal(err)
@@ -113,7 +113,7 @@ func (a *attacked) object(change func(*core.PersistentVolume)) *core.PersistentV
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pvc-" + string(a.claim.UID), Finalizers: []string{"external-provisioner.volume.kubernetes.io/finalizer"},
-			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "nfs.holdfast.dev", v1.NFSServerAnnotation: a.namespace + "/one"},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "nfs.holdfast.dev", v1beta1.NFSServerAnnotation: a.namespace + "/one"},
 		},
 		Spec: core.PersistentVolumeSpec{
 			Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany},
@@ -144,34 +144,34 @@ func text(t *testing.T, o any) string {
 }
 
 const (
-	ofVolumes    = "holdfast.dev/v1/volumes"
-	ofSnapshots  = "holdfast.dev/v1/snapshots"
-	ofNodes      = "holdfast.dev/v1/storagenodes"
-	ofServers    = "holdfast.dev/v1/nfsservers"
+	ofVolumes    = "holdfast.dev/v1beta1/volumes"
+	ofSnapshots  = "holdfast.dev/v1beta1/snapshots"
+	ofNodes      = "holdfast.dev/v1beta1/storagenodes"
+	ofServers    = "holdfast.dev/v1beta1/nfsservers"
 	ofLeases     = "coordination.k8s.io/v1/leases"
 	ofClaims     = "v1/persistentvolumeclaims"
 	ofPersistent = "v1/persistentvolumes"
 )
 
 // everyWay to write what is a server's.
-func (a *attacked) everyWay(s *v1.NFSServer) []realapi.Attempt {
+func (a *attacked) everyWay(s *v1beta1.NFSServer) []realapi.Attempt {
 	id, node := a.volume(s), s.NodeName()
 	adopted := func(kind, more string) string {
-		return fmt.Sprintf(`{"apiVersion":"holdfast.dev/v1","kind":%q,"metadata":{"labels":{"holdfast.dev/adopted":"true"}},"spec":{"name":"new","node":%q%s}}`, kind, node, more)
+		return fmt.Sprintf(`{"apiVersion":"holdfast.dev/v1beta1","kind":%q,"metadata":{"labels":{"holdfast.dev/adopted":"true"}},"spec":{"name":"new","node":%q%s}}`, kind, node, more)
 	}
 	lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease"}`
 	return []realapi.Attempt{
 		{Verb: "create", What: ofVolumes, Name: "new", Body: adopted("Volume", `,"shared":true`)},
-		{Verb: "create", What: ofSnapshots, Name: "new", Body: adopted("Snapshot", `,"source":"a"`)},
+		{Verb: "create", What: ofSnapshots, Name: "new", Body: adopted("Snapshot", `,"sourceRef":{"kind":"Volume","name":"a"}`)},
 		{Verb: "update", What: ofVolumes, Name: id},
 		{Verb: "update", What: ofSnapshots, Name: id},
 		{Verb: "update", What: ofVolumes + "/status", Name: id},
 		{Verb: "update", What: ofSnapshots + "/status", Name: id},
 		{Verb: "delete", What: ofVolumes, Name: id},
-		{Verb: "apply", What: ofNodes, Name: node, Body: `{"apiVersion":"holdfast.dev/v1","kind":"StorageNode"}`},
+		{Verb: "apply", What: ofNodes, Name: node, Body: `{"apiVersion":"holdfast.dev/v1beta1","kind":"StorageNode"}`},
 		{Verb: "patch", What: ofNodes + "/status", Name: node, Body: `{"status":{"version":"v9"}}`},
 		{Verb: "patch", What: ofServers + "/status", In: a.namespace, Name: s.Name, Body: `{"status":{"clients":3}}`},
-		{Verb: "create", What: ofLeases, In: realapi.Namespace, Name: v1.LeasePrefix + node, Body: lease},
+		{Verb: "create", What: ofLeases, In: realapi.Namespace, Name: v1beta1.LeasePrefix + node, Body: lease},
 		{Verb: "create", What: ofLeases, In: realapi.Namespace, Name: provisionerLease + a.namespace + "." + s.Name, Body: lease},
 	}
 }
@@ -188,7 +188,7 @@ func (a *attacked) never() []realapi.Attempt {
 	}
 	elsewhere := a.persistentVolume
 	return []realapi.Attempt{
-		{Verb: "create", What: ofVolumes, Name: "new", Body: fmt.Sprintf(`{"apiVersion":"holdfast.dev/v1","kind":"Volume","spec":{"name":"new","node":%q}}`, a.own.NodeName())},
+		{Verb: "create", What: ofVolumes, Name: "new", Body: fmt.Sprintf(`{"apiVersion":"holdfast.dev/v1beta1","kind":"Volume","spec":{"name":"new","node":%q}}`, a.own.NodeName())},
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"nfs":{"server":"` + a.elseAddress + `","path":"/a"}}`)},
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"image":"/dev/sda"}`)},
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"directory":"/etc"}`)},
@@ -201,7 +201,7 @@ func (a *attacked) never() []realapi.Attempt {
 		}),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.PersistentVolumeSource = onDriver(own) }),
 		elsewhere("create", func(pv *core.PersistentVolume) { pv.Spec.NFS.Server = a.elseAddress }),
-		elsewhere("create", func(pv *core.PersistentVolume) { pv.Annotations[v1.NFSServerAnnotation] = other }),
+		elsewhere("create", func(pv *core.PersistentVolume) { pv.Annotations[v1beta1.NFSServerAnnotation] = other }),
 		elsewhere("create", func(pv *core.PersistentVolume) {
 			pv.Annotations["pv.kubernetes.io/provisioned-by"] = "example.com/other"
 		}),
@@ -257,7 +257,7 @@ func (a *attacked) keep() {
 	a.Helper()
 	for name, change := range map[string]func(*core.PersistentVolume){
 		"own":   func(*core.PersistentVolume) {},
-		"other": func(pv *core.PersistentVolume) { pv.Annotations[v1.NFSServerAnnotation] = a.namespace + "/two" },
+		"other": func(pv *core.PersistentVolume) { pv.Annotations[v1beta1.NFSServerAnnotation] = a.namespace + "/two" },
 		"host": func(pv *core.PersistentVolume) {
 			pv.Spec.PersistentVolumeSource = core.PersistentVolumeSource{HostPath: &core.HostPathVolumeSource{Path: "/x"}}
 		},
@@ -288,7 +288,7 @@ func (a *attacked) keep() {
 	}
 }
 
-func TestTheTokenOfAnNFSServerWritesWhatIsItsOwnAndNothingElse(t *testing.T) {
+func TestToken_OfAnNFSServerWritesOnlyItsOwnObjects(t *testing.T) {
 	r := newRig(t)
 	a := r.attack()
 	a.keep()
@@ -322,7 +322,7 @@ func TestTheTokenOfAnNFSServerWritesWhatIsItsOwnAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestAnNFSServerMakesPersistentVolumesOfClassesThatAreForItAlone(t *testing.T) {
+func TestToken_OfAnNFSServerCreatesPersistentVolumesOfItsOwnClassesOnly(t *testing.T) {
 	r := newRig(t)
 	a := r.attack()
 	for name, test := range map[string]struct{ class, says string }{
@@ -339,7 +339,7 @@ func TestAnNFSServerMakesPersistentVolumesOfClassesThatAreForItAlone(t *testing.
 	}
 }
 
-func TestATokenThatIsNotThatOfAServersPodWritesNothing(t *testing.T) {
+func TestToken_WithoutAServerPodWritesNothing(t *testing.T) {
 	r := newRig(t)
 	a := r.attack()
 	realapi.PodOn(t, r.config, a.namespace, rightsName, "evil", "nfs-accounts-nowhere")
@@ -357,7 +357,7 @@ func TestATokenThatIsNotThatOfAServersPodWritesNothing(t *testing.T) {
 	}
 }
 
-func TestThePolicyNamesEveryFieldOfTheStatusThatAServerMayNotWrite(t *testing.T) {
+func TestPolicy_NamesEveryStatusFieldThatAServerMayNotWrite(t *testing.T) {
 	objects, err := limitsOf(nil, nil, "ours")
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +366,7 @@ func TestThePolicyNamesEveryFieldOfTheStatusThatAServerMayNotWrite(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[v1.NFSServerStatus]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[v1beta1.NFSServerStatus]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if is := strings.Contains(string(policy), "status.?"+name+" =="); is == (name == "clients") {
 			t.Errorf("status.%s is compared: %v", name, is)
@@ -374,8 +374,8 @@ func TestThePolicyNamesEveryFieldOfTheStatusThatAServerMayNotWrite(t *testing.T)
 	}
 }
 
-func TestTheLimitsHaveTheAddressesOfTheServersThatAreKnown(t *testing.T) {
-	servers := []*v1.NFSServer{named("b", "two"), named("a", "one"), named("a", "headless"), named("a", "none")}
+func TestPolicy_LimitsHoldTheAddressesOfKnownServers(t *testing.T) {
+	servers := []*v1beta1.NFSServer{named("b", "two"), named("a", "one"), named("a", "headless"), named("a", "none")}
 	objects, err := limitsOf(servers, map[string]string{"a/one": "10.0.0.1", "b/two": "fd00::2", "a/headless": "None", "c/stray": "10.0.0.3"}, "ours")
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func compare(a, b string) int { return cmp.Compare(a, b) }
@@ -23,7 +23,7 @@ const (
 
 // check refuses what cannot be made, or must not be, before anything is made. The API server has refused most of it; an
 // object may be of a time when the kind was another. others are all servers of the namespace.
-func check(s *v1.NFSServer, others []*v1.NFSServer) error {
+func check(s *v1beta1.NFSServer, others []*v1beta1.NFSServer) error {
 	spec := &s.Spec
 	if wrong := validation.IsDNS1123Label(s.Name); len(wrong) > 0 || len(s.Name) > longestName {
 		return fmt.Errorf("metadata.name: %.80q cannot name a server: at most %d letters, digits and - are allowed", s.Name, longestName)
@@ -31,7 +31,7 @@ func check(s *v1.NFSServer, others []*v1.NFSServer) error {
 	if (spec.Storage == nil) == (spec.Publish == nil) {
 		return fmt.Errorf("spec.storage: give it, or spec.publish with a claim that exists, and not both")
 	}
-	if spec.Publish != nil && spec.Access() == v1.NFSReadWrite {
+	if spec.Publish != nil && spec.Access() == v1beta1.NFSReadWrite {
 		return fmt.Errorf("spec.exports.access: %s is not allowed with spec.publish: what is published is read only", spec.Access())
 	}
 	if g, err := spec.GracePeriod.Or(shortestGrace); err != nil || g < shortestGrace || g > longestGrace || g%time.Second != 0 {
@@ -43,7 +43,7 @@ func check(s *v1.NFSServer, others []*v1.NFSServer) error {
 		}
 	}
 	for i, o := range spec.MountOptions {
-		if err := v1.CheckNFSOption(o); err != nil {
+		if err := v1beta1.CheckNFSOption(o); err != nil {
 			return fmt.Errorf("spec.mountOptions[%d]: %w", i, err)
 		}
 	}
@@ -79,7 +79,7 @@ func checkClient(c string) error {
 	return nil
 }
 
-func checkStorage(s *v1.NFSStorage) error {
+func checkStorage(s *v1beta1.NFSStorage) error {
 	if s == nil {
 		return nil
 	}
@@ -97,7 +97,7 @@ func checkStorage(s *v1.NFSStorage) error {
 
 // checkAlone refuses storage that another server has: both would write over each other, or one would show what is the
 // other's.
-func checkAlone(s *v1.NFSServer, others []*v1.NFSServer) error {
+func checkAlone(s *v1beta1.NFSServer, others []*v1beta1.NFSServer) error {
 	name := claimName(s)
 	for _, o := range others {
 		switch {
@@ -112,6 +112,6 @@ func checkAlone(s *v1.NFSServer, others []*v1.NFSServer) error {
 	return nil
 }
 
-func comesBefore(a, b *v1.NFSServer) bool {
+func comesBefore(a, b *v1beta1.NFSServer) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), compare(a.Name, b.Name)) < 0
 }

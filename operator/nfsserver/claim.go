@@ -2,19 +2,20 @@ package nfsserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
 // claimFor is the claim that a server asks for.
-func claimFor(s *v1.NFSServer) *core.PersistentVolumeClaim {
+func claimFor(s *v1beta1.NFSServer) *core.PersistentVolumeClaim {
 	return &core.PersistentVolumeClaim{
 		// It has no owner: what becomes of it is for reclaimPolicy to say, not for the garbage collector.
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: objectName(s), Labels: labelsOf(s)},
@@ -27,12 +28,12 @@ func claimFor(s *v1.NFSServer) *core.PersistentVolumeClaim {
 }
 
 // isOurs says whether a claim was made for this server. One that outlived a server of the same name is taken again.
-func isOurs(c *core.PersistentVolumeClaim, s *v1.NFSServer) bool {
+func isOurs(c *core.PersistentVolumeClaim, s *v1beta1.NFSServer) bool {
 	return c.Labels[apply.ManagedByLabel] == apply.FieldManager && c.Labels[Label] == s.Name
 }
 
 // grown returns the claim with what it must ask for, nil if it asks for that. It never shrinks: a hand may have grown it.
-func grown(c *core.PersistentVolumeClaim, s *v1.NFSServer) *core.PersistentVolumeClaim {
+func grown(c *core.PersistentVolumeClaim, s *v1beta1.NFSServer) *core.PersistentVolumeClaim {
 	asked := c.Spec.Resources.Requests[core.ResourceStorage]
 	if asked.Cmp(*s.Spec.Storage.Size) >= 0 {
 		return nil
@@ -42,65 +43,105 @@ func grown(c *core.PersistentVolumeClaim, s *v1.NFSServer) *core.PersistentVolum
 	return c
 }
 
-var errForeignClaim = errors.New("it exists and was not made for this server: name it in spec.storage.claimName of another server, or delete it")
+var errForeignClaim = errors.New("it exists and was not created for this server: name it in spec.storage.claimName of another server, or delete it")
 
-// seeToClaim makes and grows the claim of a server. It is neither replaced nor put right otherwise: it holds the data.
-func (r *Controller) seeToClaim(ctx context.Context, s *v1.NFSServer) error {
-	if !makesClaim(s) {
-		return nil
-	}
-	claims := r.Kubernetes.CoreV1().PersistentVolumeClaims(s.Namespace)
-	if cached := r.claim(s); cached != nil && isOurs(cached, s) && grown(cached, s) == nil {
-		return nil
-	}
-	live, err := claims.Get(ctx, objectName(s), metav1.GetOptions{})
+// isClaimForeign says whether the claim to create has the name of one that another client made.
+func (r *round) isClaimForeign() bool {
+	return makesClaim(r.server) && r.claim != nil && !isOurs(r.claim, r.server)
+}
+
+// maintainClaim plans what is made of a claim and of its PersistentVolume. A claim is neither replaced nor put right
+// otherwise: it holds the data.
+func (r *round) maintainClaim() {
 	switch {
-	case apierrors.IsNotFound(err):
-		return r.remakeClaim(ctx, s)
-	case err != nil:
-		return err
-	case !isOurs(live, s):
-		return fmt.Errorf("claim %s: %w", live.Name, errForeignClaim)
-	}
-	if larger := grown(live, s); larger != nil {
-		if _, err := claims.Update(ctx, larger, metav1.UpdateOptions{FieldManager: apply.FieldManager}); err != nil {
-			return fmt.Errorf("claim %s cannot grow to %s: %w", live.Name, s.Spec.Storage.Size, err)
+	case r.claimUnread != nil:
+		r.claimRefused = r.claimUnread
+	case r.isClaimForeign():
+		r.claimRefused = fmt.Errorf("claim %s: %w", r.claim.Name, errForeignClaim)
+	case r.claim == nil && makesClaim(r.server):
+		r.makeClaim = claimFor(r.server)
+		if r.data != nil {
+			r.patchVolume = rebind(r.makeClaim, r.data)
 		}
+	default:
+		if makesClaim(r.server) {
+			r.growClaim = grown(r.claim, r.server)
+		}
+		if r.volume != nil && isBoundTo(r.volume, r.claim) && !isKept(r.volume, r.server) {
+			r.patchVolume = keep(r.volume, r.server)
+		}
+	}
+}
+
+// The volumes of a server are many tenants' data, and the claim that they lie in is one object that anybody may delete,
+// alone or with its namespace. So as long as there is the server, the PersistentVolume of its claim is kept when the claim
+// goes, and the claim is made again for it.
+const (
+	// dataAnnotation, on a PersistentVolume, is NAMESPACE/NAME of the server whose data it has.
+	dataAnnotation = v1beta1.GroupName + "/nfs-server-data"
+	// policyAnnotation, on a PersistentVolume, is the reclaim policy that it had before, and gets back.
+	policyAnnotation = v1beta1.GroupName + "/reclaim-policy-before"
+)
+
+// volumePatch is a change of a PersistentVolume as it was observed.
+type volumePatch struct {
+	pv          *core.PersistentVolume
+	annotations map[string]any
+	spec        map[string]any
+}
+
+func isBoundTo(pv *core.PersistentVolume, claim *core.PersistentVolumeClaim) bool {
+	return pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID == claim.UID
+}
+
+// isKept says whether a PersistentVolume outlives the claim of a server.
+func isKept(pv *core.PersistentVolume, s *v1beta1.NFSServer) bool {
+	return pv.Annotations[dataAnnotation] == keyOf(s).String() && pv.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimRetain
+}
+
+// keep makes the PersistentVolume of a server's claim outlive the claim.
+func keep(pv *core.PersistentVolume, s *v1beta1.NFSServer) *volumePatch {
+	annotations := map[string]any{dataAnnotation: keyOf(s).String()}
+	if pv.Annotations[policyAnnotation] == "" {
+		annotations[policyAnnotation] = string(pv.Spec.PersistentVolumeReclaimPolicy)
+	}
+	return &volumePatch{pv, annotations, map[string]any{"persistentVolumeReclaimPolicy": core.PersistentVolumeReclaimRetain}}
+}
+
+// release gives a PersistentVolume back the policy that it had: its server goes, and no volume is in it. What has no claim
+// any more stays, unless it was to go with the server.
+func release(pv *core.PersistentVolume, claim *core.PersistentVolumeClaim, s *v1beta1.NFSServer) *volumePatch {
+	spec := map[string]any{}
+	if before := pv.Annotations[policyAnnotation]; before != "" && (claim != nil || s.Spec.ReclaimPolicy == core.PersistentVolumeReclaimDelete) {
+		spec["persistentVolumeReclaimPolicy"] = before
+	}
+	return &volumePatch{pv, map[string]any{dataAnnotation: nil, policyAnnotation: nil}, spec}
+}
+
+// rebind makes a claim ask for the data that was kept.
+func rebind(claim *core.PersistentVolumeClaim, pv *core.PersistentVolume) *volumePatch {
+	has := pv.Spec.Capacity[core.ResourceStorage]
+	if asked := claim.Spec.Resources.Requests[core.ResourceStorage]; asked.Cmp(has) > 0 {
+		claim.Spec.Resources.Requests[core.ResourceStorage] = has // it grows when it is bound
+	}
+	claim.Spec.VolumeName, claim.Spec.StorageClassName = pv.Name, &pv.Spec.StorageClassName
+	claim.Spec.VolumeMode, claim.Spec.AccessModes = pv.Spec.VolumeMode, pv.Spec.AccessModes
+	// Without the UID of the claim that is gone it may be bound to the one that follows.
+	return &volumePatch{pv: pv, spec: map[string]any{"claimRef": map[string]any{"uid": nil, "resourceVersion": nil}}}
+}
+
+func (c *Controller) patchVolume(ctx context.Context, s *v1beta1.NFSServer, p *volumePatch) error {
+	metadata := map[string]any{"uid": p.pv.UID, "resourceVersion": p.pv.ResourceVersion}
+	if p.annotations != nil { // null would take all away
+		metadata["annotations"] = p.annotations
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": p.spec})
+	if err != nil {
+		return err
+	}
+	_, err = c.Kubernetes.CoreV1().PersistentVolumes().Patch(ctx, p.pv.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: apply.FieldManager})
+	if err != nil {
+		return fmt.Errorf("PersistentVolume %s, which has the data of NFS server %s: %w", p.pv.Name, keyOf(s), err)
 	}
 	return nil
-}
-
-// claim returns the claim that a server uses as it was last heard of, nil if there is none.
-func (r *Controller) claim(s *v1.NFSServer) *core.PersistentVolumeClaim {
-	name := claimName(s)
-	if name == "" {
-		return nil
-	}
-	c, err := r.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(s.Namespace).Get(name)
-	if err != nil {
-		return nil
-	}
-	return c
-}
-
-// removeClaim deletes the claim that was made for a server, if that is what its reclaimPolicy says. It returns what
-// there is to wait for.
-func (r *Controller) removeClaim(ctx context.Context, s *v1.NFSServer) (waiting string, err error) {
-	if !makesClaim(s) || s.Spec.ReclaimPolicy != core.PersistentVolumeReclaimDelete {
-		return "", nil
-	}
-	claims := r.Kubernetes.CoreV1().PersistentVolumeClaims(s.Namespace)
-	live, err := claims.Get(ctx, objectName(s), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil || !isOurs(live, s) {
-		return "", err
-	}
-	if live.DeletionTimestamp == nil {
-		if err := claims.Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(live.UID))}); err != nil && !apierrors.IsNotFound(err) {
-			return "", fmt.Errorf("claim %s cannot be deleted: %w", live.Name, err)
-		}
-	}
-	return "claim " + live.Name + " to go", nil
 }

@@ -8,14 +8,13 @@ import (
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// A volume is mounted by the kernel of a node, and a server sees the node by the address over which its packets leave: one
-// of those that its Node tells, or of a bridge or tunnel of the network of pods. The agents tell all that their hosts have;
-// of nodes without one, and of what no interface has, the annotations of known networks tell.
+// A volume is mounted by the kernel of a node, and a server sees the node by the address over which its packets leave:
+// one of those in its Node, or of a bridge or tunnel of the pod network. The agents report all that their hosts have;
+// for nodes without one, and for addresses of no interface, there are the annotations of known networks.
 
 // Of flannel and of OVN the addresses follow from what is said elsewhere.
 const (
@@ -31,11 +30,11 @@ var tunnelAnnotations = []string{
 	"io.cilium.network.ipv4-cilium-host", "io.cilium.network.ipv6-cilium-host",
 }
 
-// ovnJoin are the networks by which OVN, unless it is told otherwise, joins nodes. No pod has an address in them.
+// ovnJoin are the networks by which OVN, unless configured otherwise, joins nodes. No pod has an address in them.
 var ovnJoin = []string{"100.64.0.0/16", "fd98::/64"}
 
 // clientsOf are the addresses and networks from which servers see nodes, each once and in order.
-func clientsOf(nodes []*core.Node, agents map[string]*v1.StorageNode, further []string) []string {
+func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, further []string) []string {
 	var all []netip.Prefix
 	add := func(text string) {
 		p, ok := parseClient(text)
@@ -68,7 +67,7 @@ func clientsOf(nodes []*core.Node, agents map[string]*v1.StorageNode, further []
 	return texts
 }
 
-// parseClient takes what a server can export to, and what is somebody's address.
+// parseClient accepts addresses and networks that a server can export to.
 func parseClient(text string) (netip.Prefix, bool) {
 	if checkClient(text) != nil {
 		return netip.Prefix{}, false
@@ -85,7 +84,7 @@ func parseClient(text string) (netip.Prefix, bool) {
 
 // addressesOf are those of one node. What its agent says is believed of single addresses alone: a node may say no more than
 // what it is.
-func addressesOf(n *core.Node, agent *v1.StorageNode) (all []string) {
+func addressesOf(n *core.Node, agent *v1beta1.StorageNode) (all []string) {
 	for _, a := range n.Status.Addresses {
 		if a.Type == core.NodeInternalIP {
 			all = append(all, a.Address)
@@ -119,31 +118,16 @@ func onlyAddresses(texts []string) []string {
 	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool { _, err := netip.ParseAddr(text); return err != nil })
 }
 
-// nodeClients are the addresses and networks of all nodes that there are.
-func (r *Controller) nodeClients(cluster *v1.StorageCluster) []string {
-	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
-	return clientsOf(nodes, r.agents(), cluster.Spec.NFS.NodeNetworks)
+// clients are the addresses and networks of all nodes that there are.
+func (r *round) clients() []string {
+	return clientsOf(r.nodes, r.agents, r.cluster.Spec.NFS.NodeNetworks)
 }
 
-// agents are the StorageNodes of nodes.
-func (r *Controller) agents() map[string]*v1.StorageNode {
-	all, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
-	agents := map[string]*v1.StorageNode{}
-	for _, n := range all {
-		if v1.ServerOf(n.Name) == "" {
-			agents[n.Name] = n
-		}
-	}
-	return agents
-}
-
-// knowsNodes says whether the addresses of all nodes are known. Agents of the release before do not tell those of their
-// host: until they are replaced, a server of that release stays as open as it was, so that nobody who has mounted its
-// volumes is shut out.
-func (r *Controller) knowsNodes() bool {
-	agents := r.agents()
-	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
-	return !slices.ContainsFunc(nodes, func(n *core.Node) bool { a := agents[n.Name]; return a != nil && len(a.Status.Addresses) == 0 })
+// knowsNodes says whether the addresses of all nodes are known. Agents of the previous release do not report those of
+// their host: until they are replaced, a server of that release stays as open as it was, so that no client that has
+// mounted its volumes is shut out.
+func (r *round) knowsNodes() bool {
+	return !slices.ContainsFunc(r.nodes, func(n *core.Node) bool { a := r.agents[n.Name]; return a != nil && len(a.Status.Addresses) == 0 })
 }
 
 // seenOtherwise says whether a change of a node changes from where servers see it.
@@ -154,7 +138,7 @@ func seenOtherwise(old, now any) bool {
 
 // toldOtherwise is the same of what an agent says.
 func toldOtherwise(old, now any) bool {
-	return !equality.Semantic.DeepEqual(old.(*v1.StorageNode).Status.Addresses, now.(*v1.StorageNode).Status.Addresses)
+	return !equality.Semantic.DeepEqual(old.(*v1beta1.StorageNode).Status.Addresses, now.(*v1beta1.StorageNode).Status.Addresses)
 }
 
 // opensToAll says whether clients are let in that no policy can name: one of the networks is everybody.

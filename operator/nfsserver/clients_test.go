@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func nodeAt(name string, annotations map[string]string, addresses ...string) *core.Node {
@@ -24,13 +24,13 @@ func nodeAt(name string, annotations map[string]string, addresses ...string) *co
 	return n
 }
 
-func TestTheClientsOfAServerAreTheAddressesOfTheNodes(t *testing.T) {
-	agent := func(addresses ...string) map[string]*v1.StorageNode {
-		return map[string]*v1.StorageNode{"a": {Status: v1.StorageNodeStatus{Addresses: addresses}}, "gone": {Status: v1.StorageNodeStatus{Addresses: []string{"10.0.0.99"}}}}
+func TestClients_AreTheAddressesOfTheNodes(t *testing.T) {
+	agent := func(addresses ...string) map[string]*v1beta1.StorageNode {
+		return map[string]*v1beta1.StorageNode{"a": {Status: v1beta1.StorageNodeStatus{Addresses: addresses}}, "gone": {Status: v1beta1.StorageNodeStatus{Addresses: []string{"10.0.0.99"}}}}
 	}
 	for what, test := range map[string]struct {
 		node    *core.Node
-		agents  map[string]*v1.StorageNode
+		agents  map[string]*v1beta1.StorageNode
 		further []string
 		want    string
 	}{
@@ -84,19 +84,19 @@ func letIn(t *testing.T, in input) (blocks []string, all bool) {
 	return blocks, all
 }
 
-func TestANetworkPolicyLetsNodesAndNamedClientsReachAServer(t *testing.T) {
+func TestClients_NetworkPolicyAdmitsNodesAndNamedClients(t *testing.T) {
 	for what, test := range map[string]struct {
 		nodes, named []string
 		want         string
 		all          bool
 	}{
 		"the nodes":                {[]string{"10.0.0.7", "100.64.0.0/16", "fd00::7"}, nil, "10.0.0.7/32 100.64.0.0/16 fd00::7/128", false},
-		"no nodes, so nobody":      {nil, nil, "", false},
+		"no nodes, so no clients":  {nil, nil, "", false},
 		"clients beside them":      {[]string{"10.0.0.7"}, []string{"192.168.0.0/16", "10.0.0.7"}, "10.0.0.7/32 192.168.0.0/16", false},
 		"everybody":                {[]string{"10.0.0.7"}, []string{"0.0.0.0/0", "::/0"}, "", true},
 		"everybody, of one family": {[]string{"10.0.0.7"}, []string{"0.0.0.0/0"}, "", true},
 	} {
-		in := asked(func(s *v1.NFSServerSpec) { s.Exports.Clients = test.named })
+		in := asked(func(s *v1beta1.NFSServerSpec) { s.Exports.Clients = test.named })
 		in.closing = closing{on: true, clients: test.nodes, policies: []schema.GroupKind{networkPolicy}}
 		blocks, all := letIn(t, in)
 		if strings.Join(blocks, " ") != test.want || all != test.all {
@@ -119,22 +119,22 @@ func TestANetworkPolicyLetsNodesAndNamedClientsReachAServer(t *testing.T) {
 	}
 }
 
-func TestThePodIsToldThatNodesAloneMayMountUnlessClientsAreNamed(t *testing.T) {
+func TestClients_OnlyNodesMayMountUnlessClientsAreNamed(t *testing.T) {
 	for _, test := range []struct{ closed, named, want bool }{{true, false, true}, {true, true, false}, {false, false, false}} {
-		in := asked(func(s *v1.NFSServerSpec) {
+		in := asked(func(s *v1beta1.NFSServerSpec) {
 			if test.named {
 				s.Exports.Clients = []string{"10.0.0.0/8"}
 			}
 		})
 		in.closing.on = test.closed
-		told := slices.Contains(in.container(t).Env, core.EnvVar{Name: clientsVariable, Value: clientsOfStatus})
-		if told != test.want {
-			t.Errorf("%+v: %v", test, told)
+		set := slices.Contains(in.container(t).Env, core.EnvVar{Name: clientsVariable, Value: clientsOfStatus})
+		if set != test.want {
+			t.Errorf("%+v: %v", test, set)
 		}
 	}
 }
 
-func TestTheServersFollowNodesThatComeAndGo(t *testing.T) {
+func TestClients_FollowNodesThatComeAndGo(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil)
 	r.serve("data")
@@ -161,7 +161,7 @@ func TestTheServersFollowNodesThatComeAndGo(t *testing.T) {
 	nodes := r.theirs.CoreV1().Nodes()
 	t.Cleanup(func() {
 		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
-		_ = r.ours.HoldfastV1().StorageNodes().Delete(background, name, metav1.DeleteOptions{})
+		_ = r.ours.HoldfastV1beta1().StorageNodes().Delete(background, name, metav1.DeleteOptions{})
 	})
 	if _, err := nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -171,16 +171,16 @@ func TestTheServersFollowNodesThatComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	has("192.0.2.9", true)
-	agent, err := r.ours.HoldfastV1().StorageNodes().Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	agent, err := r.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	agent.Status.Addresses = []string{"198.51.100.64"}
-	if _, err := r.ours.HoldfastV1().StorageNodes().UpdateStatus(t.Context(), agent, metav1.UpdateOptions{}); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), agent, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	has("198.51.100.64", true)
-	r.changeCluster(func(s *v1.StorageClusterSpec) { s.NFS.NodeNetworks = []string{"203.0.113.0/24"} })
+	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.NodeNetworks = []string{"203.0.113.0/24"} })
 	has("203.0.113.0/24", true)
 	if err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -192,16 +192,16 @@ func TestTheServersFollowNodesThatComeAndGo(t *testing.T) {
 	has("192.0.2.9", false)
 	has("198.51.100.64", false)
 	if r.pod("data").UID != before {
-		t.Error("its pod was made anew for it")
+		t.Error("its pod was recreated for it")
 	}
-	r.changeCluster(func(s *v1.StorageClusterSpec) { s.NFS.NetworkPolicies = new(false) })
+	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.NetworkPolicies = new(false) })
 	r.until("no policy", func() bool { return policy() == nil })
 }
 
-func TestAServerOfBeforeIsShutWhenAllNodesAreKnown(t *testing.T) {
+func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {
 	r := newRig(t)
 	name := "old-" + r.namespace
-	nodes, agents := r.theirs.CoreV1().Nodes(), r.ours.HoldfastV1().StorageNodes()
+	nodes, agents := r.theirs.CoreV1().Nodes(), r.ours.HoldfastV1beta1().StorageNodes()
 	t.Cleanup(func() {
 		_ = nodes.Delete(background, name, metav1.DeleteOptions{})
 		_ = agents.Delete(background, name, metav1.DeleteOptions{})
@@ -209,7 +209,7 @@ func TestAServerOfBeforeIsShutWhenAllNodesAreKnown(t *testing.T) {
 	if _, err := nodes.Create(t.Context(), &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	agent, err := agents.Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	agent, err := agents.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestAServerOfBeforeIsShutWhenAllNodesAreKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start()
-	r.change("data", func(s *v1.NFSServerSpec) { s.MaxExports = 3 })
+	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 3 })
 	r.argument("data", "--max-exports=3")
 	if _, err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{}); err == nil || shut() {
 		t.Errorf("who mounts from an address that is not known yet is shut out: %v, %v", err, shut())

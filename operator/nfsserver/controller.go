@@ -1,8 +1,24 @@
 // Package nfsserver runs NFSServers: for each a claim, a Service whose address stays, and one pod; and the rights that
 // all of them share. It also removes all of it with the NFSServer, unless volumes would be lost.
 //
-// objectsOf says what is to run and situation.status what is, by what is observed and nothing else; Controller observes,
-// applies and writes.
+// A pass over a server is one round: observe gathers what a decision depends on, newPlan decides and does nothing else,
+// apply carries the plan out, and conclude says what status follows from what was observed, planned and came of it.
+//
+// The order in which a plan is carried out is for safety:
+//
+//   - The finalizer comes before anything that has to be removed with the server.
+//   - A PersistentVolume with data is kept before its claim is touched: the data outlives the claim.
+//   - The policies that limit the accounts of servers come before their rights, and these before the pod that uses them.
+//     All servers share them, so one worker at a time observes, plans and applies them: none writes what it has seen
+//     before another.
+//   - The Service comes one pass before the pod. The policies let a server write its own address alone, and by the pass
+//     that makes the pod they have it.
+//   - Objects that are no longer desired are pruned last, and only if all desired ones were applied.
+//   - A removal ends the pod before it asks for volumes a last time: then none can come. Data is released before its
+//     claim goes, and the finalizer is the last of all.
+//
+// While the StorageCluster is paused or cannot be read, and while the spec of a server cannot be read or served, what runs
+// is left as it is.
 package nfsserver
 
 import (
@@ -13,8 +29,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kubeinformers "k8s.io/client-go/informers"
@@ -23,8 +37,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
@@ -47,11 +61,11 @@ type Config struct {
 	// Whole says whether a kind, such as volumes, is there and not on its way out; nil: all are.
 	Whole func(resource string) bool
 
-	// Settle is how long changes are gathered that only the status shows; 0 means a second.
-	Settle time.Duration
+	// StatusDelay is how long changes are gathered that only the status shows; 0 means a second.
+	StatusDelay time.Duration
 }
 
-// Controller sees to all NFSServers of a cluster.
+// Controller reconciles all NFSServers of a cluster.
 type Controller struct {
 	Config
 
@@ -64,7 +78,7 @@ type Controller struct {
 	snapshots    listers.SnapshotLister
 	nodes        corelisters.NodeLister
 	namespaces   corelisters.NamespaceLister
-	written      kube.Writer[*v1.NFSServer, v1.NFSServerStatus]
+	written      kube.Writer[*v1beta1.NFSServer, v1beta1.NFSServerStatus]
 	unreadable   kube.UnreadableReporter
 
 	kept  sync.Map // UIDs of claims whose PersistentVolume outlives them
@@ -74,9 +88,9 @@ type Controller struct {
 }
 
 const (
-	component     = "holdfast-nfsserver"
-	workers       = 4
-	defaultSettle = time.Second
+	component          = "holdfast-nfsserver"
+	workers            = 4
+	defaultStatusDelay = time.Second
 )
 
 // Kinds are those of the objects of a server.
@@ -87,7 +101,7 @@ func Kinds() []schema.GroupVersionKind {
 		{Group: "apps", Version: "v1", Kind: "StatefulSet"},
 		{Group: networkPolicy.Group, Version: "v1", Kind: networkPolicy.Kind},
 		{Group: ciliumPolicy.Group, Version: "v2", Kind: ciliumPolicy.Kind},
-		{Group: ciliumNode.Group, Version: "v2", Kind: ciliumNode.Kind}, // of which none is made: that there is the kind tells of Cilium
+		{Group: ciliumNode.Group, Version: "v2", Kind: ciliumNode.Kind}, // no object of it is created: the kind shows that Cilium runs
 	}
 }
 
@@ -96,21 +110,23 @@ func New(c Config) (*Controller, error) {
 	if c.Client == nil || c.Kubernetes == nil || c.Owned == nil || c.Servers == nil || c.Watches == nil || c.Namespace == "" {
 		return nil, errors.New("NFS servers need clients, informers and a namespace")
 	}
-	c.Settle = cmp.Or(c.Settle, defaultSettle)
+	c.StatusDelay = cmp.Or(c.StatusDelay, defaultStatusDelay)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Events = cmp.Or[record.EventRecorder](c.Events, kube.NoEvents{})
 	if c.Whole == nil {
 		c.Whole = func(string) bool { return true }
 	}
-	kinds, kubernetes := c.Watches.Holdfast.Holdfast().V1(), c.Watches.Cluster.Core().V1()
+	kinds, kubernetes := c.Watches.Holdfast.Holdfast().V1beta1(), c.Watches.Cluster.Core().V1()
 	r := &Controller{
 		Config: c, pods: watchPods(c.Kubernetes),
 		servers: kinds.NFSServers().Lister(), clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		nodes: kubernetes.Nodes().Lister(), namespaces: kubernetes.Namespaces().Lister(),
-		written: kube.Writer[*v1.NFSServer, v1.NFSServerStatus]{
-			Client:  func(namespace string) kube.Client[*v1.NFSServer] { return c.Client.HoldfastV1().NFSServers(namespace) },
-			Status:  func(o *v1.NFSServer) *v1.NFSServerStatus { return &o.Status },
+		written: kube.Writer[*v1beta1.NFSServer, v1beta1.NFSServerStatus]{
+			Client: func(namespace string) kube.Client[*v1beta1.NFSServer] {
+				return c.Client.HoldfastV1beta1().NFSServers(namespace)
+			},
+			Status:  func(o *v1beta1.NFSServer) *v1beta1.NFSServerStatus { return &o.Status },
 			Manager: apply.FieldManager,
 		},
 	}
@@ -119,72 +135,11 @@ func New(c Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, r.listen()
+	return r, r.watch()
 }
 
-// Run sees to the servers until ctx ends.
-func (r *Controller) Run(ctx context.Context) error {
-	r.pods.StartWithContext(ctx)
-	return r.loop.Run(ctx)
-}
-
-// reconcile sees to one server.
-func (r *Controller) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	cached, err := r.servers.NFSServers(key.Namespace).Get(key.Name)
-	if apierrors.IsNotFound(err) {
-		r.written.Forget(key.String())
-		for _, kind := range []string{"nfsservers", "storageclusters"} {
-			if !r.Whole(kind) { // it may be made again with its kind, and the pod is there all the time
-				return r.Settle, nil
-			}
-		}
-		return 0, r.removeRights(ctx, key, false)
-	}
-	if err != nil {
-		return 0, err
-	}
-	again, err := r.see(ctx, r.written.Newest(cached))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return r.Settle, nil // the cache was behind
-	}
-	return again, err
-}
-
-func (r *Controller) see(ctx context.Context, s *v1.NFSServer) (time.Duration, error) {
-	cluster, err := r.cluster()
-	if err != nil {
-		return 0, err
-	}
-	switch {
-	case s.Unreadable() != nil:
-		return 0, r.tellUnreadable(ctx, s)
-	case (cluster.Spec.Pause || cluster.Unreadable() != nil) && s.DeletionTimestamp == nil:
-		now, err := r.observe(s, cluster)
-		if err != nil {
-			return 0, err
-		}
-		return 0, r.write(ctx, s, now.status())
-	case s.DeletionTimestamp != nil:
-		return r.remove(ctx, s, cluster)
-	}
-	if r.entitled(s, cluster) { // there is something to be removed with it
-		if s, err = r.written.AddFinalizer(ctx, s, v1.OperatorFinalizer); err != nil {
-			return 0, err
-		}
-	}
-	now, again, err := r.maintain(ctx, s, cluster, "")
-	if err != nil {
-		return 0, err
-	}
-	return again, r.write(ctx, s, now.status())
-}
-
-// cluster is the StorageCluster that is served. Without one, servers get what a StorageCluster gives that says nothing.
-func (r *Controller) cluster() (*v1.StorageCluster, error) {
-	all, err := r.clusters.List(labels.Everything())
-	return cmp.Or(v1.Served(all), &v1.StorageCluster{}), err
-}
-
-func keyOf(s *v1.NFSServer) types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+// Run reconciles servers until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	c.pods.StartWithContext(ctx)
+	return c.loop.Run(ctx)
 }

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func (r *rig) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
@@ -25,7 +25,7 @@ func (r *rig) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 }
 
 // partsOf are all objects that are there for a server: its own, its claim, and the account and the rights of all servers.
-func (r *rig) partsOf(s *v1.NFSServer) []*unstructured.Unstructured {
+func (r *rig) partsOf(s *v1beta1.NFSServer) []*unstructured.Unstructured {
 	r.Helper()
 	parts := r.controller.Servers.List()
 	for version, kind := range map[string]string{"apps/v1": "StatefulSet", "v1": "Service", "networking.k8s.io/v1": "NetworkPolicy"} {
@@ -76,9 +76,9 @@ func (r *rig) copied(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return made
 }
 
-func TestCopiesOfAllThatAServerIsMadeOfStayAndAreToldOf(t *testing.T) {
+func TestCopies_OfAllObjectsOfAServerStayAndAreReported(t *testing.T) {
 	r := newRig(t)
-	s := r.create("data", func(s *v1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
+	s := r.create("data", func(s *v1beta1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
 	r.serve("data")
 	var copies []*unstructured.Unstructured
 	for _, o := range r.partsOf(s) {
@@ -102,16 +102,16 @@ func TestCopiesOfAllThatAServerIsMadeOfStayAndAreToldOf(t *testing.T) {
 			return err == nil && slices.ContainsFunc(all.Items, func(e core.Event) bool { return e.Reason == apply.ReasonStranger })
 		})
 	}
-	r.change("data", func(s *v1.NFSServerSpec) { s.MaxExports = 7 })
+	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 7 })
 	r.argument("data", "--max-exports=7")
-	r.changeCluster(func(s *v1.StorageClusterSpec) { s.NFS.NetworkPolicies = new(false) })
-	r.until("the end of what is not wanted any more", func() bool {
+	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.NFS.NetworkPolicies = new(false) })
+	r.until("the end of the objects that are no longer desired", func() bool {
 		return r.controller.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) == nil
 	})
 	stay("when something was pruned")
 	r.stop()
 	r.start()
-	r.change("data", func(s *v1.NFSServerSpec) { s.MaxExports = 8 })
+	r.change("data", func(s *v1beta1.NFSServerSpec) { s.MaxExports = 8 })
 	r.argument("data", "--max-exports=8")
 	stay("for another controller")
 	// Kubernetes deletes with the server what has it as an owner. The operator deletes nothing by its labels alone.

@@ -4,17 +4,17 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/hostile"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostile"
 )
 
-// FuzzNFSServer has whatever somebody writes refused by the name of its field, or made.
+// FuzzNFSServer shows that any spec is either refused by the name of its field or applied.
 func FuzzNFSServer(f *testing.F) {
 	for _, seed := range hostile.Seeds(400) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, choices []byte) {
-		in := asked(func(s *v1.NFSServerSpec) { hostile.Fill(choices, s) })
+		in := asked(func(s *v1beta1.NFSServerSpec) { hostile.Fill(choices, s) })
 		if err := check(in.server, nil); err != nil {
 			if !strings.HasPrefix(err.Error(), "spec.") {
 				t.Errorf("the refusal names no field: %v\nof %s", err, hostile.Text(in.server.Spec))

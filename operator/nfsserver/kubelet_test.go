@@ -8,26 +8,30 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // cluster makes servers run an image.
-func (r *rig) cluster(image v1.Image) {
+func (r *rig) cluster(image v1beta1.Image) {
 	r.Helper()
-	r.changeCluster(func(s *v1.StorageClusterSpec) { s.Images.NFS = image })
+	r.changeCluster(func(s *v1beta1.StorageClusterSpec) { s.Images.NFS = image })
+	r.until("the controller knowing of the image", func() bool {
+		c, err := r.controller.clusters.Get(clusterName)
+		return err == nil && c.Spec.Images.NFS == image
+	})
 }
 
 // onTheFirstNode has a directory of this machine, which is the first node of a test cluster.
-func (r *rig) onTheFirstNode(s *v1.NFSServerSpec) {
+func (r *rig) onTheFirstNode(s *v1beta1.NFSServerSpec) {
 	dir := filepath.Join("/var/lib", r.namespace)
 	r.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s.Storage = &v1.NFSStorage{HostPath: dir}
+	s.Storage = &v1beta1.NFSStorage{HostPath: dir}
 	s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{
 		{Key: core.LabelHostname, Operator: core.NodeSelectorOpIn, Values: []string{"node1"}},
 	}}}
 }
 
-func TestAKubeletRunsThePodAsItIsAskedFor(t *testing.T) {
+func TestKubelet_RunsThePodAsSpecified(t *testing.T) {
 	r := newRig(t)
 	r.cluster("holdfast.test/pause:1") // it runs, and answers no probe
 	r.create("data", r.onTheFirstNode)
@@ -36,7 +40,7 @@ func TestAKubeletRunsThePodAsItIsAskedFor(t *testing.T) {
 		return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Running != nil
 	})
 	r.until("the node in the status", func() bool { return r.server("data").Status.Node == "node1" })
-	if phase := r.server("data").Status.Phase; phase != v1.NFSPending {
+	if phase := r.server("data").Status.Phase; phase != v1beta1.NFSPending {
 		t.Errorf("a server that does not answer is %s", phase)
 	}
 	set := r.statefulSet("data")
@@ -47,14 +51,14 @@ func TestAKubeletRunsThePodAsItIsAskedFor(t *testing.T) {
 	r.gone("data")
 }
 
-func TestWithoutLoopDevicesTheServerSaysWhatIsMissing(t *testing.T) {
+func TestKubelet_WithoutLoopDevicesTheServerReportsWhatIsMissing(t *testing.T) {
 	r := newRig(t)
-	r.create("data", func(s *v1.NFSServerSpec) {
+	r.create("data", func(s *v1beta1.NFSServerSpec) {
 		r.onTheFirstNode(s)
-		s.Engine = "image"
+		s.Engine = v1beta1.EngineImage
 	})
 	r.until("the reason", func() bool {
-		message := r.condition("data", v1.AvailableCondition, reasonPod)
+		message := r.condition("data", v1beta1.AvailableCondition, reasonPod)
 		return strings.Contains(message, "Insufficient holdfast.dev/loop-set") && strings.Contains(message, "engine directory")
 	})
 }

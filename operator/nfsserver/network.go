@@ -1,9 +1,9 @@
 package nfsserver
 
 import (
+	"cmp"
 	"slices"
 
-	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/deploy"
 )
 
 // Cilium takes no address of a node for a client's: nodes are let in by a kind of its own.
@@ -30,36 +31,41 @@ type closing struct {
 	policies []schema.GroupKind
 }
 
-// closingOf says how a server is to be shut.
-func (r *Controller) closingOf(s *v1.NFSServer, cluster *v1.StorageCluster) closing {
-	c := closing{clients: r.nodeClients(cluster), on: r.isClosed(s) || r.knowsNodes()}
-	if !c.on || cluster.Spec.NFS.NetworkPolicies != nil && !*cluster.Spec.NFS.NetworkPolicies || !r.Servers.Has(networkPolicy) {
+// closing says how the server is to be shut.
+func (r *round) closing() closing {
+	c := closing{clients: r.clients(), on: r.isShut() || r.knowsNodes()}
+	if !c.on || r.cluster.Spec.NFS.NetworkPolicies != nil && !*r.cluster.Spec.NFS.NetworkPolicies || !r.kinds[networkPolicy] {
 		return c
 	}
 	switch {
-	case r.Servers.Has(ciliumPolicy):
+	case r.kinds[ciliumPolicy]:
 		c.policies = []schema.GroupKind{networkPolicy, ciliumPolicy}
-	case !r.Servers.Has(ciliumNode): // else it is Cilium with that kind taken away, and a policy would shut out the nodes
+	case !r.kinds[ciliumNode]: // else it is Cilium with that kind taken away, and a policy would shut out the nodes
 		c.policies = []schema.GroupKind{networkPolicy}
 	}
 	return c
 }
 
-// isClosed says whether a server is new or was closed before: a node that comes does not open it again.
-func (r *Controller) isClosed(s *v1.NFSServer) bool {
-	if r.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) != nil {
-		return true
-	}
-	live := r.Servers.Get(refTo(s, apps.GroupName, "StatefulSet"))
-	if live == nil {
-		return true
-	}
-	containers, _, _ := unstructured.NestedSlice(live.Object, "spec", "template", "spec", "containers")
-	return slices.ContainsFunc(containers, func(c any) bool {
-		container, _ := c.(map[string]any)
-		env, _, _ := unstructured.NestedSlice(container, "env")
-		return slices.ContainsFunc(env, func(e any) bool { v, _ := e.(map[string]any); return v["name"] == clientsVariable })
+// isShut says whether a server is new or was shut before: a node that comes does not open it again.
+func (r *round) isShut() bool {
+	return r.shut || r.set == nil || slices.ContainsFunc(r.set.Spec.Template.Spec.Containers, func(c core.Container) bool {
+		return slices.ContainsFunc(c.Env, func(e core.EnvVar) bool { return e.Name == clientsVariable })
 	})
+}
+
+// service is created before the pod, which gets its address.
+func service(in input) ([]*unstructured.Unstructured, error) {
+	o, err := manifest[core.Service](deploy.NFS, "Service")
+	if err != nil {
+		return nil, err
+	}
+	spec := in.server.Spec.Service
+	o.Annotations = spec.Annotations
+	o.Spec.Type = cmp.Or(spec.Type, core.ServiceTypeClusterIP)
+	o.Spec.Selector = selector(in.server)
+	// One that was deleted by hand gets back the address that volumes name.
+	o.Spec.ClusterIP = cmp.Or(spec.ClusterIP, in.address)
+	return all(in.server, o)
 }
 
 // network is the policies of a server.
@@ -84,13 +90,13 @@ func (in input) networkPolicy() *networking.NetworkPolicy {
 	port := func(n int32) []networking.NetworkPolicyPort {
 		return []networking.NetworkPolicyPort{{Protocol: new(core.ProtocolTCP), Port: new(intstr.FromInt32(n))}}
 	}
-	nfs := networking.NetworkPolicyIngressRule{Ports: port(v1.NFSPort)}
+	nfs := networking.NetworkPolicyIngressRule{Ports: port(v1beta1.NFSPort)}
 	named := in.server.Spec.Exports.Clients
 	rules := []networking.NetworkPolicyIngressRule{{Ports: port(metricsPort)}}
 	switch clients := slices.Concat(in.closing.clients, named); {
 	case opensToAll(named):
 		rules = append(rules, nfs)
-	case len(clients) > 0: // a rule that names nobody lets everybody in
+	case len(clients) > 0: // a rule without peers admits every client
 		for _, client := range slices.Compact(slices.Sorted(slices.Values(clients))) {
 			nfs.From = append(nfs.From, networking.NetworkPolicyPeer{IPBlock: &networking.IPBlock{CIDR: blockOf(client)}})
 		}

@@ -1,111 +1,257 @@
 package nfsserver
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/pager"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
-	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-// situation is a server and all that its status depends on.
-type situation struct {
-	now       time.Time
-	server    *v1.NFSServer
-	cluster   *v1.StorageCluster
-	holdfast  string                      // the namespace of Holdfast
-	entitled  bool                        // it may be where it is, or has its rights from before
-	claim     *core.PersistentVolumeClaim // nil if there is none
-	set       *apps.StatefulSet           // nil if there is none
-	pods      []*core.Pod                 // the newest last
-	clients   []string                    // the nodes
-	namespace *core.Namespace             // nil if it is gone
-	storage   *v1.StorageNode             // what the server says of itself; nil if it has said nothing
-	address   string                      // of the Service
-	node      string                      // that it has to be on; "" if any will do
-	volumes   int
-	exports   int // volumes that are made
-	snapshots int
-	unguarded bool // the API server knows no policies, so no loop devices are lent
+// observed is all that a decision depends on. It is of caches, but for what is said to be live.
+type observed struct {
+	now        time.Time
+	entitled   bool                            // the server may be where it is, or has its rights from before
+	others     []*v1beta1.NFSServer            // all of the namespace
+	namespace  *core.Namespace                 // nil if it is gone
+	nodes      []*core.Node                    // all of the cluster
+	agents     map[string]*v1beta1.StorageNode // of nodes, by their names
+	storage    *v1beta1.StorageNode            // what the server says of itself; nil if it has said nothing
+	volumes    int
+	exports    int // volumes that are made
+	snapshots  int
+	incomplete bool // a kind is missing, or being deleted: it is unknown what the server holds
 
-	// What came of the last pass; empty while the cluster is paused.
-	invalid  error
-	failures []apply.Failure
-	claimErr error  // the claim could not be made or grown
-	leaving  string // what a deletion waits for
+	kinds       map[schema.GroupKind]bool // that the API server knows, of Kinds
+	unguarded   bool                      // the API server knows no policies, so no loop devices are lent
+	service     string                    // the address of the Service; "" if it has none yet, or is not there
+	shut        bool                      // there is the NetworkPolicy
+	statefulSet *unstructured.Unstructured
+	set         *apps.StatefulSet // the same, typed; nil if there is none
+	account     *unstructured.Unstructured
+	pods        []*core.Pod // the newest last
+
+	// claim is nil if there is none. It is live if the one of the cache is not as it has to be, and while the server is
+	// being removed.
+	claim       *core.PersistentVolumeClaim
+	claimUnread error                  // why the claim, or its PersistentVolume, could not be read
+	volume      *core.PersistentVolume // live: the claim's; nil if it is known to be kept
+	data        *core.PersistentVolume // live: that was kept for the server; of one without claim, or being removed
+
+	remains remains // of a server that is being removed
 }
 
-// observe looks only into caches.
-func (r *Controller) observe(s *v1.NFSServer, cluster *v1.StorageCluster) (*situation, error) {
-	o := &situation{now: time.Now(), server: s, cluster: cluster, holdfast: r.Namespace, entitled: r.entitled(s, cluster), claim: r.claim(s), pods: r.podsOf(s)}
-	if ns, err := r.namespaces.Get(s.Namespace); err == nil {
-		o.namespace = ns
-	}
-	if n, err := r.storageNodes.Get(s.NodeName()); err == nil {
-		o.storage = n
-	}
-	volumes, err := r.volumes.List(labels.Everything())
+// observe reads the caches. It asks the API server only where a cache is no proof: what holds a server that is being
+// deleted, a claim that is to be made or grown, and PersistentVolumes, of which there is no cache.
+func (c *Controller) observe(ctx context.Context, d desired) (observed, error) {
+	o, err := c.observeCaches(d)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	snapshots, err := r.snapshots.List(labels.Everything())
+	r := &round{desired: d, observed: o}
+	if r.isRemovable() {
+		if err := c.observeRemoval(ctx, d.server, &r.observed); err != nil {
+			return o, err
+		}
+	}
+	if r.isMaintained() {
+		r.claimUnread = c.observeClaim(ctx, d.server, &r.observed)
+	}
+	return r.observed, nil
+}
+
+func (c *Controller) observeCaches(d desired) (o observed, err error) {
+	s := d.server
+	o = observed{
+		now: time.Now(), entitled: c.entitled(s, d.cluster), pods: c.podsOf(s), claim: c.claim(s),
+		kinds: map[schema.GroupKind]bool{}, unguarded: !render.HasPolicies(c.Owned.Has),
+		service: c.serviceAddress(s), shut: c.Servers.Get(refTo(s, networkPolicy.Group, networkPolicy.Kind)) != nil,
+		statefulSet: c.Servers.Get(refTo(s, apps.GroupName, "StatefulSet")), account: c.Servers.Get(accountRef(s.Namespace)),
+		incomplete: slices.ContainsFunc([]string{"nfsservers", "volumes", "snapshots"}, func(kind string) bool { return !c.Whole(kind) }),
+	}
+	for _, kind := range Kinds() {
+		o.kinds[kind.GroupKind()] = c.Servers.Has(kind.GroupKind())
+	}
+	if o.statefulSet != nil {
+		set := &apps.StatefulSet{}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(o.statefulSet.Object, set) == nil {
+			o.set = set
+		}
+	}
+	if namespace, err := c.namespaces.Get(s.Namespace); err == nil {
+		o.namespace = namespace
+	}
+	if o.others, err = c.servers.NFSServers(s.Namespace).List(labels.Everything()); err != nil {
+		return o, err
+	}
+	if o.nodes, err = c.nodes.List(labels.Everything()); err != nil {
+		return o, err
+	}
+	if err := c.observeStorageNodes(s, &o); err != nil {
+		return o, err
+	}
+	return o, c.count(s, &o)
+}
+
+func (c *Controller) observeStorageNodes(s *v1beta1.NFSServer, o *observed) error {
+	all, err := c.storageNodes.List(labels.Everything())
+	o.agents = map[string]*v1beta1.StorageNode{}
+	for _, n := range all {
+		switch {
+		case n.Name == s.NodeName():
+			o.storage = n
+		case v1beta1.ServerOf(n.Name) == "":
+			o.agents[n.Name] = n
+		}
+	}
+	return err
+}
+
+// count counts what is on a server. What cannot be decoded is on each, if its node is not known.
+func (c *Controller) count(s *v1beta1.NFSServer, o *observed) error {
+	volumes, err := c.volumes.List(labels.Everything())
 	if err != nil {
-		return nil, err
+		return err
+	}
+	snapshots, err := c.snapshots.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	isOn := func(object v1beta1.Object, node string) bool {
+		return node == s.NodeName() || node == "" && object.Unreadable() != nil
 	}
 	for _, v := range volumes {
-		if isOn(v, v.Spec.Node, s) {
+		if isOn(v, v.Spec.Node) {
 			o.volumes++
-			if v.Status.Created != nil {
+			if v.Status.CreationTime != nil {
 				o.exports++
 			}
 		}
 	}
 	for _, n := range snapshots {
-		if isOn(n, n.Spec.Node, s) {
+		if isOn(n, n.Spec.Node) {
 			o.snapshots++
 		}
 	}
-	o.address, o.node, o.clients = r.address(s), r.stays(s), r.nodeClients(cluster)
-	o.unguarded = !render.HasPolicies(r.Owned.Has)
-	if live := r.Servers.Get(refTo(s, "apps", "StatefulSet")); live != nil {
-		set := &apps.StatefulSet{}
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, set) == nil {
-			o.set = set
-		}
-	}
-	return o, nil
+	return nil
 }
 
-// address is that of the Service, or the one that it had.
-func (r *Controller) address(s *v1.NFSServer) string {
-	if live := r.Servers.Get(refTo(s, "", "Service")); live != nil {
-		service := &core.Service{}
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, service) == nil && service.Spec.ClusterIP != "" {
-			return service.Spec.ClusterIP
-		}
-	}
-	return s.Status.Address()
+// podsOf are the pods of a server, the newest last.
+func (c *Controller) podsOf(s *v1beta1.NFSServer) []*core.Pod {
+	pods, _ := c.pods.Core().V1().Pods().Lister().Pods(s.Namespace).List(labels.SelectorFromSet(selector(s))) // a cache has no errors
+	pods = slices.DeleteFunc(pods, func(p *core.Pod) bool { return !isPodOf(s, p.Name) })
+	slices.SortFunc(pods, func(a, b *core.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return pods
 }
 
-// pod is the one that serves or is to serve.
-func (o *situation) pod() *core.Pod {
-	if len(o.pods) == 0 {
+// claim returns the claim that a server uses as it was last heard of, nil if there is none.
+func (c *Controller) claim(s *v1beta1.NFSServer) *core.PersistentVolumeClaim {
+	claim, err := c.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(s.Namespace).Get(claimName(s))
+	if err != nil {
 		return nil
 	}
-	return o.pods[len(o.pods)-1]
+	return claim
 }
 
-func (o *situation) serves() bool { return slices.ContainsFunc(o.pods, rollout.IsReady) }
+// serviceAddress is what the API server gave to the Service of a server. What a status says is no proof.
+func (c *Controller) serviceAddress(s *v1beta1.NFSServer) string {
+	live := c.Servers.Get(refTo(s, "", "Service"))
+	if live == nil {
+		return ""
+	}
+	address, _, _ := unstructured.NestedString(live.Object, "spec", "clusterIP")
+	return address
+}
 
-// current says whether the pod that serves is of the newest revision.
-func (o *situation) current() bool {
-	return o.set != nil && o.set.Status.ObservedGeneration >= o.set.Generation && o.set.Status.UpdatedReplicas == 1 && o.set.Status.ReadyReplicas == 1 &&
-		o.set.Status.CurrentRevision == o.set.Status.UpdateRevision
+// observeClaim reads what is to be changed of a claim and its PersistentVolume.
+func (c *Controller) observeClaim(ctx context.Context, s *v1beta1.NFSServer, o *observed) error {
+	if makesClaim(s) && (o.claim == nil || !isOurs(o.claim, s) || grown(o.claim, s) != nil) {
+		live, err := c.liveClaim(ctx, s)
+		if err != nil {
+			return err
+		}
+		if o.claim = live; live == nil {
+			_, o.data, err = c.findVolumes(ctx, s)
+			return err
+		}
+	}
+	claim := o.claim
+	if s.Spec.Storage == nil || claim == nil || claim.Spec.VolumeName == "" || makesClaim(s) && !isOurs(claim, s) {
+		return nil
+	}
+	if _, kept := c.kept.Load(claim.UID); kept {
+		return nil
+	}
+	pv, err := c.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("the reclaim policy of PersistentVolume %s of claim %s cannot be set to Retain: %w", claim.Spec.VolumeName, claim.Name, err)
+	case isBoundTo(pv, claim) && isKept(pv, s):
+		c.kept.Store(claim.UID, true)
+	default:
+		o.volume = pv
+	}
+	return nil
+}
+
+// liveClaim asks the API server for the claim of a server; nil if there is none.
+func (c *Controller) liveClaim(ctx context.Context, s *v1beta1.NFSServer) (*core.PersistentVolumeClaim, error) {
+	claim, err := c.Kubernetes.CoreV1().PersistentVolumeClaims(s.Namespace).Get(ctx, claimName(s), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return claim, err
+}
+
+// findVolumes looks at all PersistentVolumes: for those of volumes on a server, and for the one that was kept for it.
+func (c *Controller) findVolumes(ctx context.Context, s *v1beta1.NFSServer) (onIt bool, data *core.PersistentVolume, err error) {
+	const page = 500
+	all := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
+		return c.Kubernetes.CoreV1().PersistentVolumes().List(ctx, o)
+	}))
+	all.PageSize = page
+	err = all.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		pv, is := o.(*core.PersistentVolume)
+		if !is {
+			return nil
+		}
+		onIt = onIt || pv.Annotations[v1beta1.NFSServerAnnotation] == keyOf(s).String()
+		ref := pv.Spec.ClaimRef
+		if pv.Annotations[dataAnnotation] == keyOf(s).String() && ref != nil && ref.Namespace == s.Namespace && ref.Name == claimName(s) {
+			data = pv
+		}
+		return nil
+	})
+	return onIt, data, err
+}
+
+// refTo names an object of a server.
+func refTo(s *v1beta1.NFSServer, group, kind string) apply.Ref {
+	return apply.Ref{
+		GroupKind:      schema.GroupKind{Group: group, Kind: kind},
+		NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: objectName(s)},
+	}
+}
+
+// accountRef names the account of all servers of a namespace.
+func accountRef(namespace string) apply.Ref {
+	return apply.Ref{
+		GroupKind:      schema.GroupKind{Kind: rbac.ServiceAccountKind},
+		NamespacedName: types.NamespacedName{Namespace: namespace, Name: rightsName},
+	}
 }

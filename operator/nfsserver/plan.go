@@ -2,74 +2,138 @@ package nfsserver
 
 import (
 	"cmp"
+	"slices"
+	"time"
 
-	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
+// desired is the desired state.
+type desired struct {
+	server  *v1beta1.NFSServer
+	cluster *v1beta1.StorageCluster // never nil; without one, it says nothing
+	// image is what an upgrade brings, which has the pause of the cluster to itself; "" is what the StorageCluster says.
+	image    v1beta1.Image
+	holdfast string // the namespace of Holdfast
+	release  render.Release
+}
+
+// plan is what to do now. The fields are in the order in which it is done; the package comment says why.
+type plan struct {
+	// What is maintained.
+	finalizer   bool
+	patchVolume *volumePatch // of the PersistentVolume that has the data
+	makeClaim   *core.PersistentVolumeClaim
+	growClaim   *core.PersistentVolumeClaim
+	grant       bool                         // the rights that all servers share, this one among them
+	network     []*unstructured.Unstructured // the Service, and the policies that shut the server
+	workload    []*unstructured.Unstructured // the StatefulSet
+	prune       bool                         // what there is of the server besides, if all was applied
+
+	// What is removed.
+	delete      []*unstructured.Unstructured
+	deleteClaim *core.PersistentVolumeClaim // after patchVolume has released its data
+	leaving     string                      // what the removal waits for
+	finish      bool                        // take the rights back, and the finalizer last
+
+	invalid      error // why nothing is maintained
+	claimRefused error // why the claim is not touched
+	silent       bool  // the status stays as it is
+	again        time.Duration
+}
+
+// outcome is what came of a plan.
+type outcome struct {
+	apply.Outcome
+
+	claimErr error // the claim could not be made, grown or kept
+}
+
+// round is one pass over one server. Its plan follows from what is desired and observed, its conclusion from all four.
+type round struct {
+	desired
+	observed
+	plan
+	outcome
+}
+
+// newPlan decides.
+func newPlan(d desired, o observed) (plan, error) {
+	r := &round{desired: d, observed: o}
+	if d.server.DeletionTimestamp != nil {
+		err := r.remove()
+		return r.plan, err
+	}
+	err := r.maintain()
+	return r.plan, err
+}
+
+// maintain plans all that a server asks for. With a spec that cannot be served, what runs is left as it is.
+func (r *round) maintain() error {
+	if r.isPaused() || !r.entitled { // the StorageCluster is watched
+		return nil
+	}
+	r.finalizer = r.server.DeletionTimestamp == nil
+	if r.invalid = check(r.server, r.others); r.invalid == nil {
+		return r.maintainObjects()
+	}
+	r.again = kube.RetryRefused // another server may have gone
+	return nil
+}
+
+// maintainObjects plans the claim, the rights and the objects of a server that is served.
+func (r *round) maintainObjects() (err error) {
+	r.maintainClaim()
+	r.grant = true
+	in := r.input()
+	service, err := service(in)
+	if err != nil {
+		return err
+	}
+	policies, err := network(in)
+	if err != nil {
+		return err
+	}
+	r.network = slices.Concat(service, policies)
+	// The Service wakes the loop when it has an address. Without one, it could not be made, and says why.
+	if r.service == "" || r.isClaimForeign() {
+		return nil
+	}
+	r.prune = true
+	r.workload, err = workload(in)
+	return err
+}
+
+// isPaused says whether nothing may be changed. Whether a StorageCluster that cannot be read pauses is unknown.
+func (r *round) isPaused() bool {
+	return r.cluster.Spec.Paused && r.image == "" || r.cluster.Unreadable() != nil
+}
+
+// isMaintained says whether anything is applied.
+func (r *round) isMaintained() bool {
+	isLeft := r.server.DeletionTimestamp == nil || r.isRemovable() && r.remains.inUse
+	return isLeft && !r.isPaused() && r.entitled && check(r.server, r.others) == nil
+}
+
 // input is all that the objects of a server depend on.
 type input struct {
-	server    *v1.NFSServer
-	cluster   *v1.StorageCluster
-	namespace string // of Holdfast
-	release   render.Release
-	image     v1.Image // of the server, instead of the StorageCluster's; "" otherwise
-	address   string   // that the Service has, or had; "" as long as there is none
-	node      string   // that the server must stay on; "" if any will do
-	closing   closing
-	renewed   string // see accountAnnotation
+	desired
+
+	address string // that the Service has, or had; "" as long as there is none
+	node    string // that the server must stay on; "" if any will do
+	closing closing
+	renewed string // see accountAnnotation
 }
 
-// service is made before the pod, which is told its address.
-func service(in input) ([]*unstructured.Unstructured, error) {
-	o, err := manifest[core.Service](deploy.NFS, "Service")
-	if err != nil {
-		return nil, err
-	}
-	spec := in.server.Spec.Service
-	o.Annotations = spec.Annotations
-	o.Spec.Type = cmp.Or(spec.Type, core.ServiceTypeClusterIP)
-	o.Spec.Selector = selector(in.server)
-	// One that was deleted by hand gets back the address that volumes name.
-	o.Spec.ClusterIP = cmp.Or(spec.ClusterIP, in.address)
-	return all(in.server, o)
+func (r *round) input() input {
+	return input{desired: r.desired, address: r.address(), node: r.node(), closing: r.closing(), renewed: r.renewed()}
 }
 
-// workload is the pod of the server.
-func workload(in input) ([]*unstructured.Unstructured, error) {
-	set, err := manifest[apps.StatefulSet](deploy.NFS, "StatefulSet")
-	if err != nil {
-		return nil, err
-	}
-	set.Spec.ServiceName = objectName(in.server)
-	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: selector(in.server)}
-	set.Spec.Template.Labels = labelsOf(in.server)
-	delete(set.Spec.Template.Labels, managedBy) // it is the StatefulSet's
-	if in.renewed != "" {
-		metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, accountAnnotation, in.renewed)
-	}
-	in.pod(&set.Spec.Template.Spec)
-	return all(in.server, set)
-}
-
-func all(s *v1.NFSServer, objects ...object) (finished []*unstructured.Unstructured, err error) {
-	for _, o := range objects {
-		u, err := belonging(o, s)
-		if err != nil {
-			return nil, err
-		}
-		finished = append(finished, u)
-	}
-	return finished, nil
-}
-
-// serverImage is what a server runs.
-func (in *input) serverImage() string {
-	return string(cmp.Or(in.image, in.release.Images(in.cluster).NFS))
-}
+// address is that of the Service, or the one that it had.
+func (r *round) address() string { return cmp.Or(r.service, r.server.Status.Address()) }

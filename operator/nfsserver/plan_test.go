@@ -1,364 +1,338 @@
 package nfsserver
 
 import (
-	"fmt"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// server is one with a claim of 10Gi, changed as a test wants it.
-func server(change func(*v1.NFSServerSpec)) *v1.NFSServer {
-	size := resource.MustParse("10Gi")
-	s := &v1.NFSServer{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "data", UID: "1234", Generation: 3},
-		Spec:       v1.NFSServerSpec{Storage: &v1.NFSStorage{Size: &size}},
+// steps are what a plan does, in its order.
+func (p *plan) steps() string {
+	var all []string
+	add := func(planned bool, step ...string) {
+		if planned {
+			all = append(all, strings.Join(step, " "))
+		}
 	}
-	if change != nil {
-		change(&s.Spec)
+	add(p.finalizer, "finalizer")
+	for _, o := range p.delete {
+		add(true, "delete", o.GetKind())
 	}
-	return s
+	if patch := p.patchVolume; patch != nil {
+		policy, _ := patch.spec["persistentVolumeReclaimPolicy"].(core.PersistentVolumeReclaimPolicy)
+		back, _ := patch.spec["persistentVolumeReclaimPolicy"].(string)
+		_, rebound := patch.spec["claimRef"]
+		add(policy == core.PersistentVolumeReclaimRetain && patch.annotations[dataAnnotation] == "team/data", "keep", patch.pv.Name)
+		add(rebound, "free", patch.pv.Name)
+		add(policy == "" && !rebound, "release", patch.pv.Name, back)
+	}
+	for word, claim := range map[string]*core.PersistentVolumeClaim{"make": p.makeClaim, "grow": p.growClaim, "delete": p.deleteClaim} {
+		if claim != nil {
+			add(true, word, "claim", claim.Spec.VolumeName, claim.Spec.Resources.Requests.Storage().String())
+		}
+	}
+	add(p.grant, "grant")
+	for _, o := range slices.Concat(p.network, p.workload) {
+		add(true, o.GetKind())
+	}
+	add(p.prune, "prune")
+	add(p.leaving != "", "wait for", p.leaving)
+	add(p.finish, "finish")
+	add(p.silent, "say nothing")
+	return strings.Join(all, ", ")
 }
 
-func asked(change func(*v1.NFSServerSpec)) input {
-	return input{server: server(change), cluster: &v1.StorageCluster{}, namespace: "holdfast-system", address: "10.0.0.9"}
+// look is a server at work of which all is observed, changed as a test wants it.
+func look(changes ...func(*round)) *round {
+	r := working(nil)
+	r.kinds = map[schema.GroupKind]bool{networkPolicy: true}
+	r.shut = true
+	r.statefulSet = part("StatefulSet")
+	for _, change := range changes {
+		change(r)
+	}
+	return r
 }
 
-func (in input) objects(t *testing.T) []*unstructured.Unstructured {
-	t.Helper()
-	first, err := service(in)
+func part(kind string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": "nfs-data", "namespace": "team"}}}
+}
+
+// persistentVolume is that of the claim of a server, with the reclaim policy that it has, and that it had.
+func persistentVolume(claim *core.PersistentVolumeClaim, policy, before core.PersistentVolumeReclaimPolicy) *core.PersistentVolume {
+	pv := &core.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: map[string]string{}}}
+	pv.Spec = core.PersistentVolumeSpec{
+		ClaimRef: &core.ObjectReference{Namespace: "team", Name: "nfs-data", UID: claim.UID}, PersistentVolumeReclaimPolicy: policy,
+		Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("4Gi")},
+	}
+	if before != "" {
+		pv.Annotations[dataAnnotation], pv.Annotations[policyAnnotation] = "team/data", string(before)
+	}
+	return pv
+}
+
+const (
+	retained = core.PersistentVolumeReclaimRetain
+	removed  = core.PersistentVolumeReclaimDelete
+)
+
+func nothing(r *round) {
+	r.statefulSet, r.set, r.pods, r.claim, r.service, r.storage, r.shut = nil, nil, nil, nil, "", nil, false
+}
+
+func pause(r *round) { r.cluster.Spec.Paused = true }
+
+// going is a server that is being deleted, and its pod with it.
+func going(r *round) {
+	deleted(r)
+	r.server.Finalizers = []string{v1beta1.OperatorFinalizer}
+	r.statefulSet, r.set, r.pods = nil, nil, nil
+}
+
+func inUse(r *round) {
+	going(r)
+	r.remains.inUse = true
+}
+
+func TestPlan_WhatIsDoneFollowsFromWhatIsObserved(t *testing.T) {
+	const all = "finalizer, grant, Service, NetworkPolicy, StatefulSet, prune"
+	for name, test := range map[string]struct {
+		changes []func(*round)
+		want    string
+		again   time.Duration
+		reason  string // of the condition Progressing, when nothing fails
+	}{
+		"at work":           {nil, all, 0, reasonUpToDate},
+		"nothing yet":       {[]func(*round){nothing}, "finalizer, make claim  10Gi, grant, Service, NetworkPolicy", 0, reasonRollingOut},
+		"a Service is gone": {[]func(*round){func(r *round) { r.service, r.server.Status.Endpoint = "", "10.0.0.9:2049" }}, "finalizer, grant, Service, NetworkPolicy", 0, reasonUpToDate},
+		"not allowed":       {[]func(*round){nothing, func(r *round) { r.cluster, r.entitled = allowing("other"), false }}, "", 0, reasonNotAllowed},
+		"allowed before":    {[]func(*round){func(r *round) { r.cluster = allowing("other") }}, all, 0, reasonUpToDate},
+		"a bad spec":        {[]func(*round){func(r *round) { r.server.Spec.Exports.Clients = []string{"x"} }}, "finalizer", kube.RetryRefused, reasonInvalid},
+		"storage of another": {[]func(*round){func(r *round) {
+			other := server(nil)
+			other.Name, other.UID, other.Spec.Storage = "a", "other", &v1beta1.NFSStorage{ClaimName: "nfs-data"}
+			r.others = []*v1beta1.NFSServer{r.server, other}
+		}}, "finalizer", kube.RetryRefused, reasonInvalid},
+
+		"paused":                      {[]func(*round){nothing, pause}, "", 0, reasonPaused},
+		"paused, with a bad spec":     {[]func(*round){pause, func(r *round) { r.server.Spec.Storage = nil }}, "", 0, reasonPaused},
+		"an upgrade, which pauses":    {[]func(*round){pause, func(r *round) { r.image = "nfs:2" }}, all, 0, reasonPaused},
+		"an unreadable cluster":       {[]func(*round){func(r *round) { r.cluster.DecodeError = "spec.x" }}, "", 0, reasonUpToDate},
+		"an upgrade of an unreadable": {[]func(*round){func(r *round) { r.cluster.DecodeError, r.image = "spec.x", "nfs:2" }}, "", 0, reasonUpToDate},
+
+		"a foreign claim": {[]func(*round){func(r *round) { r.claim.Labels = nil }}, "finalizer, grant, Service, NetworkPolicy", 0, reasonUpToDate},
+		"a smaller claim": {[]func(*round){func(r *round) { r.server.Spec.Storage.Size = new(resource.MustParse("20Gi")) }}, "finalizer, grow claim  20Gi, " + all[len("finalizer, "):], 0, reasonGrowing},
+		"a claim that cannot be read": {[]func(*round){func(r *round) {
+			r.claimUnread = errors.New("no")
+			r.server.Spec.Storage.Size = new(resource.MustParse("20Gi"))
+		}}, all, 0, reasonGrowing},
+		"data that goes with its claim": {[]func(*round){func(r *round) { r.volume = persistentVolume(r.claim, removed, "") }}, "finalizer, keep pv, " + all[len("finalizer, "):], 0, reasonUpToDate},
+		"data that is kept":             {[]func(*round){func(r *round) { r.volume = persistentVolume(r.claim, retained, removed) }}, all, 0, reasonUpToDate},
+		"data of another claim": {[]func(*round){func(r *round) {
+			r.volume = persistentVolume(r.claim, removed, "")
+			r.volume.Spec.ClaimRef.UID = "other"
+		}}, all, 0, reasonUpToDate},
+		"a claim that is gone": {[]func(*round){func(r *round) {
+			r.data = persistentVolume(r.claim, retained, removed)
+			r.claim = nil
+		}}, "finalizer, free pv, make claim pv 4Gi, " + all[len("finalizer, "):], 0, reasonUpToDate},
+		"a claim that is named": {[]func(*round){func(r *round) { r.server.Spec.Storage, r.claim = &v1beta1.NFSStorage{ClaimName: "mine"}, nil }}, all, 0, reasonUpToDate},
+
+		"no policies wanted": {[]func(*round){func(r *round) { r.cluster.Spec.NFS.NetworkPolicies = new(false) }}, "finalizer, grant, Service, StatefulSet, prune", 0, reasonUpToDate},
+		"Cilium":             {[]func(*round){func(r *round) { r.kinds[ciliumPolicy], r.kinds[ciliumNode] = true, true }}, "finalizer, grant, Service, NetworkPolicy, CiliumNetworkPolicy, StatefulSet, prune", 0, reasonUpToDate},
+		"Cilium alone":       {[]func(*round){func(r *round) { r.kinds[ciliumNode] = true }}, "finalizer, grant, Service, StatefulSet, prune", 0, reasonUpToDate},
+		"open, and a node that is not known": {[]func(*round){func(r *round) {
+			r.shut, r.nodes, r.agents = false, []*core.Node{nodeAt("a", nil)}, map[string]*v1beta1.StorageNode{"a": {}}
+		}}, "finalizer, grant, Service, StatefulSet, prune", 0, reasonUpToDate},
+		"shut, and a node that is not known": {[]func(*round){func(r *round) {
+			r.nodes, r.agents = []*core.Node{nodeAt("a", nil)}, map[string]*v1beta1.StorageNode{"a": {}}
+		}}, all, 0, reasonUpToDate},
+		"new, and a node that is not known": {[]func(*round){nothing, func(r *round) {
+			r.nodes, r.agents = []*core.Node{nodeAt("a", nil)}, map[string]*v1beta1.StorageNode{"a": {}}
+		}}, "finalizer, make claim  10Gi, grant, Service, NetworkPolicy", 0, reasonRollingOut},
+
+		"deleted, of which nothing was made": {[]func(*round){deleted}, "say nothing", 0, ""},
+		"deleted with its kind":              {[]func(*round){going, func(r *round) { r.incomplete = true }}, "say nothing", kube.LookAgain, ""},
+		"deleted in use":                     {[]func(*round){inUse}, all[len("finalizer, "):], 0, reasonInUse},
+		"deleted in use, not counted yet":    {[]func(*round){inUse, func(r *round) { r.volumes = 0 }}, all[len("finalizer, "):], kube.LookAgain, reasonInUse},
+		"deleted in use, with a bad spec":    {[]func(*round){inUse, func(r *round) { r.server.Spec.Storage = nil }}, "", kube.RetryRefused, reasonInUse},
+		"deleted in use and paused":          {[]func(*round){inUse, pause}, "", kube.LookAgain, reasonInUse},
+		"deleted, with its pod": {[]func(*round){going, func(r *round) {
+			r.statefulSet, r.remains = part("StatefulSet"), remains{pod: true, parts: []*unstructured.Unstructured{part("Service"), part("StatefulSet")}}
+		}}, "delete StatefulSet, wait for its pod to end", kube.LookAgain, reasonTerminating},
+		"deleted and paused": {[]func(*round){going, pause, func(r *round) { r.remains.pod = true }}, "wait for its pod to end", kube.LookAgain, reasonTerminating},
+		"deleted, with a StatefulSet that has no pod": {[]func(*round){going, func(r *round) {
+			r.statefulSet, r.remains.parts = part("StatefulSet"), []*unstructured.Unstructured{part("StatefulSet")}
+		}}, "delete StatefulSet, wait for its pod to end", kube.LookAgain, reasonTerminating},
+		"deleted, with its objects": {[]func(*round){going, func(r *round) {
+			ending := part("NetworkPolicy")
+			ending.SetDeletionTimestamp(new(metav1.Now()))
+			r.remains.parts = []*unstructured.Unstructured{part("Service"), ending}
+		}}, "delete Service, wait for 2 objects to be deleted", kube.LookAgain, reasonTerminating},
+		"deleted, with a foreign StatefulSet": {[]func(*round){going, func(r *round) { r.statefulSet = part("StatefulSet") }}, "delete StatefulSet, finish, say nothing", 0, ""},
+		"deleted without its data": {[]func(*round){going, func(r *round) {
+			r.data = persistentVolume(r.claim, retained, removed)
+		}}, "release pv Delete, finish, say nothing", 0, ""},
+		"deleted, with data that has no claim": {[]func(*round){going, func(r *round) {
+			r.data = persistentVolume(r.claim, retained, removed)
+			r.claim = nil
+		}}, "release pv , finish, say nothing", 0, ""},
+		"deleted with its data": {[]func(*round){going, func(r *round) {
+			r.server.Spec.ReclaimPolicy, r.data = removed, persistentVolume(r.claim, retained, removed)
+		}}, "release pv Delete, delete claim  10Gi, wait for claim nfs-data to go", kube.LookAgain, reasonTerminating},
+		"deleted, with a claim that goes": {[]func(*round){going, func(r *round) {
+			r.server.Spec.ReclaimPolicy, r.claim.DeletionTimestamp = removed, new(metav1.Now())
+		}}, "wait for claim nfs-data to go", kube.LookAgain, reasonTerminating},
+		"deleted, with a foreign claim": {[]func(*round){going, func(r *round) {
+			r.server.Spec.ReclaimPolicy, r.claim.Labels = removed, nil
+		}}, "finish, say nothing", 0, ""},
+	} {
+		r := look(test.changes...)
+		before := []any{r.server.DeepCopy(), r.cluster.DeepCopy(), r.claim.DeepCopy(), r.set.DeepCopy()}
+		p, err := newPlan(r.desired, r.observed)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		r.plan = p
+		if got := r.steps(); got != test.want {
+			t.Errorf("%s: it does\n%s, want\n%s", name, got, test.want)
+		}
+		next, events, again := r.conclude()
+		if again != test.again {
+			t.Errorf("%s: it looks again after %s", name, again)
+		}
+		if reason := find(&next, v1beta1.ProgressingCondition).Reason; test.reason != "" && reason != test.reason {
+			t.Errorf("%s: the reason is %s", name, reason)
+		}
+		if after := []any{r.server, r.cluster, r.claim, r.set}; !reflect.DeepEqual(before, after) {
+			t.Errorf("%s: what was observed is changed", name)
+		}
+		twice, err := newPlan(r.desired, r.observed)
+		if nextTwice, eventsTwice, _ := r.conclude(); err != nil || p.steps() != twice.steps() || !reflect.DeepEqual(next, nextTwice) || !reflect.DeepEqual(events, eventsTwice) {
+			t.Errorf("%s: the same gives another plan or status", name)
+		}
+	}
+}
+
+func TestPlan_RecreatedServiceRequestsItsFormerAddress(t *testing.T) {
+	r := look(nothing, func(r *round) { r.server.Status.Endpoint = "10.0.0.9:2049" })
+	p, err := newPlan(r.desired, r.observed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest, err := workload(in)
+	if got := as[core.Service](t, p.network, "Service").Spec.ClusterIP; got != "10.0.0.9" {
+		t.Errorf("it asks for %q", got)
+	}
+}
+
+func TestPlan_AnUpgradeGivesItsImage(t *testing.T) {
+	r := look(pause, func(r *round) { r.image = "nfs:2" })
+	p, err := newPlan(r.desired, r.observed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(first, rest...)
-}
-
-// as returns the object of a kind.
-func as[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) *T {
-	t.Helper()
-	for _, o := range objects {
-		if o.GetKind() == kind {
-			typed := new(T)
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true); err != nil {
-				t.Fatal(err)
-			}
-			return typed
-		}
-	}
-	t.Fatalf("there is no %s", kind)
-	return nil
-}
-
-func (in input) set(t *testing.T) *apps.StatefulSet {
-	t.Helper()
-	return as[apps.StatefulSet](t, in.objects(t), "StatefulSet")
-}
-
-func (in input) container(t *testing.T) core.Container {
-	t.Helper()
-	return in.set(t).Spec.Template.Spec.Containers[0]
-}
-
-func TestAllOfAServerIsNamedLabelledAndOwned(t *testing.T) {
-	objects := asked(nil).objects(t)
-	var kinds []string
-	for _, o := range objects {
-		kinds = append(kinds, o.GetKind())
-		if o.GetName() != "nfs-data" || o.GetNamespace() != "team" || o.GetLabels()[Label] != "data" || o.GetLabels()[managedBy] != "holdfast-operator" {
-			t.Errorf("%s: %s/%s with %v", o.GetKind(), o.GetNamespace(), o.GetName(), o.GetLabels())
-		}
-		if _, instance := o.GetLabels()["app.kubernetes.io/instance"]; instance {
-			t.Errorf("%s: with this label, the StorageCluster would prune it", o.GetKind())
-		}
-		if owners := o.GetOwnerReferences(); len(owners) != 1 || owners[0].Kind != "NFSServer" || owners[0].UID != "1234" || *owners[0].BlockOwnerDeletion {
-			t.Errorf("%s: the owners are %v", o.GetKind(), owners)
-		}
-		if _, has := o.Object["status"]; has {
-			t.Errorf("%s has a status", o.GetKind())
-		}
-	}
-	if !slices.Equal(kinds, []string{"Service", "StatefulSet"}) {
-		t.Errorf("there are %v", kinds) // and nothing that could keep a node from being drained
+	if got := imageOf(&as[apps.StatefulSet](t, p.workload, "StatefulSet").Spec.Template.Spec); got != "nfs:2" {
+		t.Errorf("the pod is to run %s", got)
 	}
 }
 
-func TestTheSelectorFindsThePodsOfThisServerAlone(t *testing.T) {
-	in, other := asked(nil), asked(nil)
-	other.server.Name = "other"
-	set := in.set(t)
-	service := as[core.Service](t, in.objects(t), "Service")
-	for name, selects := range map[string]map[string]string{"the StatefulSet": set.Spec.Selector.MatchLabels, "the Service": service.Spec.Selector} {
-		if !isSubset(selects, set.Spec.Template.Labels) {
-			t.Errorf("%s selects %v and the pod has %v", name, selects, set.Spec.Template.Labels)
-		}
-		if isSubset(selects, other.set(t).Spec.Template.Labels) {
-			t.Errorf("%s selects the pods of another server", name)
-		}
-	}
-}
-
-func isSubset(small, large map[string]string) bool {
-	for key, value := range small {
-		if large[key] != value {
-			return false
-		}
-	}
-	return true
-}
-
-func TestThePodIsNotPrivilegedAndEachCapabilityIsNamed(t *testing.T) {
-	for _, change := range []func(*v1.NFSServerSpec){nil, func(s *v1.NFSServerSpec) { s.Engine = "directory" }, publishing} {
-		set := asked(change).set(t)
-		pod, c := set.Spec.Template.Spec, set.Spec.Template.Spec.Containers[0]
-		security := c.SecurityContext
-		if *security.Privileged || !*security.ReadOnlyRootFilesystem || security.AppArmorProfile.Type != core.AppArmorProfileTypeUnconfined ||
-			pod.SecurityContext.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || pod.HostNetwork || pod.HostPID || pod.HostIPC {
-			t.Errorf("the pod is %+v, %+v", pod.SecurityContext, security)
-		}
-		want := []core.Capability{"SYS_ADMIN", "DAC_READ_SEARCH", "DAC_OVERRIDE", "CHOWN", "FOWNER", "FSETID", "SETUID", "SETGID"}
-		if !slices.Equal(security.Capabilities.Drop, []core.Capability{"ALL"}) || !slices.Equal(security.Capabilities.Add, want) {
-			t.Errorf("the capabilities are %+v", security.Capabilities)
-		}
-		for _, m := range c.VolumeMounts {
-			if m.MountPropagation != nil && *m.MountPropagation == core.MountPropagationBidirectional {
-				t.Errorf("what is mounted at %s appears on the node", m.MountPath)
-			}
-		}
-	}
-}
-
-func publishing(s *v1.NFSServerSpec) {
-	s.Storage, s.Publish = nil, &v1.NFSPublication{ClaimName: "photos"}
-}
-
-func TestTheEngineImageAloneNeedsLoopDevicesAndEnoughForItsExports(t *testing.T) {
-	most := func(n int32) func(*v1.NFSServerSpec) { return func(s *v1.NFSServerSpec) { s.MaxExports = n } }
+func TestPlan_APodThatIsOlderThanItsAccountIsReplacedOnce(t *testing.T) {
+	at := func(second int64) metav1.Time { return metav1.NewTime(time.Unix(second, 0)) }
 	for name, test := range map[string]struct {
-		change func(*v1.NFSServerSpec)
-		want   int64 // sets
+		account, pod int64 // when they were made; 0: there is none
+		had, want    string
 	}{
-		"by default":      {nil, 1},
-		"image":           {func(s *v1.NFSServerSpec) { s.Engine = "image" }, 1},
-		"one":             {most(1), 1},
-		"a set":           {most(256), 1},
-		"one more":        {most(257), 2},
-		"a thousand":      {most(1000), 4},
-		"all of a node":   {most(4096), 16},
-		"with limits":     {func(s *v1.NFSServerSpec) { s.Resources, s.MaxExports = limits("cpu", "2"), 300 }, 2},
-		"its own limit":   {func(s *v1.NFSServerSpec) { s.Resources, s.MaxExports = limits(LoopSet, "3"), 1000 }, 3},
-		"directory":       {func(s *v1.NFSServerSpec) { s.Engine, s.MaxExports = "directory", 1000 }, 0},
-		"what is publish": {publishing, 0},
+		"an older account":       {10, 20, "", ""},
+		"of the same second":     {20, 20, "", ""},
+		"a younger account":      {20, 10, "", "account"},
+		"younger once more":      {20, 10, "before", "account"},
+		"replaced before":        {20, 30, "account", "account"},
+		"an account that is due": {0, 30, "account", "account"},
+		"no pod":                 {20, 0, "account", "account"},
 	} {
-		limits := asked(test.change).container(t).Resources.Limits
-		n, has := limits[LoopSet]
-		if n.Value() != test.want || has != (test.want > 0) {
-			t.Errorf("%s: the limits are %v", name, limits)
-		}
-	}
-}
-
-func limits(name core.ResourceName, amount string) core.ResourceRequirements {
-	return core.ResourceRequirements{Limits: core.ResourceList{name: resource.MustParse(amount)}}
-}
-
-func TestTheArgumentsSayWhatTheSpecSays(t *testing.T) {
-	everywhere := []string{"nfs", "--data=/data", "--run-dir=/run/holdfast/nfs", "--metrics-address=:9090", "--host-address=$(HOST_IP)", "--server=team/data", "--namespace=holdfast-system", "--address=10.0.0.9"}
-	for name, test := range map[string]struct {
-		change func(*v1.NFSServerSpec)
-		want   []string
-	}{
-		"by default": {nil, []string{"--engine=image", "--access=ReadWrite"}},
-		"publishing": {publishing, []string{"--publish=/published", "--publish-name=photos", "--uid=1234", "--access=ReadOnly"}},
-		"publishing under a name": {func(s *v1.NFSServerSpec) {
-			publishing(s)
-			s.Publish.Name = "p"
-		}, []string{"--publish=/published", "--publish-name=p", "--uid=1234", "--access=ReadOnly"}},
-		"all": {func(s *v1.NFSServerSpec) {
-			s.Engine, s.MaxExports, s.GracePeriod = "directory", 7, new(v1.Duration("90s"))
-			s.MountOptions = []string{"nconnect=4", "noatime"}
-			s.Exports = v1.NFSExports{Squash: "all_squash", AnonUID: new(int64(0)), AnonGID: new(int64(1000)), Access: v1.NFSNone, Clients: []string{"10.0.0.0/8", "fd00::1"}}
-		}, []string{
-			"--engine=directory", "--mount-options=nconnect=4,noatime", "--max-exports=7", "--access=None", "--squash=all_squash",
-			"--anon-uid=0", "--anon-gid=1000", "--clients=10.0.0.0/8,fd00::1", "--grace-period=1m30s",
-		}},
-	} {
-		if got, want := asked(test.change).container(t).Args, slices.Concat(everywhere, test.want); !slices.Equal(got, want) {
-			t.Errorf("%s: the arguments are\n%v, want\n%v", name, got, want)
-		}
-	}
-}
-
-func TestTheStorageIsMountedAtData(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*v1.NFSServerSpec)
-		want   string // of the volumes data and published
-	}{
-		"made":      {nil, "claim nfs-data"},
-		"existing":  {func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{ClaimName: "mine"} }, "claim mine"},
-		"directory": {func(s *v1.NFSServerSpec) { s.Storage = &v1.NFSStorage{HostPath: "/srv/nfs"} }, "host /srv/nfs"},
-		"published": {publishing, "published claim photos, read only"},
-	} {
-		in := asked(test.change)
-		pod := in.set(t).Spec.Template.Spec
-		got := ""
-		for _, v := range pod.Volumes {
-			switch {
-			case v.PersistentVolumeClaim != nil:
-				got = "claim " + v.PersistentVolumeClaim.ClaimName
-			case v.HostPath != nil:
-				got = "host " + v.HostPath.Path
+		r := look(func(r *round) {
+			r.set.Spec.Template.Annotations = map[string]string{accountAnnotation: test.had}
+			r.pods[0].CreationTimestamp = at(test.pod)
+			if test.pod == 0 {
+				r.pods = nil
 			}
-		}
-		for _, m := range pod.Containers[0].VolumeMounts {
-			switch {
-			case m.Name == publishedVolume && m.ReadOnly && m.MountPath == publishedMount:
-				got = "published " + got + ", read only"
-			case m.Name == dataVolume && m.MountPath != "/data":
-				got = "data at " + m.MountPath
+			if test.account > 0 {
+				r.account = part("ServiceAccount")
+				r.account.SetUID("account")
+				r.account.SetCreationTimestamp(at(test.account))
 			}
+		})
+		p, err := newPlan(r.desired, r.observed)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got != test.want {
-			t.Errorf("%s: it is %q, want %q", name, got, test.want)
-		}
-		if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m core.VolumeMount) bool { return m.Name == dataVolume }) {
-			t.Errorf("%s: nothing is mounted at /data", name)
+		if got := as[apps.StatefulSet](t, p.workload, "StatefulSet").Spec.Template.Annotations[accountAnnotation]; got != test.want {
+			t.Errorf("%s: the pod is for account %q, want %q", name, got, test.want)
 		}
 	}
 }
 
-func TestTheAddressOfAServiceStays(t *testing.T) {
-	for name, test := range map[string]struct{ asked, had, want string }{
-		"none yet":     {"", "", ""},
-		"given":        {"", "10.0.0.9", "10.0.0.9"},
-		"asked":        {"10.0.0.7", "", "10.0.0.7"},
-		"asked before": {"10.0.0.7", "10.0.0.7", "10.0.0.7"},
+func TestConclude_StatusReportsTheFailuresOfItsPass(t *testing.T) {
+	changedSet := func(r *round) { r.Changed = []apply.Ref{refTo(r.server, apps.GroupName, "StatefulSet")} }
+	for name, test := range map[string]struct {
+		change                func(*round)
+		progressing, degraded string
+		events                int
+		again                 time.Duration
+	}{
+		"all is applied":               {func(*round) {}, reasonUpToDate, reasonHealthy, 0, 0},
+		"the StatefulSet is changed":   {changedSet, reasonRollingOut, reasonHealthy, 0, 0},
+		"an object is refused":         {func(r *round) { r.Failures = []apply.Failure{{Err: errors.New("no")}} }, reasonNotApplied, reasonNotApplied, 1, kube.RetryRefused},
+		"a claim is refused":           {func(r *round) { r.claimErr = errors.New("no") }, reasonNotApplied, reasonNotApplied, 1, kube.RetryRefused},
+		"an object is contested":       {func(r *round) { r.Again = time.Second }, reasonUpToDate, reasonHealthy, 0, time.Second},
+		"refused, and contested later": {func(r *round) { r.Failures, r.Again = []apply.Failure{{Err: errors.New("no")}}, time.Hour }, reasonNotApplied, reasonNotApplied, 1, kube.RetryRefused},
 	} {
-		in := asked(func(s *v1.NFSServerSpec) { s.Service.ClusterIP = test.asked })
-		in.address = test.had
-		service := as[core.Service](t, in.objects(t), "Service")
-		if service.Spec.ClusterIP != test.want {
-			t.Errorf("%s: it is %q", name, service.Spec.ClusterIP)
-		}
-		if len(service.Spec.Ports) != 1 || service.Spec.Ports[0].Port != v1.NFSPort || service.Spec.Ports[0].Protocol != core.ProtocolTCP {
-			t.Errorf("%s: the ports are %v", name, service.Spec.Ports)
-		}
-		if test.want != "" && !slices.Contains(in.container(t).Args, "--address="+test.want) {
-			t.Errorf("%s: the server is not told its address", name)
+		r := look()
+		r.server.Status, _, _ = r.conclude()
+		test.change(r)
+		next, events, again := r.conclude()
+		progressing, degraded := find(&next, v1beta1.ProgressingCondition).Reason, find(&next, v1beta1.DegradedCondition).Reason
+		if progressing != test.progressing || degraded != test.degraded || len(events) != test.events || again != test.again {
+			t.Errorf("%s: %s, %s, %v, again after %s", name, progressing, degraded, events, again)
 		}
 	}
 }
 
-func TestWhereAServerRunsFollowsFromTheSpec(t *testing.T) {
-	terms := []core.NodeSelectorTerm{
-		{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: core.NodeSelectorOpExists}}},
-		{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: core.NodeSelectorOpNotIn, Values: []string{"c"}}}},
-	}
-	in := asked(func(s *v1.NFSServerSpec) {
-		s.NodeSelectorTerms = terms
-		s.Tolerations = []core.Toleration{{Key: "storage", Operator: core.TolerationOpExists}}
-	})
-	pod := in.set(t).Spec.Template.Spec
-	required := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if !reflect.DeepEqual(required.NodeSelectorTerms, terms) || len(pod.Tolerations) != 1 {
-		t.Errorf("it runs at %v, tolerates %v", required, pod.Tolerations)
-	}
-	in.node = "a"
-	for i, term := range in.set(t).Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		if text := fmt.Sprint(term.MatchFields); !strings.Contains(text, "metadata.name In [a]") {
-			t.Errorf("term %d lets it leave its node: %s", i, text)
+func TestOutdated_AnUpgradeWaitsUntilTheNewImageServes(t *testing.T) {
+	run := func(image string) func(*round) {
+		return func(r *round) {
+			r.set.Spec.Template.Spec.Containers = []core.Container{{Image: image}}
+			r.server.Status.Conditions = []metav1.Condition{{Type: v1beta1.AvailableCondition, Status: metav1.ConditionTrue, Reason: reasonServing}}
+			r.image = "nfs:2"
 		}
 	}
-	if len(terms[0].MatchFields) != 0 || len(terms[1].MatchFields) != 1 {
-		t.Errorf("the spec was changed: %v", terms)
-	}
-	if affinity := asked(nil).set(t).Spec.Template.Spec.Affinity; affinity != nil {
-		t.Errorf("without terms it may run only at %v", affinity)
-	}
-}
-
-func TestTheStorageClusterDecidesOnImageSecretsAndPriority(t *testing.T) {
-	in := asked(nil)
-	in.cluster.Spec.Images.Holdfast = "r/holdfast:2"
-	in.cluster.Spec.ImagePullSecrets = []core.LocalObjectReference{{Name: "registry"}}
-	in.cluster.Spec.PriorityClass = "high"
-	pod := in.set(t).Spec.Template.Spec
-	if pod.Containers[0].Image != "r/nfs:2" || pod.PriorityClassName != "high" || !slices.Equal(pod.ImagePullSecrets, in.cluster.Spec.ImagePullSecrets) {
-		t.Errorf("the pod has the image %s, the priority %s, the secrets %v", pod.Containers[0].Image, pod.PriorityClassName, pod.ImagePullSecrets)
-	}
-	in.cluster.Spec.Images.NFS = "mine:1"
-	if image := in.container(t).Image; image != "mine:1" {
-		t.Errorf("the image is %s", image)
-	}
-	in.image = "r/nfs:3"
-	if image := in.container(t).Image; image != "r/nfs:3" {
-		t.Errorf("in an upgrade the image is %s", image)
-	}
-	if priority := asked(nil).set(t).Spec.Template.Spec.PriorityClassName; priority != "system-cluster-critical" {
-		t.Errorf("by itself the priority is %s", priority)
-	}
-}
-
-func TestTheServiceHasWhatTheSpecSays(t *testing.T) {
-	in := asked(func(s *v1.NFSServerSpec) {
-		s.Service = v1.NFSService{Type: core.ServiceTypeLoadBalancer, Annotations: map[string]string{"a": "b"}}
-		s.Resources = core.ResourceRequirements{Requests: core.ResourceList{"memory": resource.MustParse("1Gi")}}
-	})
-	service := as[core.Service](t, in.objects(t), "Service")
-	if service.Spec.Type != core.ServiceTypeLoadBalancer || service.Annotations["a"] != "b" {
-		t.Errorf("it is %+v", service)
-	}
-	if requests := in.container(t).Resources.Requests; requests.Memory().String() != "1Gi" || len(requests) != 1 {
-		t.Errorf("the requests are %v", requests)
-	}
-	if in.server.Spec.Resources.Limits != nil {
-		t.Error("the spec was changed")
-	}
-}
-
-func TestTheProbesAndPortsAreThoseOfTheProgram(t *testing.T) {
-	set := asked(nil).set(t)
-	c := set.Spec.Template.Spec.Containers[0]
-	if c.ReadinessProbe.HTTPGet.Path != "/healthz" || c.LivenessProbe.HTTPGet.Path != "/livez" || c.ReadinessProbe.HTTPGet.Port.StrVal != "metrics" {
-		t.Errorf("the probes are %+v and %+v", c.ReadinessProbe, c.LivenessProbe)
-	}
-	if alive := c.LivenessProbe; alive.FailureThreshold < 12 {
-		t.Errorf("a server that is late is ended by %+v", alive)
-	}
-	if start := c.StartupProbe; start.HTTPGet.Path != "/livez" || start.FailureThreshold*start.PeriodSeconds < 300 {
-		t.Errorf("storage that another server has just begun to serve is given up by %+v", start)
-	}
-	if len(c.Ports) != 2 || c.Ports[0].ContainerPort != v1.NFSPort || c.Ports[1].ContainerPort != 9090 {
-		t.Errorf("the ports are %v", c.Ports)
-	}
-	if *set.Spec.Replicas != 1 || len(set.Spec.VolumeClaimTemplates) != 0 {
-		t.Errorf("it has %d replicas, and the claims %v, which could not grow", *set.Spec.Replicas, set.Spec.VolumeClaimTemplates)
-	}
-}
-
-func TestAPodThatIsReplacedForItsAccountIsOtherwiseTheSame(t *testing.T) {
-	in := asked(nil)
-	before := as[apps.StatefulSet](t, in.objects(t), "StatefulSet").Spec.Template
-	in.renewed = "uid"
-	after := as[apps.StatefulSet](t, in.objects(t), "StatefulSet").Spec.Template
-	if after.Annotations[accountAnnotation] != "uid" {
-		t.Errorf("the annotations are %v", after.Annotations)
-	}
-	delete(after.Annotations, accountAnnotation)
-	if !reflect.DeepEqual(before, after) {
-		t.Errorf("the pod was %+v, and is %+v", before, after)
+	for name, test := range map[string]struct {
+		changes []func(*round)
+		want    string
+	}{
+		"it serves":               {[]func(*round){run("nfs:2")}, ""},
+		"the old one":             {[]func(*round){run("nfs:1")}, "to be replaced"},
+		"changed by this pass":    {[]func(*round){run("nfs:2"), func(r *round) { r.Changed = []apply.Ref{refTo(r.server, apps.GroupName, "StatefulSet")} }}, "to be replaced"},
+		"it does not serve":       {[]func(*round){run("nfs:2"), unready}, "it starts"},
+		"it has never served":     {[]func(*round){run("nfs:1"), unready, func(r *round) { r.server.Status.Conditions = nil }}, ""},
+		"what it needs is barred": {[]func(*round){run("nfs:2"), func(r *round) { r.Failures = []apply.Failure{{Err: errors.New("no")}} }}, "no"},
+	} {
+		if got := look(test.changes...).outdated(); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: it says %q, want %q", name, got, test.want)
+		}
 	}
 }

@@ -6,20 +6,25 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-logr/logr"
+	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// LoopSet is the resource by which a pod that is not privileged gets loop devices from its node, and how many exports of
-// images a set is for. A node has 16 sets at most.
+// perLoopSet is how many exports of images a set of loop devices is for. A node has 16 sets at most.
 const (
-	LoopSet    core.ResourceName = "holdfast.dev/loop-set"
-	perLoopSet                   = 256
-	mostImages                   = 16 * perLoopSet
+	perLoopSet = 256
+	mostImages = 16 * perLoopSet
 )
 
 const (
@@ -28,14 +33,31 @@ const (
 	dataVolume      = "data"
 	publishedVolume = "published"
 	publishedMount  = "/published"
-	imageEngine     = "image"
 )
+
+// workload is the pod of the server.
+func workload(in input) ([]*unstructured.Unstructured, error) {
+	set, err := manifest[apps.StatefulSet](deploy.NFS, "StatefulSet")
+	if err != nil {
+		return nil, err
+	}
+	set.Spec.ServiceName = objectName(in.server)
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: selector(in.server)}
+	set.Spec.Template.Labels = labelsOf(in.server)
+	delete(set.Spec.Template.Labels, managedBy) // it is the StatefulSet's
+	if in.renewed != "" {
+		metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, accountAnnotation, in.renewed)
+	}
+	in.pod(&set.Spec.Template.Spec)
+	return all(in.server, set)
+}
 
 // pod completes what the manifest has.
 func (in *input) pod(pod *core.PodSpec) {
 	s, c := &in.server.Spec, &pod.Containers[0]
 	pod.ImagePullSecrets = in.cluster.Spec.ImagePullSecrets
-	pod.PriorityClassName = cmp.Or(in.cluster.Spec.PriorityClass, pod.PriorityClassName)
+	render.SetPullPolicy(pod, in.cluster.Spec.ImagePullPolicy)
+	pod.PriorityClassName = cmp.Or(in.cluster.Spec.PriorityClassName, pod.PriorityClassName)
 	pod.Tolerations = append(pod.Tolerations, s.Tolerations...)
 	pod.Affinity = in.affinity()
 	c.Image = in.serverImage()
@@ -46,23 +68,32 @@ func (in *input) pod(pod *core.PodSpec) {
 	if s.Resources.Requests != nil || s.Resources.Limits != nil {
 		c.Resources = *s.Resources.DeepCopy()
 	}
-	if _, given := c.Resources.Limits[LoopSet]; !given && servesImages(s) {
+	if _, given := c.Resources.Limits[v1beta1.LoopSetResource]; !given && servesImages(s) {
 		if c.Resources.Limits == nil {
 			c.Resources.Limits = core.ResourceList{}
 		}
-		c.Resources.Limits[LoopSet] = *resource.NewQuantity(loopSets(s), resource.DecimalSI)
+		c.Resources.Limits[v1beta1.LoopSetResource] = *resource.NewQuantity(loopSets(s), resource.DecimalSI)
 	}
 	in.storage(pod)
 }
 
-func servesImages(s *v1.NFSServerSpec) bool { return s.Publish == nil && engine(s) == imageEngine }
+func servesImages(s *v1beta1.NFSServerSpec) bool {
+	return s.Publish == nil && engine(s) == v1beta1.EngineImage
+}
 
 // loopSets is how many sets the exports of a server take, each of which is an image.
-func loopSets(s *v1.NFSServerSpec) int64 {
+func loopSets(s *v1beta1.NFSServerSpec) int64 {
 	return max(1, (int64(s.MaxExports)+perLoopSet-1)/perLoopSet)
 }
 
-func engine(s *v1.NFSServerSpec) string { return cmp.Or(s.Engine, imageEngine) }
+func engine(s *v1beta1.NFSServerSpec) v1beta1.Engine {
+	return cmp.Or(s.Engine, v1beta1.EngineImage)
+}
+
+// squashOptions are the values of the flag --squash, which are those of exports(5).
+var squashOptions = map[v1beta1.NFSSquash]string{
+	v1beta1.NFSSquashNone: "no_root_squash", v1beta1.NFSSquashRoot: "root_squash", v1beta1.NFSSquashAll: "all_squash",
+}
 
 // storage is what is mounted at /data, and what is published.
 func (in *input) storage(pod *core.PodSpec) {
@@ -71,7 +102,7 @@ func (in *input) storage(pod *core.PodSpec) {
 	claim := &core.PersistentVolumeClaimVolumeSource{ClaimName: claimName(in.server)}
 	switch {
 	case s.Publish != nil:
-		data.EmptyDir = &core.EmptyDirVolumeSource{} // nothing needs to be remembered of what nobody writes
+		data.EmptyDir = &core.EmptyDirVolumeSource{} // a read-only server has no state to keep
 		pod.Volumes = append(pod.Volumes, core.Volume{Name: publishedVolume, VolumeSource: core.VolumeSource{PersistentVolumeClaim: claim}})
 		c := &pod.Containers[0]
 		c.VolumeMounts = append(c.VolumeMounts, core.VolumeMount{Name: publishedVolume, MountPath: publishedMount, ReadOnly: true})
@@ -110,19 +141,19 @@ func (in *input) arguments() (args []string) {
 		}
 	}
 	add("server", in.server.Namespace+"/"+in.server.Name)
-	add("namespace", in.namespace)
+	add("namespace", in.holdfast)
 	add("address", cmp.Or(s.Service.ClusterIP, in.address))
 	if s.Publish != nil {
 		add("publish", publishedMount)
 		add("publish-name", path(s))
 		add("uid", string(in.server.UID))
 	} else {
-		add("engine", engine(s))
+		add("engine", strings.ToLower(string(engine(s))))
 		add("mount-options", strings.Join(s.MountOptions, ","))
 		add("max-exports", number(int64(s.MaxExports)))
 	}
 	add("access", string(s.Access()))
-	add("squash", s.Exports.Squash)
+	add("squash", squashOptions[s.Exports.Squash])
 	add("anon-uid", numberIf(s.Exports.AnonUID))
 	add("anon-gid", numberIf(s.Exports.AnonGID))
 	add("clients", strings.Join(s.Exports.Clients, ","))
@@ -133,7 +164,7 @@ func (in *input) arguments() (args []string) {
 }
 
 // path is the name under which a published claim is mounted.
-func path(s *v1.NFSServerSpec) string { return cmp.Or(s.Publish.Name, s.Publish.ClaimName) }
+func path(s *v1beta1.NFSServerSpec) string { return cmp.Or(s.Publish.Name, s.Publish.ClaimName) }
 
 // number is empty for 0, which is what is not said.
 func number(n int64) string {
@@ -148,4 +179,66 @@ func numberIf(n *int64) string {
 		return ""
 	}
 	return strconv.FormatInt(*n, 10)
+}
+
+// node is the one that a server with a directory of a node has to be on, "" for others: its data is there. It is chosen
+// before the pod is created, which would otherwise have to be recreated to be kept there. The server may leave it when
+// its terms do not choose it any more.
+func (r *round) node() string {
+	if r.server.Spec.Storage == nil || r.server.Spec.Storage.HostPath == "" {
+		return ""
+	}
+	has := r.server.Status.Node
+	for _, p := range r.pods {
+		has = cmp.Or(has, p.Spec.NodeName)
+	}
+	return chooseNode(r.server, has, r.nodes)
+}
+
+// chooseNode keeps the node that a server has, as long as its terms choose that. Otherwise it is the first by name that they
+// choose, where the pod would run if it were now.
+func chooseNode(s *v1beta1.NFSServer, has string, nodes []*core.Node) string {
+	terms, err := nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: s.Spec.NodeSelectorTerms})
+	if err != nil {
+		return has
+	}
+	there := slices.ContainsFunc(nodes, func(n *core.Node) bool { return n.Name == has })
+	if has != "" && !there {
+		return has // it may come back, and its data with it
+	}
+	var chosen []*core.Node
+	for _, n := range nodes {
+		switch {
+		case !terms.Match(n):
+		case n.Name == has:
+			return has
+		default:
+			chosen = append(chosen, n)
+		}
+	}
+	if len(chosen) == 0 {
+		return ""
+	}
+	return slices.MinFunc(chosen, func(a, b *core.Node) int {
+		if takes := takesPods(a, s.Spec.Tolerations); takes != takesPods(b, s.Spec.Tolerations) {
+			if takes {
+				return -1
+			}
+			return 1
+		}
+		return compare(a.Name, b.Name)
+	}).Name
+}
+
+// takesPods says whether no taint keeps pods with these tolerations off. A node that is cordoned or not ready has one.
+func takesPods(n *core.Node, tolerations []core.Toleration) bool {
+	_, found := scheduling.FindMatchingUntoleratedTaint(logr.Discard(), n.Spec.Taints, tolerations, func(t *core.Taint) bool {
+		return t.Effect == core.TaintEffectNoSchedule || t.Effect == core.TaintEffectNoExecute
+	}, true)
+	return !found
+}
+
+// serverImage is what a server runs.
+func (in *input) serverImage() string {
+	return string(cmp.Or(in.image, in.release.Images(in.cluster).NFS))
 }

@@ -4,166 +4,162 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// remove removes what was made for a server that is being deleted, unless volumes are on it: they need it.
-func (r *Controller) remove(ctx context.Context, s *v1.NFSServer, cluster *v1.StorageCluster) (time.Duration, error) {
-	if !slices.Contains(s.Finalizers, v1.OperatorFinalizer) {
-		return 0, nil
-	}
-	// With its kind it goes only to be made again, and without the others nobody knows what it holds.
-	for _, kind := range []string{"nfsservers", "volumes", "snapshots"} {
-		if !r.Whole(kind) {
-			return kube.LookAgain, nil
-		}
-	}
-	inUse, err := r.inUse(ctx, s)
-	if err != nil {
-		return 0, err
-	}
-	if inUse {
-		return r.refuse(ctx, s, cluster)
-	}
-	waiting, err := r.removeParts(ctx, s)
-	if err != nil {
-		return 0, err
-	}
-	if waiting != "" {
-		now, err := r.observe(s, cluster)
-		if err != nil {
-			return 0, err
-		}
-		now.leaving = waiting
-		return kube.LookAgain, r.write(ctx, s, now.status())
-	}
-	err = r.written.RemoveFinalizer(ctx, s, v1.OperatorFinalizer)
-	if err == nil {
-		r.Log.Info("an NFS server was removed", "namespace", s.Namespace, "name", s.Name)
-	}
-	return 0, kube.IgnoreNotFound(err)
+// remains is what there still is of a server that is being removed. It is live, but for the parts.
+type remains struct {
+	pod   bool                         // it may make volumes
+	inUse bool                         // there are volumes or snapshots on it; read after pod
+	parts []*unstructured.Unstructured // the objects that were made for it
 }
 
-// refuse keeps a server at work that is to go, until the last volume has gone.
-func (r *Controller) refuse(ctx context.Context, s *v1.NFSServer, cluster *v1.StorageCluster) (time.Duration, error) {
-	if cluster.Spec.Pause {
-		now, err := r.observe(s, cluster)
-		if err != nil {
-			return 0, err
-		}
-		return kube.LookAgain, r.write(ctx, s, now.status())
-	}
-	now, again, err := r.maintain(ctx, s, cluster, "")
-	if err != nil {
-		return 0, err
-	}
-	if now.volumes+now.snapshots == 0 {
-		again = kube.LookAgain // the caches are behind
-	}
-	return again, r.write(ctx, s, now.status())
+// isRemovable says whether a server should be removed with all its objects. If its kind is being deleted, the server
+// will be recreated, and if other kinds are missing, it is unknown what it holds.
+func (r *round) isRemovable() bool {
+	return r.server.DeletionTimestamp != nil && slices.Contains(r.server.Finalizers, v1beta1.OperatorFinalizer) && !r.incomplete
 }
 
-// inUse asks the API server, not a cache: a volume may have been made a moment ago.
-func (r *Controller) inUse(ctx context.Context, s *v1.NFSServer) (bool, error) {
-	one := metav1.ListOptions{Limit: 1, FieldSelector: fields.OneTermEqualSelector("spec.node", s.NodeName()).String()}
-	volumes, err := r.Client.HoldfastV1().Volumes().List(ctx, one)
-	if err != nil {
-		return false, err
-	}
-	snapshots, err := r.Client.HoldfastV1().Snapshots().List(ctx, one)
-	if err != nil {
-		return false, err
-	}
-	if len(volumes.Items)+len(snapshots.Items) > 0 {
-		return true, nil
-	}
-	return r.hasPersistentVolume(ctx, s)
-}
-
-// hasPersistentVolume finds volumes of the external provisioner, whose object may not be there: the server writes it when
-// it has made the volume, and again when somebody has deleted it.
-func (r *Controller) hasPersistentVolume(ctx context.Context, s *v1.NFSServer) (has bool, err error) {
-	err = r.eachPersistentVolume(ctx, func(pv *core.PersistentVolume) {
-		has = has || pv.Annotations[v1.NFSServerAnnotation] == keyOf(s).String()
+// observeRemoval asks the API server, not a cache: a volume may have been made a moment ago. The pod is looked for before
+// the volumes: when it is gone nothing can make one any more.
+func (c *Controller) observeRemoval(ctx context.Context, s *v1beta1.NFSServer, o *observed) error {
+	o.remains.parts = slices.DeleteFunc(c.Servers.List(), func(p *unstructured.Unstructured) bool {
+		return p.GetNamespace() != s.Namespace || p.GetLabels()[Label] != s.Name
 	})
-	return has, err
-}
-
-// removeParts goes as far as it can and says what it waits for. It can be repeated. The pod goes first; then nothing can
-// make a volume any more, and what it says of itself stays gone.
-func (r *Controller) removeParts(ctx context.Context, s *v1.NFSServer) (waiting string, err error) {
-	for _, step := range []func(context.Context, *v1.NFSServer) (string, error){
-		r.removePod, r.lookOnce, r.removeObjects, r.releaseData, r.removeClaim, r.removeTraces,
-	} {
-		if waiting, err := step(ctx, s); err != nil || waiting != "" {
-			return waiting, err
-		}
-	}
-	return "", r.removeRights(ctx, keyOf(s), true)
-}
-
-func (r *Controller) removePod(ctx context.Context, s *v1.NFSServer) (string, error) {
-	if set := r.Servers.Get(refTo(s, "apps", "StatefulSet")); set != nil {
-		if err := r.Servers.Delete(ctx, set); err != nil {
-			return "", fmt.Errorf("ending the pod: %w", err)
-		}
-	}
-	pods, err := r.Kubernetes.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(selector(s)).String()})
+	pods, err := c.Kubernetes.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(selector(s)).String()})
 	if err != nil {
-		return "", err
+		return err
 	}
-	if slices.ContainsFunc(pods.Items, func(p core.Pod) bool { return isPodOf(s, p.Name) }) {
-		return "its pod to end", nil
+	o.remains.pod = slices.ContainsFunc(pods.Items, func(p core.Pod) bool { return isPodOf(s, p.Name) })
+	one := metav1.ListOptions{Limit: 1, FieldSelector: fields.OneTermEqualSelector("spec.node", s.NodeName()).String()}
+	volumes, err := c.Client.HoldfastV1beta1().Volumes().List(ctx, one)
+	if err != nil {
+		return err
 	}
-	return "", nil
+	snapshots, err := c.Client.HoldfastV1beta1().Snapshots().List(ctx, one)
+	if err != nil {
+		return err
+	}
+	if o.remains.inUse = len(volumes.Items)+len(snapshots.Items) > 0; o.remains.inUse {
+		return nil
+	}
+	// The object of a volume of the external provisioner may be missing: the server writes it when it has created the
+	// volume, and again after a deletion.
+	if o.remains.inUse, o.data, err = c.findVolumes(ctx, s); err != nil || o.remains.inUse || claimName(s) == "" {
+		return err
+	}
+	o.claim, err = c.liveClaim(ctx, s)
+	return err
 }
 
-// lookOnce finds a volume that was made while the pod still ran. The next pass then lets the server work again.
-func (r *Controller) lookOnce(ctx context.Context, s *v1.NFSServer) (string, error) {
-	inUse, err := r.inUse(ctx, s)
-	if inUse {
-		return "a volume that was made meanwhile", err
+// remove plans the end of a server that is being deleted, unless volumes are on it: they need it. The pod goes first; then
+// nothing can make a volume any more, and what it says of itself stays gone.
+func (r *round) remove() error {
+	switch {
+	case !slices.Contains(r.server.Finalizers, v1beta1.OperatorFinalizer): // nothing was made for it
+		r.silent = true
+		return nil
+	case !r.isRemovable():
+		r.silent, r.again = true, kube.LookAgain
+		return nil
+	case r.remains.inUse:
+		err := r.maintain()
+		if r.isPaused() || r.volumes+r.snapshots == 0 { // the caches are behind
+			r.again = kube.LookAgain
+		}
+		return err
 	}
-	return "", err
+	if r.statefulSet != nil {
+		r.delete = append(r.delete, r.statefulSet)
+	}
+	parts := r.remains.parts
+	switch {
+	case r.remains.pod || slices.ContainsFunc(parts, func(o *unstructured.Unstructured) bool { return o.GetKind() == "StatefulSet" }):
+		r.leaving = "its pod to end"
+	case len(parts) > 0:
+		r.delete = append(r.delete, slices.DeleteFunc(slices.Clone(parts), func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil })...)
+		r.leaving = fmt.Sprintf("%d objects to be deleted", len(parts))
+	default:
+		r.removeClaim()
+		r.finish = r.leaving == ""
+	}
+	if r.leaving != "" {
+		r.again = kube.LookAgain
+	}
+	r.silent = r.finish
+	return nil
 }
 
-func (r *Controller) removeObjects(ctx context.Context, s *v1.NFSServer) (string, error) {
-	left := 0
-	for _, o := range r.Servers.List() {
-		if o.GetNamespace() != s.Namespace || o.GetLabels()[Label] != s.Name {
-			continue
-		}
-		left++
-		if o.GetDeletionTimestamp() == nil {
-			if err := r.Servers.Delete(ctx, o); err != nil {
-				return "", fmt.Errorf("deleting %s: %w", apply.RefOf(o), err)
-			}
+// removeClaim plans what becomes of the data: the claim that was made for a server goes with it if its reclaimPolicy says so.
+func (r *round) removeClaim() {
+	s, claim := r.server, r.claim
+	if r.data != nil {
+		r.patchVolume = release(r.data, claim, s)
+	}
+	if claim == nil || !makesClaim(s) || s.Spec.ReclaimPolicy != core.PersistentVolumeReclaimDelete || !isOurs(claim, s) {
+		return
+	}
+	r.leaving = "claim " + claim.Name + " to go"
+	if claim.DeletionTimestamp == nil {
+		r.deleteClaim = claim
+	}
+}
+
+// applyRemoval goes as far as the plan does. It can be repeated.
+func (c *Controller) applyRemoval(ctx context.Context, r *round) error {
+	for _, o := range r.delete {
+		if err := c.Servers.Delete(ctx, o); err != nil {
+			return fmt.Errorf("deleting %s: %w", apply.RefOf(o), err)
 		}
 	}
-	if left > 0 {
-		return fmt.Sprintf("%d objects to be deleted", left), nil
+	if p := r.patchVolume; p != nil {
+		if ref := p.pv.Spec.ClaimRef; ref != nil {
+			c.kept.Delete(ref.UID)
+		}
+		if err := c.patchVolume(ctx, r.server, p); err != nil {
+			return err
+		}
 	}
-	return "", nil
+	if claim := r.deleteClaim; claim != nil {
+		uid := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(claim.UID))}
+		if err := kube.IgnoreNotFound(c.Kubernetes.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete(ctx, claim.Name, uid)); err != nil {
+			return fmt.Errorf("claim %s cannot be deleted: %w", claim.Name, err)
+		}
+	}
+	if !r.finish {
+		return nil
+	}
+	if err := c.removeTraces(ctx, r.server); err != nil {
+		return err
+	}
+	if err := c.revoke(ctx, keyOf(r.server), true); err != nil {
+		return err
+	}
+	if err := c.written.RemoveFinalizer(ctx, r.server, v1beta1.OperatorFinalizer); err != nil {
+		return kube.IgnoreNotFound(err)
+	}
+	c.Log.Info("an NFS server was removed", "namespace", r.server.Namespace, "name", r.server.Name)
+	return nil
 }
 
 // removeTraces removes what the server has said of itself as a node, and its Leases.
-func (r *Controller) removeTraces(ctx context.Context, s *v1.NFSServer) (string, error) {
-	if err := kube.IgnoreNotFound(r.Client.HoldfastV1().StorageNodes().Delete(ctx, s.NodeName(), metav1.DeleteOptions{})); err != nil {
-		return "", fmt.Errorf("deleting StorageNode %s: %w", s.NodeName(), err)
+func (c *Controller) removeTraces(ctx context.Context, s *v1beta1.NFSServer) error {
+	if err := kube.IgnoreNotFound(c.Client.HoldfastV1beta1().StorageNodes().Delete(ctx, s.NodeName(), metav1.DeleteOptions{})); err != nil {
+		return fmt.Errorf("deleting StorageNode %s: %w", s.NodeName(), err)
 	}
 	for _, name := range leasesOf(s) {
-		if err := kube.IgnoreNotFound(r.Kubernetes.CoordinationV1().Leases(r.Namespace).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
-			return "", fmt.Errorf("deleting Lease %s: %w", name, err)
+		if err := kube.IgnoreNotFound(c.Kubernetes.CoordinationV1().Leases(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+			return fmt.Errorf("deleting Lease %s: %w", name, err)
 		}
 	}
-	return "", nil
+	return nil
 }

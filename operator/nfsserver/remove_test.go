@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 // passing are the kinds whose objects the control plane makes and removes all the time.
@@ -60,7 +60,7 @@ func (r *rig) everyObject() (all []string) {
 	return all
 }
 
-func TestADeletionIsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T) {
+func TestDeletion_IsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	r.until("the account that every namespace has", func() bool {
 		_, err := r.theirs.CoreV1().ServiceAccounts(r.namespace).Get(t.Context(), "default", metav1.GetOptions{})
@@ -68,11 +68,11 @@ func TestADeletionIsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 		return err == nil && missing == nil
 	})
 	before := r.everyObject()
-	s := r.create("data", func(s *v1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
+	s := r.create("data", func(s *v1beta1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
 	r.serve("data")
 	r.volume(s, "a")
 	r.volume(s, "b")
-	if _, err := r.ours.HoldfastV1().StorageNodes().Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: s.NodeName()}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range leasesOf(s) {
@@ -84,9 +84,9 @@ func TestADeletionIsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 
 	r.delete("data")
 	r.until("the count", func() bool {
-		return strings.Contains(r.condition("data", v1.ProgressingCondition, reasonInUse), "it has 2 volumes")
+		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 2 volumes")
 	})
-	if phase := r.server("data").Status.Phase; phase != v1.NFSTerminating {
+	if phase := r.server("data").Status.Phase; phase != v1beta1.NFSTerminating {
 		t.Errorf("the phase is %s", phase)
 	}
 	r.until("the event", func() bool {
@@ -100,18 +100,18 @@ func TestADeletionIsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 		_, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return err == nil
 	})
-	if err := r.ours.HoldfastV1().Volumes().Delete(t.Context(), "a-"+r.namespace, metav1.DeleteOptions{}); err != nil {
+	if err := r.ours.HoldfastV1beta1().Volumes().Delete(t.Context(), "a-"+r.namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the smaller count", func() bool {
-		return strings.Contains(r.condition("data", v1.ProgressingCondition, reasonInUse), "it has 1 volume;")
+		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 1 volume;")
 	})
 	if r.statefulSet("data") == nil {
 		t.Error("it began too early")
 	}
 	r.giveUpVolumes(s)
 	r.gone("data")
-	// What a test before has left may still go meanwhile.
+	// Objects of an earlier test may still be terminating.
 	r.until("nothing being there that was not before", func() bool {
 		return !slices.ContainsFunc(r.everyObject(), func(o string) bool { return !slices.Contains(before, o) })
 	})
@@ -119,22 +119,22 @@ func TestADeletionIsRefusedWhileExportsAreInUseAndThenLeavesNothing(t *testing.T
 		t.Errorf("pods are left: %v, %v", pods.Items, err)
 	}
 	if n := len(r.events.with("Terminating")); n != 2 {
-		t.Errorf("%d events tell of the end: %v", n, r.events.with("Terminating"))
+		t.Errorf("%d events report the end: %v", n, r.events.with("Terminating"))
 	}
 }
 
-func TestASnapshotAloneKeepsItsServer(t *testing.T) {
+func TestDeletion_WaitsForASnapshot(t *testing.T) {
 	r := newRig(t)
 	s := r.create("data", nil)
 	r.serve("data")
-	snapshots := r.ours.HoldfastV1().Snapshots()
-	archived := &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "a-" + r.namespace}, Spec: v1.SnapshotSpec{Name: "a", Source: "gone", Node: s.NodeName()}}
+	snapshots := r.ours.HoldfastV1beta1().Snapshots()
+	archived := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: "a-" + r.namespace}, Spec: v1beta1.SnapshotSpec{Name: "a", SourceRef: v1beta1.FromVolume("gone"), Node: s.NodeName()}}
 	if _, err := snapshots.Create(t.Context(), archived, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.delete("data")
 	r.until("the count", func() bool {
-		return strings.Contains(r.condition("data", v1.ProgressingCondition, reasonInUse), "it has 1 snapshot;")
+		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "it has 1 snapshot;")
 	})
 	if r.statefulSet("data") == nil {
 		t.Error("what keeps the snapshot was ended")
@@ -145,14 +145,14 @@ func TestASnapshotAloneKeepsItsServer(t *testing.T) {
 	r.gone("data")
 }
 
-// The object of such a volume is not there before the server has made it, nor after somebody has deleted it.
-func TestAPersistentVolumeAloneKeepsItsServer(t *testing.T) {
+// The object of such a volume is not there before the server has made it, nor after it was deleted by hand.
+func TestDeletion_WaitsForAPersistentVolume(t *testing.T) {
 	r := newRig(t)
 	s := r.create("data", nil)
 	r.serve("data")
 	volumes := r.theirs.CoreV1().PersistentVolumes()
 	made := &core.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + r.namespace, Annotations: map[string]string{v1.NFSServerAnnotation: keyOf(s).String()}},
+		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + r.namespace, Annotations: map[string]string{v1beta1.NFSServerAnnotation: keyOf(s).String()}},
 		Spec: core.PersistentVolumeSpec{
 			Capacity: core.ResourceList{core.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany},
 			PersistentVolumeSource: core.PersistentVolumeSource{NFS: &core.NFSVolumeSource{Server: "10.0.0.1", Path: "/a"}},
@@ -164,7 +164,7 @@ func TestAPersistentVolumeAloneKeepsItsServer(t *testing.T) {
 	t.Cleanup(func() { _ = volumes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}) })
 	r.delete("data")
 	r.until("the refusal", func() bool {
-		return strings.Contains(r.condition("data", v1.ProgressingCondition, reasonInUse), "PersistentVolumes of it")
+		return strings.Contains(r.condition("data", v1beta1.ProgressingCondition, reasonInUse), "PersistentVolumes of it")
 	})
 	if r.statefulSet("data") == nil {
 		t.Error("what serves the volume was ended")
@@ -175,7 +175,7 @@ func TestAPersistentVolumeAloneKeepsItsServer(t *testing.T) {
 	r.gone("data")
 }
 
-func TestTheClaimOutlivesItsServerUnlessTheSpecSaysOtherwise(t *testing.T) {
+func TestDeletion_KeepsTheClaimUnlessTheSpecSaysOtherwise(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil)
 	r.serve("data")
@@ -196,7 +196,7 @@ func TestTheClaimOutlivesItsServerUnlessTheSpecSaysOtherwise(t *testing.T) {
 	}
 }
 
-func TestAClaimOfSomebodyElseIsNeitherUsedNorDeleted(t *testing.T) {
+func TestDeletion_ForeignClaimIsNeitherUsedNorDeleted(t *testing.T) {
 	r := newRig(t)
 	claim := claimFor(server(nil))
 	claim.Namespace, claim.Labels = r.namespace, nil
@@ -204,8 +204,8 @@ func TestAClaimOfSomebodyElseIsNeitherUsedNorDeleted(t *testing.T) {
 	if _, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Create(t.Context(), claim, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.create("data", func(s *v1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
-	if message := r.condition("data", v1.DegradedCondition, reasonForeign); !strings.Contains(message, "nfs-data") {
+	r.create("data", func(s *v1beta1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
+	if message := r.condition("data", v1beta1.DegradedCondition, reasonForeign); !strings.Contains(message, "nfs-data") {
 		t.Errorf("it says %q", message)
 	}
 	if r.statefulSet("data") != nil {
@@ -218,14 +218,14 @@ func TestAClaimOfSomebodyElseIsNeitherUsedNorDeleted(t *testing.T) {
 	}
 }
 
-func TestAControllerThatStartsAgainGoesOnWithWhatThereIs(t *testing.T) {
+func TestRestart_OfTheControllerContinuesWithExistingObjects(t *testing.T) {
 	r := newRig(t)
 	r.create("data", nil)
 	r.serve("data")
 	set, version := r.statefulSet("data").UID, r.statefulSet("data").Generation
 	r.stop()
 	r.start()
-	r.change("data", func(s *v1.NFSServerSpec) { s.Service.Annotations = map[string]string{"a": "b"} })
+	r.change("data", func(s *v1beta1.NFSServerSpec) { s.Service.Annotations = map[string]string{"a": "b"} })
 	r.until("the annotation", func() bool {
 		s, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		return err == nil && s.Annotations["a"] == "b"
@@ -239,14 +239,16 @@ func TestAControllerThatStartsAgainGoesOnWithWhatThereIs(t *testing.T) {
 	r.gone("data")
 }
 
-func TestADeletion_WaitsWhileAKindIsOnItsWayOut(t *testing.T) {
+func TestDeletion_WaitsWhileAKindIsTerminating(t *testing.T) {
 	r := newRig(t)
-	r.create("data", func(s *v1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
+	r.create("data", func(s *v1beta1.NFSServerSpec) { s.ReclaimPolicy = core.PersistentVolumeReclaimDelete })
 	r.serve("data")
 	for _, kind := range []string{"nfsservers", "volumes", "snapshots"} {
 		r.missing.Store(kind)
-		if again, err := r.controller.remove(t.Context(), r.server("data"), &v1.StorageCluster{}); err != nil || again != kube.LookAgain {
-			t.Errorf("without %s: %v, %v", kind, again, err)
+		s := r.server("data")
+		s.DeletionTimestamp = new(metav1.Now())
+		if run, err := r.controller.run(t.Context(), r.controller.desiredOf(s, &v1beta1.StorageCluster{}, "")); err != nil || !run.silent || run.again != kube.LookAgain {
+			t.Errorf("without %s: %+v, %v", kind, run, err)
 		}
 		claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(t.Context(), "nfs-data", metav1.GetOptions{})
 		if err != nil || claim.DeletionTimestamp != nil {
@@ -257,7 +259,7 @@ func TestADeletion_WaitsWhileAKindIsOnItsWayOut(t *testing.T) {
 		}
 	}
 	r.missing.Store("")
-	if err := r.ours.HoldfastV1().NFSServers(r.namespace).Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
+	if err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the claim going", func() bool {

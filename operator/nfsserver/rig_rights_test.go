@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 // installedRights are the account of the controller and what it may do, as they are installed.

@@ -28,12 +28,12 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
-	"github.com/holdfast-storage/holdfast/test/alongside"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -71,17 +71,17 @@ const clusterName = "of-the-rig"
 // makeCluster makes a StorageCluster that allows servers in namespaces.
 func (r *rig) makeCluster(allows ...string) {
 	r.Helper()
-	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName}}
+	c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: clusterName}}
 	c.Spec.NFS.Namespaces = allows
-	if _, err := r.ours.HoldfastV1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{}); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
 
 // changeCluster writes the spec of the StorageCluster.
-func (r *rig) changeCluster(change func(*v1.StorageClusterSpec)) {
+func (r *rig) changeCluster(change func(*v1beta1.StorageClusterSpec)) {
 	r.Helper()
-	clusters := r.ours.HoldfastV1().StorageClusters()
+	clusters := r.ours.HoldfastV1beta1().StorageClusters()
 	r.until("the StorageCluster being changed", func() bool {
 		c, err := clusters.Get(r.Context(), clusterName, metav1.GetOptions{})
 		if err != nil {
@@ -131,7 +131,7 @@ func (r *rig) start() *rig {
 	ours, theirs := holdfast.NewForConfigOrDie(r.restricted), kubernetes.NewForConfigOrDie(r.restricted)
 	ctx, cancel := context.WithCancel(context.Background())
 	c := Config{
-		Client: ours, Kubernetes: theirs, Namespace: realapi.Namespace, Events: r.events, Log: log, Settle: 50 * time.Millisecond,
+		Client: ours, Kubernetes: theirs, Namespace: realapi.Namespace, Events: r.events, Log: log, StatusDelay: 50 * time.Millisecond,
 		Owned:   r.set(apply.Config{Kinds: rightKinds(), Name: "cluster", Namespace: realapi.Namespace, Log: log}),
 		Servers: r.set(apply.Config{Kinds: Kinds(), Name: "servers", Everywhere: true, InventoryNamespace: realapi.Namespace, Instance: Label, Stranger: apply.TellOfStranger(theirs), Log: log}),
 		Watches: kube.NewWatches(ctx, ours, theirs, realapi.Namespace), Whole: func(kind string) bool { return r.missing.Load() != kind },
@@ -154,11 +154,11 @@ func (r *rig) start() *rig {
 func (r *rig) sweep() {
 	r.stop()
 	free := []byte(`{"metadata":{"finalizers":null}}`)
-	servers := r.ours.HoldfastV1().NFSServers(r.namespace)
+	servers := r.ours.HoldfastV1beta1().NFSServers(r.namespace)
 	if all, err := servers.List(background, metav1.ListOptions{}); err == nil {
 		for _, s := range all.Items {
 			r.giveUpVolumes(&s)
-			_ = r.ours.HoldfastV1().StorageNodes().Delete(background, s.NodeName(), metav1.DeleteOptions{})
+			_ = r.ours.HoldfastV1beta1().StorageNodes().Delete(background, s.NodeName(), metav1.DeleteOptions{})
 			_ = servers.Delete(background, s.Name, metav1.DeleteOptions{})
 			_, _ = servers.Patch(background, s.Name, types.MergePatchType, free, metav1.PatchOptions{})
 		}
@@ -172,21 +172,21 @@ func (r *rig) sweep() {
 		_ = r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(background, name, metav1.DeleteOptions{})
 		_ = r.theirs.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(background, name, metav1.DeleteOptions{})
 	}
-	_ = r.ours.HoldfastV1().StorageClusters().DeleteCollection(background, metav1.DeleteOptions{}, metav1.ListOptions{})
+	_ = r.ours.HoldfastV1beta1().StorageClusters().DeleteCollection(background, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
 // create makes a server whose pod no node takes.
-func (r *rig) create(name string, change func(*v1.NFSServerSpec)) *v1.NFSServer {
+func (r *rig) create(name string, change func(*v1beta1.NFSServerSpec)) *v1beta1.NFSServer {
 	r.Helper()
 	size := resource.MustParse("1Gi")
-	s := &v1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.NFSServerSpec{
-		Storage: &v1.NFSStorage{Size: &size, StorageClassName: new(noClass)}, Engine: "directory",
+	s := &v1beta1.NFSServer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.NFSServerSpec{
+		Storage: &v1beta1.NFSStorage{Size: &size, StorageClassName: new(noClass)}, Engine: v1beta1.EngineDirectory,
 		NodeSelectorTerms: []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "test.holdfast.dev/nowhere", Operator: core.NodeSelectorOpExists}}}},
 	}}
 	if change != nil {
 		change(&s.Spec)
 	}
-	made, err := r.ours.HoldfastV1().NFSServers(r.namespace).Create(r.Context(), s, metav1.CreateOptions{})
+	made, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Create(r.Context(), s, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -196,8 +196,8 @@ func (r *rig) create(name string, change func(*v1.NFSServerSpec)) *v1.NFSServer 
 // noClass is the class of claims that only a test binds.
 const noClass = "nfs-test-none"
 
-func (r *rig) server(name string) *v1.NFSServer {
-	s, err := r.ours.HoldfastV1().NFSServers(r.namespace).Get(background, name, metav1.GetOptions{})
+func (r *rig) server(name string) *v1beta1.NFSServer {
+	s, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Get(background, name, metav1.GetOptions{})
 	if err != nil {
 		return nil
 	}
@@ -205,12 +205,12 @@ func (r *rig) server(name string) *v1.NFSServer {
 }
 
 // change writes a spec.
-func (r *rig) change(name string, change func(*v1.NFSServerSpec)) {
+func (r *rig) change(name string, change func(*v1beta1.NFSServerSpec)) {
 	r.Helper()
 	r.until("the new spec", func() bool {
 		s := r.server(name)
 		change(&s.Spec)
-		_, err := r.ours.HoldfastV1().NFSServers(r.namespace).Update(r.Context(), s, metav1.UpdateOptions{})
+		_, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Update(r.Context(), s, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsConflict(err) {
 			r.Fatal(err)
 		}
@@ -275,7 +275,7 @@ func (r *rig) pod(name string) *core.Pod {
 func (r *rig) serve(name string) {
 	r.Helper()
 	r.ready(name)
-	r.until("NFSServer "+name+" at work", func() bool { s := r.server(name); return s != nil && s.Status.Phase == v1.NFSRunning })
+	r.until("NFSServer "+name+" at work", func() bool { s := r.server(name); return s != nil && s.Status.Phase == v1beta1.NFSRunning })
 }
 
 // ready makes the newest pod of a server ready, as its kubelet would.
@@ -296,10 +296,10 @@ func (r *rig) ready(name string) {
 
 // volume makes one on a server, as its agent would.
 // volume is one that is yet to be made.
-func (r *rig) volume(s *v1.NFSServer, name string) *v1.Volume {
+func (r *rig) volume(s *v1beta1.NFSServer, name string) *v1beta1.Volume {
 	r.Helper()
-	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + r.namespace}, Spec: v1.VolumeSpec{Name: name, Node: s.NodeName()}}
-	v, err := r.ours.HoldfastV1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
+	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + r.namespace}, Spec: v1beta1.VolumeSpec{Name: name, Node: s.NodeName()}}
+	v, err := r.ours.HoldfastV1beta1().Volumes().Create(r.Context(), v, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -307,21 +307,21 @@ func (r *rig) volume(s *v1.NFSServer, name string) *v1.Volume {
 }
 
 // made is what the server writes when the volume is.
-func (r *rig) made(v *v1.Volume) {
+func (r *rig) made(v *v1beta1.Volume) {
 	r.Helper()
-	v.Status.Phase, v.Status.Created = v1.PhaseReady, new(metav1.NowMicro())
-	if _, err := r.ours.HoldfastV1().Volumes().UpdateStatus(r.Context(), v, metav1.UpdateOptions{}); err != nil {
+	v.Status.Phase, v.Status.CreationTime = v1beta1.PhaseReady, new(metav1.NowMicro())
+	if _, err := r.ours.HoldfastV1beta1().Volumes().UpdateStatus(r.Context(), v, metav1.UpdateOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
 
-func (r *rig) giveUpVolumes(s *v1.NFSServer) {
-	_ = r.ours.HoldfastV1().Volumes().DeleteCollection(background, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.node=" + s.NodeName()})
+func (r *rig) giveUpVolumes(s *v1beta1.NFSServer) {
+	_ = r.ours.HoldfastV1beta1().Volumes().DeleteCollection(background, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.node=" + s.NodeName()})
 }
 
 func (r *rig) delete(name string) {
 	r.Helper()
-	if err := r.ours.HoldfastV1().NFSServers(r.namespace).Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Delete(r.Context(), name, metav1.DeleteOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -341,7 +341,7 @@ func (r *rig) until(what string, done func() bool) {
 }
 
 func (r *rig) describe() string {
-	all, err := r.ours.HoldfastV1().NFSServers(r.namespace).List(background, metav1.ListOptions{})
+	all, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).List(background, metav1.ListOptions{})
 	if err != nil {
 		return err.Error()
 	}

@@ -3,15 +3,19 @@ package nfsserver
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
@@ -24,8 +28,40 @@ const rightsName = "holdfast-nfs"
 // securityContextConstraints are OpenShift's.
 var securityContextConstraints = schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
 
+// A server has rights that who makes the NFSServer may not have: its account writes PersistentVolumes, and its pod mounts
+// file systems. So the administrator says in which namespaces there may be servers, and in others nothing is made.
+//
+// A server that has rights already keeps them, and its volumes: it is of a release that did not check the list, or its
+// namespace was removed from it. It gets no new volumes. The Role in the namespace of Holdfast records that it has
+// them; only accounts that are trusted with these rights anyway can write that Role.
+
+// entitled says whether all that a server asks for is made, its rights first.
+func (c *Controller) entitled(s *v1beta1.NFSServer, cluster *v1beta1.StorageCluster) bool {
+	return cluster.AllowsNFSServers(s.Namespace, c.Namespace) || c.hasRights(s)
+}
+
+// hasRights says whether a server was given its rights before, and they were not taken from it.
+func (c *Controller) hasRights(s *v1beta1.NFSServer) bool {
+	if _, given := c.given.Load(s.UID); given {
+		return true
+	}
+	live := c.Owned.Get(apply.Ref{
+		GroupKind:      schema.GroupKind{Group: rbac.GroupName, Kind: "Role"},
+		NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: rightsName},
+	})
+	if live == nil {
+		return false
+	}
+	role := &rbac.Role{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, role) != nil {
+		return false
+	}
+	own := leasesOf(s)[0]
+	return slices.ContainsFunc(role.Rules, func(rule rbac.PolicyRule) bool { return slices.Contains(rule.ResourceNames, own) })
+}
+
 // rightsOf are the roles of all servers and their bindings, for the servers that there are.
-func rightsOf(servers []*v1.NFSServer, namespace string, openshift bool) ([]*unstructured.Unstructured, error) {
+func rightsOf(servers []*v1beta1.NFSServer, namespace string, openshift bool) ([]*unstructured.Unstructured, error) {
 	clusterRole, err := manifest[rbac.ClusterRole](deploy.NFSRBAC, "ClusterRole")
 	if err != nil {
 		return nil, err
@@ -69,8 +105,8 @@ func rightsOf(servers []*v1.NFSServer, namespace string, openshift bool) ([]*uns
 	return finished, nil
 }
 
-func inOrder(servers []*v1.NFSServer) []*v1.NFSServer {
-	return slices.SortedFunc(slices.Values(servers), func(a, b *v1.NFSServer) int { return compare(keyOf(a).String(), keyOf(b).String()) })
+func inOrder(servers []*v1beta1.NFSServer) []*v1beta1.NFSServer {
+	return slices.SortedFunc(slices.Values(servers), func(a, b *v1beta1.NFSServer) int { return compare(keyOf(a).String(), keyOf(b).String()) })
 }
 
 // account is that of the servers of a namespace.
@@ -91,105 +127,136 @@ func shared(o object) (*unstructured.Unstructured, error) {
 	return render.Unstructured(o)
 }
 
-// seeToRights gives all servers their rights that are entitled to them, and one its account, which a cache may not have
-// yet.
-func (r *Controller) seeToRights(ctx context.Context, one *v1.NFSServer) (all []apply.Outcome) {
-	r.rights.Lock()
-	defer r.rights.Unlock()
-	o, err := account(one.Namespace)
+// accountPolicy binds the accounts of servers to what is their own.
+const accountPolicy = "holdfast-nfs-account"
+
+// limitsOf are the policies beside the rights of servers, which are reached at these addresses, by NAMESPACE/NAME.
+func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, namespace string) (finished []*unstructured.Unstructured, err error) {
+	all, err := render.Policies(deploy.NFSAccountPolicies, namespace)
 	if err != nil {
-		return []apply.Outcome{{Failures: []apply.Failure{{Err: err}}}}
+		return nil, err
 	}
-	others, err := r.onlyEntitled(r.held(keyOf(one)))
-	if err != nil {
-		return []apply.Outcome{{Failures: []apply.Failure{{Err: err}}}}
+	var known []string
+	for _, s := range inOrder(servers) {
+		key := keyOf(s).String()
+		if _, err := netip.ParseAddr(addresses[key]); err == nil { // headless, or not there yet
+			known = append(known, strconv.Quote(key)+": "+strconv.Quote(addresses[key]))
+		}
 	}
-	r.given.Store(one.UID, true)
-	return []apply.Outcome{
-		r.Servers.Apply(ctx, []*unstructured.Unstructured{o}),
-		r.applyRights(ctx, append(others, one)),
+	for _, o := range all {
+		if o.GetName() == accountPolicy && o.GetKind() == "ValidatingAdmissionPolicy" {
+			if err := render.SetVariable(o, "servers", "{"+strings.Join(known, ", ")+"}"); err != nil {
+				return nil, err
+			}
+		}
+		u, err := shared(o)
+		if err != nil {
+			return nil, err
+		}
+		finished = append(finished, u)
 	}
+	return finished, nil
 }
 
-func (r *Controller) applyRights(ctx context.Context, servers []*v1.NFSServer) apply.Outcome {
-	limits := r.applyLimits(ctx, servers)
-	if len(limits.Failures) > 0 {
-		return limits
+// limits are those of the servers, none where the API server knows no policies.
+func (c *Controller) limits(servers []*v1beta1.NFSServer) ([]*unstructured.Unstructured, error) {
+	if !render.HasPolicies(c.Owned.Has) {
+		return nil, nil
 	}
-	objects, err := rightsOf(servers, r.Namespace, r.Owned.Has(securityContextConstraints))
+	addresses := map[string]string{}
+	for _, s := range servers {
+		addresses[keyOf(s).String()] = c.serviceAddress(s)
+	}
+	return limitsOf(servers, addresses, c.Namespace)
+}
+
+// grant gives all servers their rights that are entitled to them, and one its account, which a cache may not have yet. The
+// rights are one set of objects for all servers: who holds the lock observes, plans and applies them.
+func (c *Controller) grant(ctx context.Context, one *v1beta1.NFSServer) apply.Outcome {
+	c.rights.Lock()
+	defer c.rights.Unlock()
+	o, err := account(one.Namespace)
 	if err != nil {
-		return apply.Outcome{Failures: []apply.Failure{{Err: err}}}
+		return failed(err)
 	}
-	return limits.And(r.Owned.Apply(ctx, objects))
+	others, err := c.onlyEntitled(c.held(keyOf(one)))
+	if err != nil {
+		return failed(err)
+	}
+	c.given.Store(one.UID, true)
+	return c.Servers.Apply(ctx, []*unstructured.Unstructured{o}).And(c.applyRights(ctx, append(others, one)))
+}
+
+func failed(err error) apply.Outcome { return apply.Outcome{Failures: []apply.Failure{{Err: err}}} }
+
+// applyRights applies the limits before every right: without them none is given.
+func (c *Controller) applyRights(ctx context.Context, servers []*v1beta1.NFSServer) apply.Outcome {
+	limits, err := c.limits(servers)
+	if err != nil {
+		return failed(err)
+	}
+	out := c.Owned.Apply(ctx, limits)
+	if len(out.Failures) > 0 {
+		return out
+	}
+	objects, err := rightsOf(servers, c.Namespace, c.Owned.Has(securityContextConstraints))
+	if err != nil {
+		return failed(err)
+	}
+	return out.And(c.Owned.Apply(ctx, objects))
 }
 
 // held are the servers but one that are not gone yet: while one is being deleted, its pod may still need its rights.
-func (r *Controller) held(but types.NamespacedName) []*v1.NFSServer {
-	return slices.DeleteFunc(slices.Clone(r.all()), func(s *v1.NFSServer) bool {
-		return keyOf(s) == but || s.DeletionTimestamp != nil && !slices.Contains(r.written.Newest(s).Finalizers, v1.OperatorFinalizer)
+func (c *Controller) held(but types.NamespacedName) []*v1beta1.NFSServer {
+	return slices.DeleteFunc(slices.Clone(c.all()), func(s *v1beta1.NFSServer) bool {
+		return keyOf(s) == but || s.DeletionTimestamp != nil && !slices.Contains(c.written.Newest(s).Finalizers, v1beta1.OperatorFinalizer)
 	})
 }
 
-// accountAnnotation, on the template of a server's pod, is the UID of the account for which the pod was replaced. The token of
-// a pod is that of the account that it began with: when this is deleted, and made again under the same name, the API server
-// knows the pod no more. It serves its clients, and nothing else.
-const accountAnnotation = v1.GroupName + "/account"
-
-// renewed is the accountAnnotation that a server is to have: as it is, unless its pod is older than its account.
-func (r *Controller) renewed(s *v1.NFSServer) string {
-	now := ""
-	if live := r.Servers.Get(refTo(s, "apps", "StatefulSet")); live != nil {
-		now, _, _ = unstructured.NestedString(live.Object, "spec", "template", "metadata", "annotations", accountAnnotation)
+// onlyEntitled leaves out the servers that have no rights, and get none.
+func (c *Controller) onlyEntitled(servers []*v1beta1.NFSServer) ([]*v1beta1.NFSServer, error) {
+	cluster, err := c.cluster()
+	if err != nil {
+		return nil, err
 	}
-	account := r.Servers.Get(apply.Ref{
-		GroupKind:      schema.GroupKind{Kind: rbac.ServiceAccountKind},
-		NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: rightsName},
-	})
-	if account == nil {
-		return now
-	}
-	since := account.GetCreationTimestamp()
-	if slices.ContainsFunc(r.podsOf(s), func(p *core.Pod) bool { return p.CreationTimestamp.Before(&since) }) {
-		return string(account.GetUID())
-	}
-	return now
+	return slices.DeleteFunc(slices.Clone(servers), func(s *v1beta1.NFSServer) bool { return !c.entitled(s, cluster) }), nil
 }
 
-// removeRights takes the rights from a server that is gone, or that goes, and removes what the last one leaves.
-func (r *Controller) removeRights(ctx context.Context, gone types.NamespacedName, there bool) error {
-	r.rights.Lock()
-	defer r.rights.Unlock()
+// revoke takes the rights from a server that is gone, or that goes, and removes what the last one leaves.
+func (c *Controller) revoke(ctx context.Context, gone types.NamespacedName, there bool) error {
+	c.rights.Lock()
+	defer c.rights.Unlock()
 	but := types.NamespacedName{}
 	if there {
 		but = gone
 	}
-	servers, err := r.onlyEntitled(r.held(but))
+	servers, err := c.onlyEntitled(c.held(but))
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(servers, func(s *v1.NFSServer) bool { return s.Namespace == gone.Namespace }) {
+	if !slices.ContainsFunc(servers, func(s *v1beta1.NFSServer) bool { return s.Namespace == gone.Namespace }) {
 		o, err := account(gone.Namespace)
 		if err != nil {
 			return err
 		}
-		if err := removeFrom(ctx, r.Servers, o); err != nil {
+		if err := removeFrom(ctx, c.Servers, o); err != nil {
 			return err
 		}
 	}
 	if len(servers) > 0 {
-		return r.applyRights(ctx, servers).Err()
+		return c.applyRights(ctx, servers).Err()
 	}
-	objects, err := rightsOf(nil, r.Namespace, false)
+	objects, err := rightsOf(nil, c.Namespace, false)
 	if err != nil {
 		return err
 	}
-	limits, err := r.limits(nil)
+	limits, err := c.limits(nil)
 	if err != nil {
 		return err
 	}
 	objects = append(limits, objects...)
 	slices.Reverse(objects)
-	return removeFrom(ctx, r.Owned, objects...)
+	return removeFrom(ctx, c.Owned, objects...)
 }
 
 func removeFrom(ctx context.Context, set *apply.Set, objects ...*unstructured.Unstructured) error {
@@ -205,9 +272,21 @@ func removeFrom(ctx context.Context, set *apply.Set, objects ...*unstructured.Un
 	return nil
 }
 
-func refTo(s *v1.NFSServer, group, kind string) apply.Ref {
-	return apply.Ref{
-		GroupKind:      schema.GroupKind{Group: group, Kind: kind},
-		NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: objectName(s)},
+// accountAnnotation, on the template of a server's pod, is the UID of the account for which the pod was replaced. The token of
+// a pod is that of the account that it began with: when this is deleted, and made again under the same name, the API server
+// knows the pod no more. It serves its clients, and nothing else.
+const accountAnnotation = v1beta1.GroupName + "/account"
+
+// renewed is the accountAnnotation that a server is to have: as it is, unless its pod is older than its account.
+func (r *round) renewed() string {
+	if r.account != nil {
+		since := r.account.GetCreationTimestamp()
+		if slices.ContainsFunc(r.pods, func(p *core.Pod) bool { return p.CreationTimestamp.Before(&since) }) {
+			return string(r.account.GetUID())
+		}
 	}
+	if r.set == nil {
+		return ""
+	}
+	return r.set.Spec.Template.Annotations[accountAnnotation]
 }

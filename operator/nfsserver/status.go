@@ -5,16 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
 // The reasons of the conditions.
@@ -39,160 +43,173 @@ const (
 	reasonTerminating = "Terminating"
 )
 
+// conclude computes the result of a pass: the status, the events, and when to run again at the latest.
+func (r *round) conclude() (next v1beta1.NFSServerStatus, events []event, again time.Duration) {
+	next, again = r.status(), kube.Sooner(r.again, r.Again)
+	if len(r.Failures) > 0 || r.claimErr != nil {
+		again = kube.Sooner(again, kube.RetryRefused)
+	}
+	return next, transitions(&r.server.Status, &next), again
+}
+
 // status says where a server stands, by what is observed and by what it said before.
-func (o *situation) status() v1.NFSServerStatus {
-	s := o.server
+func (r *round) status() v1beta1.NFSServerStatus {
+	s := r.server
 	next := *s.Status.DeepCopy()
 	next.ObservedGeneration = s.Generation
-	if o.address != "" {
-		next.Endpoint = net.JoinHostPort(o.address, strconv.Itoa(v1.NFSPort))
+	if address := r.address(); address != "" {
+		next.Endpoint = net.JoinHostPort(address, strconv.Itoa(v1beta1.NFSPort))
 	}
-	next.AccessModes = map[v1.NFSAccess]string{v1.NFSReadWrite: "RW", v1.NFSReadOnly: "RO", v1.NFSNone: "None"}[s.Spec.Access()]
-	next.Claim, next.StorageClassName = claimName(s), ""
-	if o.claim != nil && o.claim.Spec.StorageClassName != nil {
-		next.StorageClassName = *o.claim.Spec.StorageClassName
+	next.Access = s.Spec.Access()
+	next.ClaimName, next.StorageClassName = claimName(s), ""
+	if r.claim != nil && r.claim.Spec.StorageClassName != nil {
+		next.StorageClassName = *r.claim.Spec.StorageClassName
 	}
-	next.Node = cmp.Or(o.node, next.Node) // one that has no pod now must find the node where its data is
-	if pod := o.pod(); pod != nil && pod.Spec.NodeName != "" && o.node == "" {
+	node := r.node()
+	next.Node = cmp.Or(node, next.Node) // one that has no pod now must find the node where its data is
+	if pod := r.pod(); pod != nil && pod.Spec.NodeName != "" && node == "" {
 		next.Node = pod.Spec.NodeName
 	}
 	ever := hasServed(&s.Status)
-	next.Exports = int32(o.exports)
+	next.Exports = int32(r.exports)
 	if s.Spec.Publish != nil {
 		next.Path = "/" + path(&s.Spec)
-		if ever || o.serves() {
+		if ever || r.serves() {
 			next.Exports = 1
 		}
 	}
-	if !o.serves() {
+	if !r.serves() {
 		next.Clients = 0 // else the server has written it
 	}
 	next.AllowedClients = nil
 	if len(s.Spec.Exports.Clients) == 0 {
-		next.AllowedClients = o.clients
+		next.AllowedClients = r.clients()
 	}
-	o.room(&next)
-	for _, c := range []metav1.Condition{o.available(ever, &next), o.progressing(), o.degraded(ever)} {
-		c.ObservedGeneration = s.Generation
+	r.room(&next)
+	for _, c := range []metav1.Condition{r.available(ever, &next), r.progressing(), r.degraded(ever)} {
+		c.ObservedGeneration, c.LastTransitionTime = s.Generation, metav1.NewTime(r.now.Truncate(time.Second))
 		c.Message = kube.Shorten(c.Message, kube.LongestMessage)
 		meta.SetStatusCondition(&next.Conditions, c)
 	}
-	next.Phase = o.phase(ever, &next)
+	ready := kube.Ready(next.Conditions)
+	ready.LastTransitionTime = metav1.NewTime(r.now.Truncate(time.Second))
+	meta.SetStatusCondition(&next.Conditions, ready)
+	next.Phase = r.phase(ever, &next)
 	next.SetColumns()
 	return next
 }
 
 // room is what the server says of its pool, or what the claim has.
-func (o *situation) room(next *v1.NFSServerStatus) {
+func (r *round) room(next *v1beta1.NFSServerStatus) {
 	next.Capacity, next.Promised = nil, nil
-	if o.claim != nil {
-		if capacity, has := o.claim.Status.Capacity[core.ResourceStorage]; has {
+	if r.claim != nil {
+		if capacity, has := r.claim.Status.Capacity[core.ResourceStorage]; has {
 			next.Capacity = &capacity
 		}
 	}
-	if o.storage != nil && len(o.storage.Status.Pools) > 0 {
-		pool := o.storage.Status.Pools[0].DeepCopy()
+	if r.storage != nil && len(r.storage.Status.Pools) > 0 {
+		pool := r.storage.Status.Pools[0].DeepCopy()
 		next.Capacity, next.Promised = &pool.Capacity, &pool.Promised
 	}
 }
 
-func (o *situation) phase(ever bool, next *v1.NFSServerStatus) v1.NFSPhase {
+func (r *round) phase(ever bool, next *v1beta1.NFSServerStatus) v1beta1.NFSPhase {
 	switch {
-	case o.server.DeletionTimestamp != nil:
-		return v1.NFSTerminating
-	case o.serves() && meta.IsStatusConditionFalse(next.Conditions, v1.DegradedCondition):
-		return v1.NFSRunning
-	case o.serves() || ever:
-		return v1.NFSDegraded
+	case r.server.DeletionTimestamp != nil:
+		return v1beta1.NFSTerminating
+	case r.serves() && meta.IsStatusConditionFalse(next.Conditions, v1beta1.DegradedCondition):
+		return v1beta1.NFSRunning
+	case r.serves() || ever:
+		return v1beta1.NFSDegraded
 	}
-	return v1.NFSPending
+	return v1beta1.NFSPending
 }
 
 // hasServed says whether a server has ever served.
-func hasServed(old *v1.NFSServerStatus) bool {
-	c := meta.FindStatusCondition(old.Conditions, v1.AvailableCondition)
+func hasServed(old *v1beta1.NFSServerStatus) bool {
+	c := meta.FindStatusCondition(old.Conditions, v1beta1.AvailableCondition)
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == reasonNotServing)
 }
 
-func (o *situation) available(ever bool, next *v1.NFSServerStatus) metav1.Condition {
-	reason, message := o.trouble()
+func (r *round) available(ever bool, next *v1beta1.NFSServerStatus) metav1.Condition {
+	reason, message := r.trouble()
 	switch {
-	case o.leaving != "":
-		return kube.NewCondition(v1.AvailableCondition, false, reasonTerminating, "waiting for "+o.leaving)
-	case !o.entitled:
-		return kube.NewCondition(v1.AvailableCondition, false, reasonNotAllowed, o.stranger())
-	case o.serves() && next.Path != "":
-		return kube.NewCondition(v1.AvailableCondition, true, reasonServing, fmt.Sprintf("clients mount %s of %s", next.Path, o.address))
-	case o.serves():
-		return kube.NewCondition(v1.AvailableCondition, true, reasonServing, "clients reach it at "+next.Endpoint)
+	case r.leaving != "":
+		return kube.NewCondition(v1beta1.AvailableCondition, false, reasonTerminating, "waiting for "+r.leaving)
+	case !r.entitled:
+		return kube.NewCondition(v1beta1.AvailableCondition, false, reasonNotAllowed, r.stranger())
+	case r.serves() && next.Path != "":
+		return kube.NewCondition(v1beta1.AvailableCondition, true, reasonServing, fmt.Sprintf("clients mount %s of %s", next.Path, r.address()))
+	case r.serves():
+		return kube.NewCondition(v1beta1.AvailableCondition, true, reasonServing, "clients reach it at "+next.Endpoint)
 	case ever:
-		return kube.NewCondition(v1.AvailableCondition, false, reasonNotServing, message)
+		return kube.NewCondition(v1beta1.AvailableCondition, false, reasonNotServing, message)
 	}
-	return kube.NewCondition(v1.AvailableCondition, false, reason, message)
+	return kube.NewCondition(v1beta1.AvailableCondition, false, reason, message)
 }
 
-func (o *situation) progressing() metav1.Condition {
+func (r *round) progressing() metav1.Condition {
 	is := func(status bool, reason, message string) metav1.Condition {
-		return kube.NewCondition(v1.ProgressingCondition, status, reason, message)
+		return kube.NewCondition(v1beta1.ProgressingCondition, status, reason, message)
 	}
-	reason, fault := o.fault()
+	reason, fault := r.fault()
 	switch {
-	case o.leaving != "":
-		return is(true, reasonTerminating, "waiting for "+o.leaving)
-	case o.server.DeletionTimestamp != nil:
-		return is(false, reasonInUse, o.kept())
-	case !o.entitled:
-		return is(false, reasonNotAllowed, o.stranger())
-	case o.cluster.Spec.Pause:
-		return is(false, reasonPaused, fmt.Sprintf("spec.pause of StorageCluster %s is set: nothing is changed or repaired", o.cluster.Name))
+	case r.leaving != "":
+		return is(true, reasonTerminating, "waiting for "+r.leaving)
+	case r.server.DeletionTimestamp != nil:
+		return is(false, reasonInUse, r.kept())
+	case !r.entitled:
+		return is(false, reasonNotAllowed, r.stranger())
+	case r.cluster.Spec.Paused:
+		return is(false, reasonPaused, fmt.Sprintf("spec.paused of StorageCluster %s is set: nothing is changed or repaired", r.cluster.Name))
 	case reason != "":
 		return is(false, reason, fault)
-	case o.growing() != "":
-		return is(true, reasonGrowing, o.growing())
-	case !o.current():
-		_, message := o.trouble()
+	case r.growing() != "":
+		return is(true, reasonGrowing, r.growing())
+	case !r.isCurrent():
+		_, message := r.trouble()
 		return is(true, reasonRollingOut, message)
 	}
-	return is(false, reasonUpToDate, "all is as it is asked for")
+	return is(false, reasonUpToDate, "all objects match the spec")
 }
 
-func (o *situation) degraded(ever bool) metav1.Condition {
+func (r *round) degraded(ever bool) metav1.Condition {
 	is := func(reason, message string) metav1.Condition {
-		return kube.NewCondition(v1.DegradedCondition, true, reason, message)
+		return kube.NewCondition(v1beta1.DegradedCondition, true, reason, message)
 	}
-	reason, fault := o.fault()
+	reason, fault := r.fault()
 	switch {
-	case o.leaving != "":
+	case r.leaving != "":
 	case reason != "":
 		return is(reason, fault)
-	case !o.entitled:
-		return is(reasonNotAllowed, o.stranger())
-	case ever && !o.serves():
-		_, message := o.trouble()
+	case !r.entitled:
+		return is(reasonNotAllowed, r.stranger())
+	case ever && !r.serves():
+		_, message := r.trouble()
 		return is(reasonNotServing, message)
-	case o.storage != nil && len(o.storage.Status.Pools) > 0 && o.storage.Status.Pools[0].Message != "":
-		return is(reasonStorage, o.storage.Status.Pools[0].Message)
-	case o.stranger() != "":
-		return is(reasonNotAllowed, o.stranger())
+	case r.storage != nil && len(r.storage.Status.Pools) > 0 && r.storage.Status.Pools[0].Message != "":
+		return is(reasonStorage, r.storage.Status.Pools[0].Message)
+	case r.stranger() != "":
+		return is(reasonNotAllowed, r.stranger())
 	}
-	return kube.NewCondition(v1.DegradedCondition, false, reasonHealthy, "")
+	return kube.NewCondition(v1beta1.DegradedCondition, false, reasonHealthy, "")
 }
 
 // fault is what keeps the spec from being made.
-func (o *situation) fault() (reason, message string) {
+func (r *round) fault() (reason, message string) {
 	switch {
-	case o.invalid != nil:
-		return reasonInvalid, o.invalid.Error()
-	case errors.Is(o.claimErr, errForeignClaim):
-		return reasonForeign, o.claimErr.Error()
-	case o.claimErr != nil:
-		return reasonNotApplied, o.claimErr.Error()
-	case len(o.failures) == 0:
+	case r.invalid != nil:
+		return reasonInvalid, r.invalid.Error()
+	case errors.Is(r.claimErr, errForeignClaim):
+		return reasonForeign, r.claimErr.Error()
+	case r.claimErr != nil:
+		return reasonNotApplied, r.claimErr.Error()
+	case len(r.Failures) == 0:
 		return "", ""
 	}
 	reason = reasonForeign
 	var texts []string
-	for _, f := range o.failures {
+	for _, f := range r.Failures {
 		if !errors.Is(f, apply.ErrForeign) {
 			reason = reasonNotApplied
 		}
@@ -201,13 +218,28 @@ func (o *situation) fault() (reason, message string) {
 	return reason, strings.Join(texts, "; ")
 }
 
+// stranger says why a server may not be where it is, and what allows it; "" if it may.
+func (r *round) stranger() string {
+	namespace := r.server.Namespace
+	if r.cluster.AllowsNFSServers(namespace, r.holdfast) {
+		return ""
+	}
+	do := r.cluster.AllowNFSServers(namespace)
+	if r.entitled {
+		return fmt.Sprintf("namespace %s is not among those that may have NFS servers. Its volumes are still served, and it gets no new ones. "+
+			"To allow it: %s", namespace, do)
+	}
+	return fmt.Sprintf("namespace %s is not among those that may have NFS servers, so no objects are created for it. To allow it: %s. "+
+		"Or create the NFSServer in namespace %s", namespace, do, r.holdfast)
+}
+
 // kept is what keeps a server from being deleted.
-func (o *situation) kept() string {
+func (r *round) kept() string {
 	var parts []string
 	for _, p := range []struct {
 		count int
 		one   string
-	}{{o.volumes, "volume"}, {o.snapshots, "snapshot"}} {
+	}{{r.volumes, "volume"}, {r.snapshots, "snapshot"}} {
 		switch p.count {
 		case 0:
 		case 1:
@@ -217,7 +249,69 @@ func (o *situation) kept() string {
 		}
 	}
 	if len(parts) == 0 {
-		return "exports are in use: there are PersistentVolumes of it, or have been a moment ago; delete their claims first"
+		return "exports are in use: there are PersistentVolumes of it, or were a moment ago; delete their claims first"
 	}
-	return fmt.Sprintf("exports are in use: it has %s; delete their claims first: kubectl get volumes --field-selector spec.node=%s", strings.Join(parts, " and "), o.server.NodeName())
+	return fmt.Sprintf("exports are in use: it has %s; delete their claims first: kubectl get volumes --field-selector spec.node=%s", strings.Join(parts, " and "), r.server.NodeName())
+}
+
+// pod is the one that serves or is to serve.
+func (r *round) pod() *core.Pod {
+	if len(r.pods) == 0 {
+		return nil
+	}
+	return r.pods[len(r.pods)-1]
+}
+
+func (r *round) serves() bool { return slices.ContainsFunc(r.pods, rollout.IsReady) }
+
+// isCurrent says whether the pod that serves is of the newest revision. That is not known of a StatefulSet that was changed
+// by this pass.
+func (r *round) isCurrent() bool {
+	return r.set != nil && r.set.Status.ObservedGeneration >= r.set.Generation && r.set.Status.UpdatedReplicas == 1 && r.set.Status.ReadyReplicas == 1 &&
+		r.set.Status.CurrentRevision == r.set.Status.UpdateRevision && !slices.Contains(r.Changed, refTo(r.server, apps.GroupName, "StatefulSet"))
+}
+
+type event struct{ kind, reason, message string }
+
+// faults are the reasons that need an action by the user.
+var faults = map[string]bool{
+	reasonInvalid: true, reasonNotApplied: true, reasonForeign: true, reasonClaim: true, reasonPodSecurity: true,
+	reasonNotAllowed: true,
+}
+
+// transitions are the events between two states.
+func transitions(old, next *v1beta1.NFSServerStatus) (all []event) {
+	was := func(kind string) metav1.Condition { return find(old, kind) }
+	is := func(kind string) metav1.Condition { return find(next, kind) }
+	progressing, available, degraded := is(v1beta1.ProgressingCondition), is(v1beta1.AvailableCondition), is(v1beta1.DegradedCondition)
+	switch {
+	case progressing.Reason == reasonInUse && was(v1beta1.ProgressingCondition).Reason != reasonInUse:
+		all = append(all, event{core.EventTypeWarning, "Terminating", "not deleted yet: " + progressing.Message})
+	case progressing.Reason == reasonTerminating && was(v1beta1.ProgressingCondition).Reason != reasonTerminating:
+		all = append(all, event{core.EventTypeNormal, "Terminating", "removing its objects"})
+	}
+	for _, c := range []metav1.Condition{available, degraded} {
+		before := was(c.Type)
+		if faults[c.Reason] && (before.Reason != c.Reason || before.Message != c.Message) {
+			reason := "FailedCreation"
+			if c.Reason == reasonNotAllowed { // it may serve nevertheless
+				reason = reasonNotAllowed
+			}
+			return append(all, event{core.EventTypeWarning, reason, c.Message})
+		}
+	}
+	switch before := was(v1beta1.AvailableCondition); {
+	case available.Status == metav1.ConditionTrue && before.Status != metav1.ConditionTrue:
+		all = append(all, event{core.EventTypeNormal, "ChangedStatus", "the NFS server works: " + available.Message})
+	case available.Reason == reasonNotServing && before.Status == metav1.ConditionTrue:
+		all = append(all, event{core.EventTypeWarning, "ChangedStatus", "the NFS server does not serve: " + available.Message})
+	}
+	return all
+}
+
+func find(s *v1beta1.NFSServerStatus, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
 }

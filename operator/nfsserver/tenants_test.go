@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 // aggregated is a right that roles get by aggregation alone.
@@ -78,12 +78,12 @@ func (r *rig) with(role string) *rest.Config {
 	return config
 }
 
-func TestWhoEditsOrAdministersANamespaceHasNoRightToNFSServers(t *testing.T) {
+func TestTenant_EditorOrAdminOfANamespaceHasNoRightToNFSServers(t *testing.T) {
 	r := newRig(t)
 	s := r.create("data", nil)
 	users := map[string]*rest.Config{"edit": r.with("edit"), "admin": r.with("admin")}
 	r.aggregates(users)
-	server := `{"apiVersion":"holdfast.dev/v1","kind":"NFSServer","spec":{"storage":{"size":"1Gi"}}}`
+	server := `{"apiVersion":"holdfast.dev/v1beta1","kind":"NFSServer","spec":{"storage":{"size":"1Gi"}}}`
 	if err := (realapi.Attempt{Verb: "create", What: ofServers, In: r.namespace, Name: "mine", Body: server}).Try(t.Context(), r.config); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestWhoEditsOrAdministersANamespaceHasNoRightToNFSServers(t *testing.T) {
 		}
 		for _, resource := range []string{"nfsservers", "volumes", "snapshots", "storagenodes", "storageclusters", "storageupgrades", "nodejobs"} {
 			for _, sub := range []string{"", "status", "finalizers", "scale"} {
-				if got := realapi.Allowed(t, user, realapi.Right{Group: v1.SchemeGroupVersion.Group, Resource: resource, Sub: sub, In: r.namespace}); len(got) > 0 {
+				if got := realapi.Allowed(t, user, realapi.Right{Group: v1beta1.SchemeGroupVersion.Group, Resource: resource, Sub: sub, In: r.namespace}); len(got) > 0 {
 					t.Errorf("%s: of %s/%s it may %v", role, resource, sub, got)
 				}
 			}

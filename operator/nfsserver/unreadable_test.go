@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
-func TestAServerThatCannotBeReadIsNamedAndTheOthersServe(t *testing.T) {
+func TestUnreadable_ServerIsNamedAndTheOthersServe(t *testing.T) {
 	r := newRig(t)
 	bad := &unstructured.Unstructured{Object: map[string]any{"kind": "NFSServer", "spec": map[string]any{
 		"storage": map[string]any{"size": "1Gi"}, "resources": map[string]any{"limits": map[string]any{"memory": "1e1.5"}},
@@ -20,7 +20,7 @@ func TestAServerThatCannotBeReadIsNamedAndTheOthersServe(t *testing.T) {
 	bad.SetNamespace(r.namespace)
 	bad.SetName("bad")
 	realapi.PutPast(t, r.config, "nfsservers", bad, "spec.resources.limits")
-	if message := r.condition("bad", v1.DegradedCondition, v1.ReasonUnreadable); !strings.Contains(message, `spec.resources.limits: {"memory":"1e1.5"}`) {
+	if message := r.condition("bad", v1beta1.DegradedCondition, v1beta1.ReasonUnreadable); !strings.Contains(message, `spec.resources.limits: {"memory":"1e1.5"}`) {
 		t.Errorf("it says %q", message)
 	}
 	r.until("the event", func() bool { return len(r.events.with("Warning Unreadable")) == 1 })
@@ -32,7 +32,7 @@ func TestAServerThatCannotBeReadIsNamedAndTheOthersServe(t *testing.T) {
 	if _, err := r.theirs.CoreV1().Services(r.namespace).Get(t.Context(), "nfs-bad", metav1.GetOptions{}); err == nil {
 		t.Error("something was made for it")
 	}
-	if _, err := r.ours.HoldfastV1().NFSServers(r.namespace).Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"resources":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().NFSServers(r.namespace).Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"resources":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.serve("bad")

@@ -2,7 +2,6 @@ package nfsserver
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	core "k8s.io/api/core/v1"
@@ -13,7 +12,7 @@ import (
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
@@ -25,83 +24,83 @@ func watchPods(client kubernetes.Interface) kubeinformers.SharedInformerFactory 
 	}))
 }
 
-// listen registers what makes servers be looked at. What only changes numbers waits a moment for more.
-func (r *Controller) listen() error {
-	kinds, cluster := r.Watches.Holdfast.Holdfast().V1(), r.Watches.Cluster.Core().V1()
-	r.Servers.Listen(func(ref apply.Ref) {
+// watch registers what queues servers. What only changes numbers waits a moment for more.
+func (c *Controller) watch() error {
+	kinds, cluster := c.Watches.Holdfast.Holdfast().V1beta1(), c.Watches.Cluster.Core().V1()
+	c.Servers.Listen(func(ref apply.Ref) {
 		if key, is := serverOf(ref.NamespacedName); is {
-			r.loop.Enqueue(key)
+			c.loop.Enqueue(key)
 		}
 		if ref.Name == rightsName {
-			for _, key := range r.in(ref.Namespace) {
-				r.loop.Enqueue(key)
+			for _, key := range c.in(ref.Namespace) {
+				c.loop.Enqueue(key)
 			}
 		}
 	})
-	r.Owned.Listen(func(ref apply.Ref) {
+	c.Owned.Listen(func(ref apply.Ref) {
 		if strings.HasPrefix(ref.Name, rightsName) { // the limits, too
-			r.enqueueAll()
+			c.enqueueAll()
 		}
 	})
-	all := func(any) []types.NamespacedName { r.enqueueAll(); return nil }
+	all := func(any) []types.NamespacedName { c.enqueueAll(); return nil }
 	return errors.Join(
-		r.loop.Watch(kinds.NFSServers().Informer(), func(o any) []types.NamespacedName { return []types.NamespacedName{keyOf(o.(*v1.NFSServer))} }),
-		r.loop.WatchChanges(kinds.StorageClusters().Informer(), all, func(old, now any) bool {
-			return old.(*v1.StorageCluster).Generation != now.(*v1.StorageCluster).Generation
+		c.loop.Watch(kinds.NFSServers().Informer(), func(o any) []types.NamespacedName { return []types.NamespacedName{keyOf(o.(*v1beta1.NFSServer))} }),
+		c.loop.WatchChanges(kinds.StorageClusters().Informer(), all, func(old, now any) bool {
+			return old.(*v1beta1.StorageCluster).Generation != now.(*v1beta1.StorageCluster).Generation
 		}),
-		r.loop.WatchChanges(kinds.Volumes().Informer(), r.soon(func(o any) string { return o.(*v1.Volume).Spec.Node }), func(old, now any) bool {
-			return (old.(*v1.Volume).Status.Created == nil) != (now.(*v1.Volume).Status.Created == nil)
+		c.loop.WatchChanges(kinds.Volumes().Informer(), c.soon(func(o any) string { return o.(*v1beta1.Volume).Spec.Node }), func(old, now any) bool {
+			return (old.(*v1beta1.Volume).Status.CreationTime == nil) != (now.(*v1beta1.Volume).Status.CreationTime == nil)
 		}),
-		r.loop.WatchChanges(kinds.Snapshots().Informer(), r.soon(func(o any) string { return o.(*v1.Snapshot).Spec.Node }), never),
-		r.loop.WatchChanges(kinds.StorageNodes().Informer(), r.soon(func(o any) string { return o.(*v1.StorageNode).Name }), nil),
-		r.loop.Watch(r.pods.Core().V1().Pods().Informer(), func(o any) []types.NamespacedName {
+		c.loop.WatchChanges(kinds.Snapshots().Informer(), c.soon(func(o any) string { return o.(*v1beta1.Snapshot).Spec.Node }), never),
+		c.loop.WatchChanges(kinds.StorageNodes().Informer(), c.soon(func(o any) string { return o.(*v1beta1.StorageNode).Name }), nil),
+		c.loop.Watch(c.pods.Core().V1().Pods().Informer(), func(o any) []types.NamespacedName {
 			p := o.(*core.Pod)
 			return []types.NamespacedName{{Namespace: p.Namespace, Name: p.Labels[Label]}}
 		}),
-		r.loop.Watch(r.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Informer(), r.usersOf),
-		r.loop.WatchChanges(cluster.Namespaces().Informer(), func(o any) []types.NamespacedName { return r.in(o.(*core.Namespace).Name) }, func(old, now any) bool {
+		c.loop.Watch(c.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Informer(), c.usersOf),
+		c.loop.WatchChanges(cluster.Namespaces().Informer(), func(o any) []types.NamespacedName { return c.in(o.(*core.Namespace).Name) }, func(old, now any) bool {
 			return !equality.Semantic.DeepEqual(old.(*core.Namespace).Labels, now.(*core.Namespace).Labels)
 		}),
-		r.loop.WatchChanges(cluster.Nodes().Informer(), r.allSoon, seenOtherwise),
-		r.loop.WatchChanges(kinds.StorageNodes().Informer(), r.allSoon, toldOtherwise),
+		c.loop.WatchChanges(cluster.Nodes().Informer(), c.allSoon, seenOtherwise),
+		c.loop.WatchChanges(kinds.StorageNodes().Informer(), c.allSoon, toldOtherwise),
 	)
 }
 
 func never(any, any) bool { return false }
 
-// soon lets the server be looked at that a thing belongs to by the name of its node.
-func (r *Controller) soon(node func(any) string) func(any) []types.NamespacedName {
+// soon queues the server that a thing belongs to by the name of its node.
+func (c *Controller) soon(node func(any) string) func(any) []types.NamespacedName {
 	return func(o any) []types.NamespacedName {
-		if namespace, name, is := v1.ParseNFSNode(node(o)); is {
-			r.loop.EnqueueAfter(types.NamespacedName{Namespace: namespace, Name: name}, r.Settle)
+		if namespace, name, is := v1beta1.ParseNFSNode(node(o)); is {
+			c.loop.EnqueueAfter(types.NamespacedName{Namespace: namespace, Name: name}, c.StatusDelay)
 		}
 		return nil
 	}
 }
 
-// allSoon lets all servers be looked at, for a change of a node that each has to know.
-func (r *Controller) allSoon(any) []types.NamespacedName {
-	for _, s := range r.all() {
-		r.loop.EnqueueAfter(keyOf(s), r.Settle)
+// allSoon queues all servers, for a change of a node that each has to know.
+func (c *Controller) allSoon(any) []types.NamespacedName {
+	for _, s := range c.all() {
+		c.loop.EnqueueAfter(keyOf(s), c.StatusDelay)
 	}
 	return nil
 }
 
-func (r *Controller) enqueueAll() {
-	for _, s := range r.all() {
-		r.loop.Enqueue(keyOf(s))
+func (c *Controller) enqueueAll() {
+	for _, s := range c.all() {
+		c.loop.Enqueue(keyOf(s))
 	}
 }
 
 // all servers, as a cache has them.
-func (r *Controller) all() []*v1.NFSServer {
-	all, _ := r.servers.List(labels.Everything()) // a cache has no errors
+func (c *Controller) all() []*v1beta1.NFSServer {
+	all, _ := c.servers.List(labels.Everything()) // a cache has no errors
 	return all
 }
 
 // in are the servers of a namespace.
-func (r *Controller) in(namespace string) (keys []types.NamespacedName) {
-	all, _ := r.servers.NFSServers(namespace).List(labels.Everything())
+func (c *Controller) in(namespace string) (keys []types.NamespacedName) {
+	all, _ := c.servers.NFSServers(namespace).List(labels.Everything())
 	for _, s := range all {
 		keys = append(keys, keyOf(s))
 	}
@@ -109,21 +108,17 @@ func (r *Controller) in(namespace string) (keys []types.NamespacedName) {
 }
 
 // usersOf are the servers whose claim it is.
-func (r *Controller) usersOf(claim any) (keys []types.NamespacedName) {
-	c := claim.(*core.PersistentVolumeClaim)
-	all, _ := r.servers.NFSServers(c.Namespace).List(labels.Everything())
+func (c *Controller) usersOf(claim any) (keys []types.NamespacedName) {
+	used := claim.(*core.PersistentVolumeClaim)
+	all, _ := c.servers.NFSServers(used.Namespace).List(labels.Everything())
 	for _, s := range all {
-		if claimName(s) == c.Name {
+		if claimName(s) == used.Name {
 			keys = append(keys, keyOf(s))
 		}
 	}
 	return keys
 }
 
-// podsOf are the pods of a server, the newest last.
-func (r *Controller) podsOf(s *v1.NFSServer) []*core.Pod {
-	pods, _ := r.pods.Core().V1().Pods().Lister().Pods(s.Namespace).List(labels.SelectorFromSet(selector(s)))
-	pods = slices.DeleteFunc(pods, func(p *core.Pod) bool { return !isPodOf(s, p.Name) })
-	slices.SortFunc(pods, func(a, b *core.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	return pods
+func keyOf(s *v1beta1.NFSServer) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }

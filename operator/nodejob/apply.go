@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
@@ -27,7 +27,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	job := c.written.Newest(cached).DeepCopy()
 	if job.Unreadable() != nil {
-		return 0, c.tellUnreadable(ctx, job)
+		return 0, c.reportUnreadable(ctx, job)
 	}
 	if hasEnded(job) || job.DeletionTimestamp != nil {
 		c.logs.forget(name)
@@ -36,29 +36,29 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	p := makePlan(job, o)
+	p := newPlan(job, o)
 	if len(p.find) > 0 {
 		if err := c.find(ctx, p.find, &o); err != nil {
 			return 0, err
 		}
-		p = makePlan(job, o)
+		p = newPlan(job, o)
 	}
 	return c.apply(ctx, job, p)
 }
 
-// tellUnreadable leaves a job alone that cannot be decoded, with all of its pods.
-func (c *Controller) tellUnreadable(ctx context.Context, job *v1.NodeJob) error {
+// reportUnreadable leaves a job alone that cannot be decoded, with all of its pods.
+func (c *Controller) reportUnreadable(ctx context.Context, job *v1beta1.NodeJob) error {
 	written, err := c.unreadable.Report(ctx, c.Client, job, component)
 	if written == nil {
 		return err
 	}
-	c.written.Wrote(written.(*v1.NodeJob))
+	c.written.Wrote(written.(*v1beta1.NodeJob))
 	return kube.RecordOnce(ctx, c.Kubernetes, component, kube.Event{
-		About: job, Kind: v1.SchemeGroupVersion.WithKind("NodeJob"), Type: core.EventTypeWarning, Reason: v1.ReasonUnreadable, Message: kube.UnreadableMessage(job),
+		About: job, Kind: v1beta1.SchemeGroupVersion.WithKind("NodeJob"), Type: core.EventTypeWarning, Reason: v1beta1.ReasonUnreadable, Message: kube.UnreadableMessage(job),
 	})
 }
 
-func (c *Controller) observe(ctx context.Context, job *v1.NodeJob) (observed, error) {
+func (c *Controller) observe(ctx context.Context, job *v1beta1.NodeJob) (observed, error) {
 	o := observed{now: c.Now(), gone: map[string]bool{}}
 	var err error
 	if o.nodes, err = c.nodes.List(labels.Everything()); err != nil {
@@ -71,7 +71,7 @@ func (c *Controller) observe(ctx context.Context, job *v1.NodeJob) (observed, er
 	if o.settings, err = c.settings(); err != nil {
 		return o, err
 	}
-	if job.Spec.Task != TaskCleanup || hasEnded(job) {
+	if job.Spec.Task != v1beta1.CleanupTask || hasEnded(job) {
 		return o, nil
 	}
 	if o.pools, err = c.poolsOfNodes(); err != nil {
@@ -99,13 +99,13 @@ func (c *Controller) find(ctx context.Context, names []string, o *observed) erro
 
 // apply begins what the plan says, writes the status, and ends what the status says is done with. So a result is never
 // lost: what was not written down still runs, or has left its log and its termination message.
-func (c *Controller) apply(ctx context.Context, job *v1.NodeJob, p plan) (time.Duration, error) {
+func (c *Controller) apply(ctx context.Context, job *v1beta1.NodeJob, p plan) (time.Duration, error) {
 	pods := c.Kubernetes.CoreV1().Pods(c.Namespace)
 	var failed []error
 	for _, pod := range p.create {
 		if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			p.notMade(pod.Annotations[nodeAnnotation], err, c.Now())
-			failed = append(failed, fmt.Errorf("making the pod of node %s: %w", pod.Annotations[nodeAnnotation], err))
+			failed = append(failed, fmt.Errorf("creating the pod of node %s: %w", pod.Annotations[nodeAnnotation], err))
 		}
 	}
 	for _, pod := range p.follow {
@@ -119,7 +119,7 @@ func (c *Controller) apply(ctx context.Context, job *v1.NodeJob, p plan) (time.D
 	}
 	if p.finished {
 		if err := c.announce(ctx, job, p.status); err != nil {
-			c.Log.Warn("an event is missing", "job", job.Name, "error", err)
+			c.Log.Warn("an event could not be written", "job", job.Name, "error", err)
 		}
 	}
 	if err := c.write(ctx, job, p.status); err != nil {
@@ -148,21 +148,21 @@ func (p *plan) notMade(node string, cause error, now time.Time) {
 			continue
 		}
 		n.Attempts--
-		n.Message = kube.Shorten("its pod cannot be made: "+cause.Error(), longestMessage)
+		n.Message = kube.Shorten("its pod cannot be created: "+cause.Error(), longestMessage)
 		if apierrors.IsInvalid(cause) || apierrors.IsBadRequest(cause) {
-			n.Phase = v1.JobFailed
+			n.Phase = v1beta1.JobFailed
 		}
 	}
 	p.conclude(now)
 }
 
-func (c *Controller) announce(ctx context.Context, job *v1.NodeJob, s v1.NodeJobStatus) error {
-	e := kube.Event{About: job, Kind: v1.SchemeGroupVersion.WithKind("NodeJob"), Type: core.EventTypeWarning, Reason: ReasonFailed}
+func (c *Controller) announce(ctx context.Context, job *v1beta1.NodeJob, s v1beta1.NodeJobStatus) error {
+	e := kube.Event{About: job, Kind: v1beta1.SchemeGroupVersion.WithKind("NodeJob"), Type: core.EventTypeWarning, Reason: ReasonFailed}
 	if s.Completed {
 		e.Type, e.Reason = core.EventTypeNormal, ReasonCompleted
 	}
 	for _, condition := range s.Conditions {
-		if condition.Type == v1.CompleteCondition {
+		if condition.Type == v1beta1.CompleteCondition {
 			e.Message = condition.Message
 		}
 	}
@@ -170,7 +170,7 @@ func (c *Controller) announce(ctx context.Context, job *v1.NodeJob, s v1.NodeJob
 }
 
 // write is refused when the job has changed: then it is looked at again.
-func (c *Controller) write(ctx context.Context, job *v1.NodeJob, s v1.NodeJobStatus) error {
+func (c *Controller) write(ctx context.Context, job *v1beta1.NodeJob, s v1beta1.NodeJobStatus) error {
 	_, _, err := c.written.WriteStatus(ctx, job, s)
 	return kube.IgnoreNotFound(err)
 }

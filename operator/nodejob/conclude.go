@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // The reasons of the events, which the conditions have as well.
@@ -23,9 +23,9 @@ func (p *plan) conclude(now time.Time) {
 	var failed, waiting []string
 	for _, n := range s.Nodes {
 		switch n.Phase {
-		case v1.JobCompleted:
+		case v1beta1.JobCompleted:
 			done++
-		case v1.JobFailed:
+		case v1beta1.JobFailed:
 			failed = append(failed, n.Name+orElse(": ", n.Message))
 		default:
 			running++
@@ -34,33 +34,33 @@ func (p *plan) conclude(now time.Time) {
 			}
 		}
 	}
-	s.Done = fmt.Sprintf("%d/%d", done, len(s.Nodes))
-	said := fmt.Sprintf("%s nodes are done", s.Done)
+	s.SucceededNodes, s.DesiredNodes = int32(done), int32(len(s.Nodes))
+	said := fmt.Sprintf("%d/%d nodes are done", done, len(s.Nodes))
 	if len(failed) > 0 {
 		said += "; failed: " + few(failed)
 	}
 	switch {
 	case running > 0:
-		s.Phase = v1.JobRunning
+		s.Phase = v1beta1.JobRunning
 		if len(waiting) > 0 {
 			said += "; waiting: " + few(waiting)
 		}
-		p.condition(v1.CompleteCondition, metav1.ConditionFalse, "Running", said, now)
+		p.condition(v1beta1.CompleteCondition, metav1.ConditionFalse, "Running", said, now)
 	case len(failed) > 0:
 		p.fail(ReasonFailed, said, now)
 	default:
-		s.Phase, s.Completed = v1.JobCompleted, true
+		s.Phase, s.Completed = v1beta1.JobCompleted, true
 		p.finish(now)
-		p.condition(v1.CompleteCondition, metav1.ConditionTrue, ReasonCompleted, said, now)
+		p.condition(v1beta1.CompleteCondition, metav1.ConditionTrue, ReasonCompleted, said, now)
 	}
 }
 
 // fail ends the job badly.
 func (p *plan) fail(reason, message string, now time.Time) {
-	p.status.Phase = v1.JobFailed
+	p.status.Phase = v1beta1.JobFailed
 	p.finish(now)
-	p.condition(v1.CompleteCondition, metav1.ConditionFalse, reason, message, now)
-	p.condition(v1.FailedCondition, metav1.ConditionTrue, reason, message, now)
+	p.condition(v1beta1.CompleteCondition, metav1.ConditionFalse, reason, message, now)
+	p.condition(v1beta1.FailedCondition, metav1.ConditionTrue, reason, message, now)
 }
 
 func (p *plan) finish(now time.Time) {
@@ -69,7 +69,7 @@ func (p *plan) finish(now time.Time) {
 }
 
 func (p *plan) condition(kind string, status metav1.ConditionStatus, reason, message string, now time.Time) {
-	meta.SetStatusCondition(&p.status.Conditions, metav1.Condition{
+	kube.SetRunCondition(&p.status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message,
 		ObservedGeneration: p.status.ObservedGeneration, LastTransitionTime: timeOf(now),
 	})

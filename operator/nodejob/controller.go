@@ -1,7 +1,11 @@
 // Package nodejob runs the containers of NodeJobs, one on each node that a job selects, and says what came of each.
 //
-// makePlan decides from what is observed and nothing else; Controller observes and applies. All state is in the objects:
+// newPlan decides from what is observed and nothing else; Controller observes and applies. All state is in the objects:
 // a pod's name follows from its job, node and attempt, so what was begun before a restart is found again.
+//
+// Jobs of batch/v1 would not do: they know no completion word, so a container that has said it and goes on never completes
+// one, and one that fails after it is tried again. They would also begin a cleanup again without asking whether the pool is
+// used by now.
 package nodejob
 
 import (
@@ -19,8 +23,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -39,7 +43,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Controller sees to all NodeJobs of a cluster.
+// Controller reconciles all NodeJobs of a cluster.
 type Controller struct {
 	Config
 
@@ -50,7 +54,7 @@ type Controller struct {
 	nodes        corelisters.NodeLister
 	pods         corelisters.PodLister
 	logs         *logs
-	written      kube.Writer[*v1.NodeJob, v1.NodeJobStatus]
+	written      kube.Writer[*v1beta1.NodeJob, v1beta1.NodeJobStatus]
 	unreadable   kube.UnreadableReporter
 }
 
@@ -68,14 +72,14 @@ func New(c Config) (*Controller, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	kinds := c.Watches.Holdfast.Holdfast().V1()
+	kinds := c.Watches.Holdfast.Holdfast().V1beta1()
 	r := &Controller{
 		Config: c,
 		jobs:   kinds.NodeJobs().Lister(), clusters: kinds.StorageClusters().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		nodes: c.Watches.Cluster.Core().V1().Nodes().Lister(), pods: c.Watches.Cluster.Core().V1().Pods().Lister(),
-		written: kube.Writer[*v1.NodeJob, v1.NodeJobStatus]{
-			Client:  func(string) kube.Client[*v1.NodeJob] { return c.Client.HoldfastV1().NodeJobs() },
-			Status:  func(o *v1.NodeJob) *v1.NodeJobStatus { return &o.Status },
+		written: kube.Writer[*v1beta1.NodeJob, v1beta1.NodeJobStatus]{
+			Client:  func(string) kube.Client[*v1beta1.NodeJob] { return c.Client.HoldfastV1beta1().NodeJobs() },
+			Status:  func(o *v1beta1.NodeJob) *v1beta1.NodeJobStatus { return &o.Status },
 			Manager: component,
 		},
 		logs: &logs{kubernetes: c.Kubernetes, known: map[types.UID]*reading{}},
@@ -88,11 +92,11 @@ func New(c Config) (*Controller, error) {
 	return r, r.watch()
 }
 
-// Run sees to the jobs until ctx ends.
+// Run reconciles the jobs until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 func (c *Controller) watch() error {
-	kinds, pods, nodes := c.Watches.Holdfast.Holdfast().V1(), c.Watches.Cluster.Core().V1().Pods(), c.Watches.Cluster.Core().V1().Nodes()
+	kinds, pods, nodes := c.Watches.Holdfast.Holdfast().V1beta1(), c.Watches.Cluster.Core().V1().Pods(), c.Watches.Cluster.Core().V1().Nodes()
 	return errors.Join(
 		c.loop.Watch(kinds.NodeJobs().Informer(), nameOf),
 		// What they say is only read when a job is: nothing is to be done when it changes, but it must be known.
@@ -123,7 +127,7 @@ func (c *Controller) atWork(any) (names []string) {
 		return nil // of a cache: it has no error to give
 	}
 	for _, j := range jobs {
-		if j.Status.Phase == v1.JobRunning {
+		if j.Status.Phase == v1beta1.JobRunning {
 			names = append(names, j.Name)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
 )
 
@@ -41,16 +41,16 @@ func failsOnce(k *kubelet, p *core.Pod) {
 	exitsWell(k, p)
 }
 
-func TestAJobIsTheSameWhereverItsControllerIsKilled(t *testing.T) {
+func TestJob_GivesTheSameResultWhereverItsControllerIsKilled(t *testing.T) {
 	for name, c := range map[string]struct {
 		run  func(*kubelet, *core.Pod)
-		spec v1.NodeJobSpec
+		spec v1beta1.NodeJobSpec
 		pods string // begun, by node
 	}{
-		"exit code":       {exitsWell, v1.NodeJobSpec{Image: "i"}, "map[a:1 b:1]"},
-		"one more try":    {failsOnce, v1.NodeJobSpec{Image: "i"}, "map[a:1 b:2]"},
-		"pull":            {func(k *kubelet, p *core.Pod) { k.runs(p) }, v1.NodeJobSpec{Task: nodejob.TaskPull, TaskImage: "i"}, "map[a:1 b:1]"},
-		"completion word": {wordWithoutRotation, v1.NodeJobSpec{Image: "i", CompletionWord: "done"}, "map[a:1 b:1]"},
+		"exit code":       {exitsWell, v1beta1.NodeJobSpec{Image: "i"}, "map[a:1 b:1]"},
+		"one more try":    {failsOnce, v1beta1.NodeJobSpec{Image: "i"}, "map[a:1 b:2]"},
+		"pull":            {func(k *kubelet, p *core.Pod) { k.runs(p) }, v1beta1.NodeJobSpec{Task: v1beta1.PullTask, TaskImage: "i"}, "map[a:1 b:1]"},
+		"completion word": {wordWithoutRotation, v1beta1.NodeJobSpec{Image: "i", CompletionWord: "done"}, "map[a:1 b:1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,14 +60,14 @@ func TestAJobIsTheSameWhereverItsControllerIsKilled(t *testing.T) {
 				writes = r.dying(at, job)
 				r.controller(r.api.Config())
 				now := r.end(job)
-				if now.Status.Phase != v1.JobCompleted || now.Status.Done != "2/2" {
+				if now.Status.Phase != v1beta1.JobCompleted || now.Status.SucceededNodes != 2 {
 					t.Errorf("it ended as %+v", now.Status)
 				}
 				if begun := fmt.Sprint(r.began); begun != c.pods {
 					t.Errorf("begun were %s, want %s", begun, c.pods)
 				}
-				if told := r.told(); !slices.Equal(told, []string{"Normal JobCompleted"}) {
-					t.Errorf("the events are %v", told)
+				if reported := r.reported(); !slices.Equal(reported, []string{"Normal JobCompleted"}) {
+					t.Errorf("the events are %v", reported)
 				}
 				r.nothingRuns()
 				return writes
@@ -87,7 +87,7 @@ func wordWithoutRotation(k *kubelet, p *core.Pod) {
 	k.writes(p, "all is done\n")
 }
 
-func TestAWordThatIsRotatedAwayAfterItWasFollowedCounts(t *testing.T) {
+func TestCompletionWord_RotatedAwayAfterItWasReadCounts(t *testing.T) {
 	followed := make(chan struct{})
 	r := newRig(t, func(k *kubelet, p *core.Pod) {
 		k.runs(p)
@@ -101,14 +101,14 @@ func TestAWordThatIsRotatedAwayAfterItWasFollowedCounts(t *testing.T) {
 		}()
 	}, "a")
 	r.controller(r.api.Config())
-	now := r.end(r.job(v1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)}))
+	now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)}))
 	<-followed
-	if now.Status.Phase != v1.JobCompleted || !strings.Contains(now.Status.Nodes[0].Log, "all is done") {
+	if now.Status.Phase != v1beta1.JobCompleted || !strings.Contains(now.Status.Nodes[0].Log, "all is done") {
 		t.Errorf("it ended as %+v", now.Status)
 	}
 }
 
-func TestAWordThatIsRotatedAwayWhileNoControllerRunsIsFoundWhereTheContainerLeftIt(t *testing.T) {
+func TestCompletionWord_RotatedAwayWhileNoControllerRunsIsFoundInTheTerminationMessage(t *testing.T) {
 	begun, next, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	r := newRig(t, func(k *kubelet, p *core.Pod) {
 		close(begun)
@@ -124,18 +124,18 @@ func TestAWordThatIsRotatedAwayWhileNoControllerRunsIsFoundWhereTheContainerLeft
 		}()
 	}, "a")
 	stop := r.controller(r.api.Config())
-	job := r.job(v1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)})
+	job := r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "is done", BackoffLimit: ptr.To[int32](0)})
 	<-begun
 	stop()
 	close(next)
 	<-ended
 	r.controller(r.api.Config())
-	if now := r.end(job); now.Status.Phase != v1.JobCompleted {
+	if now := r.end(job); now.Status.Phase != v1beta1.JobCompleted {
 		t.Errorf("it ended as %+v", now.Status)
 	}
 }
 
-func TestAStreamThatBreaksIsFollowedAgain(t *testing.T) {
+func TestLog_BrokenStreamIsFollowedAgain(t *testing.T) {
 	r := newRig(t, func(k *kubelet, p *core.Pod) {
 		k.runs(p)
 		go func() {
@@ -147,68 +147,68 @@ func TestAStreamThatBreaksIsFollowedAgain(t *testing.T) {
 		}()
 	}, "a")
 	r.controller(r.api.Config())
-	if now := r.end(r.job(v1.NodeJobSpec{Image: "i", CompletionWord: "done"})); now.Status.Phase != v1.JobCompleted {
+	if now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", CompletionWord: "done"})); now.Status.Phase != v1beta1.JobCompleted {
 		t.Errorf("it ended as %+v", now.Status)
 	}
 }
 
-func TestTwoJobsWithTheSameNodesAreCountedApart(t *testing.T) {
+func TestJob_TwoOnTheSameNodesAreCountedApart(t *testing.T) {
 	r := newRig(t, func(k *kubelet, p *core.Pod) {
 		k.runs(p)
 		k.exits(p, map[string]int32{"good": 0, "bad": 1}[p.Spec.Containers[0].Image])
 	}, "a", "b")
 	r.controller(r.api.Config())
 	for _, name := range []string{"good", "bad"} {
-		job, err := r.client.HoldfastV1().NodeJobs().Create(t.Context(), &v1.NodeJob{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.NodeJobSpec{Image: v1.Image(name), BackoffLimit: ptr.To[int32](0)},
+		job, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.NodeJobSpec{Image: v1beta1.Image(name), BackoffLimit: ptr.To[int32](0)},
 		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]v1.JobPhase{"good": v1.JobCompleted, "bad": v1.JobFailed}[name]
+		want := map[string]v1beta1.JobPhase{"good": v1beta1.JobCompleted, "bad": v1beta1.JobFailed}[name]
 		if now := r.end(job); now.Status.Phase != want {
 			t.Errorf("job %s ended as %+v", name, now.Status)
 		}
 	}
 }
 
-func TestANodeThatIsAddedWhileAJobRunsIsNotPartOfIt(t *testing.T) {
+func TestJob_ExcludesANodeAddedWhileItRuns(t *testing.T) {
 	var r *rig
 	r = newRig(t, func(k *kubelet, p *core.Pod) {
 		r.addNode("late")
 		exitsWell(k, p)
 	}, "a")
 	r.controller(r.api.Config())
-	if now := r.end(r.job(v1.NodeJobSpec{Image: "i"})); now.Status.Done != "1/1" || now.Status.Phase != v1.JobCompleted {
+	if now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"})); now.Status.SucceededNodes != 1 || now.Status.Phase != v1beta1.JobCompleted {
 		t.Errorf("it ended as %+v", now.Status)
 	}
 }
 
-func TestANodeThatIsRemovedWhileAJobRunsFailsIt(t *testing.T) {
+func TestJob_FailsWhenANodeIsRemovedWhileItRuns(t *testing.T) {
 	removed := make(chan error, 1) // the answer may come when the job has ended already
 	r := newRig(t, func(k *kubelet, p *core.Pod) {
 		k.runs(p)
 		removed <- k.kubernetes.CoreV1().Nodes().Delete(t.Context(), k.node, metav1.DeleteOptions{})
 	}, "a")
 	r.controller(r.api.Config())
-	now := r.end(r.job(v1.NodeJobSpec{Image: "i"}))
+	now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
 	if err := <-removed; err != nil {
 		t.Error(err)
 	}
-	if now.Status.Phase != v1.JobFailed || now.Status.Nodes[0].Message != "the node is gone" {
+	if now.Status.Phase != v1beta1.JobFailed || now.Status.Nodes[0].Message != "the node is gone" {
 		t.Errorf("it ended as %+v", now.Status)
 	}
-	if told := r.told(); !slices.Equal(told, []string{"Warning JobFailed"}) {
-		t.Errorf("the events are %v", told)
+	if reported := r.reported(); !slices.Equal(reported, []string{"Warning JobFailed"}) {
+		t.Errorf("the events are %v", reported)
 	}
 }
 
 // clusters makes StorageClusters, of which the first is held by a finalizer while it is deleted.
-func (r *rig) clusters(leaving, stays v1.StorageClusterSpec) {
+func (r *rig) clusters(leaving, stays v1beta1.StorageClusterSpec) {
 	r.Helper()
-	all := r.client.HoldfastV1().StorageClusters()
-	for name, spec := range map[string]v1.StorageClusterSpec{"a-leaving": leaving, "stays": stays} {
-		if _, err := all.Create(r.Context(), &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"test/held"}}, Spec: spec}, metav1.CreateOptions{}); err != nil {
+	all := r.client.HoldfastV1beta1().StorageClusters()
+	for name, spec := range map[string]v1beta1.StorageClusterSpec{"a-leaving": leaving, "stays": stays} {
+		if _, err := all.Create(r.Context(), &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"test/held"}}, Spec: spec}, metav1.CreateOptions{}); err != nil {
 			r.Fatal(err)
 		}
 	}
@@ -217,7 +217,7 @@ func (r *rig) clusters(leaving, stays v1.StorageClusterSpec) {
 	}
 }
 
-func TestACleanupGoesWhereTheNodeHasThePoolOrTheStorageClusterThatIsServed(t *testing.T) {
+func TestCleanup_RunsWhereTheNodeOrTheServedStorageClusterHasThePool(t *testing.T) {
 	var mu sync.Mutex
 	wiped := map[string]string{}
 	r := newRig(t, func(k *kubelet, p *core.Pod) {
@@ -226,50 +226,50 @@ func TestACleanupGoesWhereTheNodeHasThePoolOrTheStorageClusterThatIsServed(t *te
 		mu.Unlock()
 		exitsWell(k, p)
 	}, "a", "b")
-	r.clusters(v1.StorageClusterSpec{Pools: []v1.PoolSpec{{Name: "fast", Path: "/srv/leaving"}}}, v1.StorageClusterSpec{Pools: []v1.PoolSpec{{Name: "fast", Path: "/srv/stays"}}})
-	nodes := r.client.HoldfastV1().StorageNodes()
-	n, err := nodes.Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	r.clusters(v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/leaving"}}}, v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/stays"}}})
+	nodes := r.client.HoldfastV1beta1().StorageNodes()
+	n, err := nodes.Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Status.Pools = []v1.Pool{{Name: "fast", Path: "/srv/moved", ID: "WIPED"}, {Name: "slow", ID: "KEPT"}}
+	n.Status.Pools = []v1beta1.Pool{{Name: "fast", Path: "/srv/moved", ID: "WIPED"}, {Name: "slow", ID: "KEPT"}}
 	if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.controller(r.api.Config())
-	now := r.end(r.job(v1.NodeJobSpec{Task: nodejob.TaskCleanup, Pool: "fast"}))
+	now := r.end(r.job(v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}))
 	mu.Lock()
 	defer mu.Unlock()
-	if want := (map[string]string{"a": "/srv/moved", "b": "/srv/stays"}); !maps.Equal(wiped, want) || now.Status.Phase != v1.JobCompleted {
+	if want := (map[string]string{"a": "/srv/moved", "b": "/srv/stays"}); !maps.Equal(wiped, want) || now.Status.Phase != v1beta1.JobCompleted {
 		t.Errorf("wiped were %v, want %v; it ended as %+v", wiped, want, now.Status)
 	}
 	if n, err = nodes.Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := []v1.PoolReplacement{{Name: "fast", ID: "WIPED"}}; !slices.Equal(n.Spec.ReplacePools, want) {
+	if want := []v1beta1.PoolReplacement{{Name: "fast", ID: "WIPED"}}; !slices.Equal(n.Spec.ReplacePools, want) {
 		t.Errorf("given up are %v, want %v: the node would wait for what was wiped", n.Spec.ReplacePools, want)
 	}
 }
 
-func TestACleanupAsksWhichVolumesThereAre(t *testing.T) {
+func TestCleanup_ReadsWhichVolumesExist(t *testing.T) {
 	r := newRig(t, exitsWell, "a", "b", "c")
-	r.clusters(v1.StorageClusterSpec{}, v1.StorageClusterSpec{Pools: []v1.PoolSpec{{Name: "fast"}, {Name: "slow"}}})
-	for _, v := range []*v1.Volume{
-		{ObjectMeta: metav1.ObjectMeta{Name: "v1"}, Spec: v1.VolumeSpec{Node: "a", Pool: "fast"}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "v2"}, Spec: v1.VolumeSpec{Node: "b", Pool: "slow"}},
+	r.clusters(v1beta1.StorageClusterSpec{}, v1beta1.StorageClusterSpec{Pools: []v1beta1.PoolSpec{{Name: "fast"}, {Name: "slow"}}})
+	for _, v := range []*v1beta1.Volume{
+		{ObjectMeta: metav1.ObjectMeta{Name: "v1"}, Spec: v1beta1.VolumeSpec{Node: "a", Pool: "fast"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "v2"}, Spec: v1beta1.VolumeSpec{Node: "b", Pool: "slow"}},
 	} {
-		if _, err := r.client.HoldfastV1().Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
+		if _, err := r.client.HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.client.HoldfastV1().Snapshots().Create(t.Context(), &v1.Snapshot{
-		ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1.SnapshotSpec{Node: "c"},
+	if _, err := r.client.HoldfastV1beta1().Snapshots().Create(t.Context(), &v1beta1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Spec: v1beta1.SnapshotSpec{Node: "c"},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.controller(r.api.Config())
-	now := r.end(r.job(v1.NodeJobSpec{Task: nodejob.TaskCleanup, Pool: "fast"}))
-	if fmt.Sprint(r.began) != "map[b:1]" || now.Status.Done != "1/3" {
+	now := r.end(r.job(v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}))
+	if fmt.Sprint(r.began) != "map[b:1]" || now.Status.SucceededNodes != 1 || now.Status.DesiredNodes != 3 {
 		t.Errorf("begun were %v; it ended as %+v", r.began, now.Status)
 	}
 	for i, want := range []string{"volume v1", "", "snapshot s1"} {
@@ -279,17 +279,17 @@ func TestACleanupAsksWhichVolumesThereAre(t *testing.T) {
 	}
 }
 
-func TestAJobThatHasEndedCostsNoRequests(t *testing.T) {
+func TestJob_FinishedCostsNoRequests(t *testing.T) {
 	r := newRig(t, exitsWell, "a")
 	r.controller(r.api.Config())
-	job := r.end(r.job(v1.NodeJobSpec{Image: "i"}))
+	job := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
 	r.api.Requests()
-	// A change of the job makes it be looked at; a second job tells when that was.
+	// A change of the job makes it be looked at; a second job shows when that was.
 	job.Labels = map[string]string{"x": "y"}
-	if _, err := r.client.HoldfastV1().NodeJobs().Update(t.Context(), job, metav1.UpdateOptions{}); err != nil {
+	if _, err := r.client.HoldfastV1beta1().NodeJobs().Update(t.Context(), job, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	other, err := r.client.HoldfastV1().NodeJobs().Create(t.Context(), &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1.NodeJobSpec{Task: "none"}}, metav1.CreateOptions{})
+	other, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Task: "none"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestAJobThatHasEndedCostsNoRequests(t *testing.T) {
 	}
 }
 
-func TestAConfigurationWithoutClientsIsRefused(t *testing.T) {
+func TestController_WithoutClientsIsRefused(t *testing.T) {
 	if _, err := nodejob.New(nodejob.Config{}); err == nil {
 		t.Error("it was taken")
 	}

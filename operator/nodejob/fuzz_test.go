@@ -10,11 +10,11 @@ import (
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/hostile"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostile"
 )
 
-// FuzzNodeJob lets a job that somebody wrote run to its end, in a cluster of which some nodes do not want it.
+// FuzzNodeJob lets any job run to its end, in a cluster of which some nodes refuse it.
 func FuzzNodeJob(f *testing.F) {
 	for _, seed := range hostile.Seeds(400) {
 		f.Add(seed)
@@ -38,7 +38,7 @@ func anyJob(t *testing.T, choices []byte) *scene {
 	s := newScene(t, "a", "b")
 	s.nodes = append(s.nodes, node("c", core.Taint{Key: "zone", Value: "1", Effect: core.TaintEffectNoSchedule}))
 	s.nodes[0].Labels["zone"] = "1"
-	s.job.Spec = v1.NodeJobSpec{Image: "image:1"}
+	s.job.Spec = v1beta1.NodeJobSpec{Image: "image:1"}
 	hostile.Fill(choices, &s.job.Spec)
 	if s.job.Spec.Task == "" && s.job.Spec.Image == "" {
 		s.job.Spec.Image = "image:1" // the schema has nothing else
@@ -86,7 +86,7 @@ func (s *scene) shaped() {
 	}
 }
 
-func TestTheSeedsOfTheFuzzerRunAndAreRefused(t *testing.T) {
+func TestFuzz_SeedsRunAndAreRefused(t *testing.T) {
 	reasons, pods := map[string]int{}, 0
 	for _, seed := range hostile.Seeds(400) {
 		s := anyJob(t, seed)
@@ -97,7 +97,7 @@ func TestTheSeedsOfTheFuzzerRunAndAreRefused(t *testing.T) {
 		}
 	}
 	if pods < 100 || reasons["InvalidSelector"] == 0 || reasons["NoNodes"] == 0 || reasons["InvalidTask"] == 0 {
-		t.Errorf("%d pods, %v: too few to tell anything", pods, reasons)
+		t.Errorf("%d pods, %v: too few to show anything", pods, reasons)
 	}
 }
 
@@ -105,20 +105,20 @@ func TestTheSeedsOfTheFuzzerRunAndAreRefused(t *testing.T) {
 
 func TestTimeout_TheLongestGivesAPodThatKubernetesTakesAndALongerOneIsRefused(t *testing.T) {
 	s := newScene(t, "a")
-	s.job.Spec.Timeout = v1.DurationOf(10 * 365 * 24 * time.Hour)
+	s.job.Spec.Timeout = v1beta1.DurationOf(10 * 365 * 24 * time.Hour)
 	deadline := *s.step().step().pod("a").Spec.ActiveDeadlineSeconds
 	if deadline < 3600 || deadline > math.MaxInt32 {
 		t.Errorf("its pod ends after %d s", deadline)
 	}
 	for _, timeout := range []time.Duration{math.MaxInt64, 1 << 62, 100 * 365 * 24 * time.Hour} {
 		s := newScene(t, "a")
-		s.job.Spec.Timeout = v1.DurationOf(timeout)
+		s.job.Spec.Timeout = v1beta1.DurationOf(timeout)
 		s.step()
-		s.wantJob(v1.JobFailed, "", "timeout")
+		s.wantJob(v1beta1.JobFailed, "", "timeout")
 	}
 }
 
-func TestASelectorOfManyLongWordsIsRefusedInAFewWords(t *testing.T) {
+func TestSelector_OfManyLongWordsIsRefusedBriefly(t *testing.T) {
 	s := newScene(t, "a")
 	for range 32 {
 		s.job.Spec.NodeSelectorTerms = append(s.job.Spec.NodeSelectorTerms, core.NodeSelectorTerm{
@@ -126,11 +126,11 @@ func TestASelectorOfManyLongWordsIsRefusedInAFewWords(t *testing.T) {
 		})
 	}
 	s.step().shaped()
-	s.wantJob(v1.JobFailed, "", "nodeSelectorTerms")
+	s.wantJob(v1beta1.JobFailed, "", "nodeSelectorTerms")
 }
 
-func TestAJobOfWhichNoPodCanBeMadeIsRefused(t *testing.T) {
-	for want, spec := range map[string]v1.NodeJobSpec{
+func TestJob_WithAnInvalidPodIsRefused(t *testing.T) {
+	for want, spec := range map[string]v1beta1.NodeJobSpec{
 		`image ""`:                {},
 		`image "\n"`:              {Image: "\n"},
 		`mountPath ""`:            {Image: "a", HostPath: "/srv"},
@@ -142,7 +142,7 @@ func TestAJobOfWhichNoPodCanBeMadeIsRefused(t *testing.T) {
 		s := newScene(t, "a")
 		s.job.Spec = spec
 		s.step()
-		if s.wantJob(v1.JobFailed, "", want); len(s.pods) > 0 {
+		if s.wantJob(v1beta1.JobFailed, "", want); len(s.pods) > 0 {
 			t.Errorf("%s: a pod is made", want)
 		}
 	}

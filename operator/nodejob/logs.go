@@ -101,8 +101,8 @@ func (l *logs) heard(pod types.UID, tail string) {
 	}
 }
 
-// follow reads the log from its beginning while the container runs, until it holds the word. A log that is rotated
-// meanwhile goes on in the stream.
+// follow reads the log from its beginning while the container runs, until it holds the word. The stream continues when
+// the log is rotated.
 func (l *logs) follow(ctx context.Context, job, word string, pod *core.Pod) {
 	l.begin(ctx, job, pod, func(ctx context.Context) (logState, time.Duration) {
 		state, err := l.stream(ctx, pod, word, &core.PodLogOptions{Container: containerName, Follow: true})

@@ -7,7 +7,7 @@ import (
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 const (
@@ -23,15 +23,15 @@ type observed struct {
 	nodes    []*core.Node
 	pods     []*core.Pod // of this job
 	logs     map[types.UID]logState
-	gone     map[string]bool      // names of pods that the API server does not have
-	refusals map[string]string    // by node, why the task must not run there
-	pools    map[string][]v1.Pool // that nodes have, by what their agents said last; only for the task cleanup
+	gone     map[string]bool           // names of pods that the API server does not have
+	refusals map[string]string         // by node, why the task must not run there
+	pools    map[string][]v1beta1.Pool // that nodes have, by what their agents said last; only for the task Cleanup
 	settings settings
 }
 
 // plan is what to do now, and the status that follows.
 type plan struct {
-	status   v1.NodeJobStatus
+	status   v1beta1.NodeJobStatus
 	create   []*core.Pod
 	end      []*core.Pod   // done with, when the status says so
 	follow   []*core.Pod   // whose logs may hold the word
@@ -41,10 +41,10 @@ type plan struct {
 	finished bool          // with this plan
 }
 
-// makePlan decides. Nodes are settled in the status before anything runs, so that a later pass cannot choose others.
-func makePlan(job *v1.NodeJob, o observed) plan {
+// newPlan decides. Nodes are selected in the status before anything runs, so that a later pass cannot choose others.
+func newPlan(job *v1beta1.NodeJob, o observed) plan {
 	p := plan{status: *job.Status.DeepCopy()}
-	p.endSettled(job, o.pods)
+	p.deleteFinished(job, o.pods)
 	if hasEnded(job) || job.DeletionTimestamp != nil {
 		return p
 	}
@@ -66,7 +66,7 @@ func makePlan(job *v1.NodeJob, o observed) plan {
 	r.index()
 	r.refuseUnknownPlaces()
 	for i := range p.status.Nodes {
-		if n := &p.status.Nodes[i]; n.Phase == v1.JobPending || n.Phase == v1.JobRunning {
+		if n := &p.status.Nodes[i]; n.Phase == v1beta1.JobPending || n.Phase == v1beta1.JobRunning {
 			r.node(n)
 		}
 	}
@@ -74,28 +74,29 @@ func makePlan(job *v1.NodeJob, o observed) plan {
 	return p
 }
 
-// endSettled ends what goes on where the result is written down already, and what is left there of older attempts.
-func (p *plan) endSettled(job *v1.NodeJob, pods []*core.Pod) {
-	lastAttempt := map[string]int32{} // of nodes that are settled
+// deleteFinished deletes pods that still run on nodes whose result is recorded already, and those of older attempts
+// there.
+func (p *plan) deleteFinished(job *v1beta1.NodeJob, pods []*core.Pod) {
+	lastAttempt := map[string]int32{} // of nodes that have finished
 	for _, n := range p.status.Nodes {
-		if n.Phase == v1.JobCompleted || n.Phase == v1.JobFailed {
+		if n.Phase == v1beta1.JobCompleted || n.Phase == v1beta1.JobFailed {
 			lastAttempt[n.Name] = n.Attempts
 		}
 	}
 	for _, pod := range pods {
-		last, settled := lastAttempt[pod.Annotations[nodeAnnotation]]
-		if settled && (!over(pod) || attemptOf(job, pod) < last) {
+		last, finished := lastAttempt[pod.Annotations[nodeAnnotation]]
+		if finished && (!over(pod) || attemptOf(job, pod) < last) {
 			p.endIfAny(pod)
 		}
 	}
 }
 
-func hasEnded(job *v1.NodeJob) bool {
-	return job.Status.Phase == v1.JobCompleted || job.Status.Phase == v1.JobFailed
+func hasEnded(job *v1beta1.NodeJob) bool {
+	return job.Status.Phase == v1beta1.JobCompleted || job.Status.Phase == v1beta1.JobFailed
 }
 
-// begin settles which nodes the job runs on.
-func (p *plan) begin(job *v1.NodeJob, o observed) {
+// begin selects the nodes that the job runs on.
+func (p *plan) begin(job *v1beta1.NodeJob, o observed) {
 	s, err := selectNodes(&job.Spec, o.nodes)
 	if err != nil {
 		p.fail("InvalidSelector", err.Error(), o.now)
@@ -105,17 +106,17 @@ func (p *plan) begin(job *v1.NodeJob, o observed) {
 		p.fail("NoNodes", s.none(), o.now)
 		return
 	}
-	if why := o.settings.unreadable; job.Spec.Task == TaskCleanup && why != "" {
-		p.fail("InvalidTask", "where pools lie is not known: "+why, o.now)
+	if why := o.settings.unreadable; job.Spec.Task == v1beta1.CleanupTask && why != "" {
+		p.fail("InvalidTask", "the directories of pools are not known: "+why, o.now)
 		return
 	}
 	isKnown := func(n string) bool { _, known := o.where(job.Spec.Pool, n); return known }
-	if job.Spec.Task == TaskCleanup && !slices.ContainsFunc(s.nodes, isKnown) {
+	if job.Spec.Task == v1beta1.CleanupTask && !slices.ContainsFunc(s.nodes, isKnown) {
 		p.fail("InvalidTask", unknownPlace(job.Spec.Pool), o.now)
 		return
 	}
 	for _, n := range s.nodes {
-		p.status.Nodes = append(p.status.Nodes, v1.NodeResult{Name: n, Phase: v1.JobPending})
+		p.status.Nodes = append(p.status.Nodes, v1beta1.NodeResult{Name: n, Phase: v1beta1.JobPending})
 	}
 	start := timeOf(o.now)
 	p.status.StartTime = &start
@@ -127,7 +128,7 @@ type round struct {
 	*plan
 	observed
 
-	job    *v1.NodeJob
+	job    *v1beta1.NodeJob
 	work   work
 	budget int // bytes of each node's log
 
@@ -146,8 +147,8 @@ func (r *round) index() {
 	}
 }
 
-// node goes on with one node that is not settled.
-func (r *round) node(n *v1.NodeResult) {
+// node continues with one node that has not finished.
+func (r *round) node(n *v1beta1.NodeResult) {
 	pod := r.latest(n)
 	v := r.look(n, pod)
 	left := r.left(n)
@@ -156,16 +157,16 @@ func (r *round) node(n *v1.NodeResult) {
 	}
 	switch {
 	case v.done:
-		r.settle(n, pod, v1.JobCompleted, v)
+		r.finish(n, pod, v1beta1.JobCompleted, v)
 	case v.failed && (v.final || n.Attempts > r.retries()):
-		r.settle(n, pod, v1.JobFailed, v)
+		r.finish(n, pod, v1beta1.JobFailed, v)
 	case v.reading:
 		r.wait(n, pod, v, left)
 	case left <= 0 && r.lastWords(pod):
 		r.wait(n, pod, v, 0)
 	case left <= 0:
 		v.message = "not done after " + r.timeout().String() + orElse(": ", v.message)
-		r.settle(n, pod, v1.JobFailed, v)
+		r.finish(n, pod, v1beta1.JobFailed, v)
 	case v.failed || n.Attempts == 0:
 		r.attempt(n, pod, v, left)
 	default:
@@ -174,7 +175,7 @@ func (r *round) node(n *v1.NodeResult) {
 }
 
 // latest is the pod of the newest attempt. Older ones are ended; the pods may know of attempts that the status does not.
-func (r *round) latest(n *v1.NodeResult) (latest *core.Pod) {
+func (r *round) latest(n *v1beta1.NodeResult) (latest *core.Pod) {
 	for _, p := range r.podsOf[n.Name] {
 		switch {
 		case latest == nil || attemptOf(r.job, p) > attemptOf(r.job, latest):
@@ -193,7 +194,7 @@ func (r *round) latest(n *v1.NodeResult) (latest *core.Pod) {
 }
 
 // attemptOf reads the attempt from the name; 0 if the pod is not one of ours.
-func attemptOf(job *v1.NodeJob, p *core.Pod) int32 {
+func attemptOf(job *v1beta1.NodeJob, p *core.Pod) int32 {
 	for a := range int32(maxAttempts) {
 		if p.Name == podName(job, p.Annotations[nodeAnnotation], a+1) {
 			return a + 1
@@ -205,7 +206,7 @@ func attemptOf(job *v1.NodeJob, p *core.Pod) int32 {
 const maxAttempts = 21 // one more than the largest backoffLimit
 
 // look judges the attempt at work.
-func (r *round) look(n *v1.NodeResult, pod *core.Pod) verdict {
+func (r *round) look(n *v1beta1.NodeResult, pod *core.Pod) verdict {
 	node := r.nodeNamed[n.Name]
 	switch why := r.refusals[n.Name]; {
 	case node == nil && !r.succeeded(pod):

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -21,7 +21,7 @@ var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 // scene is a job, what is observed of it, and the plans that follow.
 type scene struct {
 	*testing.T
-	job *v1.NodeJob
+	job *v1beta1.NodeJob
 	observed
 	plan plan
 }
@@ -30,7 +30,7 @@ func newScene(t *testing.T, nodes ...string) *scene {
 	t.Helper()
 	s := &scene{
 		T:   t,
-		job: &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job-uid"}, Spec: v1.NodeJobSpec{Image: "image:1", BackoffLimit: ptr.To[int32](1)}},
+		job: &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "job-uid"}, Spec: v1beta1.NodeJobSpec{Image: "image:1", BackoffLimit: ptr.To[int32](1)}},
 		observed: observed{
 			now: start, logs: map[types.UID]logState{}, gone: map[string]bool{}, refusals: map[string]string{},
 			settings: settings{namespace: "ours", image: "holdfast:1"},
@@ -53,7 +53,7 @@ func node(name string, taints ...core.Taint) *core.Node {
 // step makes one plan and carries it out.
 func (s *scene) step() *scene {
 	s.Helper()
-	s.plan = makePlan(s.job, s.observed)
+	s.plan = newPlan(s.job, s.observed)
 	s.job.Status = s.plan.status
 	for _, p := range s.plan.create {
 		p := p.DeepCopy()
@@ -103,7 +103,7 @@ func (s *scene) waiting(node, reason, message string) {
 	}}}
 }
 
-func (s *scene) result(node string) v1.NodeResult {
+func (s *scene) result(node string) v1beta1.NodeResult {
 	s.Helper()
 	for _, n := range s.job.Status.Nodes {
 		if n.Name == node {
@@ -111,32 +111,40 @@ func (s *scene) result(node string) v1.NodeResult {
 		}
 	}
 	s.Fatalf("node %s was not selected: %+v", node, s.job.Status)
-	return v1.NodeResult{}
+	return v1beta1.NodeResult{}
 }
 
-func (s *scene) want(node string, phase v1.JobPhase, message string) {
+func (s *scene) want(node string, phase v1beta1.JobPhase, message string) {
 	s.Helper()
 	if n := s.result(node); n.Phase != phase || !strings.Contains(n.Message, message) || message == "" && n.Message != "" {
 		s.Errorf("node %s is %s: %q, want %s: %q", node, n.Phase, n.Message, phase, message)
 	}
 }
 
-func (s *scene) wantJob(phase v1.JobPhase, done, message string) {
+// doneOf is DONE/ALL of the nodes, and empty if no node was selected.
+func doneOf(s *v1beta1.NodeJobStatus) string {
+	if s.DesiredNodes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", s.SucceededNodes, s.DesiredNodes)
+}
+
+func (s *scene) wantJob(phase v1beta1.JobPhase, done, message string) {
 	s.Helper()
 	status := s.job.Status
-	complete := meta.FindStatusCondition(status.Conditions, v1.CompleteCondition)
-	if status.Phase != phase || status.Done != done || complete == nil || !strings.Contains(complete.Message, message) {
-		s.Errorf("the job is %s %s: %+v, want %s %s: %q", status.Phase, status.Done, complete, phase, done, message)
+	complete := meta.FindStatusCondition(status.Conditions, v1beta1.CompleteCondition)
+	if status.Phase != phase || doneOf(&status) != done || complete == nil || !strings.Contains(complete.Message, message) {
+		s.Errorf("the job is %s %s: %+v, want %s %s: %q", status.Phase, doneOf(&status), complete, phase, done, message)
 	}
-	if status.Completed != (phase == v1.JobCompleted) || s.plan.finished != (phase == v1.JobCompleted || phase == v1.JobFailed) ||
-		meta.IsStatusConditionTrue(status.Conditions, v1.FailedCondition) != (phase == v1.JobFailed) {
+	if status.Completed != (phase == v1beta1.JobCompleted) || s.plan.finished != (phase == v1beta1.JobCompleted || phase == v1beta1.JobFailed) ||
+		meta.IsStatusConditionTrue(status.Conditions, v1beta1.FailedCondition) != (phase == v1beta1.JobFailed) {
 		s.Errorf("the job contradicts itself: %+v", status)
 	}
 }
 
 func (s *scene) after(d time.Duration) *scene { s.now = s.now.Add(d); return s }
 
-func TestTheSelectionIsSettledBeforeAnythingRuns(t *testing.T) {
+func TestPlan_SelectionIsFixedBeforeAnythingRuns(t *testing.T) {
 	s := newScene(t, "b", "a").step()
 	if len(s.plan.create) != 0 || len(s.job.Status.Nodes) != 2 || s.job.Status.Nodes[0].Name != "a" {
 		t.Fatalf("got %+v", s.plan)
@@ -147,14 +155,14 @@ func TestTheSelectionIsSettledBeforeAnythingRuns(t *testing.T) {
 	}
 	s.exits("a", 0, "x")
 	s.exits("b", 0, "y")
-	s.step().wantJob(v1.JobCompleted, "2/2", "2/2 nodes are done")
+	s.step().wantJob(v1beta1.JobCompleted, "2/2", "2/2 nodes are done")
 }
 
-func TestAPodRunsOnItsNodeAndBelongsToItsJob(t *testing.T) {
+func TestPlan_PodRunsOnItsNodeAndBelongsToItsJob(t *testing.T) {
 	s := newScene(t, "a")
-	s.job.Spec = v1.NodeJobSpec{
+	s.job.Spec = v1beta1.NodeJobSpec{
 		Image: "image:1", Command: []string{"do"}, Args: []string{"it"}, HostPath: "/host", MountPath: "/mnt", Privileged: true,
-		Timeout: v1.DurationOf(time.Minute), Tolerations: []core.Toleration{{Key: "x", Operator: core.TolerationOpExists}},
+		Timeout: v1beta1.DurationOf(time.Minute), Tolerations: []core.Toleration{{Key: "x", Operator: core.TolerationOpExists}},
 	}
 	s.settings.pullSecrets = []core.LocalObjectReference{{Name: "registry"}}
 	p := s.step().step().pod("a")
@@ -176,10 +184,10 @@ func TestAPodRunsOnItsNodeAndBelongsToItsJob(t *testing.T) {
 	}
 }
 
-func TestPodsOfTwoJobsNeverHaveTheSameName(t *testing.T) {
+func TestPods_OfTwoJobsNeverHaveTheSameName(t *testing.T) {
 	long := strings.Repeat("n", 63)
 	names := map[string]bool{}
-	for _, job := range []*v1.NodeJob{
+	for _, job := range []*v1beta1.NodeJob{
 		{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "2"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "a.b", UID: "3"}},
@@ -198,20 +206,20 @@ func TestPodsOfTwoJobsNeverHaveTheSameName(t *testing.T) {
 	}
 }
 
-func TestAFailedAttemptIsTriedAgainAfterAPauseAndThenNoMore(t *testing.T) {
+func TestPlan_FailedAttemptIsRetriedAfterABackoffUpToTheLimit(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	first := s.pod("a")
 	s.exits("a", 3, "no disk")
 	if s.step(); len(s.plan.create) != 0 || s.plan.again != firstRetry {
 		t.Fatalf("at once: %+v", s.plan)
 	}
-	s.want("a", v1.JobRunning, "attempt 1 of 2: it ended with exit code 3")
+	s.want("a", v1beta1.JobRunning, "attempt 1 of 2: it ended with exit code 3")
 	if s.after(firstRetry).step(); len(s.plan.create) != 1 || s.pod("a").Name == first.Name || len(s.pods) != 1 {
 		t.Fatalf("after the pause: %+v", s.plan)
 	}
 	s.exits("a", 4, "still no disk")
-	s.step().want("a", v1.JobFailed, "exit code 4")
-	s.wantJob(v1.JobFailed, "0/1", "failed: a: it ended with exit code 4")
+	s.step().want("a", v1beta1.JobFailed, "exit code 4")
+	s.wantJob(v1beta1.JobFailed, "0/1", "failed: a: it ended with exit code 4")
 	if n := s.result("a"); n.Attempts != 2 || *n.ExitCode != 4 || n.Log != "still no disk" {
 		t.Errorf("got %+v", n)
 	}
@@ -220,33 +228,33 @@ func TestAFailedAttemptIsTriedAgainAfterAPauseAndThenNoMore(t *testing.T) {
 	}
 }
 
-func TestAPodWhoseContainerHasEndedIsLeftToLookAtBeforeItsPhaseSaysSo(t *testing.T) {
+func TestPlan_PodWithAnEndedContainerIsKeptUntilItsPhaseFollows(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	s.exits("a", 0, "")
 	s.pod("a").Status.Phase = core.PodRunning
-	s.step().want("a", v1.JobCompleted, "")
+	s.step().want("a", v1beta1.JobCompleted, "")
 	if s.step(); len(s.pods) != 1 {
 		t.Error("it was deleted")
 	}
 }
 
-func TestAnOlderAttemptWhosePodCouldNotBeDeletedIsTriedAgainAfterTheJob(t *testing.T) {
+func TestPlan_OldAttemptWhosePodDeletionFailedIsRetriedAfterTheJob(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	s.exits("a", 3, "")
 	older := s.pod("a")
 	s.step().after(firstRetry).step()
 	s.exits("a", 3, "")
 	last := s.pod("a")
-	s.step().wantJob(v1.JobFailed, "0/1", "failed: a")
+	s.step().wantJob(v1beta1.JobFailed, "0/1", "failed: a")
 	s.pods = append(s.pods, older)
 	if s.step(); len(s.pods) != 1 || s.pods[0] != last {
 		t.Errorf("%d pods are left, of attempt %d and on", len(s.pods), attemptOf(s.job, s.pods[0]))
 	}
 }
 
-func TestThePauseGrowsAndIsBounded(t *testing.T) {
+func TestPlan_BackoffGrowsAndIsBounded(t *testing.T) {
 	s := newScene(t, "a")
-	s.job.Spec.BackoffLimit, s.job.Spec.Timeout = ptr.To[int32](20), v1.DurationOf(time.Hour)
+	s.job.Spec.BackoffLimit, s.job.Spec.Timeout = ptr.To[int32](20), v1beta1.DurationOf(time.Hour)
 	s.step().step()
 	var pauses []time.Duration
 	for range 8 {
@@ -261,21 +269,21 @@ func TestThePauseGrowsAndIsBounded(t *testing.T) {
 	}
 }
 
-func TestOneNodeThatFailsDoesNotStopTheOthers(t *testing.T) {
+func TestPlan_OneFailedNodeDoesNotStopTheOthers(t *testing.T) {
 	s := newScene(t, "a", "b", "c")
 	s.job.Spec.BackoffLimit = ptr.To[int32](0)
 	s.step().step()
 	s.exits("a", 1, "")
-	s.step().wantJob(v1.JobRunning, "0/3", "failed: a")
+	s.step().wantJob(v1beta1.JobRunning, "0/3", "failed: a")
 	s.exits("b", 0, "")
 	s.exits("c", 0, "")
-	s.step().wantJob(v1.JobFailed, "2/3", "2/3 nodes are done; failed: a: it ended with exit code 1")
+	s.step().wantJob(v1beta1.JobFailed, "2/3", "2/3 nodes are done; failed: a: it ended with exit code 1")
 	if before := s.job.Status; s.step().plan.create != nil || s.job.Status.Phase != before.Phase {
 		t.Error("a job that has ended goes on")
 	}
 }
 
-func TestATimeoutNamesWhatItWaitedFor(t *testing.T) {
+func TestPlan_TimeoutNamesWhatItWaitedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(*scene)
 		want    string
@@ -289,13 +297,13 @@ func TestATimeoutNamesWhatItWaitedFor(t *testing.T) {
 			s.pod("a").DeletionTimestamp = &metav1.Time{Time: s.now}
 		}, "its pod is being deleted"},
 		"it was never to be made": {func(s *scene) {
-			s.pods, s.job.Status.Nodes[0].Attempts, s.job.Status.Nodes[0].Message = nil, 0, "its pod cannot be made: forbidden"
-		}, "not done after 10m0s: its pod cannot be made: forbidden"},
+			s.pods, s.job.Status.Nodes[0].Attempts, s.job.Status.Nodes[0].Message = nil, 0, "its pod cannot be created: forbidden"
+		}, "not done after 10m0s: its pod cannot be created: forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, "a").step().step()
 			c.happens(s)
-			s.after(defaultTimeout).step().want("a", v1.JobFailed, c.want)
+			s.after(defaultTimeout).step().want("a", v1beta1.JobFailed, c.want)
 			if len(s.pods) != 0 && s.pods[0].DeletionTimestamp == nil {
 				t.Error("the pod goes on")
 			}
@@ -307,23 +315,23 @@ func unscheduled(s *scene) {
 	s.pod("a").Status = core.PodStatus{Phase: core.PodPending, Conditions: []core.PodCondition{{Type: core.PodScheduled, Status: core.ConditionFalse, Reason: "Unschedulable", Message: "no room"}}}
 }
 
-func TestTheLogOfAContainerThatTakesTooLongIsAskedForOnce(t *testing.T) {
+func TestPlan_LogOfATimedOutContainerIsRequestedOnce(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	s.running("a")
 	s.after(defaultTimeout).step()
-	if len(s.plan.read) != 1 || s.job.Status.Phase != v1.JobRunning {
+	if len(s.plan.read) != 1 || s.job.Status.Phase != v1beta1.JobRunning {
 		t.Fatalf("got %+v", s.plan)
 	}
 	s.logs[s.pod("a").UID] = logState{whole: true, tail: "busy"}
-	s.step().want("a", v1.JobFailed, "not done after 10m0s")
+	s.step().want("a", v1beta1.JobFailed, "not done after 10m0s")
 	if n := s.result("a"); n.Log != "busy" || len(s.pods) != 0 {
 		t.Errorf("got %+v", n)
 	}
 }
 
-func TestTheTimeIsThatOfTheNodeNotOfTheAttempt(t *testing.T) {
+func TestPlan_TimeoutIsOfTheNodeAndNotOfTheAttempt(t *testing.T) {
 	s := newScene(t, "a")
-	s.job.Spec.Timeout = v1.DurationOf(10 * time.Second)
+	s.job.Spec.Timeout = v1beta1.DurationOf(10 * time.Second)
 	s.step().step().after(7 * time.Second)
 	s.exits("a", 1, "")
 	s.step().after(2 * time.Second).step()
@@ -332,10 +340,10 @@ func TestTheTimeIsThatOfTheNodeNotOfTheAttempt(t *testing.T) {
 	}
 	s.running("a")
 	s.logs[s.pod("a").UID] = logState{tail: "x"}
-	s.after(time.Second).step().want("a", v1.JobFailed, "not done after 10s")
+	s.after(time.Second).step().want("a", v1beta1.JobFailed, "not done after 10s")
 }
 
-func TestAStatusThatLagsDoesNotRunAnAttemptTwice(t *testing.T) {
+func TestPlan_StaleStatusDoesNotRunAnAttemptTwice(t *testing.T) {
 	s := newScene(t, "a").step()
 	before := s.job.DeepCopy()
 	s.step().exits("a", 1, "")
@@ -347,7 +355,7 @@ func TestAStatusThatLagsDoesNotRunAnAttemptTwice(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsLeftOfAnOlderAttemptSaysNothingOfTheNewest(t *testing.T) {
+func TestPlan_PodOfAnOlderAttemptDoesNotCountForTheNewest(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	s.exits("a", 1, "")
 	old := s.pod("a")
@@ -356,20 +364,20 @@ func TestAPodThatIsLeftOfAnOlderAttemptSaysNothingOfTheNewest(t *testing.T) {
 	s.pods = []*core.Pod{old} // its end has not been seen, and the newest was deleted
 	s.gone[newest] = true
 	old.Status = core.PodStatus{}
-	s.step().want("a", v1.JobFailed, "its pod was deleted")
+	s.step().want("a", v1beta1.JobFailed, "its pod was deleted")
 }
 
-func TestANodeThatGoesIsNamedAndNotTriedAgain(t *testing.T) {
+func TestPlan_RemovedNodeIsNamedAndNotRetried(t *testing.T) {
 	s := newScene(t, "a", "b").step().step()
 	s.running("a")
 	s.exits("b", 0, "")
 	s.nodes = nil
-	s.step().want("a", v1.JobFailed, "the node is gone")
-	s.want("b", v1.JobCompleted, "")
-	s.wantJob(v1.JobFailed, "1/2", "failed: a: the node is gone")
+	s.step().want("a", v1beta1.JobFailed, "the node is gone")
+	s.want("b", v1beta1.JobCompleted, "")
+	s.wantJob(v1beta1.JobFailed, "1/2", "failed: a: the node is gone")
 }
 
-func TestAPodThatWasDeletedIsMadeAgain(t *testing.T) {
+func TestPlan_DeletedPodIsRecreated(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	lost := s.pod("a").Name
 	s.pods = nil
@@ -377,15 +385,15 @@ func TestAPodThatWasDeletedIsMadeAgain(t *testing.T) {
 		t.Fatalf("a cache that may be behind is believed: %+v", s.plan)
 	}
 	s.gone[lost] = true
-	s.step().want("a", v1.JobRunning, "attempt 1 of 2: its pod was deleted")
+	s.step().want("a", v1beta1.JobRunning, "attempt 1 of 2: its pod was deleted")
 	if len(s.plan.create) != 1 || s.result("a").Attempts != 2 {
 		t.Fatalf("got %+v", s.plan)
 	}
 	s.gone[s.pod("a").Name], s.pods = true, nil
-	s.step().want("a", v1.JobFailed, "its pod was deleted")
+	s.step().want("a", v1beta1.JobFailed, "its pod was deleted")
 }
 
-func TestACompletionWordIsEnoughWhateverTheContainerDoes(t *testing.T) {
+func TestPlan_CompletionWordSufficesWhateverTheContainerDoes(t *testing.T) {
 	s := newScene(t, "a")
 	s.job.Spec.CompletionWord = "done"
 	s.step().step()
@@ -394,25 +402,25 @@ func TestACompletionWordIsEnoughWhateverTheContainerDoes(t *testing.T) {
 		t.Fatalf("its log is not followed: %+v", s.plan)
 	}
 	s.logs[s.pod("a").UID] = logState{found: true, tail: "all done"}
-	s.step().want("a", v1.JobCompleted, "")
+	s.step().want("a", v1beta1.JobCompleted, "")
 	if s.result("a").Log != "all done" || len(s.pods) != 0 {
 		t.Errorf("got %+v, and %d pods go on", s.result("a"), len(s.pods))
 	}
-	s.wantJob(v1.JobCompleted, "1/1", "1/1 nodes are done")
+	s.wantJob(v1beta1.JobCompleted, "1/1", "1/1 nodes are done")
 }
 
-func TestAnExitIsJudgedByTheWordIfThereIsOne(t *testing.T) {
+func TestPlan_ExitIsJudgedByTheCompletionWordIfThereIsOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		code  int32
 		log   logState
-		phase v1.JobPhase
+		phase v1beta1.JobPhase
 		want  string
 	}{
-		"with the word":                {0, logState{found: true, whole: true}, v1.JobCompleted, ""},
-		"with the word and a bad exit": {1, logState{found: true, whole: true}, v1.JobCompleted, ""},
-		"without the word":             {0, logState{whole: true}, v1.JobFailed, `it ended with exit code 0 and did not write "done"`},
-		"without a log":                {0, logState{whole: true, err: "no such container"}, v1.JobFailed, "its log cannot be read: no such container"},
-		"before the log was read":      {0, logState{}, v1.JobRunning, "its log is being read"},
+		"with the word":                {0, logState{found: true, whole: true}, v1beta1.JobCompleted, ""},
+		"with the word and a bad exit": {1, logState{found: true, whole: true}, v1beta1.JobCompleted, ""},
+		"without the word":             {0, logState{whole: true}, v1beta1.JobFailed, `it ended with exit code 0 and did not write "done"`},
+		"without a log":                {0, logState{whole: true, err: "no such container"}, v1beta1.JobFailed, "its log cannot be read: no such container"},
+		"before the log was read":      {0, logState{}, v1beta1.JobRunning, "its log is being read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, "a")
@@ -428,16 +436,16 @@ func TestAnExitIsJudgedByTheWordIfThereIsOne(t *testing.T) {
 	}
 }
 
-func TestAWordThatIsGoneFromTheLogCountsIfTheContainerLeftIt(t *testing.T) {
+func TestPlan_CompletionWordMissingFromTheLogCountsIfTheContainerLeftIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason, message string
 		log             logState
-		phase           v1.JobPhase
+		phase           v1beta1.JobPhase
 	}{
-		"and the log was rotated":         {"Completed", "all done\n", logState{whole: true, tail: "later"}, v1.JobCompleted},
-		"and the log cannot be read":      {"Error", "all done\n", logState{whole: true, err: "the node is away"}, v1.JobCompleted},
-		"but only others show it":         {"StartError", `exec: "echo done": not found`, logState{whole: true}, v1.JobFailed},
-		"but it says nothing of the word": {"Completed", "half", logState{whole: true}, v1.JobFailed},
+		"and the log was rotated":         {"Completed", "all done\n", logState{whole: true, tail: "later"}, v1beta1.JobCompleted},
+		"and the log cannot be read":      {"Error", "all done\n", logState{whole: true, err: "the node is away"}, v1beta1.JobCompleted},
+		"but only others show it":         {"StartError", `exec: "echo done": not found`, logState{whole: true}, v1beta1.JobFailed},
+		"but it says nothing of the word": {"Completed", "half", logState{whole: true}, v1beta1.JobFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, "a")
@@ -455,14 +463,14 @@ func TestAWordThatIsGoneFromTheLogCountsIfTheContainerLeftIt(t *testing.T) {
 	}
 }
 
-func TestALogThatCannotBeReadDoesNotFailAnExitOfZero(t *testing.T) {
+func TestPlan_UnreadableLogDoesNotFailAnExitOfZero(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	s.exits("a", 0, "")
 	s.logs[s.pod("a").UID] = logState{whole: true, err: "the kubelet does not answer"}
-	s.step().want("a", v1.JobCompleted, "")
+	s.step().want("a", v1beta1.JobCompleted, "")
 }
 
-func TestWhatEndsAPodIsTold(t *testing.T) {
+func TestPlan_CauseOfAPodsEndIsReported(t *testing.T) {
 	killed := func(s *scene, change func(*core.Pod)) {
 		s.exits("a", 137, "")
 		change(s.pod("a"))
@@ -481,10 +489,10 @@ func TestWhatEndsAPodIsTold(t *testing.T) {
 			killed(s, func(p *core.Pod) {
 				p.Status.Conditions = []core.PodCondition{{Type: core.DisruptionTarget, Status: core.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "evicting"}}
 			})
-		}, "its pod was ended (EvictionByEvictionAPI: evicting)"},
+		}, "its pod was stopped (EvictionByEvictionAPI: evicting)"},
 		"out of memory": {func(s *scene) {
 			killed(s, func(p *core.Pod) { p.Status.ContainerStatuses[0].State.Terminated.Reason = "OOMKilled" })
-		}, "killed for the memory"},
+		}, "killed for exceeding its memory"},
 		"no such program": {func(s *scene) {
 			killed(s, func(p *core.Pod) {
 				t := p.Status.ContainerStatuses[0].State.Terminated
@@ -504,24 +512,24 @@ func TestWhatEndsAPodIsTold(t *testing.T) {
 			s.job.Spec.BackoffLimit = ptr.To[int32](0)
 			s.step().step()
 			c.happens(s)
-			s.step().want("a", v1.JobFailed, c.want)
+			s.step().want("a", v1beta1.JobFailed, c.want)
 		})
 	}
 }
 
-func TestSomeFailuresAreNotTriedAgain(t *testing.T) {
+func TestPlan_SomeFailuresAreNotRetried(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	s.waiting("a", "InvalidImageName", "couldn't parse image")
-	s.step().want("a", v1.JobFailed, "image image:1 cannot be pulled: InvalidImageName: couldn't parse image")
+	s.step().want("a", v1beta1.JobFailed, "image image:1 cannot be pulled: InvalidImageName: couldn't parse image")
 
 	s = newScene(t, "a").step().step()
 	s.pod("a").Status = core.PodStatus{Phase: core.PodFailed, Reason: "DeadlineExceeded"}
-	s.step().want("a", v1.JobFailed, "when the timeout was over")
+	s.step().want("a", v1beta1.JobFailed, "when the timeout was over")
 }
 
-func TestWhyAnImageDoesNotComeIsToldWhileItIsWaitedFor(t *testing.T) {
+func TestPlan_ImagePullErrorIsReportedWhileWaiting(t *testing.T) {
 	s := newScene(t, "a").step().step()
 	s.waiting("a", "ErrImagePull", "not found")
-	s.step().want("a", v1.JobRunning, "image image:1 cannot be pulled: ErrImagePull: not found")
-	s.wantJob(v1.JobRunning, "0/1", "waiting: a: image image:1 cannot be pulled")
+	s.step().want("a", v1beta1.JobRunning, "image image:1 cannot be pulled: ErrImagePull: not found")
+	s.wantJob(v1beta1.JobRunning, "0/1", "waiting: a: image image:1 cannot be pulled")
 }

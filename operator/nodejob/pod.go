@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // JobLabel has the UID of the job that a pod belongs to, so that a job of the same name is not taken for it.
@@ -33,7 +33,7 @@ func labelsOf(job types.UID) map[string]string {
 }
 
 // podName is the same each time, so that an attempt is never begun twice.
-func podName(job *v1.NodeJob, node string, attempt int32) string {
+func podName(job *v1beta1.NodeJob, node string, attempt int32) string {
 	sum := sha256.Sum256([]byte(string(job.UID) + "/" + node))
 	name := strings.ReplaceAll(job.Name, ".", "-")
 	return fmt.Sprintf("%s-%s-%d", strings.Trim(name[:min(len(name), 40)], "-"), hex.EncodeToString(sum[:5]), attempt)
@@ -46,7 +46,7 @@ const slack = 30 * time.Second
 const longest = 10 * 365 * 24 * time.Hour
 
 // podOf is the pod of one attempt. It ends some time after the node has none left, even when no controller runs.
-func podOf(job *v1.NodeJob, w work, s settings, node string, attempt int32, left time.Duration) *core.Pod {
+func podOf(job *v1beta1.NodeJob, w work, s settings, node string, attempt int32, left time.Duration) *core.Pod {
 	no, deadline := false, int64((min(max(left, 0), longest)+slack)/time.Second)
 	pod := &core.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -81,8 +81,8 @@ func mountHost(pod *core.PodSpec, mount core.VolumeMount, dir string) {
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, mount)
 }
 
-func ownerOf(job *v1.NodeJob) *metav1.OwnerReference {
-	owner := metav1.NewControllerRef(job, v1.SchemeGroupVersion.WithKind("NodeJob"))
+func ownerOf(job *v1beta1.NodeJob) *metav1.OwnerReference {
+	owner := metav1.NewControllerRef(job, v1beta1.SchemeGroupVersion.WithKind("NodeJob"))
 	owner.BlockOwnerDeletion = nil // the pods hold nothing up
 	return owner
 }

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
@@ -24,7 +24,7 @@ func (r *round) timeout() time.Duration {
 func (r *round) retries() int32 { return ptr.Deref(r.job.Spec.BackoffLimit, defaultBackoff) }
 
 // left is the time that the node still has. It begins with the first attempt.
-func (r *round) left(n *v1.NodeResult) time.Duration {
+func (r *round) left(n *v1beta1.NodeResult) time.Duration {
 	if n.StartTime == nil {
 		return r.timeout()
 	}
@@ -32,7 +32,7 @@ func (r *round) left(n *v1.NodeResult) time.Duration {
 }
 
 // attempt begins the next one, when it is time.
-func (r *round) attempt(n *v1.NodeResult, last *core.Pod, v verdict, left time.Duration) {
+func (r *round) attempt(n *v1beta1.NodeResult, last *core.Pod, v verdict, left time.Duration) {
 	if v.failed {
 		n.Message = fmt.Sprintf("attempt %d of %d: %s", n.Attempts, r.retries()+1, kube.Shorten(v.message, longestMessage))
 		n.ExitCode = v.exit
@@ -42,7 +42,7 @@ func (r *round) attempt(n *v1.NodeResult, last *core.Pod, v verdict, left time.D
 		return
 	}
 	n.Attempts++
-	n.Phase = v1.JobRunning
+	n.Phase = v1beta1.JobRunning
 	if n.StartTime == nil {
 		start := timeOf(r.now)
 		n.StartTime = &start
@@ -52,7 +52,8 @@ func (r *round) attempt(n *v1.NodeResult, last *core.Pod, v verdict, left time.D
 	r.within(left)
 }
 
-// pause is how long to wait until the next attempt. One whose pod is gone has told no time, and is tried again at once.
+// pause is how long to wait until the next attempt. An attempt whose pod is gone has no end time, and is retried at
+// once.
 func (r *round) pause(last *core.Pod, attempts int32) time.Duration {
 	if last == nil || attempts == 0 {
 		return 0
@@ -69,8 +70,8 @@ func (r *round) pause(last *core.Pod, attempts int32) time.Duration {
 }
 
 // wait leaves the attempt at work.
-func (r *round) wait(n *v1.NodeResult, pod *core.Pod, v verdict, left time.Duration) {
-	n.Phase, n.Message = v1.JobRunning, kube.Shorten(v.message, longestMessage)
+func (r *round) wait(n *v1beta1.NodeResult, pod *core.Pod, v verdict, left time.Duration) {
+	n.Phase, n.Message = v1beta1.JobRunning, kube.Shorten(v.message, longestMessage)
 	if left > 0 { // else a log is being read, which makes it look again
 		r.within(left)
 	}
@@ -92,10 +93,11 @@ func (r *round) lastWords(pod *core.Pod) bool {
 	return true
 }
 
-// settle writes down what came of a node. What still runs there is ended; what has ended by itself stays to be looked at.
-func (r *round) settle(n *v1.NodeResult, pod *core.Pod, phase v1.JobPhase, v verdict) {
+// finish records the result of a node. A pod that still runs there is deleted; one that has ended by itself stays for
+// inspection.
+func (r *round) finish(n *v1beta1.NodeResult, pod *core.Pod, phase v1beta1.JobPhase, v verdict) {
 	n.Phase, n.ExitCode, n.Message = phase, v.exit, ""
-	if phase == v1.JobFailed {
+	if phase == v1beta1.JobFailed {
 		n.Message = kube.Shorten(v.message, longestMessage)
 	}
 	if pod == nil {

@@ -2,7 +2,6 @@ package nodejob_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -17,12 +16,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
-	"github.com/holdfast-storage/holdfast/test/alongside"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -66,16 +65,16 @@ func (r *kubeletRig) start() (stop func()) {
 }
 
 // job runs a shell command on all nodes; it is removed with the test, with its pods.
-func (r *kubeletRig) job(script string, change func(*v1.NodeJobSpec)) *v1.NodeJob {
+func (r *kubeletRig) job(script string, change func(*v1beta1.NodeJobSpec)) *v1beta1.NodeJob {
 	r.Helper()
-	job := &v1.NodeJob{
+	job := &v1beta1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "test." + rand.String(8)},
-		Spec:       v1.NodeJobSpec{Image: "busybox:1", Command: []string{"sh", "-c", script}, BackoffLimit: ptr.To[int32](0), Timeout: v1.DurationOf(patience)},
+		Spec:       v1beta1.NodeJobSpec{Image: "busybox:1", Command: []string{"sh", "-c", script}, BackoffLimit: ptr.To[int32](0), Timeout: v1beta1.DurationOf(patience)},
 	}
 	if change != nil {
 		change(&job.Spec)
 	}
-	job, err := r.client.HoldfastV1().NodeJobs().Create(r.Context(), job, metav1.CreateOptions{})
+	job, err := r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), job, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -84,15 +83,15 @@ func (r *kubeletRig) job(script string, change func(*v1.NodeJobSpec)) *v1.NodeJo
 }
 
 // remove deletes the job and waits until the garbage collector has taken its pods.
-func (r *kubeletRig) remove(job *v1.NodeJob) {
+func (r *kubeletRig) remove(job *v1beta1.NodeJob) {
 	ctx := context.Background()
-	if err := r.client.HoldfastV1().NodeJobs().Delete(ctx, job.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.client.HoldfastV1beta1().NodeJobs().Delete(ctx, job.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		r.Error(err)
 	}
 	r.until("the pods of the job being gone", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == 0 })
 }
 
-func (r *kubeletRig) pods(ctx context.Context, job *v1.NodeJob) []core.Pod {
+func (r *kubeletRig) pods(ctx context.Context, job *v1beta1.NodeJob) []core.Pod {
 	r.Helper()
 	list, err := r.kubernetes.CoreV1().Pods(realapi.Namespace).List(ctx, metav1.ListOptions{LabelSelector: nodejob.JobLabel + "=" + string(job.UID)})
 	if err != nil {
@@ -110,9 +109,9 @@ func (r *kubeletRig) until(what string, done func(context.Context) bool) {
 	}
 }
 
-func (r *kubeletRig) get(job *v1.NodeJob) *v1.NodeJob {
+func (r *kubeletRig) get(job *v1beta1.NodeJob) *v1beta1.NodeJob {
 	r.Helper()
-	now, err := r.client.HoldfastV1().NodeJobs().Get(context.Background(), job.Name, metav1.GetOptions{})
+	now, err := r.client.HoldfastV1beta1().NodeJobs().Get(context.Background(), job.Name, metav1.GetOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -120,20 +119,20 @@ func (r *kubeletRig) get(job *v1.NodeJob) *v1.NodeJob {
 }
 
 // end waits for the job and returns it.
-func (r *kubeletRig) end(job *v1.NodeJob, phase v1.JobPhase) *v1.NodeJob {
+func (r *kubeletRig) end(job *v1beta1.NodeJob, phase v1beta1.JobPhase) *v1beta1.NodeJob {
 	r.Helper()
 	r.until("the end of the job", func(context.Context) bool {
 		p := r.get(job).Status.Phase
-		return p == v1.JobCompleted || p == v1.JobFailed
+		return p == v1beta1.JobCompleted || p == v1beta1.JobFailed
 	})
 	now := r.get(job)
-	if now.Status.Phase != phase || now.Status.Completed != (phase == v1.JobCompleted) || len(now.Status.Nodes) != r.nodes {
+	if now.Status.Phase != phase || now.Status.Completed != (phase == v1beta1.JobCompleted) || len(now.Status.Nodes) != r.nodes {
 		r.Fatalf("the job ended as %+v", now.Status)
 	}
 	return now
 }
 
-func (r *kubeletRig) events(job *v1.NodeJob) (all []string) {
+func (r *kubeletRig) events(job *v1beta1.NodeJob) (all []string) {
 	r.Helper()
 	list, err := r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + job.Name})
 	if err != nil {
@@ -145,18 +144,18 @@ func (r *kubeletRig) events(job *v1.NodeJob) (all []string) {
 	return all
 }
 
-func (r *kubeletRig) wantEvents(job *v1.NodeJob, want string) {
+func (r *kubeletRig) wantEvents(job *v1beta1.NodeJob, want string) {
 	r.Helper()
 	if have := strings.Join(r.events(job), " "); have != want {
 		r.Errorf("the events are %q, want %q", have, want)
 	}
 }
 
-func TestAKubeletRunsAJobOnEveryNode(t *testing.T) {
+func TestKubelet_RunsAJobOnEveryNode(t *testing.T) {
 	r := newKubeletRig(t)
-	job := r.end(r.job("echo hello; echo from here", nil), v1.JobCompleted)
-	if want := fmt.Sprintf("%d/%d", r.nodes, r.nodes); job.Status.Done != want {
-		t.Errorf("done is %s, want %s", job.Status.Done, want)
+	job := r.end(r.job("echo hello; echo from here", nil), v1beta1.JobCompleted)
+	if s := job.Status; int(s.SucceededNodes) != r.nodes || int(s.DesiredNodes) != r.nodes {
+		t.Errorf("it has succeeded on %d of %d nodes, want %d", s.SucceededNodes, s.DesiredNodes, r.nodes)
 	}
 	for _, n := range job.Status.Nodes {
 		if n.Log != "hello\nfrom here\n" || n.ExitCode == nil || *n.ExitCode != 0 || n.Attempts != 1 || n.Message != "" {
@@ -170,9 +169,9 @@ func TestAKubeletRunsAJobOnEveryNode(t *testing.T) {
 	r.remove(job)
 }
 
-func TestAKubeletTellsWhyAJobFailed(t *testing.T) {
+func TestKubelet_ReportsWhyAJobFailed(t *testing.T) {
 	r := newKubeletRig(t)
-	job := r.end(r.job("echo no disk here >&2; exit 3", func(s *v1.NodeJobSpec) { s.BackoffLimit = ptr.To[int32](1) }), v1.JobFailed)
+	job := r.end(r.job("echo no disk here >&2; exit 3", func(s *v1beta1.NodeJobSpec) { s.BackoffLimit = ptr.To[int32](1) }), v1beta1.JobFailed)
 	for _, n := range job.Status.Nodes {
 		if n.Attempts != 2 || n.ExitCode == nil || *n.ExitCode != 3 || n.Log != "no disk here\n" || !strings.Contains(n.Message, "exit code 3") {
 			t.Errorf("node %s: %+v", n.Name, n)
@@ -182,9 +181,9 @@ func TestAKubeletTellsWhyAJobFailed(t *testing.T) {
 	r.until("only the pods of the last attempts being left", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == r.nodes })
 }
 
-func TestAContainerThatTakesTooLongIsEnded(t *testing.T) {
+func TestKubelet_ContainerThatTimesOutIsEnded(t *testing.T) {
 	r := newKubeletRig(t)
-	job := r.end(r.job("echo still at it; trap exit TERM; sleep 1000 & wait", func(s *v1.NodeJobSpec) { s.Timeout = v1.DurationOf(5 * time.Second) }), v1.JobFailed)
+	job := r.end(r.job("echo still at it; trap exit TERM; sleep 1000 & wait", func(s *v1beta1.NodeJobSpec) { s.Timeout = v1beta1.DurationOf(5 * time.Second) }), v1beta1.JobFailed)
 	for _, n := range job.Status.Nodes {
 		if !strings.HasPrefix(n.Message, "not done after 5s") || n.Log != "still at it\n" {
 			t.Errorf("node %s: %+v", n.Name, n)
@@ -193,9 +192,9 @@ func TestAContainerThatTakesTooLongIsEnded(t *testing.T) {
 	r.until("the pods being ended", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == 0 })
 }
 
-func TestTheCompletionWordEndsAContainerThatGoesOn(t *testing.T) {
+func TestKubelet_CompletionWordEndsAContainerThatKeepsRunning(t *testing.T) {
 	r := newKubeletRig(t)
-	job := r.end(r.job("echo begun; sleep 1; echo all is DONE now; trap exit TERM; sleep 1000 & wait", func(s *v1.NodeJobSpec) { s.CompletionWord = "is DONE" }), v1.JobCompleted)
+	job := r.end(r.job("echo begun; sleep 1; echo all is DONE now; trap exit TERM; sleep 1000 & wait", func(s *v1beta1.NodeJobSpec) { s.CompletionWord = "is DONE" }), v1beta1.JobCompleted)
 	for _, n := range job.Status.Nodes {
 		if !strings.HasPrefix(n.Log, "begun\n") || !strings.Contains(n.Log, "is DONE") {
 			t.Errorf("node %s: %+v", n.Name, n)
@@ -204,17 +203,17 @@ func TestTheCompletionWordEndsAContainerThatGoesOn(t *testing.T) {
 	r.until("the pods being ended", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == 0 })
 }
 
-func TestAWordThatIsFollowedByMuchIsNotLost(t *testing.T) {
+func TestKubelet_CompletionWordFollowedByMuchOutputIsFound(t *testing.T) {
 	hostfs.Long(t)
 	r := newKubeletRig(t)
 	// More than the kubelet keeps of a log.
-	job := r.job("sleep 2; echo the-word; yes filling the log | head -c 60000000; sleep 15", func(s *v1.NodeJobSpec) { s.CompletionWord = "the-word" })
-	r.end(job, v1.JobCompleted)
+	job := r.job("sleep 2; echo the-word; yes filling the log | head -c 60000000; sleep 15", func(s *v1beta1.NodeJobSpec) { s.CompletionWord = "the-word" })
+	r.end(job, v1beta1.JobCompleted)
 }
 
-func TestAnExitWithoutTheWordIsAFailure(t *testing.T) {
+func TestKubelet_ExitWithoutTheCompletionWordIsAFailure(t *testing.T) {
 	r := newKubeletRig(t)
-	job := r.end(r.job("echo nothing of the kind", func(s *v1.NodeJobSpec) { s.CompletionWord = "done" }), v1.JobFailed)
+	job := r.end(r.job("echo nothing of the kind", func(s *v1beta1.NodeJobSpec) { s.CompletionWord = "done" }), v1beta1.JobFailed)
 	for _, n := range job.Status.Nodes {
 		if !strings.Contains(n.Message, `exit code 0 and did not write "done"`) {
 			t.Errorf("node %s: %+v", n.Name, n)
@@ -222,51 +221,51 @@ func TestAnExitWithoutTheWordIsAFailure(t *testing.T) {
 	}
 }
 
-func TestAnImageThatDoesNotExistIsNamed(t *testing.T) {
+func TestKubelet_MissingImageIsNamed(t *testing.T) {
 	hostfs.Long(t)
 	r := newKubeletRig(t)
-	job := r.job("true", func(s *v1.NodeJobSpec) {
-		s.Image, s.Timeout = "nowhere.invalid/none:1", v1.DurationOf(20*time.Second)
+	job := r.job("true", func(s *v1beta1.NodeJobSpec) {
+		s.Image, s.Timeout = "nowhere.invalid/none:1", v1beta1.DurationOf(20*time.Second)
 	})
-	r.until("the reason being told while it waits", func(context.Context) bool {
+	r.until("the reason being reported while it waits", func(context.Context) bool {
 		now := r.get(job)
 		return len(now.Status.Nodes) > 0 && strings.Contains(now.Status.Nodes[0].Message, "image nowhere.invalid/none:1 cannot be pulled")
 	})
-	job = r.end(job, v1.JobFailed)
+	job = r.end(job, v1beta1.JobFailed)
 	if m := job.Status.Nodes[0].Message; !strings.Contains(m, "not done after 20s: image nowhere.invalid/none:1 cannot be pulled") {
 		t.Errorf("it says %q", m)
 	}
 }
 
-func TestTwoJobsAtOnceSeeOnlyTheirOwnPods(t *testing.T) {
+func TestKubelet_TwoJobsAtOnceSeeTheirOwnPodsOnly(t *testing.T) {
 	r := newKubeletRig(t)
 	good, bad := r.job("sleep 1", nil), r.job("sleep 1; exit 1", nil)
-	r.end(bad, v1.JobFailed)
-	r.end(good, v1.JobCompleted)
+	r.end(bad, v1beta1.JobFailed)
+	r.end(good, v1beta1.JobCompleted)
 }
 
-func TestAPullIsDoneThoughTheImageHasNothingToRun(t *testing.T) {
+func TestKubelet_PullSucceedsThoughTheImageHasNothingToRun(t *testing.T) {
 	r := newKubeletRig(t)
-	job := r.job("", func(s *v1.NodeJobSpec) {
-		*s = v1.NodeJobSpec{Task: nodejob.TaskPull, TaskImage: "holdfast.test/pause:1", BackoffLimit: ptr.To[int32](0), Timeout: s.Timeout}
+	job := r.job("", func(s *v1beta1.NodeJobSpec) {
+		*s = v1beta1.NodeJobSpec{Task: v1beta1.PullTask, TaskImage: "holdfast.test/pause:1", BackoffLimit: ptr.To[int32](0), Timeout: s.Timeout}
 	})
-	r.end(job, v1.JobCompleted)
+	r.end(job, v1beta1.JobCompleted)
 }
 
-func TestAJobThatIsDeletedWhileItRunsLeavesNothing(t *testing.T) {
+func TestKubelet_JobDeletedWhileItRunsLeavesNothing(t *testing.T) {
 	r := newKubeletRig(t)
 	job := r.job("trap exit TERM; sleep 1000 & wait", nil)
 	r.until("its pods", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == r.nodes })
 	r.remove(job)
 }
 
-func TestAnotherControllerGoesOnWithAJob(t *testing.T) {
+func TestKubelet_JobIsContinuedByAnotherController(t *testing.T) {
 	r := newKubeletRig(t)
 	job := r.job("sleep 5", nil)
 	r.until("its pods", func(ctx context.Context) bool { return len(r.pods(ctx, job)) == r.nodes })
 	r.start()()
 	r.start()
-	job = r.end(job, v1.JobCompleted)
+	job = r.end(job, v1beta1.JobCompleted)
 	for _, n := range job.Status.Nodes {
 		if n.Attempts != 1 {
 			t.Errorf("node %s was begun %d times", n.Name, n.Attempts)

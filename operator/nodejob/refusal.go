@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
@@ -20,9 +20,9 @@ func (c *Controller) settings() (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	cluster := v1.Served(clusters)
+	cluster := v1beta1.Served(clusters)
 	if cluster == nil {
-		cluster = &v1.StorageCluster{}
+		cluster = &v1beta1.StorageCluster{}
 	}
 	if err := cluster.Unreadable(); err != nil {
 		s.unreadable = fmt.Sprintf("StorageCluster %s cannot be read: %v", cluster.Name, err)
@@ -32,12 +32,12 @@ func (c *Controller) settings() (settings, error) {
 }
 
 // poolsOfNodes are the pools as the agents reported them last.
-func (c *Controller) poolsOfNodes() (map[string][]v1.Pool, error) {
+func (c *Controller) poolsOfNodes() (map[string][]v1beta1.Pool, error) {
 	nodes, err := c.storageNodes.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
-	all := map[string][]v1.Pool{}
+	all := map[string][]v1beta1.Pool{}
 	for _, n := range nodes {
 		all[n.Name] = n.Status.Pools
 	}
@@ -46,12 +46,12 @@ func (c *Controller) poolsOfNodes() (map[string][]v1.Pool, error) {
 
 // inUse says, by node, which volumes and snapshots keep a pool from being wiped. The API server is asked, not a cache:
 // a volume may have been made a moment ago.
-func (c *Controller) inUse(ctx context.Context, pool string, nodes map[string][]v1.Pool) (map[string]string, error) {
-	volumes, err := c.Client.HoldfastV1().Volumes().List(ctx, metav1.ListOptions{})
+func (c *Controller) inUse(ctx context.Context, pool string, nodes map[string][]v1beta1.Pool) (map[string]string, error) {
+	volumes, err := c.Client.HoldfastV1beta1().Volumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	snapshots, err := c.Client.HoldfastV1().Snapshots().List(ctx, metav1.ListOptions{})
+	snapshots, err := c.Client.HoldfastV1beta1().Snapshots().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

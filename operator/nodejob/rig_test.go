@@ -17,12 +17,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/nodejob"
-	"github.com/holdfast-storage/holdfast/test/alongside"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 const namespace = "ours"
@@ -137,7 +137,7 @@ func (r *rig) controller(config *rest.Config) (stop func()) {
 }
 
 // dying runs a controller that is killed at one of its writes, if it gets that far. It returns how many it made.
-func (r *rig) dying(at int, job *v1.NodeJob) int {
+func (r *rig) dying(at int, job *v1beta1.NodeJob) int {
 	r.Helper()
 	died := make(chan struct{})
 	m := &miniapi.Mortal{At: at, Died: func() { close(died) }}
@@ -151,7 +151,7 @@ func (r *rig) dying(at int, job *v1.NodeJob) int {
 }
 
 // ended is closed when the job has ended.
-func (r *rig) ended(job *v1.NodeJob) <-chan struct{} {
+func (r *rig) ended(job *v1beta1.NodeJob) <-chan struct{} {
 	r.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -166,14 +166,14 @@ func (r *rig) ended(job *v1.NodeJob) <-chan struct{} {
 }
 
 // followToTheEnd watches until the job has ended, or the watch has.
-func (r *rig) followToTheEnd(job *v1.NodeJob) bool {
-	changes, err := r.client.HoldfastV1().NodeJobs().Watch(r.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + job.Name, ResourceVersion: job.ResourceVersion})
+func (r *rig) followToTheEnd(job *v1beta1.NodeJob) bool {
+	changes, err := r.client.HoldfastV1beta1().NodeJobs().Watch(r.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + job.Name, ResourceVersion: job.ResourceVersion})
 	if err != nil {
 		return false
 	}
 	defer changes.Stop()
 	for change := range changes.ResultChan() {
-		if j, ok := change.Object.(*v1.NodeJob); ok && j.Status.CompletionTime != nil {
+		if j, ok := change.Object.(*v1beta1.NodeJob); ok && j.Status.CompletionTime != nil {
 			return true
 		}
 	}
@@ -181,32 +181,32 @@ func (r *rig) followToTheEnd(job *v1.NodeJob) bool {
 }
 
 // end waits until the job has ended and returns it.
-func (r *rig) end(job *v1.NodeJob) *v1.NodeJob {
+func (r *rig) end(job *v1beta1.NodeJob) *v1beta1.NodeJob {
 	r.Helper()
 	select {
 	case <-r.ended(job):
 	case <-time.After(30 * time.Second):
-		now, err := r.client.HoldfastV1().NodeJobs().Get(context.Background(), job.Name, metav1.GetOptions{})
+		now, err := r.client.HoldfastV1beta1().NodeJobs().Get(context.Background(), job.Name, metav1.GetOptions{})
 		r.Fatalf("the job has not ended: %+v, %v", now.Status, err)
 	}
-	now, err := r.client.HoldfastV1().NodeJobs().Get(r.Context(), job.Name, metav1.GetOptions{})
+	now, err := r.client.HoldfastV1beta1().NodeJobs().Get(r.Context(), job.Name, metav1.GetOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
 	return now
 }
 
-func (r *rig) job(spec v1.NodeJobSpec) *v1.NodeJob {
+func (r *rig) job(spec v1beta1.NodeJobSpec) *v1beta1.NodeJob {
 	r.Helper()
-	job, err := r.client.HoldfastV1().NodeJobs().Create(r.Context(), &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: spec}, metav1.CreateOptions{})
+	job, err := r.client.HoldfastV1beta1().NodeJobs().Create(r.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
 	return job
 }
 
-// told are the events of a job.
-func (r *rig) told() (reasons []string) {
+// reported are the events of a job.
+func (r *rig) reported() (reasons []string) {
 	r.Helper()
 	list, err := r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // selection is which nodes a job runs on, and why the others are left out.
@@ -23,7 +23,7 @@ type selection struct {
 }
 
 // selectNodes reads the job's selectors as the scheduler does. A node that is cordoned or not ready has a taint for it.
-func selectNodes(spec *v1.NodeJobSpec, nodes []*core.Node) (selection, error) {
+func selectNodes(spec *v1beta1.NodeJobSpec, nodes []*core.Node) (selection, error) {
 	var s selection
 	byLabels, err := labelSelector(spec.LabelSelector)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func term(key string, op core.NodeSelectorOperator, values ...string) core.NodeSelectorTerm {
 	return core.NodeSelectorTerm{MatchExpressions: []core.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}
 }
 
-func TestNodesAreChosenAsTheSchedulerChooses(t *testing.T) {
+func TestSelection_MatchesNodesAsTheSchedulerDoes(t *testing.T) {
 	const host = "kubernetes.io/hostname"
 	noSchedule := core.Taint{Key: "only", Value: "db", Effect: core.TaintEffectNoSchedule}
 	cordon := core.Taint{Key: "node.kubernetes.io/unschedulable", Effect: core.TaintEffectNoSchedule}
@@ -25,21 +25,21 @@ func TestNodesAreChosenAsTheSchedulerChooses(t *testing.T) {
 	}
 	everything := []core.Toleration{{Operator: core.TolerationOpExists}}
 	for name, c := range map[string]struct {
-		spec v1.NodeJobSpec
+		spec v1beta1.NodeJobSpec
 		want string
 	}{
-		"all that have no taint":        {v1.NodeJobSpec{}, "a b c"},
-		"all":                           {v1.NodeJobSpec{Tolerations: everything}, "a b c cordoned leaving tainted"},
-		"a taint of another value":      {v1.NodeJobSpec{Tolerations: []core.Toleration{{Key: "only", Value: "web"}}}, "a b c"},
-		"a taint of this value":         {v1.NodeJobSpec{Tolerations: []core.Toleration{{Key: "only", Value: "db"}}}, "a b c tainted"},
-		"by labels":                     {v1.NodeJobSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{host: "b"}}}, "b"},
-		"by one of two terms":           {v1.NodeJobSpec{NodeSelectorTerms: []core.NodeSelectorTerm{term(host, "In", "a", "x"), term(host, "In", "c")}}, "a c"},
-		"by what is not there":          {v1.NodeJobSpec{NodeSelectorTerms: []core.NodeSelectorTerm{term("ssd", "DoesNotExist")}}, "a b c"},
-		"by a term without expressions": {v1.NodeJobSpec{NodeSelectorTerms: []core.NodeSelectorTerm{{}}}, ""},
-		"by name": {v1.NodeJobSpec{NodeSelectorTerms: []core.NodeSelectorTerm{{
+		"all that have no taint":        {v1beta1.NodeJobSpec{}, "a b c"},
+		"all":                           {v1beta1.NodeJobSpec{Tolerations: everything}, "a b c cordoned leaving tainted"},
+		"a taint of another value":      {v1beta1.NodeJobSpec{Tolerations: []core.Toleration{{Key: "only", Value: "web"}}}, "a b c"},
+		"a taint of this value":         {v1beta1.NodeJobSpec{Tolerations: []core.Toleration{{Key: "only", Value: "db"}}}, "a b c tainted"},
+		"by labels":                     {v1beta1.NodeJobSpec{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{host: "b"}}}, "b"},
+		"by one of two terms":           {v1beta1.NodeJobSpec{NodeSelectorTerms: []core.NodeSelectorTerm{term(host, "In", "a", "x"), term(host, "In", "c")}}, "a c"},
+		"by what is not there":          {v1beta1.NodeJobSpec{NodeSelectorTerms: []core.NodeSelectorTerm{term("ssd", "DoesNotExist")}}, "a b c"},
+		"by a term without expressions": {v1beta1.NodeJobSpec{NodeSelectorTerms: []core.NodeSelectorTerm{{}}}, ""},
+		"by name": {v1beta1.NodeJobSpec{NodeSelectorTerms: []core.NodeSelectorTerm{{
 			MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"c"}}},
 		}}}, "c"},
-		"by both": {v1.NodeJobSpec{
+		"by both": {v1beta1.NodeJobSpec{
 			LabelSelector:     &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: host, Operator: "NotIn", Values: []string{"a"}}}},
 			NodeSelectorTerms: []core.NodeSelectorTerm{term(host, "In", "a", "b")},
 		}, "b"},
@@ -53,35 +53,35 @@ func TestNodesAreChosenAsTheSchedulerChooses(t *testing.T) {
 	}
 }
 
-func TestAJobWithoutNodesSaysWhy(t *testing.T) {
+func TestSelection_WithoutNodesReportsTheReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes  []string
-		change func(*v1.NodeJobSpec, []*core.Node)
+		change func(*v1beta1.NodeJobSpec, []*core.Node)
 		reason string
 		want   string
 	}{
-		"no node at all": {nil, func(*v1.NodeJobSpec, []*core.Node) {}, "NoNodes", "the cluster has none"},
-		"none chosen": {[]string{"a", "b"}, func(s *v1.NodeJobSpec, _ []*core.Node) {
+		"no node at all": {nil, func(*v1beta1.NodeJobSpec, []*core.Node) {}, "NoNodes", "the cluster has none"},
+		"none chosen": {[]string{"a", "b"}, func(s *v1beta1.NodeJobSpec, _ []*core.Node) {
 			s.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "such"}}
 		}, "NoNodes", "2 not chosen by labelSelector and nodeSelectorTerms"},
-		"all tainted": {[]string{"a"}, func(_ *v1.NodeJobSpec, nodes []*core.Node) {
+		"all tainted": {[]string{"a"}, func(_ *v1beta1.NodeJobSpec, nodes []*core.Node) {
 			nodes[0].Spec.Taints = []core.Taint{{Key: "only", Value: "db", Effect: core.TaintEffectNoSchedule}}
 		}, "NoNodes", "without a toleration: a has the taint only=db:NoSchedule"},
-		"a wrong label selector": {[]string{"a"}, func(s *v1.NodeJobSpec, _ []*core.Node) {
+		"a wrong label selector": {[]string{"a"}, func(s *v1beta1.NodeJobSpec, _ []*core.Node) {
 			s.LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Almost"}}}
 		}, "InvalidSelector", `labelSelector: "Almost"`},
-		"a wrong term": {[]string{"a"}, func(s *v1.NodeJobSpec, _ []*core.Node) {
+		"a wrong term": {[]string{"a"}, func(s *v1beta1.NodeJobSpec, _ []*core.Node) {
 			s.NodeSelectorTerms = []core.NodeSelectorTerm{term("x", "Gt", "many")}
 		}, "InvalidSelector", "nodeSelectorTerms:"},
-		"an unknown task":           {[]string{"a"}, func(s *v1.NodeJobSpec, _ []*core.Node) { s.Task = "dance" }, "InvalidTask", `"dance"`},
-		"a cleanup of no pool":      {[]string{"a"}, func(s *v1.NodeJobSpec, _ []*core.Node) { s.Task = TaskCleanup }, "InvalidTask", "needs pool"},
-		"a cleanup of another path": {[]string{"a"}, func(s *v1.NodeJobSpec, _ []*core.Node) { s.Task, s.Pool = TaskCleanup, "../etc" }, "InvalidTask", `"../etc"`},
-		"a pull of nothing":         {[]string{"a"}, func(s *v1.NodeJobSpec, _ []*core.Node) { s.Task = TaskPull }, "InvalidTask", "needs taskImage"},
+		"an unknown task":           {[]string{"a"}, func(s *v1beta1.NodeJobSpec, _ []*core.Node) { s.Task = "dance" }, "InvalidTask", `"dance"`},
+		"a cleanup of no pool":      {[]string{"a"}, func(s *v1beta1.NodeJobSpec, _ []*core.Node) { s.Task = v1beta1.CleanupTask }, "InvalidTask", "needs pool"},
+		"a cleanup of another path": {[]string{"a"}, func(s *v1beta1.NodeJobSpec, _ []*core.Node) { s.Task, s.Pool = v1beta1.CleanupTask, "../etc" }, "InvalidTask", `"../etc"`},
+		"a pull of nothing":         {[]string{"a"}, func(s *v1beta1.NodeJobSpec, _ []*core.Node) { s.Task = v1beta1.PullTask }, "InvalidTask", "needs taskImage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, c.nodes...)
 			c.change(&s.job.Spec, s.nodes)
-			s.step().wantJob(v1.JobFailed, "", c.want)
+			s.step().wantJob(v1beta1.JobFailed, "", c.want)
 			if reason := s.job.Status.Conditions[0].Reason; reason != c.reason {
 				t.Errorf("the reason is %s, want %s", reason, c.reason)
 			}
@@ -89,7 +89,7 @@ func TestAJobWithoutNodesSaysWhy(t *testing.T) {
 	}
 }
 
-func TestManyNodesAreNotAllNamed(t *testing.T) {
+func TestSelection_OfManyNodesIsAbbreviated(t *testing.T) {
 	if got := few([]string{"a", "b", "c", "d", "e"}); got != "a, b, c and 2 more" {
 		t.Errorf("got %s", got)
 	}

@@ -11,16 +11,10 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// The tasks that Holdfast brings.
-const (
-	TaskCleanup = "cleanup"
-	TaskPull    = "pull"
-)
-
-// Where the task cleanup finds the pool, and the directory of Holdfast, in its container.
+// Where the task Cleanup finds the pool, and the directory of Holdfast, in its container.
 const (
 	poolMount  = "/pool"
 	stateMount = "/holdfast"
@@ -35,15 +29,15 @@ const (
 // settings are what pods take from the rest of the cluster.
 type settings struct {
 	namespace   string
-	image       v1.Image // of Holdfast, for its own tasks
+	image       v1beta1.Image // of Holdfast, for its own tasks
 	pullSecrets []core.LocalObjectReference
-	pools       []v1.PoolSpec
+	pools       []v1beta1.PoolSpec
 	unreadable  string // why what the StorageCluster says is not known; empty if it is
 }
 
 // work is what runs on each node.
 type work struct {
-	image      v1.Image
+	image      v1beta1.Image
 	command    []string
 	args       []string
 	hostPath   string
@@ -55,7 +49,7 @@ type work struct {
 
 var errTask = errors.New("the job cannot run")
 
-func workOf(spec *v1.NodeJobSpec, s settings) (work, error) {
+func workOf(spec *v1beta1.NodeJobSpec, s settings) (work, error) {
 	switch spec.Task {
 	case "":
 		if err := checkOwn(spec); err != nil {
@@ -65,15 +59,15 @@ func workOf(spec *v1.NodeJobSpec, s settings) (work, error) {
 			image: spec.Image, command: spec.Command, args: spec.Args,
 			hostPath: spec.HostPath, mountPath: spec.MountPath, privileged: spec.Privileged,
 		}, nil
-	case TaskPull:
+	case v1beta1.PullTask:
 		if spec.TaskImage == "" {
-			return work{}, fmt.Errorf("%w: task pull needs taskImage, the image to bring", errTask)
+			return work{}, fmt.Errorf("%w: task Pull needs taskImage, the image to pull", errTask)
 		}
 		// The image may lack this program: it is there by the time that this is found out, and nothing of it runs.
 		return work{image: spec.TaskImage, command: []string{"/only-the-image-is-wanted"}, pulls: true}, nil
-	case TaskCleanup:
+	case v1beta1.CleanupTask:
 		if spec.Pool == "" {
-			return work{}, fmt.Errorf("%w: task cleanup needs pool, the name of the pool to wipe", errTask)
+			return work{}, fmt.Errorf("%w: task Cleanup needs pool, the name of the pool to wipe", errTask)
 		}
 		if spec.Pool != path.Base(path.Clean("/"+spec.Pool)) {
 			return work{}, fmt.Errorf("%w: %q is no name of a pool", errTask, spec.Pool)
@@ -83,14 +77,14 @@ func workOf(spec *v1.NodeJobSpec, s settings) (work, error) {
 			mountPath: poolMount, privileged: true,
 		}, nil
 	}
-	return work{}, fmt.Errorf("%w: task %q is not known; %s and %s are", errTask, spec.Task, TaskCleanup, TaskPull)
+	return work{}, fmt.Errorf("%w: task %q is not known; %s and %s are", errTask, spec.Task, v1beta1.CleanupTask, v1beta1.PullTask)
 }
 
 // checkOwn refuses a job of which no pod can be made. The schema has refused it before, unless it was an older one.
-func checkOwn(spec *v1.NodeJobSpec) error {
+func checkOwn(spec *v1beta1.NodeJobSpec) error {
 	switch {
 	case strings.TrimSpace(string(spec.Image)) != string(spec.Image) || spec.Image == "":
-		return fmt.Errorf("%w: image %.80q is none: give one such as registry.example/tool:v1", errTask, spec.Image)
+		return fmt.Errorf("%w: image %.80q is no valid reference: give one such as registry.example/tool:v1", errTask, spec.Image)
 	case (spec.HostPath == "") != (spec.MountPath == ""):
 		return fmt.Errorf("%w: hostPath %.80q and mountPath %.80q belong together: give both or none", errTask, spec.HostPath, spec.MountPath)
 	}
@@ -110,7 +104,7 @@ type place struct {
 
 // where a pool lies on a node: where its agent had it, or else where the StorageCluster says.
 func (o *observed) where(pool, node string) (p place, known bool) {
-	i := slices.IndexFunc(o.settings.pools, func(p v1.PoolSpec) bool { return p.Name == pool })
+	i := slices.IndexFunc(o.settings.pools, func(p v1beta1.PoolSpec) bool { return p.Name == pool })
 	if known = i >= 0; known {
 		p = place{cmp.Or(o.settings.pools[i].Path, path.Join(poolsDirectory, pool)), o.settings.pools[i].Devices != nil}
 	}
@@ -122,10 +116,10 @@ func (o *observed) where(pool, node string) (p place, known bool) {
 	return p, known
 }
 
-// on is the work of a node: the task cleanup finds the pool where that node has it.
+// on is the work of a node: the task Cleanup finds the pool where that node has it.
 func (r *round) on(node string) work {
 	w := r.work
-	if r.job.Spec.Task != TaskCleanup {
+	if r.job.Spec.Task != v1beta1.CleanupTask {
 		return w
 	}
 	at, _ := r.where(r.job.Spec.Pool, node)
@@ -140,15 +134,15 @@ func (r *round) on(node string) work {
 	return w
 }
 
-// unknownPlace says what to do about a pool of which nobody knows where it lies.
+// unknownPlace says what to do about a pool whose directory is unknown.
 func unknownPlace(pool string) string {
-	return fmt.Sprintf("where pool %s lies is not known: it is neither in spec.pools of the StorageCluster nor in the node's StorageNode. "+
+	return fmt.Sprintf("the directory of pool %s is not known: it is neither in spec.pools of the StorageCluster nor in the node's StorageNode. "+
 		"Put it back into spec.pools, with nodeSelectorTerms that match no node, or run on the node: holdfast cleanup --path DIRECTORY", pool)
 }
 
-// refuseUnknownPlaces keeps the task cleanup from nodes of which nobody knows where they have the pool.
+// refuseUnknownPlaces fails the task Cleanup on nodes whose directory of the pool is unknown.
 func (r *round) refuseUnknownPlaces() {
-	if r.job.Spec.Task != TaskCleanup {
+	if r.job.Spec.Task != v1beta1.CleanupTask {
 		return
 	}
 	r.refusals = maps.Clone(r.refusals)

@@ -6,30 +6,30 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func TestACleanupRunsTheProgramWhereTheNodeHasThePool(t *testing.T) {
+func TestCleanup_RunsTheProgramWhereTheNodeHasThePool(t *testing.T) {
 	const inPools, known = "/var/lib/holdfast/pools/fast", " --pool=fast --state-dir=/holdfast"
-	fast := v1.PoolSpec{Name: "fast", Path: "/srv/fast"}
+	fast := v1beta1.PoolSpec{Name: "fast", Path: "/srv/fast"}
 	for name, c := range map[string]struct {
-		pools []v1.PoolSpec
-		node  []v1.Pool // as its agent reported them
+		pools []v1beta1.PoolSpec
+		node  []v1beta1.Pool // as its agent reported them
 		want  string
 		args  string
 	}{
-		"where the cluster says":   {[]v1.PoolSpec{{Name: "other", Path: "/x"}, fast}, nil, "/srv/fast", ""},
-		"by default":               {[]v1.PoolSpec{{Name: "fast"}}, nil, inPools, known},
-		"of a device":              {[]v1.PoolSpec{{Name: "fast", Devices: &v1.DeviceSelector{}}}, []v1.Pool{{Name: "fast", Path: inPools}}, inPools, known + " --disk"},
-		"that is no longer wanted": {[]v1.PoolSpec{{Name: "other", Path: "/x"}}, []v1.Pool{{Name: "other", Path: "/x"}, {Name: "fast", Path: "/srv/fast"}}, "/srv/fast", ""},
-		"that was a disk":          {nil, []v1.Pool{{Name: "fast", Path: inPools}}, inPools, known},
-		"where the node has it":    {[]v1.PoolSpec{{Name: "fast", Path: "/srv/new"}}, []v1.Pool{{Name: "fast", Path: "/srv/fast"}}, "/srv/fast", ""},
-		"of a node that errs":      {[]v1.PoolSpec{fast}, []v1.Pool{{Name: "fast", Path: "/srv/../etc"}}, "/srv/fast", ""},
+		"where the cluster says":   {[]v1beta1.PoolSpec{{Name: "other", Path: "/x"}, fast}, nil, "/srv/fast", ""},
+		"by default":               {[]v1beta1.PoolSpec{{Name: "fast"}}, nil, inPools, known},
+		"of a device":              {[]v1beta1.PoolSpec{{Name: "fast", Devices: &v1beta1.DeviceSelector{}}}, []v1beta1.Pool{{Name: "fast", Path: inPools}}, inPools, known + " --disk"},
+		"that is no longer wanted": {[]v1beta1.PoolSpec{{Name: "other", Path: "/x"}}, []v1beta1.Pool{{Name: "other", Path: "/x"}, {Name: "fast", Path: "/srv/fast"}}, "/srv/fast", ""},
+		"that was a disk":          {nil, []v1beta1.Pool{{Name: "fast", Path: inPools}}, inPools, known},
+		"where the node has it":    {[]v1beta1.PoolSpec{{Name: "fast", Path: "/srv/new"}}, []v1beta1.Pool{{Name: "fast", Path: "/srv/fast"}}, "/srv/fast", ""},
+		"of a node that errs":      {[]v1beta1.PoolSpec{fast}, []v1beta1.Pool{{Name: "fast", Path: "/srv/../etc"}}, "/srv/fast", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, "a")
-			s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, c.pools
-			s.pools = map[string][]v1.Pool{"a": c.node}
+			s.job.Spec, s.settings.pools = v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}, c.pools
+			s.pools = map[string][]v1beta1.Pool{"a": c.node}
 			p := s.step().step().pod("a")
 			if got := p.Spec.Volumes[0].HostPath.Path; got != c.want {
 				t.Errorf("it wipes %s, want %s", got, c.want)
@@ -45,46 +45,46 @@ func TestACleanupRunsTheProgramWhereTheNodeHasThePool(t *testing.T) {
 	}
 }
 
-func TestAPoolOfWhichNobodyKnowsWhereItLiesIsNotSaidToBeWiped(t *testing.T) {
+func TestCleanup_PoolWithAnUnknownPathIsNotReportedWiped(t *testing.T) {
 	s := newScene(t, "a", "b")
-	s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, []v1.PoolSpec{{Name: "other", Path: "/x"}}
-	s.step().wantJob(v1.JobFailed, "", "neither in spec.pools of the StorageCluster nor in the node's StorageNode")
+	s.job.Spec, s.settings.pools = v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}, []v1beta1.PoolSpec{{Name: "other", Path: "/x"}}
+	s.step().wantJob(v1beta1.JobFailed, "", "neither in spec.pools of the StorageCluster nor in the node's StorageNode")
 	if len(s.job.Status.Nodes) > 0 {
 		t.Errorf("it began: %+v", s.job.Status)
 	}
 
 	// One node knows it still; the other is no longer of the pool, or never was.
 	s = newScene(t, "a", "b")
-	s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, nil
-	s.pools = map[string][]v1.Pool{"a": {{Name: "fast", Path: "/srv/fast"}}}
+	s.job.Spec, s.settings.pools = v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}, nil
+	s.pools = map[string][]v1beta1.Pool{"a": {{Name: "fast", Path: "/srv/fast"}}}
 	s.step().step()
 	if len(s.plan.create) != 1 || s.plan.create[0].Annotations[nodeAnnotation] != "a" {
 		t.Fatalf("got %+v", s.plan.create)
 	}
-	s.want("b", v1.JobFailed, "holdfast cleanup --path")
+	s.want("b", v1beta1.JobFailed, "holdfast cleanup --path")
 	s.exits("a", 0, "")
-	s.step().wantJob(v1.JobFailed, "1/2", "failed: b")
+	s.step().wantJob(v1beta1.JobFailed, "1/2", "failed: b")
 }
 
-func TestACleanupLeavesANodeAloneThatHasVolumes(t *testing.T) {
+func TestCleanup_NodeWithVolumesIsLeftAlone(t *testing.T) {
 	s := newScene(t, "a", "b")
-	s.job.Spec, s.settings.pools = v1.NodeJobSpec{Task: TaskCleanup, Pool: "fast"}, []v1.PoolSpec{{Name: "fast"}}
+	s.job.Spec, s.settings.pools = v1beta1.NodeJobSpec{Task: v1beta1.CleanupTask, Pool: "fast"}, []v1beta1.PoolSpec{{Name: "fast"}}
 	s.refusals["a"] = "pool fast is not wiped while it holds something: volume v; delete it first"
 	s.step().step()
 	if len(s.plan.create) != 1 || s.plan.create[0].Annotations[nodeAnnotation] != "b" {
 		t.Fatalf("got %+v", s.plan.create)
 	}
-	s.want("a", v1.JobFailed, "volume v")
+	s.want("a", v1beta1.JobFailed, "volume v")
 	if s.result("a").Attempts != 0 {
 		t.Error("an attempt was begun")
 	}
-	// A volume that is made meanwhile keeps a failed attempt from being tried again.
+	// A volume that is created during the job keeps a failed attempt from being tried again.
 	s.exits("b", 1, "")
 	s.refusals["b"] = "volume w"
-	s.step().want("b", v1.JobFailed, "volume w")
+	s.step().want("b", v1beta1.JobFailed, "volume w")
 }
 
-func TestAPullIsDoneWhenTheKubeletHasTheImage(t *testing.T) {
+func TestPull_SucceedsWhenTheKubeletHasTheImage(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(*scene)
 		done    bool
@@ -106,14 +106,14 @@ func TestAPullIsDoneWhenTheKubeletHasTheImage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, "a")
-			s.job.Spec = v1.NodeJobSpec{Task: TaskPull, TaskImage: "image:2"}
+			s.job.Spec = v1beta1.NodeJobSpec{Task: v1beta1.PullTask, TaskImage: "image:2"}
 			s.step().step()
 			if got := s.pod("a").Spec.Containers[0].Image; got != "image:2" {
 				t.Errorf("it brings %s", got)
 			}
 			c.happens(s)
 			s.step()
-			if done := s.job.Status.Phase == v1.JobCompleted; done != c.done {
+			if done := s.job.Status.Phase == v1beta1.JobCompleted; done != c.done {
 				t.Errorf("done is %v, want %v: %+v", done, c.done, s.job.Status)
 			}
 			if c.done && len(s.pods) > 0 && !over(s.pods[0]) {
@@ -123,7 +123,7 @@ func TestAPullIsDoneWhenTheKubeletHasTheImage(t *testing.T) {
 	}
 }
 
-func TestTheStatusOfManyNodesStaysSmall(t *testing.T) {
+func TestStatus_OfManyNodesStaysSmall(t *testing.T) {
 	s := newScene(t)
 	for i := range 1000 {
 		s.nodes = append(s.nodes, node("node-"+strings.Repeat("x", 40)+string(rune('a'+i%26))+strings.Repeat("y", i/26)))
@@ -146,7 +146,7 @@ func TestTheStatusOfManyNodesStaysSmall(t *testing.T) {
 	}
 }
 
-func TestAWordIsFoundWhereverTheStreamIsCut(t *testing.T) {
+func TestCompletionWord_IsFoundWhereverTheStreamIsSplit(t *testing.T) {
 	text := strings.Repeat("noise ", 1000) + "the-word" + strings.Repeat(" more", 1000)
 	for _, size := range []int{1, 3, 7, 8, 1000, 100000} {
 		s := search{word: "the-word"}

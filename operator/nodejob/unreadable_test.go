@@ -11,45 +11,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
-// unreadable waits until it is told that a job cannot be decoded, in its status and in an event.
-func (r *rig) unreadable(job *v1.NodeJob) *v1.NodeJob {
+// unreadable waits until the status and an event report that a job cannot be decoded.
+func (r *rig) unreadable(job *v1beta1.NodeJob) *v1beta1.NodeJob {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
 	defer cancel()
-	var now *v1.NodeJob
+	var now *v1beta1.NodeJob
 	if realapi.Until(ctx, func() bool {
 		var err error
-		if now, err = r.client.HoldfastV1().NodeJobs().Get(r.Context(), job.Name, metav1.GetOptions{}); err != nil {
+		if now, err = r.client.HoldfastV1beta1().NodeJobs().Get(r.Context(), job.Name, metav1.GetOptions{}); err != nil {
 			r.Fatal(err)
 		}
-		c := meta.FindStatusCondition(now.Status.Conditions, v1.CompleteCondition)
-		return c != nil && c.Reason == v1.ReasonUnreadable && slices.Contains(r.told(), "Warning Unreadable")
+		c := meta.FindStatusCondition(now.Status.Conditions, v1beta1.CompleteCondition)
+		return c != nil && c.Reason == v1beta1.ReasonUnreadable && slices.Contains(r.reported(), "Warning Unreadable")
 	}) != nil {
-		r.Fatalf("it is %+v, the events are %v", now.Status, r.told())
+		r.Fatalf("it is %+v, the events are %v", now.Status, r.reported())
 	}
 	return now
 }
 
-func TestAJobThatCannotBeReadIsNamedAndTheOthersRun(t *testing.T) {
+func TestUnreadable_JobIsNamedAndTheOthersRun(t *testing.T) {
 	r := newRig(t, exitsWell, "a", "b")
-	bad := r.job(v1.NodeJobSpec{Image: "i"})
-	if _, err := r.client.HoldfastV1().NodeJobs().Patch(t.Context(), bad.Name, types.MergePatchType, []byte(`{"spec":{"backoffLimit":"often"}}`), metav1.PatchOptions{}); err != nil {
+	bad := r.job(v1beta1.NodeJobSpec{Image: "i"})
+	if _, err := r.client.HoldfastV1beta1().NodeJobs().Patch(t.Context(), bad.Name, types.MergePatchType, []byte(`{"spec":{"backoffLimit":"often"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.controller(r.api.Config())
-	other, err := r.client.HoldfastV1().NodeJobs().Create(t.Context(), &v1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1.NodeJobSpec{Image: "i"}}, metav1.CreateOptions{})
+	other, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Image: "i"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now := r.end(other); now.Status.Phase != v1.JobCompleted {
+	if now := r.end(other); now.Status.Phase != v1beta1.JobCompleted {
 		t.Errorf("the other ended as %+v", now.Status)
 	}
 	now := r.unreadable(bad)
-	c := meta.FindStatusCondition(now.Status.Conditions, v1.CompleteCondition)
+	c := meta.FindStatusCondition(now.Status.Conditions, v1beta1.CompleteCondition)
 	if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, `spec.backoffLimit: "often"`) {
 		t.Errorf("it says %+v", c)
 	}
@@ -58,20 +58,20 @@ func TestAJobThatCannotBeReadIsNamedAndTheOthersRun(t *testing.T) {
 	}
 }
 
-func TestAJobWithATimeoutThatIsNoneHasFailed(t *testing.T) {
+func TestUnreadable_JobWithAnInvalidTimeoutFails(t *testing.T) {
 	r := newRig(t, exitsWell, "a")
 	r.controller(r.api.Config())
-	now := r.end(r.job(v1.NodeJobSpec{Image: "i", Timeout: new(v1.Duration("a day"))}))
-	c := meta.FindStatusCondition(now.Status.Conditions, v1.FailedCondition)
-	if now.Status.Phase != v1.JobFailed || c == nil || !strings.Contains(c.Message, `spec.timeout: "a day"`) || !strings.Contains(c.Message, "1d12h") {
+	now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", Timeout: new(v1beta1.Duration("a day"))}))
+	c := meta.FindStatusCondition(now.Status.Conditions, v1beta1.FailedCondition)
+	if now.Status.Phase != v1beta1.JobFailed || c == nil || !strings.Contains(c.Message, `spec.timeout: "a day"`) || !strings.Contains(c.Message, "1d12h") {
 		t.Errorf("it ended as %+v", now.Status)
 	}
 }
 
-func TestAJobMayTakeDays(t *testing.T) {
+func TestTimeout_MayBeDays(t *testing.T) {
 	r := newRig(t, exitsWell, "a")
 	r.controller(r.api.Config())
-	if now := r.end(r.job(v1.NodeJobSpec{Image: "i", Timeout: new(v1.Duration("1d12h"))})); now.Status.Phase != v1.JobCompleted {
+	if now := r.end(r.job(v1beta1.NodeJobSpec{Image: "i", Timeout: new(v1beta1.Duration("1d12h"))})); now.Status.Phase != v1beta1.JobCompleted {
 		t.Errorf("it ended as %+v", now.Status)
 	}
 	pods, err := r.kubernetes.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})

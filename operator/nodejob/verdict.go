@@ -24,14 +24,14 @@ type verdict struct {
 	done    bool
 	failed  bool
 	final   bool // failed, and trying again cannot help
-	reading bool // it has ended, and its log is wanted first
+	reading bool // it has ended, and its log must be read first
 	exit    *int32
 	message string // why it failed, or what it waits for
 }
 
 func waits(format string, args ...any) verdict { return verdict{message: fmt.Sprintf(format, args...)} }
 
-// judge reads the pod of an attempt. word is the completion word, if one is asked for.
+// judge reads the pod of an attempt. word is the completion word, if one is specified.
 func judge(p *core.Pod, w work, word string, log logState) verdict {
 	status := containerStatus(p)
 	switch {
@@ -99,9 +99,9 @@ func ended(p *core.Pod, t *core.ContainerStateTerminated, word string, log logSt
 	case word != "" && log.err != "":
 		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d, and its log cannot be read: %s", t.ExitCode, log.err)
 	case word != "":
-		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d and did not write %q, neither to /dev/termination-log nor to what is there of its log", t.ExitCode, word)
+		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d and did not write %q, neither to /dev/termination-log nor to the part of its log that is left", t.ExitCode, word)
 	case t.Reason == "OOMKilled":
-		v.failed, v.message = true, "it was killed for the memory it took"
+		v.failed, v.message = true, "it was killed for exceeding its memory limit"
 	default:
 		v.failed, v.message = true, fmt.Sprintf("it ended with exit code %d%s", t.ExitCode, startFailure(t))
 	}
@@ -124,7 +124,7 @@ func endedByDeletion(p *core.Pod, t *core.ContainerStateTerminated) bool {
 	return !t.FinishedAt.Time.Before(asked)
 }
 
-// startFailure tells of a container that never ran.
+// startFailure describes a container that never ran.
 func startFailure(t *core.ContainerStateTerminated) string {
 	if !slices.Contains(afterPull, t.Reason) || t.Message == "" {
 		return ""
@@ -134,17 +134,17 @@ func startFailure(t *core.ContainerStateTerminated) string {
 
 func outOfTime(p *core.Pod) bool { return p.Status.Reason == "DeadlineExceeded" }
 
-// podFailure tells of a pod that the kubelet or the cluster has ended.
+// podFailure describes a pod that the kubelet or the cluster has ended.
 func podFailure(p *core.Pod) string {
 	said := strings.TrimRight(cmp.Or(p.Status.Message, "no reason was given"), ".\n ")
 	switch p.Status.Reason {
 	case "Evicted":
 		return "its pod was evicted: " + said
 	case "DeadlineExceeded":
-		return "it was ended when the timeout was over"
+		return "it was stopped when the timeout was over"
 	case "":
 		if d := disruption(p); d != "" {
-			return "its pod was ended" + d
+			return "its pod was stopped" + d
 		}
 		return "its pod failed: " + said
 	}

@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // Carried is what of a spec was carried out on the nodes.
 type Carried struct {
-	Pools             []v1.PoolSpec
+	Pools             []v1beta1.PoolSpec
 	NodeSelectorTerms []core.NodeSelectorTerm
 }
 
-// ReadCarried takes it from the ConfigMap and the DaemonSet of the nodes. It is nil where one of them is missing, or where
-// they do not belong together: somebody has changed one by hand.
+// ReadCarried takes it from the ConfigMap and the DaemonSet of the nodes. It is nil where one of them is missing, or
+// where they do not match because one was changed by hand.
 func ReadCarried(config, nodes *unstructured.Unstructured) *Carried {
 	if config == nil || nodes == nil {
 		return nil
@@ -30,7 +30,7 @@ func ReadCarried(config, nodes *unstructured.Unstructured) *Carried {
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(nodes.Object, set) != nil || set.Spec.Template.Annotations[configHash] != hashOf([]byte(text)) {
 		return nil
 	}
-	var c v1.NodeConfig
+	var c v1beta1.NodeConfig
 	if json.Unmarshal([]byte(text), &c) != nil {
 		return nil
 	}
@@ -47,7 +47,7 @@ func hashOf(config []byte) string {
 }
 
 // Place is the directory of a pool, or where its device is mounted.
-func Place(p *v1.PoolSpec) string {
+func Place(p *v1beta1.PoolSpec) string {
 	if p.Path != "" {
 		return p.Path
 	}

@@ -7,14 +7,14 @@ import (
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func TestReadCarried_WhatWasRenderedIsRead(t *testing.T) {
 	c := ask(nil).Cluster
-	c.Spec.Pools = []v1.PoolSpec{{Name: "fast", Path: "/srv/fast", Engine: "directory"}}
+	c.Spec.Pools = []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/fast", Engine: v1beta1.EngineDirectory}}
 	c.Spec.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "x", Operator: core.NodeSelectorOpExists}}}}
-	c.Spec.StorageClasses = []v1.StorageClassSpec{{Name: "fast", Pool: "fast"}}
+	c.Spec.StorageClasses = []v1beta1.StorageClassSpec{{Name: "fast", Pool: "fast"}}
 	objects, err := Objects(Input{Cluster: c, Namespace: "holdfast-system"})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestReadCarried_WhatWasRenderedIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := ReadCarried(config, nodes); got != nil {
-		t.Errorf("what somebody has changed by hand is read as %+v", got)
+		t.Errorf("a change by hand is read as %+v", got)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestPolicies_NameTheNamespaceOfHoldfast(t *testing.T) {
 			names++
 		}
 	}
-	if names != 5 {
+	if names != 6 {
 		t.Errorf("%d policies name the controller", names)
 	}
 }

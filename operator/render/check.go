@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // checkAll refuses what cannot be made, before anything is made. The API server has refused most of it before; an
@@ -32,28 +32,28 @@ func checkCluster(p *plan) error {
 	if wrong := validation.IsValidLabelValue(p.Cluster.Name); p.Cluster.Name == "" || len(wrong) > 0 {
 		return fmt.Errorf("metadata.name: %.80q cannot be a label: at most 63 letters, digits, - and . are allowed", p.Cluster.Name)
 	}
-	if err := oneOf("spec.deletionPolicy", p.spec.DeletionPolicy, "", v1.RefuseDeletion, v1.OrphanVolumes); err != nil {
+	if err := oneOf("spec.deletionPolicy", p.spec.DeletionPolicy, "", v1beta1.RefuseDeletion, v1beta1.OrphanVolumes); err != nil {
 		return err
 	}
 	return checkTerms("spec", p.spec.NodeSelectorTerms)
 }
 
 func checkCSI(p *plan) error {
-	csi := p.spec.CSI
-	if r := csi.Replicas; r != nil && (*r < 1 || *r > 9) {
-		return fmt.Errorf("spec.csi.replicas: %d is not allowed: it must be 1 to 9", *r)
+	controller := p.spec.Controller
+	if r := controller.Replicas; r != nil && (*r < 1 || *r > 9) {
+		return fmt.Errorf("spec.controller.replicas: %d is not allowed: it must be 1 to 9", *r)
 	}
-	if err := oneOf("spec.csi.deploymentStrategy", csi.DeploymentStrategy, "", v1.AsDeployment, v1.AsStatefulSet); err != nil {
+	if err := oneOf("spec.controller.kind", controller.Kind, "", v1beta1.AsDeployment, v1beta1.AsStatefulSet); err != nil {
 		return err
 	}
-	if csi.DeploymentStrategy == v1.AsStatefulSet && csi.Replicas != nil && *csi.Replicas < 2 {
-		return fmt.Errorf("spec.csi.replicas: %d is not allowed with spec.csi.deploymentStrategy StatefulSet, which replaces its pods in place: give at least 2, or leave it out", *csi.Replicas)
+	if controller.Kind == v1beta1.AsStatefulSet && controller.Replicas != nil && *controller.Replicas < 2 {
+		return fmt.Errorf("spec.controller.replicas: %d is not allowed with spec.controller.kind StatefulSet, which replaces its pods in place: give at least 2, or leave it out", *controller.Replicas)
 	}
 	if err := checkDir("spec.csi.kubeletDir", p.kubeletDir); err != nil {
 		return err
 	}
 	if within(p.kubeletDir, hostDir) || within(hostDir, p.kubeletDir) {
-		return fmt.Errorf("spec.csi.kubeletDir: %s is not allowed: it and %s are in each other, which is the directory of Holdfast", p.kubeletDir, hostDir)
+		return fmt.Errorf("spec.csi.kubeletDir: %s is not allowed: it overlaps %s, the directory of Holdfast", p.kubeletDir, hostDir)
 	}
 	return nil
 }

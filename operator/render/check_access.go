@@ -20,11 +20,11 @@ func checkAccess(p *plan) error {
 	if err := oneOf("spec.service.type", service.Type, "", core.ServiceTypeClusterIP, core.ServiceTypeNodePort, core.ServiceTypeLoadBalancer); err != nil {
 		return err
 	}
-	if port := service.ExternalPort; port < 0 || port > 65535 {
-		return fmt.Errorf("spec.service.externalPort: %d is not allowed: it must be 1 to 65535", port)
+	if port := service.Port; port < 0 || port > 65535 {
+		return fmt.Errorf("spec.service.port: %d is not allowed: it must be 1 to 65535", port)
 	}
-	if port := p.internalPort(); port < 1024 || port > 65535 || port == metricsPort {
-		return fmt.Errorf("spec.service.internalPort: %d is not allowed: it must be 1024 to 65535, and not %d, which is the port of the metrics", port, metricsPort)
+	if port := p.targetPort(); port < 1024 || port > 65535 || port == metricsPort {
+		return fmt.Errorf("spec.service.targetPort: %d is not allowed: it must be 1024 to 65535, and not %d, which is the port of the metrics", port, metricsPort)
 	}
 	if err := checkAnnotations("spec.service.annotations", service.Annotations); err != nil {
 		return err
@@ -42,18 +42,18 @@ func checkAccess(p *plan) error {
 
 func checkIngress(p *plan) error {
 	ingress := p.spec.Ingress
-	if !ingress.Enable {
+	if !ingress.Enabled {
 		return nil
 	}
 	valid := validation.IsDNS1123Subdomain
-	if strings.HasPrefix(ingress.Hostname, "*.") {
+	if strings.HasPrefix(ingress.Host, "*.") {
 		valid = validation.IsWildcardDNS1123Subdomain
 	}
-	if wrong := valid(ingress.Hostname); len(wrong) > 0 {
-		return fmt.Errorf("spec.ingress.hostname: %.300q cannot be the name of a host: %s", ingress.Hostname, wrong[0])
+	if wrong := valid(ingress.Host); len(wrong) > 0 {
+		return fmt.Errorf("spec.ingress.host: %.300q cannot be the name of a host: %s", ingress.Host, wrong[0])
 	}
-	if ingress.ClassName != "" {
-		if err := checkName("spec.ingress.className", ingress.ClassName); err != nil {
+	if ingress.IngressClassName != "" {
+		if err := checkName("spec.ingress.ingressClassName", ingress.IngressClassName); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
 func checkClasses(p *plan) error {
@@ -41,23 +42,23 @@ func checkClasses(p *plan) error {
 	return nil
 }
 
-func checkChoices(at string, class v1.StorageClassSpec) error {
+func checkChoices(at string, class v1beta1.StorageClassSpec) error {
 	if err := oneOf(at+".reclaimPolicy", class.ReclaimPolicy, "", core.PersistentVolumeReclaimDelete, core.PersistentVolumeReclaimRetain); err != nil {
 		return err
 	}
-	if err := oneOf(at+".bindingMode", storage.VolumeBindingMode(class.BindingMode), "", storage.VolumeBindingWaitForFirstConsumer, storage.VolumeBindingImmediate); err != nil {
+	if err := oneOf(at+".volumeBindingMode", storage.VolumeBindingMode(class.VolumeBindingMode), "", storage.VolumeBindingWaitForFirstConsumer, storage.VolumeBindingImmediate); err != nil {
 		return err
 	}
-	if err := oneOf(at+".fsType", class.FSType, "", v1.Ext4, v1.XFS, v1.Btrfs); err != nil {
+	if err := oneOf(at+".fsType", class.FSType, "", v1beta1.Ext4, v1beta1.XFS, v1beta1.Btrfs); err != nil {
 		return err
 	}
-	return oneOf(at+".onNodeLoss", class.OnNodeLoss, "", v1.RetainOnNodeLoss, v1.DeleteOnNodeLoss)
+	return oneOf(at+".onNodeLoss", class.OnNodeLoss, "", v1beta1.RetainOnNodeLoss, v1beta1.DeleteOnNodeLoss)
 }
 
-// checkParameters refuses those that are said elsewhere, so that each has one place.
-func (p *plan) checkParameters(at string, class v1.StorageClassSpec) error {
+// checkParameters refuses those that are said elsewhere, so that each has one place, and those that the driver refuses.
+func (p *plan) checkParameters(at string, class v1beta1.StorageClassSpec) error {
 	elsewhere := map[string]string{
-		poolParameter: at + ".pool", onNodeLossParameter: at + ".onNodeLoss", fsTypeParameter: at + ".fsType",
+		parameters.Pool: at + ".pool", parameters.OnNodeLoss: at + ".onNodeLoss", parameters.FSType: at + ".fsType",
 	}
 	for _, c := range p.credentials() {
 		for _, key := range c.parameters() {
@@ -68,6 +69,9 @@ func (p *plan) checkParameters(at string, class v1.StorageClassSpec) error {
 		if field := elsewhere[key]; field != "" {
 			return fmt.Errorf("%s.parameters: class %s has %s here: %s says it", at, class.Name, key, field)
 		}
+	}
+	if _, err := parameters.CSI.Read(parametersOf(class)); err != nil {
+		return fmt.Errorf("%s.parameters: class %s: %w", at, class.Name, err)
 	}
 	return nil
 }

@@ -4,17 +4,23 @@ import (
 	"fmt"
 	"regexp"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// reference is what an image must look like. Whether there is one is told by the registry.
+// reference is the format of an image reference. Whether the image exists is up to the registry.
 var reference = regexp.MustCompile(`^[A-Za-z0-9\[][A-Za-z0-9._:/@+\[\]-]{0,511}$`)
 
+// registry is the format of a registry, with or without a path in it.
+var registry = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*$`)
+
 func checkImages(p *plan) error {
+	if r := p.spec.ImageRegistry; r != "" && (!registry.MatchString(r) || len(r) > 255) {
+		return fmt.Errorf("spec.imageRegistry: %.80q cannot be a registry: it must be a host such as registry.example:5000, perhaps with a path such as registry.example/mirror, without https:// and without / at its end", r)
+	}
 	images := p.spec.Images
 	for _, image := range []struct {
 		field     string
-		reference v1.Image
+		reference v1beta1.Image
 	}{
 		{"holdfast", images.Holdfast},
 		{"csiProvisioner", images.CSIProvisioner},

@@ -3,10 +3,13 @@ package render
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func checkPods(p *plan) error {
@@ -15,8 +18,8 @@ func checkPods(p *plan) error {
 			return err
 		}
 	}
-	if p.spec.PriorityClass != "" {
-		if err := checkName("spec.priorityClass", p.spec.PriorityClass); err != nil {
+	if p.spec.PriorityClassName != "" {
+		if err := checkName("spec.priorityClassName", p.spec.PriorityClassName); err != nil {
 			return err
 		}
 	}
@@ -25,7 +28,95 @@ func checkPods(p *plan) error {
 			return err
 		}
 	}
-	return checkResources(p.spec.Resources)
+	if err := oneOf("spec.imagePullPolicy", p.spec.ImagePullPolicy, "", core.PullAlways, core.PullIfNotPresent, core.PullNever); err != nil {
+		return err
+	}
+	if err := checkResources("spec.resources", p.spec.Resources); err != nil {
+		return err
+	}
+	return checkController(p.spec.Controller)
+}
+
+// checkController leaves what it does not look at to the API server, which refuses the workload then.
+func checkController(c v1beta1.ControllerSpec) error {
+	if err := checkNodeAffinity("spec.controller.affinity.nodeAffinity", c.Affinity); err != nil {
+		return err
+	}
+	if c.PriorityClassName != "" {
+		if err := checkName("spec.controller.priorityClassName", c.PriorityClassName); err != nil {
+			return err
+		}
+	}
+	for i, toleration := range c.Tolerations {
+		if err := checkToleration(fmt.Sprintf("spec.controller.tolerations[%d]", i), toleration); err != nil {
+			return err
+		}
+	}
+	if err := checkAnnotations("spec.controller.podAnnotations", c.PodAnnotations); err != nil {
+		return err
+	}
+	if err := checkLabels("spec.controller.nodeSelector", c.NodeSelector); err != nil {
+		return err
+	}
+	if err := checkLabels("spec.controller.podLabels", c.PodLabels); err != nil {
+		return err
+	}
+	for _, key := range []string{v1beta1.NameLabel, v1beta1.ComponentLabel} {
+		if value, given := c.PodLabels[key]; given {
+			return fmt.Errorf("spec.controller.podLabels: %s=%.80s is not allowed: by this label Holdfast finds its pods; leave it out", key, value)
+		}
+	}
+	if err := checkResources("spec.controller.resources", c.Resources); err != nil {
+		return err
+	}
+	return checkExtraArgs(c.ExtraArgs)
+}
+
+func checkNodeAffinity(at string, a *core.Affinity) error {
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	at += ".requiredDuringSchedulingIgnoredDuringExecution"
+	terms := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(terms) == 0 {
+		return fmt.Errorf("%s.nodeSelectorTerms: it must have a term: without one no node matches; leave it out to allow all", at)
+	}
+	return checkTerms(at, terms)
+}
+
+func checkLabels(field string, labels map[string]string) error {
+	for _, key := range sortedKeys(labels) {
+		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
+			return fmt.Errorf("%s: %.300q cannot be the key of a label: %s", field, key, wrong[0])
+		}
+		if wrong := validation.IsValidLabelValue(labels[key]); len(wrong) > 0 {
+			return fmt.Errorf("%s: %.300q cannot be the value of the label %s: %s", field, labels[key], key, wrong[0])
+		}
+	}
+	return nil
+}
+
+// ownArgs are the flags of holdfast controller that the pods depend on, or that have a field, and why none is allowed.
+var ownArgs = map[string]string{
+	"endpoint": "the sidecars connect there", "snapshotter-endpoint": "the sidecars connect there", "identity": "it is the name of the pod",
+	"namespace": "it is that of the pod", "metrics-address": "the probes connect there", "kubeconfig": "the pod has an account",
+	"driver-name": "the name of the driver is fixed", "operator": "spec.paused stops it", "operator-alone": "spec.paused stops it",
+	"attach": "set spec.csi.attachRequired", "api-address": "set spec.service.targetPort",
+}
+
+var argument = regexp.MustCompile(`^--?([a-z][a-z0-9-]*)(=.*)?$`)
+
+func checkExtraArgs(args []string) error {
+	for i, arg := range args {
+		match := argument.FindStringSubmatch(arg)
+		if match == nil {
+			return fmt.Errorf("spec.controller.extraArgs[%d]: %.80q cannot be an argument: write each as --name=value", i, arg)
+		}
+		if why := ownArgs[match[1]]; why != "" {
+			return fmt.Errorf("spec.controller.extraArgs[%d]: --%s is not allowed: %s", i, match[1], why)
+		}
+	}
+	return nil
 }
 
 func checkToleration(at string, t core.Toleration) error {
@@ -50,20 +141,20 @@ func checkToleration(at string, t core.Toleration) error {
 	return nil
 }
 
-func checkResources(r core.ResourceRequirements) error {
+func checkResources(field string, r core.ResourceRequirements) error {
 	if len(r.Claims) > 0 {
-		return fmt.Errorf("spec.resources.claims: %s is not allowed: Holdfast uses no devices; set requests and limits", r.Claims[0].Name)
+		return fmt.Errorf("%s.claims: %s is not allowed: Holdfast uses no devices; set requests and limits", field, r.Claims[0].Name)
 	}
-	if err := checkQuantities("spec.resources.requests", r.Requests); err != nil {
+	if err := checkQuantities(field+".requests", r.Requests); err != nil {
 		return err
 	}
-	if err := checkQuantities("spec.resources.limits", r.Limits); err != nil {
+	if err := checkQuantities(field+".limits", r.Limits); err != nil {
 		return err
 	}
 	for _, resource := range slices.Sorted(maps.Keys(r.Requests)) {
 		request := r.Requests[resource]
 		if limit, limited := r.Limits[resource]; limited && request.Cmp(limit) > 0 {
-			return fmt.Errorf("spec.resources.requests.%s: %s is not allowed: it must not be above the limit, which is %s", resource, request.String(), limit.String())
+			return fmt.Errorf("%s.requests.%s: %s is not allowed: it must not be above the limit, which is %s", field, resource, request.String(), limit.String())
 		}
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"slices"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
@@ -30,7 +30,7 @@ func checkPools(p *plan) error {
 		dir := Place(&pool)
 		for _, other := range sortedKeys(dirs) {
 			if within(dir, other) || within(other, dir) {
-				return fmt.Errorf("%s.path: pool %s at %s and pool %s at %s are in each other: each needs a directory of its own", at, pool.Name, dir, dirs[other], other)
+				return fmt.Errorf("%s.path: pool %s at %s and pool %s at %s overlap: each needs a directory of its own", at, pool.Name, dir, dirs[other], other)
 			}
 		}
 		dirs[dir] = pool.Name
@@ -45,7 +45,7 @@ func checkPools(p *plan) error {
 }
 
 // checkPlace refuses a directory that a pool must not have.
-func (p *plan) checkPlace(at string, pool v1.PoolSpec) error {
+func (p *plan) checkPlace(at string, pool v1beta1.PoolSpec) error {
 	if d := pool.Devices; d != nil && d.MinSize != nil && d.MinSize.Sign() < 0 {
 		return fmt.Errorf("%s.devices.minSize: %s is not allowed: it must be a number of bytes, such as 100Gi", at, d.MinSize)
 	}
@@ -75,8 +75,8 @@ func (p *plan) checkPlace(at string, pool v1.PoolSpec) error {
 }
 
 // checkPolicy refuses what a pool could not keep.
-func checkPolicy(at string, pool v1.PoolSpec) error {
-	if err := oneOf(at+".engine", pool.Engine, "", "image", "directory"); err != nil {
+func checkPolicy(at string, pool v1beta1.PoolSpec) error {
+	if err := oneOf(at+".engine", pool.Engine, "", v1beta1.EngineImage, v1beta1.EngineDirectory); err != nil {
 		return err
 	}
 	if _, err := pool.OvercommitTimes(); err != nil {

@@ -2,21 +2,18 @@ package render
 
 import (
 	"maps"
+	"strings"
 
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
 const (
 	defaultClass = "storageclass.kubernetes.io/is-default-class"
-
-	poolParameter       = "pool"
-	onNodeLossParameter = "onNodeLoss"
-	fsTypeParameter     = "csi.storage.k8s.io/fstype"
-	sharedParameter     = "shared"
 
 	// sharedClass is made beside the default one. Its claims wait as long as there is no NFSServer.
 	sharedClass = name + "-shared"
@@ -31,11 +28,11 @@ func (p *plan) driver() ([]object, error) {
 	if !p.withCSI() {
 		return nil, nil
 	}
-	driver, err := manifest[storage.CSIDriver](deploy.Driver, "CSIDriver", v1.DriverName)
+	driver, err := manifest[storage.CSIDriver](deploy.Driver, "CSIDriver", v1beta1.DriverName)
 	if err != nil {
 		return nil, err
 	}
-	driver.Spec.AttachRequired = &p.spec.CSI.Attach
+	driver.Spec.AttachRequired = &p.spec.CSI.AttachRequired
 	p.announceInline(driver)
 	return []object{driver}, nil
 }
@@ -57,18 +54,18 @@ func (p *plan) classes() ([]object, error) {
 }
 
 // classes returns the classes to make.
-func classes(spec v1.StorageClusterSpec) []v1.StorageClassSpec {
+func classes(spec v1beta1.StorageClusterSpec) []v1beta1.StorageClassSpec {
 	if len(spec.StorageClasses) > 0 {
 		return spec.StorageClasses
 	}
-	return []v1.StorageClassSpec{{Name: name, Default: true}, {
-		Name: sharedClass, Parameters: map[string]string{sharedParameter: "true"},
-		BindingMode: string(storage.VolumeBindingImmediate), // all nodes reach all servers
+	return []v1beta1.StorageClassSpec{{Name: name, Default: true}, {
+		Name: sharedClass, Parameters: map[string]string{parameters.Shared: "true"},
+		VolumeBindingMode: string(storage.VolumeBindingImmediate), // all nodes reach all servers
 	}}
 }
 
-// shape makes the class of the manifests the one that is asked for.
-func (p *plan) shape(class *storage.StorageClass, spec v1.StorageClassSpec) {
+// shape turns the class of the manifests into the specified one.
+func (p *plan) shape(class *storage.StorageClass, spec v1beta1.StorageClassSpec) {
 	class.Name = spec.Name
 	if !spec.Default {
 		delete(class.Annotations, defaultClass)
@@ -76,25 +73,32 @@ func (p *plan) shape(class *storage.StorageClass, spec v1.StorageClassSpec) {
 	if spec.ReclaimPolicy != "" {
 		class.ReclaimPolicy = new(spec.ReclaimPolicy)
 	}
-	if spec.BindingMode != "" {
-		class.VolumeBindingMode = new(storage.VolumeBindingMode(spec.BindingMode))
+	if spec.VolumeBindingMode != "" {
+		class.VolumeBindingMode = new(storage.VolumeBindingMode(spec.VolumeBindingMode))
 	}
 	class.MountOptions = spec.MountOptions
-	maps.Copy(class.Parameters, spec.Parameters)
-	if spec.Parameters[sharedParameter] == "true" {
-		delete(class.Parameters, fsTypeParameter) // a server may have no file systems to choose from
+	if spec.Parameters[parameters.Shared] == "true" {
+		delete(class.Parameters, parameters.FSType) // a server may have no file systems to choose from
 	}
-	for key, value := range map[string]string{
-		fsTypeParameter: string(spec.FSType), poolParameter: spec.Pool, onNodeLossParameter: string(spec.OnNodeLoss),
-	} {
-		if value != "" {
-			class.Parameters[key] = value
-		}
-	}
+	maps.Copy(class.Parameters, parametersOf(spec))
 	for _, c := range p.credentials() {
 		keys := c.parameters()
 		class.Parameters[keys[0]], class.Parameters[keys[1]] = c.secret, p.Namespace
 	}
+}
+
+// parametersOf are the parameters of a class, with those that have a field.
+func parametersOf(spec v1beta1.StorageClassSpec) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, spec.Parameters)
+	for key, value := range map[string]string{
+		parameters.FSType: string(spec.FSType), parameters.Pool: spec.Pool, parameters.OnNodeLoss: strings.ToLower(string(spec.OnNodeLoss)),
+	} {
+		if value != "" {
+			all[key] = value
+		}
+	}
+	return all
 }
 
 // snapshotClasses returns those whose kinds the API server knows.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func classOf(t *testing.T, in Input, name string) *storage.StorageClass {
@@ -20,7 +20,7 @@ func classOf(t *testing.T, in Input, name string) *storage.StorageClass {
 	return must[storage.StorageClass](t, in, "StorageClass", name)
 }
 
-func TestWithoutClassesThereIsADefaultOne(t *testing.T) {
+func TestClasses_DefaultExistsWithoutASpec(t *testing.T) {
 	c := classOf(t, ask(nil), "holdfast")
 	if c.Provisioner != "csi.holdfast.dev" || !*c.AllowVolumeExpansion || *c.VolumeBindingMode != storage.VolumeBindingWaitForFirstConsumer ||
 		*c.ReclaimPolicy != core.PersistentVolumeReclaimDelete || c.Annotations[defaultClass] != "true" || !maps.Equal(c.Parameters, map[string]string{"csi.storage.k8s.io/fstype": "ext4"}) {
@@ -28,15 +28,15 @@ func TestWithoutClassesThereIsADefaultOne(t *testing.T) {
 	}
 }
 
-func TestBesideTheDefaultClassIsOneOfSharedVolumes(t *testing.T) {
+func TestClasses_SharedClassExistsBesideTheDefault(t *testing.T) {
 	c := classOf(t, ask(nil), "holdfast-shared")
 	if c.Provisioner != "csi.holdfast.dev" || !*c.AllowVolumeExpansion || *c.VolumeBindingMode != storage.VolumeBindingImmediate ||
 		*c.ReclaimPolicy != core.PersistentVolumeReclaimDelete || c.Annotations[defaultClass] != "" || !maps.Equal(c.Parameters, map[string]string{"shared": "true"}) {
 		t.Errorf("it is %+v", c)
 	}
-	for name, change := range map[string]func(*v1.StorageClusterSpec){
-		"without CSI":        func(s *v1.StorageClusterSpec) { s.CSI.Enable = new(false) },
-		"with other classes": func(s *v1.StorageClusterSpec) { s.StorageClasses = []v1.StorageClassSpec{{Name: "fast"}} },
+	for name, change := range map[string]func(*v1beta1.StorageClusterSpec){
+		"without CSI":        func(s *v1beta1.StorageClusterSpec) { s.CSI.Enabled = new(false) },
+		"with other classes": func(s *v1beta1.StorageClusterSpec) { s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "fast"}} },
 	} {
 		if look[storage.StorageClass](t, ask(change), "StorageClass", "holdfast-shared") != nil {
 			t.Errorf("%s there is one", name)
@@ -44,11 +44,11 @@ func TestBesideTheDefaultClassIsOneOfSharedVolumes(t *testing.T) {
 	}
 }
 
-func TestAnotherClassMayBeOfSharedVolumes(t *testing.T) {
-	in := ask(func(s *v1.StorageClusterSpec) {
-		s.StorageClasses = []v1.StorageClassSpec{
-			{Name: "files", Parameters: map[string]string{"shared": "true", "nfsServer": "team/files"}, BindingMode: "Immediate"},
-			{Name: "xfs", Parameters: map[string]string{"shared": "true"}, FSType: v1.XFS},
+func TestClasses_AnyClassMayBeShared(t *testing.T) {
+	in := ask(func(s *v1beta1.StorageClusterSpec) {
+		s.StorageClasses = []v1beta1.StorageClassSpec{
+			{Name: "files", Parameters: map[string]string{"shared": "true", "nfsServer": "team/files"}, VolumeBindingMode: "Immediate"},
+			{Name: "xfs", Parameters: map[string]string{"shared": "true"}, FSType: v1beta1.XFS},
 		}
 	})
 	if c := classOf(t, in, "files"); !maps.Equal(c.Parameters, map[string]string{"shared": "true", "nfsServer": "team/files"}) || *c.VolumeBindingMode != storage.VolumeBindingImmediate {
@@ -59,13 +59,13 @@ func TestAnotherClassMayBeOfSharedVolumes(t *testing.T) {
 	}
 }
 
-func TestAClassIsWhatTheSpecSays(t *testing.T) {
-	in := ask(func(s *v1.StorageClusterSpec) {
-		s.Pools = []v1.PoolSpec{{Name: "fast"}}
-		s.StorageClasses = []v1.StorageClassSpec{
+func TestClasses_FollowTheSpec(t *testing.T) {
+	in := ask(func(s *v1beta1.StorageClusterSpec) {
+		s.Pools = []v1beta1.PoolSpec{{Name: "fast"}}
+		s.StorageClasses = []v1beta1.StorageClassSpec{
 			{
-				Name: "fast", Pool: "fast", ReclaimPolicy: core.PersistentVolumeReclaimRetain, BindingMode: "Immediate", FSType: v1.XFS,
-				OnNodeLoss: v1.DeleteOnNodeLoss, Parameters: map[string]string{"provisioning": "thick"}, MountOptions: []string{"noatime"},
+				Name: "fast", Pool: "fast", ReclaimPolicy: core.PersistentVolumeReclaimRetain, VolumeBindingMode: "Immediate", FSType: v1beta1.XFS,
+				OnNodeLoss: v1beta1.DeleteOnNodeLoss, Parameters: map[string]string{"provisioning": "thick"}, MountOptions: []string{"noatime"},
 			},
 			{Name: "plain", Default: true},
 		}
@@ -74,7 +74,7 @@ func TestAClassIsWhatTheSpecSays(t *testing.T) {
 	if *fast.ReclaimPolicy != core.PersistentVolumeReclaimRetain || *fast.VolumeBindingMode != storage.VolumeBindingImmediate || fast.Annotations[defaultClass] != "" {
 		t.Errorf("fast is %+v", fast)
 	}
-	if want := map[string]string{"pool": "fast", "csi.storage.k8s.io/fstype": "xfs", "onNodeLoss": "Delete", "provisioning": "thick"}; !maps.Equal(fast.Parameters, want) {
+	if want := map[string]string{"pool": "fast", "csi.storage.k8s.io/fstype": "xfs", "onNodeLoss": "delete", "provisioning": "thick"}; !maps.Equal(fast.Parameters, want) {
 		t.Errorf("the parameters of fast are %v", fast.Parameters)
 	}
 	if !slices.Equal(fast.MountOptions, []string{"noatime"}) || len(plain.MountOptions) > 0 {
@@ -84,13 +84,13 @@ func TestAClassIsWhatTheSpecSays(t *testing.T) {
 		t.Errorf("plain is %+v", plain)
 	}
 	if look[storage.StorageClass](t, in, "StorageClass", "holdfast") != nil {
-		t.Error("there is one that was not asked for")
+		t.Error("there is one that was not requested")
 	}
 }
 
-func TestTheDriverIsAttachedOnlyIfAsked(t *testing.T) {
+func TestCSIDriver_RequiresAttachOnlyIfRequested(t *testing.T) {
 	for _, attach := range []bool{false, true} {
-		driver := must[storage.CSIDriver](t, ask(func(s *v1.StorageClusterSpec) { s.CSI.Attach = attach }), "CSIDriver", "csi.holdfast.dev")
+		driver := must[storage.CSIDriver](t, ask(func(s *v1beta1.StorageClusterSpec) { s.CSI.AttachRequired = attach }), "CSIDriver", "csi.holdfast.dev")
 		if *driver.Spec.AttachRequired != attach || !*driver.Spec.PodInfoOnMount || !*driver.Spec.StorageCapacity {
 			t.Errorf("with %v it is %+v", attach, driver.Spec)
 		}
@@ -98,7 +98,7 @@ func TestTheDriverIsAttachedOnlyIfAsked(t *testing.T) {
 }
 
 // fsGroup is given by the driver, and a mount with a context would fit neither pods that share a volume nor directories.
-func TestTheDriverSaysHowVolumesAreMounted(t *testing.T) {
+func TestCSIDriver_SaysHowVolumesAreMounted(t *testing.T) {
 	spec := must[storage.CSIDriver](t, ask(nil), "CSIDriver", "csi.holdfast.dev").Spec
 	if *spec.FSGroupPolicy != storage.FileFSGroupPolicy || *spec.SELinuxMount {
 		t.Errorf("the policy of fsGroup is %s, and with SELinux it is mounted with a context: %v", *spec.FSGroupPolicy, *spec.SELinuxMount)
@@ -106,7 +106,7 @@ func TestTheDriverSaysHowVolumesAreMounted(t *testing.T) {
 }
 
 // A mount of a shared volume lasts as long as the network that it was made from, so it is not made from that of a pod.
-func TestSharedVolumesAreMountedFromTheNetworkOfTheNode(t *testing.T) {
+func TestSharedVolumes_AreMountedFromTheNetworkOfTheNode(t *testing.T) {
 	pod := nodeOf(t, ask(nil)).Spec.Template.Spec
 	if args := arguments(t, pod, "holdfast"); !slices.Contains(args, "--namespaces=/host/proc/1/ns") {
 		t.Errorf("the arguments are %v", args)
@@ -123,7 +123,7 @@ func TestSharedVolumesAreMountedFromTheNetworkOfTheNode(t *testing.T) {
 	t.Error("the processes of the node cannot be seen")
 }
 
-func TestSnapshotClassesAreMadeWhereTheirKindsAre(t *testing.T) {
+func TestSnapshotClasses_AreRenderedWhereTheirKindsExist(t *testing.T) {
 	both := []string{"VolumeSnapshotClass", "VolumeGroupSnapshotClass"}
 	for _, known := range [][]string{nil, both[:1], both} {
 		in := ask(nil)
@@ -145,9 +145,9 @@ func TestSnapshotClassesAreMadeWhereTheirKindsAre(t *testing.T) {
 	}
 }
 
-func TestMetricsAreFoundWhereTheKindIs(t *testing.T) {
+func TestMetrics_MonitorIsRenderedWhereItsKindExists(t *testing.T) {
 	for _, test := range []struct{ known, disabled, want bool }{{true, false, true}, {true, true, false}, {false, false, false}} {
-		in := ask(func(s *v1.StorageClusterSpec) { s.DisableMonitoring = test.disabled })
+		in := ask(func(s *v1beta1.StorageClusterSpec) { s.Monitoring.Enabled = new(!test.disabled) })
 		in.Has = func(kind schema.GroupKind) bool {
 			return test.known && kind == schema.GroupKind{Group: "monitoring.coreos.com", Kind: "PodMonitor"}
 		}
@@ -172,21 +172,21 @@ func TestMetricsAreFoundWhereTheKindIs(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreCopiedAndNamedInEveryClass(t *testing.T) {
+func TestCredentials_AreCopiedAndNamedInEveryClass(t *testing.T) {
 	enable := map[string]struct {
-		field   func(*v1.CSISpec)
+		field   func(*v1beta1.CSISpec)
 		secret  string
 		key     string
 		classes string
 	}{
-		"provision": {func(c *v1.CSISpec) { c.EnableProvisionCreds = true }, "csi-provisioner-secret", "csiProvision", "provisioner-secret"},
-		"publish":   {func(c *v1.CSISpec) { c.EnableControllerPublishCreds = true }, "csi-controller-publish-secret", "csiControllerPublish", "controller-publish-secret"},
-		"node":      {func(c *v1.CSISpec) { c.EnableNodePublishCreds = true }, "csi-node-publish-secret", "csiNodePublish", "node-publish-secret"},
-		"expand":    {func(c *v1.CSISpec) { c.EnableControllerExpandCreds = true }, "csi-controller-expand-secret", "csiControllerExpand", "controller-expand-secret"},
+		"provision": {func(c *v1beta1.CSISpec) { c.Credentials.Provision = true }, "csi-provisioner-secret", "csiProvision", "provisioner-secret"},
+		"publish":   {func(c *v1beta1.CSISpec) { c.Credentials.ControllerPublish = true }, "csi-controller-publish-secret", "csiControllerPublish", "controller-publish-secret"},
+		"node":      {func(c *v1beta1.CSISpec) { c.Credentials.NodePublish = true }, "csi-node-publish-secret", "csiNodePublish", "node-publish-secret"},
+		"expand":    {func(c *v1beta1.CSISpec) { c.Credentials.ControllerExpand = true }, "csi-controller-expand-secret", "csiControllerExpand", "controller-expand-secret"},
 	}
 	for name, test := range enable {
 		in := everything()
-		in.Cluster.Spec.CSI, in.Cluster.Spec.Ingress = v1.CSISpec{}, v1.IngressSpec{}
+		in.Cluster.Spec.CSI, in.Cluster.Spec.Ingress = v1beta1.CSISpec{}, v1beta1.IngressSpec{}
 		test.field(&in.Cluster.Spec.CSI)
 		secrets := 0
 		for _, o := range rendered(t, in) {
@@ -211,7 +211,7 @@ func TestCredentialsAreCopiedAndNamedInEveryClass(t *testing.T) {
 	}
 }
 
-func TestASecretStaysInSecrets(t *testing.T) {
+func TestSecret_StaysInSecrets(t *testing.T) {
 	for _, o := range rendered(t, everything()) {
 		content, err := json.Marshal(o)
 		if err != nil {
@@ -223,7 +223,7 @@ func TestASecretStaysInSecrets(t *testing.T) {
 	}
 }
 
-func TestAMissingKeyIsNamedWithItsSecret(t *testing.T) {
+func TestSecret_MissingKeyIsNamed(t *testing.T) {
 	for _, key := range []string{"csiProvisionUsername", "csiNodePublishPassword", "csiControllerPublishUsername", "csiControllerExpandPassword", "tls.crt", "tls.key"} {
 		in := everything()
 		in.Cluster.Spec.SecretRef.Namespace = "vault"
@@ -233,7 +233,7 @@ func TestAMissingKeyIsNamedWithItsSecret(t *testing.T) {
 			t.Errorf("without %s: %v", key, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret of ") {
-			t.Errorf("the error tells what is secret: %v", err)
+			t.Errorf("the error shows a secret: %v", err)
 		}
 		in.Secret[key] = []byte{}
 		if _, err := Objects(in); err == nil {
@@ -242,7 +242,7 @@ func TestAMissingKeyIsNamedWithItsSecret(t *testing.T) {
 	}
 	in := everything()
 	in.Cluster.Spec.SecretRef = nil
-	if _, err := Objects(in); err == nil || !strings.Contains(err.Error(), "spec.secretRef") || !strings.Contains(err.Error(), "spec.csi.enableProvisionCreds") {
+	if _, err := Objects(in); err == nil || !strings.Contains(err.Error(), "spec.secretRef") || !strings.Contains(err.Error(), "spec.csi.credentials.provision") {
 		t.Errorf("without a secret: %v", err)
 	}
 }

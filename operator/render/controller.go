@@ -1,14 +1,17 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
@@ -16,27 +19,55 @@ const apiPort = "api" // of the container and the Service
 
 // controller returns the workload that the operator itself is in.
 func (p *plan) controller() ([]object, error) {
-	budget, err := manifest[policy.PodDisruptionBudget](deploy.Controller, "PodDisruptionBudget", v1.ControllerName)
+	budget, err := manifest[policy.PodDisruptionBudget](deploy.Controller, "PodDisruptionBudget", v1beta1.ControllerName)
 	if err != nil {
 		return nil, err
 	}
-	deployment, err := manifest[apps.Deployment](deploy.Controller, "Deployment", v1.ControllerName)
+	deployment, err := manifest[apps.Deployment](deploy.Controller, "Deployment", v1beta1.ControllerName)
 	if err != nil {
 		return nil, err
 	}
-	deployment.Labels[v1.VersionLabel] = deploy.Version
-	if p.spec.CSI.Replicas != nil {
-		deployment.Spec.Replicas = p.spec.CSI.Replicas
+	deployment.Labels[v1beta1.VersionLabel] = deploy.Version
+	if p.spec.Controller.Replicas != nil {
+		deployment.Spec.Replicas = p.spec.Controller.Replicas
 	}
 	pod := &deployment.Spec.Template.Spec
 	if err := p.controllerContainers(pod); err != nil {
 		return nil, err
 	}
-	p.settle(pod)
-	if p.spec.CSI.DeploymentStrategy == v1.AsStatefulSet {
-		return []object{budget, statefulSet(deployment)}, nil
+	p.applyPodSettings(pod)
+	if p.spec.Controller.Kind == v1beta1.AsStatefulSet {
+		set := statefulSet(deployment)
+		p.applyControllerSettings(&set.Spec.Template)
+		return []object{budget, set}, nil
 	}
+	p.applyControllerSettings(&deployment.Spec.Template)
 	return []object{budget, deployment}, nil
+}
+
+// applyControllerSettings sets what a StorageCluster specifies for the pods of the controller alone.
+func (p *plan) applyControllerSettings(template *core.PodTemplateSpec) {
+	spec, pod := p.spec.Controller, &template.Spec
+	selector := &metav1.LabelSelector{MatchLabels: maps.Clone(template.Labels)}
+	maps.Copy(template.Annotations, spec.PodAnnotations)
+	maps.Copy(template.Labels, spec.PodLabels)
+	maps.Copy(pod.NodeSelector, spec.NodeSelector)
+	pod.Affinity = spec.Affinity
+	pod.Tolerations = append(pod.Tolerations, spec.Tolerations...)
+	pod.PriorityClassName = cmp.Or(spec.PriorityClassName, pod.PriorityClassName)
+	if len(spec.TopologySpreadConstraints) > 0 {
+		pod.TopologySpreadConstraints = slices.Clone(spec.TopologySpreadConstraints)
+		for i := range pod.TopologySpreadConstraints {
+			if c := &pod.TopologySpreadConstraints[i]; c.LabelSelector == nil {
+				c.LabelSelector = selector
+			}
+		}
+	}
+	main := container(pod, name)
+	if r := spec.Resources; r.Requests != nil || r.Limits != nil {
+		main.Resources = r
+	}
+	main.Args = append(main.Args, spec.ExtraArgs...)
 }
 
 func (p *plan) controllerContainers(pod *core.PodSpec) error {
@@ -48,10 +79,10 @@ func (p *plan) controllerContainers(pod *core.PodSpec) error {
 	main.Env = append(main.Env, p.Release.environment()...)
 	for i := range main.Ports {
 		if main.Ports[i].Name == apiPort {
-			main.Ports[i].ContainerPort = p.internalPort()
+			main.Ports[i].ContainerPort = p.targetPort()
 		}
 	}
-	replaceArgument(main, "--api-address", fmt.Sprintf(":%d", p.internalPort()))
+	replaceArgument(main, "--api-address", fmt.Sprintf(":%d", p.targetPort()))
 	if !p.withCSI() {
 		pod.Containers = slices.DeleteFunc(pod.Containers, func(c core.Container) bool { return c.Name != name })
 		return nil
@@ -59,11 +90,11 @@ func (p *plan) controllerContainers(pod *core.PodSpec) error {
 	container(pod, "csi-provisioner").Image = string(p.images.CSIProvisioner)
 	container(pod, "csi-resizer").Image = string(p.images.CSIResizer)
 	container(pod, "csi-snapshotter").Image = string(p.images.CSISnapshotter)
-	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1.ControllerName)
+	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1beta1.ControllerName)
 	if err != nil {
 		return err
 	}
-	if p.spec.CSI.Attach {
+	if p.spec.CSI.AttachRequired {
 		main.Args = append(main.Args, "--attach")
 		pod.Containers = append(pod.Containers, beside(template, "csi-attacher", p.images.CSIAttacher))
 	}
@@ -77,7 +108,7 @@ func statefulSet(d *apps.Deployment) *apps.StatefulSet {
 		Replicas:    d.Spec.Replicas,
 		Selector:    d.Spec.Selector,
 		Template:    d.Spec.Template,
-		ServiceName: v1.ControllerName, // there is none: nobody calls the pods by their names
+		ServiceName: v1beta1.ControllerName, // it does not exist: the pods are not addressed by name
 		// In order, a pod that never becomes ready could not be replaced by a better one.
 		PodManagementPolicy: apps.ParallelPodManagement,
 		UpdateStrategy:      apps.StatefulSetUpdateStrategy{Type: apps.RollingUpdateStatefulSetStrategyType},

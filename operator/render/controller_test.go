@@ -10,7 +10,7 @@ import (
 	policy "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
@@ -20,7 +20,7 @@ func controllerOf(t *testing.T, in Input) *apps.Deployment {
 }
 
 // withSpec is a Deployment for a spec.
-func withSpec(t *testing.T, write func(*v1.StorageClusterSpec)) *apps.Deployment {
+func withSpec(t *testing.T, write func(*v1beta1.StorageClusterSpec)) *apps.Deployment {
 	t.Helper()
 	return controllerOf(t, ask(write))
 }
@@ -51,7 +51,7 @@ func arguments(t *testing.T, pod core.PodSpec, name string) []string {
 	return c.Args
 }
 
-func TestTheControllerHasItsSidecars(t *testing.T) {
+func TestController_HasItsSidecars(t *testing.T) {
 	d := withSpec(t, nil)
 	if got := names(d.Spec.Template.Spec.Containers); !slices.Equal(got, []string{"holdfast", "csi-provisioner", "csi-resizer", "csi-snapshotter"}) {
 		t.Errorf("its containers are %v", got)
@@ -61,36 +61,36 @@ func TestTheControllerHasItsSidecars(t *testing.T) {
 	}
 }
 
-func TestAControllerThatDoesNotBecomeReadyLeavesTheOldOnes(t *testing.T) {
+func TestController_NewPodsThatAreNotReadyLeaveTheOldOnes(t *testing.T) {
 	update := withSpec(t, nil).Spec.Strategy.RollingUpdate
 	if update == nil || update.MaxUnavailable.IntValue() != 0 || update.MaxSurge.IntValue() != 1 {
 		t.Errorf("it is updated by %+v", update)
 	}
 }
 
-func TestTheControllerSurvivesADrain(t *testing.T) {
+func TestController_SurvivesADrain(t *testing.T) {
 	budget := must[policy.PodDisruptionBudget](t, ask(nil), "PodDisruptionBudget", "holdfast-controller")
 	if budget.Spec.MaxUnavailable.IntValue() != 1 || budget.Spec.Selector.MatchLabels["app.kubernetes.io/component"] != "controller" {
 		t.Errorf("the budget is %+v", budget.Spec)
 	}
 }
 
-func TestReplicasAreThoseOfTheSpec(t *testing.T) {
-	if d := withSpec(t, func(s *v1.StorageClusterSpec) { s.CSI.Replicas = new(int32(3)) }); *d.Spec.Replicas != 3 {
+func TestReplicas_AreThoseOfTheSpec(t *testing.T) {
+	if d := withSpec(t, func(s *v1beta1.StorageClusterSpec) { s.Controller.Replicas = new(int32(3)) }); *d.Spec.Replicas != 3 {
 		t.Errorf("it has %d replicas", *d.Spec.Replicas)
 	}
 }
 
-func TestAStatefulSetRunsTheSamePods(t *testing.T) {
-	as := func(strategy v1.DeploymentStrategy) Input {
+func TestController_StatefulSetRunsTheSamePods(t *testing.T) {
+	as := func(strategy v1beta1.ControllerKind) Input {
 		in := everything()
-		in.Cluster.Spec.CSI.DeploymentStrategy = strategy
-		in.Cluster.Spec.CSI.Replicas = new(int32(3))
+		in.Cluster.Spec.Controller.Kind = strategy
+		in.Cluster.Spec.Controller.Replicas = new(int32(3))
 		return in
 	}
-	d := controllerOf(t, as(v1.AsDeployment))
-	s := must[apps.StatefulSet](t, as(v1.AsStatefulSet), "StatefulSet", "holdfast-controller")
-	if look[apps.Deployment](t, as(v1.AsStatefulSet), "Deployment", "holdfast-controller") != nil || look[apps.StatefulSet](t, as(""), "StatefulSet", "holdfast-controller") != nil {
+	d := controllerOf(t, as(v1beta1.AsDeployment))
+	s := must[apps.StatefulSet](t, as(v1beta1.AsStatefulSet), "StatefulSet", "holdfast-controller")
+	if look[apps.Deployment](t, as(v1beta1.AsStatefulSet), "Deployment", "holdfast-controller") != nil || look[apps.StatefulSet](t, as(""), "StatefulSet", "holdfast-controller") != nil {
 		t.Error("it is both")
 	}
 	if *s.Spec.Replicas != 3 || s.Spec.PodManagementPolicy != apps.ParallelPodManagement || s.Spec.UpdateStrategy.Type != apps.RollingUpdateStatefulSetStrategyType {
@@ -112,8 +112,8 @@ func TestAStatefulSetRunsTheSamePods(t *testing.T) {
 	same(t, d.Labels, s.Labels)
 }
 
-func TestAttachRunsTheAttacherAndTellsTheDriver(t *testing.T) {
-	with := withSpec(t, func(s *v1.StorageClusterSpec) { s.CSI.Attach = true; s.Images.CSIAttacher = "r/a:1" }).Spec.Template.Spec
+func TestController_AttachAddsTheAttacherAndConfiguresTheDriver(t *testing.T) {
+	with := withSpec(t, func(s *v1beta1.StorageClusterSpec) { s.CSI.AttachRequired = true; s.Images.CSIAttacher = "r/a:1" }).Spec.Template.Spec
 	without := withSpec(t, nil).Spec.Template.Spec
 	if c := container(&with, "csi-attacher"); c == nil || c.Image != "r/a:1" || c.VolumeMounts[0].Name != "socket" {
 		t.Errorf("the attacher is %+v", c)
@@ -126,9 +126,9 @@ func TestAttachRunsTheAttacherAndTellsTheDriver(t *testing.T) {
 	}
 }
 
-func TestWithoutCSITheControllerIsAlone(t *testing.T) {
-	d := withSpec(t, func(s *v1.StorageClusterSpec) {
-		s.CSI = v1.CSISpec{Enable: new(false), Attach: true}
+func TestController_WithoutCSIHasNoSidecars(t *testing.T) {
+	d := withSpec(t, func(s *v1beta1.StorageClusterSpec) {
+		s.CSI = v1beta1.CSISpec{Enabled: new(false), AttachRequired: true}
 		s.Images.SnapshotController = "r/s:1"
 		s.Debug = true
 	})
@@ -137,7 +137,7 @@ func TestWithoutCSITheControllerIsAlone(t *testing.T) {
 	}
 }
 
-func TestDebugReachesTheSidecarsAsArguments(t *testing.T) {
+func TestDebug_ReachesTheSidecarsAsArguments(t *testing.T) {
 	in := everything()
 	pods := podsOf(t, in)
 	in.Cluster.Spec.Debug = false
@@ -160,13 +160,13 @@ func TestDebugReachesTheSidecarsAsArguments(t *testing.T) {
 	}
 }
 
-func TestPauseAndDebugReplaceNoPodOfANode(t *testing.T) {
+func TestPause_AndDebugReplaceNoPodOfANode(t *testing.T) {
 	quiet := nodeOf(t, ask(nil)).Spec
-	same(t, quiet, nodeOf(t, ask(func(s *v1.StorageClusterSpec) { s.Debug = true })).Spec)
-	same(t, withSpec(t, nil).Spec, withSpec(t, func(s *v1.StorageClusterSpec) { s.Pause = true }).Spec)
+	same(t, quiet, nodeOf(t, ask(func(s *v1beta1.StorageClusterSpec) { s.Debug = true })).Spec)
+	same(t, withSpec(t, nil).Spec, withSpec(t, func(s *v1beta1.StorageClusterSpec) { s.Paused = true }).Spec)
 }
 
-func TestResourcesAreThoseOfHoldfastItself(t *testing.T) {
+func TestResources_AreThoseOfHoldfastItself(t *testing.T) {
 	want := core.ResourceRequirements{
 		Requests: core.ResourceList{core.ResourceCPU: resource.MustParse("200m")},
 		Limits:   core.ResourceList{core.ResourceMemory: resource.MustParse("1Gi")},
@@ -185,11 +185,11 @@ func TestResourcesAreThoseOfHoldfastItself(t *testing.T) {
 	}
 }
 
-func TestAllPodsGetPullSecretsPriorityAndTolerations(t *testing.T) {
+func TestPods_GetPullSecretsPriorityAndTolerations(t *testing.T) {
 	secrets := []core.LocalObjectReference{{Name: "registry"}, {Name: "mirror"}}
 	mine := core.Toleration{Key: "node-role.kubernetes.io/control-plane", Operator: core.TolerationOpExists, Effect: core.TaintEffectNoExecute}
 	usual, in := everything(), everything()
-	in.Cluster.Spec.ImagePullSecrets, in.Cluster.Spec.PriorityClass, in.Cluster.Spec.Tolerations = secrets, "mine", []core.Toleration{mine}
+	in.Cluster.Spec.ImagePullSecrets, in.Cluster.Spec.PriorityClassName, in.Cluster.Spec.Tolerations = secrets, "mine", []core.Toleration{mine}
 	pods := func(in Input) map[string]core.PodSpec {
 		all := podsOf(t, in)
 		return map[string]core.PodSpec{"controller": all[0], "node": all[1], "snapshot-controller": all[2]}
@@ -208,10 +208,10 @@ func TestAllPodsGetPullSecretsPriorityAndTolerations(t *testing.T) {
 	}
 }
 
-func TestTheControllerServesTheAPIOnThePortOfTheSpec(t *testing.T) {
-	for want, write := range map[string]func(*v1.StorageClusterSpec){
+func TestController_ServesTheAPIOnThePortOfTheSpec(t *testing.T) {
+	for want, write := range map[string]func(*v1beta1.StorageClusterSpec){
 		"5705": nil,
-		"8443": func(s *v1.StorageClusterSpec) { s.Service.InternalPort = 8443 },
+		"8443": func(s *v1beta1.StorageClusterSpec) { s.Service.TargetPort = 8443 },
 	} {
 		pod := withSpec(t, write).Spec.Template.Spec
 		if args := arguments(t, pod, "holdfast"); !slices.Contains(args, "--api-address=:"+want) {
@@ -227,8 +227,8 @@ func TestTheControllerServesTheAPIOnThePortOfTheSpec(t *testing.T) {
 	}
 }
 
-func TestTheControllerIsWhatTheManifestInstalls(t *testing.T) {
-	in := Input{Cluster: &v1.StorageCluster{}, Namespace: deploy.Namespace}
+func TestController_MatchesTheManifest(t *testing.T) {
+	in := Input{Cluster: &v1beta1.StorageCluster{}, Namespace: deploy.Namespace}
 	in.Cluster.Name = "holdfast"
 	installed, err := deploy.Objects(deploy.Controller)
 	if err != nil {
@@ -249,11 +249,67 @@ func TestTheControllerIsWhatTheManifestInstalls(t *testing.T) {
 	}
 }
 
-func TestTheVersionIsALabelOfTheController(t *testing.T) {
+func TestController_VersionIsALabel(t *testing.T) {
 	if got := withSpec(t, nil).Labels["app.kubernetes.io/version"]; got != deploy.Version || got == "" {
 		t.Errorf("it is %q", got)
 	}
 	if strings.Contains(must[apps.DaemonSet](t, ask(nil), "DaemonSet", "holdfast-node").Spec.Template.Labels["app.kubernetes.io/version"], deploy.Version) {
 		t.Error("the pods of the nodes would be replaced for a label")
+	}
+}
+
+// settings of the controller's pods alone.
+func settings() v1beta1.ControllerSpec {
+	return v1beta1.ControllerSpec{
+		Affinity:                  &core.Affinity{PodAffinity: &core.PodAffinity{}},
+		NodeSelector:              map[string]string{"infra": "yes"},
+		Tolerations:               []core.Toleration{{Key: "infra", Operator: core.TolerationOpExists}},
+		TopologySpreadConstraints: []core.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: core.DoNotSchedule}},
+		PriorityClassName:         "mine",
+		PodAnnotations:            map[string]string{"a": "b"},
+		PodLabels:                 map[string]string{"c": "d"},
+		Resources:                 core.ResourceRequirements{Limits: core.ResourceList{core.ResourceMemory: resource.MustParse("1Gi")}},
+		ExtraArgs:                 []string{"--stop-timeout=40s"},
+	}
+}
+
+func TestController_HasSettingsOfItsOwn(t *testing.T) {
+	for _, strategy := range []v1beta1.ControllerKind{v1beta1.AsDeployment, v1beta1.AsStatefulSet} {
+		in := everything()
+		in.Cluster.Spec.Controller = settings()
+		in.Cluster.Spec.Controller.Kind = strategy
+		var template core.PodTemplateSpec
+		if strategy == v1beta1.AsDeployment {
+			template = controllerOf(t, in).Spec.Template
+		} else {
+			template = must[apps.StatefulSet](t, in, "StatefulSet", "holdfast-controller").Spec.Template
+		}
+		pod := template.Spec
+		main := container(&pod, "holdfast")
+		if pod.Affinity == nil || pod.NodeSelector["infra"] != "yes" || pod.NodeSelector["kubernetes.io/os"] != "linux" || pod.PriorityClassName != "mine" ||
+			template.Annotations["a"] != "b" || template.Labels["c"] != "d" || pod.Tolerations[len(pod.Tolerations)-1].Key != "infra" ||
+			main.Resources.Limits.Memory().String() != "1Gi" || main.Args[len(main.Args)-1] != "--stop-timeout=40s" {
+			t.Errorf("%s: the pod is %+v", strategy, template)
+		}
+		if spread := pod.TopologySpreadConstraints; len(spread) != 1 || spread[0].TopologyKey != "zone" || len(spread[0].MatchLabelKeys) != 0 || spread[0].LabelSelector.MatchLabels["c"] != "" ||
+			spread[0].LabelSelector.MatchLabels[v1beta1.ComponentLabel] != "controller" {
+			t.Errorf("%s: they spread by %+v", strategy, spread)
+		}
+		node := nodeOf(t, in).Spec.Template
+		if node.Annotations["a"] != "" || node.Labels["c"] != "" || node.Spec.NodeSelector["infra"] != "" || node.Spec.PriorityClassName == "mine" {
+			t.Errorf("the pods of nodes have them too: %+v", node)
+		}
+	}
+}
+
+func TestPods_AllPullByThePolicy(t *testing.T) {
+	in := everything()
+	in.Cluster.Spec.ImagePullPolicy = core.PullAlways
+	for _, pod := range podsOf(t, in) {
+		for _, c := range append(pod.InitContainers, pod.Containers...) {
+			if c.ImagePullPolicy != core.PullAlways {
+				t.Errorf("container %s pulls %s", c.Name, c.ImagePullPolicy)
+			}
+		}
 	}
 }

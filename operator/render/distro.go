@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // usualKubeletDir is the kubelet's --root-dir where nothing else is said, and in the manifests.
@@ -34,8 +34,8 @@ var distributions = []struct{ word, kubeletDir string }{
 
 const openshift = "openshift"
 
-func kubeletDir(spec v1.StorageClusterSpec) (string, error) {
-	dir, err := distroKubeletDir(spec.K8sDistro)
+func kubeletDir(spec v1beta1.StorageClusterSpec) (string, error) {
+	dir, err := distroKubeletDir(spec.Distribution)
 	if err == nil && spec.CSI.KubeletDir != "" {
 		dir = spec.CSI.KubeletDir
 	}
@@ -53,7 +53,7 @@ func distroKubeletDir(distro string) (string, error) {
 		}
 		words = append(words, d.word)
 	}
-	return "", fmt.Errorf("spec.k8sDistro: %.80q is not known: it must contain one of %s, or be empty; with a distribution that is not among them, leave it empty and set spec.csi.kubeletDir", distro, strings.Join(words, ", "))
+	return "", fmt.Errorf("spec.distribution: %.80q is not known: it must contain one of %s, or be empty; with a distribution that is not among them, leave it empty and set spec.csi.kubeletDir", distro, strings.Join(words, ", "))
 }
 
 func isDistro(distro, word string) bool { return strings.Contains(strings.ToLower(distro), word) }

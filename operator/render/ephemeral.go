@@ -28,7 +28,7 @@ func (p *plan) announceInline(driver *storage.CSIDriver) {
 	}
 }
 
-// inlineArguments tell the driver of a node what is allowed.
+// inlineArguments are the arguments for the driver of a node that say what is allowed.
 func (p *plan) inlineArguments() []string {
 	allowed := p.spec.CSI.Ephemeral
 	if allowed == nil {

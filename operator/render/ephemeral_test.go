@@ -8,7 +8,7 @@ import (
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func inlineArguments(t *testing.T, in Input) (found []string) {
@@ -21,10 +21,10 @@ func inlineArguments(t *testing.T, in Input) (found []string) {
 	return found
 }
 
-func TestInlineVolumesAreThereOnlyWhereTheyAreAllowed(t *testing.T) {
-	allowed := func(s *v1.StorageClusterSpec) {
-		s.Pools = []v1.PoolSpec{{Name: "fast"}, {Name: "slow"}}
-		s.CSI.Ephemeral = &v1.EphemeralSpec{Pools: []string{"slow", "fast"}, MaxSize: resource.MustParse("2Gi")}
+func TestInlineVolumes_AreEnabledOnlyWhereAllowed(t *testing.T) {
+	allowed := func(s *v1beta1.StorageClusterSpec) {
+		s.Pools = []v1beta1.PoolSpec{{Name: "fast"}, {Name: "slow"}}
+		s.CSI.Ephemeral = &v1beta1.EphemeralSpec{Pools: []string{"slow", "fast"}, MaxSize: resource.MustParse("2Gi")}
 	}
 	for name, test := range map[string]struct {
 		in        Input
@@ -43,27 +43,27 @@ func TestInlineVolumesAreThereOnlyWhereTheyAreAllowed(t *testing.T) {
 				want = append(want, storage.VolumeLifecycleEphemeral)
 			}
 			if !slices.Equal(driver.Spec.VolumeLifecycleModes, want) || driver.Labels[inlineProfile] != test.profile {
-				t.Errorf("the kubelets are told of %v, profile %q", driver.Spec.VolumeLifecycleModes, driver.Labels[inlineProfile])
+				t.Errorf("the CSIDriver has %v, profile %q", driver.Spec.VolumeLifecycleModes, driver.Labels[inlineProfile])
 			}
 			if got := inlineArguments(t, test.in); !slices.Equal(got, test.arguments) {
-				t.Errorf("the nodes are told %v", got)
+				t.Errorf("the nodes get %v", got)
 			}
 		})
 	}
 }
 
-func TestWhatCannotBeAllowedOfInlineVolumesIsNamed(t *testing.T) {
+func TestInlineVolumes_RefusedSettingIsNamed(t *testing.T) {
 	for name, test := range map[string]struct {
-		spec  v1.EphemeralSpec
+		spec  v1beta1.EphemeralSpec
 		words []string
 	}{
-		"no pool":      {v1.EphemeralSpec{MaxSize: resource.MustParse("1Gi")}, []string{"spec.csi.ephemeral.pools", "empty"}},
-		"another pool": {v1.EphemeralSpec{Pools: []string{"default", "fast"}, MaxSize: resource.MustParse("1Gi")}, []string{"spec.csi.ephemeral.pools[1]", `"fast"`, "only default"}},
-		"no size":      {v1.EphemeralSpec{Pools: []string{"default"}}, []string{"spec.csi.ephemeral.maxSize", "1Mi"}},
-		"too small":    {v1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1k")}, []string{"spec.csi.ephemeral.maxSize", "1k"}},
-		"too large":    {v1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("16E")}, []string{"spec.csi.ephemeral.maxSize", "16E"}},
+		"no pool":      {v1beta1.EphemeralSpec{MaxSize: resource.MustParse("1Gi")}, []string{"spec.csi.ephemeral.pools", "empty"}},
+		"another pool": {v1beta1.EphemeralSpec{Pools: []string{"default", "fast"}, MaxSize: resource.MustParse("1Gi")}, []string{"spec.csi.ephemeral.pools[1]", `"fast"`, "only default"}},
+		"no size":      {v1beta1.EphemeralSpec{Pools: []string{"default"}}, []string{"spec.csi.ephemeral.maxSize", "1Mi"}},
+		"too small":    {v1beta1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1k")}, []string{"spec.csi.ephemeral.maxSize", "1k"}},
+		"too large":    {v1beta1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("16E")}, []string{"spec.csi.ephemeral.maxSize", "16E"}},
 	} {
-		_, err := Objects(ask(func(s *v1.StorageClusterSpec) { s.CSI.Ephemeral = &test.spec }))
+		_, err := Objects(ask(func(s *v1beta1.StorageClusterSpec) { s.CSI.Ephemeral = &test.spec }))
 		if err == nil {
 			t.Errorf("%s: taken", name)
 			continue

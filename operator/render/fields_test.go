@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// elsewhere are the fields that no object shows, and who sees to them.
+// elsewhere are the fields that no object shows, and the code that applies them.
 var elsewhere = map[string]string{
 	"deletionPolicy":      "what removes the StorageCluster",
+	"imageRegistry":       "images that are not named, which all are here",
 	"images.nfs":          "what makes NFS servers",
 	"nfs.networkPolicies": "what makes NFS servers",
 	"nfs.nodeNetworks[0]": "what makes NFS servers",
@@ -27,13 +28,13 @@ var elsewhere = map[string]string{
 // otherwise are values to try instead of leaving the field out, which would mean the same.
 var otherwise = map[string]any{
 	"csi.ephemeral.pools": []string{"disk"}, "csi.ephemeral.maxSize": "20Gi",
-	"csi.enable": false, "csi.deploymentStrategy": "StatefulSet", "disableMonitoring": true,
+	"csi.enabled": false, "controller.kind": "StatefulSet", "monitoring.enabled": false,
 }
 
 // spelledOut is a spec in which every field is set.
 func spelledOut(t *testing.T) map[string]any {
 	t.Helper()
-	content, err := os.ReadFile("../../test/deploy/testdata/everything.yaml")
+	content, err := os.ReadFile("../../test/suite/deploy/testdata/everything.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func asked(t *testing.T, spec map[string]any) Input {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.Cluster.Spec = v1.StorageClusterSpec{}
+	in.Cluster.Spec = v1beta1.StorageClusterSpec{}
 	in.Has = func(kind schema.GroupKind) bool { return kind != securityContextConstraints } // by which OpenShift is known, too
 	if err := yaml.UnmarshalStrict(content, &in.Cluster.Spec); err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func changed(at string, value any, path string) any {
 	return value
 }
 
-func TestEveryFieldOfTheSpecReachesAnObject(t *testing.T) {
+func TestFields_EachOfTheSpecReachesAnObject(t *testing.T) {
 	spec := spelledOut(t)
 	before, seen := rendered(t, asked(t, spec)), 0
 	leaves("", spec, func(path string) {
@@ -119,14 +120,14 @@ func TestEveryFieldOfTheSpecReachesAnObject(t *testing.T) {
 	}
 }
 
-func TestEveryFieldOfTheSpecIsTried(t *testing.T) {
+func TestFields_EachOfTheSpecIsTested(t *testing.T) {
 	in := asked(t, spelledOut(t))
 	var missing func(v reflect.Value, path string)
 	missing = func(v reflect.Value, path string) {
 		switch {
 		case v.Kind() == reflect.Pointer && !v.IsNil():
 			missing(v.Elem(), path)
-		case v.Kind() == reflect.Slice && v.Len() > 0 && v.Index(0).Kind() == reflect.Struct && v.Index(0).Type().PkgPath() == reflect.TypeFor[v1.PoolSpec]().PkgPath():
+		case v.Kind() == reflect.Slice && v.Len() > 0 && v.Index(0).Kind() == reflect.Struct && v.Index(0).Type().PkgPath() == reflect.TypeFor[v1beta1.PoolSpec]().PkgPath():
 			for i := range v.Type().Elem().NumField() {
 				set := false
 				for j := range v.Len() {
@@ -136,18 +137,18 @@ func TestEveryFieldOfTheSpecIsTried(t *testing.T) {
 					t.Errorf("%s.%s is in no element", path, v.Type().Elem().Field(i).Name)
 				}
 			}
-		case v.Kind() == reflect.Struct && v.Type().PkgPath() == reflect.TypeFor[v1.PoolSpec]().PkgPath():
+		case v.Kind() == reflect.Struct && v.Type().PkgPath() == reflect.TypeFor[v1beta1.PoolSpec]().PkgPath():
 			for i := range v.NumField() {
 				missing(v.Field(i), path+"."+v.Type().Field(i).Name)
 			}
-		case v.IsZero() && path != ".Pause" && path != ".DisableMonitoring":
+		case v.IsZero() && path != ".Paused":
 			t.Errorf("%s is not set", path)
 		}
 	}
 	missing(reflect.ValueOf(in.Cluster.Spec), "")
 }
 
-func TestEverythingHasEveryKindOfObject(t *testing.T) {
+func TestFields_CompleteSpecRendersEveryKind(t *testing.T) {
 	var seen []string
 	for _, o := range rendered(t, asked(t, spelledOut(t))) {
 		seen = append(seen, o.GetKind())

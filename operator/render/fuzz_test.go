@@ -19,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/hostile"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostile"
 )
 
-// anyone is an input that somebody may write.
+// anyone is an input that a user may write.
 func anyone(choices []byte) Input {
-	in := ask(func(s *v1.StorageClusterSpec) { hostile.Fill(choices, s) })
+	in := ask(func(s *v1beta1.StorageClusterSpec) { hostile.Fill(choices, s) })
 	in.Secret = everything().Secret
 	if len(choices)%2 == 1 {
 		in.Has = noKind
@@ -34,7 +34,7 @@ func anyone(choices []byte) Input {
 }
 
 func FuzzStorageCluster(f *testing.F) {
-	for _, seed := range hostile.Seeds(600) {
+	for _, seed := range hostile.Seeds(1500) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, choices []byte) {
@@ -76,9 +76,9 @@ func refusedClearly(t *testing.T, objects []*unstructured.Unstructured, err erro
 	}
 }
 
-func TestTheSeedsOfTheFuzzerAreTakenAndRefused(t *testing.T) {
+func TestFuzz_SeedsAreAcceptedOrRefused(t *testing.T) {
 	taken, refused := 0, map[string]bool{}
-	for _, seed := range hostile.Seeds(600) {
+	for _, seed := range hostile.Seeds(1500) {
 		if _, err := Objects(anyone(seed)); err != nil {
 			field, _, _ := strings.Cut(err.Error(), ":")
 			refused[index.ReplaceAllString(field, "")] = true
@@ -88,7 +88,7 @@ func TestTheSeedsOfTheFuzzerAreTakenAndRefused(t *testing.T) {
 	}
 	t.Logf("%d are taken; refused are %v", taken, sortedKeys(refused))
 	if taken < 20 || len(refused) < 15 {
-		t.Errorf("%d are taken, and %d fields refused: too few to tell anything", taken, len(refused))
+		t.Errorf("%d are taken, and %d fields refused: too few to show anything", taken, len(refused))
 	}
 }
 
@@ -160,7 +160,7 @@ func service(s *core.Service) (wrong []string) {
 }
 
 // What the checks of the fuzzer find when something is wrong.
-func TestAnObjectThatReachesTooFarIsFound(t *testing.T) {
+func TestFuzz_ObjectThatReachesTooFarIsFound(t *testing.T) {
 	for _, o := range rendered(t, ask(nil)) {
 		if found := append(hostile.WrongMeta(o), wrongOf(o)...); len(found) > 0 {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), found)

@@ -9,7 +9,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
@@ -17,9 +17,9 @@ import (
 type Release struct {
 	// Own is the image that the program runs from. It is that of Holdfast where a StorageCluster names none: who has built
 	// or renamed it has changed the manifest, and the program knows nothing of that. "" if it is not known.
-	Own v1.Image
+	Own v1beta1.Image
 	// Related are the images that OLM names in the environment, by the names of their containers.
-	Related map[string]v1.Image
+	Related map[string]v1beta1.Image
 }
 
 // relatedPrefix begins the variables by which OLM says where the images of a bundle are, in a registry of its user.
@@ -33,17 +33,17 @@ func relatedVariable(container string) string {
 }
 
 // NewRelease returns the release of a program that runs from an image, with an environment such as os.Getenv.
-func NewRelease(own v1.Image, environment func(variable string) string) Release {
-	r := Release{Own: own, Related: map[string]v1.Image{}}
+func NewRelease(own v1beta1.Image, environment func(variable string) string) Release {
+	r := Release{Own: own, Related: map[string]v1beta1.Image{}}
 	for _, container := range relatedImages {
 		if image := environment(relatedVariable(container)); image != "" {
-			r.Related[container] = v1.Image(image)
+			r.Related[container] = v1beta1.Image(image)
 		}
 	}
 	return r
 }
 
-// environment hands on what this process was told, since the workload of the controller is made here too.
+// environment passes on the environment of this process, since the workload of the controller is rendered here too.
 func (r Release) environment() (all []core.EnvVar) {
 	for _, container := range relatedImages {
 		if image := r.Related[container]; image != "" {
@@ -54,14 +54,17 @@ func (r Release) environment() (all []core.EnvVar) {
 }
 
 // Images returns the images of a StorageCluster, those of the release where it names none. What stays empty does not run.
-func (r Release) Images(c *v1.StorageCluster) v1.Images {
-	images, defaults := c.Spec.Images, r.defaults()
-	choose := func(image *v1.Image, fallback v1.Image) {
+func (r Release) Images(c *v1beta1.StorageCluster) v1beta1.Images {
+	images, defaults, own := c.Spec.Images, r.defaults(c.Spec.ImageRegistry), r.Own
+	if c.Spec.ImageRegistry != "" {
+		own = "" // it may be in the registry from before
+	}
+	choose := func(image *v1beta1.Image, fallback v1beta1.Image) {
 		if *image == "" {
 			*image = fallback
 		}
 	}
-	choose(&images.Holdfast, cmp.Or(r.Own, defaults.Holdfast))
+	choose(&images.Holdfast, cmp.Or(own, defaults.Holdfast))
 	choose(&images.CSIProvisioner, defaults.CSIProvisioner)
 	choose(&images.CSIAttacher, defaults.CSIAttacher)
 	choose(&images.CSIResizer, defaults.CSIResizer)
@@ -73,7 +76,7 @@ func (r Release) Images(c *v1.StorageCluster) v1.Images {
 // NFSImage is the image of NFS servers that belongs to one of Holdfast: it is beside it, is named nfs instead of
 // holdfast, and has the same tag, or where there is none that of this release. Of an image that is not named holdfast it is
 // that of this release. One that the environment names goes with the image of Holdfast that it names, and with no other.
-func (r Release) NFSImage(holdfast v1.Image) v1.Image {
+func (r Release) NFSImage(holdfast v1beta1.Image) v1beta1.Image {
 	if image := r.Related[nfsName]; image != "" && holdfast != "" && holdfast == r.Related[name] {
 		return image
 	}
@@ -84,35 +87,47 @@ func (r Release) NFSImage(holdfast v1.Image) v1.Image {
 	last, _, _ = strings.Cut(last, "@") // the digest is of the other one alone
 	image, tag, tagged := strings.Cut(last, ":")
 	if image != name {
-		return v1.Image(name + "/" + nfsName + ":" + deploy.Version)
+		return v1beta1.Image(name + "/" + nfsName + ":" + deploy.Version)
 	}
 	if !tagged {
 		tag = deploy.Version
 	}
-	return v1.Image(beside + nfsName + ":" + tag)
+	return v1beta1.Image(beside + nfsName + ":" + tag)
 }
 
 const nfsName = "nfs"
 
-// defaults are those of the manifests, unless the environment names others.
-func (r Release) defaults() v1.Images {
+// defaults are those of the manifests, unless the environment names others; in a registry, if it is not empty.
+func (r Release) defaults(registry string) v1beta1.Images {
 	images := manifestImages()
-	for container, image := range map[string]*v1.Image{
+	for container, image := range map[string]*v1beta1.Image{
 		name: &images.Holdfast, "csi-provisioner": &images.CSIProvisioner, "csi-attacher": &images.CSIAttacher,
 		"csi-resizer": &images.CSIResizer, "csi-snapshotter": &images.CSISnapshotter, "snapshot-controller": &images.SnapshotController,
 	} {
-		*image = cmp.Or(r.Related[container], *image)
+		*image = inRegistry(registry, cmp.Or(r.Related[container], *image))
 	}
 	return images
 }
 
+// inRegistry returns the image of the same name in another registry; the image itself if that is empty.
+func inRegistry(registry string, image v1beta1.Image) v1beta1.Image {
+	if registry == "" {
+		return image
+	}
+	host, path, qualified := strings.Cut(string(image), "/")
+	if !qualified || host != "localhost" && !strings.ContainsAny(host, ".:") { // it has no host
+		path = string(image)
+	}
+	return v1beta1.Image(registry + "/" + path)
+}
+
 // manifestImages are those of the manifests.
-var manifestImages = sync.OnceValue(func() v1.Images {
-	controller, err := manifest[apps.Deployment](deploy.Controller, "Deployment", v1.ControllerName)
+var manifestImages = sync.OnceValue(func() v1beta1.Images {
+	controller, err := manifest[apps.Deployment](deploy.Controller, "Deployment", v1beta1.ControllerName)
 	if err != nil {
 		panic(err) // it is compiled in
 	}
-	beside, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1.ControllerName)
+	beside, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1beta1.ControllerName)
 	if err != nil {
 		panic(err) // it is compiled in
 	}
@@ -120,12 +135,12 @@ var manifestImages = sync.OnceValue(func() v1.Images {
 	if err != nil {
 		panic(err) // it is compiled in
 	}
-	images := map[string]v1.Image{}
+	images := map[string]v1beta1.Image{}
 	for _, container := range slices.Concat(controller.Spec.Template.Spec.Containers, beside.Template.Spec.Containers, snapshots.Spec.Template.Spec.Containers) {
-		images[container.Name] = v1.Image(container.Image)
+		images[container.Name] = v1beta1.Image(container.Image)
 	}
-	return v1.Images{
-		Holdfast:       v1.Image(strings.TrimSuffix(string(images[name]), deploy.DevelopmentTag) + deploy.Version),
+	return v1beta1.Images{
+		Holdfast:       v1beta1.Image(strings.TrimSuffix(string(images[name]), deploy.DevelopmentTag) + deploy.Version),
 		CSIProvisioner: images["csi-provisioner"],
 		CSIAttacher:    images["csi-attacher"],
 		CSIResizer:     images["csi-resizer"],

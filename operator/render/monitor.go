@@ -2,6 +2,7 @@ package render
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/deploy"
 )
@@ -10,7 +11,7 @@ var podMonitorKind = schema.GroupKind{Group: "monitoring.coreos.com", Kind: "Pod
 
 // monitor lets Prometheus Operator find the metrics of all pods.
 func (p *plan) monitor() ([]object, error) {
-	if p.spec.DisableMonitoring || !p.Has(podMonitorKind) {
+	if !ptr.Deref(p.spec.Monitoring.Enabled, true) || !p.Has(podMonitorKind) {
 		return nil, nil
 	}
 	monitors, err := deploy.Objects(deploy.PodMonitor)

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
@@ -33,24 +33,24 @@ func (p *plan) node() ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := json.Marshal(v1.NodeConfig{Pools: p.pools})
+	config, err := json.Marshal(v1beta1.NodeConfig{Pools: p.pools})
 	if err != nil {
 		return nil, err
 	}
-	labels := map[string]string{v1.ComponentLabel: v1.NodeComponent}
+	labels := map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent}
 	set, err := p.nodeSet()
 	if err != nil {
 		return nil, err
 	}
 	metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, configHash, hashOf(config))
 	return append(objects, &core.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: v1.NodeName, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.NodeName, Labels: labels},
 		Data:       map[string]string{configKey: string(config)},
 	}, set), nil
 }
 
 func (p *plan) nodeSet() (*apps.DaemonSet, error) {
-	set, err := manifest[apps.DaemonSet](deploy.Node, "DaemonSet", v1.NodeName)
+	set, err := manifest[apps.DaemonSet](deploy.Node, "DaemonSet", v1beta1.NodeName)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (p *plan) nodeSet() (*apps.DaemonSet, error) {
 	}
 	p.moveKubeletDir(pod)
 	p.mountPools(pod)
-	p.settle(pod)
+	p.applyPodSettings(pod)
 	p.choose(pod)
 	return set, nil
 }
@@ -105,12 +105,12 @@ func (p *plan) loopSets() ([]object, error) {
 		lender.Args = append(lender.Args, "--log-level=debug")
 	}
 	p.moveKubeletDir(pod)
-	p.settle(pod)
+	p.applyPodSettings(pod)
 	p.choose(pod)
 	return append(objects, set), nil
 }
 
-// mountPools mounts the directories of the pools. That of Holdfast is not asked for where it is not used; what the agent
+// mountPools mounts the directories of the pools. That of Holdfast is not mounted where it is not used; what the agent
 // mounts beneath it, which are disks, must appear on the node.
 func (p *plan) mountPools(pod *core.PodSpec) {
 	main, used := container(pod, name), false
@@ -143,7 +143,7 @@ func mountOf(c *core.Container, volume string) *core.VolumeMount {
 
 // nodeSidecars adds those that have an image; the driver leaves their work to them.
 func (p *plan) nodeSidecars(pod *core.PodSpec) error {
-	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1.NodeName)
+	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1beta1.NodeName)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (p *plan) nodeSidecars(pod *core.PodSpec) error {
 	if image := p.images.CSILivenessProbe; image != "" {
 		c := beside(template, "livenessprobe", image)
 		add(c)
-		container(pod, name).LivenessProbe.HTTPGet.Port = intstr.FromInt32(c.Ports[0].ContainerPort)
+		container(pod, name).LivenessProbe.HTTPGet = &core.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(c.Ports[0].ContainerPort)}
 	}
 	pod.Volumes = append(pod.Volumes, slices.DeleteFunc(template.Template.Spec.Volumes, func(v core.Volume) bool { return !needed[v.Name] })...)
 	return nil

@@ -12,7 +12,7 @@ import (
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func nodeOf(t *testing.T, in Input) *apps.DaemonSet {
@@ -57,21 +57,21 @@ func hostPaths(t *testing.T, pod core.PodSpec) map[string]core.VolumeMount {
 	return mounts
 }
 
-func TestTheOperatorReplacesThePodsOfTheNodesItself(t *testing.T) {
+func TestNode_PodsAreReplacedByTheOperator(t *testing.T) {
 	if got := nodeOf(t, ask(nil)).Spec.UpdateStrategy.Type; got != apps.OnDeleteDaemonSetStrategyType {
 		t.Errorf("the strategy is %s", got)
 	}
 }
 
 // Without a probe a pod is ready as soon as it runs, and a version that does not work would reach every node.
-func TestANodeIsReadyOnlyWhenItAnswers(t *testing.T) {
+func TestNode_IsReadyOnlyWhenItAnswers(t *testing.T) {
 	for name, in := range inputs() {
 		if name == "without CSI" {
 			continue
 		}
 		pod := nodeOf(t, in).Spec.Template.Spec
 		probe := container(&pod, "holdfast").ReadinessProbe
-		if probe == nil || probe.HTTPGet.Path != "/healthz" || probe.HTTPGet.Port.String() != "metrics" || probe.PeriodSeconds > 5 {
+		if probe == nil || probe.HTTPGet.Path != "/readyz" || probe.HTTPGet.Port.String() != "metrics" || probe.PeriodSeconds > 5 {
 			t.Errorf("%s: it is asked by %+v", name, probe)
 		}
 		if alive := container(&pod, "holdfast").LivenessProbe; alive.FailureThreshold < 12 {
@@ -80,18 +80,18 @@ func TestANodeIsReadyOnlyWhenItAnswers(t *testing.T) {
 	}
 }
 
-func TestTheNodesReadTheirPoolsFromTheConfigMap(t *testing.T) {
-	pools := []v1.PoolSpec{
-		{Name: "fast", Path: "/srv/fast", Engine: "directory", Overcommit: "1.5", Reserved: "1Gi"},
-		{Name: "disk", Devices: &v1.DeviceSelector{Model: "x"}},
+func TestNode_ReadsItsPoolsFromTheConfigMap(t *testing.T) {
+	pools := []v1beta1.PoolSpec{
+		{Name: "fast", Path: "/srv/fast", Engine: v1beta1.EngineDirectory, Overcommit: "1.5", Reserved: "1Gi"},
+		{Name: "disk", Devices: &v1beta1.DeviceSelector{Model: "x"}},
 		{Name: "own"},
 	}
-	for name, test := range map[string]struct{ asked, want []v1.PoolSpec }{
-		"none":  {nil, []v1.PoolSpec{{Name: "default", Path: "/var/lib/holdfast/pools/default", Reserved: "10%"}}},
-		"three": {pools, []v1.PoolSpec{pools[0], pools[1], {Name: "own", Path: "/var/lib/holdfast/pools/own"}}},
+	for name, test := range map[string]struct{ asked, want []v1beta1.PoolSpec }{
+		"none":  {nil, []v1beta1.PoolSpec{{Name: "default", Path: "/var/lib/holdfast/pools/default", Reserved: "10%"}}},
+		"three": {pools, []v1beta1.PoolSpec{pools[0], pools[1], {Name: "own", Path: "/var/lib/holdfast/pools/own"}}},
 	} {
-		in := ask(func(s *v1.StorageClusterSpec) { s.Pools = test.asked })
-		var got v1.NodeConfig
+		in := ask(func(s *v1beta1.StorageClusterSpec) { s.Pools = test.asked })
+		var got v1beta1.NodeConfig
 		content := must[core.ConfigMap](t, in, "ConfigMap", "holdfast-node").Data["node.json"]
 		if err := json.Unmarshal([]byte(content), &got); err != nil {
 			t.Fatalf("%s: %s: %v", name, content, err)
@@ -113,23 +113,23 @@ func TestTheNodesReadTheirPoolsFromTheConfigMap(t *testing.T) {
 	}
 }
 
-func TestAChangeOfThePoolsReplacesThePods(t *testing.T) {
+func TestNode_ChangeOfPoolsReplacesThePods(t *testing.T) {
 	seen := map[string]bool{}
-	for _, pools := range [][]v1.PoolSpec{nil, {{Name: "a"}}, {{Name: "a", Reserved: "1%"}}, {{Name: "a"}, {Name: "b"}}} {
-		seen[nodeOf(t, ask(func(s *v1.StorageClusterSpec) { s.Pools = pools })).Spec.Template.Annotations["holdfast.dev/config-hash"]] = true
+	for _, pools := range [][]v1beta1.PoolSpec{nil, {{Name: "a"}}, {{Name: "a", Reserved: "1%"}}, {{Name: "a"}, {Name: "b"}}} {
+		seen[nodeOf(t, ask(func(s *v1beta1.StorageClusterSpec) { s.Pools = pools })).Spec.Template.Annotations["holdfast.dev/config-hash"]] = true
 	}
 	if len(seen) != 4 || seen[""] {
 		t.Errorf("the hashes are %v", seen)
 	}
 }
 
-func TestPoolsAreMountedWhereTheyAre(t *testing.T) {
-	in := ask(func(s *v1.StorageClusterSpec) {
-		s.K8sDistro = "k0s"
-		s.Pools = []v1.PoolSpec{
+func TestPools_AreMountedWhereTheyAre(t *testing.T) {
+	in := ask(func(s *v1beta1.StorageClusterSpec) {
+		s.Distribution = "k0s"
+		s.Pools = []v1beta1.PoolSpec{
 			{Name: "inside", Path: "/var/lib/holdfast/fast"},
 			{Name: "near", Path: "/var/lib/holdfast-data"},
-			{Name: "disk", Devices: &v1.DeviceSelector{Model: "x"}},
+			{Name: "disk", Devices: &v1beta1.DeviceSelector{Model: "x"}},
 			{Name: "kubelet", Path: "/var/lib/kubelet-data"},
 			{Name: "own"},
 		}
@@ -140,7 +140,7 @@ func TestPoolsAreMountedWhereTheyAre(t *testing.T) {
 	}
 	mounted(t, in, want)
 	// Not every node shares its root, and only disks need that.
-	in.Cluster.Spec.Pools = slices.DeleteFunc(in.Cluster.Spec.Pools, func(p v1.PoolSpec) bool { return p.Devices != nil })
+	in.Cluster.Spec.Pools = slices.DeleteFunc(in.Cluster.Spec.Pools, func(p v1beta1.PoolSpec) bool { return p.Devices != nil })
 	want["/var/lib/holdfast"] = ""
 	mounted(t, in, want)
 	in.Cluster.Spec.Pools = in.Cluster.Spec.Pools[1:3]
@@ -169,12 +169,12 @@ func mounted(t *testing.T, in Input, want map[string]core.MountPropagationMode) 
 	}
 }
 
-func TestNodeSelectorTermsAreTheAffinityOfTheNodes(t *testing.T) {
+func TestNodeSelectorTerms_AreTheAffinityOfTheNodes(t *testing.T) {
 	terms := []core.NodeSelectorTerm{
 		{MatchExpressions: []core.NodeSelectorRequirement{{Key: "storage", Operator: core.NodeSelectorOpGt, Values: []string{"3"}}}},
 		{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: core.NodeSelectorOpIn, Values: []string{"a"}}}},
 	}
-	in := ask(func(s *v1.StorageClusterSpec) { s.NodeSelectorTerms = terms })
+	in := ask(func(s *v1beta1.StorageClusterSpec) { s.NodeSelectorTerms = terms })
 	affinity := nodeOf(t, in).Spec.Template.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil {
 		t.Fatal("there is none")
@@ -188,7 +188,7 @@ func TestNodeSelectorTermsAreTheAffinityOfTheNodes(t *testing.T) {
 	}
 }
 
-func TestANodeTakesAsManyVolumesAsAskedFor(t *testing.T) {
+func TestNode_TakesAsManyVolumesAsRequested(t *testing.T) {
 	const argument = "--max-volumes-per-node="
 	limits := func(in Input) (found []string) {
 		for _, a := range container(&nodeOf(t, in).Spec.Template.Spec, name).Args {
@@ -201,12 +201,12 @@ func TestANodeTakesAsManyVolumesAsAskedFor(t *testing.T) {
 	if got := limits(ask(nil)); len(got) > 0 {
 		t.Errorf("unasked there is %v", got)
 	}
-	if got := limits(ask(func(s *v1.StorageClusterSpec) { s.CSI.MaxVolumesPerNode = 7 })); !slices.Equal(got, []string{argument + "7"}) {
+	if got := limits(ask(func(s *v1beta1.StorageClusterSpec) { s.CSI.MaxVolumesPerNode = 7 })); !slices.Equal(got, []string{argument + "7"}) {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestTheKubeletDirectoryIsEverywhereTheSame(t *testing.T) {
+func TestNode_KubeletDirectoryIsTheSameEverywhere(t *testing.T) {
 	in := everything()
 	in.Cluster.Spec.CSI.KubeletDir = "/data/kubelet"
 	pod := nodeOf(t, in).Spec.Template.Spec
@@ -225,7 +225,7 @@ func TestTheKubeletDirectoryIsEverywhereTheSame(t *testing.T) {
 			t.Errorf("the arguments of %s are %v", want.container, args)
 		}
 	}
-	in.Cluster.Spec.Images = v1.Images{}
+	in.Cluster.Spec.Images = v1beta1.Images{}
 	pod = nodeOf(t, in).Spec.Template.Spec
 	if args := arguments(t, pod, "holdfast"); !slices.Contains(args, "--kubelet-registration-dir=/data/kubelet/plugins_registry") {
 		t.Errorf("the arguments are %v", args)
@@ -235,18 +235,18 @@ func TestTheKubeletDirectoryIsEverywhereTheSame(t *testing.T) {
 	}
 }
 
-func TestARegistrarOrAProbeTakesTheWorkFromTheDriver(t *testing.T) {
+func TestNode_RegistrarAndProbeSidecarsReplaceTheDriversOwn(t *testing.T) {
 	for name, test := range map[string]struct {
-		images     v1.Images
+		images     v1beta1.Images
 		containers []string
 		volumes    []string
 	}{
-		"none":      {v1.Images{}, []string{"holdfast"}, nil},
-		"registrar": {v1.Images{CSINodeDriverRegistrar: "r/n:1"}, []string{"holdfast", "csi-node-driver-registrar"}, []string{"plugin", "registry"}},
-		"probe":     {v1.Images{CSILivenessProbe: "r/l:1"}, []string{"holdfast", "livenessprobe"}, []string{"plugin"}},
-		"both":      {v1.Images{CSINodeDriverRegistrar: "r/n:1", CSILivenessProbe: "r/l:1"}, []string{"holdfast", "csi-node-driver-registrar", "livenessprobe"}, []string{"plugin", "registry"}},
+		"none":      {v1beta1.Images{}, []string{"holdfast"}, nil},
+		"registrar": {v1beta1.Images{CSINodeDriverRegistrar: "r/n:1"}, []string{"holdfast", "csi-node-driver-registrar"}, []string{"plugin", "registry"}},
+		"probe":     {v1beta1.Images{CSILivenessProbe: "r/l:1"}, []string{"holdfast", "livenessprobe"}, []string{"plugin"}},
+		"both":      {v1beta1.Images{CSINodeDriverRegistrar: "r/n:1", CSILivenessProbe: "r/l:1"}, []string{"holdfast", "csi-node-driver-registrar", "livenessprobe"}, []string{"plugin", "registry"}},
 	} {
-		set := nodeOf(t, ask(func(s *v1.StorageClusterSpec) { s.Images = test.images }))
+		set := nodeOf(t, ask(func(s *v1beta1.StorageClusterSpec) { s.Images = test.images }))
 		pod := set.Spec.Template.Spec
 		if got := names(pod.Containers); !slices.Equal(got, test.containers) {
 			t.Errorf("%s: the containers are %v", name, got)
@@ -258,9 +258,9 @@ func TestARegistrarOrAProbeTakesTheWorkFromTheDriver(t *testing.T) {
 		if registers != (test.images.CSINodeDriverRegistrar == "") {
 			t.Errorf("%s: the driver registers itself: %v", name, registers)
 		}
-		port := container(&pod, "holdfast").LivenessProbe.HTTPGet.Port.String()
-		if want := map[bool]string{true: "metrics", false: "9808"}[test.images.CSILivenessProbe == ""]; port != want {
-			t.Errorf("%s: the driver is probed at %s, not %s", name, port, want)
+		alive := container(&pod, "holdfast").LivenessProbe.HTTPGet
+		if want := map[bool]string{true: "metrics/livez", false: "9808/healthz"}[test.images.CSILivenessProbe == ""]; alive.Port.String()+alive.Path != want {
+			t.Errorf("%s: the driver is probed at %s%s, not %s", name, alive.Port.String(), alive.Path, want)
 		}
 		var volumes []string
 		for _, v := range pod.Volumes {
@@ -282,9 +282,9 @@ func TestARegistrarOrAProbeTakesTheWorkFromTheDriver(t *testing.T) {
 	}
 }
 
-func TestTheNodesOfOpenShiftMayBePrivileged(t *testing.T) {
+func TestNode_MayBePrivilegedOnOpenShift(t *testing.T) {
 	for distro, want := range map[string]bool{"openshift": true, "OpenShift-4.20": true, "okd": true, "": false, "eks": false} {
-		in := ask(func(s *v1.StorageClusterSpec) { s.K8sDistro = distro })
+		in := ask(func(s *v1beta1.StorageClusterSpec) { s.Distribution = distro })
 		in.Has = noKind
 		role := look[rbac.Role](t, in, "Role", "holdfast-node-scc")
 		binding := look[rbac.RoleBinding](t, in, "RoleBinding", "holdfast-node-scc")
@@ -302,7 +302,7 @@ func TestTheNodesOfOpenShiftMayBePrivileged(t *testing.T) {
 	}
 }
 
-func TestTheNodesRightsAreBoundToTheirAccount(t *testing.T) {
+func TestNode_RightsAreBoundToItsAccount(t *testing.T) {
 	in := ask(nil)
 	must[core.ServiceAccount](t, in, "ServiceAccount", "holdfast-node")
 	for kind, role := range map[string]string{"ClusterRoleBinding": "ClusterRole", "RoleBinding": "Role"} {
@@ -313,12 +313,12 @@ func TestTheNodesRightsAreBoundToTheirAccount(t *testing.T) {
 	}
 }
 
-// NFS servers need loop devices of their nodes, whoever mounts what they serve.
-func TestWithoutCSINodesOnlyLendLoopDevices(t *testing.T) {
-	in := ask(func(s *v1.StorageClusterSpec) {
-		s.CSI = v1.CSISpec{Enable: new(false), EnableProvisionCreds: true, KubeletDir: "/data/kubelet"}
+// NFS servers need loop devices of their nodes, whichever node mounts their volumes.
+func TestNode_WithoutCSIOnlyLendsLoopDevices(t *testing.T) {
+	in := ask(func(s *v1beta1.StorageClusterSpec) {
+		s.CSI = v1beta1.CSISpec{Enabled: new(false), Credentials: v1beta1.CSICredentials{Provision: true}, KubeletDir: "/data/kubelet"}
 		s.Debug = true
-		s.K8sDistro = "openshift"
+		s.Distribution = "openshift"
 		s.Images.Holdfast = "example.com/holdfast:v7"
 		s.NodeSelectorTerms = []core.NodeSelectorTerm{{MatchExpressions: []core.NodeSelectorRequirement{{Key: "disk", Operator: core.NodeSelectorOpExists}}}}
 	})

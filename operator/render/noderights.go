@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
@@ -28,16 +28,16 @@ func (p *plan) nodeRights() ([]object, error) {
 				return nil, err
 			}
 		}
-		o.SetLabels(map[string]string{v1.ComponentLabel: v1.NodeComponent})
+		o.SetLabels(map[string]string{v1beta1.ComponentLabel: v1beta1.NodeComponent})
 		objects = append(objects, o)
 	}
-	return append(objects, p.privilegedOnOpenShift(v1.NodeName, v1.NodeComponent)...), nil
+	return append(objects, p.privilegedOnOpenShift(v1beta1.NodeName, v1beta1.NodeComponent)...), nil
 }
 
 // loopSetRights returns the account of what only lends loop devices, and what it may do.
 func (p *plan) loopSetRights() ([]object, error) {
 	objects, err := p.accountAndRights(deploy.LoopSets)
-	return append(objects, p.privilegedOnOpenShift(loopSetsName, v1.LoopSetsComponent)...), err
+	return append(objects, p.privilegedOnOpenShift(loopSetsName, v1beta1.LoopSetsComponent)...), err
 }
 
 // accountAndRights returns all of a manifest but its workload.
@@ -77,10 +77,10 @@ func (p *plan) bindHere(binding *unstructured.Unstructured) error {
 // privilegedOnOpenShift lets the pods of an account be admitted there. The Role of our own works whatever roles the
 // cluster has.
 func (p *plan) privilegedOnOpenShift(account, component string) []object {
-	if !isDistro(p.spec.K8sDistro, openshift) && !isDistro(p.spec.K8sDistro, "okd") && !p.Has(securityContextConstraints) {
+	if !isDistro(p.spec.Distribution, openshift) && !isDistro(p.spec.Distribution, "okd") && !p.Has(securityContextConstraints) {
 		return nil
 	}
-	meta := metav1.ObjectMeta{Name: account + "-scc", Labels: map[string]string{v1.ComponentLabel: component}}
+	meta := metav1.ObjectMeta{Name: account + "-scc", Labels: map[string]string{v1beta1.ComponentLabel: component}}
 	return []object{
 		&rbac.Role{ObjectMeta: meta, Rules: []rbac.PolicyRule{{
 			APIGroups: []string{securityContextConstraints.Group}, Resources: []string{"securitycontextconstraints"},

@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 const (
-	name    = v1.AppName // also that of images, containers and the default class
+	name    = v1beta1.AppName // also that of images, containers and the default class
 	manager = "holdfast-operator"
 )
 
 // Labels returns the labels that every object has that the operator makes for a StorageCluster, and nothing else has.
-func Labels(c *v1.StorageCluster) map[string]string {
-	return map[string]string{v1.NameLabel: name, v1.PartOfLabel: name, v1.ManagedByLabel: manager, v1.InstanceLabel: c.Name}
+func Labels(c *v1beta1.StorageCluster) map[string]string {
+	return map[string]string{v1beta1.NameLabel: name, v1beta1.PartOfLabel: name, v1beta1.ManagedByLabel: manager, v1beta1.InstanceLabel: c.Name}
 }
 
 // object is typed, or unstructured where Kubernetes has no type for it.
@@ -51,7 +51,7 @@ func (p *plan) finish(o object) (*unstructured.Unstructured, error) {
 	}
 	if p.Cluster.UID != "" {
 		finished.SetOwnerReferences([]metav1.OwnerReference{{
-			APIVersion: v1.SchemeGroupVersion.String(), Kind: "StorageCluster", Name: p.Cluster.Name, UID: p.Cluster.UID,
+			APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "StorageCluster", Name: p.Cluster.Name, UID: p.Cluster.UID,
 			Controller: new(true), BlockOwnerDeletion: new(false),
 		}})
 	}

@@ -1,22 +1,24 @@
 package render
 
 import (
+	"cmp"
 	"strings"
 
 	core "k8s.io/api/core/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // defaultContainer is where kubectl looks when no container is named.
 const defaultContainer = "kubectl.kubernetes.io/default-container"
 
-// settle gives pods what a StorageCluster says of all pods.
-func (p *plan) settle(pod *core.PodSpec) {
+// applyPodSettings sets what a StorageCluster specifies for all pods.
+func (p *plan) applyPodSettings(pod *core.PodSpec) {
 	pod.ImagePullSecrets = p.spec.ImagePullSecrets
+	SetPullPolicy(pod, p.spec.ImagePullPolicy)
 	pod.Tolerations = append(pod.Tolerations, p.spec.Tolerations...)
-	if p.spec.PriorityClass != "" {
-		pod.PriorityClassName = p.spec.PriorityClass
+	if p.spec.PriorityClassName != "" {
+		pod.PriorityClassName = p.spec.PriorityClassName
 	}
 	if r, main := p.spec.Resources, container(pod, name); main != nil && (r.Requests != nil || r.Limits != nil) {
 		main.Resources = r
@@ -27,6 +29,15 @@ func (p *plan) settle(pod *core.PodSpec) {
 			if c := &pod.Containers[i]; c.Name != name {
 				c.Args = append(c.Args, "--v=5")
 			}
+		}
+	}
+}
+
+// SetPullPolicy sets that of all containers; that of the manifests stays if it is empty.
+func SetPullPolicy(pod *core.PodSpec, policy core.PullPolicy) {
+	for _, containers := range [][]core.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			containers[i].ImagePullPolicy = cmp.Or(policy, containers[i].ImagePullPolicy)
 		}
 	}
 }
@@ -42,7 +53,7 @@ func container(pod *core.PodSpec, name string) *core.Container {
 }
 
 // beside returns a container that the manifests have for those who ask for it.
-func beside(template *core.PodTemplate, name string, image v1.Image) core.Container {
+func beside(template *core.PodTemplate, name string, image v1beta1.Image) core.Container {
 	c := container(&template.Template.Spec, name)
 	c.Image = string(image)
 	return *c

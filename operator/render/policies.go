@@ -45,9 +45,9 @@ func LimitsOf(in Input) ([]*unstructured.Unstructured, error) {
 }
 
 // WithoutPolicies is what an API server that knows no policies cannot keep anybody from.
-const WithoutPolicies = "the API server knows no ValidatingAdmissionPolicy, as Kubernetes 1.30 and newer do: with the token of one node pod the volumes of " +
+const WithoutPolicies = "the API server knows no ValidatingAdmissionPolicy, as Kubernetes has since 1.30: with the token of one node pod the Volumes of " +
 	"every node can be written, with that of an NFS server every PersistentVolume and claim, and no loop devices are lent, which NFS servers with the engine image need. " +
-	"Update Kubernetes; until then give NFS servers the engine directory, and let nobody into the node pods"
+	"Update Kubernetes; until then give NFS servers the engine directory, and allow no access to the node pods"
 
 // policies let the API server itself hold what neither the schemas of the kinds nor RBAC can. An older one has no such kind.
 func (p *plan) policies() ([]object, error) {
@@ -64,10 +64,13 @@ func (p *plan) policies() ([]object, error) {
 			objects = append(objects, o)
 		}
 	}
+	if err := setParameters(objects); err != nil {
+		return nil, err
+	}
 	return objects, p.lendTo(objects)
 }
 
-// HasPolicies says whether the API server knows policies, as Kubernetes 1.30 and newer do.
+// HasPolicies says whether the API server knows policies, as Kubernetes has since 1.30.
 func HasPolicies(has func(schema.GroupKind) bool) bool {
 	return has(admissionPolicyKind) && has(admissionBindingKind)
 }

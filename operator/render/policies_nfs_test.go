@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func TestNFSServersAreMadeWhereTheStorageClusterAllowsThem(t *testing.T) {
+func TestNFSServers_RightsAreRenderedWhereAllowed(t *testing.T) {
 	for want, namespaces := range map[string][]string{`["elsewhere"]`: nil, `["elsewhere", "shared", "team-a"]`: {"shared", "team-a"}} {
-		in := ask(func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = namespaces })
+		in := ask(func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = namespaces })
 		objects, err := Objects(Input{Cluster: in.Cluster, Namespace: "elsewhere", Has: everyKind})
 		if err != nil {
 			t.Fatal(err)

@@ -7,14 +7,14 @@ import (
 
 	admission "k8s.io/api/admissionregistration/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
-// limiting are the policies that keep somebody from what is another's.
+// limiting are the policies that keep an account from the objects of others.
 var limiting = []string{"holdfast-node-account", "holdfast-loop-sets"}
 
-func TestPoliciesThatLimitSomebodyFailClosedAndDeny(t *testing.T) {
+func TestPolicies_FailClosedAndDeny(t *testing.T) {
 	in := ask(nil)
 	for _, name := range limiting {
 		policy := must[admission.ValidatingAdmissionPolicy](t, in, "ValidatingAdmissionPolicy", name)
@@ -32,14 +32,14 @@ func TestPoliciesThatLimitSomebodyFailClosedAndDeny(t *testing.T) {
 	}
 }
 
-func TestTheAccountOfTheNodesIsThatOfTheNamespaceOfHoldfast(t *testing.T) {
+func TestPolicies_NodeAccountIsInTheNamespaceOfHoldfast(t *testing.T) {
 	policy := must[admission.ValidatingAdmissionPolicy](t, ask(nil), "ValidatingAdmissionPolicy", "holdfast-node-account")
 	if c := policy.Spec.MatchConditions; len(c) != 1 || !strings.Contains(c[0].Expression, "'system:serviceaccount:"+testNamespace+":holdfast-node'") {
 		t.Errorf("it is for %+v", c)
 	}
 }
 
-func TestLoopDevicesAreForTheNamespacesThatTheStorageClusterNames(t *testing.T) {
+func TestLoopDevices_AreForTheNamespacesThatTheStorageClusterNames(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespaces []string
 		served     []string
@@ -51,7 +51,7 @@ func TestLoopDevicesAreForTheNamespacesThatTheStorageClusterNames(t *testing.T) 
 		"that of the manifests": {[]string{deploy.Namespace}, nil, `["` + testNamespace + `", "` + deploy.Namespace + `"]`},
 		"what is no namespace":  {[]string{"a', request.namespace, \""}, nil, `["` + testNamespace + `", "a', request.namespace, \""]`},
 	} {
-		in := ask(func(s *v1.StorageClusterSpec) { s.NFS.Namespaces = test.namespaces })
+		in := ask(func(s *v1beta1.StorageClusterSpec) { s.NFS.Namespaces = test.namespaces })
 		in.Served = test.served
 		policy := must[admission.ValidatingAdmissionPolicy](t, in, "ValidatingAdmissionPolicy", LoopSetsPolicy)
 		if v := policy.Spec.Variables; len(v) != 1 || v[0].Name != "allowed" || v[0].Expression != test.want {
@@ -70,7 +70,7 @@ func TestSetVariable_RefusesWhatThePolicyDoesNotHave(t *testing.T) {
 	}
 }
 
-func TestWithoutPoliciesNoneAreMade(t *testing.T) {
+func TestPolicies_AreNotRenderedWithoutSupport(t *testing.T) {
 	in := ask(nil)
 	in.Has = noKind
 	for _, o := range rendered(t, in) {

@@ -9,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // hostDir is the directory of Holdfast on each node.
 const hostDir = "/var/lib/holdfast"
 
 // Pools returns the pools of all nodes, with their directories. A pool of devices has none here.
-func Pools(c *v1.StorageCluster) []v1.PoolSpec {
+func Pools(c *v1beta1.StorageCluster) []v1beta1.PoolSpec {
 	pools := slices.Clone(c.Spec.Pools)
 	if len(pools) == 0 {
 		// Its file system is that of the system, where more should be kept free than on a disk of its own.
-		pools = []v1.PoolSpec{{Name: "default", Reserved: "10%"}}
+		pools = []v1beta1.PoolSpec{{Name: "default", Reserved: "10%"}}
 	}
 	for i := range pools {
 		if pools[i].Path == "" && pools[i].Devices == nil {
@@ -33,7 +33,7 @@ func Pools(c *v1.StorageCluster) []v1.PoolSpec {
 func poolDir(pool string) string { return path.Join(hostDir, "pools", pool) }
 
 // Stores says whether a node is to store, whatever its state: a node that is cordoned or not ready is meant to come back.
-func Stores(c *v1.StorageCluster, node *core.Node) (bool, error) {
+func Stores(c *v1beta1.StorageCluster, node *core.Node) (bool, error) {
 	if node.Labels[core.LabelOSStable] != "linux" {
 		return false, nil
 	}
@@ -41,11 +41,11 @@ func Stores(c *v1.StorageCluster, node *core.Node) (bool, error) {
 }
 
 // NodePools returns the pools of a node, which are none if it does not store.
-func NodePools(c *v1.StorageCluster, node *core.Node) ([]v1.PoolSpec, error) {
+func NodePools(c *v1beta1.StorageCluster, node *core.Node) ([]v1beta1.PoolSpec, error) {
 	if stores, err := Stores(c, node); !stores {
 		return nil, err
 	}
-	var chosen []v1.PoolSpec
+	var chosen []v1beta1.PoolSpec
 	for i, pool := range Pools(c) {
 		matched, err := matches(pool.NodeSelectorTerms, node, field.NewPath("spec", "pools").Index(i))
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func testNode(name string, labels ...string) *core.Node {
@@ -34,7 +34,7 @@ func named(name string) core.NodeSelectorTerm {
 	return core.NodeSelectorTerm{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: core.NodeSelectorOpIn, Values: []string{name}}}}
 }
 
-func TestTermsAreReadAsTheSchedulerReadsThem(t *testing.T) {
+func TestPools_TermsAreReadAsTheSchedulerReadsThem(t *testing.T) {
 	node := testNode("a", "zone=west", "disks=4", "ssd=")
 	for _, test := range []struct {
 		terms []core.NodeSelectorTerm
@@ -54,14 +54,14 @@ func TestTermsAreReadAsTheSchedulerReadsThem(t *testing.T) {
 		{[]core.NodeSelectorTerm{named("b"), named("a")}, true},
 		{[]core.NodeSelectorTerm{named("b")}, false},
 	} {
-		c := ask(func(s *v1.StorageClusterSpec) { s.NodeSelectorTerms = test.terms }).Cluster
+		c := ask(func(s *v1beta1.StorageClusterSpec) { s.NodeSelectorTerms = test.terms }).Cluster
 		if got, err := Stores(c, node); err != nil || got != test.want {
 			t.Errorf("%+v: %v %v", test.terms, got, err)
 		}
 	}
 }
 
-func TestANodeIsMeantToStoreWhateverItsState(t *testing.T) {
+func TestPools_NodeIsSelectedWhateverItsState(t *testing.T) {
 	node := testNode("a")
 	node.Spec.Unschedulable = true
 	node.Spec.Taints = []core.Taint{{Key: "node.kubernetes.io/disk-pressure", Effect: core.TaintEffectNoExecute}}
@@ -71,7 +71,7 @@ func TestANodeIsMeantToStoreWhateverItsState(t *testing.T) {
 	}
 }
 
-func TestANodeOfAnotherSystemDoesNotStore(t *testing.T) {
+func TestPools_NodeOfAnotherOperatingSystemHasNone(t *testing.T) {
 	node := testNode("a", "kubernetes.io/os=windows")
 	c := ask(nil).Cluster
 	if stores, err := Stores(c, node); err != nil || stores {
@@ -82,13 +82,13 @@ func TestANodeOfAnotherSystemDoesNotStore(t *testing.T) {
 	}
 }
 
-func TestANodeHasThePoolsThatChooseIt(t *testing.T) {
-	c := ask(func(s *v1.StorageClusterSpec) {
+func TestPools_NodeHasThoseThatSelectIt(t *testing.T) {
+	c := ask(func(s *v1beta1.StorageClusterSpec) {
 		s.NodeSelectorTerms = []core.NodeSelectorTerm{term("zone Exists")}
-		s.Pools = []v1.PoolSpec{
+		s.Pools = []v1beta1.PoolSpec{
 			{Name: "all"},
 			{Name: "west", Path: "/srv", NodeSelectorTerms: []core.NodeSelectorTerm{term("zone In west")}},
-			{Name: "disk", Devices: &v1.DeviceSelector{Model: "x"}, NodeSelectorTerms: []core.NodeSelectorTerm{named("b"), named("c")}},
+			{Name: "disk", Devices: &v1beta1.DeviceSelector{Model: "x"}, NodeSelectorTerms: []core.NodeSelectorTerm{named("b"), named("c")}},
 		}
 	}).Cluster
 	for _, test := range []struct {
@@ -116,18 +116,18 @@ func TestANodeHasThePoolsThatChooseIt(t *testing.T) {
 	}
 }
 
-func TestWithoutPoolsThereIsOneOnEveryNode(t *testing.T) {
+func TestPools_DefaultIsOneOnEveryNode(t *testing.T) {
 	pools, err := NodePools(ask(nil).Cluster, testNode("a"))
 	if err != nil || len(pools) != 1 || pools[0].Name != "default" || pools[0].Path != "/var/lib/holdfast/pools/default" {
 		t.Errorf("%v %v", pools, err)
 	}
 }
 
-func TestATermThatCannotBeReadIsNamed(t *testing.T) {
+func TestPools_UnreadableTermIsNamed(t *testing.T) {
 	wrong := []core.NodeSelectorTerm{term("disks Gt many")}
-	of := ask(func(s *v1.StorageClusterSpec) { s.NodeSelectorTerms = wrong }).Cluster
-	in := ask(func(s *v1.StorageClusterSpec) {
-		s.Pools = []v1.PoolSpec{{Name: "a"}, {Name: "b", NodeSelectorTerms: wrong}}
+	of := ask(func(s *v1beta1.StorageClusterSpec) { s.NodeSelectorTerms = wrong }).Cluster
+	in := ask(func(s *v1beta1.StorageClusterSpec) {
+		s.Pools = []v1beta1.PoolSpec{{Name: "a"}, {Name: "b", NodeSelectorTerms: wrong}}
 	}).Cluster
 	if _, err := Stores(of, testNode("a")); err == nil || !strings.Contains(err.Error(), "spec.nodeSelectorTerms[0]") {
 		t.Errorf("it is %v", err)

@@ -8,21 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // Input is what the objects depend on.
 type Input struct {
-	Cluster   *v1.StorageCluster
+	Cluster   *v1beta1.StorageCluster
 	Namespace string            // where Holdfast runs
 	Secret    map[string][]byte // data of spec.secretRef; nil if it is not named
 	// Has says whether the API server knows a kind that not every cluster has. None is known if it is nil.
 	Has             func(schema.GroupKind) bool
-	Snapshots       bool     // the kinds of snapshots were brought, and so their controller is to run; the controller's own workload is the same
-	Served          []string // namespaces that have NFS servers with volumes, which keep their loop devices whatever spec.nfs says
-	KeepInline      bool     // inline ephemeral volumes that are not allowed are still in use
-	Image           v1.Image // instead of spec.images.holdfast, for an upgrade at work; "" otherwise
-	ControllerImage v1.Image // the same for the workload of the controller alone
+	Snapshots       bool          // the kinds of snapshots were brought, and so their controller is to run; the controller's own workload is the same
+	Served          []string      // namespaces that have NFS servers with volumes, which keep their loop devices whatever spec.nfs says
+	KeepInline      bool          // inline ephemeral volumes that are not allowed are still in use
+	Image           v1beta1.Image // instead of spec.images.holdfast, for an upgrade at work; "" otherwise
+	ControllerImage v1beta1.Image // the same for the workload of the controller alone
 	Release         Release
 }
 
@@ -57,14 +57,14 @@ func Objects(in Input) ([]*unstructured.Unstructured, error) {
 // plan is a StorageCluster with all that it leaves to the defaults.
 type plan struct {
 	Input
-	spec       v1.StorageClusterSpec
-	images     v1.Images
-	pools      []v1.PoolSpec
+	spec       v1beta1.StorageClusterSpec
+	images     v1beta1.Images
+	pools      []v1beta1.PoolSpec
 	kubeletDir string
 }
 
 func newPlan(in Input) (*plan, error) {
-	if err := in.Cluster.Unreadable(); err != nil { // what is missing of it is not what was asked for
+	if err := in.Cluster.Unreadable(); err != nil { // a spec with missing fields must not be rendered
 		return nil, fmt.Errorf("StorageCluster %s cannot be read: %w", in.Cluster.Name, err)
 	}
 	p := &plan{Input: in, spec: in.Cluster.Spec, images: in.Release.Images(in.Cluster), pools: Pools(in.Cluster)}
@@ -82,6 +82,6 @@ func newPlan(in Input) (*plan, error) {
 }
 
 // WithCSI says whether Kubernetes is to reach the driver.
-func WithCSI(s *v1.StorageClusterSpec) bool { return s.CSI.Enable == nil || *s.CSI.Enable }
+func WithCSI(s *v1beta1.StorageClusterSpec) bool { return s.CSI.Enabled == nil || *s.CSI.Enabled }
 
 func (p *plan) withCSI() bool { return WithCSI(&p.spec) }

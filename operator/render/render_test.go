@@ -14,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 const testNamespace = "storage"
 
 // ask is an input whose StorageCluster says what the function writes into its spec.
-func ask(write func(*v1.StorageClusterSpec)) Input {
-	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "1234"}}
+func ask(write func(*v1beta1.StorageClusterSpec)) Input {
+	c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "1234"}}
 	if write != nil {
 		write(&c.Spec)
 	}
@@ -76,17 +76,17 @@ func keys(objects []*unstructured.Unstructured) (all []string) {
 
 // everything asks for all that there can be.
 func everything() Input {
-	in := ask(func(s *v1.StorageClusterSpec) {
+	in := ask(func(s *v1beta1.StorageClusterSpec) {
 		s.Debug = true
-		s.SecretRef = &v1.SecretReference{Name: "access"}
-		s.K8sDistro = "openshift-4"
-		s.CSI = v1.CSISpec{
-			Attach: true, MaxVolumesPerNode: 20, EnableProvisionCreds: true, EnableControllerPublishCreds: true, EnableNodePublishCreds: true, EnableControllerExpandCreds: true,
+		s.SecretRef = &v1beta1.SecretReference{Name: "access"}
+		s.Distribution = "openshift-4"
+		s.CSI = v1beta1.CSISpec{
+			AttachRequired: true, MaxVolumesPerNode: 20, Credentials: v1beta1.CSICredentials{Provision: true, ControllerPublish: true, NodePublish: true, ControllerExpand: true},
 		}
-		s.Images = v1.Images{SnapshotController: "r/s:1", CSINodeDriverRegistrar: "r/n:1", CSILivenessProbe: "r/l:1"}
-		s.Ingress = v1.IngressSpec{Enable: true, Hostname: "holdfast.example", TLS: true}
-		s.Pools = []v1.PoolSpec{{Name: "fast", Path: "/srv/fast"}, {Name: "disk", Devices: &v1.DeviceSelector{Model: "x"}}}
-		s.StorageClasses = []v1.StorageClassSpec{{Name: "fast", Pool: "fast"}, {Name: "slow", Default: true}}
+		s.Images = v1beta1.Images{SnapshotController: "r/s:1", CSINodeDriverRegistrar: "r/n:1", CSILivenessProbe: "r/l:1"}
+		s.Ingress = v1beta1.IngressSpec{Enabled: true, Host: "holdfast.example", TLS: true}
+		s.Pools = []v1beta1.PoolSpec{{Name: "fast", Path: "/srv/fast"}, {Name: "disk", Devices: &v1beta1.DeviceSelector{Model: "x"}}}
+		s.StorageClasses = []v1beta1.StorageClassSpec{{Name: "fast", Pool: "fast"}, {Name: "slow", Default: true}}
 	})
 	in.Secret = map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k")}
 	for _, pair := range []string{"csiProvision", "csiControllerPublish", "csiNodePublish", "csiControllerExpand"} {
@@ -98,7 +98,7 @@ func everything() Input {
 // inputs are different ones, for what holds for all of them.
 func inputs() map[string]Input {
 	set := everything()
-	set.Cluster.Spec.CSI.DeploymentStrategy = v1.AsStatefulSet
+	set.Cluster.Spec.Controller.Kind = v1beta1.AsStatefulSet
 	bare := ask(nil)
 	bare.Has = nil
 	return map[string]Input{
@@ -106,11 +106,11 @@ func inputs() map[string]Input {
 		"no more kinds": bare,
 		"everything":    everything(),
 		"a StatefulSet": set,
-		"without CSI":   ask(func(s *v1.StorageClusterSpec) { s.CSI.Enable = new(false) }),
+		"without CSI":   ask(func(s *v1beta1.StorageClusterSpec) { s.CSI.Enabled = new(false) }),
 	}
 }
 
-func TestEveryObjectIsKnownToBeOurs(t *testing.T) {
+func TestRender_EveryObjectIsLabelledAsOurs(t *testing.T) {
 	for name, in := range inputs() {
 		for _, o := range rendered(t, in) {
 			want := map[string]string{
@@ -125,7 +125,7 @@ func TestEveryObjectIsKnownToBeOurs(t *testing.T) {
 			if !maps.Equal(want, Labels(in.Cluster)) {
 				t.Errorf("Labels says %v", Labels(in.Cluster))
 			}
-			owner := []metav1.OwnerReference{{APIVersion: "holdfast.dev/v1", Kind: "StorageCluster", Name: "mine", UID: "1234", Controller: new(true), BlockOwnerDeletion: new(false)}}
+			owner := []metav1.OwnerReference{{APIVersion: "holdfast.dev/v1beta1", Kind: "StorageCluster", Name: "mine", UID: "1234", Controller: new(true), BlockOwnerDeletion: new(false)}}
 			if !reflect.DeepEqual(o.GetOwnerReferences(), owner) {
 				t.Errorf("%s: %s %s belongs to %v", name, o.GetKind(), o.GetName(), o.GetOwnerReferences())
 			}
@@ -133,7 +133,7 @@ func TestEveryObjectIsKnownToBeOurs(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsNotInTheAPIOwnsNothing(t *testing.T) {
+func TestRender_ClusterOutsideTheAPIOwnsNothing(t *testing.T) {
 	in := ask(nil)
 	in.Cluster.UID = ""
 	for _, o := range rendered(t, in) {
@@ -143,7 +143,7 @@ func TestAClusterThatIsNotInTheAPIOwnsNothing(t *testing.T) {
 	}
 }
 
-func TestEveryObjectIsInTheNamespaceIfItsKindIs(t *testing.T) {
+func TestRender_NamespacedObjectsAreInTheNamespace(t *testing.T) {
 	namespaced := map[string]bool{
 		"Secret": true, "ServiceAccount": true, "Role": true, "RoleBinding": true, "ConfigMap": true, "DaemonSet": true, "Deployment": true,
 		"StatefulSet": true, "PodDisruptionBudget": true, "Service": true, "Ingress": true, "PodMonitor": true,
@@ -165,7 +165,7 @@ func TestEveryObjectIsInTheNamespaceIfItsKindIs(t *testing.T) {
 }
 
 // What the API server does not read would be applied again and again.
-func TestEveryFieldIsOneOfItsType(t *testing.T) {
+func TestRender_EveryFieldBelongsToItsType(t *testing.T) {
 	for name, in := range inputs() {
 		for _, o := range rendered(t, in) {
 			typed, err := scheme.Scheme.New(o.GroupVersionKind())
@@ -189,7 +189,7 @@ func TestEveryFieldIsOneOfItsType(t *testing.T) {
 	}
 }
 
-func TestNothingIsSaidOfWhatOthersWrite(t *testing.T) {
+func TestRender_FieldsOfOtherWritersAreOmitted(t *testing.T) {
 	var search func(value any, path string) string
 	search = func(value any, path string) string {
 		switch value := value.(type) {
@@ -219,7 +219,7 @@ func TestNothingIsSaidOfWhatOthersWrite(t *testing.T) {
 	}
 }
 
-func TestTheSameInputGivesTheSameObjects(t *testing.T) {
+func TestRender_SameInputGivesTheSameObjects(t *testing.T) {
 	for name, in := range inputs() {
 		before := in.Cluster.DeepCopy()
 		first := rendered(t, in)
@@ -242,7 +242,7 @@ func TestTheSameInputGivesTheSameObjects(t *testing.T) {
 	}
 }
 
-func TestNoTwoObjectsAreTheSame(t *testing.T) {
+func TestRender_ObjectsAreDistinct(t *testing.T) {
 	for name, in := range inputs() {
 		all := keys(rendered(t, in))
 		if unique := slices.Compact(slices.Sorted(slices.Values(all))); len(unique) != len(all) {
@@ -251,7 +251,7 @@ func TestNoTwoObjectsAreTheSame(t *testing.T) {
 	}
 }
 
-func TestWhatPodsNeedComesBeforeThem(t *testing.T) {
+func TestRender_DependenciesOfPodsComeFirst(t *testing.T) {
 	for name, in := range inputs() {
 		all := keys(rendered(t, in))
 		if last := all[len(all)-1]; !strings.HasSuffix(last, "holdfast-controller") || strings.HasPrefix(last, "PodDisruptionBudget") {

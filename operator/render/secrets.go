@@ -26,17 +26,17 @@ func (c credential) parameters() []string {
 	return []string{"csi.storage.k8s.io/" + c.parameter + "-name", "csi.storage.k8s.io/" + c.parameter + "-namespace"}
 }
 
-// credentials returns the pairs that are asked for.
+// credentials returns the pairs that are needed.
 func (p *plan) credentials() (enabled []credential) {
 	if !p.withCSI() {
 		return nil
 	}
 	csi := p.spec.CSI
 	for _, c := range []credential{
-		{"enableProvisionCreds", "csi-provisioner-secret", "csiProvision", "provisioner-secret", csi.EnableProvisionCreds},
-		{"enableControllerPublishCreds", "csi-controller-publish-secret", "csiControllerPublish", "controller-publish-secret", csi.EnableControllerPublishCreds},
-		{"enableNodePublishCreds", "csi-node-publish-secret", "csiNodePublish", "node-publish-secret", csi.EnableNodePublishCreds},
-		{"enableControllerExpandCreds", "csi-controller-expand-secret", "csiControllerExpand", "controller-expand-secret", csi.EnableControllerExpandCreds},
+		{"credentials.provision", "csi-provisioner-secret", "csiProvision", "provisioner-secret", csi.Credentials.Provision},
+		{"credentials.controllerPublish", "csi-controller-publish-secret", "csiControllerPublish", "controller-publish-secret", csi.Credentials.ControllerPublish},
+		{"credentials.nodePublish", "csi-node-publish-secret", "csiNodePublish", "node-publish-secret", csi.Credentials.NodePublish},
+		{"credentials.controllerExpand", "csi-controller-expand-secret", "csiControllerExpand", "controller-expand-secret", csi.Credentials.ControllerExpand},
 	} {
 		if c.enabled {
 			enabled = append(enabled, c)
@@ -55,7 +55,7 @@ func (p *plan) secrets() ([]object, error) {
 		}
 		objects = append(objects, &core.Secret{ObjectMeta: metav1.ObjectMeta{Name: c.secret}, Type: core.SecretTypeOpaque, Data: data})
 	}
-	if p.spec.Ingress.Enable && p.spec.Ingress.TLS {
+	if p.spec.Ingress.Enabled && p.spec.Ingress.TLS {
 		data, err := p.pick("spec.ingress.tls", map[string]string{core.TLSCertKey: core.TLSCertKey, core.TLSPrivateKeyKey: core.TLSPrivateKeyKey})
 		if err != nil {
 			return nil, err

@@ -8,13 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // defaultPort is that of the API, outside and inside.
 const defaultPort = 5705
 
-func (p *plan) internalPort() int32 { return cmp.Or(p.spec.Service.InternalPort, defaultPort) }
+func (p *plan) targetPort() int32 { return cmp.Or(p.spec.Service.TargetPort, defaultPort) }
 
 func (p *plan) serviceName() string { return cmp.Or(p.spec.Service.Name, name) }
 
@@ -23,14 +23,14 @@ func (p *plan) service() ([]object, error) {
 	spec := p.spec.Service
 	return []object{&core.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: p.serviceName(), Annotations: spec.Annotations, Labels: map[string]string{v1.ComponentLabel: v1.ControllerComponent},
+			Name: p.serviceName(), Annotations: spec.Annotations, Labels: map[string]string{v1beta1.ComponentLabel: v1beta1.ControllerComponent},
 		},
 		Spec: core.ServiceSpec{
 			Type:     cmp.Or(spec.Type, core.ServiceTypeClusterIP),
-			Selector: map[string]string{v1.NameLabel: name, v1.ComponentLabel: v1.ControllerComponent},
+			Selector: map[string]string{v1beta1.NameLabel: name, v1beta1.ComponentLabel: v1beta1.ControllerComponent},
 			Ports: []core.ServicePort{{
 				Name: apiPort, Protocol: core.ProtocolTCP, AppProtocol: new("https"),
-				Port: cmp.Or(spec.ExternalPort, defaultPort), TargetPort: intstr.FromString(apiPort),
+				Port: cmp.Or(spec.Port, defaultPort), TargetPort: intstr.FromString(apiPort),
 			}},
 		},
 	}}, nil
@@ -38,13 +38,13 @@ func (p *plan) service() ([]object, error) {
 
 func (p *plan) ingress() ([]object, error) {
 	spec := p.spec.Ingress
-	if !spec.Enable {
+	if !spec.Enabled {
 		return nil, nil
 	}
 	ingress := &networking.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: spec.Annotations, Labels: map[string]string{v1.ComponentLabel: v1.ControllerComponent}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: spec.Annotations, Labels: map[string]string{v1beta1.ComponentLabel: v1beta1.ControllerComponent}},
 		Spec: networking.IngressSpec{Rules: []networking.IngressRule{{
-			Host: spec.Hostname,
+			Host: spec.Host,
 			IngressRuleValue: networking.IngressRuleValue{HTTP: &networking.HTTPIngressRuleValue{Paths: []networking.HTTPIngressPath{{
 				Path: "/", PathType: new(networking.PathTypePrefix),
 				Backend: networking.IngressBackend{Service: &networking.IngressServiceBackend{
@@ -53,11 +53,11 @@ func (p *plan) ingress() ([]object, error) {
 			}}}},
 		}}},
 	}
-	if spec.ClassName != "" {
-		ingress.Spec.IngressClassName = &spec.ClassName
+	if spec.IngressClassName != "" {
+		ingress.Spec.IngressClassName = &spec.IngressClassName
 	}
 	if spec.TLS {
-		ingress.Spec.TLS = []networking.IngressTLS{{Hosts: []string{spec.Hostname}, SecretName: ingressSecret}}
+		ingress.Spec.TLS = []networking.IngressTLS{{Hosts: []string{spec.Host}, SecretName: ingressSecret}}
 	}
 	return []object{ingress}, nil
 }

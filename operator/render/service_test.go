@@ -6,10 +6,10 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func TestTheServiceLeadsToTheController(t *testing.T) {
+func TestService_SelectsTheController(t *testing.T) {
 	in := ask(nil)
 	service := must[core.Service](t, in, "Service", "holdfast")
 	port := service.Spec.Ports[0]
@@ -27,10 +27,10 @@ func TestTheServiceLeadsToTheController(t *testing.T) {
 	}
 }
 
-func TestTheServiceIsWhatTheSpecSays(t *testing.T) {
-	in := ask(func(s *v1.StorageClusterSpec) {
-		s.Service = v1.ServiceSpec{Name: "storage", Type: core.ServiceTypeNodePort, ExternalPort: 443, InternalPort: 8443, Annotations: map[string]string{"a": "b"}}
-		s.Ingress = v1.IngressSpec{Enable: true, Hostname: "holdfast.example"}
+func TestService_FollowsTheSpec(t *testing.T) {
+	in := ask(func(s *v1beta1.StorageClusterSpec) {
+		s.Service = v1beta1.ServiceSpec{Name: "storage", Type: core.ServiceTypeNodePort, Port: 443, TargetPort: 8443, Annotations: map[string]string{"a": "b"}}
+		s.Ingress = v1beta1.IngressSpec{Enabled: true, Host: "holdfast.example"}
 	})
 	service := must[core.Service](t, in, "Service", "storage")
 	if service.Spec.Type != core.ServiceTypeNodePort || service.Spec.Ports[0].Port != 443 || service.Annotations["a"] != "b" {
@@ -44,9 +44,9 @@ func TestTheServiceIsWhatTheSpecSays(t *testing.T) {
 	}
 }
 
-func TestAnIngressHasAHostAndAPath(t *testing.T) {
-	spec := v1.IngressSpec{Enable: true, Hostname: "holdfast.example", ClassName: "nginx", Annotations: map[string]string{"nginx.ingress.kubernetes.io/backend-protocol": "HTTPS"}}
-	in := ask(func(s *v1.StorageClusterSpec) { s.Ingress = spec })
+func TestIngress_HasAHostAndAPath(t *testing.T) {
+	spec := v1beta1.IngressSpec{Enabled: true, Host: "holdfast.example", IngressClassName: "nginx", Annotations: map[string]string{"nginx.ingress.kubernetes.io/backend-protocol": "HTTPS"}}
+	in := ask(func(s *v1beta1.StorageClusterSpec) { s.Ingress = spec })
 	ingress := must[networking.Ingress](t, in, "Ingress", "holdfast")
 	rule := ingress.Spec.Rules[0]
 	path := rule.HTTP.Paths[0]
@@ -57,17 +57,17 @@ func TestAnIngressHasAHostAndAPath(t *testing.T) {
 		t.Errorf("it is %+v", ingress.Spec)
 	}
 	same(t, spec.Annotations, ingress.Annotations)
-	spec.Enable, spec.ClassName = false, ""
-	if look[networking.Ingress](t, ask(func(s *v1.StorageClusterSpec) { s.Ingress = spec }), "Ingress", "holdfast") != nil {
+	spec.Enabled, spec.IngressClassName = false, ""
+	if look[networking.Ingress](t, ask(func(s *v1beta1.StorageClusterSpec) { s.Ingress = spec }), "Ingress", "holdfast") != nil {
 		t.Error("there is one that is not enabled")
 	}
-	spec.Enable = true
-	if class := must[networking.Ingress](t, ask(func(s *v1.StorageClusterSpec) { s.Ingress = spec }), "Ingress", "holdfast").Spec.IngressClassName; class != nil {
+	spec.Enabled = true
+	if class := must[networking.Ingress](t, ask(func(s *v1beta1.StorageClusterSpec) { s.Ingress = spec }), "Ingress", "holdfast").Spec.IngressClassName; class != nil {
 		t.Errorf("the class is %q, not the cluster's default", *class)
 	}
 }
 
-func TestTheIngressEndsTLSWithThePairOfTheSecret(t *testing.T) {
+func TestIngress_TerminatesTLSWithTheSecret(t *testing.T) {
 	in := everything()
 	tls := must[networking.Ingress](t, in, "Ingress", "holdfast").Spec.TLS
 	if len(tls) != 1 || len(tls[0].Hosts) != 1 || tls[0].Hosts[0] != "holdfast.example" {

@@ -17,7 +17,7 @@ const (
 func (p *plan) snapshotController() ([]object, error) {
 	image := p.images.SnapshotController
 	if p.Snapshots {
-		image = cmp.Or(image, p.Release.defaults().SnapshotController)
+		image = cmp.Or(image, p.Release.defaults(p.spec.ImageRegistry).SnapshotController)
 	}
 	if image == "" || !p.withCSI() || !p.Has(snapshotClassKind) || !p.Has(groupSnapshotClassKind) {
 		return nil, nil
@@ -26,12 +26,12 @@ func (p *plan) snapshotController() ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.spec.CSI.Replicas != nil {
-		deployment.Spec.Replicas = p.spec.CSI.Replicas
+	if p.spec.Controller.Replicas != nil {
+		deployment.Spec.Replicas = p.spec.Controller.Replicas
 	}
 	pod := &deployment.Spec.Template.Spec
 	container(pod, snapshotControllerComponent).Image = string(image)
-	p.settle(pod)
+	p.applyPodSettings(pod)
 	rights, err := p.accountAndRights(deploy.SnapshotController)
 	return append(rights, deployment), err
 }

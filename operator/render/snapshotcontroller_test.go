@@ -7,15 +7,15 @@ import (
 	apps "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func TestTheSnapshotControllerRunsWhereItsKindsAre(t *testing.T) {
+func TestSnapshotController_RunsWhereItsKindsExist(t *testing.T) {
 	look := func(in Input) *apps.Deployment {
 		t.Helper()
 		return look[apps.Deployment](t, in, "Deployment", "holdfast-snapshot-controller")
 	}
-	in := ask(func(s *v1.StorageClusterSpec) { s.Images.SnapshotController = "r/s:1" })
+	in := ask(func(s *v1beta1.StorageClusterSpec) { s.Images.SnapshotController = "r/s:1" })
 	d := look(in)
 	if d == nil {
 		t.Fatal("there is none")
@@ -24,7 +24,7 @@ func TestTheSnapshotControllerRunsWhereItsKindsAre(t *testing.T) {
 	if c == nil || c.Image != "r/s:1" || !slices.Contains(c.Args, "--leader-election") || *d.Spec.Replicas != 2 {
 		t.Errorf("it is %+v", d.Spec)
 	}
-	in.Cluster.Spec.CSI.Replicas = new(int32(3))
+	in.Cluster.Spec.Controller.Replicas = new(int32(3))
 	if *look(in).Spec.Replicas != 3 {
 		t.Error("it has not the replicas of the spec")
 	}
@@ -40,14 +40,14 @@ func TestTheSnapshotControllerRunsWhereItsKindsAre(t *testing.T) {
 	if look(in) == nil {
 		t.Error("it does not run, and the kinds were brought")
 	}
-	in.Cluster.Spec.CSI.Enable = new(false)
+	in.Cluster.Spec.CSI.Enabled = new(false)
 	if look(in) != nil {
 		t.Error("it runs without CSI")
 	}
 }
 
 // Or all pods of the controller would be replaced when the kinds of snapshots come, which they do after its first start.
-func TestTheControllerIsTheSameWithAndWithoutTheKindsOfSnapshots(t *testing.T) {
+func TestSnapshotController_KindsDoNotChangeTheController(t *testing.T) {
 	for name, change := range map[string]func(*Input){
 		"the kinds were brought":  func(in *Input) { in.Snapshots = true },
 		"there are no such kinds": func(in *Input) { in.Has = nil },

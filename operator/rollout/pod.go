@@ -24,8 +24,8 @@ var passing = []string{"", "ContainerCreating", "PodInitializing"}
 // pulls are reasons that alternate while an image cannot be pulled.
 var pulls = []string{"ErrImagePull", "ImagePullBackOff"}
 
-// unpullable are the reasons of a container whose image does not come, and the one that is told: while the kubelet tries
-// again it goes to and fro between the first two.
+// unpullable are the reasons of a container whose image cannot be pulled, and the one that is reported: during retries
+// the kubelet alternates between the first two.
 var unpullable = map[string]string{
 	"ErrImagePull": "ImagePullBackOff", "ImagePullBackOff": "ImagePullBackOff",
 	"InvalidImageName": "InvalidImageName", "ErrImageNeverPull": "ErrImageNeverPull",
@@ -44,7 +44,7 @@ func PullTrouble(p *core.Pod) string {
 // identifiers, of containers, are others at each attempt.
 var identifiers = regexp.MustCompile("[0-9a-f]{32,}")
 
-// longestTrouble is how much of a message is told.
+// longestTrouble is the length to which a message is cut.
 const longestTrouble = 300
 
 // Trouble says why a pod is not ready, and whether that is a failure rather than a matter of time. It says the same of

@@ -1,5 +1,10 @@
 // Package rollout replaces the node pods of a DaemonSet that are outdated: one at a time, and only while all others
 // work. The DaemonSet leaves that to it by the update strategy OnDelete.
+//
+// The strategy RollingUpdate goes by the readiness of pods alone. It would take the next node while the pools of the last
+// one are not open yet; were they part of the readiness, a node with a broken disk would end every rollout. It leaves pods
+// alone whose account was made again, which can write nothing any more, and it says of a rollout that stands still that it
+// does, but not at which pod and why.
 package rollout
 
 import (
@@ -20,10 +25,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// RevisionAnnotation, on the template of a DaemonSet and so on its pods, tells one template from another.
+// RevisionAnnotation, on the template of a DaemonSet and so on its pods, identifies the template.
 const RevisionAnnotation = "holdfast.dev/revision"
 
 // Stamp gives the template of a workload its RevisionAnnotation. It is called before the workload is applied.
@@ -68,7 +73,7 @@ func Step(ctx context.Context, client kubernetes.Interface, w World) (Result, er
 	}
 	err := client.CoreV1().Pods(next.Namespace).Delete(ctx, next.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &next.UID}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		err = nil // somebody else did it
+		err = nil // it is deleted already
 	}
 	if err != nil {
 		return r, fmt.Errorf("replacing pod %s of node %s: %w", next.Name, next.Spec.NodeName, err)
@@ -90,7 +95,7 @@ func Plan(w World) (Result, *core.Pod) {
 		}
 	}
 	if w.DaemonSet.Status.ObservedGeneration < w.DaemonSet.Generation {
-		r.Waiting = "Kubernetes to see the new DaemonSet " + w.DaemonSet.Name
+		r.Waiting = "Kubernetes to observe the new DaemonSet " + w.DaemonSet.Name
 		return r, nil
 	}
 	if w.hindered(&r, pods) {
@@ -126,7 +131,7 @@ func Plan(w World) (Result, *core.Pod) {
 
 // missing is where a pod was just deleted, and the next is not there yet.
 func (w World) missing(r *Result, pods []*core.Pod) {
-	r.Waiting = fmt.Sprintf("%d of %d node pods to be made", r.Total-len(pods), r.Total)
+	r.Waiting = fmt.Sprintf("%d of %d node pods to be created", r.Total-len(pods), r.Total)
 	var without []string
 	for _, n := range w.Nodes {
 		if !slices.ContainsFunc(pods, func(p *core.Pod) bool { return p.Spec.NodeName == n.Name }) {
@@ -189,14 +194,14 @@ func (w World) works(p *core.Pod) bool { return IsReady(p) && !w.isCutOff(p) }
 
 // stores says whether the storage of a pod's node is ready, or nothing is known of it.
 func (w World) stores(p *core.Pod) bool {
-	return !slices.ContainsFunc(w.Nodes, func(n *v1.StorageNode) bool { return n.Name == p.Spec.NodeName && !isReady(n) })
+	return !slices.ContainsFunc(w.Nodes, func(n *v1beta1.StorageNode) bool { return n.Name == p.Spec.NodeName && !isReady(n) })
 }
 
-func isReady(n *v1.StorageNode) bool {
-	return meta.IsStatusConditionTrue(n.Status.Conditions, v1.ReadyCondition)
+func isReady(n *v1beta1.StorageNode) bool {
+	return meta.IsStatusConditionTrue(n.Status.Conditions, v1beta1.ReadyCondition)
 }
 
-// current says whether a pod has all annotations of the template, of which one tells templates apart, and its account.
+// current says whether a pod has all annotations of the template, one of which identifies it, and its account.
 func (w World) current(p *core.Pod) bool {
 	if w.isCutOff(p) {
 		return false
@@ -210,7 +215,7 @@ func (w World) current(p *core.Pod) bool {
 }
 
 // unready returns a StorageNode of a node that has a pod, which is not Ready, and since when the pod exists.
-func (w World) unready(pods []*core.Pod) (*v1.StorageNode, time.Time) {
+func (w World) unready(pods []*core.Pod) (*v1beta1.StorageNode, time.Time) {
 	for _, n := range w.Nodes {
 		i := slices.IndexFunc(pods, func(p *core.Pod) bool { return p.Spec.NodeName == n.Name })
 		if i >= 0 && !isReady(n) {
@@ -220,8 +225,8 @@ func (w World) unready(pods []*core.Pod) (*v1.StorageNode, time.Time) {
 	return nil, time.Time{}
 }
 
-func because(n *v1.StorageNode) string {
-	if c := meta.FindStatusCondition(n.Status.Conditions, v1.ReadyCondition); c != nil {
+func because(n *v1beta1.StorageNode) string {
+	if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.ReadyCondition); c != nil {
 		return prefixed(c.Message)
 	}
 	return ""

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // set is a DaemonSet of a revision for so many nodes.
@@ -60,24 +60,24 @@ func crashing(p *core.Pod) {
 	}}
 }
 
-func storageNode(name string, status metav1.ConditionStatus) *v1.StorageNode {
-	n := &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	n.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: status, Message: "its disk fails"}}
+func storageNode(name string, status metav1.ConditionStatus) *v1beta1.StorageNode {
+	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: status, Message: "its disk fails"}}
 	return n
 }
 
-func nodes(names ...string) (all []*v1.StorageNode) {
+func nodes(names ...string) (all []*v1beta1.StorageNode) {
 	for _, name := range names {
 		all = append(all, storageNode(name, metav1.ConditionTrue))
 	}
 	return all
 }
 
-func world(d *apps.DaemonSet, pods []*core.Pod, nodes []*v1.StorageNode) World {
+func world(d *apps.DaemonSet, pods []*core.Pod, nodes []*v1beta1.StorageNode) World {
 	return World{DaemonSet: d, Pods: pods, Nodes: nodes}
 }
 
-func TestWhatIsReplacedAndWhatIsWaitedFor(t *testing.T) {
+func TestPlan_ReplacesAndWaits(t *testing.T) {
 	for name, test := range map[string]struct {
 		world   World
 		replace string // the node
@@ -109,26 +109,26 @@ func TestWhatIsReplacedAndWhatIsWaitedFor(t *testing.T) {
 		},
 		"the new pod is not made yet": {
 			world(set("new", 2), []*core.Pod{pod("b", "old")}, nodes("a", "b")), "",
-			Result{Total: 2, Node: "a", Waiting: "1 of 2 node pods to be made"},
+			Result{Total: 2, Node: "a", Waiting: "1 of 2 node pods to be created"},
 		},
 		"another node is not ready": {
-			world(set("new", 2), []*core.Pod{pod("a", "old"), pod("b", "new")}, []*v1.StorageNode{storageNode("a", "True"), storageNode("b", "Unknown")}), "",
+			world(set("new", 2), []*core.Pod{pod("a", "old"), pod("b", "new")}, []*v1beta1.StorageNode{storageNode("a", "True"), storageNode("b", "Unknown")}), "",
 			Result{Total: 2, Updated: 1, Node: "b", Since: time.Unix(1000, 0), Waiting: "its disk fails"},
 		},
 		"storage that is not ready with the old pod comes first": {
-			world(set("new", 3), []*core.Pod{pod("a", "old"), pod("b", "old"), pod("c", "new")}, []*v1.StorageNode{storageNode("a", "True"), storageNode("b", "False"), storageNode("c", "True")}), "b",
+			world(set("new", 3), []*core.Pod{pod("a", "old"), pod("b", "old"), pod("c", "new")}, []*v1beta1.StorageNode{storageNode("a", "True"), storageNode("b", "False"), storageNode("c", "True")}), "b",
 			Result{Total: 3, Updated: 1, Node: "b", Waiting: "node b"},
 		},
 		"storage of two that is not ready": {
-			world(set("new", 2), []*core.Pod{pod("a", "new"), pod("b", "old")}, []*v1.StorageNode{storageNode("a", "False"), storageNode("b", "False")}), "b",
+			world(set("new", 2), []*core.Pod{pod("a", "new"), pod("b", "old")}, []*v1beta1.StorageNode{storageNode("a", "False"), storageNode("b", "False")}), "b",
 			Result{Total: 2, Updated: 1, Node: "b", Waiting: "node b"},
 		},
 		"storage that is not ready while another pod is not made yet": {
-			world(set("new", 2), []*core.Pod{pod("b", "old")}, []*v1.StorageNode{storageNode("a", "True"), storageNode("b", "False")}), "",
-			Result{Total: 2, Node: "a", Waiting: "1 of 2 node pods to be made"},
+			world(set("new", 2), []*core.Pod{pod("b", "old")}, []*v1beta1.StorageNode{storageNode("a", "True"), storageNode("b", "False")}), "",
+			Result{Total: 2, Node: "a", Waiting: "1 of 2 node pods to be created"},
 		},
 		"a node that has no pod is not ready": {
-			world(set("new", 1), []*core.Pod{pod("a", "old")}, []*v1.StorageNode{storageNode("a", "True"), storageNode("gone", "Unknown")}), "a",
+			world(set("new", 1), []*core.Pod{pod("a", "old")}, []*v1beta1.StorageNode{storageNode("a", "True"), storageNode("gone", "Unknown")}), "a",
 			Result{Total: 1, Node: "a", Waiting: "node a"},
 		},
 		"an old pod that does not work comes first": {
@@ -136,7 +136,7 @@ func TestWhatIsReplacedAndWhatIsWaitedFor(t *testing.T) {
 			Result{Total: 2, Node: "b", Waiting: "node b"},
 		},
 		"a bad template is mended by the next": {
-			world(set("good", 3), []*core.Pod{pod("a", "bad", crashing), pod("b", "old"), pod("c", "old")}, []*v1.StorageNode{storageNode("a", "Unknown"), storageNode("b", "True"), storageNode("c", "True")}), "a",
+			world(set("good", 3), []*core.Pod{pod("a", "bad", crashing), pod("b", "old"), pod("c", "old")}, []*v1beta1.StorageNode{storageNode("a", "Unknown"), storageNode("b", "True"), storageNode("c", "True")}), "a",
 			Result{Total: 3, Node: "a", Waiting: "node a"},
 		},
 		"Kubernetes has not seen the template": {
@@ -158,7 +158,7 @@ func TestWhatIsReplacedAndWhatIsWaitedFor(t *testing.T) {
 			Result{Total: 2, Node: "a", Waiting: "node a"},
 		},
 		"pods that have lost their account are replaced, and nothing holds that up": {
-			World{DaemonSet: set("new", 2), Pods: []*core.Pod{pod("a", "new", younger), pod("b", "new")}, Nodes: []*v1.StorageNode{storageNode("a", "Unknown"), storageNode("b", "Unknown")}, Account: time.Unix(1001, 0)},
+			World{DaemonSet: set("new", 2), Pods: []*core.Pod{pod("a", "new", younger), pod("b", "new")}, Nodes: []*v1beta1.StorageNode{storageNode("a", "Unknown"), storageNode("b", "Unknown")}, Account: time.Unix(1001, 0)},
 			"b",
 			Result{Total: 2, Updated: 1, Node: "b", Waiting: "node b"},
 		},
@@ -189,7 +189,7 @@ func TestWhatIsReplacedAndWhatIsWaitedFor(t *testing.T) {
 }
 
 // Whatever the order in which pods come up, no two are ever away at once.
-func TestARolloutOfManyNodesTakesThemOneByOneAndEnds(t *testing.T) {
+func TestRollout_OfManyNodesReplacesThemOneByOneAndEnds(t *testing.T) {
 	const many = 20
 	w := World{DaemonSet: set("new", many)}
 	for i := range many {
@@ -239,7 +239,7 @@ func TestARolloutOfManyNodesTakesThemOneByOneAndEnds(t *testing.T) {
 	}
 }
 
-func TestAStampChangesWithTheTemplateAndWithNothingElse(t *testing.T) {
+func TestStamp_ChangesWithTheTemplateOnly(t *testing.T) {
 	object := func(image, label string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"kind": "DaemonSet", "metadata": map[string]any{"name": "x", "labels": map[string]any{"a": label}},
@@ -263,7 +263,7 @@ func TestAStampChangesWithTheTemplateAndWithNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheSameTroubleIsToldTheSameAtEachAttempt(t *testing.T) {
+func TestFault_IsReportedTheSameAtEachAttempt(t *testing.T) {
 	waiting := func(reason, message string) core.ContainerStatus {
 		return core.ContainerStatus{Name: "holdfast", Image: "example/x:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason, Message: message}}}
 	}
@@ -288,16 +288,16 @@ func TestTheSameTroubleIsToldTheSameAtEachAttempt(t *testing.T) {
 		"one that begins": {[]core.ContainerStatus{waiting("ContainerCreating", ""), {Name: "holdfast"}}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told []string
+			var reports []string
 			for _, status := range test.attempts {
 				why, failed := Trouble(&core.Pod{Status: core.PodStatus{ContainerStatuses: []core.ContainerStatus{status}}})
 				if failed != test.failed || !strings.Contains(why, test.want) {
 					t.Errorf("got %q %v, want %q %v", why, failed, test.want, test.failed)
 				}
-				told = append(told, why)
+				reports = append(reports, why)
 			}
-			if len(slices.Compact(told)) != 1 {
-				t.Errorf("it is told as %q", told)
+			if len(slices.Compact(reports)) != 1 {
+				t.Errorf("it is reported as %q", reports)
 			}
 		})
 	}

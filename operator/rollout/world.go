@@ -9,18 +9,19 @@ import (
 	core "k8s.io/api/core/v1"
 	storage "k8s.io/api/storage/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
 // World is what a step looks at.
 type World struct {
 	DaemonSet *apps.DaemonSet
-	Pods      []*core.Pod       // those of the DaemonSet, others are left out of account
-	Nodes     []*v1.StorageNode // that are to store, by name
-	// Unregistered are nodes whose kubelet does not know the driver; nil: nobody has looked.
+	Pods      []*core.Pod            // those of the DaemonSet, others are left out of account
+	Nodes     []*v1beta1.StorageNode // that are to store, by name
+	// Unregistered are nodes whose kubelet does not know the driver; nil: not checked.
 	Unregistered map[string]bool
-	// Account is when the pods' ServiceAccount was made: the API server knows pods of before no more. Zero: nobody has looked.
+	// Account is when the pods' ServiceAccount was created: the API server refuses the tokens of older pods. Zero: not
+	// checked.
 	Account time.Time
 }
 
@@ -30,7 +31,7 @@ type Sources struct {
 	Account      time.Time
 	Pods         []*core.Pod
 	Stores       []*core.Node // those that are to store
-	StorageNodes []*v1.StorageNode
+	StorageNodes []*v1beta1.StorageNode
 	Registered   map[string]bool // nodes whose kubelet knows the driver
 }
 
@@ -43,16 +44,16 @@ func (s Sources) World() World {
 		w.Unregistered[n.Name] = !s.Registered[n.Name]
 	}
 	for _, n := range s.StorageNodes {
-		if stores[n.Name] && v1.ServerOf(n.Name) == "" {
+		if stores[n.Name] && v1beta1.ServerOf(n.Name) == "" {
 			w.Nodes = append(w.Nodes, n)
 		}
 	}
-	slices.SortFunc(w.Nodes, func(a, b *v1.StorageNode) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(w.Nodes, func(a, b *v1beta1.StorageNode) int { return cmp.Compare(a.Name, b.Name) })
 	return w
 }
 
 // Storing returns the nodes that are to store, by name, and the last fault of a selector.
-func Storing(c *v1.StorageCluster, nodes []*core.Node) (all []*core.Node, invalid error) {
+func Storing(c *v1beta1.StorageCluster, nodes []*core.Node) (all []*core.Node, invalid error) {
 	for _, n := range nodes {
 		stores, err := render.Stores(c, n)
 		if err != nil {

@@ -10,14 +10,14 @@ import (
 	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func TestOnlyNodesThatStoreAreWaitedForAndAlwaysTheSame(t *testing.T) {
+func TestWorld_OnlyNodesThatStoreAreAwaited(t *testing.T) {
 	linux := func(name string) *core.Node {
 		return &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{core.LabelOSStable: "linux", "role": name[:1]}}}
 	}
-	cluster := &v1.StorageCluster{}
+	cluster := &v1beta1.StorageCluster{}
 	cluster.Spec.NodeSelectorTerms = []core.NodeSelectorTerm{{
 		MatchExpressions: []core.NodeSelectorRequirement{{Key: "role", Operator: core.NodeSelectorOpIn, Values: []string{"w"}}},
 	}}
@@ -27,18 +27,18 @@ func TestOnlyNodesThatStoreAreWaitedForAndAlwaysTheSame(t *testing.T) {
 	}
 	s := Sources{
 		DaemonSet: set("new", 3), Pods: []*core.Pod{pod("w1", "new")}, Stores: stores,
-		StorageNodes: nodes("w3", v1.NodeOfServer("aaa/server"), "w2", "w1", "a1", "gone"), Registered: map[string]bool{"w1": true},
+		StorageNodes: nodes("w3", v1beta1.NodeOfServer("aaa/server"), "w2", "w1", "a1", "gone"), Registered: map[string]bool{"w1": true},
 	}
 	for range 20 {
 		rand.Shuffle(len(s.StorageNodes), func(i, j int) { s.StorageNodes[i], s.StorageNodes[j] = s.StorageNodes[j], s.StorageNodes[i] })
 		r, _ := Plan(s.World())
-		if r.Node != "w2" || !strings.HasSuffix(r.Waiting, "2 of 3 node pods to be made; without one: w2, w3") {
+		if r.Node != "w2" || !strings.HasSuffix(r.Waiting, "2 of 3 node pods to be created; without one: w2, w3") {
 			t.Fatalf("it waits for %q: %q", r.Node, r.Waiting)
 		}
 	}
 }
 
-func TestANodeOfNoCSINodeIsNotRegistered(t *testing.T) {
+func TestWorld_NodeWithoutACSINodeIsNotRegistered(t *testing.T) {
 	knows := func(node string, drivers ...string) *storage.CSINode {
 		n := &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}}
 		for _, d := range drivers {

@@ -1,5 +1,5 @@
-// Package snapshots brings the kinds of snapshots, which belong to no driver, to a cluster that has none, and takes them
-// away again when nobody has a snapshot.
+// Package snapshots brings the kinds of snapshots, which belong to no driver, to a cluster that has none, and takes
+// them removes them again when there is no snapshot.
 package snapshots
 
 import (
@@ -19,13 +19,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
-// Annotation is on the kind VolumeSnapshot if it was brought. Without it all the kinds are somebody else's, and so is
-// their controller.
-const Annotation = v1.GroupName + "/brought"
+// Annotation is on the kind VolumeSnapshot if Holdfast installed it. Without it the kinds and their controller belong
+// to others.
+const Annotation = v1beta1.GroupName + "/brought"
 
 const volumeSnapshots = "volumesnapshots.snapshot.storage.k8s.io"
 
@@ -70,11 +70,11 @@ func (k *Kinds) Bring(ctx context.Context) error {
 			d.SetAnnotations(annotations)
 		}
 		if _, err := k.client.Resource(definitions).Apply(ctx, d.GetName(), d, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
-			return fmt.Errorf("bringing kind %s: %w", d.GetName(), err)
+			return fmt.Errorf("installing kind %s: %w", d.GetName(), err)
 		}
 	}
 	if missing {
-		k.log.Info("brought the kinds of snapshots; the cluster had none")
+		k.log.Info("installed the kinds of snapshots; the cluster had none")
 	}
 	k.ours.Store(true)
 	return nil
@@ -103,8 +103,8 @@ func (k *Kinds) look(ctx context.Context) (ours, missing bool, err error) {
 	return ours, missing, nil
 }
 
-// Remove takes away the kinds that were brought, unless there is an object of one of them: it would be deleted, and with
-// it a snapshot of somebody. It says of which kind.
+// Remove removes the installed kinds, unless there is an object of one of them, which would be deleted with its
+// snapshot. It says of which kind.
 func (k *Kinds) Remove(ctx context.Context) (kept string, err error) {
 	ours, _, err := k.look(ctx)
 	if err != nil || !ours {
@@ -146,7 +146,7 @@ func resourceOf(d *unstructured.Unstructured) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Resource: resource}
 }
 
-// Await returns when the kinds are there, whoever has brought them. Bring makes VolumeSnapshot last.
+// Await returns when the kinds exist, regardless of who installed them. Bring creates VolumeSnapshot last.
 func Await(ctx context.Context, client dynamic.Interface) error {
 	all := client.Resource(definitions)
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, volumeSnapshots).String()

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-storage/holdfast/deploy"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -109,7 +109,7 @@ func (s *site) generations() map[string]int64 {
 	return all
 }
 
-func TestAClusterWithoutSnapshotsGetsTheKindsAndLosesThemWhenNobodyHasOne(t *testing.T) {
+func TestKinds_AreInstalledWhereMissingAndRemovedWhenUnused(t *testing.T) {
 	s := newSite(t)
 	for range 2 { // also by the process after
 		s.kinds = New(s.client, slog.New(slog.DiscardHandler))
@@ -153,7 +153,7 @@ func TestAClusterWithoutSnapshotsGetsTheKindsAndLosesThemWhenNobodyHasOne(t *tes
 	}
 }
 
-func TestTheKindsOfSomebodyElseAreLeftAlone(t *testing.T) {
+func TestKinds_ForeignOnesAreLeftAlone(t *testing.T) {
 	s := newSite(t)
 	for _, d := range s.wanted() {
 		if d.GetName() != volumeSnapshots {
@@ -174,8 +174,8 @@ func TestTheKindsOfSomebodyElseAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Whoever waits for the kinds looks for those of groups next.
-func TestTheKindsOfSnapshotsAreThereWhenThoseOfGroupsAre(t *testing.T) {
+// A client that waits for the kinds looks for those of groups next.
+func TestKinds_OfSnapshotsExistWhenThoseOfGroupsDo(t *testing.T) {
 	s := newSite(t)
 	there := make(chan error, 1)
 	go func() { there <- Await(t.Context(), s.client) }()

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/operator/held"
 	"github.com/holdfast-storage/holdfast/operator/render"
@@ -37,14 +37,14 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, nil
 	}
 	if u.Unreadable() != nil && u.DeletionTimestamp == nil { // what it has begun can be taken back by its deletion
-		return 0, c.tellUnreadable(ctx, u)
+		return 0, c.reportUnreadable(ctx, u)
 	}
 	o, world, err := c.observe(ctx, u)
 	if err != nil {
 		c.setTrouble(name, err)
 		return 0, err
 	}
-	p := makePlan(u, o)
+	p := newPlan(u, o)
 	problem := c.do(ctx, u, o, world, p)
 	c.setTrouble(name, problem)
 	if p.finalizer != nil && problem == nil {
@@ -55,25 +55,25 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	for _, e := range p.events {
 		if err := c.announce(ctx, u, e); err != nil {
-			c.Log.Warn("an event is missing", "upgrade", name, "error", err)
+			c.Log.Warn("an event could not be written", "upgrade", name, "error", err)
 		}
 	}
 	return p.again, errors.Join(problem, c.write(ctx, u, p.status))
 }
 
-// tellUnreadable leaves an upgrade where it is that cannot be decoded.
-func (c *Controller) tellUnreadable(ctx context.Context, u *v1.StorageUpgrade) error {
+// reportUnreadable leaves an upgrade where it is that cannot be decoded.
+func (c *Controller) reportUnreadable(ctx context.Context, u *v1beta1.StorageUpgrade) error {
 	written, err := c.unreadable.Report(ctx, c.Client, u, component)
 	if written == nil {
 		return err
 	}
-	c.written.Wrote(written.(*v1.StorageUpgrade))
+	c.written.Wrote(written.(*v1beta1.StorageUpgrade))
 	c.touch() // another may go first now
-	return c.announce(ctx, u, event{core.EventTypeWarning, v1.ReasonUnreadable, kube.UnreadableMessage(u)})
+	return c.announce(ctx, u, event{core.EventTypeWarning, v1beta1.ReasonUnreadable, kube.UnreadableMessage(u)})
 }
 
 // do carries the plan out, in its order.
-func (c *Controller) do(ctx context.Context, u *v1.StorageUpgrade, o observed, world rollout.World, p plan) error {
+func (c *Controller) do(ctx context.Context, u *v1beta1.StorageUpgrade, o observed, world rollout.World, p plan) error {
 	if p.finalizer != nil {
 		return kube.IgnoreNotFound(c.setFinalizer(ctx, u, *p.finalizer))
 	}
@@ -122,35 +122,35 @@ func (c *Controller) scaleAll(ctx context.Context, p plan) error {
 	return errors.Join(failed...)
 }
 
-func (c *Controller) setFinalizer(ctx context.Context, u *v1.StorageUpgrade, wanted bool) error {
+func (c *Controller) setFinalizer(ctx context.Context, u *v1beta1.StorageUpgrade, wanted bool) error {
 	if !wanted {
-		return c.written.RemoveFinalizer(ctx, u, v1.OperatorFinalizer)
+		return c.written.RemoveFinalizer(ctx, u, v1beta1.OperatorFinalizer)
 	}
-	_, err := c.written.AddFinalizer(ctx, u, v1.OperatorFinalizer)
+	_, err := c.written.AddFinalizer(ctx, u, v1beta1.OperatorFinalizer)
 	return err
 }
 
 // setPause writes, in one request, whether the upgrade has the cluster to itself, and the image if there is one.
-func (c *Controller) setPause(ctx context.Context, u *v1.StorageUpgrade, cluster *v1.StorageCluster, pause bool, image v1.Image) error {
+func (c *Controller) setPause(ctx context.Context, u *v1beta1.StorageUpgrade, cluster *v1beta1.StorageCluster, pause bool, image v1beta1.Image) error {
 	by := any(nil)
 	if pause {
 		by = u.Name
 	}
-	spec := map[string]any{"pause": nil}
+	spec := map[string]any{"paused": nil}
 	if pause {
-		spec["pause"] = true
+		spec["paused"] = true
 	}
 	if image != "" {
 		spec["images"] = map[string]any{"holdfast": image}
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": cluster.ResourceVersion, "annotations": map[string]any{v1.PausedByAnnotation: by}},
+		"metadata": map[string]any{"resourceVersion": cluster.ResourceVersion, "annotations": map[string]any{v1beta1.PausedByAnnotation: by}},
 		"spec":     spec,
 	})
 	if err != nil {
 		return err
 	}
-	now, err := c.Client.HoldfastV1().StorageClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: component})
+	now, err := c.Client.HoldfastV1beta1().StorageClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: component})
 	if err != nil {
 		return fmt.Errorf("the pause of StorageCluster %s: %w", cluster.Name, err)
 	}
@@ -159,7 +159,7 @@ func (c *Controller) setPause(ctx context.Context, u *v1.StorageUpgrade, cluster
 }
 
 // apply makes the node's DaemonSet and the controller's workload name the images. All else is left to the cluster's loop.
-func (c *Controller) apply(ctx context.Context, cluster *v1.StorageCluster, i images) error {
+func (c *Controller) apply(ctx context.Context, cluster *v1beta1.StorageCluster, i images) error {
 	secret, err := c.secret(ctx, cluster)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (c *Controller) apply(ctx context.Context, cluster *v1.StorageCluster, i im
 }
 
 // effective leaves out what of a spec would hide volumes. The cluster's own loop says so, and what the pools hold.
-func (c *Controller) effective(cluster *v1.StorageCluster) (*v1.StorageCluster, error) {
+func (c *Controller) effective(cluster *v1beta1.StorageCluster) (*v1beta1.StorageCluster, error) {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (c *Controller) effective(cluster *v1.StorageCluster) (*v1.StorageCluster, 
 	return cluster, nil
 }
 
-func (c *Controller) secret(ctx context.Context, cluster *v1.StorageCluster) (map[string][]byte, error) {
+func (c *Controller) secret(ctx context.Context, cluster *v1beta1.StorageCluster) (map[string][]byte, error) {
 	name := kube.SecretName(cluster, c.Namespace)
 	if name.Name == "" {
 		return nil, nil
@@ -208,29 +208,29 @@ func (c *Controller) secret(ctx context.Context, cluster *v1.StorageCluster) (ma
 	return secret.Data, nil
 }
 
-func (c *Controller) announce(ctx context.Context, u *v1.StorageUpgrade, e event) error {
+func (c *Controller) announce(ctx context.Context, u *v1beta1.StorageUpgrade, e event) error {
 	return kube.RecordOnce(ctx, c.Kubernetes, component, kube.Event{
-		About: u, Kind: v1.SchemeGroupVersion.WithKind("StorageUpgrade"), Type: e.kind, Reason: e.reason, Message: e.message,
+		About: u, Kind: v1beta1.SchemeGroupVersion.WithKind("StorageUpgrade"), Type: e.kind, Reason: e.reason, Message: e.message,
 	})
 }
 
 // write is refused when the upgrade has changed: then it is looked at again.
-func (c *Controller) write(ctx context.Context, u *v1.StorageUpgrade, s v1.StorageUpgradeStatus) error {
+func (c *Controller) write(ctx context.Context, u *v1beta1.StorageUpgrade, s v1beta1.StorageUpgradeStatus) error {
 	_, _, err := c.written.WriteStatus(ctx, u, s)
 	return kube.IgnoreNotFound(err)
 }
 
 // jobName is the NodeJob that brings the image of an upgrade.
-func jobName(u *v1.StorageUpgrade) string {
+func jobName(u *v1beta1.StorageUpgrade) string {
 	uid := string(u.UID)
 	return "upgrade-" + uid[:min(len(uid), 50)]
 }
 
-func nfsJobName(u *v1.StorageUpgrade) string { return jobName(u) + "-nfs" }
+func nfsJobName(u *v1beta1.StorageUpgrade) string { return jobName(u) + "-nfs" }
 
-// bring makes the NodeJobs that bring the images: that of Holdfast to every node that stores, and that of NFS servers to
-// where they are. Each image is asked for its version there.
-func (c *Controller) bring(ctx context.Context, u *v1.StorageUpgrade, o observed) error {
+// bring creates the NodeJobs that pull the images: that of Holdfast to every storage node, and that of NFS servers to
+// their nodes. Each image reports its version there.
+func (c *Controller) bring(ctx context.Context, u *v1beta1.StorageUpgrade, o observed) error {
 	err := c.bringOne(ctx, u, jobName(u), u.Status.To, o.cluster.Spec.NodeSelectorTerms)
 	if err != nil || o.nfs.image == "" {
 		return err
@@ -240,15 +240,15 @@ func (c *Controller) bring(ctx context.Context, u *v1.StorageUpgrade, o observed
 	}})
 }
 
-func (c *Controller) bringOne(ctx context.Context, u *v1.StorageUpgrade, name string, image v1.Image, to []core.NodeSelectorTerm) error {
-	owner := metav1.NewControllerRef(u, v1.SchemeGroupVersion.WithKind("StorageUpgrade"))
+func (c *Controller) bringOne(ctx context.Context, u *v1beta1.StorageUpgrade, name string, image v1beta1.Image, to []core.NodeSelectorTerm) error {
+	owner := metav1.NewControllerRef(u, v1beta1.SchemeGroupVersion.WithKind("StorageUpgrade"))
 	owner.BlockOwnerDeletion = nil
 	retries := int32(2)
-	_, err := c.Client.HoldfastV1().NodeJobs().Create(ctx, &v1.NodeJob{
+	_, err := c.Client.HoldfastV1beta1().NodeJobs().Create(ctx, &v1beta1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{*owner}},
-		Spec: v1.NodeJobSpec{
+		Spec: v1beta1.NodeJobSpec{
 			Image: image, Args: askForVersion, BackoffLimit: &retries,
-			Timeout:           v1.DurationOf((&round{upgrade: u}).timeout()),
+			Timeout:           v1beta1.DurationOf((&round{upgrade: u}).timeout()),
 			LabelSelector:     &metav1.LabelSelector{MatchLabels: map[string]string{core.LabelOSStable: "linux"}},
 			NodeSelectorTerms: to,
 			Tolerations:       []core.Toleration{{Operator: core.TolerationOpExists}},

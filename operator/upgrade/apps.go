@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // The marks of volumes that are ours.
@@ -51,7 +51,7 @@ func (s *survey) look(ctx context.Context) (applications, error) {
 		switch {
 		case w.before != "":
 			s.found.stopped = append(s.found.stopped, w.application)
-			if w.replicas > 0 && s.uses(w) { // somebody has started it again
+			if w.replicas > 0 && s.uses(w) { // it was started again
 				s.found.running = append(s.found.running, w.application)
 			}
 		case w.replicas > 0 && s.uses(w):
@@ -198,7 +198,7 @@ func (s *survey) workloads(ctx context.Context) (all []workloadSpec, err error) 
 }
 
 func applicationOf(kind string, o metav1.Object, replicas *int32) application {
-	before := o.GetAnnotations()[v1.ReplicasAnnotation]
+	before := o.GetAnnotations()[v1beta1.ReplicasAnnotation]
 	if n, err := strconv.ParseInt(before, 10, 32); err != nil || n < 0 {
 		before = "" // no upgrade has written that
 	}
@@ -213,11 +213,11 @@ func stop(ctx context.Context, client kubernetes.Interface, a application) error
 	return scale(ctx, client, a, new(strconv.Itoa(int(a.replicas))), 0)
 }
 
-// start gives an application its replicas back. One that somebody has started keeps those it has.
+// start restores the replicas of an application. One that was started by hand keeps those it has.
 func start(ctx context.Context, client kubernetes.Interface, a application) error {
 	before, err := strconv.ParseInt(a.before, 10, 32)
 	if err != nil {
-		return fmt.Errorf("%s: annotation %s: %w", a, v1.ReplicasAnnotation, err)
+		return fmt.Errorf("%s: annotation %s: %w", a, v1beta1.ReplicasAnnotation, err)
 	}
 	replicas := a.replicas
 	if replicas == 0 {
@@ -228,7 +228,7 @@ func start(ctx context.Context, client kubernetes.Interface, a application) erro
 
 func scale(ctx context.Context, client kubernetes.Interface, a application, annotation *string, replicas int32) error {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": a.version, "annotations": map[string]any{v1.ReplicasAnnotation: annotation}},
+		"metadata": map[string]any{"resourceVersion": a.version, "annotations": map[string]any{v1beta1.ReplicasAnnotation: annotation}},
 		"spec":     map[string]any{"replicas": replicas},
 	})
 	if err != nil {

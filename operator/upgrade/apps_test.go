@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
@@ -96,7 +96,7 @@ func (w *town) look() applications {
 	return found
 }
 
-func TestOnlyWhatUsesOurVolumesIsFound(t *testing.T) {
+func TestApplications_OnlyUsersOfOurVolumesAreFound(t *testing.T) {
 	w := newTown(t)
 	w.volume(csiDriver, "web")
 	w.volume(externalProvisioner, "shared")
@@ -122,7 +122,7 @@ func TestOnlyWhatUsesOurVolumesIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeScaledBlocks(t *testing.T) {
+func TestApplications_ThatCannotBeScaledBlock(t *testing.T) {
 	w := newTown(t)
 	w.volume(csiDriver, "c")
 	w.deployment("web", 1, using("c"))
@@ -148,7 +148,7 @@ func TestWhatCannotBeScaledBlocks(t *testing.T) {
 	}
 }
 
-func TestAPodThatHasEndedIsWaitedForUntilTheKubeletLetsItGo(t *testing.T) {
+func TestApplications_EndedPodIsAwaitedUntilTheKubeletReleasesIt(t *testing.T) {
 	w := newTown(t)
 	w.volume(csiDriver, "c")
 	w.pod("team", "web-1", owner("StatefulSet", "web"), using("c"), core.PodFailed)
@@ -201,18 +201,18 @@ func scaling(t *testing.T, w *town, namespace string, replicas func() (int32, st
 	scaled(3, "", func() []application { return w.look().stopped }, start)
 }
 
-func TestReplicasAreKeptWhileAnApplicationIsStopped(t *testing.T) {
+func TestApplications_ReplicasAreKeptWhileStopped(t *testing.T) {
 	w := newTown(t)
 	w.volume(csiDriver, "c")
 	w.deployment("web", 3, using("c"))
 	scaling(t, w, "team", func() (int32, string) {
 		d, err := w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
 		w.must(d, err)
-		return *d.Spec.Replicas, d.Annotations[v1.ReplicasAnnotation]
+		return *d.Spec.Replicas, d.Annotations[v1beta1.ReplicasAnnotation]
 	})
 }
 
-func TestAnApplicationThatSomebodyStartsIsStoppedAgainAndKeepsItsNewSize(t *testing.T) {
+func TestApplications_StartedDuringTheUpgradeIsStoppedAndKeepsItsNewSize(t *testing.T) {
 	w := newTown(t)
 	w.volume(csiDriver, "c")
 	w.deployment("web", 3, using("c"))
@@ -228,21 +228,21 @@ func TestAnApplicationThatSomebodyStartsIsStoppedAgainAndKeepsItsNewSize(t *test
 	w.must(nil, start(t.Context(), w.Interface, found.stopped[0]))
 	d, err = w.AppsV1().Deployments("team").Get(t.Context(), "web", metav1.GetOptions{})
 	w.must(d, err)
-	if *d.Spec.Replicas != 5 || d.Annotations[v1.ReplicasAnnotation] != "" {
+	if *d.Spec.Replicas != 5 || d.Annotations[v1beta1.ReplicasAnnotation] != "" {
 		t.Errorf("it has %d replicas and %v", *d.Spec.Replicas, d.Annotations)
 	}
 }
 
-func TestAnAnnotationThatIsNoNumberIsNobodysBusiness(t *testing.T) {
+func TestApplications_AnnotationThatIsNoNumberIsIgnored(t *testing.T) {
 	for _, text := range []string{"many", "-1", "99999999999", ""} {
-		a := applicationOf("Deployment", &metav1.ObjectMeta{Annotations: map[string]string{v1.ReplicasAnnotation: text}}, nil)
+		a := applicationOf("Deployment", &metav1.ObjectMeta{Annotations: map[string]string{v1beta1.ReplicasAnnotation: text}}, nil)
 		if a.before != "" || a.replicas != 1 {
 			t.Errorf("%q: %+v", text, a)
 		}
 	}
 }
 
-func TestARealAPIServerKeepsTheReplicasToo(t *testing.T) {
+func TestApplications_RealAPIServerKeepsTheReplicas(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(realapi.Config(t))
 	w := &town{t, client}
 	name := "test-" + rand.String(8)
@@ -273,7 +273,7 @@ func TestARealAPIServerKeepsTheReplicasToo(t *testing.T) {
 	scaling(t, w, name, func() (int32, string) {
 		d, err := client.AppsV1().Deployments(name).Get(t.Context(), "web", metav1.GetOptions{})
 		w.must(d, err)
-		return *d.Spec.Replicas, d.Annotations[v1.ReplicasAnnotation]
+		return *d.Spec.Replicas, d.Annotations[v1beta1.ReplicasAnnotation]
 	})
 	if fmt.Sprint(w.look().blockers) != "[]" {
 		t.Errorf("blockers are %v", w.look().blockers)

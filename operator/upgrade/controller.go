@@ -1,6 +1,6 @@
 // Package upgrade brings another image of Holdfast to a cluster, step by step, or leaves the cluster as it was.
 //
-// makePlan decides from what is observed and nothing else; Controller observes and applies. All state is in the objects,
+// newPlan decides from what is observed and nothing else; Controller observes and applies. All state is in the objects,
 // so any replica, of the old release or the new one, goes on where another was killed.
 package upgrade
 
@@ -22,8 +22,8 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
@@ -43,9 +43,9 @@ type Workloads interface {
 // NFSServers are brought to what belongs to an image of Holdfast after the nodes.
 type NFSServers interface {
 	// Outdated says what they will run and the nodes of those that do not; none if nothing is to be brought.
-	Outdated(image v1.Image) (nfs v1.Image, nodes []string, err error)
+	Outdated(image v1beta1.Image) (nfs v1beta1.Image, nodes []string, err error)
 	// Upgrade brings them there, and says how far that is.
-	Upgrade(ctx context.Context, image v1.Image) (done bool, waiting string, err error)
+	Upgrade(ctx context.Context, image v1beta1.Image) (done bool, waiting string, err error)
 }
 
 // Config is what a Controller needs.
@@ -70,13 +70,15 @@ type Config struct {
 
 type noServers struct{}
 
-func (noServers) Outdated(v1.Image) (nfs v1.Image, nodes []string, err error) { return "", nil, nil }
+func (noServers) Outdated(v1beta1.Image) (nfs v1beta1.Image, nodes []string, err error) {
+	return "", nil, nil
+}
 
-func (noServers) Upgrade(context.Context, v1.Image) (done bool, waiting string, err error) {
+func (noServers) Upgrade(context.Context, v1beta1.Image) (done bool, waiting string, err error) {
 	return true, "", nil
 }
 
-// Controller sees to all StorageUpgrades, of which one works.
+// Controller reconciles all StorageUpgrades, of which one runs.
 type Controller struct {
 	Config
 
@@ -89,8 +91,8 @@ type Controller struct {
 	csiNodes     storagelisters.CSINodeLister
 	pods         corelisters.PodLister
 
-	written kube.Writer[*v1.StorageUpgrade, v1.StorageUpgradeStatus]
-	paused  kube.Written[*v1.StorageCluster]
+	written kube.Writer[*v1beta1.StorageUpgrade, v1beta1.StorageUpgradeStatus]
+	paused  kube.Written[*v1beta1.StorageCluster]
 
 	unreadable kube.UnreadableReporter
 
@@ -112,15 +114,15 @@ func New(c Config) (*Controller, error) {
 	if c.NFS == nil {
 		c.NFS = noServers{}
 	}
-	kinds := c.Watches.Holdfast.Holdfast().V1()
+	kinds := c.Watches.Holdfast.Holdfast().V1beta1()
 	r := &Controller{
 		Config:   c,
 		upgrades: kinds.StorageUpgrades().Lister(), clusters: kinds.StorageClusters().Lister(), jobs: kinds.NodeJobs().Lister(),
 		storageNodes: kinds.StorageNodes().Lister(), nodes: c.Watches.Cluster.Core().V1().Nodes().Lister(),
 		csiNodes: c.Watches.Cluster.Storage().V1().CSINodes().Lister(), pods: c.Watches.Cluster.Core().V1().Pods().Lister(),
-		written: kube.Writer[*v1.StorageUpgrade, v1.StorageUpgradeStatus]{
-			Client:  func(string) kube.Client[*v1.StorageUpgrade] { return c.Client.HoldfastV1().StorageUpgrades() },
-			Status:  func(o *v1.StorageUpgrade) *v1.StorageUpgradeStatus { return &o.Status },
+		written: kube.Writer[*v1beta1.StorageUpgrade, v1beta1.StorageUpgradeStatus]{
+			Client:  func(string) kube.Client[*v1beta1.StorageUpgrade] { return c.Client.HoldfastV1beta1().StorageUpgrades() },
+			Status:  func(o *v1beta1.StorageUpgrade) *v1beta1.StorageUpgradeStatus { return &o.Status },
 			Manager: component,
 		},
 		trouble: map[string]string{},
@@ -133,7 +135,7 @@ func New(c Config) (*Controller, error) {
 	return r, r.watch()
 }
 
-// Run sees to the upgrades until ctx ends.
+// Run reconciles the upgrades until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // watch looks at every upgrade that has not ended whenever something changes that one may wait for.
@@ -143,7 +145,7 @@ func (c *Controller) watch() error {
 			c.touch()
 		}
 	})
-	kinds := c.Watches.Holdfast.Holdfast().V1()
+	kinds := c.Watches.Holdfast.Holdfast().V1beta1()
 	all := func(any) []string { return c.open() }
 	return errors.Join(
 		c.loop.Watch(kinds.StorageUpgrades().Informer(), func(o any) []string {
@@ -152,7 +154,7 @@ func (c *Controller) watch() error {
 		c.loop.Watch(kinds.StorageClusters().Informer(), all),
 		c.loop.Watch(kinds.NodeJobs().Informer(), all),
 		c.loop.WatchChanges(kinds.StorageNodes().Informer(), all, func(old, now any) bool {
-			return readiness(old.(*v1.StorageNode)) != readiness(now.(*v1.StorageNode))
+			return readiness(old.(*v1beta1.StorageNode)) != readiness(now.(*v1beta1.StorageNode))
 		}),
 		c.loop.Watch(c.Watches.Cluster.Core().V1().Pods().Informer(), all),
 		// What they say of a node that stores matters to few steps, but must be known.

@@ -10,31 +10,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestAnUpgradeIsTheSameWhereverItsControllerIsKilled(t *testing.T) {
+func TestUpgrade_GivesTheSameResultWhereverItsControllerIsKilled(t *testing.T) {
 	for name, c := range map[string]struct {
-		spec   v1.StorageUpgradeSpec
-		broken v1.Image
-		phase  v1.UpgradePhase
-		runs   v1.Image
-		pods   string // that were made after the first ones
-		told   string
+		spec     v1beta1.StorageUpgradeSpec
+		broken   v1beta1.Image
+		phase    v1beta1.UpgradePhase
+		runs     v1beta1.Image
+		pods     string // that were made after the first ones
+		reported string
 	}{
 		"rolling": {
-			v1.StorageUpgradeSpec{Image: newImage}, "", v1.UpgradeCompleted, newImage, "a=v2 b=v2 c=v2", rolling,
+			v1beta1.StorageUpgradeSpec{Image: newImage}, "", v1beta1.UpgradeCompleted, newImage, "a=v2 b=v2 c=v2", rolling,
 		},
 		"offline": {
-			v1.StorageUpgradeSpec{Image: newImage, Strategy: v1.OfflineUpgrade},
-			"", v1.UpgradeCompleted, newImage, "a=v2 b=v2 c=v2",
-			"PullImage PauseClusterCtrl Preflight UpgradeInit ScaleDown Nodes NFSServers Controller ScaleUp UpgradeComplete",
+			v1beta1.StorageUpgradeSpec{Image: newImage, Strategy: v1beta1.OfflineUpgrade},
+			"", v1beta1.UpgradeCompleted, newImage, "a=v2 b=v2 c=v2",
+			"PullImage PauseCluster Preflight UpgradeInit ScaleDown Nodes NFSServers Controller ScaleUp UpgradeComplete",
 		},
 		"rolled back": {
-			v1.StorageUpgradeSpec{Image: newImage},
-			newImage, v1.UpgradeFailed, oldImage, "a=v2 b=v2 b=v1 a=v1",
-			"PullImage PauseClusterCtrl Preflight UpgradeInit Nodes RollBack UpgradeFailed",
+			v1beta1.StorageUpgradeSpec{Image: newImage},
+			newImage, v1beta1.UpgradeFailed, oldImage, "a=v2 b=v2 b=v1 a=v1",
+			"PullImage PauseCluster Preflight UpgradeInit Nodes RollBack UpgradeFailed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAnUpgradeIsTheSameWhereverItsControllerIsKilled(t *testing.T) {
 					r.hurry("up")
 					return r.over("up")
 				})
-				if u := r.get("up"); u.Status.Phase != c.phase || u.Status.Completed != (c.phase == v1.UpgradeCompleted) {
+				if u := r.get("up"); u.Status.Phase != c.phase || u.Status.Completed != (c.phase == v1beta1.UpgradeCompleted) {
 					t.Errorf("it ended as %+v", u.Status)
 				}
 				r.wantRuns(c.runs)
@@ -62,15 +62,15 @@ func TestAnUpgradeIsTheSameWhereverItsControllerIsKilled(t *testing.T) {
 				if made != c.pods {
 					t.Errorf("the node pods made were %s, want %s", made, c.pods)
 				}
-				told := r.told()
-				for reason := range strings.FieldsSeq(c.told) {
-					if told["up "+reason] != 1 {
-						t.Errorf("event %s was told %d times", reason, told["up "+reason])
+				reported := r.reported()
+				for reason := range strings.FieldsSeq(c.reported) {
+					if reported["up "+reason] != 1 {
+						t.Errorf("event %s was written %d times", reason, reported["up "+reason])
 					}
-					delete(told, "up "+reason)
+					delete(reported, "up "+reason)
 				}
-				if len(told) > 0 {
-					t.Errorf("also told were %v", told)
+				if len(reported) > 0 {
+					t.Errorf("there are also %v", reported)
 				}
 				r.wantDatabase(1)
 				return writes
@@ -94,57 +94,57 @@ func (r *rig) wantDatabase(replicas int32) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if ptr.Deref(set.Spec.Replicas, 1) != replicas || set.Annotations[v1.ReplicasAnnotation] != "" {
+	if ptr.Deref(set.Spec.Replicas, 1) != replicas || set.Annotations[v1beta1.ReplicasAnnotation] != "" {
 		r.Errorf("the database has %d replicas, and the annotations %v", *set.Spec.Replicas, set.Annotations)
 	}
 }
 
-func TestAControllerThatIsAStatefulSetIsUpgradedAsOne(t *testing.T) {
+func TestUpgrade_OfAStatefulSetController(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(s *v1.StorageClusterSpec) { s.CSI.DeploymentStrategy = v1.AsStatefulSet })
+	r := newRig(t, func(s *v1beta1.StorageClusterSpec) { s.Controller.Kind = v1beta1.AsStatefulSet })
 	r.live()
-	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
 	r.controller(r.api.Config())
 	r.until("the end of the upgrade", func() bool { return r.over("up") })
-	if u := r.get("up"); u.Status.Phase != v1.UpgradeCompleted {
+	if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeCompleted {
 		t.Errorf("it ended as %+v", u.Status)
 	}
 	r.wantRuns(newImage) // and there is no Deployment beside it
 }
 
-func TestASecondUpgradeWaitsAndThenGoesOn(t *testing.T) {
+func TestUpgrade_SecondWaitsAndThenContinues(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.live()
-	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
-	r.upgrade("up2", v1.StorageUpgradeSpec{Version: "v3"})
+	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
+	r.upgrade("up2", v1beta1.StorageUpgradeSpec{Version: "v3"})
 	r.controller(r.api.Config())
 	waited := false
 	r.until("the end of both", func() bool {
 		u := r.get("up2")
-		waited = waited || u.Status.Phase == v1.UpgradeWaiting && strings.Contains(meta.FindStatusCondition(u.Status.Conditions, v1.CompleteCondition).Message, "upgrade up goes first")
+		waited = waited || u.Status.Phase == v1beta1.UpgradeWaiting && strings.Contains(meta.FindStatusCondition(u.Status.Conditions, v1beta1.CompleteCondition).Message, "upgrade up runs first")
 		return r.over("up") && r.over("up2")
 	})
 	if !waited {
 		t.Error("the second did not wait")
 	}
-	if u := r.get("up2"); u.Status.From != newImage || u.Status.Phase != v1.UpgradeCompleted {
+	if u := r.get("up2"); u.Status.From != newImage || u.Status.Phase != v1beta1.UpgradeCompleted {
 		t.Errorf("the second is %+v", u.Status)
 	}
 	r.wantRuns("registry:5000/holdfast:v3")
 }
 
-func TestAnUpgradeDeletedInTheMiddleIsTakenBackByAnotherController(t *testing.T) {
+func TestUpgrade_DeletedMidwayIsRolledBackByAnotherController(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.broken = string(newImage)
 	r.database()
 	r.live()
-	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage, Strategy: v1.OfflineUpgrade})
+	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage, Strategy: v1beta1.OfflineUpgrade})
 	stop := r.controller(r.api.Config())
 	r.until("the node that does not become ready", func() bool { return r.get("up").Status.Node == "b" })
 	stop()
-	if err := r.client.HoldfastV1().StorageUpgrades().Delete(t.Context(), "up", metav1.DeleteOptions{}); err != nil {
+	if err := r.client.HoldfastV1beta1().StorageUpgrades().Delete(t.Context(), "up", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.controller(r.api.Config())
@@ -153,36 +153,36 @@ func TestAnUpgradeDeletedInTheMiddleIsTakenBackByAnotherController(t *testing.T)
 	r.wantDatabase(1)
 }
 
-func TestAnImageThatDoesNotComeChangesNothing(t *testing.T) {
+func TestUpgrade_MissingImageChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.wrong = string(newImage)
 	r.live()
 	first := len(r.replace)
-	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
 	r.controller(r.api.Config())
 	r.until("the end of the upgrade", func() bool { return r.over("up") })
-	if u := r.get("up"); u.Status.Phase != v1.UpgradeFailed || len(r.replace) != first {
+	if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeFailed || len(r.replace) != first {
 		t.Errorf("it ended as %+v; made were %v", u.Status, r.replace[first:])
 	}
 	r.wantRuns(oldImage)
 }
 
-func TestAReleaseThatTheKubeletDoesNotGetToKnowStopsAtTheFirstNode(t *testing.T) {
+func TestUpgrade_ReleaseThatDoesNotRegisterStopsAtTheFirstNode(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.deaf = string(newImage)
 	r.live()
 	first := len(r.replace)
-	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
 	r.controller(r.api.Config())
 	r.until("the end of the upgrade", func() bool {
 		r.hurry("up")
 		return r.over("up")
 	})
 	u := r.get("up")
-	failed := meta.FindStatusCondition(u.Status.Conditions, v1.FailedCondition)
-	if u.Status.Phase != v1.UpgradeFailed || failed == nil || !strings.Contains(failed.Message, "registered with the kubelet of node a") {
+	failed := meta.FindStatusCondition(u.Status.Conditions, v1beta1.FailedCondition)
+	if u.Status.Phase != v1beta1.UpgradeFailed || failed == nil || !strings.Contains(failed.Message, "registered with the kubelet of node a") {
 		t.Errorf("it ended as %+v", u.Status)
 	}
 	r.mu.Lock()
@@ -194,15 +194,15 @@ func TestAReleaseThatTheKubeletDoesNotGetToKnowStopsAtTheFirstNode(t *testing.T)
 	r.wantRuns(oldImage)
 }
 
-func TestAnUpgradeThatHasEndedCostsNoRequests(t *testing.T) {
+func TestUpgrade_FinishedCostsNoRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.live()
 	r.controller(r.api.Config())
-	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
 	r.until("the end of the upgrade", func() bool { return r.over("up") })
 	r.api.Requests()
-	r.upgrade("up2", v1.StorageUpgradeSpec{Image: newImage})
+	r.upgrade("up2", v1beta1.StorageUpgradeSpec{Image: newImage})
 	r.until("the end of the second", func() bool { return r.over("up2") })
 	for what, n := range r.api.Requests() {
 		if strings.Contains(what, "pods") && !strings.HasPrefix(what, "list pods") || what == "update storageupgrades/status" && n > 1 || strings.HasPrefix(what, "apply") {
@@ -211,10 +211,10 @@ func TestAnUpgradeThatHasEndedCostsNoRequests(t *testing.T) {
 	}
 }
 
-func TestTheStorageClusterThatStaysIsUpgraded(t *testing.T) {
+func TestUpgrade_OfTheStorageClusterThatRemains(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	clusters := r.client.HoldfastV1().StorageClusters()
+	clusters := r.client.HoldfastV1beta1().StorageClusters()
 	// The first is held by its finalizer, as when its volumes still exist.
 	if _, err := clusters.Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"metadata":{"finalizers":["test/held"]}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -222,21 +222,21 @@ func TestTheStorageClusterThatStaysIsUpgraded(t *testing.T) {
 	if err := clusters.Delete(t.Context(), "holdfast", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	next := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "next"}, Spec: v1.StorageClusterSpec{Images: v1.Images{Holdfast: oldImage}}}
+	next := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "next"}, Spec: v1beta1.StorageClusterSpec{Images: v1beta1.Images{Holdfast: oldImage}}}
 	if _, err := clusters.Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.live()
-	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
 	r.controller(r.api.Config())
 	r.until("the end of the upgrade", func() bool { return r.over("up") })
 	c, err := clusters.Get(t.Context(), "next", metav1.GetOptions{})
-	if u := r.get("up"); u.Status.Phase != v1.UpgradeCompleted || err != nil || c.Spec.Images.Holdfast != newImage {
+	if u := r.get("up"); u.Status.Phase != v1beta1.UpgradeCompleted || err != nil || c.Spec.Images.Holdfast != newImage {
 		t.Errorf("it ended as %+v; the cluster is %+v, %v", u.Status, c.Spec, err)
 	}
 }
 
-func TestAConfigurationThatLacksSomethingIsRefused(t *testing.T) {
+func TestController_IncompleteConfigurationIsRefused(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
 		t.Error("it was taken")
 	}

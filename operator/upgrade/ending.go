@@ -9,19 +9,19 @@ import (
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// recheck is how often applications and the pods of NFS servers are looked at, which are watched by nobody here: they are
-// many, and upgrades are few.
+// recheck is how often applications and the pods of NFS servers are polled, which are not watched here: they are many,
+// and upgrades are few.
 const recheck = time.Second
 
 func (r *round) soon() { r.again = kube.Sooner(r.again, recheck) }
 
 // fail ends the step at work badly. What was changed is put right by step RollBack.
 func (r *round) fail(why string) {
-	if r.status.Step == v1.StepRollBack {
+	if r.status.Step == v1beta1.StepRollBack {
 		r.giveUp(why)
 		return
 	}
@@ -32,17 +32,17 @@ func (r *round) fail(why string) {
 	failed := fmt.Sprintf("step %s: %s", r.status.Step, why)
 	if r.pause = false; !r.hasChanged() {
 		r.unpause = r.cluster != nil && r.pausedByThis()
-		r.finish(v1.UpgradeFailed, failed)
+		r.finish(v1beta1.UpgradeFailed, failed)
 		return
 	}
-	r.status.Phase = v1.UpgradeRollingBack
-	r.enter(v1.StepRollBack, failed)
-	r.condition(v1.FailedCondition, metav1.ConditionTrue, ReasonFailed, failed)
+	r.status.Phase = v1beta1.UpgradeRollingBack
+	r.enter(v1beta1.StepRollBack, failed)
+	r.condition(v1beta1.FailedCondition, metav1.ConditionTrue, ReasonFailed, failed)
 }
 
 // hasChanged says whether a step was begun that changes what runs.
 func (r *round) hasChanged() bool {
-	return slices.ContainsFunc(r.status.Steps, func(s v1.UpgradeStepStatus) bool { return s.Name == v1.StepUpgradeInit })
+	return slices.ContainsFunc(r.status.Steps, func(s v1beta1.UpgradeStepStatus) bool { return s.Name == v1beta1.StepUpgradeInit })
 }
 
 // rollBack changes back what was changed, starts applications, and lets the cluster's own loop go on.
@@ -88,7 +88,7 @@ func (r *round) release(there bool, trouble string) {
 	if there && !r.undoes() {
 		r.setImage = r.status.To
 	}
-	r.finish(v1.UpgradeFailed, r.outcome(there, trouble))
+	r.finish(v1beta1.UpgradeFailed, r.outcome(there, trouble))
 }
 
 // outcome says which step failed, why, and what came of rolling back.
@@ -101,31 +101,31 @@ func (r *round) outcome(there bool, trouble string) string {
 	case !there:
 		return why
 	case trouble != "":
-		return fmt.Sprintf("%s; rolling back to %s is left to the controller, since %s", why, r.status.From, trouble)
+		return fmt.Sprintf("%s; the controller rolls back to %s itself, since %s", why, r.status.From, trouble)
 	case !r.undoes():
-		return fmt.Sprintf("%s; rollback is false, so the StorageCluster now asks for %s", why, r.status.To)
+		return fmt.Sprintf("%s; rollback is false, so the StorageCluster now names %s", why, r.status.To)
 	}
 	return fmt.Sprintf("%s; %s runs again", why, r.status.From)
 }
 
 // finish ends the upgrade.
-func (r *round) finish(phase v1.UpgradePhase, message string) {
+func (r *round) finish(phase v1beta1.UpgradePhase, message string) {
 	now := timeOf(r.now)
 	r.status.Phase, r.status.Node, r.status.NodeStartTime, r.again = phase, "", nil, 0
-	if len(r.status.Steps) > 0 && (r.step().EndTime == nil || r.status.Step == v1.StepRollBack) {
+	if len(r.status.Steps) > 0 && (r.step().EndTime == nil || r.status.Step == v1beta1.StepRollBack) {
 		r.step().EndTime, r.step().Message = &now, message
 	}
-	if phase == v1.UpgradeCompleted {
+	if phase == v1beta1.UpgradeCompleted {
 		r.status.Completed = true
 		if r.status.Step == "" {
-			r.status.Step = v1.StepUpgradeComplete
-			r.status.Steps = []v1.UpgradeStepStatus{{Name: v1.StepUpgradeComplete, StartTime: now, EndTime: &now, Message: message}}
+			r.status.Step = v1beta1.StepUpgradeComplete
+			r.status.Steps = []v1beta1.UpgradeStepStatus{{Name: v1beta1.StepUpgradeComplete, StartTime: now, EndTime: &now, Message: message}}
 		}
-		r.condition(v1.CompleteCondition, metav1.ConditionTrue, ReasonCompleted, message)
-		r.events = append(r.events, event{core.EventTypeNormal, string(v1.StepUpgradeComplete), message})
+		r.condition(v1beta1.CompleteCondition, metav1.ConditionTrue, ReasonCompleted, message)
+		r.events = append(r.events, event{core.EventTypeNormal, string(v1beta1.StepUpgradeComplete), message})
 		return
 	}
-	r.condition(v1.CompleteCondition, metav1.ConditionFalse, ReasonFailed, message)
-	r.condition(v1.FailedCondition, metav1.ConditionTrue, ReasonFailed, message)
+	r.condition(v1beta1.CompleteCondition, metav1.ConditionFalse, ReasonFailed, message)
+	r.condition(v1beta1.FailedCondition, metav1.ConditionTrue, ReasonFailed, message)
 	r.events = append(r.events, event{core.EventTypeWarning, ReasonFailed, message})
 }

@@ -8,11 +8,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/hostile"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostile"
 )
 
-// FuzzStorageUpgrade lets an upgrade that somebody wrote go to its end, in a cluster that somebody wrote too.
+// FuzzStorageUpgrade lets any upgrade run to its end, in any cluster.
 func FuzzStorageUpgrade(f *testing.F) {
 	for _, seed := range hostile.Seeds(300) {
 		f.Add(seed)
@@ -27,7 +27,7 @@ func FuzzStorageUpgrade(f *testing.F) {
 				s.wantNothingLeft()
 				return
 			}
-			if s.job != nil && s.job.Status.Phase == v1.JobRunning {
+			if s.job != nil && s.job.Status.Phase == v1beta1.JobRunning {
 				s.brought()
 			}
 			s.now = s.now.Add(max(s.plan.again, time.Second))
@@ -39,13 +39,13 @@ func FuzzStorageUpgrade(f *testing.F) {
 // over says whether one more look is the last.
 func (s *scene) over() bool {
 	gone := s.upgrade.DeletionTimestamp != nil && len(s.upgrade.Finalizers) == 0
-	return hasEnded(s.upgrade) || s.upgrade.Status.Phase == v1.UpgradeWaiting || gone
+	return hasEnded(s.upgrade) || s.upgrade.Status.Phase == v1beta1.UpgradeWaiting || gone
 }
 
-// written is all that somebody may write.
+// written is all that a user may write.
 type written struct {
-	Upgrade v1.StorageUpgradeSpec
-	Cluster v1.StorageClusterSpec
+	Upgrade v1beta1.StorageUpgradeSpec
+	Cluster v1beta1.StorageClusterSpec
 	Log     string
 	Broken  bool
 	Deleted bool
@@ -92,7 +92,7 @@ func (s *scene) shaped() {
 // wantNothingLeft wants that the cluster is not left paused or stopped by an upgrade that has ended.
 func (s *scene) wantNothingLeft() {
 	s.Helper()
-	if s.cluster.Annotations[v1.PausedByAnnotation] != "" {
+	if s.cluster.Annotations[v1beta1.PausedByAnnotation] != "" {
 		s.Error("the cluster is still paused by it")
 	}
 	if len(s.upgrade.Finalizers) > 0 && hasEnded(s.upgrade) {
@@ -107,18 +107,18 @@ func (s *scene) wantNothingLeft() {
 }
 
 // What the fuzzer has found: the API server takes no more of a condition than 32 KiB.
-func TestWhatARegistrySaysAtLengthIsToldInShort(t *testing.T) {
+func TestFuzz_LongRegistryErrorIsShortened(t *testing.T) {
 	s := newScene(t)
-	s.upgrade.Spec.NodeTimeout = v1.DurationOf(time.Minute)
+	s.upgrade.Spec.NodeTimeout = v1beta1.DurationOf(time.Minute)
 	s.broken["b"] = "pulling failed: " + strings.Repeat("é", 40_000)
 	for range 60 {
 		if s.step().shaped(); hasEnded(s.upgrade) {
 			break
 		}
-		if s.job != nil && s.job.Status.Phase == v1.JobRunning {
+		if s.job != nil && s.job.Status.Phase == v1beta1.JobRunning {
 			s.brought()
 		}
 		s.now = s.now.Add(max(s.plan.again, time.Second))
 	}
-	s.step().want(v1.UpgradeFailed, oldImage, "pulling failed: é")
+	s.step().want(v1beta1.UpgradeFailed, oldImage, "pulling failed: é")
 }

@@ -9,7 +9,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
@@ -29,9 +29,9 @@ func (m made) Get(r apply.Ref) *unstructured.Unstructured {
 	return nil
 }
 
-func TestAnUpgrade_CarriesOutNoSpecThatWouldHideVolumes(t *testing.T) {
-	cluster := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}}
-	cluster.Spec.Pools = []v1.PoolSpec{{Name: "default", Path: "/srv/a"}}
+func TestUpgrade_AppliesNoSpecThatWouldHideVolumes(t *testing.T) {
+	cluster := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}}
+	cluster.Spec.Pools = []v1beta1.PoolSpec{{Name: "default", Path: "/srv/a"}}
 	objects, err := render.Objects(render.Input{Cluster: cluster, Namespace: ours})
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestAnUpgrade_CarriesOutNoSpecThatWouldHideVolumes(t *testing.T) {
 	cluster.Spec.Pools[0].Path = "/srv/b"
 	for held, want := range map[string]string{"": "/srv/b", "default": "/srv/a"} {
 		if cluster.Status.Pools = nil; held != "" {
-			cluster.Status.Pools = []v1.HeldPool{{Name: held, Path: "/srv/a", Engine: "image", Volumes: 1, Nodes: []string{"a"}}}
+			cluster.Status.Pools = []v1beta1.HeldPool{{Name: held, Path: "/srv/a", Engine: v1beta1.EngineImage, Volumes: 1, Nodes: []string{"a"}}}
 		}
 		got, err := c.effective(cluster)
 		if err != nil || got.Spec.Pools[0].Path != want {

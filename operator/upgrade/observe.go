@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
@@ -29,7 +29,7 @@ const (
 	mainContainer  = "holdfast"
 )
 
-func (c *Controller) observe(ctx context.Context, u *v1.StorageUpgrade) (observed, rollout.World, error) {
+func (c *Controller) observe(ctx context.Context, u *v1beta1.StorageUpgrade) (observed, rollout.World, error) {
 	o := observed{now: c.Now(), metadata: c.Metadata, trouble: c.lastTrouble(u.Name)}
 	var world rollout.World
 	var err error
@@ -53,9 +53,9 @@ func (c *Controller) observe(ctx context.Context, u *v1.StorageUpgrade) (observe
 	}
 	o.nodes, o.controller = nodesOf(world), c.controllerWorkload(o.cluster)
 	switch u.Status.Step {
-	case v1.StepPullImage:
+	case v1beta1.StepPullImage:
 		o.nfs.image, o.nfs.nodes, err = c.NFS.Outdated(u.Status.To)
-	case v1.StepNFSServers:
+	case v1beta1.StepNFSServers:
 		o.nfs.done, o.nfs.waiting, err = c.NFS.Upgrade(ctx, u.Status.To)
 	}
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *Controller) observe(ctx context.Context, u *v1.StorageUpgrade) (observe
 	return o, world, err
 }
 
-func (c *Controller) job(name string) (*v1.NodeJob, error) {
+func (c *Controller) job(name string) (*v1beta1.NodeJob, error) {
 	job, err := c.jobs.Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -77,18 +77,18 @@ func (c *Controller) job(name string) (*v1.NodeJob, error) {
 }
 
 // stopsApplications says whether the step at work asks which applications there are.
-func stopsApplications(u *v1.StorageUpgrade) bool {
-	steps := []v1.UpgradeStep{v1.StepPreflight, v1.StepScaleDown, v1.StepScaleUp, v1.StepRollBack}
-	return u.Spec.Strategy == v1.OfflineUpgrade && !hasEnded(u) && slices.Contains(steps, u.Status.Step)
+func stopsApplications(u *v1beta1.StorageUpgrade) bool {
+	steps := []v1beta1.UpgradeStep{v1beta1.StepPreflight, v1beta1.StepScaleDown, v1beta1.StepScaleUp, v1beta1.StepRollBack}
+	return u.Spec.Strategy == v1beta1.OfflineUpgrade && !hasEnded(u) && slices.Contains(steps, u.Status.Step)
 }
 
 // cluster is the StorageCluster that is served; nil if there is none.
-func (c *Controller) cluster() (*v1.StorageCluster, error) {
+func (c *Controller) cluster() (*v1beta1.StorageCluster, error) {
 	all, err := c.clusters.List(labels.Everything())
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	return c.paused.Newest(v1.Served(all)), nil
+	return c.paused.Newest(v1beta1.Served(all)), nil
 }
 
 func older(a, b metav1.Object) int {
@@ -97,12 +97,12 @@ func older(a, b metav1.Object) int {
 }
 
 // first is the upgrade that goes before this one: one that works already, or else one that is older.
-func (c *Controller) first(u *v1.StorageUpgrade) (string, error) {
+func (c *Controller) first(u *v1beta1.StorageUpgrade) (string, error) {
 	all, err := c.upgrades.List(labels.Everything())
 	if err != nil {
 		return "", err
 	}
-	var working, waiting []*v1.StorageUpgrade
+	var working, waiting []*v1beta1.StorageUpgrade
 	for _, other := range all {
 		other = c.written.Newest(other)
 		switch {
@@ -121,7 +121,7 @@ func (c *Controller) first(u *v1.StorageUpgrade) (string, error) {
 }
 
 // world is what runs on the nodes, as the cluster's own loop sees it.
-func (c *Controller) world(cluster *v1.StorageCluster) (rollout.World, error) {
+func (c *Controller) world(cluster *v1beta1.StorageCluster) (rollout.World, error) {
 	var s rollout.Sources
 	if set := c.get(apps.GroupName, "DaemonSet", nodeSet); set != nil {
 		s.DaemonSet = &apps.DaemonSet{}
@@ -186,8 +186,8 @@ func nodesOf(w rollout.World) nodes {
 }
 
 // readiness says why a node's storage is not ready, nothing if it is.
-func readiness(n *v1.StorageNode) string {
-	switch c := meta.FindStatusCondition(n.Status.Conditions, v1.ReadyCondition); {
+func readiness(n *v1beta1.StorageNode) string {
+	switch c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.ReadyCondition); {
 	case c == nil:
 		return "its agent has not reported yet"
 	case c.Status != metav1.ConditionTrue:
@@ -203,20 +203,20 @@ func joined(why string) string {
 	return ": " + why
 }
 
-func imageOf(pod core.PodSpec) v1.Image {
+func imageOf(pod core.PodSpec) v1beta1.Image {
 	for _, c := range pod.Containers {
 		if c.Name == mainContainer {
-			return v1.Image(c.Image)
+			return v1beta1.Image(c.Image)
 		}
 	}
 	return ""
 }
 
 // controllerWorkload is the one that the StorageCluster asks for.
-func (c *Controller) controllerWorkload(cluster *v1.StorageCluster) workload {
-	kind := string(v1.AsDeployment)
-	if cluster != nil && cluster.Spec.CSI.DeploymentStrategy != "" {
-		kind = string(cluster.Spec.CSI.DeploymentStrategy)
+func (c *Controller) controllerWorkload(cluster *v1beta1.StorageCluster) workload {
+	kind := string(v1beta1.AsDeployment)
+	if cluster != nil && cluster.Spec.Controller.Kind != "" {
+		kind = string(cluster.Spec.Controller.Kind)
 	}
 	o := c.get(apps.GroupName, kind, controllerName)
 	if o == nil {

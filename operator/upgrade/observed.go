@@ -3,18 +3,18 @@ package upgrade
 import (
 	"time"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
 // observed is all that a decision depends on.
 type observed struct {
 	now     time.Time
-	cluster *v1.StorageCluster // nil: there is none
-	current v1.Image           // that the cluster is to run, by its spec or the release
-	other   string             // upgrade that goes first
-	job     *v1.NodeJob        // that brings the image; nil: there is none
-	nfsJob  *v1.NodeJob        // that brings the image of NFS servers; nil: there is none
+	cluster *v1beta1.StorageCluster // nil: there is none
+	current v1beta1.Image           // that the cluster is to run, by its spec or the release
+	other   string                  // upgrade that goes first
+	job     *v1beta1.NodeJob        // that brings the image; nil: there is none
+	nfsJob  *v1beta1.NodeJob        // that brings the image of NFS servers; nil: there is none
 	nodes   nodes
 	// controller is the controller's own workload.
 	controller workload
@@ -27,8 +27,8 @@ type observed struct {
 
 // nodes is what runs on them.
 type nodes struct {
-	none    bool     // the cluster has no node plugin
-	image   v1.Image // in the DaemonSet
+	none    bool          // the cluster has no node plugin
+	image   v1beta1.Image // in the DaemonSet
 	rollout rollout.Result
 	unready []unreadyNode
 }
@@ -38,14 +38,14 @@ type unreadyNode struct{ name, why string }
 // workload is a Deployment or StatefulSet.
 type workload struct {
 	none    bool
-	image   v1.Image
+	image   v1beta1.Image
 	ready   bool // all of its pods are as it says, and serve
 	waiting string
 }
 
 // servers are the NFS servers.
 type servers struct {
-	image   v1.Image // that is to be brought to nodes; empty: none
+	image   v1beta1.Image // that is to be brought to nodes; empty: none
 	nodes   []string
 	done    bool // all run what they are to run
 	waiting string

@@ -6,10 +6,10 @@ import (
 	apps "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-func TestAnUpgradeReplacesTheControllerOnce(t *testing.T) {
+func TestUpgrade_ReplacesTheControllerOnce(t *testing.T) {
 	r := newRig(t)
 	r.live()
 	deployment := func() *apps.Deployment {
@@ -22,9 +22,9 @@ func TestAnUpgradeReplacesTheControllerOnce(t *testing.T) {
 	}
 	before := deployment().Generation
 	r.controller(r.api.Config())
-	r.upgrade("up", v1.StorageUpgradeSpec{Image: newImage})
+	r.upgrade("up", v1beta1.StorageUpgradeSpec{Image: newImage})
 	r.until("the end of the upgrade", func() bool { return r.over("up") })
-	cluster, err := r.client.HoldfastV1().StorageClusters().Get(t.Context(), "holdfast", metav1.GetOptions{})
+	cluster, err := r.client.HoldfastV1beta1().StorageClusters().Get(t.Context(), "holdfast", metav1.GetOptions{})
 	if err != nil || cluster.Spec.Images.Holdfast != newImage {
 		t.Fatalf("%+v, %v", cluster.Spec, err)
 	}

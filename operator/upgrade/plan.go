@@ -7,11 +7,10 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
@@ -27,9 +26,9 @@ const (
 )
 
 // images are what the workloads are to run.
-type images struct{ nodes, controller v1.Image }
+type images struct{ nodes, controller v1beta1.Image }
 
-// event is told once.
+// event is written once.
 type event struct{ kind, reason, message string }
 
 // plan is what to do now, in this order, and the status that is true when it has been done.
@@ -38,16 +37,16 @@ type plan struct {
 	bringJobs bool
 	pause     bool
 	apply     *images
-	roll      bool     // replace the next outdated node pod
-	bringNFS  v1.Image // to the servers; empty: none
+	roll      bool          // replace the next outdated node pod
+	bringNFS  v1beta1.Image // to the servers; empty: none
 	stop      []application
 	start     []application
 	// unpause ends the pause that is this upgrade's; setImage is written into the spec along with it, if not empty.
 	unpause  bool
-	setImage v1.Image
+	setImage v1beta1.Image
 	events   []event
 
-	status v1.StorageUpgradeStatus
+	status v1beta1.StorageUpgradeStatus
 	again  time.Duration // when to look again, if nothing happens before
 }
 
@@ -56,25 +55,25 @@ type round struct {
 	*plan
 	observed
 
-	upgrade *v1.StorageUpgrade
+	upgrade *v1beta1.StorageUpgrade
 }
 
-// makePlan decides. Each step is left only when what it is for has been observed, so it does not matter in the middle of
+// newPlan decides. Each step is left only when what it is for has been observed, so it does not matter in the middle of
 // what a controller was killed.
-func makePlan(u *v1.StorageUpgrade, o observed) plan {
+func newPlan(u *v1beta1.StorageUpgrade, o observed) plan {
 	p := plan{status: *u.Status.DeepCopy()}
 	p.status.ObservedGeneration = u.Generation
 	r := round{plan: &p, observed: o, upgrade: u}
 	switch phase := u.Status.Phase; {
 	case hasEnded(u), u.DeletionTimestamp != nil && !hasBegun(u):
 		r.keepFinalizer(false)
-	case !slices.Contains(u.Finalizers, v1.OperatorFinalizer):
+	case !slices.Contains(u.Finalizers, v1beta1.OperatorFinalizer):
 		r.keepFinalizer(true)
 	case !hasBegun(u):
 		r.begin()
-	case phase == v1.UpgradeRollingBack:
+	case phase == v1beta1.UpgradeRollingBack:
 		r.rollBack()
-	case u.DeletionTimestamp != nil && u.Status.Step != v1.StepUpgradeComplete:
+	case u.DeletionTimestamp != nil && u.Status.Step != v1beta1.StepUpgradeComplete:
 		r.fail("it was deleted")
 	case o.cluster == nil || o.cluster.DeletionTimestamp != nil:
 		r.fail("the StorageCluster is gone")
@@ -100,25 +99,25 @@ func (p *plan) bound() {
 	}
 }
 
-func hasEnded(u *v1.StorageUpgrade) bool {
-	return u.Status.Phase == v1.UpgradeCompleted || u.Status.Phase == v1.UpgradeFailed
+func hasEnded(u *v1beta1.StorageUpgrade) bool {
+	return u.Status.Phase == v1beta1.UpgradeCompleted || u.Status.Phase == v1beta1.UpgradeFailed
 }
 
-func hasBegun(u *v1.StorageUpgrade) bool {
-	return u.Status.Phase != "" && u.Status.Phase != v1.UpgradeWaiting
+func hasBegun(u *v1beta1.StorageUpgrade) bool {
+	return u.Status.Phase != "" && u.Status.Phase != v1beta1.UpgradeWaiting
 }
 
 func (r *round) keepFinalizer(keep bool) {
-	if slices.Contains(r.upgrade.Finalizers, v1.OperatorFinalizer) != keep {
+	if slices.Contains(r.upgrade.Finalizers, v1beta1.OperatorFinalizer) != keep {
 		r.finalizer = &keep
 	}
 }
 
-// begin waits for its turn and settles what is to be brought.
+// begin waits for its turn and decides which image to run.
 func (r *round) begin() {
 	if why := r.turn(); why != "" {
-		r.status.Phase = v1.UpgradeWaiting
-		r.condition(v1.CompleteCondition, metav1.ConditionFalse, ReasonWaiting, why)
+		r.status.Phase = v1beta1.UpgradeWaiting
+		r.condition(v1beta1.CompleteCondition, metav1.ConditionFalse, ReasonWaiting, why)
 		return
 	}
 	to, err := target(&r.upgrade.Spec, r.current)
@@ -128,12 +127,12 @@ func (r *round) begin() {
 	r.status.From, r.status.To = r.current, to
 	switch {
 	case err != nil:
-		r.finish(v1.UpgradeFailed, err.Error())
+		r.finish(v1beta1.UpgradeFailed, err.Error())
 	case to == r.current:
-		r.finish(v1.UpgradeCompleted, fmt.Sprintf("%s runs already", to))
+		r.finish(v1beta1.UpgradeCompleted, fmt.Sprintf("%s runs already", to))
 	default:
-		r.status.Phase = v1.UpgradeRunning
-		r.enter(v1.StepPullImage, fmt.Sprintf("bringing %s to all nodes", to))
+		r.status.Phase = v1beta1.UpgradeRunning
+		r.enter(v1beta1.StepPullImage, fmt.Sprintf("pulling %s to all nodes", to))
 	}
 }
 
@@ -141,17 +140,17 @@ func (r *round) begin() {
 func (r *round) turn() string {
 	switch c := r.cluster; {
 	case r.other != "":
-		return fmt.Sprintf("upgrade %s goes first", r.other)
+		return fmt.Sprintf("upgrade %s runs first", r.other)
 	case c == nil:
 		return "there is no StorageCluster to upgrade"
 	case c.DeletionTimestamp != nil:
 		return fmt.Sprintf("StorageCluster %s is being deleted", c.Name)
 	case c.Unreadable() != nil:
 		return fmt.Sprintf("StorageCluster %s cannot be read: %s", c.Name, c.Unreadable())
-	case c.Spec.Pause && c.Annotations[v1.PausedByAnnotation] != "":
-		return fmt.Sprintf("StorageCluster %s is paused by upgrade %s", c.Name, c.Annotations[v1.PausedByAnnotation])
-	case c.Spec.Pause:
-		return fmt.Sprintf("StorageCluster %s is paused: take spec.pause away, and it begins", c.Name)
+	case c.Spec.Paused && c.Annotations[v1beta1.PausedByAnnotation] != "":
+		return fmt.Sprintf("StorageCluster %s is paused by upgrade %s", c.Name, c.Annotations[v1beta1.PausedByAnnotation])
+	case c.Spec.Paused:
+		return fmt.Sprintf("StorageCluster %s is paused: remove spec.paused to start", c.Name)
 	}
 	return ""
 }
@@ -163,7 +162,7 @@ func (r *round) timeout() time.Duration {
 	return defaultNodeTimeout
 }
 
-func (r *round) offline() bool { return r.upgrade.Spec.Strategy == v1.OfflineUpgrade }
+func (r *round) offline() bool { return r.upgrade.Spec.Strategy == v1beta1.OfflineUpgrade }
 
 // undoes says whether what was changed is changed back when a step fails. With the upgrade itself all of it goes.
 func (r *round) undoes() bool {
@@ -171,29 +170,29 @@ func (r *round) undoes() bool {
 }
 
 // step is the one at work.
-func (r *round) step() *v1.UpgradeStepStatus {
+func (r *round) step() *v1beta1.UpgradeStepStatus {
 	if len(r.status.Steps) == 0 {
-		return &v1.UpgradeStepStatus{StartTime: timeOf(r.now)}
+		return &v1beta1.UpgradeStepStatus{StartTime: timeOf(r.now)}
 	}
 	return &r.status.Steps[len(r.status.Steps)-1]
 }
 
 // enter ends the step at work and begins the next.
-func (r *round) enter(s v1.UpgradeStep, message string) {
+func (r *round) enter(s v1beta1.UpgradeStep, message string) {
 	now := timeOf(r.now)
 	if len(r.status.Steps) > 0 && r.step().EndTime == nil {
 		r.step().EndTime, r.step().Message = &now, r.did()
 	}
 	r.status.Step, r.status.Node, r.status.NodeStartTime = s, "", nil
-	r.status.Steps = append(r.status.Steps, v1.UpgradeStepStatus{Name: s, StartTime: now, Message: message})
+	r.status.Steps = append(r.status.Steps, v1beta1.UpgradeStepStatus{Name: s, StartTime: now, Message: message})
 	kind := core.EventTypeNormal
-	if s == v1.StepRollBack {
+	if s == v1beta1.StepRollBack {
 		kind = core.EventTypeWarning
 	}
-	if s != v1.StepUpgradeComplete { // which is told when it is true
+	if s != v1beta1.StepUpgradeComplete { // which is reported when it is true
 		r.events = append(r.events, event{kind, string(s), message})
 	}
-	r.condition(v1.CompleteCondition, metav1.ConditionFalse, ReasonRunning, message)
+	r.condition(v1beta1.CompleteCondition, metav1.ConditionFalse, ReasonRunning, message)
 	r.again = time.Second // the change of the status makes it go on earlier
 }
 
@@ -214,11 +213,11 @@ func (r *round) stay(what string) {
 		what = r.trouble
 	}
 	r.step().Message = what
-	r.condition(v1.CompleteCondition, metav1.ConditionFalse, ReasonRunning, fmt.Sprintf("step %s: waiting for %s", r.status.Step, what))
+	r.condition(v1beta1.CompleteCondition, metav1.ConditionFalse, ReasonRunning, fmt.Sprintf("step %s: waiting for %s", r.status.Step, what))
 }
 
 func (r *round) condition(kind string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&r.status.Conditions, metav1.Condition{
+	kube.SetRunCondition(&r.status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message,
 		ObservedGeneration: r.status.ObservedGeneration, LastTransitionTime: timeOf(r.now),
 	})

@@ -11,26 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
 var begun = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 const (
-	oldImage v1.Image = "registry:5000/holdfast:v1"
-	newImage v1.Image = "registry:5000/holdfast:v2"
+	oldImage v1beta1.Image = "registry:5000/holdfast:v1"
+	newImage v1beta1.Image = "registry:5000/holdfast:v2"
 )
 
 // scene is an upgrade in a cluster of three nodes that does at once what a plan says.
 type scene struct {
 	*testing.T
-	upgrade *v1.StorageUpgrade
+	upgrade *v1beta1.StorageUpgrade
 	observed
-	plan   plan
-	pods   map[string]v1.Image // what runs, by node
-	told   []string
-	broken map[string]string // nodes that do not become ready with the new image, and why
+	plan     plan
+	pods     map[string]v1beta1.Image // what runs, by node
+	reported []string
+	broken   map[string]string // nodes that do not become ready with the new image, and why
 	// storage is of nodes whose pods are ready and whose storage is not, whatever they run, and why.
 	storage map[string]string
 	apps    []application
@@ -41,14 +41,14 @@ func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{
 		T: t,
-		upgrade: &v1.StorageUpgrade{
-			ObjectMeta: metav1.ObjectMeta{Name: "up", UID: "up-uid"}, Spec: v1.StorageUpgradeSpec{Version: "v2"},
+		upgrade: &v1beta1.StorageUpgrade{
+			ObjectMeta: metav1.ObjectMeta{Name: "up", UID: "up-uid"}, Spec: v1beta1.StorageUpgradeSpec{Version: "v2"},
 		},
 		observed: observed{
 			now: begun, current: oldImage, metadata: 1, nfs: servers{done: true},
-			cluster: &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}},
+			cluster: &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}},
 		},
-		pods:   map[string]v1.Image{"a": oldImage, "b": oldImage, "c": oldImage},
+		pods:   map[string]v1beta1.Image{"a": oldImage, "b": oldImage, "c": oldImage},
 		broken: map[string]string{}, storage: map[string]string{},
 		log: `{"version":"v2","metadata":{"writes":1,"reads":1}}` + "\n",
 	}
@@ -96,29 +96,29 @@ func (s *scene) look() observed {
 func (s *scene) step() *scene {
 	s.Helper()
 	o := s.look()
-	s.plan = makePlan(s.upgrade, o)
+	s.plan = newPlan(s.upgrade, o)
 	p := s.plan
 	if p.finalizer != nil {
 		s.upgrade.Finalizers = nil
 		if *p.finalizer {
-			s.upgrade.Finalizers = []string{v1.OperatorFinalizer}
+			s.upgrade.Finalizers = []string{v1beta1.OperatorFinalizer}
 		}
 	}
 	if p.bringJobs {
-		s.job = &v1.NodeJob{
-			ObjectMeta: metav1.ObjectMeta{Name: jobName(s.upgrade)}, Spec: v1.NodeJobSpec{Image: p.status.To},
-			Status: v1.NodeJobStatus{Phase: v1.JobRunning},
+		s.job = &v1beta1.NodeJob{
+			ObjectMeta: metav1.ObjectMeta{Name: jobName(s.upgrade)}, Spec: v1beta1.NodeJobSpec{Image: p.status.To},
+			Status: v1beta1.NodeJobStatus{Phase: v1beta1.JobRunning},
 		}
 		if o.nfs.image != "" {
-			s.nfsJob = &v1.NodeJob{
-				ObjectMeta: metav1.ObjectMeta{Name: nfsJobName(s.upgrade)}, Spec: v1.NodeJobSpec{Image: o.nfs.image},
-				Status: v1.NodeJobStatus{Phase: v1.JobRunning},
+			s.nfsJob = &v1beta1.NodeJob{
+				ObjectMeta: metav1.ObjectMeta{Name: nfsJobName(s.upgrade)}, Spec: v1beta1.NodeJobSpec{Image: o.nfs.image},
+				Status: v1beta1.NodeJobStatus{Phase: v1beta1.JobRunning},
 			}
 		}
 	}
 	s.change(p, o)
 	for _, e := range p.events {
-		s.told = append(s.told, e.reason)
+		s.reported = append(s.reported, e.reason)
 	}
 	s.upgrade.Status = p.status
 	return s
@@ -126,7 +126,7 @@ func (s *scene) step() *scene {
 
 func (s *scene) change(p plan, o observed) {
 	if p.pause {
-		s.cluster.Spec.Pause, s.cluster.Annotations = true, map[string]string{v1.PausedByAnnotation: s.upgrade.Name}
+		s.cluster.Spec.Paused, s.cluster.Annotations = true, map[string]string{v1beta1.PausedByAnnotation: s.upgrade.Name}
 	}
 	if p.apply != nil {
 		s.nodes.image, s.controller.image = p.apply.nodes, p.apply.controller
@@ -144,7 +144,7 @@ func (s *scene) change(p plan, o observed) {
 		}
 	}
 	if p.unpause {
-		s.cluster.Spec.Pause, s.cluster.Annotations = false, nil
+		s.cluster.Spec.Paused, s.cluster.Annotations = false, nil
 	}
 	if p.setImage != "" {
 		s.cluster.Spec.Images.Holdfast, s.current = p.setImage, p.setImage
@@ -153,17 +153,17 @@ func (s *scene) change(p plan, o observed) {
 
 // brought ends the NodeJob.
 func (s *scene) brought() {
-	s.job.Status = v1.NodeJobStatus{Phase: v1.JobCompleted, Nodes: []v1.NodeResult{{Name: "a", Log: s.log}, {Name: "b", Log: s.log}}}
+	s.job.Status = v1beta1.NodeJobStatus{Phase: v1beta1.JobCompleted, Nodes: []v1beta1.NodeResult{{Name: "a", Log: s.log}, {Name: "b", Log: s.log}}}
 }
 
 // until steps until a step has been entered, or the upgrade has ended.
-func (s *scene) until(step v1.UpgradeStep) *scene {
+func (s *scene) until(step v1beta1.UpgradeStep) *scene {
 	s.Helper()
 	for range 60 {
 		if s.upgrade.Status.Step == step || hasEnded(s.upgrade) {
 			return s
 		}
-		if s.step(); s.job != nil && s.job.Status.Phase == v1.JobRunning {
+		if s.step(); s.job != nil && s.job.Status.Phase == v1beta1.JobRunning {
 			s.brought()
 		}
 	}
@@ -185,11 +185,11 @@ func (s *scene) steps() string {
 	return strings.Join(names, " ")
 }
 
-func (s *scene) want(phase v1.UpgradePhase, runs v1.Image, message string) {
+func (s *scene) want(phase v1beta1.UpgradePhase, runs v1beta1.Image, message string) {
 	s.Helper()
 	st := s.upgrade.Status
-	complete := meta.FindStatusCondition(st.Conditions, v1.CompleteCondition)
-	if st.Phase != phase || st.Completed != (phase == v1.UpgradeCompleted) || complete == nil || !strings.Contains(complete.Message, message) {
+	complete := meta.FindStatusCondition(st.Conditions, v1beta1.CompleteCondition)
+	if st.Phase != phase || st.Completed != (phase == v1beta1.UpgradeCompleted) || complete == nil || !strings.Contains(complete.Message, message) {
 		s.Errorf("it is %s, %+v; want %s: %s", st.Phase, complete, phase, message)
 	}
 	for name, image := range s.pods {
@@ -200,7 +200,7 @@ func (s *scene) want(phase v1.UpgradePhase, runs v1.Image, message string) {
 	if s.nodes.image != runs || s.controller.image != runs {
 		s.Errorf("the DaemonSet names %s and the controller runs %s, want %s", s.nodes.image, s.controller.image, runs)
 	}
-	if s.cluster != nil && (s.cluster.Spec.Pause || s.cluster.Annotations[v1.PausedByAnnotation] != "") {
+	if s.cluster != nil && (s.cluster.Spec.Paused || s.cluster.Annotations[v1beta1.PausedByAnnotation] != "") {
 		s.Error("the cluster is still paused")
 	}
 	if len(s.upgrade.Finalizers) > 0 {
@@ -213,23 +213,23 @@ func (s *scene) want(phase v1.UpgradePhase, runs v1.Image, message string) {
 	}
 }
 
-const rolling = "PullImage PauseClusterCtrl Preflight UpgradeInit Nodes NFSServers Controller UpgradeComplete"
+const rolling = "PullImage PauseCluster Preflight UpgradeInit Nodes NFSServers Controller UpgradeComplete"
 
-func TestARollingUpgradeGoesStepByStep(t *testing.T) {
+func TestPlan_RollingUpgradeGoesStepByStep(t *testing.T) {
 	s := newScene(t).end()
-	s.want(v1.UpgradeCompleted, newImage, "registry:5000/holdfast:v2 runs everywhere")
-	if s.steps() != rolling || strings.Join(s.told, " ") != rolling {
-		t.Errorf("the steps were %s,\nthe events %s", s.steps(), s.told)
+	s.want(v1beta1.UpgradeCompleted, newImage, "registry:5000/holdfast:v2 runs everywhere")
+	if s.steps() != rolling || strings.Join(s.reported, " ") != rolling {
+		t.Errorf("the steps were %s,\nthe events %s", s.steps(), s.reported)
 	}
-	if st := s.upgrade.Status; st.Ready != "3/3" || st.From != oldImage || st.To != newImage || s.cluster.Spec.Images.Holdfast != newImage {
+	if st := s.upgrade.Status; st.UpgradedNodes != 3 || st.DesiredNodes != 3 || st.From != oldImage || st.To != newImage || s.cluster.Spec.Images.Holdfast != newImage {
 		t.Errorf("the status is %+v; the cluster asks for %s", st, s.cluster.Spec.Images.Holdfast)
 	}
 }
 
-func TestTheControllerComesAfterTheNodesAndTheNodesOneByOne(t *testing.T) {
-	s := newScene(t).until(v1.StepNodes)
+func TestPlan_ControllerFollowsTheNodesOneByOne(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepNodes)
 	var seen []string
-	for s.upgrade.Status.Step == v1.StepNodes {
+	for s.upgrade.Status.Step == v1beta1.StepNodes {
 		before := len(seen)
 		if s.step(); s.plan.roll {
 			seen = append(seen, s.upgrade.Status.Node)
@@ -243,57 +243,57 @@ func TestTheControllerComesAfterTheNodesAndTheNodesOneByOne(t *testing.T) {
 	}
 }
 
-func TestAnOfflineUpgradeStopsAndStartsApplications(t *testing.T) {
+func TestPlan_OfflineUpgradeStopsAndStartsApplications(t *testing.T) {
 	s := newScene(t)
-	s.upgrade.Spec.Strategy = v1.OfflineUpgrade
+	s.upgrade.Spec.Strategy = v1beta1.OfflineUpgrade
 	s.apps = []application{{kind: "StatefulSet", namespace: "team", name: "db", replicas: 3}, {kind: "Deployment", namespace: "team", name: "web", replicas: 3}}
-	s.until(v1.StepNodes)
+	s.until(v1beta1.StepNodes)
 	if s.apps[0].replicas+s.apps[1].replicas != 0 || s.apps[0].before != "3" {
 		t.Fatalf("applications run while nodes are replaced: %+v", s.apps)
 	}
-	s.end().want(v1.UpgradeCompleted, newImage, "runs everywhere")
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "runs everywhere")
 	if s.apps[0].replicas != 3 || s.apps[1].replicas != 3 || s.apps[0].before != "" {
 		t.Errorf("they were not started: %+v", s.apps)
 	}
-	if want := "PullImage PauseClusterCtrl Preflight UpgradeInit ScaleDown Nodes NFSServers Controller ScaleUp UpgradeComplete"; s.steps() != want {
+	if want := "PullImage PauseCluster Preflight UpgradeInit ScaleDown Nodes NFSServers Controller ScaleUp UpgradeComplete"; s.steps() != want {
 		t.Errorf("the steps were %s", s.steps())
 	}
 }
 
-func TestWhatCannotBeStoppedKeepsAnOfflineUpgradeFromBeginning(t *testing.T) {
+func TestPlan_ApplicationThatCannotBeStoppedBlocksAnOfflineUpgrade(t *testing.T) {
 	s := newScene(t)
-	s.upgrade.Spec.Strategy = v1.OfflineUpgrade
+	s.upgrade.Spec.Strategy = v1beta1.OfflineUpgrade
 	s.observed.apps.blockers = []string{"DaemonSet team/cache", "pod team/bare"}
-	s.end().want(v1.UpgradeFailed, oldImage, "DaemonSet team/cache, pod team/bare")
+	s.end().want(v1beta1.UpgradeFailed, oldImage, "DaemonSet team/cache, pod team/bare")
 	if strings.Contains(s.steps(), "UpgradeInit") {
 		t.Errorf("the steps were %s", s.steps())
 	}
 }
 
-func TestANodeThatDoesNotBecomeReadyIsNamedAndAllGoesBack(t *testing.T) {
+func TestPlan_NodeThatDoesNotBecomeReadyIsNamedAndAllIsRolledBack(t *testing.T) {
 	s := newScene(t)
-	s.upgrade.Spec.NodeTimeout = v1.DurationOf(time.Minute)
+	s.upgrade.Spec.NodeTimeout = v1beta1.DurationOf(time.Minute)
 	s.broken["b"] = "container holdfast: ImagePullBackOff"
-	s.until(v1.StepNodes)
+	s.until(v1beta1.StepNodes)
 	for range 5 {
 		s.step()
 	}
-	if s.upgrade.Status.Node != "b" || s.upgrade.Status.Ready != "1/3" || s.plan.again != time.Minute {
+	if s.upgrade.Status.Node != "b" || s.upgrade.Status.UpgradedNodes != 1 || s.upgrade.Status.DesiredNodes != 3 || s.plan.again != time.Minute {
 		t.Fatalf("it is at %+v", s.upgrade.Status)
 	}
 	s.now = s.now.Add(time.Minute)
-	if s.step(); s.upgrade.Status.Phase != v1.UpgradeRollingBack || !meta.IsStatusConditionTrue(s.upgrade.Status.Conditions, v1.FailedCondition) {
+	if s.step(); s.upgrade.Status.Phase != v1beta1.UpgradeRollingBack || !meta.IsStatusConditionTrue(s.upgrade.Status.Conditions, v1beta1.FailedCondition) {
 		t.Fatalf("it is at %+v", s.upgrade.Status)
 	}
-	s.end().want(v1.UpgradeFailed, oldImage, "step Nodes: not done after 1m0s: waiting for pod p of node b to become ready: container holdfast: ImagePullBackOff; registry:5000/holdfast:v1 runs again")
-	if s.told[len(s.told)-1] != ReasonFailed || s.told[len(s.told)-2] != "RollBack" || s.cluster.Spec.Images.Holdfast != "" {
-		t.Errorf("the events are %v; the cluster asks for %s", s.told, s.cluster.Spec.Images.Holdfast)
+	s.end().want(v1beta1.UpgradeFailed, oldImage, "step Nodes: not done after 1m0s: waiting for pod p of node b to become ready: container holdfast: ImagePullBackOff; registry:5000/holdfast:v1 runs again")
+	if s.reported[len(s.reported)-1] != ReasonFailed || s.reported[len(s.reported)-2] != "RollBack" || s.cluster.Spec.Images.Holdfast != "" {
+		t.Errorf("the events are %v; the cluster asks for %s", s.reported, s.cluster.Spec.Images.Holdfast)
 	}
 }
 
-func TestTheNodesAreNotDoneWhileTheStorageOfOneIsNotReady(t *testing.T) {
+func TestPlan_NodesWaitForTheStorageOfEach(t *testing.T) {
 	const gone = "its storage is not ready: disk gone"
-	s := newScene(t).until(v1.StepNodes)
+	s := newScene(t).until(v1beta1.StepNodes)
 	for range 3 {
 		s.step()
 	}
@@ -302,134 +302,134 @@ func TestTheNodesAreNotDoneWhileTheStorageOfOneIsNotReady(t *testing.T) {
 		s.step()
 	}
 	st := s.upgrade.Status
-	if st.Step != v1.StepNodes || st.Node != "b" || st.Ready != "3/3" || s.plan.roll || s.plan.again <= 0 {
+	if st.Step != v1beta1.StepNodes || st.Node != "b" || st.UpgradedNodes != 3 || st.DesiredNodes != 3 || s.plan.roll || s.plan.again <= 0 {
 		t.Fatalf("with all pods replaced, and the storage of node b not ready, it is at %+v", st)
 	}
-	if m := meta.FindStatusCondition(st.Conditions, v1.CompleteCondition).Message; !strings.Contains(m, "node b: "+gone) {
+	if m := meta.FindStatusCondition(st.Conditions, v1beta1.CompleteCondition).Message; !strings.Contains(m, "node b: "+gone) {
 		t.Errorf("it says %q", m)
 	}
 	s.storage = nil
-	s.end().want(v1.UpgradeCompleted, newImage, "")
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "")
 }
 
-func TestANodeWhoseStorageDoesNotBecomeReadyTakesAllBackAndIsWaitedForThere(t *testing.T) {
+func TestPlan_NodeWithoutReadyStorageRollsBackAllAndIsAwaited(t *testing.T) {
 	const gone = "its storage is not ready: disk gone"
-	s := newScene(t).until(v1.StepNodes)
+	s := newScene(t).until(v1beta1.StepNodes)
 	s.storage = map[string]string{"c": gone}
 	for range 4 {
 		s.step()
 	}
 	s.now = s.now.Add(defaultNodeTimeout)
-	if s.step(); s.upgrade.Status.Phase != v1.UpgradeRollingBack {
+	if s.step(); s.upgrade.Status.Phase != v1beta1.UpgradeRollingBack {
 		t.Fatalf("it is at %+v", s.upgrade.Status)
 	}
 	for range 6 {
 		s.step()
 	}
-	if st := s.upgrade.Status; st.Phase != v1.UpgradeRollingBack || s.pods["c"] != oldImage || st.Node != "c" {
+	if st := s.upgrade.Status; st.Phase != v1beta1.UpgradeRollingBack || s.pods["c"] != oldImage || st.Node != "c" {
 		t.Fatalf("with all pods taken back, and the storage of node c not ready, it is at %+v", st)
 	}
 	s.storage = nil
-	s.end().want(v1.UpgradeFailed, oldImage, "node c: "+gone)
+	s.end().want(v1beta1.UpgradeFailed, oldImage, "node c: "+gone)
 }
 
-func TestPreflightWaitsForTheStorageOfANode(t *testing.T) {
-	s := newScene(t).until(v1.StepPreflight)
+func TestPreflight_WaitsForTheStorageOfANode(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepPreflight)
 	s.storage = map[string]string{"a": "its storage is not ready: disk gone"}
 	for range 3 {
 		s.step()
 	}
-	if st := s.upgrade.Status; st.Step != v1.StepPreflight {
+	if st := s.upgrade.Status; st.Step != v1beta1.StepPreflight {
 		t.Fatalf("with the storage of node a not ready it is at %+v", st)
 	}
 	s.storage = nil
-	s.end().want(v1.UpgradeCompleted, newImage, "")
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "")
 }
 
-func TestEachNodeHasItsOwnTime(t *testing.T) {
-	s := newScene(t).until(v1.StepNodes)
+func TestPlan_EachNodeHasItsOwnTimeout(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepNodes)
 	for range 3 {
 		s.now = s.now.Add(9 * time.Minute)
 		s.step()
 	}
-	s.end().want(v1.UpgradeCompleted, newImage, "")
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "")
 }
 
-func TestAControllerThatDoesNotBecomeReadyTakesAllBack(t *testing.T) {
-	s := newScene(t).until(v1.StepController)
+func TestPlan_ControllerThatDoesNotBecomeReadyRollsBackAll(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepController)
 	s.controller.ready, s.controller.waiting = false, "Deployment holdfast-controller: 0 of 2 replicas are updated"
-	if s.step().step(); s.upgrade.Status.Step != v1.StepController || s.controller.image != newImage {
+	if s.step().step(); s.upgrade.Status.Step != v1beta1.StepController || s.controller.image != newImage {
 		t.Fatalf("it is at %+v", s.upgrade.Status)
 	}
 	s.now = s.now.Add(defaultNodeTimeout)
-	if s.step(); s.upgrade.Status.Phase != v1.UpgradeRollingBack {
+	if s.step(); s.upgrade.Status.Phase != v1beta1.UpgradeRollingBack {
 		t.Fatalf("it is at %+v", s.upgrade.Status)
 	}
 	s.step().controller.ready = true // as it was
-	s.end().want(v1.UpgradeFailed, oldImage, "0 of 2 replicas are updated")
+	s.end().want(v1beta1.UpgradeFailed, oldImage, "0 of 2 replicas are updated")
 }
 
-func TestWithoutRollbackWhatIsDoneStays(t *testing.T) {
+func TestPlan_WithoutRollbackFinishedStepsStay(t *testing.T) {
 	s := newScene(t)
 	s.upgrade.Spec.Rollback = new(false)
 	s.broken["b"] = "it crashes"
-	s.until(v1.StepNodes).step().step().step()
+	s.until(v1beta1.StepNodes).step().step().step()
 	s.now = s.now.Add(defaultNodeTimeout)
 	s.end()
 	if s.pods["a"] != newImage || s.pods["b"] != newImage || s.pods["c"] != oldImage {
 		t.Errorf("the nodes run %v", s.pods)
 	}
-	if s.cluster.Spec.Pause || s.cluster.Spec.Images.Holdfast != newImage || s.upgrade.Status.Phase != v1.UpgradeFailed {
+	if s.cluster.Spec.Paused || s.cluster.Spec.Images.Holdfast != newImage || s.upgrade.Status.Phase != v1beta1.UpgradeFailed {
 		t.Errorf("the cluster is %+v, the upgrade %+v", s.cluster.Spec, s.upgrade.Status)
 	}
 }
 
-func TestARollBackThatDoesNotEndIsLeftToTheCluster(t *testing.T) {
+func TestPlan_RollbackThatDoesNotEndIsLeftToTheCluster(t *testing.T) {
 	s := newScene(t)
-	s.upgrade.Spec.Strategy = v1.OfflineUpgrade
+	s.upgrade.Spec.Strategy = v1beta1.OfflineUpgrade
 	s.apps = []application{{kind: "StatefulSet", namespace: "team", name: "db", replicas: 3}}
 	s.broken["b"] = "it crashes"
-	s.until(v1.StepNodes).step().step().step()
+	s.until(v1beta1.StepNodes).step().step().step()
 	s.now = s.now.Add(defaultNodeTimeout)
 	s.step()
 	s.controller.ready, s.controller.waiting = false, "nothing is ready"
 	s.step()
 	s.now = s.now.Add(2 * defaultNodeTimeout)
 	s.end()
-	m := meta.FindStatusCondition(s.upgrade.Status.Conditions, v1.FailedCondition).Message
-	if s.upgrade.Status.Phase != v1.UpgradeFailed || !strings.Contains(m, "is left to the controller, since not done after 10m0s") || !strings.Contains(m, "step Nodes: ") {
+	m := meta.FindStatusCondition(s.upgrade.Status.Conditions, v1beta1.FailedCondition).Message
+	if s.upgrade.Status.Phase != v1beta1.UpgradeFailed || !strings.Contains(m, "itself, since not done after 10m0s") || !strings.Contains(m, "step Nodes: ") {
 		t.Errorf("it says %q", m)
 	}
-	if s.cluster.Spec.Pause || s.apps[0].replicas != 3 {
+	if s.cluster.Spec.Paused || s.apps[0].replicas != 3 {
 		t.Errorf("the cluster is %+v, the applications %+v", s.cluster.Spec, s.apps)
 	}
 }
 
-func TestADowngradeBelowTheMetadataOnDiskIsRefusedBeforeAnythingChanges(t *testing.T) {
+func TestPlan_DowngradeBelowTheMetadataOnDiskIsRefusedBeforeAnyChange(t *testing.T) {
 	const reads = `{"version":"v2","metadata":{"writes":2,"reads":2}}`
 	for name, c := range map[string]struct{ log, nfs, want string }{
-		"it reads less":        {`{"version":"v0","metadata":{"writes":1,"reads":1}}`, reads, "holdfast:v2 reads metadata up to version 1, and what is on disk has version 2"},
-		"it does not say":      {`{"version":"v0"}`, reads, "does not say which metadata it reads"},
-		"it is something else": {"Welcome!\n", reads, `does not say which metadata it reads: it wrote "Welcome!"`},
+		"it reads less":        {`{"version":"v0","metadata":{"writes":1,"reads":1}}`, reads, "holdfast:v2 reads metadata up to version 1, and the metadata on disk has version 2"},
+		"it does not say":      {`{"version":"v0"}`, reads, "does not report which metadata it reads"},
+		"it is something else": {"Welcome!\n", reads, `does not report which metadata it reads: it wrote "Welcome!"`},
 		"NFS servers read less": {
-			reads, `{"version":"v0","metadata":{"writes":1,"reads":1}}`, "holdfast/nfs:v2 reads metadata up to version 1, and what is on disk has version 2",
+			reads, `{"version":"v0","metadata":{"writes":1,"reads":1}}`, "holdfast/nfs:v2 reads metadata up to version 1, and the metadata on disk has version 2",
 		},
-		"NFS servers do not say": {reads, "nfs 2.0", "node b: holdfast/nfs:v2 does not say which metadata it reads"},
+		"NFS servers do not say": {reads, "nfs 2.0", "node b: holdfast/nfs:v2 does not report which metadata it reads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
 			s.log, s.metadata = c.log, 2
 			s.nfs.image, s.nfs.nodes = "holdfast/nfs:v2", []string{"b"}
 			before := s.cluster.DeepCopy()
-			s.until(v1.StepPullImage).step()
+			s.until(v1beta1.StepPullImage).step()
 			s.brought()
-			s.nfsJob.Status = v1.NodeJobStatus{Phase: v1.JobCompleted, Nodes: []v1.NodeResult{{Name: "b", Log: c.nfs}}}
+			s.nfsJob.Status = v1beta1.NodeJobStatus{Phase: v1beta1.JobCompleted, Nodes: []v1beta1.NodeResult{{Name: "b", Log: c.nfs}}}
 			for range 20 {
 				if s.step(); s.plan.pause || s.plan.unpause || s.plan.apply != nil || !equality.Semantic.DeepEqual(s.cluster, before) {
 					t.Fatalf("the cluster is changed: %+v", s.plan)
 				}
 			}
-			s.want(v1.UpgradeFailed, oldImage, c.want)
+			s.want(v1beta1.UpgradeFailed, oldImage, c.want)
 			if s.steps() != "PullImage" {
 				t.Errorf("the steps were %s", s.steps())
 			}
@@ -437,54 +437,54 @@ func TestADowngradeBelowTheMetadataOnDiskIsRefusedBeforeAnythingChanges(t *testi
 	}
 }
 
-func TestAnImageThatDoesNotComeFailsWithWhatTheJobSays(t *testing.T) {
-	s := newScene(t).until(v1.StepPullImage).step()
-	s.job.Status = v1.NodeJobStatus{Phase: v1.JobFailed, Conditions: []metav1.Condition{{Type: v1.CompleteCondition, Message: "0/3 nodes are done; failed: a: image x cannot be pulled"}}}
-	s.end().want(v1.UpgradeFailed, oldImage, "failed: a: image x cannot be pulled")
+func TestPlan_MissingImageFailsWithTheMessageOfTheJob(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepPullImage).step()
+	s.job.Status = v1beta1.NodeJobStatus{Phase: v1beta1.JobFailed, Conditions: []metav1.Condition{{Type: v1beta1.CompleteCondition, Message: "0/3 nodes are done; failed: a: image x cannot be pulled"}}}
+	s.end().want(v1beta1.UpgradeFailed, oldImage, "failed: a: image x cannot be pulled")
 }
 
-func TestTheImageOfNFSServersComesToTheirNodesFirst(t *testing.T) {
+func TestPlan_NFSServerImageIsPulledOnTheirNodesFirst(t *testing.T) {
 	s := newScene(t)
 	s.nfs.image, s.nfs.nodes = "holdfast/nfs:v2", []string{"b"}
-	s.until(v1.StepPullImage).step()
+	s.until(v1beta1.StepPullImage).step()
 	s.brought()
-	if s.step(); s.upgrade.Status.Step != v1.StepPullImage {
+	if s.step(); s.upgrade.Status.Step != v1beta1.StepPullImage {
 		t.Errorf("it does not wait, but is at %s", s.upgrade.Status.Step)
 	}
-	s.nfsJob.Status = v1.NodeJobStatus{Phase: v1.JobCompleted, Nodes: []v1.NodeResult{{Name: "b", Log: s.log}}}
-	if s.step(); s.upgrade.Status.Step != v1.StepPauseClusterCtrl || !strings.Contains(s.upgrade.Status.Steps[0].Message, "holdfast/nfs:v2") {
+	s.nfsJob.Status = v1beta1.NodeJobStatus{Phase: v1beta1.JobCompleted, Nodes: []v1beta1.NodeResult{{Name: "b", Log: s.log}}}
+	if s.step(); s.upgrade.Status.Step != v1beta1.StepPauseCluster || !strings.Contains(s.upgrade.Status.Steps[0].Message, "holdfast/nfs:v2") {
 		t.Errorf("it is at %s: %+v", s.upgrade.Status.Step, s.upgrade.Status.Steps)
 	}
 }
 
-func TestAnImageOfNFSServersThatDoesNotComeChangesNothing(t *testing.T) {
+func TestPlan_MissingNFSServerImageChangesNothing(t *testing.T) {
 	s := newScene(t)
 	s.nfs.image, s.nfs.nodes = "holdfast/nfs:v2", []string{"b"}
-	s.until(v1.StepPullImage).step()
+	s.until(v1beta1.StepPullImage).step()
 	s.brought()
-	s.nfsJob.Status = v1.NodeJobStatus{Phase: v1.JobFailed, Conditions: []metav1.Condition{{Type: v1.CompleteCondition, Message: "0/1 nodes are done; failed: b: image x cannot be pulled"}}}
-	s.end().want(v1.UpgradeFailed, oldImage, "failed: b: image x cannot be pulled")
+	s.nfsJob.Status = v1beta1.NodeJobStatus{Phase: v1beta1.JobFailed, Conditions: []metav1.Condition{{Type: v1beta1.CompleteCondition, Message: "0/1 nodes are done; failed: b: image x cannot be pulled"}}}
+	s.end().want(v1beta1.UpgradeFailed, oldImage, "failed: b: image x cannot be pulled")
 	if s.steps() != "PullImage" {
 		t.Errorf("the steps were %s", s.steps())
 	}
 }
 
-func TestPreflightWaitsForNodesAndThenNamesThem(t *testing.T) {
-	s := newScene(t).until(v1.StepPreflight)
+func TestPreflight_WaitsForNodesAndThenNamesThem(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepPreflight)
 	s.storage["b"] = "its storage is not ready: disk gone"
 	s.step()
-	if m := meta.FindStatusCondition(s.upgrade.Status.Conditions, v1.CompleteCondition).Message; !strings.Contains(m, "node b: its storage is not ready: disk gone") {
+	if m := meta.FindStatusCondition(s.upgrade.Status.Conditions, v1beta1.CompleteCondition).Message; !strings.Contains(m, "node b: its storage is not ready: disk gone") {
 		t.Errorf("it says %q", m)
 	}
 	s.now = s.now.Add(defaultNodeTimeout)
 	s.step()
 	delete(s.storage, "b")
-	s.end().want(v1.UpgradeFailed, oldImage, "node b: its storage is not ready: disk gone")
+	s.end().want(v1beta1.UpgradeFailed, oldImage, "node b: its storage is not ready: disk gone")
 }
 
 // The StorageCluster was changed, and is paused before its own loop has replaced all node pods for that.
-func TestPreflightFinishesTheRolloutThatThePauseHasStopped(t *testing.T) {
-	s := newScene(t).until(v1.StepPreflight)
+func TestPreflight_FinishesTheRolloutThatThePauseHasStopped(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepPreflight)
 	s.pods["b"], s.pods["c"] = "with other arguments", "with other arguments"
 	var replaced []string
 	for range len(s.pods) {
@@ -496,29 +496,29 @@ func TestPreflightFinishesTheRolloutThatThePauseHasStopped(t *testing.T) {
 	if !slices.Equal(replaced, []string{"b", "c"}) {
 		t.Errorf("replaced were %v", replaced)
 	}
-	s.end().want(v1.UpgradeCompleted, newImage, "runs everywhere")
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "runs everywhere")
 }
 
-func TestTheImageThatRunsIsBroughtAtOnce(t *testing.T) {
+func TestPlan_RunningImageIsPulledAtOnce(t *testing.T) {
 	s := newScene(t)
-	s.upgrade.Spec = v1.StorageUpgradeSpec{Image: oldImage}
-	s.end().want(v1.UpgradeCompleted, oldImage, "runs already")
+	s.upgrade.Spec = v1beta1.StorageUpgradeSpec{Image: oldImage}
+	s.end().want(v1beta1.UpgradeCompleted, oldImage, "runs already")
 	if s.steps() != "UpgradeComplete" || s.job != nil {
 		t.Errorf("the steps were %s", s.steps())
 	}
 }
 
-func TestAnUpgradeWaitsItsTurn(t *testing.T) {
+func TestPlan_UpgradeWaitsItsTurn(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*scene)
 		want   string
 	}{
-		"another goes first":  {func(s *scene) { s.other = "first" }, "upgrade first goes first"},
+		"another goes first":  {func(s *scene) { s.other = "first" }, "upgrade first runs first"},
 		"there is no cluster": {func(s *scene) { s.cluster = nil }, "there is no StorageCluster"},
 		"the cluster goes":    {func(s *scene) { s.cluster.DeletionTimestamp = &metav1.Time{Time: begun} }, "is being deleted"},
-		"the user has paused": {func(s *scene) { s.cluster.Spec.Pause = true }, "take spec.pause away"},
+		"the user has paused": {func(s *scene) { s.cluster.Spec.Paused = true }, "remove spec.paused"},
 		"another has it still": {func(s *scene) {
-			s.cluster.Spec.Pause, s.cluster.Annotations = true, map[string]string{v1.PausedByAnnotation: "first"}
+			s.cluster.Spec.Paused, s.cluster.Annotations = true, map[string]string{v1beta1.PausedByAnnotation: "first"}
 		}, "paused by upgrade first"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -526,28 +526,28 @@ func TestAnUpgradeWaitsItsTurn(t *testing.T) {
 			cluster := s.cluster.DeepCopy()
 			c.change(s)
 			s.step().step().step()
-			m := meta.FindStatusCondition(s.upgrade.Status.Conditions, v1.CompleteCondition)
-			if s.upgrade.Status.Phase != v1.UpgradeWaiting || !strings.Contains(m.Message, c.want) || s.job != nil {
+			m := meta.FindStatusCondition(s.upgrade.Status.Conditions, v1beta1.CompleteCondition)
+			if s.upgrade.Status.Phase != v1beta1.UpgradeWaiting || !strings.Contains(m.Message, c.want) || s.job != nil {
 				t.Fatalf("it is %+v", s.upgrade.Status)
 			}
 			s.other, s.cluster = "", cluster
-			s.end().want(v1.UpgradeCompleted, newImage, "runs everywhere")
+			s.end().want(v1beta1.UpgradeCompleted, newImage, "runs everywhere")
 		})
 	}
 }
 
-func TestAnUpgradeThatIsDeletedInTheMiddleLeavesTheClusterAsItWas(t *testing.T) {
-	all := strings.FieldsSeq("PullImage PauseClusterCtrl Preflight UpgradeInit ScaleDown Nodes NFSServers Controller ScaleUp")
+func TestPlan_UpgradeDeletedMidwayLeavesTheClusterAsBefore(t *testing.T) {
+	all := strings.FieldsSeq("PullImage PauseCluster Preflight UpgradeInit ScaleDown Nodes NFSServers Controller ScaleUp")
 	for step := range all {
 		for _, rollback := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s %v", step, rollback), func(t *testing.T) {
 				s := newScene(t)
-				s.upgrade.Spec.Strategy, s.upgrade.Spec.Rollback = v1.OfflineUpgrade, &rollback
+				s.upgrade.Spec.Strategy, s.upgrade.Spec.Rollback = v1beta1.OfflineUpgrade, &rollback
 				s.apps = []application{{kind: "StatefulSet", namespace: "team", name: "db", replicas: 3}}
-				s.until(v1.UpgradeStep(step))
+				s.until(v1beta1.UpgradeStep(step))
 				s.step() // in the middle of it
 				s.upgrade.DeletionTimestamp = &metav1.Time{Time: s.now}
-				s.end().want(v1.UpgradeFailed, oldImage, "it was deleted")
+				s.end().want(v1beta1.UpgradeFailed, oldImage, "it was deleted")
 				if s.apps[0].replicas != 3 || s.apps[0].before != "" || s.cluster.Spec.Images.Holdfast != "" {
 					t.Errorf("the applications are %+v, the cluster %+v", s.apps, s.cluster.Spec)
 				}
@@ -556,13 +556,13 @@ func TestAnUpgradeThatIsDeletedInTheMiddleLeavesTheClusterAsItWas(t *testing.T) 
 	}
 }
 
-func TestAnUpgradeThatIsDeletedAtItsEndIsCompleted(t *testing.T) {
-	s := newScene(t).until(v1.StepUpgradeComplete)
+func TestPlan_UpgradeDeletedAtItsEndIsCompleted(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepUpgradeComplete)
 	s.upgrade.DeletionTimestamp = &metav1.Time{Time: s.now}
-	s.end().want(v1.UpgradeCompleted, newImage, "runs everywhere")
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "runs everywhere")
 }
 
-func TestAnUpgradeThatNeverBeganGoesAtOnce(t *testing.T) {
+func TestPlan_UpgradeThatNeverBeganIsDeletedAtOnce(t *testing.T) {
 	s := newScene(t)
 	s.other = "first"
 	s.step().step()
@@ -572,47 +572,47 @@ func TestAnUpgradeThatNeverBeganGoesAtOnce(t *testing.T) {
 	}
 }
 
-func TestAClusterThatGoesInTheMiddleEndsTheUpgradeAndStartsApplications(t *testing.T) {
+func TestPlan_ClusterDeletedMidwayEndsTheUpgradeAndStartsApplications(t *testing.T) {
 	s := newScene(t)
-	s.upgrade.Spec.Strategy = v1.OfflineUpgrade
+	s.upgrade.Spec.Strategy = v1beta1.OfflineUpgrade
 	s.apps = []application{{kind: "StatefulSet", namespace: "team", name: "db", replicas: 3}}
-	s.until(v1.StepNodes).step()
+	s.until(v1beta1.StepNodes).step()
 	s.cluster = nil
 	s.end()
-	if s.upgrade.Status.Phase != v1.UpgradeFailed || s.apps[0].replicas != 3 || len(s.upgrade.Finalizers) != 0 {
+	if s.upgrade.Status.Phase != v1beta1.UpgradeFailed || s.apps[0].replicas != 3 || len(s.upgrade.Finalizers) != 0 {
 		t.Errorf("it is %+v; the applications are %+v", s.upgrade.Status, s.apps)
 	}
 }
 
-func TestAHandThatUnpausesInTheMiddleIsOverruled(t *testing.T) {
-	s := newScene(t).until(v1.StepNodes)
-	s.cluster.Spec.Pause, s.cluster.Annotations = false, nil
-	if s.step(); !s.cluster.Spec.Pause {
+func TestPlan_ManualUnpauseMidwayIsOverruled(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepNodes)
+	s.cluster.Spec.Paused, s.cluster.Annotations = false, nil
+	if s.step(); !s.cluster.Spec.Paused {
 		t.Error("the cluster's own loop is let in")
 	}
-	s.end().want(v1.UpgradeCompleted, newImage, "")
+	s.end().want(v1beta1.UpgradeCompleted, newImage, "")
 }
 
-func TestWhatHindersIsToldAndBounded(t *testing.T) {
-	s := newScene(t).until(v1.StepUpgradeInit)
+func TestPlan_BlockersAreReportedAndBounded(t *testing.T) {
+	s := newScene(t).until(v1beta1.StepUpgradeInit)
 	s.trouble = "DaemonSet holdfast-node: forbidden"
 	s.upgrade.Status.Steps[3].StartTime = metav1.NewTime(s.now)
-	p := makePlan(s.upgrade, s.look())
-	if m := meta.FindStatusCondition(p.status.Conditions, v1.CompleteCondition).Message; !strings.Contains(m, "DaemonSet holdfast-node: forbidden") {
+	p := newPlan(s.upgrade, s.look())
+	if m := meta.FindStatusCondition(p.status.Conditions, v1beta1.CompleteCondition).Message; !strings.Contains(m, "DaemonSet holdfast-node: forbidden") {
 		t.Errorf("it says %q", m)
 	}
 	o := s.look()
 	o.now = o.now.Add(defaultNodeTimeout)
-	p = makePlan(s.upgrade, o)
-	if p.status.Phase != v1.UpgradeRollingBack || !strings.Contains(p.status.Steps[3].Message, "forbidden") {
+	p = newPlan(s.upgrade, o)
+	if p.status.Phase != v1beta1.UpgradeRollingBack || !strings.Contains(p.status.Steps[3].Message, "forbidden") {
 		t.Errorf("it is %+v", p.status)
 	}
 }
 
-func TestAVersionIsAnotherTagOfTheImage(t *testing.T) {
+func TestVersion_IsAnotherTagOfTheImage(t *testing.T) {
 	for name, c := range map[string]struct {
-		current v1.Image
-		want    v1.Image
+		current v1beta1.Image
+		want    v1beta1.Image
 	}{
 		"with a tag":             {"holdfast/holdfast:v1", "holdfast/holdfast:v2"},
 		"without a tag":          {"holdfast/holdfast", "holdfast/holdfast:v2"},
@@ -623,37 +623,37 @@ func TestAVersionIsAnotherTagOfTheImage(t *testing.T) {
 		"one that is not known ": {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := target(&v1.StorageUpgradeSpec{Version: "v2"}, c.current)
+			got, err := target(&v1beta1.StorageUpgradeSpec{Version: "v2"}, c.current)
 			if got != c.want || (err == nil) != (c.want != "") {
 				t.Errorf("got %s, %v, want %s", got, err, c.want)
 			}
 		})
 	}
-	if got, err := target(&v1.StorageUpgradeSpec{Image: "x"}, oldImage); got != "x" || err != nil {
+	if got, err := target(&v1beta1.StorageUpgradeSpec{Image: "x"}, oldImage); got != "x" || err != nil {
 		t.Errorf("an image: %s, %v", got, err)
 	}
-	if _, err := target(&v1.StorageUpgradeSpec{}, oldImage); err == nil {
+	if _, err := target(&v1beta1.StorageUpgradeSpec{}, oldImage); err == nil {
 		t.Error("nothing to bring was taken")
 	}
 }
 
-func TestAVersionIsFoundInALogWithOtherLines(t *testing.T) {
+func TestVersion_IsFoundInALogWithOtherLines(t *testing.T) {
 	v, err := parseVersion("warning: x\n{\"level\":\"info\"}\n" + `{"version":"v2","metadata":{"writes":2,"reads":3}}` + "\nbye\n")
 	if err != nil || v.Version != "v2" || v.Metadata.Writes != 2 || v.Metadata.Reads != 3 {
 		t.Errorf("got %+v, %v", v, err)
 	}
 }
 
-// No watch of the upgrade's tells of the pods of servers.
-func TestServersThatAreWaitedForAreLookedAtAgainSoon(t *testing.T) {
+// No watch of the upgrade reports the pods of servers.
+func TestPlan_AwaitedServersAreCheckedAgainSoon(t *testing.T) {
 	s := newScene(t)
 	s.nfs = servers{waiting: "NFSServer shop/files: pod nfs-files-0 to end"}
-	s.until(v1.StepNFSServers)
-	if s.step(); s.upgrade.Status.Step != v1.StepNFSServers || s.plan.again <= 0 || s.plan.again > recheck {
+	s.until(v1beta1.StepNFSServers)
+	if s.step(); s.upgrade.Status.Step != v1beta1.StepNFSServers || s.plan.again <= 0 || s.plan.again > recheck {
 		t.Errorf("in step %s it looks again after %s", s.upgrade.Status.Step, s.plan.again)
 	}
 	s.nfs.done = true
-	if s.step(); s.upgrade.Status.Step != v1.StepController {
+	if s.step(); s.upgrade.Status.Step != v1beta1.StepController {
 		t.Errorf("when they are done it is at step %s", s.upgrade.Status.Step)
 	}
 }

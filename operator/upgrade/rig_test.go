@@ -25,14 +25,14 @@ import (
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/kube/apply"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
-	"github.com/holdfast-storage/holdfast/test/alongside"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 const ours = "holdfast-system"
@@ -54,26 +54,26 @@ type rig struct {
 	replace []string
 }
 
-func newRig(t *testing.T, changes ...func(*v1.StorageClusterSpec)) *rig {
+func newRig(t *testing.T, changes ...func(*v1beta1.StorageClusterSpec)) *rig {
 	t.Helper()
 	api := miniapi.New(t)
 	r := &rig{T: t, api: api, client: holdfast.NewForConfigOrDie(api.Config()), kubernetes: kubernetes.NewForConfigOrDie(api.Config())}
-	cluster := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1.StorageClusterSpec{Images: v1.Images{Holdfast: oldImage}}}
+	cluster := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}, Spec: v1beta1.StorageClusterSpec{Images: v1beta1.Images{Holdfast: oldImage}}}
 	for _, change := range changes {
 		change(&cluster.Spec)
 	}
-	cluster, err := r.client.HoldfastV1().StorageClusters().Create(t.Context(), cluster, metav1.CreateOptions{})
+	cluster, err := r.client.HoldfastV1beta1().StorageClusters().Create(t.Context(), cluster, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []string{"a", "b", "c"} {
-		node, err := r.client.HoldfastV1().StorageNodes().Create(t.Context(), &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: n}}, metav1.CreateOptions{})
+		node, err := r.client.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: n}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.addNode(n)
-		node.Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionTrue}}
-		if _, err := r.client.HoldfastV1().StorageNodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		node.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue}}
+		if _, err := r.client.HoldfastV1beta1().StorageNodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func (r *rig) addNode(name string) {
 }
 
 // register is what the kubelet of a node does when the pod of an image comes.
-func (r *rig) register(node string, image v1.Image) {
+func (r *rig) register(node string, image v1beta1.Image) {
 	n, err := r.kubernetes.StorageV1().CSINodes().Get(r.Context(), node, metav1.GetOptions{})
 	if err != nil {
 		return
@@ -101,7 +101,7 @@ func (r *rig) register(node string, image v1.Image) {
 	if n.Spec.Drivers = nil; string(image) != r.deaf {
 		n.Spec.Drivers = []storage.CSINodeDriver{{Name: csiDriver, NodeID: node}}
 	}
-	_, _ = r.kubernetes.StorageV1().CSINodes().Update(r.Context(), n, metav1.UpdateOptions{}) // nobody else writes it
+	_, _ = r.kubernetes.StorageV1().CSINodes().Update(r.Context(), n, metav1.UpdateOptions{}) // which has no other writer
 	if string(image) == r.deaf {
 		// It forgets the driver with the old pod, and takes longer to start the new one.
 		select {
@@ -112,7 +112,7 @@ func (r *rig) register(node string, image v1.Image) {
 }
 
 // install makes the workloads as the cluster's own loop would.
-func (r *rig) install(cluster *v1.StorageCluster) {
+func (r *rig) install(cluster *v1beta1.StorageCluster) {
 	r.Helper()
 	objects, err := render.Objects(render.Input{Cluster: cluster, Namespace: ours, Snapshots: true, Has: func(schema.GroupKind) bool { return true }})
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *rig) install(cluster *v1.StorageCluster) {
 	resources := map[string]string{"DaemonSet": "daemonsets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
 	client := dynamic.NewForConfigOrDie(r.api.Config())
 	for _, o := range objects {
-		if resource := resources[o.GetKind()]; resource != "" && o.GetName() != "holdfast-snapshot-controller" { // which nobody upgrades
+		if resource := resources[o.GetKind()]; resource != "" && o.GetName() != "holdfast-snapshot-controller" { // which is not upgraded
 			at := client.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}).Namespace(ours)
 			if _, err := at.Apply(r.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: apply.FieldManager, Force: true}); err != nil {
 				r.Fatal(err)
@@ -146,7 +146,7 @@ func (r *rig) live() {
 	on(kube.Core().V1().Pods().Informer(), func(any) { r.daemonSet() })
 	on(kube.Apps().V1().Deployments().Informer(), func(o any) { r.deployment(o.(*apps.Deployment)) })
 	on(kube.Apps().V1().StatefulSets().Informer(), func(o any) { r.statefulSet(o.(*apps.StatefulSet)) })
-	on(kinds.Holdfast().V1().NodeJobs().Informer(), func(o any) { r.nodeJob(o.(*v1.NodeJob)) })
+	on(kinds.Holdfast().V1beta1().NodeJobs().Informer(), func(o any) { r.nodeJob(o.(*v1beta1.NodeJob)) })
 	kube.StartWithContext(r.Context())
 	kinds.StartWithContext(r.Context())
 	kube.WaitForCacheSyncWithContext(r.Context())
@@ -234,17 +234,17 @@ func (r *rig) statefulSet(s *apps.StatefulSet) {
 	_, _ = pods.Create(r.Context(), p, metav1.CreateOptions{}) // it may be there
 }
 
-func (r *rig) nodeJob(job *v1.NodeJob) {
+func (r *rig) nodeJob(job *v1beta1.NodeJob) {
 	if job.Status.Phase != "" || job.DeletionTimestamp != nil {
 		return
 	}
 	job = job.DeepCopy()
-	job.Status.Phase = v1.JobCompleted
-	job.Status.Nodes = []v1.NodeResult{{Name: "a", Phase: v1.JobCompleted, Log: `{"version":"v2","metadata":{"writes":1,"reads":1}}`}}
+	job.Status.Phase = v1beta1.JobCompleted
+	job.Status.Nodes = []v1beta1.NodeResult{{Name: "a", Phase: v1beta1.JobCompleted, Log: `{"version":"v2","metadata":{"writes":1,"reads":1}}`}}
 	if string(job.Spec.Image) == r.wrong {
-		job.Status.Phase = v1.JobFailed
+		job.Status.Phase = v1beta1.JobFailed
 	}
-	_, _ = r.client.HoldfastV1().NodeJobs().UpdateStatus(r.Context(), job, metav1.UpdateOptions{}) // a change makes it try again
+	_, _ = r.client.HoldfastV1beta1().NodeJobs().UpdateStatus(r.Context(), job, metav1.UpdateOptions{}) // a change makes it try again
 }
 
 // database uses a volume of ours.
@@ -322,7 +322,7 @@ func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.ahead.Load
 // hurry lets time pass when an upgrade waits for the node that does not become ready.
 func (r *rig) hurry(name string) {
 	u := r.get(name)
-	if u == nil || u.Status.Phase != v1.UpgradeRunning || u.Status.NodeStartTime == nil {
+	if u == nil || u.Status.Phase != v1beta1.UpgradeRunning || u.Status.NodeStartTime == nil {
 		return
 	}
 	pod := r.nodePods()[u.Status.Node]
@@ -336,16 +336,16 @@ func (r *rig) hurry(name string) {
 	_, _ = r.kubernetes.CoreV1().Pods(ours).Update(r.Context(), pod, metav1.UpdateOptions{}) // or the next time
 }
 
-func (r *rig) upgrade(name string, spec v1.StorageUpgradeSpec) {
+func (r *rig) upgrade(name string, spec v1beta1.StorageUpgradeSpec) {
 	r.Helper()
-	_, err := r.client.HoldfastV1().StorageUpgrades().Create(r.Context(), &v1.StorageUpgrade{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+	_, err := r.client.HoldfastV1beta1().StorageUpgrades().Create(r.Context(), &v1beta1.StorageUpgrade{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
 }
 
-func (r *rig) get(name string) *v1.StorageUpgrade {
-	u, err := r.client.HoldfastV1().StorageUpgrades().Get(context.Background(), name, metav1.GetOptions{})
+func (r *rig) get(name string) *v1beta1.StorageUpgrade {
+	u, err := r.client.HoldfastV1beta1().StorageUpgrades().Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
 		return nil
 	}
@@ -407,23 +407,23 @@ func (r *rig) controllers() (all []core.PodSpec) {
 	return all
 }
 
-func (r *rig) wantRuns(image v1.Image) {
+func (r *rig) wantRuns(image v1beta1.Image) {
 	r.Helper()
 	want := strings.ReplaceAll("a=I b=I c=I controller=I", "I", string(image))
 	if have := r.runs(); have != want {
 		r.Errorf("what runs is\n%s, want\n%s", have, want)
 	}
-	c, err := r.client.HoldfastV1().StorageClusters().Get(r.Context(), "holdfast", metav1.GetOptions{})
+	c, err := r.client.HoldfastV1beta1().StorageClusters().Get(r.Context(), "holdfast", metav1.GetOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
-	if c.Spec.Pause || c.Annotations[v1.PausedByAnnotation] != "" || c.Spec.Images.Holdfast != image {
+	if c.Spec.Paused || c.Annotations[v1beta1.PausedByAnnotation] != "" || c.Spec.Images.Holdfast != image {
 		r.Errorf("the cluster is %v %+v", c.Annotations, c.Spec)
 	}
 }
 
-// told are the reasons of the events, each with how often.
-func (r *rig) told() map[string]int {
+// reported are the reasons of the events, each with how often.
+func (r *rig) reported() map[string]int {
 	r.Helper()
 	list, err := r.kubernetes.CoreV1().Events(metav1.NamespaceDefault).List(r.Context(), metav1.ListOptions{})
 	if err != nil {

@@ -5,17 +5,17 @@ import (
 	"slices"
 	"strings"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
 // goOn does what the step at work is for.
 func (r *round) goOn() {
-	steps := map[v1.UpgradeStep]func(){
-		v1.StepPullImage: r.pullImage, v1.StepPauseClusterCtrl: r.pauseClusterCtrl, v1.StepPreflight: r.preflight,
-		v1.StepUpgradeInit: r.upgradeInit, v1.StepScaleDown: r.scaleDown, v1.StepNodes: r.rollNodes,
-		v1.StepNFSServers: r.nfsServers, v1.StepController: r.rollController, v1.StepScaleUp: r.scaleUp,
-		v1.StepUpgradeComplete: r.upgradeComplete,
+	steps := map[v1beta1.UpgradeStep]func(){
+		v1beta1.StepPullImage: r.pullImage, v1beta1.StepPauseCluster: r.pauseClusterCtrl, v1beta1.StepPreflight: r.preflight,
+		v1beta1.StepUpgradeInit: r.upgradeInit, v1beta1.StepScaleDown: r.scaleDown, v1beta1.StepNodes: r.rollNodes,
+		v1beta1.StepNFSServers: r.nfsServers, v1beta1.StepController: r.rollController, v1beta1.StepScaleUp: r.scaleUp,
+		v1beta1.StepUpgradeComplete: r.upgradeComplete,
 	}
 	do, known := steps[r.status.Step]
 	if !known {
@@ -23,7 +23,7 @@ func (r *round) goOn() {
 		return
 	}
 	// From here on the cluster's own loop must stay away; a hand may have let it in.
-	r.pause = r.status.Step != v1.StepPullImage && r.status.Step != v1.StepUpgradeComplete && !r.pausedByThis()
+	r.pause = r.status.Step != v1beta1.StepPullImage && r.status.Step != v1beta1.StepUpgradeComplete && !r.pausedByThis()
 	do()
 }
 
@@ -31,50 +31,50 @@ func (r *round) goOn() {
 func (r *round) did() string {
 	to := r.status.To
 	switch r.status.Step {
-	case v1.StepPullImage:
+	case v1beta1.StepPullImage:
 		if r.nfsJob != nil {
-			return fmt.Sprintf("%s is on the nodes: %s; %s on those of NFS servers: %s; both read what is on disk", to, said(r.job), r.nfsJob.Spec.Image, said(r.nfsJob))
+			return fmt.Sprintf("%s is on the nodes: %s; %s on those of NFS servers: %s; both read the metadata on disk", to, said(r.job), r.nfsJob.Spec.Image, said(r.nfsJob))
 		}
-		return fmt.Sprintf("%s is on the nodes, and reads what is on their disks: %s", to, said(r.job))
-	case v1.StepPauseClusterCtrl:
-		return "the controller leaves the cluster to this upgrade"
-	case v1.StepPreflight:
+		return fmt.Sprintf("%s is on the nodes, and reads the metadata on their disks: %s", to, said(r.job))
+	case v1beta1.StepPauseCluster:
+		return "the controller is paused for this upgrade"
+	case v1beta1.StepPreflight:
 		return "all nodes and the controller are ready"
-	case v1.StepUpgradeInit:
-		return fmt.Sprintf("node pods that are made from now on run %s", to)
-	case v1.StepScaleDown:
+	case v1beta1.StepUpgradeInit:
+		return fmt.Sprintf("new node pods run %s", to)
+	case v1beta1.StepScaleDown:
 		return fmt.Sprintf("%d applications are stopped", len(r.apps.stopped))
-	case v1.StepNodes:
-		return fmt.Sprintf("%s nodes run %s", r.status.Ready, to)
-	case v1.StepNFSServers:
-		return fmt.Sprintf("all NFS servers run what belongs to %s", to)
-	case v1.StepController:
+	case v1beta1.StepNodes:
+		return fmt.Sprintf("%d/%d nodes run %s", r.status.UpgradedNodes, r.status.DesiredNodes, to)
+	case v1beta1.StepNFSServers:
+		return fmt.Sprintf("all NFS servers run the image of %s", to)
+	case v1beta1.StepController:
 		return fmt.Sprintf("the controller runs %s", to)
-	case v1.StepScaleUp:
+	case v1beta1.StepScaleUp:
 		return "the applications are started"
 	}
 	return r.step().Message
 }
 
 func (r *round) pausedByThis() bool {
-	return r.cluster.Spec.Pause && r.cluster.Annotations[v1.PausedByAnnotation] == r.upgrade.Name
+	return r.cluster.Spec.Paused && r.cluster.Annotations[v1beta1.PausedByAnnotation] == r.upgrade.Name
 }
 
 func (r *round) pullImage() {
-	jobs := []*v1.NodeJob{r.job}
+	jobs := []*v1beta1.NodeJob{r.job}
 	if r.nfs.image != "" || r.nfsJob != nil {
 		jobs = append(jobs, r.nfsJob)
 	}
 	if slices.Contains(jobs, nil) {
 		r.bringJobs = true
-		r.wait(r.step().StartTime, "a NodeJob to be made")
+		r.wait(r.step().StartTime, "a NodeJob to be created")
 		return
 	}
 	var works []string
 	for _, job := range jobs {
 		switch job.Status.Phase {
-		case v1.JobCompleted:
-		case v1.JobFailed:
+		case v1beta1.JobCompleted:
+		case v1beta1.JobFailed:
 			r.fail(fmt.Sprintf("NodeJob %s failed: %s", job.Name, said(job)))
 			return
 		default: // the job has a timeout of its own
@@ -90,17 +90,17 @@ func (r *round) pullImage() {
 		r.fail(why)
 		return
 	}
-	r.enter(v1.StepPauseClusterCtrl, "the controller leaves the cluster to this upgrade")
+	r.enter(v1beta1.StepPauseCluster, "the controller is paused for this upgrade")
 }
 
 // said is the message of a job.
-func said(job *v1.NodeJob) string {
+func said(job *v1beta1.NodeJob) string {
 	for _, c := range job.Status.Conditions {
-		if c.Type == v1.CompleteCondition {
+		if c.Type == v1beta1.CompleteCondition {
 			return c.Message
 		}
 	}
-	return "it has not begun"
+	return "it has not started"
 }
 
 func (r *round) pauseClusterCtrl() {
@@ -108,15 +108,15 @@ func (r *round) pauseClusterCtrl() {
 		r.wait(r.step().StartTime, "the StorageCluster to be paused")
 		return
 	}
-	r.enter(v1.StepPreflight, "checking that all is ready")
+	r.enter(v1beta1.StepPreflight, "checking that all nodes are ready")
 }
 
 func (r *round) preflight() {
 	if r.offline() && len(r.apps.blockers) > 0 {
-		r.fail("these use volumes and cannot be stopped and started again, so stop them first: " + strings.Join(r.apps.blockers, ", "))
+		r.fail("these use volumes and cannot be stopped and restarted, so stop them first: " + strings.Join(r.apps.blockers, ", "))
 		return
 	}
-	// What the cluster's own loop had begun to roll out when it was paused is finished here: nobody else does.
+	// A rollout that the cluster's controller had started before the pause is finished here: nothing else does.
 	if !r.rolled(r.nodes.image) {
 		return
 	}
@@ -124,19 +124,19 @@ func (r *round) preflight() {
 		r.wait(r.step().StartTime, "the controller to be ready: "+r.controller.waiting)
 		return
 	}
-	r.enter(v1.StepUpgradeInit, fmt.Sprintf("node pods that are made from now on run %s", r.status.To))
+	r.enter(v1beta1.StepUpgradeInit, fmt.Sprintf("new node pods run %s", r.status.To))
 }
 
 // incompatible says why one of the new images must not get at the pools.
-func (r *round) incompatible(jobs []*v1.NodeJob) string {
+func (r *round) incompatible(jobs []*v1beta1.NodeJob) string {
 	for _, job := range jobs {
 		for _, n := range job.Status.Nodes {
 			v, err := parseVersion(n.Log)
 			if err != nil {
-				return fmt.Sprintf("node %s: %s does not say which metadata it reads: %v", n.Name, job.Spec.Image, err)
+				return fmt.Sprintf("node %s: %s does not report which metadata it reads: %v", n.Name, job.Spec.Image, err)
 			}
 			if v.Metadata.Reads < r.metadata {
-				return fmt.Sprintf("%s reads metadata up to version %d, and what is on disk has version %d: it cannot be brought back to that release",
+				return fmt.Sprintf("%s reads metadata up to version %d, and the metadata on disk has version %d: a downgrade to that release is not possible",
 					job.Spec.Image, v.Metadata.Reads, r.metadata)
 			}
 		}
@@ -150,9 +150,9 @@ func (r *round) upgradeInit() {
 	case !r.nodes.none && r.nodes.image != r.status.To:
 		r.wait(r.step().StartTime, "the DaemonSet to name "+string(r.status.To))
 	case r.offline():
-		r.enter(v1.StepScaleDown, "stopping the applications that use volumes")
+		r.enter(v1beta1.StepScaleDown, "stopping the applications that use volumes")
 	default:
-		r.enter(v1.StepNodes, "replacing the node pods one by one")
+		r.enter(v1beta1.StepNodes, "replacing the node pods one by one")
 	}
 }
 
@@ -166,19 +166,19 @@ func (r *round) scaleDown() {
 		r.wait(r.step().StartTime, "the pods that use volumes to end: "+strings.Join(r.apps.pods, ", "))
 		r.soon()
 	default:
-		r.enter(v1.StepNodes, fmt.Sprintf("%d applications are stopped; replacing the node pods one by one", len(r.apps.stopped)))
+		r.enter(v1beta1.StepNodes, fmt.Sprintf("%d applications are stopped; replacing the node pods one by one", len(r.apps.stopped)))
 	}
 }
 
 func (r *round) rollNodes() {
 	r.apply = &images{nodes: r.status.To, controller: r.status.From}
 	if r.rolled(r.status.To) {
-		r.enter(v1.StepNFSServers, "bringing NFS servers to the new image")
+		r.enter(v1beta1.StepNFSServers, "updating NFS servers to the new image")
 	}
 }
 
 // rolled goes on with the nodes, and says whether all of them run the image and are ready.
-func (r *round) rolled(image v1.Image) bool {
+func (r *round) rolled(image v1beta1.Image) bool {
 	if r.nodes.none {
 		return true
 	}
@@ -186,7 +186,7 @@ func (r *round) rolled(image v1.Image) bool {
 	if r.nodes.image != image {
 		state = rollout.Result{Waiting: "the DaemonSet to name " + string(image)}
 	} else {
-		r.status.Ready = fmt.Sprintf("%d/%d", state.Updated, state.Total)
+		r.status.UpgradedNodes, r.status.DesiredNodes = int32(state.Updated), int32(state.Total)
 	}
 	if state.Done && len(r.nodes.unready) == 0 {
 		r.status.Node, r.status.NodeStartTime = "", nil
@@ -211,7 +211,7 @@ func (r *round) nfsServers() {
 		r.soon() // their pods are watched by others
 		return
 	}
-	r.enter(v1.StepController, "replacing the controller")
+	r.enter(v1beta1.StepController, "replacing the controller")
 }
 
 func (r *round) rollController() {
@@ -219,14 +219,14 @@ func (r *round) rollController() {
 	switch {
 	case !r.controllerRuns(r.status.To):
 	case r.offline():
-		r.enter(v1.StepScaleUp, "starting the applications again")
+		r.enter(v1beta1.StepScaleUp, "starting the applications again")
 	default:
-		r.enter(v1.StepUpgradeComplete, "writing the image into the StorageCluster")
+		r.enter(v1beta1.StepUpgradeComplete, "writing the image into the StorageCluster")
 	}
 }
 
 // controllerRuns waits for the controller to run the image, all of it.
-func (r *round) controllerRuns(image v1.Image) bool {
+func (r *round) controllerRuns(image v1beta1.Image) bool {
 	switch {
 	case r.controller.none:
 		return true
@@ -247,7 +247,7 @@ func (r *round) scaleUp() {
 		r.soon()
 		return
 	}
-	r.enter(v1.StepUpgradeComplete, "writing the image into the StorageCluster")
+	r.enter(v1beta1.StepUpgradeComplete, "writing the image into the StorageCluster")
 }
 
 func (r *round) upgradeComplete() {
@@ -256,7 +256,7 @@ func (r *round) upgradeComplete() {
 		r.stay("the StorageCluster to be unpaused")
 		return
 	}
-	r.finish(v1.UpgradeCompleted, fmt.Sprintf("%s runs everywhere", r.status.To))
+	r.finish(v1beta1.UpgradeCompleted, fmt.Sprintf("%s runs everywhere", r.status.To))
 }
 
 func listed(nodes []unreadyNode) string {

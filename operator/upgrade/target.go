@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // target is the image that an upgrade brings. A version is another tag of the image that runs.
-func target(spec *v1.StorageUpgradeSpec, current v1.Image) (v1.Image, error) {
+func target(spec *v1beta1.StorageUpgradeSpec, current v1beta1.Image) (v1beta1.Image, error) {
 	if spec.Image != "" {
 		return spec.Image, nil
 	}
@@ -26,7 +26,7 @@ func target(spec *v1.StorageUpgradeSpec, current v1.Image) (v1.Image, error) {
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
 		name = name[:i]
 	}
-	return v1.Image(name + ":" + spec.Version), nil
+	return v1beta1.Image(name + ":" + spec.Version), nil
 }
 
 // version is what the program says of itself when asked with --output=json.

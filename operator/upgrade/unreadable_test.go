@@ -8,46 +8,46 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func (r *rig) said(name string) string {
-	c := meta.FindStatusCondition(r.get(name).Status.Conditions, v1.CompleteCondition)
+	c := meta.FindStatusCondition(r.get(name).Status.Conditions, v1beta1.CompleteCondition)
 	if c == nil {
 		return ""
 	}
 	return c.Reason + ": " + c.Message
 }
 
-func TestAnUpgradeThatCannotBeReadIsNamedAndTheNextOneWorks(t *testing.T) {
+func TestUnreadable_UpgradeIsNamedAndTheNextOneRuns(t *testing.T) {
 	r := newRig(t)
 	r.live()
-	r.upgrade("bad", v1.StorageUpgradeSpec{Image: newImage})
-	if _, err := r.client.HoldfastV1().StorageUpgrades().Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"rollback":"no"}}`), metav1.PatchOptions{}); err != nil {
+	r.upgrade("bad", v1beta1.StorageUpgradeSpec{Image: newImage})
+	if _, err := r.client.HoldfastV1beta1().StorageUpgrades().Patch(t.Context(), "bad", types.MergePatchType, []byte(`{"spec":{"rollback":"no"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.upgrade("good", v1.StorageUpgradeSpec{Image: newImage, NodeTimeout: new(v1.Duration("1d"))})
+	r.upgrade("good", v1beta1.StorageUpgradeSpec{Image: newImage, NodeTimeout: new(v1beta1.Duration("1d"))})
 	r.controller(r.api.Config())
 	r.until("the end of the other", func() bool { return r.over("good") })
-	if u := r.get("good"); u.Status.Phase != v1.UpgradeCompleted {
+	if u := r.get("good"); u.Status.Phase != v1beta1.UpgradeCompleted {
 		t.Errorf("the other ended as %+v", u.Status)
 	}
-	r.until("the word that it cannot be read", func() bool { return strings.HasPrefix(r.said("bad"), v1.ReasonUnreadable+`: spec.rollback: "no"`) })
+	r.until("the word that it cannot be read", func() bool { return strings.HasPrefix(r.said("bad"), v1beta1.ReasonUnreadable+`: spec.rollback: "no"`) })
 	if u := r.get("bad"); u.Status.Phase != "" || len(u.Finalizers) > 0 || u.Unreadable() == nil {
 		t.Errorf("it became %+v", u)
 	}
 }
 
-func TestAnUpgradeWaitsForAStorageClusterThatCannotBeRead(t *testing.T) {
+func TestUnreadable_StorageClusterIsAwaited(t *testing.T) {
 	r := newRig(t)
 	r.live()
 	spoil := func(pools string) {
-		if _, err := r.client.HoldfastV1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"pools":`+pools+`}}`), metav1.PatchOptions{}); err != nil {
+		if _, err := r.client.HoldfastV1beta1().StorageClusters().Patch(t.Context(), "holdfast", types.MergePatchType, []byte(`{"spec":{"pools":`+pools+`}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	spoil(`"many"`)
-	r.upgrade("u", v1.StorageUpgradeSpec{Image: newImage})
+	r.upgrade("u", v1beta1.StorageUpgradeSpec{Image: newImage})
 	r.controller(r.api.Config())
 	r.until("the word on what it waits for", func() bool {
 		return strings.Contains(r.said("u"), `StorageCluster holdfast cannot be read: spec.pools: "many"`)
@@ -55,7 +55,7 @@ func TestAnUpgradeWaitsForAStorageClusterThatCannotBeRead(t *testing.T) {
 	r.wantRuns(oldImage)
 	spoil("null")
 	r.until("the end", func() bool { return r.over("u") })
-	if u := r.get("u"); u.Status.Phase != v1.UpgradeCompleted {
+	if u := r.get("u"); u.Status.Phase != v1beta1.UpgradeCompleted {
 		t.Errorf("it ended as %+v", u.Status)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 const (
@@ -19,8 +19,8 @@ const (
 	DefaultGarbageEvery = time.Minute
 )
 
-// boundAnnotation is on a volume that has had a PersistentVolume. It is never garbage: that its PersistentVolume is
-// gone means that somebody wanted to keep it.
+// boundAnnotation is on a volume that has had a PersistentVolume. It is never garbage: when its PersistentVolume is
+// gone, its data is meant to stay.
 const boundAnnotation = "holdfast.dev/bound"
 
 func (l *leader) collectRegularly(ctx context.Context) {
@@ -32,19 +32,19 @@ func (l *leader) collectRegularly(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := l.collect(ctx); err != nil && ctx.Err() == nil {
-				l.Log.Warn("volumes that nobody wants could not be looked for; trying again", "error", err)
+				l.Log.Warn("unused volumes could not be listed; retrying", "error", err)
 			}
 		}
 	}
 }
 
-// collect removes volumes that were asked for, never became a PersistentVolume, and whose claim is gone. It asks the
-// API server for nothing while there is no volume whose fate is open.
+// collect removes volumes that were requested, never became a PersistentVolume, and whose claim is gone. It sends no
+// request to the API server while there is no such candidate.
 func (l *leader) collect(ctx context.Context) error {
 	if err := l.FinishDeletions(ctx, l.GarbageEvery); err != nil {
 		return err
 	}
-	var open []*v1.Volume
+	var open []*v1beta1.Volume
 	for _, v := range all(l.volumes.List) {
 		if l.mayBeGarbage(v) {
 			open = append(open, v)
@@ -59,7 +59,7 @@ func (l *leader) collect(ctx context.Context) error {
 	}
 	for _, v := range open {
 		switch {
-		case persistent[v.Name], persistent[v.Spec.Labels[v1.PersistentVolumeLabel]]:
+		case persistent[v.Name], persistent[v.Spec.Labels[v1beta1.PersistentVolumeLabel]]:
 			_, err = l.PatchVolume(ctx, v, map[string]any{"metadata": map[string]any{"annotations": map[string]any{boundAnnotation: "true"}}})
 		case time.Since(v.CreationTimestamp.Time) > l.GarbageAge:
 			err = l.collectOne(ctx, v)
@@ -71,8 +71,8 @@ func (l *leader) collect(ctx context.Context) error {
 	return nil
 }
 
-func (l *leader) mayBeGarbage(v *v1.Volume) bool {
-	return v.Unreadable() == nil && v.DeletionTimestamp == nil && v.Spec.Labels[v1.ClaimNameLabel] != "" && v.Labels[v1.AdoptedLabel] == "" &&
+func (l *leader) mayBeGarbage(v *v1beta1.Volume) bool {
+	return v.Unreadable() == nil && v.DeletionTimestamp == nil && v.Spec.Labels[v1beta1.ClaimNameLabel] != "" && v.Labels[v1beta1.AdoptedLabel] == "" &&
 		v.Annotations[boundAnnotation] == "" && time.Since(v.CreationTimestamp.Time) > l.GarbageEvery
 }
 
@@ -98,25 +98,25 @@ func (l *leader) persistent(ctx context.Context) (map[string]bool, error) {
 }
 
 // collectOne removes a volume if its claim is gone, after looking once more for its PersistentVolume.
-func (l *leader) collectOne(ctx context.Context, v *v1.Volume) error {
+func (l *leader) collectOne(ctx context.Context, v *v1beta1.Volume) error {
 	wanted, err := l.wanted(ctx, v)
 	if err != nil || wanted {
 		return err
 	}
-	name := v.Spec.Labels[v1.PersistentVolumeLabel]
+	name := v.Spec.Labels[v1beta1.PersistentVolumeLabel]
 	if name == "" {
 		name = v.Name
 	}
 	if _, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return err // nil when it has come
 	}
-	l.Log.Info("removing a volume that was asked for and never used: its claim is gone", "volume", v.Name, "claim", v.Spec.Claim, "node", v.Spec.Node)
-	return l.RemoveUnused(ctx, v, "it was asked for and never used: its claim "+v.Spec.Claim+" is gone")
+	l.Log.Info("removing a volume that was requested and never used: its claim is gone", "volume", v.Name, "claim", v.Spec.ClaimRef.String(), "node", v.Spec.Node)
+	return l.RemoveUnused(ctx, v, "it was requested and never used: its claim "+v.Spec.ClaimRef.String()+" is gone")
 }
 
 // wanted says whether the claim of a volume may still become bound to it.
-func (l *leader) wanted(ctx context.Context, v *v1.Volume) (bool, error) {
-	namespace, name := v.Spec.Labels[v1.ClaimNamespaceLabel], v.Spec.Labels[v1.ClaimNameLabel]
+func (l *leader) wanted(ctx context.Context, v *v1beta1.Volume) (bool, error) {
+	namespace, name := v.Spec.Labels[v1beta1.ClaimNamespaceLabel], v.Spec.Labels[v1beta1.ClaimNameLabel]
 	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -124,7 +124,7 @@ func (l *leader) wanted(ctx context.Context, v *v1.Volume) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	other := claim.Spec.VolumeName != "" && claim.Spec.VolumeName != v.Spec.Labels[v1.PersistentVolumeLabel]
+	other := claim.Spec.VolumeName != "" && claim.Spec.VolumeName != v.Spec.Labels[v1beta1.PersistentVolumeLabel]
 	return !other, nil
 }
 

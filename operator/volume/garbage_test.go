@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/operator/volume"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
 // littered is a cluster whose leader looks for garbage often, and takes what is a moment old.
@@ -44,7 +44,7 @@ func (w *world) persistent(name, handle string) {
 	}
 }
 
-func TestOnlyAVolumeThatNobodyCanWantIsCollected(t *testing.T) {
+func TestGarbage_OnlyAVolumeThatNoClaimCanUseIsCollected(t *testing.T) {
 	w, host := littered(t, time.Nanosecond)
 	w.claimed("garbage", "gone")
 	w.claimed("replaced", "bound-to-another")
@@ -63,7 +63,7 @@ func TestOnlyAVolumeThatNobodyCanWantIsCollected(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	w.Until("the adopted one", func() bool { v := w.Volume("found"); return v != nil && v.Status.Created != nil })
+	w.Until("the adopted one", func() bool { v := w.Volume("found"); return v != nil && v.Status.CreationTime != nil })
 	w.leads()
 	w.Gone("garbage")
 	w.Gone("replaced")
@@ -77,8 +77,8 @@ func TestOnlyAVolumeThatNobodyCanWantIsCollected(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatWasBoundOnceIsNeverGarbage: its PersistentVolume was deleted by someone who wanted to keep the data.
-func TestAVolumeThatWasBoundOnceIsNeverGarbage(t *testing.T) {
+// TestGarbage_VolumeThatWasBoundIsNeverCollected: its PersistentVolume was deleted by someone who wanted to keep the data.
+func TestGarbage_VolumeThatWasBoundIsNeverCollected(t *testing.T) {
 	w, host := littered(t, time.Nanosecond)
 	w.claimed("kept", "gone")
 	w.persistent("kept", "kept")
@@ -94,7 +94,7 @@ func TestAVolumeThatWasBoundOnceIsNeverGarbage(t *testing.T) {
 	}
 }
 
-func TestAYoungVolumeIsNotCollected(t *testing.T) {
+func TestGarbage_YoungVolumeIsNotCollected(t *testing.T) {
 	w, _ := littered(t, time.Hour)
 	w.claimed("young", "gone")
 	w.leads()
@@ -106,7 +106,7 @@ func TestAYoungVolumeIsNotCollected(t *testing.T) {
 	}
 }
 
-func TestWhereNothingIsOpenNothingIsAsked(t *testing.T) {
+func TestGarbage_WithoutCandidatesNothingIsRequested(t *testing.T) {
 	w, _ := littered(t, time.Nanosecond)
 	w.claimed("kept", "gone")
 	w.persistent("kept", "kept")
@@ -127,16 +127,16 @@ func TestWhereNothingIsOpenNothingIsAsked(t *testing.T) {
 	round("second")
 	round("third")
 	if asked := w.API.Requests()["list persistentvolumes"]; asked > 0 {
-		t.Errorf("%d lists were asked for", asked)
+		t.Errorf("%d lists were requested", asked)
 	}
 }
 
-// TestAVolumeWhoseControllerDiedBeforeItAnsweredIsCollected is a kill between the write of the object and the answer.
-func TestAVolumeWhoseControllerDiedBeforeItAnsweredIsCollected(t *testing.T) {
+// TestGarbage_VolumeOfAControllerThatDiedBeforeItsResponseIsCollected is a kill between the write of the object and the answer.
+func TestGarbage_VolumeOfAControllerThatDiedBeforeItsResponseIsCollected(t *testing.T) {
 	w, host := littered(t, time.Nanosecond)
-	if _, err := w.Volumes().Create(t.Context(), &v1.Volume{
-		ObjectMeta: metav1.ObjectMeta{Name: "v", Finalizers: []string{v1.AgentFinalizer}},
-		Spec: v1.VolumeSpec{Name: "v", Node: "a", Claim: "shop/gone", Labels: map[string]string{
+	if _, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{Name: "v", Finalizers: []string{v1beta1.AgentFinalizer}},
+		Spec: v1beta1.VolumeSpec{Name: "v", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/gone"), Labels: map[string]string{
 			"csi.storage.k8s.io/pvc/name": "gone", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "v",
 		}},
 	}, metav1.CreateOptions{}); err != nil {
@@ -153,7 +153,7 @@ func TestAVolumeWhoseControllerDiedBeforeItAnsweredIsCollected(t *testing.T) {
 // requestedBefore is the patch of a controller that died when it had requested a deletion.
 func requestedBefore(t *testing.T, uid types.UID) []byte {
 	t.Helper()
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"deletion": v1.DeletionRequest{
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"deletion": v1beta1.DeletionRequest{
 		UID: uid, RequestedBy: "one before", RequestedAt: metav1.NewMicroTime(time.Now().Add(-time.Hour)),
 	}}})
 	if err != nil {

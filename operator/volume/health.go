@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -13,27 +12,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/informers/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// fresh is for how long after its beginning a fault is told to the users of a volume by a process that was not there when
-// it began. To tell it twice is a smaller evil than not to tell it.
+// fresh is for how long after its start a fault is reported to the users of a volume by a process that was started
+// later. Reporting it twice is better than not at all.
 const fresh = 5 * time.Minute
 
-// tellHealth writes an event about the claim of each volume in which something is found wrong, and about the pods that use
+// recordHealth writes an event about the claim of each volume in which something is found wrong, and about the pods that use
 // it, until ctx ends: who runs an application looks at these, and not at Volumes.
-func (l *leader) tellHealth(ctx context.Context) error {
+func (l *leader) recordHealth(ctx context.Context) error {
 	queue := workqueue.NewTyped[string]()
 	context.AfterFunc(ctx, queue.ShutDown)
-	informer := holdfastv1.ToTypedVolumeInformer(l.Watches.Holdfast.Holdfast().V1().Volumes()).TypedInformer()
-	registered, err := informer.AddTypedEventHandler(holdfastv1.VolumeHandlerFuncs{
-		AddFunc: func(v *v1.Volume) {
+	informer := watch.ToTypedVolumeInformer(l.Watches.Holdfast.Holdfast().V1beta1().Volumes()).TypedInformer()
+	registered, err := informer.AddTypedEventHandler(watch.VolumeHandlerFuncs{
+		AddFunc: func(v *v1beta1.Volume) {
 			if c := fault(v); c != nil && time.Since(c.LastTransitionTime.Time) < fresh {
 				queue.Add(v.Name)
 			}
 		},
-		UpdateFunc: func(old, now *v1.Volume) {
+		UpdateFunc: func(old, now *v1beta1.Volume) {
 			was, is := fault(old), fault(now)
 			if is != nil && (was == nil || was.Reason != is.Reason) {
 				queue.Add(now.Name)
@@ -53,8 +52,8 @@ func (l *leader) tellHealth(ctx context.Context) error {
 			return nil
 		}
 		if v, err := l.volumes.Get(name); err == nil {
-			if err := l.tellUsers(ctx, v); err != nil && ctx.Err() == nil {
-				l.Log.Warn("the users of a volume could not be told what is wrong with it", "volume", name, "error", err)
+			if err := l.warnUsers(ctx, v); err != nil && ctx.Err() == nil {
+				l.Log.Warn("the users of a volume could not get an event about its problem", "volume", name, "error", err)
 			}
 		}
 		queue.Done(name)
@@ -62,32 +61,31 @@ func (l *leader) tellHealth(ctx context.Context) error {
 }
 
 // fault is the condition of a volume that has something wrong in itself, or nil.
-func fault(v *v1.Volume) *metav1.Condition {
-	c := meta.FindStatusCondition(v.Status.Conditions, v1.HealthyCondition)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1.ReasonPoolErrors && !slices.Contains(v1.OwnFaults, c.Reason) {
+func fault(v *v1beta1.Volume) *metav1.Condition {
+	c := meta.FindStatusCondition(v.Status.Conditions, v1beta1.HealthyCondition)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonPoolErrors && !slices.Contains(v1beta1.OwnFaults, c.Reason) {
 		return nil
 	}
 	return c
 }
 
-func (l *leader) tellUsers(ctx context.Context, v *v1.Volume) error {
-	c := fault(v)
-	namespace, name, ok := strings.Cut(v.Spec.Claim, "/")
-	if c == nil || !ok {
+func (l *leader) warnUsers(ctx context.Context, v *v1beta1.Volume) error {
+	c, of := fault(v), v.Spec.ClaimRef
+	if c == nil || of == nil {
 		return nil
 	}
-	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	l.warnf(claim, c.Reason, "volume %s: %s", v.Name, c.Message)
-	pods, err := l.Kubernetes.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	pods, err := l.Kubernetes.CoreV1().Pods(of.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for i := range pods.Items {
-		if p := &pods.Items[i]; uses(p, name) {
-			l.warnf(p, c.Reason, "claim %s, volume %s: %s", name, v.Name, c.Message)
+		if p := &pods.Items[i]; uses(p, of.Name) {
+			l.warnf(p, c.Reason, "claim %s, volume %s: %s", of.Name, v.Name, c.Message)
 		}
 	}
 	return nil

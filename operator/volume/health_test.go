@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
 // pod uses a claim.
@@ -24,7 +24,7 @@ func (w *world) pod(name, claim string, phase core.PodPhase) {
 	}
 }
 
-func TestTheUsersOfAVolumeAreToldOnceWhatIsWrongWithIt(t *testing.T) {
+func TestHealth_UsersOfAVolumeGetOneEventPerFault(t *testing.T) {
 	w := newWorld(t)
 	w.Puppet("a", gib)
 	w.Start()
@@ -32,24 +32,24 @@ func TestTheUsersOfAVolumeAreToldOnceWhatIsWrongWithIt(t *testing.T) {
 	w.pod("uses", "data", core.PodRunning)
 	w.pod("ended", "data", core.PodSucceeded)
 	w.pod("stranger", "other", core.PodRunning)
-	if _, err := w.Volumes().Create(t.Context(), &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.VolumeSpec{
-		Name: "v", Node: "a", Claim: "shop/data", Size: v1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)},
+	if _, err := w.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1beta1.VolumeSpec{
+		Name: "v", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/data"), Size: v1beta1.VolumeSize{Required: resource.NewQuantity(mib, resource.BinarySI)},
 	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.leads()
 	is := func(status metav1.ConditionStatus, reason, message string) {
-		w.Answer("v", func(v *v1.Volume) {
+		w.Answer("v", func(v *v1beta1.Volume) {
 			inmemory.Made(v)
-			v.Status.Conditions = []metav1.Condition{{Type: v1.HealthyCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Now()}}
+			v.Status.Conditions = []metav1.Condition{{Type: v1beta1.HealthyCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Now()}}
 		})
 	}
-	is(metav1.ConditionTrue, v1.ReasonHealthy, "")
-	for _, reason := range []string{v1.ReasonFileSystem, v1.ReasonNotGrown, v1.ReasonDevice} {
+	is(metav1.ConditionTrue, v1beta1.ReasonHealthy, "")
+	for _, reason := range []string{v1beta1.ReasonFileSystem, v1beta1.ReasonNotGrown, v1beta1.ReasonDevice} {
 		is(metav1.ConditionFalse, reason, "1 error")
 		for _, want := range []string{"Warning " + reason + " volume v: ", "Warning " + reason + " claim data, volume v: "} {
 			if event := <-w.Events.Events; !strings.HasPrefix(event, want) {
-				t.Errorf("told %q, want %q", event, want)
+				t.Errorf("the event is %q, want %q", event, want)
 			}
 		}
 		is(metav1.ConditionFalse, reason, "2 errors") // which is no news

@@ -11,9 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
 const shortLease = 2 * time.Second
@@ -74,35 +74,35 @@ func (w *world) deleteNode(name string) {
 	}
 }
 
-func TestANodeThatIsDownKeepsItsVolumesVisibleAndTakesThemBack(t *testing.T) {
+func TestLoss_NodeThatIsDownKeepsItsVolumesVisibleAndTakesThemBack(t *testing.T) {
 	w, hosts := lossy(t)
 	w.made("v", "a", "")
 	w.made("other", "b", "")
 	w.down("a")
-	w.reason("v", v1.ReasonNodeDown)
-	if v := w.Volume("v"); v.Status.Phase != v1.PhaseReady {
+	w.reason("v", v1beta1.ReasonNodeDown)
+	if v := w.Volume("v"); v.Status.Phase != v1beta1.PhaseReady {
 		t.Errorf("it is %s", v.Status.Phase)
 	}
 	v, err := w.Backend.Get(t.Context(), "v")
 	if err != nil || !v.Condition.Abnormal || v.Access != (backend.Access{}) {
 		t.Errorf("callers see %+v, %v", v, err)
 	}
-	w.ExpectEvent(v1.ReasonNodeDown)
+	w.ExpectEvent(v1beta1.ReasonNodeDown)
 	_, reason := w.Readiness(w.Volume("other").Status.Conditions)
-	if reason != v1.ReasonReady {
+	if reason != v1beta1.ReasonReady {
 		t.Errorf("the other node's volume is %s", reason)
 	}
 	w.Agent("a", hosts["a"])
-	w.reason("v", v1.ReasonReady)
+	w.reason("v", v1beta1.ReasonReady)
 	w.Ready("a")
 }
 
-func TestNothingIsBegunOnANodeThatIsDownAndNobodyWaits(t *testing.T) {
+func TestLoss_RequestForANodeThatIsDownFailsAtOnce(t *testing.T) {
 	w, _ := lossy(t)
 	w.made("v", "a", "")
 	w.down("a")
 	_, err := w.Backend.Create(t.Context(), inmemory.Spec("w", mib, "a"))
-	inmemory.Expect(t, err, backend.ErrExhausted, "node a is down", "last heard of")
+	inmemory.Expect(t, err, backend.ErrExhausted, "node a is down", "last renewed its Lease")
 	_, err = w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"})
 	inmemory.Expect(t, err, backend.ErrUnavailable, "node a is down")
 	_, err = w.Backend.Clone(t.Context(), "v", inmemory.Spec("c", mib))
@@ -120,7 +120,7 @@ func TestNothingIsBegunOnANodeThatIsDownAndNobodyWaits(t *testing.T) {
 	}
 }
 
-func TestAVolumeOfANodeThatIsGoneIsUnreachableAndComesBackWithIt(t *testing.T) {
+func TestLoss_VolumeOfADeletedNodeIsUnreachableAndReturnsWithIt(t *testing.T) {
 	w, hosts := lossy(t)
 	w.made("v", "a", backend.RetainOnNodeLoss)
 	if _, err := w.Backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
@@ -129,27 +129,27 @@ func TestAVolumeOfANodeThatIsGoneIsUnreachableAndComesBackWithIt(t *testing.T) {
 	hosts["a"].Write("v", []byte("precious"))
 	w.down("a")
 	w.deleteNode("a")
-	w.reason("v", v1.ReasonNodeGone)
-	w.Until("the phase", func() bool { return w.Volume("v").Status.Phase == v1.PhaseUnreachable })
-	w.ExpectEvent(v1.ReasonNodeGone)
+	w.reason("v", v1beta1.ReasonNodeGone)
+	w.Until("the phase", func() bool { return w.Volume("v").Status.Phase == v1beta1.PhaseUnreachable })
+	w.ExpectEvent(v1beta1.ReasonNodeGone)
 	w.Until("the snapshot's phase", func() bool {
 		s, err := w.Snapshots().Get(t.Context(), "s", metav1.GetOptions{})
-		return err == nil && s.Status.Phase == v1.PhaseUnreachable
+		return err == nil && s.Status.Phase == v1beta1.PhaseUnreachable
 	})
 	w.KubernetesNode("a")
 	w.Agent("a", hosts["a"])
-	w.reason("v", v1.ReasonReady)
-	if got := string(hosts["a"].Read("v", 100)); got != "precious" || w.Volume("v").Status.Phase != v1.PhaseReady {
+	w.reason("v", v1beta1.ReasonReady)
+	if got := string(hosts["a"].Read("v", 100)); got != "precious" || w.Volume("v").Status.Phase != v1beta1.PhaseReady {
 		t.Errorf("it came back with %q", got)
 	}
 }
 
-func TestAVolumeThatShallNotOutliveItsNodeIsGivenUpAndDoesNotComeBack(t *testing.T) {
+func TestLoss_VolumeWhoseClassGivesUpWithItsNodeDoesNotReturn(t *testing.T) {
 	w, hosts := lossy(t)
 	w.made("v", "a", backend.DeleteOnNodeLoss)
 	w.made("kept", "a", "")
 	w.down("a")
-	w.reason("v", v1.ReasonNodeDown) // down is not gone
+	w.reason("v", v1beta1.ReasonNodeDown) // down is not gone
 	n, err := w.Theirs.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -161,9 +161,9 @@ func TestAVolumeThatShallNotOutliveItsNodeIsGivenUpAndDoesNotComeBack(t *testing
 	w.Gone("v")
 	w.ExpectEvent("VolumeGivenUp")
 	w.Until("the end of it for callers", func() bool { return w.Backend.Delete(t.Context(), "v") == nil })
-	w.reason("kept", v1.ReasonNodeGone)
+	w.reason("kept", v1beta1.ReasonNodeGone)
 	w.Agent("a", hosts["a"])
-	w.reason("kept", v1.ReasonReady)
+	w.reason("kept", v1beta1.ReasonReady)
 	w.Until("the disk without it", func() bool { return !hosts["a"].Has("v") })
 	w.Until("nothing more to discard", func() bool {
 		n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
@@ -174,7 +174,7 @@ func TestAVolumeThatShallNotOutliveItsNodeIsGivenUpAndDoesNotComeBack(t *testing
 	}
 }
 
-func TestWhatWasToBeDeletedOnANodeThatIsGoneIsLetGo(t *testing.T) {
+func TestLoss_DeletedVolumeOfADeletedNodeIsReleased(t *testing.T) {
 	w, hosts := lossy(t)
 	w.made("v", "a", "")
 	w.down("a")
@@ -186,7 +186,7 @@ func TestWhatWasToBeDeletedOnANodeThatIsGoneIsLetGo(t *testing.T) {
 	w.Until("the disk without it", func() bool { return !hosts["a"].Has("v") })
 }
 
-func TestANodeThatGoesDownWhileItMakesAVolumeHoldsNobodyUp(t *testing.T) {
+func TestLoss_NodeThatGoesDownDuringCreationBlocksNoCaller(t *testing.T) {
 	w, hosts := lossy(t)
 	inside, block := make(chan struct{}, 100), make(chan struct{})
 	stuck := &stuckHost{Host: hosts["a"], inside: inside, block: block}
@@ -201,7 +201,7 @@ func TestANodeThatGoesDownWhileItMakesAVolumeHoldsNobodyUp(t *testing.T) {
 		made <- err
 	}()
 	<-inside
-	wire.Cut.Store(true) // the agent goes on making the volume, and nobody can know
+	wire.Cut.Store(true) // the agent goes on making the volume, which the controller cannot see
 	err := <-made
 	inmemory.Expect(t, err, backend.ErrExhausted, "node a is down")
 	w.Gone("v")
@@ -216,13 +216,13 @@ func TestANodeThatGoesDownWhileItMakesAVolumeHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-func TestWhatIsOnRecordOfANodeThatIsGoneIsForgottenWhenNothingCanComeBack(t *testing.T) {
+func TestLoss_RecordsOfADeletedNodeAreRemovedWhenNothingCanReturn(t *testing.T) {
 	w, _ := lossy(t)
 	w.down("a")
 	w.deleteNode("a")
 	w.Until("the end of its record", func() bool {
 		_, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
-		_, errLease := w.Theirs.CoordinationV1().Leases("holdfast-system").Get(t.Context(), v1.LeasePrefix+"a", metav1.GetOptions{})
+		_, errLease := w.Theirs.CoordinationV1().Leases("holdfast-system").Get(t.Context(), v1beta1.LeasePrefix+"a", metav1.GetOptions{})
 		return apierrors.IsNotFound(err) && apierrors.IsNotFound(errLease)
 	})
 	if _, err := w.Nodes().Get(t.Context(), "b", metav1.GetOptions{}); err != nil {
@@ -230,24 +230,24 @@ func TestWhatIsOnRecordOfANodeThatIsGoneIsForgottenWhenNothingCanComeBack(t *tes
 	}
 }
 
-func TestANodeObjectThatIsDeletedWhileItsAgentLivesChangesNothing(t *testing.T) {
+func TestLoss_DeletedNodeObjectOfALiveAgentChangesNothing(t *testing.T) {
 	w, _ := lossy(t)
 	w.made("v", "a", backend.DeleteOnNodeLoss)
 	w.made("lost", "b", "")
 	w.deleteNode("a")
 	w.down("b")
 	w.deleteNode("b")
-	w.Until("the other node being seen to, after this one", func() bool { return w.Volume("lost").Status.Phase == v1.PhaseUnreachable })
+	w.Until("the other node being reconciled, after this one", func() bool { return w.Volume("lost").Status.Phase == v1beta1.PhaseUnreachable })
 	v := w.Volume("v")
 	if v == nil || v.DeletionTimestamp != nil {
 		t.Fatalf("the volume is %+v", v)
 	}
-	if _, reason := w.Readiness(v.Status.Conditions); reason != v1.ReasonReady {
+	if _, reason := w.Readiness(v.Status.Conditions); reason != v1beta1.ReasonReady {
 		t.Errorf("the volume is %s", reason)
 	}
 }
 
-func TestALeaderThatComesLateSeesToWhatHasHappened(t *testing.T) {
+func TestLoss_LateLeaderHandlesEarlierLosses(t *testing.T) {
 	w := newWorld(t)
 	w.Lease = shortLease
 	w.KubernetesNode("a")
@@ -256,10 +256,10 @@ func TestALeaderThatComesLateSeesToWhatHasHappened(t *testing.T) {
 	w.Agents["a"]()
 	w.Stop()
 	w.started().leads()
-	w.reason("v", v1.ReasonNodeDown)
+	w.reason("v", v1beta1.ReasonNodeDown)
 }
 
-// stuckHost makes volumes only when it is told to.
+// stuckHost makes volumes only when it is released.
 type stuckHost struct {
 	*inmemory.Host
 	inside, block chan struct{}

@@ -7,16 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
-	"github.com/holdfast-storage/holdfast/test/realapi"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(realapi.Main(m)) }
 
-// TestANodeIsLostAndComesBackOnARealServer goes through what depends on the server: two writers of one node's
+// TestLoss_NodeIsLostAndReturnsOnARealAPIServer goes through what depends on the server: two writers of one node's
 // conditions, deletion held by a finalizer, preconditions.
-func TestANodeIsLostAndComesBackOnARealServer(t *testing.T) {
+func TestLoss_NodeIsLostAndReturnsOnARealAPIServer(t *testing.T) {
 	w := realWorld(t)
 	w.Lease = shortLease
 	name := "lost-" + rand.String(5)
@@ -26,12 +26,12 @@ func TestANodeIsLostAndComesBackOnARealServer(t *testing.T) {
 	w.made("kept", name, "")
 	w.made("given-up", name, backend.DeleteOnNodeLoss)
 	w.down(name)
-	w.reason("kept", v1.ReasonNodeDown)
+	w.reason("kept", v1beta1.ReasonNodeDown)
 	w.deleteNode(name)
 	w.Gone("given-up")
-	w.Until("the phase", func() bool { return w.Volume("kept").Status.Phase == v1.PhaseUnreachable })
+	w.Until("the phase", func() bool { return w.Volume("kept").Status.Phase == v1beta1.PhaseUnreachable })
 	w.Agent(name, hosts[name])
-	w.reason("kept", v1.ReasonReady)
+	w.reason("kept", v1beta1.ReasonReady)
 	w.Ready(name)
 	w.Until("the disk without what was given up", func() bool { return !hosts[name].Has("given-up") })
 	w.Until("the one condition Ready of the node", func() bool {
@@ -42,10 +42,10 @@ func TestANodeIsLostAndComesBackOnARealServer(t *testing.T) {
 		status, reason := w.Readiness(n.Status.Conditions)
 		ready := 0
 		for _, c := range n.Status.Conditions {
-			if c.Type == v1.ReadyCondition {
+			if c.Type == v1beta1.ReadyCondition {
 				ready++
 			}
 		}
-		return ready == 1 && status == metav1.ConditionTrue && reason == v1.ReasonReady
+		return ready == 1 && status == metav1.ConditionTrue && reason == v1beta1.ReasonReady
 	})
 }

@@ -9,13 +9,13 @@ import (
 	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
-func TestAServerThatIsSilentIsDownAndNeverGone(t *testing.T) {
+func TestServers_SilentOneIsDownAndNeverDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.Lease = shortLease
 	w.KubernetesNode("node-a")
@@ -27,7 +27,7 @@ func TestAServerThatIsSilentIsDownAndNeverGone(t *testing.T) {
 		}
 	}
 	w.down(inmemory.ServerA)
-	w.reason("v", v1.ReasonNodeDown)
+	w.reason("v", v1beta1.ReasonNodeDown)
 	v, err := w.Backend.Get(t.Context(), "v")
 	if err != nil || !v.Condition.Abnormal || v.Access.NFS == nil { // what it exports may go on without its agent
 		t.Errorf("the volume is %+v, %v", v, err)
@@ -38,9 +38,9 @@ func TestAServerThatIsSilentIsDownAndNeverGone(t *testing.T) {
 	w.KubernetesNode(inmemory.ServerA)
 	w.deleteNode(inmemory.ServerA)
 	w.KubernetesNode("node-b")
-	w.deleteNode("node-b") // seen to after it
+	w.deleteNode("node-b") // reconciled after it
 	w.down("node-a")
-	if o := w.Volume("v"); o == nil || o.Status.Phase != v1.PhaseReady {
+	if o := w.Volume("v"); o == nil || o.Status.Phase != v1beta1.PhaseReady {
 		t.Errorf("the volume is %+v", o)
 	}
 	if o := w.Volume("leaving"); o == nil {
@@ -51,10 +51,10 @@ func TestAServerThatIsSilentIsDownAndNeverGone(t *testing.T) {
 	}
 	w.Agent(inmemory.ServerA, inmemory.Exporter{Host: hosts[inmemory.ServerA]})
 	w.Gone("leaving")
-	w.reason("v", v1.ReasonReady)
+	w.reason("v", v1beta1.ReasonReady)
 }
 
-func TestAVolumeIsMadeElsewhereWhileAServerIsDown(t *testing.T) {
+func TestServers_VolumeIsCreatedElsewhereWhileOneIsDown(t *testing.T) {
 	w := newWorld(t)
 	w.Lease = shortLease
 	w.Servers(map[string]int64{inmemory.ServerA: 4 * gib, inmemory.ServerB: 2 * gib}, map[string]int64{"node-a": gib})
@@ -68,15 +68,15 @@ func TestAVolumeIsMadeElsewhereWhileAServerIsDown(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrUnavailable, "shop/a", "down")
 }
 
-func TestAClaimForASharedVolumeIsToldWhatTheServersHave(t *testing.T) {
+func TestServers_ClaimForASharedVolumeGetsTheirCapacity(t *testing.T) {
 	both := map[string]int64{inmemory.ServerA: 2 * gib, inmemory.ServerB: 4 * gib}
 	for name, c := range map[string]struct {
 		servers    map[string]int64
 		parameters map[string]string
 		want       string
 	}{
-		"too small":   {both, nil, "no NFS server has that much free: shop/a 2Gi, team/b 4Gi. Ask for less, or grow its storage."},
-		"another one": {both, map[string]string{"nfsServer": "shop/b"}, "the class wants the NFS server shop/b, which is not there. Create it, or use another class."},
+		"too small":   {both, nil, "no NFS server has that much free: shop/a 2Gi, team/b 4Gi. Request less, or grow its storage."},
+		"another one": {both, map[string]string{"nfsServer": "shop/b"}, "the class names the NFS server shop/b, which does not exist. Create it, or use another class."},
 		"a pool":      {both, map[string]string{"pool": "fast"}, `no NFS server has pool "fast". Use a class without the parameter pool.`},
 		"none":        {nil, nil, "there is no NFS server. Create an NFSServer."},
 	} {
@@ -91,20 +91,20 @@ func TestAClaimForASharedVolumeIsToldWhatTheServersHave(t *testing.T) {
 			}
 			w.waiting("big", class.Name, "50Gi")
 			w.leads()
-			var told []string
+			var events []string
 			w.Until("the event", func() bool {
 				select {
 				case e := <-w.Events.Events:
-					told = append(told, e)
+					events = append(events, e)
 				default:
 				}
-				return slices.Contains(told, "Warning NoRoom 50Gi is asked for, and "+c.want)
+				return slices.Contains(events, "Warning NoRoom 50Gi is requested, and "+c.want)
 			})
 		})
 	}
 }
 
-func TestWithoutAnAllowedServerAClaimIsToldWhatAllowsOne(t *testing.T) {
+func TestServers_WithoutAnAllowedOneTheClaimGetsTheRemedy(t *testing.T) {
 	w := newWorld(t)
 	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 	w.Servers(map[string]int64{inmemory.ServerB: 4 * gib}, map[string]int64{"node-a": gib})
@@ -118,14 +118,14 @@ func TestWithoutAnAllowedServerAClaimIsToldWhatAllowsOne(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrUnavailable, "team/b", `"namespaces":["team"]`)
 	w.waiting("files", class.Name, "1Gi")
 	w.leads()
-	var told []string
+	var events []string
 	w.Until("the event", func() bool {
 		select {
 		case e := <-w.Events.Events:
-			told = append(told, e)
+			events = append(events, e)
 		default:
 		}
-		return slices.ContainsFunc(told, func(e string) bool {
+		return slices.ContainsFunc(events, func(e string) bool {
 			return strings.HasPrefix(e, "Warning NoRoom") && strings.Contains(e, "team/b") && strings.Contains(e, `"namespaces":["team"]`)
 		})
 	})

@@ -6,11 +6,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
-func TestAVolumeThatCannotBeReadIsNeverGarbage(t *testing.T) {
+func TestUnreadable_VolumeIsNeverGarbage(t *testing.T) {
 	w, host := littered(t, time.Nanosecond)
 	w.claimed("kept", "gone")
 	w.Spoil("kept")
@@ -22,13 +22,13 @@ func TestAVolumeThatCannotBeReadIsNeverGarbage(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatCannotBeReadIsNotGivenUpWithItsNode(t *testing.T) {
+func TestUnreadable_VolumeIsNotGivenUpWithItsNode(t *testing.T) {
 	w := newWorld(t).started()
 	w.Puppet("a", gib)
 	w.KubernetesNode("a")
 	w.leads()
 	for _, name := range []string{"v", "other"} {
-		o := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1.AgentFinalizer}}, Spec: v1.VolumeSpec{Name: name, Node: "a", OnNodeLoss: v1.DeleteOnNodeLoss}}
+		o := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1beta1.AgentFinalizer}}, Spec: v1beta1.VolumeSpec{Name: name, Node: "a", OnNodeLoss: v1beta1.DeleteOnNodeLoss}}
 		if _, err := w.Volumes().Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -42,9 +42,9 @@ func TestAVolumeThatCannotBeReadIsNotGivenUpWithItsNode(t *testing.T) {
 	w.Gone("other")
 	w.Until("the word that it cannot be read", func() bool {
 		status, reason := w.Readiness(w.Volume("v").Status.Conditions)
-		return status == metav1.ConditionFalse && reason == v1.ReasonUnreadable
+		return status == metav1.ConditionFalse && reason == v1beta1.ReasonUnreadable
 	})
-	if v := w.Volume("v"); v.DeletionTimestamp != nil || v.Status.Phase == v1.PhaseLost || v.Unreadable() == nil {
+	if v := w.Volume("v"); v.DeletionTimestamp != nil || v.Status.Phase == v1beta1.PhaseLost || v.Unreadable() == nil {
 		t.Errorf("it became %+v", v)
 	}
 }

@@ -14,22 +14,23 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/parameters"
 )
 
 // The scheduler says of a claim that fits nowhere only that nodes have not enough room. waiting says how much there is,
 // in an event of the claim.
 type waiting struct {
 	*leader
-	claims  corelisters.PersistentVolumeClaimLister
-	classes storagelisters.StorageClassLister
-	dirty   chan struct{}
-	told    map[types.UID]reminder // claims that were told
+	claims   corelisters.PersistentVolumeClaimLister
+	classes  storagelisters.StorageClassLister
+	dirty    chan struct{}
+	reminded map[types.UID]reminder // claims that got an event
 }
 
-// reminder is what a claim was told of last.
+// reminder is the last event of a claim.
 type reminder struct {
 	asked int64
 	when  time.Time
@@ -42,7 +43,7 @@ const lookAgainAfter = 2 * time.Second
 const DefaultRemindAfter = 30 * time.Minute
 
 func (l *leader) explainWaiting(ctx context.Context) error {
-	w := &waiting{leader: l, dirty: make(chan struct{}, 1), told: map[types.UID]reminder{}}
+	w := &waiting{leader: l, dirty: make(chan struct{}, 1), reminded: map[types.UID]reminder{}}
 	if err := w.watch(ctx); err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (l *leader) explainWaiting(ctx context.Context) error {
 		case <-w.dirty:
 		case <-remind.C:
 		}
-		w.lookAround(ctx)
+		w.survey(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -82,7 +83,7 @@ func (w *waiting) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, informer := range []cache.SharedInformer{claims.Informer(), classes.Informer(), w.Watches.Holdfast.Holdfast().V1().StorageNodes().Informer()} {
+	for _, informer := range []cache.SharedInformer{claims.Informer(), classes.Informer(), w.Watches.Holdfast.Holdfast().V1beta1().StorageNodes().Informer()} {
 		registered, err := informer.AddEventHandler(changed)
 		if err != nil {
 			return err
@@ -114,8 +115,8 @@ func (w *waiting) watchEnds(claims cache.SharedInformer) ([]cache.DoneChecker, e
 	return []cache.DoneChecker{registered.HasSyncedChecker()}, nil
 }
 
-// lookAround tells each claim that waits and fits nowhere, now and then.
-func (w *waiting) lookAround(ctx context.Context) {
+// survey writes an event for each claim that waits and fits nowhere, now and then.
+func (w *waiting) survey(ctx context.Context) {
 	short := map[types.UID]bool{}
 	for _, c := range all(w.claims.List) {
 		place, ours := w.placeOf(c)
@@ -128,15 +129,15 @@ func (w *waiting) lookAround(ctx context.Context) {
 			continue
 		}
 		short[c.UID] = true
-		if was := w.told[c.UID]; was.asked == asked && time.Since(was.when) < w.RemindAfter {
+		if was := w.reminded[c.UID]; was.asked == asked && time.Since(was.when) < w.RemindAfter {
 			continue
 		}
-		w.told[c.UID] = reminder{asked, time.Now()}
-		w.warnf(c, "NoRoom", "%s is asked for, and %s", readable(asked), w.lacks(place, free))
+		w.reminded[c.UID] = reminder{asked, time.Now()}
+		w.warnf(c, "NoRoom", "%s is requested, and %s", readable(asked), w.lacks(place, free))
 	}
-	for uid := range w.told {
+	for uid := range w.reminded {
 		if !short[uid] {
-			delete(w.told, uid)
+			delete(w.reminded, uid)
 		}
 	}
 }
@@ -153,7 +154,7 @@ type place struct {
 func (p place) allows(node string) bool {
 	return len(p.allowed) == 0 || p.shared || slices.ContainsFunc(p.allowed, func(t core.TopologySelectorTerm) bool {
 		for _, r := range t.MatchLabelExpressions {
-			if r.Key == v1.TopologyKey && !slices.Contains(r.Values, node) {
+			if r.Key == v1beta1.TopologyKey && !slices.Contains(r.Values, node) {
 				return false
 			}
 		}
@@ -166,15 +167,15 @@ func (w *waiting) lacks(p place, free []string) string {
 	disallowed, why := w.DisallowedServers()
 	switch {
 	case p.shared && len(free) == 0 && slices.Contains(disallowed, p.server):
-		return fmt.Sprintf("the class wants one that may have none: %v.", w.Disallowed(v1.NodeOfServer(p.server)))
+		return fmt.Sprintf("the class names a server that may get no volumes: %v.", w.Disallowed(v1beta1.NodeOfServer(p.server)))
 	case p.shared && len(free) == 0 && p.server == "" && p.pool == "" && why != nil:
 		return fmt.Sprintf("there is no NFS server in a namespace that may have one: %v.", why)
 	case len(free) > 0 && p.shared:
-		return fmt.Sprintf("no NFS server has that much free: %s. Ask for less, or grow its storage.", cluster.Few(free, ", "))
+		return fmt.Sprintf("no NFS server has that much free: %s. Request less, or grow its storage.", cluster.Few(free, ", "))
 	case len(free) > 0:
-		return fmt.Sprintf("no node has that much free in %s: %s. Ask for less, or make room.", cluster.PoolInWords(p.pool), cluster.Few(free, ", "))
+		return fmt.Sprintf("no node has that much free in %s: %s. Request less, or free space.", cluster.PoolInWords(p.pool), cluster.Few(free, ", "))
 	case p.server != "":
-		return fmt.Sprintf("the class wants the NFS server %s, which is not there. Create it, or use another class.", p.server)
+		return fmt.Sprintf("the class names the NFS server %s, which does not exist. Create it, or use another class.", p.server)
 	case p.shared && p.pool != "":
 		return fmt.Sprintf("no NFS server has %s. Use a class without the parameter pool.", cluster.PoolInWords(p.pool))
 	case p.shared:
@@ -196,7 +197,7 @@ func (w *waiting) placeOf(c *core.PersistentVolumeClaim) (p place, ours bool) {
 		return p, false
 	}
 	return place{
-		pool: class.Parameters["pool"], shared: class.Parameters["shared"] == "true", server: class.Parameters["nfsServer"], allowed: class.AllowedTopologies,
+		pool: class.Parameters[parameters.Pool], shared: class.Parameters[parameters.Shared] == "true", server: class.Parameters[parameters.NFSServer], allowed: class.AllowedTopologies,
 	}, true
 }
 
@@ -206,7 +207,7 @@ func (w *waiting) free(ctx context.Context, p place, asked int64) (free []string
 		if !p.allows(n.Name) {
 			continue
 		}
-		name := cmp.Or(v1.ServerOf(n.Name), n.Name)
+		name := cmp.Or(v1beta1.ServerOf(n.Name), n.Name)
 		c, err := w.CapacityAt(ctx, n.Name, p.pool)
 		switch {
 		case errors.Is(err, backend.ErrNotFound):
@@ -224,5 +225,5 @@ func (w *waiting) free(ctx context.Context, p place, asked int64) (free []string
 
 // readable rounds down to what people compare.
 func readable(bytes int64) string {
-	return v1.Quantity(max(bytes>>20, 0) << 20).String()
+	return v1beta1.Quantity(max(bytes>>20, 0) << 20).String()
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/operator/volume"
 )
@@ -36,7 +36,7 @@ func (w *world) waiting(name, class, size string) *core.PersistentVolumeClaim {
 	return made
 }
 
-func TestAClaimThatFitsNowhereIsToldWhatIsFreeWhere(t *testing.T) {
+func TestWaiting_ClaimThatFitsNowhereGetsTheFreeCapacityPerNode(t *testing.T) {
 	w := newWorld(t)
 	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 	w.Hosts(map[string]int64{"a": gib, "b": 2 * gib})
@@ -48,26 +48,26 @@ func TestAClaimThatFitsNowhereIsToldWhatIsFreeWhere(t *testing.T) {
 	w.waiting("large", "ours", "3Gi")
 	w.waiting("lost", "other-pool", "1Mi")
 	w.leads()
-	told := map[string]bool{}
-	for len(told) < 2 {
+	events := map[string]bool{}
+	for len(events) < 2 {
 		event := <-w.Events.Events
 		switch {
 		case strings.Contains(event, "Warning NoRoom 3Gi") && strings.Contains(event, `pool "memory": a 1Gi, b 2Gi`):
-			told["large"] = true
+			events["large"] = true
 		case strings.Contains(event, "Warning NoRoom 1Mi") && strings.Contains(event, `no node has pool "fast". Add it to spec.pools`):
-			told["lost"] = true
+			events["lost"] = true
 		default:
-			t.Fatalf("%d told, then %q", len(told), event)
+			t.Fatalf("%d reported, then %q", len(events), event)
 		}
 	}
-	// A claim that is looked at later shows that the first ones were not told again.
+	// A claim that is looked at later shows that the first ones were not reported again.
 	w.waiting("larger", "ours", "4Gi")
 	if event := <-w.Events.Events; !strings.Contains(event, "NoRoom 4Gi") {
-		t.Errorf("told again: %q", event)
+		t.Errorf("reported again: %q", event)
 	}
 }
 
-func TestAClaimThatWaitsForLongIsToldAgain(t *testing.T) {
+func TestWaiting_ClaimThatWaitsLongGetsAnotherEvent(t *testing.T) {
 	w := newWorld(t)
 	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 	w.change = func(c *volume.Config) { c.RemindAfter = time.Millisecond }
@@ -77,20 +77,20 @@ func TestAClaimThatWaitsForLongIsToldAgain(t *testing.T) {
 	w.leads()
 	for range 2 {
 		if event := <-w.Events.Events; !strings.Contains(event, "NoRoom 3Gi") {
-			t.Errorf("told %q", event)
+			t.Errorf("the event is %q", event)
 		}
 	}
 }
 
-func TestAClaimIsToldOfTheNodesThatItsClassAllows(t *testing.T) {
+func TestWaiting_ClaimGetsTheNodesThatItsClassAllows(t *testing.T) {
 	w := newWorld(t)
 	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 	w.Hosts(map[string]int64{"a": gib, "b": 2 * gib, "c": 4 * gib})
 	c := &storage.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "few"}, Provisioner: "csi.holdfast.dev", Parameters: map[string]string{"pool": "memory"},
 		AllowedTopologies: []core.TopologySelectorTerm{
-			{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{{Key: v1.TopologyKey, Values: []string{"a"}}}},
-			{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{{Key: v1.TopologyKey, Values: []string{"b", "c"}}, {Key: v1.TopologyKey, Values: []string{"b"}}}},
+			{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{{Key: v1beta1.TopologyKey, Values: []string{"a"}}}},
+			{MatchLabelExpressions: []core.TopologySelectorLabelRequirement{{Key: v1beta1.TopologyKey, Values: []string{"b", "c"}}, {Key: v1beta1.TopologyKey, Values: []string{"b"}}}},
 		},
 	}
 	if _, err := w.Theirs.StorageV1().StorageClasses().Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
@@ -99,6 +99,6 @@ func TestAClaimIsToldOfTheNodesThatItsClassAllows(t *testing.T) {
 	w.waiting("fits-elsewhere", "few", "3Gi")
 	w.leads()
 	if event := <-w.Events.Events; !strings.Contains(event, `no node has that much free in pool "memory": a 1Gi, b 2Gi.`) {
-		t.Errorf("told %q", event)
+		t.Errorf("the event is %q", event)
 	}
 }

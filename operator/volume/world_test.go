@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/operator/volume"
-	"github.com/holdfast-storage/holdfast/test/inmemory"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
 const (

@@ -7,16 +7,21 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
-// Level is how bad something is.
-type Level string
+// The facts that are judged here.
+type (
+	Facts = facts.Facts
+	Level = facts.Level
+)
 
 const (
-	Problem Level = "problem" // something does not work
-	Warning Level = "warning" // something will surprise somebody
-	Note    Level = "note"    // something is worth knowing
-	Fine    Level = "fine"
+	Problem = facts.Problem
+	Warning = facts.Warning
+	Note    = facts.Note
+	Fine    = facts.Fine
 )
 
 // Finding is one thing that was seen.
@@ -41,30 +46,30 @@ type Check struct {
 // Checks are all there are, in the order in which to read what they find: a cause comes before what follows from it.
 func Checks() []Check {
 	return []Check{
-		{"kinds", "Are the definitions of the kinds those of this release?", []string{definitions}, lookAtKinds, false},
-		{"objects", "Can all objects of Holdfast be read?", []string{clusters, storageNodes, volumes, snapshots, servers, jobs, upgrades}, lookAtObjects, false},
-		{"storagecluster", "Is there one StorageCluster, and is it as it should be?", []string{clusters}, lookAtCluster, false},
-		{"namespace", "May privileged pods run in the namespace?", []string{namespaces, warnings}, lookAtNamespace, false},
-		{"controller", "Does a controller run?", []string{pods}, lookAtController, false},
-		{"secret", "Is there what the StorageCluster wants from its secret?", []string{clusters, secrets}, lookAtSecret, true},
-		{"nodes", "Does an agent run on every node that is to store?", []string{clusters, nodes, pods, storageNodes}, lookAtNodes, true},
-		{"kubelet", "Do the kubelets know the driver?", []string{clusters, nodes, pods, csiNodes, warnings}, lookAtKubelets, true},
-		{"protection", "Are accounts and loop devices kept to what is theirs?", []string{clusters, servers, policies, pods}, lookAtProtection, true},
-		{"driver", "Is the driver announced?", []string{clusters, drivers}, lookAtDriver, true},
-		{"pools", "Can all pools be used, and have they room?", []string{storageNodes}, lookAtPools, false},
-		{"servers", "Do all NFS servers serve?", []string{servers}, lookAtServers, false},
-		{"shared volumes", "Can every node mount shared volumes?", []string{servers, storageNodes}, lookAtSharedVolumes, false},
-		{"namespaces of servers", "May all NFS servers be where they are?", []string{clusters, servers}, lookAtNamespacesOfServers, true},
-		{"network of servers", "Do only nodes reach NFS servers?", []string{servers, daemonSets}, lookAtNetwork, false},
-		{"default class", "Is there one default StorageClass?", []string{classes}, lookAtDefaultClass, false},
-		{"snapshots", "Are the snapshot kinds and a class of them there?", []string{clusters, definitions, snapshotClasses}, lookAtSnapshots, true},
-		{"volumes", "Are all volumes and snapshots well?", []string{volumes, snapshots}, lookAtVolumes, false},
-		{"inline volumes", "Are inline ephemeral volumes allowed where pods ask for them?", []string{clusters, allPods}, lookAtInlineVolumes, true},
-		{"claims", "Are all claims bound, or is it known why not?", []string{claims, classes, pods, warnings}, lookAtClaims, false},
+		{"kinds", "Are the definitions of the kinds those of this release?", []string{facts.Definitions}, checkKinds, false},
+		{"objects", "Can all objects of Holdfast be read?", []string{facts.Clusters, facts.StorageNodes, facts.Volumes, facts.Snapshots, facts.Servers, facts.Jobs, facts.Upgrades}, checkObjects, false},
+		{"storagecluster", "Is there one StorageCluster, and is it as it should be?", []string{facts.Clusters}, checkCluster, false},
+		{"namespace", "May privileged pods run in the namespace?", []string{facts.Namespaces, facts.Warnings}, checkNamespace, false},
+		{"controller", "Does a controller run?", []string{facts.Pods}, checkController, false},
+		{"secret", "Is there what the StorageCluster wants from its secret?", []string{facts.Clusters, facts.Secrets}, checkSecret, true},
+		{"nodes", "Does an agent run on every node that is to store?", []string{facts.Clusters, facts.Nodes, facts.Pods, facts.StorageNodes}, checkNodes, true},
+		{"kubelet", "Do the kubelets know the driver?", []string{facts.Clusters, facts.Nodes, facts.Pods, facts.CSINodes, facts.Warnings}, checkKubelets, true},
+		{"protection", "Are accounts and loop devices kept to what is theirs?", []string{facts.Clusters, facts.Servers, facts.Policies, facts.Pods}, checkProtection, true},
+		{"driver", "Is the driver announced?", []string{facts.Clusters, facts.Drivers}, checkDriver, true},
+		{"pools", "Can all pools be used, and have they room?", []string{facts.StorageNodes}, checkPools, false},
+		{"servers", "Do all NFS servers serve?", []string{facts.Servers}, checkServers, false},
+		{"shared volumes", "Can every node mount shared volumes?", []string{facts.Servers, facts.StorageNodes}, checkSharedVolumes, false},
+		{"namespaces of servers", "May all NFS servers be where they are?", []string{facts.Clusters, facts.Servers}, checkNamespacesOfServers, true},
+		{"network of servers", "Do only nodes reach NFS servers?", []string{facts.Servers, facts.DaemonSets}, checkNetwork, false},
+		{"default class", "Is there one default StorageClass?", []string{facts.Classes}, checkDefaultClass, false},
+		{"snapshots", "Are the snapshot kinds and a class of them there?", []string{facts.Clusters, facts.Definitions, facts.SnapshotClasses}, checkSnapshots, true},
+		{"volumes", "Are all volumes and snapshots well?", []string{facts.Volumes, facts.Snapshots}, checkVolumes, false},
+		{"inline volumes", "Are inline ephemeral volumes allowed where pods ask for them?", []string{facts.Clusters, facts.Pods}, checkInlineVolumes, true},
+		{"claims", "Are all claims bound, or is it known why not?", []string{facts.Claims, facts.Classes, facts.Pods, facts.Warnings}, checkClaims, false},
 	}
 }
 
-// maxFindings of one check are told, so that what comes after them is read too.
+// maxFindings of one check are printed, so that the next checks are read too.
 const maxFindings = 20
 
 // Examine makes all checks. One that sees nothing says that all is fine.
@@ -94,7 +99,7 @@ func (c Check) hidden(f *Facts) (found []Finding) {
 			found = append(found, Finding{Level: Note, What: fmt.Sprintf("not looked at, as the %s could not be read: %v", kind, err)})
 		}
 	}
-	if len(found) == 0 && c.ofCluster && f.served() == nil {
+	if len(found) == 0 && c.ofCluster && f.Served() == nil {
 		found = append(found, Finding{Level: Note, What: "not looked at, as there is no StorageCluster that says what should be"})
 	}
 	return found

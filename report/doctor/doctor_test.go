@@ -3,8 +3,6 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,56 +14,57 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/deploy"
 	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/report/facts"
+	"github.com/holdfast-storage/holdfast/report/status"
 )
 
 const home = "holdfast-system"
 
-var ready = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionTrue}}
+var ready = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue}}
 
 // well are the facts of a cluster without any trouble.
 func well(t *testing.T) *Facts {
 	t.Helper()
 	f := &Facts{
 		Namespace: home, Driver: "csi.holdfast.dev", Now: time.Now(),
-		Clusters: []v1.StorageCluster{{
+		Clusters: []*v1beta1.StorageCluster{{
 			ObjectMeta: metav1.ObjectMeta{Name: "holdfast", UID: "c", Generation: 2},
-			Spec:       v1.StorageClusterSpec{SecretRef: &v1.SecretReference{Name: "access"}, NFS: v1.NFSSpec{Namespaces: []string{"shop"}}},
-			Status:     v1.StorageClusterStatus{Phase: v1.ClusterRunning, ObservedGeneration: 2},
+			Spec:       v1beta1.StorageClusterSpec{SecretRef: &v1beta1.SecretReference{Name: "access"}, NFS: v1beta1.NFSSpec{Namespaces: []string{"shop"}}},
+			Status:     v1beta1.StorageClusterStatus{Phase: v1beta1.ClusterRunning, ObservedGeneration: 2},
 		}},
-		StorageNodes: []v1.StorageNode{storageNode("a"), storageNode("b")},
-		Volumes:      []v1.Volume{{ObjectMeta: metav1.ObjectMeta{Name: "v1"}, Status: v1.VolumeStatus{Phase: v1.PhaseReady, Conditions: ready}}},
-		Snapshots:    []v1.Snapshot{{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Status: v1.SnapshotStatus{Phase: v1.PhaseReady}}},
-		Servers:      []v1.NFSServer{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "files"}, Status: v1.NFSServerStatus{Phase: v1.NFSRunning}}},
+		StorageNodes: []*v1beta1.StorageNode{storageNode("a"), storageNode("b")},
+		Volumes:      []*v1beta1.Volume{{ObjectMeta: metav1.ObjectMeta{Name: "v1"}, Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Conditions: ready}}},
+		Snapshots:    []*v1beta1.Snapshot{{ObjectMeta: metav1.ObjectMeta{Name: "s1"}, Status: v1beta1.SnapshotStatus{Phase: v1beta1.PhaseReady}}},
+		Servers:      []*v1beta1.NFSServer{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "files"}, Status: v1beta1.NFSServerStatus{Phase: v1beta1.NFSRunning}}},
 		DaemonSets:   []string{"calico-node", "kube-proxy"},
-		Nodes:        []core.Node{kubeNode("a"), kubeNode("b")},
-		CSINodes:     []storage.CSINode{csiNode("a"), csiNode("b")},
-		Drivers:      []storage.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "csi.holdfast.dev"}}},
-		Classes:      []storage.StorageClass{class("holdfast", "csi.holdfast.dev", true), class("other", "example.com/other", false)},
-		Pods:         []core.Pod{pod("controller", "a"), pod("controller", "b"), pod("node", "a"), pod("node", "b")},
+		Nodes:        []*core.Node{kubeNode("a"), kubeNode("b")},
+		CSINodes:     []*storage.CSINode{csiNode("a"), csiNode("b")},
+		Drivers:      []*storage.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "csi.holdfast.dev"}}},
+		Classes:      []*storage.StorageClass{class("holdfast", "csi.holdfast.dev", true), class("other", "example.com/other", false)},
+		Pods:         []*core.Pod{pod("controller", "a"), pod("controller", "b"), pod("node", "a"), pod("node", "b")},
 		Home:         &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home, Labels: map[string]string{podSecurity: "privileged"}}},
 		Secret:       &core.Secret{Data: map[string][]byte{"username": []byte("u"), "password": []byte("p")}},
-		Claims: []core.PersistentVolumeClaim{
+		Claims: []*core.PersistentVolumeClaim{
 			claim("bound", "holdfast", core.ClaimBound), claim("foreign", "other", core.ClaimPending),
 		},
 		Policies:        policiesOf(),
 		Borrowers:       []string{home + "/nfs-files-0"},
 		Definitions:     definitionsOf(t),
-		SnapshotClasses: []unstructured.Unstructured{{Object: map[string]any{"driver": "csi.holdfast.dev"}}},
-		GroupClasses:    []unstructured.Unstructured{{Object: map[string]any{"driver": "csi.holdfast.dev"}}},
-		Hidden:          map[string]error{},
+		SnapshotClasses: []*unstructured.Unstructured{{Object: map[string]any{"driver": "csi.holdfast.dev"}}},
+		GroupClasses:    []*unstructured.Unstructured{{Object: map[string]any{"driver": "csi.holdfast.dev"}}},
+		Hidden:          map[string]error{}, Unknown: map[string]error{},
 	}
 	return f
 }
 
-// definitionsOf are those that are installed.
 // policiesOf are those that a cluster with an NFS server has.
 func policiesOf() (all []string) {
 	for _, name := range append(render.Limits(), render.ServerLimits()...) {
-		all = append(all, policyKind+" "+name, bindingKind+" "+name)
+		all = append(all, facts.PolicyKind+" "+name, facts.BindingKind+" "+name)
 	}
 	return all
 }
@@ -74,55 +73,48 @@ func without(f *Facts, policy string) {
 	f.Policies = slices.DeleteFunc(f.Policies, func(p string) bool { return p == policy })
 }
 
+// definitionsOf are those that are installed.
 func definitionsOf(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	found := map[string]*unstructured.Unstructured{}
-	for _, dir := range []string{"../../deploy/crds", "../../deploy/snapshots"} {
-		files, err := filepath.Glob(filepath.Join(dir, "*_*.yaml"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %v, %d files", dir, err, len(files))
+	for _, read := range []func() ([]*unstructured.Unstructured, error){deploy.Definitions, deploy.SnapshotDefinitions} {
+		all, err := read()
+		if err != nil || len(all) == 0 {
+			t.Fatalf("%v, %d definitions", err, len(all))
 		}
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			d := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal(data, &d.Object); err != nil {
-				t.Fatal(err)
-			}
+		for _, d := range all {
 			found[d.GetName()] = d
 		}
 	}
 	return found
 }
 
-func storageNode(name string) v1.StorageNode {
+func storageNode(name string) *v1beta1.StorageNode {
 	room := func(n int64) resource.Quantity { return *resource.NewQuantity(n<<30, resource.BinarySI) }
-	return v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.StorageNodeStatus{
-		Conditions: slices.Clone(ready), Pools: []v1.Pool{{Name: "default", Capacity: room(100), Used: room(10), Available: room(50), Smallest: room(1)}},
+	return &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1beta1.StorageNodeStatus{
+		Conditions: slices.Clone(ready), Pools: []v1beta1.Pool{{Name: "default", Capacity: room(100), Used: room(10), Available: room(50), Smallest: room(1)}},
 	}}
 }
 
-func kubeNode(name string) core.Node {
-	return core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{core.LabelOSStable: "linux"}}}
+func kubeNode(name string) *core.Node {
+	return &core.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{core.LabelOSStable: "linux"}}}
 }
 
-func csiNode(name string) storage.CSINode {
-	return storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.CSINodeSpec{Drivers: []storage.CSINodeDriver{{Name: "csi.holdfast.dev"}}}}
+func csiNode(name string) *storage.CSINode {
+	return &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.CSINodeSpec{Drivers: []storage.CSINodeDriver{{Name: "csi.holdfast.dev"}}}}
 }
 
-func class(name, provisioner string, isDefault bool) storage.StorageClass {
+func class(name, provisioner string, isDefault bool) *storage.StorageClass {
 	mode := storage.VolumeBindingWaitForFirstConsumer
-	c := storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: &mode}
+	c := &storage.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: &mode}
 	if isDefault {
 		c.Annotations = map[string]string{defaultMark: "true"}
 	}
 	return c
 }
 
-func pod(part, node string) core.Pod {
-	return core.Pod{
+func pod(part, node string) *core.Pod {
+	return &core.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: part + "-" + node, Namespace: home, Labels: map[string]string{"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": part}},
 		Spec: core.PodSpec{NodeName: node, Volumes: []core.Volume{
 			{Name: "kubelet", VolumeSource: core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: "/var/lib/kubelet"}}},
@@ -131,15 +123,15 @@ func pod(part, node string) core.Pod {
 	}
 }
 
-func claim(name, class string, phase core.PersistentVolumeClaimPhase) core.PersistentVolumeClaim {
-	return core.PersistentVolumeClaim{
+func claim(name, class string, phase core.PersistentVolumeClaimPhase) *core.PersistentVolumeClaim {
+	return &core.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: core.PersistentVolumeClaimSpec{StorageClassName: &class},
 		Status: core.PersistentVolumeClaimStatus{Phase: phase},
 	}
 }
 
-func warning(kind, namespace, name, reason, message string) core.Event {
-	return core.Event{
+func warning(kind, namespace, name, reason, message string) *core.Event {
+	return &core.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Type: core.EventTypeWarning, Reason: reason, Message: message,
 		InvolvedObject: core.ObjectReference{Kind: kind, Namespace: namespace, Name: name}, LastTimestamp: metav1.Now(),
 	}
@@ -180,41 +172,44 @@ func troubles() map[string]trouble {
 		"a definition is newer":   {"kinds", Warning, func(f *Facts) { set(f, "volumes.holdfast.dev", "spec", "colour") }, "newer release than this program: it has spec.colour", "release that is installed"},
 		"another has its name":    {"kinds", Problem, func(f *Facts) { clash(f) }, `"volume" is already in use`, "remove that one"},
 		"it is not served":        {"kinds", Problem, func(f *Facts) { notServed(f) }, "older release", "install.yaml"},
-		"no policies":             {"protection", Problem, func(f *Facts) { f.NoPolicies, f.Policies = true, nil }, "Kubernetes 1.30", ""},
+		"no policies":             {"protection", Problem, func(f *Facts) { f.Unknown[facts.Policies], f.Policies = errors.New("no such kind"), nil }, "since 1.30", ""},
 		"a policy is missing":     {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicy holdfast-loop-sets") }, "it is missing", "condition Protected"},
 		"a binding is missing":    {"protection", Problem, func(f *Facts) { without(f, "ValidatingAdmissionPolicyBinding holdfast-nfs-account") }, "it is missing", "condition Protected"},
 		"a pod has loop devices":  {"protection", Problem, func(f *Facts) { f.Borrowers = append(f.Borrowers, "market/web-0") }, "may read and write volumes of others", "kubectl -n market delete pod web-0"},
 		"no cluster":              {"storagecluster", Problem, func(f *Facts) { f.Clusters = nil }, "no StorageCluster", "install.yaml"},
 		"two clusters": {"storagecluster", Warning, func(f *Facts) {
-			f.Clusters = append(f.Clusters, v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second", UID: "d"}})
+			f.Clusters = append(f.Clusters, &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: "second", UID: "d"}})
 		}, "since holdfast is served", "kubectl delete storagecluster second"},
-		"a degraded cluster":       {"storagecluster", Problem, func(f *Facts) { degrade(f) }, "Degraded: node a is gone", ""},
-		"a paused cluster":         {"storagecluster", Note, func(f *Facts) { f.Clusters[0].Status.Phase = v1.ClusterPaused }, "paused", "spec.pause"},
-		"a cluster that goes":      {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Status.Phase = v1.ClusterTerminating }, "being removed", "Orphan"},
-		"a cluster nobody sees":    {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Status = v1.StorageClusterStatus{} }, "no controller has looked at it", "controller runs"},
-		"a change nobody sees":     {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Generation = 3 }, "last change", "controller runs"},
-		"no namespace":             {"namespace", Problem, func(f *Facts) { f.Home = nil }, "does not exist", "--namespace"},
-		"no label":                 {"namespace", Warning, func(f *Facts) { f.Home.Labels = nil }, "no label", "kubectl label --overwrite namespace holdfast-system"},
-		"another label":            {"namespace", Problem, func(f *Facts) { f.Home.Labels[podSecurity] = "baseline" }, `"baseline"`, "=privileged"},
-		"pods that are forbidden":  {"namespace", Problem, func(f *Facts) { forbidPods(f) }, "violates PodSecurity", "=privileged"},
-		"no controller":            {"controller", Problem, func(f *Facts) { f.Pods = f.Pods[2:] }, "no pod of the controller", "describe deployment holdfast-controller"},
-		"no image":                 {"controller", Problem, func(f *Facts) { waits(&f.Pods[0], "ImagePullBackOff"); waits(&f.Pods[1], "ImagePullBackOff") }, "ImagePullBackOff", "kubectl -n holdfast-system logs controller-a"},
-		"one replica less":         {"controller", Warning, func(f *Facts) { waits(&f.Pods[0], "CrashLoopBackOff") }, "CrashLoopBackOff", "logs"},
-		"no secret":                {"secret", Problem, func(f *Facts) { f.Secret = nil }, "does not exist", "kubectl -n holdfast-system create secret generic access"},
-		"no user":                  {"secret", Warning, func(f *Facts) { delete(f.Secret.Data, "username") }, "no key username", "Add it"},
-		"no credentials":           {"secret", Problem, func(f *Facts) { f.Clusters[0].Spec.CSI.EnableNodePublishCreds = true }, "no key csiNodePublishPassword, which spec.csi.enableNodePublishCreds needs", "switch the field off"},
-		"no pair for the ingress":  {"secret", Problem, func(f *Facts) { f.Clusters[0].Spec.Ingress = v1.IngressSpec{Enable: true, TLS: true} }, "no key tls.key", ""},
-		"credentials of no secret": {"secret", Problem, func(f *Facts) { f.Clusters[0].Spec.SecretRef = nil; f.Clusters[0].Spec.CSI.EnableProvisionCreds = true }, "spec.csi.enableProvisionCreds needs a secret", "csiProvisionUsername and csiProvisionPassword"},
-		"a line break":             {"secret", Warning, func(f *Facts) { f.Secret.Data["password"] = []byte("p\n") }, "line break", "echo -n"},
-		"no pair":                  {"secret", Problem, func(f *Facts) { f.Secret.Data["tls.crt"] = []byte("nonsense") }, "no pair", "PEM"},
-		"no node is meant":         {"nodes", Problem, func(f *Facts) { f.Clusters[0].Spec.NodeSelectorTerms = terms("disk", "ssd") }, "match none of the 2 nodes", "label nodes"},
-		"terms that are wrong":     {"nodes", Problem, func(f *Facts) { f.Clusters[0].Spec.NodeSelectorTerms = terms("no label!", "ssd") }, "cannot be read", "Correct it"},
-		"a node without agent":     {"nodes", Problem, func(f *Facts) { f.Pods = f.Pods[:3] }, "no pod of Holdfast is there", "describe daemonset holdfast-node"},
-		"an agent that fails":      {"nodes", Problem, func(f *Facts) { waits(&f.Pods[3], "CrashLoopBackOff") }, "CrashLoopBackOff for a reason", "logs node-b"},
-		"a pod without a place":    {"nodes", Problem, func(f *Facts) { unscheduled(&f.Pods[3]) }, "it finds no node: 2 Insufficient memory", ""},
-		"an agent that is silent":  {"nodes", Problem, func(f *Facts) { f.StorageNodes = f.StorageNodes[:1] }, "has not told", "logs"},
+		"a degraded cluster":      {"storagecluster", Problem, func(f *Facts) { degrade(f) }, "Degraded: node a is gone", ""},
+		"a paused cluster":        {"storagecluster", Note, func(f *Facts) { f.Clusters[0].Status.Phase = v1beta1.ClusterPaused }, "paused", "spec.paused"},
+		"a cluster that goes":     {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Status.Phase = v1beta1.ClusterTerminating }, "being removed", "Orphan"},
+		"a cluster not seen yet":  {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Status = v1beta1.StorageClusterStatus{} }, "no controller has looked at it", "controller runs"},
+		"a change not seen yet":   {"storagecluster", Problem, func(f *Facts) { f.Clusters[0].Generation = 3 }, "last change", "controller runs"},
+		"no namespace":            {"namespace", Problem, func(f *Facts) { f.Home = nil }, "does not exist", "--namespace"},
+		"no label":                {"namespace", Warning, func(f *Facts) { f.Home.Labels = nil }, "no label", "kubectl label --overwrite namespace holdfast-system"},
+		"another label":           {"namespace", Problem, func(f *Facts) { f.Home.Labels[podSecurity] = "baseline" }, `"baseline"`, "=privileged"},
+		"pods that are forbidden": {"namespace", Problem, func(f *Facts) { forbidPods(f) }, "violates PodSecurity", "=privileged"},
+		"no controller":           {"controller", Problem, func(f *Facts) { f.Pods = f.Pods[2:] }, "no pod of the controller", "describe deployment holdfast-controller"},
+		"no image":                {"controller", Problem, func(f *Facts) { waits(f.Pods[0], "ImagePullBackOff"); waits(f.Pods[1], "ImagePullBackOff") }, "ImagePullBackOff", "kubectl -n holdfast-system logs controller-a"},
+		"one replica less":        {"controller", Warning, func(f *Facts) { waits(f.Pods[0], "CrashLoopBackOff") }, "CrashLoopBackOff", "logs"},
+		"no secret":               {"secret", Problem, func(f *Facts) { f.Secret = nil }, "does not exist", "kubectl -n holdfast-system create secret generic access"},
+		"no user":                 {"secret", Warning, func(f *Facts) { delete(f.Secret.Data, "username") }, "no key username", "Add it"},
+		"no credentials":          {"secret", Problem, func(f *Facts) { f.Clusters[0].Spec.CSI.Credentials.NodePublish = true }, "no key csiNodePublishPassword, which spec.csi.credentials.nodePublish needs", "switch the field off"},
+		"no pair for the ingress": {"secret", Problem, func(f *Facts) { f.Clusters[0].Spec.Ingress = v1beta1.IngressSpec{Enabled: true, TLS: true} }, "no key tls.key", ""},
+		"credentials of no secret": {"secret", Problem, func(f *Facts) {
+			f.Clusters[0].Spec.SecretRef = nil
+			f.Clusters[0].Spec.CSI.Credentials.Provision = true
+		}, "spec.csi.credentials.provision needs a secret", "csiProvisionUsername and csiProvisionPassword"},
+		"a line break":            {"secret", Warning, func(f *Facts) { f.Secret.Data["password"] = []byte("p\n") }, "line break", "echo -n"},
+		"no pair":                 {"secret", Problem, func(f *Facts) { f.Secret.Data["tls.crt"] = []byte("nonsense") }, "no pair", "PEM"},
+		"no node is meant":        {"nodes", Problem, func(f *Facts) { f.Clusters[0].Spec.NodeSelectorTerms = terms("disk", "ssd") }, "match none of the 2 nodes", "label nodes"},
+		"terms that are wrong":    {"nodes", Problem, func(f *Facts) { f.Clusters[0].Spec.NodeSelectorTerms = terms("no label!", "ssd") }, "cannot be read", "Correct it"},
+		"a node without agent":    {"nodes", Problem, func(f *Facts) { f.Pods = f.Pods[:3] }, "no pod of Holdfast is there", "describe daemonset holdfast-node"},
+		"an agent that fails":     {"nodes", Problem, func(f *Facts) { waits(f.Pods[3], "CrashLoopBackOff") }, "CrashLoopBackOff for a reason", "logs node-b"},
+		"a pod without a place":   {"nodes", Problem, func(f *Facts) { unscheduled(f.Pods[3]) }, "it finds no node: 2 Insufficient memory", ""},
+		"an agent that is silent": {"nodes", Problem, func(f *Facts) { f.StorageNodes = f.StorageNodes[:1] }, "has not reported", "logs"},
 		"an agent not heard of": {"nodes", Problem, func(f *Facts) {
-			f.StorageNodes[1].Status.Conditions = []metav1.Condition{{Type: v1.ReadyCondition, Status: metav1.ConditionUnknown, Message: "the agent is not heard of"}}
+			f.StorageNodes[1].Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Message: "the agent is not heard of"}}
 		}, "not heard of", ""},
 		"a kubelet elsewhere":   {"kubelet", Problem, func(f *Facts) { f.CSINodes[1].Spec.Drivers = nil }, "does not know the driver csi.holdfast.dev", "It is /var/lib/kubelet now"},
 		"a kubelet of k0s":      {"kubelet", Problem, func(f *Facts) { f.CSINodes = nil; f.Nodes[0].Status.NodeInfo.KubeletVersion = "v1.36.0+k0s" }, "does not know the driver", "to /var/lib/k0s/kubelet"},
@@ -224,33 +219,42 @@ func troubles() map[string]trouble {
 		"a full disk":           {"pools", Problem, func(f *Facts) { p := &f.StorageNodes[0].Status.Pools[0]; p.Used = p.Capacity }, "full to 100%", "add a disk"},
 		"no room":               {"pools", Warning, func(f *Facts) { f.StorageNodes[0].Status.Pools[0].Available = resource.Quantity{} }, "all of it is promised", "overcommit"},
 		"a server that is down": {"servers", Problem, func(f *Facts) {
-			f.Servers[0].Status = v1.NFSServerStatus{Phase: v1.NFSDegraded, Conditions: []metav1.Condition{{Type: v1.AvailableCondition, Status: metav1.ConditionFalse, Message: "it hangs"}}}
+			f.Servers[0].Status = v1beta1.NFSServerStatus{Phase: v1beta1.NFSDegraded, Conditions: []metav1.Condition{{Type: v1beta1.AvailableCondition, Status: metav1.ConditionFalse, Message: "it hangs"}}}
 		}, "it hangs", "kubectl -n shop describe nfsserver files"},
-		"a server that is not allowed": {"namespaces of servers", Warning, func(f *Facts) { f.Clusters[0].Spec.NFS = v1.NFSSpec{} }, "no new volumes", "kubectl patch storagecluster"},
+		"a server that is not allowed": {"namespaces of servers", Warning, func(f *Facts) { f.Clusters[0].Spec.NFS = v1beta1.NFSSpec{} }, "no new volumes", "kubectl patch storagecluster"},
 		"a server that is open":        {"network of servers", Warning, func(f *Facts) { f.Servers[0].Spec.Exports.Clients = []string{"0.0.0.0/0"} }, "everybody", "exports.clients"},
-		"a server that waits":          {"servers", Warning, func(f *Facts) { f.Servers[0].Status.Phase = v1.NFSPending }, "has not served yet", "describe nfsserver"},
-		"a server that goes":           {"servers", Warning, func(f *Facts) { f.Servers[0].Status.Phase = v1.NFSTerminating }, "being removed", "Delete the claims"},
-		"a server nobody sees":         {"servers", Problem, func(f *Facts) { f.Servers[0].Generation = 2 }, "no controller has looked at", "controller runs"},
+		"a server that waits":          {"servers", Warning, func(f *Facts) { f.Servers[0].Status.Phase = v1beta1.NFSPending }, "has not served yet", "describe nfsserver"},
+		"a server that goes":           {"servers", Warning, func(f *Facts) { f.Servers[0].Status.Phase = v1beta1.NFSTerminating }, "being removed", "Delete the claims"},
+		"a server that goes, and may not be there": {"servers", Warning, func(f *Facts) {
+			f.Servers[0].Status.Phase = v1beta1.NFSTerminating
+			f.Servers[0].Status.Conditions = []metav1.Condition{
+				{Type: v1beta1.DegradedCondition, Status: metav1.ConditionTrue, Message: "its namespace is not allowed"},
+				{Type: v1beta1.ProgressingCondition, Status: metav1.ConditionFalse, Message: "it has 1 snapshot"},
+			}
+		}, "being removed: it has 1 snapshot", "Delete the claims"},
+		"a server not seen yet": {"servers", Problem, func(f *Facts) { f.Servers[0].Generation = 2 }, "no controller has looked at", "controller runs"},
 		"a node without NFS": {"shared volumes", Warning, func(f *Facts) {
-			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1.SharedVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no client of NFS 4"})
+			meta.SetStatusCondition(&f.StorageNodes[1].Status.Conditions, metav1.Condition{Type: v1beta1.SharedVolumesCondition, Status: metav1.ConditionFalse, Message: "the kernel has no client of NFS 4"})
 		}, "no client of NFS", "topology.holdfast.dev/nfs=true"},
 		"no default class":     {"default class", Warning, func(f *Facts) { f.Classes[0].Annotations = nil }, "no default class", "kubectl annotate storageclass NAME"},
 		"two default classes":  {"default class", Problem, func(f *Facts) { f.Classes = append(f.Classes, class("second", "example.com/other", true)) }, "holdfast, second", "Take the mark"},
-		"no snapshot kinds":    {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, snapshotDefinition) }, snapshotDefinition, "its log says why"},
+		"no snapshot kinds":    {"snapshots", Warning, func(f *Facts) { delete(f.Definitions, facts.SnapshotDefinition) }, facts.SnapshotDefinition, "its log says why"},
 		"no snapshot class":    {"snapshots", Warning, func(f *Facts) { f.SnapshotClasses[0].Object["driver"] = "other" }, "no VolumeSnapshotClass", "snapshotclass.yaml"},
-		"no group kinds":       {"snapshots", Note, func(f *Facts) { delete(f.Definitions, groupClassDefinition) }, "in groups", "its log says why"},
+		"no group kinds":       {"snapshots", Note, func(f *Facts) { delete(f.Definitions, facts.GroupClassDefinition) }, "in groups", "its log says why"},
 		"no group class":       {"snapshots", Note, func(f *Facts) { f.GroupClasses = nil }, "no VolumeGroupSnapshotClass", "StorageCluster"},
-		"one out of reach":     {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseUnreachable }, "it is Unreachable", ""},
-		"a volume with errors": {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1.ReasonFileSystem) }, "it is ill", "stop the pods"},
-		"a small volume":       {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1.ReasonNotGrown) }, "it is ill", "tried again"},
+		"one out of reach":     {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1beta1.PhaseUnreachable }, "it is Unreachable", ""},
+		"a volume with errors": {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1beta1.ReasonFileSystem) }, "it is ill", "stop the pods"},
+		"a small volume":       {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Conditions = sick(v1beta1.ReasonNotGrown) }, "it is ill", "tried again"},
 		"a pool with errors": {"nodes", Problem, func(f *Facts) {
-			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, sick(v1.ReasonFileSystem)...)
+			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, sick(v1beta1.ReasonFileSystem)...)
 		}, "it is ill", "drain the node"},
-		"a lost volume":        {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1.PhaseLost }, "it is Lost", ""},
-		"an unreadable object": {"objects", Problem, func(f *Facts) { f.Jobs = append(f.Jobs, v1.NodeJob{DecodeError: `spec.timeout: "1e" cannot be read`}) }, `"1e" cannot be read`, "Correct the field"},
-		"inline volumes":       {"inline volumes", Warning, func(f *Facts) { f.InlineUsers = []string{"shop/b", "shop/a"} }, "2 pods ask for inline", "spec"},
+		"a lost volume": {"volumes", Problem, func(f *Facts) { f.Volumes[0].Status.Phase = v1beta1.PhaseLost }, "it is Lost", ""},
+		"an unreadable object": {"objects", Problem, func(f *Facts) {
+			f.Jobs = append(f.Jobs, &v1beta1.NodeJob{DecodeError: `spec.timeout: "1e" cannot be read`})
+		}, `"1e" cannot be read`, "Correct the field"},
+		"inline volumes": {"inline volumes", Warning, func(f *Facts) { f.InlineUsers = []string{"shop/b", "shop/a"} }, "2 pods ask for inline", "spec"},
 		"a failed snapshot": {"volumes", Problem, func(f *Facts) {
-			f.Snapshots[0].Status = v1.SnapshotStatus{Phase: v1.PhaseFailed, Error: &v1.Error{Message: "no room"}}
+			f.Snapshots[0].Status = v1beta1.SnapshotStatus{Phase: v1beta1.PhaseFailed, Error: &v1beta1.Error{Message: "no room"}}
 		}, "no room", ""},
 		"a claim that failed": {"claims", Problem, func(f *Facts) {
 			pend(f, "holdfast")
@@ -260,13 +264,13 @@ func troubles() map[string]trouble {
 		"a claim of a waiting pod":  {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Pods = append(f.Pods, user()) }, "pod shopper: it finds no node: 2 Insufficient memory", ""},
 		"a claim of no class":       {"claims", Problem, func(f *Facts) { pend(f, "gone") }, "its class gone does not exist", "spec.storageClasses"},
 		"a claim that names none":   {"claims", Problem, func(f *Facts) { pend(f, ""); f.Claims[2].Spec.StorageClassName = nil; f.Classes[0].Annotations = nil }, "no default one", "make one the default"},
-		"a claim nobody sees":       {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Classes[0].VolumeBindingMode = nil }, "nobody says why", "csi-provisioner"},
+		"a claim without an event":  {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Classes[0].VolumeBindingMode = nil }, "no event says why", "csi-provisioner"},
 		"a claim that lost its own": {"claims", Problem, func(f *Facts) { pend(f, "holdfast"); f.Claims[2].Status.Phase = core.ClaimLost }, "is gone", "another claim"},
 	}
 }
 
 func sick(reason string) []metav1.Condition {
-	return []metav1.Condition{{Type: v1.HealthyCondition, Status: metav1.ConditionFalse, Reason: reason, Message: "it is ill"}}
+	return []metav1.Condition{{Type: v1beta1.HealthyCondition, Status: metav1.ConditionFalse, Reason: reason, Message: "it is ill"}}
 }
 
 func TestEachTroubleIsFoundByItsCheckWithWhatToDo(t *testing.T) {
@@ -293,6 +297,28 @@ func TestEachTroubleIsFoundByItsCheckWithWhatToDo(t *testing.T) {
 		if !failed[c.Name] {
 			t.Errorf("nothing makes the check %q fail", c.Name)
 		}
+	}
+}
+
+func TestWhatIsAProblemIsNotCalledWellByStatus(t *testing.T) {
+	if r, err := status.Look(well(t)); err != nil || !r.Well {
+		t.Fatalf("without trouble: %v, %+v", err, r)
+	}
+	seen := 0
+	for name, trouble := range troubles() {
+		ours := slices.Contains([]string{"objects", "storagecluster", "pools", "servers", "volumes"}, trouble.check)
+		if trouble.level != Problem || !ours && name != "an agent not heard of" && name != "a pool with errors" {
+			continue
+		}
+		seen++
+		f := well(t)
+		trouble.cause(f)
+		if r, err := status.Look(f); err != nil || r.Well {
+			t.Errorf("%s: %v, %+v", name, err, r)
+		}
+	}
+	if seen < 15 {
+		t.Errorf("%d troubles were looked at", seen)
 	}
 }
 
@@ -328,8 +354,8 @@ func notServed(f *Facts) {
 }
 
 func degrade(f *Facts) {
-	f.Clusters[0].Status.Phase = v1.ClusterDegraded
-	f.Clusters[0].Status.Conditions = []metav1.Condition{{Type: v1.DegradedCondition, Status: metav1.ConditionTrue, Message: "node a is gone"}}
+	f.Clusters[0].Status.Phase = v1beta1.ClusterDegraded
+	f.Clusters[0].Status.Conditions = []metav1.Condition{{Type: v1beta1.DegradedCondition, Status: metav1.ConditionTrue, Message: "node a is gone"}}
 }
 
 func forbidPods(f *Facts) {
@@ -356,18 +382,18 @@ func pend(f *Facts, class string) {
 	f.Claims = append(f.Claims, claim("mine", class, core.ClaimPending))
 }
 
-func user() core.Pod {
-	p := core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shopper", Namespace: "shop"}, Spec: core.PodSpec{Volumes: []core.Volume{
+func user() *core.Pod {
+	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shopper", Namespace: "shop"}, Spec: core.PodSpec{Volumes: []core.Volume{
 		{Name: "data", VolumeSource: core.VolumeSource{PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: "mine"}}},
 	}}}
-	unscheduled(&p)
+	unscheduled(p)
 	return p
 }
 
 func TestWithoutCSINothingOfItIsMissed(t *testing.T) {
 	f := well(t)
 	no := false
-	f.Clusters[0].Spec.CSI.Enable = &no
+	f.Clusters[0].Spec.CSI.Enabled = &no
 	f.Drivers, f.CSINodes, f.SnapshotClasses, f.GroupClasses = nil, nil, nil, nil
 	for _, one := range Examine(f) {
 		if one.Level != Fine {
@@ -388,7 +414,7 @@ func TestWithoutAClusterNobodySaysThatItsPartsAreFine(t *testing.T) {
 
 func TestWhatCouldNotBeReadIsToldAndIsNoProblem(t *testing.T) {
 	f := well(t)
-	f.Hidden[claims] = errors.New("forbidden to you")
+	f.Hidden[facts.Claims] = errors.New("forbidden to you")
 	f.Claims = nil
 	all := Examine(f)
 	i := slices.IndexFunc(all, func(one Finding) bool { return one.Check == "claims" })
@@ -400,21 +426,21 @@ func TestWhatCouldNotBeReadIsToldAndIsNoProblem(t *testing.T) {
 func TestManyFindingsOfOneCheckLeaveRoomForOthers(t *testing.T) {
 	f := well(t)
 	for range 1000 {
-		f.Volumes = append(f.Volumes, v1.Volume{Status: v1.VolumeStatus{Phase: v1.PhaseLost}})
+		f.Volumes = append(f.Volumes, &v1beta1.Volume{Status: v1beta1.VolumeStatus{Phase: v1beta1.PhaseLost}})
 	}
 	all := Examine(f)
 	if len(all) > len(Checks())+maxFindings {
 		t.Errorf("%d findings", len(all))
 	}
 	if !slices.ContainsFunc(all, func(one Finding) bool { return one.What == "and 980 more" }) {
-		t.Error("how many there are in all is not told")
+		t.Error("the total is not reported")
 	}
 }
 
 func TestTheTextHasEveryFindingBelowItsQuestion(t *testing.T) {
 	f := well(t)
 	f.Secret = nil
-	f.Volumes[0].Status.Phase = v1.PhaseLost
+	f.Volumes[0].Status.Phase = v1beta1.PhaseLost
 	var b strings.Builder
 	if err := Text(&b, Examine(f)); err != nil {
 		t.Fatal(err)

@@ -18,10 +18,13 @@ import (
 	testclient "k8s.io/client-go/testing"
 
 	ourfake "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 // installed is a cluster with all that the checks look at.
-func installed(t *testing.T) (Clients, *fake.Clientset, *ourfake.Clientset) {
+func installed(t *testing.T) (facts.Clients, *fake.Clientset, *ourfake.Clientset) {
 	t.Helper()
 	f := well(t)
 	wait := claim("waits", "holdfast", core.ClaimPending)
@@ -33,16 +36,16 @@ func installed(t *testing.T) (Clients, *fake.Clientset, *ourfake.Clientset) {
 	event := warning("Pod", home, "x", "Failed", "m")
 	event.Name = "event"
 	borrower := pod("borrower", "a")
-	borrower.Namespace, borrower.Spec.Containers = "nothing-waits-here", []core.Container{{Resources: core.ResourceRequirements{Limits: core.ResourceList{loopSet: resource.MustParse("1")}}}}
-	ended := *borrower.DeepCopy()
+	borrower.Namespace, borrower.Spec.Containers = "nothing-waits-here", []core.Container{{Resources: core.ResourceRequirements{Limits: core.ResourceList{v1beta1.LoopSetResource: resource.MustParse("1")}}}}
+	ended := borrower.DeepCopy()
 	ended.Name, ended.Status.Phase = "ended", core.PodSucceeded
 	labels := map[string]string{"app.kubernetes.io/part-of": "holdfast"}
 	theirs := fake.NewSimpleClientset(
-		&borrower, &ended, &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}},
+		borrower, ended, &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}},
 		&admission.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}}, &admission.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
-		&f.Nodes[0], &f.Nodes[1], &f.CSINodes[0], &f.Drivers[0], &f.Classes[0], &f.Pods[0], &elsewhere, &unseen, f.Home, f.Secret, &wait, &event,
+		f.Nodes[0], f.Nodes[1], f.CSINodes[0], f.Drivers[0], f.Classes[0], f.Pods[0], elsewhere, unseen, f.Home, f.Secret, wait, event,
 	)
-	ours := ourfake.NewSimpleClientset(&f.Clusters[0], &f.StorageNodes[0], &f.Volumes[0], &f.Snapshots[0])
+	ours := ourfake.NewSimpleClientset(f.Clusters[0], f.StorageNodes[0], f.Volumes[0], f.Snapshots[0])
 	var objects []runtime.Object
 	for _, d := range f.Definitions {
 		objects = append(objects, d)
@@ -54,24 +57,30 @@ func installed(t *testing.T) (Clients, *fake.Clientset, *ourfake.Clientset) {
 		objects = append(objects, o)
 	}
 	lists := map[schema.GroupVersionResource]string{
-		definitionResource: "CustomResourceDefinitionList", snapshotClassResource: "VolumeSnapshotClassList", groupClassResource: "VolumeGroupSnapshotClassList",
+		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}:          "CustomResourceDefinitionList",
+		{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotclasses"}:           "VolumeSnapshotClassList",
+		{Group: "groupsnapshot.storage.k8s.io", Version: "v1", Resource: "volumegroupsnapshotclasses"}: "VolumeGroupSnapshotClassList",
 	}
-	return Clients{ours, theirs, dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)}, theirs, ours
+	return facts.Clients{Holdfast: ours, Kubernetes: theirs, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)}, theirs, ours
 }
 
 func TestAllThatIsLookedAtIsRead(t *testing.T) {
 	clients, _, _ := installed(t)
-	f, err := Gather(t.Context(), clients, home, "csi.holdfast.dev")
+	f, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev")
 	if err != nil || len(f.Hidden) > 0 {
 		t.Fatal(err, f.Hidden)
 	}
-	counts := map[string]int{
-		clusters: len(f.Clusters), storageNodes: len(f.StorageNodes), volumes: len(f.Volumes), snapshots: len(f.Snapshots), nodes: len(f.Nodes) - 1,
-		csiNodes: len(f.CSINodes), drivers: len(f.Drivers), classes: len(f.Classes), claims: len(f.Claims), warnings: len(f.Warnings),
-		snapshotClasses: len(f.SnapshotClasses), "group " + snapshotClasses: len(f.GroupClasses), definitions: len(f.Definitions) - len(definitionsOf(t)) + 1 + unread(t),
+	own, err := deploy.Definitions()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !slices.Equal(f.Policies, []string{"ValidatingAdmissionPolicy a", "ValidatingAdmissionPolicyBinding a"}) || !slices.Equal(f.Borrowers, []string{"nothing-waits-here/borrower-a"}) || f.NoPolicies {
-		t.Errorf("policies %v, unknown %v, pods with loop devices %v", f.Policies, f.NoPolicies, f.Borrowers)
+	counts := map[string]int{
+		facts.Clusters: len(f.Clusters), facts.StorageNodes: len(f.StorageNodes), facts.Volumes: len(f.Volumes), facts.Snapshots: len(f.Snapshots), facts.Nodes: len(f.Nodes) - 1,
+		facts.CSINodes: len(f.CSINodes), facts.Drivers: len(f.Drivers), facts.Classes: len(f.Classes), facts.Claims: len(f.Claims), facts.Warnings: len(f.Warnings),
+		facts.SnapshotClasses: len(f.SnapshotClasses), "group " + facts.SnapshotClasses: len(f.GroupClasses), facts.Definitions: len(f.Definitions) - len(own) - 3,
+	}
+	if !slices.Equal(f.Policies, []string{"ValidatingAdmissionPolicy a", "ValidatingAdmissionPolicyBinding a"}) || !slices.Equal(f.Borrowers, []string{"nothing-waits-here/borrower-a"}) || len(f.Unknown) > 0 {
+		t.Errorf("policies %v, unknown %v, pods with loop devices %v", f.Policies, f.Unknown, f.Borrowers)
 	}
 	for what, n := range counts {
 		if n != 1 {
@@ -90,16 +99,6 @@ func TestAllThatIsLookedAtIsRead(t *testing.T) {
 	}
 }
 
-// unread are the definitions of snapshots that no check looks at.
-func unread(t *testing.T) (n int) {
-	for name := range definitionsOf(t) {
-		if !slices.Contains(wantedDefinitions(), name) {
-			n++
-		}
-	}
-	return n
-}
-
 func TestWhatMayNotBeReadHidesThatAlone(t *testing.T) {
 	clients, theirs, ours := installed(t)
 	forbid := func(a testclient.Action) (bool, runtime.Object, error) {
@@ -108,11 +107,11 @@ func TestWhatMayNotBeReadHidesThatAlone(t *testing.T) {
 	theirs.PrependReactor("*", "secrets", forbid)
 	theirs.PrependReactor("*", "events", forbid)
 	ours.PrependReactor("*", "volumes", forbid)
-	f, err := Gather(t.Context(), clients, home, "csi.holdfast.dev")
+	f, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, what := range []string{secrets, warnings, volumes} {
+	for _, what := range []string{facts.Secrets, facts.Warnings, facts.Volumes} {
 		if !apierrors.IsForbidden(f.Hidden[what]) {
 			t.Errorf("%s: %v", what, f.Hidden[what])
 		}
@@ -127,9 +126,9 @@ func TestAnAPIServerWithoutPoliciesIsKnown(t *testing.T) {
 	theirs.PrependReactor("list", "validatingadmissionpolicies", func(a testclient.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
 	})
-	f, err := Gather(t.Context(), clients, home, "csi.holdfast.dev")
-	if err != nil || len(f.Hidden) > 0 || !f.NoPolicies {
-		t.Errorf("no policies: %v, hidden %v, %v", f.NoPolicies, f.Hidden, err)
+	f, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev")
+	if err != nil || len(f.Hidden) > 0 || f.Unknown[facts.Policies] == nil {
+		t.Errorf("unknown %v, hidden %v, %v", f.Unknown, f.Hidden, err)
 	}
 }
 
@@ -139,7 +138,7 @@ func TestKindsThatAreNotInstalledAreMissingAndNotHidden(t *testing.T) {
 		return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
 	}
 	ours.PrependReactor("*", "*", unknown)
-	f, err := Gather(t.Context(), Clients{ours, theirs, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())}, home, "csi.holdfast.dev")
+	f, err := facts.All(t.Context(), facts.Clients{Holdfast: ours, Kubernetes: theirs, Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())}, home, "csi.holdfast.dev")
 	if err != nil || len(f.Hidden) > 0 {
 		t.Fatal(err, f.Hidden)
 	}
@@ -156,7 +155,14 @@ func TestAnApiServerThatIsDownIsAnError(t *testing.T) {
 	ours.PrependReactor("*", "*", func(testclient.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("connection refused")
 	})
-	if _, err := Gather(t.Context(), clients, home, "csi.holdfast.dev"); err == nil {
+	if _, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev"); err == nil {
 		t.Error("no error")
+	}
+	clients, theirs, _ := installed(t)
+	theirs.PrependReactor("list", "pods", func(testclient.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("connection refused")
+	})
+	if _, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev"); err == nil {
+		t.Error("no error when it goes down between two lists")
 	}
 }

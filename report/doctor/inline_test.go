@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 func TestPodsWithInlineVolumesAreFoundWhereNoneAreAllowed(t *testing.T) {
@@ -24,27 +25,27 @@ func TestPodsWithInlineVolumesAreFoundWhereNoneAreAllowed(t *testing.T) {
 	add("runs", "csi.holdfast.dev", core.PodRunning)
 	add("over", "csi.holdfast.dev", core.PodSucceeded)
 	add("another", "secrets.example", core.PodRunning)
-	users := func() []string {
-		f, err := Gather(t.Context(), clients, home, "csi.holdfast.dev")
+	gather := func() *Facts {
+		f, err := facts.All(t.Context(), clients, home, "csi.holdfast.dev")
 		if err != nil {
 			t.Fatal(err)
 		}
 		slices.Sort(f.InlineUsers)
-		return f.InlineUsers
+		return f
 	}
-	if found := users(); !slices.Equal(found, []string{"shop/runs", "shop/waits"}) {
-		t.Errorf("found %v", found)
+	if f := gather(); !slices.Equal(f.InlineUsers, []string{"shop/runs", "shop/waits"}) || len(checkInlineVolumes(f)) != 1 {
+		t.Errorf("found %v, reported %v", f.InlineUsers, checkInlineVolumes(f))
 	}
-	all, err := clients.Holdfast.HoldfastV1().StorageClusters().List(t.Context(), metav1.ListOptions{})
+	all, err := clients.Holdfast.HoldfastV1beta1().StorageClusters().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &all.Items[0]
-	c.Spec.CSI.Ephemeral = &v1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1Gi")}
-	if _, err := clients.Holdfast.HoldfastV1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+	c.Spec.CSI.Ephemeral = &v1beta1.EphemeralSpec{Pools: []string{"default"}, MaxSize: resource.MustParse("1Gi")}
+	if _, err := clients.Holdfast.HoldfastV1beta1().StorageClusters().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if found := users(); len(found) > 0 {
+	if found := checkInlineVolumes(gather()); len(found) > 0 {
 		t.Errorf("where they are allowed: %v", found)
 	}
 }

@@ -1,44 +1,25 @@
 package doctor
 
 import (
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/deploy"
 )
-
-// ownKinds are those of this release, by the names of their definitions.
-var ownKinds = map[string]reflect.Type{
-	"nfsservers.holdfast.dev":      reflect.TypeFor[v1.NFSServer](),
-	"nodejobs.holdfast.dev":        reflect.TypeFor[v1.NodeJob](),
-	"snapshots.holdfast.dev":       reflect.TypeFor[v1.Snapshot](),
-	"storageclusters.holdfast.dev": reflect.TypeFor[v1.StorageCluster](),
-	"storagenodes.holdfast.dev":    reflect.TypeFor[v1.StorageNode](),
-	"storageupgrades.holdfast.dev": reflect.TypeFor[v1.StorageUpgrade](),
-	"volumes.holdfast.dev":         reflect.TypeFor[v1.Volume](),
-}
-
-const (
-	snapshotDefinition      = "volumesnapshots.snapshot.storage.k8s.io"
-	snapshotClassDefinition = "volumesnapshotclasses.snapshot.storage.k8s.io"
-	contentDefinition       = "volumesnapshotcontents.snapshot.storage.k8s.io"
-	groupClassDefinition    = "volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io"
-)
-
-func wantedDefinitions() []string {
-	return append(slices.Sorted(maps.Keys(ownKinds)), snapshotDefinition, snapshotClassDefinition, contentDefinition, groupClassDefinition)
-}
 
 const applyManifest = "kubectl apply --server-side -f deploy/install.yaml of the release that is to run."
 
-func lookAtKinds(f *Facts) (found []Finding) {
-	for _, name := range slices.Sorted(maps.Keys(ownKinds)) {
-		d := f.Definitions[name]
-		object := "CustomResourceDefinition " + name
+func checkKinds(f *Facts) (found []Finding) {
+	own, err := deploy.Definitions()
+	if err != nil {
+		return []Finding{problem("", "Get the program of another release.", "the definitions of this program cannot be read: %v", err)}
+	}
+	for _, o := range own {
+		d := f.Definitions[o.GetName()]
+		object := "CustomResourceDefinition " + o.GetName()
 		if d == nil {
 			found = append(found, problem(object, applyManifest, "it is missing"))
 			continue
@@ -46,11 +27,15 @@ func lookAtKinds(f *Facts) (found []Finding) {
 		if reason := refusedNames(d); reason != "" {
 			found = append(found, problem(object, "Another definition has one of its names; remove that one.", "the API server does not serve it: %s", reason))
 		}
-		missing, extra := compare(ownKinds[name], schemaOf(d))
-		if len(missing) > 0 {
+		release, there := schemaOf(o), schemaOf(d)
+		if there == nil {
+			found = append(found, problem(object, applyManifest, "it is of an older release than this program: it does not serve %s", v1beta1.SchemeGroupVersion.Version))
+			continue
+		}
+		if missing := lacks("", there, release); len(missing) > 0 {
 			found = append(found, problem(object, applyManifest, "it is of an older release than this program: it lacks %s", few(missing)))
 		}
-		if len(extra) > 0 {
+		if extra := lacks("", release, there); len(extra) > 0 {
 			found = append(found, warn(object, "Use the program of the release that is installed: kubectl exec in a controller pod has it.", "it is of a newer release than this program: it has %s", few(extra)))
 		}
 	}
@@ -84,7 +69,7 @@ func schemaOf(d *unstructured.Unstructured) map[string]any {
 	all, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
 	for _, one := range all {
 		version, _ := one.(map[string]any)
-		if version["name"] == v1.SchemeGroupVersion.Version && version["served"] == true {
+		if version["name"] == v1beta1.SchemeGroupVersion.Version && version["served"] == true {
 			s, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema")
 			return s
 		}
@@ -92,49 +77,25 @@ func schemaOf(d *unstructured.Unstructured) map[string]any {
 	return nil
 }
 
-// compare finds the fields that only the type or only the schema has. Types of Kubernetes are not looked into.
-func compare(t reflect.Type, schema map[string]any) (missing, extra []string) {
-	c := &comparison{}
-	c.fields("", t, schema)
-	return c.missing, c.extra
-}
-
-type comparison struct{ missing, extra []string }
-
-func (c *comparison) fields(path string, t reflect.Type, schema map[string]any) {
+// lacks names the fields that a schema does not have and another has.
+func lacks(path string, schema, other map[string]any) (fields []string) {
 	properties, _ := schema["properties"].(map[string]any)
-	known := map[string]bool{}
-	for _, f := range reflect.VisibleFields(t) { // with those of what is inline
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		ofKubernetes := path == "" && len(f.Index) > 1 // what every object has
-		if strings.Contains(options, "inline") || name == "metadata" || name == "-" || ofKubernetes {
-			continue
-		}
-		known[name] = true
+	all, _ := other["properties"].(map[string]any)
+	for name, property := range all {
 		at := strings.TrimPrefix(path+"."+name, ".")
-		property, has := properties[name].(map[string]any)
-		if !has {
-			c.missing = append(c.missing, at)
+		if properties[name] == nil {
+			fields = append(fields, at)
 			continue
 		}
-		c.below(at, f.Type, property)
+		there, _ := properties[name].(map[string]any)
+		wanted, _ := property.(map[string]any)
+		fields = append(fields, lacks(at, there, wanted)...)
 	}
-	for name := range properties {
-		standard := path == "" && slices.Contains([]string{"apiVersion", "kind", "metadata"}, name)
-		if !known[name] && !standard {
-			c.extra = append(c.extra, strings.TrimPrefix(path+"."+name, "."))
+	for _, below := range []string{"items", "additionalProperties"} {
+		there, _ := schema[below].(map[string]any)
+		if wanted, is := other[below].(map[string]any); is {
+			fields = append(fields, lacks(path, there, wanted)...)
 		}
 	}
-}
-
-func (c *comparison) below(path string, t reflect.Type, schema map[string]any) {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-		if t.Kind() == reflect.Slice {
-			schema, _ = schema["items"].(map[string]any)
-		}
-		t = t.Elem()
-	}
-	if t.Kind() == reflect.Struct && t.PkgPath() == reflect.TypeFor[v1.Volume]().PkgPath() {
-		c.fields(path, t, schema)
-	}
+	return fields
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func TestWhoReachesNFSServersIsTold(t *testing.T) {
@@ -14,14 +14,14 @@ func TestWhoReachesNFSServersIsTold(t *testing.T) {
 		level  Level
 		says   string
 	}{
-		"all is shut":                            {func(*Facts) {}, "network of servers", Fine, "yes"},
-		"nobody knows whether policies are held": {func(f *Facts) { f.DaemonSets = []string{"kube-flannel-ds"} }, "network of servers", Note, "not known"},
-		"there is nothing to reach":              {func(f *Facts) { f.DaemonSets, f.Servers = nil, nil }, "network of servers", Fine, "yes"},
-		"policies are switched off":              {func(f *Facts) { f.Clusters[0].Spec.NFS.NetworkPolicies = new(false) }, "network of servers", Note, "no NetworkPolicies"},
-		"a server is open":                       {func(f *Facts) { f.Servers[0].Spec.Exports.Clients = []string{"10.0.0.7", "0.0.0.0/0"} }, "network of servers", Warning, "everybody"},
-		"a server is open to a network":          {func(f *Facts) { f.Servers[0].Spec.Exports.Clients = []string{"10.0.0.0/8"} }, "network of servers", Fine, "yes"},
-		"a server is allowed":                    {func(*Facts) {}, "namespaces of servers", Fine, "yes"},
-		"a server is not allowed":                {func(f *Facts) { f.Clusters[0].Spec.NFS = v1.NFSSpec{} }, "namespaces of servers", Warning, "no new volumes"},
+		"all is shut": {func(*Facts) {}, "network of servers", Fine, "yes"},
+		"it is unknown whether policies are enforced": {func(f *Facts) { f.DaemonSets = []string{"kube-flannel-ds"} }, "network of servers", Note, "not known"},
+		"there is nothing to reach":                   {func(f *Facts) { f.DaemonSets, f.Servers = nil, nil }, "network of servers", Fine, "yes"},
+		"policies are switched off":                   {func(f *Facts) { f.Clusters[0].Spec.NFS.NetworkPolicies = new(false) }, "network of servers", Note, "no NetworkPolicies"},
+		"a server is open":                            {func(f *Facts) { f.Servers[0].Spec.Exports.Clients = []string{"10.0.0.7", "0.0.0.0/0"} }, "network of servers", Warning, "everybody"},
+		"a server is open to a network":               {func(f *Facts) { f.Servers[0].Spec.Exports.Clients = []string{"10.0.0.0/8"} }, "network of servers", Fine, "yes"},
+		"a server is allowed":                         {func(*Facts) {}, "namespaces of servers", Fine, "yes"},
+		"a server is not allowed":                     {func(f *Facts) { f.Clusters[0].Spec.NFS = v1beta1.NFSSpec{} }, "namespaces of servers", Warning, "no new volumes"},
 	} {
 		f := well(t)
 		test.change(f)
@@ -40,7 +40,7 @@ func TestWhoReachesNFSServersIsTold(t *testing.T) {
 		}
 	}
 	f := well(t)
-	f.Clusters[0].Spec.NFS = v1.NFSSpec{}
+	f.Clusters[0].Spec.NFS = v1beta1.NFSSpec{}
 	for _, found := range Examine(f) {
 		if found.Check == "namespaces of servers" && !strings.Contains(found.Do, `"namespaces":["shop"]`) {
 			t.Errorf("to do is %s", found.Do)

@@ -9,32 +9,40 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
-	"github.com/holdfast-storage/holdfast/report/status"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
-func lookAtCluster(f *Facts) (found []Finding) {
-	c := f.served()
+// checkObjects names the objects that have a field which this program cannot decode.
+func checkObjects(f *Facts) (found []Finding) {
+	for _, o := range f.Unreadable() {
+		found = append(found, problem(o.Kind+" "+o.Name, "Correct the field; kubectl get -o yaml shows it. If the object was written by a newer release, run that one.",
+			"it is left alone, as it cannot be read: %v", o.Err))
+	}
+	return found
+}
+
+func checkCluster(f *Facts) (found []Finding) {
+	c := f.Served()
 	if c == nil {
 		return []Finding{problem("", "kubectl apply -f deploy/install.yaml makes one; an empty spec will do.", "there is no StorageCluster, so nothing is installed")}
 	}
-	for i := range f.Clusters {
-		if other := &f.Clusters[i]; other.UID != c.UID || other.Name != c.Name {
+	for _, other := range f.Clusters {
+		if other.UID != c.UID || other.Name != c.Name {
 			found = append(found, warn("StorageCluster "+other.Name, "kubectl delete storagecluster "+other.Name, "it has no effect, since %s is served", c.Name))
 		}
 	}
-	object, said := "StorageCluster "+c.Name, status.Message(c.Status.Conditions)
-	switch c.Status.Phase {
-	case v1.ClusterRunning, v1.ClusterUpgrading:
-	case v1.ClusterPaused:
-		found = append(found, note(object, "Set spec.pause to false to have Holdfast look after itself again.", "it is paused: nothing is repaired, and changes have no effect"))
-	case "":
+	object, said := "StorageCluster "+c.Name, facts.Message(c.Status.Conditions)
+	switch phase := c.Status.Phase; {
+	case phase == v1beta1.ClusterPaused:
+		found = append(found, note(object, "Set spec.paused to false to have Holdfast look after itself again.", "it is paused: nothing is repaired, and changes have no effect"))
+	case phase == "":
 		found = append(found, problem(object, "See whether a controller runs.", "no controller has looked at it"))
-	case v1.ClusterTerminating:
+	case phase == v1beta1.ClusterTerminating:
 		found = append(found, problem(object, "Delete the claims that use the volumes, or set spec.deletionPolicy to Orphan to keep volumes and data.", "it is being removed: %s", cmp.Or(said, "it waits")))
-	default:
-		found = append(found, problem(object, "", "it is %s: %s", c.Status.Phase, cmp.Or(said, "its conditions say no more")))
+	case !facts.Runs(phase):
+		found = append(found, problem(object, "", "it is %s: %s", phase, cmp.Or(said, "its conditions say no more")))
 	}
 	if c.Status.Phase != "" && c.Status.ObservedGeneration < c.Generation {
 		found = append(found, problem(object, "See whether a controller runs.", "no controller has looked at its last change"))
@@ -42,21 +50,19 @@ func lookAtCluster(f *Facts) (found []Finding) {
 	return found
 }
 
-func lookAtServers(f *Facts) (found []Finding) {
-	for i := range f.Servers {
-		s := &f.Servers[i]
-		object, said := "NFSServer "+s.Namespace+"/"+s.Name, cmp.Or(status.Message(s.Status.Conditions), "its conditions say no more")
-		see := fmt.Sprintf("See kubectl -n %s describe nfsserver %s.", s.Namespace, s.Name)
+func checkServers(f *Facts) (found []Finding) {
+	for _, s := range f.Servers {
+		level, what := facts.OfServer(s)
+		do := fmt.Sprintf("See kubectl -n %s describe nfsserver %s.", s.Namespace, s.Name)
 		switch {
-		case s.Status.Phase == "" || s.Status.ObservedGeneration < s.Generation:
-			found = append(found, problem(object, "See whether a controller runs.", "no controller has looked at its last change"))
-		case s.Status.Phase == v1.NFSTerminating:
-			found = append(found, warn(object, "Delete the claims that use its volumes.", "it is being removed: %s", said))
-		case s.Status.Phase == v1.NFSPending:
-			found = append(found, warn(object, see, "it has not served yet: %s", said))
-		case s.Status.Phase == v1.NFSDegraded:
-			found = append(found, problem(object, see, "%s", said))
+		case level == Fine:
+			continue
+		case facts.Unseen(s):
+			do = "See whether a controller runs."
+		case s.Status.Phase == v1beta1.NFSTerminating:
+			do = "Delete the claims that use its volumes."
 		}
+		found = append(found, Finding{Level: level, Object: "NFSServer " + s.Namespace + "/" + s.Name, What: what, Do: do})
 	}
 	return found
 }
@@ -64,15 +70,14 @@ func lookAtServers(f *Facts) (found []Finding) {
 // podSecurity is the label that says which pods a namespace takes.
 const podSecurity = "pod-security.kubernetes.io/enforce"
 
-func lookAtNamespace(f *Facts) []Finding {
+func checkNamespace(f *Facts) []Finding {
 	object := "Namespace " + f.Namespace
 	if f.Home == nil {
 		return []Finding{problem(object, "kubectl apply -f deploy/install.yaml, or say with --namespace where Holdfast is.", "it does not exist")}
 	}
 	do := fmt.Sprintf("kubectl label --overwrite namespace %s %s=privileged", f.Namespace, podSecurity)
 	level, labelled := f.Home.Labels[podSecurity]
-	for i := range f.Warnings {
-		e := &f.Warnings[i]
+	for _, e := range f.Warnings {
 		if e.Namespace == f.Namespace && e.Reason == "FailedCreate" && strings.Contains(e.Message, "PodSecurity") && level != "privileged" {
 			return []Finding{problem(object, do, "pods of Holdfast are forbidden here: %s", e.Message)}
 		}
@@ -86,8 +91,8 @@ func lookAtNamespace(f *Facts) []Finding {
 	return []Finding{warn(object, do, "it has no label %s: where the cluster enforces a default, node pods cannot start", podSecurity)}
 }
 
-func lookAtController(f *Facts) (found []Finding) {
-	ready, all := 0, f.podsOfPart(v1.ControllerComponent)
+func checkController(f *Facts) (found []Finding) {
+	ready, all := 0, podsOfPart(f, v1beta1.ControllerComponent)
 	for _, p := range all {
 		if why := notReady(f, p); why == "" {
 			ready++
@@ -108,10 +113,9 @@ func lookAtController(f *Facts) (found []Finding) {
 	return found
 }
 
-func (f *Facts) podsOfPart(component string) (found []*core.Pod) {
-	for i := range f.Pods {
-		p := &f.Pods[i]
-		if p.Namespace == f.Namespace && p.Labels[v1.NameLabel] == v1.AppName && p.Labels[v1.ComponentLabel] == component && p.DeletionTimestamp == nil {
+func podsOfPart(f *Facts, component string) (found []*core.Pod) {
+	for _, p := range f.Pods {
+		if p.Namespace == f.Namespace && p.Labels[v1beta1.NameLabel] == v1beta1.AppName && p.Labels[v1beta1.ComponentLabel] == component && p.DeletionTimestamp == nil {
 			found = append(found, p)
 		}
 	}
@@ -143,14 +147,14 @@ func notReady(f *Facts, p *core.Pod) string {
 			return fmt.Sprintf("container %s waits: %s %s%s", c.Name, w.Reason, w.Message, last)
 		}
 	}
-	if e := f.lastWarning("Pod", p.Namespace, p.Name); e != nil {
+	if e := f.LastWarning("Pod", p.Namespace, p.Name); e != nil {
 		return fmt.Sprintf("%s: %s", e.Reason, e.Message)
 	}
 	return fmt.Sprintf("it is not ready, in phase %s", p.Status.Phase)
 }
 
-func lookAtSecret(f *Facts) (found []Finding) {
-	c := f.served()
+func checkSecret(f *Facts) (found []Finding) {
+	c := f.Served()
 	if c == nil {
 		return nil
 	}
@@ -186,34 +190,34 @@ type wanted struct {
 
 func (w wanted) missing(object, key string) Finding {
 	if w.by == "" {
-		return warn(object, "Add it, or live without the API.", "it has no key %s: the API lets nobody in", key)
+		return warn(object, "Add it, or live without the API.", "it has no key %s: the API admits no user", key)
 	}
 	return problem(object, "Add it, or switch the field off.", "it has no key %s, which %s needs", key, w.by)
 }
 
-func wantedKeys(c *v1.StorageCluster) []wanted {
+func wantedKeys(c *v1beta1.StorageCluster) []wanted {
 	all := []wanted{{"", []string{"username", "password"}}}
 	csi := c.Spec.CSI
 	for _, w := range []struct {
 		on        bool
 		field, by string
 	}{
-		{csi.EnableProvisionCreds, "spec.csi.enableProvisionCreds", "csiProvision"},
-		{csi.EnableControllerPublishCreds, "spec.csi.enableControllerPublishCreds", "csiControllerPublish"},
-		{csi.EnableNodePublishCreds, "spec.csi.enableNodePublishCreds", "csiNodePublish"},
-		{csi.EnableControllerExpandCreds, "spec.csi.enableControllerExpandCreds", "csiControllerExpand"},
+		{csi.Credentials.Provision, "spec.csi.credentials.provision", "csiProvision"},
+		{csi.Credentials.ControllerPublish, "spec.csi.credentials.controllerPublish", "csiControllerPublish"},
+		{csi.Credentials.NodePublish, "spec.csi.credentials.nodePublish", "csiNodePublish"},
+		{csi.Credentials.ControllerExpand, "spec.csi.credentials.controllerExpand", "csiControllerExpand"},
 	} {
 		if w.on {
 			all = append(all, wanted{w.field, []string{w.by + "Username", w.by + "Password"}})
 		}
 	}
-	if c.Spec.Ingress.Enable && c.Spec.Ingress.TLS {
+	if c.Spec.Ingress.Enabled && c.Spec.Ingress.TLS {
 		all = append(all, wanted{"spec.ingress.tls", []string{core.TLSCertKey, core.TLSPrivateKeyKey}})
 	}
 	return all
 }
 
-// oddValues are there, but not what somebody meant.
+// oddValues are present, but hardly what the administrator meant.
 func oddValues(object string, s *core.Secret, now time.Time) (found []Finding) {
 	for _, key := range []string{"username", "password"} {
 		if strings.HasSuffix(string(s.Data[key]), "\n") {

@@ -11,24 +11,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/report/status"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 // defaultMark makes a class the one of claims that name none.
 const defaultMark = "storageclass.kubernetes.io/is-default-class"
 
 func defaults(f *Facts) (names []string) {
-	for i := range f.Classes {
-		if f.Classes[i].Annotations[defaultMark] == "true" {
-			names = append(names, f.Classes[i].Name)
+	for _, c := range f.Classes {
+		if c.Annotations[defaultMark] == "true" {
+			names = append(names, c.Name)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-func lookAtDefaultClass(f *Facts) []Finding {
+func checkDefaultClass(f *Facts) []Finding {
 	switch names := defaults(f); len(names) {
 	case 1:
 		return nil
@@ -41,12 +41,12 @@ func lookAtDefaultClass(f *Facts) []Finding {
 	}
 }
 
-func lookAtSnapshots(f *Facts) (found []Finding) {
-	if !f.withCSI() {
+func checkSnapshots(f *Facts) (found []Finding) {
+	if !f.WithCSI() {
 		return nil
 	}
 	var missing []string
-	for _, name := range []string{snapshotDefinition, snapshotClassDefinition, contentDefinition} {
+	for _, name := range []string{facts.SnapshotDefinition, facts.SnapshotClassDefinition, facts.ContentDefinition} {
 		if f.Definitions[name] == nil {
 			missing = append(missing, name)
 		}
@@ -55,77 +55,65 @@ func lookAtSnapshots(f *Facts) (found []Finding) {
 	if len(missing) > 0 {
 		return []Finding{warn("", install, "no snapshot can be made: the cluster lacks %s", strings.Join(missing, ", "))}
 	}
-	if !f.classOf(f.SnapshotClasses) {
+	if !classOf(f, f.SnapshotClasses) {
 		found = append(found, warn("", "The controller makes one; see what the StorageCluster says, or apply deploy/operated/snapshotclass.yaml.", "no VolumeSnapshotClass has the driver %s", f.Driver))
 	}
-	if f.Definitions[groupClassDefinition] == nil {
-		found = append(found, note("", install, "volumes cannot be copied in groups: the cluster lacks %s", groupClassDefinition))
-	} else if !f.classOf(f.GroupClasses) {
+	if f.Definitions[facts.GroupClassDefinition] == nil {
+		found = append(found, note("", install, "volumes cannot be copied in groups: the cluster lacks %s", facts.GroupClassDefinition))
+	} else if !classOf(f, f.GroupClasses) {
 		found = append(found, note("", "The controller makes one; see what the StorageCluster says.", "no VolumeGroupSnapshotClass has the driver %s", f.Driver))
 	}
 	return found
 }
 
-func (f *Facts) classOf(all []unstructured.Unstructured) bool {
-	return slices.ContainsFunc(all, func(c unstructured.Unstructured) bool {
+func classOf(f *Facts, all []*unstructured.Unstructured) bool {
+	return slices.ContainsFunc(all, func(c *unstructured.Unstructured) bool {
 		driver, _, _ := unstructured.NestedString(c.Object, "driver")
 		return driver == f.Driver
 	})
 }
 
-func lookAtVolumes(f *Facts) (found []Finding) {
-	tell := func(u *status.Unwell, conditions []metav1.Condition) {
-		if u == nil {
-			return
-		}
+func checkVolumes(f *Facts) (found []Finding) {
+	for _, u := range f.Unwell() {
 		object := u.Kind + " " + u.Name
 		if u.Claim != "" {
 			object += " of claim " + u.Claim
 		}
-		found = append(found, problem(object, mend(conditions), "it is %s on node %s: %s", u.Phase, u.Node, u.Message))
-	}
-	for i := range f.Volumes {
-		v := &f.Volumes[i]
-		tell(status.VolumeTrouble(v, f.Now), v.Status.Conditions)
-	}
-	for i := range f.Snapshots {
-		s := &f.Snapshots[i]
-		tell(status.SnapshotTrouble(s, f.Now), s.Status.Conditions)
+		found = append(found, problem(object, mend(u.Conditions), "it is %s on node %s: %s", u.Phase, u.Node, u.Message))
 	}
 	return found
 }
 
 // mend is what to do with a volume that can be used and is not well. Of others their messages say it.
 func mend(conditions []metav1.Condition) string {
-	c := meta.FindStatusCondition(conditions, v1.HealthyCondition)
+	c := meta.FindStatusCondition(conditions, v1beta1.HealthyCondition)
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return ""
 	}
 	switch c.Reason {
-	case v1.ReasonFileSystem:
+	case v1beta1.ReasonFileSystem:
 		return "Save what is in it, then stop the pods of its claim: an ext4 is checked, and the log of an xfs replayed, when it is mounted the next time. See docs/reliability.md."
-	case v1.ReasonDevice:
+	case v1beta1.ReasonDevice:
 		return "Look for failing disks below the pool, and save what is in it. See docs/reliability.md."
-	case v1.ReasonNotGrown:
+	case v1beta1.ReasonNotGrown:
 		return "Stop the pods of its claim, and start them again: it is tried again when the volume is mounted."
-	case v1.ReasonPoolErrors:
+	case v1beta1.ReasonPoolErrors:
 		return "Mend the file system of the pool; see the StorageNode."
 	}
 	return ""
 }
 
 // provisioners are those whose claims are looked at.
-func (f *Facts) ours(class *storage.StorageClass) bool {
-	return class.Provisioner == f.Driver || class.Provisioner == v1.ProvisionerName
+func ours(f *Facts, class *storage.StorageClass) bool {
+	return class.Provisioner == f.Driver || class.Provisioner == v1beta1.ProvisionerName
 }
 
-func lookAtClaims(f *Facts) (found []Finding) {
-	for i := range f.Claims {
-		c := &f.Claims[i]
+func checkClaims(f *Facts) (found []Finding) {
+	for _, c := range f.Claims {
 		if c.Status.Phase != core.ClaimPending && c.Status.Phase != core.ClaimLost {
 			continue
 		}
-		if finding, known := f.claim(c); known {
+		if finding, known := unbound(f, c); known {
 			finding.Object = fmt.Sprintf("claim %s/%s", c.Namespace, c.Name)
 			found = append(found, finding)
 		}
@@ -133,8 +121,8 @@ func lookAtClaims(f *Facts) (found []Finding) {
 	return found
 }
 
-// claim says why one is not bound. Those of other drivers are not known.
-func (f *Facts) claim(c *core.PersistentVolumeClaim) (Finding, bool) {
+// unbound says why a claim is not bound. Those of other drivers are not known.
+func unbound(f *Facts, c *core.PersistentVolumeClaim) (Finding, bool) {
 	if c.Spec.StorageClassName == nil {
 		if len(defaults(f)) == 0 {
 			return problem("", "Name a class in it, or make one the default.", "it names no class, and there is no default one"), true
@@ -142,25 +130,25 @@ func (f *Facts) claim(c *core.PersistentVolumeClaim) (Finding, bool) {
 		return Finding{}, false
 	}
 	name := *c.Spec.StorageClassName
-	i := slices.IndexFunc(f.Classes, func(s storage.StorageClass) bool { return s.Name == name })
+	i := slices.IndexFunc(f.Classes, func(s *storage.StorageClass) bool { return s.Name == name })
 	switch {
 	case name == "":
 		return Finding{}, false // it waits for a volume made by hand
 	case i < 0:
 		return problem("", "Name another one in a new claim, or add it to spec.storageClasses of the StorageCluster.", "its class %s does not exist", name), true
-	case !f.ours(&f.Classes[i]):
+	case !ours(f, f.Classes[i]):
 		return Finding{}, false
 	case c.Status.Phase == core.ClaimLost:
 		return problem("", "Its data is not reached any more. Make another claim.", "its volume %s is gone", c.Spec.VolumeName), true
 	}
-	if e := f.lastWarning("PersistentVolumeClaim", c.Namespace, c.Name); e != nil {
+	if e := f.LastWarning("PersistentVolumeClaim", c.Namespace, c.Name); e != nil {
 		return problem("", "", "%s: %s", e.Reason, e.Message), true
 	}
 	mode := f.Classes[i].VolumeBindingMode
 	if mode == nil || *mode != storage.VolumeBindingWaitForFirstConsumer {
-		return problem("", "See the log of csi-provisioner in the controller pods.", "it waits, and nobody says why"), true
+		return problem("", "See the log of csi-provisioner in the controller pods.", "it waits, and no event says why"), true
 	}
-	users := f.users(c)
+	users := users(f, c)
 	if len(users) == 0 {
 		return note("", "Start a pod that uses it.", "it waits for the first pod that uses it, as its class %s says", name), true
 	}
@@ -173,9 +161,8 @@ func (f *Facts) claim(c *core.PersistentVolumeClaim) (Finding, bool) {
 }
 
 // users are the pods that name a claim.
-func (f *Facts) users(c *core.PersistentVolumeClaim) (found []*core.Pod) {
-	for i := range f.Pods {
-		p := &f.Pods[i]
+func users(f *Facts, c *core.PersistentVolumeClaim) (found []*core.Pod) {
+	for _, p := range f.Pods {
 		if p.Namespace == c.Namespace && slices.ContainsFunc(p.Spec.Volumes, func(v core.Volume) bool {
 			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name ||
 				v.Ephemeral != nil && p.Name+"-"+v.Name == c.Name

@@ -3,44 +3,43 @@ package status
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
-	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 // Report is how it is. Sizes are in bytes.
 type Report struct {
-	Well      bool      `json:"well"`
-	Why       []string  `json:"why"` // it is not
-	Cluster   *Cluster  `json:"cluster"`
-	Nodes     []Node    `json:"nodes"`
-	Servers   []Server  `json:"nfsServers"`
-	Pools     []Pool    `json:"pools"`
-	Volumes   int       `json:"volumes"`
-	Snapshots int       `json:"snapshots"`
-	Unwell    []Unwell  `json:"unwell"`
-	Warnings  []Warning `json:"warnings"` // the last ones, newest first
-	Hidden    []string  `json:"hidden"`   // what could not be looked at, and why
+	Well      bool           `json:"well"`
+	Why       []string       `json:"why"` // it is not
+	Cluster   *Cluster       `json:"cluster"`
+	Nodes     []Node         `json:"nodes"`
+	Servers   []Server       `json:"nfsServers"`
+	Pools     []Pool         `json:"pools"`
+	Volumes   int            `json:"volumes"`
+	Snapshots int            `json:"snapshots"`
+	Unwell    []facts.Unwell `json:"unwell"`
+	Warnings  []Warning      `json:"warnings"` // the last ones, newest first
+	Hidden    []string       `json:"hidden"`   // what could not be looked at, and why
 }
 
 // Cluster is the StorageCluster.
 type Cluster struct {
-	Name    string          `json:"name"`
-	Phase   v1.ClusterPhase `json:"phase"`
-	Ready   string          `json:"ready"` // READY/ALL of the nodes
-	Version string          `json:"version"`
-	Upgrade string          `json:"upgrade,omitempty"`
-	Message string          `json:"message,omitempty"`
+	Name  string               `json:"name"`
+	Phase v1beta1.ClusterPhase `json:"phase"`
+	// How many nodes are selected, and are ready.
+	DesiredNodes int32  `json:"desiredNodes"`
+	ReadyNodes   int32  `json:"readyNodes"`
+	Version      string `json:"version"`
+	Upgrade      string `json:"upgrade,omitempty"`
+	Message      string `json:"message,omitempty"`
 }
 
 // Node that is to store.
@@ -54,13 +53,13 @@ type Node struct {
 
 // Server is an NFSServer.
 type Server struct {
-	Name     string      `json:"name"` // NAMESPACE/NAME
-	Phase    v1.NFSPhase `json:"phase"`
-	Endpoint string      `json:"endpoint,omitempty"`
-	Node     string      `json:"node,omitempty"` // that it runs on
-	Exports  int         `json:"exports"`
-	Clients  int         `json:"clients"`
-	Message  string      `json:"message,omitempty"`
+	Name     string           `json:"name"` // NAMESPACE/NAME
+	Phase    v1beta1.NFSPhase `json:"phase"`
+	Endpoint string           `json:"endpoint,omitempty"`
+	Node     string           `json:"node,omitempty"` // that it runs on
+	Exports  int              `json:"exports"`
+	Clients  int              `json:"clients"`
+	Message  string           `json:"message,omitempty"`
 }
 
 // Pool of a node or of an NFS server.
@@ -76,17 +75,6 @@ type Pool struct {
 	Message   string `json:"message,omitempty"`
 }
 
-// Unwell is a volume or snapshot that is not as it should be.
-type Unwell struct {
-	Kind    string   `json:"kind"`
-	Name    string   `json:"name"`
-	Claim   string   `json:"claim,omitempty"`
-	Node    string   `json:"node"`
-	Pool    string   `json:"pool,omitempty"`
-	Phase   v1.Phase `json:"phase"`
-	Message string   `json:"message"`
-}
-
 // Warning is an event.
 type Warning struct {
 	Time    time.Time `json:"time"`
@@ -99,55 +87,34 @@ type Warning struct {
 // warningsKept is how many a Report has.
 const warningsKept = 10
 
-// Look asks the API server. An error says that there can be no report; what only a part of it needs is in Hidden.
-func Look(ctx context.Context, ours holdfast.Interface, theirs kubernetes.Interface, namespace string) (*Report, error) {
-	kinds := ours.HoldfastV1()
-	clusters, err := kinds.StorageClusters().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("the StorageCluster could not be read (is Holdfast installed here?): %w", err)
+// Look sums up what was read. An error says that there can be no report; what only a part of it needs is in Hidden.
+func Look(f *facts.Facts) (*Report, error) {
+	for _, kind := range facts.Required {
+		if err := cmp.Or(f.Hidden[kind], f.Unknown[kind]); err != nil {
+			return nil, fmt.Errorf("the %s could not be read (is Holdfast installed here?): %w", kind, err)
+		}
 	}
-	nodes, err := kinds.StorageNodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("the nodes could not be read: %w", err)
-	}
-	volumes, err := kinds.Volumes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("the volumes could not be read: %w", err)
-	}
-	snapshots, err := kinds.Snapshots().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("the snapshots could not be read: %w", err)
-	}
-	now := time.Now()
 	r := &Report{
-		Volumes: len(volumes.Items), Snapshots: len(snapshots.Items), Why: []string{}, Nodes: []Node{}, Servers: []Server{}, Pools: []Pool{},
-		Unwell: []Unwell{}, Warnings: []Warning{}, Hidden: []string{},
+		Volumes: len(f.Volumes), Snapshots: len(f.Snapshots), Why: []string{}, Nodes: []Node{}, Servers: []Server{}, Pools: []Pool{},
+		Unwell: f.Unwell(), Warnings: ofHoldfast(f.Warnings, f.Namespace), Hidden: []string{},
 	}
-	r.cluster(clusters.Items)
-	r.nodes(Served(clusters.Items), nodes.Items)
-	if servers, err := kinds.NFSServers(metav1.NamespaceAll).List(ctx, metav1.ListOptions{}); err != nil {
-		r.Hidden = append(r.Hidden, fmt.Sprintf("the NFS servers: %v", err))
-	} else {
-		r.servers(servers.Items)
-	}
-	for i := range volumes.Items {
-		if u := VolumeTrouble(&volumes.Items[i], now); u != nil {
-			r.Unwell = append(r.Unwell, *u)
+	r.cluster(f.Served())
+	for _, o := range f.Unreadable() {
+		if o.Kind != "Volume" && o.Kind != "Snapshot" { // which are not well
+			r.whyf("%s %s: its object cannot be read: %v", o.Kind, o.Name, o.Err)
 		}
 	}
-	for i := range snapshots.Items {
-		if u := SnapshotTrouble(&snapshots.Items[i], now); u != nil {
-			r.Unwell = append(r.Unwell, *u)
-		}
-	}
+	r.nodes(f)
+	r.pools(f.StorageNodes)
+	r.servers(f)
 	if n := len(r.Unwell); n > 0 {
 		r.whyf("%d volumes or snapshots are not well", n)
 	}
-	events, err := warnings(ctx, theirs)
-	if err != nil {
-		r.Hidden = append(r.Hidden, fmt.Sprintf("the events: %v", err))
+	for _, kind := range []string{facts.Servers, facts.Jobs, facts.Upgrades, facts.Warnings} {
+		if err := cmp.Or(f.Hidden[kind], f.Unknown[kind]); err != nil {
+			r.Hidden = append(r.Hidden, fmt.Sprintf("the %s: %v", kind, err))
+		}
 	}
-	r.Warnings = append(r.Warnings, ofHoldfast(events, namespace)...)
 	r.Well = len(r.Why) == 0
 	return r, nil
 }
@@ -156,27 +123,17 @@ func (r *Report) whyf(format string, args ...any) {
 	r.Why = append(r.Why, fmt.Sprintf(format, args...))
 }
 
-// unread tells of an object that cannot be decoded.
-func (r *Report) unread(name string, o v1.Object) {
-	if message, is := unread(o); is {
-		r.whyf("%s: %s", name, message)
-	}
-}
-
-func (r *Report) cluster(all []v1.StorageCluster) {
-	c := Served(all)
+func (r *Report) cluster(c *v1beta1.StorageCluster) {
 	if c == nil {
 		r.whyf("there is no StorageCluster")
 		return
 	}
-	r.unread("StorageCluster "+c.Name, c)
-	r.Cluster = &Cluster{Name: c.Name, Phase: c.Status.Phase, Ready: c.Status.Ready, Version: c.Status.Version, Upgrade: c.Status.Upgrade}
-	switch c.Status.Phase {
-	case v1.ClusterRunning, v1.ClusterPaused, v1.ClusterUpgrading:
-	case "":
+	r.Cluster = &Cluster{Name: c.Name, Phase: c.Status.Phase, ReadyNodes: c.Status.ReadyNodes, DesiredNodes: c.Status.DesiredNodes, Version: c.Status.Version, Upgrade: c.Status.Upgrade}
+	switch {
+	case c.Status.Phase == "":
 		r.whyf("no controller has looked at StorageCluster %s yet", c.Name)
-	default:
-		r.Cluster.Message = Message(c.Status.Conditions)
+	case !facts.Runs(c.Status.Phase):
+		r.Cluster.Message = facts.Message(c.Status.Conditions)
 		r.whyf("StorageCluster %s is %s", c.Name, c.Status.Phase)
 	}
 	if c.Status.Phase != "" && c.Status.ObservedGeneration < c.Generation {
@@ -185,36 +142,34 @@ func (r *Report) cluster(all []v1.StorageCluster) {
 }
 
 // nodes that are to store are known from the cluster; those that only have a record are added.
-func (r *Report) nodes(c *v1.StorageCluster, all []v1.StorageNode) {
-	unready := 0
-	seen := map[string]*v1.StorageNode{}
-	for i := range all {
-		r.pools(&all[i])
-		r.unread("StorageNode "+all[i].Name, &all[i])
-		if v1.ServerOf(all[i].Name) == "" {
-			seen[all[i].Name] = &all[i]
+func (r *Report) nodes(f *facts.Facts) {
+	records := map[string]*v1beta1.StorageNode{}
+	ailing := 0
+	for _, n := range f.StorageNodes {
+		if facts.Ailing(n) != "" {
+			ailing++
+		}
+		if v1beta1.ServerOf(n.Name) == "" {
+			records[n.Name] = n
 		}
 	}
-	slices.SortStableFunc(r.Pools, func(a, b Pool) int { return cmp.Compare(a.Node, b.Node) })
-	if c != nil {
+	if c := f.Served(); c != nil {
 		for _, h := range c.Status.Nodes {
 			n := Node{Name: h.Name, Ready: h.Ready, Version: h.Version, Message: h.Message}
-			if has := seen[h.Name]; has != nil {
-				n.Volumes = int(has.Status.Columns.Volumes)
-				delete(seen, h.Name)
+			if record := records[h.Name]; record != nil {
+				n.add(record)
+				delete(records, h.Name)
 			}
 			r.Nodes = append(r.Nodes, n)
 		}
 	}
-	for _, n := range seen {
-		ready := meta.FindStatusCondition(n.Status.Conditions, v1.ReadyCondition)
-		node := Node{Name: n.Name, Version: n.Status.Version, Volumes: int(n.Status.Columns.Volumes), Ready: ready != nil && ready.Status == metav1.ConditionTrue}
-		if ready != nil && !node.Ready {
-			node.Message = ready.Message
-		}
-		r.Nodes = append(r.Nodes, node)
+	for _, record := range records {
+		n := Node{Name: record.Name, Ready: true, Version: record.Status.Version}
+		n.add(record)
+		r.Nodes = append(r.Nodes, n)
 	}
 	slices.SortFunc(r.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	unready := 0
 	for _, n := range r.Nodes {
 		if !n.Ready {
 			unready++
@@ -223,86 +178,75 @@ func (r *Report) nodes(c *v1.StorageCluster, all []v1.StorageNode) {
 	if unready > 0 {
 		r.whyf("%d of %d nodes are not ready", unready, len(r.Nodes))
 	}
-}
-
-func (r *Report) pools(n *v1.StorageNode) {
-	for _, p := range n.Status.Pools {
-		r.Pools = append(r.Pools, Pool{
-			Node: n.Name, Name: p.Name, Engine: p.Engine, Capacity: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(),
-			Available: p.Available.Value(), Volumes: int(p.Volumes), Message: p.Message,
-		})
+	if ailing > 0 {
+		r.whyf("the file systems of %d of %d nodes and NFS servers have met errors", ailing, len(f.StorageNodes))
 	}
 }
 
-func (r *Report) servers(all []v1.NFSServer) {
-	silent := 0
-	for i := range all {
-		s := &all[i].Status
-		server := Server{
-			Name: all[i].Namespace + "/" + all[i].Name, Phase: s.Phase, Endpoint: s.Endpoint, Node: s.Node,
-			Exports: int(s.Exports), Clients: int(s.Clients),
+// add what a node says of itself.
+func (n *Node) add(record *v1beta1.StorageNode) {
+	ready, why := facts.Ready(record)
+	n.Volumes = int(record.Status.Columns.Volumes)
+	n.Ready = n.Ready && ready == metav1.ConditionTrue
+	n.Message = cmp.Or(n.Message, why, facts.Ailing(record))
+}
+
+func (r *Report) pools(all []*v1beta1.StorageNode) {
+	bad := 0
+	for _, n := range all {
+		for i := range n.Status.Pools {
+			p := &n.Status.Pools[i]
+			level, what, _ := facts.OfPool(p)
+			if level == facts.Problem {
+				bad++
+			}
+			r.Pools = append(r.Pools, Pool{
+				Node: n.Name, Name: p.Name, Engine: string(p.Engine), Capacity: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(),
+				Available: p.Available.Value(), Volumes: int(p.Volumes), Message: what,
+			})
 		}
-		if s.Phase != v1.NFSRunning {
+	}
+	slices.SortStableFunc(r.Pools, func(a, b Pool) int { return cmp.Compare(a.Node, b.Node) })
+	if bad > 0 {
+		r.whyf("%d of %d pools are full or cannot be used", bad, len(r.Pools))
+	}
+}
+
+func (r *Report) servers(f *facts.Facts) {
+	silent, unseen := 0, 0
+	for _, o := range f.Servers {
+		s := &o.Status
+		level, what := facts.OfServer(o)
+		switch {
+		case s.Phase != v1beta1.NFSRunning:
 			silent++
-			server.Message = Message(s.Conditions)
+		case level == facts.Problem:
+			unseen++
 		}
-		r.unread("NFSServer "+server.Name, &all[i])
-		r.Servers = append(r.Servers, server)
+		if i := slices.IndexFunc(f.StorageNodes, func(n *v1beta1.StorageNode) bool { return n.Name == o.NodeName() }); i >= 0 {
+			what = cmp.Or(what, facts.Ailing(f.StorageNodes[i]))
+		}
+		r.Servers = append(r.Servers, Server{
+			Name: o.Namespace + "/" + o.Name, Phase: s.Phase, Endpoint: s.Endpoint, Node: s.Node,
+			Exports: int(s.Exports), Clients: int(s.Clients), Message: what,
+		})
 	}
 	slices.SortFunc(r.Servers, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
 	if silent > 0 {
-		r.whyf("%d of %d NFS servers are not running", silent, len(all))
+		r.whyf("%d of %d NFS servers are not running", silent, len(r.Servers))
 	}
-}
-
-// Served is the StorageCluster that the operator serves; nil without any.
-func Served(all []v1.StorageCluster) *v1.StorageCluster {
-	var pointers []*v1.StorageCluster
-	for i := range all {
-		pointers = append(pointers, &all[i])
-	}
-	return v1.Served(pointers)
-}
-
-// Message is what the conditions of a StorageCluster or an NFSServer say when it is not well.
-func Message(conditions []metav1.Condition) string {
-	var said []string
-	for _, kind := range []string{v1.AvailableCondition, v1.DegradedCondition, v1.ProgressingCondition} {
-		c := meta.FindStatusCondition(conditions, kind)
-		bad := metav1.ConditionTrue
-		if kind == v1.AvailableCondition {
-			bad = metav1.ConditionFalse
-		}
-		if c != nil && c.Status == bad && c.Message != "" && !slices.Contains(said, c.Message) {
-			said = append(said, c.Message)
-		}
-	}
-	return strings.Join(said, "; ")
-}
-
-// warnings are all of the API server, page by page.
-func warnings(ctx context.Context, client kubernetes.Interface) (all []core.Event, err error) {
-	options := metav1.ListOptions{FieldSelector: "type=" + core.EventTypeWarning, Limit: 500}
-	for {
-		page, err := client.CoreV1().Events(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, page.Items...)
-		if options.Continue = page.Continue; options.Continue == "" {
-			return all, nil
-		}
+	if unseen > 0 {
+		r.whyf("no controller has looked at the last change of %d of %d NFS servers yet", unseen, len(r.Servers))
 	}
 }
 
 // ofHoldfast are the newest that Holdfast or its sidecars wrote, or that are about what belongs to it.
-func ofHoldfast(all []core.Event, namespace string) []Warning {
+func ofHoldfast(all []*core.Event, namespace string) []Warning {
 	found := []Warning{}
-	for i := range all {
-		e := &all[i]
+	for _, e := range all {
 		writer := cmp.Or(e.Source.Component, e.ReportingController)
-		ours := e.Namespace == namespace || strings.HasPrefix(writer, "holdfast") || strings.HasPrefix(writer, v1.DriverName) ||
-			strings.HasPrefix(writer, v1.ProvisionerName) || strings.HasPrefix(e.InvolvedObject.APIVersion, v1.GroupName+"/")
+		ours := e.Namespace == namespace || strings.HasPrefix(writer, "holdfast") || strings.HasPrefix(writer, v1beta1.DriverName) ||
+			strings.HasPrefix(writer, v1beta1.ProvisionerName) || strings.HasPrefix(e.InvolvedObject.APIVersion, v1beta1.GroupName+"/")
 		if e.Type != core.EventTypeWarning || !ours {
 			continue
 		}
@@ -310,7 +254,7 @@ func ofHoldfast(all []core.Event, namespace string) []Warning {
 		if e.InvolvedObject.Namespace != "" {
 			object = e.InvolvedObject.Kind + " " + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
 		}
-		found = append(found, Warning{When(e), object, e.Reason, e.Message, max(int(e.Count), 1)})
+		found = append(found, Warning{facts.When(e), object, e.Reason, e.Message, max(int(e.Count), 1)})
 	}
 	slices.SortStableFunc(found, func(a, b Warning) int { return b.Time.Compare(a.Time) })
 	found = together(found)
@@ -332,18 +276,4 @@ func together(all []Warning) []Warning {
 		kept = append(kept, w)
 	}
 	return kept
-}
-
-// When an event happened last.
-func When(e *core.Event) time.Time {
-	last := e.LastTimestamp.Time
-	for _, t := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time} {
-		if last.IsZero() {
-			last = t
-		}
-	}
-	if e.Series != nil && e.Series.LastObservedTime.After(last) {
-		last = e.Series.LastObservedTime.Time
-	}
-	return last
 }

@@ -14,8 +14,8 @@ import (
 func (r *Report) Text(out io.Writer, now time.Time) error {
 	p := &page{out: out}
 	if c := r.Cluster; c != nil {
-		p.linef("StorageCluster %s: %s, %s nodes ready, version %s, %d volumes, %d snapshots",
-			c.Name, cmp.Or(string(c.Phase), "not looked at yet"), cmp.Or(c.Ready, "no"), cmp.Or(c.Version, "unknown"), r.Volumes, r.Snapshots)
+		p.linef("StorageCluster %s: %s, %d/%d nodes ready, version %s, %d volumes, %d snapshots",
+			c.Name, cmp.Or(string(c.Phase), "not looked at yet"), c.ReadyNodes, c.DesiredNodes, cmp.Or(c.Version, "unknown"), r.Volumes, r.Snapshots)
 		if c.Upgrade != "" {
 			p.linef("StorageUpgrade %s is at work", c.Upgrade)
 		}

@@ -14,12 +14,12 @@ func TestWithoutASecretOnlyHealthIsServedAndTheAnswerSaysWhatToDo(t *testing.T) 
 	r.cluster("holdfast", "")
 	r.start()
 	r.eventually("the server is ready", func() bool { return r.get("/readyz").status == http.StatusOK })
-	if a := r.get("/healthz"); a.status != http.StatusOK || string(a.body) != "ok\n" {
-		t.Errorf("/healthz: %d %s", a.status, a.body)
+	if a := r.get("/livez"); a.status != http.StatusOK || string(a.body) != "ok" {
+		t.Errorf("/livez: %d %s", a.status, a.body)
 	}
 	for _, path := range []string{"/api/v1/cluster", "/api/v1/volumes", "/openapi.json", "/anything"} {
 		a := r.get(path)
-		if a.status != http.StatusForbidden || !strings.Contains(a.message(), "spec.secretRef") || !strings.Contains(a.message(), "/healthz") {
+		if a.status != http.StatusForbidden || !strings.Contains(a.message(), "spec.secretRef") || !strings.Contains(a.message(), "/livez") {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
@@ -91,14 +91,14 @@ func TestAChangeOfTheSecretIsUsedWithoutARestart(t *testing.T) {
 	if err := r.theirs.CoreV1().Secrets(namespace).Delete(t.Context(), "access", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("nobody may come in any more", func() bool { return r.get("/api/v1/cluster").status == http.StatusForbidden })
+	r.eventually("all users being refused", func() bool { return r.get("/api/v1/cluster").status == http.StatusForbidden })
 }
 
 func TestAnotherSecretOfTheClusterTakesThePlaceOfTheFirst(t *testing.T) {
 	r := newRig(t)
 	r.open()
 	r.secret("others", map[string]string{userKey: "other", passwordKey: "secret"})
-	clusters := r.ours.HoldfastV1().StorageClusters()
+	clusters := r.ours.HoldfastV1beta1().StorageClusters()
 	c, err := clusters.Get(t.Context(), "holdfast", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

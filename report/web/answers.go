@@ -1,13 +1,15 @@
 package web
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 // The answers are types of their own, so that a change of the kinds changes no answer by accident. What their fields
@@ -22,16 +24,17 @@ type List[T any] struct {
 
 // Cluster is the StorageCluster and what its nodes can store.
 type Cluster struct {
-	Name       string          `json:"name" doc:"Name of the StorageCluster."`
-	Phase      v1.ClusterPhase `json:"phase,omitempty" doc:"Where it stands. Missing until the controller has looked at it once."`
-	Ready      string          `json:"ready,omitempty" doc:"READY/ALL of the nodes that are to store."`
-	Version    string          `json:"version,omitempty" doc:"Version of Holdfast on all nodes; the oldest and the newest while they differ."`
-	Upgrade    string          `json:"upgrade,omitempty" doc:"The StorageUpgrade at work."`
-	Room       Room            `json:"room" doc:"The room of all pools of nodes that can be used. What an NFS server has is within a volume, and not counted again."`
-	Volumes    int             `json:"volumes" doc:"Number of volumes."`
-	Snapshots  int             `json:"snapshots" doc:"Number of snapshots."`
-	Nodes      []Health        `json:"nodes" doc:"The nodes that are to store."`
-	Conditions []Condition     `json:"conditions" doc:"What is so and what is not."`
+	Name         string               `json:"name" doc:"Name of the StorageCluster."`
+	Phase        v1beta1.ClusterPhase `json:"phase,omitempty" doc:"Where it stands. Missing until the controller has looked at it once."`
+	DesiredNodes int                  `json:"desiredNodes" doc:"Number of nodes that are to store."`
+	ReadyNodes   int                  `json:"readyNodes" doc:"Number of those that are ready."`
+	Version      string               `json:"version,omitempty" doc:"Version of Holdfast on all nodes; the oldest and the newest while they differ."`
+	Upgrade      string               `json:"upgrade,omitempty" doc:"The StorageUpgrade at work."`
+	Room         Room                 `json:"room" doc:"The room of all pools of nodes that can be used. What an NFS server has is within a volume, and not counted again."`
+	Volumes      int                  `json:"volumes" doc:"Number of volumes."`
+	Snapshots    int                  `json:"snapshots" doc:"Number of snapshots."`
+	Nodes        []Health             `json:"nodes" doc:"The nodes that are to store."`
+	Conditions   []Condition          `json:"conditions" doc:"What is so and what is not."`
 }
 
 // Room is bytes of one pool or of several.
@@ -87,7 +90,7 @@ type Pool struct {
 	NFSServer string `json:"nfsServer,omitempty" doc:"NAMESPACE/NAME of the NFS server that has it. Missing for the pool of a node."`
 	Name      string `json:"name" doc:"Name of the pool, which nodes may share."`
 	Path      string `json:"path,omitempty" doc:"Its directory on the node."`
-	Engine    string `json:"engine,omitempty" doc:"How a volume is kept: image or directory."`
+	Engine    string `json:"engine,omitempty" doc:"How a volume is kept: Image or Directory."`
 	Room      Room   `json:"room" doc:"Its room. While the pool is out of reach, what was known last."`
 	Smallest  int64  `json:"smallest" doc:"Bytes of the smallest volume that can be made."`
 	Largest   int64  `json:"largest" doc:"Bytes of the largest volume that can be made."`
@@ -98,48 +101,48 @@ type Pool struct {
 
 // Volume on one node.
 type Volume struct {
-	Name         string          `json:"name" doc:"ID of the volume, and name of its Volume object."`
-	Claim        string          `json:"claim,omitempty" doc:"NAMESPACE/NAME of the claim it was made for."`
-	Node         string          `json:"node" doc:"The node that has it."`
-	NFSServer    string          `json:"nfsServer,omitempty" doc:"NAMESPACE/NAME of the NFS server that has it. Missing where it is on a node."`
-	Pool         string          `json:"pool,omitempty" doc:"The pool that holds it, or is to hold it."`
-	Phase        v1.Phase        `json:"phase" doc:"Where it stands."`
-	Size         int64           `json:"size" doc:"Bytes that it holds; 0 until it exists."`
-	Used         int64           `json:"used" doc:"Bytes that it takes from its pool."`
-	Mode         v1.Mode         `json:"mode,omitempty" doc:"How it is used."`
-	FSType       string          `json:"fsType,omitempty" doc:"Its file system, if it has one of its own."`
-	Provisioning v1.Provisioning `json:"provisioning,omitempty" doc:"When it takes its space."`
-	Source       *Source         `json:"source,omitempty" doc:"What its first content came from."`
-	OnNodeLoss   v1.OnNodeLoss   `json:"onNodeLoss" doc:"What becomes of it when its node is gone for good."`
-	Healthy      bool            `json:"healthy" doc:"Whether it is all right, as far as known."`
-	Message      string          `json:"message,omitempty" doc:"What is wrong and what to do."`
-	Created      *time.Time      `json:"created,omitempty" doc:"When it became real."`
+	Name         string               `json:"name" doc:"ID of the volume, and name of its Volume object."`
+	Claim        string               `json:"claim,omitempty" doc:"NAMESPACE/NAME of the claim it was made for."`
+	Node         string               `json:"node" doc:"The node that has it."`
+	NFSServer    string               `json:"nfsServer,omitempty" doc:"NAMESPACE/NAME of the NFS server that has it. Missing where it is on a node."`
+	Pool         string               `json:"pool,omitempty" doc:"The pool that holds it, or is to hold it."`
+	Phase        v1beta1.Phase        `json:"phase" doc:"Where it stands."`
+	Size         int64                `json:"size" doc:"Bytes that it holds; 0 until it exists."`
+	Used         int64                `json:"used" doc:"Bytes that it takes from its pool."`
+	Mode         v1beta1.Mode         `json:"mode,omitempty" doc:"How it is used."`
+	FSType       string               `json:"fsType,omitempty" doc:"Its file system, if it has one of its own."`
+	Provisioning v1beta1.Provisioning `json:"provisioning,omitempty" doc:"When it takes its space."`
+	Source       *Source              `json:"source,omitempty" doc:"What its first content came from."`
+	OnNodeLoss   v1beta1.OnNodeLoss   `json:"onNodeLoss" doc:"What becomes of it when its node is gone for good."`
+	Healthy      bool                 `json:"healthy" doc:"Whether it is all right, as far as known."`
+	Message      string               `json:"message,omitempty" doc:"What is wrong and what to do."`
+	Created      *time.Time           `json:"created,omitempty" doc:"When it became real."`
 }
 
 // Source of a volume.
 type Source struct {
-	Kind v1.SourceKind `json:"kind" doc:"What it is."`
-	Name string        `json:"name" doc:"Its ID."`
+	Kind v1beta1.SourceKind `json:"kind" doc:"What it is."`
+	Name string             `json:"name" doc:"Its ID."`
 }
 
 // Snapshot of a volume.
 type Snapshot struct {
-	Name    string     `json:"name" doc:"ID of the snapshot, and name of its Snapshot object."`
-	Volume  string     `json:"volume" doc:"ID of the volume that was copied."`
-	Node    string     `json:"node" doc:"The node that has it."`
-	Pool    string     `json:"pool,omitempty" doc:"The pool that holds it."`
-	Phase   v1.Phase   `json:"phase" doc:"Where it stands."`
-	Size    int64      `json:"size" doc:"Bytes of the smallest volume restored from it; 0 until it exists."`
-	Used    int64      `json:"used" doc:"Bytes that it keeps from being freed, at most."`
-	Mode    v1.Mode    `json:"mode,omitempty" doc:"How the volume was used."`
-	FSType  string     `json:"fsType,omitempty" doc:"The file system of the volume."`
-	Group   string     `json:"group,omitempty" doc:"ID of the group that was copied at the same instant."`
-	Healthy bool       `json:"healthy" doc:"Whether it is all right, as far as known."`
-	Message string     `json:"message,omitempty" doc:"What is wrong and what to do."`
-	Created *time.Time `json:"created,omitempty" doc:"The instant whose content it has."`
+	Name    string        `json:"name" doc:"ID of the snapshot, and name of its Snapshot object."`
+	Volume  string        `json:"volume" doc:"ID of the volume that was copied."`
+	Node    string        `json:"node" doc:"The node that has it."`
+	Pool    string        `json:"pool,omitempty" doc:"The pool that holds it."`
+	Phase   v1beta1.Phase `json:"phase" doc:"Where it stands."`
+	Size    int64         `json:"size" doc:"Bytes of the smallest volume restored from it; 0 until it exists."`
+	Used    int64         `json:"used" doc:"Bytes that it keeps from being freed, at most."`
+	Mode    v1beta1.Mode  `json:"mode,omitempty" doc:"How the volume was used."`
+	FSType  string        `json:"fsType,omitempty" doc:"The file system of the volume."`
+	Group   string        `json:"group,omitempty" doc:"ID of the group that was copied at the same instant."`
+	Healthy bool          `json:"healthy" doc:"Whether it is all right, as far as known."`
+	Message string        `json:"message,omitempty" doc:"What is wrong and what to do."`
+	Created *time.Time    `json:"created,omitempty" doc:"The instant whose content it has."`
 }
 
-func roomOf(p *v1.Pool) Room {
+func roomOf(p *v1beta1.Pool) Room {
 	return Room{p.Capacity.Value(), p.Promised.Value(), p.Used.Value(), p.Available.Value()}
 }
 
@@ -147,18 +150,16 @@ func (r Room) plus(o Room) Room {
 	return Room{r.Capacity + o.Capacity, r.Promised + o.Promised, r.Used + o.Used, r.Available + o.Available}
 }
 
-func showPool(node string, p *v1.Pool) Pool {
+func showPool(node string, p *v1beta1.Pool) Pool {
 	return Pool{
-		Node: node, NFSServer: v1.ServerOf(node), Name: p.Name, Path: p.Path, Engine: p.Engine, Room: roomOf(p),
+		Node: node, NFSServer: v1beta1.ServerOf(node), Name: p.Name, Path: p.Path, Engine: string(p.Engine), Room: roomOf(p),
 		Smallest: p.Smallest.Value(), Largest: p.Largest.Value(), Volumes: int(p.Volumes), Snapshots: int(p.Snapshots), Message: p.Message,
 	}
 }
 
-func showNode(n *v1.StorageNode) Node {
-	s := Node{Name: n.Name, NFSServer: v1.ServerOf(n.Name), Phase: phaseOf(n), Version: n.Status.Version, Pools: []Pool{}}
-	if c := meta.FindStatusCondition(n.Status.Conditions, v1.ReadyCondition); c != nil && c.Status != metav1.ConditionTrue {
-		s.Message = c.Message
-	}
+func showNode(n *v1beta1.StorageNode) Node {
+	_, why := facts.Ready(n)
+	s := Node{Name: n.Name, NFSServer: v1beta1.ServerOf(n.Name), Phase: phaseOf(n), Message: why, Version: n.Status.Version, Pools: []Pool{}}
 	for i := range n.Status.Pools {
 		p := showPool(n.Name, &n.Status.Pools[i])
 		s.Pools = append(s.Pools, p)
@@ -167,72 +168,49 @@ func showNode(n *v1.StorageNode) Node {
 	return s
 }
 
-func phaseOf(n *v1.StorageNode) NodePhase {
-	c := meta.FindStatusCondition(n.Status.Conditions, v1.ReadyCondition)
-	switch {
-	case c == nil || c.Status == metav1.ConditionUnknown:
-		return NodeUnknown
-	case c.Status == metav1.ConditionTrue:
-		return NodeReady
-	}
-	return NodeNotReady
+var phaseOfReady = map[metav1.ConditionStatus]NodePhase{
+	metav1.ConditionTrue: NodeReady, metav1.ConditionFalse: NodeNotReady, metav1.ConditionUnknown: NodeUnknown,
 }
 
-func showVolume(v *v1.Volume) Volume {
+func phaseOf(n *v1beta1.StorageNode) NodePhase {
+	ready, _ := facts.Ready(n)
+	return phaseOfReady[ready]
+}
+
+func showVolume(v *v1beta1.Volume) Volume {
 	s := Volume{
-		Name: v.Name, Claim: v.Spec.Claim, Node: v.Spec.Node, NFSServer: v1.ServerOf(v.Spec.Node), Pool: v.PoolName(), Phase: volumePhase(v),
-		Size: v1.Bytes(v.Status.Size), Used: v1.Bytes(v.Status.Used),
+		Name: v.Name, Claim: v.Spec.ClaimRef.String(), Node: v.Spec.Node, NFSServer: v1beta1.ServerOf(v.Spec.Node), Pool: v.PoolName(), Phase: orPending(v.Status.Phase),
+		Size: v1beta1.Bytes(v.Status.Size), Used: v1beta1.Bytes(v.Status.Used),
 		Mode: v.Status.Mode, FSType: v.Status.FSType, Provisioning: v.Status.Provisioning, OnNodeLoss: v.Spec.NodeLossPolicy(),
-		Created: instant(v.Status.Created),
+		Created: instant(v.Status.CreationTime),
 	}
-	if source := v.Spec.Source; source != nil {
+	if source := v.Spec.SourceRef; source != nil {
 		s.Source = &Source{source.Kind, source.Name}
 	}
 	s.Healthy, s.Message = wellbeing(v, v.Status.Conditions, v.Status.Error)
 	return s
 }
 
-// volumePhase of one that no agent has seen yet is that it waits for one.
-func volumePhase(v *v1.Volume) v1.Phase { return orPending(v.Status.Phase) }
+// orPending is the phase of what no agent has seen yet: it waits for one.
+func orPending(p v1beta1.Phase) v1beta1.Phase { return cmp.Or(p, v1beta1.PhasePending) }
 
-func orPending(p v1.Phase) v1.Phase {
-	if p == "" {
-		return v1.PhasePending
-	}
-	return p
-}
-
-func showSnapshot(o *v1.Snapshot) Snapshot {
+func showSnapshot(o *v1beta1.Snapshot) Snapshot {
 	s := Snapshot{
-		Name: o.Name, Volume: o.Spec.Source, Node: o.Spec.Node, Pool: o.Status.Pool, Phase: orPending(o.Status.Phase),
-		Size: v1.Bytes(o.Status.Size), Used: v1.Bytes(o.Status.Used), Mode: o.Status.Mode, FSType: o.Status.FSType, Group: o.Status.Group,
-		Created: instant(o.Status.Created),
+		Name: o.Name, Volume: o.Spec.SourceRef.Name, Node: o.Spec.Node, Pool: o.Status.Pool, Phase: orPending(o.Status.Phase),
+		Size: v1beta1.Bytes(o.Status.Size), Used: v1beta1.Bytes(o.Status.Used), Mode: o.Status.Mode, FSType: o.Status.FSType, Group: o.Status.Group,
+		Created: instant(o.Status.CreationTime),
 	}
 	s.Healthy, s.Message = wellbeing(o, o.Status.Conditions, o.Status.Error)
 	return s
 }
 
-// wellbeing is told by the error of the last operation, then by the conditions that say no. Of what cannot be decoded
-// nothing else is known.
-func wellbeing(o v1.Object, conditions []metav1.Condition, failed *v1.Error) (well bool, message string) {
+// wellbeing says whether it is healthy, with a message. Of an object that cannot be decoded nothing else is known.
+func wellbeing(o v1beta1.Object, conditions []metav1.Condition, failed *v1beta1.Error) (well bool, message string) {
 	if o.Unreadable() != nil {
 		return false, kube.UnreadableMessage(o)
 	}
-	if failed != nil {
-		message = failed.Message
-	}
-	well = true
-	for _, kind := range []string{v1.HealthyCondition, v1.ReadyCondition} {
-		c := meta.FindStatusCondition(conditions, kind)
-		if c == nil || c.Status == metav1.ConditionTrue {
-			continue
-		}
-		well = well && kind != v1.HealthyCondition
-		if message == "" {
-			message = c.Message
-		}
-	}
-	return well, message
+	c := meta.FindStatusCondition(conditions, v1beta1.HealthyCondition)
+	return c == nil || c.Status == metav1.ConditionTrue, facts.Said(conditions, failed)
 }
 
 func showConditions(all []metav1.Condition) []Condition {

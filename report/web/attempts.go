@@ -9,45 +9,50 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	core "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
 	"github.com/holdfast-storage/holdfast/listener"
 )
 
-// The limits of wrong passwords. Whoever goes through a list of them gets ten a minute from each address that he has.
+// The limits of wrong passwords. A client that goes through a list of them gets ten a minute from each of its addresses.
 const (
 	maxAttempts     = 10
 	attemptReturns  = 6 * time.Second // each, until there are all again
 	maxKnownClients = 4096
-	// tellEvery is how often an event tells of such clients: with many addresses one could else drown what else happens to
+	// refusalEventEvery is how often an event reports such clients: with many addresses one could else drown what else happens to
 	// the StorageCluster.
-	tellEvery = 10 * time.Minute
+	refusalEventEvery = 10 * time.Minute
 )
 
 const reasonWrongPasswords = "WrongPasswords"
 
-// attempts counts wrong passwords by client, in bounded memory: of too many clients the one is forgotten whose last wrong
-// password is the oldest.
+// attempts counts wrong passwords by client, in bounded memory: of too many clients the one is forgotten that was heard of
+// the longest ago.
 type attempts struct {
-	now func() time.Time
+	clock clock.PassiveClock
 
 	mu      sync.Mutex
-	of      credentials // that were guessed at
-	clients map[netip.Prefix]*attempt
-	told    time.Time // of the last event
-	untold  int       // clients that were refused since
+	clients *cache.LRUExpireCache // guesser to *attempt
+	events  *rate.Limiter
+	untold  int // clients that were refused since the last event
+}
+
+// guesser is a client and what it guesses at: with a new password every client starts afresh.
+type guesser struct {
+	netip.Prefix
+	credentials
 }
 
 type attempt struct {
-	wrong   float64   // less what came back since
-	at      time.Time // of the last wrong one
-	refused bool      // and told so
+	*rate.Limiter      // of wrong passwords
+	refused       bool // and reported
 }
 
-func newAttempts() *attempts {
-	return &attempts{now: time.Now, clients: map[netip.Prefix]*attempt{}}
+func newAttempts(c clock.PassiveClock) *attempts {
+	return &attempts{clock: c, clients: cache.NewLRUExpireCacheWithClock(maxKnownClients, c), events: rate.NewLimiter(rate.Every(refusalEventEvery), 1)}
 }
 
 // verdict is what becomes of a password.
@@ -62,66 +67,36 @@ type verdict struct {
 func (a *attempts) judge(client netip.Prefix, of credentials, right bool) verdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := a.now()
-	if a.of != of { // with a new password everybody begins anew
-		a.of, a.clients = of, map[netip.Prefix]*attempt{}
+	now, who := a.clock.Now(), guesser{client, of}
+	found, _ := a.clients.Get(who)
+	known, is := found.(*attempt)
+	if !is {
+		known = &attempt{Limiter: rate.NewLimiter(rate.Every(attemptReturns), maxAttempts)}
 	}
-	known := a.clients[client]
-	if known == nil {
-		if !right {
-			a.forgetOldest(now)
-			a.clients[client] = &attempt{wrong: 1, at: now}
-		}
-		return verdict{}
-	}
-	left := max(known.wrong-now.Sub(known.at).Seconds()/attemptReturns.Seconds(), 0)
-	if left > maxAttempts-1 {
+	left := known.TokensAt(now)
+	if left < 1 {
 		first := !known.refused
 		known.refused = true
-		return verdict{refused: true, first: first, wait: time.Duration((left - (maxAttempts - 1)) * float64(attemptReturns))}
-	}
-	if left == 0 {
-		known.refused = false
+		return verdict{refused: true, first: first, wait: time.Duration((1 - left) * float64(attemptReturns))}
 	}
 	if !right {
-		known.wrong, known.at = left+1, now
+		known.AllowN(now, 1)
+		a.clients.Add(who, known, maxAttempts*attemptReturns) // when there are all again
 	}
 	return verdict{}
 }
 
-// forgetOldest makes room for one more client.
-func (a *attempts) forgetOldest(now time.Time) {
-	if len(a.clients) < maxKnownClients {
-		return
-	}
-	var oldest netip.Prefix
-	var at time.Time
-	for client, known := range a.clients {
-		if now.Sub(known.at) > maxAttempts*attemptReturns {
-			delete(a.clients, client)
-			continue
-		}
-		if at.IsZero() || known.at.Before(at) {
-			oldest, at = client, known.at
-		}
-	}
-	if len(a.clients) >= maxKnownClients {
-		delete(a.clients, oldest)
-	}
-}
-
-// tell says whether an event is due about a client that is refused from now on, and how many others there were since the
+// report says whether an event is due about a client that is refused from now on, and how many others there were since the
 // one before.
-func (a *attempts) tell() (due bool, others int) {
+func (a *attempts) report() (due bool, others int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now := a.now(); a.told.IsZero() || now.Sub(a.told) >= tellEvery {
-		due, others = true, a.untold
-		a.told, a.untold = now, 0
-		return due, others
+	if !a.events.AllowN(a.clock.Now(), 1) {
+		a.untold++
+		return false, 0
 	}
-	a.untold++
-	return false, 0
+	others, a.untold = a.untold, 0
+	return true, others
 }
 
 // refuseClient answers one that has given too many wrong passwords.
@@ -129,19 +104,18 @@ func (s *Server) refuseClient(w http.ResponseWriter, r *http.Request, v verdict)
 	client := listener.ClientOf(r.RemoteAddr)
 	if v.first {
 		s.Log.Warn("a client gave too many wrong passwords and is refused", "client", client.String(), "wrong", maxAttempts)
-		s.tellOfRefusal(client)
+		s.recordRefusal(client)
 	}
 	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(v.wait.Seconds()))))
 	fail(w, http.StatusTooManyRequests, fmt.Sprintf("%d wrong passwords came from %s, so none is looked at for now: try again after %s, with the right one", maxAttempts, client, v.wait.Round(time.Second)+time.Second))
 }
 
-func (s *Server) tellOfRefusal(client netip.Prefix) {
-	due, others := s.attempts.tell()
+func (s *Server) recordRefusal(client netip.Prefix) {
+	due, others := s.attempts.report()
 	if !due || s.Events == nil {
 		return
 	}
-	all, _ := s.clusters.List(labels.Everything()) // what is read from a cache has no error
-	c := v1.Served(all)
+	c := s.known().Served()
 	if c == nil {
 		return
 	}

@@ -6,10 +6,14 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-storage/holdfast/listener"
 )
@@ -38,21 +42,9 @@ func (r *rig) status(client *http.Client, password string) (int, http.Header) {
 
 // at is a clock that the test moves.
 func (r *rig) at() (forward func(time.Duration)) {
-	var mu sync.Mutex
-	now := time.Now()
-	a := r.server.attempts
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.now = func() time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		return now
-	}
-	return func(by time.Duration) {
-		mu.Lock()
-		defer mu.Unlock()
-		now = now.Add(by)
-	}
+	c := testclock.NewFakePassiveClock(time.Now())
+	r.server.attempts = newAttempts(c)
+	return func(by time.Duration) { c.SetTime(c.Now().Add(by)) }
 }
 
 func (r *rig) told() (all []string) {
@@ -77,7 +69,7 @@ func TestWhoGoesThroughPasswordsIsRefusedAndOthersAreNot(t *testing.T) {
 		}
 	}
 	if told := r.told(); len(told) > 0 {
-		t.Errorf("told before anybody is refused: %q", told)
+		t.Errorf("reported before any client is refused: %q", told)
 	}
 	status, header := r.status(guesser, "one more")
 	if status != http.StatusTooManyRequests || header.Get("Retry-After") == "" {
@@ -92,7 +84,7 @@ func TestWhoGoesThroughPasswordsIsRefusedAndOthersAreNot(t *testing.T) {
 	}
 	told := r.told()
 	if len(told) != 1 || !strings.Contains(told[0], reasonWrongPasswords) || !strings.Contains(told[0], "127.0.0.2") || strings.Contains(told[0], "guess") {
-		t.Errorf("told %q", told)
+		t.Errorf("reported %q", told)
 	}
 	forward(attemptReturns)
 	if status, _ := r.status(guesser, password); status != http.StatusOK {
@@ -105,7 +97,7 @@ func TestWhoGoesThroughPasswordsIsRefusedAndOthersAreNot(t *testing.T) {
 		t.Errorf("it may try two at once: %d", status)
 	}
 	if told := r.told(); len(told) > 0 {
-		t.Errorf("told again of the same client: %q", told)
+		t.Errorf("reported again, of the same client: %q", told)
 	}
 }
 
@@ -159,7 +151,7 @@ func TestWithANewPasswordEverybodyBeginsAnew(t *testing.T) {
 }
 
 func TestAHostWithManyAddressesIsOneClient(t *testing.T) {
-	a := newAttempts()
+	a := newAttempts(clock.RealClock{})
 	for i := range maxAttempts {
 		a.judge(listener.ClientOf(fmt.Sprintf("[2001:db8::%x]:1000", i+1)), credentials{}, false)
 	}
@@ -172,28 +164,28 @@ func TestAHostWithManyAddressesIsOneClient(t *testing.T) {
 }
 
 func TestWhatIsRememberedOfClientsIsBounded(t *testing.T) {
-	a := newAttempts()
-	now := time.Now()
-	a.now = func() time.Time { return now }
+	now := testclock.NewFakePassiveClock(time.Now())
+	a := newAttempts(now)
 	client := func(i int) netip.Prefix {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
 	}
 	for i := range 3 * maxKnownClients {
-		now = now.Add(time.Millisecond)
+		now.SetTime(now.Now().Add(time.Millisecond))
 		a.judge(client(i), credentials{}, false)
 		if i%7 == 0 {
 			a.judge(client(1_000_000+i), credentials{}, true) // who knows the password is not remembered
 		}
 	}
-	if n := len(a.clients); n > maxKnownClients {
+	if n := len(a.clients.Keys()); n > maxKnownClients {
 		t.Errorf("%d clients are remembered", n)
 	}
-	if a.clients[client(3*maxKnownClients-1)] == nil || a.clients[client(0)] != nil {
+	known := func(i int) bool { return slices.Contains(a.clients.Keys(), any(guesser{client(i), credentials{}})) }
+	if !known(3*maxKnownClients-1) || known(0) {
 		t.Error("the newest is forgotten, or the oldest is not")
 	}
-	now = now.Add(maxAttempts*attemptReturns + time.Second)
+	now.SetTime(now.Now().Add(maxAttempts*attemptReturns + time.Second))
 	a.judge(client(0), credentials{}, false)
-	if n := len(a.clients); n != 1 {
+	if n := len(a.clients.Keys()); n != 1 {
 		t.Errorf("%d are remembered of whom nothing counts any more", n)
 	}
 }
@@ -211,11 +203,11 @@ func TestManyClientsThatGuessAreToldTogether(t *testing.T) {
 		guess(client + 1)
 	}
 	if told := r.told(); len(told) != 1 || !strings.Contains(told[0], "127.0.1.1") {
-		t.Errorf("told %q", told)
+		t.Errorf("reported %q", told)
 	}
-	forward(tellEvery)
+	forward(refusalEventEvery)
 	guess(5)
 	if told := r.told(); len(told) != 1 || !strings.Contains(told[0], "127.0.1.5") || !strings.Contains(told[0], "3 others") {
-		t.Errorf("told %q", told)
+		t.Errorf("reported %q", told)
 	}
 }

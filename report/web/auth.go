@@ -21,12 +21,12 @@ func (c *credentials) are(user, password string) bool {
 	return subtle.ConstantTimeCompare(c.user[:], given.user[:])&subtle.ConstantTimeCompare(c.password[:], given.password[:]) == 1
 }
 
-// guarded lets those in who know the user and the password, and tells why where nobody can.
+// guarded admits clients that know the user and the password, and answers why where none can.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		access := s.identity.access.Load()
 		if access.credentials == nil {
-			fail(w, http.StatusForbidden, access.why+" Without that, /healthz and /readyz alone are served.")
+			fail(w, http.StatusForbidden, access.why+" Without that, /livez and /readyz alone are served.")
 			return
 		}
 		user, password, given := r.BasicAuth()

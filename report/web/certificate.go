@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // ownSecret has the self-made certificate, and the authority that signed it: clients that trust ca.crt of it need no
@@ -44,7 +44,7 @@ type made struct{ authority, authorityKey, cert, key []byte }
 
 // keepOwn uses the certificate that the secret has, after making or renewing it where that is due. Replicas that do so
 // at once end with the same, as one write wins and all read it.
-func (i *identity) keepOwn(ctx context.Context, c *v1.StorageCluster) error {
+func (i *identity) keepOwn(ctx context.Context, c *v1beta1.StorageCluster) error {
 	secret, known, _ := i.own.Get(types.NamespacedName{Namespace: i.Namespace, Name: ownSecret})
 	if !known || c == nil || c.DeletionTimestamp != nil {
 		return nil
@@ -81,11 +81,11 @@ func (i *identity) keepOwn(ctx context.Context, c *v1.StorageCluster) error {
 
 const fieldManager = "holdfast-api"
 
-type owner v1.StorageCluster
+type owner v1beta1.StorageCluster
 
-func ownerOf(c *v1.StorageCluster) *owner { return (*owner)(c) }
+func ownerOf(c *v1beta1.StorageCluster) *owner { return (*owner)(c) }
 
-// secret is removed with the StorageCluster, and by nobody else: it is not rendered, so the operator's own label would
+// secret is removed with the StorageCluster alone: it is not rendered, so the operator's own label would
 // have it pruned.
 func (o *owner) secret(namespace string, m *made) *core.Secret {
 	controls, blocks := true, false
@@ -93,11 +93,11 @@ func (o *owner) secret(namespace string, m *made) *core.Secret {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: ownSecret,
 			Labels: map[string]string{
-				v1.NameLabel: v1.AppName, v1.PartOfLabel: v1.AppName, v1.ComponentLabel: "api",
-				v1.ManagedByLabel: fieldManager, v1.InstanceLabel: o.Name,
+				v1beta1.NameLabel: v1beta1.AppName, v1beta1.PartOfLabel: v1beta1.AppName, v1beta1.ComponentLabel: "api",
+				v1beta1.ManagedByLabel: fieldManager, v1beta1.InstanceLabel: o.Name,
 			},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1.SchemeGroupVersion.String(), Kind: "StorageCluster", Name: o.Name, UID: o.UID,
+				APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "StorageCluster", Name: o.Name, UID: o.UID,
 				Controller: &controls, BlockOwnerDeletion: &blocks,
 			}},
 		},
@@ -109,15 +109,15 @@ func (o *owner) secret(namespace string, m *made) *core.Secret {
 }
 
 // namesFor are those under which clients reach the Service, and the pod through kubectl port-forward.
-func namesFor(c *v1.StorageCluster, namespace string) []string {
+func namesFor(c *v1beta1.StorageCluster, namespace string) []string {
 	service := "holdfast"
 	names := []string{"localhost"}
 	if c != nil {
 		if c.Spec.Service.Name != "" {
 			service = c.Spec.Service.Name
 		}
-		if c.Spec.Ingress.Enable && c.Spec.Ingress.Hostname != "" {
-			names = append(names, c.Spec.Ingress.Hostname)
+		if c.Spec.Ingress.Enabled && c.Spec.Ingress.Host != "" {
+			names = append(names, c.Spec.Ingress.Host)
 		}
 	}
 	names = append(names, service, service+"."+namespace, service+"."+namespace+".svc", service+"."+namespace+".svc.cluster.local")
@@ -125,7 +125,7 @@ func namesFor(c *v1.StorageCluster, namespace string) []string {
 	return slices.Compact(names)
 }
 
-// current says why a self-made certificate must be made anew: a third of its time is left, or it has other names.
+// current says why a self-made certificate must be replaced: a third of its time is left, or it has other names.
 func current(data map[string][]byte, names []string, now time.Time) error {
 	pair, err := tls.X509KeyPair(data[core.TLSCertKey], data[core.TLSPrivateKeyKey])
 	if err != nil {

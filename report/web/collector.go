@@ -1,28 +1,29 @@
 package web
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/labels"
+	"strings"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// The names differ from those that a node tells of itself: added up with them, everything would count twice. Every
-// replica of the controller tells the same. What an NFS server stores is within a volume of a node or on a disk of its
+// The names differ from those that a node exports: added up with them, everything would count twice. Every
+// replica of the controller exports the same. What an NFS server stores is within a volume of a node or on a disk of its
 // own; a sum without its label nfs_server would count the former twice.
 var (
 	phaseDesc     = prometheus.NewDesc("holdfast_cluster_phase", "1 for the phase that the StorageCluster is in, 0 for the others.", []string{"phase"}, nil)
-	conditionDesc = prometheus.NewDesc("holdfast_cluster_condition", "1 for each condition of the StorageCluster, with the status and the reason that it has.", []string{"condition", "status", "reason"}, nil)
-	nodesDesc     = prometheus.NewDesc("holdfast_cluster_nodes", "Nodes that store, by whether they are ready: true, false, or unknown while the agent is not heard of.", []string{"ready"}, nil)
-	serversDesc   = prometheus.NewDesc("holdfast_cluster_nfs_servers", "NFS servers, by whether they are ready: true, false, or unknown while they are not heard of.", []string{"ready"}, nil)
-	volumesDesc   = prometheus.NewDesc("holdfast_cluster_volumes", "Volumes of the cluster.", []string{"node", "nfs_server", "pool", "phase"}, nil)
+	conditionDesc = prometheus.NewDesc("holdfast_cluster_condition", "1 for each condition of the StorageCluster, with the status (true, false, unknown) and the reason that it has.", []string{"condition", "status", "reason"}, nil)
+	nodesDesc     = prometheus.NewDesc("holdfast_cluster_nodes", "Nodes with storage, by whether they are ready: true, false, or unknown while the agent does not report.", []string{"ready"}, nil)
+	serversDesc   = prometheus.NewDesc("holdfast_cluster_nfs_servers", "NFS servers, by whether they are ready: true, false, or unknown while they do not report.", []string{"ready"}, nil)
+	volumesDesc   = prometheus.NewDesc("holdfast_cluster_volumes", "Volumes of the cluster, by their place and phase.", []string{"node", "nfs_server", "pool", "phase"}, nil)
 	capacityDesc  = prometheus.NewDesc("holdfast_cluster_pool_capacity_bytes", "Size of the pool's file system.", []string{"node", "nfs_server", "pool"}, nil)
 	promisedDesc  = prometheus.NewDesc("holdfast_cluster_pool_promised_bytes", "Bytes promised to volumes, snapshots and trash.", []string{"node", "nfs_server", "pool"}, nil)
-	usedDesc      = prometheus.NewDesc("holdfast_cluster_pool_used_bytes", "Bytes of the pool's file system that are taken, by anyone.", []string{"node", "nfs_server", "pool"}, nil)
-	availableDesc = prometheus.NewDesc("holdfast_cluster_pool_available_bytes", "Bytes that can still be promised.", []string{"node", "nfs_server", "pool"}, nil)
+	usedDesc      = prometheus.NewDesc("holdfast_cluster_pool_used_bytes", "Bytes of the pool's file system that are in use, by Holdfast or others.", []string{"node", "nfs_server", "pool"}, nil)
+	availableDesc = prometheus.NewDesc("holdfast_cluster_pool_available_bytes", "Bytes that can still be promised, including what the trash would free.", []string{"node", "nfs_server", "pool"}, nil)
 )
 
-// Collector tells of the whole cluster, once it is known.
+// Collector exports metrics of the whole cluster, once it is known.
 func (s *Server) Collector() prometheus.Collector { return (*collector)(s) }
 
 type collector Server
@@ -40,19 +41,15 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	// What is read from a cache has no error.
-	clusters, _ := c.clusters.List(labels.Everything())
-	nodes, _ := c.nodes.List(labels.Everything())
-	volumes, _ := c.volumes.List(labels.Everything())
-	collectCluster(clusters, gauge)
-	collectNodes(nodes, gauge)
-	collectVolumes(volumes, gauge)
+	f := (*Server)(c).known()
+	collectCluster(f.Served(), gauge)
+	collectNodes(f.StorageNodes, gauge)
+	collectVolumes(f.Volumes, gauge)
 }
 
 type gauge = func(d *prometheus.Desc, value float64, labels ...string)
 
-func collectCluster(clusters []*v1.StorageCluster, gauge gauge) {
-	c := v1.Served(clusters)
+func collectCluster(c *v1beta1.StorageCluster, gauge gauge) {
 	if c == nil {
 		return
 	}
@@ -64,15 +61,15 @@ func collectCluster(clusters []*v1.StorageCluster, gauge gauge) {
 		gauge(phaseDesc, value, string(phase))
 	}
 	for _, is := range c.Status.Conditions {
-		gauge(conditionDesc, 1, is.Type, string(is.Status), is.Reason)
+		gauge(conditionDesc, 1, is.Type, strings.ToLower(string(is.Status)), is.Reason) // as kube-state-metrics writes them
 	}
 }
 
-func collectNodes(nodes []*v1.StorageNode, gauge gauge) {
+func collectNodes(nodes []*v1beta1.StorageNode, gauge gauge) {
 	word := map[NodePhase]string{NodeReady: "true", NodeNotReady: "false", NodeUnknown: "unknown"}
 	count := map[*prometheus.Desc]map[NodePhase]int{nodesDesc: {}, serversDesc: {}}
 	for _, n := range nodes {
-		kind, server := nodesDesc, v1.ServerOf(n.Name)
+		kind, server := nodesDesc, v1beta1.ServerOf(n.Name)
 		if server != "" {
 			kind = serversDesc
 		}
@@ -93,16 +90,16 @@ func collectNodes(nodes []*v1.StorageNode, gauge gauge) {
 	}
 }
 
-func collectVolumes(volumes []*v1.Volume, gauge gauge) {
+func collectVolumes(volumes []*v1beta1.Volume, gauge gauge) {
 	type place struct {
 		node, pool string
-		phase      v1.Phase
+		phase      v1beta1.Phase
 	}
 	count := map[place]int{}
 	for _, v := range volumes {
-		count[place{v.Spec.Node, v.PoolName(), volumePhase(v)}]++
+		count[place{v.Spec.Node, v.PoolName(), orPending(v.Status.Phase)}]++
 	}
 	for p, n := range count {
-		gauge(volumesDesc, float64(n), p.node, v1.ServerOf(p.node), p.pool, string(p.phase))
+		gauge(volumesDesc, float64(n), p.node, v1beta1.ServerOf(p.node), p.pool, string(p.phase))
 	}
 }

@@ -8,38 +8,38 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func TestEveryReplicaTellsTheNumbersOfTheWholeCluster(t *testing.T) {
 	r := newRig(t)
 	c := r.cluster("holdfast", "")
-	c.Status.Phase = v1.ClusterDegraded
+	c.Status.Phase = v1beta1.ClusterDegraded
 	c.Status.Conditions = []metav1.Condition{
-		{Type: v1.DegradedCondition, Status: metav1.ConditionTrue, Reason: "VolumesHidden"},
-		{Type: v1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "PoliciesMissing"},
+		{Type: v1beta1.DegradedCondition, Status: metav1.ConditionTrue, Reason: "VolumesHidden"},
+		{Type: v1beta1.ProtectedCondition, Status: metav1.ConditionFalse, Reason: "PoliciesMissing"},
 	}
-	if _, err := r.ours.HoldfastV1().StorageClusters().UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().StorageClusters().UpdateStatus(t.Context(), c, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.node("a", metav1.ConditionTrue, "fast")
 	r.node("b", metav1.ConditionUnknown)
-	r.node(v1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
-	r.volume("v1", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseReady})
-	r.volume("v2", "a", "", v1.VolumeStatus{Phase: v1.PhaseReady, Pool: "fast"})
-	r.volume("v4", v1.NodeOfServer("shop/files"), "volumes", v1.VolumeStatus{Phase: v1.PhaseReady})
-	r.volume("v3", "b", "slow", v1.VolumeStatus{})
+	r.node(v1beta1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
+	r.volume("v1", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
+	r.volume("v2", "a", "", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Pool: "fast"})
+	r.volume("v4", v1beta1.NodeOfServer("shop/files"), "volumes", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
+	r.volume("v3", "b", "slow", v1beta1.VolumeStatus{})
 	const want = `
-# HELP holdfast_cluster_condition 1 for each condition of the StorageCluster, with the status and the reason that it has.
+# HELP holdfast_cluster_condition 1 for each condition of the StorageCluster, with the status (true, false, unknown) and the reason that it has.
 # TYPE holdfast_cluster_condition gauge
-holdfast_cluster_condition{condition="Degraded",reason="VolumesHidden",status="True"} 1
-holdfast_cluster_condition{condition="Protected",reason="PoliciesMissing",status="False"} 1
-# HELP holdfast_cluster_nfs_servers NFS servers, by whether they are ready: true, false, or unknown while they are not heard of.
+holdfast_cluster_condition{condition="Degraded",reason="VolumesHidden",status="true"} 1
+holdfast_cluster_condition{condition="Protected",reason="PoliciesMissing",status="false"} 1
+# HELP holdfast_cluster_nfs_servers NFS servers, by whether they are ready: true, false, or unknown while they do not report.
 # TYPE holdfast_cluster_nfs_servers gauge
 holdfast_cluster_nfs_servers{ready="false"} 0
 holdfast_cluster_nfs_servers{ready="true"} 1
 holdfast_cluster_nfs_servers{ready="unknown"} 0
-# HELP holdfast_cluster_nodes Nodes that store, by whether they are ready: true, false, or unknown while the agent is not heard of.
+# HELP holdfast_cluster_nodes Nodes with storage, by whether they are ready: true, false, or unknown while the agent does not report.
 # TYPE holdfast_cluster_nodes gauge
 holdfast_cluster_nodes{ready="false"} 0
 holdfast_cluster_nodes{ready="true"} 1
@@ -53,7 +53,7 @@ holdfast_cluster_phase{phase="Pending"} 0
 holdfast_cluster_phase{phase="Running"} 0
 holdfast_cluster_phase{phase="Terminating"} 0
 holdfast_cluster_phase{phase="Upgrading"} 0
-# HELP holdfast_cluster_pool_available_bytes Bytes that can still be promised.
+# HELP holdfast_cluster_pool_available_bytes Bytes that can still be promised, including what the trash would free.
 # TYPE holdfast_cluster_pool_available_bytes gauge
 holdfast_cluster_pool_available_bytes{nfs_server="",node="a",pool="fast"} 6.442450944e+10
 holdfast_cluster_pool_available_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 6.442450944e+10
@@ -65,11 +65,11 @@ holdfast_cluster_pool_capacity_bytes{nfs_server="shop/files",node="shop.files.nf
 # TYPE holdfast_cluster_pool_promised_bytes gauge
 holdfast_cluster_pool_promised_bytes{nfs_server="",node="a",pool="fast"} 4.294967296e+10
 holdfast_cluster_pool_promised_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 4.294967296e+10
-# HELP holdfast_cluster_pool_used_bytes Bytes of the pool's file system that are taken, by anyone.
+# HELP holdfast_cluster_pool_used_bytes Bytes of the pool's file system that are in use, by Holdfast or others.
 # TYPE holdfast_cluster_pool_used_bytes gauge
 holdfast_cluster_pool_used_bytes{nfs_server="",node="a",pool="fast"} 3.221225472e+10
 holdfast_cluster_pool_used_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 3.221225472e+10
-# HELP holdfast_cluster_volumes Volumes of the cluster.
+# HELP holdfast_cluster_volumes Volumes of the cluster, by their place and phase.
 # TYPE holdfast_cluster_volumes gauge
 holdfast_cluster_volumes{nfs_server="",node="a",phase="Ready",pool="fast"} 2
 holdfast_cluster_volumes{nfs_server="",node="b",phase="Pending",pool="slow"} 1

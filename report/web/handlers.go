@@ -7,65 +7,55 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
+// known is what the watches have, of which reading has no error. The caller may change the lists, and not what is in them.
+func (s *Server) known() *facts.Facts {
+	f := &facts.Facts{}
+	f.Clusters, _ = s.clusters.List(labels.Everything())
+	f.StorageNodes, _ = s.nodes.List(labels.Everything())
+	f.Volumes, _ = s.volumes.List(labels.Everything())
+	f.Snapshots, _ = s.snapshots.List(labels.Everything())
+	return f
+}
+
 func (s *Server) cluster(*query) (any, error) {
-	all, err := s.clusters.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	c := v1.Served(all)
+	f := s.known()
+	c := f.Served()
 	if c == nil {
 		return nil, refuse(http.StatusNotFound, "there is no StorageCluster; kubectl apply one")
 	}
 	shown := Cluster{
-		Name: c.Name, Phase: c.Status.Phase, Ready: c.Status.Ready, Version: c.Status.Version, Upgrade: c.Status.Upgrade,
-		Nodes: []Health{}, Conditions: showConditions(c.Status.Conditions),
+		Name: c.Name, Phase: c.Status.Phase, ReadyNodes: int(c.Status.ReadyNodes), DesiredNodes: int(c.Status.DesiredNodes), Version: c.Status.Version, Upgrade: c.Status.Upgrade,
+		Volumes: len(f.Volumes), Snapshots: len(f.Snapshots), Nodes: []Health{}, Conditions: showConditions(c.Status.Conditions),
 	}
 	for _, n := range c.Status.Nodes {
 		shown.Nodes = append(shown.Nodes, Health{n.Name, n.Ready, n.Version, n.Message})
 	}
-	nodes, err := s.nodes.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range nodes {
+	for _, n := range f.StorageNodes {
 		for i := range n.Status.Pools {
-			if p := &n.Status.Pools[i]; p.Message == "" && v1.ServerOf(n.Name) == "" {
+			if p := &n.Status.Pools[i]; p.Message == "" && v1beta1.ServerOf(n.Name) == "" {
 				shown.Room = shown.Room.plus(roomOf(p))
 			}
 		}
 	}
-	volumes, err := s.volumes.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	snapshots, err := s.snapshots.List(labels.Everything())
-	shown.Volumes, shown.Snapshots = len(volumes), len(snapshots)
-	return shown, err
+	return shown, nil
 }
 
 func (s *Server) listNodes(q *query) (any, error) {
-	all, err := s.nodes.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(n *v1.StorageNode) bool {
-		has := slices.ContainsFunc(n.Status.Pools, func(p v1.Pool) bool { return q.wants(poolParameter, p.Name) })
+	all := slices.DeleteFunc(s.known().StorageNodes, func(n *v1beta1.StorageNode) bool {
+		has := slices.ContainsFunc(n.Status.Pools, func(p v1beta1.Pool) bool { return q.wants(poolParameter, p.Name) })
 		_, asked := q.text[poolParameter.name]
 		return !q.wants(nodeParameter, n.Name) || asked && !has || !q.wants(nodePhaseParameter, string(phaseOf(n)))
 	})
-	return page(q, all, func(n *v1.StorageNode) string { return n.Name }, showNode), nil
+	return page(q, all, func(n *v1beta1.StorageNode) string { return n.Name }, showNode), nil
 }
 
 func (s *Server) listPools(q *query) (any, error) {
-	nodes, err := s.nodes.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
 	var all []Pool
-	for _, n := range nodes {
+	for _, n := range s.known().StorageNodes {
 		for i := range n.Status.Pools {
 			if p := &n.Status.Pools[i]; q.wants(nodeParameter, n.Name) && q.wants(poolParameter, p.Name) {
 				all = append(all, showPool(n.Name, p))
@@ -76,26 +66,18 @@ func (s *Server) listPools(q *query) (any, error) {
 }
 
 func (s *Server) listVolumes(q *query) (any, error) {
-	all, err := s.volumes.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(v *v1.Volume) bool {
-		return !q.wants(nodeParameter, v.Spec.Node) || !q.wants(poolParameter, v.PoolName()) || !q.wants(phaseParameter, string(volumePhase(v)))
+	all := slices.DeleteFunc(s.known().Volumes, func(v *v1beta1.Volume) bool {
+		return !q.wants(nodeParameter, v.Spec.Node) || !q.wants(poolParameter, v.PoolName()) || !q.wants(phaseParameter, string(orPending(v.Status.Phase)))
 	})
-	return page(q, all, func(v *v1.Volume) string { return v.Name }, showVolume), nil
+	return page(q, all, func(v *v1beta1.Volume) string { return v.Name }, showVolume), nil
 }
 
 func (s *Server) listSnapshots(q *query) (any, error) {
-	all, err := s.snapshots.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(o *v1.Snapshot) bool {
+	all := slices.DeleteFunc(s.known().Snapshots, func(o *v1beta1.Snapshot) bool {
 		return !q.wants(nodeParameter, o.Spec.Node) || !q.wants(poolParameter, o.Status.Pool) ||
-			!q.wants(phaseParameter, string(orPending(o.Status.Phase))) || !q.wants(volumeParameter, o.Spec.Source)
+			!q.wants(phaseParameter, string(orPending(o.Status.Phase))) || !q.wants(volumeParameter, o.Spec.SourceRef.Name)
 	})
-	return page(q, all, func(o *v1.Snapshot) string { return o.Name }, showSnapshot), nil
+	return page(q, all, func(o *v1beta1.Snapshot) string { return o.Name }, showSnapshot), nil
 }
 
 func (s *Server) node(q *query) (any, error) {

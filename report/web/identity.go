@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
-	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
@@ -40,7 +40,7 @@ type identity struct {
 	access atomic.Pointer[access]
 }
 
-// access is who may come in. Without a user it says why nobody may.
+// access is the user that is admitted. Without one it says why none is.
 type access struct {
 	*credentials
 	why string
@@ -96,7 +96,7 @@ func (i *identity) keep(ctx context.Context) {
 		case <-next.C:
 		}
 		wait := checkEvery
-		if err := i.settle(ctx); err != nil && ctx.Err() == nil {
+		if err := i.update(ctx); err != nil && ctx.Err() == nil {
 			i.Log.Warn("the API's certificate could not be kept as it should be; trying again", "error", err)
 			wait = time.Minute
 		}
@@ -104,13 +104,13 @@ func (i *identity) keep(ctx context.Context) {
 	}
 }
 
-// settle brings the certificate and the credentials in line with what is known now.
-func (i *identity) settle(ctx context.Context) error {
+// update brings the certificate and the credentials in line with what is known now.
+func (i *identity) update(ctx context.Context) error {
 	all, err := i.clusters.List(labels.Everything())
 	if err != nil {
 		return err
 	}
-	c := v1.Served(all)
+	c := v1beta1.Served(all)
 	if c != nil && c.Unreadable() != nil {
 		return nil //nolint:nilerr // what was there before stays in use
 	}
@@ -147,18 +147,18 @@ func (i *identity) use(cert, key []byte) error {
 	return nil
 }
 
-func letIn(c *v1.StorageCluster, secret *core.Secret, known bool) *access {
+func letIn(c *v1beta1.StorageCluster, secret *core.Secret, known bool) *access {
 	switch {
 	case c == nil:
-		return &access{why: "There is no StorageCluster, so nobody may: kubectl apply one."}
+		return &access{why: "There is no StorageCluster, so no user is admitted: kubectl apply one."}
 	case c.Spec.SecretRef == nil:
-		return &access{why: fmt.Sprintf("Nobody may, since StorageCluster %s has no spec.secretRef: name there a secret with the keys %s and %s.", c.Name, userKey, passwordKey)}
+		return &access{why: fmt.Sprintf("No user is admitted, since StorageCluster %s has no spec.secretRef: name there a secret with the keys %s and %s.", c.Name, userKey, passwordKey)}
 	case !known:
-		return &access{why: fmt.Sprintf("Nobody may yet: the secret of spec.secretRef of StorageCluster %s could not be read so far. The log of the controller says why.", c.Name)}
+		return &access{why: fmt.Sprintf("No user is admitted yet: the secret of spec.secretRef of StorageCluster %s could not be read so far. The log of the controller says why.", c.Name)}
 	case secret == nil:
-		return &access{why: fmt.Sprintf("Nobody may, since the secret of spec.secretRef of StorageCluster %s does not exist: make it, with the keys %s and %s.", c.Name, userKey, passwordKey)}
+		return &access{why: fmt.Sprintf("No user is admitted, since the secret of spec.secretRef of StorageCluster %s does not exist: make it, with the keys %s and %s.", c.Name, userKey, passwordKey)}
 	case len(secret.Data[userKey]) == 0 || len(secret.Data[passwordKey]) == 0:
-		return &access{why: fmt.Sprintf("Nobody may, since the secret of spec.secretRef of StorageCluster %s lacks %s or %s: add both.", c.Name, userKey, passwordKey)}
+		return &access{why: fmt.Sprintf("No user is admitted, since the secret of spec.secretRef of StorageCluster %s lacks %s or %s: add both.", c.Name, userKey, passwordKey)}
 	}
 	return &access{credentials: newCredentials(string(secret.Data[userKey]), string(secret.Data[passwordKey]))}
 }

@@ -44,7 +44,7 @@ func TestTheEndOfItsContextClosesThePort(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
 	r.server = s
-	if a := r.get("/healthz"); a.status != http.StatusOK {
+	if a := r.get("/livez"); a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	cancel()
@@ -75,10 +75,10 @@ func TestBeforeTheClusterIsKnownTheServerSaysSo(t *testing.T) {
 	r := newRig(t)
 	r.api.Close()
 	r.start()
-	if a := r.get("/healthz"); a.status != http.StatusOK {
-		t.Errorf("/healthz: %d %s", a.status, a.body)
+	if a := r.get("/livez"); a.status != http.StatusOK {
+		t.Errorf("/livez: %d %s", a.status, a.body)
 	}
-	if a := r.get("/readyz"); a.status != http.StatusServiceUnavailable || !strings.Contains(a.message(), "could not be read so far") {
+	if a := r.get("/readyz"); a.status != http.StatusInternalServerError || !strings.Contains(string(a.body), "[-]informer-sync failed: the cluster could not be read so far") {
 		t.Errorf("/readyz: %d %s", a.status, a.body)
 	}
 	if a := r.get("/api/v1/nodes"); a.status != http.StatusForbidden || !strings.Contains(a.message(), "not known yet") {

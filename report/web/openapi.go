@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // object is a JSON object of the document.
@@ -18,18 +18,18 @@ type object map[string]any
 
 // enumerations are the values of the types that have few. Where a value may also be missing, it is left out.
 var enumerations = map[reflect.Type][]string{
-	reflect.TypeFor[v1.Phase]():               words(phases),
-	reflect.TypeFor[v1.ClusterPhase]():        words(clusterPhases),
+	reflect.TypeFor[v1beta1.Phase]():          words(phases),
+	reflect.TypeFor[v1beta1.ClusterPhase]():   words(clusterPhases),
 	reflect.TypeFor[NodePhase]():              words(nodePhases),
-	reflect.TypeFor[v1.Mode]():                words([]v1.Mode{v1.ModeFilesystem, v1.ModeBlock}),
-	reflect.TypeFor[v1.Provisioning]():        words([]v1.Provisioning{v1.Thin, v1.Thick}),
-	reflect.TypeFor[v1.OnNodeLoss]():          words([]v1.OnNodeLoss{v1.RetainOnNodeLoss, v1.DeleteOnNodeLoss}),
-	reflect.TypeFor[v1.SourceKind]():          words([]v1.SourceKind{v1.SourceVolume, v1.SourceSnapshot}),
+	reflect.TypeFor[v1beta1.Mode]():           words([]v1beta1.Mode{v1beta1.ModeFilesystem, v1beta1.ModeBlock}),
+	reflect.TypeFor[v1beta1.Provisioning]():   words([]v1beta1.Provisioning{v1beta1.Thin, v1beta1.Thick}),
+	reflect.TypeFor[v1beta1.OnNodeLoss]():     words([]v1beta1.OnNodeLoss{v1beta1.RetainOnNodeLoss, v1beta1.DeleteOnNodeLoss}),
+	reflect.TypeFor[v1beta1.SourceKind]():     words([]v1beta1.SourceKind{v1beta1.SourceVolume, v1beta1.SourceSnapshot}),
 	reflect.TypeFor[metav1.ConditionStatus](): words([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}),
 }
 
-var clusterPhases = []v1.ClusterPhase{
-	v1.ClusterCreating, v1.ClusterRunning, v1.ClusterPending, v1.ClusterDegraded, v1.ClusterUpgrading, v1.ClusterPaused, v1.ClusterTerminating,
+var clusterPhases = []v1beta1.ClusterPhase{
+	v1beta1.ClusterCreating, v1beta1.ClusterRunning, v1beta1.ClusterPending, v1beta1.ClusterDegraded, v1beta1.ClusterUpgrading, v1beta1.ClusterPaused, v1beta1.ClusterTerminating,
 }
 
 // document describes all that is served, in OpenAPI 3.0.
@@ -45,11 +45,11 @@ func document() ([]byte, error) {
 		}}
 	}
 	for path, summary := range map[string]string{
-		"/healthz": "Whether the process serves.", "/readyz": "Whether it knows the cluster and has its certificate.",
+		"/livez": "Whether the process is not stuck.", "/readyz": "Whether it can do its work.",
 	} {
+		text := object{"text/plain": object{"schema": object{"type": "string"}}}
 		paths[path] = object{"get": object{"summary": summary, "security": []any{}, "responses": object{
-			"200": object{"description": "Yes.", "content": object{"text/plain": object{"schema": object{"type": "string"}}}},
-			"503": d.response(d.schema(reflect.TypeFor[Error]()), "No, and why."),
+			"200": object{"description": "Yes.", "content": text}, "500": object{"description": "No; the checks that failed, and why.", "content": text},
 		}}}
 	}
 	if d.err != nil {

@@ -13,7 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // described is the document as a client reads it.
@@ -118,27 +118,27 @@ func (d *described) checkFields(s schema, at string, fields map[string]any) (fau
 func (r *rig) furnish() {
 	r.Helper()
 	now := metav1.NowMicro()
-	condition := []metav1.Condition{{Type: v1.HealthyCondition, Status: metav1.ConditionFalse, Reason: "Damaged", Message: "m", LastTransitionTime: metav1.Now()}}
+	condition := []metav1.Condition{{Type: v1beta1.HealthyCondition, Status: metav1.ConditionFalse, Reason: "Damaged", Message: "m", LastTransitionTime: metav1.Now()}}
 	c := r.cluster("holdfast", "access")
-	c.Status = v1.StorageClusterStatus{
-		Phase: v1.ClusterRunning, Ready: "1/1", Version: "v1", Upgrade: "up", Conditions: condition,
-		Nodes: []v1.NodeHealth{{Name: "a", Ready: true, Version: "v1", Message: "m"}},
+	c.Status = v1beta1.StorageClusterStatus{
+		Phase: v1beta1.ClusterRunning, DesiredNodes: 1, ReadyNodes: 1, Version: "v1", Upgrade: "up", Conditions: condition,
+		Nodes: []v1beta1.NodeHealth{{Name: "a", Ready: true, Version: "v1", Message: "m"}},
 	}
-	if _, err := r.ours.HoldfastV1().StorageClusters().UpdateStatus(r.Context(), c, metav1.UpdateOptions{}); err != nil {
+	if _, err := r.ours.HoldfastV1beta1().StorageClusters().UpdateStatus(r.Context(), c, metav1.UpdateOptions{}); err != nil {
 		r.Fatal(err)
 	}
 	r.secret("access", map[string]string{userKey: user, passwordKey: password})
 	r.node("a", metav1.ConditionFalse, "fast")
 	r.node("b", metav1.ConditionUnknown)
-	r.volume("v1", "a", "fast", v1.VolumeStatus{
-		Phase: v1.PhaseReady, Size: gib(1), Used: gib(1), FSType: "ext4", Mode: v1.ModeFilesystem, Pool: "fast", Provisioning: v1.Thin,
-		Created: &now, Conditions: condition,
+	r.volume("v1", "a", "fast", v1beta1.VolumeStatus{
+		Phase: v1beta1.PhaseReady, Size: gib(1), Used: gib(1), FSType: "ext4", Mode: v1beta1.ModeFilesystem, Pool: "fast", Provisioning: v1beta1.Thin,
+		CreationTime: &now, Conditions: condition,
 	})
-	r.volume("v2", "a", "fast", v1.VolumeStatus{})
-	r.snapshot("s1", "v1", "a", v1.SnapshotStatus{
-		Phase: v1.PhaseReady, Size: gib(1), Used: gib(1), FSType: "ext4", Mode: v1.ModeFilesystem, Pool: "fast", Group: "g", Created: &now, Conditions: condition,
+	r.volume("v2", "a", "fast", v1beta1.VolumeStatus{})
+	r.snapshot("s1", "v1", "a", v1beta1.SnapshotStatus{
+		Phase: v1beta1.PhaseReady, Size: gib(1), Used: gib(1), FSType: "ext4", Mode: v1beta1.ModeFilesystem, Pool: "fast", Group: "g", CreationTime: &now, Conditions: condition,
 	})
-	r.snapshot("s2", "v1", "a", v1.SnapshotStatus{})
+	r.snapshot("s2", "v1", "a", v1beta1.SnapshotStatus{})
 	r.start()
 	r.eventually("the user may come in", func() bool { return r.get("/api/v1/cluster").status == http.StatusOK })
 }
@@ -279,10 +279,10 @@ func TestATypeThatCannotBeDescribedIsNotServed(t *testing.T) {
 		"a map": struct {
 			A map[string]string `json:"a" doc:"A."`
 		}{},
-		"words that nobody listed": struct {
+		"words that are not listed": struct {
 			A metav1.FieldsV1 `json:"a" doc:"A."`
 			B time.Weekday    `json:"b" doc:"B."`
-			C v1.FSType       `json:"c" doc:"C."`
+			C v1beta1.FSType  `json:"c" doc:"C."`
 		}{},
 	} {
 		d := describer{schemas: object{}}

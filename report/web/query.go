@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // The number of items of one answer.
@@ -33,10 +33,10 @@ var (
 	nodePhaseParameter = parameter{name: "phase", doc: "Only nodes in this phase.", allowed: words(nodePhases)}
 	volumeParameter    = parameter{name: "volume", doc: "Only snapshots of this volume."}
 	limitParameter     = parameter{name: "limit", doc: fmt.Sprintf("At most this many items, 1 to %d; %d if left out.", maxLimit, defaultLimit), number: true}
-	continueParameter  = parameter{name: "continue", doc: "Go on where the answer ended that had this value. What is made or removed meanwhile is seen or not; nothing else is left out or repeated."}
+	continueParameter  = parameter{name: "continue", doc: "Go on where the answer ended that had this value. What is made or removed between the two requests may be missing; nothing else is left out or repeated."}
 )
 
-var phases = []v1.Phase{v1.PhasePending, v1.PhaseReady, v1.PhaseFailed, v1.PhaseUnreachable, v1.PhaseLost, v1.PhaseDeleting}
+var phases = []v1beta1.Phase{v1beta1.PhasePending, v1beta1.PhaseReady, v1beta1.PhaseFailed, v1beta1.PhaseUnreachable, v1beta1.PhaseLost, v1beta1.PhaseDeleting}
 
 func words[S ~string](all []S) []string {
 	var w []string

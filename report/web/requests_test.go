@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 func TestARequestThatIsWrongIsToldWhatIsAllowed(t *testing.T) {
@@ -31,7 +31,7 @@ func TestARequestThatIsWrongIsToldWhatIsAllowed(t *testing.T) {
 	}{
 		{"POST", "/api/v1/volumes", 405, []string{"POST", "GET and HEAD"}},
 		{"DELETE", "/api/v1/volumes/v1", 405, []string{"DELETE", "kubectl"}},
-		{"PUT", "/healthz", 405, []string{"PUT"}},
+		{"PUT", "/livez", 405, []string{"PUT"}},
 		{"GET", "/api/v2/volumes", 404, []string{`"/api/v2/volumes"`, "/api/v1/volumes", "/openapi.json"}},
 		{"GET", "/api/v1/volumes/", 404, []string{"nothing is at"}},
 		{"GET", "/", 404, []string{"/api/v1/cluster"}},
@@ -101,7 +101,7 @@ func TestAnEnormousHeaderIsRefused(t *testing.T) {
 	}
 	defer conn.Close()
 	// The server may hang up before all of it is written.
-	go fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n", strings.Repeat("x", 64<<10))
+	go fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n", strings.Repeat("x", 64<<10))
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -140,12 +140,12 @@ func TestListsCanBeFiltered(t *testing.T) {
 	r.node("a", metav1.ConditionTrue, "fast", "slow")
 	r.node("b", metav1.ConditionUnknown, "slow")
 	r.node("c", metav1.ConditionFalse)
-	r.volume("v1", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseReady, Pool: "fast"})
-	r.volume("v2", "a", "", v1.VolumeStatus{Phase: v1.PhaseReady, Pool: "fast"})
-	r.volume("v3", "b", "slow", v1.VolumeStatus{Phase: v1.PhaseLost, Pool: "slow"})
-	r.volume("v4", "b", "slow", v1.VolumeStatus{})
-	r.snapshot("s1", "v1", "a", v1.SnapshotStatus{Phase: v1.PhaseReady, Pool: "fast"})
-	r.snapshot("s2", "v3", "b", v1.SnapshotStatus{Phase: v1.PhaseFailed, Pool: "slow"})
+	r.volume("v1", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Pool: "fast"})
+	r.volume("v2", "a", "", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Pool: "fast"})
+	r.volume("v3", "b", "slow", v1beta1.VolumeStatus{Phase: v1beta1.PhaseLost, Pool: "slow"})
+	r.volume("v4", "b", "slow", v1beta1.VolumeStatus{})
+	r.snapshot("s1", "v1", "a", v1beta1.SnapshotStatus{Phase: v1beta1.PhaseReady, Pool: "fast"})
+	r.snapshot("s2", "v3", "b", v1beta1.SnapshotStatus{Phase: v1beta1.PhaseFailed, Pool: "slow"})
 	r.open()
 	for path, want := range map[string]string{
 		"/api/v1/nodes":                               "a b c",
@@ -179,7 +179,7 @@ func TestPagesTogetherAreTheListWhateverHappensInBetween(t *testing.T) {
 	r := newRig(t)
 	const all = 23
 	for i := range all {
-		r.volume(fmt.Sprintf("v%02d", i), "a", "fast", v1.VolumeStatus{})
+		r.volume(fmt.Sprintf("v%02d", i), "a", "fast", v1beta1.VolumeStatus{})
 	}
 	r.open()
 	r.volumes(all)
@@ -197,9 +197,9 @@ func TestPagesTogetherAreTheListWhateverHappensInBetween(t *testing.T) {
 			break
 		}
 		if pages == 0 {
-			// The item that the next page continues after is gone meanwhile, and one that comes.
+			// The item that the next page continues after has gone by then, and one has come.
 			for _, gone := range []string{"v04", "v07"} {
-				if err := r.ours.HoldfastV1().Volumes().Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
+				if err := r.ours.HoldfastV1beta1().Volumes().Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -237,8 +237,8 @@ func TestTheClusterIsToldAsAWhole(t *testing.T) {
 	r.node("a", metav1.ConditionTrue, "fast", "slow")
 	r.node("b", metav1.ConditionTrue, "fast")
 	// What a server stores is within a volume of a node.
-	r.node(v1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
-	r.volume("v1", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseReady, Size: resource.NewQuantity(1<<30, resource.BinarySI)})
+	r.node(v1beta1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
+	r.volume("v1", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Size: resource.NewQuantity(1<<30, resource.BinarySI)})
 	r.open()
 	c := read[Cluster](r, "/api/v1/cluster")
 	if c.Name != "holdfast" || c.Volumes != 1 || c.Room != (Room{300 << 30, 120 << 30, 90 << 30, 180 << 30}) {
@@ -254,11 +254,11 @@ func TestTheClusterIsToldAsAWhole(t *testing.T) {
 
 func TestWhatAnNFSServerHasIsTold(t *testing.T) {
 	r := newRig(t)
-	server := v1.NodeOfServer("shop/files")
+	server := v1beta1.NodeOfServer("shop/files")
 	r.node("a", metav1.ConditionTrue, "fast")
 	r.node(server, metav1.ConditionTrue, "volumes")
-	r.volume("on-node", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseReady})
-	r.volume("on-server", server, "volumes", v1.VolumeStatus{Phase: v1.PhaseReady})
+	r.volume("on-node", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
+	r.volume("on-server", server, "volumes", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
 	r.open()
 	for path, want := range map[string]string{"nodes/a": "", "nodes/" + server: "shop/files", "volumes/on-node": "", "volumes/on-server": "shop/files"} {
 		if got := read[struct{ NFSServer string }](r, "/api/v1/"+path).NFSServer; got != want {
@@ -276,13 +276,13 @@ func TestWhatIsWrongWithAVolumeIsTold(t *testing.T) {
 	condition := func(kind string, status metav1.ConditionStatus, message string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: "Because", Message: message}
 	}
-	r.volume("damaged", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseReady, Conditions: []metav1.Condition{
-		condition(v1.ReadyCondition, metav1.ConditionTrue, "fine"), condition(v1.HealthyCondition, metav1.ConditionFalse, "the image is too short"),
+	r.volume("damaged", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Conditions: []metav1.Condition{
+		condition(v1beta1.ReadyCondition, metav1.ConditionTrue, "fine"), condition(v1beta1.HealthyCondition, metav1.ConditionFalse, "the image is too short"),
 	}})
-	r.volume("failed", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseFailed, Error: &v1.Error{Code: v1.ErrorExhausted, Message: "no room"}, Conditions: []metav1.Condition{
-		condition(v1.ReadyCondition, metav1.ConditionFalse, "not made"),
+	r.volume("failed", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseFailed, Error: &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "no room"}, Conditions: []metav1.Condition{
+		condition(v1beta1.ReadyCondition, metav1.ConditionFalse, "not made"),
 	}})
-	r.volume("well", "a", "fast", v1.VolumeStatus{Phase: v1.PhaseReady, Conditions: []metav1.Condition{condition(v1.HealthyCondition, metav1.ConditionTrue, "fine")}})
+	r.volume("well", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Conditions: []metav1.Condition{condition(v1beta1.HealthyCondition, metav1.ConditionTrue, "fine")}})
 	r.open()
 	for name, want := range map[string]Volume{
 		"damaged": {Healthy: false, Message: "the image is too short"},

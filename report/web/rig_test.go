@@ -19,9 +19,9 @@ import (
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
 	"github.com/holdfast-storage/holdfast/api/client/informers"
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
-	"github.com/holdfast-storage/holdfast/test/alongside"
-	"github.com/holdfast-storage/holdfast/test/miniapi"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
 const (
@@ -83,20 +83,20 @@ func (r *rig) open() {
 	r.eventually("the user may come in", func() bool { return r.get("/api/v1/cluster").status == http.StatusOK })
 }
 
-func (r *rig) cluster(name, secret string) *v1.StorageCluster {
+func (r *rig) cluster(name, secret string) *v1beta1.StorageCluster {
 	r.Helper()
-	c := &v1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	c := &v1beta1.StorageCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if secret != "" {
-		c.Spec.SecretRef = &v1.SecretReference{Name: secret}
+		c.Spec.SecretRef = &v1beta1.SecretReference{Name: secret}
 	}
-	made, err := r.ours.HoldfastV1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{})
+	made, err := r.ours.HoldfastV1beta1().StorageClusters().Create(r.Context(), c, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
 	return made
 }
 
-// secret makes the secret or writes it anew.
+// secret creates or replaces the secret.
 func (r *rig) secret(name string, data map[string]string) {
 	r.Helper()
 	s := &core.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Data: map[string][]byte{}}
@@ -113,7 +113,7 @@ func (r *rig) secret(name string, data map[string]string) {
 	}
 }
 
-// eventually waits for what follows from a watch of the server, which tells nobody that it has arrived.
+// eventually waits for what follows from a watch of the server, of which the arrival cannot be observed.
 func (r *rig) eventually(what string, so func() bool) {
 	r.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -188,18 +188,18 @@ func gib(n int64) *resource.Quantity { return resource.NewQuantity(n<<30, resour
 
 func (r *rig) node(name string, ready metav1.ConditionStatus, pools ...string) {
 	r.Helper()
-	n := &v1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	nodes := r.ours.HoldfastV1().StorageNodes()
+	n := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	nodes := r.ours.HoldfastV1beta1().StorageNodes()
 	n, err := nodes.Create(r.Context(), n, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
-	n.Status = v1.StorageNodeStatus{Version: "v1.2.3", Conditions: []metav1.Condition{{
-		Type: v1.ReadyCondition, Status: ready, Reason: "Because", Message: "what " + name + " says", LastTransitionTime: metav1.Now(),
+	n.Status = v1beta1.StorageNodeStatus{Version: "v1.2.3", Conditions: []metav1.Condition{{
+		Type: v1beta1.ReadyCondition, Status: ready, Reason: "Because", Message: "what " + name + " says", LastTransitionTime: metav1.Now(),
 	}}}
 	for _, p := range pools {
-		n.Status.Pools = append(n.Status.Pools, v1.Pool{
-			Name: p, Path: "/srv/" + p, Engine: "image", Capacity: *gib(100), Promised: *gib(40), Used: *gib(30), Available: *gib(60),
+		n.Status.Pools = append(n.Status.Pools, v1beta1.Pool{
+			Name: p, Path: "/srv/" + p, Engine: v1beta1.EngineImage, Capacity: *gib(100), Promised: *gib(40), Used: *gib(30), Available: *gib(60),
 			Smallest: *gib(1), Largest: *gib(60), Volumes: 2, Snapshots: 1,
 		})
 	}
@@ -208,10 +208,10 @@ func (r *rig) node(name string, ready metav1.ConditionStatus, pools ...string) {
 	}
 }
 
-func (r *rig) volume(name, node, pool string, status v1.VolumeStatus) {
+func (r *rig) volume(name, node, pool string, status v1beta1.VolumeStatus) {
 	r.Helper()
-	v := &v1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.VolumeSpec{Name: "pvc-" + name, Claim: "shop/" + name, Node: node, Pool: pool}}
-	volumes := r.ours.HoldfastV1().Volumes()
+	v := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: "pvc-" + name, ClaimRef: v1beta1.ReferenceTo("shop/" + name), Node: node, Pool: pool}}
+	volumes := r.ours.HoldfastV1beta1().Volumes()
 	v, err := volumes.Create(r.Context(), v, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)
@@ -222,10 +222,10 @@ func (r *rig) volume(name, node, pool string, status v1.VolumeStatus) {
 	}
 }
 
-func (r *rig) snapshot(name, source, node string, status v1.SnapshotStatus) {
+func (r *rig) snapshot(name, source, node string, status v1beta1.SnapshotStatus) {
 	r.Helper()
-	o := &v1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.SnapshotSpec{Name: "snapshot-" + name, Source: source, Node: node}}
-	snapshots := r.ours.HoldfastV1().Snapshots()
+	o := &v1beta1.Snapshot{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.SnapshotSpec{Name: "snapshot-" + name, SourceRef: v1beta1.FromVolume(source), Node: node}}
+	snapshots := r.ours.HoldfastV1beta1().Snapshots()
 	o, err := snapshots.Create(r.Context(), o, metav1.CreateOptions{})
 	if err != nil {
 		r.Fatal(err)

@@ -68,26 +68,14 @@ func (s *Server) routes() http.Handler {
 		answer(path, func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.document) })
 	}
 	closed.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, fmt.Sprintf("nothing is at %q; there are /healthz, /readyz, %s", r.URL.Path, strings.Join(paths, ", ")))
+		fail(w, http.StatusNotFound, fmt.Sprintf("nothing is at %q; there are /livez, /readyz, %s", r.URL.Path, strings.Join(paths, ", ")))
 	})
-	open.Handle("/healthz", readOnly(func(w http.ResponseWriter, _ *http.Request) { healthy(w) }))
-	open.Handle("/readyz", readOnly(s.readyz))
+	health := readOnly(s.Health.Handler().ServeHTTP)
+	for _, path := range []string{"/livez", "/livez/", "/readyz", "/readyz/"} {
+		open.Handle(path, health)
+	}
 	open.Handle("/", s.guarded(s.few(closed)))
 	return open
-}
-
-func healthy(w http.ResponseWriter) { _, _ = w.Write([]byte("ok\n")) } // who asked has gone or not
-
-// readyz is about this replica: whether it knows the cluster, and shows the certificate that all replicas show.
-func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
-	switch {
-	case !s.filled.Load():
-		fail(w, http.StatusServiceUnavailable, "the cluster could not be read so far")
-	case !s.identity.lasts.Load():
-		fail(w, http.StatusServiceUnavailable, "there is no certificate yet but one of this process alone")
-	default:
-		healthy(w)
-	}
 }
 
 // readOnly refuses what would change something, and bodies, which nothing here reads.
@@ -113,7 +101,7 @@ func (s *Server) few(next http.Handler) http.Handler {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 			next.ServeHTTP(w, r)
-		case <-r.Context().Done(): // nobody waits for an answer any more
+		case <-r.Context().Done(): // the client no longer waits for an answer
 		}
 	})
 }

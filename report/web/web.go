@@ -16,9 +16,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 
 	"github.com/holdfast-storage/holdfast/api/client/informers"
-	"github.com/holdfast-storage/holdfast/api/client/listers/api/v1"
+	"github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/healthz"
 )
 
 // DefaultAddress is the port of the API on all addresses of the pod.
@@ -31,6 +33,7 @@ type Config struct {
 	Informers  informers.SharedInformerFactory // may be shared with others in the process; Run starts what is not started
 	Kubernetes kubernetes.Interface
 	Events     record.EventRecorder // nil writes none
+	Health     *healthz.Checks      // of this process, to which the server adds its own; nil: there are no others
 	Log        *slog.Logger         // nil discards
 }
 
@@ -38,10 +41,10 @@ type Config struct {
 type Server struct {
 	Config
 	listener  net.Listener
-	clusters  v1.StorageClusterLister
-	nodes     v1.StorageNodeLister
-	volumes   v1.VolumeLister
-	snapshots v1.SnapshotLister
+	clusters  v1beta1.StorageClusterLister
+	nodes     v1beta1.StorageNodeLister
+	volumes   v1beta1.VolumeLister
+	snapshots v1beta1.SnapshotLister
 	synced    []cache.DoneChecker
 
 	document []byte // OpenAPI
@@ -51,22 +54,23 @@ type Server struct {
 	filled   atomic.Bool // the caches have all that existed at the start
 }
 
-// New checks the configuration and begins to listen, so that a port that is taken is told at once. Run closes it.
+// New checks the configuration and begins to listen, so that a port in use is an error at once. Run closes it.
 func New(c Config) (*Server, error) {
 	if c.Informers == nil || c.Kubernetes == nil || c.Namespace == "" {
 		return nil, errors.New("the API needs informers, a client for secrets and the namespace of Holdfast")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Address = cmp.Or(c.Address, DefaultAddress)
-	kinds := c.Informers.Holdfast().V1()
+	c.Address, c.Health = cmp.Or(c.Address, DefaultAddress), cmp.Or(c.Health, &healthz.Checks{})
+	kinds := c.Informers.Holdfast().V1beta1()
 	s := &Server{
-		Config: c, attempts: newAttempts(), clusters: kinds.StorageClusters().Lister(), nodes: kinds.StorageNodes().Lister(),
+		Config: c, attempts: newAttempts(clock.RealClock{}), clusters: kinds.StorageClusters().Lister(), nodes: kinds.StorageNodes().Lister(),
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
 		synced: []cache.DoneChecker{
 			kinds.StorageClusters().Informer().HasSyncedChecker(), kinds.StorageNodes().Informer().HasSyncedChecker(),
 			kinds.Volumes().Informer().HasSyncedChecker(), kinds.Snapshots().Informer().HasSyncedChecker(),
 		},
 	}
+	s.Health.Ready("informer-sync", s.informed)
 	var err error
 	if s.identity, err = newIdentity(c, s.clusters); err != nil {
 		return nil, err
@@ -84,6 +88,15 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
+// informed is a check. The certificate is none: who may not read a secret of another team must still be able to be
+// updated and drained.
+func (s *Server) informed(context.Context) error {
+	if !s.filled.Load() {
+		return errors.New("the cluster could not be read so far")
+	}
+	return nil
+}
+
 // Address that is listened on.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
@@ -95,7 +108,7 @@ func (s *Server) port() string {
 	return port
 }
 
-// Run serves until ctx ends. That the API server cannot be reached ends it not: it then tells so where it is asked.
+// Run serves until ctx ends. It keeps serving while the API server is unreachable; handlers report that.
 func (s *Server) Run(ctx context.Context) error {
 	s.Informers.StartWithContext(ctx)
 	var work sync.WaitGroup

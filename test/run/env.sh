@@ -16,7 +16,7 @@ export GOGC=${GOGC-400}
 # all: runs also what takes long, and looks for data races where there are clients of Kubernetes.
 export HOLDFAST_TESTS=${HOLDFAST_TESTS-}
 # What must not be left out: a test that would skip for lack of one of these fails. docs/testing.md has them all.
-REQUIRE=${REQUIRE-root,uml,cluster,nodes,third-node,ganesha,shm}
+REQUIRE=${REQUIRE-root,uml,cluster,nodes,third-node,ganesha,prometheus,shm}
 # Bounds the whole run, so that a test that hangs is named by its stack.
 TIMEOUT=${TIMEOUT-60m}
 
@@ -25,17 +25,17 @@ takes_long() { [[ " $HOLDFAST_TESTS " == *" all "* ]]; }
 # How many nodes the tests in a cluster have; some of those that take long need three.
 if [ -z "${NODES+set}" ]; then if takes_long; then NODES=3; else NODES=2; fi; fi
 
-# The tests make real file systems, serve them over NFS, measure with fio, and start a second kernel; -race needs a C compiler.
-PACKAGES=${PACKAGES-attr acl btrfs-progs dbus-daemon e2fsprogs fio gcc kmod libc6-dev mount nfs-ganesha nfs-ganesha-vfs user-mode-linux util-linux xfsprogs}
+# The tests make real file systems, serve them over NFS, measure with fio, scrape them with Prometheus, and start a second kernel; -race needs a C compiler.
+PACKAGES=${PACKAGES-attr acl btrfs-progs dbus-daemon e2fsprogs fio gcc kmod libc6-dev mount nfs-ganesha nfs-ganesha-vfs prometheus user-mode-linux util-linux xfsprogs}
 # What needs an API server without Holdfast, and what needs a cluster with it. One package after the other: they share it.
 # Most of the first list take away kinds that others need, so they have an API server of their own; both take as long.
-INSTALL_TESTS=${INSTALL_TESTS-./operator/nodejob ./operator/first ./kube/apply ./operator/snapshots ./operator/cluster ./operator/upgrade}
-API_TESTS=${API_TESTS-./test/api ./backend/cluster ./operator/nfsserver ./operator/volume ./provisioner}
-CLUSTER_TESTS=${CLUSTER_TESTS-./bench ./test/e2e ./test/e2e/accidents ./test/e2e/kube ./test/e2e/operator ./test/e2e/upgrade}
+INSTALL_TESTS=${INSTALL_TESTS-./operator/nodejob ./operator/bootstrap ./kube/apply ./operator/snapshots ./operator/cluster ./operator/upgrade}
+API_TESTS=${API_TESTS-./test/suite/api ./backend/cluster ./operator/nfsserver ./operator/volume ./provisioner}
+CLUSTER_TESTS=${CLUSTER_TESTS-./bench ./test/suite/e2e ./test/suite/e2e/accidents ./test/suite/e2e/kube ./test/suite/e2e/operator ./test/suite/e2e/upgrade}
 
 # What needs the cluster takes longest, so what else is compiled or checked makes way for it. The tests themselves,
 # which measure, do not. What golangci-lint vets is not vetted again. The race detector makes every process wait for a
-# second at its end unless told otherwise.
+# second at its end unless configured otherwise.
 aside=(nice -n 10)
 test=(go test -vet=off)
 race_aside=(env CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 nice -n 10 go test -vet=off -race -exec 'nice -n -10 env CGO_ENABLED=0')
@@ -45,10 +45,10 @@ if takes_long; then kubernetes_test=("${race_aside[@]}"); else kubernetes_test=(
 bounded=(-count=1 -timeout "$TIMEOUT")
 
 # What is checked is kept in memory: with a limit instead of a ratio it takes half of that, and less time.
-lint=(env GOGC=off GOMEMLIMIT=4GiB go tool "-modfile=$PWD/test/tools/go.mod" golangci-lint)
-# The modules beside this one that are checked like it. Of test/cluster, what wires Kubernetes together in a few lines
+lint=(env GOGC=off GOMEMLIMIT=4GiB go tool "-modfile=$PWD/test/tool/linter/go.mod" golangci-lint-kube-api-linter)
+# The modules beside this one that are checked like it. Of test/tool/cluster, what wires Kubernetes together in a few lines
 # is checked only when there is time: for it all of Kubernetes is compiled.
-LINTED=${LINTED-test/deploy test/schema test/cluster test/cluster/dns test/tools/generate}
-if takes_long; then leave_out='^$'; else leave_out='/test/cluster/kubernetes$'; fi
+LINTED=${LINTED-test/suite/deploy test/suite/schema test/tool/cluster test/tool/cluster/dns test/tool/generate}
+if takes_long; then leave_out='^$'; else leave_out='/test/tool/cluster/kubernetes$'; fi
 
 step() { printf '\n== %s\n' "$1"; }

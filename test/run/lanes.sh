@@ -11,7 +11,7 @@ test-hosts() {
 	go build -tags crashpoints -o bin/holdfast-crashpoints ./cmd/holdfast
 	export HOLDFAST_CRASHING_BINARY=$PWD/bin/holdfast-crashpoints HOLDFAST_REQUIRE=$REQUIRE
 	# shellcheck disable=SC2046
-	"${race_aside[@]}" "${bounded[@]}" ./test/uml $(grep -vxF "$clients" <<<"$others") || failed=1
+	"${race_aside[@]}" "${bounded[@]}" ./test/rig/uml $(grep -vxF "$clients" <<<"$others") || failed=1
 	# shellcheck disable=SC2046
 	"${kubernetes_test[@]}" "${bounded[@]}" $(grep -xF "$clients" <<<"$others") || failed=1
 	return $failed
@@ -27,10 +27,19 @@ test-api-rest() {
 	test_on_api api "$API_TESTS" deploy/crds
 }
 
+# The kinds are tried always, the operator and its policies with what takes long.
+test-api-oldest() {
+	step 'test of the API with the oldest Kubernetes'
+	test_on_api oldest ./test/suite/api deploy/crds -oldest-api
+	if takes_long; then
+		test_on_api oldest "$INSTALL_TESTS" '' -oldest-api
+	fi
+}
+
 test-of-clusters() {
 	step 'test of the test cluster'
-	(cd test/schema && go test "${bounded[@]}" .)
-	cd test/cluster
+	(cd test/suite/schema && go test "${bounded[@]}" .)
+	cd test/tool/cluster
 	HOLDFAST_REQUIRE=$REQUIRE go test "${bounded[@]}" . ./artifact ./config ./guest ./host ./image ./locker ./pki
 }
 
@@ -43,11 +52,11 @@ fresh() {
 	bin/cluster -name "$1" down >/dev/null
 }
 
-# test_on_api CLUSTER PACKAGES [KINDS]: of kinds that are there from the beginning, no package brings and removes its own.
+# test_on_api CLUSTER PACKAGES [KINDS [FLAG...]]: of kinds that are there from the beginning, no package brings and removes its own.
 test_on_api() {
 	local config
 	fresh "$1"
-	bin/cluster -name "$1" up
+	bin/cluster -name "$1" "${@:4}" up
 	config=$(bin/cluster -name "$1" kubeconfig)
 	if [ -n "${3:-}" ]; then
 		"$(dirname "$config")/bin/kubectl" --kubeconfig "$config" apply --server-side -k "$3" >/dev/null
@@ -60,14 +69,14 @@ test-cluster() {
 	local failed=0
 	step 'test in a cluster'
 	fresh test
-	HOLDFAST_IMAGES=$PWD/bin/images test/cluster/install test "$NODES"
-	(cd test/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$REQUIRE "${test[@]}" "${bounded[@]}" ./...) || failed=1
+	HOLDFAST_IMAGES=$PWD/bin/images test/tool/cluster/install test "$NODES"
+	(cd test/suite/deploy && HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$REQUIRE "${test[@]}" "${bounded[@]}" ./...) || failed=1
 	# shellcheck disable=SC2086
 	HOLDFAST_CLUSTER=test HOLDFAST_REQUIRE=$REQUIRE "${test[@]}" -p 1 "${bounded[@]}" $CLUSTER_TESTS || failed=1
 	return $failed
 }
 
-cluster-program() { go build -C test/cluster -o ../../bin/cluster .; }
+cluster-program() { go build -C test/tool/cluster -o ../../../bin/cluster .; }
 
 # e2e: in the cluster of HOLDFAST_KUBECONFIG, or in one that stays.
 e2e() {
@@ -75,9 +84,9 @@ e2e() {
 	if [ -n "${HOLDFAST_KUBECONFIG:-}" ]; then
 		export HOLDFAST_REQUIRE=cluster
 	else
-		HOLDFAST_TESTS= test/cluster/install e2e 3
+		HOLDFAST_TESTS= test/tool/cluster/install e2e 3
 		export HOLDFAST_CLUSTER=e2e HOLDFAST_REQUIRE=$REQUIRE
 	fi
 	step e2e
-	eval 'go test "${bounded[@]}" -p 1 ./test/e2e/... '"${E2E:-}"
+	eval 'go test "${bounded[@]}" -p 1 ./test/suite/e2e/... '"${E2E:-}"
 }

@@ -6,7 +6,7 @@ import (
 	fmt "fmt"
 	http "net/http"
 
-	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
+	holdfastv1beta1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
 	discovery "k8s.io/client-go/discovery"
 	rest "k8s.io/client-go/rest"
 	flowcontrol "k8s.io/client-go/util/flowcontrol"
@@ -14,18 +14,18 @@ import (
 
 type Interface interface {
 	Discovery() discovery.DiscoveryInterfaces
-	HoldfastV1() holdfastv1.HoldfastV1Interface
+	HoldfastV1beta1() holdfastv1beta1.HoldfastV1beta1Interface
 }
 
 // Clientset contains the clients for groups.
 type Clientset struct {
 	*discovery.DiscoveryClient
-	holdfastV1 *holdfastv1.HoldfastV1Client
+	holdfastV1beta1 *holdfastv1beta1.HoldfastV1beta1Client
 }
 
-// HoldfastV1 retrieves the HoldfastV1Client
-func (c *Clientset) HoldfastV1() holdfastv1.HoldfastV1Interface {
-	return c.holdfastV1
+// HoldfastV1beta1 retrieves the HoldfastV1beta1Client
+func (c *Clientset) HoldfastV1beta1() holdfastv1beta1.HoldfastV1beta1Interface {
+	return c.holdfastV1beta1
 }
 
 // Discovery retrieves the DiscoveryClient
@@ -72,7 +72,7 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 
 	var cs Clientset
 	var err error
-	cs.holdfastV1, err = holdfastv1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	cs.holdfastV1beta1, err = holdfastv1beta1.NewForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func NewForConfigOrDie(c *rest.Config) *Clientset {
 // New creates a new Clientset for the given RESTClient.
 func New(c rest.Interface) *Clientset {
 	var cs Clientset
-	cs.holdfastV1 = holdfastv1.New(c)
+	cs.holdfastV1beta1 = holdfastv1beta1.New(c)
 
 	cs.DiscoveryClient = discovery.NewDiscoveryClient(c)
 	return &cs

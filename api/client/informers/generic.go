@@ -5,7 +5,7 @@ package informers
 import (
 	fmt "fmt"
 
-	v1 "github.com/holdfast-storage/holdfast/api/v1"
+	v1beta1 "github.com/holdfast-storage/holdfast/api/v1beta1"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	cache "k8s.io/client-go/tools/cache"
 )
@@ -36,21 +36,21 @@ func (f *genericInformer) Lister() cache.GenericLister {
 // TODO extend this to unknown resources with a client pool
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	switch resource {
-	// Group=holdfast.dev, Version=v1
-	case v1.SchemeGroupVersion.WithResource("nfsservers"):
-		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1().NFSServers().Informer()}, nil
-	case v1.SchemeGroupVersion.WithResource("nodejobs"):
-		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1().NodeJobs().Informer()}, nil
-	case v1.SchemeGroupVersion.WithResource("snapshots"):
-		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1().Snapshots().Informer()}, nil
-	case v1.SchemeGroupVersion.WithResource("storageclusters"):
-		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1().StorageClusters().Informer()}, nil
-	case v1.SchemeGroupVersion.WithResource("storagenodes"):
-		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1().StorageNodes().Informer()}, nil
-	case v1.SchemeGroupVersion.WithResource("storageupgrades"):
-		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1().StorageUpgrades().Informer()}, nil
-	case v1.SchemeGroupVersion.WithResource("volumes"):
-		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1().Volumes().Informer()}, nil
+	// Group=holdfast.dev, Version=v1beta1
+	case v1beta1.SchemeGroupVersion.WithResource("nfsservers"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1beta1().NFSServers().Informer()}, nil
+	case v1beta1.SchemeGroupVersion.WithResource("nodejobs"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1beta1().NodeJobs().Informer()}, nil
+	case v1beta1.SchemeGroupVersion.WithResource("snapshots"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1beta1().Snapshots().Informer()}, nil
+	case v1beta1.SchemeGroupVersion.WithResource("storageclusters"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1beta1().StorageClusters().Informer()}, nil
+	case v1beta1.SchemeGroupVersion.WithResource("storagenodes"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1beta1().StorageNodes().Informer()}, nil
+	case v1beta1.SchemeGroupVersion.WithResource("storageupgrades"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1beta1().StorageUpgrades().Informer()}, nil
+	case v1beta1.SchemeGroupVersion.WithResource("volumes"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Holdfast().V1beta1().Volumes().Informer()}, nil
 
 	}
 

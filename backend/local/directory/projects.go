@@ -79,8 +79,8 @@ func (en *projects) Grow(_ context.Context, e *engine.Entry) error {
 	return en.quota.SetLimits(e.Content.Project, en.limits(e))
 }
 
-// Settle puts the recorded limit back: a growth that was not answered is asked for again.
-func (en *projects) Settle(e *engine.Entry) (bool, error) {
+// ReconcileSize sets the recorded limit again: a growth that was not answered is requested again.
+func (en *projects) ReconcileSize(e *engine.Entry) (bool, error) {
 	return false, en.Grow(context.Background(), e)
 }
 
@@ -116,7 +116,7 @@ func (en *projects) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	id, inherit, err := nodeops.ProjectOf(dataPath(e))
 	switch {
 	case !limited:
-		return used, abnormal("the file system has no limit for its quota id %d, which it should hold to: it is set again when the node pod is started, whose log says why it was not; to set it by hand, see docs/directory-quota.md", e.Content.Project)
+		return used, abnormal("the file system has no limit for its quota id %d: it is set again when the node pod starts, whose log says why that failed; to set it by hand, see docs/directory-quota.md", e.Content.Project)
 	case err != nil:
 		return used, abnormal("its quota id cannot be read: %v", err)
 	case id != e.Content.Project || !inherit:

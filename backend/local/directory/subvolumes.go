@@ -58,8 +58,8 @@ func (en *subvolumes) Grow(_ context.Context, e *engine.Entry) error {
 	return nodeops.LimitSubvolume(dataPath(e), e.Content.Size)
 }
 
-// Settle puts the recorded limit back: a growth that was not answered is asked for again.
-func (en *subvolumes) Settle(e *engine.Entry) (bool, error) {
+// ReconcileSize sets the recorded limit again: a growth that was not answered is requested again.
+func (en *subvolumes) ReconcileSize(e *engine.Entry) (bool, error) {
 	return false, en.Grow(context.Background(), e)
 }
 

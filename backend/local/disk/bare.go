@@ -12,15 +12,15 @@ import (
 // RefuseBare refuses the bare directory on which the disk of a pool belongs: to wipe it would leave all that is on the
 // disk. That the pool is a disk is known from what is recorded in the directory of Holdfast, or is said.
 func RefuseBare(path, dir, pool string, isDisk bool) error {
-	var told []byte
+	var stored []byte
 	if pool != "" {
 		var err error
-		told, err = os.ReadFile((&Host{Dir: dir}).file(pool))
+		stored, err = os.ReadFile((&Host{Dir: dir}).file(pool))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("whether pool %s is a disk is not known: %w; nothing was removed", pool, err)
 		}
 	}
-	if told == nil && !isDisk {
+	if stored == nil && !isDisk {
 		return nil
 	}
 	if _, err := os.Lstat(filepath.Join(path, markFile)); !errors.Is(err, fs.ErrNotExist) {
@@ -28,7 +28,7 @@ func RefuseBare(path, dir, pool string, isDisk bool) error {
 	}
 	which := "of which this node has no record"
 	var r record
-	if json.Unmarshal(told, &r) == nil && r.UUID != "" {
+	if json.Unmarshal(stored, &r) == nil && r.UUID != "" {
 		which = fmt.Sprintf("UUID %s, was %s", r.UUID, r.Device)
 	}
 	return fmt.Errorf("pool %s is a disk (%s) that is not mounted: mount it at /var/lib/holdfast/pools/%s of the node and try again, "+

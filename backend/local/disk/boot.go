@@ -10,15 +10,15 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// boot is what was there when this program first ran since the host was booted. Nothing tells of earlier moments: the
-// kernel keeps no time of appearance that a device could not have from before, and not every host has udev.
+// boot is what was there when this program first ran since the host was booted. There is no record of earlier moments:
+// the kernel keeps no reliable time of a device's appearance, and not every host has udev.
 type boot struct {
 	ID      string   `json:"boot"`
 	Devices []string `json:"devices"` // their appearances
 }
 
-// NoteDevices writes down the devices that are there, once for each boot of the host. Call it when the program starts: what
-// appears later may be the volume of somebody else, and is taken for a pool only if it is named.
+// NoteDevices writes down the devices that are there, once for each boot of the host. Call it when the program starts:
+// a later device may be a volume of another system, and is used for a pool only if it is named.
 func (h *Host) NoteDevices() error {
 	_, err := h.booted()
 	return err
@@ -39,7 +39,7 @@ func (h *Host) booted() (*boot, error) {
 		return &b, nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("what was there when the host was booted is not known: %w; name the disk by paths or model, or boot the host and remove the file", err)
+		return nil, fmt.Errorf("the disks that were present at boot are not known: %w; name the disk by paths or model, or boot the host and remove the file", err)
 	}
 	all, err := h.list()
 	if err != nil {

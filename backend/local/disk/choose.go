@@ -21,7 +21,7 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 	}
 	cluster, err := h.Cluster(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: a disk is chosen for a cluster, whose identity is not known: %w", backend.ErrUnavailable, err)
+		return fmt.Errorf("%w: a disk is chosen for a cluster, and the identity of this one is not known: %w", backend.ErrUnavailable, err)
 	}
 	all, err := h.list()
 	if err != nil {
@@ -32,7 +32,7 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 		return fmt.Errorf("%w: %w", backend.ErrInvalid, err)
 	}
 	if len(meant) == 0 {
-		return fmt.Errorf("%w: no disk of node %s is meant by %s; what is removable, on a network or made of software must be named by a path", backend.ErrUnavailable, h.Node, which)
+		return fmt.Errorf("%w: no disk of node %s matches %s; a disk that is removable, on a network or virtual must be named by a path", backend.ErrUnavailable, h.Node, which)
 	}
 	j, err := h.judge(ctx, which, all)
 	if err != nil {
@@ -50,7 +50,7 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 		h.Log.Info("found a disk that says it is the pool's", "pool", pool, "device", device.Path, "uuid", r.UUID)
 		return h.attach(ctx, r, device)
 	case !e.MayBegin():
-		return h.missing(&record{mark: mark{Pool: pool}}, e, "no disk of node %s says that it is the pool's, and the pool is not a new one: put its disk back", h.Node)
+		return h.missing(&record{mark: mark{Pool: pool}}, e, "no disk of node %s is recorded as the pool's, and the pool is not a new one: put its disk back", h.Node)
 	}
 	for _, d := range meant {
 		if why[d.Path] != nil {
@@ -60,7 +60,7 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 			return h.claim(ctx, mark{Pool: pool, Cluster: cluster, UUID: newUUID(cluster, pool), Node: h.Node}, &d)
 		}
 	}
-	return fmt.Errorf("%w: no disk of node %s that is meant by %s is free: %s", backend.ErrUnavailable, h.Node, which, reasons(meant, why))
+	return fmt.Errorf("%w: no disk of node %s that matches %s is free: %s", backend.ErrUnavailable, h.Node, which, reasons(meant, why))
 }
 
 // vacant refuses to mount over something.
@@ -74,7 +74,7 @@ func (h *Host) vacant(pool string) error {
 		return fmt.Errorf("%w: %s is mounted at %s, where a disk would be mounted; unmount it, or give that path instead of devices", backend.ErrUnavailable, m.Source, place)
 	}
 	if err := nothingIn(place); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("a disk mounted there would hide what is there, perhaps a pool in a directory: %w", err)
+		return fmt.Errorf("a disk mounted there would hide existing files, perhaps a pool in a directory: %w", err)
 	}
 	return nil
 }
@@ -82,8 +82,9 @@ func (h *Host) vacant(pool string) error {
 // label is how people see whose a disk is; there is room for twelve characters.
 func label(pool string) string { return "hf-" + pool[:min(len(pool), 9)] }
 
-// known looks for the disk that a record was lost of. Devices with the label of the pool that are not its are put into why.
-// A label, which anybody can write, lets none be mounted: its UUID is one that this cluster has made, or somebody names it.
+// known looks for the disk that a record was lost of. Devices with the label of the pool that are not its are put into
+// why. A label, which anyone can write, is not enough to mount a device: its UUID must be one that this cluster has
+// made, or the device must be named.
 func (j *judge) known(ctx context.Context, pool, cluster string, meant []nodeops.Device, why map[string]error) (r *record, device *nodeops.Device, err error) {
 	for _, d := range meant {
 		head, err := nodeops.ReadXFSHead(d.Path)
@@ -97,15 +98,15 @@ func (j *judge) known(ctx context.Context, pool, cluster string, meant []nodeops
 		case m.Pool != pool || m.UUID != head.UUID:
 			why[d.Path] = fmt.Errorf("it says it is the disk of %s", m)
 		case m.Cluster != cluster:
-			why[d.Path] = fmt.Errorf("it holds pool %s of another cluster, %s; to take it over with all volumes, mount it and write %s as cluster into its %s; to use it anew, run wipefs --all on it", pool, m.Cluster, cluster, markFile)
+			why[d.Path] = fmt.Errorf("it holds pool %s of another cluster, %s; to take it over with all volumes, mount it and write %s as cluster into its %s; to use it for a new pool, run wipefs --all on it", pool, m.Cluster, cluster, markFile)
 		case r != nil:
-			return nil, nil, fmt.Errorf("%w: %s and %s both say they are its disk; take one away", backend.ErrUnavailable, device.Path, d.Path)
+			return nil, nil, fmt.Errorf("%w: %s and %s both say they are its disk; remove one", backend.ErrUnavailable, device.Path, d.Path)
 		default:
 			r, device = newRecord(m, &d), &d
 			r.Ready = true
 		}
 		if why[d.Path] != nil {
-			j.Log.Warn("a disk has the label of a pool and is not taken", "pool", pool, "device", d.Path, "reason", why[d.Path])
+			j.Log.Warn("a disk has the label of a pool and is not used", "pool", pool, "device", d.Path, "reason", why[d.Path])
 		}
 	}
 	return r, device, nil
@@ -114,7 +115,7 @@ func (j *judge) known(ctx context.Context, pool, cluster string, meant []nodeops
 // look reads the mark of a disk that may be looked at.
 func (j *judge) look(ctx context.Context, d *nodeops.Device, head *nodeops.XFSHead, pool, cluster string) (m mark, err error) {
 	if !j.named && !madeFor(head.UUID, cluster, pool) {
-		return m, fmt.Errorf("it has the label %s, and its UUID %s is none that this cluster has made for the pool: it was formatted by another, or by a release that took random ones; if it is the pool's, name it by paths or model", head.Label, head.UUID)
+		return m, fmt.Errorf("it has the label %s, and its UUID %s is none that this cluster has made for the pool: it was formatted by another cluster, or by a release that used random ones; if it is the pool's, name it by paths or model", head.Label, head.UUID)
 	}
 	if err := j.foreign(ctx, d); err != nil {
 		return m, err

@@ -10,10 +10,10 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-func TestTheFirstEmptyDiskIsTakenAndOneWithDataNever(t *testing.T) {
+func TestChoose_FirstEmptyDiskIsTakenAndOneWithDataNever(t *testing.T) {
 	for what, spoil := range map[string]func(device string){
 		"holds ext4":    func(d string) { shell(t, "mkfs.ext4", "-q", "-F", d) },
 		"holds xfs":     func(d string) { shell(t, "mkfs.xfs", "-q", d) },
@@ -47,7 +47,7 @@ func TestTheFirstEmptyDiskIsTakenAndOneWithDataNever(t *testing.T) {
 	}
 }
 
-func TestADiskInUseOrTooSmallIsNotTaken(t *testing.T) {
+func TestChoose_DiskInUseOrTooSmallIsNotTaken(t *testing.T) {
 	f := newFixture(t)
 	small := hostfs.Disk(t, 64*mib)
 	f.refused(pool, paths(small), "fewer than", small)
@@ -59,11 +59,11 @@ func TestADiskInUseOrTooSmallIsNotTaken(t *testing.T) {
 	defer holder.Close()
 	f.refused(pool, paths(used), "in use", used)
 	f.refused(pool, paths("/dev/nowhere"), "no disk of node node-a", "/dev/nowhere")
-	f.refused(pool, nodeops.DeviceSelector{}, "no device is chosen")
+	f.refused(pool, nodeops.DeviceSelector{}, "no device is selected")
 	f.refused(pool, nodeops.DeviceSelector{MinSize: 1 << 60}, "at least")
 }
 
-func TestTwoPoolsTakeADiskEach(t *testing.T) {
+func TestChoose_TwoPoolsTakeADiskEach(t *testing.T) {
 	f := newFixture(t)
 	one, two := hostfs.Disk(t, size), hostfs.Disk(t, size)
 	f.mount(pool, one, two)
@@ -73,13 +73,13 @@ func TestTwoPoolsTakeADiskEach(t *testing.T) {
 	}
 }
 
-func TestADiskIsFoundByWhatIsWrittenOnItWhenTheRecordIsLost(t *testing.T) {
+func TestChoose_DiskIsFoundByItsContentWhenTheRecordIsLost(t *testing.T) {
 	f := newFixture(t)
 	empty, device := hostfs.Disk(t, size), hostfs.Disk(t, size)
 	f.mount(pool, device)
 	f.put(pool, "data")
 	f.unmount(pool)
-	if err := os.RemoveAll(f.Dir); err != nil { // the system was installed anew
+	if err := os.RemoveAll(f.Dir); err != nil { // the system was installed again
 		t.Fatal(err)
 	}
 	f.mount(pool, empty, device)
@@ -88,7 +88,7 @@ func TestADiskIsFoundByWhatIsWrittenOnItWhenTheRecordIsLost(t *testing.T) {
 	}
 }
 
-func TestAForeignDiskOfTheSameLabelIsNotTaken(t *testing.T) {
+func TestChoose_ForeignDiskOfTheSameLabelIsNotTaken(t *testing.T) {
 	f := newFixture(t)
 	foreign := hostfs.Disk(t, size)
 	f.mount(pool, foreign)
@@ -110,14 +110,14 @@ func TestAForeignDiskOfTheSameLabelIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestAnXFSWithTheLabelAndNoMarkIsNotTaken(t *testing.T) {
+func TestChoose_XFSWithTheLabelAndNoMarkIsNotTaken(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	shell(t, "mkfs.xfs", "-q", "-L", "hf-fast", device)
 	f.refused(pool, paths(device), markFile, device)
 }
 
-func TestPoolsWhoseLabelsAreAlikeKeepTheirDisks(t *testing.T) {
+func TestPools_WithSimilarLabelsKeepTheirDisks(t *testing.T) {
 	const one, two = "fast-disks-1", "fast-disks-2"
 	f := newFixture(t)
 	first, second := hostfs.Disk(t, size), hostfs.Disk(t, size)
@@ -133,7 +133,7 @@ func TestPoolsWhoseLabelsAreAlikeKeepTheirDisks(t *testing.T) {
 	}
 }
 
-func TestNothingIsMountedOverWhatIsThere(t *testing.T) {
+func TestChoose_NothingIsMountedOverExistingFiles(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	if err := f.Directory(pool, f.Place(pool), backend.PoolExpectation{}); err != nil {
@@ -170,7 +170,7 @@ func TestNothingIsMountedOverWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestWithoutTheClusterNoDiskIsChosenAndAKnownOneIsMounted(t *testing.T) {
+func TestChoose_WithoutTheClusterNoDiskIsChosenAndAKnownOneIsMounted(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	errAPI := errors.New("the API does not answer")
@@ -186,7 +186,7 @@ func TestWithoutTheClusterNoDiskIsChosenAndAKnownOneIsMounted(t *testing.T) {
 	f.mount(pool, device)
 }
 
-func TestTwoProcessesDoNotChooseAtOnce(t *testing.T) {
+func TestChoose_TwoProcessesTakeTurns(t *testing.T) {
 	f := newFixture(t)
 	unlock, err := f.lock()
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 type Host struct {
 	Dir  string // of Holdfast on this host, such as /var/lib/holdfast
 	Node string
-	// Cluster identifies the cluster, so that a disk that comes from another is not taken. It is asked for when a disk
-	// is chosen, and not any more when one is known.
+	// Cluster identifies the cluster, so that a disk that comes from another is not taken. It is called when a disk is
+	// chosen, and not when one is known already.
 	Cluster func(context.Context) (string, error)
 	// Attached lists the volumes of other drivers that are attached to this host; nil: there are none.
 	Attached func(context.Context) ([]Attached, error)
@@ -65,7 +65,7 @@ func (h *Host) missing(r *record, e backend.PoolExpectation, format string, args
 	if e.Remedy != "" {
 		how = "run: " + e.Remedy
 	}
-	err := fmt.Errorf("%w: "+format+"; or, if it is gone for good with all that was on it, %s", append(append([]any{backend.ErrUnavailable}, args...), how)...)
+	err := fmt.Errorf("%w: "+format+"; or, if it is gone for good with all its data, %s", append(append([]any{backend.ErrUnavailable}, args...), how)...)
 	return backend.BecauseOf(backend.NotMounted, err)
 }
 
@@ -111,13 +111,11 @@ func (h *Host) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(h.records(), 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(h.records(), ".lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := nodeops.Lock(func(flag int) (*os.File, error) {
+		return os.OpenFile(filepath.Join(h.records(), ".lock"), flag|os.O_CREATE, 0o600)
+	}, unix.LOCK_EX|unix.LOCK_NB)
 	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%w: another process looks after the disks of this host: %w", backend.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: the disks of this host cannot be locked, or another process manages them: %w", backend.ErrUnavailable, err)
 	}
 	return func() { f.Close() }, nil
 }
@@ -131,7 +129,7 @@ func (h *Host) mounted(ctx context.Context, r *record) (bool, error) {
 	}
 	if _, err := os.ReadDir(place); m.FSType == "xfs" && (err != nil || nodeops.DeviceGone(m.Device)) {
 		if failed := nodeops.Unmount(ctx, place); failed != nil {
-			return false, fmt.Errorf("%w: its disk was taken away or failed while it was used (%s), and volumes on it keep it still; drain node %s and it is mounted anew: %w", backend.ErrUnavailable, r, h.Node, errors.Join(err, failed))
+			return false, fmt.Errorf("%w: its disk was removed or failed while in use (%s), and volumes on it still hold it; drain node %s and it is mounted again: %w", backend.ErrUnavailable, r, h.Node, errors.Join(err, failed))
 		}
 		return false, nil
 	}
@@ -146,7 +144,7 @@ func (h *Host) mounted(ctx context.Context, r *record) (bool, error) {
 		if head, err := nodeops.ReadXFSHead(d.Path); err != nil {
 			return false, err
 		} else if head != nil && head.UUID == r.UUID {
-			return true, h.settle(r)
+			return true, h.markDisk(r)
 		}
 	}
 	return false, fmt.Errorf("%w: %s is mounted at %s, where its disk belongs (%s); unmount it", backend.ErrUnavailable, m.Source, place, r)
@@ -161,7 +159,7 @@ func (h *Host) find(r *record, which nodeops.DeviceSelector) (device *nodeops.De
 	}
 	b, err := h.booted()
 	if err != nil {
-		h.Log.Warn("a disk without a serial number is not known again", "pool", r.Pool, "error", err)
+		h.Log.Warn("a disk without a serial number is not recognized", "pool", r.Pool, "error", err)
 	}
 	var doubts error
 	for _, d := range eligible {
@@ -174,12 +172,12 @@ func (h *Host) find(r *record, which nodeops.DeviceSelector) (device *nodeops.De
 		}
 		isNamed := slices.ContainsFunc(named, func(n nodeops.Device) bool { return n.Number == d.Number })
 		if err := r.trusted(&d, isNamed, b); err != nil {
-			h.Log.Warn("a disk has the UUID of a pool's disk and is not taken", "pool", r.Pool, "device", d.Path, "reason", err)
+			h.Log.Warn("a disk has the UUID of a pool's disk and is not used", "pool", r.Pool, "device", d.Path, "reason", err)
 			doubts = errors.Join(doubts, err)
 			continue
 		}
 		if device != nil {
-			return nil, nil, fmt.Errorf("%w: %s and %s both say they are its disk (UUID %s); take the copy away", backend.ErrUnavailable, device.Path, d.Path, r.UUID)
+			return nil, nil, fmt.Errorf("%w: %s and %s both say they are its disk (UUID %s); remove the copy", backend.ErrUnavailable, device.Path, d.Path, r.UUID)
 		}
 		device, head = &d, is
 	}
@@ -229,10 +227,10 @@ func (h *Host) attach(ctx context.Context, r *record, device *nodeops.Device) er
 	crashpoint.Here(crashpoint.DiskMounted)
 	m, err := nodeops.MountAt(place)
 	if err == nil && (m == nil || m.Device != device.Number) {
-		err = fmt.Errorf("%w: %s is another device by now; trying again", backend.ErrUnavailable, device.Path)
+		err = fmt.Errorf("%w: %s is now another device; retrying", backend.ErrUnavailable, device.Path)
 	}
 	if err == nil {
-		err = h.settle(r)
+		err = h.markDisk(r)
 	}
 	if err != nil {
 		return errors.Join(err, nodeops.Unmount(context.WithoutCancel(ctx), place))
@@ -244,8 +242,8 @@ func (h *Host) attach(ctx context.Context, r *record, device *nodeops.Device) er
 	return nil
 }
 
-// settle reads whose the mounted disk is, and writes it where the disk is new.
-func (h *Host) settle(r *record) error {
+// markDisk reads for which pool the mounted disk is, and records it on a new disk.
+func (h *Host) markDisk(r *record) error {
 	place := h.Place(r.Pool)
 	m, err := readMark(place)
 	switch {
@@ -258,9 +256,9 @@ func (h *Host) settle(r *record) error {
 		}
 		crashpoint.Here(crashpoint.DiskMarked)
 	case err != nil:
-		return fmt.Errorf("%w: the disk does not say whose it is: %w; if nobody has removed that file on purpose, write %s into it", backend.ErrUnavailable, err, r.mark)
+		return fmt.Errorf("%w: the disk does not say which pool it is for: %w; if that file was not removed on purpose, write %s into it", backend.ErrUnavailable, err, r.mark)
 	case m.identity() != r.identity():
-		return fmt.Errorf("%w: the disk with its UUID says it is that of %s, not of %s; take it away", backend.ErrUnavailable, m, r.mark)
+		return fmt.Errorf("%w: the disk with its UUID says it is that of %s, not of %s; remove it", backend.ErrUnavailable, m, r.mark)
 	}
 	if r.Ready {
 		return nil

@@ -9,11 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 const (
@@ -53,10 +54,22 @@ func cluster(id string) func(context.Context) (string, error) {
 
 func paths(p ...string) nodeops.DeviceSelector { return nodeops.DeviceSelector{Paths: p} }
 
+// mount asks again, as an agent does, while another program looks at one of the disks: mount and udev open any of them.
 func (f *fixture) mount(p string, devices ...string) {
 	f.Helper()
-	if err := f.Mount(f.Context(), p, paths(devices...), backend.PoolExpectation{}); err != nil {
-		f.Fatal(err)
+	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	defer cancel()
+	every := time.NewTicker(10 * time.Millisecond)
+	defer every.Stop()
+	for {
+		err := f.Mount(f.Context(), p, paths(devices...), backend.PoolExpectation{})
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil || !strings.Contains(err.Error(), "has it open") {
+			f.Fatal(err)
+		}
+		<-every.C
 	}
 }
 
@@ -113,7 +126,7 @@ func shell(t *testing.T, name string, args ...string) {
 	}
 }
 
-func TestAnEmptyDiskBecomesThePlaceOfAPoolAndIsKnownAgain(t *testing.T) {
+func TestDisk_EmptyOneBecomesAPoolAndIsRecognizedAgain(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)
@@ -148,7 +161,7 @@ func mounts(t *testing.T) string {
 	return string(b)
 }
 
-func TestAPoolOpensOnItsDisk(t *testing.T) {
+func TestDisk_PoolOpensOnIt(t *testing.T) {
 	f := newFixture(t)
 	f.mount(pool, hostfs.Disk(t, size))
 	b, err := local.Open(t.Context(), []local.PoolConfig{{Name: pool, Path: f.Place(pool)}}, f.Log)
@@ -160,7 +173,7 @@ func TestAPoolOpensOnItsDisk(t *testing.T) {
 	}
 }
 
-func TestADiskThatIsMissingIsNotReplaced(t *testing.T) {
+func TestDisk_MissingIsNotReplaced(t *testing.T) {
 	f := newFixture(t)
 	device, other := hostfs.Disk(t, size), hostfs.Disk(t, size)
 	f.mount(pool, device, other)
@@ -198,7 +211,7 @@ func hold(t *testing.T, file string) string {
 	return other
 }
 
-func TestADiskThatDoesNotSayWhoseItIsAnyMoreIsNotUsed(t *testing.T) {
+func TestDisk_WithoutItsMarkIsNotUsed(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)
@@ -207,10 +220,10 @@ func TestADiskThatDoesNotSayWhoseItIsAnyMoreIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.unmount(pool)
-	f.refused(pool, paths(device), "whose it is", `"pool":"fast"`)
+	f.refused(pool, paths(device), "which pool it is for", `"pool":"fast"`)
 }
 
-func TestADiskThatSaysItIsAnothersIsNotUsed(t *testing.T) {
+func TestDisk_WithAForeignMarkIsNotUsed(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)
@@ -237,7 +250,7 @@ func TestADiskThatSaysItIsAnothersIsNotUsed(t *testing.T) {
 	f.mount(pool, device)
 }
 
-func TestACopyOfTheDiskIsNotMistakenForIt(t *testing.T) {
+func TestDisk_CopyIsNotMistakenForIt(t *testing.T) {
 	f := newFixture(t)
 	device, other := hostfs.Disk(t, size), hostfs.Disk(t, size)
 	f.mount(pool, device)
@@ -247,10 +260,10 @@ func TestACopyOfTheDiskIsNotMistakenForIt(t *testing.T) {
 	if err := os.Remove(f.file(pool)); err != nil {
 		t.Fatal(err)
 	}
-	f.refused(pool, paths(device, other), device, other, "take one away")
+	f.refused(pool, paths(device, other), device, other, "remove one")
 }
 
-func TestADamagedRecordIsSaidToBe(t *testing.T) {
+func TestDisk_DamagedRecordIsReported(t *testing.T) {
 	for _, content := range []string{"{", "{}", `{"pool": "slow", "uuid": "u", "cluster": "c1"}`} {
 		f := newFixture(t)
 		if err := os.MkdirAll(f.records(), 0o700); err != nil {
@@ -266,7 +279,7 @@ func TestADamagedRecordIsSaidToBe(t *testing.T) {
 	}
 }
 
-func TestADiskThatFailsWhileItIsUsedIsMountedAnewWhenNobodyUsesIt(t *testing.T) {
+func TestDisk_ThatFailsInUseIsRemountedWhenUnused(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)
@@ -287,7 +300,7 @@ func TestADiskThatFailsWhileItIsUsedIsMountedAnewWhenNobodyUsesIt(t *testing.T) 
 	}
 }
 
-func TestADirectoryIsMadeBeneathTheHostsOwnOnly(t *testing.T) {
+func TestDisk_DirectoryIsCreatedBeneathTheHostsOwnOnly(t *testing.T) {
 	h := newHost(t, t.TempDir())
 	if err := h.Directory(pool, h.Place(pool), backend.PoolExpectation{}); err != nil {
 		t.Fatal(err)

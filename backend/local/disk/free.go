@@ -49,7 +49,7 @@ func letters(s string) string {
 	}, strings.ToLower(s))
 }
 
-// judge knows of which devices somebody else may be the owner.
+// judge knows which devices may belong to another owner.
 type judge struct {
 	*Host
 	named    bool // the selector names the devices, by paths or model
@@ -68,7 +68,7 @@ func (h *Host) judge(ctx context.Context, which nodeops.DeviceSelector, all []no
 		return j, nil
 	}
 	if j.attached, err = h.Attached(ctx); err != nil {
-		return nil, fmt.Errorf("whether a disk is another driver's volume is not known: %w", err)
+		return nil, fmt.Errorf("it is not known whether a disk is another driver's volume: %w", err)
 	}
 	for _, a := range j.attached {
 		if !slices.ContainsFunc(all, func(d nodeops.Device) bool { return a.is(&d) }) {
@@ -78,17 +78,17 @@ func (h *Host) judge(ctx context.Context, which nodeops.DeviceSelector, all []no
 	return j, nil
 }
 
-// foreign says why a device may be somebody else's; nil if it is nobody's that is known of.
+// foreign says why a device may belong to another owner; nil if no owner is known.
 func (j *judge) foreign(ctx context.Context, d *nodeops.Device) error {
 	if err := j.others(d); err != nil {
 		return err
 	}
 	user, err := nodeops.Host{Proc: j.Proc}.UserOf(ctx, d)
 	if err != nil {
-		return fmt.Errorf("whether somebody uses it is not known: %w", err)
+		return fmt.Errorf("it is not known whether it is in use: %w", err)
 	}
 	if user != "" {
-		return fmt.Errorf("somebody uses it: %s", user)
+		return fmt.Errorf("it is in use: %s", user)
 	}
 	return nil
 }
@@ -101,15 +101,15 @@ func (j *judge) others(d *nodeops.Device) error {
 	case j.named:
 		return nil
 	case !j.boot.had(d):
-		return errors.New("it came after the host was booted, so it may be somebody's volume; name it by paths or model, or boot the host with it")
+		return errors.New("it appeared after boot, so it may be a volume of another driver; name it by paths or model, or boot the host with it")
 	case len(j.hidden) > 0:
 		return fmt.Errorf("it may be a volume of another driver that is attached to this node, %s; name the disk by paths or model", strings.Join(j.hidden, ", "))
 	}
 	return nil
 }
 
-// trusted says why what is written on a device is not to be believed; nil if it is. Whoever was ever given the device as a
-// raw volume can have written there what he liked.
+// trusted says why what is written on a device is not to be believed; nil if it is. A user who had the device as a raw
+// volume may have written anything there.
 func (r *record) trusted(d *nodeops.Device, named bool, b *boot) error {
 	switch {
 	case named:
@@ -121,7 +121,7 @@ func (r *record) trusted(d *nodeops.Device, named bool, b *boot) error {
 	case r.Model != d.Model || d.Size < r.Size:
 		return fmt.Errorf("%s has the UUID of the disk, and model %q and %d bytes, not model %q and %d bytes; if it is the disk, name it by paths or model", d.Path, d.Model, d.Size, r.Model, r.Size)
 	case b == nil || !b.had(d):
-		return fmt.Errorf("%s has the UUID of the disk, has no serial number by which it is known, and came after the host was booted; if it is the disk, name it by paths or model, or boot the host with it", d.Path)
+		return fmt.Errorf("%s has the UUID of the disk, has no serial number to recognize it, and appeared after boot; if it is the disk, name it by paths or model, or boot the host with it", d.Path)
 	}
 	return nil
 }

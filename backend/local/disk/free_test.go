@@ -1,10 +1,8 @@
 package disk
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,7 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // anyDisk names no disk.
@@ -58,11 +56,11 @@ func (f *fixture) untouched(device string) {
 	}
 }
 
-func TestADiskThatCameAfterTheBoot_IsTakenOnlyIfSomebodyNamesIt(t *testing.T) {
+func TestDiskAddedAfterBoot_IsTakenOnlyIfNamed(t *testing.T) {
 	f := newFixture(t)
 	f.note()
 	late := f.disks(1)[0]
-	f.refused(pool, anyDisk, late, "after the host was booted", "paths or model")
+	f.refused(pool, anyDisk, late, "appeared after boot", "paths or model")
 	f.untouched(late)
 	f.mount(pool, late)
 
@@ -74,7 +72,7 @@ func TestADiskThatCameAfterTheBoot_IsTakenOnlyIfSomebodyNamesIt(t *testing.T) {
 	}
 }
 
-func TestADiskThatCameAfterTheBoot_IsTakenIfItsModelIsNamed(t *testing.T) {
+func TestDiskAddedAfterBoot_IsTakenIfItsModelIsNamed(t *testing.T) {
 	f := newFixture(t)
 	f.note()
 	late, other := f.disks(1)[0], hostfs.Disk(t, size)
@@ -84,7 +82,7 @@ func TestADiskThatCameAfterTheBoot_IsTakenIfItsModelIsNamed(t *testing.T) {
 		}
 	})
 	f.refused(pool, nodeops.DeviceSelector{Model: "Intel *"}, "no disk of node node-a", `model "Intel *"`)
-	f.refused(pool, anyDisk, late, other, "after the host was booted")
+	f.refused(pool, anyDisk, late, other, "appeared after boot")
 	if err := f.Mount(t.Context(), pool, nodeops.DeviceSelector{Model: "Samsung *"}, backend.PoolExpectation{}); err != nil || f.on(pool) != late {
 		t.Errorf("a disk of the model: %v", err)
 	}
@@ -102,11 +100,11 @@ func (f *fixture) look(change func(*nodeops.Device)) {
 	}
 }
 
-func TestADiskOfWhichAnotherDeviceIsMade_IsNotTaken(t *testing.T) {
+func TestDisk_ThatBacksAnotherDeviceIsNotTaken(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	over := hostfs.Attach(t, device)
-	f.refused(pool, paths(device), device, "somebody uses it", over)
+	f.refused(pool, paths(device), device, "it is in use", over)
 	hostfs.Detach(t, over)
 	f.untouched(device)
 	// Not every kernel has the device mapper: this is what one shows of a disk of which it has made something.
@@ -121,7 +119,7 @@ func TestADiskOfWhichAnotherDeviceIsMade_IsNotTaken(t *testing.T) {
 	f.mount(pool, device)
 }
 
-func TestADeviceThatTookTheNameOfOneThatWasThere_CameAfterTheBoot(t *testing.T) {
+func TestDiskAddedAfterBoot_IncludesADeviceThatReusesAName(t *testing.T) {
 	f := newFixture(t)
 	device := f.disks(1)[0]
 	f.note()
@@ -149,7 +147,7 @@ func TestADeviceThatTookTheNameOfOneThatWasThere_CameAfterTheBoot(t *testing.T) 
 			}
 		}
 		if d.Appearance = ""; b.had(&d) {
-			t.Error("what cannot be told is taken for one that was there")
+			t.Error("a disk of unknown age is taken for one present at boot")
 		}
 	}
 }
@@ -157,30 +155,10 @@ func TestADeviceThatTookTheNameOfOneThatWasThere_CameAfterTheBoot(t *testing.T) 
 // holding starts a process that has a device open as containers have, not for itself alone.
 func holding(t *testing.T, device string) {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", `exec 3<"$1"; echo; read end || exit 0`, "sh", device)
-	stay, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stay.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	hostfs.Beside(t, "sh", "-c", `exec 3<"$1"; echo; read end || exit 0`, "sh", device)
 }
 
-func TestADiskThatSomebodyUses_IsNotTakenThoughItIsEmptyAndNamed(t *testing.T) {
+func TestDisk_InUseIsNotTakenThoughEmptyAndNamed(t *testing.T) {
 	for words, use := range map[string]func(t *testing.T, device string){
 		"has it open": holding,
 		"attached to": func(t *testing.T, device string) { hostfs.Attach(t, device) }, // as the kubelet does for a pod
@@ -205,14 +183,14 @@ func TestADiskThatSomebodyUses_IsNotTakenThoughItIsEmptyAndNamed(t *testing.T) {
 	}
 }
 
-func TestADiskThatMayBeAnotherDriversVolume_IsNotTaken(t *testing.T) {
+func TestDisk_ThatMayBeAnotherDriversVolumeIsNotTaken(t *testing.T) {
 	f := newFixture(t)
 	theirs, free := hostfs.Disk(t, size), hostfs.Disk(t, size)
 	f.own(map[string]string{theirs: "vol0123456789", free: "S5GXNX0W"})
 	f.note()
 	attached := []Attached{{Handle: "kubernetes.io/csi/other^vol-aaaabbbbcccc"}}
 	f.Attached = func(context.Context) ([]Attached, error) { return attached, nil }
-	f.refused(pool, anyDisk, "vol-aaaabbbbcccc", "paths or model", theirs, free) // which of them it is cannot be told
+	f.refused(pool, anyDisk, "vol-aaaabbbbcccc", "paths or model", theirs, free) // the two cannot be distinguished
 	attached[0].Handle = "vol-0123456789"
 	f.refused(pool, paths(theirs), "is volume vol-0123456789 of another driver", theirs)
 	attached[0] = Attached{Handle: "elsewhere", Device: theirs}
@@ -231,7 +209,7 @@ func TestADiskThatMayBeAnotherDriversVolume_IsNotTaken(t *testing.T) {
 	g.untouched(disk)
 }
 
-func TestALabelAlone_LetsNothingBeMounted(t *testing.T) {
+func TestLabel_AloneLetsNothingBeMounted(t *testing.T) {
 	f := newFixture(t)
 	forged := f.disks(1)[0]
 	f.note()
@@ -251,7 +229,7 @@ func TestALabelAlone_LetsNothingBeMounted(t *testing.T) {
 	f.mount(pool, forged) // as of a release that took random UUIDs
 }
 
-func TestADiskOfThePool_IsFoundWithoutItsRecordUnlessItCameAfterTheBootOrIsUsed(t *testing.T) {
+func TestDisk_OfThePoolIsFoundWithoutItsRecordUnlessAddedAfterBootOrInUse(t *testing.T) {
 	f := newFixture(t)
 	device := f.disks(1)[0]
 	f.note()
@@ -272,7 +250,7 @@ func TestADiskOfThePool_IsFoundWithoutItsRecordUnlessItCameAfterTheBootOrIsUsed(
 	f.devices = func() ([]nodeops.Device, error) { return nil, nil }
 	f.note()
 	f.own(map[string]string{device: ""})
-	f.refused(pool, anyDisk, device, "after the host was booted")
+	f.refused(pool, anyDisk, device, "appeared after boot")
 	shell(t, "rm", filepath.Join(f.records(), ".boot.json"))
 	f.note()
 	if err := try(); err != nil || !f.has(pool, "data") {
@@ -280,7 +258,7 @@ func TestADiskOfThePool_IsFoundWithoutItsRecordUnlessItCameAfterTheBootOrIsUsed(
 	}
 }
 
-func TestADiskThatOnlySaysItIsTheOneOnRecord_IsNotUsed(t *testing.T) {
+func TestDisk_ThatOnlyClaimsToBeTheRecordedOneIsNotUsed(t *testing.T) {
 	f := newFixture(t)
 	device, forged := hostfs.Disk(t, size), hostfs.Disk(t, size)
 	f.own(map[string]string{device: "serial-of-the-disk"})
@@ -301,10 +279,10 @@ func TestADiskThatOnlySaysItIsTheOneOnRecord_IsNotUsed(t *testing.T) {
 	}
 	f.unmount(pool)
 	f.own(map[string]string{forged: "another-serial"})
-	f.mount(pool, forged) // somebody names it
+	f.mount(pool, forged) // the administrator names it
 }
 
-func TestADiskWithoutASerialNumber_IsKnownAgainIfItWasThereAtTheBootAndIsAlike(t *testing.T) {
+func TestDisk_WithoutASerialNumberIsRecognizedIfAlikeAndPresentAtBoot(t *testing.T) {
 	r := &record{Model: "m", Size: 2}
 	is := nodeops.Device{Path: "/dev/x", Appearance: "8:0 1 2", Model: "m", Size: 2}
 	b := &boot{Devices: []string{is.Appearance}}
@@ -325,7 +303,7 @@ func TestADiskWithoutASerialNumber_IsKnownAgainIfItWasThereAtTheBootAndIsAlike(t
 	}
 }
 
-func TestAUUIDIsOfOnePoolOfOneCluster(t *testing.T) {
+func TestUUID_IsOfOnePoolOfOneCluster(t *testing.T) {
 	is := newUUID("c1", "fast")
 	if !madeFor(is, "c1", "fast") {
 		t.Errorf("%s is not known again", is)

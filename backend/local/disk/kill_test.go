@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/crashpoint"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // killedOn makes the test below play the process that is killed: it names the host's directory and the devices.
 const killedOn = "HOLDFAST_TEST_DISK"
 
-func TestAKilledProcessIsContinued(t *testing.T) {
+func TestKill_AtAnyStepIsContinued(t *testing.T) {
 	if work := os.Getenv(killedOn); work != "" {
 		dir, devices, _ := strings.Cut(work, "|")
 		_ = newHost(t, dir).Mount(t.Context(), pool, paths(strings.Split(devices, ",")...), backend.PoolExpectation{})
@@ -46,7 +46,7 @@ func TestAKilledProcessIsContinued(t *testing.T) {
 func killAt(t *testing.T, binary string, step crashpoint.Step, reboot bool) {
 	f := newFixture(t)
 	device, other := hostfs.Disk(t, size), hostfs.Disk(t, size)
-	cmd := exec.Command(binary, "-test.run", "^TestAKilledProcessIsContinued$")
+	cmd := exec.Command(binary, "-test.run", "^TestKill_AtAnyStepIsContinued$")
 	cmd.Env = append(os.Environ(), killedOn+"="+f.Dir+"|"+device+","+other, "HOLDFAST_CRASH_AT="+string(step))
 	out, err := cmd.CombinedOutput()
 	exit, _ := errors.AsType[*exec.ExitError](err)
@@ -81,7 +81,7 @@ func killAt(t *testing.T, binary string, step crashpoint.Step, reboot bool) {
 // inProgress is the byte of the first block by which mkfs.xfs says that it is not done.
 const inProgress = 126
 
-func TestAMkfsThatWasKilledIsRepeatedOnTheSameDisk(t *testing.T) {
+func TestKill_MkfsIsRepeatedOnTheSameDisk(t *testing.T) {
 	f := newFixture(t)
 	device, other := hostfs.Disk(t, size), hostfs.Disk(t, size)
 	f.mount(pool, device)
@@ -111,7 +111,7 @@ func (f *fixture) pending() *record {
 	return r
 }
 
-func TestADiskInWhichSomebodyPutSomethingMeanwhileIsLeftAlone(t *testing.T) {
+func TestKill_DiskWithForeignDataByThenIsLeftAlone(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)
@@ -123,7 +123,7 @@ func TestADiskInWhichSomebodyPutSomethingMeanwhileIsLeftAlone(t *testing.T) {
 	f.refused(pool, paths(device), "theirs")
 }
 
-func TestADiskThatWasReadyIsNeverFormattedAgain(t *testing.T) {
+func TestKill_ReadyDiskIsNeverFormattedAgain(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)

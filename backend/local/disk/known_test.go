@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
-	"github.com/holdfast-storage/holdfast/test/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 var remembered = backend.PoolExpectation{PoolIdentity: backend.PoolIdentity{ID: "p1"}, Remedy: "kubectl patch it"}
@@ -27,7 +27,7 @@ func notMounted(t *testing.T, err error, words ...string) {
 	}
 }
 
-func TestAnEmptyDisk_IsNotFormattedForAPoolThatIsKnown(t *testing.T) {
+func TestKnownPool_EmptyDiskIsNotFormattedForIt(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	for what, e := range map[string]backend.PoolExpectation{
@@ -43,7 +43,7 @@ func TestAnEmptyDisk_IsNotFormattedForAPoolThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestADiskWithoutARecord_IsFoundForAPoolThatIsKnown(t *testing.T) {
+func TestKnownPool_DiskWithoutARecordIsFoundForIt(t *testing.T) {
 	f := newFixture(t)
 	device := hostfs.Disk(t, size)
 	f.mount(pool, device)
@@ -57,7 +57,7 @@ func TestADiskWithoutARecord_IsFoundForAPoolThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestADiskThatIsMissing_IsReplacedOnlyWhenThePoolIsGivenUp(t *testing.T) {
+func TestKnownPool_MissingDiskIsReplacedOnlyWhenThePoolIsGivenUp(t *testing.T) {
 	f := newFixture(t)
 	device, other := hostfs.Disk(t, size), hostfs.Disk(t, size)
 	f.mount(pool, device)
@@ -72,7 +72,7 @@ func TestADiskThatIsMissing_IsReplacedOnlyWhenThePoolIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestTheDirectoryOfAPoolThatIsKnown_IsNotMade(t *testing.T) {
+func TestKnownPool_DirectoryIsNotCreatedForIt(t *testing.T) {
 	h := newHost(t, t.TempDir())
 	if err := h.Directory(pool, h.Place(pool), remembered); err != nil {
 		t.Fatal(err)

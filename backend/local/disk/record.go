@@ -91,7 +91,7 @@ func readMark(place string) (m mark, err error) {
 
 func (m mark) write(place string) error { return writeJSON(filepath.Join(place, markFile), m) }
 
-// nothingIn says what a directory holds that nobody has put there on the way to a mark.
+// nothingIn says what a directory holds beside the remains of an interrupted markDisk.
 func nothingIn(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -60,9 +60,9 @@ type Engine interface {
 	Quiet(ctx context.Context, e *Entry, together bool) (release func() error, err error)
 	// Grow makes the content as large as Content.Size says, or leaves it as it was; repeated, it changes nothing.
 	Grow(ctx context.Context, e *Entry) error
-	// Settle ends a growth that was cut short: afterwards the content and Content.Size agree, and whoever uses the
-	// larger size already keeps it. It says whether Content changed.
-	Settle(e *Entry) (changed bool, err error)
+	// ReconcileSize finishes an interrupted growth: afterwards the content and Content.Size agree, and a user of the
+	// larger size keeps it. It says whether Content changed.
+	ReconcileSize(e *Entry) (changed bool, err error)
 	// Remove frees the content and all that was reserved for it; repeated, or on a half made entry, it succeeds.
 	Remove(ctx context.Context, e *Entry) error
 	// InUse says by what an entry is used on this host, or "".
@@ -73,9 +73,9 @@ type Engine interface {
 	// cannot be counted.
 	Inodes(e *Entry) int64
 	// Unshared measures how much of the content no other entry has, and no less is free once it is removed. Where that
-	// cannot be told it is 0.
+	// is unknown it is 0.
 	Unshared(e *Entry) (int64, error)
-	// Access tells a node how to use the entry.
+	// Access says how a node uses the entry.
 	Access(e *Entry) backend.Access
 	// Recover puts right what a killed process left behind beneath the pool's directory, before anything else runs.
 	Recover(ctx context.Context) error

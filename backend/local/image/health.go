@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// unmount is how the file system in an image comes to be mounted anew.
+// unmount says how to get the file system in an image mounted again.
 const unmount = "to unmount it stop the pods that use it on this node, or delete the pod of the NFS server that serves it"
 
 // Examine goes by the mounts, of which there are fewer than contents.
@@ -26,7 +26,7 @@ func (en *Engine) Examine(ctx context.Context, contents map[backend.ID]*engine.C
 			continue
 		}
 		if before, seen := found[id]; seen && (before.Reason == backend.FileSystemErrors || !mounts[i].Failed) {
-			continue // a mount that was made read-only does not tell whether its file system turned so
+			continue // a read-only mount does not show whether its file system turned read-only
 		}
 		found[id] = health(ctx, &mounts[i], content)
 	}
@@ -50,8 +50,8 @@ func (en *Engine) shown(m *nodeops.Mount, contents map[backend.ID]*engine.Conten
 	return en.attachedTo(device, contents, false)
 }
 
-// attachedTo is the content that a loop device is attached to, nil if that is none of the pool's, raw or not as asked for.
-// No device is asked that shows another.
+// attachedTo is the content that a loop device is attached to, nil if that is none of the pool's, or is raw or not as
+// requested. No device is asked that shows another.
 func (en *Engine) attachedTo(device string, contents map[backend.ID]*engine.Content, raw bool) (backend.ID, *engine.Content) {
 	image, err := nodeops.BackingFile(device)
 	if err != nil || !strings.HasPrefix(image, en.path+"/") || filepath.Base(image) != file {
@@ -73,7 +73,7 @@ func health(ctx context.Context, m *nodeops.Mount, content *engine.Content) back
 	case is.Device != "":
 		return deviceHealth(is.Device)
 	case is.Small != "" && content.FSSize != content.Size:
-		return backend.Condition{Abnormal: true, Reason: backend.NotGrown, Message: is.Small + "; that is tried again when it is mounted the next time; " + unmount}
+		return backend.Condition{Abnormal: true, Reason: backend.NotGrown, Message: is.Small + "; that is retried when it is mounted the next time; " + unmount}
 	}
 	return backend.Condition{}
 }
@@ -83,5 +83,5 @@ func deviceHealth(errors string) backend.Condition {
 	if errors == "" {
 		return backend.Condition{}
 	}
-	return backend.Condition{Abnormal: true, Reason: backend.DeviceErrors, Message: errors + "; look for failing disks below the pool, and save what is in the volume; this report ends when the volume is attached anew: stop the pods that use it"}
+	return backend.Condition{Abnormal: true, Reason: backend.DeviceErrors, Message: errors + "; look for failing disks below the pool, and save the contents of the volume; this report ends when the volume is attached again: stop the pods that use it"}
 }

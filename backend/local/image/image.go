@@ -48,7 +48,7 @@ func Open(path string) (*Engine, error) {
 
 func (*Engine) Close() error { return nil }
 
-// Plan decides the file system: an image has the one asked for, ext4 otherwise, and a copy that of its source.
+// Plan decides the file system: an image has the requested one, ext4 otherwise, and a copy that of its source.
 func (*Engine) Plan(spec backend.VolumeSpec, source *engine.Content) (engine.Content, int64, error) {
 	c := engine.Content{
 		Mode:         cmp.Or(spec.Mode, backend.Filesystem),
@@ -80,9 +80,9 @@ func (*Engine) Plan(spec backend.VolumeSpec, source *engine.Content) (engine.Con
 func planCopy(spec backend.VolumeSpec, c engine.Content, source *engine.Content) (engine.Content, int64, error) {
 	switch {
 	case spec.Mode != "" && spec.Mode != source.Mode:
-		return c, 0, fmt.Errorf("%w: the source is a volume of mode %s, asked for %s", backend.ErrInvalid, source.Mode, spec.Mode)
+		return c, 0, fmt.Errorf("%w: the source is a volume of mode %s, requested is %s", backend.ErrInvalid, source.Mode, spec.Mode)
 	case spec.FSType != "" && spec.FSType != source.FSType:
-		return c, 0, fmt.Errorf("%w: the source holds %s, asked for %s; leave fstype out to keep it", backend.ErrInvalid, cmp.Or(source.FSType, "a raw block volume"), spec.FSType)
+		return c, 0, fmt.Errorf("%w: the source holds %s, requested is %s; leave fstype out to keep it", backend.ErrInvalid, cmp.Or(source.FSType, "a raw block volume"), spec.FSType)
 	}
 	c.Mode, c.FSType, c.FSSize = source.Mode, source.FSType, source.FSSize
 	return c, source.Size, nil
@@ -150,8 +150,8 @@ func (*Engine) Finish(ctx context.Context, e *engine.Entry, copied bool) error {
 	return f.Sync()
 }
 
-// Settle takes the size of an image that was grown but not recorded: a node may use all of it already.
-func (*Engine) Settle(e *engine.Entry) (bool, error) {
+// ReconcileSize takes over the size of an image that was grown but not recorded: a node may use all of it already.
+func (*Engine) ReconcileSize(e *engine.Entry) (bool, error) {
 	info, err := e.Dir.Lstat(file)
 	if err != nil || info.Size() <= e.Content.Size {
 		return false, err
@@ -232,7 +232,7 @@ func (*Engine) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	}
 	used := info.Sys().(*syscall.Stat_t).Blocks * 512
 	if info.Size() < e.Content.Size {
-		return used, abnormal("its image holds %d bytes of %d: something cut it; restore it from a snapshot or backup", info.Size(), e.Content.Size)
+		return used, abnormal("its image holds %d bytes of %d: it was truncated; restore it from a snapshot or backup", info.Size(), e.Content.Size)
 	}
 	return used, backend.Condition{}
 }

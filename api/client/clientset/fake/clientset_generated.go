@@ -4,8 +4,8 @@ package fake
 
 import (
 	clientset "github.com/holdfast-storage/holdfast/api/client/clientset"
-	holdfastv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1"
-	fakeholdfastv1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1/fake"
+	holdfastv1beta1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
+	fakeholdfastv1beta1 "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1/fake"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -79,7 +79,7 @@ var (
 	_ testing.FakeClient  = &Clientset{}
 )
 
-// HoldfastV1 retrieves the HoldfastV1Client
-func (c *Clientset) HoldfastV1() holdfastv1.HoldfastV1Interface {
-	return &fakeholdfastv1.FakeHoldfastV1{Fake: &c.Fake}
+// HoldfastV1beta1 retrieves the HoldfastV1beta1Client
+func (c *Clientset) HoldfastV1beta1() holdfastv1beta1.HoldfastV1beta1Interface {
+	return &fakeholdfastv1beta1.FakeHoldfastV1beta1{Fake: &c.Fake}
 }

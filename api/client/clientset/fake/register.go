@@ -3,7 +3,7 @@
 package fake
 
 import (
-	holdfastv1 "github.com/holdfast-storage/holdfast/api/v1"
+	holdfastv1beta1 "github.com/holdfast-storage/holdfast/api/v1beta1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,7 +15,7 @@ var scheme = runtime.NewScheme()
 var codecs = serializer.NewCodecFactory(scheme)
 
 var localSchemeBuilder = runtime.SchemeBuilder{
-	holdfastv1.AddToScheme,
+	holdfastv1beta1.AddToScheme,
 }
 
 // AddToScheme adds all types of this clientset into the given scheme. This allows composition

@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// Memory is the cluster's record of the pools of one host: its StorageNode, and where that was deleted the objects of
+// the volumes in the pools.
+type Memory struct {
+	node      string
+	namespace string               // of the controller, which alone may give pools up
+	record    *v1beta1.StorageNode // nil if there is none
+	volumes   []*v1beta1.Volume
+	snapshots []*v1beta1.Snapshot
+}
+
+// Recall reads the memory from the API server.
+func Recall(ctx context.Context, c client.Interface, node, namespace string) (*Memory, error) {
+	m := &Memory{node: node, namespace: namespace}
+	kinds := c.HoldfastV1beta1()
+	switch n, err := kinds.StorageNodes().Get(ctx, node, metav1.GetOptions{}); {
+	case err == nil:
+		m.record = n
+	case !apierrors.IsNotFound(err):
+		return nil, err
+	}
+	own := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.node", node).String()}
+	volumes, err := kinds.Volumes().List(ctx, own)
+	if err != nil {
+		return nil, err
+	}
+	snapshots, err := kinds.Snapshots().List(ctx, own)
+	if err != nil {
+		return nil, err
+	}
+	for i := range volumes.Items {
+		m.volumes = append(m.volumes, &volumes.Items[i])
+	}
+	for i := range snapshots.Items {
+		m.snapshots = append(m.snapshots, &snapshots.Items[i])
+	}
+	return m, nil
+}
+
+// recallWithin is how long a start waits for the memory. Without it, existing pools are served and none is created,
+// until the agent has read it.
+const recallWithin = 10 * time.Second
+
+// RecallSoon is Recall for a start, which an unreachable API server must not delay. It returns nil then.
+func RecallSoon(ctx context.Context, c client.Interface, node, namespace string, log *slog.Logger) *Memory {
+	ctx, cancel := context.WithTimeout(ctx, recallWithin)
+	defer cancel()
+	m, err := Recall(ctx, c, node, namespace)
+	if err != nil {
+		log.Warn("the records of the pools could not be read yet; no pool is created before", "node", node, "error", err)
+		return nil
+	}
+	return m
+}
+
+// Pool is what is to be expected of a pool. Without a memory nothing is known yet. A pool that held nothing is not
+// missed: if its path has changed, no pool is expected there.
+func (m *Memory) Pool(name, path string) backend.PoolExpectation {
+	if m == nil {
+		return backend.PoolExpectation{Unread: true}
+	}
+	e := m.remembered(name)
+	id := e.Remembered()
+	if id == "" {
+		return e
+	}
+	for _, r := range m.given() {
+		if r.Name == name && r.ID == id {
+			return backend.PoolExpectation{Given: id}
+		}
+	}
+	if at, empty := m.heldNothing(name); empty {
+		if at != path {
+			return backend.PoolExpectation{}
+		}
+		e.Empty = true
+	}
+	e.Remedy = m.remedy(name, id)
+	return e
+}
+
+// heldNothing says whether a pool was empty, trash included, when it was last reported, and at which path.
+func (m *Memory) heldNothing(name string) (path string, empty bool) {
+	if m.record == nil {
+		return "", false
+	}
+	i := slices.IndexFunc(m.record.Status.Pools, func(p v1beta1.Pool) bool { return p.Name == name })
+	if i < 0 {
+		return "", false
+	}
+	p := &m.record.Status.Pools[i]
+	perhaps := func(in string) bool { return in == name || in == "" } // what is not made yet may lie in any
+	empty = !p.Capacity.IsZero() && p.Promised.IsZero() &&            // inline volumes are promised their size, too
+		!slices.ContainsFunc(m.volumes, func(v *v1beta1.Volume) bool { return perhaps(v.Status.Pool) }) &&
+		!slices.ContainsFunc(m.snapshots, func(s *v1beta1.Snapshot) bool { return perhaps(s.Status.Pool) })
+	return p.Path, empty
+}
+
+func (m *Memory) given() []v1beta1.PoolReplacement {
+	if m.record == nil {
+		return nil
+	}
+	return m.record.Spec.ReplacePools
+}
+
+// remembered is the pool as it was last reported; without a report, as the objects of its volumes say.
+func (m *Memory) remembered(name string) (e backend.PoolExpectation) {
+	if m.record != nil {
+		for _, p := range m.record.Status.Pools {
+			if p.Name == name {
+				e.ID, e.Generation, e.Existed = p.ID, p.Generation, p.ID != "" || !p.Capacity.IsZero()
+			}
+		}
+	}
+	if e.ID != "" {
+		return e
+	}
+	ids := map[string]bool{}
+	saw := func(created bool, phase v1beta1.Phase, pool, id string) {
+		if pool == name && created && phase != v1beta1.PhaseLost && !m.wasGiven(id) {
+			e.Existed, ids[id] = true, true
+		}
+	}
+	for _, v := range m.volumes {
+		saw(v.Status.CreationTime != nil, v.Status.Phase, v.Status.Pool, v.Status.PoolID)
+	}
+	for _, s := range m.snapshots {
+		saw(s.Status.CreationTime != nil, s.Status.Phase, s.Status.Pool, s.Status.PoolID)
+	}
+	delete(ids, "") // an object of an older release says nothing
+	if len(ids) == 1 {
+		for e.ID = range ids {
+		}
+	}
+	return e
+}
+
+// wasGiven says whether a pool was given up.
+func (m *Memory) wasGiven(id string) bool {
+	return id != "" && slices.ContainsFunc(m.given(), func(r v1beta1.PoolReplacement) bool { return r.ID == id })
+}
+
+// remedy is the command that gives a pool up, with the account of the controller.
+func (m *Memory) remedy(name, id string) string {
+	all := slices.DeleteFunc(slices.Clone(m.given()), func(r v1beta1.PoolReplacement) bool { return r.Name == name })
+	all = append(all, v1beta1.PoolReplacement{Name: name, ID: id})
+	patch, _ := json.Marshal(map[string]any{"spec": map[string]any{"replacePools": all}}) // of strings
+	return fmt.Sprintf("kubectl patch storagenodes.holdfast.dev %s --as=system:serviceaccount:%s:%s --type=merge -p '%s'", m.node, m.namespace, v1beta1.ControllerName, patch)
+}
+
+// memory is the Memory from the caches.
+func (a *Agent) memory() *Memory {
+	m := &Memory{node: a.Node, namespace: a.Namespace, record: a.nodeObject(), volumes: listed[v1beta1.Volume](a.watches.volumes), snapshots: listed[v1beta1.Snapshot](a.watches.snapshots)}
+	if reported := a.node.lastReported(); reported != nil {
+		// What this agent has reported is newer than the cache, and stays when the object is deleted.
+		m.record = cmp.Or(m.record, &v1beta1.StorageNode{}).DeepCopy()
+		m.record.Status = *reported
+	}
+	return m
+}
+
+// recall passes what is remembered of its pools to the backend.
+func (a *Agent) recall() {
+	if a.pools == nil {
+		return
+	}
+	m := a.memory()
+	for _, p := range a.Pools {
+		a.pools.ExpectPool(p.Name, m.Pool(p.Name, p.Path))
+	}
+}

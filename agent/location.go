@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// errPoolOut: the volume or snapshot was created, and its pool cannot be read.
+var errPoolOut = errors.New("its pool is out of reach")
+
+// place is the pool of an object, by its status.
+type place struct {
+	pool string // its name
+	id   string // its identity; empty in objects of older releases
+	path string // at which it was used
+	lost bool   // it was said to be lost
+}
+
+// lost says why the disk does not have what was created: it is missing from its own pool, or that is out of reach.
+func (a *Agent) lost(ctx context.Context, at place) error {
+	found := false
+	for _, p := range a.Pools {
+		room, err := a.Backend.Capacity(ctx, p.Name)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		is := room.Identity.ID
+		switch {
+		case err == nil && at.id != "" && is == at.id:
+			return errMissing
+		case at.pool != "" && at.pool != p.Name:
+			continue
+		case err != nil:
+			return fmt.Errorf("%w: %w", errPoolOut, err)
+		}
+		found = true
+		if at.id == "" || is == "" || at.pool == "" {
+			continue
+		}
+		if !at.lost && !a.memory().wasGiven(at.id) {
+			return fmt.Errorf("%w: %w", errPoolOut, backend.BecauseOf(backend.WrongPool, fmt.Errorf(
+				"it is in pool %s, and the pool %s of node %s is now %s: mount the disk of the former as a pool of the node, under any name", at.id, p.Name, a.Node, is)))
+		}
+	}
+	if !found && at.pool != "" {
+		return fmt.Errorf("%w: %w", errPoolOut, a.noSuchPool(at))
+	}
+	return errMissing
+}
+
+// noSuchPool is for entries of a pool that this node no longer has: it was renamed or removed.
+func (a *Agent) noSuchPool(at place) error {
+	which := "pool " + at.pool
+	if at.id != "" {
+		which += " with the ID " + at.id
+	}
+	if at.path != "" {
+		which += ", last seen at " + at.path
+	}
+	var names []string
+	for _, p := range a.Pools {
+		names = append(names, fmt.Sprintf("%s at %s", p.Name, p.Path))
+	}
+	has := "has no pool"
+	if len(names) > 0 {
+		has = "has only " + strings.Join(names, ", ")
+	}
+	return fmt.Errorf("%w: it is in %s, and node %s %s: put the pool back into spec.pools of the StorageCluster, with its path or devices; any name will do",
+		backend.ErrUnavailable, which, a.Node, has)
+}
+
+// anyPoolOut says which of all pools cannot be read.
+func (a *Agent) anyPoolOut(ctx context.Context) error {
+	for _, p := range a.Pools {
+		if _, err := a.Backend.Capacity(ctx, p.Name); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w", errPoolOut, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// key names a volume or snapshot to reconcile, whether it has an object, is on disk, or both.
+type key struct {
+	kind v1beta1.SourceKind
+	name string
+}
+
+func (k key) String() string { return string(k.kind) + " " + k.name }
+
+// id is what the backend calls it. Names of objects are checked when work on them begins.
+func (k key) id() backend.ID { return backend.ID(k.name) }
+
+// work is the state of this process about its keys.
+type work struct {
+	mu        sync.Mutex
+	discarded map[types.UID]bool // the cache may still have them
+	forgotten map[key]bool       // objects that were deleted without a request and are to be written again
+	made      map[key]bool       // by this process without an object, which is to be written
+}
+
+func newWork() *work {
+	return &work{discarded: map[types.UID]bool{}, forgotten: map[key]bool{}, made: map[key]bool{}}
+}
+
+// forgot remembers that the finalizer of an object was removed while its data stays.
+func (w *work) forgot(k key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgotten[k] = true
+}
+
+// wasForgotten says whether an object is written again, and forgets that.
+func (w *work) wasForgotten(k key) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer delete(w.forgotten, k)
+	return w.forgotten[k]
+}
+
+// setMade remembers, or forgets, that something was made without an object.
+func (w *work) setMade(k key, made bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if made {
+		w.made[k] = true
+	} else {
+		delete(w.made, k)
+	}
+}
+
+func (w *work) wasMade(k key) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.made[k]
+}
+
+// finish remembers a discard: afterwards, an entry of that name is another one.
+func (w *work) finish(uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.discarded[uid] = true
+}
+
+func (w *work) done(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.discarded[uid]
+}
+
+// reconcile brings one volume or snapshot to the state that its object specifies.
+func (a *Agent) reconcile(ctx context.Context, k key) (again time.Duration, err error) {
+	if _, err := backend.ParseID(k.name); err != nil {
+		a.log.Warn("left alone: its name is no valid id", "kind", k.kind, "name", k.name)
+		return 0, nil //nolint:nilerr // trying again cannot mend it
+	}
+	made := a.work.wasMade(k)
+	if k.kind == v1beta1.SourceSnapshot {
+		err = a.reconcileSnapshot(ctx, k)
+	} else {
+		err = a.reconcileVolume(ctx, k)
+	}
+	if apierrors.IsConflict(err) {
+		return watchDelay, nil // no failure: the watch is about to deliver a newer object
+	}
+	if err == nil && made { // otherwise it may have been made just now, and is in the queue again
+		a.work.setMade(k, false)
+	}
+	return 0, err
+}
+
+// watchDelay is longer than a watch usually takes.
+const watchDelay = 20 * time.Millisecond

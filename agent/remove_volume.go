@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/agent/policy"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+func owned(o metav1.Object) bool { return slices.Contains(o.GetFinalizers(), v1beta1.AgentFinalizer) }
+
+// removeVolume removes the volume from the disk, where that is requested, and then the finalizer. A refusal is recorded
+// and retried.
+func (a *Agent) removeVolume(ctx context.Context, o *v1beta1.Volume) error {
+	if !owned(o) {
+		return nil
+	}
+	k := key{v1beta1.SourceVolume, o.Name}
+	requested, err := a.requested(k, o)
+	if err == nil && !requested {
+		a.recordForgotten(o, k, o.Spec.ClaimRef.String())
+		return a.releaseVolume(ctx, o)
+	}
+	if err == nil {
+		err = a.deleteVolume(ctx, o)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return errors.Join(a.recordVolume(ctx, o, nil, err), err)
+	}
+	a.log.Info("deleted", "kind", v1beta1.SourceVolume, "id", o.Name, "requestedBy", o.Spec.Deletion.RequestedBy, "reason", o.Spec.Deletion.Reason)
+	return a.releaseVolume(ctx, o)
+}
+
+// mirror is a Volume or a Snapshot.
+type mirror interface{ DeletionRequested() bool }
+
+// requested says whether the controller has requested the deletion of an object's data.
+func (a *Agent) requested(k key, o mirror) (bool, error) {
+	if !o.DeletionRequested() {
+		return false, nil
+	}
+	return a.heard(k)
+}
+
+// heard says whether a request to delete data is the controller's: where the API server does not refuse requests by
+// others, no request counts. An error means that this is not known yet.
+func (a *Agent) heard(k key) (bool, error) {
+	if a.Requests == nil {
+		return true, nil
+	}
+	why := a.Requests.Refusal()
+	switch {
+	case errors.Is(why, policy.ErrNotYet):
+		return false, why
+	case why != nil:
+		a.log.Warn("a request to delete data is not carried out", "kind", k.kind, "id", k.name, "reason", why)
+	}
+	return why == nil, nil
+}
+
+// releaseVolume removes the finalizer of the object.
+func (a *Agent) releaseVolume(ctx context.Context, o *v1beta1.Volume) error {
+	return kube.IgnoreNotFound(a.volumes.RemoveFinalizer(ctx, o, v1beta1.AgentFinalizer))
+}
+
+// deleteVolume leaves alone a volume of that name that is not the object's, if the object's was never created. A volume
+// that existed and is in no pool that can be read is not treated as deleted.
+func (a *Agent) deleteVolume(ctx context.Context, o *v1beta1.Volume) error {
+	id := backend.ID(o.Name)
+	v, err := a.Backend.Get(ctx, id)
+	switch {
+	case !wasReal(o) && err == nil && errors.Is(isOf(o, v), backend.ErrExists):
+		return nil
+	case wasReal(o) && errors.Is(err, backend.ErrNotFound):
+		if err := a.lost(ctx, placeOf(o)); !errors.Is(err, errMissing) {
+			return waitsForPool(err)
+		}
+	}
+	return ended(a.Backend.Delete(ctx, id), func() error { _, err := a.Backend.Get(ctx, id); return err })
+}
+
+// waitsForPool reports that a deletion waits for its pool, which is out of reach.
+func waitsForPool(err error) error {
+	if errors.Is(err, errPoolOut) {
+		return fmt.Errorf("its deletion waits for its pool: %w", err)
+	}
+	return err
+}
+
+// ended is the outcome of deleting an entry that was never created, or is missing from its pool. The backend says that
+// it may be in a pool that is out of reach; its recorded pool says that it is not.
+func ended(err error, look func() error) error {
+	if errors.Is(err, backend.ErrUnavailable) && errors.Is(look(), backend.ErrNotFound) {
+		return nil
+	}
+	return err
+}

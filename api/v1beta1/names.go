@@ -1,0 +1,145 @@
+package v1beta1
+
+const (
+	// DriverName is the CSI driver, and the provisioner of its classes.
+	DriverName = "csi.holdfast.dev"
+	// ProvisionerName is the provisioner of plain NFS volumes.
+	ProvisionerName = "nfs.holdfast.dev"
+	// DefaultNamespace is the namespace of an installation.
+	DefaultNamespace = "holdfast-system"
+	// ControllerName is the name of the workload, the account and the Lease of the controller, and its field manager.
+	ControllerName = "holdfast-controller"
+	// NodeName is the name of the DaemonSet of node pods, and of the ConfigMap that they read.
+	NodeName = "holdfast-node"
+	// LoopSetResource is the resource by which a pod that is not privileged gets loop devices from its node.
+	LoopSetResource = "holdfast.dev/loop-set"
+)
+
+// The labels of the objects that Holdfast makes, as Kubernetes recommends them.
+const (
+	NameLabel      = "app.kubernetes.io/name"
+	ComponentLabel = "app.kubernetes.io/component"
+	InstanceLabel  = "app.kubernetes.io/instance"
+	PartOfLabel    = "app.kubernetes.io/part-of"
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	VersionLabel   = "app.kubernetes.io/version"
+)
+
+// The values of NameLabel and PartOfLabel, and of ComponentLabel.
+const (
+	AppName             = "holdfast"
+	ControllerComponent = "controller"
+	NodeComponent       = "node"
+	LoopSetsComponent   = "loop-sets"
+)
+
+// TopologyKey is the label of a Node, and the segment of a volume's topology, that names the node.
+const TopologyKey = "topology.holdfast.dev/node"
+
+// SharedVolumesKey is the label of a Node, and the segment of a volume's topology, that says whether shared volumes can
+// be mounted there: "true" or "false". A class whose allowedTopologies require "true" restricts its pods to such nodes.
+const SharedVolumesKey = "topology.holdfast.dev/nfs"
+
+// AgentFinalizer is on every Volume and Snapshot from its creation. The agent of the node removes it when nothing of
+// the volume is left on disk.
+const AgentFinalizer = "holdfast.dev/agent"
+
+// AdoptedLabel, with the value "true", is on an object that an agent wrote for a volume or snapshot that it found on
+// disk without one.
+const AdoptedLabel = "holdfast.dev/adopted"
+
+// The labels, in spec.labels of a Volume, that name the claim and PersistentVolume it was created for.
+const (
+	ClaimNameLabel        = "csi.storage.k8s.io/pvc/name"
+	ClaimNamespaceLabel   = "csi.storage.k8s.io/pvc/namespace"
+	PersistentVolumeLabel = "csi.storage.k8s.io/pv/name"
+)
+
+// ClaimOf is NAMESPACE/NAME of the claim that a volume was made for, empty if for none.
+func ClaimOf(labels map[string]string) string {
+	if labels[ClaimNameLabel] == "" {
+		return ""
+	}
+	return labels[ClaimNamespaceLabel] + "/" + labels[ClaimNameLabel]
+}
+
+// The types of conditions.
+const (
+	// ReadyCondition: of a StorageCluster or NFSServer, all is as the spec says; of a StorageUpgrade or NodeJob, it has
+	// succeeded; of a Volume or Snapshot, it can be used; of a StorageNode, its agent runs and a pool is usable.
+	ReadyCondition = "Ready"
+	// HealthyCondition: no errors are known of what is on disk. Its message says what is wrong and what to do.
+	HealthyCondition = "Healthy"
+	// SharedVolumesCondition: of a StorageNode, shared volumes can be mounted there. Its message says what is missing and
+	// what to do.
+	SharedVolumesCondition = "SharedVolumes"
+	// AvailableCondition: of a StorageCluster, volumes can be made and used.
+	AvailableCondition = "Available"
+	// ProgressingCondition: of a StorageCluster, the running objects do not match the spec yet.
+	ProgressingCondition = "Progressing"
+	// DegradedCondition: of a StorageCluster, a node or a component does not work.
+	DegradedCondition = "Degraded"
+	// ReleaseIgnoredCondition: of a StorageCluster, a manifest was applied whose image spec.images.holdfast keeps from
+	// running. It is absent otherwise.
+	ReleaseIgnoredCondition = "ReleaseIgnored"
+	// EphemeralNotAllowedCondition: of a StorageCluster, pods use inline ephemeral volumes that spec.csi.ephemeral does
+	// not allow. It is absent otherwise.
+	EphemeralNotAllowedCondition = "EphemeralNotAllowed"
+	// ProtectedCondition: of a StorageCluster, the API server restricts the accounts of nodes and NFS servers to their
+	// own objects, and refuses loop devices to other pods.
+	ProtectedCondition = "Protected"
+	// CompleteCondition: of a StorageUpgrade or NodeJob, it has succeeded.
+	CompleteCondition = "Complete"
+	// FailedCondition: of a StorageUpgrade or NodeJob, it has failed.
+	FailedCondition = "Failed"
+	// StalledCondition: of a StorageUpgrade or NodeJob, it has failed, in the word of kstatus.
+	StalledCondition = "Stalled"
+)
+
+// OperatorFinalizer is on objects whose deletion needs work by the operator: a StorageCluster, a StorageUpgrade.
+const OperatorFinalizer = "holdfast.dev/operator"
+
+// AllowHidingAnnotation, on a StorageCluster, names the pools, separated by commas, that may be changed although they
+// hold volumes, which are then out of reach.
+const AllowHidingAnnotation = "holdfast.dev/allow-hiding"
+
+// PausedByAnnotation, on a StorageCluster with spec.paused, names the StorageUpgrade that set it and will end the pause.
+const PausedByAnnotation = "holdfast.dev/paused-by"
+
+// ReplicasAnnotation, on a Deployment or StatefulSet that an upgrade has stopped, says how many replicas it had.
+const ReplicasAnnotation = "holdfast.dev/replicas-before-upgrade"
+
+// The reasons of events on a StorageNode.
+const (
+	ReasonRestored      = "Restored"      // a deleted volume was taken out of the trash
+	ReasonRestoreFailed = "RestoreFailed" // spec.restore says why
+)
+
+// The reasons of conditions. A condition that is false because an operation failed has the ErrorCode as its reason.
+const (
+	ReasonReady       = "Ready"
+	ReasonHealthy     = "Healthy"
+	ReasonCreating    = "Creating"
+	ReasonExpanding   = "Expanding"
+	ReasonDeleting    = "Deleting"
+	ReasonDamaged     = "Damaged"
+	ReasonFileSystem  = "FileSystemErrors" // the kernel found errors in the file system of a volume, or of a pool
+	ReasonDevice      = "DeviceErrors"     // the kernel logged I/O errors of the device of a volume
+	ReasonNotGrown    = "NotGrown"         // the file system of a volume could not be grown to the volume's size
+	ReasonPoolErrors  = "PoolErrors"       // the kernel found errors in the file system of the pool that a volume is in
+	ReasonMissing     = "Missing"          // the volume was created, but the disk does not have it
+	ReasonNodeDown    = "NodeDown"         // the agent has not renewed its Lease
+	ReasonNodeGone    = "NodeGone"         // the Node object was deleted or has the out-of-service taint
+	ReasonPoolFailing = "PoolFailing"      // a pool is unmounted, read-only or failing
+	ReasonNoPool      = "NoPool"
+	ReasonNotMounted  = "NotMounted"  // there is no pool where a known pool should be
+	ReasonPoolMoved   = "PoolMoved"   // a known pool is on another node than its objects say
+	ReasonWrongPool   = "WrongPool"   // another pool, or an older copy, is where a known pool should be
+	ReasonUnreadable  = "Unreadable"  // a field of the object cannot be decoded
+	ReasonForgotten   = "Forgotten"   // an object was deleted without a request to delete its data
+	ReasonNoNFSClient = "NoNFSClient" // the kernel of a node has no client of NFS
+	ReasonForbidden   = "Forbidden"   // a process has no permission to use a feature of the node
+)
+
+// OwnFaults are the reasons why a volume or snapshot is not Healthy that lie in itself, and not in its pool.
+var OwnFaults = []string{ReasonDamaged, ReasonDevice, ReasonFileSystem, ReasonNotGrown}

@@ -1,0 +1,280 @@
+package v1beta1
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Volume is a volume on one node. Its name is the volume's ID. It is for reading: the controller and the agent write it.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=hfv,categories=holdfast
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=.spec.node
+// +kubebuilder:selectablefield:JSONPath=.spec.pool
+// +kubebuilder:selectablefield:JSONPath=.status.phase
+// +kubebuilder:printcolumn:name=Namespace,type=string,JSONPath=.spec.claimRef.namespace
+// +kubebuilder:printcolumn:name=Claim,type=string,JSONPath=.spec.claimRef.name
+// +kubebuilder:printcolumn:name=Node,type=string,JSONPath=.spec.node
+// +kubebuilder:printcolumn:name=Pool,type=string,JSONPath=.status.pool
+// +kubebuilder:printcolumn:name=Size,type=string,JSONPath=.status.columns.size
+// +kubebuilder:printcolumn:name=Used,type=string,JSONPath=.status.columns.used
+// +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=.status.phase
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=.metadata.creationTimestamp
+// +kubebuilder:printcolumn:name=Mode,type=string,priority=1,JSONPath=.status.mode
+// +kubebuilder:printcolumn:name=FS,type=string,priority=1,JSONPath=.status.fsType
+// +kubebuilder:printcolumn:name=Healthy,type=string,priority=1,JSONPath=.status.conditions[?(@.type=="Healthy")].status
+// +kubebuilder:printcolumn:name=Source,type=string,priority=1,JSONPath=.spec.sourceRef.name
+// +kubebuilder:printcolumn:name=Error,type=string,priority=1,JSONPath=.status.error.message
+// +kubebuilder:validation:XValidation:rule=`self.metadata.name.matches('^[a-z0-9][a-z0-9-]{0,62}$')`,message="metadata.name is the ID: 1 to 63 of a-z, 0-9 and -, not beginning with -"
+// +kubebuilder:validation:XValidation:rule=`!has(self.spec.size) || !has(oldSelf.spec.size) || !has(self.spec.size.required) || !has(oldSelf.spec.size.required) || quantity(string(self.spec.size.required)).compareTo(quantity(string(oldSelf.spec.size.required))) >= 0 || has(oldSelf.status) && has(oldSelf.status.size) && quantity(string(self.spec.size.required)).compareTo(quantity(string(oldSelf.status.size))) >= 0`,fieldPath=.spec.size.required,message="it may only grow, or go back to what the volume has"
+type Volume struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata of the object.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the desired volume.
+	// +required
+	Spec VolumeSpec `json:"spec"`
+	// status is what the agent of the node reports.
+	// +optional
+	Status VolumeStatus `json:"status,omitzero"`
+
+	// DecodeError is for Unreadable. It is no field of the object.
+	DecodeError string `json:"-"`
+}
+
+// VolumeSpec is the desired volume. A field that is left out leaves the choice to the node or the pool. After creation
+// only the size may change, and only grow.
+// ---
+// The rules treat an empty value as left out, since a client in Go leaves it out when it writes an object back.
+//
+// +kubebuilder:validation:XValidation:rule=`has(self.claimRef) == has(oldSelf.claimRef) && (!has(self.claimRef) || self.claimRef == oldSelf.claimRef)`,fieldPath=.claimRef,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.pool) ? self.pool : "") == (has(oldSelf.pool) ? oldSelf.pool : "")`,fieldPath=.pool,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.mode) ? self.mode : "") == (has(oldSelf.mode) ? oldSelf.mode : "")`,fieldPath=.mode,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.fsType) ? self.fsType : "") == (has(oldSelf.fsType) ? oldSelf.fsType : "")`,fieldPath=.fsType,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.provisioning) ? self.provisioning : "") == (has(oldSelf.provisioning) ? oldSelf.provisioning : "")`,fieldPath=.provisioning,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.mkfsOptions) ? self.mkfsOptions : []) == (has(oldSelf.mkfsOptions) ? oldSelf.mkfsOptions : [])`,fieldPath=.mkfsOptions,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.inodes) ? self.inodes : 0) == (has(oldSelf.inodes) ? oldSelf.inodes : 0)`,fieldPath=.inodes,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.labels) ? self.labels : {}) == (has(oldSelf.labels) ? oldSelf.labels : {})`,fieldPath=.labels,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`has(self.sourceRef) == has(oldSelf.sourceRef) && (!has(self.sourceRef) || self.sourceRef == oldSelf.sourceRef)`,fieldPath=.sourceRef,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.onNodeLoss) ? self.onNodeLoss : "") == (has(oldSelf.onNodeLoss) ? oldSelf.onNodeLoss : "")`,fieldPath=.onNodeLoss,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`(has(self.shared) ? self.shared : false) == (has(oldSelf.shared) ? oldSelf.shared : false)`,fieldPath=.shared,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`has(self.serverRef) == has(oldSelf.serverRef) && (!has(self.serverRef) || self.serverRef == oldSelf.serverRef)`,fieldPath=.serverRef,message="cannot be changed; make another volume"
+// +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || self.node.matches('^[^.]+[.][^.]+[.]nfs[.]holdfast[.]dev$')`,fieldPath=.node,message="a shared volume is on an NFS server: it must be NAMESPACE.NAME.nfs.holdfast.dev"
+// +kubebuilder:validation:XValidation:rule=`!has(self.serverRef) || has(self.shared) && self.shared`,fieldPath=.serverRef,message="only a shared volume has a server"
+// +kubebuilder:validation:XValidation:rule=`!has(self.serverRef) || self.node == self.serverRef.__namespace__ + '.' + self.serverRef.name + '.nfs.holdfast.dev'`,fieldPath=.serverRef,message="spec.node must be NAMESPACE.NAME.nfs.holdfast.dev of the same server"
+// +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || !has(self.mode) || self.mode != "Block"`,fieldPath=.mode,message="a shared volume cannot be a block volume"
+// +kubebuilder:validation:XValidation:rule=`!has(self.shared) || !self.shared || !has(self.onNodeLoss) || self.onNodeLoss == ""`,fieldPath=.onNodeLoss,message="a shared volume is on a server, which is never given up"
+// +kubebuilder:validation:XValidation:rule=`!has(oldSelf.deletion) || has(self.deletion) && self.deletion == oldSelf.deletion`,fieldPath=.deletion,message="a request to delete cannot be changed or taken back"
+// +kubebuilder:validation:XValidation:rule=`has(self.size) || !has(oldSelf.size) || !has(oldSelf.size.required) && !has(oldSelf.size.limit)`,fieldPath=.size,message="cannot be removed"
+type VolumeSpec struct {
+	// name is the caller's name of the volume; the object's name is derived from it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule=`size(bytes(self)) <= 4096`,message="at most 4096 bytes are allowed"
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="cannot be changed; make another volume"
+	Name string `json:"name"`
+	// claimRef names the claim that the volume was made for, for people.
+	// +optional
+	ClaimRef *NamespacedReference `json:"claimRef,omitempty"`
+	// node whose disk has the volume.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="cannot be changed; make another volume"
+	Node string `json:"node"`
+	// pool of the node. Empty means the first one.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([a-z0-9][a-z0-9-]{0,62})?$`
+	Pool string `json:"pool,omitempty"`
+	// size that is requested.
+	// +optional
+	Size VolumeSize `json:"size,omitzero"`
+	// mode in which pods use it.
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+	// fsType is the file system that it is made with.
+	// +optional
+	FSType FSType `json:"fsType,omitempty"`
+	// provisioning says when it takes its space.
+	// +optional
+	Provisioning Provisioning `json:"provisioning,omitempty"`
+	// mkfsOptions are for the program that makes the file system.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=256
+	MkfsOptions []string `json:"mkfsOptions,omitempty"`
+	// inodes is the number of files the volume may hold.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Inodes int64 `json:"inodes,omitempty"`
+	// labels are kept for the caller; any string may be a key or a value.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+	// sourceRef names the source of the first content. Without one the volume is empty at first.
+	// +optional
+	SourceRef *SourceReference `json:"sourceRef,omitempty"`
+	// onNodeLoss says what happens to the volume when its node is gone for good. Empty means Retain.
+	// +optional
+	OnNodeLoss OnNodeLoss `json:"onNodeLoss,omitempty"`
+	// shared volumes are on an NFS server and can be used by many nodes at once. Their spec.node is NAMESPACE.NAME.nfs.holdfast.dev.
+	// +optional
+	Shared bool `json:"shared,omitempty"`
+	// serverRef names the NFSServer that the volume was requested on. Without it the choice is free.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.__namespace__.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$') && self.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')`,message="namespace and name must be names of lowercase letters, digits and -"
+	ServerRef *NamespacedReference `json:"serverRef,omitempty"`
+	// deletion requests that the data is removed. Without it a deleted object is only forgotten: the data stays, and
+	// the object is written again. Only the controller may set it.
+	// +optional
+	Deletion *DeletionRequest `json:"deletion,omitempty"`
+}
+
+// PoolName is the pool that has the volume, or will have it.
+func (o *Volume) PoolName() string { return cmp.Or(o.Status.Pool, o.Spec.Pool) }
+
+// NodeLossPolicy is OnNodeLoss, or what it means when it is empty.
+func (s *VolumeSpec) NodeLossPolicy() OnNodeLoss { return cmp.Or(s.OnNodeLoss, RetainOnNodeLoss) }
+
+// VolumeSize is the requested size: at least Required bytes, at most Limit. A value that is left out, or 0, requests
+// nothing.
+//
+// +kubebuilder:validation:XValidation:rule=`!has(self.required) || (isQuantity(string(self.required)) && quantity(string(self.required)).compareTo(quantity('0')) >= 0 && quantity(string(self.required)).compareTo(quantity('9223372036854775807')) <= 0)`,fieldPath=.required,message="it must be 0 to 9223372036854775807 bytes, such as 10Gi"
+// +kubebuilder:validation:XValidation:rule=`!has(self.limit) || (isQuantity(string(self.limit)) && quantity(string(self.limit)).compareTo(quantity('0')) >= 0 && quantity(string(self.limit)).compareTo(quantity('9223372036854775807')) <= 0)`,fieldPath=.limit,message="it must be 0 to 9223372036854775807 bytes, such as 10Gi"
+// +kubebuilder:validation:XValidation:rule=`!has(self.required) || !has(self.limit) || quantity(string(self.limit)).compareTo(quantity('0')) == 0 || quantity(string(self.limit)).compareTo(quantity(string(self.required))) >= 0`,fieldPath=.limit,message="it must be 0 or at least required"
+// +kubebuilder:validation:XValidation:rule=`!has(oldSelf.required) || has(self.required)`,fieldPath=.required,message="it cannot be removed"
+// +kubebuilder:validation:XValidation:rule=`has(self.limit) == has(oldSelf.limit) && (!has(self.limit) || quantity(string(self.limit)).compareTo(quantity(string(oldSelf.limit))) == 0) || has(self.required) && (!has(oldSelf.required) || quantity(string(self.required)).compareTo(quantity(string(oldSelf.required))) > 0)`,fieldPath=.limit,message="it changes only when required grows"
+type VolumeSize struct {
+	// required is the least number of bytes.
+	// +optional
+	Required *resource.Quantity `json:"required,omitempty"`
+	// limit is the largest number of bytes.
+	// +optional
+	Limit *resource.Quantity `json:"limit,omitempty"`
+}
+
+// OnNodeLoss says what happens to a volume whose node is gone for good. Empty means Retain.
+// +kubebuilder:validation:Enum="";Retain;Delete
+type OnNodeLoss string
+
+const (
+	// RetainOnNodeLoss keeps the object, so that a node that returns takes its volume back.
+	RetainOnNodeLoss OnNodeLoss = "Retain"
+	// DeleteOnNodeLoss gives the volume up, so that the claim gets a new, empty one elsewhere.
+	DeleteOnNodeLoss OnNodeLoss = "Delete"
+)
+
+// VolumeStatus is the observed state. Only the agent of the volume's node writes it, and the controller when the node
+// is gone.
+type VolumeStatus struct {
+	// phase sums the conditions up for people.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+	// size of the volume, in bytes.
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+	// used is the space that the volume takes in its pool, in bytes.
+	// +optional
+	Used *resource.Quantity `json:"used,omitempty"`
+	// fsType is the file system in an image; empty where there is none of its own.
+	// +optional
+	FSType string `json:"fsType,omitempty"`
+	// fsSize is the size for which the file system in an image was made; if below size, it may have to be grown.
+	// +optional
+	FSSize *resource.Quantity `json:"fsSize,omitempty"`
+	// mode in which pods use it.
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+	// pool that holds the volume.
+	// +optional
+	Pool string `json:"pool,omitempty"`
+	// poolID is the identity of that pool. Another pool of the same name does not have the volume.
+	// +optional
+	PoolID string `json:"poolID,omitempty"`
+	// provisioning says when it takes its space.
+	// +optional
+	Provisioning Provisioning `json:"provisioning,omitempty"`
+	// access says how the node reaches the volume.
+	// +optional
+	Access *VolumeAccess `json:"access,omitempty"`
+	// sourceRef is what the content was actually created from.
+	// +optional
+	SourceRef *SourceReference `json:"sourceRef,omitempty"`
+	// creationTime is when the volume was created on disk.
+	// +optional
+	CreationTime *metav1.MicroTime `json:"creationTime,omitempty"`
+	// error is why the last operation failed.
+	// +optional
+	Error *Error `json:"error,omitempty"`
+	// conditions are Ready and Healthy.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// observedGeneration is the generation of the spec that this status is based on.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// columns has numbers in the form in which kubectl get prints them. It is no part of the API.
+	// +optional
+	Columns VolumeColumns `json:"columns,omitzero"`
+}
+
+// VolumeAccess says how a node reaches a volume. One field is set, or none when the volume is damaged.
+//
+// +kubebuilder:validation:XValidation:rule=`(has(self.image) ? 1 : 0) + (has(self.directory) ? 1 : 0) + (has(self.nfs) ? 1 : 0) <= 1`,message="a volume has one of image, directory and nfs"
+type VolumeAccess struct {
+	// image is the path of a disk image.
+	// +optional
+	Image string `json:"image,omitempty"`
+	// directory is the path of a directory.
+	// +optional
+	Directory string `json:"directory,omitempty"`
+	// nfs is the export that clients of a server mount.
+	// +optional
+	NFS *VolumeNFS `json:"nfs,omitempty"`
+}
+
+// VolumeNFS is the export that clients of a server mount.
+type VolumeNFS struct {
+	// server is its address.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Server string `json:"server"`
+	// path of the volume there.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^/`
+	Path string `json:"path"`
+}
+
+// VolumeColumns is what kubectl prints; SetColumns computes it from the numbers beside it.
+type VolumeColumns struct {
+	// size of the volume.
+	// +optional
+	Size string `json:"size,omitempty"`
+	// used by the volume.
+	// +optional
+	Used string `json:"used,omitempty"`
+}
+
+// VolumeList is a list of volumes.
+//
+// +kubebuilder:object:root=true
+type VolumeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items of the list.
+	Items []Volume `json:"items"`
+}

@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// liveness knows which agents are alive, by their Leases. From the second renewal on it goes by this process's clock, so a
+// node whose clock is wrong counts as down for one renewal at most.
+type liveness struct {
+	changed func(node string) // a node has come or gone
+
+	mu    sync.Mutex
+	since time.Time // from when on all that is written is heard
+	beats map[string]*beat
+}
+
+type beat struct {
+	renewed time.Time // as the agent wrote it
+	heard   time.Time // as this process saw it
+	until   time.Time
+	lasts   time.Duration
+	timer   *time.Timer
+}
+
+const defaultLease = 40 * time.Second
+
+func newLiveness(changed func(string)) *liveness {
+	return &liveness{changed: changed, since: time.Now(), beats: map[string]*beat{}}
+}
+
+// disconnected is called when the API server cannot be heard: all nodes are silent then.
+func (p *liveness) disconnected() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = time.Now()
+}
+
+// doubt is how long to wait until the silence of a node says something of that node. Agents that were cut off from the
+// API server as this process was need a while to be heard again.
+func (p *liveness) doubt(node string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.beats[node]
+	if b == nil {
+		return 0
+	}
+	return max(0, time.Until(p.since.Add(2*b.lasts)))
+}
+
+// saw takes note of a Lease, which may be none of an agent.
+func (p *liveness) saw(lease *coordination.Lease) {
+	node, ok := strings.CutPrefix(lease.Name, v1beta1.LeasePrefix)
+	if !ok || lease.Spec.RenewTime == nil {
+		return
+	}
+	lasts := defaultLease
+	if s := lease.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
+		lasts = time.Duration(*s) * time.Second
+	}
+	renewed := lease.Spec.RenewTime.Time
+	if p.beat(node, renewed, lasts) {
+		p.changed(node)
+	}
+}
+
+// beat says whether a node that was down lives again.
+func (p *liveness) beat(node string, renewed time.Time, lasts time.Duration) (back bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	b := p.beats[node]
+	switch {
+	case b == nil:
+		b = &beat{heard: renewed, until: renewed.Add(lasts)}
+		p.beats[node] = b
+	case !renewed.Equal(b.renewed):
+		b.timer.Stop()
+		back = !now.Before(b.until)
+		b.heard, b.until = now, now.Add(lasts)
+	default:
+		return false
+	}
+	b.renewed, b.lasts = renewed, lasts
+	b.timer = time.AfterFunc(time.Until(b.until), func() { p.changed(node) })
+	return back
+}
+
+// forget is called when a Lease is deleted.
+func (p *liveness) forget(lease string) {
+	node, ok := strings.CutPrefix(lease, v1beta1.LeasePrefix)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	if b := p.beats[node]; b != nil {
+		b.timer.Stop()
+		delete(p.beats, node)
+	}
+	p.mu.Unlock()
+	p.changed(node)
+}
+
+// down says why nothing can be done on a node now; empty means that its agent lives.
+func (p *liveness) down(node string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.beats[node]
+	switch {
+	case b == nil:
+		return "no agent has renewed its Lease there"
+	case time.Now().Before(b.until):
+		return ""
+	}
+	return fmt.Sprintf("its agent last renewed its Lease %s ago", time.Since(b.heard).Round(time.Second))
+}
+
+// last is when a node gave its last sign of life, zero if it never did.
+func (p *liveness) last(node string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.beats[node], &beat{}).heard
+}
+
+// WhyDown says why nothing can be done on a node or server now; it is empty while the agent there lives.
+func (b *Backend) WhyDown(node string) string { return b.liveness.down(node) }
+
+// InDoubt is how long to wait until the silence of a node says something of that node, and not of this process.
+func (b *Backend) InDoubt(node string) time.Duration { return b.liveness.doubt(node) }
+
+// LastHeardOf is when the agent of a node gave its last sign of life, zero if it never did.
+func (b *Backend) LastHeardOf(node string) time.Time { return b.liveness.last(node) }
+
+func (p *liveness) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, b := range p.beats {
+		b.timer.Stop()
+	}
+}

@@ -1,0 +1,182 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/api/convert"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// poolOf finds a pool of a node as it was last reported; without a name it is the first.
+func poolOf(n *v1beta1.StorageNode, name string) (pool *v1beta1.Pool, first bool) {
+	for i := range n.Status.Pools {
+		if p := &n.Status.Pools[i]; name == "" || p.Name == name {
+			return p, i == 0
+		}
+	}
+	return nil, false
+}
+
+// CapacityAt returns what a pool of one node can still promise.
+func (b *Backend) CapacityAt(_ context.Context, node, pool string) (backend.Capacity, error) {
+	n := b.node(node)
+	switch {
+	case n == nil && isServer(node):
+		return backend.Capacity{}, fmt.Errorf("%w: %s", backend.ErrNotFound, hostWord(node))
+	case n == nil:
+		return backend.Capacity{}, fmt.Errorf("%w: node %s has no agent", backend.ErrNotFound, backend.Quote(node))
+	}
+	p, first := poolOf(n, pool)
+	if p == nil {
+		return backend.Capacity{}, fmt.Errorf("%w: %s on %s; its pools are: %s", backend.ErrNotFound, PoolInWords(pool), hostWord(node), poolNames(n))
+	}
+	if why := b.liveness.down(node); why != "" {
+		return backend.Capacity{}, fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, hostWord(node), why)
+	}
+	if p.Message != "" {
+		return backend.Capacity{}, fmt.Errorf("%w: pool %s of %s: %s", backend.ErrUnavailable, p.Name, hostWord(node), p.Message)
+	}
+	return b.capacity(node, p, first), nil
+}
+
+func (b *Backend) capacity(node string, p *v1beta1.Pool, first bool) backend.Capacity {
+	c, taken := convert.ToCapacity(p), b.reservations.reserved(node, p.Name, first)
+	c.Available, c.Largest = max(0, c.Available-taken), max(0, c.Largest-taken)
+	return c
+}
+
+// Capacity sums up a pool over all nodes where it can be used.
+func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
+	return b.sum(ctx, b.Hosts(false, ""), pool)
+}
+
+func (b *Backend) sum(ctx context.Context, hosts []*v1beta1.StorageNode, pool string) (sum backend.Capacity, err error) {
+	known := false
+	for _, n := range hosts {
+		c, err := b.CapacityAt(ctx, n.Name, pool)
+		known = known || !errors.Is(err, backend.ErrNotFound)
+		if err != nil {
+			continue
+		}
+		sum.Total, sum.Promised, sum.Used, sum.Available = sum.Total+c.Total, sum.Promised+c.Promised, sum.Used+c.Used, sum.Available+c.Available
+		sum.Smallest, sum.Largest = min(cmp.Or(sum.Smallest, c.Smallest), c.Smallest), max(sum.Largest, c.Largest)
+	}
+	if !known {
+		return sum, fmt.Errorf("%w: %s on any of the %d nodes", backend.ErrNotFound, PoolInWords(pool), len(hosts))
+	}
+	return sum, nil
+}
+
+// placement is a volume that needs a node.
+type placement struct {
+	id     backend.ID
+	pool   string
+	bytes  int64
+	nodes  []string         // that may have it; none means any
+	pinned bool             // no other node can ever have it
+	shared bool             // only a server can have it, otherwise only a node
+	server string           // that shall have it
+	tried  map[string]error // nodes that have refused
+}
+
+// place chooses the node with the most room and counts the volume there.
+func (b *Backend) place(w *placement) (string, error) {
+	b.placing.Lock()
+	defer b.placing.Unlock()
+	names := slices.DeleteFunc(slices.Clone(w.nodes), func(n string) bool { return isServer(n) != w.shared })
+	if len(w.nodes) == 0 {
+		for _, n := range b.Hosts(w.shared, w.server) {
+			names = append(names, n.Name)
+		}
+	}
+	refusals := map[string]error{}
+	best, most := "", int64(-1)
+	for _, name := range names {
+		c, err := b.CapacityAt(context.Background(), name, w.pool)
+		switch {
+		case w.tried[name] != nil:
+			refusals[name] = w.tried[name]
+		case b.Disallowed(name) != nil: // the source is there
+			refusals[name] = b.Disallowed(name)
+		case err != nil:
+			refusals[name] = err
+		case c.Available < w.bytes && (c.Total < w.bytes || !b.reservations.mayHaveMore(name)):
+			refusals[name] = fmt.Errorf("%w: %d bytes are available", backend.ErrExhausted, c.Available)
+		case c.Available > most || c.Available == most && name < best:
+			best, most = name, c.Available
+		}
+	}
+	if best == "" {
+		return "", b.noNode(w, refusals)
+	}
+	b.reservations.reserve(best, w.pool, w.id, w.bytes)
+	return best, nil
+}
+
+// noNode explains why no node will do. A scheduler that chose among nodes may choose others; where there is no
+// choice, waiting for a node that is down is all that is left.
+func (b *Backend) noNode(w *placement, refusals map[string]error) error {
+	if err := b.noServer(w); w.shared && err != nil {
+		return err
+	}
+	hosts := b.Hosts(w.shared, w.server)
+	if len(hosts) == 0 {
+		return fmt.Errorf("%w: volume %s: no node has an agent yet; check the pods of the node DaemonSet", backend.ErrUnavailable, w.id)
+	}
+	if w.pool != "" && !slices.ContainsFunc(hosts, func(n *v1beta1.StorageNode) bool { p, _ := poolOf(n, w.pool); return p != nil }) {
+		var all []string
+		for _, n := range hosts {
+			all = append(all, n.Name+": "+poolNames(n))
+		}
+		kind := map[bool]string{true: "NFS server", false: "node"}[w.shared]
+		return fmt.Errorf("%w: volume %s: no %s has a pool %s; the pools are: %s", backend.ErrInvalid, w.id, kind, backend.Quote(w.pool), Few(all, "; "))
+	}
+	kind := backend.ErrExhausted
+	var all []string
+	down := 0
+	for _, name := range slices.Sorted(maps.Keys(refusals)) {
+		all = append(all, name+": "+refusals[name].Error())
+		if errors.Is(refusals[name], backend.ErrUnavailable) {
+			down++
+		}
+	}
+	if down == len(all) && (len(w.nodes) == 0 || w.pinned) {
+		kind = backend.ErrUnavailable
+	}
+	return fmt.Errorf("%w: volume %s needs %d bytes of %s: %s", kind, w.id, w.bytes, PoolInWords(w.pool), Few(all, "; "))
+}
+
+// PoolInWords names a pool, or the first one, for people.
+func PoolInWords(pool string) string {
+	if pool == "" {
+		return "the first pool"
+	}
+	return "pool " + backend.Quote(pool)
+}
+
+func poolNames(n *v1beta1.StorageNode) string {
+	var names []string
+	for _, p := range n.Status.Pools {
+		names = append(names, p.Name)
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Few joins what a message can hold.
+func Few(all []string, by string) string {
+	const most = 10
+	if len(all) <= most {
+		return strings.Join(all, by)
+	}
+	return strings.Join(all[:most], by) + fmt.Sprintf(" and %d more", len(all)-most)
+}

@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// GivenUp says that a volume is no more, and its object is there for something else, such as its claim.
+func GivenUp(v *v1beta1.Volume) bool {
+	return v.DeletionTimestamp != nil && !slices.Contains(v.Finalizers, v1beta1.AgentFinalizer)
+}
+
+// GiveUpVolume takes away a volume whose node does not come back. Should it, the agent there removes the data.
+func (b *Backend) GiveUpVolume(ctx context.Context, v *v1beta1.Volume, reason string) error {
+	c := b.volumes.join(v.Name)
+	defer c.leave()
+	return b.abandonVolume(ctx, c, v, reason)
+}
+
+// GiveUpSnapshot takes away a snapshot whose node does not come back. Should it, the agent there removes the data.
+func (b *Backend) GiveUpSnapshot(ctx context.Context, s *v1beta1.Snapshot, reason string) error {
+	c := b.snapshots.join(s.Name)
+	defer c.leave()
+	return b.abandonSnapshot(ctx, c, s, reason)
+}
+
+// HandOverVolume removes the object of a volume that is on another node now, whose agent writes it again. No data is
+// touched, unless its deletion was requested: then that agent gets the request.
+func (b *Backend) HandOverVolume(ctx context.Context, v *v1beta1.Volume, home string) error {
+	return handOver(ctx, b, b.volumes, v, home)
+}
+
+// HandOverSnapshot is HandOverVolume of a snapshot.
+func (b *Backend) HandOverSnapshot(ctx context.Context, s *v1beta1.Snapshot, home string) error {
+	return handOver(ctx, b, b.snapshots, s, home)
+}
+
+// handOver takes the finalizer off first: what is killed between finds an object without one, and goes on.
+func handOver[T object](ctx context.Context, b *Backend, r *records[T], o T, home string) error {
+	c := r.join(o.GetName())
+	defer c.leave()
+	if request := r.look(o).request; request != nil { // it holds for the data, wherever that is
+		if err := b.discard(ctx, home, v1beta1.Discard{Kind: r.kind, Name: o.GetName(), DeletionRequest: *request}); err != nil {
+			return err
+		}
+	}
+	if err := r.removeFinalizer(ctx, o); err != nil {
+		return err
+	}
+	if o.GetDeletionTimestamp() == nil {
+		uid := o.GetUID()
+		err := r.client.Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	c.vanish(o.GetUID())
+	b.Log.Info("removed the finalizer of an object whose pool is on another node now", "kind", r.kind, "id", o.GetName(), "node", home)
+	return nil
+}
+
+func (b *Backend) abandonVolume(ctx context.Context, c *call[*v1beta1.Volume], o *v1beta1.Volume, reason string) error {
+	return rollBack(ctx, b, b.volumes, c, o, reason)
+}
+
+func (b *Backend) abandonSnapshot(ctx context.Context, c *call[*v1beta1.Snapshot], o *v1beta1.Snapshot, reason string) error {
+	return rollBack(ctx, b, b.snapshots, c, o, reason)
+}
+
+// rollBack takes away an object whose agent cannot be reached. The agent learns from its StorageNode, before anything
+// else, that what is on its disk by that name is not to come back.
+func rollBack[T object](ctx context.Context, b *Backend, r *records[T], c *call[T], o T, reason string) error {
+	s := r.look(o)
+	d := v1beta1.Discard{Kind: r.kind, Name: s.name, DeletionRequest: *cmp.Or(s.request, newRequest(o, reason))}
+	if err := b.discard(ctx, s.node, d); err != nil {
+		return r.refused(backend.ID(s.name), err)
+	}
+	if o.GetDeletionTimestamp() == nil {
+		if removed, err := r.remove(ctx, c, o, reason); !removed || err != nil {
+			return err
+		}
+	}
+	now, err := r.client.Get(ctx, s.name, metav1.GetOptions{})
+	if err == nil && now.GetUID() == o.GetUID() && now.GetDeletionTimestamp() != nil {
+		err = r.removeFinalizer(ctx, now)
+	}
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		c.vanish(o.GetUID())
+		b.Log.Info("gave up an object of a node that is down", "kind", r.kind, "id", s.name, "node", s.node)
+		return nil
+	case apierrors.IsConflict(err):
+		return r.refresh(ctx, c)
+	}
+	return r.refused(backend.ID(s.name), err)
+}
+
+// discard adds to what an agent must remove when it is back. A node that is not on record any more was declared gone
+// for good.
+func (b *Backend) discard(ctx context.Context, node string, d v1beta1.Discard) error {
+	nodes := b.Client.HoldfastV1beta1().StorageNodes()
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		n, err := nodes.Get(ctx, node, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := n.Unreadable(); err != nil {
+			return fmt.Errorf("StorageNode %s cannot be read, so it is left as it is: %w", node, err) // what is missing of its list would be lost
+		}
+		if slices.ContainsFunc(n.Spec.Discard, d.Same) {
+			return nil
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"resourceVersion": n.ResourceVersion},
+			"spec":     map[string]any{"discard": append(slices.Clone(n.Spec.Discard), d)},
+		})
+		if err != nil {
+			return err
+		}
+		_, err = nodes.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+		return err
+	})
+}

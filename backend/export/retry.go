@@ -1,0 +1,95 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// bringBack serves what is on disk. It waits for a hanging volume only for a limited time; that one continues in the
+// background.
+func (b *Backend) bringBack(ctx context.Context, all []*backend.Volume) {
+	var group errgroup.Group
+	group.SetLimit(abreast)
+	for _, v := range all {
+		b.stands(v.ID, &standing{fault: fmt.Errorf("%w: it is being mounted", backend.ErrUnavailable)})
+	}
+	for _, v := range all {
+		group.Go(func() error { b.again(ctx, v.ID, b.Patience); return nil })
+	}
+	_ = group.Wait() // its members keep their errors
+}
+
+// again serves a volume whose standing is not as desired; the standing has the result.
+func (b *Backend) again(ctx context.Context, id backend.ID, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err := backend.Do(ctx, &b.ops, id, "export", func(ctx context.Context) (any, error) {
+		v, err := b.Backend.Get(ctx, id)
+		if isGone(err) {
+			return nil, b.remove(ctx, id) // by another program
+		}
+		if err != nil || b.standing(id).leaving {
+			return nil, err
+		}
+		return nil, b.serve(ctx, v)
+	})
+	if errors.Is(err, backend.ErrBusy) {
+		b.Log.Info("a volume delays others", "volume", id, "error", err)
+	}
+}
+
+// keep retries volumes that are not served, and mounts again those that were unmounted. No event says when the cause of
+// a failure is gone, so it polls.
+func (b *Backend) keep(ctx context.Context) {
+	tick := time.NewTicker(b.RetryEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			for _, id := range b.wanting(ctx) {
+				b.again(ctx, id, b.RetryEvery)
+			}
+		}
+	}
+}
+
+// wanting lists the volumes that are not served as they should be, and those that were but are gone.
+func (b *Backend) wanting(ctx context.Context) (ids []backend.ID) {
+	all, err := b.Backend.List(ctx)
+	if err != nil {
+		b.Log.Warn("cannot list volumes", "error", err)
+		return nil
+	}
+	mounts, err := nodeops.Mounts()
+	if err != nil {
+		b.Log.Warn("cannot list mounts", "error", err)
+		return nil
+	}
+	writable := make(map[string]bool, len(mounts))
+	for _, m := range mounts {
+		writable[m.Target] = !m.ReadOnly
+	}
+	there := make(map[backend.ID]bool, len(all))
+	for _, v := range all {
+		there[v.ID] = true
+		s := b.standing(v.ID)
+		if (s.fault != nil || !writable[b.target(v.ID)]) && time.Now().After(s.after) {
+			ids = append(ids, v.ID)
+		}
+	}
+	for _, id := range b.known() {
+		if !there[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,165 @@
+package local
+
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// ExpectPool sets what is remembered of a pool.
+func (b *Backend) ExpectPool(name string, e backend.PoolExpectation) {
+	if b.expect(name, e) {
+		b.tell()
+	}
+}
+
+func (b *Backend) expect(name string, e backend.PoolExpectation) (taken bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.slots {
+		if s.Name != name || !s.expects(e) {
+			continue
+		}
+		if p := s.pool; p != nil {
+			if err := matches(s.Expect, p.identity()); err != nil {
+				b.retire(s, err)
+			}
+		}
+		b.again()
+		taken = true
+	}
+	return taken
+}
+
+// expects takes a memory, if it counts.
+func (s *slot) expects(e backend.PoolExpectation) bool {
+	switch {
+	case s.Expect.Unread:
+		seen := s.Expect.PoolIdentity // by this process, before the memory could be read
+		s.Expect = e
+		if e.Given == "" && (e.ID == "" || e.ID == seen.ID) && seen.Generation >= e.Generation {
+			s.Expect.PoolIdentity = seen
+		}
+		return true
+	case e.Given != "" && s.pool == nil && s.Expect.Remembered() == e.Given:
+		s.Expect = e
+		return true
+	}
+	s.Expect.Remedy = e.Remedy // the rest was seen by this process itself
+	return false
+}
+
+// NotifyPools sets what is called when a pool was opened or went out of reach.
+func (b *Backend) NotifyPools(changed func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.changed = changed
+}
+
+func (b *Backend) tell() {
+	b.mu.RLock()
+	changed := b.changed
+	b.mu.RUnlock()
+	if changed != nil {
+		changed()
+	}
+}
+
+// again lets the pools be tried before their time.
+func (b *Backend) again() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hold keeps the pools that are open from being closed, until release.
+func (b *Backend) hold() (release func()) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	var held []*pool
+	for _, s := range b.slots {
+		if s.pool != nil {
+			s.pool.users.Add(1)
+			held = append(held, s.pool)
+		}
+	}
+	return func() {
+		for _, p := range held {
+			p.users.Add(-1)
+		}
+	}
+}
+
+// holdPool keeps one pool from being closed, unless it is, until users is counted down.
+func (b *Backend) holdPool(p *pool) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	open := slices.ContainsFunc(b.slots, func(s *slot) bool { return s.pool == p })
+	if open {
+		p.users.Add(1)
+	}
+	return open
+}
+
+// there says whether a pool is still where it was opened. One that is not goes out of reach, with what is known of it as
+// what is expected there.
+func (b *Backend) there(p *pool) bool {
+	why := p.gone()
+	if why == nil {
+		return true
+	}
+	b.mu.Lock()
+	i := slices.IndexFunc(b.slots, func(s *slot) bool { return s.pool == p })
+	if i >= 0 {
+		s := b.slots[i]
+		s.Expect.PoolIdentity, s.Expect.Empty, s.Expect.Given = p.identity(), p.holdsNothing(), ""
+		b.retire(s, why)
+	}
+	b.mu.Unlock()
+	if i >= 0 {
+		b.tell()
+	}
+	return false
+}
+
+// retire takes a pool out of reach: nothing begins in it any more. b.mu is held.
+func (b *Backend) retire(s *slot, why error) {
+	b.log.Warn("a pool is out of reach", "pool", s.Name, "error", why)
+	s.pool, s.leaving, s.problem = nil, s.pool, why
+}
+
+// left says whether nothing runs any more in a pool that went out of reach, and closes it. Its lock would keep the pool
+// from being opened again.
+func (b *Backend) left(s *slot) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := s.leaving
+	switch {
+	case p == nil:
+		return true
+	case p.users.Load() > 0:
+		b.log.Info("operations still run in a pool that went out of reach; it is opened again after them", "pool", s.Name)
+		return false
+	}
+	s.leaving = nil
+	if err := p.close(); err != nil {
+		b.log.Warn("closing a pool that went out of reach", "pool", s.Name, "error", err)
+	}
+	return true
+}
+
+// countLate counts an opening that could not be counted when it happened.
+func (b *Backend) countLate(s *slot, p *pool) {
+	b.mu.RLock()
+	unread := s.Expect.Unread
+	b.mu.RUnlock()
+	if unread || p.counted.Load() {
+		return
+	}
+	if err := p.tryCount(); err != nil {
+		b.log.Warn("a pool cannot record that it was opened; retrying", "pool", p.Name, "error", err)
+		return
+	}
+	b.tell()
+}

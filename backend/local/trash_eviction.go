@@ -1,0 +1,224 @@
+package local
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// Trash gives way: what it keeps never makes a promise fail, nor the file system run full.
+
+// makeRoom promises what only fits when trash goes, and removes the oldest until it does. Where all of it would not be
+// enough, nothing is touched.
+func (p *pool) makeRoom(ctx context.Context, r *record) error {
+	p.giving.Lock()
+	defer p.giving.Unlock()
+	p.measureGifts()
+	usage, err := p.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if kept := p.keptInodes(); lacksInodes(usage, r.inodes()-kept) {
+		return p.withoutInodes(usage, r)
+	}
+	p.mu.Lock()
+	if r.charge > p.capacity(usage).Available {
+		defer p.mu.Unlock()
+		return p.exhausted(usage, r)
+	}
+	p.building[r.place] = r // from now on no other promise takes the freed space
+	p.mu.Unlock()
+	for expected := usage.Available; ; {
+		victim, done, err := p.next(ctx, r, expected)
+		if err != nil {
+			p.forget(r)
+			return err
+		}
+		if done {
+			return nil
+		}
+		p.log.Info("a deleted volume is removed early: its space is needed", "volume", victim.id, "for", r.id, "bytes", r.charge)
+		expected += victim.gives
+		p.purgeClaimed(ctx, victim)
+	}
+}
+
+// next says that a promise that was made fits now, or claims what must go next for it. expected is the free space that
+// the purges so far should leave.
+func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *record, done bool, err error) {
+	usage, err := p.measure(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	fits := func(free int64) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return r.charge <= p.room(usage, free, p.promised()-r.charge)
+	}
+	if expected > usage.Available && !fits(usage.Available) && fits(expected) {
+		if usage, err = p.freed(ctx, expected); err != nil {
+			return nil, false, err
+		}
+	}
+	short := lacksInodes(usage, r.inodes())
+	if fits(usage.Available) && !short {
+		return nil, true, nil
+	}
+	onlySpace := !short && fits(usage.Used+usage.Available)
+	if onlySpace {
+		p.measureGifts() // what it shared with a volume that has just gone is its own now
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if victim = p.claimOldest(onlySpace); victim == nil {
+		delete(p.building, r.place)
+		if short {
+			return nil, false, p.withoutInodes(usage, r)
+		}
+		return nil, false, p.exhausted(usage, r)
+	}
+	return victim, false, nil
+}
+
+// claimOldest claims what was deleted first, of those that give free space if that is what is needed; p.mu is held.
+func (p *pool) claimOldest(givesSpace bool) *record {
+	var oldest *record
+	for _, r := range p.trash {
+		if r.kind == volumes && (!givesSpace || r.gives > 0) && (oldest == nil || r.deleted.Before(oldest.deleted)) {
+			oldest = r
+		}
+	}
+	if oldest == nil {
+		return nil
+	}
+	return p.claimLocked(oldest)
+}
+
+// relieve removes trash while less of the file system is free than the pool's reserve, whatever has used the space.
+func (p *pool) relieve(ctx context.Context) error {
+	p.giving.Lock()
+	defer p.giving.Unlock()
+	for {
+		if err := p.usable(); err != nil {
+			return err // or another file system would be measured
+		}
+		usage, err := p.measure(ctx)
+		if err != nil {
+			return err
+		}
+		low := max(p.reserve.of(usage.Used+usage.Available), sizeUnit)
+		short := lacksInodes(usage, usage.Inodes/sparesInodes)
+		if usage.Available >= low && !short {
+			return nil
+		}
+		p.mu.Lock()
+		victim := p.claimOldest(!short)
+		p.mu.Unlock()
+		if victim == nil {
+			return nil
+		}
+		p.log.Warn("a deleted volume is removed early: the file system runs full", "volume", victim.id, "free", usage.Available, "reserved", low, "inodes", usage.InodesFree)
+		p.purgeClaimed(ctx, victim)
+		if _, err := p.freed(ctx, min(low, usage.Available+victim.gives)); err != nil {
+			return err
+		}
+	}
+}
+
+// How long the kernel may take to give back what was removed, which xfs and btrfs do in the background.
+const (
+	freedWithin = 5 * time.Second
+	freedLook   = 50 * time.Millisecond
+)
+
+// freed waits until that much of the file system is free, or it has been long enough that others must have taken it.
+func (p *pool) freed(ctx context.Context, expected int64) (nodeops.FSUsage, error) {
+	ctx, cancel := context.WithTimeout(ctx, freedWithin)
+	defer cancel()
+	look := time.NewTicker(freedLook)
+	defer look.Stop()
+	for {
+		if err := unix.Syncfs(int(p.dir.Fd())); err != nil {
+			p.log.Warn("the file system cannot be synced", "error", err)
+		}
+		usage, err := p.measure(context.WithoutCancel(ctx))
+		if err != nil || usage.Available >= expected {
+			return usage, err
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return usage, nil
+		}
+	}
+}
+
+// kept says what the trash would give if all of it went: of what is promised, and of free space; p.mu is held.
+func (p *pool) kept() (charge, gives int64) {
+	for _, r := range p.trash {
+		charge += r.charge
+		gives += r.gives
+	}
+	return charge, gives
+}
+
+// measureGifts brings up to date what the entries of the trash give.
+func (p *pool) measureGifts() {
+	for _, r := range p.trashed() {
+		if used, _, _ := p.inspect(r); r.gives < used {
+			p.giveAtLeast(r, p.measureGift(r))
+		}
+	}
+}
+
+// giveAtLeast notes what an entry of the trash gives; that only ever grows.
+func (p *pool) giveAtLeast(r *record, bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := p.trash[r.place]; now != nil && now.gives < bytes {
+		more := *now
+		more.gives = bytes
+		p.trash[r.place] = &more
+	}
+}
+
+// measureGift says how much is free, at least, when a volume is removed: what it shares with nothing that stays.
+func (p *pool) measureGift(r *record) int64 {
+	e, err := p.entry(r)
+	if err != nil {
+		return 0 // it is damaged; its promise is given anyway
+	}
+	defer e.Dir.Close()
+	if p.hasNoCopies(r) {
+		used, _ := p.engine.Inspect(e)
+		return used
+	}
+	bytes, err := p.engine.Unshared(e)
+	if err != nil {
+		p.log.Warn("the space that a deleted volume would free cannot be measured", "volume", r.id, "error", err)
+	}
+	return bytes
+}
+
+// hasNoCopies says whether nothing that stays can share blocks with r: it was no copy, and nothing is one.
+func (p *pool) hasNoCopies(r *record) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.meta.Source != nil || len(p.entries[snapshots]) > 0 {
+		return false
+	}
+	for _, other := range p.entries[volumes] {
+		if other.meta == nil || other.meta.Source != nil {
+			return false
+		}
+	}
+	for _, other := range p.building {
+		if other.kind != volumes || other.meta == nil || other.meta.Source != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// The groups of commands in the help.
+const (
+	forClusters = "clusters"
+	forHosts    = "hosts"
+	forPods     = "pods"
+)
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:     "holdfast COMMAND",
+		Short:   "Holdfast serves the disks of a host as CSI volumes: limited, snapshotted, growing",
+		Long:    exitCodes,
+		Version: version,
+		Example: `  holdfast status --context production
+  holdfast volumes list -o wide
+  holdfast help volumes restore`,
+		SilenceErrors: true, SilenceUsage: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := c.Help(); err != nil {
+				return err
+			}
+			return fmt.Errorf("no command given: %w", errUsage)
+		},
+		PersistentPreRunE: refuseUnusedFlags,
+	}
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl holdfast"}
+	}
+	root.Flags().Bool("version", false, "print the version of this program")
+	root.SetVersionTemplate(versionLine())
+	// Before a command they are for the completion alone: cobra hands them to the command, which defines its own.
+	(&installation{kubectl: &kubectl{}}).define(root.PersistentFlags())
+	root.AddGroup(&cobra.Group{ID: forClusters, Title: "Commands for a cluster:"}, &cobra.Group{ID: forHosts, Title: "Commands for a host:"}, &cobra.Group{ID: forPods, Title: "Processes of a cluster:"})
+	for group, commands := range map[string][]*cobra.Command{
+		forClusters: {newStatusCommand(), newDoctorCommand(), newVolumesCommand(), newSnapshotsCommand(), newRenderCommand(), newBenchCommand()},
+		forHosts:    {newStandaloneCommand(), newCleanupCommand()},
+		forPods:     {newControllerCommand(), newNodeCommand(), newNFSCommand()},
+		"":          {newVersionCommand()},
+	} {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { fmt.Fprint(c.OutOrStdout(), help(c)) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%s%w%s: %w", prefix(c), err, nearestFlag(c, err), errUsage)
+	})
+	addGenerated(root)
+	finish(root)
+	return root
+}
+
+// addGenerated adds the commands that cobra brings.
+func addGenerated(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Use, c.Short, c.Long = "help [COMMAND]", "Show the help of a command", ""
+			c.Example = "  holdfast help volumes restore"
+			c.Args = func(c *cobra.Command, args []string) error {
+				found, rest, err := c.Root().Find(args)
+				if err != nil || len(rest) == 0 {
+					return err
+				}
+				return checkArgs(found, rest)
+			}
+		case "completion":
+			c.Short, c.Long, c.Args = "Print the script with which a shell completes commands, flags and names", "", nil
+			c.Example = "  source <(holdfast completion bash)\n  holdfast completion zsh >\"${fpath[1]}/_holdfast\"\n  holdfast completion fish >~/.config/fish/completions/holdfast.fish"
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } // without it, arguments are not checked
+			for _, shell := range c.Commands() {
+				shell.Short, shell.Args = "Print the script for "+shell.Name(), nil
+				shell.Example = "  holdfast completion " + shell.Name()
+			}
+		}
+	}
+}
+
+// finish gives all commands what they have in common.
+func finish(c *cobra.Command) {
+	if c.Args == nil {
+		c.Args = checkArgs
+	}
+	c.SuggestionsMinimumDistance = 2
+	completeCommand(c)
+	for _, verb := range c.Commands() {
+		finish(verb)
+	}
+}
+
+// checkArgs allows one argument to a command whose usage line names it.
+func checkArgs(c *cobra.Command, args []string) error {
+	_, takes, _ := strings.Cut(c.Use, " ")
+	switch {
+	case c.HasSubCommands() && len(args) > 0:
+		var names []string
+		for _, verb := range c.Commands() {
+			if verb.IsAvailableCommand() {
+				names = append(names, verb.Name())
+			}
+		}
+		return fmt.Errorf("%sunknown command %q%s; the commands are %s: %w", prefix(c), args[0], didYouMean(c.SuggestionsFor(args[0]), ""), strings.Join(names, ", "), errUsage)
+	case c.HasSubCommands():
+		return nil
+	case len(args) > 0 && takes == "":
+		return fmt.Errorf("%s%q is not a flag: %w", prefix(c), args[0], errUsage)
+	case len(args) == 0 && takes != "":
+		return fmt.Errorf("%s%s is missing: %w", prefix(c), takes, errUsage)
+	case len(args) > 1:
+		return fmt.Errorf("%sit takes one %s, and %q is another: %w", prefix(c), takes, args[1], errUsage)
+	}
+	return nil
+}
+
+// refuseUnusedFlags refuses the flags of the root that a command does not define itself: they would have no effect.
+func refuseUnusedFlags(c *cobra.Command, _ []string) (err error) {
+	c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			err = fmt.Errorf("%sthere is no flag --%s here: %w", prefix(c), f.Name, errUsage)
+		}
+	})
+	return err
+}
+
+// nearestFlag names the flags that an unknown one may be meant as. With one dash, a long name is read as letters.
+func nearestFlag(c *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	name := unknown.GetSpecifiedName()
+	if letters := unknown.GetSpecifiedShortnames(); len(letters) > 1 {
+		name, _, _ = strings.Cut(letters, "=")
+	}
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2} // only commands have suggestions
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	return didYouMean(flags.SuggestionsFor(name), "--")
+}
+
+func didYouMean(names []string, dashes string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s%s?)", dashes, strings.Join(names, " or "+dashes))
+}
+
+// prefix names a command in messages.
+func prefix(c *cobra.Command) string {
+	_, path, _ := strings.Cut(strings.TrimPrefix(c.CommandPath(), c.Root().DisplayName()), " ")
+	if path == "" {
+		return ""
+	}
+	return path + ": "
+}

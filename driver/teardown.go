@@ -1,0 +1,169 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	id, ephemeral, err := parseHandle(req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := parsePath("target_path", req.GetTargetPath()); err != nil {
+		return nil, err
+	}
+	err = n.do(ctx, id, "unpublish", func(ctx context.Context) error {
+		if m, err := sharedAt(id, req.GetTargetPath()); m != nil && err == nil {
+			return n.unpublishShared(ctx, m)
+		}
+		if err := n.unpublish(ctx, n.find(ctx, id), req.GetTargetPath()); err != nil {
+			return err
+		}
+		if ephemeral {
+			return n.deleteEphemeral(ctx, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, nil
+}
+
+// unpublish works by what is mounted, not by what the volume is known to be.
+func (n *node) unpublish(ctx context.Context, p *mountState, path string) error {
+	target, err := resolve(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	bound, err := p.unmount(ctx, target)
+	if err != nil {
+		return err
+	}
+	if err := removeTarget(target); err != nil {
+		return err
+	}
+	crashpoint.Here(crashpoint.UnpublishDone)
+	if len(bound) == 0 {
+		return nil
+	}
+	// Where the volume was unstaged before, this was the last use.
+	return errors.Join(protect(p), n.release(ctx, p.id, bound))
+}
+
+func (n *node) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	id, err := parseID("volume_id", req.GetVolumeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := parsePath("staging_target_path", req.GetStagingTargetPath()); err != nil {
+		return nil, err
+	}
+	err = n.do(ctx, id, "unstage", func(ctx context.Context) error {
+		if m, err := sharedAt(id, req.GetStagingTargetPath()); m != nil && err == nil {
+			return nodeops.UnmountShared(ctx, m.Target, n.Patience)
+		}
+		return n.unstage(ctx, n.find(ctx, id), req.GetStagingTargetPath())
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n.Released != nil {
+		n.Released(id)
+	}
+	return &csi.NodeUnstageVolumeResponse{}, nil
+}
+
+// unstage works by what is mounted, not by what the volume is known to be.
+func (n *node) unstage(ctx context.Context, p *mountState, path string) error {
+	isBlock := p.v != nil && p.v.Mode == backend.Block
+	devices := uses{}
+	if isBlock { // those of a file system end by themselves with its last mount
+		devices = p.devices()
+	}
+	n.holds.of(p.id, devices)
+	staging, err := resolve(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return n.release(ctx, p.id, devices)
+	}
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(staging, deviceFile)
+	bound, err := p.unmount(ctx, file)
+	if err != nil && !errors.Is(err, unix.EIO) { // a file system that has failed is staged there, and no device
+		return err
+	}
+	maps.Copy(devices, bound)
+	if _, err := p.unmount(ctx, staging); err != nil {
+		return err
+	}
+	crashpoint.Here(crashpoint.UnstageMount)
+	if len(bound) > 0 || isBlock {
+		if err := removeTarget(file); err != nil {
+			return err
+		}
+	}
+	if err := n.release(ctx, p.id, devices); err != nil {
+		return err
+	}
+	if p.v != nil && !isBlock {
+		// Each ends with its last mount, or a moment later if a prober has it open: who deletes the volume at once must
+		// not get an error that it is in use. A mount that stays has a user that this host does not see.
+		if err := n.release(ctx, p.id, p.devices()); err != nil && !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+	}
+	crashpoint.Here(crashpoint.UnstageDone)
+	return nil
+}
+
+// find is look for taking a volume off this host, which must be possible whatever became of the volume.
+func (n *node) find(ctx context.Context, id backend.ID) *mountState {
+	v, err := n.Backend.Get(ctx, id)
+	if err == nil {
+		var p *mountState
+		if p, err = look(v); err == nil {
+			p.byName = true
+			return p
+		}
+	}
+	n.Log.Warn("taking down a volume that cannot be looked up", "volume", id, "error", err)
+	return &mountState{id: id, byName: true}
+}
+
+// unmount undoes the volume's mount at path and returns the device whose node was bound there, if one was.
+func (p *mountState) unmount(ctx context.Context, path string) (bound uses, err error) {
+	m, err := nodeops.MountAt(path)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	if device := nodeops.LoopNode(m); device != "" && (p.v == nil || p.v.Mode == backend.Block) {
+		file, err := nodeops.LoopFile(device)
+		if err != nil && !errors.Is(err, unix.ENXIO) {
+			return nil, err
+		}
+		if !p.shows(m) { // it was detached by a process that has its node, and is now free, or another program's
+			file = nodeops.File{}
+		}
+		return uses{device: file}, nodeops.Unmount(ctx, path)
+	}
+	if m, err = p.at(path); err != nil || m == nil {
+		return nil, err
+	}
+	return nil, nodeops.Unmount(ctx, path)
+}

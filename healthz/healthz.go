@@ -1,0 +1,109 @@
+// Package healthz serves /livez and /readyz, each with named checks, in the format of the API server of Kubernetes.
+// Every process of Holdfast uses it, so that both mean the same everywhere: a failed /livez is mended by a restart, and
+// while /readyz fails the process cannot do its work.
+package healthz
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// limit is how long all checks of a request may take. The probes of the pods wait longer.
+const limit = 5 * time.Second
+
+// Checks are those of one process. All are added before the first request. Reasons of failures are served to everyone.
+type Checks struct {
+	Log   *slog.Logger // of checks that begin to fail or to pass; nil discards
+	live  []*check
+	ready []*check
+}
+
+// check fails as long as run returns an error. It may not block longer than its context.
+type check struct {
+	name   string
+	run    func(context.Context) error
+	failed atomic.Bool
+}
+
+// Live adds a check to /livez: it fails if a restart of the process would help, and so never because of another process.
+func (c *Checks) Live(name string, run func(context.Context) error) {
+	c.live = append(c.live, &check{name: name, run: run})
+}
+
+// Ready adds a check to /readyz: it fails while the process cannot do its work.
+func (c *Checks) Ready(name string, run func(context.Context) error) {
+	c.ready = append(c.ready, &check{name: name, run: run})
+}
+
+// ping is the first check of both: it passes as long as an answer is sent at all.
+var ping = &check{name: "ping", run: func(context.Context) error { return nil }}
+
+// Handler serves /livez and /readyz, and each check alone at /livez/NAME and /readyz/NAME.
+func (c *Checks) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for path, added := range map[string]*[]*check{"livez": &c.live, "readyz": &c.ready} {
+		all := func() []*check { return append([]*check{ping}, *added...) }
+		mux.HandleFunc("GET /"+path, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, path, all()) })
+		mux.HandleFunc("GET /"+path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+			checks := all()
+			i := slices.IndexFunc(checks, func(one *check) bool { return one.name == r.PathValue("name") })
+			if i < 0 {
+				http.NotFound(w, r)
+				return
+			}
+			c.serve(w, r, path, checks[i:i+1])
+		})
+	}
+	return mux
+}
+
+func (c *Checks) serve(w http.ResponseWriter, r *http.Request, path string, checks []*check) {
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	defer cancel()
+	var list strings.Builder
+	passed := true
+	for _, one := range checks {
+		err := one.run(ctx)
+		if r.Context().Err() != nil {
+			return // the client has gone, which says nothing of the check
+		}
+		if err == nil {
+			fmt.Fprintf(&list, "[+]%s ok\n", one.name)
+		} else {
+			passed = false
+			fmt.Fprintf(&list, "[-]%s failed: %s\n", one.name, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		c.log(path, one, err)
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	switch {
+	case !passed:
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprintf(w, "%s%s check failed\n", &list, path)
+	case r.URL.Query().Has("verbose"):
+		fmt.Fprintf(w, "%s%s check passed\n", &list, path)
+	default:
+		fmt.Fprint(w, "ok")
+	}
+}
+
+// log reports changes only: a probe asks every few seconds.
+func (c *Checks) log(path string, one *check, err error) {
+	if c.Log == nil || one.failed.Swap(err != nil) == (err != nil) {
+		return
+	}
+	if err != nil {
+		c.Log.Warn("a check fails", "path", "/"+path, "check", one.name, "error", err)
+	} else {
+		c.Log.Info("a check passes again", "path", "/"+path, "check", one.name)
+	}
+}

@@ -1,0 +1,64 @@
+package nodeops
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// guard is a shell that thaws a file system at the end of its input, which comes when this process dies, or when the
+// time that begins with the first byte is over, whichever is first. A byte dismisses it instead.
+type guard struct {
+	cmd   *exec.Cmd
+	alive *os.File // our end of its input
+}
+
+// It says when it stands, so that nothing is frozen unguarded. It reaches the file system through a descriptor,
+// because the path may mean another one by then. It succeeds only if it had nothing to do.
+const guardScript = `
+echo
+word=$(dd bs=1 count=1 2>/dev/null)
+[ "$word" = f ] && word=$(timeout "$1" dd bs=1 count=1 2>/dev/null)
+[ "$word" = x ] && exit
+fsfreeze --unfreeze /proc/self/fd/3
+exit 1`
+
+func startGuard(root *os.File, limit time.Duration) (*guard, error) {
+	input, alive, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer input.Close()
+	seconds := strconv.FormatFloat(limit.Seconds(), 'f', 3, 64)
+	cmd, stdout, err := begin(input, root, "sh", "-c", guardScript, "holdfast-freeze-guard", seconds)
+	if err != nil {
+		alive.Close()
+		return nil, fmt.Errorf("starting the freeze guard: %w", err)
+	}
+	g := &guard{cmd: cmd, alive: alive}
+	if _, err := io.ReadFull(stdout, make([]byte, 1)); err != nil {
+		return nil, fmt.Errorf("the freeze guard ended at once: %w", errors.Join(err, g.dismiss()))
+	}
+	return g, nil
+}
+
+// begin lets the time run. It runs from the end of the freeze: a guard whose time is over before would thaw nothing
+// and leave.
+func (g *guard) begin() error {
+	_, err := g.alive.WriteString("f")
+	return err
+}
+
+// dismiss ends the guard. An error means that it had ended by itself, and so had thawed what it guarded.
+func (g *guard) dismiss() error {
+	_, _ = g.alive.WriteString("x") // if the guard is gone, Wait says why
+	g.alive.Close()
+	if err := g.cmd.Wait(); err != nil {
+		return fmt.Errorf("the freeze guard was over: %w", err)
+	}
+	return nil
+}

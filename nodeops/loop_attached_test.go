@@ -1,0 +1,62 @@
+package nodeops
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+)
+
+// attachElsewhere attaches, in a mount namespace of its own that lasts as long as the test, a file of its own that has the
+// path of the victim's image there, as any pod can that has a loop device. The kernel then reports the victim's path.
+func attachElsewhere(t *testing.T, image string) (device string) {
+	t.Helper()
+	requireRoot(t)
+	const script = `
+		mount -t tmpfs none "$1"
+		truncate -s 16M "$2"
+		losetup --find --show "$2"
+		read end || exit 0`
+	device = hostfs.Beside(t, "unshare", "--mount", "sh", "-ec", script, "sh", filepath.Dir(image), image)
+	t.Cleanup(func() {
+		if err := detachIf(context.WithoutCancel(t.Context()), device, func(File) bool { return true }); err != nil {
+			t.Error(err)
+		}
+	})
+	if name, err := BackingFile(device); err != nil || name != image {
+		t.Fatalf("%s says it is attached to %q, %v, want the victim's path %s: this tests nothing", device, name, err, image)
+	}
+	return device
+}
+
+func TestLoopsOf_AFileOfTheSamePathInAnotherMountNamespaceIsNotTakenForTheImage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "volumes", "victim")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	image := sparse(t, dir, 16*mib)
+	theirs := attachElsewhere(t, image)
+	if got := loopsOf(t, image); len(got) > 0 {
+		t.Fatalf("the image is said to be attached to %v", got)
+	}
+	ours := attach(t, image, LoopOptions{Autoclear: true})
+	if ours.Path == theirs {
+		t.Fatal("the volume was given the device of another image")
+	}
+	if got := loopsOf(t, image); !slices.Equal(got, []string{ours.Path}) {
+		t.Errorf("the image is said to be attached to %v, want %s", got, ours.Path)
+	}
+}
+
+func TestAttachLoop_ADeviceThatHasBecomeAnothersIsNotReused(t *testing.T) {
+	requireRoot(t)
+	image, other := sparse(t, t.TempDir(), mib), sparse(t, t.TempDir(), mib)
+	theirs := attach(t, other, LoopOptions{})
+	if l, err := reuseLoop(theirs.Path, image, LoopOptions{}); err == nil {
+		l.Close()
+		t.Error("a device that is attached to another file was taken for the image's")
+	}
+}

@@ -1,0 +1,163 @@
+package nodeops
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// detachedMounts makes mounts in two steps: the first, which contacts a server and may hang in the kernel forever,
+// creates a detached mount; the second attaches it at its target, and does not happen once the caller no longer waits
+// for the first. So a mount that hangs never appears later unexpectedly. A call that hangs keeps its thread: no target
+// gets a second one.
+type detachedMounts struct {
+	mu      sync.Mutex
+	running map[string]*detachedMount // by target
+}
+
+type detachedMount struct {
+	what   string // is mounted, to distinguish a new request from a repeated one
+	done   chan struct{}
+	fd     int
+	err    error
+	wanted int // callers who wait
+}
+
+var detached detachedMounts
+
+// put mounts at target what open returns, or fails when ctx ends first.
+func (d *detachedMounts) put(ctx context.Context, target, what string, open func() (fd int, err error)) error {
+	m, err := d.join(target, what, open)
+	if err != nil {
+		return err
+	}
+	defer d.leave(target, m)
+	select {
+	case <-m.done:
+	case <-ctx.Done():
+		return fmt.Errorf("the server does not answer, and the kernel still waits for it: %w", ctx.Err())
+	}
+	if m.err != nil {
+		return m.err
+	}
+	if err := unix.MoveMount(m.fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return os.NewSyscallError("move_mount", err)
+	}
+	return nil
+}
+
+func (d *detachedMounts) join(target, what string, open func() (int, error)) (*detachedMount, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := d.running[target]
+	switch {
+	case m != nil && m.what != what:
+		return nil, fmt.Errorf("the kernel still waits for a server to mount %s there", m.what)
+	case m == nil:
+		m = &detachedMount{what: what, done: make(chan struct{}), fd: -1}
+		if d.running == nil {
+			d.running = map[string]*detachedMount{}
+		}
+		d.running[target] = m
+		go func() {
+			m.fd, m.err = open()
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			close(m.done)
+			d.drop(target, m)
+		}()
+	}
+	m.wanted++
+	return m, nil
+}
+
+func (d *detachedMounts) leave(target string, m *detachedMount) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.wanted--
+	d.drop(target, m)
+}
+
+// drop closes mounts without a waiter and mounts whose call has ended. The mount goes with its descriptor, unless it
+// was moved.
+func (d *detachedMounts) drop(target string, m *detachedMount) {
+	select {
+	case <-m.done:
+	default:
+		return
+	}
+	if m.wanted > 0 || d.running[target] != m {
+		return
+	}
+	delete(d.running, target)
+	if m.fd >= 0 {
+		unix.Close(m.fd)
+	}
+}
+
+// mountAttributes are the options that belong to a mount, and not to its file system.
+var mountAttributes = map[string]struct{ set, clear uint64 }{
+	"ro": {set: unix.MOUNT_ATTR_RDONLY}, "rw": {clear: unix.MOUNT_ATTR_RDONLY},
+	"nosuid": {set: unix.MOUNT_ATTR_NOSUID}, "suid": {clear: unix.MOUNT_ATTR_NOSUID},
+	"nodev": {set: unix.MOUNT_ATTR_NODEV}, "dev": {clear: unix.MOUNT_ATTR_NODEV},
+	"noexec": {set: unix.MOUNT_ATTR_NOEXEC}, "exec": {clear: unix.MOUNT_ATTR_NOEXEC},
+	"nodiratime": {set: unix.MOUNT_ATTR_NODIRATIME}, "diratime": {clear: unix.MOUNT_ATTR_NODIRATIME},
+	"nosymfollow": {set: unix.MOUNT_ATTR_NOSYMFOLLOW}, "symfollow": {clear: unix.MOUNT_ATTR_NOSYMFOLLOW},
+	"noatime":     {set: unix.MOUNT_ATTR_NOATIME, clear: unix.MOUNT_ATTR__ATIME},
+	"strictatime": {set: unix.MOUNT_ATTR_STRICTATIME, clear: unix.MOUNT_ATTR__ATIME},
+	"relatime":    {clear: unix.MOUNT_ATTR__ATIME}, "atime": {clear: unix.MOUNT_ATTR__ATIME},
+	"nostrictatime": {clear: unix.MOUNT_ATTR__ATIME}, "norelatime": {clear: unix.MOUNT_ATTR__ATIME},
+}
+
+// attributesOf adds up the options that are attributes, and returns the others.
+func attributesOf(options []string) (attributes unix.MountAttr, others []string) {
+	for _, o := range options {
+		a, is := mountAttributes[o]
+		if !is {
+			others = append(others, o)
+			continue
+		}
+		attributes.Attr_set = attributes.Attr_set&^a.clear | a.set
+		attributes.Attr_clr |= a.clear
+	}
+	attributes.Attr_clr &^= attributes.Attr_set &^ unix.MOUNT_ATTR__ATIME
+	return attributes, others
+}
+
+// BindShared is Bind of a file system on a server, and returns when ctx ends even if the server is dead.
+func BindShared(ctx context.Context, source, target string, readOnly bool, options []string) error {
+	attributes, others := attributesOf(options)
+	if len(others) > 0 {
+		return fmt.Errorf("binding %s to %s: option %q does not belong to a mount; these do: %v",
+			source, target, shorten(others[0]), slices.Sorted(maps.Keys(mountAttributes)))
+	}
+	if readOnly {
+		attributes.Attr_set |= unix.MOUNT_ATTR_RDONLY
+		attributes.Attr_clr &^= unix.MOUNT_ATTR_RDONLY
+	}
+	what := fmt.Sprintf("%s with attributes %x", source, attributes.Attr_set)
+	err := detached.put(ctx, target, what, func() (int, error) { return cloneMount(source, attributes) })
+	if err != nil {
+		return fmt.Errorf("binding %s to %s: %w", source, target, err)
+	}
+	return nil
+}
+
+func cloneMount(source string, attributes unix.MountAttr) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return -1, os.NewSyscallError("open_tree", err)
+	}
+	if attributes != (unix.MountAttr{}) {
+		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attributes); err != nil {
+			unix.Close(fd)
+			return -1, os.NewSyscallError("mount_setattr", err)
+		}
+	}
+	return fd, nil
+}

@@ -1,0 +1,215 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// unmountAtEnd takes away what is still mounted at the end of a test.
+func unmountAtEnd(t *testing.T, target string) {
+	t.Cleanup(func() {
+		if m, err := MountAt(target); m != nil || err != nil {
+			if err := errors.Join(err, unix.Unmount(target, unix.MNT_DETACH)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// tmpfs mounts one that ends with the test.
+func tmpfs(t *testing.T) string {
+	t.Helper()
+	requireRoot(t)
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	unmountAtEnd(t, dir)
+	return dir
+}
+
+func TestDetachedMount_BindOfASharedFileSystemIsTheRequestedOne(t *testing.T) {
+	dir := tmpfs(t)
+	for name, test := range map[string]struct {
+		readOnly bool
+		options  []string
+		flags    int64
+	}{
+		"writable":  {false, nil, unix.ST_RELATIME},
+		"read-only": {true, nil, unix.ST_RDONLY | unix.ST_RELATIME},
+		"both":      {true, []string{"rw", "nosuid"}, unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_RELATIME},
+		"strict":    {false, []string{"nosuid", "nodev", "noexec", "noatime"}, unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME},
+		"the last":  {false, []string{"nosuid", "noatime", "suid", "relatime"}, unix.ST_RELATIME},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := t.TempDir()
+			unmountAtEnd(t, target)
+			if err := BindShared(t.Context(), dir, target, test.readOnly, test.options); err != nil {
+				t.Fatal(err)
+			}
+			var st unix.Statfs_t
+			if err := unix.Statfs(target, &st); err != nil {
+				t.Fatal(err)
+			}
+			const all = unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_RELATIME
+			if got := st.Flags & all; got != test.flags {
+				t.Errorf("the flags are %x, want %x", got, test.flags)
+			}
+			m, err := MountAt(target)
+			if err != nil || m == nil || m.FSType != "tmpfs" || m.ReadOnly != test.readOnly {
+				t.Errorf("it is %+v, %v", m, err)
+			}
+			if err := UnmountShared(t.Context(), target, time.Minute); err != nil {
+				t.Error(err)
+			}
+			if m, err := MountAt(target); m != nil || err != nil {
+				t.Errorf("afterwards there is %+v, %v", m, err)
+			}
+		})
+	}
+	if err := BindShared(t.Context(), dir, t.TempDir(), false, []string{"nconnect=4"}); err == nil || !strings.Contains(err.Error(), "nconnect=4") {
+		t.Errorf("an option of the file system: %v", err)
+	}
+}
+
+func TestDetachedMount_AbandonedCallNeverMounts(t *testing.T) {
+	dir := tmpfs(t)
+	target := t.TempDir()
+	var d detachedMounts
+	answer, calls := make(chan struct{}), 0
+	open := func() (int, error) {
+		calls++
+		<-answer
+		return cloneMount(dir, unix.MountAttr{})
+	}
+	for range 3 {
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if err := d.put(short, target, "a", open); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("of a server that does not answer: %v", err)
+		}
+		cancel()
+	}
+	if err := d.put(t.Context(), target, "b", open); err == nil || !strings.Contains(err.Error(), "a there") {
+		t.Errorf("another wish for the same target: %v", err)
+	}
+	m := d.running[target]
+	close(answer)
+	<-m.done
+	d.mu.Lock() // what ends it has done so
+	left := len(d.running)
+	d.mu.Unlock()
+	if left > 0 || calls != 1 {
+		t.Errorf("%d are left after %d calls", left, calls)
+	}
+	if at, err := MountAt(target); at != nil || err != nil {
+		t.Errorf("it appeared as %+v, %v", at, err)
+	}
+	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", m.fd)); err == nil {
+		t.Errorf("its descriptor is still open, as %s", link)
+	}
+}
+
+func TestDetachedMount_RetryGetsTheResultOfTheCallBefore(t *testing.T) {
+	dir := tmpfs(t)
+	target := t.TempDir()
+	unmountAtEnd(t, target)
+	var d detachedMounts
+	answer, calls := make(chan struct{}), 0
+	open := func() (int, error) {
+		calls++
+		<-answer
+		return cloneMount(dir, unix.MountAttr{})
+	}
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := d.put(short, target, "a", open); err == nil {
+		t.Fatal("it was mounted before the server answered")
+	}
+	done := make(chan error)
+	go func() { done <- d.put(t.Context(), target, "a", open) }()
+	close(answer)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if at, err := MountAt(target); at == nil || err != nil {
+		t.Errorf("it is not there: %v", err)
+	}
+}
+
+func TestDetachedMount_RespondingFileSystemIsUnmountedOnlyWhenUnused(t *testing.T) {
+	dir := tmpfs(t)
+	target := t.TempDir()
+	if err := BindShared(t.Context(), dir, target, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	unmountAtEnd(t, target)
+	f, err := os.Create(filepath.Join(target, "open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := UnmountShared(t.Context(), target, time.Minute); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "stop the processes") {
+		t.Errorf("in use: %v", err)
+	}
+	if m, err := MountAt(target); m == nil || err != nil {
+		t.Errorf("it is gone: %v", err)
+	}
+	f.Close()
+	for range 2 {
+		if err := UnmountShared(t.Context(), target, time.Minute); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDetachedMount_HangingCallIsSharedByAllCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls offThread
+		answer, begun := make(chan struct{}), 0
+		hang := func() (any, error) { begun++; <-answer; return 7, nil }
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := calls.do(ctx, "a", hang); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+			cancel()
+		}
+		go close(answer)
+		if got, err := calls.do(t.Context(), "a", hang); got != 7 || err != nil || begun != 1 {
+			t.Errorf("got %v, %v after %d calls", got, err, begun)
+		}
+	})
+}
+
+func TestDetachedMount_OnlyTheTopOfASharedVolumeIsGivenToAGroup(t *testing.T) {
+	dir := tmpfs(t)
+	inner := filepath.Join(dir, "inner")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m, err := MountAt(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := SetTopGroup(t.Context(), m, 4711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var top, below unix.Stat_t
+	if err := errors.Join(unix.Lstat(dir, &top), unix.Lstat(inner, &below)); err != nil {
+		t.Fatal(err)
+	}
+	if top.Gid != 4711 || top.Mode&0o2070 != 0o2070 || below.Gid != 0 || below.Mode&0o7777 != 0o755 {
+		t.Errorf("the top is of group %d, mode %o; below %d, %o", top.Gid, top.Mode, below.Gid, below.Mode)
+	}
+}

@@ -1,0 +1,29 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// Image returns the image that this program runs from, which its pod says; "" where it runs in none.
+func Image(ctx context.Context, kube kubernetes.Interface, namespace, pod string) (v1beta1.Image, error) {
+	p, err := kube.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("which image pod %s/%s runs: %w", namespace, pod, err)
+	}
+	for _, c := range p.Spec.Containers {
+		if c.Name == "holdfast" {
+			return v1beta1.Image(c.Image), nil
+		}
+	}
+	return "", nil
+}

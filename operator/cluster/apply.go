@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+// maintain applies all objects of a StorageCluster and returns what it observed then. With a spec that cannot be rendered,
+// the objects of the last good one are kept.
+func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*situation, time.Duration, error) {
+	r.bringSnapshots(ctx, c)
+	before := r.observe(c)
+	c = before.cluster // what would hide volumes is not carried out
+	objects, invalid := r.render(c)
+	if invalid == errNotYet { //nolint:errorlint // never wrapped
+		return nil, 0, nil
+	}
+	if invalid == nil {
+		r.good[c.Name] = objects
+	} else {
+		objects = r.good[c.Name]
+	}
+	now, again, err := r.withoutOwn(ctx, objects)
+	if err != nil {
+		return nil, 0, err
+	}
+	out := r.apply(ctx, c, now)
+	r.ownSeen = r.ownSeen || r.hasOwn()
+	out = out.And(r.Owned.Mark(ctx, marks(c, r.Namespace)))
+	again, failures := kube.Sooner(again, out.Again), out.Failures
+	s := r.observe(c)
+	s.hidden = before.hidden
+	if s.invalid == nil {
+		s.invalid = invalid
+	}
+	if s.invalid == nil {
+		failures = append(failures, r.prune(ctx, c, s.keeps(objects, failures))...)
+	}
+	s.failures = slices.DeleteFunc(slices.Clone(failures), r.isLeaving)
+	p := s.plan(len(failures) > 0)
+	if p.replacePods {
+		if s.rollout, err = rollout.Step(ctx, r.Kubernetes, s.world()); err != nil {
+			return nil, 0, err
+		}
+	}
+	if err := r.releaseAttached(ctx, p); err != nil {
+		return nil, 0, err
+	}
+	if err := r.labelNodes(ctx, p.shared); err != nil {
+		r.Log.Warn("the labels of nodes for shared volumes could not be written; retrying", "error", err)
+		again = kube.Sooner(again, kube.RetryRefused)
+	}
+	return s, kube.Sooner(kube.Sooner(again, p.again), s.rolloutAgain()), ctx.Err()
+}
+
+func (r *Controller) apply(ctx context.Context, c *v1beta1.StorageCluster, objects []*unstructured.Unstructured) apply.Outcome {
+	spared := apply.Spared{}
+	for _, ref := range controllerRefs(r.Namespace) {
+		spared[ref] = func(live *unstructured.Unstructured) bool { return r.spares(c, live) }
+	}
+	return r.Owned.ApplySparing(ctx, objects, spared)
+}
+
+// bringSnapshots installs the kinds of snapshots at the start of a process, and when they are missing. Without them
+// only snapshots do not work.
+func (r *Controller) bringSnapshots(ctx context.Context, c *v1beta1.StorageCluster) {
+	if r.Snapshots == nil || !render.WithCSI(&c.Spec) || r.Snapshots.Looked() && r.Owned.Has(snapshotClassKind) {
+		return
+	}
+	if err := r.Snapshots.Bring(ctx); err != nil {
+		r.Log.Warn("there are no snapshots until their kinds and their controller are installed", "error", err)
+	}
+}
+
+// leavingLasts is how long the deletion of an object may take before it counts as a failure.
+const leavingLasts = 10 * time.Second
+
+// isLeaving says whether an object is only being deleted to be recreated.
+func (r *Controller) isLeaving(f apply.Failure) bool {
+	if !errors.Is(f, apply.ErrLeaving) {
+		return false
+	}
+	o := r.Owned.Get(f.Ref)
+	return o == nil || o.GetDeletionTimestamp() == nil || time.Since(o.GetDeletionTimestamp().Time) < leavingLasts
+}
+
+var errNotYet = fmt.Errorf("the secret of spec.secretRef is being read")
+
+// render never panics: what a spec says must not end the process.
+func (r *Controller) render(c *v1beta1.StorageCluster) (objects []*unstructured.Unstructured, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.Log.Error("rendering a StorageCluster panicked", "cluster", c.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			objects, err = nil, fmt.Errorf("a bug in this program: %v", p)
+		}
+	}()
+	secret, err := r.secret(c)
+	if err != nil {
+		return nil, err
+	}
+	in := r.input(c)
+	in.Secret = secret
+	objects, err = render.Objects(in)
+	if err != nil {
+		return nil, err
+	}
+	return objects, rollout.StampAll(objects)
+}
+
+// input is what the objects of a StorageCluster depend on, but for its secret.
+func (r *Controller) input(c *v1beta1.StorageCluster) render.Input {
+	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
+	return render.Input{
+		Cluster: c, Namespace: r.Namespace, Has: r.Owned.Has, Snapshots: r.Snapshots != nil && r.Snapshots.Ours(),
+		Served: served(nodes), KeepInline: r.keepsInline(), Release: r.Release,
+	}
+}
+
+func (r *Controller) secret(c *v1beta1.StorageCluster) (map[string][]byte, error) {
+	name := kube.SecretName(c, r.Namespace)
+	secret, known, refusal := r.secrets.Get(name)
+	switch {
+	case name.Name == "":
+		return nil, nil
+	case refusal != nil:
+		return nil, fmt.Errorf("spec.secretRef: the secret %s cannot be read: %w", name, refusal)
+	case !known:
+		return nil, errNotYet
+	case secret == nil:
+		return nil, fmt.Errorf("spec.secretRef: there is no secret %s: create it, or name another", name)
+	}
+	return secret.Data, nil
+}
+
+// prune removes what a plan does not keep, but not a workload that another release has made to take over.
+func (r *Controller) prune(ctx context.Context, c *v1beta1.StorageCluster, keep func(*unstructured.Unstructured) bool) []apply.Failure {
+	return r.Owned.Prune(ctx, func(o *unstructured.Unstructured) bool {
+		return keep(o) || isControllerWorkload(o) && r.spares(c, o)
+	}).Failures
+}
+
+func isControllerWorkload(o *unstructured.Unstructured) bool {
+	return slices.Contains(controllerRefs(o.GetNamespace()), apply.RefOf(o))
+}

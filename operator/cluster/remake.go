@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+)
+
+// defaultRemakeAfter is the delay before the controller recreates its own workload after a deletion. helm uninstall and
+// kubectl delete delete its account and its rights next, without which a workload that was recreated at once would be
+// left behind. It is recreated if they still exist then. A process whose pod is deleted with the workload waits that
+// long before it ends.
+const defaultRemakeAfter = 5 * time.Second
+
+// remakeLasts is how long it may take to make it again at the end of this process.
+const remakeLasts = 5 * time.Second
+
+// hasOwn says whether there is the controller's own workload, of either kind.
+func (r *Controller) hasOwn() bool {
+	return slices.ContainsFunc(controllerRefs(r.Namespace), func(ref apply.Ref) bool { return r.Owned.Get(ref) != nil })
+}
+
+// withoutOwn leaves the controller's workload out of what is to be applied while that is to stay away; again is when that is
+// over. One that this process has never seen is made at once.
+func (r *Controller) withoutOwn(ctx context.Context, objects []*unstructured.Unstructured) (rest []*unstructured.Unstructured, again time.Duration, err error) {
+	switch {
+	case r.hasOwn():
+		r.ownSeen, r.ownGone = true, time.Time{}
+		return objects, 0, nil
+	case !r.ownSeen:
+		return objects, 0, nil
+	case r.ownGone.IsZero():
+		r.ownGone = time.Now()
+	}
+	if again = r.RemakeAfter - time.Since(r.ownGone); again <= 0 {
+		stays, err := r.accountStays(ctx)
+		if err != nil || stays {
+			return objects, 0, err
+		}
+		again = kube.RetryRefused
+	}
+	return slices.DeleteFunc(slices.Clone(objects), isControllerWorkload), again, nil
+}
+
+// accountStays says whether the account of the controller is there, and not on its way out.
+func (r *Controller) accountStays(ctx context.Context) (bool, error) {
+	account, err := r.Kubernetes.CoreV1().ServiceAccounts(r.Namespace).Get(ctx, controllerName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && account.DeletionTimestamp == nil, err
+}
+
+// remakeOwn recreates the controller's workload at the end of this process, if it is gone: no other process would, as
+// all pods are deleted with it.
+func (r *Controller) remakeOwn(ctx context.Context) error {
+	all, err := r.clusters.List(labels.Everything())
+	served := v1beta1.Served(all)
+	if err != nil || !r.ownSeen || r.hasOwn() || served == nil || served.DeletionTimestamp != nil || served.Spec.Paused || served.Unreadable() != nil {
+		return err
+	}
+	gone := r.ownGone
+	if gone.IsZero() {
+		gone = time.Now()
+	}
+	over := time.NewTimer(time.Until(gone.Add(r.RemakeAfter)))
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	now, err := r.Client.HoldfastV1beta1().StorageClusters().Get(ctx, served.Name, metav1.GetOptions{})
+	if err != nil || now.UID != served.UID || now.DeletionTimestamp != nil {
+		return kube.IgnoreNotFound(err)
+	}
+	if stays, err := r.accountStays(ctx); err != nil || !stays {
+		return err
+	}
+	own := slices.DeleteFunc(slices.Clone(r.good[served.Name]), func(o *unstructured.Unstructured) bool { return !isControllerWorkload(o) })
+	return r.apply(ctx, served, own).Err()
+}

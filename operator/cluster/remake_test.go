@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// withoutDeployment takes the controller's Deployment away.
+func (r *rig) withoutDeployment() {
+	r.Helper()
+	if err := r.theirs.AppsV1().Deployments(namespace).Delete(r.Context(), controllerName, metav1.DeleteOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) hasDeployment() bool {
+	d, err := r.theirs.AppsV1().Deployments(namespace).Get(context.Background(), controllerName, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.Error(err)
+	}
+	return err == nil && d.DeletionTimestamp == nil
+}
+
+// As helm uninstall and kubectl delete -f do.
+func TestRemake_AWorkloadThatIsDeletedWithItsAccountStaysAway(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.until("the Deployment", r.hasDeployment)
+	r.withoutDeployment()
+	r.until("the Deployment being made again", r.hasDeployment)
+
+	accounts := r.theirs.CoreV1().ServiceAccounts(namespace)
+	account, err := accounts.Get(t.Context(), controllerName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := accounts.Delete(t.Context(), controllerName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.withoutDeployment()
+	r.until("the end of the Deployment", func() bool { return !r.hasDeployment() })
+	r.never("a Deployment without its account", 2*time.Second, r.hasDeployment)
+
+	account.ResourceVersion, account.UID = "", ""
+	if _, err := accounts.Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the Deployment with its account", r.hasDeployment)
+}
+
+func TestRemake_AWorkloadThatIsDeletedIsMadeAgainByTheProcessThatEndsWithIt(t *testing.T) {
+	r := newRig(t)
+	r.remakeAfter = 5 * time.Second
+	r.start()
+	r.create("holdfast", nil)
+	r.until("the operator knowing of the Deployment", func() bool { return r.hasDeployment() && r.set.Get(controllerRefs(namespace)[0]) != nil })
+	r.withoutDeployment()
+	r.until("the operator knowing of its end", func() bool { return r.set.Get(controllerRefs(namespace)[0]) == nil })
+	r.never("a Deployment before the time is over", 2*time.Second, r.hasDeployment)
+	r.stop()
+	if !r.hasDeployment() {
+		t.Error("the process ended without making it again: no other process does")
+	}
+}
+
+func TestRemake_AProcessThatEndsMakesNothingOfAClusterThatIsGone(t *testing.T) {
+	r := newRig(t)
+	r.remakeAfter = 5 * time.Second
+	r.start()
+	c := r.create("holdfast", nil)
+	r.until("the operator knowing of the Deployment", func() bool { return r.hasDeployment() && r.set.Get(controllerRefs(namespace)[0]) != nil })
+	if err := r.ours.HoldfastV1beta1().StorageClusters().Delete(t.Context(), c.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the end of the StorageCluster", func() bool {
+		_, err := r.ours.HoldfastV1beta1().StorageClusters().Get(context.Background(), c.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	r.until("the end of the Deployment", func() bool { return !r.hasDeployment() })
+	r.stop()
+	if r.hasDeployment() {
+		t.Error("it made its Deployment again")
+	}
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/rollout"
+)
+
+// touch makes all clusters be looked at: there is one, and rarely another that is refused.
+func (r *Controller) touch() { r.touchAfter(0) }
+
+func (r *Controller) touchAfter(d time.Duration) {
+	all, _ := r.clusters.List(labels.Everything()) // a cache has no errors
+	for _, c := range all {
+		if d == 0 {
+			r.loop.Enqueue(c.Name)
+		} else {
+			r.loop.EnqueueAfter(c.Name, d)
+		}
+	}
+}
+
+// listen registers what makes clusters be looked at. What only changes numbers in the status waits a moment for more.
+func (r *Controller) listen() error {
+	kinds, kubernetes := r.Watches.Holdfast.Holdfast().V1beta1(), r.Watches.Cluster.Core().V1()
+	r.Owned.Listen(func(apply.Ref) { r.touch() })
+	now := func(any) []string { r.touch(); return nil }
+	soon := func(any) []string { r.touchAfter(r.StatusDelay); return nil }
+	never := func(any, any) bool { return false }
+	return errors.Join(
+		r.loop.Watch(kinds.StorageClusters().Informer(), func(o any) []string { return []string{o.(*v1beta1.StorageCluster).Name} }),
+		r.loop.WatchChanges(kinds.StorageClusters().Informer(), now, func(old, now any) bool { // who is served may change
+			return old.(*v1beta1.StorageCluster).DeletionTimestamp.IsZero() != now.(*v1beta1.StorageCluster).DeletionTimestamp.IsZero()
+		}),
+		r.loop.WatchChanges(kinds.Volumes().Informer(), soon, volumeMatters),
+		r.loop.WatchChanges(kinds.Snapshots().Informer(), soon, snapshotMatters),
+		r.loop.WatchChanges(kinds.NodeJobs().Informer(), soon, never),
+		r.loop.WatchChanges(kinds.StorageUpgrades().Informer(), soon, never),
+		r.loop.WatchChanges(kinds.StorageNodes().Informer(), now, storageNodeMatters),
+		r.loop.WatchChanges(kubernetes.Nodes().Informer(), now, nodeMatters),
+		r.loop.WatchChanges(kubernetes.Pods().Informer(), func(o any) []string {
+			switch o.(*core.Pod).Labels[componentLabel] {
+			case nodeComponent, loopSetsComponent, controllerComponent:
+				r.touch()
+			}
+			return nil
+		}, nil),
+		r.loop.WatchChanges(r.Watches.Cluster.Storage().V1().CSINodes().Informer(), now, func(old, now any) bool {
+			return rollout.IsRegistered(old.(*storage.CSINode), r.Driver) != rollout.IsRegistered(now.(*storage.CSINode), r.Driver)
+		}),
+	)
+}
+
+// nodeMatters leaves out the heartbeats of kubelets.
+func nodeMatters(old, now any) bool {
+	a, b := old.(*core.Node), now.(*core.Node)
+	return !equality.Semantic.DeepEqual(a.Labels, b.Labels) || nodeReady(a) != nodeReady(b) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil)
+}
+
+// storageNodeMatters leaves out how full the pools are, up to the last byte.
+func storageNodeMatters(old, now any) bool {
+	a, b := old.(*v1beta1.StorageNode), now.(*v1beta1.StorageNode)
+	if a.Status.Version != b.Status.Version || len(a.Status.Pools) != len(b.Status.Pools) || hasInline(a) != hasInline(b) || mayHaveInline(a) != mayHaveInline(b) {
+		return true
+	}
+	was, is := meta.FindStatusCondition(a.Status.Conditions, v1beta1.ReadyCondition), meta.FindStatusCondition(b.Status.Conditions, v1beta1.ReadyCondition)
+	if canMountShared(a) != canMountShared(b) || (was == nil) != (is == nil) || was != nil && (was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
+		return true
+	}
+	for i := range a.Status.Pools {
+		p, q := &a.Status.Pools[i], &b.Status.Pools[i]
+		if p.Name != q.Name || p.Message != q.Message || hasRoom(p) != hasRoom(q) {
+			return true
+		}
+	}
+	return false
+}

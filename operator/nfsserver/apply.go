@@ -1,0 +1,183 @@
+package nfsserver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+)
+
+// reconcile brings one server to what it asks for, and writes where it stands.
+func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	cached, err := c.servers.NFSServers(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		return c.reconcileGone(ctx, key)
+	}
+	if err != nil {
+		return 0, err
+	}
+	s := c.written.Newest(cached)
+	if s.Unreadable() != nil {
+		return 0, c.reportUnreadable(ctx, s)
+	}
+	cluster, err := c.cluster()
+	if err != nil {
+		return 0, err
+	}
+	r, err := c.run(ctx, c.desiredOf(s, cluster, ""))
+	if err != nil {
+		return c.behind(err)
+	}
+	next, events, again := r.conclude()
+	if r.silent {
+		return again, nil
+	}
+	if err := c.write(ctx, r.server, next, events); err != nil {
+		return c.behind(err)
+	}
+	return again, nil
+}
+
+// behind is when to look again after an error that only says that a cache was behind.
+func (c *Controller) behind(err error) (time.Duration, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return c.StatusDelay, nil
+	}
+	return 0, err
+}
+
+// reconcileGone takes the rights from a server that is gone.
+func (c *Controller) reconcileGone(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	c.written.Forget(key.String())
+	for _, kind := range []string{"nfsservers", "storageclusters"} {
+		if !c.Whole(kind) { // it may be made again with its kind, and the pod is there all the time
+			return c.StatusDelay, nil
+		}
+	}
+	return 0, c.revoke(ctx, key, false)
+}
+
+// desiredOf is the desired state of a server. image is that of an upgrade.
+func (c *Controller) desiredOf(s *v1beta1.NFSServer, cluster *v1beta1.StorageCluster, image v1beta1.Image) desired {
+	return desired{server: s, cluster: cluster, image: image, holdfast: c.Namespace, release: c.Release}
+}
+
+// run makes one pass over a server, up to its status.
+func (c *Controller) run(ctx context.Context, d desired) (*round, error) {
+	o, err := c.observe(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlan(d, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &round{desired: d, observed: o, plan: p}
+	if r.leaving != "" || r.finish {
+		return r, c.applyRemoval(ctx, r)
+	}
+	return r, c.apply(ctx, r)
+}
+
+// apply carries out what is to be maintained. What the API server refuses is in the outcome, and keeps nothing else from
+// being applied.
+func (c *Controller) apply(ctx context.Context, r *round) (err error) {
+	if r.finalizer {
+		if r.server, err = c.written.AddFinalizer(ctx, r.server, v1beta1.OperatorFinalizer); err != nil {
+			return err
+		}
+	}
+	r.claimErr = r.claimRefused
+	if r.claimErr == nil {
+		r.claimErr = c.applyClaim(ctx, r)
+	}
+	if r.grant {
+		r.came(c.grant(ctx, r.server))
+	}
+	for _, objects := range [][]*unstructured.Unstructured{r.network, r.workload} {
+		if len(objects) > 0 {
+			r.came(c.Servers.Apply(ctx, objects))
+		}
+	}
+	if r.prune && len(r.Failures) == 0 {
+		r.came(c.prune(ctx, r))
+	}
+	return ctx.Err()
+}
+
+// came adds what came of a part of a plan.
+func (o *outcome) came(part apply.Outcome) { o.Outcome = o.And(part) }
+
+// prune removes what an earlier release or spec has made for a server and this one does not.
+func (c *Controller) prune(ctx context.Context, r *round) apply.Outcome {
+	keep := apply.Keeping(append(r.network, r.workload...))
+	return c.Servers.Prune(ctx, func(o *unstructured.Unstructured) bool {
+		return o.GetNamespace() != r.server.Namespace || o.GetLabels()[Label] != r.server.Name || keep(o)
+	})
+}
+
+// applyClaim changes the PersistentVolume first: what is in it must outlive the claim, and a claim that is made again must
+// find it.
+func (c *Controller) applyClaim(ctx context.Context, r *round) error {
+	if r.patchVolume != nil {
+		if err := c.patchVolume(ctx, r.server, r.patchVolume); err != nil {
+			return err
+		}
+	}
+	claims := c.Kubernetes.CoreV1().PersistentVolumeClaims(r.server.Namespace)
+	if claim := r.makeClaim; claim != nil {
+		if _, err := claims.Create(ctx, claim, metav1.CreateOptions{FieldManager: apply.FieldManager}); err != nil {
+			return fmt.Errorf("claim %s cannot be created: %w", claim.Name, err)
+		}
+		if r.data != nil {
+			c.Events.Event(r.server, core.EventTypeWarning, "ClaimRestored",
+				fmt.Sprintf("claim %s was deleted; its data was kept in PersistentVolume %s, and the claim was recreated for it", claim.Name, r.data.Name))
+		}
+	}
+	if claim := r.growClaim; claim != nil {
+		if _, err := claims.Update(ctx, claim, metav1.UpdateOptions{FieldManager: apply.FieldManager}); err != nil {
+			return fmt.Errorf("claim %s cannot grow to %s: %w", claim.Name, r.server.Spec.Storage.Size, err)
+		}
+	}
+	return nil
+}
+
+// write writes the status where it differs, and the events of the transitions that it shows.
+func (c *Controller) write(ctx context.Context, s *v1beta1.NFSServer, next v1beta1.NFSServerStatus, events []event) error {
+	written, changed, err := c.written.WriteStatus(ctx, s, next)
+	if err != nil || !changed {
+		return err
+	}
+	for _, e := range events {
+		c.Events.Event(written, e.kind, e.reason, kube.Shorten(e.message, kube.LongestEvent))
+	}
+	return nil
+}
+
+// reportUnreadable leaves a server as it runs that cannot be decoded, being deleted or not.
+func (c *Controller) reportUnreadable(ctx context.Context, s *v1beta1.NFSServer) error {
+	written, err := c.unreadable.Report(ctx, c.Client, s, apply.FieldManager)
+	if written == nil {
+		return err
+	}
+	c.written.Wrote(written.(*v1beta1.NFSServer))
+	c.Events.Event(s, core.EventTypeWarning, v1beta1.ReasonUnreadable, kube.Shorten(kube.UnreadableMessage(s), kube.LongestEvent))
+	return nil
+}
+
+// cluster is the StorageCluster that is served. Without one, servers get what a StorageCluster gives that says nothing.
+func (c *Controller) cluster() (*v1beta1.StorageCluster, error) {
+	all, err := c.clusters.List(labels.Everything())
+	return cmp.Or(v1beta1.Served(all), &v1beta1.StorageCluster{}), err
+}

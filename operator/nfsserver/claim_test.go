@@ -1,0 +1,97 @@
+package nfsserver
+
+import (
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// persistent is the PersistentVolume that bind has made.
+func (r *rig) persistent() *core.PersistentVolume {
+	r.Helper()
+	pv, err := r.theirs.CoreV1().PersistentVolumes().Get(r.Context(), r.namespace, metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return pv
+}
+
+func (r *rig) claim(name string) *core.PersistentVolumeClaim {
+	r.Helper()
+	claim, err := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace).Get(r.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return claim
+}
+
+// serveOn makes a server whose claim is bound to a PersistentVolume that would be deleted with it.
+func (r *rig) serveOn(name string, change func(*v1beta1.NFSServerSpec)) {
+	r.Helper()
+	r.create(name, change)
+	r.bindTo("nfs-"+name, noClass, core.PersistentVolumeReclaimDelete)
+	r.until("the data to be kept", func() bool {
+		pv := r.persistent()
+		return pv.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimRetain && pv.Annotations[dataAnnotation] == r.namespace+"/"+name &&
+			pv.Annotations[policyAnnotation] == string(core.PersistentVolumeReclaimDelete)
+	})
+}
+
+func TestClaim_DeletedByHandIsMadeAgainForTheDataThatItHad(t *testing.T) {
+	r := newRig(t)
+	r.serveOn("data", nil)
+	before := r.claim("nfs-data")
+	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
+	if err := claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// No pod runs anywhere, but the API server's protection waits for one that was chosen a node.
+	r.until("another claim, bound to the same data", func() bool {
+		now := r.claim("nfs-data")
+		return now != nil && now.UID != before.UID && now.Spec.VolumeName == r.namespace && now.Status.Phase == core.ClaimBound
+	})
+	pv := r.persistent()
+	if pv.Spec.ClaimRef.UID != r.claim("nfs-data").UID || pv.Annotations[policyAnnotation] != string(core.PersistentVolumeReclaimDelete) ||
+		pv.Annotations["pv.kubernetes.io/provisioned-by"] != "a test" {
+		t.Errorf("the PersistentVolume is bound to %+v and has the annotations %v", pv.Spec.ClaimRef, pv.Annotations)
+	}
+	r.until("the event", func() bool { return len(r.events.with("Warning ClaimRestored")) == 1 })
+}
+
+func TestClaim_OfAServerThatIsGoneGetsItsReclaimPolicyBack(t *testing.T) {
+	for _, policy := range []core.PersistentVolumeReclaimPolicy{core.PersistentVolumeReclaimRetain, core.PersistentVolumeReclaimDelete} {
+		t.Run(string(policy), func(t *testing.T) {
+			r := newRig(t)
+			r.serveOn("data", func(s *v1beta1.NFSServerSpec) { s.ReclaimPolicy = policy })
+			r.delete("data")
+			r.gone("data")
+			pv := r.persistent()
+			if pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete || pv.Annotations[dataAnnotation] != "" || pv.Annotations[policyAnnotation] != "" {
+				t.Errorf("the PersistentVolume has the policy %s and the annotations %v", pv.Spec.PersistentVolumeReclaimPolicy, pv.Annotations)
+			}
+			if kept := r.claim("nfs-data") != nil; kept != (policy == core.PersistentVolumeReclaimRetain) {
+				t.Errorf("the claim is there: %t", kept)
+			}
+		})
+	}
+}
+
+func TestClaim_DataWithoutAClaimStaysWhenItsServerGoes(t *testing.T) {
+	r := newRig(t)
+	r.serveOn("data", nil)
+	r.stop()
+	claims := r.theirs.CoreV1().PersistentVolumeClaims(r.namespace)
+	if err := claims.Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the end of the claim", func() bool { return r.claim("nfs-data") == nil })
+	r.delete("data")
+	r.start()
+	r.gone("data")
+	if pv := r.persistent(); pv.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimRetain {
+		t.Errorf("the data goes with policy %s", pv.Spec.PersistentVolumeReclaimPolicy)
+	}
+}

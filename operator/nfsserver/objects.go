@@ -1,0 +1,138 @@
+package nfsserver
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/kube/apply"
+	"github.com/holdfast-storage/holdfast/operator/render"
+)
+
+// Label has the name of the server that an object of its namespace belongs to.
+const Label = "holdfast.dev/nfs-server"
+
+const (
+	nameLabel      = "app.kubernetes.io/name"
+	componentLabel = "app.kubernetes.io/component"
+	partOfLabel    = "app.kubernetes.io/part-of"
+
+	holdfastName    = "holdfast"
+	serverComponent = "nfs-server"
+
+	// prefix begins the names of all that is made for a server.
+	prefix = "nfs-"
+)
+
+// objectName is that of each object of a server.
+func objectName(s *v1beta1.NFSServer) string { return prefix + s.Name }
+
+// serverOf says to which server an object belongs, by its name.
+func serverOf(object types.NamespacedName) (types.NamespacedName, bool) {
+	name, is := strings.CutPrefix(object.Name, prefix)
+	return types.NamespacedName{Namespace: object.Namespace, Name: name}, is
+}
+
+// isPodOf says whether a pod is of the StatefulSet of a server. The pods of a copy of that have its labels too.
+func isPodOf(s *v1beta1.NFSServer, pod string) bool {
+	ordinal, is := strings.CutPrefix(pod, objectName(s)+"-")
+	_, err := strconv.ParseUint(ordinal, 10, 31)
+	return is && err == nil
+}
+
+// selector finds the pods of a server in its namespace.
+func selector(s *v1beta1.NFSServer) map[string]string {
+	return map[string]string{nameLabel: holdfastName, componentLabel: serverComponent, Label: s.Name}
+}
+
+// labelsOf are on all that is made for a server.
+func labelsOf(s *v1beta1.NFSServer) map[string]string {
+	all := map[string]string{partOfLabel: holdfastName, apply.ManagedByLabel: apply.FieldManager}
+	maps.Copy(all, selector(s))
+	return all
+}
+
+// claimName is the claim that a server uses, "" if none.
+func claimName(s *v1beta1.NFSServer) string {
+	switch {
+	case s.Spec.Publish != nil:
+		return s.Spec.Publish.ClaimName
+	case s.Spec.Storage == nil || s.Spec.Storage.HostPath != "":
+		return ""
+	case s.Spec.Storage.ClaimName != "":
+		return s.Spec.Storage.ClaimName
+	}
+	return objectName(s)
+}
+
+// makesClaim says whether the claim is made for the server.
+func makesClaim(s *v1beta1.NFSServer) bool {
+	return s.Spec.Storage != nil && s.Spec.Storage.Size != nil
+}
+
+// provisionerLease is that of package provisioner, whose names the operator does not import.
+const provisionerLease = "holdfast-nfs-provisioner-"
+
+// leasesOf are the names of the Leases of a server: it holds one while it lives, and one while it provisions.
+func leasesOf(s *v1beta1.NFSServer) []string {
+	return []string{v1beta1.LeasePrefix + s.NodeName(), provisionerLease + s.Namespace + "." + s.Name}
+}
+
+// manifest returns the object of a kind in a file of package deploy, which has one of each.
+func manifest[T any](file, kind string) (*T, error) {
+	objects, err := deploy.Objects(file)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		if o.GetKind() != kind {
+			continue
+		}
+		typed := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", file, kind, err)
+		}
+		return typed, nil
+	}
+	return nil, fmt.Errorf("%s has no %s", file, kind)
+}
+
+type object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// belonging gives an object of a server what all of them have: it goes with the server.
+func belonging(o object, s *v1beta1.NFSServer) (*unstructured.Unstructured, error) {
+	o.SetNamespace(s.Namespace)
+	o.SetName(objectName(s))
+	labels := labelsOf(s)
+	maps.Copy(labels, o.GetLabels())
+	o.SetLabels(labels)
+	if s.UID != "" {
+		owner := metav1.NewControllerRef(s, v1beta1.SchemeGroupVersion.WithKind("NFSServer"))
+		owner.BlockOwnerDeletion = new(false)
+		o.SetOwnerReferences([]metav1.OwnerReference{*owner})
+	}
+	return render.Unstructured(o)
+}
+
+// all gives objects of a server what all of them have.
+func all(s *v1beta1.NFSServer, objects ...object) (finished []*unstructured.Unstructured, err error) {
+	for _, o := range objects {
+		u, err := belonging(o, s)
+		if err != nil {
+			return nil, err
+		}
+		finished = append(finished, u)
+	}
+	return finished, nil
+}

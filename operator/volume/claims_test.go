@@ -1,0 +1,196 @@
+package volume_test
+
+import (
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
+)
+
+const protection = "kubernetes.io/pvc-protection"
+
+// boundClaim writes the claim of a volume, as it is when it is bound.
+func (w *world) boundClaim(volume string, change func(*core.PersistentVolumeClaim)) *core.PersistentVolumeClaim {
+	w.Helper()
+	claim := &core.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "claim-of-" + volume, Namespace: "shop", Labels: map[string]string{"app": "till"},
+			Annotations: map[string]string{
+				"note": "of the user", "pv.kubernetes.io/bind-completed": "yes", "volume.kubernetes.io/selected-node": "a",
+			},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "till", UID: "1", Controller: new(true)}},
+		},
+		Spec: core.PersistentVolumeClaimSpec{
+			VolumeName: "pv-of-" + volume, StorageClassName: new("holdfast"), AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
+			Resources:  core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: resource.MustParse("1Mi")}},
+			DataSource: &core.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "template"},
+		},
+	}
+	if change != nil {
+		change(claim)
+	}
+	made, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Create(w.Context(), claim, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return made
+}
+
+func (w *world) claimOf(volume string) *core.PersistentVolumeClaim {
+	claim, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Get(w.Context(), "claim-of-"+volume, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return claim
+}
+
+// releaseClaim takes the finalizer off, as happens when the last pod is gone.
+func (w *world) releaseClaim(volume string) {
+	w.Helper()
+	w.Until("the end of the old claim", func() bool {
+		claim := w.claimOf(volume)
+		if claim == nil || claim.DeletionTimestamp == nil {
+			return false
+		}
+		claim.Finalizers = nil
+		_, err := w.Theirs.CoreV1().PersistentVolumeClaims("shop").Update(w.Context(), claim, metav1.UpdateOptions{})
+		return err == nil
+	})
+}
+
+// renewing is a cluster whose leader watches claims, with a volume that shall not outlive its node.
+func renewing(t *testing.T) (*world, map[string]*inmemory.Host) {
+	w := newWorld(t)
+	w.Lease = shortLease
+	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+	for _, name := range []string{"a", "b"} {
+		w.KubernetesNode(name)
+	}
+	hosts := w.Hosts(map[string]int64{"a": gib, "b": gib})
+	w.leads()
+	w.made("v", "a", backend.DeleteOnNodeLoss)
+	return w, hosts
+}
+
+func TestRenew_ClaimOfAVolumeThatIsGivenUpIsRecreated(t *testing.T) {
+	w, _ := renewing(t)
+	old := w.boundClaim("v", nil)
+	w.down("a")
+	w.deleteNode("a")
+	w.ExpectEvent("VolumeGivenUp")
+	w.ExpectEvent("VolumeReplaced")
+	w.Gone("v")
+	claim := w.claimOf("v")
+	if claim == nil || claim.UID == old.UID || claim.DeletionTimestamp != nil {
+		t.Fatalf("the claim is %+v", claim)
+	}
+	if claim.Spec.VolumeName != "" || claim.Spec.DataSource != nil || claim.Spec.Resources.Requests.Storage().String() != "1Mi" || *claim.Spec.StorageClassName != "holdfast" {
+		t.Errorf("it asks for %+v", claim.Spec)
+	}
+	if len(claim.Annotations) != 1 || claim.Annotations["note"] != "of the user" || claim.Labels["app"] != "till" || len(claim.OwnerReferences) != 1 {
+		t.Errorf("it is %+v", claim.ObjectMeta)
+	}
+}
+
+func TestRenew_ClaimIsRecreatedWhenItsLastPodHasReleasedIt(t *testing.T) {
+	for name, change := range map[string]func(*world, map[string]*inmemory.Host){
+		"and nothing else": func(*world, map[string]*inmemory.Host) {},
+		"and the node is back": func(w *world, hosts map[string]*inmemory.Host) {
+			w.KubernetesNode("a")
+			w.Agent("a", hosts["a"])
+			w.Ready("a")
+		},
+		"and another leads":         func(w *world, _ map[string]*inmemory.Host) { w.Stop(); w.started().leads() },
+		"and its volume is deleted": func(w *world, _ map[string]*inmemory.Host) { go func() { _ = w.Backend.Delete(w.Context(), "v") }() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, hosts := renewing(t)
+			old := w.boundClaim("v", func(c *core.PersistentVolumeClaim) { c.Finalizers = []string{protection} })
+			w.down("a")
+			w.deleteNode("a")
+			w.Until("the deletion of the claim being requested", func() bool { return w.claimOf("v").DeletionTimestamp != nil })
+			if v := w.Volume("v"); v == nil {
+				t.Error("what the new claim needs is gone")
+			}
+			w.T = t
+			change(w, hosts)
+			w.releaseClaim("v")
+			w.Until("the new claim", func() bool { c := w.claimOf("v"); return c != nil && c.UID != old.UID })
+			w.Gone("v")
+		})
+	}
+}
+
+func TestRenew_ClaimRecreatedByAnotherIsLeftAlone(t *testing.T) {
+	w, _ := renewing(t)
+	w.boundClaim("v", func(c *core.PersistentVolumeClaim) { c.Finalizers = []string{protection} })
+	w.down("a")
+	w.deleteNode("a")
+	w.Until("the deletion of the claim being requested", func() bool { return w.claimOf("v").DeletionTimestamp != nil })
+	w.Stop() // so that this test is first
+	w.releaseClaim("v")
+	mine := w.boundClaim("v", func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "" })
+	w.started().leads()
+	w.Gone("v")
+	if claim := w.claimOf("v"); claim == nil || claim.UID != mine.UID {
+		t.Errorf("the claim is %+v", claim)
+	}
+}
+
+func TestRenew_ClaimOfAnotherVolumeIsLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(*core.PersistentVolumeClaim){
+		"of another volume": func(c *core.PersistentVolumeClaim) { c.Spec.VolumeName = "other" },
+		"of a pod": func(c *core.PersistentVolumeClaim) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "1", Controller: new(true)}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := renewing(t)
+			old := w.boundClaim("v", change)
+			w.down("a")
+			w.deleteNode("a")
+			w.Gone("v")
+			if claim := w.claimOf("v"); claim == nil || claim.UID != old.UID || claim.DeletionTimestamp != nil {
+				t.Errorf("the claim is %+v", claim)
+			}
+		})
+	}
+}
+
+func TestRenew_VolumeWithoutAClaimIsGivenUpAlone(t *testing.T) {
+	w, _ := renewing(t)
+	w.down("a")
+	w.deleteNode("a")
+	w.Gone("v")
+	if claim := w.claimOf("v"); claim != nil {
+		t.Errorf("there is a claim: %+v", claim)
+	}
+}
+
+func TestRenew_EventIsWrittenOnce(t *testing.T) {
+	w, _ := renewing(t)
+	w.boundClaim("v", nil)
+	w.down("a")
+	w.deleteNode("a")
+	w.Gone("v")
+	w.Until("the record of the node being forgotten, which is last", func() bool {
+		n, err := w.Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+		return apierrors.IsNotFound(err) || err == nil && len(n.Spec.Discard) > 0
+	})
+	events := 0
+	for len(w.Events.Events) > 0 {
+		if strings.Contains(<-w.Events.Events, "VolumeGivenUp") {
+			events++
+		}
+	}
+	if events != 2 { // on the volume, and on its claim
+		t.Errorf("%d events were written", events)
+	}
+}

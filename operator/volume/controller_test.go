@@ -1,0 +1,55 @@
+package volume
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+
+	ourfake "github.com/holdfast-storage/holdfast/api/client/clientset/fake"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+func TestLead_EventsOfAVolumeAreForgottenWithItsObject(t *testing.T) {
+	events := record.NewFakeRecorder(10)
+	ours, theirs := ourfake.NewSimpleClientset(), fake.NewClientset()
+	watches := kube.NewWatches(t.Context(), ours, theirs, v1beta1.DefaultNamespace)
+	storage, err := cluster.New(cluster.Config{Client: ours, Kubernetes: theirs, Watches: watches})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{Storage: storage, Events: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.leader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := watches.Holdfast.Holdfast().V1beta1().Volumes().Informer().GetIndexer()
+	goes := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "goes", UID: "goes"}, Spec: v1beta1.VolumeSpec{Node: "a"}}
+	stays := &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "stays", UID: "stays"}, Spec: v1beta1.VolumeSpec{Node: "a"}}
+	for _, v := range []*v1beta1.Volume{goes, stays} {
+		if err := objects.Add(v); err != nil {
+			t.Fatal(err)
+		}
+		l.recordLoss(v, plight{reason: v1beta1.ReasonNodeGone, cause: "node a was deleted"})
+	}
+	if err := objects.Delete(goes); err != nil {
+		t.Fatal(err)
+	}
+	const idle = "shop.files.nfs.holdfast.dev" // nothing is on it
+	if _, err := l.reconcile(t.Context(), idle); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.reported) != 1 || !l.reported["stays"] {
+		t.Errorf("it remembers %v, want what still has an object", l.reported)
+	}
+	l.recordLoss(stays, plight{})
+	if events := len(events.Events); events != 2 {
+		t.Errorf("%d events were written, want one of each volume", events)
+	}
+}

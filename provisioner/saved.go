@@ -1,0 +1,68 @@
+package provisioner
+
+import (
+	"context"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	typed "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// saving is a client that reports the result of writing each PersistentVolume. The library retries forever and reports
+// nothing.
+type saving struct {
+	kubernetes.Interface
+	saved func(context.Context, *core.PersistentVolume, error)
+}
+
+func (s saving) CoreV1() typed.CoreV1Interface { return savingCore{s.Interface.CoreV1(), s.saved} }
+
+type savingCore struct {
+	typed.CoreV1Interface
+	saved func(context.Context, *core.PersistentVolume, error)
+}
+
+func (s savingCore) PersistentVolumes() typed.PersistentVolumeInterface {
+	return savingVolumes{s.CoreV1Interface.PersistentVolumes(), s.saved}
+}
+
+type savingVolumes struct {
+	typed.PersistentVolumeInterface
+	saved func(context.Context, *core.PersistentVolume, error)
+}
+
+func (s savingVolumes) Create(ctx context.Context, v *core.PersistentVolume, o metav1.CreateOptions) (*core.PersistentVolume, error) {
+	written, err := s.PersistentVolumeInterface.Create(ctx, v, o)
+	s.saved(ctx, v, err)
+	return written, err
+}
+
+// saved follows the writing of a PersistentVolume. That one of the name exists may mean that another server was
+// faster; which it is, reconcile finds out.
+func (p *Provisioner) saved(_ context.Context, v *core.PersistentVolume, err error) {
+	id := backend.ID(v.Annotations[v1beta1.NFSVolumeAnnotation])
+	switch {
+	case err == nil:
+		p.forget(id)
+	case apierrors.IsAlreadyExists(err):
+		p.begun.Enqueue(id)
+	default:
+		p.log.Warn("a volume is created and its PersistentVolume cannot be written; retrying", "volume", id, "error", err)
+		if v.Spec.ClaimRef != nil {
+			p.warnf(v.Spec.ClaimRef, "NotSaved", "the volume is created, and its PersistentVolume %s cannot be written; this is retried: %v", v.Name, err)
+		}
+	}
+}
+
+// forget takes a volume out of the journal whose PersistentVolume exists. What fails is tried again.
+func (p *Provisioner) forget(id backend.ID) {
+	if err := p.journal.end(id); err != nil {
+		p.log.Warn("a volume that has its PersistentVolume stays in the journal; trying again", "volume", id, "error", err)
+		p.begun.EnqueueAfter(id, p.RetryFirst)
+	}
+}

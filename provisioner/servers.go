@@ -1,0 +1,140 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	holdfast "github.com/holdfast-storage/holdfast/api/client/informers"
+	watch "github.com/holdfast-storage/holdfast/api/client/informers/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+// Servers are all NFSServers of the cluster, and where there may be some. They know which server makes the volumes of claims
+// that name none, or one by its name alone: the oldest of those that may.
+type Servers struct {
+	own       types.NamespacedName
+	namespace string // of Holdfast
+	all       watch.NFSServerIndexInformer
+	clusters  watch.StorageClusterIndexInformer
+	// Watches are those of this process for objects of Holdfast; Run starts them.
+	Watches holdfast.SharedInformerFactory
+}
+
+// NewServers are the servers as the server own sees them, with Holdfast installed in namespace.
+func NewServers(own types.NamespacedName, namespace string, c client.Interface, log *slog.Logger) (*Servers, error) {
+	watches := holdfast.NewSharedInformerFactoryWithOptions(c, 0, holdfast.WithTransform(kube.Slim))
+	kinds := watches.Holdfast().V1beta1()
+	s := &Servers{
+		own, namespace, watch.ToTypedNFSServerInformer(kinds.NFSServers()).TypedInformer(),
+		watch.ToTypedStorageClusterInformer(kinds.StorageClusters()).TypedInformer(), watches,
+	}
+	var logged atomic.Bool
+	return s, s.all.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		if ctx.Err() == nil && !logged.Swap(true) {
+			log.Warn("the NFSServers cannot be watched; trying again", "error", err)
+		}
+	})
+}
+
+// Run watches until ctx ends.
+func (s *Servers) Run(ctx context.Context) error {
+	s.Watches.StartWithContext(ctx)
+	<-ctx.Done()
+	return nil
+}
+
+// OnChange calls f when a server is seen first or changes.
+func (s *Servers) OnChange(f func()) error {
+	_, err := s.all.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { f() }, UpdateFunc: func(any, any) { f() }})
+	return err
+}
+
+// cluster is the StorageCluster, nil as long as none is known.
+func (s *Servers) cluster() *v1beta1.StorageCluster {
+	var all []*v1beta1.StorageCluster
+	for _, o := range s.clusters.GetIndexer().List() {
+		all = append(all, o.(*v1beta1.StorageCluster))
+	}
+	return v1beta1.Served(all)
+}
+
+// Refusal says why this server creates no new volumes: its namespace is not allowed.
+func (s *Servers) Refusal() error {
+	served := s.cluster()
+	switch {
+	case !s.clusters.HasSynced():
+		return fmt.Errorf("%w: it is not known yet whether namespace %s may have NFS servers", backend.ErrUnavailable, s.own.Namespace)
+	case !served.AllowsNFSServers(s.own.Namespace, s.namespace):
+		return fmt.Errorf("%w: NFS server %s gets no new volumes, since namespace %s is not among those that may have NFS servers. To allow it: %s",
+			backend.ErrUnavailable, s.own, s.own.Namespace, served.AllowNFSServers(s.own.Namespace))
+	}
+	return nil
+}
+
+// list is of all servers that are known.
+func (s *Servers) list() (all []*v1beta1.NFSServer) {
+	for _, o := range s.all.GetIndexer().List() {
+		all = append(all, o.(*v1beta1.NFSServer))
+	}
+	return all
+}
+
+// Own is the server itself, nil as long as it is not known.
+func (s *Servers) Own() *v1beta1.NFSServer {
+	for _, server := range s.list() {
+		if s.isOwn(server) {
+			return server
+		}
+	}
+	return nil
+}
+
+func (s *Servers) isOwn(server *v1beta1.NFSServer) bool {
+	return server.Namespace == s.own.Namespace && server.Name == s.own.Name
+}
+
+// IsDefault says whether claims that name no server are for this one.
+func (s *Servers) IsDefault() bool { return s.isOldest("") }
+
+// IsNamed says whether claims that name a server without its namespace are for this one.
+func (s *Servers) IsNamed(name string) bool { return name == s.own.Name && s.isOldest(name) }
+
+// isOldest says whether this server is the oldest of a name, or of all, that may be where they are. Without the lists,
+// none is.
+func (s *Servers) isOldest(name string) bool {
+	if !s.all.HasSynced() || !s.clusters.HasSynced() {
+		return false
+	}
+	served := s.cluster()
+	able := slices.DeleteFunc(s.list(), func(server *v1beta1.NFSServer) bool {
+		return !served.AllowsNFSServers(server.Namespace, s.namespace) || server.Spec.Publish != nil || server.DeletionTimestamp != nil || name != "" && server.Name != name
+	})
+	return len(able) > 0 && s.isOwn(slices.MinFunc(able, byAge))
+}
+
+func byAge(a, b *v1beta1.NFSServer) int {
+	if by := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); by != 0 {
+		return by
+	}
+	return strings.Compare(cache.MetaObjectToName(a).String(), cache.MetaObjectToName(b).String())
+}
+
+// Known says whether there is a server of that NAME or NAMESPACE/NAME; without the list, it is not said to be missing.
+func (s *Servers) Known(server string) bool {
+	if !s.all.HasSynced() {
+		return true
+	}
+	return slices.ContainsFunc(s.list(), func(known *v1beta1.NFSServer) bool {
+		return server == known.Name || server == known.Namespace+"/"+known.Name
+	})
+}

@@ -1,0 +1,116 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/kube"
+)
+
+// enqueueBegun has everything looked at that was begun.
+func (p *Provisioner) enqueueBegun() {
+	for _, id := range p.journal.all() {
+		p.begun.Enqueue(id)
+	}
+}
+
+// begunFor is the volume that was begun for a claim.
+func (p *Provisioner) begunFor(claim any) []backend.ID {
+	c, ok := claim.(*core.PersistentVolumeClaim)
+	if !ok {
+		return nil
+	}
+	id := backend.ID(nameFor(c))
+	if _, begun := p.journal.get(id); !begun {
+		return nil
+	}
+	return []backend.ID{id}
+}
+
+// nameFor is how the library names the PersistentVolume of a claim.
+func nameFor(c *core.PersistentVolumeClaim) string { return "pvc-" + string(c.UID) }
+
+// reconcile finds out what became of a volume that was begun: it has its PersistentVolume, it is still wanted, or it is
+// removed. It asks the API server itself, since a cache may be behind.
+func (p *Provisioner) reconcile(ctx context.Context, id backend.ID) (again time.Duration, err error) {
+	ctx, done, open := p.gate.enter(ctx)
+	if !open {
+		return 0, nil // it is looked at again when the Lease is held
+	}
+	defer done()
+	return 0, p.endBegun(ctx, id)
+}
+
+func (p *Provisioner) endBegun(ctx context.Context, id backend.ID) error {
+	e, begun := p.journal.get(id)
+	if !begun {
+		return nil
+	}
+	// The claim comes first: one that is bound had its PersistentVolume before, which may come between two questions.
+	c, noClaim := p.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Get(ctx, e.Claim, metav1.GetOptions{})
+	if kube.IgnoreNotFound(noClaim) != nil {
+		return noClaim
+	}
+	pv, err := p.Client.CoreV1().PersistentVolumes().Get(ctx, e.Name, metav1.GetOptions{})
+	switch {
+	case err == nil && p.owns(pv):
+		return p.journal.end(id)
+	case err == nil:
+		return p.discard(ctx, id, e, "another server made the PersistentVolume")
+	case !apierrors.IsNotFound(err):
+		return err
+	case noClaim != nil || string(c.UID) != e.UID:
+		return p.discard(ctx, id, e, "the claim was deleted before it had a PersistentVolume")
+	case c.Spec.VolumeName == e.Name:
+		// It was written, and was deleted by force: its data may still be needed.
+		p.log.Warn("a claim lost its PersistentVolume; its data is kept on the server", "volume", id, "claim", e.Namespace+"/"+e.Claim)
+		return p.journal.end(id)
+	case c.Spec.VolumeName != "":
+		return p.discard(ctx, id, e, "the claim has another volume")
+	}
+	return nil // still wanted
+}
+
+// discard removes a volume that was never used.
+func (p *Provisioner) discard(ctx context.Context, id backend.ID, e entry, why string) error {
+	v, err := p.Backend.Get(ctx, id)
+	switch {
+	case errors.Is(err, backend.ErrNotFound):
+	case err != nil:
+		return err
+	case v.Labels[v1beta1.NFSServerLabel] != p.Identity || v.Labels[ClaimUIDLabel] != e.UID:
+		p.log.Warn("an unfinished volume was replaced by another; left alone", "volume", id)
+		return p.journal.end(id)
+	}
+	if err := p.remove(ctx, id); err != nil {
+		return fmt.Errorf("volume %s, which is no longer needed (%s): %w", id, why, err)
+	}
+	if v != nil {
+		p.log.Info("removed a volume that was never used", "volume", id, "claim", e.Namespace+"/"+e.Claim, "why", why)
+	}
+	return p.journal.end(id)
+}
+
+// remove takes a volume away, with what else is known of it. That is looked for once more afterwards, since it may be
+// noted by a call that saw the volume right before.
+func (p *Provisioner) remove(ctx context.Context, id backend.ID) error {
+	forget := p.Forget
+	if forget == nil {
+		forget = func(context.Context, backend.ID) error { return nil }
+	}
+	if err := forget(ctx, id); err != nil {
+		return err
+	}
+	if err := p.Backend.Delete(ctx, id); err != nil {
+		return err
+	}
+	return forget(ctx, id)
+}

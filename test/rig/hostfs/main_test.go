@@ -1,0 +1,214 @@
+package hostfs
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { os.Exit(Main(m)) }
+
+// lingering makes the test below play the run that is killed.
+const lingering = "HOLDFAST_TEST_LINGERS"
+
+func TestRun_KilledLeavesNoMountAndTheNextNoLoopDevice(t *testing.T) {
+	if os.Getenv(lingering) != "" {
+		linger(t)
+	}
+	RequireRoot(t)
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), lingering+"=1", insideVariable+"=")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := strings.TrimSpace(ready)
+	during := attachments(t, filepath.Join(filepath.Dir(dir), "disk"))
+	if len(during) != 2 {
+		t.Errorf("attached during the run: %v, want the disk and the file on it", during)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed on purpose
+	// The kernel takes the namespace down after the process has ended, and does not report when.
+	late := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for sweep(); slices.ContainsFunc(during, attachment.lasts); sweep() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("still attached of %v", during)
+		}
+	}
+	if mounts, err := os.ReadFile("/proc/1/mounts"); err != nil || strings.Contains(string(mounts), dir) {
+		t.Errorf("%s is still mounted, %v", dir, err)
+	}
+	if _, err := os.Stat(filepath.Dir(dir)); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", dir, err)
+	}
+}
+
+func TestPowerCut_KeepsTheDiskAndLosesTheMemory(t *testing.T) {
+	for _, k := range []Kind{XFS, Ext4, Btrfs} {
+		t.Run(k.Name, func(t *testing.T) {
+			dir := New(t, k, 512<<20)
+			for _, name := range []string{"synced", "written"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte("content"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if name == "synced" {
+					run(t, "sync", "--file-system", dir)
+				}
+			}
+			left := Cut(t, k, dir)
+			if got, err := os.ReadFile(filepath.Join(left, "synced")); err != nil || string(got) != "content" {
+				t.Errorf("of what was synced is left %q, %v", got, err)
+			}
+			if got, err := os.ReadFile(filepath.Join(left, "written")); !os.IsNotExist(err) {
+				t.Errorf("of what was not synced is left %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// waiting makes the test below play a run beside which something is unmounted.
+const waiting = "HOLDFAST_TEST_WAITS"
+
+func TestRun_UnmountBesideItReachesItsNamespace(t *testing.T) {
+	if os.Getenv(waiting) != "" {
+		sayMounted(t, os.Getenv(waiting))
+		return
+	}
+	RequireRoot(t)
+	// As a cluster beside the tests keeps its volumes.
+	shared := t.TempDir()
+	run(t, "mount", "-t", "tmpfs", "holdfast", shared)
+	t.Cleanup(func() { unmountAll(t, shared) })
+	run(t, "mount", "--make-shared", shared)
+	volume := filepath.Join(shared, "volume")
+	if err := os.Mkdir(volume, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "mount", "-t", "tmpfs", "holdfast", volume)
+
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), waiting+"="+volume, insideVariable+"=")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		_ = cmd.Wait() // what it says counts
+	})
+	said := bufio.NewReader(stdout)
+	for _, want := range []string{"mounted\n", "not mounted\n"} {
+		if got, err := said.ReadString('\n'); err != nil || got != want {
+			t.Fatalf("the run says %q, %v; want %q", got, err, want)
+		}
+		unmountAll(t, volume)
+		if _, err := stdin.Write([]byte("\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sayMounted says twice whether something is mounted there, and waits for a line after each.
+func sayMounted(t *testing.T, target string) {
+	t.Helper()
+	lines := bufio.NewReader(os.Stdin)
+	for range 2 {
+		mounts, err := os.ReadFile("/proc/self/mounts")
+		if err != nil {
+			t.Fatal(err)
+		}
+		word := "not mounted\n"
+		if strings.Contains(string(mounts), " "+target+" ") {
+			word = "mounted\n"
+		}
+		if _, err := os.Stdout.WriteString(word); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lines.ReadString('\n'); err != nil {
+			return
+		}
+	}
+}
+
+// linger makes a file system with a file that is attached by hand, says where, and waits for its end.
+func linger(t *testing.T) {
+	dir := New(t, XFS, 1<<30)
+	file := filepath.Join(dir, "image")
+	if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "losetup", "--find", file)
+	if _, err := os.Stdout.WriteString(dir + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_ = unix.Pause() // until the kill
+	}
+}
+
+// attachment is a file that a loop device is attached to; other tests attach others at the same time.
+type attachment struct {
+	device      string
+	file, inode uint64
+}
+
+// attachments finds the device over a disk and those over files on it.
+func attachments(t *testing.T, disk string) (found []attachment) {
+	t.Helper()
+	var file, device unix.Stat_t
+	if err := unix.Stat(disk, &file); err != nil {
+		t.Fatal(err)
+	}
+	devices, err := filepath.Glob("/dev/loop[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // first the disk, then what is on it
+		eachLoop(devices, func(f *os.File, info *unix.LoopInfo64) {
+			a := attachment{f.Name(), info.Device, info.Inode}
+			overDisk := info.Device == file.Dev && info.Inode == file.Ino
+			if overDisk && unix.Fstat(int(f.Fd()), &device) != nil || slices.Contains(found, a) {
+				return
+			}
+			if overDisk || device.Rdev != 0 && info.Device == device.Rdev {
+				found = append(found, a)
+			}
+		})
+	}
+	return found
+}
+
+func (a attachment) lasts() (lasts bool) {
+	eachLoop([]string{a.device}, func(_ *os.File, info *unix.LoopInfo64) {
+		lasts = info.Device == a.file && info.Inode == a.inode
+	})
+	return lasts
+}

@@ -1,0 +1,279 @@
+// Package realapi gives tests the API server of a cluster of test/tool/cluster, with the kinds of Holdfast and without a
+// Holdfast that runs: its controllers would reconcile the objects as well.
+package realapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+)
+
+// Variable names the cluster.
+const Variable = "HOLDFAST_API"
+
+// Namespace is there while the tests of a package run.
+const Namespace = "holdfast-system"
+
+var (
+	server *rest.Config // nil where no cluster is named
+	dir    string       // of the cluster
+)
+
+// Config is for clients of the API server; a test that cannot have one is skipped.
+func Config(t testing.TB) *rest.Config {
+	t.Helper()
+	if server == nil {
+		hostfs.Skip(t, "api", "needs a cluster of test/tool/cluster, named in "+Variable)
+	}
+	return rest.CopyConfig(server)
+}
+
+// KubeletRoot is the --root-dir of the kubelet that runs the pods of the cluster.
+func KubeletRoot(t testing.TB) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state struct{ KubeletRoot string }
+	if err := json.Unmarshal(content, &state); err != nil || state.KubeletRoot == "" {
+		t.Fatalf("cluster.json says %+v, %v", state, err)
+	}
+	return state.KubeletRoot
+}
+
+// Main runs the tests of a package. It returns the code to end with.
+func Main(m *testing.M) int {
+	name := os.Getenv(Variable)
+	if name == "" {
+		return m.Run()
+	}
+	clean, err := prepare(name)
+	defer clean()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "cluster %q: %v\n", name, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// prepare finds the API server and teaches it what it does not know; clean takes that back.
+func prepare(name string) (clean func(), err error) {
+	var made []object
+	clean = func() {
+		for _, o := range made {
+			if err := o.remove(); err != nil {
+				fmt.Fprintln(os.Stderr, "cleaning up:", err)
+			}
+		}
+	}
+	if server, err = find(name); err != nil {
+		return clean, err
+	}
+	apis := dynamic.NewForConfigOrDie(server)
+	namespaces := apis.Resource(core.SchemeGroupVersion.WithResource("namespaces"))
+	kinds := apis.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	files, err := filepath.Glob(filepath.Join(root(), "deploy/crds/holdfast.dev_*.yaml"))
+	if err != nil || len(files) == 0 {
+		return clean, errors.Join(errors.New("deploy/crds has no definitions"), err)
+	}
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	namespace.SetName(Namespace)
+	objects := []object{{namespaces, Namespace, namespace}}
+	for _, file := range files {
+		definition, err := read(file)
+		if err != nil {
+			return clean, err
+		}
+		objects = append(objects, object{kinds, definition.GetName(), definition})
+	}
+	for _, o := range objects {
+		isNew, err := o.need()
+		if isNew {
+			made = append(made, o)
+		}
+		if err != nil {
+			return clean, err
+		}
+	}
+	for _, o := range objects[1:] {
+		if err := o.await("be established", Established); err != nil {
+			return clean, err
+		}
+	}
+	return clean, nil
+}
+
+func read(file string) (*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var o unstructured.Unstructured
+	if err := yaml.Unmarshal(text, &o.Object); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return &o, nil
+}
+
+// object is one that the tests of a package need.
+type object struct {
+	dynamic.ResourceInterface
+	name string
+	want *unstructured.Unstructured
+}
+
+// need makes it where it is not there. One that the tests of another package have deleted is awaited. One that is there
+// must be as it would be made: changing it would change a cluster that is in use.
+func (o object) need() (isNew bool, err error) {
+	ctx := context.Background()
+	there, err := o.Get(ctx, o.name, metav1.GetOptions{})
+	switch {
+	case err == nil && there.GetDeletionTimestamp() == nil:
+		wanted, err := o.Apply(ctx, o.name, o.want, metav1.ApplyOptions{FieldManager: "test", Force: true, DryRun: []string{metav1.DryRunAll}})
+		if err == nil && wanted.GetGeneration() != there.GetGeneration() {
+			err = fmt.Errorf("the cluster has another %s %s; first apply that of this tree, or delete it", o.want.GetKind(), o.name)
+		}
+		return false, err
+	case err == nil:
+		if err := o.awaitGone(); err != nil {
+			return false, err
+		}
+	case !apierrors.IsNotFound(err):
+		return false, err
+	}
+	_, err = o.Create(ctx, o.want, metav1.CreateOptions{})
+	return err == nil, err
+}
+
+// remove waits for the end, so that the tests of the next package find what they make themselves.
+func (o object) remove() error {
+	if err := o.Delete(context.Background(), o.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return o.awaitGone()
+}
+
+func (o object) awaitGone() error {
+	return o.await("go", func(now *unstructured.Unstructured) bool { return now == nil })
+}
+
+// await follows the object, nil when it is not there, until it is as it should be.
+func (o object) await(what string, done func(now *unstructured.Unstructured) bool) error {
+	// Namespaces and definitions go when all in them has gone; on a busy machine that takes a while.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	var now *unstructured.Unstructured
+	for ctx.Err() == nil { // the API server may end a watch at any time
+		there, err := o.Get(ctx, o.name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			now, there = nil, &unstructured.Unstructured{}
+		case err != nil:
+			return o.late(what, now, err)
+		default:
+			now = there
+		}
+		if done(now) {
+			return nil
+		}
+		changes, err := o.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + o.name, ResourceVersion: there.GetResourceVersion()})
+		if err != nil {
+			return o.late(what, now, err)
+		}
+		for change := range changes.ResultChan() {
+			now, _ = change.Object.(*unstructured.Unstructured)
+			if change.Type == watch.Deleted {
+				now = nil
+			}
+			if change.Type == watch.Error || done(now) {
+				break
+			}
+		}
+		changes.Stop()
+	}
+	return o.late(what, now, ctx.Err())
+}
+
+// late says what an object is like that did not become what it should.
+func (o object) late(what string, now *unstructured.Unstructured, err error) error {
+	if now == nil {
+		return fmt.Errorf("%s %s did not %s: %w; it is not there", o.want.GetKind(), o.name, what, err)
+	}
+	status, _ := yaml.Marshal(now.Object["status"])
+	return fmt.Errorf("%s %s did not %s: %w; deleted: %v, finalizers: %v, status:\n%s",
+		o.want.GetKind(), o.name, what, err, now.GetDeletionTimestamp(), now.GetFinalizers(), status)
+}
+
+// Established says whether the API server serves the kind of a definition; nil is one that is not there.
+func Established(definition *unstructured.Unstructured) bool {
+	if definition == nil {
+		return false
+	}
+	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+			return true
+		}
+	}
+	return false
+}
+
+// Until asks until it is so, or ctx ends. The longer it has waited the seldomer it asks: each answer costs a server.
+func Until(ctx context.Context, so func() bool) error {
+	pauses := wait.Backoff{Duration: 2 * time.Millisecond, Factor: 1.25, Steps: 100, Cap: 200 * time.Millisecond}
+	return pauses.DelayFunc().Until(ctx, true, true, func(context.Context) (bool, error) { return so(), nil })
+}
+
+// root is the repository, in which every test runs.
+func root() string {
+	dir, err := os.Getwd()
+	for err == nil && dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "test/tool/cluster/go.mod")); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+func find(name string) (*rest.Config, error) {
+	command := exec.Command("go", "run", ".", "-name", name, "kubeconfig")
+	command.Dir = filepath.Join(root(), "test/tool/cluster")
+	out, err := command.Output()
+	if err != nil {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+			return nil, fmt.Errorf("%w: %s", err, failed.Stderr)
+		}
+		return nil, err
+	}
+	path := strings.TrimSpace(string(out))
+	dir = filepath.Dir(path)
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // without a limit
+	return config, nil
+}

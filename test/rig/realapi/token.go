@@ -1,0 +1,103 @@
+package realapi
+
+import (
+	"context"
+	"testing"
+
+	authentication "k8s.io/api/authentication/v1"
+	authorization "k8s.io/api/authorization/v1"
+	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// WithToken is a connection with a token of an account that is bound to a pod, as a kubelet has it made for that pod. Of
+// pod "" it is bound to none.
+func WithToken(t testing.TB, config *rest.Config, namespace, account, pod string) *rest.Config {
+	t.Helper()
+	client := kubernetes.NewForConfigOrDie(config).CoreV1()
+	request := &authentication.TokenRequest{}
+	if pod != "" {
+		p, err := client.Pods(namespace).Get(t.Context(), pod, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Spec.BoundObjectRef = &authentication.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod, UID: p.UID}
+	}
+	made, err := client.ServiceAccounts(namespace).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := rest.AnonymousClientConfig(config)
+	with.BearerToken, with.QPS = made.Status.Token, -1
+	return with
+}
+
+// PodOn makes a pod of an account on a node that has no kubelet, and the Node as well.
+func PodOn(t testing.TB, config *rest.Config, namespace, account, pod, node string) {
+	t.Helper()
+	client, ctx := kubernetes.NewForConfigOrDie(config).CoreV1(), context.Background()
+	now := int64(0)
+	if _, err := client.Nodes().Create(ctx, &core.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err == nil {
+		t.Cleanup(func() { _ = client.Nodes().Delete(ctx, node, metav1.DeleteOptions{}) })
+	} else if !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Pods(namespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: &now}) })
+	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}, Spec: core.PodSpec{
+		NodeName: node, ServiceAccountName: account, Containers: []core.Container{{Name: "a", Image: "holdfast.test/pause:1"}},
+		Tolerations: []core.Toleration{{Operator: core.TolerationOpExists}},
+	}}
+	if _, err := client.Pods(namespace).Create(ctx, p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Verbs are all that RBAC distinguishes in requests for an ordinary kind.
+var Verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+
+// Right is what an account may be let do.
+type Right struct{ Group, Resource, Sub, In, Name string }
+
+// Allowed asks for the verbs that RBAC gives an account of a right.
+func Allowed(t testing.TB, as *rest.Config, right Right) (verbs []string) {
+	t.Helper()
+	reviews := kubernetes.NewForConfigOrDie(as).AuthorizationV1().SelfSubjectAccessReviews()
+	for _, verb := range Verbs {
+		review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorization.ResourceAttributes{
+			Verb: verb, Group: right.Group, Resource: right.Resource, Subresource: right.Sub, Namespace: right.In, Name: right.Name,
+		}}}
+		answer, err := reviews.Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status.Allowed {
+			verbs = append(verbs, verb)
+		}
+	}
+	return verbs
+}
+
+// AllRights gives an account all that RBAC can give. What is refused it then is refused by a policy.
+func AllRights(t testing.TB, config *rest.Config, namespace, account string) {
+	t.Helper()
+	client, name := kubernetes.NewForConfigOrDie(config).RbacV1().ClusterRoleBindings(), "test-all-rights-"+namespace
+	binding := &rbac.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbac.Subject{{Kind: rbac.ServiceAccountKind, Namespace: namespace, Name: account}},
+	}
+	if _, err := client.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+}
+
+// Unfinalize lets a PersistentVolume go.
+func Unfinalize(ctx context.Context, config *rest.Config, name string) error {
+	_, err := kubernetes.NewForConfigOrDie(config).CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	return err
+}

@@ -1,0 +1,190 @@
+package uml
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+)
+
+var small = Machine{MemoryMiB: 256, DiskBytes: 1 << 30}
+
+// bootLimit is far above what a machine needs to boot and run a command.
+const bootLimit = 5 * time.Minute
+
+func requireMachine(t *testing.T) context.Context {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots a second kernel, on which some tests take minutes; run without -short")
+	}
+	hostfs.RequireRoot(t)
+	if missing := Missing(); missing != "" {
+		hostfs.Skip(t, "uml", missing)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestMachine_ReturnsTheExitCodeOfTheProgram(t *testing.T) {
+	ctx := requireMachine(t)
+	for script, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -9 $$": 137} {
+		if status, err := Run(ctx, small, []string{"sh", "-c", script}, nil, io.Discard); err != nil || status != want {
+			t.Errorf("%s: status %d, %v, want %d", script, status, err, want)
+		}
+	}
+}
+
+func TestMachine_AllOutputOfTheProgramIsReturnedAndNothingElse(t *testing.T) {
+	ctx := requireMachine(t)
+	var out bytes.Buffer
+	script := `echo "$WORD"; seq 100000; echo to stderr >&2`
+	if status, err := Run(ctx, small, []string{"sh", "-c", script}, []string{"WORD=it's here"}, &out); err != nil || status != 0 {
+		t.Fatal(status, err)
+	}
+	want := []string{"it's here"}
+	for i := range 100000 {
+		want = append(want, strconv.Itoa(i+1))
+	}
+	want = append(want, "to stderr", "")
+	if out.String() != strings.Join(want, "\n") {
+		t.Errorf("of %d bytes %d came out", len(strings.Join(want, "\n")), out.Len())
+	}
+}
+
+func TestMachine_HasTheHostsFilesReadOnlyAndItsOwnDisks(t *testing.T) {
+	ctx := requireMachine(t)
+	m := small
+	m.Work, m.Disks = t.TempDir(), []int64{64 << 20}
+	if err := os.WriteFile(filepath.Join(m.Work, "word"), []byte("holdfast"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := `set -e
+		tr a-z A-Z < /run/work/word > /run/work/answer
+		test "$(blockdev --getsize64 /dev/ubdb)" = 67108864
+		truncate -s 64M /tmp/image; mkfs.ext4 -q -O project,quota -E quotatype=prjquota /tmp/image
+		mkdir /tmp/mnt; mount -o loop,prjquota /tmp/image /tmp/mnt
+		! touch /etc/holdfast-was-here`
+	var out bytes.Buffer
+	if status, err := Run(ctx, m, []string{"sh", "-c", script}, nil, &out); err != nil || status != 0 {
+		t.Errorf("status %d, %v:\n%s", status, err, out.String())
+	}
+	if answer, err := os.ReadFile(filepath.Join(m.Work, "answer")); err != nil || string(answer) != "HOLDFAST" {
+		t.Errorf("the program left %q, %v", answer, err)
+	}
+}
+
+func TestMachine_DeadKernelIsAnErrorWithItsLastWords(t *testing.T) {
+	ctx := requireMachine(t)
+	status, err := Run(ctx, small, []string{"sh", "-c", "echo c >/proc/sysrq-trigger; sleep 600"}, nil, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "Kernel panic") {
+		t.Errorf("status %d, %v, want an error with the kernel's panic", status, err)
+	}
+}
+
+func TestMachine_EndedContextSwitchesItOff(t *testing.T) {
+	ctx, cancel := context.WithCancel(requireMachine(t))
+	t.Setenv("TMPDIR", t.TempDir())
+	_, err := Run(ctx, small, []string{"sh", "-c", "echo up; sleep 600"}, nil, heard(cancel))
+	if err == nil || ctx.Err() == nil {
+		t.Errorf("got %v, want an error", err)
+	}
+	nothingLeft(t, os.TempDir())
+}
+
+func TestMachine_SilentForTooLongIsSwitchedOff(t *testing.T) {
+	ctx := requireMachine(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	m := small
+	m.Silence = 5 * time.Second
+	if _, err := Run(ctx, m, []string{"sh", "-c", "echo up; sleep 600"}, nil, io.Discard); !errors.Is(err, ErrSilent) {
+		t.Errorf("got %v, want %v", err, ErrSilent)
+	}
+	nothingLeft(t, os.TempDir())
+}
+
+func TestMachine_NothingOutlivesAKilledCaller(t *testing.T) {
+	ctx := requireMachine(t)
+	if os.Getenv("HOLDFAST_VICTIM") != "" {
+		status, err := Run(ctx, small, []string{"sh", "-c", "echo up; sleep 600"}, nil, os.Stderr)
+		t.Fatal(status, err)
+	}
+	dir := t.TempDir()
+	victim := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")
+	victim.Env = append(os.Environ(), "HOLDFAST_VICTIM=1", "TMPDIR="+dir)
+	stderr, err := victim.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(stderr, make([]byte, len("up\n"))); err != nil {
+		t.Fatal(err)
+	}
+	left := machines(t, dir)
+	if len(left) < 3 {
+		t.Fatalf("%d processes, want the keeper, the kernel and what it runs", len(left))
+	}
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait() // killed
+	for process, fd := range left {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(bootLimit.Milliseconds()))
+		for err == unix.EINTR {
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(bootLimit.Milliseconds()))
+		}
+		if n != 1 || err != nil {
+			t.Errorf("it still runs (%v): %s", err, process)
+		}
+	}
+	nothingLeft(t, dir)
+}
+
+// machines returns handles of the processes whose command line names a directory.
+func machines(t *testing.T, dir string) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil || !bytes.Contains(line, []byte(dir)) {
+			continue
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		found[fmt.Sprintf("%d %s", pid, bytes.ReplaceAll(line, []byte{0}, []byte(" ")))] = fd
+	}
+	return found
+}
+
+func nothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	for process := range machines(t, dir) {
+		t.Errorf("left running: %s", process)
+	}
+}

@@ -1,0 +1,165 @@
+package api_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// nowhere is the node of every object here, so that no agent acts on one.
+const nowhere = "no.such.node"
+
+var (
+	longAgo      = metav1.NewTime(time.Unix(1_700_000_000, 0))
+	longAgoMicro = metav1.NewMicroTime(time.UnixMicro(1_700_000_000_123_456))
+)
+
+func amount(s string) *resource.Quantity {
+	q := resource.MustParse(s)
+	return &q
+}
+
+func exactly(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
+
+func conditions() []metav1.Condition {
+	return []metav1.Condition{
+		{Type: v1beta1.ReadyCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonReady, Message: "fine", LastTransitionTime: longAgo, ObservedGeneration: 1},
+		{Type: v1beta1.HealthyCondition, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonDamaged, Message: "meta.json is missing", LastTransitionTime: longAgo, ObservedGeneration: 1},
+	}
+}
+
+// sharedOnly are the fields of a spec that a volume has only when it is shared.
+var sharedOnly = []string{"shared", "serverRef"}
+
+// sharedVolume is as small as one can be that is shared.
+func sharedVolume() *v1beta1.Volume {
+	return &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-volume-"},
+		Spec:       v1beta1.VolumeSpec{Name: "a", Node: "no.server.nfs.holdfast.dev", Shared: true},
+	}
+}
+
+func deletion() *v1beta1.DeletionRequest {
+	return &v1beta1.DeletionRequest{UID: "u1", RequestedBy: "a test", RequestedAt: longAgoMicro, Reason: "it ends"}
+}
+
+// fullVolume has every field set but those of a shared volume.
+func fullVolume() *v1beta1.Volume {
+	return &v1beta1.Volume{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-volume-"},
+		Spec: v1beta1.VolumeSpec{
+			Name: "pvc-Größe", ClaimRef: v1beta1.ReferenceTo("team/data"), Node: nowhere, Pool: "fast",
+			Size: v1beta1.VolumeSize{Required: amount("10Gi"), Limit: amount("20Gi")},
+			Mode: v1beta1.ModeFilesystem, FSType: v1beta1.Ext4, Provisioning: v1beta1.Thick,
+			MkfsOptions: []string{"-m", "0"}, Inodes: 1 << 62,
+			Labels:     map[string]string{"csi.storage.k8s.io/pvc/name": "data", "any key": "any value"},
+			SourceRef:  &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"},
+			OnNodeLoss: v1beta1.DeleteOnNodeLoss, Deletion: deletion(),
+		},
+	}
+}
+
+func fullVolumeStatus() v1beta1.VolumeStatus {
+	return v1beta1.VolumeStatus{
+		Phase: v1beta1.PhaseReady, Size: exactly(10 << 30), Used: exactly(1_234_567_891), FSType: "ext4", FSSize: exactly(1<<62 + 1),
+		Mode: v1beta1.ModeFilesystem, Pool: "fast", PoolID: "P1", Provisioning: v1beta1.Thick,
+		Access:    &v1beta1.VolumeAccess{Image: "/srv/fast/volumes/a/disk.img"},
+		SourceRef: &v1beta1.SourceReference{Kind: v1beta1.SourceSnapshot, Name: "s"}, CreationTime: &longAgoMicro,
+		Error:      &v1beta1.Error{Code: v1beta1.ErrorExhausted, Message: "growing to 20Gi: pool fast has 3Gi left"},
+		Conditions: conditions(), ObservedGeneration: 7,
+		Columns: v1beta1.VolumeColumns{Size: "10Gi", Used: "1177Mi"},
+	}
+}
+
+// fullSnapshot has every field set.
+func fullSnapshot() *v1beta1.Snapshot {
+	return &v1beta1.Snapshot{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-snapshot-"},
+		Spec: v1beta1.SnapshotSpec{
+			Name: "Group/a", SourceRef: v1beta1.FromVolume("a"), Node: nowhere,
+			Group: &v1beta1.SnapshotGroup{Name: "Group", Volumes: []string{"a", "b"}}, Deletion: deletion(),
+		},
+	}
+}
+
+func fullSnapshotStatus() v1beta1.SnapshotStatus {
+	return v1beta1.SnapshotStatus{
+		Phase: v1beta1.PhaseReady, Size: exactly(10 << 30), Used: exactly(1_234_567_891), Mode: v1beta1.ModeBlock, FSType: "xfs", Pool: "fast", PoolID: "P1",
+		Group: "group", CreationTime: &longAgoMicro, Error: &v1beta1.Error{Code: v1beta1.ErrorBusy, Message: "being deleted"},
+		Conditions: conditions(), ObservedGeneration: 3,
+		Columns: v1beta1.SnapshotColumns{Size: "10Gi", Used: "1177Mi"},
+	}
+}
+
+func fullNodeStatus() v1beta1.StorageNodeStatus {
+	s := v1beta1.StorageNodeStatus{
+		Version: "v1.2.3",
+		Pools: []v1beta1.Pool{
+			{
+				Name: "fast", ID: "P1", Generation: 3, Path: "/srv/fast", Engine: v1beta1.EngineImage,
+				Capacity: *exactly(499_963_174_912), Promised: *exactly(100 << 30), Used: *exactly(1_234_567_891), Available: *exactly(300 << 30),
+				Smallest: *exactly(1 << 20), Largest: *exactly(250 << 30), Volumes: 7, Snapshots: 2, Reason: "ReadOnly", Message: "read-only since noon",
+			},
+			{Name: "also", Capacity: *exactly(37_236_654_080), Volumes: 1},
+		},
+		Trash: []v1beta1.TrashedVolume{{
+			Name: "a", Pool: "fast", ClaimRef: v1beta1.ReferenceTo("team/data"), Size: *exactly(1 << 30), DeletionTime: longAgo, ExpirationTime: metav1.NewTime(longAgo.Add(24 * time.Hour)),
+		}},
+		Addresses: []string{"10.0.0.7", "fd00::7"}, InlineVolumes: new(int32(3)), InlineVolumesAllowed: new(true),
+		Conditions: conditions(), ObservedGeneration: 1,
+	}
+	s.SetColumns()
+	return s
+}
+
+// makeVolume writes an object that ends with the test.
+func makeVolume(t *testing.T, v *v1beta1.Volume) *v1beta1.Volume {
+	t.Helper()
+	made, err := client.HoldfastV1beta1().Volumes().Create(t.Context(), v, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	endVolume(t, made.Name)
+	return made
+}
+
+func endVolume(t *testing.T, name string) {
+	t.Cleanup(func() {
+		ended(t, client.HoldfastV1beta1().Volumes().Delete(context.Background(), name, metav1.DeleteOptions{}))
+	})
+}
+
+func makeSnapshot(t *testing.T, s *v1beta1.Snapshot) *v1beta1.Snapshot {
+	t.Helper()
+	snapshots := client.HoldfastV1beta1().Snapshots()
+	made, err := snapshots.Create(t.Context(), s, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ended(t, snapshots.Delete(context.Background(), made.Name, metav1.DeleteOptions{})) })
+	return made
+}
+
+func makeNode(t *testing.T) *v1beta1.StorageNode {
+	t.Helper()
+	nodes := client.HoldfastV1beta1().StorageNodes()
+	node := &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{GenerateName: "test.node-"}}
+	made, err := nodes.Create(t.Context(), node, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ended(t, nodes.Delete(context.Background(), made.Name, metav1.DeleteOptions{})) })
+	return made
+}
+
+func ended(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("cleaning up: %v", err)
+	}
+}

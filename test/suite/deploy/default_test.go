@@ -1,0 +1,165 @@
+package deploy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func TestChart_InstallsWhatTheManifestInstalls(t *testing.T) {
+	want, err := Read(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Helm makes no namespace before the objects that are in it; its user does.
+	delete(want, "Namespace "+namespace)
+	got := render(t, Release{})
+	for _, object := range got {
+		if object.GetKind() == "CustomResourceDefinition" {
+			unstructured.RemoveNestedField(object.Object, "metadata", "annotations", keepAnnotation)
+		}
+	}
+	// The manifest cannot have one beside its kind; the controller makes it.
+	cluster := got["StorageCluster holdfast"]
+	if spec, _ := lookup(cluster.Object, "spec"); len(spec.(map[string]any)) > 0 {
+		t.Errorf("the StorageCluster asks for %v", spec)
+	}
+	delete(got, "StorageCluster holdfast")
+	for _, difference := range Differences(want, got) {
+		t.Error("as the chart has it, " + difference)
+	}
+}
+
+func TestChart_ValuesBecomeTheStorageCluster(t *testing.T) {
+	all := everything(t)
+	spec, _ := lookup(render(t, Release{Values: all})["StorageCluster holdfast"].Object, "spec")
+	if got, want := compact(spec), compact(all["cluster"]); got != want {
+		t.Errorf("it is %s, not %s", got, want)
+	}
+}
+
+// The operator changes its own workload, and Helm must not change it back.
+func TestChart_ControllerEqualsTheOperators(t *testing.T) {
+	all := everything(t)
+	tries := map[string]map[string]any{
+		"nothing": nil, "everything": all,
+		"without CSI":   with(all, false, "cluster", "csi", "enabled"),
+		"a StatefulSet": with(all, "StatefulSet", "cluster", "controller", "kind"),
+	}
+	cluster := all["cluster"].(map[string]any)
+	for _, field := range slices.Sorted(maps.Keys(cluster)) {
+		tries["only "+field] = map[string]any{"cluster": map[string]any{field: cluster[field]}}
+		if fields, ok := cluster[field].(map[string]any); ok {
+			for inner, value := range fields {
+				tries["only "+field+"."+inner] = map[string]any{"cluster": map[string]any{field: map[string]any{inner: value}}}
+			}
+		}
+	}
+	compared := 0
+	for name, values := range tries {
+		for _, kinds := range [][]string{nil, optionalKinds} {
+			if kinds == nil && strings.HasPrefix(name, "only") {
+				continue // the kinds make no difference to most
+			}
+			want, refusal := operate(t, values, kinds)
+			if refusal != "" {
+				continue // such as a class whose pool is not there
+			}
+			got := render(t, Release{Values: values, Kinds: kinds})
+			notOfTheController := func(key string, _ *unstructured.Unstructured) bool {
+				return !strings.HasSuffix(key, "/holdfast-controller") || strings.HasPrefix(key, "Role") || strings.HasPrefix(key, "ServiceAccount")
+			}
+			maps.DeleteFunc(want, notOfTheController)
+			maps.DeleteFunc(got, notOfTheController)
+			for _, difference := range Differences(want, got) {
+				t.Errorf("%s, %d kinds: as the chart has it, %s", name, len(kinds), difference)
+			}
+			compared += len(want)
+		}
+	}
+	if compared < 60 {
+		t.Errorf("compared were only %d objects of %d", compared, len(tries))
+	}
+}
+
+func TestChart_StaysInItsNamespace(t *testing.T) {
+	for key, object := range render(t, Release{Namespace: "storage", Values: everything(t), Kinds: optionalKinds}) {
+		// The kinds give it as an example.
+		if text := compact(object.Object); strings.Contains(text, namespace) && object.GetKind() != "CustomResourceDefinition" {
+			t.Errorf("%s speaks of %s: %s", key, namespace, text)
+		}
+		switch object.GetKind() {
+		case "ServiceAccount", "Role", "RoleBinding", "Deployment", "PodDisruptionBudget":
+			if object.GetNamespace() != "storage" {
+				t.Errorf("%s is not in namespace storage", key)
+			}
+		default:
+			if object.GetNamespace() != "" {
+				t.Errorf("%s has a namespace; a %s has none", key, object.GetKind())
+			}
+		}
+	}
+}
+
+const keepAnnotation = "helm.sh/resource-policy"
+
+// Helm would remove the controller first, and the StorageCluster would wait for it for ever.
+func TestChart_StorageClusterAndKindsStayWhenTheReleaseIsRemoved(t *testing.T) {
+	kept := 0
+	for key, object := range render(t, Release{}) {
+		keeps := object.GetAnnotations()[keepAnnotation] == "keep"
+		if want := object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "StorageCluster"; keeps != want {
+			t.Errorf("that %s stays is %t", key, keeps)
+		} else if want {
+			kept++
+		}
+	}
+	if kept != 8 {
+		t.Errorf("%d objects stay", kept)
+	}
+}
+
+func TestChart_SetsTheImage(t *testing.T) {
+	chart := loaded(t)
+	metadata := *chart.Metadata
+	metadata.AppVersion = "v7"
+	of := *chart.Chart
+	of.Metadata = &metadata
+	objects, err := (&Chart{&of}).Render(Release{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "Deployment " + namespace + "/holdfast-controller"
+	if got := containers(t, objects)[key+" holdfast"].Image; got != "holdfast/holdfast:v7" {
+		t.Errorf("it is %s", got)
+	}
+	if got := objects[key].GetLabels()["app.kubernetes.io/version"]; got != "v7" {
+		t.Errorf("the version is %s", got)
+	}
+}
+
+var loadOnce = sync.OnceValues(LoadChart)
+
+// loaded is the chart, which no test changes.
+func loaded(t *testing.T) *Chart {
+	t.Helper()
+	c, err := loadOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func render(t *testing.T, r Release) Objects {
+	t.Helper()
+	objects, err := loaded(t).Render(r)
+	if err != nil {
+		t.Fatal(fmt.Errorf("with %v: %w", r.Values, err))
+	}
+	return objects
+}

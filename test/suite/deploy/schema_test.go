@@ -1,0 +1,166 @@
+package deploy
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// schema is a part of values.schema.json.
+type schema struct {
+	Description string             `json:"description"`
+	Type        string             `json:"type"`
+	Properties  map[string]*schema `json:"properties"`
+	Items       *schema            `json:"items"`
+	Additional  any                `json:"additionalProperties"`
+}
+
+// value is one that a user may set. A step of its path into a list is into the first element.
+type value struct {
+	path   []string
+	schema *schema
+}
+
+func (v value) String() string { return strings.Join(v.path, ".") }
+
+// leaf says whether there are no values of ours within.
+func (v value) leaf() bool { return len(v.inner()) == 0 }
+
+func (v value) inner() map[string]*schema {
+	if v.schema.Items != nil {
+		return v.schema.Items.Properties
+	}
+	return v.schema.Properties
+}
+
+// schemas returns the values of the chart, and what they are in.
+func schemas(t *testing.T) []value {
+	t.Helper()
+	content, err := os.ReadFile(root + "/deploy/chart/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := &schema{}
+	if err := json.Unmarshal(content, top); err != nil {
+		t.Fatal(err)
+	}
+	return walk(value{[]string{"cluster"}, top.Properties["cluster"]})
+}
+
+func walk(v value) []value {
+	all := []value{v}
+	for _, name := range slices.Sorted(maps.Keys(v.inner())) {
+		all = append(all, walk(value{slices.Concat(v.path, []string{name}), v.inner()[name]})...)
+	}
+	return all
+}
+
+func TestValues_AreTheSpecOfTheKind(t *testing.T) {
+	definitions, err := Read("deploy/crds/holdfast.dev_storageclusters.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions, _ := lookup(definitions["CustomResourceDefinition storageclusters.holdfast.dev"].Object, "spec", "versions")
+	spec, found := lookup(versions.([]any)[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec")
+	if !found {
+		t.Fatal("the definition has no spec")
+	}
+	content, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := &schema{}
+	if err := json.Unmarshal(content, kind); err != nil {
+		t.Fatal(err)
+	}
+	named := func(all []value) (names []string) {
+		for _, v := range all {
+			names = append(names, v.String()+" "+v.schema.Type)
+		}
+		return names
+	}
+	if want, got := named(walk(value{[]string{"cluster"}, kind})), named(schemas(t)); !reflect.DeepEqual(want, got) || len(got) < 60 {
+		t.Errorf("the kind has\n%v\nthe chart\n%v", want, got)
+	}
+}
+
+func TestValues_EachIsInTheCompleteExample(t *testing.T) {
+	all := everything(t)
+	for _, v := range schemas(t) {
+		if !v.leaf() || strings.Contains(v.String(), "odeSelectorTerms.") || strings.Contains(v.String(), "resources.claims") ||
+			strings.Contains(v.String(), ".affinity.") || strings.Contains(v.String(), ".topologySpreadConstraints.") {
+			continue // of Kubernetes
+		}
+		if v.path[1] == "paused" || slices.Contains(v.path, "devices") {
+			continue // says nothing of objects, or is of the second pool
+		}
+		if _, there := lookup(all, v.path...); !there {
+			t.Errorf("%s is not in testdata/everything.yaml, so nothing tries it", v)
+		}
+	}
+}
+
+func TestValues_OtherTypeIsRefusedByName(t *testing.T) {
+	chart, all := loaded(t), everything(t)
+	for _, v := range schemas(t) {
+		var wrong any = []any{map[string]any{}}
+		if v.schema.Type == "array" {
+			wrong = "a text"
+		}
+		if _, there := lookup(all, v.path[:len(v.path)-1]...); there && v.schema.Type != "" {
+			refused(t, chart, with(all, wrong, v.path...), "/"+v.path[len(v.path)-1])
+		}
+	}
+}
+
+func TestValues_UnknownIsRefusedByName(t *testing.T) {
+	chart, all := loaded(t), everything(t)
+	refused(t, chart, with(all, "x", "misspelt"), "misspelt")
+	for _, v := range schemas(t) {
+		if _, there := lookup(all, v.path...); there && !v.leaf() {
+			refused(t, chart, with(all, "x", slices.Concat(v.path, []string{"misspelt"})...), "misspelt")
+		}
+	}
+}
+
+func TestValues_BadIsRefusedByItsPath(t *testing.T) {
+	chart := loaded(t)
+	for name, c := range map[string]struct {
+		value   any
+		path    []string
+		message []string
+	}{
+		"a relative directory":   {"var/lib/kubelet", []string{"csi", "kubeletDir"}, []string{"/csi/kubeletDir", "pattern"}},
+		"no replica":             {0, []string{"controller", "replicas"}, []string{"/controller/replicas", "minimum"}},
+		"a replica and a half":   {1.5, []string{"controller", "replicas"}, []string{"/controller/replicas", "integer"}},
+		"an unknown engine":      {"zfs", []string{"pools", "engine"}, []string{"/pools/0/engine", "'Directory'"}},
+		"a size of another unit": {"10GB", []string{"pools", "reserved"}, []string{"/pools/0/reserved", "10GB"}},
+		"a class in capitals":    {"Fast", []string{"storageClasses", "name"}, []string{"/storageClasses/0/name", "Fast"}},
+		"an unknown file system": {"zfs", []string{"storageClasses", "fsType"}, []string{"/storageClasses/0/fsType", "'xfs'"}},
+		"a number as parameter":  {map[string]any{"inodes": 1000}, []string{"storageClasses", "parameters"}, []string{"/storageClasses/0/parameters/inodes", "want string"}},
+		"an odd type of Service": {"ExternalName", []string{"service", "type"}, []string{"/service/type", "'NodePort'"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused(t, chart, with(everything(t), c.value, append([]string{"cluster"}, c.path...)...), c.message...)
+		})
+	}
+}
+
+// refused checks that values are refused, with a message that has all the parts.
+func refused(t *testing.T, chart *Chart, values map[string]any, parts ...string) {
+	t.Helper()
+	_, err := chart.Render(Release{Values: values})
+	if err == nil {
+		t.Errorf("%v was taken", parts)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the message does not say %q: %s", part, err)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package accidents
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// holdfastCommand runs the program as the administrator does, and returns what it printed and how it ended.
+func holdfastCommand(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", append([]string{"run", root + "/cmd/holdfast"}, args...)...)
+	if built := os.Getenv("HOLDFAST_BINARY"); built != "" {
+		cmd = exec.CommandContext(ctx, built, args...)
+	}
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	out, err := cmd.CombinedOutput()
+	t.Logf("holdfast %s: %v\n%s", strings.Join(args, " "), err, out)
+	return string(out), err
+}
+
+func mustHoldfast(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := holdfastCommand(t, args...)
+	if err != nil {
+		t.Fatalf("holdfast %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func TestClaim_DeletedByMistakeIsRestoredFromTheTrash(t *testing.T) {
+	p := keep(t, begin(t))
+	p.killing(func(p *precious, kill func()) {
+		for _, claim := range []string{idle, raw} {
+			volume := p.volumes(claim)[0]
+			p.DeleteClaim(claim)
+			kube.AwaitNone(p.Space, p.Client.CoreV1().PersistentVolumes(), kube.Named(volume), "PersistentVolume "+volume)
+			kube.AwaitNone(p.Space, p.Holdfast("volumes"), kube.Named(volume), "volume "+volume)
+			kill()
+			p.Eventually(p.t.Context(), "the volume in the trash", func(context.Context) error {
+				out, err := holdfastCommand(p.t, "volumes", "trash")
+				if err == nil && !strings.Contains(out, volume) {
+					err = os.ErrNotExist
+				}
+				return err
+			})
+			mustHoldfast(p.t, "volumes", "restore", volume, "--claim", p.Namespace+"/"+claim)
+			mustKubectl(p.t, "patch", "pv", p.Volume(claim).Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
+		}
+	})
+}
+
+func TestClaim_OfAVolumeThatAdministratorsWantGoneIsNamed(t *testing.T) {
+	p := keep(t, begin(t))
+	volume := p.volumes(idle)[0]
+	if out, err := holdfastCommand(t, "volumes", "delete", volume, "--yes"); err == nil || !strings.Contains(out, p.Namespace+"/"+idle) {
+		t.Errorf("a volume of a claim: %v: %s", err, out)
+	}
+	p.intact(t.Name())
+
+	pv := p.Volume(idle)
+	mustKubectl(t, "patch", "pv", pv.Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+	p.DeleteClaim(idle)
+	mustKubectl(t, "delete", "pv", pv.Name)
+	mustHoldfast(t, "volumes", "delete", volume, "--yes", "--reason", "the test wants it gone")
+	delete(p.sums, idle)
+	kube.AwaitNone(p.Space, p.Holdfast("volumes"), kube.Named(volume), "volume "+volume)
+	p.intact(t.Name())
+	mustHoldfast(t, "volumes", "restore", volume)
+	mustHoldfast(t, "volumes", "delete", volume, "--yes")
+}
+
+func TestVolumes_WhosePersistentVolumeIsGoneAreAdopted(t *testing.T) {
+	p := keep(t, begin(t))
+	p.killing(func(p *precious, kill func()) {
+		for _, claim := range []string{idle, raw} {
+			pv := p.Volume(claim)
+			mustKubectl(p.t, "patch", "pv", pv.Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+			p.DeleteClaim(claim)
+			mustKubectl(p.t, "delete", "pv", pv.Name)
+			kill()
+			mustHoldfast(p.t, "volumes", "adopt", pv.Spec.CSI.VolumeHandle, "--claim", p.Namespace+"/"+claim, "--reclaim-policy", "Delete")
+		}
+	})
+	for _, claim := range []string{idle, raw} { // what was adopted goes as what was provisioned does
+		volume := p.volumes(claim)[0]
+		p.DeleteClaim(claim)
+		kube.AwaitNone(p.Space, p.Holdfast("volumes"), kube.Named(volume), "volume "+volume)
+		delete(p.sums, claim)
+	}
+	p.intact(t.Name())
+}
+
+// forged asks for the data of an object to be deleted, as only the controller may.
+func forged(uid types.UID) string {
+	return `{"spec":{"deletion":{"uid":"` + string(uid) + `","requestedBy":"me","requestedAt":"2026-01-01T00:00:00.000000Z"}}}`
+}
+
+func TestRequests_AreNotWrittenByAnybodyButTheController(t *testing.T) {
+	p := keep(t, begin(t))
+	p.killing(func(p *precious, kill func()) {
+		volume := p.volumes(idle)[0]
+		v, err := objects.Volumes().Get(p.t.Context(), volume, metav1.GetOptions{})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		request := forged(v.UID)
+		agent := []string{"--as=system:serviceaccount:" + kube.System + ":holdfast-node", "--as-user-extra=authentication.kubernetes.io/node-name=" + v.Spec.Node}
+		for says, as := range map[string][]string{"holdfast volumes delete": nil, "may not request the deletion of data": agent} {
+			args := append([]string{"patch", "volumes.holdfast.dev", volume, "--type=merge", "-p", request}, as...)
+			if out, err := kubectl(p.t, args...); err == nil || !strings.Contains(out, says) {
+				p.t.Errorf("%s: %v: %s", as, err, out)
+			}
+			kill()
+		}
+	})
+}
+
+func TestRequests_WrittenWhereNothingRefusesThemAreNotObeyed(t *testing.T) {
+	p := keep(t, begin(t))
+	p.sub("without the policies", func(p *precious) {
+		p.noController()
+		mustKubectl(p.t, "delete", "validatingadmissionpolicybinding", "-l", partOf)
+		volumes := p.volumes(idle, raw)
+		before := p.uids(volumes)
+		for _, name := range volumes {
+			request := forged(before[name])
+			p.Eventually(p.t.Context(), "the API server to forget the policies", func(context.Context) error {
+				_, err := kubectl(p.t, "patch", "volumes.holdfast.dev", name, "--type=merge", "-p", request)
+				return err
+			})
+			mustKubectl(p.t, "delete", "--wait=false", "volumes.holdfast.dev", name)
+		}
+		p.writtenAgain(before)
+		p.install("install.yaml")
+	})
+}

@@ -1,0 +1,106 @@
+// Package accidents does what an administrator does by mistake, in a real cluster, and checks that nothing is lost: the
+// checksums of all that was written before are the same afterwards, and what is claimed can be used. Each test is alone in
+// the cluster and leaves it as it was installed.
+package accidents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	kinds "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+const (
+	// root of the sources.
+	root = "../../../.."
+	// clusterName is that of the StorageCluster.
+	clusterName = "holdfast"
+)
+
+var (
+	cluster    *kube.Cluster // nil where none is named
+	objects    kinds.HoldfastV1beta1Interface
+	kubeconfig string
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	name := os.Getenv(kube.ClusterVariable)
+	if name == "" {
+		return m.Run()
+	}
+	if err := connect(context.Background(), name); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := cluster.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func connect(ctx context.Context, name string) error {
+	var err error
+	if cluster, err = kube.Connect(ctx, name, root+"/test/tool/cluster"); err != nil {
+		return err
+	}
+	path, err := cluster.Do(ctx, "kubeconfig")
+	if err != nil {
+		return errors.Join(err, cluster.Close())
+	}
+	kubeconfig = strings.TrimSpace(path)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return errors.Join(err, cluster.Close())
+	}
+	config.QPS = -1 // the tests do not wait for themselves
+	client, err := holdfast.NewForConfig(config)
+	if err != nil {
+		return errors.Join(err, cluster.Close())
+	}
+	objects = client.HoldfastV1beta1()
+	return nil
+}
+
+// begin gives a test its namespace, where there is a cluster.
+func begin(t *testing.T) *kube.Space {
+	t.Helper()
+	if cluster == nil {
+		kube.SkipWithout(t)
+	}
+	return cluster.Space(t)
+}
+
+// kubectl runs the real one, as the administrator does, and returns what it printed and how it ended.
+func kubectl(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), kube.Patience) // cleanups use it too
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(kubeconfig), "bin", "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	out, err := cmd.CombinedOutput()
+	t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	return string(out), err
+}
+
+// mustKubectl fails the test where kubectl fails.
+func mustKubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := kubectl(t, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return out
+}

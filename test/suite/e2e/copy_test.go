@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// preferring is for a pod that the scheduler puts on a node if nothing forbids it.
+func preferring(node string) kube.PodOption {
+	return func(p *corev1.Pod) {
+		p.Spec.NodeSelector = nil
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: corev1.NodeSelectorTerm{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+			}}},
+		}}
+	}
+}
+
+const fill = "head -c 5000000 /dev/urandom >/data/file; sync /data/file; sha256sum /data/file"
+
+func TestCopy_IsCreatedOnTheNodeOfItsSource(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	other := second(t, allNodes(t))
+	s.Claim("data", "64Mi")
+	s.Pod("writer", kube.Mount("data", "/data"))
+	s.Ready("writer")
+	written := s.Exec("writer", "sh", "-ec", fill)
+	s.Snapshot("then", "data")
+	later := s.Exec("writer", "sh", "-ec", fill)
+
+	want := map[string]string{"restored": written, "cloned": later}
+	s.Claim("restored", "64Mi", kube.From("VolumeSnapshot", "then"))
+	s.Claim("cloned", "64Mi", kube.From("PersistentVolumeClaim", "data"))
+	for claim := range want {
+		s.Pod(claim, kube.Mount(claim, "/data"), kube.Once, preferring(other), kube.Script("sha256sum /data/file"))
+	}
+	for claim, sum := range want {
+		if read := s.Result(claim); read != sum {
+			t.Errorf("%s: read %q, want %q", claim, read, sum)
+		}
+		pod, err := s.Client.CoreV1().Pods(s.Namespace).Get(t.Context(), claim, metav1.GetOptions{})
+		if err != nil || pod.Spec.NodeName != s.Home {
+			t.Errorf("%s runs on %q, %v, and its source is on %s", claim, pod.Spec.NodeName, err, s.Home)
+		}
+	}
+}
+
+// counter appends the same number to three files, each in its own volume, one after the other.
+const counter = `
+	n=0
+	while :; do
+		n=$((n + 1))
+		for volume in a b c; do
+			echo $n >>/$volume/numbers
+			sync /$volume/numbers
+		done
+		echo $n
+	done`
+
+func TestGroupSnapshot_HoldsOneInstant(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	volumes := []string{"a", "b", "c"}
+	var mounts []kube.PodOption
+	for _, v := range volumes {
+		s.Claim(v, "64Mi", kube.Labelled("of", "ledger"))
+		mounts = append(mounts, kube.Mount(v, "/"+v))
+	}
+	s.Pod("writer", append(mounts, kube.Script(counter))...)
+	s.Ready("writer")
+	s.FirstLines("writer", 20)
+	members := s.SnapshotGroup("ledger", "of", "ledger")
+	if len(members) != len(volumes) {
+		t.Fatalf("the group has the snapshots %v", members)
+	}
+	mounts = nil
+	for _, v := range volumes {
+		s.Claim("restored-"+v, "64Mi", kube.From("VolumeSnapshot", members[v]))
+		mounts = append(mounts, kube.Mount("restored-"+v, "/"+v))
+	}
+	last := s.Run("reader", append(mounts, kube.Script("for v in a b c; do tail -n 1 /$v/numbers; done"))...)
+	var a, b, c int
+	if _, err := fmt.Sscan(strings.ReplaceAll(last, "\n", " "), &a, &b, &c); err != nil {
+		t.Fatalf("%q: %v", last, err)
+	}
+	if a < 20 || a < b || b < c || a-c > 1 {
+		t.Errorf("the volumes end with %d, %d and %d: no instant of the writer's", a, b, c)
+	}
+}

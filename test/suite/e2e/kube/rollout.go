@@ -1,0 +1,105 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Eventually asks again and again, which is for states of several kinds of objects at once, until there is no error or
+// ctx ends. Then the test fails with the last one.
+func (s *Space) Eventually(ctx context.Context, what string, ask func(context.Context) error) bool {
+	s.t.Helper()
+	every := time.NewTicker(again)
+	defer every.Stop()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			s.t.Errorf("waiting for %s: %v", what, err)
+			return false
+		case <-every.C:
+		}
+	}
+}
+
+// RolledOut says what of Holdfast does not run as its objects say. Node pods of before are ended: the DaemonSet leaves
+// them until they are deleted, so that an update is a decision.
+func (s *Space) RolledOut(ctx context.Context) error {
+	d, err := s.Client.AppsV1().Deployments(System).Get(ctx, "holdfast-controller", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if n, now := *d.Spec.Replicas, d.Status; now.ObservedGeneration < d.Generation || now.Replicas != n || now.UpdatedReplicas != n || now.AvailableReplicas != n {
+		return fmt.Errorf("of %d controllers, %d are new and %d of %d ready", n, now.UpdatedReplicas, now.AvailableReplicas, now.Replicas)
+	}
+	nodes, err := s.Client.AppsV1().DaemonSets(System).Get(ctx, "holdfast-node", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	n, now := nodes.Status.DesiredNumberScheduled, nodes.Status
+	switch {
+	case now.ObservedGeneration < nodes.Generation:
+		return errors.New("the node pods are not looked at yet")
+	case now.UpdatedNumberScheduled != n:
+		return errors.Join(fmt.Errorf("of %d node pods, %d are new", n, now.UpdatedNumberScheduled), s.endOldNodePods(ctx))
+	case now.NumberAvailable != n:
+		return fmt.Errorf("of %d node pods, %d are ready", n, now.NumberAvailable)
+	}
+	return s.onlyReady(ctx)
+}
+
+// onlyReady names a pod of Holdfast that is ending or not ready.
+func (s *Space) onlyReady(ctx context.Context) error {
+	pods, err := s.Client.CoreV1().Pods(System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=holdfast"})
+	if err != nil {
+		return err
+	}
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp != nil || !isReady(&p) {
+			return fmt.Errorf("pod %s is ending or not ready", p.Name)
+		}
+	}
+	return nil
+}
+
+// endOldNodePods deletes the node pods that are not of the newest revision.
+func (s *Space) endOldNodePods(ctx context.Context) error {
+	revisions, err := s.Client.AppsV1().ControllerRevisions(System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+	if err != nil {
+		return err
+	}
+	newest, number := "", int64(-1)
+	for _, r := range revisions.Items {
+		if r.Revision > number {
+			newest, number = r.Labels["controller-revision-hash"], r.Revision
+		}
+	}
+	pods, err := s.Client.CoreV1().Pods(System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil && p.Labels["controller-revision-hash"] != newest {
+			errs = append(errs, s.endPod(ctx, &p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Space) endPod(ctx context.Context, p *corev1.Pod) error {
+	err := s.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

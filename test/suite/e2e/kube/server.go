@@ -1,0 +1,138 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Serve makes an NFSServer with a spec on a node, and waits until it serves.
+func (s *Space) Serve(name, node string, spec map[string]any) (pod string) {
+	s.t.Helper()
+	s.AllowServers()
+	spec["nodeSelectorTerms"] = NodeTerms(node)
+	servers := s.Holdfast("nfsservers").Namespace(s.Namespace)
+	server := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "holdfast.dev/v1beta1", "kind": "NFSServer", "metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+	if _, err := servers.Create(s.t.Context(), server, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	AwaitOne(s, servers, name, "to serve", Serves)
+	return "nfs-" + name + "-0"
+}
+
+// NodeTerms choose one node.
+func NodeTerms(node string) []any {
+	return []any{map[string]any{"matchExpressions": []any{
+		map[string]any{"key": corev1.LabelHostname, "operator": "In", "values": []any{node}},
+	}}}
+}
+
+// AllowServers in the namespace, where they mount volumes, and end them before it.
+func (s *Space) AllowServers() {
+	s.t.Helper()
+	label := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
+	if _, err := s.Client.CoreV1().Namespaces().Patch(s.t.Context(), s.Namespace, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.allowServers(s.t.Context(), true)
+	s.BeforeEnd(s.unserve)
+	s.BeforeEnd(func(ctx context.Context) error { s.allowServers(ctx, false); return nil })
+}
+
+// DisallowServers leaves the namespace the servers that it has, and no others.
+func (s *Space) DisallowServers() {
+	s.t.Helper()
+	s.allowServers(s.t.Context(), false)
+}
+
+// allowServers writes the list of the StorageCluster, and waits until the API server goes by it.
+func (s *Space) allowServers(ctx context.Context, allow bool) {
+	s.t.Helper()
+	clusters := s.Holdfast("storageclusters")
+	s.Eventually(ctx, "the namespaces of NFS servers in the StorageCluster", func(ctx context.Context) error {
+		all, err := clusters.List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil || len(all.Items) == 0 {
+			return errors.Join(err, errors.New("there is no StorageCluster"))
+		}
+		c := &all.Items[0]
+		names, _, err := unstructured.NestedStringSlice(c.Object, "spec", "nfs", "namespaces")
+		if err != nil || slices.Contains(names, s.Namespace) == allow {
+			return err
+		}
+		if names = slices.DeleteFunc(names, func(name string) bool { return name == s.Namespace }); allow {
+			names = append(names, s.Namespace)
+		}
+		if err := unstructured.SetNestedStringSlice(c.Object, names, "spec", "nfs", "namespaces"); err != nil {
+			return err
+		}
+		_, err = clusters.Update(ctx, c, metav1.UpdateOptions{})
+		return err
+	})
+	if !allow {
+		return
+	}
+	server := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "holdfast.dev/v1beta1", "kind": "NFSServer", "metadata": map[string]any{"name": "asked-for"},
+		"spec": map[string]any{"storage": map[string]any{"size": "1Gi"}},
+	}}
+	s.Eventually(ctx, "NFS servers being allowed", func(ctx context.Context) error {
+		_, err := s.Holdfast("nfsservers").Namespace(s.Namespace).Create(ctx, server, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+}
+
+// Serves says whether an NFSServer does.
+func Serves(server *unstructured.Unstructured) (bool, error) {
+	phase, _, err := unstructured.NestedString(server.Object, "status", "phase")
+	return phase == "Running", err
+}
+
+// EndServerOn ends an NFS server that keeps its volumes in a claim which the test made, and all that uses the server. The
+// claim is there to the end: the data of a server whose claim goes first is kept.
+func (s *Space) EndServerOn(ctx context.Context, claim, server string) error {
+	return s.endServers(ctx, metav1.ListOptions{LabelSelector: noComponent, FieldSelector: "metadata.name!=" + claim}, Named(server))
+}
+
+func (s *Space) unserve(ctx context.Context) error {
+	return s.endServers(ctx, metav1.ListOptions{LabelSelector: noComponent}, metav1.ListOptions{})
+}
+
+// noComponent selects what is not a part of Holdfast.
+const noComponent = "!app.kubernetes.io/component"
+
+// endServers ends what uses the servers, and then the servers: without them a kubelet could not unmount what it has mounted.
+func (s *Space) endServers(ctx context.Context, users, selected metav1.ListOptions) error {
+	pods, servers := s.Client.CoreV1().Pods(s.Namespace), s.Holdfast("nfsservers").Namespace(s.Namespace)
+	if err := s.Discard(ctx, users); err != nil {
+		return err
+	}
+	ended := s.Eventually(ctx, "the pods to end", func(ctx context.Context) error {
+		left, err := pods.List(ctx, users)
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("pod %s is there", left.Items[0].Name)
+		}
+		return err
+	})
+	if err := servers.DeleteCollection(ctx, metav1.DeleteOptions{}, selected); err != nil {
+		return err
+	}
+	gone := s.Eventually(ctx, "the servers to go", func(ctx context.Context) error {
+		left, err := servers.List(ctx, selected)
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("it is there: %v", left.Items[0].Object["status"])
+		}
+		return err
+	})
+	if !ended || !gone {
+		return errors.New("an NFS server or a pod that uses it stays")
+	}
+	return nil
+}

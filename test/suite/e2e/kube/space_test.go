@@ -1,0 +1,154 @@
+package kube
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestNamespace_HasTheWordsOfItsTest(t *testing.T) {
+	for test, want := range map[string]string{
+		"TestClaim_VolumeIsDeletedWithIt":   "claim-volume-is-deleted-with-it",
+		"TestEachNode/node2_and_again":      "each-node-node2-and-again",
+		"TestX/A_b#01":                      "x-a-b-01",
+		"Test" + strings.Repeat("Long", 20): strings.Repeat("long-", 9) + "long",
+	} {
+		got := namespaceOf(test)
+		if got != want {
+			t.Errorf("%s: %s", test, got)
+		}
+		if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$`).MatchString(got) {
+			t.Errorf("%s: %s is no name with room for a suffix", test, got)
+		}
+	}
+}
+
+// imitation is a cluster that remembers, without controllers.
+func imitation(t *testing.T) (*Cluster, *fake.Clientset) {
+	t.Helper()
+	client := fake.NewClientset(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node1"},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	})
+	client.PrependReactor("create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		made := action.(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
+		made.Name = made.GenerateName + "abcde"
+		return false, nil, client.Tracker().Add(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: made.Name}})
+	})
+	lists := map[schema.GroupVersionResource]string{
+		snapshots: "VolumeSnapshotList", snapshotContents: "VolumeSnapshotContentList",
+		corev1.SchemeGroupVersion.WithResource("secrets"): "SecretList",
+	}
+	client.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
+		{Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: metav1.Verbs{"list"}},
+	}}}
+	return &Cluster{
+		Client: client, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists), dir: t.TempDir(), run: "this",
+	}, client
+}
+
+// obeying makes an imitation delete pods and claims together, as a real cluster does.
+func obeying(client *fake.Clientset) {
+	for resource, kind := range map[string]string{"pods": "Pod", "persistentvolumeclaims": "PersistentVolumeClaim"} {
+		client.PrependReactor("delete-collection", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+			in := action.GetNamespace()
+			list, err := client.Tracker().List(action.GetResource(), corev1.SchemeGroupVersion.WithKind(kind), in)
+			if err != nil {
+				return true, nil, err
+			}
+			return true, nil, meta.EachListItem(list, func(item runtime.Object) error {
+				return client.Tracker().Delete(action.GetResource(), in, item.(Object).GetName())
+			})
+		})
+	}
+}
+
+func usesAVolume(c *Cluster) func(testing.TB) {
+	return func(t testing.TB) {
+		s := c.Space(t)
+		s.Claim("data", "1Gi")
+		s.Pod("user", Mount("data", "/data"))
+	}
+}
+
+func TestSpace_EndsWithItsTest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, client := imitation(t)
+		obeying(client)
+		if passed := try(t, "TestIt", usesAVolume(c)); passed.failed || passed.said.Len() > 0 {
+			t.Error(passed.said.String())
+		}
+		noNamespaces(t, client)
+	})
+}
+
+func noNamespaces(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	left, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(left.Items) > 0 {
+		t.Errorf("left are %v, %v", left.Items, err)
+	}
+}
+
+func TestSpace_TestWithARemainingVolumeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Setenv(artifactsVariable, t.TempDir())
+		c, client := imitation(t)
+		obeying(client)
+		err := client.Tracker().Add(&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "stays"},
+			Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "it-abcde", Name: "data"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := try(t, "TestIt", usesAVolume(c))
+		for _, want := range []string{"removing namespace it-abcde", "seen last: persistentvolume stays", "what the cluster knows is in "} {
+			if !failed.failed || !strings.Contains(failed.said.String(), want) {
+				t.Errorf("there is no %q in %s", want, failed.said.String())
+			}
+		}
+		noNamespaces(t, client)
+	})
+}
+
+func TestSpace_FailedTestLeavesAFolderAndNamesIt(t *testing.T) {
+	base := filepath.Join(t.TempDir(), "artifacts")
+	t.Setenv(artifactsVariable, base)
+	c, client := imitation(t)
+	if err := os.Mkdir(filepath.Join(c.dir, "logs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, "logs", "etcd.log"), []byte("a line\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("no events today")
+	})
+	failed := try(t, "TestIt", func(t testing.TB) {
+		c.Space(t)
+		t.Fatal("on purpose")
+	})
+	folders, err := filepath.Glob(filepath.Join(base, "holdfast-e2e-it-*"))
+	if err != nil || len(folders) != 1 || !strings.Contains(failed.said.String(), "what the cluster knows is in "+folders[0]) {
+		t.Fatalf("folders %v, %v, the failure says %q", folders, err, failed.said.String())
+	}
+	for file, want := range map[string]string{"components/logs/etcd.log": "a line\n", "missing.txt": "no events today"} {
+		if content, err := os.ReadFile(filepath.Join(folders[0], file)); err != nil || !strings.Contains(string(content), want) {
+			t.Errorf("%s: %q, %v", file, content, err)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// class makes a storage class like the default one, but for what change does, and removes it with the test.
+func class(t *testing.T, s *kube.Space, change ...func(*storagev1.StorageClass)) string {
+	t.Helper()
+	classes := s.Client.StorageV1().StorageClasses()
+	c, err := classes.Get(t.Context(), "holdfast", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ObjectMeta = metav1.ObjectMeta{GenerateName: s.Namespace + "-"}
+	for _, change := range change {
+		change(c)
+	}
+	made, err := classes.Create(t.Context(), c, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := classes.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return made.Name
+}
+
+// atOnce makes a class bind its claims before there is a pod.
+func atOnce(c *storagev1.StorageClass) { c.VolumeBindingMode = new(storagev1.VolumeBindingImmediate) }
+
+// onlyOn leaves a class some nodes.
+func onlyOn(nodes ...string) func(*storagev1.StorageClass) {
+	return func(c *storagev1.StorageClass) {
+		c.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{
+			{Key: "topology.holdfast.dev/node", Values: nodes},
+		}}}
+	}
+}
+
+// with sets a parameter of a class.
+func with(key, value string) func(*storagev1.StorageClass) {
+	return func(c *storagev1.StorageClass) { c.Parameters[key] = value }
+}
+
+// noVolumes waits until no volume of the test's claims is left as an object, which goes after it has gone from its disk.
+func noVolumes(s *kube.Space) {
+	kube.Await(s, s.Holdfast("volumes"), metav1.ListOptions{}, "the end of the volumes", func(all []*unstructured.Unstructured) (bool, error) {
+		return !slices.ContainsFunc(all, func(v *unstructured.Unstructured) bool {
+			claim, _, _ := unstructured.NestedString(v.Object, "spec", "claim")
+			return strings.HasPrefix(claim, s.Namespace+"/")
+		}), nil
+	})
+}
+
+func TestClaim_FiftyAtOnceAreBoundAndDeleted(t *testing.T) {
+	t.Parallel()
+	s := begin(t)
+	allNodes(t) // volumes are on all of them
+	immediate := class(t, s, atOnce)
+	const count = 50
+	for i := range count {
+		s.Claim(fmt.Sprint("c", i), "16Mi", kube.OfClass(immediate))
+	}
+	claims := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace)
+	kube.Await(s, claims, metav1.ListOptions{}, "all claims to be bound", func(all []*corev1.PersistentVolumeClaim) (bool, error) {
+		bound := 0
+		for _, c := range all {
+			if c.Status.Phase == corev1.ClaimBound {
+				bound++
+			}
+		}
+		return bound == count, nil
+	})
+	if err := claims.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	kube.AwaitNone(s, claims, metav1.ListOptions{}, "the claims")
+	noVolumes(s)
+}

@@ -1,0 +1,220 @@
+package e2e
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+func TestSharedVolume_GrowsWhileInUseAndIsCopied(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	s := begin(t)
+	node := nodesWithClients(t)[0]
+	serve(t, s)
+	// Any kernel lets root of a container grow an xfs that is in use.
+	class := mounted(t, s, "csi.storage.k8s.io/fstype", "xfs")
+	s.Claim("data", "320Mi", byMany, kube.OfClass(class))
+	s.Pod("writer", kube.Mount("data", "/data"), kube.OnNode(node), kube.Script("echo before >/data/file; sync /data/file; sleep infinity"))
+	s.Ready("writer")
+	s.Exec("writer", "sh", "-c", "until test -s /data/file; do sleep 0.1; done")
+	s.Grow("data", "512Mi")
+	if size := strings.TrimSpace(s.Exec("writer", "sh", "-ec", "df -mP /data | awk 'NR == 2 { print ($2 > 400 && $2 <= 512) }'")); size != "1" {
+		t.Errorf("the pod does not see that the volume has grown: %s", s.Exec("writer", "df", "-m", "/data"))
+	}
+	s.Snapshot("snap", "data")
+	s.Exec("writer", "sh", "-ec", "echo after >/data/file; sync /data/file")
+	s.Claim("restored", "512Mi", byMany, kube.OfClass(class), kube.From("VolumeSnapshot", "snap"))
+	s.Claim("cloned", "512Mi", kube.AccessMode(corev1.ReadOnlyMany), kube.OfClass(class), kube.From("PersistentVolumeClaim", "data"))
+	s.Pod("restored", kube.Mount("restored", "/data"), kube.OnNode(node), kube.Once, kube.Script("cat /data/file; echo more >/data/more; sync /data/more"))
+	s.Pod("cloned", kube.Mount("cloned", "/data"), kube.OnNode(node), kube.Once, kube.Script(onlyReads))
+	if found := s.Result("restored"); found != "before\n" {
+		t.Errorf("the volume from the snapshot says %q", found)
+	}
+	if found := s.Result("cloned"); found != "after\nread only\n" {
+		t.Errorf("the copy for readers says %q", found)
+	}
+}
+
+// onlyReads reads a file, and tries to write in each way that there is.
+const onlyReads = `
+	cat /data/file
+	refused() { if "$@" 2>/dev/shm/said; then echo "done: $*"; fi; grep -q 'Read-only file system' /dev/shm/said || cat /dev/shm/said; }
+	refused touch /data/new
+	refused sh -c 'echo more >>/data/file'
+	refused rm /data/file
+	echo read only`
+
+func TestNFSServer_ThatPublishesAClaimServesItReadOnly(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	s := begin(t)
+	nodes := nodesWithClients(t)
+	s.Claim("files", "64Mi")
+	s.Pod("editor", kube.Mount("files", "/data"), kube.Script("echo first >/data/file; sync /data/file; sleep infinity"))
+	s.Ready("editor")
+	s.Serve("published", s.Home, map[string]any{"publish": map[string]any{"claimName": "files", "name": "docs"}})
+	server, path, access := published(t, s)
+	if path != "/docs" || access != "ReadOnly" {
+		t.Errorf("the server says that clients mount %q and may %q", path, access)
+	}
+	for _, node := range nodes {
+		s.Pod("reader-"+node, kube.MountNFS(server, path, "/data"), kube.OnNode(node), kube.Script(onlyReads+"; sleep infinity"))
+	}
+	for _, node := range nodes {
+		s.Ready("reader-" + node)
+		if said := s.FirstLines("reader-"+node, 2); strings.Join(said, " ") != "first read only" {
+			t.Errorf("the reader on %s says %q", node, said)
+		}
+	}
+	// Who has the claim itself goes on writing, and readers see it.
+	s.Exec("editor", "sh", "-ec", "echo second >/data/file; sync /data/file")
+	for _, node := range nodes {
+		s.Exec("reader-"+node, "sh", "-c", "until grep -q second /data/file; do sleep 0.2; done")
+	}
+	// Another pod of the server is the same server.
+	s.DeletePod("nfs-published-0")
+	s.Ready("nfs-published-0")
+	s.Exec("editor", "sh", "-ec", "echo third >/data/file; sync /data/file")
+	for _, node := range nodes {
+		s.Exec("reader-"+node, "sh", "-c", "until grep -q third /data/file; do sleep 0.2; done")
+	}
+}
+
+// published is what the server "published" says of how it is used.
+func published(t *testing.T, s *kube.Space) (server, path, access string) {
+	t.Helper()
+	found, err := s.Holdfast("nfsservers").Namespace(s.Namespace).Get(t.Context(), "published", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := func(field string) string {
+		value, _, _ := unstructured.NestedString(found.Object, "status", field)
+		return value
+	}
+	server, _, err = net.SplitHostPort(said("endpoint"))
+	if err != nil {
+		t.Fatalf("the server says %v: %v", found.Object["status"], err)
+	}
+	return server, said("path"), said("access")
+}
+
+// disposed makes a claim of a class with onDelete, writes to it, deletes it, and returns its volume, which an event named.
+func disposed(t *testing.T, s *kube.Space, node, onDelete, reason string) *corev1.PersistentVolume {
+	t.Helper()
+	s.Claim(onDelete, "64Mi", byMany, kube.OfClass(plain(t, s, "onDelete", onDelete)))
+	s.Run("writer-"+onDelete, kube.Mount(onDelete, "/data"), kube.OnNode(node), kube.Script("echo what is kept by "+onDelete+" >/data/file; sync /data/file"))
+	s.DeletePod("writer-" + onDelete)
+	volume := s.Volume(onDelete)
+	s.DeleteClaim(onDelete)
+	s.AwaitClusterEvent(volume.Name, reason)
+	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume.Name), "the volume")
+	return volume
+}
+
+// discard deletes what is kept as the event about it says, and the end of the test does if that fails.
+func discard(t *testing.T, s *kube.Space, kind, name string, remove func(context.Context, string, admin.Deletion) error) (now func()) {
+	t.Helper()
+	deletion := admin.Deletion{Yes: true, Reason: "the test is over"}
+	s.BeforeEnd(func(ctx context.Context) error {
+		if _, err := s.Holdfast(kind).Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return nil
+		}
+		return remove(ctx, name, deletion)
+	})
+	return func() {
+		t.Helper()
+		if err := remove(t.Context(), name, deletion); err != nil {
+			t.Fatal(err)
+		}
+		kube.AwaitNone(s, s.Holdfast(kind), kube.Named(name), name+" of "+kind)
+	}
+}
+
+func TestNFSServer_DataOfPlainVolumesIsRetainedOrArchivedByClass(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	s := begin(t)
+	node := nodesWithClients(t)[0]
+	server := serve(t, s)
+
+	kept := disposed(t, s, node, "retain", "Retained")
+	drop := discard(t, s, "volumes", kept.Name, s.Admin().DeleteVolume)
+	if found := s.Run("reader", kube.MountNFS(kept.Spec.NFS.Server, kept.Spec.NFS.Path, "/data"), kube.OnNode(node), kube.Script("cat /data/file")); found != "what is kept by retain\n" {
+		t.Errorf("in the volume that is retained is %q", found)
+	}
+	s.DeletePod("reader")
+
+	archived := disposed(t, s, node, "archive", "Archived")
+	kube.AwaitNone(s, s.Holdfast("volumes"), kube.Named(archived.Name), "the object of the volume")
+	snapshot := "archived-" + archived.Name
+	dropArchive := discard(t, s, "snapshots", snapshot, s.Admin().DeleteSnapshot)
+	kube.AwaitOne(s, s.Holdfast("snapshots"), snapshot, "to be ready", func(o *unstructured.Unstructured) (bool, error) {
+		phase, _, err := unstructured.NestedString(o.Object, "status", "phase")
+		return phase == "Ready", err
+	})
+	exports := func() string { return s.Exec(server, "ls", "/run/holdfast/nfs/exports", "/data/pool/volumes") }
+	if now := exports(); strings.Contains(now, archived.Name) || !strings.Contains(now, kept.Name) {
+		t.Errorf("retained is %s and archived %s, and the server has %s", kept.Name, archived.Name, now)
+	}
+	in := func(what string) string {
+		return s.Exec(server, "sh", "-c", "grep -rl 'what is kept by "+what+"' /data/pool/volumes /data/pool/snapshots || test $? = 1")
+	}
+	if found := in("archive"); !strings.Contains(found, "snapshots/"+snapshot) {
+		t.Errorf("what was archived is found in %q", found)
+	}
+
+	drop()
+	dropArchive()
+	if now := exports(); strings.Contains(now, kept.Name) {
+		t.Errorf("the server still has %s", now)
+	}
+	for _, what := range []string{"retain", "archive"} {
+		if found := in(what); found != "" {
+			t.Errorf("what was kept by %s and was deleted is found in %q", what, found)
+		}
+	}
+}
+
+func TestNFSServer_ClaimsAboveItsCapacityGetTheFreeSpaceAndAreBoundLater(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	s := begin(t)
+	node := nodesWithClients(t)[0]
+	serve(t, s)
+	classes := byBothDoors(t, s)
+	s.Claim("most", "2Gi", byMany, kube.OfClass(classes["csi"]))
+	s.Pod("user", kube.Mount("most", "/data"), kube.OnNode(node))
+	s.Ready("user")
+	// Nearly nothing is written, and nearly all is promised.
+	for door, class := range classes {
+		s.Claim("more-"+door, "1536Mi", byMany, kube.OfClass(class))
+		s.AwaitEvent("more-"+door, "ProvisioningFailed", "available")
+	}
+	s.AwaitEvent("more-csi", "NoRoom", "1536Mi is requested", s.Namespace+"/shared ")
+	s.Exec("user", "sh", "-ec", "head -c 10000000 /dev/zero >/data/file; sync /data/file")
+	for door, class := range classes {
+		s.Claim("little-"+door, "16Mi", byMany, kube.OfClass(class))
+		s.Volume("little-" + door)
+	}
+	for door := range classes {
+		claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(t.Context(), "more-"+door, metav1.GetOptions{})
+		if err != nil || claim.Status.Phase != corev1.ClaimPending {
+			t.Errorf("the claim more-%s is %s, %v", door, claim.Status.Phase, err)
+		}
+	}
+	s.DeleteClaim("more-csi")
+	s.DeletePod("user")
+	s.DeleteClaim("most")
+	s.Volume("more-plain")
+}

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// amend merges into the spec of an NFSServer.
+func amend(t *testing.T, s *kube.Space, server string, spec map[string]any) {
+	t.Helper()
+	patch, err := json.Marshal(map[string]any{"spec": spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Holdfast("nfsservers").Namespace(s.Namespace).Patch(t.Context(), server, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A pod with a volume needs the API server as little as the server does.
+func TestNFSFault_ClientsContinueThoughTheServerIsKilledWhileTheAPIServerIsSilent(t *testing.T) {
+	hostfs.Long(t)
+	s := begin(t) // not in parallel: no other test can do without
+	nodes := nodesWithClients(t)
+	server := serve(t, s)
+	pods := hold(t, s, nodes[0], byBothDoors(t, s))
+	running := s.Processes(s.Ready(server), "ganesha.nfsd")
+	goesOn(t, s, pods, func() {
+		resume := s.Suspend("kube-apiserver")
+		defer resume()
+		killed := running()
+		for _, pid := range killed {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+		late := time.After(kube.Patience)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			now := running()
+			if len(killed) > 0 && len(now) > 0 && !slices.Contains(killed, now[0]) {
+				return
+			}
+			select {
+			case <-late:
+				t.Fatalf("the server %v was killed, and it is %v", killed, now)
+			case <-tick.C:
+			}
+		}
+	})
+}
+
+// serveDirectories starts a server whose volumes are directories, on a node whose kernel counts by projects.
+func serveDirectories(t *testing.T, s *kube.Space, node string) (pod string) {
+	t.Helper()
+	store := class(t, s, func(c *storagev1.StorageClass) {
+		c.Parameters = map[string]string{"csi.storage.k8s.io/fstype": "xfs"}
+		c.MountOptions = []string{"prjquota"}
+	})
+	return s.Serve("shared", node, map[string]any{
+		"storage": map[string]any{"storageClassName": store, "size": "1Gi"}, "reclaimPolicy": "Delete", "engine": "Directory", "gracePeriod": "60s",
+	})
+}
+
+func TestNFSServer_OfDirectoriesEnforcesSizesByQuota(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	s := begin(t)
+	node := nodesWithClients(t)[0]
+	server := serveDirectories(t, s, node)
+	for door, class := range byBothDoors(t, s) {
+		s.Claim(door, "32Mi", byMany, kube.OfClass(class))
+		said := s.Run(door, kube.Mount(door, "/data"), kube.OnNode(node), kube.AsRoot, kube.Script(`
+			if dd if=/dev/zero of=/data/zero bs=1M count=40 conv=fsync 2>/dev/null; then echo no limit; else echo limited; fi
+			rm /data/zero; echo more >/data/more; sync /data/more; echo writable`))
+		if said != "limited\nwritable\n" {
+			t.Errorf("a pod that writes more than the claim of door %s has says %q", door, said)
+		}
+	}
+	if images := s.Exec(server, "sh", "-c", "ls /data/pool/volumes/*/ | grep -c image || true"); strings.TrimSpace(images) != "0" {
+		t.Errorf("%s volumes are images", strings.TrimSpace(images))
+	}
+}
+
+func TestNFSServer_StorageGrows(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	s := begin(t)
+	server := s.Serve("shared", nodesWithClients(t)[0], storage())
+	capacity := func(o *unstructured.Unstructured) string {
+		said, _, _ := unstructured.NestedString(o.Object, "status", "capacity")
+		return said
+	}
+	servers := s.Holdfast("nfsservers").Namespace(s.Namespace)
+	is, err := servers.Get(t.Context(), "shared", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := capacity(is)
+	pod := s.Ready(server)
+	amend(t, s, "shared", map[string]any{"storage": map[string]any{"size": "4Gi"}})
+	is = kube.AwaitOne(s, servers, "shared", "to have grown", func(o *unstructured.Unstructured) (bool, error) { return capacity(o) != before, nil })
+	t.Logf("the capacity was %s and is %s", before, capacity(is))
+	if now := s.Ready(server); now.UID != pod.UID {
+		t.Error("the server was started again")
+	}
+	if size := s.Exec(server, "sh", "-c", "df -mP /data | awk 'NR == 2 { print ($2 > 3500) }'"); strings.TrimSpace(size) != "1" {
+		t.Errorf("the server has %s", s.Exec(server, "df", "-m", "/data"))
+	}
+}
+
+func TestSharedVolume_WithAGroupIsWrittenByItsMembers(t *testing.T) {
+	hostfs.Long(t)
+	t.Parallel()
+	s := begin(t)
+	node := nodesWithClients(t)[0]
+	serve(t, s)
+	s.Claim("grouped", "64Mi", byMany, kube.OfClass(plain(t, s, "gid", "4321", "rootSquash", "true")))
+	if volume := s.Volume("grouped"); volume.Annotations["pv.beta.kubernetes.io/gid"] != "4321" {
+		t.Errorf("the kubelet gets %v", volume.Annotations)
+	}
+	said := s.Run("member", kube.Mount("grouped", "/data"), kube.OnNode(node), asUser(1234), kube.Script(`
+		stat -c '%a %g' /data; echo mine >/data/file && stat -c '%u %g' /data/file`))
+	if said != "2770 4321\n1234 4321\n" {
+		t.Errorf("a user whom the kubelet gives the group says %q", said)
+	}
+}
+
+// asUser runs a pod as a user without the group of a volume.
+func asUser(user int64) kube.PodOption {
+	return func(p *corev1.Pod) {
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: &user, RunAsGroup: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		}
+	}
+}

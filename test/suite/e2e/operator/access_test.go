@@ -1,0 +1,215 @@
+package operator
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// answer is what the API says to a request.
+type answer struct {
+	code   int
+	body   string
+	issuer *x509.Certificate // of the connection
+}
+
+// ask asks the API at an address, whatever its certificate is.
+func ask(ctx context.Context, address, path, user, password string) (answer, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, http.NoBody)
+	if err != nil {
+		return answer{}, err
+	}
+	if user != "" {
+		request.SetBasicAuth(user, password)
+	}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}}
+	response, err := client.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, string(body), response.TLS.PeerCertificates[0]}, err
+}
+
+// get reads what is served to everybody.
+func get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	response, err := (&http.Client{Timeout: 10 * time.Second}).Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// awaitAnswer asks the API until done accepts what it says.
+func (a *admin) awaitAnswer(address, path, user, password string, done func(answer) bool) answer {
+	a.t.Helper()
+	var said answer
+	a.eventually("the API at "+address+" to answer", func(ctx context.Context) (err error) {
+		said, err = ask(ctx, address, path, user, password)
+		if err == nil && !done(said) {
+			err = fmt.Errorf("it answers %s with %d: %s", path, said.code, said.body)
+		}
+		return err
+	})
+	return said
+}
+
+// address of the Service of the API.
+func (a *admin) address(name string) string {
+	a.t.Helper()
+	service, err := a.Client.CoreV1().Services(kube.System).Get(a.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return net.JoinHostPort(service.Spec.ClusterIP, fmt.Sprint(service.Spec.Ports[0].Port))
+}
+
+func code(want int) func(answer) bool { return func(a answer) bool { return a.code == want } }
+
+func TestService_HasTheNameTypePortsAndAnnotationsOfTheSpec(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	a.awaitAnswer(a.address("holdfast"), "/livez", "", "", code(http.StatusOK))
+	a.change(func(spec *v1beta1.StorageClusterSpec) {
+		spec.Service = v1beta1.ServiceSpec{
+			Name: "e2e-api", Type: corev1.ServiceTypeNodePort, Port: 443, TargetPort: 6443,
+			Annotations: map[string]string{"e2e.holdfast.dev/annotation": "value"},
+		}
+	})
+	services := a.Client.CoreV1().Services(kube.System)
+	kube.AwaitNone(a.Space, services, kube.Named("holdfast"), "the Service with the name of before")
+	service, err := services.Get(t.Context(), "e2e-api", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := service.Spec.Ports[0]
+	if service.Spec.Type != corev1.ServiceTypeNodePort || port.Port != 443 || port.NodePort == 0 || service.Annotations["e2e.holdfast.dev/annotation"] != "value" {
+		t.Errorf("the Service is %+v", service)
+	}
+	a.awaitAnswer(a.address("e2e-api"), "/livez", "", "", code(http.StatusOK)) // with the port of the pods behind it
+	for name, pod := range a.pods("controller") {
+		if said, err := ask(t.Context(), net.JoinHostPort(pod.Status.PodIP, "6443"), "/livez", "", ""); err != nil || said.code != http.StatusOK {
+			t.Errorf("pod %s answers %+v, %v", name, said, err)
+		}
+	}
+}
+
+func TestAPI_ServesHoldersOfTheSecretsPasswordWithItsCertificate(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	const path = "/api/v1/cluster"
+	address := a.address("holdfast")
+	own := a.awaitAnswer(address, path, "", "", code(http.StatusForbidden)).issuer
+
+	data := credentials()
+	data["tls.crt"], data["tls.key"] = pair(t, "storage.example")
+	a.secret("api", data)
+	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.SecretRef = &v1beta1.SecretReference{Name: "api"} })
+	said := a.awaitAnswer(address, path, data["username"], data["password"], func(said answer) bool {
+		return said.code == http.StatusOK && !said.issuer.Equal(own)
+	})
+	var shown struct {
+		Name, Phase string
+		ReadyNodes  int32
+	}
+	if err := json.Unmarshal([]byte(said.body), &shown); err != nil || shown.Name != clusterName || shown.Phase != string(v1beta1.ClusterRunning) || shown.ReadyNodes != a.get().Status.ReadyNodes {
+		t.Errorf("it says %s, %v", said.body, err)
+	}
+	if names := said.issuer.DNSNames; len(names) != 1 || names[0] != "storage.example" {
+		t.Errorf("the certificate is for %v", names)
+	}
+	a.awaitAnswer(address, path, "", "", code(http.StatusUnauthorized))
+	a.awaitAnswer(address, path, data["username"], "a wrong password", code(http.StatusUnauthorized))
+
+	a.awaitAnswer(address, "/readyz", "", "", code(http.StatusOK))
+	for name, pod := range a.pods("controller") {
+		metrics, err := get(t.Context(), "http://"+net.JoinHostPort(pod.Status.PodIP, "9090")+"/metrics")
+		if err != nil || !strings.Contains(metrics, "holdfast_cluster_phase{phase=\"Running\"} 1") {
+			t.Errorf("the metrics of pod %s do not have the phase, %v:\n%s", name, err, metrics)
+		}
+	}
+
+	data["password"] = "another"
+	a.secret("api", data)
+	a.awaitAnswer(address, path, data["username"], "another", code(http.StatusOK))
+}
+
+func TestIngress_LeadsToTheServiceWithTheCertificateOfTheSecret(t *testing.T) {
+	a := administer(t)
+	data := credentials()
+	data["tls.crt"], data["tls.key"] = pair(t, "storage.example")
+	a.secret("ingress", data)
+	a.change(func(spec *v1beta1.StorageClusterSpec) {
+		spec.SecretRef = &v1beta1.SecretReference{Name: "ingress"}
+		spec.Ingress = v1beta1.IngressSpec{
+			Enabled: true, IngressClassName: "e2e", Host: "storage.example", TLS: true, Annotations: map[string]string{"e2e.holdfast.dev/annotation": "value"},
+		}
+	})
+	ingresses := a.Client.NetworkingV1().Ingresses(kube.System)
+	kube.AwaitOne(a.Space, ingresses, "holdfast", "to be as requested", func(i *networkingv1.Ingress) (bool, error) {
+		if *i.Spec.IngressClassName != "e2e" || i.Annotations["e2e.holdfast.dev/annotation"] != "value" || len(i.Spec.TLS) != 1 || len(i.Spec.Rules) != 1 {
+			return false, fmt.Errorf("it is %+v", i)
+		}
+		rule := i.Spec.Rules[0]
+		if to := rule.HTTP.Paths[0].Backend.Service; rule.Host != "storage.example" || to.Name != "holdfast" || to.Port.Name != "api" {
+			return false, fmt.Errorf("it leads to %+v", rule)
+		}
+		return true, nil
+	})
+	secrets := a.Client.CoreV1().Secrets(kube.System)
+	kube.AwaitOne(a.Space, secrets, "holdfast-ingress", "to hold the pair", func(s *corev1.Secret) (bool, error) {
+		return string(s.Data["tls.crt"]) == data["tls.crt"] && string(s.Data["tls.key"]) == data["tls.key"], nil
+	})
+	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.Ingress = v1beta1.IngressSpec{} })
+	kube.AwaitNone(a.Space, ingresses, kube.Named("holdfast"), "the Ingress that is not requested")
+	kube.AwaitNone(a.Space, secrets, kube.Named("holdfast-ingress"), "the secret of the Ingress")
+}
+
+// pair is a certificate for a host, signed by itself, and its key.
+func pair(t *testing.T, host string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
+}

@@ -1,0 +1,105 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+func TestAttach_IsEnabledAndDisabled(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	a.load("csi-attacher")
+	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.CSI.AttachRequired = true })
+	a.expectAttach(true)
+	s := begin(t)
+	use(s, "data")
+	volume := s.Volume("data").Name
+	a.awaitAttached(volume, true)
+	s.DeletePod("data")
+	a.awaitAttached(volume, false)
+	s.DeleteClaim("data")
+	kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume), "volume "+volume)
+
+	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.CSI.AttachRequired = false })
+	a.expectAttach(false)
+	use(s, "next")
+}
+
+func TestAttach_VolumesInUseSurviveItsChangeAndCanBeDeletedAfterIt(t *testing.T) {
+	hostfs.Long(t)
+	s := begin(t) // ends last, when no pod attaches any more
+	a := administer(t)
+	a.load("csi-attacher")
+	use(s, "before")
+	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.CSI.AttachRequired = true })
+	use(s, "with")
+	a.awaitAttached(s.Volume("with").Name, true)
+	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.CSI.AttachRequired = false })
+	for _, name := range []string{"before", "with"} {
+		volume := s.Volume(name).Name
+		if restarts := s.Ready(name).Status.ContainerStatuses[0].RestartCount; restarts > 0 {
+			t.Errorf("pod %s failed %d times", name, restarts)
+		}
+		s.DeletePod(name)
+		s.DeleteClaim(name)
+		kube.AwaitNone(s, s.Client.CoreV1().PersistentVolumes(), kube.Named(volume), "volume "+volume)
+	}
+}
+
+// awaitAttached waits until the cluster says that a volume is attached, or that it is not.
+func (a *admin) awaitAttached(volume string, want bool) {
+	a.t.Helper()
+	kube.Await(a.Space, a.Client.StorageV1().VolumeAttachments(), metav1.ListOptions{}, fmt.Sprintf("volume %s to be attached: %t", volume, want), func(all []*storagev1.VolumeAttachment) (bool, error) {
+		attached := slices.ContainsFunc(all, func(o *storagev1.VolumeAttachment) bool {
+			name := o.Spec.Source.PersistentVolumeName
+			return name != nil && *name == volume && (o.Status.Attached || !want)
+		})
+		return attached == want, nil
+	})
+}
+
+func (a *admin) expectAttach(want bool) {
+	a.t.Helper()
+	driver, err := a.Client.StorageV1().CSIDrivers().Get(a.t.Context(), "csi.holdfast.dev", metav1.GetOptions{})
+	if err != nil || *driver.Spec.AttachRequired != want {
+		a.t.Errorf("the driver asks to attach: %+v, %v", driver.Spec, err)
+	}
+	_, controller := a.templates()
+	has := false
+	for _, c := range controller.Containers {
+		has = has || c.Name == "csi-attacher"
+	}
+	if has != want {
+		a.t.Errorf("with attach %t, csi-attacher runs: %t", want, has)
+	}
+}
+
+// load brings the image of a sidecar, which the usual spec does not need, to all nodes.
+func (a *admin) load(name string) {
+	a.t.Helper()
+	ctx := context.WithoutCancel(a.t.Context())
+	out, err := exec.CommandContext(ctx, "../../../../images/build", "sidecars").Output()
+	if err != nil {
+		a.t.Fatalf("the images of the sidecars: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if parts := strings.Fields(line); len(parts) == 3 && parts[0] == name {
+			if _, err = a.Do(ctx, "load-image", parts[2]); err != nil {
+				a.t.Fatal(err)
+			}
+			return
+		}
+	}
+	a.t.Fatal(fmt.Errorf("images/build made no image %s: %s", name, out))
+}

@@ -1,0 +1,273 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/operator/bootstrap"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// remove is the one documented command.
+func (a *admin) remove() {
+	a.t.Helper()
+	if err := a.Holdfast("storageclusters").Delete(a.t.Context(), clusterName, metav1.DeleteOptions{}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// awaitRemoved waits until the StorageCluster and the namespace are gone, which are last.
+func (a *admin) awaitRemoved() {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*kube.Patience)
+	defer cancel()
+	if !a.Eventually(ctx, "Holdfast to be removed", a.isRemoved) {
+		a.t.FailNow()
+	}
+}
+
+func (a *admin) isRemoved(ctx context.Context) error {
+	if c, err := read(ctx, a.Space); !apierrors.IsNotFound(err) {
+		if err == nil {
+			err = fmt.Errorf("the StorageCluster is there: %s", inWords(c.Status))
+		}
+		return err
+	}
+	namespace, err := a.Client.CoreV1().Namespaces().Get(ctx, kube.System, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		if err == nil {
+			err = fmt.Errorf("the namespace is there: %s", inWords(namespace.Status))
+		}
+		return err
+	}
+	there, err := exists(ctx, a.Dynamic.Resource(definitions), "storageclusters.holdfast.dev")
+	if there {
+		err = errors.New("the kind StorageCluster is there")
+	}
+	return err
+}
+
+// inventory names all that the API server has, but for what Kubernetes makes by itself as time goes by. Of nodes it has
+// what others may leave there.
+func (a *admin) inventory() map[string]bool {
+	a.t.Helper()
+	all, err := a.everything(a.t.Context(), "")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, o := range all {
+		if o.resource.Resource == "events" {
+			continue
+		}
+		names[o.String()] = true
+		switch o.resource.Resource {
+		case "nodes", "csinodes":
+			for key := range o.GetLabels() {
+				names[o.String()+" label "+key] = true
+			}
+			for key := range o.GetAnnotations() {
+				names[o.String()+" annotation "+key] = true
+			}
+			spec, _ := o.Object["spec"].(fields)
+			drivers, _ := spec["drivers"].([]any)
+			for _, driver := range drivers {
+				names[fmt.Sprint(o, " driver ", driver.(fields)["name"])] = true
+			}
+		}
+	}
+	return names
+}
+
+// ofHoldfast are those names of an inventory that no other program would have.
+func ofHoldfast(names map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool {
+		return !strings.Contains(name, "holdfast")
+	})
+}
+
+func TestUninstall_LeavesNothingBehindAndOneApplyInstallsAgain(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	s := begin(t) // before the first look, and its volumes end before the cluster is put back
+	_, other := twoNodes(t)
+	a.remove()
+	a.awaitRemoved()
+	before := a.inventory()
+	if left := ofHoldfast(before); len(left) > 0 {
+		t.Errorf("the first removal left %s", strings.Join(left, "\n"))
+	}
+
+	holdfast, own := a.manifests()
+	a.eventually("one apply to be taken", func(ctx context.Context) error { return a.apply(ctx, holdfast, own) })
+	a.awaitReconciled()
+	c := a.get()
+	if nodes := len(a.pods("node")); int(c.Status.ReadyNodes) != nodes || int(c.Status.DesiredNodes) != nodes || c.Status.Version == "" || !says(c, v1beta1.AvailableCondition, "Available") {
+		t.Errorf("with %d node pods: %s", nodes, inWords(c.Status))
+	}
+	s.Claim("data", "64Mi")
+	s.Run("user", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script("echo written >/data/file; sync /data/file"))
+	a.await("to count the volume", func(c *v1beta1.StorageCluster) bool { return c.Status.Volumes == 1 })
+
+	a.remove()
+	a.refusedFor("1 volume exists")
+	s.Run("again", kube.Mount("data", "/data"), kube.OnNode(other), kube.Script("grep written /data/file")) // what is to stay works
+	s.DeletePod("user")
+	s.DeletePod("again")
+	s.DeleteClaim("data")
+	a.awaitRemoved()
+
+	after := a.inventory()
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if !before[name] {
+			t.Errorf("left behind: %s", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if !after[name] {
+			t.Errorf("taken along: %s", name)
+		}
+	}
+	t.Logf("%d objects before and %d after", len(before), len(after))
+}
+
+func TestManifest_AloneCreatesAStorageClusterWithoutASpec(t *testing.T) {
+	hostfs.Long(t)
+	a := administer(t)
+	s := begin(t)
+	const pools = "/var/lib/holdfast" // which the machine may have for reasons of its own; a kubelet leaves it empty
+	if err := os.Remove(pools); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Cleanup(func() {
+			if err := os.RemoveAll(pools); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	a.remove()
+	a.awaitRemoved()
+	a.eventually("the manifest to be taken", func(ctx context.Context) error { return a.apply(ctx, a.released()) })
+	a.eventually("the StorageCluster to be made", func(ctx context.Context) error {
+		c, err := read(ctx, a.Space)
+		if err == nil && !equality.Semantic.DeepEqual(c.Spec, v1beta1.StorageClusterSpec{}) {
+			err = fmt.Errorf("its spec is %+v", c.Spec)
+		}
+		return err
+	})
+	kube.AwaitOne(a.Space, a.Client.AppsV1().DaemonSets(kube.System), "holdfast-node", "to be made", func(d *appsv1.DaemonSet) (bool, error) {
+		return d.Status.DesiredNumberScheduled > 0, nil
+	})
+	a.change(asUsual) // which says where the kubelets of these nodes are
+	s.Claim("data", "64Mi")
+	s.Run("user", kube.Mount("data", "/data"), kube.Script("echo written >/data/file; sync /data/file"))
+}
+
+// released is the manifest as users get it: that of the tests comes with a StorageCluster, and asks for none.
+func (a *admin) released() (file string) {
+	a.t.Helper()
+	installed, _ := a.manifests()
+	objects, err := readManifests(installed)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var manifest []byte
+	for _, o := range objects {
+		if o.GetKind() == "Namespace" {
+			o.SetAnnotations(map[string]string{bootstrap.Annotation: clusterName})
+		}
+		encoded, err := yaml.Marshal(o.Object)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		manifest = append(append(manifest, "---\n"...), encoded...)
+	}
+	file = filepath.Join(a.t.TempDir(), "install.yaml")
+	if err := os.WriteFile(file, manifest, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	return file
+}
+
+// refusedFor waits until a deletion is refused in the condition and in an event.
+func (a *admin) refusedFor(why string) {
+	a.t.Helper()
+	a.await("to be refused", func(c *v1beta1.StorageCluster) bool {
+		return c.Status.Phase == v1beta1.ClusterTerminating && says(c, v1beta1.ProgressingCondition, "VolumesExist", why, "Orphan")
+	})
+	a.AwaitClusterEvent(clusterName, "Terminating", why)
+}
+
+func (a *admin) eventually(what string, ask func(context.Context) error) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*kube.Patience)
+	defer cancel()
+	if !a.Eventually(ctx, what, ask) {
+		a.t.FailNow()
+	}
+}
+
+func TestOrphan_VolumeReturnsWithItsDataAfterTheNextInstallation(t *testing.T) {
+	hostfs.Long(t)
+	s := begin(t)
+	a := administer(t) // is put back before the volumes of s are deleted
+	_, other := twoNodes(t)
+	on := map[string]string{"here": s.Home, "there": other}
+	written := map[string]string{}
+	for name, node := range on {
+		s.Claim(name, "64Mi")
+		written[name] = s.Run("write-"+name, kube.Mount(name, "/data"), kube.OnNode(node), kube.Script(
+			"head -c 5000000 /dev/urandom >/data/file; sync /data/file; sha256sum /data/file"))
+		s.DeletePod("write-" + name)
+	}
+	a.change(func(spec *v1beta1.StorageClusterSpec) { spec.DeletionPolicy = v1beta1.OrphanVolumes })
+	volumes := a.count("volumes")
+	a.remove()
+	a.eventually("Holdfast to be removed", a.isRemoved)
+	if left := a.count("volumes"); left != volumes {
+		t.Errorf("%d Volumes are left of %d", left, volumes)
+	}
+	for _, name := range ofHoldfast(a.inventory()) {
+		kept := func(part string) bool { return strings.Contains(name, part) }
+		if !slices.ContainsFunc([]string{"volumes.holdfast.dev", "snapshots.holdfast.dev", "nfsservers.holdfast.dev", "storagenodes.holdfast.dev", "apiservices.apiregistration.k8s.io v1.holdfast.dev"}, kept) {
+			t.Errorf("left behind: %s", name)
+		}
+	}
+
+	a.eventually("the installation to be taken", a.install)
+	a.awaitReconciled()
+	for name, node := range on {
+		read := s.Run("read-"+name, kube.Mount(name, "/data"), kube.OnNode(node), kube.Script("sha256sum /data/file"))
+		if read != written[name] {
+			t.Errorf("on %s: written %q, read %q", node, written[name], read)
+		}
+		s.DeletePod("read-" + name)
+		s.Pod("user-"+name, kube.Mount(name, "/data"), kube.OnNode(node))
+		s.Ready("user-" + name)
+	}
+	s.Grow("there", "96Mi") // it is served as ever
+}
+
+// count is how many objects there are of a kind of Holdfast.
+func (a *admin) count(resource string) int {
+	a.t.Helper()
+	list, err := a.Holdfast(resource).List(a.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return len(list.Items)
+}

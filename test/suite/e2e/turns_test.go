@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// power is held alone while a node is without it, and shared by tests that use more than their home node.
+var power = newTurns()
+
+// allNodes returns the nodes that are ready, the home node first. They stay so until the test has ended, or cuts the
+// power itself.
+func allNodes(t *testing.T) []string {
+	t.Helper()
+	power.share(t)
+	return cluster.Nodes(t)
+}
+
+// second skips a test that needs two nodes where there is only one.
+func second(t *testing.T, nodes []string) string {
+	t.Helper()
+	if len(nodes) < 2 {
+		hostfs.Skip(t, "nodes", fmt.Sprintf("needs a second node that is ready beside %v", nodes))
+	}
+	return nodes[1]
+}
+
+// third skips a test that needs three nodes where there are fewer. It is one of those that take long: make test has two.
+func third(t *testing.T, nodes []string) string {
+	t.Helper()
+	if len(nodes) < 3 {
+		hostfs.Skip(t, "third-node", fmt.Sprintf("needs a third node that is ready beside %v; make e2e has three", nodes))
+	}
+	return nodes[2]
+}
+
+// otherNodes are two beside the home node.
+func otherNodes(t *testing.T) (one, another string) {
+	t.Helper()
+	nodes := allNodes(t)
+	return second(t, nodes), third(t, nodes)
+}
+
+func secondNode(t *testing.T) string {
+	t.Helper()
+	return second(t, allNodes(t))
+}
+
+// cutPower is CutPower for a test that is alone with the nodes; boot lets others use them again.
+func cutPower(t *testing.T, s *kube.Space, node string) (boot func()) {
+	t.Helper()
+	if !power.isAlone(t) {
+		t.Fatal("a test that cuts the power must be alone with the nodes before it puts anything there")
+	}
+	start := s.CutPower(node)
+	return func() {
+		t.Helper()
+		start()
+		power.share(t)
+	}
+}
+
+// aloneWithNodes waits until no other test uses more than its home node, and keeps it so until this one has ended or
+// boots what it cut the power of. It comes before anything is on such a node: the test before may take the node away.
+func aloneWithNodes(t *testing.T) {
+	t.Helper()
+	power.takeAlone(t)
+}
+
+// turns is a lock that is shared or held alone. Unlike sync.RWMutex it admits those who share while another waits
+// to be alone, so that they run together and not in two groups.
+type turns struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	sharing map[any]bool
+	alone   any // who is
+}
+
+func newTurns() *turns {
+	t := &turns{sharing: map[any]bool{}}
+	t.changed = sync.NewCond(&t.mu)
+	return t
+}
+
+// share waits until no other is alone.
+func (t *turns) share(who any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.alone != nil && t.alone != who {
+		t.changed.Wait()
+	}
+	t.alone, t.sharing[who] = nil, true
+	t.changed.Broadcast()
+}
+
+// takeAlone gives up sharing and waits until no other does. Who is alone already stays so.
+func (t *turns) takeAlone(who any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.alone == who {
+		return
+	}
+	delete(t.sharing, who)
+	t.changed.Broadcast()
+	for t.alone != nil || len(t.sharing) > 0 {
+		t.changed.Wait()
+	}
+	t.alone = who
+}
+
+func (t *turns) isAlone(who any) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.alone == who
+}
+
+func (t *turns) leave(who any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.sharing, who)
+	if t.alone == who {
+		t.alone = nil
+	}
+	t.changed.Broadcast()
+}
+
+// entrants run in a bubble and get in when they may.
+type entrants struct {
+	*turns
+	mu sync.Mutex
+	in map[string]bool
+}
+
+func (e *entrants) enter(who string, by func(any)) {
+	e.set(who, false)
+	go func() {
+		by(who)
+		e.set(who, true)
+	}()
+	synctest.Wait()
+}
+
+func (e *entrants) exit(who string) {
+	e.set(who, false)
+	e.leave(who)
+	synctest.Wait()
+}
+
+func (e *entrants) set(who string, in bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.in[who] = in; !in {
+		delete(e.in, who)
+	}
+}
+
+func (e *entrants) expect(t *testing.T, want ...string) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if got := slices.Sorted(maps.Keys(e.in)); !slices.Equal(got, want) {
+		t.Errorf("in are %v, want %v", got, want)
+	}
+}
+
+func TestTurns_ExclusiveRunsAloneAndSharedIsNotBlockedByTheWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &entrants{turns: newTurns(), in: map[string]bool{}}
+		e.enter("a", e.share)
+		e.enter("cut", e.takeAlone)
+		e.enter("b", e.share)
+		e.expect(t, "a", "b")
+		e.exit("a")
+		e.expect(t, "b")
+		e.exit("b")
+		e.expect(t, "cut")
+		e.enter("cut", e.takeAlone) // it has what it asks for
+		e.expect(t, "cut")
+		if !e.isAlone("cut") || e.isAlone("c") {
+			t.Error("it is not known who is alone")
+		}
+		e.enter("c", e.share)
+		e.enter("d", e.takeAlone)
+		e.expect(t, "cut")
+		e.enter("cut", e.share) // it boots
+		e.expect(t, "c", "cut")
+		e.exit("cut")
+		e.exit("never in")
+		e.expect(t, "c")
+		e.exit("c")
+		e.expect(t, "d")
+		e.exit("d")
+	})
+}
+
+func TestTurns_TwoSharersCanBothBecomeExclusiveInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &entrants{turns: newTurns(), in: map[string]bool{}}
+		e.enter("a", e.share)
+		e.enter("b", e.share)
+		e.enter("a", e.takeAlone)
+		e.expect(t, "b")
+		e.enter("b", e.takeAlone)
+		e.expect(t, "b")
+		e.exit("b")
+		e.expect(t, "a")
+		e.exit("a")
+	})
+}

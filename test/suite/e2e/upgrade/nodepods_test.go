@@ -1,0 +1,139 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// record is what has become of the node pods since it was begun.
+type record struct {
+	nodes      int
+	pods       map[types.UID]*core.Pod
+	served     map[string][]v1beta1.Image // by node, what has been ready there, in order
+	complaints []string
+}
+
+// recordNodePods watches the node pods until end is called.
+func (s *site) recordNodePods() (end func() *record) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(withoutEnd(s.t))
+	s.t.Cleanup(cancel)
+	pods := s.Client.CoreV1().Pods("holdfast-system")
+	list, err := pods.List(ctx, selector("node"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := &record{nodes: len(s.nodes), pods: map[types.UID]*core.Pod{}, served: map[string][]v1beta1.Image{}}
+	for i := range list.Items {
+		r.note(watch.Event{Type: watch.Added, Object: &list.Items[i]})
+	}
+	r.complaints = nil // of a beginning that was not complete
+	options := selector("node")
+	options.ResourceVersion = list.ResourceVersion
+	watching, err := pods.Watch(ctx, options)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer watching.Stop()
+		for {
+			event, open := <-watching.ResultChan()
+			if ctx.Err() != nil {
+				return // what has come is about the end of the watch
+			}
+			if !open {
+				r.complaints = append(r.complaints, "the watch has ended too early")
+				return
+			}
+			r.note(event)
+		}
+	}()
+	return func() *record {
+		cancel()
+		<-ended
+		return r
+	}
+}
+
+// note takes an event in. At each moment all nodes but one must have a pod that works.
+func (r *record) note(event watch.Event) {
+	p, ok := event.Object.(*core.Pod)
+	if !ok {
+		r.complaints = append(r.complaints, fmt.Sprintf("the watch says %v", event.Object))
+		return
+	}
+	r.pods[p.UID] = p
+	if event.Type == watch.Deleted {
+		delete(r.pods, p.UID)
+	}
+	working := map[string]bool{}
+	for _, p := range r.pods {
+		if works(p) {
+			working[p.Spec.NodeName] = true
+		}
+	}
+	if image, all := imageOf(p), r.served[p.Spec.NodeName]; works(p) && (len(all) == 0 || all[len(all)-1] != image) {
+		r.served[p.Spec.NodeName] = append(all, image)
+	}
+	if len(working) < r.nodes-1 {
+		r.complaints = append(r.complaints, fmt.Sprintf("only %d of %d nodes had a pod that works when pod %s changed", len(working), r.nodes, p.Name))
+	}
+}
+
+// expect sees that the node pods were replaced one by one, and each node had these images in this order.
+func (r *record) expect(t *testing.T, images ...v1beta1.Image) {
+	t.Helper()
+	for _, c := range r.complaints {
+		t.Error(c)
+	}
+	if len(r.served) != r.nodes {
+		t.Errorf("there were pods on %d nodes, and %d are to have one", len(r.served), r.nodes)
+	}
+	for node, served := range r.served {
+		if !slices.Equal(served, images) {
+			t.Errorf("node %s had %v, want %v", node, served, images)
+		}
+	}
+}
+
+func TestNodePods_TwoNodesWithoutOneAtTheSameTimeAreFound(t *testing.T) {
+	pod := func(uid, node string, ready core.ConditionStatus) *core.Pod {
+		return &core.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid},
+			Spec:       core.PodSpec{NodeName: node, Containers: []core.Container{{Name: "holdfast", Image: uid[:1]}}},
+			Status:     core.PodStatus{Conditions: []core.PodCondition{{Type: core.PodReady, Status: ready}}},
+		}
+	}
+	r := &record{nodes: 2, pods: map[types.UID]*core.Pod{}, served: map[string][]v1beta1.Image{}}
+	steps := []watch.Event{
+		{Type: watch.Added, Object: pod("a1", "one", core.ConditionTrue)},
+		{Type: watch.Added, Object: pod("a2", "two", core.ConditionTrue)},
+		{Type: watch.Deleted, Object: pod("a1", "one", core.ConditionTrue)},
+		{Type: watch.Added, Object: pod("b1", "one", core.ConditionFalse)},
+	}
+	for _, event := range steps {
+		r.note(event)
+	}
+	if len(r.complaints) > 0 {
+		t.Errorf("one after the other is complained of: %v", r.complaints)
+	}
+	r.note(watch.Event{Type: watch.Modified, Object: pod("a2", "two", core.ConditionFalse)})
+	if len(r.complaints) != 1 {
+		t.Errorf("of two at once it says %v", r.complaints)
+	}
+	r.note(watch.Event{Type: watch.Modified, Object: pod("b1", "one", core.ConditionTrue)})
+	if want := []v1beta1.Image{"a", "b"}; !slices.Equal(r.served["one"], want) {
+		t.Errorf("node one had %v, want %v", r.served["one"], want)
+	}
+}

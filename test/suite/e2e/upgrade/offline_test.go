@@ -1,0 +1,205 @@
+package upgrade
+
+import (
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+func TestOfflineUpgrade_StopsUsersOfVolumesAndStartsThemAgain(t *testing.T) {
+	hostfs.Long(t)
+	s := begin(t)
+	earlier := s.earlier()
+	a := s.startApplications()
+	before := s.nodePods()
+	u := s.upgrade("offline", v1beta1.StorageUpgradeSpec{Image: earlier, Strategy: v1beta1.OfflineUpgrade})
+	s.followTo(u.Name, v1beta1.StepNodes)
+	a.expectStopped()
+	u = s.completes(u.Name, offlineSteps, s.image, earlier)
+	a.expectRunningAgain()
+	pods, err := s.podsOf(t.Context(), "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := stepOf(u, v1beta1.StepNodes).StartTime
+	for _, p := range pods {
+		if p.UID == before[p.Spec.NodeName] {
+			t.Errorf("node %s has its old pod", p.Spec.NodeName)
+		}
+		if p.CreationTimestamp.Before(&begun) {
+			t.Errorf("the pod of node %s was made at %s, and the pods that use volumes were gone at %s", p.Spec.NodeName, p.CreationTimestamp, begun)
+		}
+	}
+}
+
+// TestOfflineUpgrade_NamesThePodWithoutAController has one application that could be stopped, which is not.
+func TestOfflineUpgrade_NamesThePodWithoutAController(t *testing.T) {
+	hostfs.Long(t)
+	s := begin(t)
+	before := s.nodePods()
+	deployment := s.deploy("one")
+	s.Claim("bare", "32Mi")
+	s.Pod("bare", kube.Mount("bare", "/data"))
+	bare := s.Ready("bare")
+	u := s.upgrade("offline", v1beta1.StorageUpgradeSpec{Image: s.earlier(), Strategy: v1beta1.OfflineUpgrade, NodeTimeout: seconds(120)})
+	s.fails(u.Name, v1beta1.StepPreflight, "pod "+s.Namespace+"/bare")
+	if now := s.Ready("bare"); now.UID != bare.UID {
+		t.Error("the pod is another")
+	}
+	now, err := s.Client.AppsV1().Deployments(s.Namespace).Get(t.Context(), deployment, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.Generation != 1 || *now.Spec.Replicas != 1 {
+		t.Errorf("the Deployment was changed: it has generation %d and %d replicas", now.Generation, *now.Spec.Replicas)
+	}
+	for node, uid := range s.nodePods() {
+		if uid != before[node] {
+			t.Errorf("node %s has another pod", node)
+		}
+	}
+}
+
+// applications use volumes, each in its own way.
+type applications struct {
+	*site
+	set, deployment string
+}
+
+const replicas = 2 // of the StatefulSet
+
+func (s *site) startApplications() *applications {
+	s.t.Helper()
+	a := &applications{site: s, set: "several", deployment: s.deploy("one")}
+	sets := s.Client.AppsV1().StatefulSets(s.Namespace)
+	labels := map[string]string{"app": a.set}
+	_, err := sets.Create(s.t.Context(), &apps.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: a.set},
+		Spec: apps.StatefulSetSpec{
+			Replicas: new(int32(replicas)), ServiceName: a.set, PodManagementPolicy: apps.ParallelPodManagement,
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels, ""),
+			VolumeClaimTemplates: []core.PersistentVolumeClaim{{
+				ObjectMeta: metav1.ObjectMeta{Name: "data"},
+				Spec: core.PersistentVolumeClaimSpec{
+					AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
+					Resources:   core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: resource.MustParse("32Mi")}},
+				},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { // or its pods come back
+		if err := sets.Delete(withoutEnd(s.t), a.set, metav1.DeleteOptions{}); err != nil {
+			s.t.Error(err)
+		}
+	})
+	a.await(replicas + 1)
+	return a
+}
+
+// deploy makes a Deployment of one pod with a claim, and waits for it.
+func (s *site) deploy(name string) string {
+	s.t.Helper()
+	s.Claim(name, "32Mi")
+	deployments := s.Client.AppsV1().Deployments(s.Namespace)
+	labels := map[string]string{"app": name}
+	_, err := deployments.Create(s.t.Context(), &apps.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       apps.DeploymentSpec{Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels, name)},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := deployments.Delete(withoutEnd(s.t), name, metav1.DeleteOptions{}); err != nil {
+			s.t.Error(err)
+		}
+	})
+	kube.AwaitOne(s.Space, deployments, name, "to be available", func(d *apps.Deployment) (bool, error) { return d.Status.AvailableReplicas == 1, nil })
+	return name
+}
+
+// template is a pod that writes a line into its volume each time it is started. Without a claim the volume is that of a
+// claim template.
+func template(labels map[string]string, claim string) core.PodTemplateSpec {
+	t := core.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: core.PodSpec{
+		TerminationGracePeriodSeconds: new(int64(2)), AutomountServiceAccountToken: new(bool),
+		Containers: []core.Container{{
+			Name: "main", Image: "busybox:1", ImagePullPolicy: core.PullIfNotPresent,
+			Command:        []string{"sh", "-ec", "echo started >>/data/log; sync; sleep infinity"},
+			ReadinessProbe: &core.Probe{ProbeHandler: core.ProbeHandler{Exec: &core.ExecAction{Command: []string{"test", "-s", "/data/log"}}}, PeriodSeconds: 1},
+			VolumeMounts:   []core.VolumeMount{{Name: "data", MountPath: "/data"}},
+		}},
+	}}
+	if claim != "" {
+		t.Spec.Volumes = []core.Volume{{Name: "data", VolumeSource: core.VolumeSource{
+			PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}}
+	}
+	return t
+}
+
+// await waits for so many pods that are ready, and no others.
+func (a *applications) await(count int) []*core.Pod {
+	a.t.Helper()
+	return kube.Await(a.Space, a.Client.CoreV1().Pods(a.Namespace), metav1.ListOptions{LabelSelector: "app"}, "the pods of the applications", func(pods []*core.Pod) (bool, error) {
+		for _, p := range pods {
+			if !works(p) {
+				return false, nil
+			}
+		}
+		return len(pods) == count, nil
+	})
+}
+
+// scale is how many replicas the applications have, and had before an upgrade.
+func (a *applications) scale() (set, deployment int32, before []string) {
+	a.t.Helper()
+	s, err := a.Client.AppsV1().StatefulSets(a.Namespace).Get(a.t.Context(), a.set, metav1.GetOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	d, err := a.Client.AppsV1().Deployments(a.Namespace).Get(a.t.Context(), a.deployment, metav1.GetOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return *s.Spec.Replicas, *d.Spec.Replicas, []string{s.Annotations[v1beta1.ReplicasAnnotation], d.Annotations[v1beta1.ReplicasAnnotation]}
+}
+
+// expectStopped sees that there is no pod and that it is known how many there were.
+func (a *applications) expectStopped() {
+	a.t.Helper()
+	pods, err := a.Client.CoreV1().Pods(a.Namespace).List(a.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		a.t.Errorf("pod %s is there while nodes are upgraded", p.Name)
+	}
+	if set, deployment, before := a.scale(); set != 0 || deployment != 0 || strings.Join(before, " ") != "2 1" {
+		a.t.Errorf("the StatefulSet has %d replicas and the Deployment %d, and before they had %q", set, deployment, before)
+	}
+}
+
+// expectRunningAgain sees that all pods are back with what they wrote before.
+func (a *applications) expectRunningAgain() {
+	a.t.Helper()
+	for _, p := range a.await(replicas + 1) {
+		if log := a.Exec(p.Name, "cat", "/data/log"); log != "started\nstarted\n" {
+			a.t.Errorf("pod %s finds %q in its volume", p.Name, log)
+		}
+	}
+	if set, deployment, before := a.scale(); set != replicas || deployment != 1 || strings.Join(before, "") != "" {
+		a.t.Errorf("the StatefulSet has %d replicas and the Deployment %d, with annotations %q", set, deployment, before)
+	}
+}

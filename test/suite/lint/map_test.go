@@ -1,0 +1,161 @@
+package lint
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const repository = "../../.."
+
+// mapped are the documents that say where things are.
+var mapped = []string{"docs/architecture.md", "CONTRIBUTING.md"}
+
+var (
+	codeSpan     = regexp.MustCompile("`([^`\n]+)`")
+	markdownLink = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
+	heading      = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	noAnchor     = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	pathForm     = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`)
+	// ofKubernetes are labels, annotations and resources, which look like paths.
+	ofKubernetes = regexp.MustCompile(`^[a-z0-9.-]*\.(dev|io)(/|$)`)
+	testName     = regexp.MustCompile(`^Test[A-Za-z0-9_]+$`)
+)
+
+func TestMap_EveryPathThatIsNamedExists(t *testing.T) {
+	for _, document := range mapped {
+		named := pathsIn(read(t, document))
+		for _, path := range named {
+			if _, err := os.Stat(filepath.Join(repository, path)); err != nil {
+				t.Errorf("%s names %s, which does not exist: %v", document, path, err)
+			}
+		}
+		if len(named) < 20 {
+			t.Errorf("only %d paths were found in %s", len(named), document)
+		}
+	}
+}
+
+func TestMap_EveryTestThatIsNamedExists(t *testing.T) {
+	there := testsThere(t)
+	for _, document := range mapped {
+		for _, span := range codeSpan.FindAllStringSubmatch(read(t, document), -1) {
+			if testName.MatchString(span[1]) && !there[span[1]] {
+				t.Errorf("%s names %s, which is no test here", document, span[1])
+			}
+		}
+	}
+}
+
+func TestMap_EveryLinkBetweenDocumentsLeadsSomewhere(t *testing.T) {
+	documents := glob(t, "*.md")
+	documents = append(documents, glob(t, "docs/*.md")...)
+	for _, document := range documents {
+		dir := filepath.Dir(document)
+		for _, link := range markdownLink.FindAllStringSubmatch(read(t, document), -1) {
+			if strings.Contains(link[1], "://") {
+				continue
+			}
+			target := document
+			if link[1] != "" {
+				target = filepath.Join(dir, link[1])
+			}
+			if _, err := os.Stat(filepath.Join(repository, target)); err != nil {
+				t.Errorf("%s links to %s, which does not exist", document, link[1])
+			} else if link[2] != "" && !slices.Contains(anchors(read(t, target)), link[2]) {
+				t.Errorf("%s links to #%s of %s, which is no heading there", document, link[2], target)
+			}
+		}
+	}
+}
+
+func TestMap_TheIndexHasEveryPage(t *testing.T) {
+	index := read(t, "docs/README.md")
+	for _, page := range glob(t, "docs/*.md") {
+		if name := filepath.Base(page); name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/README.md does not list %s", page)
+		}
+	}
+}
+
+// anchors are what GitHub makes of headings.
+func anchors(text string) (all []string) {
+	for _, match := range heading.FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+func TestMap_PathIsDistinguishedFromSimilarWords(t *testing.T) {
+	text := "`driver` `driver/stage.go` `make test` `holdfast.dev/agent` `topology.holdfast.dev/node` `NAMESPACE/NAME` `/etc/x` `.golangci.yml` `spec.pools` `volumes/ID/meta.json` `./bench` `operator/nowhere.go` `.tmp`"
+	want := "driver/stage.go .golangci.yml bench operator/nowhere.go"
+	if got := strings.Join(pathsIn(text), " "); got != want {
+		t.Errorf("found are %s\nwant      %s", got, want)
+	}
+}
+
+// pathsIn returns the paths of this repository that a text names: what has a slash or the name of a source file.
+func pathsIn(text string) (paths []string) {
+	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
+		path := strings.TrimPrefix(span[1], "./")
+		isPath := strings.Contains(span[1], "/") || strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".yml") || strings.HasSuffix(path, ".md")
+		ofPool := strings.HasPrefix(path, "volumes/") // of a pool, and not of the repository
+		if isPath && !ofPool && pathForm.MatchString(path) && !ofKubernetes.MatchString(path) && strings.ToUpper(path) != path {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+func testsThere(t *testing.T) map[string]bool {
+	t.Helper()
+	there, function := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9_]+)\(`)
+	err := filepath.WalkDir(repository, func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin"):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		for _, match := range function.FindAllSubmatch(source, -1) {
+			there[string(match[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return there
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// glob returns paths relative to the repository.
+func glob(t *testing.T, pattern string) (paths []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(repository, pattern))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("nothing is like %s: %v", pattern, err)
+	}
+	for _, path := range found {
+		relative, err := filepath.Rel(repository, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, relative)
+	}
+	return paths
+}

@@ -1,0 +1,117 @@
+package sanity
+
+import (
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+)
+
+// handle is an id as the kubelet makes it for an inline volume.
+var handle = "csi-" + strings.Repeat("0123456789abcdef", 4)
+
+// inline publishes an inline ephemeral volume at target as the kubelet does.
+func (w *world) inline(id, target string, attributes map[string]string, readOnly bool) error {
+	volumeContext := map[string]string{
+		"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "web-0", "csi.storage.k8s.io/pod.namespace": "default",
+		"csi.storage.k8s.io/pod.uid": "11-22", "csi.storage.k8s.io/serviceAccount.name": "default",
+		"csi.storage.k8s.io/serviceAccount.tokens": secret,
+	}
+	maps.Copy(volumeContext, attributes)
+	_, err := w.NodePublishVolume(w.ctx(), &csi.NodePublishVolumeRequest{
+		VolumeId: id, TargetPath: w.path(target), VolumeContext: volumeContext, Readonly: readOnly,
+		VolumeCapability: mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER),
+	})
+	return err
+}
+
+// attributes ask for 512 MiB; images get a file system that can be that small on every pool.
+func (w *world) attributes() map[string]string {
+	return map[string]string{"size": "512Mi", "pool": "fast"}
+}
+
+func anInlineVolumeLivesAsLongAsItsPod(w *world) {
+	for range 2 {
+		w.must(w.inline(handle, "target", w.attributes(), false))
+	}
+	if n := w.mountedAt("target"); n != 1 {
+		w.Errorf("%d mounts", n)
+	}
+	w.write("target", "file", "kept")
+	bytes, _ := w.usage(handle, "target")
+	if total := bytes.GetTotal(); total < 256*mib || total > 512*mib {
+		w.Errorf("total is %d bytes", total)
+	}
+	w.restart()
+	w.must(w.inline(handle, "target", w.attributes(), false))
+	w.expectFile("target", "file", "kept")
+	w.expectError(w.inline(handle, "second", w.attributes(), false), codes.FailedPrecondition, w.path("target"))
+	w.expectGone("second")
+	w.expectError(w.inline(handle, "target", w.attributes(), true), codes.AlreadyExists, "target")
+	w.expectError(w.inline(handle, "target", map[string]string{"size": "1Gi"}, false), codes.AlreadyExists, "size")
+	for range 2 {
+		w.must(w.unpublish(handle, "target"))
+	}
+	w.expectGone("target")
+	if strings.Contains(w.Output(), secret) {
+		w.Error("the pod's token is in the log")
+	}
+	w.nothingLeft()
+}
+
+func anInlineVolumeThatCannotBeMountedIsRemovedByUnpublish(w *world) {
+	w.must(os.WriteFile(w.path("target"), []byte("precious"), 0o600))
+	w.expectError(w.inline(handle, "target", w.attributes(), false), codes.FailedPrecondition, "target")
+	w.must(os.Remove(w.path("target")))
+	w.must(w.unpublish(handle, "target"))
+	w.nothingLeft()
+}
+
+func aBadInlineVolumeIsRefusedAndNeverMade(w *world) {
+	for name, test := range map[string]struct {
+		attributes map[string]string
+		code       codes.Code
+		words      []string
+	}{
+		"unknown attribute":    {map[string]string{"sise": "1Gi"}, codes.InvalidArgument, []string{"sise", "size", "pool"}},
+		"parameter of a class": {map[string]string{"mkfsOptions": "-m 1"}, codes.InvalidArgument, []string{"mkfsOptions", "fsType"}},
+		"no number":            {map[string]string{"size": "large"}, codes.InvalidArgument, []string{"large", "10Gi"}},
+		"size of zero":         {map[string]string{"size": "0"}, codes.InvalidArgument, []string{`"0"`}},
+		"above int64":          {map[string]string{"size": "9223372036854775808"}, codes.OutOfRange, []string{"9223372036854775808"}},
+		"above the pool":       {map[string]string{"size": "1Ti"}, codes.ResourceExhausted, []string{"fast"}},
+		"unknown pool":         {map[string]string{"pool": "fats"}, codes.InvalidArgument, []string{"fats", "fast"}},
+		"unknown file system":  {map[string]string{"fsType": "jfs"}, codes.InvalidArgument, []string{"jfs"}},
+		"unknown provisioning": {map[string]string{"provisioning": "fat"}, codes.InvalidArgument, []string{"fat", "thick"}},
+		"bad inodes":           {map[string]string{"inodes": "-1"}, codes.InvalidArgument, []string{"-1"}},
+	} {
+		err := w.inline(handle, "target", test.attributes, false)
+		w.Log(name)
+		w.expectError(err, test.code, test.words...)
+		w.expectGone("target")
+	}
+	_, err := w.NodePublishVolume(w.ctx(), &csi.NodePublishVolumeRequest{
+		VolumeId: handle, TargetPath: w.path("target"), VolumeContext: map[string]string{"csi.storage.k8s.io/ephemeral": "true"},
+		VolumeCapability: block(multiWriter),
+	})
+	w.expectError(err, codes.InvalidArgument, "block")
+	w.nothingLeft()
+}
+
+func TestInlineVolume_IDIsValidForItAlone(t *testing.T) {
+	w := newWorld(t, imageOnXFS, "")
+	w.expectError(w.inline("v", "target", nil, false), codes.InvalidArgument, `"v"`, "ephemeral")
+	w.expectError(w.inline(handle+"0", "target", nil, false), codes.InvalidArgument, "csi-0123")
+	_, err := w.NodePublishVolume(w.ctx(), &csi.NodePublishVolumeRequest{
+		VolumeId: handle, StagingTargetPath: w.stagingDir("staging"), TargetPath: w.path("target"), VolumeCapability: mount(multiWriter),
+	})
+	w.expectError(err, codes.InvalidArgument, "ephemeral")
+	w.expectError(w.stage(handle, mount(multiWriter)), codes.InvalidArgument, "volume_id")
+	_, err = w.DeleteVolume(w.ctx(), &csi.DeleteVolumeRequest{VolumeId: handle})
+	w.expectError(err, codes.InvalidArgument, "volume_id")
+	_, err = w.CreateVolume(w.ctx(), w.request(handle))
+	w.expectError(err, codes.InvalidArgument, "ephemeral")
+	w.nothingLeft()
+}

@@ -1,0 +1,136 @@
+// Package schema_test holds together what the API server takes of the kinds and what the code can read and carry out. It
+// has the API server's own validation as a library.
+package schema_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apivalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+)
+
+// definition is what the API server makes of the schema of a kind.
+type definition struct {
+	kind       string
+	structural *structuralschema.Structural
+	schema     validation.SchemaCreateValidator
+	rules      *cel.Validator
+}
+
+// definitions are those of deploy/crds, by kind.
+func definitions(t testing.TB) map[string]*definition {
+	t.Helper()
+	files, err := filepath.Glob("../../../deploy/crds/holdfast.dev_*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	all := map[string]*definition{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := read(t, text)
+		all[d.kind] = d
+	}
+	return all
+}
+
+func read(t testing.TB, text []byte) *definition {
+	t.Helper()
+	var external apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(text, &external); err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := apiextensions.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	scheme.Default(&external)
+	var internal apiextensions.CustomResourceDefinition
+	if err := scheme.Convert(&external, &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	// What rules may cost is a matter of this as well.
+	if errs := apivalidation.ValidateCustomResourceDefinition(context.Background(), &internal); len(errs) > 0 {
+		t.Fatalf("%s: the API server refuses the definition: %v", external.Name, errs.ToAggregate())
+	}
+	props := internal.Spec.Validation
+	if props == nil {
+		props = internal.Spec.Versions[0].Schema
+	}
+	structural, err := structuralschema.NewStructural(props.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatalf("%s: %v", external.Name, err)
+	}
+	schema, _, err := validation.NewSchemaValidator(props.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatalf("%s: %v", external.Name, err)
+	}
+	return &definition{
+		kind: external.Spec.Names.Kind, structural: structural, schema: schema,
+		rules: cel.NewValidator(structural, true, celconfig.PerCallLimit),
+	}
+}
+
+// refuses says what the API server would not take of an object that is made, nil if it takes it; and what it keeps.
+func (d *definition) refuses(text string) (kept string, err error) {
+	var o map[string]any
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return "", err
+	}
+	errs := validation.ValidateCustomResource(nil, o, d.schema)
+	if !slices.ContainsFunc(errs, blocks) { // as the API server does
+		wrong, _ := d.rules.Validate(context.Background(), nil, d.structural, o, nil, celconfig.RuntimeCELCostBudget)
+		errs = append(errs, wrong...)
+	}
+	if len(errs) > 0 {
+		return "", errs.ToAggregate()
+	}
+	data, err := json.Marshal(o)
+	return string(data), err
+}
+
+// blocks says whether the API server does not look at the rules as well.
+func blocks(e *field.Error) bool {
+	return slices.Contains([]field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, e.Type)
+}
+
+// object is one of a kind with a spec in JSON.
+func object(kind, spec string) string {
+	namespace := ""
+	if kind == "NFSServer" {
+		namespace = `"namespace":"default",`
+	}
+	return fmt.Sprintf(`{"apiVersion":"holdfast.dev/v1beta1","kind":%q,"metadata":{%s"name":"a","uid":"u"},"spec":%s}`, kind, namespace, spec)
+}
+
+// quoted is a string in JSON.
+func quoted(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// with puts a value into a spec, for its %v.
+func with(spec, value string) string { return strings.Replace(spec, "%v", value, 1) }

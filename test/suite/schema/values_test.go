@@ -1,0 +1,156 @@
+package schema_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// durations are the specs that have one, for a value in JSON.
+var durations = map[string]string{
+	"NodeJob":        `{"image":"i","timeout":%v}`,
+	"StorageUpgrade": `{"version":"v2","nodeTimeout":%v}`,
+	"StorageCluster": `{"pools":[{"name":"a","trashRetention":%v}]}`,
+}
+
+var writtenDurations = []string{
+	"7d", "1d", "1d12h", "0", "0s", "", " ", "90m", "2w", "1.5h", "1.5µs", "1.5μs", "-1h", "+1h", "1e400", "1e3s", "0.1", "-1", "1_000", "1_000s", "١", "١d", "NaN", "Inf",
+	"1 d", "1d ", "7D", "1y", "10000d", "9999d", "1000w", "999w", ".5h", "1.h", "1h0m0s", "1d\n", "9999d9999d9999d9999d9999d9999d9999d9999d", "1h1h1h1h1h1h1h1h1h",
+	strings.Repeat("9", 70) + "s", "999999999999999999ns", "9999999999999999999ns", "PT1H", "null", "true", "1d🙈",
+}
+
+func TestDuration_IsAcceptedExactlyWhereItIsParsed(t *testing.T) {
+	all := definitions(t)
+	dice := rand.New(rand.NewPCG(1, 2))
+	written := append([]string{}, writtenDurations...)
+	parts := []string{"1", "7", "007", "99999", "1000000", "0.5", ".", "d", "w", "h", "m", "s", "ms", "us", "µs", "ns", "-", " ", "e3", "_", "١"}
+	for range 1500 {
+		text := ""
+		for range 1 + dice.IntN(10) {
+			text += parts[dice.IntN(len(parts))]
+		}
+		written = append(written, text)
+	}
+	taken := 0
+	for kind, spec := range durations {
+		for _, text := range written {
+			_, refused := all[kind].refuses(object(kind, with(spec, quoted(text))))
+			_, err := v1beta1.Duration(text).Parse()
+			if (refused == nil) != (err == nil) {
+				t.Errorf("%s %q: the schema says %v, the parser %v", kind, text, refused, err)
+			}
+			if refused == nil {
+				taken++
+			} else if !strings.Contains(refused.Error(), "7d or 1d12h") && len(text) <= 64 {
+				t.Errorf("%s %q: no example in %v", kind, text, refused)
+			}
+		}
+	}
+	if taken < 100 {
+		t.Errorf("%d were taken: too few to show anything", taken)
+	}
+}
+
+func TestValues_UnreadableIsRefusedWithAnExample(t *testing.T) {
+	all := definitions(t)
+	for _, c := range []struct {
+		kind, spec, values string
+		example            string
+	}{
+		{"NFSServer", `{"storage":{"size":%v}}`, `"1e1.5" "1e400" "-1" "" "x" "1_000" "0.1" "9223372036854775808" "NaN" "1e30" -1 0`, "100Gi"},
+		{"NFSServer", `{"storage":{"size":"1Gi"},"gracePeriod":%v}`, `"1d" "0.001d" "1.000000001s" "0s" "181s" "" "x" "1e400" "-1s"`, "90s"},
+		{"NFSServer", `{"storage":{"claimName":%v}}`, `"A" "a b" "a/b" "-a" "a..b"`, "photos"},
+		{"NFSServer", `{"storage":{"size":"1Gi","storageClassName":%v}}`, `"A" "a b"`, "holdfast"},
+		{"NFSServer", `{"publish":{"claimName":%v}}`, `"A" "a b"`, "photos"},
+		{"NFSServer", `{"storage":{"size":"1Gi"},"exports":{"clients":[%v]}}`, `"*" "10.0.0.0/33" "010.0.0.1" "fd00::/100" ""`, "10.0.0.0/8"},
+		{"Volume", `{"name":"a","node":"n","size":{"required":%v}}`, `"1e1.5" "1e400" "-1" "" "x" "9223372036854775808" "1e30" -1`, "10Gi"},
+		{"Volume", `{"name":"a","node":"n","size":{"limit":%v}}`, `"1e1.5" "-1" ""`, "10Gi"},
+		{"StorageCluster", `{"pools":[{"name":"a","devices":{"minSize":%v}}]}`, `"1e1.5" "1e400" "-1" "" "1_000" "NaN" "+1" ".5"`, ""},
+		{"StorageCluster", `{"pools":[{"name":"a","reserved":%v}]}`, `"100%" "-1" "1K" "1e3" "5 %" "9223372036854775808" "NaN%" "٥%"`, "10Gi"},
+		{"StorageCluster", `{"priorityClassName":%v}`, `"A" "a b" "a/b"`, "system-node-critical"},
+		{"StorageCluster", `{"controller":{"priorityClassName":%v}}`, `"A" "a b" "a/b"`, "system-cluster-critical"},
+		{"StorageCluster", `{"controller":{"podLabels":{%v:"x"}}}`, `"app.kubernetes.io/name" "app.kubernetes.io/component"`, "leave them out"},
+		{"StorageCluster", `{"imageRegistry":%v}`, `"https://a" "a/" "a b" "/a" "a:port" "a/B"`, "spec.imageRegistry"},
+		{"StorageCluster", `{"imagePullPolicy":%v}`, `"Sometimes" "always"`, "IfNotPresent"},
+		{"StorageCluster", `{"nfs":{"nodeNetworks":[%v]}}`, `"*" "10.0.0.0/33" "010.0.0.1" "10.0.0.0/08" "fd00::/100" "fd00::/127" "fe80::1%eth0" "::ffff:10.0.0.1/96" "10.0.0" "10.0.0.7/" "a" ""`, "100.64.0.0/16"},
+		{"StorageCluster", `{"nfs":{"namespaces":[%v]}}`, `"A" "a.b" "-a" "a b" "*"`, "team-a"},
+		{"StorageCluster", `{"csi":{"ephemeral":{"pools":["a"],"maxSize":%v}}}`, `"1e1.5" "-1" "0" "1Ki" "" "x" "9223372036854775808" "NaN"`, "10Gi"},
+		{"StorageCluster", `{"csi":{"ephemeral":{"maxSize":"1Gi","pools":[%v]}}}`, `"A" "" "a/b" "../a"`, ""},
+		{"StorageCluster", `{"secretRef":{"name":%v}}`, `"A" "a b" "a/b"`, "holdfast-api"},
+		{"StorageCluster", `{"secretRef":{"name":"a","namespace":%v}}`, `"A" "a.b" "-a"`, "holdfast-system"},
+		{"StorageCluster", `{"images":{"nfs":%v}}`, `"a b" "a\n" "é" "a\u0000b"`, "registry.example/holdfast:v1"},
+		{"StorageCluster", `{"ingress":{"ingressClassName":%v}}`, `"A" "a b"`, "nginx"},
+		{"StorageCluster", `{"storageClasses":[{"name":%v}]}`, `"A" "a..b" "" "a." "-a"`, "holdfast-fast"},
+		{"StorageCluster", `{"storageClasses":[{"name":"a","mountOptions":[%v]}]}`, `"a b" "a\nb" "é"`, "noatime"},
+		{"NodeJob", `{"image":"i","hostPath":%v,"mountPath":"/a"}`, `"/../etc" "/a/.."`, "without .."},
+		{"NodeJob", `{"image":"i","hostPath":"/a","mountPath":%v}`, `"/../etc" "/a/.."`, "without .."},
+		{"Snapshot", `{"name":"a","sourceRef":{"kind":"Volume","name":"v"},"node":"n","deletion":{"uid":"u","requestedBy":"c","requestedAt":%v}}`, `"2026-11-24T03:00:00Z" "2026-11-24t03:00:00.000000z" "2026-11-24T03:00:60.000000Z" "yesterday" "" [] [""] "2026-02-30T03:00:00.000000Z"`, ""},
+		{"Volume", `{"name":"a","node":"n","deletion":{"uid":"u","requestedBy":"c","requestedAt":%v}}`, `"2026-11-24T03:00:00Z"`, ""},
+		{"StorageNode", `{"restore":[{"name":"a","requestedAt":%v}]}`, `"2026-11-24T03:00:00Z"`, ""},
+	} {
+		for _, value := range split(c.values) {
+			_, err := all[c.kind].refuses(object(c.kind, with(c.spec, value)))
+			if err == nil {
+				t.Errorf("%s with %s is taken", c.kind, with(c.spec, value))
+			} else if !strings.Contains(err.Error(), c.example) {
+				t.Errorf("%s with %s: no example such as %s in %v", c.kind, with(c.spec, value), c.example, err)
+			}
+		}
+	}
+}
+
+// split reads values in JSON with spaces between them.
+func split(values string) (all []string) {
+	in := json.NewDecoder(strings.NewReader(values))
+	for in.More() {
+		var value json.RawMessage
+		if err := in.Decode(&value); err != nil {
+			panic(err)
+		}
+		all = append(all, string(value))
+	}
+	return all
+}
+
+func TestValues_ValidIsAccepted(t *testing.T) {
+	all := definitions(t)
+	for _, c := range []struct{ kind, spec, values string }{
+		{"NFSServer", `{"storage":{"size":%v}}`, `"1Gi" "10G" 1073741824 "1e9" "1.5Gi"`},
+		{"NFSServer", `{"storage":{"size":"1Gi"},"gracePeriod":%v}`, `"90s" "1m30s" "1s" "180s" "3m" "3m0s"`},
+		{"NFSServer", `{"storage":{"claimName":%v}}`, `"a" "a.b-c"`},
+		{"Volume", `{"name":"a","node":"n","size":{"required":%v}}`, `"1Gi" 0 "0" 5 "9223372036854775807"`},
+		{"StorageCluster", `{"pools":[{"name":"a","devices":{"minSize":%v}}]}`, `"100Gi" 5 "1e12"`},
+		{"StorageCluster", `{"pools":[{"name":"a","reserved":%v}]}`, `"" "5%" "0%" "99.5%" "10Gi" "1.5Gi" "1k" "1Ki" "0" "7Ei" "9223372036854775807"`},
+		{"StorageCluster", `{"priorityClassName":%v}`, `"" "system-node-critical" "a.b"`},
+		{"StorageCluster", `{"controller":{"podLabels":{%v:"x"}}}`, `"app.kubernetes.io/instance" "a"`},
+		{"StorageCluster", `{"imageRegistry":%v}`, `"" "localhost:5000" "registry.example/a/b-c.d"`},
+		{"StorageCluster", `{"imagePullPolicy":%v}`, `"" "Always" "Never"`},
+		{"StorageCluster", `{"nfs":{"nodeNetworks":[%v]}}`, `"10.0.0.7" "100.64.0.0/16" "0.0.0.0/0" "10.0.0.7/32" "fd00::7" "fd00::/64" "fd00::/99" "fd00::7/128" "::/0"`},
+		{"StorageCluster", `{"nfs":{"namespaces":[%v]}}`, `"a" "team-a" "0"`},
+		{"StorageCluster", `{"csi":{"ephemeral":{"pools":["a"],"maxSize":%v}}}`, `"1Mi" "10Gi" 1048576 "1e9"`},
+		{"StorageCluster", `{"images":{"nfs":%v}}`, `"" "a" "registry.example:5000/a/b_c:v1" "[fd00::1]:5000/a:v1" "a@sha256:0123456789abcdef"`},
+		{"StorageCluster", `{"storageClasses":[{"name":"a","mountOptions":[%v]}]}`, `"noatime" "context=\"system_u:object_r:a:s0:c1,c2\""`},
+		{"Snapshot", `{"name":"a","sourceRef":{"kind":"Volume","name":"v"},"node":"n","deletion":{"uid":"u","requestedBy":"c","requestedAt":%v}}`, `"2026-11-24T03:00:00.000000Z" "2026-11-24T03:00:00.123456+01:00"`},
+	} {
+		for _, value := range split(c.values) {
+			kept, err := all[c.kind].refuses(object(c.kind, with(c.spec, value)))
+			if err == nil {
+				err = unreadable(t, kept)
+			}
+			if err != nil {
+				t.Errorf("%s with %s: %v", c.kind, with(c.spec, value), err)
+			}
+		}
+	}
+}
+
+func TestSchema_ImmutableFieldsDoNotHideOtherErrors(t *testing.T) {
+	_, err := definitions(t)["NodeJob"].refuses(object("NodeJob", `{"image":"i","timeout":"1 day"}`))
+	if err == nil || !strings.Contains(fmt.Sprint(err), "spec.timeout") {
+		t.Errorf("got %v", err)
+	}
+}

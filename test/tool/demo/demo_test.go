@@ -1,0 +1,24 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+	"github.com/holdfast-storage/holdfast/test/rig/standalone"
+)
+
+func TestDemo_EndsWithoutError(t *testing.T) {
+	hostfs.RequireRoot(t)
+	binary, err := standalone.Binary(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := run(t.Context(), binary, &out); err != nil {
+		t.Fatalf("%v; it printed:\n%s", err, out.String())
+	}
+	if !strings.Contains(out.String(), "see that the pool is empty") {
+		t.Errorf("it ended early:\n%s", out.String())
+	}
+}
