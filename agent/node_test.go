@@ -183,11 +183,12 @@ func TestStorageNode_MarkedDeadOrDeletedIsReportedAliveAgain(t *testing.T) {
 	r := newRig(t)
 	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 	r.begin()
-	n := r.node()
-	n.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeDown}}
-	if _, err := r.nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	r.await("the mark", func() bool {
+		n := r.node()
+		n.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeDown}}
+		_, err := r.nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
+		return err == nil
+	})
 	r.await("a sign of life", func() bool { return !writtenOff(r.node().Status.Conditions) })
 	if err := r.nodes.Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -200,13 +201,12 @@ func TestVolume_WrittenOffIsReadyAgain(t *testing.T) {
 	r.change = func(c *Config) { c.SurveyEvery = time.Hour }
 	r.begin()
 	r.ask("a")
+	r.phase("a", v1beta1.PhaseReady)
+	r.writeStatus("a", func(s *v1beta1.VolumeStatus) {
+		s.Phase = v1beta1.PhaseLost
+		s.Conditions[0] = metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeGone}
+	})
 	v := r.phase("a", v1beta1.PhaseReady)
-	v.Status.Phase = v1beta1.PhaseLost
-	v.Status.Conditions[0] = metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: v1beta1.ReasonNodeGone}
-	if _, err := r.volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	v = r.phase("a", v1beta1.PhaseReady)
 	expectCondition(t, v.Status.Conditions, v1beta1.ReadyCondition, metav1.ConditionTrue, v1beta1.ReasonReady)
 }
 
@@ -224,11 +224,7 @@ func TestStorageNode_WrongStatusIsCorrected(t *testing.T) {
 		"file system": func(s *v1beta1.VolumeStatus) { s.FSType = "another" },
 		"all of it":   func(s *v1beta1.VolumeStatus) { *s = v1beta1.VolumeStatus{} },
 	} {
-		v := r.volume("a")
-		wrong(&v.Status)
-		if _, err := r.volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		r.writeStatus("a", wrong)
 		r.await("the right "+what, func() bool {
 			s := r.volume("a").Status
 			return s.Phase == right.Phase && s.Size != nil && s.Size.Cmp(*right.Size) == 0 && s.Pool == right.Pool && s.Mode == right.Mode && s.FSType == right.FSType

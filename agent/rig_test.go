@@ -100,7 +100,7 @@ func (r *rig) restart() {
 // await waits for what the API or the host shows.
 func (r *rig) await(what string, done func() bool) {
 	r.Helper()
-	late := time.NewTimer(20 * time.Second)
+	late := time.NewTimer(90 * time.Second)
 	defer late.Stop()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -195,6 +195,17 @@ func (r *rig) phase(name string, phase v1beta1.Phase) *v1beta1.Volume {
 		return v != nil && v.Status.Phase == phase
 	})
 	return v
+}
+
+// writeStatus changes the status of a volume, which the agent may write at the same time.
+func (r *rig) writeStatus(name string, change func(*v1beta1.VolumeStatus)) {
+	r.Helper()
+	r.await("the changed status of "+name, func() bool {
+		v := r.volume(name)
+		change(&v.Status)
+		_, err := r.volumes.UpdateStatus(r.Context(), v, metav1.UpdateOptions{})
+		return err == nil
+	})
 }
 
 func (r *rig) gone(name string) {

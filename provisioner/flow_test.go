@@ -409,8 +409,8 @@ func TestClaim_PolicyChangedToRetainKeepsVolumeAndData(t *testing.T) {
 	class := a.class(s.config.Name, nil)
 	a.claim("data", class, s.config.Name)
 	pv := a.bound("data")
-	pv.Spec.PersistentVolumeReclaimPolicy = core.PersistentVolumeReclaimRetain
-	if _, err := a.client.CoreV1().PersistentVolumes().Update(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
+	retain := []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+	if _, err := a.client.CoreV1().PersistentVolumes().Patch(t.Context(), pv.Name, types.MergePatchType, retain, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a.deleteClaim("data")

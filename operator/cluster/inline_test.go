@@ -64,17 +64,18 @@ func (r *rig) lifecycle() (inline bool, uid string) {
 func (r *rig) reports(node string, inline *int32, more *bool) {
 	r.Helper()
 	nodes := r.ours.HoldfastV1beta1().StorageNodes()
-	n, err := nodes.Get(r.Context(), node, metav1.GetOptions{})
-	if err != nil {
-		n, err = nodes.Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		r.Fatal(err)
-	}
-	n.Status.InlineVolumes, n.Status.InlineVolumesAllowed = inline, more
-	if _, err := nodes.UpdateStatus(r.Context(), n, metav1.UpdateOptions{}); err != nil {
-		r.Fatal(err)
-	}
+	r.until("the report of node "+node, func() bool { // which its simulated agent writes too
+		n, err := nodes.Get(r.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			n, err = nodes.Create(r.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+		}
+		if err != nil {
+			return false
+		}
+		n.Status.InlineVolumes, n.Status.InlineVolumesAllowed = inline, more
+		_, err = nodes.UpdateStatus(r.Context(), n, metav1.UpdateOptions{})
+		return err == nil
+	})
 }
 
 func TestInlineVolumes_CSIDriverAllowsThemWhileOneExists(t *testing.T) {

@@ -223,12 +223,13 @@ func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {
 	}
 	// As the release before has left it.
 	r.stop()
-	set := r.statefulSet("data")
-	env := &set.Spec.Template.Spec.Containers[0].Env
-	*env = slices.DeleteFunc(*env, func(e core.EnvVar) bool { return e.Name == clientsVariable })
-	if _, err := r.theirs.AppsV1().StatefulSets(r.namespace).Update(t.Context(), set, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	r.until("the StatefulSet of the release before", func() bool { // whose status Kubernetes writes meanwhile
+		set := r.statefulSet("data")
+		env := &set.Spec.Template.Spec.Containers[0].Env
+		*env = slices.DeleteFunc(*env, func(e core.EnvVar) bool { return e.Name == clientsVariable })
+		_, err := r.theirs.AppsV1().StatefulSets(r.namespace).Update(t.Context(), set, metav1.UpdateOptions{})
+		return err == nil
+	})
 	if err := r.theirs.NetworkingV1().NetworkPolicies(r.namespace).Delete(t.Context(), "nfs-data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

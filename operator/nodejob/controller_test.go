@@ -10,6 +10,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -285,8 +286,8 @@ func TestJob_FinishedCostsNoRequests(t *testing.T) {
 	job := r.end(r.job(v1beta1.NodeJobSpec{Image: "i"}))
 	r.api.Requests()
 	// A change of the job makes it be looked at; a second job shows when that was.
-	job.Labels = map[string]string{"x": "y"}
-	if _, err := r.client.HoldfastV1beta1().NodeJobs().Update(t.Context(), job, metav1.UpdateOptions{}); err != nil {
+	label := []byte(`{"metadata":{"labels":{"x":"y"}}}`)
+	if _, err := r.client.HoldfastV1beta1().NodeJobs().Patch(t.Context(), job.Name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	other, err := r.client.HoldfastV1beta1().NodeJobs().Create(t.Context(), &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1beta1.NodeJobSpec{Task: "none"}}, metav1.CreateOptions{})
