@@ -223,7 +223,7 @@ func TestClients_OlderServerIsRestrictedWhenAllNodesAreKnown(t *testing.T) {
 	}
 	// As the release before has left it.
 	r.stop()
-	r.until("the StatefulSet of the release before", func() bool { // whose status Kubernetes writes meanwhile
+	r.until("the StatefulSet of the release before", func() bool { // whose status Kubernetes writes too
 		set := r.statefulSet("data")
 		env := &set.Spec.Template.Spec.Containers[0].Env
 		*env = slices.DeleteFunc(*env, func(e core.EnvVar) bool { return e.Name == clientsVariable })

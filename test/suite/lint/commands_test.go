@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/operator/render"
 	"github.com/holdfast-storage/holdfast/parameters"
+	"github.com/holdfast-storage/holdfast/test/rig/documents"
 )
 
 // checkedElsewhere are commands whose lines another test checks.
@@ -224,15 +225,15 @@ func (r *reader) object(document string) error {
 }
 
 // command checks one command.
-func (r *reader) command(c shellCall) error {
-	name, args := strings.Trim(c.words[0], "[]"), c.words[1:]
+func (r *reader) command(c documents.Call) error {
+	name, args := strings.Trim(c.Words[0], "[]"), c.Words[1:]
 	switch {
 	case checkedElsewhere[name] != "" || onTheHost[name] != "":
 		return nil
 	case name == "make":
 		return r.make(args)
 	case name == "kubectl":
-		return r.kubectl(args, c.stdin)
+		return r.kubectl(args, c.Stdin)
 	case name == "helm":
 		return r.helm(args)
 	case name == "go":
@@ -491,38 +492,17 @@ func (r *reader) blocks(text string) (count int, wrong []error) {
 		}
 	}
 	text = fenced.ReplaceAllString(text, "")
-	for _, block := range paragraphs(text) {
+	for _, block := range documents.Paragraphs(text) {
 		for _, err := range r.block(block) {
 			note(err)
 		}
 	}
 	for _, span := range inlineOfOurs.FindAllStringSubmatch(text, -1) {
-		for _, c := range shell(span[1]) {
+		for _, c := range documents.Shell(span[1]) {
 			note(r.command(c))
 		}
 	}
 	return count, wrong
-}
-
-// paragraphs are the indented blocks of a page, without their indentation.
-func paragraphs(text string) (all []string) {
-	var block []string
-	depth := 0
-	for line := range strings.Lines(text + "\nend\n") {
-		trimmed := strings.TrimLeft(line, " ")
-		indent := len(line) - len(trimmed)
-		if indent >= 4 && (len(block) > 0 || !strings.HasPrefix(trimmed, "- ")) {
-			if len(block) == 0 {
-				depth = indent
-			}
-			block = append(block, line[min(depth, indent):])
-		} else if len(block) > 0 && trimmed != "\n" {
-			all, block = append(all, strings.Join(block, "")), nil
-		} else if len(block) > 0 {
-			block = append(block, "\n")
-		}
-	}
-	return all
 }
 
 // block checks an indented block, and returns a result for each of its commands.
@@ -542,19 +522,10 @@ func (r *reader) block(text string) (results []error) {
 	if part, ok := fragments[r.page+" "+strings.TrimSpace(word)]; ok || strings.HasPrefix(text, "spec:\n") {
 		return append(results, r.fragment(part, text))
 	}
-	if strings.HasPrefix(strings.TrimSpace(text), "$ ") || strings.Contains(text, "\n$ ") { // what is not a command is output
-		var commands []string
-		for line := range strings.Lines(text) {
-			if command, ok := strings.CutPrefix(line, "$ "); ok {
-				commands = append(commands, command)
-			}
-		}
-		text = strings.Join(commands, "")
-	}
-	for _, c := range shell(text) {
+	for _, c := range documents.Commands(text) {
 		err := r.command(c)
 		if err != nil {
-			err = fmt.Errorf("%s: %w", strings.Join(c.words, " "), err)
+			err = fmt.Errorf("%s: %w", strings.Join(c.Words, " "), err)
 		}
 		results = append(results, err)
 	}

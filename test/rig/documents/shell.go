@@ -1,40 +1,39 @@
-package lint
+package documents
 
 import (
 	"slices"
 	"strings"
-	"testing"
 )
 
-// shellCall is one simple command of a shell, with its words unquoted and what it reads from a here-document.
-type shellCall struct {
-	words []string
-	stdin string
+// Call is one simple command of a shell, with its words unquoted and what it reads from a here-document.
+type Call struct {
+	Words []string
+	Stdin string
 }
 
 // structure are words of a shell that come before a command, or stand for none.
 var structure = []string{"do", "done", "then", "else", "fi", "esac", "while", "if", "in", "!", "sudo", "exec", "time"}
 
-// shell splits a script into its commands, those of $(...) included. It knows what the documents use, no more.
-func shell(script string) (all []shellCall) {
+// Shell splits a script into its commands, those of $(...) included. It knows what the documents use, no more.
+func Shell(script string) (all []Call) {
 	var word strings.Builder
-	inWord, now := false, shellCall{}
+	inWord, now := false, Call{}
 	endWord := func() {
-		if inWord && (len(now.words) > 0 || !slices.Contains(structure, word.String())) {
-			now.words = append(now.words, word.String())
+		if inWord && (len(now.Words) > 0 || !slices.Contains(structure, word.String())) {
+			now.Words = append(now.Words, word.String())
 		}
 		word.Reset()
 		inWord = false
 	}
 	endCall := func() {
 		endWord()
-		for len(now.words) > 0 && assignment(now.words[0]) {
-			now.words = now.words[1:]
+		for len(now.Words) > 0 && assignment(now.Words[0]) {
+			now.Words = now.Words[1:]
 		}
-		if len(now.words) > 0 {
+		if len(now.Words) > 0 {
 			all = append(all, now)
 		}
-		now = shellCall{}
+		now = Call{}
 	}
 	take := func(text string) { word.WriteString(text); inWord = true }
 	for i := 0; i < len(script); i++ {
@@ -44,7 +43,7 @@ func shell(script string) (all []shellCall) {
 			i++
 		case strings.HasPrefix(rest, "$("):
 			inner := nested(rest[2:])
-			all = append(all, shell(inner)...)
+			all = append(all, Shell(inner)...)
 			take("$()")
 			i += len(inner) + 2
 		case rest[0] == '\'':
@@ -56,7 +55,7 @@ func shell(script string) (all []shellCall) {
 			for end < len(rest) && rest[end] != '"' {
 				if strings.HasPrefix(rest[end:], "$(") {
 					inner := nested(rest[end+2:])
-					all = append(all, shell(inner)...)
+					all = append(all, Shell(inner)...)
 					end += len(inner) + 2
 				}
 				end++
@@ -65,14 +64,14 @@ func shell(script string) (all []shellCall) {
 			i += end
 		case strings.HasPrefix(rest, "<<<"):
 			endWord()
-			inner := shell("x " + strings.TrimLeft(strings.SplitN(rest[3:], "\n", 2)[0], " "))
-			now.stdin = inner[0].words[1]
+			inner := Shell("x " + strings.TrimLeft(strings.SplitN(rest[3:], "\n", 2)[0], " "))
+			now.Stdin = inner[0].Words[1]
 			i += len(strings.SplitN(rest, "\n", 2)[0]) - 1
 		case strings.HasPrefix(rest, "<<"):
 			first, body, _ := strings.Cut(rest[2:], "\n")
 			mark := strings.Trim(first, " '\"")
 			text, _, _ := strings.Cut("\n"+body, "\n"+mark)
-			now.stdin = text
+			now.Stdin = text
 			endCall()
 			i += 2 + len(first) + len(text) + len(mark)
 		case rest[0] == '#' && !inWord:
@@ -81,7 +80,7 @@ func shell(script string) (all []shellCall) {
 			endCall()
 		case rest[0] == '>' || rest[0] == '<':
 			endWord()
-			now.words = append(now.words, rest[:1])
+			now.Words = append(now.Words, rest[:1])
 		case rest[0] == ' ':
 			endWord()
 		default:
@@ -112,25 +111,4 @@ func nested(text string) string {
 func assignment(word string) bool {
 	name, _, ok := strings.Cut(word, "=")
 	return ok && name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz") == ""
-}
-
-func TestShell_ScriptIsSplitIntoItsCommands(t *testing.T) {
-	script := "A=1 make x | kubectl apply -f - # why\n" +
-		"kubectl patch a b \\\n  -p '{\"a\":\"'\"$id\"'\"}' && sudo go test ./x\n" +
-		"id=$(kubectl get c)\nwhile read -r name; do echo \"$(date)\" >>left; done\n" +
-		"kubectl create -f - <<<'{\"a\":1}'\nkubectl apply -f - <<END\na: 1\nEND\nlast"
-	var got []string
-	for _, c := range shell(script) {
-		got = append(got, strings.Join(c.words, " ")+"/"+strings.TrimSpace(c.stdin))
-	}
-	want := []string{
-		"make x/", "kubectl apply -f -/", `kubectl patch a b -p {"a":"$id"}/`, "go test ./x/", "kubectl get c/",
-		"read -r name/", "date/", "echo $(date) > > left/", `kubectl create -f -/{"a":1}`, "kubectl apply -f -/a: 1", "last/",
-	}
-	if id := slices.Index(got, "$()/"); id >= 0 {
-		got = slices.Delete(got, id, id+1)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
 }

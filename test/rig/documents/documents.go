@@ -1,0 +1,60 @@
+// Package documents reads the commands that pages of the documentation show.
+package documents
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Paragraphs are the indented blocks of a page, without their indentation.
+func Paragraphs(text string) (all []string) {
+	var block []string
+	depth := 0
+	for line := range strings.Lines(text + "\nend\n") {
+		trimmed := strings.TrimLeft(line, " ")
+		indent := len(line) - len(trimmed)
+		if indent >= 4 && (len(block) > 0 || !strings.HasPrefix(trimmed, "- ")) {
+			if len(block) == 0 {
+				depth = indent
+			}
+			block = append(block, line[min(depth, indent):])
+		} else if len(block) > 0 && trimmed != "\n" {
+			all, block = append(all, strings.Join(block, "")), nil
+		} else if len(block) > 0 {
+			block = append(block, "\n")
+		}
+	}
+	return all
+}
+
+// Commands are those of an indented block. In a block that shows output too, they follow a dollar sign.
+func Commands(block string) []Call {
+	if strings.HasPrefix(strings.TrimSpace(block), "$ ") || strings.Contains(block, "\n$ ") {
+		var commands strings.Builder
+		for line := range strings.Lines(block) {
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				commands.WriteString(command)
+			}
+		}
+		block = commands.String()
+	}
+	return Shell(block)
+}
+
+var (
+	fenced = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
+	inline = regexp.MustCompile("`([^`\n]+)`")
+)
+
+// Of returns the calls of some programs that a page shows, in its blocks and in its sentences.
+func Of(page string, programs ...string) (all []Call) {
+	page = fenced.ReplaceAllString(page, "")
+	for _, block := range Paragraphs(page) {
+		all = append(all, Commands(block)...)
+	}
+	for _, span := range inline.FindAllStringSubmatch(page, -1) {
+		all = append(all, Shell(span[1])...)
+	}
+	return slices.DeleteFunc(all, func(c Call) bool { return !slices.Contains(programs, c.Words[0]) || len(c.Words) < 2 })
+}
