@@ -1,21 +1,14 @@
 package volume
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"sync"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
-	"github.com/holdfast-storage/holdfast/backend/cluster"
-	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // A claim keeps its volume until it ends. So the claim of a volume that is given up is deleted and, when its last pod
@@ -35,62 +28,26 @@ var bindingAnnotations = []string{
 	"volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner",
 }
 
-// renewals are the claims whose end is waited for.
-type renewals struct {
-	mu    sync.Mutex
-	nodes map[string]string // of their volumes, by namespace/name
+// byRenewedClaim indexes the volumes that keep their claim, by its NAMESPACE/NAME.
+const byRenewedClaim = "renewed-claim"
+
+func renewedClaim(o any) ([]string, error) {
+	v := o.(*v1beta1.Volume)
+	if v.Annotations[renewalAnnotation] == "" {
+		return nil, nil
+	}
+	return []string{v.Spec.Labels[v1beta1.ClaimNamespaceLabel] + "/" + v.Spec.Labels[v1beta1.ClaimNameLabel]}, nil
 }
 
-func (r *renewals) await(claim, node string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.nodes == nil {
-		r.nodes = map[string]string{}
-	}
-	r.nodes[claim] = node
+// needsRenewal says whether a volume was given up and keeps its claim.
+func needsRenewal(v *v1beta1.Volume) bool {
+	return v.Annotations[renewalAnnotation] != "" && v.DeletionTimestamp != nil && v.DeletionRequested()
 }
 
-// awaited are the nodes of all claims whose end is waited for.
-func (r *renewals) awaited() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Values(r.nodes))
-}
-
-// ended returns the node of a claim's volume, if the claim's end was waited for.
-func (r *renewals) ended(claim string) (node string, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	node, ok = r.nodes[claim]
-	delete(r.nodes, claim)
-	return node, ok
-}
-
-// keepClaim writes on a volume the claim that is to be made again, and returns the volume as it is then. It is
-// unchanged where there is no such claim.
-func (l *leader) keepClaim(ctx context.Context, v *v1beta1.Volume) (*v1beta1.Volume, error) {
-	name := v.Spec.Labels[v1beta1.ClaimNameLabel]
-	if name == "" || v.Annotations[renewalAnnotation] != "" {
-		return v, nil
-	}
-	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(v.Spec.Labels[v1beta1.ClaimNamespaceLabel]).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return v, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the claim of volume %s: %w", v.Name, err)
-	}
-	if !renewable(claim, v) {
-		return v, nil
-	}
-	data, err := json.Marshal(again(claim))
-	if err != nil {
-		return nil, err
-	}
-	return l.PatchVolume(ctx, v, map[string]any{"metadata": map[string]any{
-		"annotations": map[string]any{renewalAnnotation: string(data)},
-		"finalizers":  append(slices.Clone(v.Finalizers), renewalFinalizer),
-	}})
+// needsClaim says whether the plan for a volume depends on its claim.
+func (o nodeObserved) needsClaim(v *v1beta1.Volume) bool {
+	return needsRenewal(v) || v.Annotations[renewalAnnotation] == "" && v.DeletionTimestamp == nil && v.Spec.Labels[v1beta1.ClaimNameLabel] != "" &&
+		o.isSilent() && o.outage().volumeAction(v, o.moved[v.Status.PoolID]) == giveUp
 }
 
 // renewable leaves alone a claim that has another volume, that its user has deleted, or that ends with its pod.
@@ -116,72 +73,29 @@ func again(claim *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
 	return next
 }
 
-// renewClaims goes on with the claims of the volumes of one node, also when the node is back.
-func (l *leader) renewClaims(ctx context.Context, node string) error {
-	var errs []error
-	for _, v := range l.VolumesOn(node) {
-		switch {
-		case v.Annotations[renewalAnnotation] == "":
-		case v.DeletionTimestamp != nil && v.DeletionRequested():
-			errs = append(errs, l.renewClaim(ctx, v))
-		case v.DeletionTimestamp != nil, l.WhyDown(node) == "": // it was not given up, or came back just before
-			errs = append(errs, l.renewed(ctx, v))
-		}
-	}
-	return errors.Join(errs...)
+// renewal is what to do next about the claim that a volume keeps. Without any of it, pods still use the old claim.
+type renewal struct {
+	volume *v1beta1.Volume
+	delete *core.PersistentVolumeClaim // the old one
+	create *core.PersistentVolumeClaim // the new one
+	finish bool                        // the volume need not keep the claim any longer
 }
 
-// renewClaim deletes the old claim, or makes the new one where the old one has ended. In between, its end wakes the
-// leader.
-func (l *leader) renewClaim(ctx context.Context, v *v1beta1.Volume) error {
-	var next core.PersistentVolumeClaim
-	if err := json.Unmarshal([]byte(v.Annotations[renewalAnnotation]), &next); err != nil {
-		return fmt.Errorf("volume %s: annotation %s must hold a claim; remove it and the finalizer %s: %w", v.Name, renewalAnnotation, renewalFinalizer, err)
-	}
-	claims := l.Kubernetes.CoreV1().PersistentVolumeClaims(next.Namespace)
-	l.renewals.await(next.Namespace+"/"+next.Name, v.Spec.Node)
-	now, err := claims.Get(ctx, next.Name, metav1.GetOptions{})
-	if err == nil && now.UID == next.UID && now.DeletionTimestamp == nil {
-		err = claims.Delete(ctx, next.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &next.UID}})
-		if err == nil {
-			now, err = claims.Get(ctx, next.Name, metav1.GetOptions{})
-		}
+// planRenewal decides by the claim that there is now, nil if there is none. One that another controller, such as the
+// StatefulSet's, has recreated is left alone.
+func planRenewal(v *v1beta1.Volume, claim *core.PersistentVolumeClaim) (renewal, error) {
+	r, next := renewal{volume: v}, &core.PersistentVolumeClaim{}
+	if err := json.Unmarshal([]byte(v.Annotations[renewalAnnotation]), next); err != nil {
+		return r, fmt.Errorf("volume %s: annotation %s must hold a claim; remove it and the finalizer %s: %w", v.Name, renewalAnnotation, renewalFinalizer, err)
 	}
 	switch {
-	case apierrors.IsNotFound(err):
-		err = l.makeClaim(ctx, v, &next)
-	case err == nil && now.UID == next.UID:
-		return nil // its pods are still there
+	case claim == nil:
+		next.UID = ""
+		r.create, r.finish = next, true
+	case claim.UID != next.UID:
+		r.finish = true
+	case claim.DeletionTimestamp == nil:
+		r.delete = claim
 	}
-	if err != nil {
-		return fmt.Errorf("the claim %s/%s of volume %s, which was given up: %w", next.Namespace, next.Name, v.Name, err)
-	}
-	l.renewals.ended(next.Namespace + "/" + next.Name)
-	return l.renewed(ctx, v)
-}
-
-// makeClaim creates the new claim, unless another controller has, such as its StatefulSet, or its namespace is being
-// deleted.
-func (l *leader) makeClaim(ctx context.Context, v *v1beta1.Volume, next *core.PersistentVolumeClaim) error {
-	next.UID = ""
-	made, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(next.Namespace).Create(ctx, next, metav1.CreateOptions{FieldManager: cluster.FieldManager})
-	switch {
-	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, core.NamespaceTerminatingCause):
-		return nil
-	case err != nil:
-		return err
-	}
-	l.Log.Warn("recreated a claim whose volume was given up", "claim", v.Spec.ClaimRef.String(), "volume", v.Name, "node", v.Spec.Node)
-	l.warnf(made, "VolumeReplaced", "volume %s was given up because its node %s is gone and onNodeLoss is Delete; this claim was recreated and gets a new, empty volume",
-		v.Name, v.Spec.Node)
-	return nil
-}
-
-// renewed takes from a volume what kept it for its claim.
-func (l *leader) renewed(ctx context.Context, v *v1beta1.Volume) error {
-	_, err := l.PatchVolume(ctx, v, map[string]any{"metadata": map[string]any{
-		"annotations": map[string]any{renewalAnnotation: nil},
-		"finalizers":  slices.DeleteFunc(slices.Clone(v.Finalizers), func(f string) bool { return f == renewalFinalizer }),
-	}})
-	return kube.IgnoreNotFound(err)
+	return r, nil
 }

@@ -1,9 +1,9 @@
-// Package volume is the volume controller of the leading replica: it marks volumes on silent nodes, gives up volumes
-// with onNodeLoss Delete and recreates their claims, removes the finalizers of objects whose volume is on another node
-// by now, and deletes unused volumes. It writes events about faults for the users of volumes, and about the reason for
-// waiting claims.
+// Package volume is the volume controller of the leading replica. It runs four loops over the objects and caches of the
+// cluster's Backend: nodes whose agent is silent, with their volumes and the claims of those that are given up; faults of
+// volumes; claims that fit nowhere; and unused volumes.
 //
-// It knows volumes by the Backend of the cluster, whose objects and caches it shares.
+// Each loop observes, plans and applies. The plans are pure: planNode (plan.go), planHealth (health.go), planWaiting
+// (waiting.go) and planGarbage (garbage.go).
 package volume
 
 import (
@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	listers "github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
@@ -40,17 +42,18 @@ type Config struct {
 // Controller reconciles the volumes of a cluster, in one process at a time.
 type Controller struct{ Config }
 
-// New checks the configuration. It asks the watches for nothing: a replica that does not lead goes without.
+// New checks the configuration. It starts no watch: a replica that does not lead needs none.
 func New(c Config) (*Controller, error) {
 	if c.Storage == nil {
 		return nil, errors.New("the volume controller needs a cluster's backend")
 	}
 	c.GarbageAge, c.GarbageEvery = cmp.Or(c.GarbageAge, DefaultGarbageAge), cmp.Or(c.GarbageEvery, DefaultGarbageEvery)
 	c.RemindAfter = cmp.Or(c.RemindAfter, DefaultRemindAfter)
-	return &Controller{c}, nil
+	volumes := c.Storage.Watches.Holdfast.Holdfast().V1beta1().Volumes().Informer()
+	return &Controller{c}, volumes.AddIndexers(cache.Indexers{byRenewedClaim: renewedClaim})
 }
 
-// leader is one time that this process leads.
+// leader is the state of one term as leader. Each field below a loop is used by that loop alone.
 type leader struct {
 	*cluster.Backend
 	Config
@@ -58,23 +61,46 @@ type leader struct {
 	snapshots    listers.SnapshotLister
 	storageNodes listers.StorageNodeLister
 	nodes        corelisters.NodeLister
-	loop         *kube.Loop[string] // of the names of nodes and servers
-	renewals     renewals
-	reported     map[types.UID]bool // volumes whose loss was reported, as long as they have objects
+	claims       corelisters.PersistentVolumeClaimLister // nil if the Backend has no driver
+	classes      storagelisters.StorageClassLister       // nil if the Backend has no driver
 
+	nodeLoop   *kube.Loop[string] // of the names of nodes and servers
+	reported   map[types.UID]bool // volumes whose loss or move has an event, as long as they have objects
 	unreadable kube.UnreadableReporter
+
+	healthLoop *kube.Loop[string] // of the names of volumes
+	faults     map[string]fault   // the last fault of each volume that is known, by name
+
+	waitingLoop *kube.Loop[string] // of one key
+	reminded    map[types.UID]reminder
+	surveyed    time.Time
+
+	garbageLoop *kube.Loop[string] // of one key
 }
+
+// everything is the only key of the loops that have one.
+const everything = "all"
 
 func (c *Controller) leader() (*leader, error) {
 	kinds := c.Storage.Watches.Holdfast.Holdfast().V1beta1()
 	l := &leader{
-		Backend: c.Storage, Config: c.Config, reported: map[types.UID]bool{},
+		Backend: c.Storage, Config: c.Config, reported: map[types.UID]bool{}, faults: map[string]fault{},
 		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(), storageNodes: kinds.StorageNodes().Lister(),
 		nodes: c.Storage.Watches.Cluster.Core().V1().Nodes().Lister(),
 	}
-	var err error
-	l.loop, err = kube.NewLoop(kube.LoopConfig[string]{Name: "volume", Reconcile: l.reconcile, Log: l.Log})
-	return l, err
+	var errs []error
+	for loop, config := range map[**kube.Loop[string]]kube.LoopConfig[string]{
+		&l.nodeLoop:    {Name: "volume", Reconcile: l.reconcileNode},
+		&l.healthLoop:  {Name: "volume-health", Reconcile: l.reconcileHealth},
+		&l.waitingLoop: {Name: "waiting-claims", Reconcile: l.reconcileWaiting},
+		&l.garbageLoop: {Name: "unused-volumes", Reconcile: l.reconcileGarbage, RetryFirst: l.GarbageEvery},
+	} {
+		var err error
+		config.Log = l.Log
+		*loop, err = kube.NewLoop(config)
+		errs = append(errs, err)
+	}
+	return l, errors.Join(errs...)
 }
 
 // Run reconciles volumes until ctx ends.
@@ -87,32 +113,18 @@ func (c *Controller) Run(ctx context.Context) error {
 		return err
 	}
 	l.Watches.Start()
-	l.OnNodeChange(l.loop.Enqueue)
+	l.OnNodeChange(l.nodeLoop.Enqueue)
 	defer l.OnNodeChange(nil)
 	for node := range l.everyNode() {
-		l.loop.Enqueue(node)
+		l.nodeLoop.Enqueue(node)
 	}
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	parts.Go(func() { l.collectRegularly(ctx) })
-	parts.Go(func() {
-		if err := l.recordHealth(ctx); err != nil && ctx.Err() == nil {
-			l.Log.Warn("the users of volumes get no events about their problems", "error", err)
-		}
-	})
-	if l.Driver != "" {
-		parts.Go(func() {
-			if err := l.explainWaiting(ctx); err != nil && ctx.Err() == nil {
-				l.Log.Warn("waiting claims get no events that say why", "error", err)
-			}
-		})
+	l.garbageLoop.EnqueueAfter(everything, l.GarbageEvery)
+	var others sync.WaitGroup
+	defer others.Wait()
+	for _, loop := range []*kube.Loop[string]{l.healthLoop, l.waitingLoop, l.garbageLoop} {
+		others.Go(func() { _ = loop.Run(ctx) }) // it ends with ctx, and has no errors
 	}
-	return l.loop.Run(ctx)
-}
-
-func (l *leader) reconcile(ctx context.Context, node string) (again time.Duration, err error) {
-	defer l.forgetReported()
-	return l.look(ctx, node)
+	return l.nodeLoop.Run(ctx)
 }
 
 // forgetReported forgets the reports about volumes that are gone. The deletion of one on a silent node queues that

@@ -14,14 +14,13 @@ import (
 )
 
 func TestLead_EventsOfAVolumeAreForgottenWithItsObject(t *testing.T) {
-	events := record.NewFakeRecorder(10)
 	ours, theirs := ourfake.NewSimpleClientset(), fake.NewClientset()
 	watches := kube.NewWatches(t.Context(), ours, theirs, v1beta1.DefaultNamespace)
 	storage, err := cluster.New(cluster.Config{Client: ours, Kubernetes: theirs, Watches: watches})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{Storage: storage, Events: events})
+	c, err := New(Config{Storage: storage, Events: record.NewFakeRecorder(10)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,20 +35,16 @@ func TestLead_EventsOfAVolumeAreForgottenWithItsObject(t *testing.T) {
 		if err := objects.Add(v); err != nil {
 			t.Fatal(err)
 		}
-		l.recordLoss(v, plight{reason: v1beta1.ReasonNodeGone, cause: "node a was deleted"})
+		l.recordLoss(v, []event{{about: v, reason: "VolumeGivenUp"}})
 	}
 	if err := objects.Delete(goes); err != nil {
 		t.Fatal(err)
 	}
 	const idle = "shop.files.nfs.holdfast.dev" // nothing is on it
-	if _, err := l.reconcile(t.Context(), idle); err != nil {
+	if _, err := l.reconcileNode(t.Context(), idle); err != nil {
 		t.Fatal(err)
 	}
 	if len(l.reported) != 1 || !l.reported["stays"] {
 		t.Errorf("it remembers %v, want what still has an object", l.reported)
-	}
-	l.recordLoss(stays, plight{})
-	if events := len(events.Events); events != 2 {
-		t.Errorf("%d events were written, want one of each volume", events)
 	}
 }

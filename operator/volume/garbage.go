@@ -1,13 +1,9 @@
 package volume
 
 import (
-	"context"
 	"time"
 
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -23,114 +19,46 @@ const (
 // gone, its data is meant to stay.
 const boundAnnotation = "holdfast.dev/bound"
 
-func (l *leader) collectRegularly(ctx context.Context) {
-	tick := time.NewTicker(l.GarbageEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := l.collect(ctx); err != nil && ctx.Err() == nil {
-				l.Log.Warn("unused volumes could not be listed; retrying", "error", err)
-			}
-		}
-	}
+// candidate is a volume for a claim that has never been seen with its PersistentVolume.
+type candidate struct {
+	*v1beta1.Volume
+	persistent bool                        // it has a PersistentVolume
+	claim      *core.PersistentVolumeClaim // nil if it is gone; not read of one that is persistent or young
 }
 
-// collect removes volumes that were requested, never became a PersistentVolume, and whose claim is gone. It sends no
-// request to the API server while there is no such candidate.
-func (l *leader) collect(ctx context.Context) error {
-	if err := l.FinishDeletions(ctx, l.GarbageEvery); err != nil {
-		return err
-	}
-	var open []*v1beta1.Volume
-	for _, v := range all(l.volumes.List) {
-		if l.mayBeGarbage(v) {
-			open = append(open, v)
-		}
-	}
-	if len(open) == 0 {
-		return nil
-	}
-	persistent, err := l.persistent(ctx)
-	if err != nil {
-		return err
-	}
-	for _, v := range open {
-		switch {
-		case persistent[v.Name], persistent[v.Spec.Labels[v1beta1.PersistentVolumeLabel]]:
-			_, err = l.PatchVolume(ctx, v, map[string]any{"metadata": map[string]any{"annotations": map[string]any{boundAnnotation: "true"}}})
-		case time.Since(v.CreationTimestamp.Time) > l.GarbageAge:
-			err = l.collectOne(ctx, v)
-		}
-		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *leader) mayBeGarbage(v *v1beta1.Volume) bool {
+// isCandidate leaves out what is younger than every, the time between two looks: most volumes have a PersistentVolume
+// by then.
+func isCandidate(v *v1beta1.Volume, now time.Time, every time.Duration) bool {
 	return v.Unreadable() == nil && v.DeletionTimestamp == nil && v.Spec.Labels[v1beta1.ClaimNameLabel] != "" && v.Labels[v1beta1.AdoptedLabel] == "" &&
-		v.Annotations[boundAnnotation] == "" && time.Since(v.CreationTimestamp.Time) > l.GarbageEvery
+		v.Annotations[boundAnnotation] == "" && now.Sub(v.CreationTimestamp.Time) > every
 }
 
-// persistent lists the names and volume handles of all PersistentVolumes.
-func (l *leader) persistent(ctx context.Context) (map[string]bool, error) {
-	const page = 500
-	all := map[string]bool{}
-	for next := ""; ; {
-		list, err := l.Kubernetes.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{Limit: page, Continue: next})
-		if err != nil {
-			return nil, err
+// isOld says whether the age of a candidate allows to delete it.
+func isOld(v *v1beta1.Volume, now time.Time, age time.Duration) bool {
+	return now.Sub(v.CreationTimestamp.Time) > age
+}
+
+// garbagePlan is what to do with the candidates.
+type garbagePlan struct {
+	bind   []*v1beta1.Volume // to annotate as bound
+	remove []*v1beta1.Volume
+}
+
+// planGarbage decides about volumes that were requested and may never have become a PersistentVolume. One is removed
+// when its claim is gone or has another volume.
+func planGarbage(candidates []candidate, now time.Time, age time.Duration) (p garbagePlan) {
+	for _, c := range candidates {
+		switch {
+		case c.persistent:
+			p.bind = append(p.bind, c.Volume)
+		case isOld(c.Volume, now, age) && !c.mayBind():
+			p.remove = append(p.remove, c.Volume)
 		}
-		for _, p := range list.Items {
-			all[p.Name] = true
-			if p.Spec.CSI != nil {
-				all[p.Spec.CSI.VolumeHandle] = true
-			}
-		}
-		if next = list.Continue; next == "" {
-			return all, nil
-		}
 	}
+	return p
 }
 
-// collectOne removes a volume if its claim is gone, after looking once more for its PersistentVolume.
-func (l *leader) collectOne(ctx context.Context, v *v1beta1.Volume) error {
-	wanted, err := l.wanted(ctx, v)
-	if err != nil || wanted {
-		return err
-	}
-	name := v.Spec.Labels[v1beta1.PersistentVolumeLabel]
-	if name == "" {
-		name = v.Name
-	}
-	if _, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return err // nil when it has come
-	}
-	l.Log.Info("removing a volume that was requested and never used: its claim is gone", "volume", v.Name, "claim", v.Spec.ClaimRef.String(), "node", v.Spec.Node)
-	return l.RemoveUnused(ctx, v, "it was requested and never used: its claim "+v.Spec.ClaimRef.String()+" is gone")
-}
-
-// wanted says whether the claim of a volume may still become bound to it.
-func (l *leader) wanted(ctx context.Context, v *v1beta1.Volume) (bool, error) {
-	namespace, name := v.Spec.Labels[v1beta1.ClaimNamespaceLabel], v.Spec.Labels[v1beta1.ClaimNameLabel]
-	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return true, err
-	}
-	other := claim.Spec.VolumeName != "" && claim.Spec.VolumeName != v.Spec.Labels[v1beta1.PersistentVolumeLabel]
-	return !other, nil
-}
-
-// warnf writes an event.
-func (l *leader) warnf(about runtime.Object, reason, format string, args ...any) {
-	if l.Events != nil {
-		l.Events.Eventf(about, core.EventTypeWarning, reason, format, args...)
-	}
+// mayBind says whether the claim may still become bound to the volume.
+func (c candidate) mayBind() bool {
+	return c.claim != nil && (c.claim.Spec.VolumeName == "" || c.claim.Spec.VolumeName == c.Spec.Labels[v1beta1.PersistentVolumeLabel])
 }

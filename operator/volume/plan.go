@@ -1,41 +1,64 @@
 package volume
 
 import (
+	"errors"
+	"fmt"
+	"time"
+
+	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// plight is what has become of a node whose agent is silent.
-type plight struct {
-	reason string // NodeDown or NodeGone
-	cause  string
+// nodeObserved is all that a plan for a node depends on. It is from caches, except where it is said to be live.
+type nodeObserved struct {
+	name        string
+	down        string               // why nothing can be done there now; empty while the agent is alive
+	doubt       time.Duration        // how long the silence may still be due to this process
+	heard       time.Time            // when the agent last renewed its Lease; zero if never
+	node        *core.Node           // nil if there is none
+	storageNode *v1beta1.StorageNode // nil if there is none
+	volumes     []*v1beta1.Volume
+	snapshots   []*v1beta1.Snapshot
+	moved       map[string]*v1beta1.StorageNode           // by the ID of a pool of this node: the other node that has it now
+	claims      map[types.UID]*core.PersistentVolumeClaim // live, by volume, where needsClaim says so; nil if there is none
+	reported    map[types.UID]bool                        // volumes whose loss or move has an event
 }
 
-func (p plight) gone() bool { return p.reason == v1beta1.ReasonNodeGone }
-
-// message is for what is kept.
-func (p plight) message() string {
-	if p.gone() {
-		return p.cause + ". What it has comes back with it"
-	}
-	return p.cause
+// nodePlan is what to do about a node, in this order.
+type nodePlan struct {
+	renewals  []renewal
+	node      *v1beta1.StorageNode // with the status to write; nil if it stays
+	outage    outage               // of the node
+	volumes   []step[*v1beta1.Volume]
+	snapshots []step[*v1beta1.Snapshot]
+	forget    *v1beta1.StorageNode // to delete, with its Lease, if nothing failed
+	again     time.Duration
+	err       error // what could not be planned
 }
 
-// marked says whether the condition already reports the plight; its message may be of an earlier moment.
-func (p plight) marked(all []metav1.Condition) bool {
-	c := meta.FindStatusCondition(all, v1beta1.ReadyCondition)
-	return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == p.reason
+// step is what to do with one Volume or Snapshot.
+type step[T v1beta1.Object] struct {
+	object T // for mark: with the status to write
+	action action
+	to     *v1beta1.StorageNode        // handOver: the node that has the pool now
+	reason string                      // giveUp
+	claim  *core.PersistentVolumeClaim // giveUp: to recreate
+	events []event                     // mark: once it is written; otherwise before, so that a crash does not lose them
 }
 
-func (p plight) mark(all *[]metav1.Condition, generation int64) {
-	meta.SetStatusCondition(all, metav1.Condition{
-		Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: p.reason, Message: p.message(), ObservedGeneration: generation,
-	})
+// event is a warning.
+type event struct {
+	about           runtime.Object
+	reason, message string
 }
 
-// action is what is done about a Volume or a Snapshot whose node is silent.
 type action int
 
 const (
@@ -46,24 +69,144 @@ const (
 	mark            // its status does not say yet that the node is silent
 )
 
-// planVolume decides about a Volume. home is the node that has its pool now, empty if none has. A volume with data is given
-// up only where its class or a request says so, and only when the node is certainly gone.
-func (p plight) planVolume(v *v1beta1.Volume, home string) action {
+// planNode decides about one node. A node whose agent is alive needs little: the agent corrects its own objects.
+func planNode(o nodeObserved) (p nodePlan) {
+	p.planRenewals(o)
+	if !o.isSilent() {
+		p.again = kube.Sooner(p.again, o.doubt)
+		return p
+	}
+	p.outage = o.outage()
+	if n := o.storageNode; n != nil && n.Unreadable() == nil && !p.outage.marked(n.Status.Conditions) { // its agent reports one that is unreadable
+		p.node = n.DeepCopy()
+		p.outage.mark(&p.node.Status.Conditions, n.Generation)
+	}
+	for _, v := range o.volumes {
+		if s := p.outage.planVolume(v, o); s.action != leave {
+			p.volumes = append(p.volumes, s)
+		}
+	}
+	for _, s := range o.snapshots {
+		if s := p.outage.planSnapshot(s, o); s.action != leave {
+			p.snapshots = append(p.snapshots, s)
+		}
+	}
+	if o.isForgotten() {
+		p.forget = o.storageNode
+	}
+	return p
+}
+
+// planRenewals continues with the claims of volumes that were given up, even when the node is back.
+func (p *nodePlan) planRenewals(o nodeObserved) {
+	for _, v := range o.volumes {
+		switch {
+		case v.Annotations[renewalAnnotation] == "":
+		case needsRenewal(v):
+			r, err := planRenewal(v, o.claims[v.UID])
+			if p.err = errors.Join(p.err, err); err == nil {
+				p.renewals = append(p.renewals, r)
+			}
+			if !r.finish { // in case the claim ends before claims are watched
+				p.again = kube.RetryRefused
+			}
+		case v.DeletionTimestamp != nil, o.down == "": // it was not given up, or came back just before
+			p.renewals = append(p.renewals, renewal{volume: v, finish: true})
+		}
+	}
+}
+
+// isForgotten says whether the Node object was deleted and nothing is left that could come back.
+func (o nodeObserved) isForgotten() bool {
+	n := o.storageNode
+	return !o.isThere() && n != nil && n.Unreadable() == nil && len(o.volumes) == 0 && len(o.snapshots) == 0 && len(n.Spec.Discard) == 0
+}
+
+// isSilent says whether the agent does not answer, and not only this process does not hear it.
+func (o nodeObserved) isSilent() bool { return o.down != "" && o.doubt == 0 }
+
+// isThere says whether the node has an object. A server has none and is always there: it is deleted only when it is
+// empty, and its StorageNode with it.
+func (o nodeObserved) isThere() bool { return o.node != nil || v1beta1.ServerOf(o.name) != "" }
+
+// outOfServiceTaint is how an administrator declares that a node is shut down.
+const outOfServiceTaint = "node.kubernetes.io/out-of-service"
+
+func outOfService(n *core.Node) bool {
+	for _, t := range n.Spec.Taints {
+		if t.Key == outOfServiceTaint {
+			return true
+		}
+	}
+	return false
+}
+
+// outage is why the agent of a node is silent.
+type outage struct {
+	reason string // NodeDown or NodeGone
+	cause  string
+}
+
+func (o nodeObserved) outage() outage {
+	heard := "has never renewed its Lease"
+	if !o.heard.IsZero() {
+		heard = "last renewed its Lease at " + o.heard.UTC().Format(time.RFC3339)
+	}
+	switch server := v1beta1.ServerOf(o.name); {
+	case server != "":
+		return outage{v1beta1.ReasonNodeDown, fmt.Sprintf("the agent of NFS server %s %s", server, heard)}
+	case o.node == nil:
+		return outage{v1beta1.ReasonNodeGone, fmt.Sprintf("node %s was deleted; its agent %s", o.name, heard)}
+	case outOfService(o.node):
+		return outage{v1beta1.ReasonNodeGone, fmt.Sprintf("node %s has the taint %s; its agent %s", o.name, outOfServiceTaint, heard)}
+	}
+	return outage{v1beta1.ReasonNodeDown, fmt.Sprintf("the agent of node %s %s", o.name, heard)}
+}
+
+func (p outage) gone() bool { return p.reason == v1beta1.ReasonNodeGone }
+
+// message is for what is kept.
+func (p outage) message() string {
+	if p.gone() {
+		return p.cause + ". What it has comes back with it"
+	}
+	return p.cause
+}
+
+// marked says whether the condition already reports the outage; its message may be of an earlier moment.
+func (p outage) marked(all []metav1.Condition) bool {
+	c := meta.FindStatusCondition(all, v1beta1.ReadyCondition)
+	return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == p.reason
+}
+
+func (p outage) mark(all *[]metav1.Condition, generation int64) {
+	meta.SetStatusCondition(all, metav1.Condition{
+		Type: v1beta1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: p.reason, Message: p.message(), ObservedGeneration: generation,
+	})
+}
+
+// volumeAction decides about a Volume. movedTo is the node that has its pool now, nil if none has. A volume with data
+// is given up only where its class or a request says so, and only when the node is certainly gone.
+func (p outage) volumeAction(v *v1beta1.Volume, movedTo *v1beta1.StorageNode) action {
 	made := v.Status.CreationTime != nil
 	given := v.DeletionTimestamp != nil && (v.DeletionRequested() || !made) || made && v.Spec.NodeLossPolicy() == v1beta1.DeleteOnNodeLoss
-	return p.plan(v, home, given, made, v.Status.Phase, v.Status.Conditions)
+	do := p.action(v, movedTo, given, made, v.Status.Phase, v.Status.Conditions)
+	if do == giveUp && cluster.GivenUp(v) {
+		return leave
+	}
+	return do
 }
 
-// planSnapshot decides about a Snapshot, which goes only when it is deleted.
-func (p plight) planSnapshot(s *v1beta1.Snapshot, home string) action {
+// snapshotAction decides about a Snapshot, which goes only when it is deleted.
+func (p outage) snapshotAction(s *v1beta1.Snapshot, movedTo *v1beta1.StorageNode) action {
 	made := s.Status.CreationTime != nil
 	given := s.DeletionTimestamp != nil && (s.DeletionRequested() || !made)
-	return p.plan(s, home, given, made, s.Status.Phase, s.Status.Conditions)
+	return p.action(s, movedTo, given, made, s.Status.Phase, s.Status.Conditions)
 }
 
-func (p plight) plan(o v1beta1.Object, home string, given, made bool, phase v1beta1.Phase, conditions []metav1.Condition) action {
+func (p outage) action(o v1beta1.Object, movedTo *v1beta1.StorageNode, given, made bool, phase v1beta1.Phase, conditions []metav1.Condition) action {
 	switch {
-	case home != "":
+	case movedTo != nil:
 		return handOver
 	case o.Unreadable() != nil:
 		return report
@@ -75,16 +218,71 @@ func (p plight) plan(o v1beta1.Object, home string, given, made bool, phase v1be
 	return mark
 }
 
+func (p outage) planVolume(v *v1beta1.Volume, o nodeObserved) step[*v1beta1.Volume] {
+	s := step[*v1beta1.Volume]{object: v, to: o.moved[v.Status.PoolID]}
+	s.action = p.volumeAction(v, s.to)
+	switch s.action {
+	case report:
+		s.events = []event{{v, v1beta1.ReasonUnreadable, kube.UnreadableMessage(v)}}
+	case handOver:
+		if !o.reported[v.UID] {
+			s.events = movedEvents(v, s.to)
+		}
+	case giveUp:
+		s.reason = "its node is gone and onNodeLoss is Delete: " + p.cause
+		if v.DeletionTimestamp != nil {
+			break
+		}
+		if claim := o.claims[v.UID]; claim != nil && renewable(claim, v) {
+			s.claim = again(claim)
+		}
+		if !o.reported[v.UID] {
+			s.events = aboutVolume(v, "VolumeGivenUp",
+				"the volume is given up because its node is gone and onNodeLoss is Delete: "+p.cause+". Its claim is recreated and gets a new, empty volume")
+		}
+	case mark:
+		s.object = v.DeepCopy()
+		if p.markStored(v.Status.CreationTime != nil, v.Generation, &s.object.Status.Phase, &s.object.Status.Conditions) {
+			s.events = []event{{v, p.reason, p.message()}}
+		}
+	}
+	return s
+}
+
+func (p outage) planSnapshot(s *v1beta1.Snapshot, o nodeObserved) step[*v1beta1.Snapshot] {
+	next := step[*v1beta1.Snapshot]{object: s, to: o.moved[s.Status.PoolID], reason: "it was deleted while its node was gone"}
+	next.action = p.snapshotAction(s, next.to)
+	switch next.action {
+	case report:
+		next.events = []event{{s, v1beta1.ReasonUnreadable, kube.UnreadableMessage(s)}}
+	case mark:
+		next.object = s.DeepCopy()
+		p.markStored(s.Status.CreationTime != nil, s.Generation, &next.object.Status.Phase, &next.object.Status.Conditions)
+	}
+	return next
+}
+
 // unreachable says whether something that exists is out of reach because its node is gone.
-func (p plight) unreachable(made bool, phase v1beta1.Phase) bool {
+func (p outage) unreachable(made bool, phase v1beta1.Phase) bool {
 	return p.gone() && made && phase != v1beta1.PhaseLost
 }
 
 // markStored changes the status of a Volume or a Snapshot.
-func (p plight) markStored(made bool, generation int64, phase *v1beta1.Phase, conditions *[]metav1.Condition) (unreachable bool) {
+func (p outage) markStored(made bool, generation int64, phase *v1beta1.Phase, conditions *[]metav1.Condition) (unreachable bool) {
 	p.mark(conditions, generation)
 	if unreachable = p.unreachable(made, *phase); unreachable {
 		*phase = v1beta1.PhaseUnreachable
 	}
 	return unreachable
+}
+
+// aboutVolume is an event on a volume and on its claim.
+func aboutVolume(v *v1beta1.Volume, reason, message string) []event {
+	events := []event{{v, reason, message}}
+	if claim := v.Spec.Labels[v1beta1.ClaimNameLabel]; claim != "" {
+		events = append(events, event{&core.ObjectReference{
+			Kind: "PersistentVolumeClaim", APIVersion: "v1", Name: claim, Namespace: v.Spec.Labels[v1beta1.ClaimNamespaceLabel],
+		}, reason, message})
+	}
+	return events
 }

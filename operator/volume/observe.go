@@ -1,0 +1,170 @@
+package volume
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
+	"github.com/holdfast-storage/holdfast/parameters"
+)
+
+// observeNode reads the caches. It asks the API server only for claims of volumes that are given up, and whether a node
+// is gone of which a pool is on another node.
+func (l *leader) observeNode(ctx context.Context, name string) (nodeObserved, error) {
+	o := nodeObserved{
+		name: name, down: l.WhyDown(name), storageNode: l.storageNode(name), volumes: l.VolumesOn(name), snapshots: l.SnapshotsOn(name),
+		claims: map[types.UID]*core.PersistentVolumeClaim{}, reported: l.reported,
+	}
+	if o.down != "" {
+		o.doubt, o.heard = l.InDoubt(name), l.LastHeardOf(name)
+		o.node, _ = l.nodes.Get(name) // the only error of a cache is that there is none
+	}
+	var err error
+	if o.moved, err = l.observeMoved(ctx, o); err != nil {
+		return o, err
+	}
+	for _, v := range o.volumes {
+		if o.needsClaim(v) {
+			if o.claims[v.UID], err = l.liveClaim(ctx, v); err != nil {
+				return o, err
+			}
+		}
+	}
+	return o, nil
+}
+
+// observeMoved finds the pools of a node that is certainly gone on other nodes. The cache of Nodes may be behind, so the
+// API server is asked.
+func (l *leader) observeMoved(ctx context.Context, o nodeObserved) (map[string]*v1beta1.StorageNode, error) {
+	if !o.isSilent() || o.isThere() {
+		return nil, nil
+	}
+	moved := movedPools(o.name, all(l.storageNodes.List), func(other string) bool { return l.WhyDown(other) == "" })
+	if !slices.ContainsFunc(o.volumes, func(v *v1beta1.Volume) bool { return moved[v.Status.PoolID] != nil }) &&
+		!slices.ContainsFunc(o.snapshots, func(s *v1beta1.Snapshot) bool { return moved[s.Status.PoolID] != nil }) {
+		return nil, nil
+	}
+	if _, err := l.Kubernetes.CoreV1().Nodes().Get(ctx, o.name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	return moved, nil
+}
+
+// liveClaim asks the API server for the claim that a volume was made for; nil if it is gone.
+func (l *leader) liveClaim(ctx context.Context, v *v1beta1.Volume) (*core.PersistentVolumeClaim, error) {
+	claim, err := l.Kubernetes.CoreV1().PersistentVolumeClaims(v.Spec.Labels[v1beta1.ClaimNamespaceLabel]).Get(ctx, v.Spec.Labels[v1beta1.ClaimNameLabel], metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("the claim of volume %s: %w", v.Name, err)
+	}
+	return claim, nil
+}
+
+// observeWaiting reads the pending claims, and what is free where their classes allow.
+func (l *leader) observeWaiting(ctx context.Context) waitingObserved {
+	o := waitingObserved{now: time.Now(), classes: map[string]*class{}, reminded: l.reminded, remindAfter: l.RemindAfter}
+	for _, c := range all(l.claims.List) {
+		if c.Status.Phase != core.ClaimPending {
+			continue
+		}
+		o.claims = append(o.claims, c)
+		if name := className(c); o.classes[name] == nil {
+			o.classes[name] = l.observeClass(ctx, name)
+		}
+	}
+	return o
+}
+
+// observeClass returns nil for a class that is not of this driver.
+func (l *leader) observeClass(ctx context.Context, name string) *class {
+	found, err := l.classes.Get(name)
+	if err != nil || found.Provisioner != l.Driver {
+		return nil
+	}
+	c := &class{
+		pool: found.Parameters[parameters.Pool], shared: found.Parameters[parameters.Shared] == "true", server: found.Parameters[parameters.NFSServer],
+		allowed: found.AllowedTopologies,
+	}
+	for _, n := range l.Hosts(c.shared, c.server) {
+		capacity, err := l.CapacityAt(ctx, n.Name, c.pool)
+		c.rooms = append(c.rooms, room{n.Name, min(capacity.Available, capacity.Largest), err})
+	}
+	servers, why := l.DisallowedServers()
+	switch {
+	case c.server == "":
+		c.disallowed = why
+	case slices.Contains(servers, c.server):
+		c.disallowed = l.Disallowed(v1beta1.NodeOfServer(c.server))
+	}
+	return c
+}
+
+// observeGarbage asks the API server for nothing while there are no candidates. It reads the claim of one before it looks
+// for its PersistentVolume once more: while there is the claim, one may still be made.
+func (l *leader) observeGarbage(ctx context.Context, now time.Time) (candidates []candidate, err error) {
+	for _, v := range all(l.volumes.List) {
+		if isCandidate(v, now, l.GarbageEvery) {
+			candidates = append(candidates, candidate{Volume: v})
+		}
+	}
+	if len(candidates) == 0 {
+		return nil, nil
+	}
+	persistent, err := l.persistent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range candidates {
+		c := &candidates[i]
+		name := c.Spec.Labels[v1beta1.PersistentVolumeLabel]
+		if c.persistent = persistent[c.Name] || persistent[name]; c.persistent || !isOld(c.Volume, now, l.GarbageAge) {
+			continue
+		}
+		if c.claim, err = l.liveClaim(ctx, c.Volume); err != nil {
+			return nil, err
+		}
+		if !c.mayBind() {
+			if c.persistent, err = l.isPersistent(ctx, cmp.Or(name, c.Name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return candidates, nil
+}
+
+func (l *leader) isPersistent(ctx context.Context, name string) (bool, error) {
+	_, err := l.Kubernetes.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	return err == nil, kube.IgnoreNotFound(err)
+}
+
+// persistent lists the names and volume handles of all PersistentVolumes.
+func (l *leader) persistent(ctx context.Context) (map[string]bool, error) {
+	const page = 500
+	all := map[string]bool{}
+	for next := ""; ; {
+		list, err := l.Kubernetes.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{Limit: page, Continue: next})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range list.Items {
+			all[p.Name] = true
+			if p.Spec.CSI != nil {
+				all[p.Spec.CSI.VolumeHandle] = true
+			}
+		}
+		if next = list.Continue; next == "" {
+			return all, nil
+		}
+	}
+}
