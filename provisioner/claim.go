@@ -15,12 +15,12 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// useCSI is the other door to the same volumes, for what this one cannot do.
+// useCSI refers to the CSI driver, which serves the same volumes and can do more.
 const useCSI = "use a StorageClass of the CSI driver " + v1beta1.DriverName
 
 var accessModes = []core.PersistentVolumeAccessMode{core.ReadWriteMany, core.ReadOnlyMany, core.ReadWriteOnce}
 
-// checkClaim refuses what an NFS volume of this door can never be.
+// checkClaim refuses claims that this provisioner can never satisfy.
 func checkClaim(c *core.PersistentVolumeClaim) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w claim %s/%s: %s", backend.ErrInvalid, c.Namespace, c.Name, fmt.Sprintf(format, args...))
@@ -48,7 +48,7 @@ func checkClaim(c *core.PersistentVolumeClaim) error {
 	return nil
 }
 
-// checkClass refuses what would silently not be done.
+// checkClass refuses settings that would be ignored.
 func checkClass(c *storage.StorageClass) error {
 	if len(c.AllowedTopologies) > 0 {
 		return fmt.Errorf("%w StorageClass %s: allowedTopologies has no meaning here, since an NFS volume can be used on every node; leave it out", backend.ErrInvalid, c.Name)
@@ -64,7 +64,7 @@ func checkClass(c *storage.StorageClass) error {
 	return nil
 }
 
-// splitOptions takes entries apart that hold several options.
+// splitOptions splits entries that hold several options.
 func splitOptions(entries []string) [][]string {
 	var all [][]string
 	for _, entry := range entries {
@@ -73,7 +73,7 @@ func splitOptions(entries []string) [][]string {
 	return all
 }
 
-// sizeOf reads the size that a claim asks for.
+// sizeOf reads the size that a claim requests.
 func sizeOf(c *core.PersistentVolumeClaim) (backend.Size, error) {
 	required, err := bytesOf(c, "requests", c.Spec.Resources.Requests)
 	if err != nil {
@@ -104,7 +104,7 @@ func bytesOf(c *core.PersistentVolumeClaim, field string, of core.ResourceList) 
 	return q.Value(), nil
 }
 
-// specFor says what volume a claim of a class wants.
+// specFor returns the spec of the volume for a claim and its class.
 func (p *Provisioner) specFor(name string, c *core.PersistentVolumeClaim, class *storage.StorageClass) (backend.VolumeSpec, error) {
 	none := backend.VolumeSpec{}
 	want, err := parseParameters(class.Parameters)
@@ -136,11 +136,11 @@ func (p *Provisioner) specFor(name string, c *core.PersistentVolumeClaim, class 
 	return backend.VolumeSpec{Name: name, Size: size, Mode: backend.Filesystem, Inodes: want.inodes, Labels: labels}, nil
 }
 
-// anybodyMode lets every user of a pod write to a volume that was given to no group, as this kind of provisioner has
-// always done; what is made there stays with the group of the directory.
+// anybodyMode makes a volume without a group writable for every user of a pod, as users of NFS provisioners expect. The
+// setgid bit gives new files the group of the directory.
 const anybodyMode = "2777"
 
-// given leaves out what is empty.
+// given leaves out empty values.
 func given(labels map[string]string) map[string]string {
 	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
 	return labels

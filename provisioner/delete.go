@@ -15,18 +15,18 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// archivePrefix and the name of a PersistentVolume make the name of the snapshot that is kept of it.
+// archivePrefix and the name of a PersistentVolume make the name of the snapshot that archives it.
 const archivePrefix = "archived-"
 
-// Delete does with the data of a PersistentVolume what its class said. The library removes the object afterwards. All
-// of it can be repeated.
+// Delete deletes, retains or archives the data of a PersistentVolume, as its class specified at creation. The library
+// removes the object afterwards. It is idempotent.
 func (p *Provisioner) Delete(ctx context.Context, pv *core.PersistentVolume) error {
 	inTerm, done, open := p.gate.enter(ctx)
 	if !open {
 		return ignored(errResting)
 	}
 	defer done()
-	// The library knows an error that it is to ignore only when nothing wraps it.
+	// The library recognizes an IgnoredError only if it is not wrapped.
 	err := p.guard("deleting", func() error { return p.delete(inTerm, pv) })
 	if inTerm.Err() != nil && ctx.Err() == nil {
 		return ignored(errResting)
@@ -51,11 +51,11 @@ func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) err
 	case errors.Is(err, backend.ErrNotFound) && !p.owns(pv):
 		return p.otherData(pv)
 	case errors.Is(err, backend.ErrNotFound):
-		return p.remove(ctx, id) // what is left of it
+		return p.remove(ctx, id) // what an interrupted removal left
 	case err != nil:
 		return err
 	case v.Condition.Abnormal && len(v.Labels) == 0 && p.owns(pv):
-		// Its labels are lost with the rest; the PersistentVolume knows enough.
+		// Its labels are lost with the rest; the PersistentVolume has enough.
 	case v.Labels[v1beta1.NFSServerLabel] != p.Identity || v.Name != pv.Name:
 		return fmt.Errorf("%w: volume %s was not made for PersistentVolume %s; nothing is deleted. If it is no longer needed: holdfast volumes delete %s",
 			backend.ErrPrecondition, id, pv.Name, id)
@@ -63,7 +63,7 @@ func (p *Provisioner) delete(ctx context.Context, pv *core.PersistentVolume) err
 	return p.dispose(ctx, pv, v)
 }
 
-// unclaimed refuses to delete the data of a claim that exists, whatever the PersistentVolume says of its phase.
+// unclaimed refuses to delete the data of a claim that exists, regardless of the phase of the PersistentVolume.
 func (p *Provisioner) unclaimed(ctx context.Context, pv *core.PersistentVolume) error {
 	ref := pv.Spec.ClaimRef
 	if ref == nil {
@@ -81,7 +81,7 @@ func (p *Provisioner) unclaimed(ctx context.Context, pv *core.PersistentVolume) 
 	return nil
 }
 
-// dispose does with a volume what was said when it was made.
+// dispose applies the deletion policy that was recorded when the volume was created.
 func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v *backend.Volume) error {
 	switch what := OnDelete(cmp.Or(v.Labels[v1beta1.OnDeleteLabel], pv.Annotations[v1beta1.OnDeleteAnnotation])); what {
 	case DeleteData:
@@ -100,12 +100,12 @@ func (p *Provisioner) dispose(ctx context.Context, pv *core.PersistentVolume, v 
 		return err
 	}
 	for _, c := range p.waiting.take() {
-		p.claims.tell(c) // there is room now
+		p.claims.tell(c) // there is space now
 	}
 	return p.journal.end(v.ID)
 }
 
-// archive keeps the data as a snapshot, which no client can reach and which takes only what is written.
+// archive keeps the data as a snapshot, which no client can reach and which takes only the space of written blocks.
 func (p *Provisioner) archive(ctx context.Context, pv *core.PersistentVolume, v *backend.Volume) error {
 	snapshots, able := p.Backend.(backend.Snapshotter)
 	if !able {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// onceOnly remembers what was reported, so that it is reported once. It forgets everything when it grows large.
+// onceOnly remembers which events were written, to write each once. It is emptied when it grows large.
 type onceOnly struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -30,7 +30,7 @@ func (t *onceOnly) first(key string) bool {
 	return true
 }
 
-// eventOncef writes an event about a PersistentVolume, once in the life of this process.
+// eventOncef writes an event about a PersistentVolume, once per process.
 func (p *Provisioner) eventOncef(pv *core.PersistentVolume, kind, reason, format string, args ...any) {
 	if !p.onceOnly.first(string(pv.UID) + " " + reason) {
 		return

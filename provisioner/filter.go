@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// ShouldProvision picks the claims that are for this server, now.
+// ShouldProvision accepts the claims for this server while the Lease is held.
 func (p *Provisioner) ShouldProvision(_ context.Context, c *core.PersistentVolumeClaim) bool {
 	return p.gate.isOpen() && p.wanted(c) && c.DeletionTimestamp == nil && p.isFor(c)
 }
 
-// ShouldDelete says whether volumes are deleted now.
+// ShouldDelete says whether the Lease is held, without which no volume is deleted.
 func (p *Provisioner) ShouldDelete(context.Context, *core.PersistentVolume) bool {
 	return p.gate.isOpen()
 }

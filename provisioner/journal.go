@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// entry is a volume that was begun for a claim and has no PersistentVolume that is known of.
+// entry is a volume whose creation for a claim has begun, and which has no known PersistentVolume.
 type entry struct {
 	Name      string `json:"name"` // of the PersistentVolume
 	Namespace string `json:"namespace"`
@@ -25,11 +25,11 @@ type entry struct {
 	UID       string `json:"uid"`
 }
 
-// journal remembers on the server's disk what was begun, so that a volume whose claim is deleted before it has a
-// PersistentVolume is found again and removed, whenever the process died. Each entry is a file.
+// journal records on the server's disk which volumes are being created. So a volume whose claim is deleted before it
+// has a PersistentVolume is found and removed even after a crash. Each entry is a file.
 //
-// An entry is written before the volume is made, and taken out when its PersistentVolume was seen. A volume without an
-// entry is never removed for lack of a PersistentVolume: it may have been kept on purpose.
+// An entry is written before the volume is created, and removed once its PersistentVolume exists. A volume without an
+// entry is never removed for lack of a PersistentVolume: it may have been retained on purpose.
 type journal struct {
 	root  *os.Root
 	store string // identity of the data
@@ -43,7 +43,7 @@ const (
 	begunDir     = "begun"
 )
 
-// openJournal reads a directory, which is made if it is missing.
+// openJournal reads a directory, and creates it if it is missing.
 func openJournal(dir string, log *slog.Logger) (*journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (j *journal) identify() error {
 	return nodeops.Replace(j.root, identityFile, []byte(id))
 }
 
-// read takes what is on disk. Another process may have written it since it was read before.
+// read reads the entries from the disk. Another process may have changed them since the last read.
 func (j *journal) read(log *slog.Logger) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -108,7 +108,7 @@ func (j *journal) read(log *slog.Logger) error {
 	return nil
 }
 
-// begin remembers a volume before it is made.
+// begin records a volume before it is created.
 func (j *journal) begin(id backend.ID, e entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -130,7 +130,7 @@ func (j *journal) begin(id backend.ID, e entry) error {
 	return nil
 }
 
-// end forgets a volume. It may be repeated.
+// end removes the entry of a volume. It is idempotent.
 func (j *journal) end(id backend.ID) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -16,7 +16,7 @@ func (p *Provisioner) leaseName() string {
 	return LeasePrefix + strings.ReplaceAll(p.Identity, "/", ".")
 }
 
-// lead serves terms, one after the other, until ctx ends. Losing the Lease ends a term and nothing else.
+// lead runs for the Lease until ctx ends. Losing the Lease ends a term, not the process.
 func (p *Provisioner) lead(ctx context.Context) error {
 	lease := kube.Lease{
 		Client: p.Client.CoordinationV1(), Namespace: p.Namespace, Name: p.leaseName(), Holder: p.Holder, Lasts: p.Lease,
@@ -37,8 +37,8 @@ func (p *Provisioner) lead(ctx context.Context) error {
 	return nil
 }
 
-// work lets calls through until the term ends. Objects that were queued while no process held the Lease are queued
-// again.
+// work opens the gate until the term ends. It queues the objects again that were dropped while no process held the
+// Lease.
 func (p *Provisioner) work(term context.Context) {
 	p.log.Info("provisioning", "server", p.Identity, "holder", p.Holder)
 	if err := p.journal.read(p.log); err != nil {
@@ -60,5 +60,5 @@ func (p *Provisioner) work(term context.Context) {
 	}
 }
 
-// errResting is the error of calls that are not carried out now. The holder of the Lease does them.
+// errResting is the error of calls while another process holds the Lease; that process serves them.
 var errResting = errors.New("this process does not hold the Lease of its server")

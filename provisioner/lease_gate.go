@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// gate lets calls through while the Lease is held, and ends those that run when it is lost.
+// gate admits calls while the Lease is held, and cancels the running ones when it is lost.
 type gate struct {
 	calls sync.WaitGroup
 
@@ -19,7 +19,7 @@ func (g *gate) open(term context.Context) {
 	g.term = term
 }
 
-// shut returns when no call runs any more. Calls end soon when their term does.
+// shut admits no more calls and waits for the running ones, whose context ends with the term.
 func (g *gate) shut() {
 	g.mu.Lock()
 	g.term = nil
@@ -33,7 +33,7 @@ func (g *gate) isOpen() bool {
 	return g.term != nil && g.term.Err() == nil
 }
 
-// enter returns a context for a call, which ends with the term, and what ends the call.
+// enter returns a context for a call, which ends with the term, and the function that ends the call.
 func (g *gate) enter(ctx context.Context) (context.Context, func(), bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

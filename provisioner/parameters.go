@@ -11,22 +11,22 @@ import (
 	"github.com/holdfast-storage/holdfast/parameters"
 )
 
-// OnDelete says what becomes of the data when a PersistentVolume with the reclaim policy Delete is no longer wanted.
+// OnDelete says what happens to the data when a PersistentVolume with the reclaim policy Delete is released.
 type OnDelete string
 
 const (
 	// DeleteData closes the export and removes the volume.
 	DeleteData OnDelete = "delete"
-	// RetainData keeps the volume and its export as they are; only the PersistentVolume goes.
+	// RetainData keeps the volume and its export; only the PersistentVolume is deleted.
 	RetainData OnDelete = "retain"
-	// ArchiveData keeps a snapshot of the volume, and removes the volume and its export.
+	// ArchiveData takes a snapshot of the volume, and removes the volume and its export.
 	ArchiveData OnDelete = "archive"
 )
 
-// squashes are the values of the parameter rootSquash, as those of squash.
+// squashes maps the values of the parameter rootSquash to those of squash.
 var squashes = map[string]string{"true": "root_squash", "false": "no_root_squash"}
 
-// choices are what a StorageClass says. Zero values leave the choice to the server.
+// choices are the parsed parameters of a StorageClass. Zero values leave the choice to the server.
 type choices struct {
 	server   string
 	gid      string // a number above 0 in decimals
@@ -56,7 +56,7 @@ func parseParameters(given map[string]string) (choices, error) {
 	return c, nil
 }
 
-// serverOf reads which server a class names, whatever else is wrong with it. Empty means none that can be read.
+// serverOf reads which server a class names, even if other parameters are invalid. It is empty if none can be read.
 func serverOf(given map[string]string) string {
 	named := maps.Clone(given)
 	maps.DeleteFunc(named, func(key, _ string) bool { return !strings.EqualFold(key, parameters.NFSServer) })

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// persistent describes a volume. A claim that asks for ReadOnlyMany alone can be written all the same, as Kubernetes
-// has it for this kind of volume: its data has to come from somewhere.
+// persistent returns the PersistentVolume of a volume. A volume of a ReadOnlyMany claim is not mounted read-only: its
+// data has to be written first.
 func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volume, address string) *core.PersistentVolume {
 	policy := p.ReclaimPolicy
 	if o.StorageClass.ReclaimPolicy != nil {
@@ -40,7 +40,7 @@ func (p *Provisioner) persistent(o controller.ProvisionOptions, v *backend.Volum
 	}
 }
 
-// owns says whether a PersistentVolume was made by this server with the data that it has now.
+// owns says whether this server, with the data that it has now, created a PersistentVolume.
 func (p *Provisioner) owns(v *core.PersistentVolume) bool {
 	return v.Annotations[v1beta1.ProvisionedByAnnotation] == p.Name && v.Annotations[v1beta1.NFSServerAnnotation] == p.Identity && v.Annotations[v1beta1.NFSStoreAnnotation] == p.journal.store
 }

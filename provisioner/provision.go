@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// Provision makes the volume of a claim and describes it as a PersistentVolume, which the library writes.
+// Provision creates the volume of a claim and returns its PersistentVolume, which the library writes.
 func (p *Provisioner) Provision(ctx context.Context, o controller.ProvisionOptions) (pv *core.PersistentVolume, state controller.ProvisioningState, err error) {
 	inTerm, done, open := p.gate.enter(ctx)
 	if !open {
@@ -31,7 +31,7 @@ func (p *Provisioner) Provision(ctx context.Context, o controller.ProvisionOptio
 	})
 	switch {
 	case inTerm.Err() != nil && ctx.Err() == nil:
-		return nil, controller.ProvisioningFinished, ignored(errResting) // the journal knows what was begun
+		return nil, controller.ProvisioningFinished, ignored(errResting) // the journal has what was begun
 	case err != nil:
 		p.log.Warn("a claim has no volume yet", "claim", o.PVC.Namespace+"/"+o.PVC.Name, "volume", o.PVName, "error", err)
 		return nil, stateOf(err), err
@@ -84,20 +84,20 @@ func (p *Provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	return p.persistent(o, v, address), nil
 }
 
-// stateOf reports to the library whether the volume may still be created.
+// stateOf reports to the library whether an error is final, or the volume may still be created.
 func stateOf(err error) controller.ProvisioningState {
 	code := backend.CodeOf(err)
 	switch {
 	case code == backend.CodeBusy, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return controller.ProvisioningInBackground
 	case code.Permanent():
-		// No room is no reason to ask for another node: it is the same server from all of them.
+		// Another node would not help a server that is full, so this is not a reason to reschedule.
 		return controller.ProvisioningFinished
 	}
 	return controller.ProvisioningNoChange
 }
 
-// ours are the labels that this package gives to volumes.
+// ours returns the labels that this package puts on volumes.
 func ours(labels map[string]string) map[string]string {
 	found := map[string]string{}
 	for _, key := range []string{v1beta1.NFSServerLabel, v1beta1.OnDeleteLabel, ClaimUIDLabel, SquashLabel, v1beta1.GIDLabel, ModeLabel} {
@@ -131,7 +131,7 @@ func (p *Provisioner) beginAgain(ctx context.Context, id backend.ID, o controlle
 	return fmt.Errorf("%w: %w; it was not used yet and is recreated", backend.ErrBusy, cause)
 }
 
-// guard turns a panic into an error: the process serves files, too.
+// guard turns a panic into an error, so that it does not end the process, which serves files too.
 func (p *Provisioner) guard(what string, f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -144,7 +144,7 @@ func (p *Provisioner) guard(what string, f func() error) (err error) {
 
 func ignored(reason error) error { return &controller.IgnoredError{Reason: reason.Error()} }
 
-// waiting are claims for which there was no room.
+// waiting are claims that did not fit.
 type waiting struct {
 	mu     sync.Mutex
 	claims map[types.UID]*core.PersistentVolumeClaim

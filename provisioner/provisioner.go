@@ -1,8 +1,8 @@
-// Package provisioner makes PersistentVolumes of NFS exports for claims, and removes them: the door to the volumes of
-// an NFS server that needs no CSI driver on the nodes.
+// Package provisioner is the external provisioner nfs.holdfast.dev: it creates and deletes PersistentVolumes of type
+// nfs for claims, so that the volumes of an NFS server can be used without a CSI driver on the nodes.
 //
-// It runs in the server's pod beside the NFS service. Nothing that happens here ends the process: without the API
-// server or its Lease provisioning rests, and goes on later.
+// It runs in the server's pod beside the NFS service, which must not end with it: while the API server is out of reach
+// or the Lease is lost, provisioning pauses.
 package provisioner
 
 import (
@@ -34,7 +34,7 @@ import (
 // DefaultName is the provisioner that StorageClasses name.
 const DefaultName = v1beta1.ProvisionerName
 
-// What a Config says when it says nothing.
+// Defaults of a Config.
 const (
 	DefaultWorkers    = 10
 	DefaultLease      = 15 * time.Second
@@ -47,19 +47,19 @@ const (
 
 // Config is what a Provisioner needs.
 type Config struct {
-	// Name is the provisioner's; empty means DefaultName.
+	// Name of the provisioner in StorageClasses; empty means DefaultName.
 	Name string
 	// Identity is the NAMESPACE/NAME of the NFSServer.
 	Identity string
-	// Default says whether claims of classes without a server are for this one. It is called for each; nil means no.
+	// Default says whether this server serves claims whose class names none. It is called for each claim; nil means no.
 	Default func() bool
-	// Named says whether claims that name a server by its NAME alone are for this one: there may be one in each namespace.
-	// Nil means that those with the name of this server are.
+	// Named says whether this server serves claims that name it by NAME alone, since several namespaces may have a server
+	// of that name. Nil means yes.
 	Named func(name string) bool
-	// Known says whether there is a server of that NAME or NAMESPACE/NAME. The default server then writes events for
-	// claims that name a missing one. It may be nil.
+	// Known says whether a server with that NAME or NAMESPACE/NAME exists. The default server writes events for claims
+	// that name a missing one. It may be nil.
 	Known func(server string) bool
-	// Refusal says why the server makes no new volumes, nil while it does. It may be nil.
+	// Refusal says why the server may create no volumes; it returns nil if it may. It may be nil.
 	Refusal func() error
 	// Address is where clients reach the server: an IP address, since nodes do not ask the cluster's DNS.
 	Address func(context.Context) (string, error)
@@ -70,28 +70,28 @@ type Config struct {
 	// ReclaimPolicy is for classes that have none; empty means Delete.
 	ReclaimPolicy core.PersistentVolumeReclaimPolicy
 
-	// Backend makes the volumes and exports them.
+	// Backend creates the volumes and exports them.
 	Backend backend.Backend
-	// Forget, if not nil, takes away what else is known of a volume that is removed. It is called before and after
-	// that, and need not wait until it has an effect.
+	// Forget, if not nil, deletes the objects of a volume that is removed. It is called before and after the removal, and
+	// need not wait until they are gone.
 	Forget func(context.Context, backend.ID) error
 	// Made, if not nil, is called with each created volume and archive, so that its object can be written. It must not
 	// block.
 	Made func(backend.SourceKind, backend.ID)
-	// StateDir lies on the server's own volume and belongs to this package alone. It is made if it is missing.
+	// StateDir is a directory on the server's own volume for this package alone. It is created if it is missing.
 	StateDir string
 
-	Metrics   *Metrics // nil: they are counted in vain
+	Metrics   *Metrics // nil exposes none
 	Client    kubernetes.Interface
 	Namespace string               // of the Lease
-	Holder    string               // of the Lease, another in every process; empty means one that is made up
+	Holder    string               // identity for the Lease, unique for each process; empty means a random one
 	Events    record.EventRecorder // may be nil
 	Log       *slog.Logger         // may be nil
 
-	Workers int           // claims, and volumes, that are handled at once
-	Lease   time.Duration // how long the Lease lasts when it is not renewed
+	Workers int           // claims, and volumes, that are handled concurrently
+	Lease   time.Duration // duration of the Lease without a renewal
 	Timeout time.Duration // after which a call continues in the background, and is retried later
-	Resync  time.Duration // after which everything is looked at again
+	Resync  time.Duration // after which all objects are reconciled again
 
 	RetryFirst, RetryLast time.Duration // bounds of the back-off
 
@@ -121,8 +121,8 @@ var (
 
 // New checks the configuration and opens the journal.
 //
-// It must be called before any client of the API is at work in this process: the library writes to the scheme that all
-// of them read, without a lock.
+// It must be called before this process uses any client of the API: the library writes, without a lock, to the scheme
+// that all clients read.
 func New(c Config) (*Provisioner, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -185,8 +185,8 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// options of the library. With an election of its own it would end the process when it loses its lease, and with
-// thresholds it would give up for ever.
+// options returns the options of the library. Its leader election would end the process when the Lease is lost, and its
+// thresholds would give up forever; both are off.
 func (p *Provisioner) options() []func(*controller.ProvisionController) error {
 	backOff := func() workqueue.TypedRateLimiter[any] {
 		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](p.RetryFirst, p.RetryLast)
@@ -197,7 +197,7 @@ func (p *Provisioner) options() []func(*controller.ProvisionController) error {
 		controller.FailedDeleteThreshold(0),
 		controller.AddFinalizer(true),
 		controller.RateLimiter(backOff()),
-		controller.CreateProvisionedPVLimiter(backOff()), // the other ways delete a volume whose PersistentVolume may exist
+		controller.CreateProvisionedPVLimiter(backOff()), // other modes delete a volume whose PersistentVolume may exist
 		controller.Threadiness(p.Workers),
 		controller.ProvisionTimeout(p.Timeout),
 		controller.DeletionTimeout(p.Timeout),
@@ -232,5 +232,5 @@ func (p *Provisioner) Run(ctx context.Context) error {
 	return p.lead(ctx)
 }
 
-// endedAtOnce is how many volumes that were begun are looked at at once.
+// endedAtOnce is how many unfinished volumes are reconciled concurrently.
 const endedAtOnce = 2

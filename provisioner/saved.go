@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// saving is a client that reports the result of writing each PersistentVolume. The library retries forever and reports
-// nothing.
+// saving is a client that reports the result of each write of a PersistentVolume. The library retries forever without
+// reporting it.
 type saving struct {
 	kubernetes.Interface
 	saved func(context.Context, *core.PersistentVolume, error)
@@ -42,8 +42,8 @@ func (s savingVolumes) Create(ctx context.Context, v *core.PersistentVolume, o m
 	return written, err
 }
 
-// saved follows the writing of a PersistentVolume. That one of the name exists may mean that another server was
-// faster; which it is, reconcile finds out.
+// saved handles the result of writing a PersistentVolume. If one with that name exists, another server may have been
+// faster; reconcile checks that.
 func (p *Provisioner) saved(_ context.Context, v *core.PersistentVolume, err error) {
 	id := backend.ID(v.Annotations[v1beta1.NFSVolumeAnnotation])
 	switch {
@@ -59,7 +59,7 @@ func (p *Provisioner) saved(_ context.Context, v *core.PersistentVolume, err err
 	}
 }
 
-// forget takes a volume out of the journal whose PersistentVolume exists. What fails is tried again.
+// forget removes a volume that has its PersistentVolume from the journal. Failures are retried.
 func (p *Provisioner) forget(id backend.ID) {
 	if err := p.journal.end(id); err != nil {
 		p.log.Warn("a volume that has its PersistentVolume stays in the journal; trying again", "volume", id, "error", err)

@@ -19,18 +19,18 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// Servers are all NFSServers of the cluster, and where there may be some. They know which server makes the volumes of claims
-// that name none, or one by its name alone: the oldest of those that may.
+// Servers watches all NFSServers, and the namespaces that may have them. Claims that name no server, or one without its
+// namespace, are served by the oldest that is allowed.
 type Servers struct {
 	own       types.NamespacedName
 	namespace string // of Holdfast
 	all       watch.NFSServerIndexInformer
 	clusters  watch.StorageClusterIndexInformer
-	// Watches are those of this process for objects of Holdfast; Run starts them.
+	// Watches of the process for the kinds of Holdfast; Run starts them.
 	Watches holdfast.SharedInformerFactory
 }
 
-// NewServers are the servers as the server own sees them, with Holdfast installed in namespace.
+// NewServers returns the servers from the view of the server own. Holdfast is installed in namespace.
 func NewServers(own types.NamespacedName, namespace string, c client.Interface, log *slog.Logger) (*Servers, error) {
 	watches := holdfast.NewSharedInformerFactoryWithOptions(c, 0, holdfast.WithTransform(kube.Slim))
 	kinds := watches.Holdfast().V1beta1()
@@ -53,13 +53,13 @@ func (s *Servers) Run(ctx context.Context) error {
 	return nil
 }
 
-// OnChange calls f when a server is seen first or changes.
+// OnChange calls f when a server is added or changes.
 func (s *Servers) OnChange(f func()) error {
 	_, err := s.all.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { f() }, UpdateFunc: func(any, any) { f() }})
 	return err
 }
 
-// cluster is the StorageCluster, nil as long as none is known.
+// cluster returns the StorageCluster, or nil if there is none or it is not cached yet.
 func (s *Servers) cluster() *v1beta1.StorageCluster {
 	var all []*v1beta1.StorageCluster
 	for _, o := range s.clusters.GetIndexer().List() {
@@ -81,7 +81,7 @@ func (s *Servers) Refusal() error {
 	return nil
 }
 
-// list is of all servers that are known.
+// list returns the cached servers.
 func (s *Servers) list() (all []*v1beta1.NFSServer) {
 	for _, o := range s.all.GetIndexer().List() {
 		all = append(all, o.(*v1beta1.NFSServer))
@@ -89,7 +89,7 @@ func (s *Servers) list() (all []*v1beta1.NFSServer) {
 	return all
 }
 
-// Own is the server itself, nil as long as it is not known.
+// Own returns the object of this server, or nil if it is not cached yet.
 func (s *Servers) Own() *v1beta1.NFSServer {
 	for _, server := range s.list() {
 		if s.isOwn(server) {
@@ -103,14 +103,14 @@ func (s *Servers) isOwn(server *v1beta1.NFSServer) bool {
 	return server.Namespace == s.own.Namespace && server.Name == s.own.Name
 }
 
-// IsDefault says whether claims that name no server are for this one.
+// IsDefault says whether this server serves claims that name none.
 func (s *Servers) IsDefault() bool { return s.isOldest("") }
 
-// IsNamed says whether claims that name a server without its namespace are for this one.
+// IsNamed says whether this server serves claims that give its name without a namespace.
 func (s *Servers) IsNamed(name string) bool { return name == s.own.Name && s.isOldest(name) }
 
-// isOldest says whether this server is the oldest of a name, or of all, that may be where they are. Without the lists,
-// none is.
+// isOldest says whether this server is the oldest that is allowed: of those with a name, or of all. It is false until
+// the caches are filled.
 func (s *Servers) isOldest(name string) bool {
 	if !s.all.HasSynced() || !s.clusters.HasSynced() {
 		return false
@@ -129,7 +129,7 @@ func byAge(a, b *v1beta1.NFSServer) int {
 	return strings.Compare(cache.MetaObjectToName(a).String(), cache.MetaObjectToName(b).String())
 }
 
-// Known says whether there is a server of that NAME or NAMESPACE/NAME; without the list, it is not said to be missing.
+// Known says whether a server with that NAME or NAMESPACE/NAME exists. It is true until the caches are filled.
 func (s *Servers) Known(server string) bool {
 	if !s.all.HasSynced() {
 		return true

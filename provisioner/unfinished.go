@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// enqueueBegun has everything looked at that was begun.
+// enqueueBegun queues all volumes in the journal.
 func (p *Provisioner) enqueueBegun() {
 	for _, id := range p.journal.all() {
 		p.begun.Enqueue(id)
 	}
 }
 
-// begunFor is the volume that was begun for a claim.
+// begunFor finds the volume whose creation for a claim has begun.
 func (p *Provisioner) begunFor(claim any) []backend.ID {
 	c, ok := claim.(*core.PersistentVolumeClaim)
 	if !ok {
@@ -35,15 +35,15 @@ func (p *Provisioner) begunFor(claim any) []backend.ID {
 	return []backend.ID{id}
 }
 
-// nameFor is how the library names the PersistentVolume of a claim.
+// nameFor returns the name that the library gives to the PersistentVolume of a claim.
 func nameFor(c *core.PersistentVolumeClaim) string { return "pvc-" + string(c.UID) }
 
-// reconcile finds out what became of a volume that was begun: it has its PersistentVolume, it is still wanted, or it is
-// removed. It asks the API server itself, since a cache may be behind.
+// reconcile handles one volume of the journal: if it has its PersistentVolume the entry is removed, if its claim still
+// needs it it stays, and otherwise it is removed. It reads from the API server, since a cache may be behind.
 func (p *Provisioner) reconcile(ctx context.Context, id backend.ID) (again time.Duration, err error) {
 	ctx, done, open := p.gate.enter(ctx)
 	if !open {
-		return 0, nil // it is looked at again when the Lease is held
+		return 0, nil // it is queued again when the Lease is held
 	}
 	defer done()
 	return 0, p.endBegun(ctx, id)
@@ -54,7 +54,7 @@ func (p *Provisioner) endBegun(ctx context.Context, id backend.ID) error {
 	if !begun {
 		return nil
 	}
-	// The claim comes first: one that is bound had its PersistentVolume before, which may come between two questions.
+	// The claim is read first. Otherwise its PersistentVolume could be created, and the claim be bound, between the reads.
 	c, noClaim := p.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Get(ctx, e.Claim, metav1.GetOptions{})
 	if kube.IgnoreNotFound(noClaim) != nil {
 		return noClaim
@@ -70,13 +70,13 @@ func (p *Provisioner) endBegun(ctx context.Context, id backend.ID) error {
 	case noClaim != nil || string(c.UID) != e.UID:
 		return p.discard(ctx, id, e, "the claim was deleted before it had a PersistentVolume")
 	case c.Spec.VolumeName == e.Name:
-		// It was written, and was deleted by force: its data may still be needed.
+		// Its PersistentVolume was written, and was deleted by force: the data may still be needed.
 		p.log.Warn("a claim lost its PersistentVolume; its data is kept on the server", "volume", id, "claim", e.Namespace+"/"+e.Claim)
 		return p.journal.end(id)
 	case c.Spec.VolumeName != "":
 		return p.discard(ctx, id, e, "the claim has another volume")
 	}
-	return nil // still wanted
+	return nil // its claim still needs it
 }
 
 // discard removes a volume that was never used.
@@ -99,8 +99,8 @@ func (p *Provisioner) discard(ctx context.Context, id backend.ID, e entry, why s
 	return p.journal.end(id)
 }
 
-// remove takes a volume away, with what else is known of it. That is looked for once more afterwards, since it may be
-// noted by a call that saw the volume right before.
+// remove removes a volume and its objects. It deletes the objects once more afterwards: a concurrent call that still
+// saw the volume may have written them again.
 func (p *Provisioner) remove(ctx context.Context, id backend.ID) error {
 	forget := p.Forget
 	if forget == nil {

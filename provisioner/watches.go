@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// replay is an informer that can send its listener everything that exists once more.
+// replay is an informer that can send all existing objects to its listener again.
 type replay struct {
 	cache.SharedIndexInformer
 
@@ -25,7 +25,7 @@ type replay struct {
 	listener cache.ResourceEventHandler
 }
 
-// AddEventHandlerWithResyncPeriod remembers the listener. There is one.
+// AddEventHandlerWithResyncPeriod remembers the only listener.
 func (r *replay) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	r.mu.Lock()
 	r.listener = h
@@ -33,8 +33,8 @@ func (r *replay) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, e
 	return r.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every)
 }
 
-// asFound is what an informer has found. The library puts there what it has written itself; that would hide what became
-// of it since, for as long as nothing else becomes of it, and is found soon enough.
+// asFound is a store that ignores writes of the library. The library stores objects that it has written, which would
+// hide later changes until the next event; the watch delivers them soon enough.
 type asFound struct{ cache.Store }
 
 func (asFound) Add(any) error { return nil }
@@ -58,8 +58,8 @@ func (r *replay) tell(object any) {
 	}
 }
 
-// chosen lists and watches objects of which only some concern us, so that the others are not held in memory. One that
-// no longer concerns us is seen as deleted.
+// chosen lists and watches objects and caches only the relevant ones. One that is no longer relevant is reported as
+// deleted.
 func chosen[L runtime.Object](client kubernetes.Interface, list func(context.Context, metav1.ListOptions) (L, error),
 	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), concerns func(runtime.Object) bool,
 ) cache.ListerWatcher {
@@ -110,7 +110,7 @@ func informer(source cache.ListerWatcher, example runtime.Object, resync time.Du
 	return &replay{SharedIndexInformer: i}
 }
 
-// slim leaves out fields that are not read here. It leaves the object itself as it is.
+// slim returns a copy without the fields that are not read here.
 func slim(object any) (any, error) {
 	switch o := object.(type) {
 	case *core.PersistentVolumeClaim:
@@ -138,7 +138,7 @@ func (p *Provisioner) claimConcerns(o runtime.Object) bool {
 	return ok && p.wanted(c)
 }
 
-// wanted says whether a claim is for a provisioner of our name.
+// wanted says whether a claim is for a provisioner of this name.
 func (p *Provisioner) wanted(c *core.PersistentVolumeClaim) bool {
 	name, ok := c.Annotations[wantedOf]
 	if !ok {
@@ -147,8 +147,8 @@ func (p *Provisioner) wanted(c *core.PersistentVolumeClaim) bool {
 	return name == p.Name
 }
 
-// volumeConcerns leaves PersistentVolumes of other servers to them, so that their finalizers are not touched here,
-// except those that wait to be deleted: they get an event if that does not happen.
+// volumeConcerns excludes PersistentVolumes of other servers, so that their finalizers are not touched here, except
+// those that wait for deletion: they get an event if their server does not delete them.
 func (p *Provisioner) volumeConcerns(o runtime.Object) bool {
 	v, ok := o.(*core.PersistentVolume)
 	if !ok || v.Annotations[v1beta1.ProvisionedByAnnotation] != p.Name {
