@@ -40,7 +40,7 @@ const (
 // fieldManager is the name under which an agent writes.
 const fieldManager = "holdfast-agent"
 
-// Pool is what is reported of a pool beside its numbers.
+// Pool has what is reported about a pool beside its numbers.
 type Pool struct {
 	Name   string
 	Path   string
@@ -50,7 +50,7 @@ type Pool struct {
 // Config is what an Agent needs. A duration or count that is 0 has its default.
 type Config struct {
 	Node       string // the name of the Node object, or NAMESPACE.NAME.nfs.holdfast.dev of an NFS server
-	Address    string // by which clients reach the NFS server; empty where this is none
+	Address    string // of the NFS server, for clients; empty on a node
 	Version    string
 	Backend    backend.Backend
 	Pools      []Pool // of the backend; the first is the default, and there may be none
@@ -59,24 +59,24 @@ type Config struct {
 	Namespace  string               // of the Lease
 	Events     record.EventRecorder // nil writes no events
 	Log        *slog.Logger         // nil discards
-	// Requests says whether a request to delete data can be relied on to be the controller's; nil relies on all.
+	// Requests says whether the API server makes sure that only the controller requests deletions; nil trusts all requests.
 	Requests interface{ Refusal() error }
 	// Addresses are those of the host; nil reports none.
 	Addresses func() ([]string, error)
 	// SharedVolumes says why shared volumes cannot be mounted on the host, with the reason for the condition; nil
 	// reports nothing about them.
 	SharedVolumes func() (reason string, err error)
-	// Foreign says which volumes on disk never get an object: those that are deleted with their pod. Nil means none.
+	// Foreign says which volumes on disk get no object: inline volumes, which are deleted with their pod. Nil means none.
 	Foreign func(*backend.Volume) bool
-	// ForeignAllowed says whether more of them are made here.
+	// ForeignAllowed says whether inline volumes can be created here.
 	ForeignAllowed bool
 
-	Workers      int           // volumes and snapshots worked on at once
-	Lease        time.Duration // how long after its last sign of life the node counts as down, in whole seconds
-	SurveyEvery  time.Duration // how often usage and health, and SharedVolumes, are looked at
+	Workers      int           // volumes and snapshots reconciled concurrently
+	Lease        time.Duration // how long after its last renewal the node counts as down, in whole seconds
+	SurveyEvery  time.Duration // how often usage, health and SharedVolumes are checked
 	PublishEvery time.Duration // the StorageNode is written at most this often
 	RetryFirst   time.Duration // after a temporary failure; doubled each time
-	RetryLast    time.Duration // until this
+	RetryLast    time.Duration // the upper bound
 }
 
 // Agent is the agent of one host.
@@ -100,7 +100,7 @@ type Agent struct {
 	node      publisher
 	inline    atomic.Int32 // volumes that are Foreign; negative until they were counted
 
-	sharedVolumes atomic.Pointer[metav1.Condition] // nil until it was looked at
+	sharedVolumes atomic.Pointer[metav1.Condition] // nil until it was checked
 
 	unreadable kube.UnreadableReporter
 }
@@ -166,7 +166,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	parts.Go(func() { a.publishRegularly(ctx) })
 	parts.Go(func() { a.surveyRegularly(ctx) })
 	if a.SharedVolumes != nil {
-		go a.watchSharedVolumes(ctx) // not waited for: the kernel may wait for its module
+		go a.watchSharedVolumes(ctx) // not waited for: loading the kernel module may block
 	}
 	return a.loop.Run(ctx)
 }

@@ -24,7 +24,7 @@ func (a *Agent) discard(ctx context.Context, k key, o metav1.Object, made bool) 
 	all := n.Spec.Discard
 	i := slices.IndexFunc(all, func(d v1beta1.Discard) bool { return d.Kind == k.kind && d.Name == k.name && !a.work.done(d.UID) })
 	switch {
-	case i < 0, hasUID(o, all[i].UID): // not given up yet, or not at all
+	case i < 0, hasUID(o, all[i].UID): // it was not given up, or the cache does not show it yet
 		return nil
 	case readable(n) != nil:
 		return readable(n)
@@ -58,8 +58,8 @@ func givenUp(n *v1beta1.StorageNode, k key) bool {
 	return slices.ContainsFunc(n.Spec.Discard, func(d v1beta1.Discard) bool { return d.Kind == k.kind && d.Name == k.name })
 }
 
-// mayAdopt says whether what is on the disk without an object was not given up. The API server is asked: the list of what to
-// discard is written before the object goes, but the cache may see the end of the object first.
+// mayAdopt says whether an entry on the disk without an object may get one: it may not if it was given up. It reads the
+// API server: spec.discard is written before the object is deleted, but the caches may show that in the other order.
 func (a *Agent) mayAdopt(ctx context.Context, k key) (bool, error) {
 	n, err := a.Client.HoldfastV1beta1().StorageNodes().Get(ctx, a.Node, metav1.GetOptions{})
 	if err != nil {
@@ -78,7 +78,7 @@ func hasUID(o metav1.Object, uid types.UID) bool {
 	return false
 }
 
-// deleteAny waits for pools that are out of reach: it is not recorded in which pool the entry is.
+// deleteAny waits for pools that are out of reach, since any of them may have the entry.
 func (a *Agent) deleteAny(ctx context.Context, k key) error {
 	if k.kind == v1beta1.SourceVolume {
 		if _, err := a.Backend.Get(ctx, k.id()); errors.Is(err, backend.ErrNotFound) {
@@ -91,7 +91,7 @@ func (a *Agent) deleteAny(ctx context.Context, k key) error {
 		return a.anyPoolOut(ctx)
 	}
 	if err == nil && s.Group != "" && a.grouper != nil {
-		return a.grouper.DeleteGroup(ctx, s.Group) // it goes only as a whole
+		return a.grouper.DeleteGroup(ctx, s.Group) // a group is only deleted as a whole
 	}
 	return a.snapshotter.DeleteSnapshot(ctx, k.id())
 }

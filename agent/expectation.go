@@ -22,7 +22,7 @@ import (
 // the volumes in the pools.
 type Memory struct {
 	node      string
-	namespace string               // of the controller, which alone may give pools up
+	namespace string               // of the controller, the only one that may give pools up
 	record    *v1beta1.StorageNode // nil if there is none
 	volumes   []*v1beta1.Volume
 	snapshots []*v1beta1.Snapshot
@@ -56,11 +56,11 @@ func Recall(ctx context.Context, c client.Interface, node, namespace string) (*M
 	return m, nil
 }
 
-// recallWithin is how long a start waits for the memory. Without it, existing pools are served and none is created,
-// until the agent has read it.
+// recallWithin is how long a start waits for the memory. Until the agent has read it, existing pools are served and
+// none is created.
 const recallWithin = 10 * time.Second
 
-// RecallSoon is Recall for a start, which an unreachable API server must not delay. It returns nil then.
+// RecallSoon is Recall for a start, which must not wait for an unreachable API server. It returns nil then.
 func RecallSoon(ctx context.Context, c client.Interface, node, namespace string, log *slog.Logger) *Memory {
 	ctx, cancel := context.WithTimeout(ctx, recallWithin)
 	defer cancel()
@@ -72,8 +72,8 @@ func RecallSoon(ctx context.Context, c client.Interface, node, namespace string,
 	return m
 }
 
-// Pool is what is to be expected of a pool. Without a memory nothing is known yet. A pool that held nothing is not
-// missed: if its path has changed, no pool is expected there.
+// Pool returns what is expected of a pool. Without a memory nothing is known yet. A pool that held nothing may be
+// missing: if its path has changed, no pool is expected there.
 func (m *Memory) Pool(name, path string) backend.PoolExpectation {
 	if m == nil {
 		return backend.PoolExpectation{Unread: true}
@@ -108,8 +108,8 @@ func (m *Memory) heldNothing(name string) (path string, empty bool) {
 		return "", false
 	}
 	p := &m.record.Status.Pools[i]
-	perhaps := func(in string) bool { return in == name || in == "" } // what is not made yet may lie in any
-	empty = !p.Capacity.IsZero() && p.Promised.IsZero() &&            // inline volumes are promised their size, too
+	perhaps := func(in string) bool { return in == name || in == "" } // what is not created yet may be in any pool
+	empty = !p.Capacity.IsZero() && p.Promised.IsZero() &&            // inline volumes count as promised, too
 		!slices.ContainsFunc(m.volumes, func(v *v1beta1.Volume) bool { return perhaps(v.Status.Pool) }) &&
 		!slices.ContainsFunc(m.snapshots, func(s *v1beta1.Snapshot) bool { return perhaps(s.Status.Pool) })
 	return p.Path, empty
@@ -122,7 +122,7 @@ func (m *Memory) given() []v1beta1.PoolReplacement {
 	return m.record.Spec.ReplacePools
 }
 
-// remembered is the pool as it was last reported; without a report, as the objects of its volumes say.
+// remembered returns the pool as it was last reported or, without a report, as its volumes' objects show it.
 func (m *Memory) remembered(name string) (e backend.PoolExpectation) {
 	if m.record != nil {
 		for _, p := range m.record.Status.Pools {
@@ -146,7 +146,7 @@ func (m *Memory) remembered(name string) (e backend.PoolExpectation) {
 	for _, s := range m.snapshots {
 		saw(s.Status.CreationTime != nil, s.Status.Phase, s.Status.Pool, s.Status.PoolID)
 	}
-	delete(ids, "") // an object of an older release says nothing
+	delete(ids, "") // objects of older releases have no pool ID
 	if len(ids) == 1 {
 		for e.ID = range ids {
 		}
@@ -171,14 +171,14 @@ func (m *Memory) remedy(name, id string) string {
 func (a *Agent) memory() *Memory {
 	m := &Memory{node: a.Node, namespace: a.Namespace, record: a.nodeObject(), volumes: listed[v1beta1.Volume](a.watches.volumes), snapshots: listed[v1beta1.Snapshot](a.watches.snapshots)}
 	if reported := a.node.lastReported(); reported != nil {
-		// What this agent has reported is newer than the cache, and stays when the object is deleted.
+		// This agent's last report is newer than the cache, and survives the deletion of the object.
 		m.record = cmp.Or(m.record, &v1beta1.StorageNode{}).DeepCopy()
 		m.record.Status = *reported
 	}
 	return m
 }
 
-// recall passes what is remembered of its pools to the backend.
+// recall passes the memory of its pools to the backend.
 func (a *Agent) recall() {
 	if a.pools == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// showLife renews the node's Lease, four times in the time after which the node counts as down.
+// showLife renews the node's Lease, four times within its duration.
 func (a *Agent) showLife(ctx context.Context) {
 	tick := time.NewTicker(a.Lease / 4)
 	defer tick.Stop()
@@ -29,7 +29,7 @@ func (a *Agent) showLife(ctx context.Context) {
 	}
 }
 
-// renew writes the Lease over the one that was last written; after any failure it is read again.
+// renew updates the Lease from the last written version; after a failure it reads the Lease again.
 func (a *Agent) renew(ctx context.Context, held *coordination.Lease) (*coordination.Lease, error) {
 	leases := a.Kubernetes.CoordinationV1().Leases(a.Namespace)
 	if held == nil {
@@ -57,7 +57,7 @@ func (a *Agent) renew(ctx context.Context, held *coordination.Lease) (*coordinat
 	next.Spec = coordination.LeaseSpec{HolderIdentity: &a.Node, LeaseDurationSeconds: &seconds, AcquireTime: acquired, RenewTime: &now}
 	written, err := write()
 	if err != nil {
-		return nil, err // what comes with it is no Lease
+		return nil, err // the returned Lease is not valid
 	}
 	return written, nil
 }

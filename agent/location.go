@@ -9,18 +9,18 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// errPoolOut: the volume or snapshot was created, and its pool cannot be read.
+// errPoolOut means that the volume or snapshot was created and its pool cannot be read.
 var errPoolOut = errors.New("its pool is out of reach")
 
 // place is the pool of an object, by its status.
 type place struct {
 	pool string // its name
 	id   string // its identity; empty in objects of older releases
-	path string // at which it was used
-	lost bool   // it was said to be lost
+	path string // where it was mounted
+	lost bool   // the phase is Lost
 }
 
-// lost says why the disk does not have what was created: it is missing from its own pool, or that is out of reach.
+// lost says why the disk does not have an entry that was created: its pool lacks it, or is out of reach.
 func (a *Agent) lost(ctx context.Context, at place) error {
 	found := false
 	for _, p := range a.Pools {
@@ -52,7 +52,7 @@ func (a *Agent) lost(ctx context.Context, at place) error {
 	return errMissing
 }
 
-// noSuchPool is for entries of a pool that this node no longer has: it was renamed or removed.
+// noSuchPool is about entries of a pool that this node no longer has, because it was renamed or removed.
 func (a *Agent) noSuchPool(at place) error {
 	which := "pool " + at.pool
 	if at.id != "" {

@@ -25,12 +25,12 @@ import (
 // publisher writes the StorageNode after changes, at a limited rate.
 type publisher struct {
 	dirty    chan struct{}              // holds a token when there may be something to report
-	reported *v1beta1.StorageNodeStatus // what the object has; nil when that is not known
+	reported *v1beta1.StorageNodeStatus // what the object has; nil if unknown
 
 	mu   sync.Mutex
 	last *v1beta1.StorageNodeStatus // what was reported last, even if the object was deleted
 
-	addressTrouble string // that was logged last
+	addressTrouble string // the last that was logged
 }
 
 func (p *publisher) lastReported() *v1beta1.StorageNodeStatus {
@@ -46,7 +46,7 @@ func (p *publisher) wrote(s *v1beta1.StorageNodeStatus) (before *v1beta1.Storage
 	return before
 }
 
-// change says that there may be something to report.
+// change wakes the publisher.
 func (p *publisher) change() {
 	select {
 	case p.dirty <- struct{}{}:
@@ -101,7 +101,7 @@ func (a *Agent) publishRegularly(ctx context.Context) {
 	}
 }
 
-// publish writes the StorageNode if there is news.
+// publish writes the StorageNode if its status has changed.
 func (a *Agent) publish(ctx context.Context) error {
 	there := a.nodeObject()
 	if there == nil {
@@ -115,7 +115,7 @@ func (a *Agent) publish(ctx context.Context) error {
 	if err := a.dropReplacements(ctx, now); err != nil {
 		a.log.Warn("spec.replacePools could not be brought up to date; trying again", "error", err)
 	}
-	// Before an upgrade has brought the kind of this release, the API server drops addresses.
+	// The API server drops addresses until an upgrade has applied this release's definition.
 	if there != nil && !writtenOff(there.Status.Conditions) && a.node.reported != nil && !newsOfNode(a.node.reported, now) && slices.Equal(there.Status.Addresses, now.Addresses) {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1beta1.StorageNodeStatus {
 		reported = &n.Status
 	}
 	if reported != nil {
-		s.Conditions = append(s.Conditions, reported.Conditions...) // they keep the time of their last transition
+		s.Conditions = append(s.Conditions, reported.Conditions...) // with the times of their last transitions
 	}
 	s.Addresses = a.addresses(reported)
 	usable := 0
@@ -205,8 +205,8 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1beta1.StorageNodeStatus {
 	return s
 }
 
-// inlineStatus is nil until they were counted, unless there were some before: an earlier count of 0 does not cover
-// those that were created since.
+// inlineStatus is nil until inline volumes are counted, unless an earlier count was above 0: volumes may have been
+// created since a count of 0.
 func (a *Agent) inlineStatus(reported *v1beta1.StorageNodeStatus) *int32 {
 	if count := a.inline.Load(); count >= 0 {
 		return &count
@@ -230,7 +230,7 @@ func (a *Agent) addresses(reported *v1beta1.StorageNodeStatus) []string {
 		a.node.addressTrouble = ""
 		return all[:min(len(all), v1beta1.MostAddresses)]
 	}
-	if trouble := err.Error(); trouble != a.node.addressTrouble { // it is read every second
+	if trouble := err.Error(); trouble != a.node.addressTrouble { // it may be read every second
 		a.log.Warn("the node's addresses could not be read; the previous ones are still reported, if there are any", "error", err)
 		a.node.addressTrouble = trouble
 	}
@@ -240,7 +240,7 @@ func (a *Agent) addresses(reported *v1beta1.StorageNodeStatus) []string {
 	return reported.Addresses
 }
 
-// poolStatus keeps the last numbers of a pool that is out of reach. The condition is that of one which is not.
+// poolStatus keeps the last numbers of a pool that is out of reach. It returns the condition of a pool that can be read.
 func (a *Agent) poolStatus(ctx context.Context, c Pool, reported *v1beta1.StorageNodeStatus) (v1beta1.Pool, backend.Condition) {
 	p := v1beta1.Pool{Name: c.Name}
 	if reported != nil {
@@ -287,10 +287,10 @@ func newsOfNode(old, now *v1beta1.StorageNodeStatus) bool {
 	return !equality.Semantic.DeepEqual(old, same)
 }
 
-// slight is less than a two-hundredth of a pool.
+// slight says whether a change is below 0.5% of the pool.
 func slight(old, now, size int64) bool { return max(old-now, now-old) < size/200 }
 
-// editNode applies change to the newest spec of the node's object and merges the result, unless that is nil.
+// editNode patches the StorageNode with the result of change for its newest spec, unless that is nil.
 func (a *Agent) editNode(ctx context.Context, change func(*v1beta1.StorageNode) (spec map[string]any, err error)) error {
 	nodes := a.Client.HoldfastV1beta1().StorageNodes()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {

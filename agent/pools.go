@@ -53,8 +53,8 @@ func (a *Agent) aboutNode() runtime.Object {
 	return &core.ObjectReference{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "StorageNode", Name: a.Node}
 }
 
-// dropReplacements removes the request to give up a pool where that pool is served: its disk was found, and no new pool
-// must be created when the disk is missing the next time.
+// dropReplacements removes the request to give up a pool that is served, because its disk was found. Otherwise the
+// request would create a new pool when the disk is missing the next time.
 func (a *Agent) dropReplacements(ctx context.Context, now *v1beta1.StorageNodeStatus) error {
 	n := a.nodeObject()
 	if n == nil {

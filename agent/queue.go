@@ -20,29 +20,29 @@ type key struct {
 
 func (k key) String() string { return string(k.kind) + " " + k.name }
 
-// id is what the backend calls it. Names of objects are checked when work on them begins.
+// id returns the ID for the backend. Names of objects are checked when they are reconciled.
 func (k key) id() backend.ID { return backend.ID(k.name) }
 
-// work is the state of this process about its keys.
+// work is what this process remembers about its keys.
 type work struct {
 	mu        sync.Mutex
 	discarded map[types.UID]bool // the cache may still have them
 	forgotten map[key]bool       // objects that were deleted without a request and are to be written again
-	made      map[key]bool       // by this process without an object, which is to be written
+	made      map[key]bool       // created by this process without an object, which is to be written
 }
 
 func newWork() *work {
 	return &work{discarded: map[types.UID]bool{}, forgotten: map[key]bool{}, made: map[key]bool{}}
 }
 
-// forgot remembers that the finalizer of an object was removed while its data stays.
+// forgot records that the finalizer of an object was removed while its data stays.
 func (w *work) forgot(k key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forgotten[k] = true
 }
 
-// wasForgotten says whether an object is written again, and forgets that.
+// wasForgotten says whether an object is written again, and clears that record.
 func (w *work) wasForgotten(k key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *work) wasForgotten(k key) bool {
 	return w.forgotten[k]
 }
 
-// setMade remembers, or forgets, that something was made without an object.
+// setMade records, or clears, that an entry was created without an object.
 func (w *work) setMade(k key, made bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +67,7 @@ func (w *work) wasMade(k key) bool {
 	return w.made[k]
 }
 
-// finish remembers a discard: afterwards, an entry of that name is another one.
+// finish records a completed discard: later, an entry with that name is a new one.
 func (w *work) finish(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +84,7 @@ func (w *work) done(uid types.UID) bool {
 func (a *Agent) reconcile(ctx context.Context, k key) (again time.Duration, err error) {
 	if _, err := backend.ParseID(k.name); err != nil {
 		a.log.Warn("left alone: its name is no valid id", "kind", k.kind, "name", k.name)
-		return 0, nil //nolint:nilerr // trying again cannot mend it
+		return 0, nil //nolint:nilerr // a retry cannot help
 	}
 	made := a.work.wasMade(k)
 	if k.kind == v1beta1.SourceSnapshot {

@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// errWaits: nothing has failed, but others must do something first.
+// errWaits means that another change must come first; nothing has failed.
 var errWaits = errors.New("waits")
 
-// removeSnapshot takes the snapshot off the disk, where that is requested, and lets the object go. A refusal is recorded
-// and tried again.
+// removeSnapshot deletes the snapshot from the disk if that is requested, and then removes the finalizer. A refusal is
+// recorded and retried.
 func (a *Agent) removeSnapshot(ctx context.Context, o *v1beta1.Snapshot) error {
 	if !owned(o) {
 		return nil
@@ -43,8 +43,8 @@ func (a *Agent) releaseSnapshot(ctx context.Context, o *v1beta1.Snapshot) error 
 	return kube.IgnoreNotFound(a.snapshots.RemoveFinalizer(ctx, o, v1beta1.AgentFinalizer))
 }
 
-// deleteSnapshot leaves alone a snapshot of that name that is not the object's, if the object's was never taken. A
-// snapshot that existed and is in no pool that can be read is not treated as deleted.
+// deleteSnapshot does not delete the snapshot of another object with the same name if the object's own was never taken.
+// A snapshot that existed and is in no readable pool does not count as deleted.
 func (a *Agent) deleteSnapshot(ctx context.Context, o *v1beta1.Snapshot) error {
 	id := backend.ID(o.Name)
 	s, err := a.snapshotter.GetSnapshot(ctx, id)
@@ -85,7 +85,8 @@ func (a *Agent) deleteGroup(ctx context.Context, o *v1beta1.Snapshot) error {
 	return ended(a.grouper.DeleteGroup(ctx, id), func() error { _, err := a.grouper.GetGroup(ctx, id); return err })
 }
 
-// allDeleted says which member of a group is still wanted. One that has no object yet gets one, so that it can be deleted.
+// allDeleted waits until the deletion of all members of a group is requested. A member without an object gets one, so
+// that its deletion can be requested.
 func (a *Agent) allDeleted(o *v1beta1.Snapshot, onDisk []*backend.Snapshot) error {
 	waits := func(name string) error {
 		return fmt.Errorf("%w for Snapshot %s to be deleted too: group %s goes only as a whole", errWaits, name, backend.Quote(o.Spec.Group.Name))
@@ -97,7 +98,7 @@ func (a *Agent) allDeleted(o *v1beta1.Snapshot, onDisk []*backend.Snapshot) erro
 	}
 	for _, s := range onDisk {
 		switch o := a.snapshotObject(string(s.ID)); {
-		case o != nil && o.Unreadable() != nil: // it may not say that it is of this group
+		case o != nil && o.Unreadable() != nil: // its group may be unreadable too
 			return waits(o.Name)
 		case o == nil:
 			a.loop.Enqueue(key{v1beta1.SourceSnapshot, string(s.ID)})

@@ -16,8 +16,8 @@ import (
 
 func owned(o metav1.Object) bool { return slices.Contains(o.GetFinalizers(), v1beta1.AgentFinalizer) }
 
-// removeVolume removes the volume from the disk, where that is requested, and then the finalizer. A refusal is recorded
-// and retried.
+// removeVolume deletes the volume from the disk if that is requested, and then removes the finalizer. A refusal is
+// recorded and retried.
 func (a *Agent) removeVolume(ctx context.Context, o *v1beta1.Volume) error {
 	if !owned(o) {
 		return nil
@@ -52,8 +52,8 @@ func (a *Agent) requested(k key, o mirror) (bool, error) {
 	return a.heard(k)
 }
 
-// heard says whether a request to delete data is the controller's: where the API server does not refuse requests by
-// others, no request counts. An error means that this is not known yet.
+// heard says whether a request to delete data counts: only where the API server refuses requests by others than the
+// controller. An error means that this is not known yet.
 func (a *Agent) heard(k key) (bool, error) {
 	if a.Requests == nil {
 		return true, nil
@@ -73,8 +73,8 @@ func (a *Agent) releaseVolume(ctx context.Context, o *v1beta1.Volume) error {
 	return kube.IgnoreNotFound(a.volumes.RemoveFinalizer(ctx, o, v1beta1.AgentFinalizer))
 }
 
-// deleteVolume leaves alone a volume of that name that is not the object's, if the object's was never created. A volume
-// that existed and is in no pool that can be read is not treated as deleted.
+// deleteVolume does not delete the volume of another object with the same name if the object's own was never created. A
+// volume that existed and is in no readable pool does not count as deleted.
 func (a *Agent) deleteVolume(ctx context.Context, o *v1beta1.Volume) error {
 	id := backend.ID(o.Name)
 	v, err := a.Backend.Get(ctx, id)
@@ -97,8 +97,8 @@ func waitsForPool(err error) error {
 	return err
 }
 
-// ended is the outcome of deleting an entry that was never created, or is missing from its pool. The backend says that
-// it may be in a pool that is out of reach; its recorded pool says that it is not.
+// ended handles the deletion of an entry that was never created, or is missing from its pool. The backend cannot rule
+// out a pool that is out of reach, but the recorded pool can.
 func ended(err error, look func() error) error {
 	if errors.Is(err, backend.ErrUnavailable) && errors.Is(look(), backend.ErrNotFound) {
 		return nil

@@ -58,7 +58,7 @@ func (a *Agent) restore(ctx context.Context, k key) error {
 	}
 	refusal, err := a.mayRestore(ctx, k)
 	switch {
-	case errors.Is(err, errWaits), apierrors.IsNotFound(err): // for an object to go, or without a request
+	case errors.Is(err, errWaits), apierrors.IsNotFound(err): // an object must be deleted first, or the request is gone
 		return nil
 	case err != nil:
 		return err

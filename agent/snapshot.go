@@ -35,13 +35,13 @@ func (a *Agent) reconcileSnapshot(ctx context.Context, k key) error {
 	case o.DeletionRequested():
 		return nil // the requester deletes the object next
 	}
-	o, err := a.snapshots.AddFinalizer(ctx, o, v1beta1.AgentFinalizer) // before anything is made on disk
+	o, err := a.snapshots.AddFinalizer(ctx, o, v1beta1.AgentFinalizer) // before anything is created on disk
 	if err != nil {
 		return err
 	}
 	s, fresh, err := a.take(ctx, o)
 	if ctx.Err() != nil {
-		return ctx.Err() // cut short, which says nothing about the snapshot
+		return ctx.Err() // interrupted: the state of the snapshot is unknown
 	}
 	if err := a.recordSnapshot(ctx, o, s, err); err != nil {
 		if fresh && o.Spec.Group == nil && apierrors.IsNotFound(err) {
@@ -52,7 +52,7 @@ func (a *Agent) reconcileSnapshot(ctx context.Context, k key) error {
 	return retryable(err)
 }
 
-// recordNoSnapshots refuses snapshots of a backend without them.
+// recordNoSnapshots records that the backend has no snapshots.
 func (a *Agent) recordNoSnapshots(ctx context.Context, o *v1beta1.Snapshot) error {
 	switch {
 	case o == nil:
@@ -63,7 +63,7 @@ func (a *Agent) recordNoSnapshots(ctx context.Context, o *v1beta1.Snapshot) erro
 	return a.recordSnapshot(ctx, o, nil, fmt.Errorf("%w snapshot %s: the storage of node %s takes no snapshots", backend.ErrInvalid, o.Name, a.Node))
 }
 
-// take makes sure that the snapshot is on disk. fresh says that this call has taken it.
+// take takes the snapshot unless it is on disk. fresh says that this call has taken it.
 func (a *Agent) take(ctx context.Context, o *v1beta1.Snapshot) (s *backend.Snapshot, fresh bool, err error) {
 	s, err = a.snapshotter.GetSnapshot(ctx, backend.ID(o.Name))
 	absent := errors.Is(err, backend.ErrNotFound)
@@ -98,7 +98,7 @@ func (a *Agent) createSnapshot(ctx context.Context, o *v1beta1.Snapshot) (*backe
 	return a.createGroup(ctx, o, spec)
 }
 
-// createGroup takes the whole group, whichever member is looked at first, and returns this member of it.
+// createGroup takes all snapshots of the group, whichever member is reconciled first, and returns this member.
 func (a *Agent) createGroup(ctx context.Context, o *v1beta1.Snapshot, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
 	if a.grouper == nil {
 		return nil, fmt.Errorf("%w snapshot %s: the storage of node %s takes no snapshots of groups", backend.ErrInvalid, o.Name, a.Node)
@@ -132,7 +132,7 @@ func (a *Agent) recordSnapshot(ctx context.Context, o *v1beta1.Snapshot, s *back
 	return err
 }
 
-// snapshotStatus is the status of an object whose snapshot is t, nil if there is none.
+// snapshotStatus returns the status for the snapshot t, which is nil if there is none.
 func snapshotStatus(o *v1beta1.Snapshot, t *backend.Snapshot, failure error) *v1beta1.SnapshotStatus {
 	s := o.Status.DeepCopy()
 	s.ObservedGeneration = o.Generation

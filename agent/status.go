@@ -26,7 +26,7 @@ func (a *Agent) recordVolume(ctx context.Context, o *v1beta1.Volume, v *backend.
 	return err
 }
 
-// volumeStatus is the status of an object whose volume is v, nil if there is none.
+// volumeStatus returns the status for the volume v, which is nil if there is none.
 func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address string) *v1beta1.VolumeStatus {
 	s := o.Status.DeepCopy()
 	s.ObservedGeneration = o.Generation
@@ -41,7 +41,7 @@ func volumeStatus(o *v1beta1.Volume, v *backend.Volume, failure error, address s
 	return s
 }
 
-// newsOfVolume says whether a status must be written: for all but small changes of the usage.
+// newsOfVolume says whether a status must be written. Small changes of the usage are not worth a write.
 func newsOfVolume(old, now *v1beta1.VolumeStatus) bool {
 	if noticeable(v1beta1.Bytes(old.Used), v1beta1.Bytes(now.Used), v1beta1.Bytes(now.Size)) {
 		return true
@@ -51,7 +51,7 @@ func newsOfVolume(old, now *v1beta1.VolumeStatus) bool {
 	return !equality.Semantic.DeepEqual(old, same)
 }
 
-// noticeable says whether usage has changed by a fiftieth of the size, and by 1 MiB.
+// noticeable says whether usage has changed by 2% of the size, and by 1 MiB.
 func noticeable(old, now, size int64) bool {
 	change := max(old-now, now-old)
 	return change >= max(1<<20, size/50)

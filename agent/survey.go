@@ -30,7 +30,7 @@ func (a *Agent) surveyRegularly(ctx context.Context) {
 // expected says whether something should be on the disk, or may be back on it.
 func expected(p v1beta1.Phase) bool { return p == v1beta1.PhaseReady || p == v1beta1.PhaseUnreachable }
 
-// survey queues what the objects do not show, or no longer show.
+// survey queues what differs between the disk and the objects.
 func (a *Agent) survey(ctx context.Context) error {
 	volumes, err := a.Backend.List(ctx)
 	if err != nil {

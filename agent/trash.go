@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// mostTrash is how many deleted volumes are published.
+// mostTrash is the maximum number of deleted volumes in the status.
 const mostTrash = 100
 
 // trashStatus lists the deleted volumes that can be restored. For a pool that is out of reach the last reported ones

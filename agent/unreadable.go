@@ -28,7 +28,7 @@ func (a *Agent) reportUnreadable(ctx context.Context, k key, o v1beta1.Object) e
 	return nil
 }
 
-// readable refuses to act on the requests of a StorageNode that cannot be decoded: its missing fields are unknown.
+// readable refuses to act on the requests of a StorageNode that cannot be decoded: it may lack fields.
 func readable(n *v1beta1.StorageNode) error {
 	if err := n.Unreadable(); err != nil {
 		return fmt.Errorf("StorageNode %s cannot be read: %w", n.Name, err)

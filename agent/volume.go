@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// errMissing: the object says that it was created, and the disk does not have it.
+// errMissing means that the volume was created, by its object, and is not on the disk.
 var errMissing = errors.New("missing from the disk")
 
 func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
@@ -42,13 +42,13 @@ func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
 	case o.DeletionRequested():
 		return nil // the requester deletes the object next
 	}
-	o, err := a.volumes.AddFinalizer(ctx, o, v1beta1.AgentFinalizer) // before anything is made on disk
+	o, err := a.volumes.AddFinalizer(ctx, o, v1beta1.AgentFinalizer) // before anything is created on disk
 	if err != nil {
 		return err
 	}
 	v, fresh, err := a.realise(ctx, o)
 	if ctx.Err() != nil {
-		return ctx.Err() // cut short, which says nothing about the volume
+		return ctx.Err() // interrupted: the state of the volume is unknown
 	}
 	if err := a.recordVolume(ctx, o, v, err); err != nil {
 		if fresh && apierrors.IsNotFound(err) {
@@ -60,7 +60,7 @@ func (a *Agent) reconcileVolume(ctx context.Context, k key) error {
 	return retryable(err)
 }
 
-// realise makes sure that the volume is on disk as the object specifies. fresh says that this call has created it.
+// realise creates the volume on disk as the object specifies. fresh says that this call has created it.
 func (a *Agent) realise(ctx context.Context, o *v1beta1.Volume) (v *backend.Volume, fresh bool, err error) {
 	v, err = a.Backend.Get(ctx, backend.ID(o.Name))
 	absent := errors.Is(err, backend.ErrNotFound)
@@ -76,7 +76,7 @@ func (a *Agent) realise(ctx context.Context, o *v1beta1.Volume) (v *backend.Volu
 		if v, err = a.createVolume(ctx, o); err != nil {
 			return nil, false, err
 		}
-	default: // made before a restart, or another's
+	default: // created before a restart, or for another object
 		if err := isOf(o, v); err != nil {
 			return nil, false, err
 		}
@@ -117,7 +117,7 @@ func (a *Agent) createVolume(ctx context.Context, o *v1beta1.Volume) (*backend.V
 	return nil, fmt.Errorf("%w volume %s: the storage of node %s makes no volume from a %s", backend.ErrInvalid, o.Name, a.Node, source.Kind)
 }
 
-// checkName refuses an object whose name is not the ID that its spec.name makes.
+// checkName refuses an object whose name is not the ID derived from its spec.name.
 func checkName(object, name string) error {
 	id, err := backend.IDFor(name)
 	if err == nil && string(id) != object {
@@ -126,11 +126,11 @@ func checkName(object, name string) error {
 	return err
 }
 
-// grow returns the volume even when it could not grow: it can be used as it is.
+// grow returns the volume even if it could not grow, since it can still be used.
 func (a *Agent) grow(ctx context.Context, o *v1beta1.Volume, v *backend.Volume) (*backend.Volume, error) {
 	want := convert.ToSize(o.Spec.Size)
 	switch {
-	case want.Required <= v.Size || v.Size == 0: // the latter: damaged, which is reported elsewhere
+	case want.Required <= v.Size || v.Size == 0: // size 0: it is damaged, which is reported elsewhere
 		return v, nil
 	case refusedForGood(o.Generation, o.Status.ObservedGeneration, o.Status.Error):
 		return v, convert.ToError(o.Status.Error)
@@ -144,7 +144,7 @@ func (a *Agent) grow(ctx context.Context, o *v1beta1.Volume, v *backend.Volume) 
 	return grown, nil
 }
 
-// refusedForGood says whether the present spec was refused with an error that no retry can resolve.
+// refusedForGood says whether this generation of the spec was refused with a permanent error.
 func refusedForGood(generation, observed int64, e *v1beta1.Error) bool {
 	return generation == observed && backend.CodeOf(convert.ToError(e)).Permanent()
 }

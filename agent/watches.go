@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// watches watches the objects of this node, and no others.
+// watches watches the objects of this node only.
 type watches struct {
 	volumes   watch.VolumeIndexInformer
 	snapshots watch.SnapshotIndexInformer
@@ -90,7 +90,7 @@ func (a *Agent) snapshotListener() watch.SnapshotHandlerFuncs {
 				return
 			}
 			a.loop.Retry(key{v1beta1.SourceSnapshot, s.Name})
-			for _, m := range a.siblings(s) { // the last member to go lets the others go
+			for _, m := range a.siblings(s) { // when the deletion of the last member is requested, all members can be deleted
 				a.loop.Retry(key{v1beta1.SourceSnapshot, m.Name})
 			}
 		},
@@ -101,7 +101,7 @@ func (a *Agent) snapshotListener() watch.SnapshotHandlerFuncs {
 	}
 }
 
-// calls says whether a change of an object needs a reconcile: all but the writes of this agent.
+// calls says whether a change of an object needs a reconcile: all do, except the writes of this agent.
 func calls(old, now metav1.Object, conditions []metav1.Condition) bool {
 	switch {
 	case old.GetUID() != now.GetUID(), old.GetGeneration() != now.GetGeneration():
@@ -136,7 +136,8 @@ func listed[T any](informer cache.SharedIndexInformer) []*T {
 	return all
 }
 
-// volumeObject is the newest that is known of an object: as it is cached, or as this agent has written it; nil if there is none.
+// volumeObject returns the newest known version of an object, from the cache or from this agent's last write; nil if
+// there is none.
 func (a *Agent) volumeObject(name string) *v1beta1.Volume {
 	o := cached[v1beta1.Volume](a.watches.volumes, name)
 	if o == nil {

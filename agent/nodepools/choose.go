@@ -47,7 +47,7 @@ func poolsOf(node *core.Node, all []v1beta1.PoolSpec) (chosen []v1beta1.PoolSpec
 	return chosen
 }
 
-// matches reads terms as the scheduler does. No terms match every node.
+// matches evaluates terms as the scheduler does, except that no terms match every node.
 func matches(terms []core.NodeSelectorTerm, node *core.Node) (bool, error) {
 	if len(terms) == 0 || node == nil {
 		return len(terms) == 0, nil
@@ -72,7 +72,7 @@ type chooser struct {
 	change chan struct{}             // holds a token when something may have changed
 }
 
-// ErrOthers ends a process whose pools are no longer those of its node.
+// ErrOthers ends a process when its node has other pools than at its start.
 var ErrOthers = errors.New("the pools of this node have changed; this process exits to be restarted with them")
 
 // Choose returns the pools for this node, and a part that ends with ErrOthers when they change.
@@ -137,7 +137,7 @@ func (c *chooser) now() ([]v1beta1.PoolSpec, error) {
 	return poolsOf(node, c.pools), nil
 }
 
-// watch ends with ErrOthers when the pools for this node have changed. While that is unknown, it keeps running.
+// watch returns ErrOthers when the pools for this node have changed. It keeps running while that is unknown.
 func (c *chooser) watch(ctx context.Context, were []v1beta1.PoolSpec) error {
 	for {
 		select {
@@ -151,7 +151,7 @@ func (c *chooser) watch(ctx context.Context, were []v1beta1.PoolSpec) error {
 	}
 }
 
-// samePools ignores the terms by which they were chosen.
+// samePools ignores the node selectors.
 func samePools(x, y []v1beta1.PoolSpec) bool {
 	return equality.Semantic.DeepEqual(withoutTerms(x), withoutTerms(y))
 }

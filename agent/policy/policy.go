@@ -1,5 +1,5 @@
-// Package policy knows whether the API server enforces the rules that Holdfast cannot enforce on a node: a device
-// plugin does not learn for which pod it allocates, and an object does not say who has written its spec.
+// Package policy checks whether the API server enforces the rules that Holdfast cannot enforce on a node: a device
+// plugin does not learn for which pod it allocates, and an object does not show which account has written its spec.
 package policy
 
 import (
@@ -19,13 +19,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// rule is what a ValidatingAdmissionPolicy must cover, and what is refused where it is not in place.
+// rule is what a ValidatingAdmissionPolicy must cover, and what is refused without it.
 type rule struct {
 	name      string // of the policy and of its binding
 	resources []string
 	operation admission.OperationType
 	otherwise string // what is not done without it
-	// unknown says that nothing is done either where the API server knows no such policies, as before Kubernetes 1.30.
+	// unknown refuses also where the API server has no such policies, as before Kubernetes 1.30.
 	unknown bool
 }
 
@@ -44,7 +44,7 @@ var (
 	}
 )
 
-// Guard refuses while a policy and its binding are not in place, or not known to be.
+// Guard refuses until a policy and its binding are known to be in place.
 type Guard struct {
 	rule
 	factory  informers.SharedInformerFactory
@@ -54,10 +54,10 @@ type Guard struct {
 	verdict  Verdict
 
 	mu   sync.Mutex
-	late error // why they could not be read at the beginning
+	late error // why they could not be read at first
 }
 
-// ErrNotYet: there may be no reason to refuse.
+// ErrNotYet means that the policy was not read yet.
 var ErrNotYet = errors.New("it is not known yet whether its ValidatingAdmissionPolicy is in place")
 
 // LoopSets guards which pods get loop devices.
@@ -81,10 +81,10 @@ func follow(what rule, client kubernetes.Interface, log *slog.Logger) *Guard {
 	return g
 }
 
-// because adds what is not done.
+// because adds what is refused.
 func (g *Guard) because(why error) error { return fmt.Errorf("%s (%s): %w", g.otherwise, g.name, why) }
 
-// Refusal says why it refuses, nil if it does not.
+// Refusal says why the guard refuses; it returns nil if it does not.
 func (g *Guard) Refusal() (changed <-chan struct{}, why error) { return g.verdict.Now() }
 
 // Run follows the policy until ctx ends. It is called once.
@@ -100,15 +100,15 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 	g.factory.StartWithContext(ctx)
 	if cache.WaitForCacheSync(ctx.Done(), g.policies.HasSynced, g.bindings.HasSynced) {
-		g.look() // there may be none, and then there is no event
+		g.look() // without a policy there is no event
 	}
 	<-ctx.Done()
 	g.factory.Shutdown()
 	return nil
 }
 
-// failed remembers why nothing is known. The last known state stays: without the API server there are no requests
-// either.
+// failed records why the policy cannot be read. The last known state stays valid: an unreachable API server accepts no
+// requests either.
 func (g *Guard) failed(ctx context.Context, _ *cache.Reflector, err error) {
 	if ctx.Err() != nil {
 		return
@@ -185,10 +185,10 @@ func (r *rule) covered(is admission.NamedRuleWithOperations) bool {
 		!slices.ContainsFunc(r.resources, func(resource string) bool { return !slices.Contains(is.Resources, resource) })
 }
 
-// Guards are several that must all agree.
+// Guards refuse if one of them does.
 type Guards []*Guard
 
-// Refusal says why it refuses, nil if it does not.
+// Refusal returns the first refusal, or nil.
 func (all Guards) Refusal() error {
 	for _, g := range all {
 		if _, why := g.Refusal(); why != nil {

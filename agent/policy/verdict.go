@@ -2,11 +2,11 @@ package policy
 
 import "sync"
 
-// Verdict is what a Guard has decided, and notifies waiters. The zero value refuses nothing.
+// Verdict holds the last decision of a Guard and notifies waiters of changes. The zero value refuses nothing.
 type Verdict struct {
 	mu      sync.Mutex
 	why     error
-	changed chan struct{} // closed at the next change; nil as long as there is no waiter
+	changed chan struct{} // closed at the next change; nil while there is no waiter
 }
 
 // Now is the Refusal of a Guard.
