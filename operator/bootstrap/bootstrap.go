@@ -1,5 +1,5 @@
-// Package bootstrap makes the StorageCluster of a new installation. kubectl cannot make an object together with its kind, so
-// that a manifest that held both would fail the first time it is applied.
+// Package bootstrap creates the StorageCluster of a new installation. kubectl cannot create an object together with its
+// definition, so a manifest with both would fail when it is applied for the first time.
 package bootstrap
 
 import (
@@ -19,8 +19,8 @@ import (
 // own leave it out of the manifest.
 const Annotation = v1beta1.GroupName + "/first-cluster"
 
-// Make makes the StorageCluster that the namespace asks for, unless there is one or has been one: a namespace that
-// belongs to a StorageCluster is about to go with it.
+// Make creates the StorageCluster that the namespace requests, unless there is or was one: a namespace that belongs to a
+// StorageCluster is about to be deleted with it.
 func Make(ctx context.Context, kube kubernetes.Interface, client holdfast.Interface, namespace string, log *slog.Logger) error {
 	in, err := kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {
@@ -49,7 +49,7 @@ func Make(ctx context.Context, kube kubernetes.Interface, client holdfast.Interf
 	return nil
 }
 
-// BelongsToCluster says whether an object goes with a StorageCluster.
+// BelongsToCluster says whether a StorageCluster owns an object.
 func BelongsToCluster(o metav1.Object) bool {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "StorageCluster" {

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// Definers is the field manager of the kinds that belong to no Helm release. It is not the one that marks them with their
-// owner, since of one manager the server keeps only what it said last.
+// Definers is the field manager of the definitions that belong to no Helm release. Another manager sets their owner,
+// since an apply removes the fields that the same manager applied before.
 const Definers = "holdfast-definitions"
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -37,7 +37,7 @@ func Define(ctx context.Context, client dynamic.Interface, log *slog.Logger) err
 		if err != nil {
 			return fmt.Errorf("kind %s: %w", d.GetName(), err)
 		}
-		d.SetUID(was.GetUID()) // or it would be made if it has just been deleted
+		d.SetUID(was.GetUID()) // otherwise it would be created if it has just been deleted
 		is, err := Apply(ctx, kinds, d, apply.ReleaseOf(was))
 		if err != nil {
 			return fmt.Errorf("updating kind %s to this release: %w", d.GetName(), err)
@@ -58,7 +58,7 @@ func Apply(ctx context.Context, kinds dynamic.ResourceInterface, d *unstructured
 	if err != nil {
 		return nil, err
 	}
-	// What Definers owns from before it became Helm's is given up.
+	// Definers gives up the fields that it owned before Helm did.
 	nothing := &unstructured.Unstructured{}
 	nothing.SetGroupVersionKind(d.GroupVersionKind())
 	nothing.SetName(d.GetName())

@@ -23,7 +23,7 @@ import (
 func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*situation, time.Duration, error) {
 	r.bringSnapshots(ctx, c)
 	before := r.observe(c)
-	c = before.cluster // what would hide volumes is not carried out
+	c = before.cluster // changes that would hide volumes are left out
 	objects, invalid := r.render(c)
 	if invalid == errNotYet { //nolint:errorlint // never wrapped
 		return nil, 0, nil
@@ -74,8 +74,8 @@ func (r *Controller) apply(ctx context.Context, c *v1beta1.StorageCluster, objec
 	return r.Owned.ApplySparing(ctx, objects, spared)
 }
 
-// bringSnapshots installs the kinds of snapshots at the start of a process, and when they are missing. Without them
-// only snapshots do not work.
+// bringSnapshots installs the kinds of snapshots at the start of a process, and when they are missing. A failure only
+// affects snapshots.
 func (r *Controller) bringSnapshots(ctx context.Context, c *v1beta1.StorageCluster) {
 	if r.Snapshots == nil || !render.WithCSI(&c.Spec) || r.Snapshots.Looked() && r.Owned.Has(snapshotClassKind) {
 		return
@@ -99,7 +99,7 @@ func (r *Controller) isLeaving(f apply.Failure) bool {
 
 var errNotYet = fmt.Errorf("the secret of spec.secretRef is being read")
 
-// render never panics: what a spec says must not end the process.
+// render turns panics into errors: no spec may end the process.
 func (r *Controller) render(c *v1beta1.StorageCluster) (objects []*unstructured.Unstructured, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -120,7 +120,7 @@ func (r *Controller) render(c *v1beta1.StorageCluster) (objects []*unstructured.
 	return objects, rollout.StampAll(objects)
 }
 
-// input is what the objects of a StorageCluster depend on, but for its secret.
+// input returns what the objects of a StorageCluster depend on, except its secret.
 func (r *Controller) input(c *v1beta1.StorageCluster) render.Input {
 	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
 	return render.Input{
@@ -145,7 +145,7 @@ func (r *Controller) secret(c *v1beta1.StorageCluster) (map[string][]byte, error
 	return secret.Data, nil
 }
 
-// prune removes what a plan does not keep, but not a workload that another release has made to take over.
+// prune removes objects that keep does not keep, except the workload of another release that takes over.
 func (r *Controller) prune(ctx context.Context, c *v1beta1.StorageCluster, keep func(*unstructured.Unstructured) bool) []apply.Failure {
 	return r.Owned.Prune(ctx, func(o *unstructured.Unstructured) bool {
 		return keep(o) || isControllerWorkload(o) && r.spares(c, o)

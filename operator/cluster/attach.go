@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// releaseAttached takes off the finalizers of external-attacher, once after it has gone: it puts one on each
-// PersistentVolume and VolumeAttachment, which without it would never end.
+// releaseAttached removes the finalizers of external-attacher, once after its removal: it sets one on each
+// PersistentVolume and VolumeAttachment, whose deletion would never finish without it.
 func (r *Controller) releaseAttached(ctx context.Context, p plan) error {
 	if p.attacherRuns {
 		r.attachedReleased = false
@@ -63,7 +63,7 @@ func takeFinalizer[T metav1.Object](ctx context.Context, r *Controller, patch ku
 	return nil
 }
 
-// attachersFinalizer is that of external-attacher for a driver, whose name it writes without dots.
+// attachersFinalizer is the finalizer of external-attacher for a driver, whose name it writes without dots.
 func attachersFinalizer(driver string) string {
 	return "external-attacher/" + strings.ReplaceAll(driver, ".", "-")
 }

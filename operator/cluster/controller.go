@@ -1,8 +1,8 @@
-// Package cluster makes what a StorageCluster asks for and keeps it so: the node pods, the driver, the classes,
-// the service, and the controller's own workload, in which it runs. It also removes all of it with the StorageCluster.
+// Package cluster reconciles the StorageCluster: the node pods, the driver, the classes, the service, and the
+// controller's own workload, in which it runs. It also removes all of it with the StorageCluster.
 //
-// What is to be is rendered by package render; situation.status says what is, and nothing but the observed decides it.
-// Controller observes, applies and writes the status where it differs.
+// Package render computes the desired objects; situation.status computes the status from what is observed alone.
+// Controller observes, applies and writes the status if it differs.
 package cluster
 
 import (
@@ -40,23 +40,22 @@ type Config struct {
 	Namespace string
 	Release   render.Release       // of this program
 	Snapshots *snapshots.Kinds     // nil brings none
-	Kinds     Definitions          // nil: they are all there, and stay
+	Kinds     Definitions          // nil: all exist, and stay
 	Driver    string               // the name by which nodes register with their kubelet
 	Events    record.EventRecorder // nil writes none
 	Log       *slog.Logger         // nil discards
 
-	// StatusDelay is how long changes are gathered that only the status shows; 0 means a second.
+	// StatusDelay is how long changes that only affect the status are collected; 0 means a second.
 	StatusDelay time.Duration
 	// RemakeAfter is the delay before the controller recreates its own workload after a deletion; 0 means the default.
 	RemakeAfter time.Duration
 }
 
-// Definitions knows whether the kinds are there.
+// Definitions knows whether the kinds exist.
 type Definitions interface {
-	// Whole says whether a kind, such as volumes, is there and not on its way out. Of one that is not, a cache shows less
-	// than there is.
+	// Whole says whether a kind, such as volumes, exists and is not being deleted. Otherwise its cache is incomplete.
 	Whole(resource string) bool
-	// Returning says whether StorageClusters go only to be made again with their kind. Nothing of theirs may go with them.
+	// Returning says whether StorageClusters are deleted only with their kind, to be recreated. Their objects must stay.
 	Returning() bool
 }
 
@@ -79,13 +78,13 @@ type Controller struct {
 	written    kube.Writer[*v1beta1.StorageCluster, v1beta1.StorageClusterStatus]
 	unreadable kube.UnreadableReporter
 
-	// State that is kept from pass to pass. Only the one worker of the loop uses it.
+	// State between passes, for the only worker of the loop.
 	good             map[string][]*unstructured.Unstructured // the objects of the last spec that could be rendered
 	other            otherRelease
-	overwritten      string    // the release whose manifest was put right and the status does not say so yet
+	overwritten      string    // the release whose manifest was reverted, until the status reports it
 	ownSeen          bool      // by this process: the controller's own workload
-	ownGone          time.Time // since when it is not there any more; zero while it is
-	attachedReleased bool      // the finalizers of an attacher that does not run any more are off
+	ownGone          time.Time // since when it does not exist any more; zero while it does
+	attachedReleased bool      // the finalizers of a removed external-attacher are removed
 }
 
 const defaultStatusDelay = time.Second
@@ -172,7 +171,7 @@ func (r *Controller) see(ctx context.Context, c *v1beta1.StorageCluster, served 
 	case taskReport:
 		return 0, r.write(ctx, c, r.observe(c).status())
 	}
-	c, err := r.written.AddFinalizer(ctx, c, v1beta1.OperatorFinalizer) // it does not go without what it made
+	c, err := r.written.AddFinalizer(ctx, c, v1beta1.OperatorFinalizer) // its objects must be removed before it
 	if err != nil {
 		return 0, err
 	}
@@ -195,7 +194,7 @@ func (r *Controller) see(ctx context.Context, c *v1beta1.StorageCluster, served 
 	return again, nil
 }
 
-// cluster returns the newest that is known of a StorageCluster.
+// cluster returns the newest known version of a StorageCluster.
 func (r *Controller) cluster(name string) (*v1beta1.StorageCluster, error) {
 	cached, err := r.clusters.Get(name)
 	if err != nil {

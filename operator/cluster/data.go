@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// allThere is for a process that reconciles no definitions.
+// allThere implements Definitions for a process that reconciles no definitions.
 type allThere struct{}
 
 func (allThere) Whole(string) bool { return true }
 func (allThere) Returning() bool   { return false }
 
-// countStored counts Volumes and Snapshots. While their kind is on its way out or missing, those that are counted in the
-// status still exist on the disks.
+// countStored counts Volumes and Snapshots. While their kind is being deleted or missing, the counts of the status apply:
+// the data is still on the disks.
 func (r *Controller) countStored(c *v1beta1.StorageCluster, volumes, snapshots int) (int, int) {
 	if !r.Kinds.Whole("volumes") {
 		volumes = max(volumes, int(c.Status.Volumes))
@@ -32,11 +32,11 @@ func (r *Controller) countStored(c *v1beta1.StorageCluster, volumes, snapshots i
 	return volumes, snapshots
 }
 
-// bound is what of Kubernetes' own stands for data here. It outlives our objects.
+// bound counts the objects of Kubernetes that stand for volumes of Holdfast. They outlive Volumes.
 type bound struct{ volumes, contents int }
 
-// countBound asks the API server, as it is asked only while a StorageCluster is to go. What is being deleted itself waits
-// for nothing of ours but what a removal takes off.
+// countBound reads from the API server, since it runs only while a StorageCluster is being deleted. It leaves out objects
+// that are being deleted: they only wait for finalizers that the removal removes.
 func (r *Controller) countBound(ctx context.Context) (n bound, err error) {
 	err = eachOf(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return r.Kubernetes.CoreV1().PersistentVolumes().List(ctx, o)

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// write writes the status where it differs, and an event for each transition that it shows. Those are in the log too,
-// which is all that there is of a cluster where events are gone after an hour.
+// write writes the status if it differs, and an event about each transition. It logs the events too, since the API server
+// drops them after an hour.
 func (r *Controller) write(ctx context.Context, c *v1beta1.StorageCluster, next v1beta1.StorageClusterStatus) error {
 	written, changed, err := r.written.WriteStatus(ctx, c, next)
 	if err != nil || !changed {
@@ -65,13 +65,13 @@ func transitions(old, next *v1beta1.StorageClusterStatus) (all []event) {
 	return all
 }
 
-// hadAnotherReason says whether a condition has got its reason only now.
+// hadAnotherReason says whether the reason of a condition has changed.
 func hadAnotherReason(old *v1beta1.StorageClusterStatus, c *metav1.Condition) bool {
 	was := meta.FindStatusCondition(old.Conditions, c.Type)
 	return was == nil || was.Reason != c.Reason
 }
 
-// isNews says whether a condition says something that it did not say before.
+// isNews says whether a condition has changed enough for an event.
 func isNews(c *metav1.Condition, old *v1beta1.StorageClusterStatus) bool {
 	was := meta.FindStatusCondition(old.Conditions, c.Type)
 	return was == nil || was.Message != c.Message

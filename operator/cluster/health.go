@@ -16,11 +16,11 @@ import (
 
 func compare(a, b string) int { return cmp.Compare(a, b) }
 
-// health is each node that is to store.
+// health returns the state of each storage node.
 func (s *situation) health() []v1beta1.NodeHealth {
 	pods := map[string]*core.Pod{}
 	for _, p := range s.pods {
-		if has := pods[p.Spec.NodeName]; has == nil || !rollout.IsReady(has) { // while one ends there may be two
+		if has := pods[p.Spec.NodeName]; has == nil || !rollout.IsReady(has) { // there may be two while one terminates
 			pods[p.Spec.NodeName] = p
 		}
 	}
@@ -68,7 +68,7 @@ func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1beta1.Sto
 	return h
 }
 
-// hasRoom for one more volume of the smallest size.
+// hasRoom says whether one more volume of the smallest size fits.
 func hasRoom(p *v1beta1.Pool) bool {
 	return p.Largest.Sign() > 0 && p.Largest.Cmp(p.Smallest) >= 0
 }
@@ -93,7 +93,7 @@ func silence(ready *metav1.Condition) string {
 	return ready.Message
 }
 
-// unready are the names of the nodes that are not ready.
+// unready returns the names of the nodes that are not ready.
 func unready(all []v1beta1.NodeHealth) (names []string) {
 	for _, h := range all {
 		if !h.Ready {
@@ -103,7 +103,7 @@ func unready(all []v1beta1.NodeHealth) (names []string) {
 	return names
 }
 
-// versions is the version of all nodes; the oldest and the newest while they differ.
+// versions returns the version of all nodes, or the oldest and the newest while they differ.
 func versions(all []v1beta1.NodeHealth) string {
 	var found []string
 	for _, h := range all {
@@ -138,7 +138,7 @@ func isNumber(s string) bool  { return strings.Trim(s, "0123456789") == "" }
 // mostNamed is how many nodes a message names.
 const mostNamed = 5
 
-// complaints of the nodes that are not ready.
+// complaints returns the messages of the nodes that are not ready.
 func complaints(all []v1beta1.NodeHealth) string {
 	var lines []string
 	unready := 0

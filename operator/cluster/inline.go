@@ -22,22 +22,21 @@ import (
 
 const reasonInlineInUse = "VolumesInUse"
 
-// hasInline says whether a node reports inline ephemeral volumes. How many there are changes with every such pod.
+// hasInline says whether a node reports inline ephemeral volumes. Their number changes with every such pod.
 func hasInline(n *v1beta1.StorageNode) bool {
 	count := n.Status.InlineVolumes
 	return count != nil && *count > 0
 }
 
-// mayHaveInline is false only where an agent that creates no more of them has counted none. The count of an agent that
-// still creates them may miss the last, and an older agent reports no count.
+// mayHaveInline is false only if an agent that creates no more of them has counted none. The count of an agent that still
+// creates them may miss the last one, and older agents report none.
 func mayHaveInline(n *v1beta1.StorageNode) bool {
 	more := n.Status.InlineVolumesAllowed
 	return hasInline(n) || n.Status.InlineVolumes == nil || more == nil || *more
 }
 
-// keepsInline says whether the kubelets must go on knowing that the driver has inline ephemeral volumes although they are
-// not allowed: where they do not, they start no container of a pod with such a volume again. What the kubelets do not know
-// is never begun for this: then there are none.
+// keepsInline says whether the CSIDriver keeps the mode Ephemeral although such volumes are not allowed: without it, the
+// kubelets restart no container of a pod with such a volume. It never adds the mode: without it, there are none.
 func (r *Controller) keepsInline() bool {
 	driver := r.Owned.Get(apply.Ref{
 		GroupKind:      schema.GroupKind{Group: storage.GroupName, Kind: "CSIDriver"},
@@ -56,7 +55,7 @@ func (r *Controller) keepsInline() bool {
 	})
 }
 
-// setEphemeralNotAllowed says that pods use what is not allowed, and how to allow it.
+// setEphemeralNotAllowed reports that pods use inline volumes that are not allowed, and how to allow them.
 func (s *situation) setEphemeralNotAllowed(next *v1beta1.StorageClusterStatus) {
 	count, on := 0, []string{}
 	for _, name := range slices.Sorted(maps.Keys(s.storageNodes)) {

@@ -17,7 +17,7 @@ var (
 	rbac              = schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
 )
 
-// Kinds are those of all objects that a StorageCluster may consist of.
+// Kinds are those of all objects of a StorageCluster.
 func Kinds() []schema.GroupVersionKind {
 	kinds := []schema.GroupVersionKind{
 		definitionKind, namespaceKind,
@@ -78,7 +78,7 @@ func dataMarks(c *v1beta1.StorageCluster) (all []*unstructured.Unstructured) {
 	return all
 }
 
-// mark has no instance label: what others have made is never pruned.
+// mark has no instance label, so that objects of others are never pruned.
 func mark(c *v1beta1.StorageCluster, kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(kind)

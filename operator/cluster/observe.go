@@ -37,36 +37,36 @@ type situation struct {
 	release      render.Release
 	cluster      *v1beta1.StorageCluster
 	allNodes     map[string]*core.Node
-	nodes        []*core.Node // that are to store, by name
+	nodes        []*core.Node // storage nodes, by name
 	storageNodes map[string]*v1beta1.StorageNode
 	registered   map[string]bool // with the kubelet, by node
 	nodeSet      *apps.DaemonSet // nil if there is none
-	account      time.Time       // when the ServiceAccount of the nodes was made; zero if there is none
+	account      time.Time       // when the ServiceAccount of the nodes was created; zero if there is none
 	pods         []*core.Pod     // of the nodes
-	// controllerPods are those of the controller, in the order of their names.
+	// controllerPods are those of the controller, sorted by name.
 	controllerPods []*core.Pod
 	controllers    []workload // the controller's own; two while it changes its kind
 	volumes        int        // and snapshots: what would be lost
 	snapshots      int
-	servers        servers  // counted only while the cluster is to go
-	bound          bound    // counted only while the cluster is to go, and of the others there is none
-	leftOut        []string // what is stranded on nodes that are not to store any more
+	servers        servers  // counted only while the cluster is being deleted
+	bound          bound    // counted only while the cluster is being deleted, once there are no volumes and servers
+	leftOut        []string // nodes that are not selected any more and still have volumes
 	held           []v1beta1.HeldPool
-	hidden         []held.Hidden     // what the spec would hide: cluster has what runs instead
+	hidden         []held.Hidden     // what the spec would hide; cluster has the running values instead
 	unreachable    []*v1beta1.Volume // out of reach or lost
 	protected      metav1.Condition
 
-	// What came of the last pass; empty while it is paused.
+	// The outcome of the last pass; empty while it is paused.
 	invalid  error // the spec cannot be rendered
 	failures []apply.Failure
 	rollout  rollout.Result
 	leaving  string // what a deletion waits for
 
 	handingTo string // the release that was installed over this one
-	ignored   string // the one that was, though the spec asks for another image
+	ignored   string // the release that was installed although the spec names another image
 }
 
-// observe looks only into caches.
+// observe reads only caches.
 func (r *Controller) observe(c *v1beta1.StorageCluster) *situation {
 	s := &situation{now: time.Now(), release: r.Release, allNodes: map[string]*core.Node{}, storageNodes: map[string]*v1beta1.StorageNode{}}
 	nodes, _ := r.nodes.List(labels.Everything()) // a cache has no errors
@@ -96,7 +96,7 @@ func (r *Controller) observe(c *v1beta1.StorageCluster) *situation {
 	return s
 }
 
-// nodesLeftOut names the nodes that have volumes and are not to store, though they are there.
+// nodesLeftOut names the existing nodes that have volumes and are not selected by the spec.
 func (s *situation) nodesLeftOut(volumes []*v1beta1.Volume) (all []string) {
 	if !s.withCSI() || s.invalid != nil {
 		return nil
@@ -112,14 +112,14 @@ func (s *situation) nodesLeftOut(volumes []*v1beta1.Volume) (all []string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(stranded)) {
-		if s.allNodes[name] != nil { // what is gone for good is a matter of the class
+		if s.allNodes[name] != nil { // onNodeLoss decides about nodes that are gone
 			all = append(all, fmt.Sprintf("node %s is no longer selected and has %d volumes", name, stranded[name]))
 		}
 	}
 	return all
 }
 
-// look takes the workloads and their account, which are known as soon as they were applied.
+// look reads the workloads and their account, whose applied versions are known at once.
 func (s *situation) look(set *apply.Set, namespace string) {
 	s.nodeSet, s.controllers, s.account = nil, nil, time.Time{}
 	find := func(group, kind, name string) *unstructured.Unstructured {
@@ -144,7 +144,7 @@ func (s *situation) look(set *apply.Set, namespace string) {
 	}
 }
 
-// world is what the rollout of the node pods looks at.
+// world returns the input of the rollout of the node pods.
 func (s *situation) world() rollout.World {
 	return rollout.Sources{
 		DaemonSet: s.nodeSet, Account: s.account, Pods: s.pods, Stores: s.nodes,

@@ -17,8 +17,8 @@ import (
 type task int
 
 const (
-	taskWait     task = iota // the cache has just lost the one that is served
-	taskHandOver             // it is being deleted, and another one has its place
+	taskWait     task = iota // the served one was just deleted from the cache
+	taskHandOver             // it is being deleted, and another one is served
 	taskKeepLast             // it cannot be decoded: what the last spec requested stays
 	taskRefuse               // another one is served
 	taskRemove
@@ -44,24 +44,23 @@ func taskFor(c, served *v1beta1.StorageCluster) task {
 	return taskMaintain
 }
 
-// plan is what else is to be done once the objects were applied, decided from what is observed then. It neither reads nor
-// writes anything.
+// plan is what to do after the objects were applied, decided from what is observed then.
 type plan struct {
 	replacePods      bool              // of the nodes, by package rollout
-	attacherRuns     bool              // external-attacher, or it is to
+	attacherRuns     bool              // external-attacher runs or should run
 	releaseFinalizer bool              // of external-attacher, whose pods are gone
 	shared           map[string]string // the label of each Node that says whether shared volumes can be mounted there
 	again            time.Duration
 }
 
-// failed says that an object could not be applied or removed.
+// plan decides. failed says that an object could not be applied or removed.
 func (s *situation) plan(failed bool) plan {
 	p := plan{
 		replacePods:  s.nodeSet != nil && s.nodeSet.DeletionTimestamp == nil,
 		attacherRuns: s.cluster.Spec.CSI.AttachRequired && s.withCSI(),
 		shared:       s.sharedLabels(),
 	}
-	// Pods of the other workload may still run one.
+	// Pods of the other workload may still run external-attacher.
 	p.releaseFinalizer = !p.attacherRuns && s.invalid == nil && !failed && s.controller().ready && len(s.controllers) == 1
 	if failed {
 		p.again = kube.RetryRefused
@@ -69,8 +68,8 @@ func (s *situation) plan(failed bool) plan {
 	return p
 }
 
-// keeps says what is not removed. What replaces an object must be there: of a kind of which an object could not be applied
-// none is removed, and the controller's old workload serves until the new one does.
+// keeps returns what to keep when pruning. A replacement must exist before the old object is removed: if an object could
+// not be applied, all of its kind are kept, and the controller's old workload stays until the new one is ready.
 func (s *situation) keeps(objects []*unstructured.Unstructured, failures []apply.Failure) func(*unstructured.Unstructured) bool {
 	desired := apply.Keeping(objects)
 	return func(o *unstructured.Unstructured) bool {
@@ -79,8 +78,8 @@ func (s *situation) keeps(objects []*unstructured.Unstructured, failures []apply
 	}
 }
 
-// sharedLabels are those that Nodes do not have as their agents have found. Where no agent has said anything, the label
-// stays as it is. The kubelet cannot say it: it would refuse the whole driver when the value changes.
+// sharedLabels returns the labels to change on Nodes. Without a report of the agent, a label stays. It is not a topology
+// key of the driver, since the kubelet refuses a driver whose topology values change.
 func (s *situation) sharedLabels() map[string]string {
 	change := map[string]string{}
 	for name, n := range s.storageNodes {

@@ -26,7 +26,7 @@ const (
 const unprotected = "an account may write objects that are not its own, no data is deleted on request, or no loop devices are lent, until the operator has repaired it. " +
 	"It does so at once, unless spec.paused is set or the condition Degraded says what prevents it"
 
-// protected says whether the API server holds the limits that no role can say.
+// protected says whether the API server enforces the limits that RBAC cannot express.
 func (r *Controller) protected(c *v1beta1.StorageCluster) metav1.Condition {
 	is := func(status bool, reason, message string) metav1.Condition {
 		return kube.NewCondition(v1beta1.ProtectedCondition, status, reason, message)
@@ -44,7 +44,7 @@ func (r *Controller) protected(c *v1beta1.StorageCluster) metav1.Condition {
 		switch live := r.Owned.Get(ref); {
 		case live == nil || live.GetDeletionTimestamp() != nil:
 			missing = append(missing, ref.String())
-		case c.Annotations[v1beta1.PausedByAnnotation] != "": // an upgrade leaves those of the release before until its end
+		case c.Annotations[v1beta1.PausedByAnnotation] != "": // an upgrade keeps those of the previous release until its end
 		case !sameRules(live, wanted):
 			changed = append(changed, ref.String())
 		}
@@ -79,7 +79,7 @@ func as[T any](o *unstructured.Unstructured) (typed T, ok bool) {
 	return typed, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &typed) == nil
 }
 
-// setDefaults writes what the API server writes where nothing is said.
+// setDefaults sets the defaults that the API server sets.
 func setDefaults(m *admission.MatchResources) {
 	if m == nil {
 		return

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// running is what of a spec runs on the nodes; nil where nothing does.
+// running returns the spec that the node pods run; nil if there are none.
 func (r *Controller) running() *render.Carried { return held.Running(r.Owned, r.Namespace) }
 
-// unreachable are the volumes that exist and that no pod can use, in the order of their names.
+// unreachable returns the existing volumes that no pod can use, sorted by name.
 func unreachable(volumes []*v1beta1.Volume) (all []*v1beta1.Volume) {
 	for _, v := range volumes {
 		if outOfReach(v) {
@@ -43,13 +43,13 @@ func (s *situation) notReached() string {
 		held.Count(len(s.unreachable), 0), strings.Join(named, ", "))
 }
 
-// volumeMatters leaves out what does not show in the status.
+// volumeMatters ignores changes that do not affect the status.
 func volumeMatters(old, now any) bool {
 	a, b := old.(*v1beta1.Volume), now.(*v1beta1.Volume)
 	return a.Status.Pool != b.Status.Pool || outOfReach(a) != outOfReach(b) || outOfReach(a) && a.Status.Phase != b.Status.Phase
 }
 
-// snapshotMatters leaves out what does not show in the status.
+// snapshotMatters ignores changes that do not affect the status.
 func snapshotMatters(old, now any) bool {
 	a, b := old.(*v1beta1.Snapshot), now.(*v1beta1.Snapshot)
 	return a.Status.Pool != b.Status.Pool || (a.Status.Phase == v1beta1.PhaseLost) != (b.Status.Phase == v1beta1.PhaseLost)

@@ -27,7 +27,7 @@ type otherRelease struct {
 	seen    time.Time
 }
 
-// controllerRefs are the workloads of which one is the controller's.
+// controllerRefs are the possible workloads of the controller, of which one exists.
 func controllerRefs(namespace string) (refs []apply.Ref) {
 	for _, kind := range []string{"Deployment", "StatefulSet"} {
 		refs = append(refs, apply.Ref{
@@ -50,8 +50,8 @@ func (r *Controller) installedOver(c *v1beta1.StorageCluster) string {
 	return ""
 }
 
-// manifestOf returns the other release whose manifest made the controller's workload what it is. Only a manifest
-// changes both the label and the image.
+// manifestOf returns the other release whose manifest was applied to the controller's workload. Only a manifest changes
+// both the label and the image.
 func (r *Controller) manifestOf(c *v1beta1.StorageCluster, workload *unstructured.Unstructured) string {
 	version := workload.GetLabels()[versionLabel]
 	if version == deploy.Version || image(workload) == string(r.Release.Images(c).Holdfast) {
@@ -60,8 +60,8 @@ func (r *Controller) manifestOf(c *v1beta1.StorageCluster, workload *unstructure
 	return version
 }
 
-// spares says whether the controller's workload is left as it is, since it is that of another release which is to take
-// over. It may have come since see looked. What is overwritten is noted until the status says so.
+// spares says whether to leave the controller's workload alone, since another release is to take over. The workload may
+// have changed since it was observed. An overwritten release is recorded until the status reports it.
 func (r *Controller) spares(c *v1beta1.StorageCluster, workload *unstructured.Unstructured) bool {
 	version := r.manifestOf(c, workload)
 	if r.otherRelease(c, version) != "" {
@@ -73,9 +73,8 @@ func (r *Controller) spares(c *v1beta1.StorageCluster, workload *unstructured.Un
 	return false
 }
 
-// otherRelease returns the release that was installed over this one if it is to take over: to put the controller's
-// workload right would take it back. What does not lead in time is put right all the same, and so is what the spec does
-// not ask for.
+// otherRelease returns the release that was installed over this one if it is to take over; repairing the controller's
+// workload would revert it. It does not count if it does not lead in time, or if the spec names another image.
 func (r *Controller) otherRelease(c *v1beta1.StorageCluster, version string) string {
 	if version == "" || c.Spec.Images.Holdfast != "" {
 		return ""
@@ -90,10 +89,10 @@ func (r *Controller) otherRelease(c *v1beta1.StorageCluster, version string) str
 	return ""
 }
 
-// pinned is what the condition says of the image, by which it is known when that is another.
+// pinned is the part of the message that names the image, to detect when that changes.
 func pinned(image v1beta1.Image) string { return fmt.Sprintf("spec.images.holdfast names %s", image) }
 
-// setReleaseIgnored says that a release was installed which the spec keeps from running, until the spec asks for another image.
+// setReleaseIgnored reports that a release was installed that the spec keeps from running, until spec.images changes.
 func (s *situation) setReleaseIgnored(next *v1beta1.StorageClusterStatus) {
 	image := s.cluster.Spec.Images.Holdfast
 	if s.ignored != "" {
@@ -108,7 +107,7 @@ func (s *situation) setReleaseIgnored(next *v1beta1.StorageClusterStatus) {
 	}
 }
 
-// image of the container of Holdfast in a workload.
+// image returns the image of Holdfast's container in a workload.
 func image(workload *unstructured.Unstructured) string {
 	containers, _, _ := unstructured.NestedSlice(workload.Object, "spec", "template", "spec", "containers")
 	for _, c := range containers {

@@ -21,16 +21,16 @@ import (
 // long before it ends.
 const defaultRemakeAfter = 5 * time.Second
 
-// remakeLasts is how long it may take to make it again at the end of this process.
+// remakeLasts is how long recreating it may take at the end of this process.
 const remakeLasts = 5 * time.Second
 
-// hasOwn says whether there is the controller's own workload, of either kind.
+// hasOwn says whether the controller's own workload exists, of either kind.
 func (r *Controller) hasOwn() bool {
 	return slices.ContainsFunc(controllerRefs(r.Namespace), func(ref apply.Ref) bool { return r.Owned.Get(ref) != nil })
 }
 
-// withoutOwn leaves the controller's workload out of what is to be applied while that is to stay away; again is when that is
-// over. One that this process has never seen is made at once.
+// withoutOwn leaves the controller's workload out of the objects to apply during the delay after its deletion; again is
+// the rest of that delay. A workload that this process has never seen is created at once.
 func (r *Controller) withoutOwn(ctx context.Context, objects []*unstructured.Unstructured) (rest []*unstructured.Unstructured, again time.Duration, err error) {
 	switch {
 	case r.hasOwn():
@@ -51,7 +51,7 @@ func (r *Controller) withoutOwn(ctx context.Context, objects []*unstructured.Uns
 	return slices.DeleteFunc(slices.Clone(objects), isControllerWorkload), again, nil
 }
 
-// accountStays says whether the account of the controller is there, and not on its way out.
+// accountStays says whether the account of the controller exists and is not being deleted.
 func (r *Controller) accountStays(ctx context.Context) (bool, error) {
 	account, err := r.Kubernetes.CoreV1().ServiceAccounts(r.Namespace).Get(ctx, controllerName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

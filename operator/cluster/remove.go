@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// remove removes what a StorageCluster that is being deleted consists of, unless something would be lost.
+// remove removes the objects of a StorageCluster that is being deleted, unless data would be lost.
 func (r *Controller) remove(ctx context.Context, c *v1beta1.StorageCluster) (time.Duration, error) {
 	if !slices.Contains(c.Finalizers, v1beta1.OperatorFinalizer) {
 		return 0, nil
@@ -26,7 +26,7 @@ func (r *Controller) remove(ctx context.Context, c *v1beta1.StorageCluster) (tim
 		return kube.LookAgain, nil
 	}
 	if slices.Contains(c.Finalizers, metav1.FinalizerDeleteDependents) {
-		// The garbage collector would take away all that is needed until the last volume is gone.
+		// The garbage collector would remove what is needed until the last volume is gone.
 		return kube.LookAgain, kube.IgnoreNotFound(r.written.RemoveFinalizer(ctx, c, metav1.FinalizerDeleteDependents))
 	}
 	orphan := c.Spec.DeletionPolicy == v1beta1.OrphanVolumes
@@ -65,7 +65,7 @@ func (r *Controller) remove(ctx context.Context, c *v1beta1.StorageCluster) (tim
 	return 0, kube.IgnoreNotFound(err)
 }
 
-// stay keeps what is to go at work, until nothing holds it up any more.
+// stay keeps the objects running until nothing blocks the removal any more.
 func (r *Controller) stay(ctx context.Context, c *v1beta1.StorageCluster, s *situation) (again time.Duration, err error) {
 	if servers, bound := s.servers, s.bound; !c.Spec.Paused {
 		if s, again, err = r.maintain(ctx, c); err != nil || s == nil {
@@ -92,12 +92,12 @@ func (r *Controller) anyData(ctx context.Context) (bool, error) {
 	return len(volumes.Items)+len(snapshots.Items) > 0, nil
 }
 
-// isMissing says whether a kind is known to be gone: what there was of it is counted in the status.
+// isMissing says whether a kind is known to be gone. The status has the counts of its objects.
 func (r *Controller) isMissing(resource string, err error) bool {
 	return apierrors.IsNotFound(err) && !r.Kinds.Whole(resource)
 }
 
-// removeParts goes as far as it can and says what it waits for. It can be repeated.
+// removeParts goes as far as it can and says what it waits for. It is idempotent.
 func (r *Controller) removeParts(ctx context.Context, c *v1beta1.StorageCluster, orphan bool) (waiting string, err error) {
 	for _, step := range []func(context.Context) (string, error){
 		r.removeTasks, r.removeNodes, r.removeObjects, r.cleanNodes,
@@ -112,7 +112,7 @@ func (r *Controller) removeParts(ctx context.Context, c *v1beta1.StorageCluster,
 	return "", nil
 }
 
-// removeTasks ends jobs and upgrades, which need the cluster to put right what they have begun.
+// removeTasks ends jobs and upgrades first, since upgrades need the cluster to roll back.
 func (r *Controller) removeTasks(ctx context.Context) (string, error) {
 	upgrades, _ := r.upgrades.List(labels.Everything()) // a cache has no errors
 	for _, u := range upgrades {
@@ -136,7 +136,7 @@ func (r *Controller) removeTasks(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// removeNodes ends the node pods, and with the classes what would make new volumes.
+// removeNodes removes the node pods, and the classes, so that no new volumes are created.
 func (r *Controller) removeNodes(ctx context.Context) (string, error) {
 	left, err := r.delete(ctx, func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == "DaemonSet" || o.GetKind() == "StorageClass"
@@ -155,7 +155,7 @@ func (r *Controller) removeNodes(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// removeObjects leaves the controller's workload, which goes with the StorageCluster.
+// removeObjects leaves the controller's workload, which is deleted with the StorageCluster.
 func (r *Controller) removeObjects(ctx context.Context) (string, error) {
 	left, err := r.delete(ctx, func(o *unstructured.Unstructured) bool { return !isControllerWorkload(o) })
 	if err != nil || left > 0 {
@@ -164,7 +164,7 @@ func (r *Controller) removeObjects(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// delete deletes our objects that match, and says how many are still there.
+// delete deletes the owned objects that match, and returns how many still exist.
 func (r *Controller) delete(ctx context.Context, match func(*unstructured.Unstructured) bool) (left int, err error) {
 	for _, o := range r.Owned.List() {
 		if !match(o) {
@@ -180,7 +180,7 @@ func (r *Controller) delete(ctx context.Context, match func(*unstructured.Unstru
 	return left, nil
 }
 
-// cleanNodes takes back the label that the kubelets have put on their nodes for the driver, and that of labelNodes.
+// cleanNodes removes the topology label that the kubelets have set on nodes for the driver, and that of labelNodes.
 func (r *Controller) cleanNodes(ctx context.Context) (string, error) {
 	nodes, _ := r.nodes.List(labels.Everything())
 	for _, n := range nodes {
@@ -208,7 +208,7 @@ func (r *Controller) removeSnapshots(ctx context.Context, c *v1beta1.StorageClus
 	return err
 }
 
-// settleDefinitions makes the kinds that stand for data go too, or stay.
+// settleDefinitions decides whether the kinds that stand for data are deleted too.
 func (r *Controller) releaseDefinitions(ctx context.Context, c *v1beta1.StorageCluster, orphan bool) error {
 	all := dataMarks(c)
 	if orphan {
@@ -220,7 +220,7 @@ func (r *Controller) releaseDefinitions(ctx context.Context, c *v1beta1.StorageC
 	return r.Owned.Mark(ctx, append(all, marks(c, r.Namespace)...)).Err()
 }
 
-// handOver lets a StorageCluster go of which another one takes the place: when nothing is its own any more.
+// handOver removes the finalizer of a StorageCluster that another one replaces, once it owns nothing any more.
 func (r *Controller) handOver(ctx context.Context, c *v1beta1.StorageCluster) (time.Duration, error) {
 	if !slices.Contains(c.Finalizers, v1beta1.OperatorFinalizer) {
 		return 0, nil

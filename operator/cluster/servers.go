@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// served are the namespaces with NFS servers that have served, sorted. A server of a release that did not check the
-// list, or whose namespace was removed from it, gets loop devices also when its pod is replaced: otherwise its volumes
-// would be out of reach. Its StorageNode, which only the server may write and which is deleted with it, shows that it
-// exists.
+// served returns, sorted, the namespaces with NFS servers that have served. A server of a release that did not check
+// spec.nfs.namespaces, or whose namespace was removed from it, gets loop devices even when its pod is replaced:
+// otherwise its volumes would be out of reach. Its StorageNode proves that it exists: only the server may write it, and
+// it is deleted with the server.
 func served(nodes []*v1beta1.StorageNode) (namespaces []string) {
 	for _, n := range nodes {
 		if namespace, _, is := v1beta1.ParseNFSNode(n.Name); is {
@@ -25,14 +25,14 @@ func served(nodes []*v1beta1.StorageNode) (namespaces []string) {
 	return slices.Compact(namespaces)
 }
 
-// servers are the NFSServers that keep a StorageCluster from going: the operator that runs them goes with it.
+// servers counts the NFSServers that block the removal of a StorageCluster, since it removes the operator that runs them.
 type servers struct {
 	all  int
-	here int // in the namespace of Holdfast, which goes with the StorageCluster
+	here int // in the namespace of Holdfast, which is deleted with the StorageCluster
 }
 
-// countServers asks the API server, as it is asked only while a StorageCluster is to go. Where the kind or the right to
-// it is missing, none was ever served.
+// countServers reads from the API server, since it runs only while a StorageCluster is being deleted. If the kind or the
+// right to read it is missing, there were never servers.
 func (r *Controller) countServers(ctx context.Context) (n servers, err error) {
 	found, err := r.Client.HoldfastV1beta1().NFSServers(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
@@ -50,8 +50,8 @@ func (r *Controller) countServers(ctx context.Context) (n servers, err error) {
 	return n, nil
 }
 
-// holdsUp says whether something would be lost with a StorageCluster. Orphan leaves NFSServers at work, with all that
-// belongs to them, but for those that would go with the namespace.
+// holdsUp says whether removing a StorageCluster would lose servers. Orphan leaves NFSServers running, except those in
+// the namespace that is deleted.
 func (s *situation) holdsUp(orphan bool) bool {
 	if orphan {
 		return s.servers.here > 0
@@ -59,7 +59,7 @@ func (s *situation) holdsUp(orphan bool) bool {
 	return s.volumes+s.snapshots+s.servers.all+s.bound.volumes+s.bound.contents > 0
 }
 
-// lost says what would be.
+// lost says what would be lost.
 func (s *situation) lost(orphan bool) string {
 	count := func(n int, one string) string {
 		if n == 1 {

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// labelNodes says on each Node whether shared volumes can be mounted there, so that classes and pods can keep to such nodes.
+// labelNodes labels each Node with whether shared volumes can be mounted there, so that classes and pods can select such
+// nodes.
 func (r *Controller) labelNodes(ctx context.Context, shared map[string]string) error {
 	var failed []error
 	for node, value := range shared {
@@ -24,7 +25,7 @@ func (r *Controller) labelNodes(ctx context.Context, shared map[string]string) e
 	return errors.Join(failed...)
 }
 
-// label changes labels of a Node; nil takes one off.
+// label changes labels of a Node; nil removes one.
 func (r *Controller) label(ctx context.Context, node string, change map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": change}})
 	if err != nil {

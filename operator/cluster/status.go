@@ -21,13 +21,13 @@ import (
 // The reasons of the conditions.
 const (
 	reasonAvailable    = "Available"
-	reasonCreating     = "Creating" // all of it has never been ready yet
+	reasonCreating     = "Creating" // until everything was ready once
 	reasonUpToDate     = "UpToDate"
 	reasonHealthy      = "Healthy"
 	reasonNoNodes      = "NoNodes"
 	reasonNodes        = "NodesNotReady"
 	reasonLeftOut      = "NodesLeftOut"
-	reasonHidden       = "VolumesHidden" // they would be, so the spec is not carried out
+	reasonHidden       = "VolumesHidden" // they would be hidden, so the spec is not applied
 	reasonUnreachable  = "VolumesUnreachable"
 	reasonController   = "ControllerNotReady"
 	reasonRollingOut   = "RollingOut"
@@ -43,7 +43,7 @@ const (
 	reasonImagePinned  = "ImagePinned"
 )
 
-// status says where a StorageCluster stands, by what is observed and by what it said before.
+// status computes the status from what is observed and from the previous status.
 func (s *situation) status() v1beta1.StorageClusterStatus {
 	old := s.cluster.Status
 	next := *old.DeepCopy()
@@ -88,7 +88,7 @@ func (s *situation) images() v1beta1.Images {
 	return images
 }
 
-// verdict is what the numbers mean.
+// verdict computes the conditions from the counts.
 type verdict struct {
 	phase                            v1beta1.ClusterPhase
 	available, progressing, degraded metav1.Condition
@@ -126,10 +126,10 @@ func (s *situation) verdict(next *v1beta1.StorageClusterStatus) verdict {
 	return v
 }
 
-// rollingLasts is how long a node may be away with a new pod before it counts as lost.
+// rollingLasts is how long a node may be unready with a new pod before it counts as lost.
 const rollingLasts = 2 * time.Minute
 
-// rolling says whether a node is away for a new pod, and not for too long.
+// rolling says whether a node is unready for its new pod, and not for too long.
 func (s *situation) rolling() bool {
 	return s.rollout.Node != "" && !s.rollout.Stuck && (s.rollout.Since.IsZero() || s.now.Sub(s.rollout.Since) < rollingLasts)
 }
@@ -159,12 +159,12 @@ func (s *situation) phase(v verdict, complete, wasComplete bool, total int) v1be
 	return v1beta1.ClusterCreating
 }
 
-// onlyControllerMoves says whether all that is missing is that new pods of the controller start beside the old.
+// onlyControllerMoves says whether only new pods of the controller are starting, beside the old ones.
 func (s *situation) onlyControllerMoves(v verdict) bool {
 	return v.available.Status == metav1.ConditionTrue && s.controllerAvailable() && !s.controller().ready && v.degraded.Status == metav1.ConditionFalse
 }
 
-// wasComplete says whether all of it has been ready since there were nodes.
+// wasComplete says whether everything was ready once.
 func wasComplete(old *v1beta1.StorageClusterStatus) bool {
 	c := meta.FindStatusCondition(old.Conditions, v1beta1.AvailableCondition)
 	return c != nil && (c.Reason == reasonAvailable || c.Reason == reasonNodes || c.Reason == reasonController)
@@ -223,7 +223,7 @@ func (s *situation) progressing(next *v1beta1.StorageClusterStatus, complete boo
 	return is(false, reasonUpToDate, "all objects match the spec")
 }
 
-// fault is what keeps the spec from being made.
+// fault says why the spec cannot be applied.
 func (s *situation) fault() (reason, message string) {
 	if len(s.hidden) > 0 {
 		return reasonHidden, held.Text(s.hidden)
@@ -250,7 +250,7 @@ func (s *situation) fault() (reason, message string) {
 	return reason, strings.Join(all, "; ")
 }
 
-// stranded is what becomes of volumes whose node has no node pod any more.
+// stranded reports the volumes on nodes without a node pod.
 func (s *situation) stranded() string {
 	named := s.leftOut
 	if len(named) > mostNamed {
@@ -263,7 +263,7 @@ func (s *situation) stuck() string {
 	return fmt.Sprintf("node pods are not replaced any further: waiting for %s", s.rollout.Waiting)
 }
 
-// kept is what keeps a StorageCluster from being deleted.
+// kept says what prevents the deletion of a StorageCluster.
 func (s *situation) kept() string {
 	text := fmt.Sprintf("%d volumes exist", s.volumes)
 	switch {
@@ -292,7 +292,7 @@ func (s *situation) selector() string {
 	return "spec.nodeSelectorTerms " + string(text)
 }
 
-// refused is the status of a StorageCluster beside the one that is served.
+// refused returns the status of a StorageCluster that is not served.
 func refused(c, served *v1beta1.StorageCluster) v1beta1.StorageClusterStatus {
 	next := v1beta1.StorageClusterStatus{Phase: v1beta1.ClusterPending, ObservedGeneration: c.Generation, Conditions: c.DeepCopy().Status.Conditions}
 	message := fmt.Sprintf("StorageCluster %s exists already, and only one is allowed: delete this one, or that one to replace it with this", served.Name)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-// touch makes all clusters be looked at: there is one, and rarely another that is refused.
+// touch queues all clusters: there is one, and rarely another that is refused.
 func (r *Controller) touch() { r.touchAfter(0) }
 
 func (r *Controller) touchAfter(d time.Duration) {
@@ -29,7 +29,7 @@ func (r *Controller) touchAfter(d time.Duration) {
 	}
 }
 
-// listen registers what makes clusters be looked at. What only changes numbers in the status waits a moment for more.
+// listen registers the handlers that queue clusters. Changes of numbers alone are delayed, to be collected.
 func (r *Controller) listen() error {
 	kinds, kubernetes := r.Watches.Holdfast.Holdfast().V1beta1(), r.Watches.Cluster.Core().V1()
 	r.Owned.Listen(func(apply.Ref) { r.touch() })
@@ -38,7 +38,7 @@ func (r *Controller) listen() error {
 	never := func(any, any) bool { return false }
 	return errors.Join(
 		r.loop.Watch(kinds.StorageClusters().Informer(), func(o any) []string { return []string{o.(*v1beta1.StorageCluster).Name} }),
-		r.loop.WatchChanges(kinds.StorageClusters().Informer(), now, func(old, now any) bool { // who is served may change
+		r.loop.WatchChanges(kinds.StorageClusters().Informer(), now, func(old, now any) bool { // another one may be served now
 			return old.(*v1beta1.StorageCluster).DeletionTimestamp.IsZero() != now.(*v1beta1.StorageCluster).DeletionTimestamp.IsZero()
 		}),
 		r.loop.WatchChanges(kinds.Volumes().Informer(), soon, volumeMatters),
@@ -60,13 +60,13 @@ func (r *Controller) listen() error {
 	)
 }
 
-// nodeMatters leaves out the heartbeats of kubelets.
+// nodeMatters ignores the heartbeats of kubelets.
 func nodeMatters(old, now any) bool {
 	a, b := old.(*core.Node), now.(*core.Node)
 	return !equality.Semantic.DeepEqual(a.Labels, b.Labels) || nodeReady(a) != nodeReady(b) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil)
 }
 
-// storageNodeMatters leaves out how full the pools are, up to the last byte.
+// storageNodeMatters ignores how full the pools are, until one is full.
 func storageNodeMatters(old, now any) bool {
 	a, b := old.(*v1beta1.StorageNode), now.(*v1beta1.StorageNode)
 	if a.Status.Version != b.Status.Version || len(a.Status.Pools) != len(b.Status.Pools) || hasInline(a) != hasInline(b) || mayHaveInline(a) != mayHaveInline(b) {

@@ -21,10 +21,10 @@ type workload struct {
 	ready     bool   // all pods are updated and ready
 	failed    bool   // the new pods do not start in time
 	waiting   string // why it is not ready
-	reason    string // for which an image of its pods does not come; "" otherwise
+	reason    string // why an image of its pods cannot be pulled; "" otherwise
 }
 
-// readWorkload looks at the status that Kubernetes wrote.
+// readWorkload reads the status that Kubernetes wrote.
 func readWorkload(o *unstructured.Unstructured) workload {
 	number := func(fields ...string) int64 {
 		n, _, _ := unstructured.NestedInt64(o.Object, fields...)
@@ -51,7 +51,7 @@ func readWorkload(o *unstructured.Unstructured) workload {
 	return w
 }
 
-// controllerKind is the kind that the spec asks for.
+// controllerKind returns the kind that the spec specifies.
 func (s *situation) controllerKind() string {
 	if strategy := s.cluster.Spec.Controller.Kind; strategy != "" {
 		return string(strategy)
@@ -59,7 +59,7 @@ func (s *situation) controllerKind() string {
 	return "Deployment"
 }
 
-// controller is the one that the spec asks for.
+// controller returns the workload of the kind that the spec specifies.
 func (s *situation) controller() workload {
 	for _, w := range s.controllers {
 		if w.kind == s.controllerKind() {
@@ -69,7 +69,7 @@ func (s *situation) controller() workload {
 	return workload{kind: s.controllerKind(), waiting: "the " + s.controllerKind() + " " + controllerName + " to be made"}
 }
 
-// troubled adds what keeps a pod of the controller from starting, if it is an image, or if it takes too long.
+// troubled adds why a pod of the controller does not start, if its image cannot be pulled or it takes too long.
 func (s *situation) troubled(w workload) workload {
 	if w.ready {
 		return w
@@ -81,7 +81,7 @@ func (s *situation) troubled(w workload) workload {
 		}
 	}
 	if w.kind != string(v1beta1.AsStatefulSet) {
-		return w // Kubernetes says itself when it takes too long
+		return w // a Deployment reports that in its status
 	}
 	if p, since := s.lateSince(); p != nil && s.now.Sub(since) >= startingLasts {
 		if w.failed = true; w.reason == "" {
@@ -96,10 +96,10 @@ func described(p *core.Pod) string {
 	return fmt.Sprintf("; pod %s: %s", p.Name, cmp.Or(why, "it is not ready"))
 }
 
-// startingLasts is how long a pod of a StatefulSet may not be ready. Other than of a Deployment, Kubernetes sets no limit.
+// startingLasts is how long a pod of a StatefulSet may be unready, which has no deadline, unlike a Deployment.
 const startingLasts = 2 * time.Minute
 
-// lateSince is the pod of the controller's StatefulSet that has not been ready for longest; nil if all are.
+// lateSince returns the pod of the controller's StatefulSet that has been unready for longest; nil if all are ready.
 func (s *situation) lateSince() (latest *core.Pod, since time.Time) {
 	for _, p := range s.controllerPods {
 		owner := metav1.GetControllerOf(p)
@@ -119,7 +119,7 @@ func (s *situation) lateSince() (latest *core.Pod, since time.Time) {
 	return latest, since
 }
 
-// controllerLate is when a pod of the controller has to be ready, from now; 0 if nothing is waited for.
+// controllerLate returns the time left for a pod of the controller to become ready; 0 if none is waited for.
 func (s *situation) controllerLate() time.Duration {
 	w := s.controller()
 	if w.ready || w.failed || w.kind != string(v1beta1.AsStatefulSet) {
@@ -132,7 +132,7 @@ func (s *situation) controllerLate() time.Duration {
 	return startingLasts - s.now.Sub(since)
 }
 
-// controllerAvailable says whether any of them serves.
+// controllerAvailable says whether any pod serves.
 func (s *situation) controllerAvailable() bool {
 	for _, w := range s.controllers {
 		if w.available {

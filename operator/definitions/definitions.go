@@ -29,11 +29,11 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// Owner has objects that the garbage collector would remove with the StorageCluster or the NFSServer that they are for.
+// Owner has objects that the garbage collector would delete with their StorageCluster or NFSServer.
 type Owner interface {
-	// OwnedBy returns those that name an owner.
+	// OwnedBy returns the objects with an owner reference to an object.
 	OwnedBy(types.UID) []*unstructured.Unstructured
-	// Disown takes the owners from one.
+	// Disown removes the owner references of an object.
 	Disown(context.Context, *unstructured.Unstructured) error
 }
 
@@ -44,10 +44,10 @@ type Config struct {
 	Dynamic    dynamic.Interface
 	Namespace  string
 	Owners     []Owner
-	// First makes the StorageCluster of an installation that has none; nil does not.
+	// First creates the StorageCluster of an installation that has none; nil creates none.
 	First func(context.Context) error
-	// OnlyMissing makes kinds that are missing, and does nothing else, which every replica may do at any time: without the
-	// kinds none of them gets as far as to lead.
+	// OnlyMissing only creates missing definitions. Every replica may do that at any time, and must: without them none
+	// gets as far as leading.
 	OnlyMissing bool
 	Log         *slog.Logger // nil discards
 }
@@ -66,7 +66,7 @@ type Controller struct {
 
 var resource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// The kinds of which something is to be done.
+// The definitions to reconcile.
 var (
 	volumes         = name("volumes")
 	snapshots       = name("snapshots")
@@ -100,7 +100,7 @@ func New(c Config) (*Controller, error) {
 	return r, r.loop.Watch(r.informer, r.ours)
 }
 
-// ours are the names that are looked at when a definition changes.
+// ours returns the names to reconcile when a definition changes.
 func (r *Controller) ours(o any) []string {
 	if name := o.(*unstructured.Unstructured).GetName(); slices.Contains(r.names, name) {
 		return []string{name}
@@ -108,13 +108,13 @@ func (r *Controller) ours(o any) []string {
 	return nil
 }
 
-// slim keeps what says whether a kind is there and served, and remembers its release.
+// slim keeps the fields that show whether a kind exists and is served, and remembers its Helm release.
 func (r *Controller) slim(o any) (any, error) {
 	d, ok := o.(*unstructured.Unstructured)
 	if !ok {
 		return o, nil
 	}
-	if slices.Contains(r.names, d.GetName()) && len(d.GetManagedFields()) > 0 { // or it is slim already
+	if slices.Contains(r.names, d.GetName()) && len(d.GetManagedFields()) > 0 { // otherwise it is slim already
 		r.setHelmRelease(d.GetName(), apply.ReleaseOf(d))
 	}
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
@@ -128,7 +128,7 @@ func (r *Controller) slim(o any) (any, error) {
 	return kept, nil
 }
 
-// Start begins to watch, and returns when the definitions are known.
+// Start starts the watch, and returns when the definitions are cached.
 func (r *Controller) Start(ctx context.Context) error {
 	go r.informer.RunWithContext(ctx)
 	if !cache.WaitFor(ctx, "", r.informer.HasSyncedChecker()) {
@@ -145,13 +145,13 @@ func (r *Controller) Run(ctx context.Context) error {
 	return r.loop.Run(ctx)
 }
 
-// Whole says whether a kind is there and not on its way out. That an object of one that is not is missing says nothing.
+// Whole says whether a kind exists and is not being deleted. Otherwise, a missing object of it proves nothing.
 func (r *Controller) Whole(resource string) bool {
 	d := r.get(name(resource))
 	return d != nil && d.GetDeletionTimestamp() == nil
 }
 
-// Returning says whether StorageClusters go only to be made again.
+// Returning says whether StorageClusters are deleted only with their kind, to be recreated.
 func (r *Controller) Returning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,10 +19,10 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// keptName is that of the ConfigMap in which objects are written down while their kind is made again.
+// keptName is the name of the ConfigMap that holds objects while their kind is recreated.
 const keptName = "holdfast-returning"
 
-// keep writes an object down. It can be repeated; what was written before stays.
+// keep stores an object in the ConfigMap. It is idempotent: an earlier version stays.
 func (r *Controller) keep(ctx context.Context, o *unstructured.Unstructured) error {
 	key := strings.Trim(resourceOf(plurals[o.GetKind()])+"."+o.GetNamespace(), ".") + "." + o.GetName()
 	text, err := json.Marshal(again(o))
@@ -44,7 +44,8 @@ func (r *Controller) keep(ctx context.Context, o *unstructured.Unstructured) err
 	return nil
 }
 
-// again is an object as it is recreated: the spec without the status. An upgrade that paused it is gone.
+// again returns an object as it is recreated: the spec without the status, and without the pause of an upgrade, which is
+// gone.
 func again(o *unstructured.Unstructured) map[string]any {
 	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind()}}
 	made.SetName(o.GetName())
@@ -71,7 +72,7 @@ func (r *Controller) patchKept(ctx context.Context, data map[string]any) error {
 	return err
 }
 
-// restore makes the objects of a kind again that were written down.
+// restore recreates the stored objects of a kind.
 func (r *Controller) restore(ctx context.Context, name string) error {
 	if name != storageClusters && name != nfsServers {
 		return nil
@@ -110,7 +111,8 @@ func (r *Controller) restoreAll(ctx context.Context, name string, data map[strin
 	}))
 }
 
-// restoreOne makes one object, unless there is one by now, and then forgets it. That of a namespace that is gone is gone.
+// restoreOne recreates one object unless it exists by now, and then removes it from the ConfigMap. An object of a
+// deleted namespace is dropped.
 func (r *Controller) restoreOne(ctx context.Context, name, key, text string) error {
 	o := &unstructured.Unstructured{}
 	if err := json.Unmarshal([]byte(text), &o.Object); err != nil {
@@ -129,7 +131,7 @@ func (r *Controller) restoreOne(ctx context.Context, name, key, text string) err
 	return r.patchKept(ctx, map[string]any{key: nil})
 }
 
-// Restore makes again what another process has written down. Nothing must be made in the place of it before.
+// Restore recreates the objects that another process has stored. It must run before others are created in their place.
 func (r *Controller) Restore(ctx context.Context) error {
 	kept, err := r.Kubernetes.CoreV1().ConfigMaps(r.Namespace).Get(ctx, keptName, metav1.GetOptions{})
 	if err != nil {

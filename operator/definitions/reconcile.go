@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/bootstrap"
 )
 
-// lookAgain is when a kind that is on its way out is looked at again: its objects go one by one.
+// lookAgain is when to reconcile a kind again that is being deleted: its objects are deleted one by one.
 const lookAgain = time.Second
 
 // reconcile reconciles one kind.
@@ -28,7 +28,7 @@ func (r *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 			r.setReturning(false)
 		}
 		if !established(d) {
-			return 0, nil // it changes again
+			return 0, nil // the next change reconciles it
 		}
 		return 0, r.restore(ctx, name)
 	}
@@ -51,8 +51,8 @@ func established(d *unstructured.Unstructured) bool {
 	})
 }
 
-// uninstalling says whether all of Holdfast is about to go: its namespace does, or will with a StorageCluster that was
-// removed.
+// uninstalling says whether all of Holdfast is being removed: its namespace is being deleted, or will be with a
+// StorageCluster.
 func (r *Controller) uninstalling(ctx context.Context) (bool, error) {
 	ns, err := r.Kubernetes.CoreV1().Namespaces().Get(ctx, r.Namespace, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

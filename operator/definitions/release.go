@@ -16,12 +16,11 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// agentsTurn is how long an agent has to carry out a request to delete data before the object goes all the same. Its data
-// then stays, and is found as a volume.
+// agentsTurn is how long an agent has to carry out a request to delete data before the object is deleted anyway. The
+// data then stays, and the agent adopts it.
 const agentsTurn = time.Minute
 
-// release removes the finalizers of the objects of a kind. Those of other kinds have no finalizer, or their controllers
-// remove it.
+// release removes the finalizers of the objects of a kind. Other kinds have none, or their controllers remove them.
 func (r *Controller) release(ctx context.Context, name string) error {
 	let, ok := map[string]func(context.Context, *unstructured.Unstructured) error{
 		volumes: r.releaseStored, snapshots: r.releaseStored, storageClusters: r.releaseKept, nfsServers: r.releaseKept,
@@ -45,7 +44,8 @@ func (r *Controller) release(ctx context.Context, name string) error {
 	return errors.Join(failed...)
 }
 
-// releaseStored lets a Volume or a Snapshot go. What it stands for is on a disk, and its agent writes it again.
+// releaseStored removes the finalizer of a Volume or a Snapshot. Its data is on a disk, and the agent writes the object
+// again.
 func (r *Controller) releaseStored(ctx context.Context, o *unstructured.Unstructured) error {
 	if _, requested, _ := unstructured.NestedMap(o.Object, "spec", "deletion"); requested && time.Since(o.GetDeletionTimestamp().Time) < agentsTurn {
 		return nil
@@ -53,7 +53,7 @@ func (r *Controller) releaseStored(ctx context.Context, o *unstructured.Unstruct
 	return r.takeFinalizer(ctx, o, v1beta1.AgentFinalizer)
 }
 
-// releaseKept lets a StorageCluster or an NFSServer go when it is written down, and when nothing would go with it.
+// releaseKept removes the finalizer of a StorageCluster or an NFSServer that is stored and owns nothing.
 func (r *Controller) releaseKept(ctx context.Context, o *unstructured.Unstructured) error {
 	if !slices.Contains(o.GetFinalizers(), v1beta1.OperatorFinalizer) {
 		return nil
@@ -64,7 +64,7 @@ func (r *Controller) releaseKept(ctx context.Context, o *unstructured.Unstructur
 	waits := false
 	for _, owner := range r.Owners {
 		for _, part := range owner.OwnedBy(o.GetUID()) {
-			waits = true // until it is done
+			waits = true // until it is released
 			if err := owner.Disown(ctx, part); err != nil {
 				return err
 			}

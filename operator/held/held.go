@@ -1,5 +1,5 @@
-// Package held knows what a change of the StorageCluster must leave as it is: the pools that hold volumes, where they are
-// and on which nodes. A change that would hide volumes is not carried out; what runs goes on.
+// Package held finds what a change of the StorageCluster must not touch: pools that hold volumes, their paths and their
+// nodes. A change that would hide volumes is not applied; the running values stay.
 package held
 
 import (
@@ -19,7 +19,7 @@ type Stored struct {
 	Snapshots []*v1beta1.Snapshot
 }
 
-// Pools returns the pools that hold something on a node that has them, by what runs, which is nil where nothing does.
+// Pools returns the pools that hold something on a node that has them. running is the spec that runs, nil if none does.
 func Pools(running *render.Carried, nodes []*core.Node, stored Stored) []v1beta1.HeldPool {
 	if running == nil {
 		return nil
@@ -28,7 +28,7 @@ func Pools(running *render.Carried, nodes []*core.Node, stored Stored) []v1beta1
 	as.Spec.Pools, as.Spec.NodeSelectorTerms = running.Pools, running.NodeSelectorTerms
 	has := map[string][]v1beta1.PoolSpec{}
 	for _, n := range nodes {
-		has[n.Name], _ = render.NodePools(as, n) // terms that cannot be read choose no node
+		has[n.Name], _ = render.NodePools(as, n) // invalid terms select no node
 	}
 	t := tally{has: has, pools: map[string]*v1beta1.HeldPool{}, nodes: map[string]map[string]bool{}}
 	for _, v := range stored.Volumes {
@@ -52,7 +52,7 @@ type tally struct {
 	nodes map[string]map[string]bool // by pool
 }
 
-// at returns the pool of a node; of no name it is the first one. It is nil where the node does not have it.
+// at returns the pool of a node, the first one for an empty name, or nil if the node does not have it.
 func (t *tally) at(node, name string) *v1beta1.HeldPool {
 	i := slices.IndexFunc(t.has[node], func(p v1beta1.PoolSpec) bool { return name == "" || p.Name == name })
 	if i < 0 {

@@ -11,16 +11,16 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// Hidden is a pool of which a spec would hide volumes.
+// Hidden is a pool whose volumes a spec would hide.
 type Hidden struct {
 	Field string // that would do it
 	Why   string
 	Pool  v1beta1.HeldPool
-	Nodes []string // that would be left behind
+	Nodes []string // that would lose the pool
 }
 
-// Effective returns a StorageCluster as it may be carried out: where its spec would hide volumes, its pools and the nodes
-// that have them are those that run.
+// Effective returns a StorageCluster as it may be applied: if its spec would hide volumes, its pools and their nodes are
+// replaced by the running ones.
 func Effective(c *v1beta1.StorageCluster, running *render.Carried, pools []v1beta1.HeldPool, nodes []*core.Node) (*v1beta1.StorageCluster, []Hidden) {
 	if running == nil {
 		return c, nil
@@ -34,7 +34,7 @@ func Effective(c *v1beta1.StorageCluster, running *render.Carried, pools []v1bet
 	return c, hidden
 }
 
-// Check returns what a spec would hide, but for the pools that its annotation allows to be hidden.
+// Check returns the pools that a spec would hide, except those that its annotation allows to hide.
 func Check(c *v1beta1.StorageCluster, pools []v1beta1.HeldPool, nodes []*core.Node) (all []Hidden) {
 	allowed := strings.Split(c.Annotations[v1beta1.AllowHidingAnnotation], ",")
 	byName := map[string]*core.Node{}
@@ -77,8 +77,8 @@ func check(c *v1beta1.StorageCluster, p v1beta1.HeldPool, nodes map[string]*core
 	return nil
 }
 
-// leftBehind are the nodes that hold volumes in a pool and would no longer have the pool. The check of the spec reports
-// terms that cannot be read.
+// leftBehind returns the nodes that hold volumes in a pool and would lose the pool. The check of the spec reports invalid
+// terms.
 func leftBehind(c *v1beta1.StorageCluster, p v1beta1.HeldPool, nodes map[string]*core.Node) (left []string) {
 	for _, name := range p.Nodes {
 		n := nodes[name]
@@ -93,7 +93,7 @@ func leftBehind(c *v1beta1.StorageCluster, p v1beta1.HeldPool, nodes map[string]
 	return left
 }
 
-// covers says whether a selector chooses all that another one chose.
+// covers says whether a selector selects all that another one selected.
 func covers(now, was *v1beta1.DeviceSelector) bool {
 	switch {
 	case len(now.Paths) > 0 && (len(was.Paths) == 0 || slices.ContainsFunc(was.Paths, func(p string) bool { return !slices.Contains(now.Paths, p) })):

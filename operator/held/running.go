@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// Objects are those that the operator has made.
+// Objects are those that the operator has created.
 type Objects interface {
 	Get(apply.Ref) *unstructured.Unstructured
 }
 
-// Running reads what runs on the nodes; nil where nothing does.
+// Running returns the spec that the node pods run, or nil if there are none.
 func Running(set Objects, namespace string) *render.Carried {
 	ref := func(group, kind string) apply.Ref {
 		return apply.Ref{

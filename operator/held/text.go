@@ -21,7 +21,7 @@ func Text(all []Hidden) string {
 		"where they are in the new place already, name the pool in the annotation holdfast.dev/allow-hiding"
 }
 
-// Count is so many volumes and snapshots.
+// Count formats numbers of volumes and snapshots.
 func Count(volumes, snapshots int) string {
 	text := plural(volumes, "volume")
 	if snapshots > 0 {

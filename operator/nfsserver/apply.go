@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// reconcile brings one server to what it asks for, and writes where it stands.
+// reconcile applies the spec of one server, and writes its status.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	cached, err := c.servers.NFSServers(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
@@ -49,7 +49,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (t
 	return again, nil
 }
 
-// behind is when to look again after an error that only says that a cache was behind.
+// behind returns when to retry after an error that only shows that a cache was behind.
 func (c *Controller) behind(err error) (time.Duration, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return c.StatusDelay, nil
@@ -57,18 +57,18 @@ func (c *Controller) behind(err error) (time.Duration, error) {
 	return 0, err
 }
 
-// reconcileGone takes the rights from a server that is gone.
+// reconcileGone revokes the rights of a deleted server.
 func (c *Controller) reconcileGone(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	c.written.Forget(key.String())
 	for _, kind := range []string{"nfsservers", "storageclusters"} {
-		if !c.Whole(kind) { // it may be made again with its kind, and the pod is there all the time
+		if !c.Whole(kind) { // it may be recreated with its kind, and its pod keeps running
 			return c.StatusDelay, nil
 		}
 	}
 	return 0, c.revoke(ctx, key, false)
 }
 
-// desiredOf is the desired state of a server. image is that of an upgrade.
+// desiredOf returns the desired state of a server. image is the one of an upgrade.
 func (c *Controller) desiredOf(s *v1beta1.NFSServer, cluster *v1beta1.StorageCluster, image v1beta1.Image) desired {
 	return desired{server: s, cluster: cluster, image: image, holdfast: c.Namespace, release: c.Release}
 }
@@ -90,8 +90,8 @@ func (c *Controller) run(ctx context.Context, d desired) (*round, error) {
 	return r, c.apply(ctx, r)
 }
 
-// apply carries out what is to be maintained. What the API server refuses is in the outcome, and keeps nothing else from
-// being applied.
+// apply carries out the plan of a server that is not removed. The outcome has what the API server refuses; the rest is
+// applied all the same.
 func (c *Controller) apply(ctx context.Context, r *round) (err error) {
 	if r.finalizer {
 		if r.server, err = c.written.AddFinalizer(ctx, r.server, v1beta1.OperatorFinalizer); err != nil {
@@ -116,10 +116,10 @@ func (c *Controller) apply(ctx context.Context, r *round) (err error) {
 	return ctx.Err()
 }
 
-// came adds what came of a part of a plan.
+// came adds the outcome of a part of a plan.
 func (o *outcome) came(part apply.Outcome) { o.Outcome = o.And(part) }
 
-// prune removes what an earlier release or spec has made for a server and this one does not.
+// prune removes objects of a server that only an earlier release or spec needed.
 func (c *Controller) prune(ctx context.Context, r *round) apply.Outcome {
 	keep := apply.Keeping(append(r.network, r.workload...))
 	return c.Servers.Prune(ctx, func(o *unstructured.Unstructured) bool {
@@ -127,8 +127,7 @@ func (c *Controller) prune(ctx context.Context, r *round) apply.Outcome {
 	})
 }
 
-// applyClaim changes the PersistentVolume first: what is in it must outlive the claim, and a claim that is made again must
-// find it.
+// applyClaim changes the PersistentVolume first: its data must outlive the claim, and a recreated claim must find it.
 func (c *Controller) applyClaim(ctx context.Context, r *round) error {
 	if r.patchVolume != nil {
 		if err := c.patchVolume(ctx, r.server, r.patchVolume); err != nil {
@@ -153,7 +152,7 @@ func (c *Controller) applyClaim(ctx context.Context, r *round) error {
 	return nil
 }
 
-// write writes the status where it differs, and the events of the transitions that it shows.
+// write writes the status if it differs, and events about the transitions.
 func (c *Controller) write(ctx context.Context, s *v1beta1.NFSServer, next v1beta1.NFSServerStatus, events []event) error {
 	written, changed, err := c.written.WriteStatus(ctx, s, next)
 	if err != nil || !changed {
@@ -165,7 +164,7 @@ func (c *Controller) write(ctx context.Context, s *v1beta1.NFSServer, next v1bet
 	return nil
 }
 
-// reportUnreadable leaves a server as it runs that cannot be decoded, being deleted or not.
+// reportUnreadable reports a server that cannot be decoded, and leaves it running even if it is being deleted.
 func (c *Controller) reportUnreadable(ctx context.Context, s *v1beta1.NFSServer) error {
 	written, err := c.unreadable.Report(ctx, c.Client, s, apply.FieldManager)
 	if written == nil {
@@ -176,7 +175,7 @@ func (c *Controller) reportUnreadable(ctx context.Context, s *v1beta1.NFSServer)
 	return nil
 }
 
-// cluster is the StorageCluster that is served. Without one, servers get what a StorageCluster gives that says nothing.
+// cluster returns the StorageCluster that is served, or an empty one, with the defaults, if there is none.
 func (c *Controller) cluster() (*v1beta1.StorageCluster, error) {
 	all, err := c.clusters.List(labels.Everything())
 	return cmp.Or(v1beta1.Served(all), &v1beta1.StorageCluster{}), err

@@ -21,8 +21,8 @@ const (
 	longestGrace  = 180 * time.Second
 )
 
-// check refuses what cannot be made, or must not be, before anything is made. The API server has refused most of it; an
-// object may be of a time when the kind was another. others are all servers of the namespace.
+// check refuses specs that cannot or must not be served, before anything is created. The API server refuses most of them;
+// an object may be older than the rule. others are all servers of the namespace.
 func check(s *v1beta1.NFSServer, others []*v1beta1.NFSServer) error {
 	spec := &s.Spec
 	if wrong := validation.IsDNS1123Label(s.Name); len(wrong) > 0 || len(s.Name) > longestName {
@@ -59,10 +59,10 @@ func check(s *v1beta1.NFSServer, others []*v1beta1.NFSServer) error {
 	return checkAlone(s, others)
 }
 
-// longestPrefix is of the networks of IPv6 that NFS-Ganesha can read: their prefix has two digits.
+// longestPrefix is the longest IPv6 prefix that NFS-Ganesha parses: two digits.
 const longestPrefix = 99
 
-// checkClient refuses what the server could not export to: its pod would end at every start.
+// checkClient refuses clients that NFS-Ganesha does not accept: its pod would fail at every start.
 func checkClient(c string) error {
 	network, notNetwork := netip.ParsePrefix(c)
 	if address, err := netip.ParseAddr(c); err == nil && address.Zone() == "" {
@@ -95,8 +95,8 @@ func checkStorage(s *v1beta1.NFSStorage) error {
 	return nil
 }
 
-// checkAlone refuses storage that another server has: both would write over each other, or one would show what is the
-// other's.
+// checkAlone refuses storage that another server uses: both would overwrite each other, or one would expose the other's
+// data.
 func checkAlone(s *v1beta1.NFSServer, others []*v1beta1.NFSServer) error {
 	name := claimName(s)
 	for _, o := range others {

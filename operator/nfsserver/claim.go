@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// claimFor is the claim that a server asks for.
+// claimFor returns the claim for a server.
 func claimFor(s *v1beta1.NFSServer) *core.PersistentVolumeClaim {
 	return &core.PersistentVolumeClaim{
-		// It has no owner: what becomes of it is for reclaimPolicy to say, not for the garbage collector.
+		// It has no owner: reclaimPolicy decides whether it is deleted, not the garbage collector.
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: objectName(s), Labels: labelsOf(s)},
 		Spec: core.PersistentVolumeClaimSpec{
 			AccessModes:      []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
@@ -27,12 +27,13 @@ func claimFor(s *v1beta1.NFSServer) *core.PersistentVolumeClaim {
 	}
 }
 
-// isOurs says whether a claim was made for this server. One that outlived a server of the same name is taken again.
+// isOurs says whether a claim was created for this server. One that outlived a server of the same name is used again.
 func isOurs(c *core.PersistentVolumeClaim, s *v1beta1.NFSServer) bool {
 	return c.Labels[apply.ManagedByLabel] == apply.FieldManager && c.Labels[Label] == s.Name
 }
 
-// grown returns the claim with what it must ask for, nil if it asks for that. It never shrinks: a hand may have grown it.
+// grown returns the claim with the size that it must request, nil if it does already. It never shrinks, since a user may
+// have grown it.
 func grown(c *core.PersistentVolumeClaim, s *v1beta1.NFSServer) *core.PersistentVolumeClaim {
 	asked := c.Spec.Resources.Requests[core.ResourceStorage]
 	if asked.Cmp(*s.Spec.Storage.Size) >= 0 {
@@ -45,13 +46,13 @@ func grown(c *core.PersistentVolumeClaim, s *v1beta1.NFSServer) *core.Persistent
 
 var errForeignClaim = errors.New("it exists and was not created for this server: name it in spec.storage.claimName of another server, or delete it")
 
-// isClaimForeign says whether the claim to create has the name of one that another client made.
+// isClaimForeign says whether another client has created a claim with the name of the server's.
 func (r *round) isClaimForeign() bool {
 	return makesClaim(r.server) && r.claim != nil && !isOurs(r.claim, r.server)
 }
 
-// maintainClaim plans what is made of a claim and of its PersistentVolume. A claim is neither replaced nor put right
-// otherwise: it holds the data.
+// maintainClaim plans for a claim and its PersistentVolume: the claim is created or grown, and never replaced, since it
+// holds the data.
 func (r *round) maintainClaim() {
 	switch {
 	case r.claimUnread != nil:
@@ -73,13 +74,13 @@ func (r *round) maintainClaim() {
 	}
 }
 
-// The volumes of a server are many tenants' data, and the claim that they lie in is one object that anybody may delete,
-// alone or with its namespace. So as long as there is the server, the PersistentVolume of its claim is kept when the claim
-// goes, and the claim is made again for it.
+// The volumes of a server are the data of many tenants, and lie in one claim that any user of the namespace may delete,
+// alone or with the namespace. So while the server exists, the PersistentVolume outlives its claim, and the claim is
+// recreated for it.
 const (
 	// dataAnnotation, on a PersistentVolume, is NAMESPACE/NAME of the server whose data it has.
 	dataAnnotation = v1beta1.GroupName + "/nfs-server-data"
-	// policyAnnotation, on a PersistentVolume, is the reclaim policy that it had before, and gets back.
+	// policyAnnotation, on a PersistentVolume, is the reclaim policy that it had before, and that is restored.
 	policyAnnotation = v1beta1.GroupName + "/reclaim-policy-before"
 )
 
@@ -99,7 +100,7 @@ func isKept(pv *core.PersistentVolume, s *v1beta1.NFSServer) bool {
 	return pv.Annotations[dataAnnotation] == keyOf(s).String() && pv.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimRetain
 }
 
-// keep makes the PersistentVolume of a server's claim outlive the claim.
+// keep plans that the PersistentVolume of a server's claim outlives the claim.
 func keep(pv *core.PersistentVolume, s *v1beta1.NFSServer) *volumePatch {
 	annotations := map[string]any{dataAnnotation: keyOf(s).String()}
 	if pv.Annotations[policyAnnotation] == "" {
@@ -108,8 +109,8 @@ func keep(pv *core.PersistentVolume, s *v1beta1.NFSServer) *volumePatch {
 	return &volumePatch{pv, annotations, map[string]any{"persistentVolumeReclaimPolicy": core.PersistentVolumeReclaimRetain}}
 }
 
-// release gives a PersistentVolume back the policy that it had: its server goes, and no volume is in it. What has no claim
-// any more stays, unless it was to go with the server.
+// release restores the reclaim policy of a PersistentVolume, since its server is being removed and is empty. One without
+// a claim is kept, unless it is to be deleted with the server.
 func release(pv *core.PersistentVolume, claim *core.PersistentVolumeClaim, s *v1beta1.NFSServer) *volumePatch {
 	spec := map[string]any{}
 	if before := pv.Annotations[policyAnnotation]; before != "" && (claim != nil || s.Spec.ReclaimPolicy == core.PersistentVolumeReclaimDelete) {
@@ -118,21 +119,21 @@ func release(pv *core.PersistentVolume, claim *core.PersistentVolumeClaim, s *v1
 	return &volumePatch{pv, map[string]any{dataAnnotation: nil, policyAnnotation: nil}, spec}
 }
 
-// rebind makes a claim ask for the data that was kept.
+// rebind makes a claim request the PersistentVolume that was kept.
 func rebind(claim *core.PersistentVolumeClaim, pv *core.PersistentVolume) *volumePatch {
 	has := pv.Spec.Capacity[core.ResourceStorage]
 	if asked := claim.Spec.Resources.Requests[core.ResourceStorage]; asked.Cmp(has) > 0 {
-		claim.Spec.Resources.Requests[core.ResourceStorage] = has // it grows when it is bound
+		claim.Spec.Resources.Requests[core.ResourceStorage] = has // it is grown once it is bound
 	}
 	claim.Spec.VolumeName, claim.Spec.StorageClassName = pv.Name, &pv.Spec.StorageClassName
 	claim.Spec.VolumeMode, claim.Spec.AccessModes = pv.Spec.VolumeMode, pv.Spec.AccessModes
-	// Without the UID of the claim that is gone it may be bound to the one that follows.
+	// Without the UID of the deleted claim it can be bound to the new one.
 	return &volumePatch{pv: pv, spec: map[string]any{"claimRef": map[string]any{"uid": nil, "resourceVersion": nil}}}
 }
 
 func (c *Controller) patchVolume(ctx context.Context, s *v1beta1.NFSServer, p *volumePatch) error {
 	metadata := map[string]any{"uid": p.pv.UID, "resourceVersion": p.pv.ResourceVersion}
-	if p.annotations != nil { // null would take all away
+	if p.annotations != nil { // null would remove all
 		metadata["annotations"] = p.annotations
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": p.spec})

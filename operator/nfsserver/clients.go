@@ -16,13 +16,13 @@ import (
 // one of those in its Node, or of a bridge or tunnel of the pod network. The agents report all that their hosts have;
 // for nodes without one, and for addresses of no interface, there are the annotations of known networks.
 
-// Of flannel and of OVN the addresses follow from what is said elsewhere.
+// The addresses of flannel and OVN are derived from other annotations.
 const (
 	flannelPrefix = "flannel.alpha.coreos.com/"
 	ovnPrefix     = "k8s.ovn.org/"
 )
 
-// tunnelAnnotations have one address each.
+// tunnelAnnotations hold one address each.
 var tunnelAnnotations = []string{
 	"projectcalico.org/IPv4IPIPTunnelAddr", "projectcalico.org/IPv4VXLANTunnelAddr", "projectcalico.org/IPv6VXLANTunnelAddr",
 	"projectcalico.org/IPv4WireguardInterfaceAddr", "projectcalico.org/IPv6WireguardInterfaceAddr",
@@ -33,7 +33,7 @@ var tunnelAnnotations = []string{
 // ovnJoin are the networks by which OVN, unless configured otherwise, joins nodes. No pod has an address in them.
 var ovnJoin = []string{"100.64.0.0/16", "fd98::/64"}
 
-// clientsOf are the addresses and networks from which servers see nodes, each once and in order.
+// clientsOf returns the source addresses and networks of nodes, sorted and without duplicates.
 func clientsOf(nodes []*core.Node, agents map[string]*v1beta1.StorageNode, further []string) []string {
 	var all []netip.Prefix
 	add := func(text string) {
@@ -82,8 +82,8 @@ func parseClient(text string) (netip.Prefix, bool) {
 	return p.Masked(), err == nil
 }
 
-// addressesOf are those of one node. What its agent says is believed of single addresses alone: a node may say no more than
-// what it is.
+// addressesOf returns those of one node. Its agent may report single addresses only: a node that is taken over must not
+// open the servers to networks.
 func addressesOf(n *core.Node, agent *v1beta1.StorageNode) (all []string) {
 	for _, a := range n.Status.Addresses {
 		if a.Type == core.NodeInternalIP {
@@ -118,25 +118,25 @@ func onlyAddresses(texts []string) []string {
 	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool { _, err := netip.ParseAddr(text); return err != nil })
 }
 
-// clients are the addresses and networks of all nodes that there are.
+// clients returns the addresses and networks of all existing nodes.
 func (r *round) clients() []string {
 	return clientsOf(r.nodes, r.agents, r.cluster.Spec.NFS.NodeNetworks)
 }
 
-// knowsNodes says whether the addresses of all nodes are known. Agents of the previous release do not report those of
-// their host: until they are replaced, a server of that release stays as open as it was, so that no client that has
-// mounted its volumes is shut out.
+// knowsNodes says whether the addresses of all nodes are known. Agents of the previous release do not report theirs:
+// until they are replaced, a server of that release stays as open as it was, so that no client loses access to its
+// mounts.
 func (r *round) knowsNodes() bool {
 	return !slices.ContainsFunc(r.nodes, func(n *core.Node) bool { a := r.agents[n.Name]; return a != nil && len(a.Status.Addresses) == 0 })
 }
 
-// seenOtherwise says whether a change of a node changes from where servers see it.
+// seenOtherwise says whether the addresses of a node have changed.
 func seenOtherwise(old, now any) bool {
 	a, b := old.(*core.Node), now.(*core.Node)
 	return !slices.Equal(addressesOf(a, nil), addressesOf(b, nil))
 }
 
-// toldOtherwise is the same of what an agent says.
+// toldOtherwise says whether the addresses that an agent reports have changed.
 func toldOtherwise(old, now any) bool {
 	return !equality.Semantic.DeepEqual(old.(*v1beta1.StorageNode).Status.Addresses, now.(*v1beta1.StorageNode).Status.Addresses)
 }
@@ -146,7 +146,7 @@ func opensToAll(clients []string) bool {
 	return slices.ContainsFunc(clients, func(c string) bool { p, err := netip.ParsePrefix(c); return err == nil && p.Bits() == 0 })
 }
 
-// blockOf is the network of a client.
+// blockOf returns the network of a client.
 func blockOf(client string) string {
 	if a, err := netip.ParseAddr(client); err == nil {
 		return netip.PrefixFrom(a, a.BitLen()).String()
@@ -154,14 +154,14 @@ func blockOf(client string) string {
 	return client
 }
 
-// clientsVariable, of the server's pod, says that clients are those that the status of the NFSServer has. A program of the
-// release before does not read it.
+// clientsVariable is set in the server's pod if the clients are those in the status of the NFSServer. The previous
+// release does not read it.
 const (
 	clientsVariable = "HOLDFAST_NFS_CLIENTS"
 	clientsOfStatus = "status"
 )
 
-// asMap makes something unstructured.
+// asMap converts an object to unstructured content.
 func asMap(o any) (m map[string]any, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {

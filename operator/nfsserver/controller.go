@@ -1,8 +1,8 @@
-// Package nfsserver runs NFSServers: for each a claim, a Service whose address stays, and one pod; and the rights that
+// Package nfsserver runs NFSServers: for each a claim, a Service with a stable address, and one pod; and the rights that
 // all of them share. It also removes all of it with the NFSServer, unless volumes would be lost.
 //
-// A pass over a server is one round: observe gathers what a decision depends on, newPlan decides and does nothing else,
-// apply carries the plan out, and conclude says what status follows from what was observed, planned and came of it.
+// A pass over a server is one round: observe gathers what a decision depends on, newPlan decides and is pure, apply
+// carries the plan out, and conclude computes the status from what was observed, planned and applied.
 //
 // The order in which a plan is carried out is for safety:
 //
@@ -48,9 +48,9 @@ import (
 type Config struct {
 	Client     holdfast.Interface
 	Kubernetes kubernetes.Interface
-	// Owned is of the namespace of Holdfast, and has the kinds of rights.
+	// Owned has the objects in the namespace of Holdfast, the kinds of RBAC among them.
 	Owned *apply.Set
-	// Servers is everywhere, has Kinds, and Label stands for its instances.
+	// Servers has the objects of Kinds in all namespaces; Label names the instance.
 	Servers *apply.Set
 	// Watches are of the process, in Namespace; who made them starts them, after New.
 	Watches   *kube.Watches
@@ -58,10 +58,10 @@ type Config struct {
 	Release   render.Release       // of this program
 	Events    record.EventRecorder // nil writes none
 	Log       *slog.Logger         // nil discards
-	// Whole says whether a kind, such as volumes, is there and not on its way out; nil: all are.
+	// Whole says whether a kind, such as volumes, exists and is not being deleted; nil: all do.
 	Whole func(resource string) bool
 
-	// StatusDelay is how long changes are gathered that only the status shows; 0 means a second.
+	// StatusDelay is how long changes that only affect the status are collected; 0 means a second.
 	StatusDelay time.Duration
 }
 
@@ -82,9 +82,9 @@ type Controller struct {
 	unreadable   kube.UnreadableReporter
 
 	kept  sync.Map // UIDs of claims whose PersistentVolume outlives them
-	given sync.Map // UIDs of servers that got their rights from this process: who edits the Role takes none from them
+	given sync.Map // UIDs of servers that got their rights from this process, which edits of the Role do not take away
 
-	rights sync.Mutex // one writes them at a time, so that none writes what it has seen before another
+	rights sync.Mutex // held from observing the rights to writing them, so that no stale state is written
 }
 
 const (

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
-// Cilium takes no address of a node for a client's: nodes are let in by a kind of its own.
+// Cilium does not match addresses of nodes in a NetworkPolicy: its own kind of policy admits nodes.
 var (
 	networkPolicy = schema.GroupKind{Group: networking.GroupName, Kind: "NetworkPolicy"}
 	ciliumPolicy  = schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}
@@ -24,14 +24,14 @@ var (
 
 const metricsPort = 9090
 
-// closing is what shuts a server to all but its clients.
+// closing restricts a server to its clients.
 type closing struct {
 	on       bool     // the addresses of all nodes are known, or were once
 	clients  []string // the nodes
 	policies []schema.GroupKind
 }
 
-// closing says how the server is to be shut.
+// closing decides how to restrict the server.
 func (r *round) closing() closing {
 	c := closing{clients: r.clients(), on: r.isShut() || r.knowsNodes()}
 	if !c.on || r.cluster.Spec.NFS.NetworkPolicies != nil && !*r.cluster.Spec.NFS.NetworkPolicies || !r.kinds[networkPolicy] {
@@ -46,7 +46,7 @@ func (r *round) closing() closing {
 	return c
 }
 
-// isShut says whether a server is new or was shut before: a node that comes does not open it again.
+// isShut says whether a server is new or was restricted before: an unknown new node does not open it again.
 func (r *round) isShut() bool {
 	return r.shut || r.set == nil || slices.ContainsFunc(r.set.Spec.Template.Spec.Containers, func(c core.Container) bool {
 		return slices.ContainsFunc(c.Env, func(e core.EnvVar) bool { return e.Name == clientsVariable })
@@ -63,12 +63,12 @@ func service(in input) ([]*unstructured.Unstructured, error) {
 	o.Annotations = spec.Annotations
 	o.Spec.Type = cmp.Or(spec.Type, core.ServiceTypeClusterIP)
 	o.Spec.Selector = selector(in.server)
-	// One that was deleted by hand gets back the address that volumes name.
+	// A Service that a user deleted gets the same address again, which volumes have.
 	o.Spec.ClusterIP = cmp.Or(spec.ClusterIP, in.address)
 	return all(in.server, o)
 }
 
-// network is the policies of a server.
+// network returns the policies of a server.
 func network(in input) ([]*unstructured.Unstructured, error) {
 	var objects []object
 	for _, kind := range in.closing.policies {
@@ -85,7 +85,7 @@ func network(in input) ([]*unstructured.Unstructured, error) {
 	return all(in.server, objects...)
 }
 
-// networkPolicy lets nodes, and the clients that are named, reach NFS. What the server says of itself anybody may read.
+// networkPolicy admits nodes and named clients to NFS, and any client to the metrics and checks.
 func (in input) networkPolicy() *networking.NetworkPolicy {
 	port := func(n int32) []networking.NetworkPolicyPort {
 		return []networking.NetworkPolicyPort{{Protocol: new(core.ProtocolTCP), Port: new(intstr.FromInt32(n))}}
@@ -108,7 +108,7 @@ func (in input) networkPolicy() *networking.NetworkPolicy {
 	}}
 }
 
-// ciliumPolicy lets the nodes in, whatever address they come with.
+// ciliumPolicy admits the nodes, regardless of their addresses.
 func (in input) ciliumPolicy() (*unstructured.Unstructured, error) {
 	spec, err := asMap(map[string]any{
 		"endpointSelector": map[string]any{"matchLabels": selector(in.server)},

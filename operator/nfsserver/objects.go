@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// Label has the name of the server that an object of its namespace belongs to.
+// Label names the server that an object in its namespace belongs to.
 const Label = "holdfast.dev/nfs-server"
 
 const (
@@ -28,20 +28,21 @@ const (
 	holdfastName    = "holdfast"
 	serverComponent = "nfs-server"
 
-	// prefix begins the names of all that is made for a server.
+	// prefix begins the names of all objects of a server.
 	prefix = "nfs-"
 )
 
-// objectName is that of each object of a server.
+// objectName is the name of each object of a server.
 func objectName(s *v1beta1.NFSServer) string { return prefix + s.Name }
 
-// serverOf says to which server an object belongs, by its name.
+// serverOf returns the server that an object belongs to, by its name.
 func serverOf(object types.NamespacedName) (types.NamespacedName, bool) {
 	name, is := strings.CutPrefix(object.Name, prefix)
 	return types.NamespacedName{Namespace: object.Namespace, Name: name}, is
 }
 
-// isPodOf says whether a pod is of the StatefulSet of a server. The pods of a copy of that have its labels too.
+// isPodOf says whether a pod belongs to the StatefulSet of a server. Labels do not prove it: the pods of a copy of the
+// StatefulSet have them too.
 func isPodOf(s *v1beta1.NFSServer, pod string) bool {
 	ordinal, is := strings.CutPrefix(pod, objectName(s)+"-")
 	_, err := strconv.ParseUint(ordinal, 10, 31)
@@ -53,14 +54,14 @@ func selector(s *v1beta1.NFSServer) map[string]string {
 	return map[string]string{nameLabel: holdfastName, componentLabel: serverComponent, Label: s.Name}
 }
 
-// labelsOf are on all that is made for a server.
+// labelsOf returns the labels of all objects of a server.
 func labelsOf(s *v1beta1.NFSServer) map[string]string {
 	all := map[string]string{partOfLabel: holdfastName, apply.ManagedByLabel: apply.FieldManager}
 	maps.Copy(all, selector(s))
 	return all
 }
 
-// claimName is the claim that a server uses, "" if none.
+// claimName returns the claim that a server uses, "" if none.
 func claimName(s *v1beta1.NFSServer) string {
 	switch {
 	case s.Spec.Publish != nil:
@@ -73,15 +74,15 @@ func claimName(s *v1beta1.NFSServer) string {
 	return objectName(s)
 }
 
-// makesClaim says whether the claim is made for the server.
+// makesClaim says whether the operator creates the claim of the server.
 func makesClaim(s *v1beta1.NFSServer) bool {
 	return s.Spec.Storage != nil && s.Spec.Storage.Size != nil
 }
 
-// provisionerLease is that of package provisioner, whose names the operator does not import.
+// provisionerLease is provisioner.LeasePrefix: the operator does not import that package.
 const provisionerLease = "holdfast-nfs-provisioner-"
 
-// leasesOf are the names of the Leases of a server: it holds one while it lives, and one while it provisions.
+// leasesOf returns the names of the Leases of a server: that of its agent, and that of its provisioner.
 func leasesOf(s *v1beta1.NFSServer) []string {
 	return []string{v1beta1.LeasePrefix + s.NodeName(), provisionerLease + s.Namespace + "." + s.Name}
 }
@@ -110,7 +111,7 @@ type object interface {
 	runtime.Object
 }
 
-// belonging gives an object of a server what all of them have: it goes with the server.
+// belonging sets the namespace, labels and owner that an object of a server has.
 func belonging(o object, s *v1beta1.NFSServer) (*unstructured.Unstructured, error) {
 	o.SetNamespace(s.Namespace)
 	o.SetName(objectName(s))
@@ -125,7 +126,7 @@ func belonging(o object, s *v1beta1.NFSServer) (*unstructured.Unstructured, erro
 	return render.Unstructured(o)
 }
 
-// all gives objects of a server what all of them have.
+// all is belonging for several objects.
 func all(s *v1beta1.NFSServer, objects ...object) (finished []*unstructured.Unstructured, err error) {
 	for _, o := range objects {
 		u, err := belonging(o, s)

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// observed is all that a decision depends on. It is of caches, but for what is said to be live.
+// observed is all that a decision depends on. It is from caches, except where it is said to be live.
 type observed struct {
 	now        time.Time
 	entitled   bool                            // the server may be where it is, or has its rights from before
@@ -31,7 +31,7 @@ type observed struct {
 	namespace  *core.Namespace                 // nil if it is gone
 	nodes      []*core.Node                    // all of the cluster
 	agents     map[string]*v1beta1.StorageNode // of nodes, by their names
-	storage    *v1beta1.StorageNode            // what the server says of itself; nil if it has said nothing
+	storage    *v1beta1.StorageNode            // the server's own report; nil if there is none yet
 	volumes    int
 	exports    int // volumes that are made
 	snapshots  int
@@ -46,8 +46,7 @@ type observed struct {
 	account     *unstructured.Unstructured
 	pods        []*core.Pod // the newest last
 
-	// claim is nil if there is none. It is live if the one of the cache is not as it has to be, and while the server is
-	// being removed.
+	// claim is nil if there is none. It is live if the cached one needs a change, and while the server is being removed.
 	claim       *core.PersistentVolumeClaim
 	claimUnread error                  // why the claim, or its PersistentVolume, could not be read
 	volume      *core.PersistentVolume // live: the claim's; nil if it is known to be kept
@@ -56,8 +55,8 @@ type observed struct {
 	remains remains // of a server that is being removed
 }
 
-// observe reads the caches. It asks the API server only where a cache is no proof: what holds a server that is being
-// deleted, a claim that is to be made or grown, and PersistentVolumes, of which there is no cache.
+// observe reads the caches. It reads from the API server only where a stale cache would do harm: what blocks the removal
+// of a server, a claim to create or grow, and PersistentVolumes, which are not cached.
 func (c *Controller) observe(ctx context.Context, d desired) (observed, error) {
 	o, err := c.observeCaches(d)
 	if err != nil {
@@ -122,7 +121,7 @@ func (c *Controller) observeStorageNodes(s *v1beta1.NFSServer, o *observed) erro
 	return err
 }
 
-// count counts what is on a server. What cannot be decoded is on each, if its node is not known.
+// count counts what is on a server. An object that cannot be decoded and has no known node counts for every server.
 func (c *Controller) count(s *v1beta1.NFSServer, o *observed) error {
 	volumes, err := c.volumes.List(labels.Everything())
 	if err != nil {
@@ -151,7 +150,7 @@ func (c *Controller) count(s *v1beta1.NFSServer, o *observed) error {
 	return nil
 }
 
-// podsOf are the pods of a server, the newest last.
+// podsOf returns the pods of a server, the newest last.
 func (c *Controller) podsOf(s *v1beta1.NFSServer) []*core.Pod {
 	pods, _ := c.pods.Core().V1().Pods().Lister().Pods(s.Namespace).List(labels.SelectorFromSet(selector(s))) // a cache has no errors
 	pods = slices.DeleteFunc(pods, func(p *core.Pod) bool { return !isPodOf(s, p.Name) })
@@ -159,7 +158,7 @@ func (c *Controller) podsOf(s *v1beta1.NFSServer) []*core.Pod {
 	return pods
 }
 
-// claim returns the claim that a server uses as it was last heard of, nil if there is none.
+// claim returns the claim of a server from the cache, nil if there is none.
 func (c *Controller) claim(s *v1beta1.NFSServer) *core.PersistentVolumeClaim {
 	claim, err := c.Watches.Everywhere.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(s.Namespace).Get(claimName(s))
 	if err != nil {
@@ -168,7 +167,7 @@ func (c *Controller) claim(s *v1beta1.NFSServer) *core.PersistentVolumeClaim {
 	return claim
 }
 
-// serviceAddress is what the API server gave to the Service of a server. What a status says is no proof.
+// serviceAddress returns the address of the Service of a server, which proves more than the status.
 func (c *Controller) serviceAddress(s *v1beta1.NFSServer) string {
 	live := c.Servers.Get(refTo(s, "", "Service"))
 	if live == nil {
@@ -178,7 +177,7 @@ func (c *Controller) serviceAddress(s *v1beta1.NFSServer) string {
 	return address
 }
 
-// observeClaim reads what is to be changed of a claim and its PersistentVolume.
+// observeClaim reads the claim and its PersistentVolume if they may need a change.
 func (c *Controller) observeClaim(ctx context.Context, s *v1beta1.NFSServer, o *observed) error {
 	if makesClaim(s) && (o.claim == nil || !isOurs(o.claim, s) || grown(o.claim, s) != nil) {
 		live, err := c.liveClaim(ctx, s)
@@ -209,7 +208,7 @@ func (c *Controller) observeClaim(ctx context.Context, s *v1beta1.NFSServer, o *
 	return nil
 }
 
-// liveClaim asks the API server for the claim of a server; nil if there is none.
+// liveClaim reads the claim of a server from the API server; nil if there is none.
 func (c *Controller) liveClaim(ctx context.Context, s *v1beta1.NFSServer) (*core.PersistentVolumeClaim, error) {
 	claim, err := c.Kubernetes.CoreV1().PersistentVolumeClaims(s.Namespace).Get(ctx, claimName(s), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -218,7 +217,7 @@ func (c *Controller) liveClaim(ctx context.Context, s *v1beta1.NFSServer) (*core
 	return claim, err
 }
 
-// findVolumes looks at all PersistentVolumes: for those of volumes on a server, and for the one that was kept for it.
+// findVolumes searches all PersistentVolumes for those of volumes on a server, and for the one with the server's data.
 func (c *Controller) findVolumes(ctx context.Context, s *v1beta1.NFSServer) (onIt bool, data *core.PersistentVolume, err error) {
 	const page = 500
 	all := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {

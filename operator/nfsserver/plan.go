@@ -17,16 +17,16 @@ import (
 // desired is the desired state.
 type desired struct {
 	server  *v1beta1.NFSServer
-	cluster *v1beta1.StorageCluster // never nil; without one, it says nothing
-	// image is what an upgrade brings, which has the pause of the cluster to itself; "" is what the StorageCluster says.
+	cluster *v1beta1.StorageCluster // never nil; empty if there is none
+	// image is the one of an upgrade that has paused the cluster; "" means that of the StorageCluster.
 	image    v1beta1.Image
 	holdfast string // the namespace of Holdfast
 	release  render.Release
 }
 
-// plan is what to do now. The fields are in the order in which it is done; the package comment says why.
+// plan is what to do now, in the order of the fields; the package comment says why.
 type plan struct {
-	// What is maintained.
+	// To maintain.
 	finalizer   bool
 	patchVolume *volumePatch // of the PersistentVolume that has the data
 	makeClaim   *core.PersistentVolumeClaim
@@ -34,13 +34,13 @@ type plan struct {
 	grant       bool                         // the rights that all servers share, this one among them
 	network     []*unstructured.Unstructured // the Service, and the policies that shut the server
 	workload    []*unstructured.Unstructured // the StatefulSet
-	prune       bool                         // what there is of the server besides, if all was applied
+	prune       bool                         // all other objects of the server, if everything was applied
 
-	// What is removed.
+	// To remove.
 	delete      []*unstructured.Unstructured
 	deleteClaim *core.PersistentVolumeClaim // after patchVolume has released its data
 	leaving     string                      // what the removal waits for
-	finish      bool                        // take the rights back, and the finalizer last
+	finish      bool                        // revoke the rights, and remove the finalizer last
 
 	invalid      error // why nothing is maintained
 	claimRefused error // why the claim is not touched
@@ -48,14 +48,14 @@ type plan struct {
 	again        time.Duration
 }
 
-// outcome is what came of a plan.
+// outcome is the result of a plan.
 type outcome struct {
 	apply.Outcome
 
 	claimErr error // the claim could not be made, grown or kept
 }
 
-// round is one pass over one server. Its plan follows from what is desired and observed, its conclusion from all four.
+// round is one pass over one server. The plan depends on the desired and observed state, the status on all four.
 type round struct {
 	desired
 	observed
@@ -74,7 +74,7 @@ func newPlan(d desired, o observed) (plan, error) {
 	return r.plan, err
 }
 
-// maintain plans all that a server asks for. With a spec that cannot be served, what runs is left as it is.
+// maintain plans the objects of a server. If its spec cannot be served, the running objects stay.
 func (r *round) maintain() error {
 	if r.isPaused() || !r.entitled { // the StorageCluster is watched
 		return nil
@@ -83,7 +83,7 @@ func (r *round) maintain() error {
 	if r.invalid = check(r.server, r.others); r.invalid == nil {
 		return r.maintainObjects()
 	}
-	r.again = kube.RetryRefused // another server may have gone
+	r.again = kube.RetryRefused // another server may have been deleted
 	return nil
 }
 
@@ -101,7 +101,7 @@ func (r *round) maintainObjects() (err error) {
 		return err
 	}
 	r.network = slices.Concat(service, policies)
-	// The Service wakes the loop when it has an address. Without one, it could not be made, and says why.
+	// The Service queues the server when it has an address. Without one, it could not be created, and the status says why.
 	if r.service == "" || r.isClaimForeign() {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (r *round) maintainObjects() (err error) {
 	return err
 }
 
-// isPaused says whether nothing may be changed. Whether a StorageCluster that cannot be read pauses is unknown.
+// isPaused says whether nothing may be changed. A StorageCluster that cannot be decoded may be paused.
 func (r *round) isPaused() bool {
 	return r.cluster.Spec.Paused && r.image == "" || r.cluster.Unreadable() != nil
 }
@@ -135,5 +135,5 @@ func (r *round) input() input {
 	return input{desired: r.desired, address: r.address(), node: r.node(), closing: r.closing(), renewed: r.renewed()}
 }
 
-// address is that of the Service, or the one that it had.
+// address returns the address of the Service, or the last one if there is no Service.
 func (r *round) address() string { return cmp.Or(r.service, r.server.Status.Address()) }

@@ -35,7 +35,7 @@ const (
 	publishedMount  = "/published"
 )
 
-// workload is the pod of the server.
+// workload returns the StatefulSet of the server.
 func workload(in input) ([]*unstructured.Unstructured, error) {
 	set, err := manifest[apps.StatefulSet](deploy.NFS, "StatefulSet")
 	if err != nil {
@@ -44,7 +44,7 @@ func workload(in input) ([]*unstructured.Unstructured, error) {
 	set.Spec.ServiceName = objectName(in.server)
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: selector(in.server)}
 	set.Spec.Template.Labels = labelsOf(in.server)
-	delete(set.Spec.Template.Labels, managedBy) // it is the StatefulSet's
+	delete(set.Spec.Template.Labels, managedBy) // the StatefulSet manages the pod
 	if in.renewed != "" {
 		metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, accountAnnotation, in.renewed)
 	}
@@ -52,7 +52,7 @@ func workload(in input) ([]*unstructured.Unstructured, error) {
 	return all(in.server, set)
 }
 
-// pod completes what the manifest has.
+// pod completes the pod of the manifest.
 func (in *input) pod(pod *core.PodSpec) {
 	s, c := &in.server.Spec, &pod.Containers[0]
 	pod.ImagePullSecrets = in.cluster.Spec.ImagePullSecrets
@@ -81,7 +81,7 @@ func servesImages(s *v1beta1.NFSServerSpec) bool {
 	return s.Publish == nil && engine(s) == v1beta1.EngineImage
 }
 
-// loopSets is how many sets the exports of a server take, each of which is an image.
+// loopSets is how many sets of loop devices a server needs for its exports, each of which is an image.
 func loopSets(s *v1beta1.NFSServerSpec) int64 {
 	return max(1, (int64(s.MaxExports)+perLoopSet-1)/perLoopSet)
 }
@@ -90,12 +90,12 @@ func engine(s *v1beta1.NFSServerSpec) v1beta1.Engine {
 	return cmp.Or(s.Engine, v1beta1.EngineImage)
 }
 
-// squashOptions are the values of the flag --squash, which are those of exports(5).
+// squashOptions maps to the values of the flag --squash, as in exports(5).
 var squashOptions = map[v1beta1.NFSSquash]string{
 	v1beta1.NFSSquashNone: "no_root_squash", v1beta1.NFSSquashRoot: "root_squash", v1beta1.NFSSquashAll: "all_squash",
 }
 
-// storage is what is mounted at /data, and what is published.
+// storage mounts the storage at /data, and the published directory.
 func (in *input) storage(pod *core.PodSpec) {
 	s := &in.server.Spec
 	data := core.Volume{Name: dataVolume}
@@ -114,7 +114,7 @@ func (in *input) storage(pod *core.PodSpec) {
 	pod.Volumes = append(pod.Volumes, data)
 }
 
-// affinity leaves the choice to the terms. One node, where there is one to stay on, must match them as well.
+// affinity has the terms of the spec and, if the server must stay on one node, that node.
 func (in *input) affinity() *core.Affinity {
 	terms := in.server.Spec.NodeSelectorTerms
 	if in.node != "" {
@@ -132,7 +132,7 @@ func (in *input) affinity() *core.Affinity {
 	}}
 }
 
-// arguments are those that differ from server to server. What is not said is left to the program.
+// arguments returns those that differ between servers. The program has defaults for unset fields.
 func (in *input) arguments() (args []string) {
 	s := &in.server.Spec
 	add := func(flag, value string) {
@@ -166,7 +166,7 @@ func (in *input) arguments() (args []string) {
 // path is the name under which a published claim is mounted.
 func path(s *v1beta1.NFSServerSpec) string { return cmp.Or(s.Publish.Name, s.Publish.ClaimName) }
 
-// number is empty for 0, which is what is not said.
+// number is empty for 0, which means unset.
 func number(n int64) string {
 	if n == 0 {
 		return ""
@@ -181,9 +181,9 @@ func numberIf(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// node is the one that a server with a directory of a node has to be on, "" for others: its data is there. It is chosen
-// before the pod is created, which would otherwise have to be recreated to be kept there. The server may leave it when
-// its terms do not choose it any more.
+// node is where a server with a directory on a node must run, since its data is there; "" for others. It is chosen
+// before the pod is created, which would otherwise be recreated to pin it. The server may leave the node when its terms
+// no longer select it.
 func (r *round) node() string {
 	if r.server.Spec.Storage == nil || r.server.Spec.Storage.HostPath == "" {
 		return ""
@@ -195,8 +195,8 @@ func (r *round) node() string {
 	return chooseNode(r.server, has, r.nodes)
 }
 
-// chooseNode keeps the node that a server has, as long as its terms choose that. Otherwise it is the first by name that they
-// choose, where the pod would run if it were now.
+// chooseNode keeps the node of a server while its terms select it. Otherwise it is the first by name that they select and
+// where the pod could run now.
 func chooseNode(s *v1beta1.NFSServer, has string, nodes []*core.Node) string {
 	terms, err := nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: s.Spec.NodeSelectorTerms})
 	if err != nil {
@@ -230,7 +230,7 @@ func chooseNode(s *v1beta1.NFSServer, has string, nodes []*core.Node) string {
 	}).Name
 }
 
-// takesPods says whether no taint keeps pods with these tolerations off. A node that is cordoned or not ready has one.
+// takesPods says whether pods with these tolerations may run on a node. A cordoned or unready node has a taint.
 func takesPods(n *core.Node, tolerations []core.Toleration) bool {
 	_, found := scheduling.FindMatchingUntoleratedTaint(logr.Discard(), n.Spec.Taints, tolerations, func(t *core.Taint) bool {
 		return t.Effect == core.TaintEffectNoSchedule || t.Effect == core.TaintEffectNoExecute
@@ -238,7 +238,7 @@ func takesPods(n *core.Node, tolerations []core.Toleration) bool {
 	return !found
 }
 
-// serverImage is what a server runs.
+// serverImage returns the image of a server.
 func (in *input) serverImage() string {
 	return string(cmp.Or(in.image, in.release.Images(in.cluster).NFS))
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// remains is what there still is of a server that is being removed. It is live, but for the parts.
+// remains is what is left of a server that is being removed. All but parts is live.
 type remains struct {
-	pod   bool                         // it may make volumes
+	pod   bool                         // it may still create volumes
 	inUse bool                         // there are volumes or snapshots on it; read after pod
 	parts []*unstructured.Unstructured // the objects that were made for it
 }
@@ -29,8 +29,8 @@ func (r *round) isRemovable() bool {
 	return r.server.DeletionTimestamp != nil && slices.Contains(r.server.Finalizers, v1beta1.OperatorFinalizer) && !r.incomplete
 }
 
-// observeRemoval asks the API server, not a cache: a volume may have been made a moment ago. The pod is looked for before
-// the volumes: when it is gone nothing can make one any more.
+// observeRemoval reads from the API server, since a volume may have been created a moment ago. It reads the pod before
+// the volumes: without a pod, no more volumes can appear.
 func (c *Controller) observeRemoval(ctx context.Context, s *v1beta1.NFSServer, o *observed) error {
 	o.remains.parts = slices.DeleteFunc(c.Servers.List(), func(p *unstructured.Unstructured) bool {
 		return p.GetNamespace() != s.Namespace || p.GetLabels()[Label] != s.Name
@@ -61,11 +61,11 @@ func (c *Controller) observeRemoval(ctx context.Context, s *v1beta1.NFSServer, o
 	return err
 }
 
-// remove plans the end of a server that is being deleted, unless volumes are on it: they need it. The pod goes first; then
-// nothing can make a volume any more, and what it says of itself stays gone.
+// remove plans the removal of a server, unless volumes are on it. The pod is deleted first: after that, no volume can be
+// created, and no one writes the StorageNode again.
 func (r *round) remove() error {
 	switch {
-	case !slices.Contains(r.server.Finalizers, v1beta1.OperatorFinalizer): // nothing was made for it
+	case !slices.Contains(r.server.Finalizers, v1beta1.OperatorFinalizer): // nothing was created for it
 		r.silent = true
 		return nil
 	case !r.isRemovable():
@@ -99,7 +99,7 @@ func (r *round) remove() error {
 	return nil
 }
 
-// removeClaim plans what becomes of the data: the claim that was made for a server goes with it if its reclaimPolicy says so.
+// removeClaim plans for the data: the claim that was created for a server is deleted with it if reclaimPolicy says so.
 func (r *round) removeClaim() {
 	s, claim := r.server, r.claim
 	if r.data != nil {
@@ -114,7 +114,7 @@ func (r *round) removeClaim() {
 	}
 }
 
-// applyRemoval goes as far as the plan does. It can be repeated.
+// applyRemoval carries out the plan of a removal. It is idempotent.
 func (c *Controller) applyRemoval(ctx context.Context, r *round) error {
 	for _, o := range r.delete {
 		if err := c.Servers.Delete(ctx, o); err != nil {
@@ -151,7 +151,7 @@ func (c *Controller) applyRemoval(ctx context.Context, r *round) error {
 	return nil
 }
 
-// removeTraces removes what the server has said of itself as a node, and its Leases.
+// removeTraces removes the StorageNode of the server, and its Leases.
 func (c *Controller) removeTraces(ctx context.Context, s *v1beta1.NFSServer) error {
 	if err := kube.IgnoreNotFound(c.Client.HoldfastV1beta1().StorageNodes().Delete(ctx, s.NodeName(), metav1.DeleteOptions{})); err != nil {
 		return fmt.Errorf("deleting StorageNode %s: %w", s.NodeName(), err)

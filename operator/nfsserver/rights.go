@@ -21,26 +21,26 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// rightsName is that of the roles of all servers, of their bindings, and of the account in each namespace that has servers.
-// One name for all lets the controller change roles and accounts of this name alone.
+// rightsName is the name of the roles of all servers, of their bindings, and of the account in each namespace with
+// servers. With one name, the controller needs the right to change only roles and accounts of that name.
 const rightsName = "holdfast-nfs"
 
 // securityContextConstraints are OpenShift's.
 var securityContextConstraints = schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
 
-// A server has rights that who makes the NFSServer may not have: its account writes PersistentVolumes, and its pod mounts
-// file systems. So the administrator says in which namespaces there may be servers, and in others nothing is made.
+// A server has rights that the author of the NFSServer may lack: its account writes PersistentVolumes, and its pod mounts
+// file systems. So the administrator lists the namespaces that may have servers; elsewhere nothing is created.
 //
-// A server that has rights already keeps them, and its volumes: it is of a release that did not check the list, or its
-// namespace was removed from it. It gets no new volumes. The Role in the namespace of Holdfast records that it has
-// them; only accounts that are trusted with these rights anyway can write that Role.
+// A server that has rights already keeps them and its volumes, but gets no new volumes: it is from a release that did not
+// check the list, or its namespace was removed from it. The Role in the namespace of Holdfast records its rights; only
+// accounts that are trusted with these rights anyway can write that Role.
 
-// entitled says whether all that a server asks for is made, its rights first.
+// entitled says whether a server gets its rights and objects.
 func (c *Controller) entitled(s *v1beta1.NFSServer, cluster *v1beta1.StorageCluster) bool {
 	return cluster.AllowsNFSServers(s.Namespace, c.Namespace) || c.hasRights(s)
 }
 
-// hasRights says whether a server was given its rights before, and they were not taken from it.
+// hasRights says whether a server has its rights from before.
 func (c *Controller) hasRights(s *v1beta1.NFSServer) bool {
 	if _, given := c.given.Load(s.UID); given {
 		return true
@@ -60,7 +60,7 @@ func (c *Controller) hasRights(s *v1beta1.NFSServer) bool {
 	return slices.ContainsFunc(role.Rules, func(rule rbac.PolicyRule) bool { return slices.Contains(rule.ResourceNames, own) })
 }
 
-// rightsOf are the roles of all servers and their bindings, for the servers that there are.
+// rightsOf returns the roles of all servers and their bindings.
 func rightsOf(servers []*v1beta1.NFSServer, namespace string, openshift bool) ([]*unstructured.Unstructured, error) {
 	clusterRole, err := manifest[rbac.ClusterRole](deploy.NFSRBAC, "ClusterRole")
 	if err != nil {
@@ -109,7 +109,7 @@ func inOrder(servers []*v1beta1.NFSServer) []*v1beta1.NFSServer {
 	return slices.SortedFunc(slices.Values(servers), func(a, b *v1beta1.NFSServer) int { return compare(keyOf(a).String(), keyOf(b).String()) })
 }
 
-// account is that of the servers of a namespace.
+// account returns the account of the servers of a namespace.
 func account(namespace string) (*unstructured.Unstructured, error) {
 	o, err := manifest[core.ServiceAccount](deploy.NFS, "ServiceAccount")
 	if err != nil {
@@ -119,7 +119,7 @@ func account(namespace string) (*unstructured.Unstructured, error) {
 	return shared(o)
 }
 
-// shared has no label of an instance: it is pruned with no StorageCluster and with no server alone.
+// shared sets no instance label, so that pruning for one StorageCluster or one server leaves these objects alone.
 func shared(o object) (*unstructured.Unstructured, error) {
 	o.SetLabels(map[string]string{
 		nameLabel: holdfastName, partOfLabel: holdfastName, componentLabel: serverComponent, apply.ManagedByLabel: apply.FieldManager,
@@ -127,10 +127,10 @@ func shared(o object) (*unstructured.Unstructured, error) {
 	return render.Unstructured(o)
 }
 
-// accountPolicy binds the accounts of servers to what is their own.
+// accountPolicy limits the accounts of servers to their own objects.
 const accountPolicy = "holdfast-nfs-account"
 
-// limitsOf are the policies beside the rights of servers, which are reached at these addresses, by NAMESPACE/NAME.
+// limitsOf returns the policies that limit the rights of servers. addresses are those of the servers, by NAMESPACE/NAME.
 func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, namespace string) (finished []*unstructured.Unstructured, err error) {
 	all, err := render.Policies(deploy.NFSAccountPolicies, namespace)
 	if err != nil {
@@ -158,7 +158,7 @@ func limitsOf(servers []*v1beta1.NFSServer, addresses map[string]string, namespa
 	return finished, nil
 }
 
-// limits are those of the servers, none where the API server knows no policies.
+// limits returns the policies for the servers; none if the API server has no such kind.
 func (c *Controller) limits(servers []*v1beta1.NFSServer) ([]*unstructured.Unstructured, error) {
 	if !render.HasPolicies(c.Owned.Has) {
 		return nil, nil
@@ -170,8 +170,8 @@ func (c *Controller) limits(servers []*v1beta1.NFSServer) ([]*unstructured.Unstr
 	return limitsOf(servers, addresses, c.Namespace)
 }
 
-// grant gives all servers their rights that are entitled to them, and one its account, which a cache may not have yet. The
-// rights are one set of objects for all servers: who holds the lock observes, plans and applies them.
+// grant gives all entitled servers their rights, and one its account, which may not be cached yet. All servers share one
+// set of these objects, so the lock is held while they are observed, planned and applied.
 func (c *Controller) grant(ctx context.Context, one *v1beta1.NFSServer) apply.Outcome {
 	c.rights.Lock()
 	defer c.rights.Unlock()
@@ -189,7 +189,7 @@ func (c *Controller) grant(ctx context.Context, one *v1beta1.NFSServer) apply.Ou
 
 func failed(err error) apply.Outcome { return apply.Outcome{Failures: []apply.Failure{{Err: err}}} }
 
-// applyRights applies the limits before every right: without them none is given.
+// applyRights applies the limits before the rights, and no rights if that fails.
 func (c *Controller) applyRights(ctx context.Context, servers []*v1beta1.NFSServer) apply.Outcome {
 	limits, err := c.limits(servers)
 	if err != nil {
@@ -206,14 +206,14 @@ func (c *Controller) applyRights(ctx context.Context, servers []*v1beta1.NFSServ
 	return out.And(c.Owned.Apply(ctx, objects))
 }
 
-// held are the servers but one that are not gone yet: while one is being deleted, its pod may still need its rights.
+// held returns all existing servers except one. A server that is being deleted may still need its rights.
 func (c *Controller) held(but types.NamespacedName) []*v1beta1.NFSServer {
 	return slices.DeleteFunc(slices.Clone(c.all()), func(s *v1beta1.NFSServer) bool {
 		return keyOf(s) == but || s.DeletionTimestamp != nil && !slices.Contains(c.written.Newest(s).Finalizers, v1beta1.OperatorFinalizer)
 	})
 }
 
-// onlyEntitled leaves out the servers that have no rights, and get none.
+// onlyEntitled leaves out the servers that have no rights and get none.
 func (c *Controller) onlyEntitled(servers []*v1beta1.NFSServer) ([]*v1beta1.NFSServer, error) {
 	cluster, err := c.cluster()
 	if err != nil {
@@ -222,7 +222,7 @@ func (c *Controller) onlyEntitled(servers []*v1beta1.NFSServer) ([]*v1beta1.NFSS
 	return slices.DeleteFunc(slices.Clone(servers), func(s *v1beta1.NFSServer) bool { return !c.entitled(s, cluster) }), nil
 }
 
-// revoke takes the rights from a server that is gone, or that goes, and removes what the last one leaves.
+// revoke revokes the rights of a server that is deleted or being deleted, and removes the shared objects after the last.
 func (c *Controller) revoke(ctx context.Context, gone types.NamespacedName, there bool) error {
 	c.rights.Lock()
 	defer c.rights.Unlock()
@@ -272,12 +272,12 @@ func removeFrom(ctx context.Context, set *apply.Set, objects ...*unstructured.Un
 	return nil
 }
 
-// accountAnnotation, on the template of a server's pod, is the UID of the account for which the pod was replaced. The token of
-// a pod is that of the account that it began with: when this is deleted, and made again under the same name, the API server
-// knows the pod no more. It serves its clients, and nothing else.
+// accountAnnotation, on the template of a server's pod, is the UID of the account for which the pod was replaced. The
+// token of a pod is bound to the account that it started with: if that is deleted and recreated with the same name, the
+// API server refuses the token. The pod then still serves NFS, but can read and write no objects.
 const accountAnnotation = v1beta1.GroupName + "/account"
 
-// renewed is the accountAnnotation that a server is to have: as it is, unless its pod is older than its account.
+// renewed returns the desired accountAnnotation: it changes if the pod is older than its account.
 func (r *round) renewed() string {
 	if r.account != nil {
 		since := r.account.GetCreationTimestamp()

@@ -43,7 +43,7 @@ const (
 	reasonTerminating = "Terminating"
 )
 
-// conclude computes the result of a pass: the status, the events, and when to run again at the latest.
+// conclude computes the result of a pass: the status, the events, and when to run again.
 func (r *round) conclude() (next v1beta1.NFSServerStatus, events []event, again time.Duration) {
 	next, again = r.status(), kube.Sooner(r.again, r.Again)
 	if len(r.Failures) > 0 || r.claimErr != nil {
@@ -52,7 +52,7 @@ func (r *round) conclude() (next v1beta1.NFSServerStatus, events []event, again 
 	return next, transitions(&r.server.Status, &next), again
 }
 
-// status says where a server stands, by what is observed and by what it said before.
+// status computes the status from what is observed and from the previous status.
 func (r *round) status() v1beta1.NFSServerStatus {
 	s := r.server
 	next := *s.Status.DeepCopy()
@@ -66,7 +66,7 @@ func (r *round) status() v1beta1.NFSServerStatus {
 		next.StorageClassName = *r.claim.Spec.StorageClassName
 	}
 	node := r.node()
-	next.Node = cmp.Or(node, next.Node) // one that has no pod now must find the node where its data is
+	next.Node = cmp.Or(node, next.Node) // without a pod, it still names the node with the data
 	if pod := r.pod(); pod != nil && pod.Spec.NodeName != "" && node == "" {
 		next.Node = pod.Spec.NodeName
 	}
@@ -79,7 +79,7 @@ func (r *round) status() v1beta1.NFSServerStatus {
 		}
 	}
 	if !r.serves() {
-		next.Clients = 0 // else the server has written it
+		next.Clients = 0 // otherwise the server writes it
 	}
 	next.AllowedClients = nil
 	if len(s.Spec.Exports.Clients) == 0 {
@@ -99,7 +99,7 @@ func (r *round) status() v1beta1.NFSServerStatus {
 	return next
 }
 
-// room is what the server says of its pool, or what the claim has.
+// room is the capacity that the server reports of its pool, or that of the claim.
 func (r *round) room(next *v1beta1.NFSServerStatus) {
 	next.Capacity, next.Promised = nil, nil
 	if r.claim != nil {
@@ -195,7 +195,7 @@ func (r *round) degraded(ever bool) metav1.Condition {
 	return kube.NewCondition(v1beta1.DegradedCondition, false, reasonHealthy, "")
 }
 
-// fault is what keeps the spec from being made.
+// fault says why the spec cannot be applied.
 func (r *round) fault() (reason, message string) {
 	switch {
 	case r.invalid != nil:
@@ -218,7 +218,7 @@ func (r *round) fault() (reason, message string) {
 	return reason, strings.Join(texts, "; ")
 }
 
-// stranger says why a server may not be where it is, and what allows it; "" if it may.
+// stranger says why a server may not be in its namespace, and how to allow it; "" if it may.
 func (r *round) stranger() string {
 	namespace := r.server.Namespace
 	if r.cluster.AllowsNFSServers(namespace, r.holdfast) {
@@ -233,7 +233,7 @@ func (r *round) stranger() string {
 		"Or create the NFSServer in namespace %s", namespace, do, r.holdfast)
 }
 
-// kept is what keeps a server from being deleted.
+// kept says what prevents the deletion of a server.
 func (r *round) kept() string {
 	var parts []string
 	for _, p := range []struct {
@@ -254,7 +254,7 @@ func (r *round) kept() string {
 	return fmt.Sprintf("exports are in use: it has %s; delete their claims first: kubectl get volumes --field-selector spec.node=%s", strings.Join(parts, " and "), r.server.NodeName())
 }
 
-// pod is the one that serves or is to serve.
+// pod returns the newest pod.
 func (r *round) pod() *core.Pod {
 	if len(r.pods) == 0 {
 		return nil
@@ -264,8 +264,8 @@ func (r *round) pod() *core.Pod {
 
 func (r *round) serves() bool { return slices.ContainsFunc(r.pods, rollout.IsReady) }
 
-// isCurrent says whether the pod that serves is of the newest revision. That is not known of a StatefulSet that was changed
-// by this pass.
+// isCurrent says whether the pod that serves has the newest revision. That is unknown right after this pass has changed
+// the StatefulSet.
 func (r *round) isCurrent() bool {
 	return r.set != nil && r.set.Status.ObservedGeneration >= r.set.Generation && r.set.Status.UpdatedReplicas == 1 && r.set.Status.ReadyReplicas == 1 &&
 		r.set.Status.CurrentRevision == r.set.Status.UpdateRevision && !slices.Contains(r.Changed, refTo(r.server, apps.GroupName, "StatefulSet"))
@@ -273,7 +273,7 @@ func (r *round) isCurrent() bool {
 
 type event struct{ kind, reason, message string }
 
-// faults are the reasons that need an action by the user.
+// faults are the reasons that need an action by a user.
 var faults = map[string]bool{
 	reasonInvalid: true, reasonNotApplied: true, reasonForeign: true, reasonClaim: true, reasonPodSecurity: true,
 	reasonNotAllowed: true,

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-// enforceLabel of a namespace says which pods may be made in it. Without it, the API server's own configuration does.
+// enforceLabel of a namespace says which pods may be created in it. Without it, the configuration of the API server does.
 const enforceLabel = "pod-security.kubernetes.io/enforce"
 
 const privilegedLevel = "privileged"
@@ -53,7 +53,7 @@ func (r *round) trouble() (reason, message string) {
 	return reasonPod, fmt.Sprintf("pod %s%s: %s", pod.Name, on(pod), why)
 }
 
-// poolTrouble is what the server says of its pool.
+// poolTrouble is the server's report about its pool.
 func (r *round) poolTrouble() string {
 	if r.storage == nil {
 		return ""
@@ -91,7 +91,7 @@ func (r *round) claimTrouble() string {
 	return ""
 }
 
-// forbidden says why no pod of a server can be made in the namespace.
+// forbidden says why no pod of a server can be created in the namespace.
 func (r *round) forbidden() string {
 	if r.namespace == nil {
 		return ""

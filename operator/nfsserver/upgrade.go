@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// Upgrade brings all servers to what belongs to an image of Holdfast, while the cluster is paused for it, and says how
-// far that is. With an image of its own in the StorageCluster a server has nothing to be brought to. Servers that did
-// not serve before are not waited for.
+// Upgrade updates all servers to the release of an image of Holdfast, while the cluster is paused for it, and reports
+// the progress. If the StorageCluster names an image for servers, there is nothing to update. It does not wait for
+// servers that did not serve before.
 func (c *Controller) Upgrade(ctx context.Context, image v1beta1.Image) (done bool, waiting string, err error) {
 	cluster, to, err := c.target(image)
 	if err != nil || to == "" {
@@ -39,7 +39,7 @@ func (c *Controller) Upgrade(ctx context.Context, image v1beta1.Image) (done boo
 	return len(left) == 0, strings.Join(left, "; "), nil
 }
 
-// outdated says why a server does not run the image of an upgrade, nothing if it does or need not.
+// outdated says why a server does not run the image of an upgrade yet; "" if it does or need not.
 func (r *round) outdated() string {
 	if reason, why := r.fault(); reason != "" {
 		return why
@@ -51,7 +51,7 @@ func (r *round) outdated() string {
 	return why
 }
 
-// target is what servers run with an image of Holdfast, nothing if the StorageCluster names an image for them.
+// target returns the servers' image for an image of Holdfast; "" if the StorageCluster names an image for them.
 func (c *Controller) target(image v1beta1.Image) (cluster *v1beta1.StorageCluster, to v1beta1.Image, err error) {
 	cluster, err = c.cluster()
 	if err != nil || cluster.Spec.Images.NFS != "" {
@@ -60,7 +60,7 @@ func (c *Controller) target(image v1beta1.Image) (cluster *v1beta1.StorageCluste
 	return cluster, c.Release.NFSImage(image), nil
 }
 
-// Outdated says what servers run with an image of Holdfast, and the nodes of those that run something else.
+// Outdated returns the servers' image for an image of Holdfast, and the nodes of servers with another one.
 func (c *Controller) Outdated(image v1beta1.Image) (to v1beta1.Image, nodes []string, err error) {
 	if _, to, err = c.target(image); err != nil {
 		return "", nil, err

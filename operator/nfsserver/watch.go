@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/apply"
 )
 
-// watchPods makes the watch of the servers' pods, which are in all namespaces.
+// watchPods watches the servers' pods in all namespaces.
 func watchPods(client kubernetes.Interface) kubeinformers.SharedInformerFactory {
 	return kubeinformers.NewSharedInformerFactoryWithOptions(client, 0, kubeinformers.WithTransform(kube.Slim), kubeinformers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Set{nameLabel: holdfastName, componentLabel: serverComponent}.String()
 	}))
 }
 
-// watch registers what queues servers. What only changes numbers waits a moment for more.
+// watch registers the handlers that queue servers. Changes of numbers alone are delayed, to be collected.
 func (c *Controller) watch() error {
 	kinds, cluster := c.Watches.Holdfast.Holdfast().V1beta1(), c.Watches.Cluster.Core().V1()
 	c.Servers.Listen(func(ref apply.Ref) {
@@ -68,7 +68,7 @@ func (c *Controller) watch() error {
 
 func never(any, any) bool { return false }
 
-// soon queues the server that a thing belongs to by the name of its node.
+// soon queues, after a delay, the server that node names.
 func (c *Controller) soon(node func(any) string) func(any) []types.NamespacedName {
 	return func(o any) []types.NamespacedName {
 		if namespace, name, is := v1beta1.ParseNFSNode(node(o)); is {
@@ -78,7 +78,7 @@ func (c *Controller) soon(node func(any) string) func(any) []types.NamespacedNam
 	}
 }
 
-// allSoon queues all servers, for a change of a node that each has to know.
+// allSoon queues all servers after a delay, since all depend on every node.
 func (c *Controller) allSoon(any) []types.NamespacedName {
 	for _, s := range c.all() {
 		c.loop.EnqueueAfter(keyOf(s), c.StatusDelay)
@@ -92,13 +92,13 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-// all servers, as a cache has them.
+// all returns the cached servers.
 func (c *Controller) all() []*v1beta1.NFSServer {
 	all, _ := c.servers.List(labels.Everything()) // a cache has no errors
 	return all
 }
 
-// in are the servers of a namespace.
+// in returns the servers of a namespace.
 func (c *Controller) in(namespace string) (keys []types.NamespacedName) {
 	all, _ := c.servers.NFSServers(namespace).List(labels.Everything())
 	for _, s := range all {
@@ -107,7 +107,7 @@ func (c *Controller) in(namespace string) (keys []types.NamespacedName) {
 	return keys
 }
 
-// usersOf are the servers whose claim it is.
+// usersOf returns the servers that use a claim.
 func (c *Controller) usersOf(claim any) (keys []types.NamespacedName) {
 	used := claim.(*core.PersistentVolumeClaim)
 	all, _ := c.servers.NFSServers(used.Namespace).List(labels.Everything())

@@ -46,7 +46,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	return c.apply(ctx, job, p)
 }
 
-// reportUnreadable leaves a job alone that cannot be decoded, with all of its pods.
+// reportUnreadable reports a job that cannot be decoded, and leaves it and its pods alone.
 func (c *Controller) reportUnreadable(ctx context.Context, job *v1beta1.NodeJob) error {
 	written, err := c.unreadable.Report(ctx, c.Client, job, component)
 	if written == nil {
@@ -81,7 +81,7 @@ func (c *Controller) observe(ctx context.Context, job *v1beta1.NodeJob) (observe
 	return o, err
 }
 
-// find looks pods up that the cache does not have: they are gone, or were made a moment ago.
+// find reads pods that are not cached: they are gone, or were created a moment ago.
 func (c *Controller) find(ctx context.Context, names []string, o *observed) error {
 	for _, name := range names {
 		pod, err := c.Kubernetes.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
@@ -97,8 +97,8 @@ func (c *Controller) find(ctx context.Context, names []string, o *observed) erro
 	return nil
 }
 
-// apply begins what the plan says, writes the status, and ends what the status says is done with. So a result is never
-// lost: what was not written down still runs, or has left its log and its termination message.
+// apply creates pods, writes the status, and only then deletes pods whose result is in the status. So no result is lost:
+// until it is written, its pod exists, with its log and termination message.
 func (c *Controller) apply(ctx context.Context, job *v1beta1.NodeJob, p plan) (time.Duration, error) {
 	pods := c.Kubernetes.CoreV1().Pods(c.Namespace)
 	var failed []error
@@ -140,7 +140,7 @@ func (c *Controller) end(ctx context.Context, pod *core.Pod) error {
 	return nil
 }
 
-// notMade takes back the attempt of a node whose pod the API server refused.
+// notMade does not count the attempt of a node whose pod the API server refused.
 func (p *plan) notMade(node string, cause error, now time.Time) {
 	for i := range p.status.Nodes {
 		n := &p.status.Nodes[i]
@@ -169,7 +169,7 @@ func (c *Controller) announce(ctx context.Context, job *v1beta1.NodeJob, s v1bet
 	return kube.RecordOnce(ctx, c.Kubernetes, component, e)
 }
 
-// write is refused when the job has changed: then it is looked at again.
+// write fails with a conflict if the job has changed, which is then reconciled again.
 func (c *Controller) write(ctx context.Context, job *v1beta1.NodeJob, s v1beta1.NodeJobStatus) error {
 	_, _, err := c.written.WriteStatus(ctx, job, s)
 	return kube.IgnoreNotFound(err)

@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// The reasons of the events, which the conditions have as well.
+// The reasons of events and conditions.
 const (
 	ReasonCompleted = "JobCompleted"
 	ReasonFailed    = "JobFailed"
 )
 
-// conclude sums up the nodes.
+// conclude summarizes the nodes in the status.
 func (p *plan) conclude(now time.Time) {
 	s := &p.status
 	done, running := 0, 0
@@ -55,7 +55,7 @@ func (p *plan) conclude(now time.Time) {
 	}
 }
 
-// fail ends the job badly.
+// fail ends the job as failed.
 func (p *plan) fail(reason, message string, now time.Time) {
 	p.status.Phase = v1beta1.JobFailed
 	p.finish(now)

@@ -1,11 +1,11 @@
-// Package nodejob runs the containers of NodeJobs, one on each node that a job selects, and says what came of each.
+// Package nodejob runs the containers of NodeJobs, one on each node that a job selects, and reports the result of each.
 //
-// newPlan decides from what is observed and nothing else; Controller observes and applies. All state is in the objects:
-// a pod's name follows from its job, node and attempt, so what was begun before a restart is found again.
+// newPlan decides only from what is observed; Controller observes and applies. All state is in the objects: a pod's name
+// is derived from its job, node and attempt, so pods from before a restart are found again.
 //
-// Jobs of batch/v1 would not do: they know no completion word, so a container that has said it and goes on never completes
-// one, and one that fails after it is tried again. They would also begin a cleanup again without asking whether the pool is
-// used by now.
+// Jobs of batch/v1 do not suffice: they have no completion word, so a container that logs it and keeps running never
+// completes, and one that fails after it is retried. They would also retry a cleanup without checking whether the pool is
+// in use by then.
 package nodejob
 
 import (
@@ -99,7 +99,7 @@ func (c *Controller) watch() error {
 	kinds, pods, nodes := c.Watches.Holdfast.Holdfast().V1beta1(), c.Watches.Cluster.Core().V1().Pods(), c.Watches.Cluster.Core().V1().Nodes()
 	return errors.Join(
 		c.loop.Watch(kinds.NodeJobs().Informer(), nameOf),
-		// What they say is only read when a job is: nothing is to be done when it changes, but it must be known.
+		// Their changes queue no job, but they must be cached when a job is reconciled.
 		c.loop.Watch(kinds.StorageClusters().Informer(), func(any) []string { return nil }),
 		c.loop.Watch(kinds.StorageNodes().Informer(), func(any) []string { return nil }),
 		c.loop.Watch(pods.Informer(), ownerName),
@@ -111,7 +111,7 @@ func (c *Controller) watch() error {
 
 func nameOf(object any) []string { return []string{object.(metav1.Object).GetName()} }
 
-// ownerName is the job of a pod.
+// ownerName returns the job of a pod.
 func ownerName(object any) []string {
 	owner := metav1.GetControllerOf(object.(metav1.Object))
 	if owner == nil || owner.Kind != "NodeJob" {
@@ -120,11 +120,11 @@ func ownerName(object any) []string {
 	return []string{owner.Name}
 }
 
-// atWork are the jobs to which a change of a node may matter.
+// atWork returns the running jobs, to which a change of a node may matter.
 func (c *Controller) atWork(any) (names []string) {
 	jobs, err := c.jobs.List(labels.Everything())
 	if err != nil {
-		return nil // of a cache: it has no error to give
+		return nil // a cache has no errors
 	}
 	for _, j := range jobs {
 		if j.Status.Phase == v1beta1.JobRunning {

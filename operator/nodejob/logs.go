@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// logs are read beside the decisions, which are made again when a log has said something new.
+// logs reads logs concurrently, and queues a job when one of its logs has something new.
 type logs struct {
 	kubernetes kubernetes.Interface
 	wake       func(job string, after time.Duration)
@@ -26,11 +26,11 @@ type logs struct {
 	known map[types.UID]*reading
 }
 
-// reading is what is known of one pod's log.
+// reading is the state of one pod's log.
 type reading struct {
 	job    string
 	state  logState
-	cancel context.CancelFunc // of what reads at this moment; nil: nothing does
+	cancel context.CancelFunc // of the running reader; nil if there is none
 }
 
 const (
@@ -40,7 +40,7 @@ const (
 	tailLines    = 200
 )
 
-// of returns what is known of the pods' logs.
+// of returns the states of the pods' logs.
 func (l *logs) of(pods []*core.Pod) map[types.UID]logState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *logs) of(pods []*core.Pod) map[types.UID]logState {
 	return states
 }
 
-// forget ends what reads for a job that is gone or has ended.
+// forget stops the readers of a job that is gone or has ended.
 func (l *logs) forget(job string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,7 @@ func (l *logs) forget(job string) {
 	}
 }
 
-// begin lets read run for the pod, unless something reads its log already.
+// begin starts read for the pod, unless its log is being read already.
 func (l *logs) begin(ctx context.Context, job string, pod *core.Pod, read func(ctx context.Context) (logState, time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +164,7 @@ func (l *logs) stream(ctx context.Context, pod *core.Pod, word string, options *
 	}
 }
 
-// search looks for the word in a stream, of which it keeps the end.
+// search looks for the word in a stream, and keeps the end of the stream.
 type search struct {
 	word  string
 	found bool
@@ -173,7 +173,7 @@ type search struct {
 
 func (s *search) add(data []byte) {
 	s.kept = append(s.kept, data...)
-	// The word may have begun in what was read before.
+	// The word may begin in the previous data.
 	if s.word != "" && !s.found {
 		from := max(0, len(s.kept)-len(data)-len(s.word)+1)
 		s.found = strings.Contains(string(s.kept[from:]), s.word)

@@ -25,7 +25,7 @@ type observed struct {
 	logs     map[types.UID]logState
 	gone     map[string]bool           // names of pods that the API server does not have
 	refusals map[string]string         // by node, why the task must not run there
-	pools    map[string][]v1beta1.Pool // that nodes have, by what their agents said last; only for the task Cleanup
+	pools    map[string][]v1beta1.Pool // of nodes, as their agents reported last; only for the task Cleanup
 	settings settings
 }
 
@@ -33,15 +33,16 @@ type observed struct {
 type plan struct {
 	status   v1beta1.NodeJobStatus
 	create   []*core.Pod
-	end      []*core.Pod   // done with, when the status says so
+	end      []*core.Pod   // to delete once their result is in the status
 	follow   []*core.Pod   // whose logs may hold the word
 	read     []*core.Pod   // ended, with a log that has not been read
-	find     []string      // names of pods that should be there and that the cache does not have
+	find     []string      // names of pods that should exist and are not cached
 	again    time.Duration // when to look again, if nothing happens before; 0: not needed
 	finished bool          // with this plan
 }
 
-// newPlan decides. Nodes are selected in the status before anything runs, so that a later pass cannot choose others.
+// newPlan decides. The selected nodes are written into the status before anything runs, so that a later pass cannot
+// select others.
 func newPlan(job *v1beta1.NodeJob, o observed) plan {
 	p := plan{status: *job.Status.DeepCopy()}
 	p.deleteFinished(job, o.pods)
@@ -74,8 +75,7 @@ func newPlan(job *v1beta1.NodeJob, o observed) plan {
 	return p
 }
 
-// deleteFinished deletes pods that still run on nodes whose result is recorded already, and those of older attempts
-// there.
+// deleteFinished deletes, on nodes whose result is recorded, the pods that still run and those of older attempts.
 func (p *plan) deleteFinished(job *v1beta1.NodeJob, pods []*core.Pod) {
 	lastAttempt := map[string]int32{} // of nodes that have finished
 	for _, n := range p.status.Nodes {
@@ -174,7 +174,8 @@ func (r *round) node(n *v1beta1.NodeResult) {
 	}
 }
 
-// latest is the pod of the newest attempt. Older ones are ended; the pods may know of attempts that the status does not.
+// latest returns the pod of the newest attempt and deletes older ones. There may be pods of attempts that the status does
+// not have yet.
 func (r *round) latest(n *v1beta1.NodeResult) (latest *core.Pod) {
 	for _, p := range r.podsOf[n.Name] {
 		switch {
@@ -205,7 +206,7 @@ func attemptOf(job *v1beta1.NodeJob, p *core.Pod) int32 {
 
 const maxAttempts = 21 // one more than the largest backoffLimit
 
-// look judges the attempt at work.
+// look judges the current attempt.
 func (r *round) look(n *v1beta1.NodeResult, pod *core.Pod) verdict {
 	node := r.nodeNamed[n.Name]
 	switch why := r.refusals[n.Name]; {
@@ -214,7 +215,7 @@ func (r *round) look(n *v1beta1.NodeResult, pod *core.Pod) verdict {
 	case why != "" && n.Attempts == 0:
 		return verdict{failed: true, final: true, message: why}
 	case n.Attempts == 0:
-		return verdict{message: n.Message} // why its pod could not be made
+		return verdict{message: n.Message} // why its pod could not be created
 	case pod == nil && r.gone[podName(r.job, n.Name, n.Attempts)]:
 		return verdict{failed: true, message: "its pod was deleted"}
 	case pod == nil:
@@ -231,7 +232,7 @@ func (r *round) look(n *v1beta1.NodeResult, pod *core.Pod) verdict {
 	return v
 }
 
-// succeeded says whether the pod has done its work, so that it does not matter what became of the node.
+// succeeded says whether the pod has completed, so that the state of the node does not matter.
 func (r *round) succeeded(pod *core.Pod) bool {
 	return pod != nil && judge(pod, r.work, r.job.Spec.CompletionWord, r.logs[pod.UID]).done
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// JobLabel has the UID of the job that a pod belongs to, so that a job of the same name is not taken for it.
+// JobLabel is the UID of a pod's job, which distinguishes it from an earlier job of the same name.
 const JobLabel = "holdfast.dev/node-job"
 
-// nodeAnnotation names the node: a label would be too short for some names.
+// nodeAnnotation names the node. Some names are too long for a label.
 const nodeAnnotation = "holdfast.dev/node"
 
 const containerName = "job"
 
-// labelsOf are on the pods of a job.
+// labelsOf returns the labels of the pods of a job.
 func labelsOf(job types.UID) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":      "holdfast",
@@ -32,20 +32,20 @@ func labelsOf(job types.UID) map[string]string {
 	}
 }
 
-// podName is the same each time, so that an attempt is never begun twice.
+// podName is deterministic, so that an attempt is never started twice.
 func podName(job *v1beta1.NodeJob, node string, attempt int32) string {
 	sum := sha256.Sum256([]byte(string(job.UID) + "/" + node))
 	name := strings.ReplaceAll(job.Name, ".", "-")
 	return fmt.Sprintf("%s-%s-%d", strings.Trim(name[:min(len(name), 40)], "-"), hex.EncodeToString(sum[:5]), attempt)
 }
 
-// slack is what a pod gets beyond its time, so that it is the controller that ends it, and says so, if it runs.
+// slack is added to the deadline of a pod, so that a running controller ends the pod first, and reports why.
 const slack = 30 * time.Second
 
-// longest is more than any job takes, and no more than Kubernetes can count in seconds.
+// longest is longer than any job, and fits activeDeadlineSeconds.
 const longest = 10 * 365 * 24 * time.Hour
 
-// podOf is the pod of one attempt. It ends some time after the node has none left, even when no controller runs.
+// podOf returns the pod of one attempt. Its deadline ends it after the node's time even if no controller runs.
 func podOf(job *v1beta1.NodeJob, w work, s settings, node string, attempt int32, left time.Duration) *core.Pod {
 	no, deadline := false, int64((min(max(left, 0), longest)+slack)/time.Second)
 	pod := &core.Pod{
@@ -83,7 +83,7 @@ func mountHost(pod *core.PodSpec, mount core.VolumeMount, dir string) {
 
 func ownerOf(job *v1beta1.NodeJob) *metav1.OwnerReference {
 	owner := metav1.NewControllerRef(job, v1beta1.SchemeGroupVersion.WithKind("NodeJob"))
-	owner.BlockOwnerDeletion = nil // the pods hold nothing up
+	owner.BlockOwnerDeletion = nil // the pods do not block the deletion of the job
 	return owner
 }
 
@@ -98,7 +98,7 @@ func container(w work) core.Container {
 	return c
 }
 
-// only is the affinity to one node, by its name: other than spec.nodeName it leaves the check of room and taints to the
+// only returns the affinity to one node by its name. Unlike spec.nodeName, it leaves resources and taints to the
 // scheduler.
 func only(node string) *core.Affinity {
 	return &core.Affinity{NodeAffinity: &core.NodeAffinity{

@@ -20,10 +20,10 @@ func (r *round) timeout() time.Duration {
 	return defaultTimeout
 }
 
-// retries is how many attempts may fail and be tried again.
+// retries is how many failed attempts are retried.
 func (r *round) retries() int32 { return ptr.Deref(r.job.Spec.BackoffLimit, defaultBackoff) }
 
-// left is the time that the node still has. It begins with the first attempt.
+// left returns the time that the node has left, counted from the first attempt.
 func (r *round) left(n *v1beta1.NodeResult) time.Duration {
 	if n.StartTime == nil {
 		return r.timeout()
@@ -31,7 +31,7 @@ func (r *round) left(n *v1beta1.NodeResult) time.Duration {
 	return n.StartTime.Add(r.timeout()).Sub(r.now)
 }
 
-// attempt begins the next one, when it is time.
+// attempt starts the next attempt when its delay is over.
 func (r *round) attempt(n *v1beta1.NodeResult, last *core.Pod, v verdict, left time.Duration) {
 	if v.failed {
 		n.Message = fmt.Sprintf("attempt %d of %d: %s", n.Attempts, r.retries()+1, kube.Shorten(v.message, longestMessage))
@@ -52,8 +52,7 @@ func (r *round) attempt(n *v1beta1.NodeResult, last *core.Pod, v verdict, left t
 	r.within(left)
 }
 
-// pause is how long to wait until the next attempt. An attempt whose pod is gone has no end time, and is retried at
-// once.
+// pause returns the delay until the next attempt. An attempt whose pod is gone has no end time and is retried at once.
 func (r *round) pause(last *core.Pod, attempts int32) time.Duration {
 	if last == nil || attempts == 0 {
 		return 0
@@ -69,10 +68,10 @@ func (r *round) pause(last *core.Pod, attempts int32) time.Duration {
 	return min(end.Add(delay).Sub(r.now), delay) // the node's clock may be ahead
 }
 
-// wait leaves the attempt at work.
+// wait leaves the attempt running.
 func (r *round) wait(n *v1beta1.NodeResult, pod *core.Pod, v verdict, left time.Duration) {
 	n.Phase, n.Message = v1beta1.JobRunning, kube.Shorten(v.message, longestMessage)
-	if left > 0 { // else a log is being read, which makes it look again
+	if left > 0 { // otherwise a log is being read, which queues the job
 		r.within(left)
 	}
 	switch {
@@ -84,7 +83,8 @@ func (r *round) wait(n *v1beta1.NodeResult, pod *core.Pod, v verdict, left time.
 	}
 }
 
-// lastWords asks once for the log of a container that runs out of time: it may say why. One that is followed is known.
+// lastWords requests, once, the log of a container that has run out of time, since it may show why. A followed log is
+// known already.
 func (r *round) lastWords(pod *core.Pod) bool {
 	if pod == nil || r.job.Spec.CompletionWord != "" || containerStatus(pod).State.Running == nil || r.logs[pod.UID] != (logState{}) {
 		return false
@@ -109,8 +109,8 @@ func (r *round) finish(n *v1beta1.NodeResult, pod *core.Pod, phase v1beta1.JobPh
 	}
 }
 
-// over says whether nothing of a pod runs, or will. Its container has ended before its phase says so: only when the
-// kubelet has cleaned up behind it.
+// over says whether nothing of a pod runs, or will. The phase is not enough: it changes only after the kubelet has
+// cleaned up.
 func over(p *core.Pod) bool {
 	return containerStatus(p).State.Terminated != nil || p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed
 }
@@ -121,14 +121,14 @@ func (p *plan) endIfAny(pod *core.Pod) {
 	}
 }
 
-// within asks for another look after d at the latest.
+// within reconciles the job again after d at the latest.
 func (p *plan) within(d time.Duration) {
 	p.again = kube.Sooner(p.again, max(d, 10*time.Millisecond))
 }
 
 func timeOf(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
-// orElse is the text with what joins it, or nothing.
+// orElse returns the text with a prefix, or nothing.
 func orElse(joint, text string) string {
 	if text == "" {
 		return ""
@@ -136,7 +136,7 @@ func orElse(joint, text string) string {
 	return joint + text
 }
 
-// What of a job's status is bounded, so that a job on a thousand nodes stays an object that can be stored.
+// Limits of a job's status, so that the object of a job on a thousand nodes can be stored.
 const (
 	longestMessage = 512
 	longestTail    = 2048
@@ -145,7 +145,7 @@ const (
 
 func tailLimit(nodes int) int { return min(longestTail, allTails/max(nodes, 1)) }
 
-// lastBytes keeps the end, and no half of a character.
+// lastBytes returns the end of a text, without splitting a character.
 func lastBytes(text string, limit int) string {
 	return strings.ToValidUTF8(text[max(0, len(text)-limit):], "")
 }

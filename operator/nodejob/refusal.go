@@ -31,7 +31,7 @@ func (c *Controller) settings() (settings, error) {
 	return s, nil
 }
 
-// poolsOfNodes are the pools as the agents reported them last.
+// poolsOfNodes returns the pools as the agents last reported them.
 func (c *Controller) poolsOfNodes() (map[string][]v1beta1.Pool, error) {
 	nodes, err := c.storageNodes.List(labels.Everything())
 	if err != nil {
@@ -44,8 +44,8 @@ func (c *Controller) poolsOfNodes() (map[string][]v1beta1.Pool, error) {
 	return all, nil
 }
 
-// inUse says, by node, which volumes and snapshots keep a pool from being wiped. The API server is asked, not a cache:
-// a volume may have been made a moment ago.
+// inUse says, by node, which volumes and snapshots prevent wiping a pool. It reads from the API server, since a volume may
+// have been created a moment ago.
 func (c *Controller) inUse(ctx context.Context, pool string, nodes map[string][]v1beta1.Pool) (map[string]string, error) {
 	volumes, err := c.Client.HoldfastV1beta1().Volumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *Controller) inUse(ctx context.Context, pool string, nodes map[string][]
 	}
 	held := map[string][]string{}
 	for _, v := range volumes.Items {
-		// One that names no pool and is not made yet may go to any.
+		// One that names no pool and is not created yet may end up in any.
 		if p := cmp.Or(v.Status.Pool, v.Spec.Pool, pool); p == pool {
 			held[v.Spec.Node] = append(held[v.Spec.Node], "volume "+v.Name)
 		}
@@ -67,7 +67,7 @@ func (c *Controller) inUse(ctx context.Context, pool string, nodes map[string][]
 			held[s.Spec.Node] = append(held[s.Spec.Node], "snapshot "+s.Name)
 		}
 	}
-	if names := held[""]; len(names) > 0 { // their node cannot be read
+	if names := held[""]; len(names) > 0 { // their node is unreadable
 		for node := range nodes {
 			held[node] = append(held[node], names...)
 		}

@@ -15,19 +15,19 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// selection is which nodes a job runs on, and why the others are left out.
+// selection is the nodes that a job runs on, and why others are left out.
 type selection struct {
 	nodes   []string // in the order of their names
-	left    int      // not chosen by the selectors
-	tainted []string // chosen, with a taint that is not tolerated
+	left    int      // not selected
+	tainted []string // selected, with a taint that is not tolerated
 }
 
-// selectNodes reads the job's selectors as the scheduler does. A node that is cordoned or not ready has a taint for it.
+// selectNodes evaluates the job's selectors as the scheduler does. A node that is cordoned or not ready has a taint.
 func selectNodes(spec *v1beta1.NodeJobSpec, nodes []*core.Node) (selection, error) {
 	var s selection
 	byLabels, err := labelSelector(spec.LabelSelector)
 	if err != nil {
-		return s, fmt.Errorf("labelSelector: %.500s", err.Error()) // it quotes what it does not like
+		return s, fmt.Errorf("labelSelector: %.500s", err.Error()) // the error quotes the invalid value
 	}
 	byTerms := func(*core.Node) bool { return true }
 	if len(spec.NodeSelectorTerms) > 0 {

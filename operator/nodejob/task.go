@@ -20,19 +20,19 @@ const (
 	stateMount = "/holdfast"
 )
 
-// Of Holdfast on a node: the pools for which the StorageCluster names no path, and the records of those that are disks.
+// Directories of Holdfast on a node: of pools for which the StorageCluster names no path, and of the records of disks.
 const (
 	poolsDirectory   = "/var/lib/holdfast/pools"
 	recordsDirectory = "/var/lib/holdfast/disks"
 )
 
-// settings are what pods take from the rest of the cluster.
+// settings are what pods take from the StorageCluster.
 type settings struct {
 	namespace   string
 	image       v1beta1.Image // of Holdfast, for its own tasks
 	pullSecrets []core.LocalObjectReference
 	pools       []v1beta1.PoolSpec
-	unreadable  string // why what the StorageCluster says is not known; empty if it is
+	unreadable  string // why the StorageCluster is unreadable; empty if it is not
 }
 
 // work is what runs on each node.
@@ -42,9 +42,9 @@ type work struct {
 	args       []string
 	hostPath   string
 	mountPath  string
-	records    bool // of disks are mounted beneath stateMount, to be read
+	records    bool // the records of disks are mounted beneath stateMount, read-only
 	privileged bool
-	pulls      bool // it is enough that the image has come
+	pulls      bool // the image only has to be pulled
 }
 
 var errTask = errors.New("the job cannot run")
@@ -63,7 +63,7 @@ func workOf(spec *v1beta1.NodeJobSpec, s settings) (work, error) {
 		if spec.TaskImage == "" {
 			return work{}, fmt.Errorf("%w: task Pull needs taskImage, the image to pull", errTask)
 		}
-		// The image may lack this program: it is there by the time that this is found out, and nothing of it runs.
+		// The image may lack this program: when that shows, the image is pulled, and nothing of it has run.
 		return work{image: spec.TaskImage, command: []string{"/only-the-image-is-wanted"}, pulls: true}, nil
 	case v1beta1.CleanupTask:
 		if spec.Pool == "" {
@@ -80,7 +80,7 @@ func workOf(spec *v1beta1.NodeJobSpec, s settings) (work, error) {
 	return work{}, fmt.Errorf("%w: task %q is not known; %s and %s are", errTask, spec.Task, v1beta1.CleanupTask, v1beta1.PullTask)
 }
 
-// checkOwn refuses a job of which no pod can be made. The schema has refused it before, unless it was an older one.
+// checkOwn refuses a job of which no pod can be made. The schema refuses it too, unless the object is older.
 func checkOwn(spec *v1beta1.NodeJobSpec) error {
 	switch {
 	case strings.TrimSpace(string(spec.Image)) != string(spec.Image) || spec.Image == "":
@@ -96,13 +96,13 @@ func checkOwn(spec *v1beta1.NodeJobSpec) error {
 	return nil
 }
 
-// place is where a pool lies on a node.
+// place is the location of a pool on a node.
 type place struct {
 	dir  string
-	disk bool // which is to be mounted there
+	disk bool // a disk has to be mounted there
 }
 
-// where a pool lies on a node: where its agent had it, or else where the StorageCluster says.
+// where returns the location of a pool on a node: as its agent reported it, or else as the StorageCluster specifies it.
 func (o *observed) where(pool, node string) (p place, known bool) {
 	i := slices.IndexFunc(o.settings.pools, func(p v1beta1.PoolSpec) bool { return p.Name == pool })
 	if known = i >= 0; known {
@@ -116,7 +116,7 @@ func (o *observed) where(pool, node string) (p place, known bool) {
 	return p, known
 }
 
-// on is the work of a node: the task Cleanup finds the pool where that node has it.
+// on returns the work for a node: the location of the pool for the task Cleanup differs between nodes.
 func (r *round) on(node string) work {
 	w := r.work
 	if r.job.Spec.Task != v1beta1.CleanupTask {

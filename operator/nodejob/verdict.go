@@ -11,19 +11,19 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// logState is what is known of a container's log.
+// logState is what was read of a container's log.
 type logState struct {
 	found bool   // the completion word was in it
-	whole bool   // it has been read after the container had ended
+	whole bool   // it was read after the container had ended
 	tail  string // its end
 	err   string // why it could not be read
 }
 
-// verdict is what a pod says of its attempt.
+// verdict is the result of an attempt, by its pod.
 type verdict struct {
 	done    bool
 	failed  bool
-	final   bool // failed, and trying again cannot help
+	final   bool // failed, and a retry cannot help
 	reading bool // it has ended, and its log must be read first
 	exit    *int32
 	message string // why it failed, or what it waits for
@@ -66,7 +66,7 @@ func exitCode(s core.ContainerStatus) *int32 {
 	return &s.State.Terminated.ExitCode
 }
 
-// afterPull are the states of a container that has its image and cannot be made, or begun, of it.
+// afterPull are the states of a container that has its image and cannot be created or started.
 var afterPull = []string{"CreateContainerError", "CreateContainerConfigError", "RunContainerError", "StartError", "ContainerCannotRun"}
 
 // pulled says whether the kubelet has the image.
@@ -108,14 +108,15 @@ func ended(p *core.Pod, t *core.ContainerStateTerminated, word string, log logSt
 	return v
 }
 
-// leftWord says whether the container left the word in its termination message: what it wrote to /dev/termination-log,
-// or the end of its log if it wrote nothing there and failed. That is in the pod's status, whatever becomes of the log.
-// What the runtime says of a container that never ran may hold the word as well, since it shows the command.
+// leftWord says whether the container's termination message has the word: what it wrote to /dev/termination-log, or the
+// end of its log if it wrote nothing there and failed. The message is in the pod's status even if the log is lost. The
+// runtime's message about a container that never ran does not count: it may quote the command, and so the word.
 func leftWord(t *core.ContainerStateTerminated, word string) bool {
 	return !slices.Contains(afterPull, t.Reason) && strings.Contains(t.Message, word)
 }
 
-// endedByDeletion says whether the container ended after its pod had been asked to go: then even exit code 0 says nothing.
+// endedByDeletion says whether the container ended after the deletion of its pod began: then even exit code 0 proves
+// nothing.
 func endedByDeletion(p *core.Pod, t *core.ContainerStateTerminated) bool {
 	if p.DeletionTimestamp == nil {
 		return false
@@ -134,7 +135,7 @@ func startFailure(t *core.ContainerStateTerminated) string {
 
 func outOfTime(p *core.Pod) bool { return p.Status.Reason == "DeadlineExceeded" }
 
-// podFailure describes a pod that the kubelet or the cluster has ended.
+// podFailure describes a pod that the kubelet or a controller has ended.
 func podFailure(p *core.Pod) string {
 	said := strings.TrimRight(cmp.Or(p.Status.Message, "no reason was given"), ".\n ")
 	switch p.Status.Reason {
@@ -151,7 +152,7 @@ func podFailure(p *core.Pod) string {
 	return fmt.Sprintf("its pod failed (%s): %s", p.Status.Reason, said)
 }
 
-// disruption says who ended the pod, if that was the cluster.
+// disruption returns the disruption that ended the pod, if there was one.
 func disruption(p *core.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == core.DisruptionTarget && c.Status == core.ConditionTrue {
@@ -161,10 +162,10 @@ func disruption(p *core.Pod) string {
 	return ""
 }
 
-// pullFailures are the states of a container whose image does not come.
+// pullFailures are the states of a container whose image cannot be pulled.
 var pullFailures = []string{"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}
 
-// pending says what a container waits for that has not begun.
+// pending says what a container waits for that has not started.
 func pending(p *core.Pod, s core.ContainerStatus) verdict {
 	for _, c := range p.Status.Conditions {
 		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse {

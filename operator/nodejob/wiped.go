@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// giveUpWiped has the nodes whose pool was wiped forget that pool: they would wait for its disk, and serve nothing in its
-// place.
+// giveUpWiped gives up the pools that were wiped: otherwise their nodes would wait for the old pool, and serve no new one
+// in its place.
 func (c *Controller) giveUpWiped(ctx context.Context, job *v1beta1.NodeJob, next v1beta1.NodeJobStatus) error {
 	if job.Spec.Task != v1beta1.CleanupTask {
 		return nil

@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// Carried is what of a spec was carried out on the nodes.
+// Carried is the part of a spec that was applied on the nodes.
 type Carried struct {
 	Pools             []v1beta1.PoolSpec
 	NodeSelectorTerms []core.NodeSelectorTerm
 }
 
-// ReadCarried takes it from the ConfigMap and the DaemonSet of the nodes. It is nil where one of them is missing, or
-// where they do not match because one was changed by hand.
+// ReadCarried reads it from the ConfigMap and the DaemonSet of the nodes. It is nil if one of them is missing, or if a
+// user has changed one so that they do not match.
 func ReadCarried(config, nodes *unstructured.Unstructured) *Carried {
 	if config == nil || nodes == nil {
 		return nil

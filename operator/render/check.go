@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// checkAll refuses what cannot be made, before anything is made. The API server has refused most of it before; an
-// object may come from a file, or from a time when the kind was another.
+// checkAll refuses an invalid spec before anything is applied. The API server refuses most of it too, but an object may
+// come from a file, or be older than a rule.
 func checkAll(p *plan) error {
 	for _, check := range []func(*plan) error{checkCluster, checkImages, checkCSI, checkPools, checkEphemeral, checkClasses, checkPods, checkAccess} {
 		if err := check(p); err != nil {
@@ -63,7 +63,7 @@ func checkTerms(parent string, terms []core.NodeSelectorTerm) error {
 		return nil
 	}
 	if _, err := nodeaffinity.NewNodeSelector(&core.NodeSelector{NodeSelectorTerms: terms}, field.WithPath(field.NewPath(parent))); err != nil {
-		return fmt.Errorf("%.500s", err.Error()) // it quotes what it does not like
+		return fmt.Errorf("%.500s", err.Error()) // the error quotes the invalid value
 	}
 	for i, term := range terms {
 		for j, f := range term.MatchFields {
@@ -77,7 +77,7 @@ func checkTerms(parent string, terms []core.NodeSelectorTerm) error {
 
 var directory = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
 
-// checkDir wants a directory that can be compared with others.
+// checkDir requires an absolute, clean path, which can be compared with others.
 func checkDir(field, dir string) error {
 	if !directory.MatchString(dir) || path.Clean(dir) != dir || len(dir) > 255 {
 		return fmt.Errorf("%s: %.300q is not allowed: it must be an absolute directory other than /, of at most 255 letters, digits and . _ - /, without . and .. between slashes and without one at its end", field, dir)
@@ -85,7 +85,7 @@ func checkDir(field, dir string) error {
 	return nil
 }
 
-// oneOf refuses what is not among the allowed. An empty one is not named.
+// oneOf refuses values that are not allowed. An empty one is allowed.
 func oneOf[T ~string](field string, value T, allowed ...T) error {
 	if slices.Contains(allowed, value) {
 		return nil
@@ -99,7 +99,7 @@ func oneOf[T ~string](field string, value T, allowed ...T) error {
 	return fmt.Errorf("%s: %.80q is not known: it must be %s", field, string(value), strings.Join(names, " or "))
 }
 
-// checkName wants the name of an object.
+// checkName requires a valid name of an object.
 func checkName(field, value string) error {
 	if wrong := validation.IsDNS1123Subdomain(value); len(wrong) > 0 {
 		return fmt.Errorf("%s: %.300q cannot be a name: %s", field, value, wrong[0])

@@ -11,7 +11,7 @@ import (
 // metricsPort is that of the metrics, in the same pods.
 const metricsPort = 9090
 
-// checkAccess refuses ways to the API that cannot be.
+// checkAccess refuses invalid settings of the HTTPS API's Service and Ingress.
 func checkAccess(p *plan) error {
 	service := p.spec.Service
 	if wrong := validation.IsDNS1035Label(p.serviceName()); len(wrong) > 0 {

@@ -55,7 +55,7 @@ func checkChoices(at string, class v1beta1.StorageClassSpec) error {
 	return oneOf(at+".onNodeLoss", class.OnNodeLoss, "", v1beta1.RetainOnNodeLoss, v1beta1.DeleteOnNodeLoss)
 }
 
-// checkParameters refuses those that are said elsewhere, so that each has one place, and those that the driver refuses.
+// checkParameters refuses parameters that have a field, so that each has one place, and those that the driver refuses.
 func (p *plan) checkParameters(at string, class v1beta1.StorageClassSpec) error {
 	elsewhere := map[string]string{
 		parameters.Pool: at + ".pool", parameters.OnNodeLoss: at + ".onNodeLoss", parameters.FSType: at + ".fsType",

@@ -37,7 +37,7 @@ func checkPods(p *plan) error {
 	return checkController(p.spec.Controller)
 }
 
-// checkController leaves what it does not look at to the API server, which refuses the workload then.
+// checkController checks some fields; the API server refuses the workload if others are invalid.
 func checkController(c v1beta1.ControllerSpec) error {
 	if err := checkNodeAffinity("spec.controller.affinity.nodeAffinity", c.Affinity); err != nil {
 		return err

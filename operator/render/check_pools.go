@@ -74,7 +74,7 @@ func (p *plan) checkPlace(at string, pool v1beta1.PoolSpec) error {
 	return nil
 }
 
-// checkPolicy refuses what a pool could not keep.
+// checkPolicy refuses limits that a pool could not enforce.
 func checkPolicy(at string, pool v1beta1.PoolSpec) error {
 	if err := oneOf(at+".engine", pool.Engine, "", v1beta1.EngineImage, v1beta1.EngineDirectory); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 
 const apiPort = "api" // of the container and the Service
 
-// controller returns the workload that the operator itself is in.
+// controller returns the workload of the operator itself.
 func (p *plan) controller() ([]object, error) {
 	budget, err := manifest[policy.PodDisruptionBudget](deploy.Controller, "PodDisruptionBudget", v1beta1.ControllerName)
 	if err != nil {
@@ -109,7 +109,7 @@ func statefulSet(d *apps.Deployment) *apps.StatefulSet {
 		Selector:    d.Spec.Selector,
 		Template:    d.Spec.Template,
 		ServiceName: v1beta1.ControllerName, // it does not exist: the pods are not addressed by name
-		// In order, a pod that never becomes ready could not be replaced by a better one.
+		// With OrderedReady, a pod that never becomes ready could not be replaced.
 		PodManagementPolicy: apps.ParallelPodManagement,
 		UpdateStrategy:      apps.StatefulSetUpdateStrategy{Type: apps.RollingUpdateStatefulSetStrategyType},
 	}}

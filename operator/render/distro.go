@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// usualKubeletDir is the kubelet's --root-dir where nothing else is said, and in the manifests.
+// usualKubeletDir is the default of the kubelet's --root-dir, and that of the manifests.
 const usualKubeletDir = "/var/lib/kubelet"
 
 // distributions are known by a word in their name, and have their kubelet's directory.

@@ -16,11 +16,11 @@ import (
 // cluster asks for that, as OpenShift does.
 const inlineProfile = "security.kubernetes.io/csi-ephemeral-volume-profile"
 
-// announceInline lets the kubelets know inline ephemeral volumes: those that are allowed, and those that are still there.
+// announceInline adds the mode Ephemeral to the CSIDriver if inline volumes are allowed or still in use.
 func (p *plan) announceInline(driver *storage.CSIDriver) {
 	profile := "privileged"
 	if p.spec.CSI.Ephemeral != nil {
-		profile = "restricted" // what they may take is said, and they give no right to a node
+		profile = "restricted" // their pools and size are limited, and they give no rights on a node
 	}
 	metav1.SetMetaDataLabel(&driver.ObjectMeta, inlineProfile, profile)
 	if p.spec.CSI.Ephemeral != nil || p.KeepInline {
@@ -28,7 +28,7 @@ func (p *plan) announceInline(driver *storage.CSIDriver) {
 	}
 }
 
-// inlineArguments are the arguments for the driver of a node that say what is allowed.
+// inlineArguments returns the arguments of a node's driver with what is allowed.
 func (p *plan) inlineArguments() []string {
 	allowed := p.spec.CSI.Ephemeral
 	if allowed == nil {

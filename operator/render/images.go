@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-storage/holdfast/deploy"
 )
 
-// Release is what a program knows of the images of its release, beside what the manifests say.
+// Release has the images of a program's release that differ from the manifests.
 type Release struct {
-	// Own is the image that the program runs from. It is that of Holdfast where a StorageCluster names none: who has built
-	// or renamed it has changed the manifest, and the program knows nothing of that. "" if it is not known.
+	// Own is the image that the program runs from; "" if unknown. It is the default of spec.images.holdfast: the manifest of
+	// a rebuilt or renamed image has another name than the program knows.
 	Own v1beta1.Image
 	// Related are the images that OLM names in the environment, by the names of their containers.
 	Related map[string]v1beta1.Image
@@ -43,7 +43,7 @@ func NewRelease(own v1beta1.Image, environment func(variable string) string) Rel
 	return r
 }
 
-// environment passes on the environment of this process, since the workload of the controller is rendered here too.
+// environment returns the variables to keep in the workload of the controller, which is rendered here too.
 func (r Release) environment() (all []core.EnvVar) {
 	for _, container := range relatedImages {
 		if image := r.Related[container]; image != "" {
@@ -73,9 +73,9 @@ func (r Release) Images(c *v1beta1.StorageCluster) v1beta1.Images {
 	return images
 }
 
-// NFSImage is the image of NFS servers that belongs to one of Holdfast: it is beside it, is named nfs instead of
-// holdfast, and has the same tag, or where there is none that of this release. Of an image that is not named holdfast it is
-// that of this release. One that the environment names goes with the image of Holdfast that it names, and with no other.
+// NFSImage returns the image of NFS servers for an image of Holdfast: the same with the name nfs instead of holdfast, and
+// with the tag of this release if it has none. If the image is not named holdfast, it is that of this release. An image
+// that the environment names only belongs to the image of Holdfast that it names.
 func (r Release) NFSImage(holdfast v1beta1.Image) v1beta1.Image {
 	if image := r.Related[nfsName]; image != "" && holdfast != "" && holdfast == r.Related[name] {
 		return image
@@ -84,7 +84,7 @@ func (r Release) NFSImage(holdfast v1beta1.Image) v1beta1.Image {
 	if i := strings.LastIndexByte(last, '/'); i >= 0 {
 		beside, last = last[:i+1], last[i+1:]
 	}
-	last, _, _ = strings.Cut(last, "@") // the digest is of the other one alone
+	last, _, _ = strings.Cut(last, "@") // the digest is that of the other image
 	image, tag, tagged := strings.Cut(last, ":")
 	if image != name {
 		return v1beta1.Image(name + "/" + nfsName + ":" + deploy.Version)

@@ -24,7 +24,7 @@ const (
 	configHash = "holdfast.dev/config-hash"
 )
 
-// node returns what runs on the nodes that store.
+// node returns the objects that run on storage nodes.
 func (p *plan) node() ([]object, error) {
 	if !p.withCSI() {
 		return nil, nil
@@ -74,7 +74,7 @@ func (p *plan) nodeSet() (*apps.DaemonSet, error) {
 	return set, nil
 }
 
-// choose keeps a pod to the nodes that store.
+// choose restricts a pod to the storage nodes.
 func (p *plan) choose(pod *core.PodSpec) {
 	if len(p.spec.NodeSelectorTerms) > 0 {
 		pod.Affinity = &core.Affinity{NodeAffinity: &core.NodeAffinity{
@@ -85,7 +85,7 @@ func (p *plan) choose(pod *core.PodSpec) {
 
 const loopSetsName = "holdfast-loop-sets"
 
-// loopSets returns what lends loop devices to NFS servers where no node does.
+// loopSets returns the DaemonSet that lends loop devices to NFS servers if there are no node pods.
 func (p *plan) loopSets() ([]object, error) {
 	if p.withCSI() {
 		return nil, nil
@@ -101,7 +101,7 @@ func (p *plan) loopSets() ([]object, error) {
 	pod := &set.Spec.Template.Spec
 	lender := container(pod, name)
 	lender.Image = string(p.images.Holdfast)
-	if p.spec.Debug { // of the StorageCluster it knows nothing
+	if p.spec.Debug { // it does not read the StorageCluster
 		lender.Args = append(lender.Args, "--log-level=debug")
 	}
 	p.moveKubeletDir(pod)
@@ -110,8 +110,8 @@ func (p *plan) loopSets() ([]object, error) {
 	return append(objects, set), nil
 }
 
-// mountPools mounts the directories of the pools. That of Holdfast is not mounted where it is not used; what the agent
-// mounts beneath it, which are disks, must appear on the node.
+// mountPools mounts the directories of the pools, and that of Holdfast if it is used. Disks that the agent mounts beneath
+// it must be visible on the node.
 func (p *plan) mountPools(pod *core.PodSpec) {
 	main, used := container(pod, name), false
 	for i, pool := range p.pools {
@@ -141,7 +141,7 @@ func mountOf(c *core.Container, volume string) *core.VolumeMount {
 	return &c.VolumeMounts[i]
 }
 
-// nodeSidecars adds those that have an image; the driver leaves their work to them.
+// nodeSidecars adds the sidecars that have an image, in place of the driver's own implementation.
 func (p *plan) nodeSidecars(pod *core.PodSpec) error {
 	template, err := manifest[core.PodTemplate](deploy.Sidecars, "PodTemplate", v1beta1.NodeName)
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *plan) nodeSidecars(pod *core.PodSpec) error {
 	return nil
 }
 
-// moveKubeletDir puts the kubelet's directory in the place of the one that the manifests have.
+// moveKubeletDir replaces the kubelet's directory of the manifests.
 func (p *plan) moveKubeletDir(pod *core.PodSpec) {
 	move := func(s *string) { *s = strings.Replace(*s, usualKubeletDir, p.kubeletDir, 1) }
 	for i := range pod.Containers {

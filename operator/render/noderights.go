@@ -15,7 +15,7 @@ import (
 // securityContextConstraints are OpenShift's.
 var securityContextConstraints = schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
 
-// nodeRights returns the account of the nodes and what it may do.
+// nodeRights returns the account of the nodes and its rights.
 func (p *plan) nodeRights() ([]object, error) {
 	rights, err := deploy.Objects(deploy.NodeRBAC)
 	if err != nil {
@@ -34,13 +34,13 @@ func (p *plan) nodeRights() ([]object, error) {
 	return append(objects, p.privilegedOnOpenShift(v1beta1.NodeName, v1beta1.NodeComponent)...), nil
 }
 
-// loopSetRights returns the account of what only lends loop devices, and what it may do.
+// loopSetRights returns the account of pods that only lend loop devices, and its rights.
 func (p *plan) loopSetRights() ([]object, error) {
 	objects, err := p.accountAndRights(deploy.LoopSets)
 	return append(objects, p.privilegedOnOpenShift(loopSetsName, v1beta1.LoopSetsComponent)...), err
 }
 
-// accountAndRights returns all of a manifest but its workload.
+// accountAndRights returns all objects of a manifest except its workload.
 func (p *plan) accountAndRights(file string) ([]object, error) {
 	all, err := deploy.Objects(file)
 	if err != nil {
@@ -74,8 +74,7 @@ func (p *plan) bindHere(binding *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(binding.Object, subjects, "subjects")
 }
 
-// privilegedOnOpenShift lets the pods of an account be admitted there. The Role of our own works whatever roles the
-// cluster has.
+// privilegedOnOpenShift allows the pods of an account on OpenShift. Its own Role does not depend on roles of the cluster.
 func (p *plan) privilegedOnOpenShift(account, component string) []object {
 	if !isDistro(p.spec.Distribution, openshift) && !isDistro(p.spec.Distribution, "okd") && !p.Has(securityContextConstraints) {
 		return nil

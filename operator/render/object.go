@@ -16,7 +16,7 @@ const (
 	manager = "holdfast-operator"
 )
 
-// Labels returns the labels that every object has that the operator makes for a StorageCluster, and nothing else has.
+// Labels returns the labels of every object that the operator creates for a StorageCluster, which no other object has.
 func Labels(c *v1beta1.StorageCluster) map[string]string {
 	return map[string]string{v1beta1.NameLabel: name, v1beta1.PartOfLabel: name, v1beta1.ManagedByLabel: manager, v1beta1.InstanceLabel: c.Name}
 }
@@ -34,7 +34,7 @@ var clusterScoped = map[string]bool{
 	"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
 }
 
-// finish gives an object what all objects have, and leaves out what its type adds to what was said.
+// finish sets what all objects have, and removes fields that only exist because of the Go type.
 func (p *plan) finish(o object) (*unstructured.Unstructured, error) {
 	finished, err := Unstructured(o)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *plan) finish(o object) (*unstructured.Unstructured, error) {
 	return finished, nil
 }
 
-// Unstructured leaves out what a type adds to what was said.
+// Unstructured removes fields that only exist because of the Go type, such as an empty status.
 func Unstructured(o runtime.Object) (*unstructured.Unstructured, error) {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		return u, nil
@@ -78,7 +78,7 @@ func Unstructured(o runtime.Object) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// withoutNull removes the fields that say nothing.
+// withoutNull removes null fields.
 func withoutNull(fields map[string]any) {
 	for key, value := range fields {
 		switch value := value.(type) {

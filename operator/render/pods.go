@@ -52,14 +52,14 @@ func container(pod *core.PodSpec, name string) *core.Container {
 	return nil
 }
 
-// beside returns a container that the manifests have for those who ask for it.
+// beside returns an optional container of the manifests.
 func beside(template *core.PodTemplate, name string, image v1beta1.Image) core.Container {
 	c := container(&template.Template.Spec, name)
 	c.Image = string(image)
 	return *c
 }
 
-// replaceArgument puts another argument in the place of the one that begins with a flag.
+// replaceArgument replaces the argument that begins with a flag.
 func replaceArgument(c *core.Container, flag, value string) {
 	for i, argument := range c.Args {
 		if strings.HasPrefix(argument, flag+"=") {

@@ -19,16 +19,16 @@ var (
 // LoopSetsPolicy is the policy without which no loop devices are lent, and its binding.
 const LoopSetsPolicy = "holdfast-loop-sets"
 
-// Limits are the policies, each with a binding of its name, that keep accounts to what is their own, and loop devices from
-// pods that are not to have them.
+// Limits are the policies, each with a binding of its name, that limit accounts to their own objects, and loop devices to
+// the pods that may have them.
 func Limits() []string {
 	return []string{"holdfast-deletion", "holdfast-node-account", "holdfast-node-requests", LoopSetsPolicy}
 }
 
-// ServerLimits are those of the accounts of NFS servers, which are there as long as there are servers.
+// ServerLimits are those for the accounts of NFS servers, which exist as long as there are servers.
 func ServerLimits() []string { return []string{"holdfast-nfs-account", "holdfast-nfs-classes"} }
 
-// LimitsOf are the policies of Limits and their bindings as a StorageCluster is to have them.
+// LimitsOf returns the policies of Limits and their bindings for a StorageCluster.
 func LimitsOf(in Input) ([]*unstructured.Unstructured, error) {
 	p := &plan{Input: in, spec: in.Cluster.Spec}
 	objects, err := p.policies()
@@ -44,12 +44,12 @@ func LimitsOf(in Input) ([]*unstructured.Unstructured, error) {
 	return limits, nil
 }
 
-// WithoutPolicies is what an API server that knows no policies cannot keep anybody from.
+// WithoutPolicies says what is possible for anyone if the API server has no policies.
 const WithoutPolicies = "the API server knows no ValidatingAdmissionPolicy, as Kubernetes has since 1.30: with the token of one node pod the Volumes of " +
 	"every node can be written, with that of an NFS server every PersistentVolume and claim, and no loop devices are lent, which NFS servers with the engine image need. " +
 	"Update Kubernetes; until then give NFS servers the engine directory, and allow no access to the node pods"
 
-// policies let the API server itself hold what neither the schemas of the kinds nor RBAC can. An older one has no such kind.
+// policies make the API server enforce what neither schemas nor RBAC can. An older one has no such kind.
 func (p *plan) policies() ([]object, error) {
 	if !HasPolicies(p.Has) {
 		return nil, nil
@@ -75,7 +75,7 @@ func HasPolicies(has func(schema.GroupKind) bool) bool {
 	return has(admissionPolicyKind) && has(admissionBindingKind)
 }
 
-// Policies are those of a file of package deploy, for a Holdfast in a namespace.
+// Policies returns those of a file of package deploy, for a Holdfast in a namespace.
 func Policies(file, namespace string) ([]*unstructured.Unstructured, error) {
 	all, err := deploy.Objects(file)
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *plan) lendTo(objects []object) error {
 	return fmt.Errorf("%s has no policy %s", deploy.LoopSetPolicies, LoopSetsPolicy)
 }
 
-// SetVariable gives a variable of a policy another expression.
+// SetVariable replaces the expression of a variable of a policy.
 func SetVariable(policy *unstructured.Unstructured, name, expression string) error {
 	variables, _, err := unstructured.NestedSlice(policy.Object, "spec", "variables")
 	if err != nil {
@@ -112,7 +112,7 @@ func SetVariable(policy *unstructured.Unstructured, name, expression string) err
 	return fmt.Errorf("policy %s has no variable %s", policy.GetName(), name)
 }
 
-// inNamespace puts the namespace of Holdfast in the place of the one that the expressions of the manifests have.
+// inNamespace replaces the namespace of Holdfast in the expressions of the manifests.
 func inNamespace(value any, namespace string) any {
 	switch value := value.(type) {
 	case string:

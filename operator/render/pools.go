@@ -19,7 +19,7 @@ const hostDir = "/var/lib/holdfast"
 func Pools(c *v1beta1.StorageCluster) []v1beta1.PoolSpec {
 	pools := slices.Clone(c.Spec.Pools)
 	if len(pools) == 0 {
-		// Its file system is that of the system, where more should be kept free than on a disk of its own.
+		// It shares its file system with the system, which needs more free space than a dedicated disk.
 		pools = []v1beta1.PoolSpec{{Name: "default", Reserved: "10%"}}
 	}
 	for i := range pools {
@@ -32,7 +32,7 @@ func Pools(c *v1beta1.StorageCluster) []v1beta1.PoolSpec {
 
 func poolDir(pool string) string { return path.Join(hostDir, "pools", pool) }
 
-// Stores says whether a node is to store, whatever its state: a node that is cordoned or not ready is meant to come back.
+// Stores says whether the spec selects a node, in any state: a node that is cordoned or not ready should come back.
 func Stores(c *v1beta1.StorageCluster, node *core.Node) (bool, error) {
 	if node.Labels[core.LabelOSStable] != "linux" {
 		return false, nil
@@ -40,7 +40,7 @@ func Stores(c *v1beta1.StorageCluster, node *core.Node) (bool, error) {
 	return matches(c.Spec.NodeSelectorTerms, node, field.NewPath("spec"))
 }
 
-// NodePools returns the pools of a node, which are none if it does not store.
+// NodePools returns the pools of a node; none if the spec does not select it.
 func NodePools(c *v1beta1.StorageCluster, node *core.Node) ([]v1beta1.PoolSpec, error) {
 	if stores, err := Stores(c, node); !stores {
 		return nil, err

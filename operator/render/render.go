@@ -1,5 +1,5 @@
-// Package render says which objects a StorageCluster consists of. It reads nothing from the cluster and changes nothing
-// there: the same input gives the same objects.
+// Package render computes the objects of a StorageCluster. It does not access the cluster: the same input gives the same
+// objects.
 package render
 
 import (
@@ -26,9 +26,9 @@ type Input struct {
 	Release         Release
 }
 
-// Objects returns all that the operator makes for a StorageCluster, in the order in which to apply it: what pods need
-// comes before them, and the controller's own workload is last. An error is the user's: it names the field, its value
-// and what is allowed.
+// Objects returns all objects of a StorageCluster, in the order in which to apply them: what pods need comes before them,
+// and the controller's own workload is last. An error is about the spec: it names the field, its value and what is
+// allowed.
 func Objects(in Input) ([]*unstructured.Unstructured, error) {
 	p, err := newPlan(in)
 	if err != nil {
@@ -54,7 +54,7 @@ func Objects(in Input) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// plan is a StorageCluster with all that it leaves to the defaults.
+// plan is a StorageCluster with its defaults.
 type plan struct {
 	Input
 	spec       v1beta1.StorageClusterSpec
@@ -81,7 +81,7 @@ func newPlan(in Input) (*plan, error) {
 	return p, checkAll(p)
 }
 
-// WithCSI says whether Kubernetes is to reach the driver.
+// WithCSI says whether the driver is enabled.
 func WithCSI(s *v1beta1.StorageClusterSpec) bool { return s.CSI.Enabled == nil || *s.CSI.Enabled }
 
 func (p *plan) withCSI() bool { return WithCSI(&p.spec) }

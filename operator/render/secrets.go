@@ -12,7 +12,7 @@ import (
 // ingressSecret holds the TLS pair of the Ingress.
 const ingressSecret = "holdfast-ingress"
 
-// credential is a pair that Kubernetes hands to the driver with a call.
+// credential is a user name and password that Kubernetes passes to the driver with a call.
 type credential struct {
 	field     string // of spec.csi
 	secret    string

@@ -13,7 +13,7 @@ const (
 	snapshotControllerComponent = "snapshot-controller"
 )
 
-// snapshotController returns what runs the controller of the snapshot kinds, which ends at once where these are missing.
+// snapshotController returns the workload of the snapshot controller, which exits if its kinds are missing.
 func (p *plan) snapshotController() ([]object, error) {
 	image := p.images.SnapshotController
 	if p.Snapshots {

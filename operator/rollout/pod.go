@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// IsReady says whether a pod does its work and is not about to end.
+// IsReady says whether a pod is ready and not being deleted.
 func IsReady(p *core.Pod) bool {
 	return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c core.PodCondition) bool {
 		return c.Type == core.PodReady && c.Status == core.ConditionTrue
 	})
 }
 
-// passing are reasons of containers that go away by themselves.
+// passing are reasons of waiting containers that are no failure.
 var passing = []string{"", "ContainerCreating", "PodInitializing"}
 
 // pulls are reasons that alternate while an image cannot be pulled.
@@ -31,7 +31,7 @@ var unpullable = map[string]string{
 	"InvalidImageName": "InvalidImageName", "ErrImageNeverPull": "ErrImageNeverPull",
 }
 
-// PullTrouble is the reason for which an image of a pod does not come; "" if none waits for one.
+// PullTrouble returns the reason why an image of a pod cannot be pulled; "" if none waits for one.
 func PullTrouble(p *core.Pod) string {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if waiting := s.State.Waiting; waiting != nil && unpullable[waiting.Reason] != "" {
@@ -41,14 +41,14 @@ func PullTrouble(p *core.Pod) string {
 	return ""
 }
 
-// identifiers, of containers, are others at each attempt.
+// identifiers of containers differ at each attempt.
 var identifiers = regexp.MustCompile("[0-9a-f]{32,}")
 
-// longestTrouble is the length to which a message is cut.
+// longestTrouble is the maximum length of a message.
 const longestTrouble = 300
 
-// Trouble says why a pod is not ready, and whether that is a failure rather than a matter of time. It says the same of
-// the same trouble, whichever attempt the kubelet is at.
+// Trouble says why a pod is not ready, and whether that is a failure and not only a matter of time. It returns the same
+// text for the same problem at every attempt of the kubelet.
 func Trouble(p *core.Pod) (why string, failed bool) {
 	for _, c := range p.Status.Conditions {
 		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse {

@@ -1,10 +1,10 @@
 // Package rollout replaces the node pods of a DaemonSet that are outdated: one at a time, and only while all others
 // work. The DaemonSet leaves that to it by the update strategy OnDelete.
 //
-// The strategy RollingUpdate goes by the readiness of pods alone. It would take the next node while the pools of the last
-// one are not open yet; were they part of the readiness, a node with a broken disk would end every rollout. It leaves pods
-// alone whose account was made again, which can write nothing any more, and it says of a rollout that stands still that it
-// does, but not at which pod and why.
+// The strategy RollingUpdate only knows the readiness of pods. It would continue with the next node before the pools of
+// the last one are open; if the readiness included them, a node with a broken disk would block every rollout. It does not
+// replace pods whose account was recreated, which can write nothing any more, and for a stuck rollout it reports neither
+// the pod nor the cause.
 package rollout
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// RevisionAnnotation, on the template of a DaemonSet and so on its pods, identifies the template.
+// RevisionAnnotation identifies the template of a DaemonSet, on the template and so on its pods.
 const RevisionAnnotation = "holdfast.dev/revision"
 
 // Stamp gives the template of a workload its RevisionAnnotation. It is called before the workload is applied.
@@ -49,23 +49,23 @@ func Stamp(workload *unstructured.Unstructured) error {
 	return unstructured.SetNestedField(workload.Object, hex.EncodeToString(sum[:8]), at...)
 }
 
-// Result is where a rollout stands.
+// Result is the state of a rollout.
 type Result struct {
 	Done    bool
-	Total   int // pods that there are to be
+	Total   int // desired pods
 	Updated int // pods of the current template that are ready
-	// Node at work: its pod was just deleted, or is not ready yet.
+	// Node is being updated: its pod was just deleted, or is not ready yet.
 	Node string
-	// Since the pod of Node exists, which is not ready or whose storage is not; zero while it is being replaced.
+	// Since is when the pod of Node was created, if it or its storage is not ready; zero while it is being replaced.
 	Since time.Time
-	// Waiting says what is waited for, "" when Done.
+	// Waiting says what the rollout waits for; "" when Done.
 	Waiting string
-	// Stuck: the pod of Node is a new one that does not start. Waiting says why. Only another template, or what hinders
-	// the pod going away, helps.
+	// Stuck says that the new pod of Node does not start; Waiting says why. Only another template helps, or removing the
+	// cause.
 	Stuck bool
 }
 
-// Step replaces at most one pod. The caches behind the world may be behind: a pod is replaced by its UID, so never twice.
+// Step replaces at most one pod. The caches may be behind, so a pod is deleted by its UID, and never twice.
 func Step(ctx context.Context, client kubernetes.Interface, w World) (Result, error) {
 	r, next := Plan(w)
 	if next == nil {
@@ -81,7 +81,7 @@ func Step(ctx context.Context, client kubernetes.Interface, w World) (Result, er
 	return r, nil
 }
 
-// Plan says where the rollout stands, and which pod is to be replaced now, if any.
+// Plan returns the state of the rollout, and the pod to replace now, if any.
 func Plan(w World) (Result, *core.Pod) {
 	pods := w.own()
 	r := Result{Total: int(w.DaemonSet.Status.DesiredNumberScheduled)}
@@ -101,8 +101,8 @@ func Plan(w World) (Result, *core.Pod) {
 	if w.hindered(&r, pods) {
 		return r, nil
 	}
-	// A pod that does not work loses nothing, and the new one may mend it; so it may the storage that is not ready, which
-	// may be what the old template did.
+	// Replacing a pod that is not ready loses nothing, and may help; so it may for storage that is not ready, which the old
+	// template may have caused.
 	slices.SortStableFunc(outdated, func(a, b *core.Pod) int {
 		return cmp.Or(boolOrder(w.works(a), w.works(b)), boolOrder(w.stores(a), w.stores(b)), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
 	})
@@ -129,7 +129,7 @@ func Plan(w World) (Result, *core.Pod) {
 	return r, next
 }
 
-// missing is where a pod was just deleted, and the next is not there yet.
+// missing returns a node whose pod was just deleted and that has no new one yet.
 func (w World) missing(r *Result, pods []*core.Pod) {
 	r.Waiting = fmt.Sprintf("%d of %d node pods to be created", r.Total-len(pods), r.Total)
 	var without []string
@@ -151,7 +151,7 @@ func (w World) missing(r *Result, pods []*core.Pod) {
 // mostNamed is how many nodes a message names.
 const mostNamed = 5
 
-// hindered says whether a pod is going or a new one is not ready, so that nothing may be replaced.
+// hindered says whether a pod is being deleted or a new one is not ready, so that no other may be replaced.
 func (w World) hindered(r *Result, pods []*core.Pod) bool {
 	for _, p := range pods {
 		if p.DeletionTimestamp != nil {
@@ -175,7 +175,7 @@ func (w World) hindered(r *Result, pods []*core.Pod) bool {
 	return false
 }
 
-// own are the pods of the DaemonSet that run or are to run, by node.
+// own returns the pods of the DaemonSet that run or will run, by node.
 func (w World) own() []*core.Pod {
 	var all []*core.Pod
 	for _, p := range w.Pods {
@@ -187,12 +187,13 @@ func (w World) own() []*core.Pod {
 	return all
 }
 
-// isCutOff says whether a pod has lost its ServiceAccount. One of the same name is another.
+// isCutOff says whether the ServiceAccount of a pod was deleted. A recreated one has another UID, so the pod's token stays
+// invalid.
 func (w World) isCutOff(p *core.Pod) bool { return p.CreationTimestamp.Time.Before(w.Account) }
 
 func (w World) works(p *core.Pod) bool { return IsReady(p) && !w.isCutOff(p) }
 
-// stores says whether the storage of a pod's node is ready, or nothing is known of it.
+// stores says whether the storage of a pod's node is ready or unknown.
 func (w World) stores(p *core.Pod) bool {
 	return !slices.ContainsFunc(w.Nodes, func(n *v1beta1.StorageNode) bool { return n.Name == p.Spec.NodeName && !isReady(n) })
 }

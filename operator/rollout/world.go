@@ -13,19 +13,19 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// World is what a step looks at.
+// World is the input of a step.
 type World struct {
 	DaemonSet *apps.DaemonSet
-	Pods      []*core.Pod            // those of the DaemonSet, others are left out of account
+	Pods      []*core.Pod            // of the DaemonSet; others are ignored
 	Nodes     []*v1beta1.StorageNode // that are to store, by name
-	// Unregistered are nodes whose kubelet does not know the driver; nil: not checked.
+	// Unregistered are nodes where the driver is not registered with the kubelet; nil: not checked.
 	Unregistered map[string]bool
 	// Account is when the pods' ServiceAccount was created: the API server refuses the tokens of older pods. Zero: not
 	// checked.
 	Account time.Time
 }
 
-// Sources are what a World is made of, as the caches have it.
+// Sources are the cached objects that a World is made of.
 type Sources struct {
 	DaemonSet    *apps.DaemonSet // nil if there is none
 	Account      time.Time
@@ -35,7 +35,7 @@ type Sources struct {
 	Registered   map[string]bool // nodes whose kubelet knows the driver
 }
 
-// World leaves out the StorageNodes that no node pod serves: those of NFS servers, and of nodes that are not to store.
+// World leaves out the StorageNodes without a node pod: those of NFS servers, and of nodes that the spec does not select.
 func (s Sources) World() World {
 	w := World{DaemonSet: s.DaemonSet, Account: s.Account, Pods: s.Pods, Unregistered: map[string]bool{}}
 	stores := map[string]bool{}
@@ -52,7 +52,7 @@ func (s Sources) World() World {
 	return w
 }
 
-// Storing returns the nodes that are to store, by name, and the last fault of a selector.
+// Storing returns the nodes that the spec selects, by name, and the last error of a selector.
 func Storing(c *v1beta1.StorageCluster, nodes []*core.Node) (all []*core.Node, invalid error) {
 	for _, n := range nodes {
 		stores, err := render.Stores(c, n)
@@ -67,7 +67,7 @@ func Storing(c *v1beta1.StorageCluster, nodes []*core.Node) (all []*core.Node, i
 	return all, invalid
 }
 
-// Registered returns the nodes whose kubelet knows the driver.
+// Registered returns the nodes where the driver is registered with the kubelet.
 func Registered(nodes []*storage.CSINode, driver string) map[string]bool {
 	all := map[string]bool{}
 	for _, n := range nodes {
@@ -76,7 +76,7 @@ func Registered(nodes []*storage.CSINode, driver string) map[string]bool {
 	return all
 }
 
-// IsRegistered says whether the kubelet of a node knows the driver.
+// IsRegistered says whether the driver is registered with the kubelet of a node.
 func IsRegistered(n *storage.CSINode, driver string) bool {
 	return slices.ContainsFunc(n.Spec.Drivers, func(d storage.CSINodeDriver) bool { return d.Name == driver })
 }

@@ -1,5 +1,5 @@
-// Package snapshots brings the kinds of snapshots, which belong to no driver, to a cluster that has none, and takes
-// them removes them again when there is no snapshot.
+// Package snapshots installs the CRDs of snapshots, which belong to no driver, in a cluster that has none, and removes
+// them again when there is no snapshot.
 package snapshots
 
 import (
@@ -41,16 +41,16 @@ type Kinds struct {
 	ours   atomic.Bool
 }
 
-// New asks for nothing yet.
+// New sends no requests.
 func New(client dynamic.Interface, log *slog.Logger) *Kinds { return &Kinds{client: client, log: log} }
 
-// Looked says whether Bring or Remove has found out whose the kinds are.
+// Looked says whether Bring or Remove has found out who installed the kinds.
 func (k *Kinds) Looked() bool { return k.looked.Load() }
 
-// Ours says whether the kinds were brought, so that their controller is to be brought as well.
+// Ours says whether Holdfast installed the kinds, so that it must install their controller as well.
 func (k *Kinds) Ours() bool { return k.ours.Load() }
 
-// Bring makes the kinds where there is none of them, and brings those that it made to this release.
+// Bring installs the kinds if none of them exists, and updates those that it installed to this release.
 func (k *Kinds) Bring(ctx context.Context) error {
 	ours, missing, err := k.look(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (k *Kinds) Bring(ctx context.Context) error {
 	return nil
 }
 
-// look says whether the kinds were brought, or all are missing.
+// look says whether Holdfast installed the kinds, or all are missing.
 func (k *Kinds) look(ctx context.Context) (ours, missing bool, err error) {
 	wanted, err := deploy.SnapshotDefinitions()
 	if err != nil {
@@ -103,8 +103,8 @@ func (k *Kinds) look(ctx context.Context) (ours, missing bool, err error) {
 	return ours, missing, nil
 }
 
-// Remove removes the installed kinds, unless there is an object of one of them, which would be deleted with its
-// snapshot. It says of which kind.
+// Remove removes the installed kinds, unless an object of one exists, which would be deleted with its snapshot. It
+// returns the kind of that object.
 func (k *Kinds) Remove(ctx context.Context) (kept string, err error) {
 	ours, _, err := k.look(ctx)
 	if err != nil || !ours {

@@ -26,7 +26,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if apierrors.IsNotFound(err) {
 		c.written.Forget(name)
 		c.setTrouble(name, nil)
-		c.touch() // another may wait for its turn
+		c.touch() // another upgrade may be waiting
 		return 0, nil
 	}
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if hasEnded(u) && len(u.Finalizers) == 0 {
 		return 0, nil
 	}
-	if u.Unreadable() != nil && u.DeletionTimestamp == nil { // what it has begun can be taken back by its deletion
+	if u.Unreadable() != nil && u.DeletionTimestamp == nil { // its deletion can still roll back what it has done
 		return 0, c.reportUnreadable(ctx, u)
 	}
 	o, world, err := c.observe(ctx, u)
@@ -48,10 +48,10 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	problem := c.do(ctx, u, o, world, p)
 	c.setTrouble(name, problem)
 	if p.finalizer != nil && problem == nil {
-		return 0, nil // which is a change, and makes it go on
+		return 0, nil // that change queues it again
 	}
 	if problem != nil && (p.status.Phase != u.Status.Phase || p.status.Step != u.Status.Step) {
-		return 0, problem // nothing is left before it is done
+		return 0, problem // a step is not left before it is done
 	}
 	for _, e := range p.events {
 		if err := c.announce(ctx, u, e); err != nil {
@@ -61,18 +61,18 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	return p.again, errors.Join(problem, c.write(ctx, u, p.status))
 }
 
-// reportUnreadable leaves an upgrade where it is that cannot be decoded.
+// reportUnreadable reports an upgrade that cannot be decoded, and leaves it in its step.
 func (c *Controller) reportUnreadable(ctx context.Context, u *v1beta1.StorageUpgrade) error {
 	written, err := c.unreadable.Report(ctx, c.Client, u, component)
 	if written == nil {
 		return err
 	}
 	c.written.Wrote(written.(*v1beta1.StorageUpgrade))
-	c.touch() // another may go first now
+	c.touch() // another upgrade may run now
 	return c.announce(ctx, u, event{core.EventTypeWarning, v1beta1.ReasonUnreadable, kube.UnreadableMessage(u)})
 }
 
-// do carries the plan out, in its order.
+// do carries out the plan in the order of its fields.
 func (c *Controller) do(ctx context.Context, u *v1beta1.StorageUpgrade, o observed, world rollout.World, p plan) error {
 	if p.finalizer != nil {
 		return kube.IgnoreNotFound(c.setFinalizer(ctx, u, *p.finalizer))
@@ -130,7 +130,7 @@ func (c *Controller) setFinalizer(ctx context.Context, u *v1beta1.StorageUpgrade
 	return err
 }
 
-// setPause writes, in one request, whether the upgrade has the cluster to itself, and the image if there is one.
+// setPause writes the pause of the StorageCluster and, if there is one, the image in one request.
 func (c *Controller) setPause(ctx context.Context, u *v1beta1.StorageUpgrade, cluster *v1beta1.StorageCluster, pause bool, image v1beta1.Image) error {
 	by := any(nil)
 	if pause {
@@ -158,7 +158,8 @@ func (c *Controller) setPause(ctx context.Context, u *v1beta1.StorageUpgrade, cl
 	return nil
 }
 
-// apply makes the node's DaemonSet and the controller's workload name the images. All else is left to the cluster's loop.
+// apply sets the images of the nodes' DaemonSet and the controller's workload. The StorageCluster's controller does the
+// rest.
 func (c *Controller) apply(ctx context.Context, cluster *v1beta1.StorageCluster, i images) error {
 	secret, err := c.secret(ctx, cluster)
 	if err != nil {
@@ -186,7 +187,7 @@ func (c *Controller) apply(ctx context.Context, cluster *v1beta1.StorageCluster,
 	return outcome.Err()
 }
 
-// effective leaves out what of a spec would hide volumes. The cluster's own loop says so, and what the pools hold.
+// effective leaves out changes that would hide volumes, which the StorageCluster's controller reports.
 func (c *Controller) effective(cluster *v1beta1.StorageCluster) (*v1beta1.StorageCluster, error) {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
@@ -214,13 +215,13 @@ func (c *Controller) announce(ctx context.Context, u *v1beta1.StorageUpgrade, e 
 	})
 }
 
-// write is refused when the upgrade has changed: then it is looked at again.
+// write fails with a conflict if the upgrade has changed, which is then reconciled again.
 func (c *Controller) write(ctx context.Context, u *v1beta1.StorageUpgrade, s v1beta1.StorageUpgradeStatus) error {
 	_, _, err := c.written.WriteStatus(ctx, u, s)
 	return kube.IgnoreNotFound(err)
 }
 
-// jobName is the NodeJob that brings the image of an upgrade.
+// jobName is the NodeJob that pulls the image of an upgrade.
 func jobName(u *v1beta1.StorageUpgrade) string {
 	uid := string(u.UID)
 	return "upgrade-" + uid[:min(len(uid), 50)]

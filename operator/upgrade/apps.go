@@ -18,18 +18,18 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// The marks of volumes that are ours.
+// What identifies volumes of Holdfast.
 const (
 	csiDriver           = "csi.holdfast.dev"
 	externalProvisioner = "nfs.holdfast.dev"
 	provisionedBy       = "pv.kubernetes.io/provisioned-by"
 )
 
-// survey is a look at all that uses volumes. It asks the API server for everything: upgrades are few, and a cache of all
-// pods of a cluster is large.
+// survey finds all that uses volumes. It reads everything from the API server: upgrades are rare, and a cache of all pods
+// of a cluster is large.
 type survey struct {
 	client kubernetes.Interface
-	// namespace is that of Holdfast, whose own pods are no applications.
+	// namespace of Holdfast, whose pods are no applications.
 	namespace string
 
 	claims map[types.NamespacedName]bool // bound to our volumes
@@ -51,7 +51,7 @@ func (s *survey) look(ctx context.Context) (applications, error) {
 		switch {
 		case w.before != "":
 			s.found.stopped = append(s.found.stopped, w.application)
-			if w.replicas > 0 && s.uses(w) { // it was started again
+			if w.replicas > 0 && s.uses(w) { // a user has started it again
 				s.found.running = append(s.found.running, w.application)
 			}
 		case w.replicas > 0 && s.uses(w):
@@ -78,14 +78,14 @@ func (s *survey) findClaims(ctx context.Context) error {
 	return nil
 }
 
-// findPods finds those that use volumes, and what of them cannot be stopped.
+// findPods finds the pods that use volumes, and the owners that cannot be stopped.
 func (s *survey) findPods(ctx context.Context) error {
 	pods, err := s.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, p := range pods.Items {
-		// The volumes of one that is being deleted may be in use until the kubelet lets it go, whatever its phase.
+		// The volumes of a terminating pod may be in use until the kubelet removes it, in any phase.
 		over := (p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed) && p.DeletionTimestamp == nil
 		if over || p.Namespace == s.namespace || !s.mounts(p.Namespace, p.Name, p.Spec.Volumes) {
 			continue
@@ -102,7 +102,7 @@ func (s *survey) findPods(ctx context.Context) error {
 	return nil
 }
 
-// mounts says whether one of the volumes of a pod is ours.
+// mounts says whether a pod has a volume of Holdfast.
 func (s *survey) mounts(namespace, pod string, volumes []core.Volume) bool {
 	return slices.ContainsFunc(volumes, func(v core.Volume) bool {
 		claim := types.NamespacedName{Namespace: namespace}
@@ -118,7 +118,7 @@ func (s *survey) mounts(namespace, pod string, volumes []core.Volume) bool {
 	})
 }
 
-// blocker names what keeps a pod alive if that is neither a Deployment nor a StatefulSet.
+// blocker names the owner of a pod if that is neither a Deployment nor a StatefulSet.
 func (s *survey) blocker(ctx context.Context, p *core.Pod) (string, error) {
 	owner := metav1.GetControllerOf(p)
 	switch {
@@ -143,14 +143,14 @@ func (s *survey) blocker(ctx context.Context, p *core.Pod) (string, error) {
 	return fmt.Sprintf("%s %s/%s", owner.Kind, p.Namespace, owner.Name), nil
 }
 
-// workloadSpec is an application with what says which volumes it uses.
+// workloadSpec is an application with the fields that show its volumes.
 type workloadSpec struct {
 	application
 	volumes   []core.Volume
 	templates []core.PersistentVolumeClaim
 }
 
-// uses says whether an application has pods, or would have some, that use our volumes.
+// uses says whether an application has, or would have, pods that use volumes of Holdfast.
 func (s *survey) uses(w workloadSpec) bool {
 	// The claim of an ephemeral volume is named after its pod, whose name begins like that of its application.
 	ephemeral := func(v core.Volume) bool {
@@ -200,7 +200,7 @@ func (s *survey) workloads(ctx context.Context) (all []workloadSpec, err error) 
 func applicationOf(kind string, o metav1.Object, replicas *int32) application {
 	before := o.GetAnnotations()[v1beta1.ReplicasAnnotation]
 	if n, err := strconv.ParseInt(before, 10, 32); err != nil || n < 0 {
-		before = "" // no upgrade has written that
+		before = "" // no upgrade writes that
 	}
 	return application{
 		kind: kind, namespace: o.GetNamespace(), name: o.GetName(), version: o.GetResourceVersion(),
@@ -208,12 +208,12 @@ func applicationOf(kind string, o metav1.Object, replicas *int32) application {
 	}
 }
 
-// stop writes down how many replicas an application has and takes them away, both in one write.
+// stop records the replicas of an application and scales it to 0, in one write.
 func stop(ctx context.Context, client kubernetes.Interface, a application) error {
 	return scale(ctx, client, a, new(strconv.Itoa(int(a.replicas))), 0)
 }
 
-// start restores the replicas of an application. One that was started by hand keeps those it has.
+// start restores the replicas of an application, unless a user has scaled it up.
 func start(ctx context.Context, client kubernetes.Interface, a application) error {
 	before, err := strconv.ParseInt(a.before, 10, 32)
 	if err != nil {
@@ -240,7 +240,7 @@ func scale(ctx context.Context, client kubernetes.Interface, a application, anno
 	} else {
 		_, err = client.AppsV1().Deployments(a.namespace).Patch(ctx, a.name, types.MergePatchType, patch, options)
 	}
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // what has changed is looked at again
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict is retried with the next pass
 		return nil
 	}
 	return fmt.Errorf("scaling %s to %d: %w", a, replicas, err)

@@ -1,7 +1,7 @@
-// Package upgrade brings another image of Holdfast to a cluster, step by step, or leaves the cluster as it was.
+// Package upgrade updates a cluster to another image of Holdfast, step by step, and rolls back if a step fails.
 //
-// newPlan decides from what is observed and nothing else; Controller observes and applies. All state is in the objects,
-// so any replica, of the old release or the new one, goes on where another was killed.
+// newPlan decides only from what is observed; Controller observes and applies. All state is in the objects, so any
+// replica, of the old release or the new one, continues where another was killed.
 package upgrade
 
 import (
@@ -30,21 +30,21 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-// Workloads are what the operator keeps in the API server, which is an apply.Set.
+// Workloads are the objects of the operator, an apply.Set.
 type Workloads interface {
 	Apply(ctx context.Context, objects []*unstructured.Unstructured) apply.Outcome
-	// Has says whether the API server knows a kind.
+	// Has says whether the API server has a kind.
 	Has(schema.GroupKind) bool
 	Get(apply.Ref) *unstructured.Unstructured
 	// Listen is called in New.
 	Listen(changed func(apply.Ref))
 }
 
-// NFSServers are brought to what belongs to an image of Holdfast after the nodes.
+// NFSServers are updated after the nodes.
 type NFSServers interface {
-	// Outdated says what they will run and the nodes of those that do not; none if nothing is to be brought.
+	// Outdated returns the image that servers need and the nodes of those with another; "" if no update is needed.
 	Outdated(image v1beta1.Image) (nfs v1beta1.Image, nodes []string, err error)
-	// Upgrade brings them there, and says how far that is.
+	// Upgrade updates them, and reports the progress.
 	Upgrade(ctx context.Context, image v1beta1.Image) (done bool, waiting string, err error)
 }
 
@@ -128,7 +128,7 @@ func New(c Config) (*Controller, error) {
 		trouble: map[string]string{},
 	}
 	var err error
-	// One worker: whose turn it is must not be decided twice at the same time.
+	// One worker, so that two upgrades cannot both decide that they run first.
 	if r.loop, err = kube.NewLoop(kube.LoopConfig[string]{Name: "storageupgrade", Reconcile: r.reconcile, Workers: 1, Log: c.Log, RetryLast: 5 * time.Second}); err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func New(c Config) (*Controller, error) {
 // Run reconciles the upgrades until ctx ends.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
-// watch looks at every upgrade that has not ended whenever something changes that one may wait for.
+// watch queues every unfinished upgrade when something changes that one may wait for.
 func (c *Controller) watch() error {
 	c.Owned.Listen(func(r apply.Ref) {
 		if r.Kind == "DaemonSet" || r.Kind == "Deployment" || r.Kind == "StatefulSet" {
@@ -157,7 +157,7 @@ func (c *Controller) watch() error {
 			return readiness(old.(*v1beta1.StorageNode)) != readiness(now.(*v1beta1.StorageNode))
 		}),
 		c.loop.Watch(c.Watches.Cluster.Core().V1().Pods().Informer(), all),
-		// What they say of a node that stores matters to few steps, but must be known.
+		// Their changes queue no upgrade, but they must be cached.
 		c.loop.WatchChanges(c.Watches.Cluster.Core().V1().Nodes().Informer(), all, func(any, any) bool { return false }),
 		c.loop.WatchChanges(c.Watches.Cluster.Storage().V1().CSINodes().Informer(), all, func(old, now any) bool {
 			return rollout.IsRegistered(old.(*storage.CSINode), c.Driver) != rollout.IsRegistered(now.(*storage.CSINode), c.Driver)
@@ -171,11 +171,11 @@ func (c *Controller) touch() {
 	}
 }
 
-// open are the upgrades that have not ended, or have a finalizer left.
+// open returns the upgrades that have not ended, or still have a finalizer.
 func (c *Controller) open() (names []string) {
 	all, err := c.upgrades.List(labels.Everything())
 	if err != nil {
-		return nil // of a cache: it has no error to give
+		return nil // a cache has no errors
 	}
 	for _, u := range all {
 		if !hasEnded(u) || len(u.Finalizers) > 0 {

@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// recheck is how often applications and the pods of NFS servers are polled, which are not watched here: they are many,
-// and upgrades are few.
+// recheck is how often applications and the pods of NFS servers are polled. They are not watched here, since there are
+// many of them and few upgrades.
 const recheck = time.Second
 
 func (r *round) soon() { r.again = kube.Sooner(r.again, recheck) }
 
-// fail ends the step at work badly. What was changed is put right by step RollBack.
+// fail ends the current step as failed. Changes are reverted in step RollBack.
 func (r *round) fail(why string) {
 	if r.status.Step == v1beta1.StepRollBack {
 		r.giveUp(why)
@@ -40,12 +40,12 @@ func (r *round) fail(why string) {
 	r.condition(v1beta1.FailedCondition, metav1.ConditionTrue, ReasonFailed, failed)
 }
 
-// hasChanged says whether a step was begun that changes what runs.
+// hasChanged says whether a step has started that changes what runs.
 func (r *round) hasChanged() bool {
 	return slices.ContainsFunc(r.status.Steps, func(s v1beta1.UpgradeStepStatus) bool { return s.Name == v1beta1.StepUpgradeInit })
 }
 
-// rollBack changes back what was changed, starts applications, and lets the cluster's own loop go on.
+// rollBack restores the old images, starts applications, and unpauses the StorageCluster.
 func (r *round) rollBack() {
 	there := r.cluster != nil && r.cluster.DeletionTimestamp == nil
 	r.pause = there && !r.pausedByThis()
@@ -59,7 +59,7 @@ func (r *round) rollBack() {
 	r.release(there, "")
 }
 
-// restored says whether all that was changed runs the old image again.
+// restored says whether everything runs the old image again.
 func (r *round) restored() bool {
 	if !r.controller.none && (r.controller.image != r.status.From || !r.controller.ready) {
 		r.wait(r.step().StartTime, cmp.Or(r.controller.waiting, "the controller to be asked to run "+string(r.status.From)))
@@ -68,7 +68,7 @@ func (r *round) restored() bool {
 	return r.rolled(r.status.From)
 }
 
-// giveUp leaves the rest to the cluster's own loop, which wants the old image too.
+// giveUp leaves the rest to the StorageCluster's controller, which applies the old image too.
 func (r *round) giveUp(why string) {
 	r.release(r.cluster != nil && r.cluster.DeletionTimestamp == nil, why)
 }
@@ -91,7 +91,7 @@ func (r *round) release(there bool, trouble string) {
 	r.finish(v1beta1.UpgradeFailed, r.outcome(there, trouble))
 }
 
-// outcome says which step failed, why, and what came of rolling back.
+// outcome says which step failed, why, and how the rollback ended.
 func (r *round) outcome(there bool, trouble string) string {
 	why := "it failed"
 	if n := len(r.status.Steps); n > 1 {

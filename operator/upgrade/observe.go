@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-// The names of the workloads, as they are rendered.
+// The names of the rendered workloads.
 const (
 	nodeSet        = "holdfast-node"
 	controllerName = "holdfast-controller"
@@ -76,13 +76,13 @@ func (c *Controller) job(name string) (*v1beta1.NodeJob, error) {
 	return job, err
 }
 
-// stopsApplications says whether the step at work asks which applications there are.
+// stopsApplications says whether the current step needs the list of applications.
 func stopsApplications(u *v1beta1.StorageUpgrade) bool {
 	steps := []v1beta1.UpgradeStep{v1beta1.StepPreflight, v1beta1.StepScaleDown, v1beta1.StepScaleUp, v1beta1.StepRollBack}
 	return u.Spec.Strategy == v1beta1.OfflineUpgrade && !hasEnded(u) && slices.Contains(steps, u.Status.Step)
 }
 
-// cluster is the StorageCluster that is served; nil if there is none.
+// cluster returns the StorageCluster that is served; nil if there is none.
 func (c *Controller) cluster() (*v1beta1.StorageCluster, error) {
 	all, err := c.clusters.List(labels.Everything())
 	if err != nil || len(all) == 0 {
@@ -96,7 +96,7 @@ func older(a, b metav1.Object) int {
 	return cmp.Or(first.Compare(second.Time), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-// first is the upgrade that goes before this one: one that works already, or else one that is older.
+// first returns the upgrade that runs before this one: one that is running, or else an older one.
 func (c *Controller) first(u *v1beta1.StorageUpgrade) (string, error) {
 	all, err := c.upgrades.List(labels.Everything())
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Controller) first(u *v1beta1.StorageUpgrade) (string, error) {
 		other = c.written.Newest(other)
 		switch {
 		case other.Name == u.Name, hasEnded(other):
-		case other.Unreadable() != nil && !hasBegun(other): // it never will
+		case other.Unreadable() != nil && !hasBegun(other): // it will never start
 		case hasBegun(other):
 			working = append(working, other)
 		case other.DeletionTimestamp == nil && older(other, u) < 0:
@@ -120,7 +120,7 @@ func (c *Controller) first(u *v1beta1.StorageUpgrade) (string, error) {
 	return "", nil
 }
 
-// world is what runs on the nodes, as the cluster's own loop sees it.
+// world returns what runs on the nodes, as the StorageCluster's controller observes it.
 func (c *Controller) world(cluster *v1beta1.StorageCluster) (rollout.World, error) {
 	var s rollout.Sources
 	if set := c.get(apps.GroupName, "DaemonSet", nodeSet); set != nil {
@@ -149,7 +149,7 @@ func (c *Controller) world(cluster *v1beta1.StorageCluster) (rollout.World, erro
 	if err != nil || cluster == nil {
 		return s.World(), err
 	}
-	s.Stores, _ = rollout.Storing(cluster, nodes) // a selector that cannot be read is refused where it is applied
+	s.Stores, _ = rollout.Storing(cluster, nodes) // an invalid selector is refused when the spec is rendered
 	return s.World(), nil
 }
 
@@ -185,7 +185,7 @@ func nodesOf(w rollout.World) nodes {
 	return n
 }
 
-// readiness says why a node's storage is not ready, nothing if it is.
+// readiness says why a node's storage is not ready; "" if it is.
 func readiness(n *v1beta1.StorageNode) string {
 	switch c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.ReadyCondition); {
 	case c == nil:
@@ -212,7 +212,7 @@ func imageOf(pod core.PodSpec) v1beta1.Image {
 	return ""
 }
 
-// controllerWorkload is the one that the StorageCluster asks for.
+// controllerWorkload returns the workload of the kind that the StorageCluster specifies.
 func (c *Controller) controllerWorkload(cluster *v1beta1.StorageCluster) workload {
 	kind := string(v1beta1.AsDeployment)
 	if cluster != nil && cluster.Spec.Controller.Kind != "" {
@@ -225,7 +225,7 @@ func (c *Controller) controllerWorkload(cluster *v1beta1.StorageCluster) workloa
 	return readWorkload(o)
 }
 
-// readWorkload reads what Deployments and StatefulSets have alike.
+// readWorkload reads the fields that Deployments and StatefulSets have in common.
 func readWorkload(o *unstructured.Unstructured) workload {
 	var d apps.Deployment
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{

@@ -11,21 +11,21 @@ import (
 type observed struct {
 	now     time.Time
 	cluster *v1beta1.StorageCluster // nil: there is none
-	current v1beta1.Image           // that the cluster is to run, by its spec or the release
-	other   string                  // upgrade that goes first
-	job     *v1beta1.NodeJob        // that brings the image; nil: there is none
-	nfsJob  *v1beta1.NodeJob        // that brings the image of NFS servers; nil: there is none
+	current v1beta1.Image           // that the cluster should run, by its spec or the release
+	other   string                  // the upgrade that runs first
+	job     *v1beta1.NodeJob        // that pulls the image; nil: there is none
+	nfsJob  *v1beta1.NodeJob        // that pulls the image of NFS servers; nil: there is none
 	nodes   nodes
 	// controller is the controller's own workload.
 	controller workload
-	// metadata is the version of what is written on disk.
+	// metadata is the version of the format on disk.
 	metadata int
 	nfs      servers
-	apps     applications // only for those who stop them
-	trouble  string       // why the last pass could not do what it was to do
+	apps     applications // only if the upgrade stops them
+	trouble  string       // why the last pass failed
 }
 
-// nodes is what runs on them.
+// nodes is the state of the node pods.
 type nodes struct {
 	none    bool          // the cluster has no node plugin
 	image   v1beta1.Image // in the DaemonSet
@@ -39,24 +39,24 @@ type unreadyNode struct{ name, why string }
 type workload struct {
 	none    bool
 	image   v1beta1.Image
-	ready   bool // all of its pods are as it says, and serve
+	ready   bool // all of its pods are updated and ready
 	waiting string
 }
 
 // servers are the NFS servers.
 type servers struct {
-	image   v1beta1.Image // that is to be brought to nodes; empty: none
+	image   v1beta1.Image // to pull on their nodes; empty: none
 	nodes   []string
-	done    bool // all run what they are to run
+	done    bool // all are updated
 	waiting string
 }
 
 // application uses volumes and can be stopped.
 type application struct {
 	kind, namespace, name string
-	version               string // of the object, so that nothing is overwritten
+	version               string // the resourceVersion of the object, against overwriting changes
 	replicas              int32
-	before                string // replicas that it had; empty: it was not stopped
+	before                string // the replicas before it was stopped; empty: it was not
 }
 
 func (a application) String() string { return a.kind + " " + a.namespace + "/" + a.name }

@@ -16,7 +16,7 @@ import (
 
 const defaultNodeTimeout = 10 * time.Minute
 
-// The reasons of conditions, and of the events that are not those of steps.
+// The reasons of conditions and of events, beside the names of steps.
 const (
 	ReasonWaiting    = "Waiting"
 	ReasonRunning    = "Running"
@@ -25,23 +25,23 @@ const (
 	ReasonRolledBack = "RolledBack"
 )
 
-// images are what the workloads are to run.
+// images are those that the workloads should run.
 type images struct{ nodes, controller v1beta1.Image }
 
 // event is written once.
 type event struct{ kind, reason, message string }
 
-// plan is what to do now, in this order, and the status that is true when it has been done.
+// plan is what to do now, in this order, and the status after that.
 type plan struct {
-	finalizer *bool // whether the upgrade is to have it; nil: as it is
+	finalizer *bool // whether to set or remove it; nil: neither
 	bringJobs bool
 	pause     bool
 	apply     *images
 	roll      bool          // replace the next outdated node pod
-	bringNFS  v1beta1.Image // to the servers; empty: none
+	bringNFS  v1beta1.Image // of the servers; empty: none
 	stop      []application
 	start     []application
-	// unpause ends the pause that is this upgrade's; setImage is written into the spec along with it, if not empty.
+	// unpause ends the pause of this upgrade; setImage, if not empty, is written into the spec with it.
 	unpause  bool
 	setImage v1beta1.Image
 	events   []event
@@ -50,7 +50,7 @@ type plan struct {
 	again  time.Duration // when to look again, if nothing happens before
 }
 
-// round is one look at one upgrade.
+// round is one pass over one upgrade.
 type round struct {
 	*plan
 	observed
@@ -58,8 +58,7 @@ type round struct {
 	upgrade *v1beta1.StorageUpgrade
 }
 
-// newPlan decides. Each step is left only when what it is for has been observed, so it does not matter in the middle of
-// what a controller was killed.
+// newPlan decides. A step ends only when its result is observed, so a controller may be killed at any point.
 func newPlan(u *v1beta1.StorageUpgrade, o observed) plan {
 	p := plan{status: *u.Status.DeepCopy()}
 	p.status.ObservedGeneration = u.Generation
@@ -86,7 +85,7 @@ func newPlan(u *v1beta1.StorageUpgrade, o observed) plan {
 	return p
 }
 
-// bound shortens what others have said, such as a registry, to what an event may have.
+// bound shortens messages of others, such as a registry, to the limit of an event.
 func (p *plan) bound() {
 	for i := range p.status.Steps {
 		p.status.Steps[i].Message = kube.Shorten(p.status.Steps[i].Message, kube.LongestEvent)
@@ -113,7 +112,7 @@ func (r *round) keepFinalizer(keep bool) {
 	}
 }
 
-// begin waits for its turn and decides which image to run.
+// begin waits until the upgrade may start, and decides which image to run.
 func (r *round) begin() {
 	if why := r.turn(); why != "" {
 		r.status.Phase = v1beta1.UpgradeWaiting
@@ -136,7 +135,7 @@ func (r *round) begin() {
 	}
 }
 
-// turn says what it waits for before it may begin, nothing if it may.
+// turn says what the upgrade waits for before it may start; "" if it may.
 func (r *round) turn() string {
 	switch c := r.cluster; {
 	case r.other != "":
@@ -164,12 +163,12 @@ func (r *round) timeout() time.Duration {
 
 func (r *round) offline() bool { return r.upgrade.Spec.Strategy == v1beta1.OfflineUpgrade }
 
-// undoes says whether what was changed is changed back when a step fails. With the upgrade itself all of it goes.
+// undoes says whether changes are rolled back when a step fails. Deleting the upgrade always rolls back.
 func (r *round) undoes() bool {
 	return ptr.Deref(r.upgrade.Spec.Rollback, true) || r.upgrade.DeletionTimestamp != nil
 }
 
-// step is the one at work.
+// step returns the current step.
 func (r *round) step() *v1beta1.UpgradeStepStatus {
 	if len(r.status.Steps) == 0 {
 		return &v1beta1.UpgradeStepStatus{StartTime: timeOf(r.now)}
@@ -177,7 +176,7 @@ func (r *round) step() *v1beta1.UpgradeStepStatus {
 	return &r.status.Steps[len(r.status.Steps)-1]
 }
 
-// enter ends the step at work and begins the next.
+// enter ends the current step and starts the next.
 func (r *round) enter(s v1beta1.UpgradeStep, message string) {
 	now := timeOf(r.now)
 	if len(r.status.Steps) > 0 && r.step().EndTime == nil {
@@ -189,14 +188,14 @@ func (r *round) enter(s v1beta1.UpgradeStep, message string) {
 	if s == v1beta1.StepRollBack {
 		kind = core.EventTypeWarning
 	}
-	if s != v1beta1.StepUpgradeComplete { // which is reported when it is true
+	if s != v1beta1.StepUpgradeComplete { // which is reported once it is true
 		r.events = append(r.events, event{kind, string(s), message})
 	}
 	r.condition(v1beta1.CompleteCondition, metav1.ConditionFalse, ReasonRunning, message)
-	r.again = time.Second // the change of the status makes it go on earlier
+	r.again = time.Second // the change of the status queues it earlier
 }
 
-// wait stays in the step until something happens, or its time is over.
+// wait stays in the step until something changes, or its time is over.
 func (r *round) wait(since metav1.Time, what string) {
 	left := since.Add(r.timeout()).Sub(r.now)
 	if left <= 0 {
@@ -207,7 +206,7 @@ func (r *round) wait(since metav1.Time, what string) {
 	r.again = left
 }
 
-// stay is wait for what has no end of its own, or must come about however long it takes.
+// stay is wait without a timeout.
 func (r *round) stay(what string) {
 	if r.trouble != "" {
 		what = r.trouble

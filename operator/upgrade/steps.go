@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/rollout"
 )
 
-// goOn does what the step at work is for.
+// goOn plans the current step.
 func (r *round) goOn() {
 	steps := map[v1beta1.UpgradeStep]func(){
 		v1beta1.StepPullImage: r.pullImage, v1beta1.StepPauseCluster: r.pauseClusterCtrl, v1beta1.StepPreflight: r.preflight,
@@ -22,12 +22,12 @@ func (r *round) goOn() {
 		r.fail(fmt.Sprintf("step %q is not known to this version", r.status.Step))
 		return
 	}
-	// From here on the cluster's own loop must stay away; a hand may have let it in.
+	// From here on the StorageCluster must stay paused; a user may have unpaused it.
 	r.pause = r.status.Step != v1beta1.StepPullImage && r.status.Step != v1beta1.StepUpgradeComplete && !r.pausedByThis()
 	do()
 }
 
-// did says what the step at work has done, now that it is left.
+// did says what the current step has done, when it ends.
 func (r *round) did() string {
 	to := r.status.To
 	switch r.status.Step {
@@ -85,7 +85,7 @@ func (r *round) pullImage() {
 		r.stay(strings.Join(works, "; "))
 		return
 	}
-	// Nothing has been written to the StorageCluster by now.
+	// Nothing was written to the StorageCluster yet.
 	if why := r.incompatible(jobs); why != "" {
 		r.fail(why)
 		return
@@ -116,7 +116,7 @@ func (r *round) preflight() {
 		r.fail("these use volumes and cannot be stopped and restarted, so stop them first: " + strings.Join(r.apps.blockers, ", "))
 		return
 	}
-	// A rollout that the cluster's controller had started before the pause is finished here: nothing else does.
+	// A rollout that the StorageCluster's controller started before the pause has to be finished here.
 	if !r.rolled(r.nodes.image) {
 		return
 	}
@@ -127,7 +127,7 @@ func (r *round) preflight() {
 	r.enter(v1beta1.StepUpgradeInit, fmt.Sprintf("new node pods run %s", r.status.To))
 }
 
-// incompatible says why one of the new images must not get at the pools.
+// incompatible says why one of the new images must not open the pools.
 func (r *round) incompatible(jobs []*v1beta1.NodeJob) string {
 	for _, job := range jobs {
 		for _, n := range job.Status.Nodes {
@@ -177,7 +177,7 @@ func (r *round) rollNodes() {
 	}
 }
 
-// rolled goes on with the nodes, and says whether all of them run the image and are ready.
+// rolled continues with the nodes, and says whether all of them run the image and are ready.
 func (r *round) rolled(image v1beta1.Image) bool {
 	if r.nodes.none {
 		return true
@@ -225,7 +225,7 @@ func (r *round) rollController() {
 	}
 }
 
-// controllerRuns waits for the controller to run the image, all of it.
+// controllerRuns waits until all pods of the controller run the image.
 func (r *round) controllerRuns(image v1beta1.Image) bool {
 	switch {
 	case r.controller.none:

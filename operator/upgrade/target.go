@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// target is the image that an upgrade brings. A version is another tag of the image that runs.
+// target returns the image of an upgrade. A version is another tag of the running image.
 func target(spec *v1beta1.StorageUpgradeSpec, current v1beta1.Image) (v1beta1.Image, error) {
 	if spec.Image != "" {
 		return spec.Image, nil
@@ -22,23 +22,23 @@ func target(spec *v1beta1.StorageUpgradeSpec, current v1beta1.Image) (v1beta1.Im
 	if name == "" {
 		return "", fmt.Errorf("spec.version is %s, but the image that runs is not known: give spec.image", spec.Version)
 	}
-	// A colon before the last slash is that of a port.
+	// A colon before the last slash belongs to a port.
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
 		name = name[:i]
 	}
 	return v1beta1.Image(name + ":" + spec.Version), nil
 }
 
-// version is what the program says of itself when asked with --output=json.
+// version is the output of the program's command version --output=json.
 type version struct {
 	Version  string `json:"version"`
 	Metadata struct {
-		Writes int `json:"writes"` // version of what it writes on disk
-		Reads  int `json:"reads"`  // newest version that it can read
+		Writes int `json:"writes"` // the version of the format that it writes
+		Reads  int `json:"reads"`  // the newest version that it can read
 	} `json:"metadata"`
 }
 
-// askForVersion are the arguments by which an image says which version it is.
+// askForVersion are the arguments with which an image prints its version.
 var askForVersion = []string{"version", "--output=json"}
 
 // parseVersion reads the last line of a log that is a version.
