@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Code is the name of a sentinel, for errors that are written down and read by another process.
+// Code is the name of a sentinel, for errors that another process reads from an object.
 type Code string
 
 const (
@@ -21,7 +21,7 @@ const (
 	CodeUnavailable  Code = "Unavailable"
 )
 
-// sentinels pairs codes with errors. ErrBusy comes first: it may wrap how an earlier attempt ended.
+// sentinels pairs codes with errors. ErrBusy comes first, since it may wrap the error of an earlier attempt.
 var sentinels = []struct {
 	code      Code
 	err       error
@@ -37,7 +37,7 @@ var sentinels = []struct {
 	{CodeUnavailable, ErrUnavailable, false},
 }
 
-// Codes are all that there are.
+// Codes returns all codes.
 func Codes() (all []Code) {
 	for _, s := range sentinels {
 		all = append(all, s.code)
@@ -45,7 +45,7 @@ func Codes() (all []Code) {
 	return all
 }
 
-// FindCode names the sentinel that err is, if it is one.
+// FindCode returns the code of the sentinel that err wraps, if any.
 func FindCode(err error) Code {
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
@@ -55,16 +55,16 @@ func FindCode(err error) Code {
 	return ""
 }
 
-// CodeOf takes what is no sentinel for a storage that fails, which is Unavailable.
+// CodeOf returns Unavailable for an error that wraps no sentinel.
 func CodeOf(err error) Code { return cmp.Or(FindCode(err), CodeUnavailable) }
 
-// MessageOf leaves out the stack that a panic below has left in a message: it is for the log, and not for a caller.
+// MessageOf removes the stack of a panic from a message: it belongs into the log, and callers do not need it.
 func MessageOf(err error) string {
 	message, _, _ := strings.Cut(err.Error(), "\ngoroutine ")
 	return message
 }
 
-// Permanent says whether repeating a request that failed with this code is of no use until it is changed.
+// Permanent says whether the same request will fail again with this code.
 func (c Code) Permanent() bool {
 	for _, s := range sentinels {
 		if s.code == c {
@@ -74,7 +74,7 @@ func (c Code) Permanent() bool {
 	return false
 }
 
-// Error makes an error of the sentinel that c names, with the message that the error had in the process it came from.
+// Error returns an error that wraps the sentinel of c, with the message from the original process.
 func (c Code) Error(message string) error {
 	for _, s := range sentinels {
 		if s.code == c {
@@ -84,7 +84,7 @@ func (c Code) Error(message string) error {
 	return fmt.Errorf("%w: %s (code %s is not known here; use the newer program)", ErrUnavailable, message, Quote(string(c)))
 }
 
-// recalledError is an error that was written down: it reads as it did, and is what it was.
+// recalledError is an error from another process, with the same message and sentinel.
 type recalledError struct {
 	sentinel error
 	message  string

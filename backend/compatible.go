@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Satisfies says whether an existing volume is what spec and source ask for, so that a repeated request is answered
-// with it; if not, the ErrExists names what differs. Labels are no part of it.
+// Satisfies says whether an existing volume meets spec and source, so that a repeated request gets it; if not, the
+// ErrExists names what differs. Labels are not compared.
 func (v *Volume) Satisfies(spec VolumeSpec, source *Source) error {
 	differ := func(what string, have, want any) error {
 		return fmt.Errorf("%w: volume %s has %s %v, requested is %v; choose another name or the same properties", ErrExists, v.ID, what, have, want)
@@ -44,7 +44,7 @@ func (v *Volume) Satisfies(spec VolumeSpec, source *Source) error {
 	return nil
 }
 
-// String names a source for messages.
+// String formats a source for messages.
 func (s *Source) String() string {
 	if s == nil {
 		return "nothing"

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ID names a volume, snapshot or group. Only ParseID and IDFor make one, so an ID is safe as a file name.
+// ID names a volume, snapshot or group. Only ParseID and IDFor return one, so an ID is safe as a file name.
 type ID string
 
 const (
@@ -18,7 +18,7 @@ const (
 
 var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// ParseID accepts an ID that came from outside.
+// ParseID checks an ID from outside.
 func ParseID(s string) (ID, error) {
 	if !idPattern.MatchString(s) {
 		return "", fmt.Errorf("%w id %s: it must be 1 to %d of a-z, 0-9 and -, and not begin with -", ErrInvalid, Quote(s), maxID)
@@ -26,8 +26,8 @@ func ParseID(s string) (ID, error) {
 	return ID(s), nil
 }
 
-// IDFor derives an ID from the name a caller chose: the name itself where it is already one, else what can be kept
-// of it and a digest of the whole.
+// IDFor derives an ID from a caller's name: the name itself if it is a valid ID, otherwise its valid characters and a
+// digest of the name.
 func IDFor(name string) (ID, error) {
 	switch {
 	case name == "":
@@ -51,7 +51,7 @@ func IDFor(name string) (ID, error) {
 
 var keepable = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Quote makes a value from outside fit for a message: escaped, and cut where it is long.
+// Quote formats a value from outside for a message: escaped, and shortened if it is long.
 func Quote(s string) string {
 	const most = 80
 	if len(s) > most {

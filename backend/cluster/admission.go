@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// admit refuses the node of a volume's source where the class of its claim does not allow it. Callers name one node
-// both where the scheduler chose it, which the source overrules, and where the class allows no other, which it does not.
+// admit refuses the node of a volume's source if the class of its claim does not allow that node. The nodes of the request
+// do not show this: a single one may be the scheduler's choice, which the source overrules, or the only one that the class
+// allows, which it does not.
 func (b *Backend) admit(ctx context.Context, id backend.ID, labels map[string]string, source *backend.Source, node string) error {
 	class, err := b.classOf(ctx, labels)
 	if err != nil || class == "" {
@@ -45,7 +46,7 @@ func (b *Backend) admit(ctx context.Context, id backend.ID, labels map[string]st
 		backend.ErrExhausted, id, node, source, class)
 }
 
-// classOf returns the class of the claim that a volume is for, empty where there is none.
+// classOf returns the class of a volume's claim, empty if it has none.
 func (b *Backend) classOf(ctx context.Context, labels map[string]string) (string, error) {
 	name := labels[v1beta1.ClaimNameLabel]
 	if name == "" {
@@ -65,7 +66,7 @@ func unavailable(id backend.ID, err error) error {
 	return fmt.Errorf("%w: where volume %s may be: %w", backend.ErrUnavailable, id, err)
 }
 
-// matches says whether labels have a value of each of the expressions.
+// matches says whether labels match all expressions.
 func matches(term core.TopologySelectorTerm, labels map[string]string) bool {
 	return !slices.ContainsFunc(term.MatchLabelExpressions, func(e core.TopologySelectorLabelRequirement) bool {
 		value, ok := labels[e.Key]

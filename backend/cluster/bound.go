@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// byHandle finds the PersistentVolumes of a volume, whatever their names are.
+// byHandle finds the PersistentVolumes of a volume, regardless of their names.
 const byHandle = "handle"
 
-// listenToPersistentVolumes keeps of each PersistentVolume whose it is and which claim has it.
+// listenToPersistentVolumes caches the handle and the claim of each PersistentVolume.
 func (w *watches) listenToPersistentVolumes(b *Backend) error {
 	informer := b.Watches.Cluster.Core().V1().PersistentVolumes().Informer()
 	if err := informer.AddIndexers(cache.Indexers{byHandle: func(o any) ([]string, error) {
@@ -31,8 +31,8 @@ func (w *watches) listenToPersistentVolumes(b *Backend) error {
 	return hear(w, cache.NewTypedSharedIndexInformer[*core.PersistentVolume](informer), cache.TypedResourceEventHandlerFuncs[*core.PersistentVolume]{})
 }
 
-// unbound refuses to delete a volume that a living claim has, by whatever PersistentVolume: who wants the volume gone
-// deletes the claim.
+// unbound refuses to delete a volume while an existing claim is bound to it, through any PersistentVolume: the claim must
+// be deleted first.
 func (b *Backend) unbound(ctx context.Context, v *v1beta1.Volume) error {
 	found, _ := b.watches.persistent.ByIndex(byHandle, v.Name) // the index exists
 	for _, o := range found {

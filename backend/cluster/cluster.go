@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// FieldManager is the name under which the controller writes, here and what is built on this.
+// FieldManager is the field manager of the controller, here and in operator/volume.
 const FieldManager = v1beta1.ControllerName
 
 // Config is what a Backend needs.
@@ -82,7 +82,7 @@ func New(c Config) (*Backend, error) {
 	return b, nil
 }
 
-// Start begins to watch, and returns when everything that exists is known.
+// Start starts the watches, and returns when the caches are filled.
 func (b *Backend) Start(ctx context.Context) error {
 	context.AfterFunc(ctx, b.liveness.stop)
 	b.Watches.Start()
@@ -92,14 +92,15 @@ func (b *Backend) Start(ctx context.Context) error {
 	return nil
 }
 
-// OnNodeChange has f called, until it is called again with nil, with each node or server whose agent has come or gone.
+// OnNodeChange sets the function to call with each node or server whose agent has appeared or become silent; nil removes
+// it.
 func (b *Backend) OnNodeChange(f func(node string)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.onNodeChange = f
 }
 
-// nodeChanged is called when an agent has come or gone.
+// nodeChanged is called when an agent has appeared or become silent.
 func (b *Backend) nodeChanged(node string) {
 	b.volumes.wake()
 	b.snapshots.wake()

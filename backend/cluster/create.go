@@ -13,23 +13,23 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// Create writes a Volume object on the node with the most room and waits until its agent has made it.
+// Create writes a Volume object for the node with the most free capacity and waits until its agent has created the volume.
 func (b *Backend) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
 	return b.create(ctx, spec, nil)
 }
 
-// Clone makes the volume on the node of its source.
+// Clone creates the volume on the node of its source.
 func (b *Backend) Clone(ctx context.Context, source backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
 	return b.create(ctx, spec, &backend.Source{Kind: backend.SourceVolume, ID: source})
 }
 
-// Restore makes the volume on the node of its snapshot.
+// Restore creates the volume on the node of its snapshot.
 func (b *Backend) Restore(ctx context.Context, snapshot backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
 	return b.create(ctx, spec, &backend.Source{Kind: backend.SourceSnapshot, ID: snapshot})
 }
 
-// creation is one call to make a volume. It goes by what the object is now, so a repeat joins, in this process or
-// another.
+// creation is one call to create a volume. It depends only on the state of the object, so a repeated call joins, in this
+// process or another.
 type creation struct {
 	*Backend
 	*call[*v1beta1.Volume]
@@ -74,7 +74,7 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 	}
 }
 
-// step does what the object's state calls for, or waits for it to change.
+// step takes the next step for the object's state, or waits until that changes.
 func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	o := c.newest()
 	if o == nil {
@@ -108,7 +108,7 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 	return nil, c.wait(ctx)
 }
 
-// asks says whether an object is what this call asks for, on whatever node.
+// asks says whether an object is what this call requests, on any node.
 func (c *creation) asks(o *v1beta1.Volume) bool {
 	want := convert.FromVolumeSpec(o.Spec.Node, c.spec, c.source)
 	return equality.Semantic.DeepEqual(want, o.Spec)
@@ -163,7 +163,7 @@ func (c *creation) pin(ctx context.Context) error {
 	return nil
 }
 
-// origin finds where a source is and how large.
+// origin returns the location and size of a source.
 func (b *Backend) origin(ctx context.Context, source *backend.Source) (node, pool string, bytes int64, err error) {
 	if source.Kind == backend.SourceSnapshot {
 		s, err := b.snapshots.find(ctx, source.ID)
@@ -179,8 +179,8 @@ func (b *Backend) origin(ctx context.Context, source *backend.Source) (node, poo
 	return v.Spec.Node, v.Status.Pool, v1beta1.Bytes(v.Status.Size), nil
 }
 
-// refuse takes back an object that its agent refused. Another node may have room; where none is left to try, the
-// agent's answer is the caller's.
+// refuse deletes an object that its agent refused, to try another node. If none is left, the caller gets the agent's
+// error.
 func (c *creation) refuse(ctx context.Context, o *v1beta1.Volume, why error) error {
 	removed, err := c.volumes.remove(ctx, c.call, o, "the volume could not be created")
 	switch {

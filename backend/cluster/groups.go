@@ -77,7 +77,7 @@ func sameGroup(a, b *v1beta1.SnapshotGroup) bool {
 	return a.Name == b.Name && slices.Equal(sorted(a), sorted(b))
 }
 
-// takeAll writes and awaits all members. When one fails the others are no longer waited for.
+// takeAll writes all members and waits for them, until one fails.
 func (b *Backend) takeAll(ctx context.Context, group *v1beta1.SnapshotGroup) ([]*v1beta1.Snapshot, error) {
 	members := membersOf(group)
 	taken := make([]*v1beta1.Snapshot, len(members))
@@ -91,7 +91,7 @@ func (b *Backend) takeAll(ctx context.Context, group *v1beta1.SnapshotGroup) ([]
 	return taken, all.Wait()
 }
 
-// giveUp removes what was written of a group that cannot be made.
+// giveUp removes the objects of a group that cannot be taken.
 func (b *Backend) giveUp(ctx context.Context, group *v1beta1.SnapshotGroup) {
 	for _, m := range membersOf(group) {
 		if err := b.giveUpMember(ctx, m.id, group); err != nil {
@@ -112,7 +112,7 @@ func (b *Backend) giveUpMember(ctx context.Context, id backend.ID, group *v1beta
 	return nil
 }
 
-// group shows members, in the order of their sources, as callers know it.
+// group converts members, sorted by their sources.
 func (b *Backend) group(id backend.ID, name string, members []*v1beta1.Snapshot) *backend.Group {
 	g := &backend.Group{ID: id, Name: name}
 	for _, o := range members {

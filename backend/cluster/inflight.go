@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// object is a pointer to one of our kinds.
+// object is a pointer to a kind of Holdfast.
 type object interface {
 	comparable
 	metav1.Object
 }
 
-// inflight keeps, for every name that calls are working on, what those calls know of it. The cache may be older than
-// what a call has just written.
+// inflight keeps, for each name with running calls, what those calls know of its object, since the cache may be behind
+// their writes.
 type inflight[T object] struct {
 	cached func(name string) T // zero when the cache has none
 
@@ -67,7 +67,7 @@ func (c *call[T]) leave() {
 	}
 }
 
-// newest returns the object as it is known, zero if there is none.
+// newest returns the newest known version of the object, zero if there is none.
 func (c *call[T]) newest() T {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
@@ -85,10 +85,10 @@ func (c *call[T]) newest() T {
 	return cached
 }
 
-// older compares objects of one name, of whatever incarnation: versions count on across all.
+// older compares objects of one name, also across deletions: resource versions only grow.
 func older(a, b metav1.Object) bool { return newer(b.GetResourceVersion(), a.GetResourceVersion()) }
 
-// newer compares versions; any is newer than none.
+// newer compares resource versions; any is newer than none.
 func newer(a, b string) bool {
 	if b == "" {
 		return a != ""
@@ -97,7 +97,7 @@ func newer(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// learn passes to all calls on the name what one of them wrote or read.
+// learn shares an object that one call has written or read with all calls on the name.
 func (c *call[T]) learn(o T) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
@@ -153,7 +153,7 @@ func (d *entry[T]) notify() {
 	}
 }
 
-// wait returns when something has happened to the object or to a node, or with ctx's error.
+// wait returns when the object or a node has changed, or with ctx's error.
 func (c *call[T]) wait(ctx context.Context) error {
 	select {
 	case <-c.notified:
@@ -174,7 +174,7 @@ func (c *call[T]) alone(ctx context.Context, f func() error) error {
 	}
 }
 
-// changed is called by the watch, after the cache was.
+// changed is called by the watch after the cache is updated.
 func (d *inflight[T]) changed(o T, deleted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,7 +188,7 @@ func (d *inflight[T]) changed(o T, deleted bool) {
 	at.notify()
 }
 
-// wake makes every call look again: a node has come or gone.
+// wake wakes all calls, since a node has appeared or become silent.
 func (d *inflight[T]) wake() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// liveness knows which agents are alive, by their Leases. From the second renewal on it goes by this process's clock, so a
-// node whose clock is wrong counts as down for one renewal at most.
+// liveness tracks which agents are alive by their Leases. From the second renewal on it uses this process's clock, so a
+// node with a wrong clock counts as down for at most one renewal.
 type liveness struct {
-	changed func(node string) // a node has come or gone
+	changed func(node string) // called when a node appears or becomes silent
 
 	mu    sync.Mutex
-	since time.Time // from when on all that is written is heard
+	since time.Time // since when this process receives all writes
 	beats map[string]*beat
 }
 
@@ -36,15 +36,15 @@ func newLiveness(changed func(string)) *liveness {
 	return &liveness{changed: changed, since: time.Now(), beats: map[string]*beat{}}
 }
 
-// disconnected is called when the API server cannot be heard: all nodes are silent then.
+// disconnected is called when the watch fails: then all nodes seem silent.
 func (p *liveness) disconnected() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since = time.Now()
 }
 
-// doubt is how long to wait until the silence of a node says something of that node. Agents that were cut off from the
-// API server as this process was need a while to be heard again.
+// doubt returns how long to wait until the silence of a node is the node's fault. Agents that lost the API server together
+// with this process need time to renew their Leases.
 func (p *liveness) doubt(node string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *liveness) doubt(node string) time.Duration {
 	return max(0, time.Until(p.since.Add(2*b.lasts)))
 }
 
-// saw takes note of a Lease, which may be none of an agent.
+// saw records a Lease, if it is an agent's.
 func (p *liveness) saw(lease *coordination.Lease) {
 	node, ok := strings.CutPrefix(lease.Name, v1beta1.LeasePrefix)
 	if !ok || lease.Spec.RenewTime == nil {
@@ -71,7 +71,7 @@ func (p *liveness) saw(lease *coordination.Lease) {
 	}
 }
 
-// beat says whether a node that was down lives again.
+// beat records a renewal, and says whether the node was down before.
 func (p *liveness) beat(node string, renewed time.Time, lasts time.Duration) (back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *liveness) forget(lease string) {
 	p.changed(node)
 }
 
-// down says why nothing can be done on a node now; empty means that its agent lives.
+// down says why nothing can be done on a node now; empty means that its agent is alive.
 func (p *liveness) down(node string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,20 +122,20 @@ func (p *liveness) down(node string) string {
 	return fmt.Sprintf("its agent last renewed its Lease %s ago", time.Since(b.heard).Round(time.Second))
 }
 
-// last is when a node gave its last sign of life, zero if it never did.
+// last returns when a node last renewed its Lease, zero if never.
 func (p *liveness) last(node string) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return cmp.Or(p.beats[node], &beat{}).heard
 }
 
-// WhyDown says why nothing can be done on a node or server now; it is empty while the agent there lives.
+// WhyDown says why nothing can be done on a node or server now; it is empty while its agent is alive.
 func (b *Backend) WhyDown(node string) string { return b.liveness.down(node) }
 
-// InDoubt is how long to wait until the silence of a node says something of that node, and not of this process.
+// InDoubt returns how long the silence of a node may still be due to this process.
 func (b *Backend) InDoubt(node string) time.Duration { return b.liveness.doubt(node) }
 
-// LastHeardOf is when the agent of a node gave its last sign of life, zero if it never did.
+// LastHeardOf returns when the agent of a node last renewed its Lease, zero if never.
 func (b *Backend) LastHeardOf(node string) time.Time { return b.liveness.last(node) }
 
 func (p *liveness) stop() {

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// made says whether a volume was real once.
+// made says whether a volume was ever created on disk.
 func made(v *v1beta1.Volume) bool { return v.Status.CreationTime != nil }
 
-// wanted is the size that a volume will have at least.
+// wanted returns the minimum size of a volume.
 func wanted(v *v1beta1.Volume) int64 {
 	bytes, _ := convert.ToSize(v.Spec.Size).Choose(1, 1) // a size that cannot be met takes nothing
 	return bytes
@@ -34,7 +34,7 @@ func snapshotState(s *v1beta1.Snapshot) state {
 	}
 }
 
-// requestOf leaves out a request that does not count.
+// requestOf returns the deletion request of an object if it counts.
 func requestOf(o interface{ DeletionRequested() bool }, r *v1beta1.DeletionRequest) *v1beta1.DeletionRequest {
 	if !o.DeletionRequested() {
 		return nil
@@ -49,8 +49,8 @@ func volumeObject(id backend.ID, node string, spec backend.VolumeSpec, source *b
 	}
 }
 
-// volume shows an object as callers know it. While its node is down there is no access, but to what a server exports: that
-// it may go on exporting without its agent.
+// volume converts an object. While its node is down it has no access, except an NFS export, which may work without its
+// agent.
 func (b *Backend) volume(o *v1beta1.Volume) *backend.Volume {
 	v, s := convert.ToVolume(o), volumeState(o)
 	v.Condition = b.condition(s, o.Status.Conditions)
@@ -60,14 +60,14 @@ func (b *Backend) volume(o *v1beta1.Volume) *backend.Volume {
 	return v
 }
 
-// snapshot shows an object as callers know it.
+// snapshot converts an object.
 func (b *Backend) snapshot(o *v1beta1.Snapshot) *backend.Snapshot {
 	s := convert.ToSnapshot(o)
 	s.Condition = b.condition(snapshotState(o), o.Status.Conditions)
 	return s
 }
 
-// condition is what ails an object: its node, or what its agent says of it.
+// condition returns the problem of an object: that its node is down, or what its agent reports.
 func (b *Backend) condition(s state, all []metav1.Condition) backend.Condition {
 	if s.unreadable != nil {
 		return backend.Condition{Abnormal: true, Message: "its object cannot be read: " + s.unreadable.Error()}

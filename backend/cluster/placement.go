@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// poolOf finds a pool of a node as it was last reported; without a name it is the first.
+// poolOf returns a pool of a node as last reported; the first one for an empty name.
 func poolOf(n *v1beta1.StorageNode, name string) (pool *v1beta1.Pool, first bool) {
 	for i := range n.Status.Pools {
 		if p := &n.Status.Pools[i]; name == "" || p.Name == name {
@@ -52,7 +52,7 @@ func (b *Backend) capacity(node string, p *v1beta1.Pool, first bool) backend.Cap
 	return c
 }
 
-// Capacity sums up a pool over all nodes where it can be used.
+// Capacity returns the sum of a pool over all nodes where it can be used.
 func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
 	return b.sum(ctx, b.Hosts(false, ""), pool)
 }
@@ -79,14 +79,14 @@ type placement struct {
 	id     backend.ID
 	pool   string
 	bytes  int64
-	nodes  []string         // that may have it; none means any
-	pinned bool             // no other node can ever have it
-	shared bool             // only a server can have it, otherwise only a node
-	server string           // that shall have it
+	nodes  []string         // allowed nodes; none means any
+	pinned bool             // it cannot be on another node
+	shared bool             // it must be on a server, otherwise on a node
+	server string           // that was requested
 	tried  map[string]error // nodes that have refused
 }
 
-// place chooses the node with the most room and counts the volume there.
+// place chooses the node with the most free capacity and counts the volume there.
 func (b *Backend) place(w *placement) (string, error) {
 	b.placing.Lock()
 	defer b.placing.Unlock()
@@ -120,8 +120,8 @@ func (b *Backend) place(w *placement) (string, error) {
 	return best, nil
 }
 
-// noNode explains why no node will do. A scheduler that chose among nodes may choose others; where there is no
-// choice, waiting for a node that is down is all that is left.
+// noNode explains why no node fits. Of several nodes the scheduler may choose others; with only one, a retry has to wait
+// until it is up.
 func (b *Backend) noNode(w *placement, refusals map[string]error) error {
 	if err := b.noServer(w); w.shared && err != nil {
 		return err
@@ -172,7 +172,7 @@ func poolNames(n *v1beta1.StorageNode) string {
 	return strings.Join(names, ", ")
 }
 
-// Few joins what a message can hold.
+// Few joins the first entries and counts the rest.
 func Few(all []string, by string) string {
 	const most = 10
 	if len(all) <= most {

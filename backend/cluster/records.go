@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// records is the objects of one kind: the cache, the API behind it, and the calls that wait for either.
+// records are the objects of one kind: the cache, the API, and the waiting calls.
 type records[T object] struct {
 	kind   v1beta1.SourceKind
 	client interface {
@@ -30,15 +30,15 @@ type records[T object] struct {
 	*inflight[T]
 }
 
-// state is what matters of an object, whatever its kind.
+// state is what Volumes and Snapshots have in common.
 type state struct {
 	name     string
 	node     string
 	phase    v1beta1.Phase
-	made     bool // it was real once
+	made     bool // it was created on disk once
 	deleting bool
-	request  *v1beta1.DeletionRequest // nil unless its data is to be removed
-	observed bool                     // the agent has answered the spec as it is
+	request  *v1beta1.DeletionRequest // nil unless the deletion of its data is requested
+	observed bool                     // the agent has handled this generation
 	err      *v1beta1.Error
 	born     time.Time
 	ready    *metav1.Condition
@@ -46,12 +46,12 @@ type state struct {
 	unreadable error // the object could not be decoded
 }
 
-// away says whether there is no data to use now: its pool or its node is out of reach, or it is lost.
+// away says whether the data cannot be used now: its pool or node is out of reach, or it is lost.
 func (s state) away() bool {
 	return s.phase == v1beta1.PhaseUnreachable || s.phase == v1beta1.PhaseLost
 }
 
-// String says where an object stands, for messages.
+// String formats the state for messages.
 func (s state) String() string {
 	phase := s.phase
 	if phase == "" {
@@ -71,7 +71,7 @@ func (s state) failure() error {
 	return convert.ToError(s.err)
 }
 
-// find returns an object from the cache, or from the API where the cache has none: another replica may have written it.
+// find returns an object from the cache or, since another replica may have written it just now, from the API server.
 func (r *records[T]) find(ctx context.Context, id backend.ID) (T, error) {
 	var none T
 	if o := r.cached(string(id)); o != none {
@@ -87,7 +87,7 @@ func (r *records[T]) find(ctx context.Context, id backend.ID) (T, error) {
 	return o, r.readable(o)
 }
 
-// readable refuses an object that cannot be decoded: what is missing of it is not known, and it is not written back.
+// readable refuses an object that cannot be decoded: writing it back would lose fields.
 func (r *records[T]) readable(o T) error {
 	if ours, is := any(o).(v1beta1.Object); is && ours.Unreadable() != nil {
 		return fmt.Errorf("%w: the object of %s %s cannot be read, so it is not changed: %w", backend.ErrUnavailable, r.kind, o.GetName(), ours.Unreadable())
@@ -95,7 +95,7 @@ func (r *records[T]) readable(o T) error {
 	return nil
 }
 
-// write creates the object, unless there is one: then all calls learn of that.
+// write creates the object, or shares the existing one with all calls.
 func (r *records[T]) write(ctx context.Context, c *call[T], o T) error {
 	made, err := r.client.Create(ctx, o, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -108,7 +108,7 @@ func (r *records[T]) write(ctx context.Context, c *call[T], o T) error {
 	return nil
 }
 
-// refresh looks past the cache.
+// refresh reads the object from the API server.
 func (r *records[T]) refresh(ctx context.Context, c *call[T]) error {
 	o, err := r.client.Get(ctx, c.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && !kindIsGone(err) {
@@ -125,25 +125,25 @@ func (r *records[T]) refresh(ctx context.Context, c *call[T]) error {
 	return nil
 }
 
-// newRequest is what must be in the spec of an object before its data is removed.
+// newRequest returns the request that must be in the spec of an object before its data is removed.
 func newRequest(o metav1.Object, reason string) *v1beta1.DeletionRequest {
 	return v1beta1.NewDeletionRequest(o.GetUID(), FieldManager, reason)
 }
 
-// remove asks for an object and its data to be deleted, if the object is unchanged since the caller saw it, and says
+// remove requests the deletion of an object and its data if the object is unchanged since the caller read it, and says
 // whether it was.
 func (r *records[T]) remove(ctx context.Context, c *call[T], o T, reason string) (bool, error) {
 	return r.drop(ctx, c, o, reason, o.GetResourceVersion())
 }
 
-// removeAny asks for an object and its data to be deleted, whatever has become of the object.
+// removeAny requests the deletion of an object and its data even if the object has changed.
 func (r *records[T]) removeAny(ctx context.Context, c *call[T], o T, reason string) error {
 	_, err := r.drop(ctx, c, o, reason, "")
 	return err
 }
 
-// drop writes the request first: without it, the end of an object is not that of its data. A version that is given must
-// be the object's.
+// drop writes the request before it deletes the object: without it, the data would stay. If a version is given, it must be
+// the object's.
 func (r *records[T]) drop(ctx context.Context, c *call[T], o T, reason, version string) (bool, error) {
 	if err := r.readable(o); err != nil {
 		return false, err
@@ -179,13 +179,13 @@ func (r *records[T]) drop(ctx context.Context, c *call[T], o T, reason, version 
 	return true, nil
 }
 
-// kindIsGone says whether what was not found is the kind itself, which says nothing about its objects' data.
+// kindIsGone says whether the kind itself was not found, which proves nothing about the data.
 func kindIsGone(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && apierrors.IsNotFound(err) && (status.ErrStatus.Details == nil || status.ErrStatus.Details.Name == "")
 }
 
-// seen waits until the cache knows that an object is on its way out, so that no later call takes it for an answer.
+// seen waits until the cache shows that an object is being deleted, so that no later call returns it.
 func (r *records[T]) seen(ctx context.Context, c *call[T], uid types.UID) {
 	var none T
 	for {
@@ -196,7 +196,7 @@ func (r *records[T]) seen(ctx context.Context, c *call[T], uid types.UID) {
 	}
 }
 
-// awaitGone waits until deleted objects have left the cache, so that no later list shows them.
+// awaitGone waits until deleted objects have left the cache, so that no later list has them.
 func (r *records[T]) awaitGone(ctx context.Context, c *call[T]) {
 	var none T
 	for {
@@ -207,12 +207,12 @@ func (r *records[T]) awaitGone(ctx context.Context, c *call[T]) {
 	}
 }
 
-// merge patches an object that is still what the caller saw.
+// merge patches an object that is unchanged since the caller read it.
 func (r *records[T]) merge(ctx context.Context, o T, patch map[string]any) (T, error) {
 	return r.mergeAt(ctx, o, o.GetResourceVersion(), patch)
 }
 
-// mergeAt patches an object that still has that version; an empty one is any.
+// mergeAt patches an object that still has that resource version; empty means any.
 func (r *records[T]) mergeAt(ctx context.Context, o T, version string, patch map[string]any) (T, error) {
 	meta, _ := patch["metadata"].(map[string]any)
 	if meta == nil {
@@ -243,7 +243,7 @@ func (r *records[T]) removeFinalizer(ctx context.Context, o T) error {
 	return err
 }
 
-// refused translates what the API server answered.
+// refused translates an error of the API server.
 func (r *records[T]) refused(id backend.ID, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -258,7 +258,7 @@ func (r *records[T]) refused(id backend.ID, err error) error {
 	return fmt.Errorf("%w: the API server refused a request for %s %s: %w", backend.ErrUnavailable, r.kind, id, err)
 }
 
-// busy explains to a caller who runs out of time what is going on.
+// busy explains to a caller whose time is over what is still running.
 func (r *records[T]) busy(c *call[T], cause error) error {
 	var none T
 	o := c.newest()

@@ -8,16 +8,16 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// reservations corrects the last reports of agents by what has happened since, so that volumes that are requested at once are
-// spread. It is an estimate for choosing nodes: each agent decides about its own disk.
+// reservations corrects the agents' last reports by later requests, so that volumes that are requested at once are spread.
+// It is an estimate for choosing nodes: each agent decides about its own disk.
 type reservations struct {
 	mu      sync.Mutex
 	moves   map[string]map[move]int64 // by node, bytes taken; below 0 for bytes given back
 	reports map[string]string         // by node, the version of the last report
-	given   map[string]time.Time      // by node, when room was last given back
+	given   map[string]time.Time      // by node, when capacity was last freed
 }
 
-// reportLag is the time in which an agent's reports have certainly caught up.
+// reportLag is the time after which an agent's report certainly includes a change.
 const reportLag = 10 * time.Second
 
 // mayHaveMore says whether a node has freed capacity so recently that its reports, which may overtake other writes, may
@@ -40,7 +40,7 @@ func (r *reservations) gave(node string) {
 type move struct {
 	id      backend.ID
 	pool    string
-	version string // of the object when it happened; empty while the volume is still being made
+	version string // of the object at the change; empty while the volume is being created
 }
 
 // take counts a requested volume.
@@ -50,7 +50,7 @@ func (r *reservations) reserve(node, pool string, id backend.ID, bytes int64) {
 	r.note(node, move{id: id, pool: pool}, bytes)
 }
 
-// release ends that: it is made, or will not be.
+// release ends that, when the volume is created or will not be.
 func (r *reservations) release(node string, id backend.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *reservations) note(node string, m move, bytes int64) {
 	r.moves[node][m] = bytes
 }
 
-// reported forgets what a newer report includes.
+// reported drops the changes that a newer report includes.
 func (r *reservations) reported(n *v1beta1.StorageNode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +95,7 @@ func (r *reservations) reported(n *v1beta1.StorageNode) {
 	}
 }
 
-// saw follows a volume from one state to the next; either may be nil.
+// saw records the change of a volume from one state to the next; either may be nil.
 func (r *reservations) saw(old, now *v1beta1.Volume) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *reservations) saw(old, now *v1beta1.Volume) {
 	}
 }
 
-// taken is what a pool has lost since its report; a volume that names no pool is in the first.
+// taken returns the capacity that was taken from a pool since its report; a volume that names no pool is in the first.
 func (r *reservations) reserved(node, pool string, first bool) (sum int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

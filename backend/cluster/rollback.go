@@ -16,26 +16,26 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// GivenUp says that a volume is no more, and its object is there for something else, such as its claim.
+// GivenUp says whether a volume was given up and its object only remains for another finalizer, such as its claim's.
 func GivenUp(v *v1beta1.Volume) bool {
 	return v.DeletionTimestamp != nil && !slices.Contains(v.Finalizers, v1beta1.AgentFinalizer)
 }
 
-// GiveUpVolume takes away a volume whose node does not come back. Should it, the agent there removes the data.
+// GiveUpVolume removes a volume whose node does not come back. If it does, its agent removes the data.
 func (b *Backend) GiveUpVolume(ctx context.Context, v *v1beta1.Volume, reason string) error {
 	c := b.volumes.join(v.Name)
 	defer c.leave()
 	return b.abandonVolume(ctx, c, v, reason)
 }
 
-// GiveUpSnapshot takes away a snapshot whose node does not come back. Should it, the agent there removes the data.
+// GiveUpSnapshot removes a snapshot whose node does not come back. If it does, its agent removes the data.
 func (b *Backend) GiveUpSnapshot(ctx context.Context, s *v1beta1.Snapshot, reason string) error {
 	c := b.snapshots.join(s.Name)
 	defer c.leave()
 	return b.abandonSnapshot(ctx, c, s, reason)
 }
 
-// HandOverVolume removes the object of a volume that is on another node now, whose agent writes it again. No data is
+// HandOverVolume removes the object of a volume that is on the node home now, whose agent writes it again. No data is
 // touched, unless its deletion was requested: then that agent gets the request.
 func (b *Backend) HandOverVolume(ctx context.Context, v *v1beta1.Volume, home string) error {
 	return handOver(ctx, b, b.volumes, v, home)
@@ -46,11 +46,11 @@ func (b *Backend) HandOverSnapshot(ctx context.Context, s *v1beta1.Snapshot, hom
 	return handOver(ctx, b, b.snapshots, s, home)
 }
 
-// handOver takes the finalizer off first: what is killed between finds an object without one, and goes on.
+// handOver removes the finalizer first. After a crash in between, the next try finds an object without one, and continues.
 func handOver[T object](ctx context.Context, b *Backend, r *records[T], o T, home string) error {
 	c := r.join(o.GetName())
 	defer c.leave()
-	if request := r.look(o).request; request != nil { // it holds for the data, wherever that is
+	if request := r.look(o).request; request != nil { // it is about the data, on any node
 		if err := b.discard(ctx, home, v1beta1.Discard{Kind: r.kind, Name: o.GetName(), DeletionRequest: *request}); err != nil {
 			return err
 		}
@@ -78,8 +78,8 @@ func (b *Backend) abandonSnapshot(ctx context.Context, c *call[*v1beta1.Snapshot
 	return rollBack(ctx, b, b.snapshots, c, o, reason)
 }
 
-// rollBack takes away an object whose agent cannot be reached. The agent learns from its StorageNode, before anything
-// else, that what is on its disk by that name is not to come back.
+// rollBack removes an object whose agent cannot be reached. The discard in the StorageNode, written first, makes the agent
+// remove the data when it is back.
 func rollBack[T object](ctx context.Context, b *Backend, r *records[T], c *call[T], o T, reason string) error {
 	s := r.look(o)
 	d := v1beta1.Discard{Kind: r.kind, Name: s.name, DeletionRequest: *cmp.Or(s.request, newRequest(o, reason))}
@@ -106,8 +106,7 @@ func rollBack[T object](ctx context.Context, b *Backend, r *records[T], c *call[
 	return r.refused(backend.ID(s.name), err)
 }
 
-// discard adds to what an agent must remove when it is back. A node that is not on record any more was declared gone
-// for good.
+// discard adds an entry that an agent must remove when it is back. A node without a StorageNode is gone for good.
 func (b *Backend) discard(ctx context.Context, node string, d v1beta1.Discard) error {
 	nodes := b.Client.HoldfastV1beta1().StorageNodes()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -119,7 +118,7 @@ func (b *Backend) discard(ctx context.Context, node string, d v1beta1.Discard) e
 			return err
 		}
 		if err := n.Unreadable(); err != nil {
-			return fmt.Errorf("StorageNode %s cannot be read, so it is left as it is: %w", node, err) // what is missing of its list would be lost
+			return fmt.Errorf("StorageNode %s cannot be read, so it is left as it is: %w", node, err) // a write would lose unreadable entries of the list
 		}
 		if slices.ContainsFunc(n.Spec.Discard, d.Same) {
 			return nil

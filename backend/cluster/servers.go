@@ -11,21 +11,20 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// An NFS server has an agent and a StorageNode as a node has, and shared volumes in place of others. No Node object is
-// behind it: one that is silent is down, and never gone.
+// An NFS server has an agent and a StorageNode like a node, but only shared volumes. It has no Node object: a silent server
+// is down, and never gone.
 
 func isServer(node string) bool { return v1beta1.ServerOf(node) != "" }
 
-// Hosts returns what can have a volume: the servers if it is shared, all that are allowed or the one that is named, or the
-// nodes.
+// Hosts returns the nodes or, for a shared volume, the allowed servers; with a server's name, only that one.
 func (b *Backend) Hosts(shared bool, server string) []*v1beta1.StorageNode {
 	return slices.DeleteFunc(b.allNodes(), func(n *v1beta1.StorageNode) bool {
 		return isServer(n.Name) != shared || server != "" && v1beta1.ServerOf(n.Name) != server || b.Disallowed(n.Name) != nil
 	})
 }
 
-// Disallowed says why a server gets no new volumes: its namespace is none that the administrator allows, so that its
-// author would get the data of other tenants. It is nil for nodes.
+// Disallowed says why a server gets no new volumes: the administrator does not allow its namespace, and its author must
+// not get the data of other tenants. It is nil for nodes.
 func (b *Backend) Disallowed(node string) error {
 	namespace, _, is := v1beta1.ParseNFSNode(node)
 	if !is {
@@ -39,7 +38,7 @@ func (b *Backend) Disallowed(node string) error {
 		backend.ErrUnavailable, hostWord(node), namespace, served.AllowNFSServers(namespace))
 }
 
-// DisallowedServers are the servers that get no new volumes, and why the first of them does not.
+// DisallowedServers returns the servers that get no new volumes, and the reason of the first.
 func (b *Backend) DisallowedServers() (names []string, why error) {
 	for _, n := range b.allNodes() {
 		if err := b.Disallowed(n.Name); err != nil {
@@ -49,7 +48,7 @@ func (b *Backend) DisallowedServers() (names []string, why error) {
 	return names, why
 }
 
-// hostWord names a node or a server for people.
+// hostWord names a node or a server in messages.
 func hostWord(node string) string {
 	if server := v1beta1.ServerOf(node); server != "" {
 		return "NFS server " + server
@@ -65,7 +64,7 @@ func deletedWhen(node string) string {
 	return "when the node is back or its Node object is deleted"
 }
 
-// SharedCapacity sums up a pool over all servers where it can be used, or returns that of one.
+// SharedCapacity returns the sum of a pool over all servers where it can be used, or that of one server.
 func (b *Backend) SharedCapacity(ctx context.Context, server, pool string) (backend.Capacity, error) {
 	if server != "" {
 		if err := b.Disallowed(v1beta1.NodeOfServer(server)); err != nil {
@@ -76,7 +75,7 @@ func (b *Backend) SharedCapacity(ctx context.Context, server, pool string) (back
 	return b.sum(ctx, b.Hosts(true, ""), pool)
 }
 
-// noServer explains why no server will do. Servers come and go up, so that asking again is worth it.
+// noServer explains why no server fits. It is Unavailable, since servers may appear later.
 func (b *Backend) noServer(w *placement) error {
 	servers := b.Hosts(true, "")
 	disallowed, why := b.DisallowedServers()
@@ -97,7 +96,7 @@ func (b *Backend) noServer(w *placement) error {
 	return nil
 }
 
-// sameKind refuses to make a shared volume of what is not on a server, and any other of what is.
+// sameKind refuses a shared volume from a source on a node, and any other volume from a source on a server.
 func (c *creation) sameKind(node string) error {
 	server := v1beta1.ServerOf(node)
 	switch {
@@ -114,7 +113,7 @@ func (c *creation) sameKind(node string) error {
 	return nil
 }
 
-// checkServer refuses a server that is named as none can be: the name becomes that of an object.
+// checkServer refuses invalid names of servers, since the name becomes part of an object's name.
 func checkServer(spec backend.VolumeSpec) error {
 	switch {
 	case spec.Server == "":

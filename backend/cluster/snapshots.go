@@ -35,7 +35,7 @@ func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*bac
 	return s, s.Satisfies(spec)
 }
 
-// take makes one snapshot real. It goes by what the object is now, so a repeat joins.
+// take takes one snapshot. It depends only on the state of the object, so a repeated call joins.
 func (b *Backend) reserve(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, group *v1beta1.SnapshotGroup) (*v1beta1.Snapshot, error) {
 	c := b.snapshots.join(string(id))
 	defer c.leave()
@@ -62,7 +62,7 @@ func (b *Backend) reserve(ctx context.Context, id backend.ID, spec backend.Snaps
 	}
 }
 
-// takeStep does what the state of a snapshot that is not real calls for, or waits for it to change.
+// takeStep takes the next step for a snapshot that is not taken yet, or waits until its state changes.
 func (b *Backend) takeStep(ctx context.Context, c *call[*v1beta1.Snapshot], o *v1beta1.Snapshot, spec backend.SnapshotSpec, group *v1beta1.SnapshotGroup) error {
 	if o == nil {
 		return c.alone(ctx, func() error { return b.beginSnapshot(ctx, c, spec, group) })
@@ -142,7 +142,7 @@ func (b *Backend) release(ctx context.Context, id backend.ID, check func(*v1beta
 	})
 }
 
-// GetSnapshot returns a snapshot that is real. A member of a group that is not complete does not exist.
+// GetSnapshot returns a snapshot that is taken. A member of an incomplete group does not exist.
 func (b *Backend) GetSnapshot(ctx context.Context, id backend.ID) (*backend.Snapshot, error) {
 	o, err := b.snapshots.find(ctx, id)
 	if err != nil {
@@ -165,7 +165,7 @@ func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
 	return all, nil
 }
 
-// complete says whether a snapshot is made, and all of its group with it.
+// complete says whether a snapshot, and all of its group, is taken.
 func (b *Backend) complete(o *v1beta1.Snapshot) bool {
 	if o.Spec.Group == nil {
 		return snapshotState(o).made

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// Get returns a volume that is real, or was until its node or disk was lost.
+// Get returns a volume that was created, even if its node or disk is lost now.
 func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
 	o, err := b.volumes.find(ctx, id)
 	if err != nil {
@@ -37,8 +37,8 @@ func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
 	return all, nil
 }
 
-// Delete requests the deletion of the object and waits until the agent has removed its finalizer. From then on it will
-// be deleted, even if this answers an error: the agent tries again.
+// Delete requests the deletion of the object and waits until the agent has removed its finalizer. Once it is requested,
+// the agent retries it, even if this call returns an error.
 func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 	c := b.volumes.join(string(id))
 	defer c.leave()
@@ -63,7 +63,7 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 	})
 }
 
-// RemoveUnused asks for a volume and its data to be deleted, unless it has changed since the caller saw it.
+// RemoveUnused requests the deletion of a volume and its data, unless the object has changed since the caller read it.
 func (b *Backend) RemoveUnused(ctx context.Context, v *v1beta1.Volume, reason string) error {
 	c := b.volumes.join(v.Name)
 	defer c.leave()
@@ -71,14 +71,14 @@ func (b *Backend) RemoveUnused(ctx context.Context, v *v1beta1.Volume, reason st
 	return err
 }
 
-// PatchVolume merges a patch into the object of a volume that has not changed since the caller saw it, and returns it as it
-// is then. One that cannot be decoded is refused.
+// PatchVolume merges a patch into the object of a volume that is unchanged since the caller read it, and returns the
+// result. It refuses an object that cannot be decoded.
 func (b *Backend) PatchVolume(ctx context.Context, v *v1beta1.Volume, patch map[string]any) (*v1beta1.Volume, error) {
 	return b.volumes.merge(ctx, v, patch)
 }
 
-// FinishDeletions deletes the objects whose deletion was requested longer ago than that by a process that was killed before
-// it deleted them.
+// FinishDeletions deletes objects with a deletion request older than after, which a process left that was killed in
+// between.
 func (b *Backend) FinishDeletions(ctx context.Context, after time.Duration) error {
 	for _, v := range b.allVolumes() {
 		if abandoned(volumeState(v), after) {
@@ -136,8 +136,8 @@ func await[T object](ctx context.Context, r *records[T], c *call[T], step func(T
 	}
 }
 
-// Expand raises the size in the object's spec and waits until the agent has grown the volume. A size that cannot be
-// met is taken back, so that it does not come true later.
+// Expand raises the size in the object's spec and waits until the agent has grown the volume. A size that cannot be met is
+// reverted, so that the volume does not grow later.
 func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) (grown *backend.Volume, err error) {
 	c := b.volumes.join(string(id))
 	defer c.leave()
@@ -177,7 +177,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 	return grown, err
 }
 
-// growth is the size that a volume shall have.
+// growth returns the size that a volume should have.
 func growth(o *v1beta1.Volume, size backend.Size) (int64, error) {
 	now := v1beta1.Bytes(o.Status.Size)
 	size.Required = cmp.Or(size.Required, now)
@@ -220,7 +220,7 @@ func (b *Backend) resize(ctx context.Context, c *call[*v1beta1.Volume], o *v1bet
 // takeBack sets the size in the spec to what the volume has.
 func (b *Backend) takeBack(ctx context.Context, c *call[*v1beta1.Volume], o *v1beta1.Volume, why error) error {
 	if why == nil {
-		return nil // it is being tried again
+		return nil // it is being retried
 	}
 	if _, err := b.resize(ctx, c, o, map[string]any{"required": o.Status.Size}); err != nil {
 		return fmt.Errorf("%w; and the requested size could not be reverted: %v", why, err)

@@ -20,7 +20,7 @@ const (
 	byGroup = "group"
 )
 
-// watches is one watch for each kind, and what it has brought.
+// watches has the informer of each kind.
 type watches struct {
 	volumes    watch.VolumeIndexInformer
 	snapshots  watch.SnapshotIndexInformer
@@ -47,7 +47,7 @@ func (w *watches) wait(ctx context.Context) error {
 	return nil
 }
 
-// hear registers a listener.
+// hear registers a handler.
 func hear[T cache.Object](w *watches, informer cache.TypedSharedIndexInformer[T], handler cache.TypedResourceEventHandlerFuncs[T]) error {
 	registered, err := informer.AddTypedEventHandler(handler)
 	if err == nil {
@@ -109,7 +109,7 @@ func (w *watches) listen(b *Backend) error {
 	return errors.Join(volumes, snapshots, nodes, hear(w, w.clusters, watch.StorageClusterHandlerFuncs{})) // looked up
 }
 
-// sawVolume follows a volume; the caches are up to date already.
+// sawVolume handles the change of a volume, after the caches were updated.
 func (b *Backend) sawVolume(old, now *v1beta1.Volume) {
 	b.reservations.saw(old, now)
 	b.volumes.changed(cmp.Or(now, old), now == nil)
@@ -167,13 +167,13 @@ func (b *Backend) node(name string) *v1beta1.StorageNode {
 	return cachedIn[*v1beta1.StorageNode](b.watches.nodes.GetIndexer())(name)
 }
 
-// VolumesOn are the objects of what is on a node, real or not.
+// VolumesOn returns the Volumes of a node, created on disk or not.
 func (b *Backend) VolumesOn(node string) []*v1beta1.Volume {
 	all, _ := b.watches.volumes.GetTypedIndexer().ByTypedIndex(byNode, node) // the index exists
 	return all
 }
 
-// SnapshotsOn are the objects of what is on a node, real or not.
+// SnapshotsOn returns the Snapshots of a node, taken or not.
 func (b *Backend) SnapshotsOn(node string) []*v1beta1.Snapshot {
 	all, _ := b.watches.snapshots.GetTypedIndexer().ByTypedIndex(byNode, node) // the index exists
 	return all

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// Snapshots are made by the backend beneath, which finds the volumes mounted here and holds their writes.
+// The backend beneath takes snapshots: it finds the volumes mounted here and freezes them.
 
 func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
 	return b.Backend.Snapshot(ctx, spec)

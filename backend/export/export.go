@@ -1,7 +1,7 @@
-// Package export serves the volumes of another backend over NFS: each is mounted on this host and exported, and no
-// volume is given to a caller before that is done.
+// Package export serves the volumes of another backend over NFS: each is mounted on this host and exported before a
+// caller gets it.
 //
-// What is on disk decides: every start brings back all volumes that are there, under the identities that clients know.
+// The disk is the truth: every start exports all volumes that are there, under the identities that clients know.
 package export
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 )
 
-// Storage is what is needed of the backend whose volumes are exported; that of package local has it.
+// Storage is what the backend of the exported volumes must implement, as package local does.
 type Storage interface {
 	backend.Backend
 	backend.Expander
@@ -28,25 +28,25 @@ type Storage interface {
 	backend.Trasher
 }
 
-// Exporter serves directories. Both calls may be repeated.
+// Exporter serves directories. Both methods are idempotent.
 type Exporter interface {
-	// Put adds an export, or changes the one of that ID.
+	// Put adds an export, or changes the one with that ID.
 	Put(ctx context.Context, e ganesha.Export) error
-	// Remove ends an export and closes what is open beneath it; one that is not there is fine.
+	// Remove ends an export and closes its open files; a missing one is no error.
 	Remove(ctx context.Context, id uint16) error
 }
 
 // Config is what a Backend needs.
 type Config struct {
 	Backend    Storage // the caller closes it, after this one
-	ExportsDir string  // where volumes are mounted, each under its ID, on a file system of its own; no other process uses it
-	StateDir   string  // keeps the identities of exports; as durable as the volumes, and in none of them
+	ExportsDir string  // where volumes are mounted, each under its ID; no other process uses it
+	StateDir   string  // for the identities of exports; as durable as the volumes, and outside of them
 	Exporter   Exporter
-	Defaults   Settings      // of volumes whose labels say nothing else
+	Defaults   Settings      // of volumes without labels for them
 	Images     bool          // the backend's volumes are images, so that they may have any file system
 	MaxExports int           // 0: as many as there are IDs; never more than Loops, if these are given
 	Loops      []string      // the devices that were lent to this process; empty: any that is free
-	RetryEvery time.Duration // how soon what is not served is tried again, and then ever less often; 0: 10 s
+	RetryEvery time.Duration // the delay before a volume that is not served is retried, which grows; 0: 10 s
 	Patience   time.Duration // how long Open waits for one volume that hangs; 0: 30 s
 	Log        *slog.Logger
 }
@@ -76,8 +76,8 @@ var (
 	_ backend.PoolMemory       = (*Backend)(nil)
 )
 
-// Open mounts and exports every volume that is on disk. One that cannot be served is tried again, until Close, and
-// its Condition says why; it hides no other.
+// Open mounts and exports every volume that is on disk. One that cannot be served is retried until Close, its Condition
+// says why, and the others are served.
 func Open(ctx context.Context, c Config) (*Backend, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -131,8 +131,8 @@ func (c *Config) complete() error {
 	return c.Defaults.check()
 }
 
-// Close waits until no operation runs, or ctx ends, and unmounts the volumes. Stop serving exports before: what is open
-// keeps its volume mounted.
+// Close waits until no operation runs, or ctx ends, and unmounts the volumes. Stop the exporter before: open files keep
+// their volume mounted.
 func (b *Backend) Close(ctx context.Context) error {
 	b.stop()
 	err := b.kept(ctx)
@@ -152,7 +152,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	return err
 }
 
-// kept waits until no more operations start, which a disk that does not answer may prevent.
+// kept waits until no more operations start. It may block on a disk that does not answer.
 func (b *Backend) kept(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { b.keepers.Wait(); close(done) }()

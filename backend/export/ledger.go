@@ -12,34 +12,34 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// mostIDs is how many exports there can be: 0 is not an ID of theirs.
+// mostIDs is the maximum number of exports: 0 is not a valid ID.
 const mostIDs = 1<<16 - 1
 
-// identity is by what clients know an export. Their handles hold it, so it stays as long as the volume does.
+// identity identifies an export for clients. Their file handles contain it, so it lasts as long as the volume.
 type identity struct {
 	ID         uint16 `json:"id"`
 	Filesystem string `json:"filesystem"`
 }
 
-// book is what the ledger keeps on disk.
+// book is the content of the ledger on disk.
 type book struct {
 	Generation uint64 `json:"generation"`
-	// Next was never given out, like all above it. Freed are the IDs that were, in the order in which they became free:
-	// a client may hold a handle of the last ones still.
+	// Next and all IDs above it were never used. Freed are used IDs in the order in which they became free: a client may
+	// still hold a handle of the last ones.
 	Next    int                     `json:"next"`
 	Freed   []uint16                `json:"freed,omitempty"`
 	Exports map[backend.ID]identity `json:"exports"`
 }
 
-// ledger gives identities to volumes and never forgets one. An ID that was in use is given out again only when all
-// others were, the one that has been free for the longest first.
+// ledger assigns identities to volumes and never forgets one. Used IDs are reused only when all others were used, the one
+// that has been free for the longest first.
 type ledger struct {
 	files files
 	most  int
 
 	mu       sync.Mutex
 	book     book
-	reserved map[backend.ID]bool // volumes that are being made
+	reserved map[backend.ID]bool // volumes that are being created
 }
 
 // openLedger reads what is in dir. A missing ledger is created only where there are no volumes.
@@ -77,7 +77,7 @@ func (l *ledger) ids() []backend.ID {
 	return slices.Sorted(maps.Keys(l.book.Exports))
 }
 
-// full says that no other volume can be exported; l.mu is held.
+// full says whether no more volumes can be exported; l.mu is held.
 func (l *ledger) full() bool {
 	more := 0
 	for id := range l.reserved {
@@ -88,14 +88,14 @@ func (l *ledger) full() bool {
 	return len(l.book.Exports)+more >= l.most
 }
 
-// isFull says that no other volume can be exported.
+// isFull says whether no more volumes can be exported.
 func (l *ledger) isFull() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.full()
 }
 
-// reserve keeps a place for a volume, so that none is made that could not be exported.
+// reserve counts a volume before it is created, so that none is created that cannot be exported.
 func (l *ledger) reserve(id backend.ID) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *ledger) reserve(id backend.ID) (release func(), err error) {
 	}, nil
 }
 
-// assign gives a volume its identity; one that has one keeps it.
+// assign returns the identity of a volume, and assigns one if it has none.
 func (l *ledger) assign(v *backend.Volume) (identity, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,15 +149,15 @@ func (l *ledger) retire(id backend.ID) error {
 	return l.commit(next)
 }
 
-// draft is a copy of the book that may be changed; l.mu is held.
+// draft returns a copy of the book to change; l.mu is held.
 func (l *ledger) draft() *book {
 	next := l.book
 	next.Exports, next.Freed = maps.Clone(l.book.Exports), slices.Clone(l.book.Freed)
 	return &next
 }
 
-// commit makes a draft the book once it is on disk; l.mu is held. A generation that could not be written is passed
-// over: a part of it may be there.
+// commit writes a draft to disk and makes it the book; l.mu is held. The generation of a failed write is not used again,
+// since a part of it may be on disk.
 func (l *ledger) commit(next *book) error {
 	l.book.Generation++
 	next.Generation = l.book.Generation
@@ -168,8 +168,8 @@ func (l *ledger) commit(next *book) error {
 	return nil
 }
 
-// filesystem derives two numbers from what makes a volume this one and no other of its name; l.mu is held. Numbers that
-// are equal are left to those that servers choose by themselves.
+// filesystem derives the two numbers of Filesystem_id from what identifies a volume, which is more than its name; l.mu is
+// held. Equal numbers are avoided: servers use them for file systems without an ID.
 func (l *ledger) filesystem(v *backend.Volume) string {
 	taken := make(map[string]bool, len(l.book.Exports))
 	for _, known := range l.book.Exports {

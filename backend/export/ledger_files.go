@@ -19,27 +19,27 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// version is that of the files this code writes; it reads no newer one.
+// version is the format of the files that this code writes, and the newest that it reads.
 const version = 1
 
 // blank is what an administrator writes to start an empty list of exports.
 const blank = `{"version": 1}`
 
-// files keep the book twice. The copy is written before the main file, and no change takes effect before both have it:
-// so either of them, alone, knows of every ID that was ever given out.
+// files stores the book twice. The copy is written before the main file, and a change takes effect only when both have
+// it: so each file alone has every ID that was ever used.
 type files struct{ dir string }
 
 func (f files) main() string { return filepath.Join(f.dir, "exports.json") }
 func (f files) copy() string { return filepath.Join(f.dir, "exports.copy.json") }
 
-// sheet is what a file holds: a book and the digest of it, so that no number in it can change unnoticed.
+// sheet is the content of a file: a book and its digest, which shows corruption.
 type sheet struct {
 	Version int             `json:"version"`
 	Digest  string          `json:"digest"`
 	Book    json.RawMessage `json:"book"`
 }
 
-// read returns the newest of both, nil where there is neither, and puts a damaged one right from the other.
+// read returns the newer of both, nil if there is neither, and repairs a damaged one from the other.
 func (f files) read(log *slog.Logger) (*book, error) {
 	newest, errMain := readSheet(f.main())
 	other, errCopy := readSheet(f.copy())
@@ -116,7 +116,7 @@ func parse(data []byte) (*book, error) {
 	return &b, b.check()
 }
 
-// check finds what no program of ours has written, whatever the digest says.
+// check refuses a book that is not consistent, even if the digest is right.
 func (b *book) check() error {
 	if b.Next < 1 || b.Next > mostIDs+1 || b.Exports == nil {
 		return fmt.Errorf("damaged: the next ID is %d", b.Next)

@@ -21,8 +21,8 @@ import (
 // target is where a volume is mounted.
 func (b *Backend) target(id backend.ID) string { return filepath.Join(b.ExportsDir, string(id)) }
 
-// mounted returns the mount of a volume at its target, nil if there is none. What else is there is taken away: it is of
-// a volume of the same name that is gone.
+// mounted returns the mount of a volume at its target, nil if there is none. It unmounts anything else there, which is
+// from an earlier volume of the same name.
 func (b *Backend) mounted(ctx context.Context, v *backend.Volume) (*nodeops.Mount, error) {
 	m, err := nodeops.MountAt(b.target(v.ID))
 	if err != nil || m == nil {
@@ -58,7 +58,7 @@ func (b *Backend) attach(ctx context.Context, v *backend.Volume, target string) 
 	if err != nil {
 		return err
 	}
-	// From the mount on the device lives as long as the mount does; without one it ends here.
+	// A mount keeps the device. Without one, the device is detached here.
 	defer loop.Close()
 	if err := nodeops.Preen(ctx, loop.Path, v.FSType); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (b *Backend) attach(ctx context.Context, v *backend.Volume, target string) 
 		switch {
 		case err != nil && !known:
 			return err
-		case err != nil: // its clients have what there was
+		case err != nil: // its clients know the UUID
 			b.Log.Error("a volume cannot grow", "volume", v.ID, "error", err)
 		}
 	}
@@ -83,8 +83,8 @@ func (b *Backend) attach(ctx context.Context, v *backend.Volume, target string) 
 
 var mountOptions = []string{"nodev", "nosuid"}
 
-// makeDistinct makes a copy that clients do not know yet another file system than its source: exporters identify file
-// systems by their UUIDs. Before that a mount replays the log, since the copy is that of a file system in use.
+// makeDistinct gives a copy that no client knows yet another UUID than its source: exporters identify file systems by
+// UUID. Before that, a mount replays the log, since the source was in use.
 func makeDistinct(ctx context.Context, device, target, fsType string) error {
 	if fsType != "ext4" && fsType != "xfs" {
 		return nil
@@ -114,14 +114,14 @@ func shows(m *nodeops.Mount, v *backend.Volume) (bool, error) {
 	return m.Root == "/" && slices.Contains(devices, nodeops.LoopUnder(m)), err
 }
 
-// How long a volume may be kept busy by what the exporter has open beneath it, after its export has ended.
+// How long files that the exporter has open may keep a volume busy after its export has ended.
 const (
 	busyLimit = 5 * time.Second
 	busyPause = 50 * time.Millisecond
 )
 
-// unmount takes away whatever is mounted at a volume's target. What stays busy is taken out of sight: its file system
-// ends when the last file in it is closed.
+// unmount unmounts whatever is mounted at a volume's target. A busy mount is detached lazily: its file system ends when
+// its last file is closed.
 func (b *Backend) unmount(ctx context.Context, id backend.ID) error {
 	target := b.target(id)
 	err := await(ctx, busyLimit, func() error { return nodeops.Unmount(ctx, target) })
@@ -132,12 +132,12 @@ func (b *Backend) unmount(ctx context.Context, id backend.ID) error {
 		}
 	}
 	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		b.Log.Warn("the directory of an export is left", "volume", id, "error", err) // it does no harm
+		b.Log.Warn("the directory of an export is left", "volume", id, "error", err) // it is harmless
 	}
 	return nil
 }
 
-// detach takes all mounts at target out of sight.
+// detach detaches all mounts at target lazily.
 func detach(target string) error {
 	for {
 		m, err := nodeops.MountAt(target)
@@ -150,8 +150,8 @@ func detach(target string) error {
 	}
 }
 
-// await does something again and again until it succeeds or the limit is over. The kernel sends no event when a mount
-// or a device is no longer busy.
+// await retries something until it succeeds or the limit is over. The kernel sends no event when a mount or a device is
+// no longer busy.
 func await(ctx context.Context, limit time.Duration, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -187,8 +187,8 @@ func awaitClosed(ctx context.Context, v *backend.Volume) error {
 	})
 }
 
-// sweep takes away what a killed process left: mounts of volumes that are gone, devices that it had not come to mount,
-// identities of volumes that are gone.
+// sweep removes what a killed process left: mounts and identities of volumes that are gone, and devices that are not
+// mounted.
 func (b *Backend) sweep(ctx context.Context) error {
 	if err := os.MkdirAll(b.ExportsDir, 0o700); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (b *Backend) sweep(ctx context.Context) error {
 	return b.forgetGone(ctx)
 }
 
-// targets lists the volumes that have a place to be mounted at.
+// targets lists the volumes that have a mount point.
 func (b *Backend) targets() (ids []backend.ID, err error) {
 	entries, err := os.ReadDir(b.ExportsDir)
 	if err != nil {
@@ -244,12 +244,12 @@ func (b *Backend) gone(ctx context.Context, id backend.ID) (bool, error) {
 	return false, err
 }
 
-// isGone says whether a volume is certainly not there. One that was not found may lie in a pool that is out of reach.
+// isGone says whether a volume certainly does not exist. One that is not found may be in a pool that is out of reach.
 func isGone(err error) bool {
 	return errors.Is(err, backend.ErrNotFound) && !errors.Is(err, backend.ErrUnavailable)
 }
 
-// forgetGone ends the identities of volumes that were deleted by a process that was killed, or by another program.
+// forgetGone retires the identities of volumes that another program, or a process that was killed, has deleted.
 func (b *Backend) forgetGone(ctx context.Context) error {
 	for _, id := range b.ledger.ids() {
 		gone, err := b.gone(ctx, id)

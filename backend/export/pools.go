@@ -2,7 +2,7 @@ package export
 
 import "github.com/holdfast-storage/holdfast/backend"
 
-// The backend beneath knows its pools, and which of them it expects.
+// The backend beneath has the pools and their expectations.
 
 func (b *Backend) ExpectPool(pool string, e backend.PoolExpectation) {
 	if m, ok := b.Backend.(backend.PoolMemory); ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// bringBack serves what is on disk. It waits for a hanging volume only for a limited time; that one continues in the
+// bringBack serves the volumes on disk. It waits for a hanging one only for a limited time; that one continues in the
 // background.
 func (b *Backend) bringBack(ctx context.Context, all []*backend.Volume) {
 	var group errgroup.Group
@@ -23,17 +23,17 @@ func (b *Backend) bringBack(ctx context.Context, all []*backend.Volume) {
 	for _, v := range all {
 		group.Go(func() error { b.again(ctx, v.ID, b.Patience); return nil })
 	}
-	_ = group.Wait() // its members keep their errors
+	_ = group.Wait() // each standing has its error
 }
 
-// again serves a volume whose standing is not as desired; the standing has the result.
+// again serves a volume that is not served as desired, and records the result in its standing.
 func (b *Backend) again(ctx context.Context, id backend.ID, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err := backend.Do(ctx, &b.ops, id, "export", func(ctx context.Context) (any, error) {
 		v, err := b.Backend.Get(ctx, id)
 		if isGone(err) {
-			return nil, b.remove(ctx, id) // by another program
+			return nil, b.remove(ctx, id) // another program has deleted it
 		}
 		if err != nil || b.standing(id).leaving {
 			return nil, err
@@ -62,7 +62,7 @@ func (b *Backend) keep(ctx context.Context) {
 	}
 }
 
-// wanting lists the volumes that are not served as they should be, and those that were but are gone.
+// wanting lists the volumes that are not served as desired, and the served ones that are gone.
 func (b *Backend) wanting(ctx context.Context) (ids []backend.ID) {
 	all, err := b.Backend.List(ctx)
 	if err != nil {

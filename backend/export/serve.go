@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 )
 
-// serve mounts a volume, gives it its identity and exports it. What is done already is left as it is.
+// serve mounts a volume, assigns its identity and exports it. It is idempotent.
 func (b *Backend) serve(ctx context.Context, v *backend.Volume) error {
 	before := b.standing(v.ID)
 	now := &standing{nfs: before.nfs, handedOver: before.handedOver, size: before.size, revived: before.revived}
@@ -37,7 +37,7 @@ func (b *Backend) serve(ctx context.Context, v *backend.Volume) error {
 	return err
 }
 
-// export does the work of serve. A fault is what keeps no client from the volume.
+// export does the work of serve. fault is a problem that does not prevent clients from using the volume.
 func (b *Backend) export(ctx context.Context, v *backend.Volume, now *standing) (fault, err error) {
 	settings, top, err := b.settings(v.Labels)
 	if err != nil {
@@ -87,15 +87,15 @@ func (b *Backend) put(ctx context.Context, e ganesha.Export) error {
 	return b.Exporter.Put(ctx, e)
 }
 
-// take ends an export.
+// take ends the export of a volume.
 func (b *Backend) take(ctx context.Context, id uint16) error {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	return b.Exporter.Remove(ctx, id)
 }
 
-// place returns the volume's mount. Where that was lost the export ends before there is another: the exporter has the
-// lost one open still, and clients must not be shown the directory beneath.
+// place returns the volume's mount. If it was lost, the export ends before the volume is mounted again: the exporter still
+// has the lost mount open, and clients must not get the directory beneath.
 func (b *Backend) place(ctx context.Context, v *backend.Volume, now *standing) (*nodeops.Mount, error) {
 	m, err := b.mounted(ctx, v)
 	if err != nil || m != nil {
@@ -121,7 +121,7 @@ func exportable(v *backend.Volume) error {
 	return nil
 }
 
-// explain makes an error of this host one of a backend.
+// explain wraps an error of the host in one of the backend.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, nodeops.ErrNoLoop):
@@ -134,7 +134,7 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 }
 
-// prepare makes a new volume's top directory what its labels say.
+// prepare sets owner and mode of a new volume's root directory by its labels.
 func (t *top) prepare(dir string) error {
 	if t.gid != nil {
 		if err := os.Lchown(dir, -1, int(*t.gid)); err != nil {
@@ -142,7 +142,7 @@ func (t *top) prepare(dir string) error {
 		}
 	}
 	if t.mode != nil {
-		return unix.Chmod(dir, *t.mode) // after the owner, whose change takes bits away
+		return unix.Chmod(dir, *t.mode) // after chown, which clears the setuid and setgid bits
 	}
 	return nil
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// building is an entry on its way: under a temporary name until it is complete, then renamed, so that it exists
-// completely or not at all.
+// building is an entry under construction: it has a temporary name until it is complete, so that it exists completely or
+// not at all.
 type building struct {
 	pool   *pool
 	record *record
 	entry  *engine.Entry
 }
 
-// begin promises the room and makes the temporary entry with its metadata.
+// begin promises the space and creates the temporary entry with its metadata.
 func (p *pool) begin(ctx context.Context, k kind, m *meta) (*building, error) {
 	if err := p.usable(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (b *building) prepare() error {
 	return nodeops.WriteNew(dir, metaFile, data)
 }
 
-// commit makes the filled entry durable and gives it its name.
+// commit makes the filled entry durable and renames it to its name.
 func (b *building) commit(ctx context.Context, copied bool) (*record, error) {
 	p, r := b.pool, b.record
 	crashpoint.Here(crashpoint.BuildFilled)
@@ -87,7 +87,7 @@ func (b *building) commit(ctx context.Context, copied bool) (*record, error) {
 	return final, nil
 }
 
-// abandon removes an entry that could not be completed. Its room stays promised while its data cannot be removed.
+// abandon removes an entry that could not be completed. Its space stays promised until its data is removed.
 func (b *building) abandon(ctx context.Context) error {
 	if b.entry != nil {
 		b.entry.Dir.Close()
@@ -101,7 +101,7 @@ func (b *building) abandon(ctx context.Context) error {
 	return nil
 }
 
-// discard removes an entry's content and then the entry; what is gone already is no error.
+// discard removes an entry's content and then the entry; missing parts are no error.
 func (p *pool) discard(ctx context.Context, r *record) error {
 	dir, err := p.root.OpenRoot(r.place)
 	if errors.Is(err, fs.ErrNotExist) {

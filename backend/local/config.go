@@ -19,22 +19,22 @@ type PoolConfig struct {
 	Overcommit     float64       // how often each byte may be promised; 0 means 1.0
 	Reserved       string        // kept free: bytes such as 10Gi, or a share such as 5% (default)
 	TrashRetention time.Duration // how long a deleted volume can be restored; 0 means DefaultTrashRetention
-	RequireMount   bool          // a new pool is begun only where another file system than the root's is mounted
-	// Expect is what is remembered of the pool.
+	RequireMount   bool          // a new pool is created only where a file system other than the root's is mounted
+	// Expect is what the cluster remembers of the pool.
 	Expect backend.PoolExpectation
-	// HostProc is the directory in proc of a process that sees the host as the host does, such as /host/proc/1. Empty: this
-	// process does.
+	// HostProc is the proc directory of a process in the host's namespaces, such as /host/proc/1. Empty: this process is in
+	// them.
 	HostProc string
 }
 
 const (
-	// DefaultTrashRetention is how long a deleted volume can be restored, unless its room is needed before.
+	// DefaultTrashRetention is how long a deleted volume can be restored, unless its space is needed before.
 	DefaultTrashRetention = 24 * time.Hour
-	// NoTrash removes deleted volumes at once. Where people write it, it is 0s.
+	// NoTrash removes deleted volumes at once. Users write it as 0s.
 	NoTrash time.Duration = -1
 )
 
-// TrashRetention reads how long a pool shall keep deleted volumes as people write it, where 0 means not at all.
+// TrashRetention parses a user's trashRetention, where 0 means no trash.
 func TrashRetention(said time.Duration) time.Duration {
 	if said == 0 {
 		return NoTrash
@@ -138,7 +138,7 @@ func (c *PoolConfig) complete() error {
 	return nil
 }
 
-// reserve is what a pool keeps free.
+// reserve is the space that a pool keeps free.
 type reserve struct {
 	bytes int64
 	share float64

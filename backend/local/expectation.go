@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// ExpectPool sets what is remembered of a pool.
+// ExpectPool sets what the cluster remembers of a pool.
 func (b *Backend) ExpectPool(name string, e backend.PoolExpectation) {
 	if b.expect(name, e) {
 		b.tell()
@@ -31,11 +31,11 @@ func (b *Backend) expect(name string, e backend.PoolExpectation) (taken bool) {
 	return taken
 }
 
-// expects takes a memory, if it counts.
+// expects sets the expectation of a pool, unless this process knows better.
 func (s *slot) expects(e backend.PoolExpectation) bool {
 	switch {
 	case s.Expect.Unread:
-		seen := s.Expect.PoolIdentity // by this process, before the memory could be read
+		seen := s.Expect.PoolIdentity // by this process, before the record of the cluster could be read
 		s.Expect = e
 		if e.Given == "" && (e.ID == "" || e.ID == seen.ID) && seen.Generation >= e.Generation {
 			s.Expect.PoolIdentity = seen
@@ -49,7 +49,7 @@ func (s *slot) expects(e backend.PoolExpectation) bool {
 	return false
 }
 
-// NotifyPools sets what is called when a pool was opened or went out of reach.
+// NotifyPools sets the function to call when a pool was opened or went out of reach.
 func (b *Backend) NotifyPools(changed func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +65,7 @@ func (b *Backend) tell() {
 	}
 }
 
-// again lets the pools be tried before their time.
+// again retries the pools that are out of reach at once.
 func (b *Backend) again() {
 	select {
 	case b.wake <- struct{}{}:
@@ -73,7 +73,7 @@ func (b *Backend) again() {
 	}
 }
 
-// hold keeps the pools that are open from being closed, until release.
+// hold prevents the open pools from being closed, until release.
 func (b *Backend) hold() (release func()) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -91,7 +91,7 @@ func (b *Backend) hold() (release func()) {
 	}
 }
 
-// holdPool keeps one pool from being closed, unless it is, until users is counted down.
+// holdPool prevents an open pool from being closed, until users is decremented.
 func (b *Backend) holdPool(p *pool) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -102,8 +102,8 @@ func (b *Backend) holdPool(p *pool) bool {
 	return open
 }
 
-// there says whether a pool is still where it was opened. One that is not goes out of reach, with what is known of it as
-// what is expected there.
+// there says whether a pool is still where it was opened. Otherwise it goes out of reach, and exactly this pool is
+// expected there.
 func (b *Backend) there(p *pool) bool {
 	why := p.gone()
 	if why == nil {
@@ -123,14 +123,14 @@ func (b *Backend) there(p *pool) bool {
 	return false
 }
 
-// retire takes a pool out of reach: nothing begins in it any more. b.mu is held.
+// retire marks a pool as out of reach: no operation starts in it any more. b.mu is held.
 func (b *Backend) retire(s *slot, why error) {
 	b.log.Warn("a pool is out of reach", "pool", s.Name, "error", why)
 	s.pool, s.leaving, s.problem = nil, s.pool, why
 }
 
-// left says whether nothing runs any more in a pool that went out of reach, and closes it. Its lock would keep the pool
-// from being opened again.
+// left closes a pool that went out of reach once no operation runs in it, and says whether it did. Its lock would prevent
+// opening the pool again.
 func (b *Backend) left(s *slot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

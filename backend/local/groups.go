@@ -14,7 +14,7 @@ import (
 // A group's own record is written last, in the pool of its first member; members without it do not exist for
 // callers and are removed at the next start or attempt.
 
-// part is one member of a group on its way.
+// part is one member of a group that is being taken.
 type part struct {
 	pool     *pool
 	from     *engine.Entry
@@ -48,7 +48,7 @@ func (b *Backend) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*b
 	})
 }
 
-// holding runs f while nothing else runs on any of ids, which are in order, so that two groups cannot wait for each other.
+// holding runs f while nothing else runs on any of ids, which are sorted, so that two groups cannot deadlock.
 func holding[T any](ctx context.Context, ops *backend.Operations, ids []backend.ID, verb string, f func(context.Context) (T, error)) (T, error) {
 	if len(ids) == 0 {
 		return f(ctx)
@@ -133,7 +133,7 @@ func (b *Backend) beginPart(ctx context.Context, spec backend.SnapshotSpec, grou
 	return &part{pool: p, from: from, building: building}, nil
 }
 
-// close ends a part; when the group failed, nothing of it stays.
+// close ends a part, and removes it if the group failed.
 func (t *part) close(ctx context.Context, failed bool) error {
 	t.from.Dir.Close()
 	switch {
@@ -145,8 +145,8 @@ func (t *part) close(ctx context.Context, failed bool) error {
 	return t.building.abandon(ctx)
 }
 
-// whole says whether an entry may be shown: all but the members of a group whose record is missing. Where the group's
-// pool is not open here this is unknown, and the member counts as whole.
+// whole says whether an entry is visible: members of a group whose record is missing are not. If the group's pool is not
+// open here, this is unknown, and the member is visible.
 func (b *Backend) whole(r *record) bool { return wholeIn(b.pools(), r) }
 
 func wholeIn(pools []*pool, r *record) bool {
@@ -157,8 +157,7 @@ func wholeIn(pools []*pool, r *record) bool {
 	return i < 0 || pools[i].find(groups, r.meta.Group.ID) != nil
 }
 
-// sweepGroups removes from a pool, which is not in use yet, the members of groups that were never completed or already
-// deleted.
+// sweepGroups removes the members of groups that were never completed, or are deleted, before a pool is used.
 func (b *Backend) sweepGroups(ctx context.Context, p *pool) {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
@@ -200,7 +199,8 @@ func (b *Backend) GetGroup(_ context.Context, id backend.ID) (*backend.Group, er
 	return b.group(p, r)
 }
 
-// DeleteGroup removes the record first: from then on the group does not exist, and its members go now or at the next start.
+// DeleteGroup removes the record first: from then on the group does not exist, and its members are removed now or at the
+// next start.
 func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
 	_, err := backend.Do(ctx, &b.ops, groupKey(id), "delete group", func(ctx context.Context) (any, error) {
 		p, r := b.find(groups, id)

@@ -14,7 +14,7 @@ import (
 type health struct {
 	own    string // errors of the pool's file system
 	ailing map[backend.ID]backend.Condition
-	small  map[backend.ID]bool // seen with file systems that have not grown, when the pool was examined last
+	small  map[backend.ID]bool // that had file systems smaller than the volume at the last check
 }
 
 // ObserveHealth records a fault that a user of a volume has found.
@@ -30,8 +30,7 @@ func (b *Backend) ObserveHealth(id backend.ID, c backend.Condition) {
 	}
 }
 
-// examinePool checks the volumes of a pool that are in use for errors, unless a check runs already: a volume that does
-// not answer takes long.
+// examinePool checks the volumes in use of a pool for errors, unless a check is running: a hanging volume blocks it.
 func (b *Backend) examinePool(ctx context.Context, p *pool) {
 	if !b.holdPool(p) {
 		return
@@ -46,7 +45,7 @@ func (b *Backend) examinePool(ctx context.Context, p *pool) {
 	}
 }
 
-// examine says whether something has turned ill or well.
+// examine says whether the condition of a volume has changed.
 func (p *pool) examine(ctx context.Context) (changed bool) {
 	own := p.ownErrors(ctx)
 	p.mu.Lock()
@@ -68,8 +67,8 @@ func (p *pool) examine(ctx context.Context) (changed bool) {
 	return p.observe(seen) || changed
 }
 
-// doubtSmall removes volumes from seen that are small for the first time: a volume that has just been mounted may still
-// grow. A volume that is known to be small keeps its condition, which may say why.
+// doubtSmall ignores a file system that is too small for the first time: it may be growing after its mount. A volume that
+// is known to be too small keeps its condition, which may give the cause.
 func (p *pool) doubtSmall(seen map[backend.ID]backend.Condition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +88,7 @@ func (p *pool) doubtSmall(seen map[backend.ID]backend.Condition) {
 	p.health.small = small
 }
 
-// ownErrors are those of the file system that the pool lies on.
+// ownErrors returns those of the pool's file system.
 func (p *pool) ownErrors(ctx context.Context) string {
 	m, err := nodeops.MountOf(p.dir)
 	if err != nil || m == nil {
@@ -100,8 +99,7 @@ func (p *pool) ownErrors(ctx context.Context) string {
 	return cmp.Or(is.Errors, is.Device)
 }
 
-// observe records what was found. An unhealthy volume stays unhealthy, also while it is not in use, until it is found
-// healthy.
+// observe records the result. An unhealthy volume stays unhealthy, even while it is not in use, until it is found healthy.
 func (p *pool) observe(seen map[backend.ID]backend.Condition) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +120,7 @@ func (p *pool) observe(seen map[backend.ID]backend.Condition) (changed bool) {
 	return changed
 }
 
-// ailment is what is wrong with the file system that a volume is in: its own, or the pool's.
+// ailment returns the condition of a volume: of its own file system, or of the pool's.
 func (p *pool) ailment(id backend.ID) backend.Condition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +130,7 @@ func (p *pool) ailment(id backend.ID) backend.Condition {
 	return p.ownCondition()
 }
 
-// ownCondition is that of the pool's file system; p.mu is held.
+// ownCondition returns the condition of the pool's file system; p.mu is held.
 func (p *pool) ownCondition() backend.Condition {
 	if p.health.own == "" {
 		return backend.Condition{}

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// poolHead is what pool.json says. A pool that was begun before pools were counted has generation 0.
+// poolHead is the content of pool.json. A pool from before openings were counted has generation 0.
 type poolHead struct {
 	Version    int    `json:"version"`
 	UUID       string `json:"uuid"`
@@ -29,7 +29,7 @@ func (h poolHead) identity() backend.PoolIdentity {
 	return backend.PoolIdentity{ID: h.UUID, Generation: h.Generation}
 }
 
-// identify makes sure that the directory is the pool that is expected, or begins a new pool where none is.
+// identify checks that the directory is the expected pool, or creates a new pool if none is expected.
 func (p *pool) identify(serve bool) error {
 	head, err := p.readHead()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +57,7 @@ func (p *pool) readHead() (head poolHead, err error) {
 		return head, err
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		whole, _ := json.Marshal(poolHead{version, cmp.Or(p.Expect.ID, rand.Text()), p.Engine, p.Expect.Generation}) // it has no other types
+		whole, _ := json.Marshal(poolHead{version, cmp.Or(p.Expect.ID, rand.Text()), p.Engine, p.Expect.Generation}) // these types cannot fail
 		return head, fmt.Errorf("%w: %s is damaged (%w); write it again as %s, with the engine that it was made with: the volumes do not depend on it", backend.ErrUnavailable, poolFile, err, whole)
 	}
 	return head, nil
@@ -80,7 +80,7 @@ func matches(e backend.PoolExpectation, is backend.PoolIdentity) error {
 		remedy(e, "if that is gone for good and the pool there should take its place")))
 }
 
-// notMounted says that the pool is not in its directory, which is left as it is.
+// notMounted is the error that the pool is not in its directory, which stays untouched.
 func (p *pool) notMounted(found string) error {
 	switch e := p.Expect; {
 	case e.Unread:
@@ -104,7 +104,7 @@ func remedy(e backend.PoolExpectation, when string) string {
 	return fmt.Sprintf("; or, %s, run: %s", when, e.Remedy)
 }
 
-// absent is for a directory that cannot be opened.
+// absent is the error about a directory that cannot be opened.
 func (p *pool) absent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) && !p.Expect.MayBegin() {
 		return p.notMounted("there is no such directory")
@@ -112,7 +112,7 @@ func (p *pool) absent(err error) error {
 	return fmt.Errorf("%w; it must be an existing directory", err)
 }
 
-// initialise begins a new pool in an empty directory, unless something else is expected there.
+// initialise creates a new pool in an empty directory, unless another pool is expected there.
 func (p *pool) initialise(serve bool) error {
 	names, err := readNames(p.root, ".")
 	if err != nil {
@@ -190,7 +190,7 @@ func (p *pool) count() error {
 	return nil
 }
 
-// tryCount is count for a pool whose file system may be full or read-only, which does not keep the pool from opening.
+// tryCount is count for a pool whose file system may be full or read-only, which must not prevent opening the pool.
 func (p *pool) tryCount() error {
 	err := p.count()
 	for _, later := range []error{unix.EROFS, unix.ENOSPC, unix.EDQUOT} {
@@ -211,7 +211,7 @@ func isPoolFile(root *os.Root, f *os.File) bool {
 	return err == nil && os.SameFile(named, is)
 }
 
-// holdsNothing says whether nothing is in a pool, and nothing is being made in it.
+// holdsNothing says whether a pool is empty, and nothing is being created in it.
 func (p *pool) holdsNothing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,7 +223,7 @@ func (p *pool) holdsNothing() bool {
 	return len(p.trash) == 0 && len(p.building) == 0
 }
 
-// identity is that of the pool as it is now.
+// identity returns the current identity of the pool.
 func (p *pool) identity() backend.PoolIdentity {
 	p.mu.Lock()
 	defer p.mu.Unlock()

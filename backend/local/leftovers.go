@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local/engine"
 )
 
-// A leftover is what could not be removed: half an entry, or a deleted one. It keeps its room promised, is tried again
-// ever less often, and keeps nothing else from going on.
+// A leftover is an incomplete or deleted entry that could not be removed. Its space stays promised, its removal is retried
+// with back-off, and it blocks nothing else.
 
 // leftover is a record of p.building that no operation works on.
 type leftover struct {
@@ -25,16 +25,16 @@ type leftover struct {
 }
 
 const (
-	// removeWithin is how long one removal may keep others waiting; it goes on later where it stopped.
+	// removeWithin is how long one removal may block others; it continues later where it stopped.
 	removeWithin = time.Minute
-	// recoverWithin is how long a pool stays closed, at its start, for what there is to remove.
+	// recoverWithin is how long removals may delay the opening of a pool.
 	recoverWithin = 10 * time.Second
-	// A leftover is tried again after the first, then after twice as long, at last every longest.
+	// The back-off of a leftover: from the first, doubled up to the longest.
 	firstWait, longestWait = keepEvery, time.Hour
 )
 
-// keepLeftover notes what could not be removed. What would be in the way of another attempt with its ID gets a name of
-// its own first, as what is deleted has it.
+// keepLeftover records what could not be removed. If its name would block another attempt with the same ID, it is renamed
+// first, like a deleted entry.
 func (p *pool) keepLeftover(r *record, err error, wait time.Duration) (place string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,8 +49,7 @@ func (p *pool) keepLeftover(r *record, err error, wait time.Duration) (place str
 	return r.place
 }
 
-// clearPlace makes way for an entry that is to be built: what an earlier attempt left there is removed, or gets another
-// name.
+// clearPlace frees the name of an entry that is to be built: the leftover of an earlier attempt is removed or renamed.
 func (p *pool) clearPlace(ctx context.Context, k kind, id backend.ID, place string) error {
 	if _, err := p.root.Lstat(place); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -71,7 +70,7 @@ func (p *pool) clearPlace(ctx context.Context, k kind, id backend.ID, place stri
 	return nil
 }
 
-// removeLeftovers tries again what is due.
+// removeLeftovers retries the leftovers that are due.
 func (p *pool) removeLeftovers(ctx context.Context, now time.Time) {
 	for _, l := range p.dueLeftovers(now) {
 		if ctx.Err() != nil {
@@ -104,7 +103,7 @@ func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
 		return
 	}
 	wait := min(2*l.wait, longestWait)
-	if errors.Is(err, context.DeadlineExceeded) { // it takes long, and gets on
+	if errors.Is(err, context.DeadlineExceeded) { // it takes long, but makes progress
 		wait = firstWait
 	} else if l.err == nil || l.err.Error() != err.Error() {
 		p.log.Warn("a leftover cannot be removed; retrying, less and less often", "place", r.place, "error", err)
@@ -112,8 +111,8 @@ func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
 	p.keepLeftover(r, err, wait)
 }
 
-// takeLeftover takes a leftover for the caller alone. Under the name of what is being built it is left alone, since
-// another attempt may begin at any time; it gets another name first, if it can have one now.
+// takeLeftover claims a leftover for the caller. One with the name of an entry being built is renamed first, or else left
+// alone, since another attempt may start at any time.
 func (p *pool) takeLeftover(l *leftover) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,15 +136,15 @@ func (p *pool) takeLeftover(l *leftover) bool {
 	return true
 }
 
-// discardSoon is discard that gives up, for now, when it takes too long.
+// discardSoon is discard with a time limit.
 func (p *pool) discardSoon(ctx context.Context, r *record) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, removeWithin, errors.New("it takes long"))
 	defer cancel()
 	return p.discard(ctx, r)
 }
 
-// sweepBuilding removes half made and half removed entries. One that cannot be removed, or not soon, is kept as a
-// leftover.
+// sweepBuilding removes entries that are not complete or not completely removed. One that cannot be removed within the
+// limit becomes a leftover.
 func (p *pool) sweepBuilding(ctx context.Context) error {
 	names, err := readNames(p.root, buildingDir)
 	if err != nil {
@@ -170,7 +169,7 @@ func (p *pool) sweepBuilding(ctx context.Context) error {
 	return nil
 }
 
-// readLeftover is read for what need not be complete.
+// readLeftover is read for an entry that may be incomplete.
 func (p *pool) readLeftover(k kind, id backend.ID, place string) *record {
 	r := &record{kind: k, id: id, place: place}
 	dir, err := p.root.OpenRoot(place)

@@ -1,6 +1,6 @@
 // Package local is the storage of one host: volumes, snapshots and groups in pools on its own file systems.
 //
-// A pool owns names, metadata, promises, trash and recovery; what lies in an entry is made by an engine.
+// A pool owns names, metadata, promises, trash and recovery; an engine owns the content of an entry.
 package local
 
 import (
@@ -28,7 +28,7 @@ type Backend struct {
 	stop    context.CancelFunc // nil when only peeking
 	keepers sync.WaitGroup
 	trying  sync.Mutex    // held while pools are opened and closed
-	wake    chan struct{} // holds a token when a pool is to be tried before its time
+	wake    chan struct{} // holds a token to retry pools at once
 	tried   atomic.Bool   // each pool was opened or found out of reach, at least once
 
 	mu      sync.RWMutex
@@ -52,7 +52,7 @@ func newBackend(log *slog.Logger) *Backend {
 	return b
 }
 
-// Open takes the pools for this process, puts right what a killed one left behind, and serves them until Close.
+// Open locks the pools for this process, recovers what a killed one left, and serves them until Close.
 func Open(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend, error) {
 	b, err := openAll(ctx, configs, true, log)
 	if err != nil {
@@ -65,7 +65,7 @@ func Open(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend
 	return b, nil
 }
 
-// begin looks after the pools until Close.
+// begin maintains the pools until Close.
 func (b *Backend) begin(ctx context.Context, first chan<- struct{}) {
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
@@ -75,8 +75,8 @@ func (b *Backend) begin(ctx context.Context, first chan<- struct{}) {
 
 var errClosed = errors.New("it was closed")
 
-// Peek opens pools that another process may be serving: to list, to look into the trash and to restore from it, all
-// of which the serving process notices.
+// Peek opens pools that another process may be serving, to list volumes and trash, and to restore from the trash. The
+// serving process notices that.
 func Peek(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend, error) {
 	return openAll(ctx, configs, false, log)
 }
@@ -100,7 +100,7 @@ func openAll(ctx context.Context, configs []PoolConfig, serve bool, log *slog.Lo
 	return b, nil
 }
 
-// Pools returns how the pools are configured, with what was left to choose; the first is the default.
+// Pools returns the configuration of the pools, with defaults; the first is the default.
 func (b *Backend) Pools() []PoolConfig {
 	var all []PoolConfig
 	for _, s := range b.slots {
@@ -122,7 +122,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	return errors.Join(b.ops.Wait(ctx), b.closePools())
 }
 
-// kept waits until the maintenance of the pools has ended, which a disk that does not answer may prevent.
+// kept waits until the maintenance of the pools has ended. It may block on a disk that does not answer.
 func (b *Backend) kept(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { b.keepers.Wait(); close(done) }()
@@ -185,7 +185,7 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 	})
 }
 
-// createFrom makes a volume from a source, on which no other operation runs during that time.
+// createFrom creates a volume from a source, on which no other operation runs in that time.
 func (b *Backend) createFrom(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source) (*backend.Volume, error) {
 	k, key := volumes, source.ID
 	if source.Kind == backend.SourceSnapshot {
@@ -229,7 +229,7 @@ func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
 	return listed(b, volumes, (*pool).showVolume, func(v *backend.Volume) backend.ID { return v.ID }), nil
 }
 
-// listed brings all pools up to date and shows their entries of one kind in the order of IDs.
+// listed scans all pools and returns their entries of one kind, sorted by ID.
 func listed[T any](b *Backend, k kind, show func(*pool, *record, error) T, id func(T) backend.ID) []T {
 	var all []T
 	for _, p := range b.pools() {
@@ -279,7 +279,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 	})
 }
 
-// find looks an entry up in every pool.
+// find looks for an entry in all pools.
 func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
 	for _, p := range b.pools() {
 		if r := p.find(k, id); r != nil && b.there(p) {
@@ -332,7 +332,7 @@ func (b *Backend) keepPool(ctx context.Context, p *pool, now time.Time) {
 	}
 }
 
-// take locks the pools and undoes what was cut short in them.
+// take locks the pools and recovers interrupted operations.
 func (b *Backend) take(ctx context.Context) error {
 	for _, p := range b.pools() {
 		if err := p.take(ctx); err != nil {

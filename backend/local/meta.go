@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// version is that of the layout and the metadata this code writes. It reads no newer one: it could not keep what it
-// does not know.
+// version is the version of the layout and metadata that this code writes. It reads no newer one, since it would drop
+// fields that it does not know.
 const version = 1
 
 const metaFile = "meta.json"
 
-// meta is what meta.json beside each volume, snapshot and group says.
+// meta is the content of meta.json, beside each volume, snapshot and group.
 type meta struct {
 	Version int               `json:"version"`
 	ID      backend.ID        `json:"id"`
@@ -29,7 +29,7 @@ type meta struct {
 	Charge  int64             `json:"charge"` // bytes promised
 	Labels  map[string]string `json:"labels,omitempty"`
 	Source  *backend.Source   `json:"source,omitempty"`
-	// What becomes of the volume when its host is gone: nothing to this host, which keeps it for a new cluster.
+	// This host does not use it; it is kept for a cluster that adopts the volume.
 	OnNodeLoss backend.OnNodeLoss `json:"onNodeLoss,omitempty"`
 	Group      *groupRef          `json:"group,omitempty"`
 	Members    []member           `json:"members,omitempty"` // of a group
@@ -108,7 +108,7 @@ func writeFile(dir *os.Root, name string, v any) error {
 	return nodeops.Replace(dir, name, data)
 }
 
-// encode writes for those who read it by hand too.
+// encode indents the JSON, since people read it too.
 func encode(v any) ([]byte, error) {
 	data, err := json.MarshalIndent(v, "", "  ")
 	return append(data, '\n'), err

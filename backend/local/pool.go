@@ -37,7 +37,7 @@ const (
 // kind says what an entry is; it names the directory that holds it.
 type kind string
 
-// pool is one directory of volumes.
+// pool is one open pool.
 type pool struct {
 	PoolConfig
 	reserve reserve
@@ -80,8 +80,8 @@ type record struct {
 	gives   int64     // bytes that are free once it is removed from the trash, at least
 }
 
-// openPool opens a pool's directory and reads what is there. It changes nothing but an empty directory, which becomes a
-// pool if serve says that this process is going to serve it and nothing else is expected there.
+// openPool opens a pool's directory and reads it. It only changes an empty directory, which becomes a pool if serve is
+// set and no other pool is expected there.
 func openPool(ctx context.Context, c PoolConfig, serve bool, log *slog.Logger) (*pool, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -132,11 +132,11 @@ func (p *pool) open(ctx context.Context, serve bool) (err error) {
 	return p.scan()
 }
 
-// lockWithin is longer than a starting command may keep the lock of a process that was killed: until its exec, it has all
-// that its parent had open.
+// lockWithin is longer than a child of a killed process can hold its lock: between fork and exec it has the parent's open
+// files.
 const lockWithin = time.Second
 
-// take makes the pool this process's. Before it is known which pool is expected, its generation stays what it is.
+// take locks the pool for this process. Until the expected pool is known, the generation does not change.
 func (p *pool) take(ctx context.Context) error {
 	if err := p.lock(ctx); err != nil || p.Expect.Unread {
 		return err
@@ -147,8 +147,8 @@ func (p *pool) take(ctx context.Context) error {
 	return nil
 }
 
-// lock makes sure that one process at a time changes the pool, on NFS also of those on other hosts; the kernel releases
-// it when the process ends.
+// lock makes sure that only one process changes the pool, on NFS across hosts too; the kernel releases it when the process
+// ends.
 func (p *pool) lock(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWithin)
 	defer cancel()
@@ -168,7 +168,8 @@ func (p *pool) lock(ctx context.Context) (err error) {
 	}
 }
 
-// lockPool locks what is pool.json then: who serves a pool replaces it. It is EWOULDBLOCK while another process has it.
+// lockPool locks the current pool.json, since the serving process replaces the file. It returns EWOULDBLOCK while another
+// process has the lock.
 func lockPool(root *os.Root) (*nodeops.FileLock, error) {
 	open := func(flag int) (*os.File, error) { return root.OpenFile(poolFile, flag, 0) }
 	for {
@@ -197,8 +198,8 @@ func (p *pool) close() error {
 	return errors.Join(errs...)
 }
 
-// scan brings the records up to what is on the disk, which is the truth: another process may have restored a volume
-// from the trash, an administrator may have moved one away.
+// scan updates the records from the disk, which is the truth: another process may have restored a volume from the trash,
+// or an administrator may have moved one away.
 func (p *pool) scan() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +239,7 @@ func (p *pool) scan() error {
 	return nil
 }
 
-// read loads an entry. What is wrong with one is kept in its record and hides no other.
+// read loads an entry. An error is kept in its record and hides no other entry.
 func (p *pool) read(k kind, id backend.ID, place string) *record {
 	r := &record{kind: k, id: id, place: place}
 	dir, err := p.root.OpenRoot(place)
@@ -270,7 +271,7 @@ func readNames(root *os.Root, dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// trashName says what lies in the trash since when.
+// trashName returns the name in the trash, with the time of the deletion.
 func trashName(k kind, id backend.ID, at time.Time) string {
 	return fmt.Sprintf("%s.%s.%d", k, id, at.UnixNano())
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// usable says why the pool cannot be written: it was unmounted or replaced beneath us, or is read-only.
+// usable says why the pool cannot be written: it was unmounted or replaced, or is read-only.
 func (p *pool) usable() error {
 	if err := p.gone(); err != nil {
 		return err
@@ -31,8 +31,7 @@ func (p *pool) usable() error {
 	return nil
 }
 
-// gone says why the pool is not where it was opened any more: it was unmounted or replaced, or its disk was taken away
-// or has failed. It has to be opened again.
+// gone says why the pool must be opened again: it was unmounted or replaced, or its disk was removed or has failed.
 func (p *pool) gone() error {
 	away := func(format string, args ...any) error {
 		err := fmt.Errorf("%w: pool %s: "+format, append([]any{backend.ErrUnavailable, p.Name}, args...)...)

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// promise takes room for an entry that is going to be built at r.place, or says that there is none. Concurrent
-// promises cannot take the same room: the sum and the decision are made under one lock.
+// promise reserves space for an entry that is going to be built at r.place, or refuses. Concurrent promises cannot take
+// the same space, since the sum and the decision are made under one lock.
 func (p *pool) promise(ctx context.Context, r *record) error {
 	usage, err := p.measure(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (p *pool) promise(ctx context.Context, r *record) error {
 	return p.makeRoom(ctx, r)
 }
 
-// exhausted refuses a promise; p.mu is held.
+// exhausted is the error of a refused promise; p.mu is held.
 func (p *pool) exhausted(usage nodeops.FSUsage, r *record) error {
 	c, trash := p.capacity(usage), ""
 	if n := len(p.trash); n > 0 {
@@ -57,17 +57,16 @@ func (p *pool) capacity(usage nodeops.FSUsage) backend.Capacity {
 	}
 }
 
-// room is what can be promised where that much of the file system is free and that much is promised, by the formula of
-// docs/capacity.md; p.mu is held.
+// room computes what can still be promised, by the formula of docs/capacity.md; p.mu is held.
 func (p *pool) room(usage nodeops.FSUsage, free, promised int64) int64 {
-	total := usage.Used + usage.Available // some file systems keep blocks that only they may use
+	total := usage.Used + usage.Available // without blocks that the file system reserves
 	kept := p.reserve.of(total)
 	byPromise := int64(float64(total-p.foreign)*p.Overcommit) - kept - promised
 	byFreeSpace := int64(float64(free)*p.Overcommit) - kept
 	return max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
 }
 
-// promised is the sum over all that is on the disk or on its way there; p.mu is held.
+// promised is the sum over all entries, those being built included; p.mu is held.
 func (p *pool) promised() (sum int64) {
 	for _, entries := range p.entries {
 		for _, r := range entries {
@@ -83,7 +82,7 @@ func (p *pool) promised() (sum int64) {
 	return sum
 }
 
-// survey measures what others have put on the file system: all that is used, less what the pool's entries use.
+// survey measures the foreign data on the file system: its used space, less what the pool's entries use.
 func (p *pool) survey(ctx context.Context) error {
 	before, err := p.measure(ctx)
 	if err != nil {
@@ -98,13 +97,13 @@ func (p *pool) survey(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.building) > len(p.leftovers) && p.surveyed {
-		return nil // half built entries would be taken for others' data; the next survey is soon
+		return nil // entries being built would count as foreign data; the next survey is soon
 	}
 	p.foreign, p.surveyed = max(0, min(before.Used, after.Used)-own), true
 	return nil
 }
 
-// measureOwn sums up what the pool's entries take. Snapshots, of which there may be very many, are measured once.
+// measureOwn sums up the space of the pool's entries. Snapshots are measured once, since there may be very many.
 func (p *pool) measureOwn() (own int64) {
 	p.mu.Lock()
 	known := p.measured

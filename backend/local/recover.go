@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// recover undoes or completes what a killed process left: file systems it held still, entries it was building or
-// removing, volumes it was growing. What cannot be put right in one of them keeps no other from being used.
+// recover undoes or completes what a killed process left: frozen file systems, entries being built or removed, volumes
+// being grown. A failure with one does not block the others.
 func (p *pool) recover(ctx context.Context) error {
 	if err := p.engine.Recover(ctx); err != nil {
 		if ctx.Err() != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Site is a pool that may have to be brought about.
+// Site is a pool whose directory may have to be created or mounted first.
 type Site struct {
 	PoolConfig
-	// Reach makes the directory or mounts it, each time before it is tried to open the pool. It makes nothing where another
-	// pool is expected than it would make. Nil: it is there.
+	// Reach creates or mounts the directory, before each attempt to open the pool. It creates nothing if another pool is
+	// expected. Nil: the directory exists.
 	Reach func(context.Context, backend.PoolExpectation) error
 }
 
-// slot is the place of a pool that is configured, whether the pool can be reached or not. Backend.mu guards what changes:
-// of the site, what is expected there.
+// slot is a configured pool, in reach or not. Backend.mu guards the fields that change, which include the expectation in
+// the site.
 type slot struct {
 	Site
 	pool    *pool // nil while it is out of reach
@@ -32,14 +32,14 @@ type slot struct {
 }
 
 const (
-	// seekEvery is how often a pool that is out of reach is tried again.
+	// seekEvery is how often a pool that is out of reach is retried.
 	seekEvery = 10 * time.Second
 	// seekFirst is how long a start waits for pools that do not answer at all.
 	seekFirst = 10 * time.Second
 )
 
-// OpenReachable is Open for pools each of which may be out of reach: it then answers ErrUnavailable with the reason, and
-// is tried again until it is there. No pool at all is fine.
+// OpenReachable is Open for pools that may be out of reach: such a pool returns ErrUnavailable with the reason, and is
+// retried until it is in reach. An empty list of pools is valid.
 func OpenReachable(ctx context.Context, sites []Site, log *slog.Logger) *Backend {
 	b := newBackend(log)
 	for _, s := range sites {
@@ -57,8 +57,8 @@ func OpenReachable(ctx context.Context, sites []Site, log *slog.Logger) *Backend
 	return b
 }
 
-// seek tries the pools that are out of reach, in their order, and looks whether the others are still there. It closes
-// first after the first time.
+// seek tries to open the pools that are out of reach, in their order, and checks the others. It closes first after the
+// first round.
 func (b *Backend) seek(ctx context.Context, first chan<- struct{}) {
 	tick := time.NewTicker(seekEvery)
 	defer tick.Stop()
@@ -199,8 +199,8 @@ func (b *Backend) outOfReach() string {
 	return strings.Join(all, "; ")
 }
 
-// Opened fails until the pools were opened: while no pool is open and not all were tried. Afterwards a pool that is out
-// of reach is no failure of this process, even if it is the only one: a new process could not open it either.
+// Opened fails while no pool is open and not all were tried. After that, a pool that is out of reach is no failure of this
+// process, even if it is the only one: a new process could not open it either.
 func (b *Backend) Opened(context.Context) error {
 	if out := b.outOfReach(); out != "" && len(b.pools()) == 0 && !b.tried.Load() {
 		return errors.New(out)
@@ -217,17 +217,17 @@ func (b *Backend) notFound(format string, args ...any) error {
 	return err
 }
 
-// notSeenError is an ErrNotFound of what may lie in a pool that is out of reach: it is an ErrUnavailable too.
+// notSeenError is an ErrNotFound about an entry that may be in a pool that is out of reach: it is an ErrUnavailable too.
 type notSeenError struct{ error }
 
 func (n *notSeenError) Unwrap() []error { return []error{n.error, backend.ErrUnavailable} }
 
-// lacks is for what an operation needs, and is in no pool that is open.
+// lacks is the error about an entry that an operation needs and that is in no open pool.
 func (b *Backend) lacks(format string, args ...any) error {
 	return cmp.Or(b.absent(format, args...), b.notFound(format, args...))
 }
 
-// absent says whether what was not found is certainly not there. An error says in which pool it may lie.
+// absent says whether an entry that was not found certainly does not exist. An error says in which pool it may be.
 func (b *Backend) absent(format string, args ...any) error {
 	err := b.notFound(format, args...)
 	if _, perhaps := errors.AsType[*notSeenError](err); perhaps {

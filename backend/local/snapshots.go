@@ -61,12 +61,12 @@ func (p *pool) takeSnapshot(ctx context.Context, id backend.ID, spec backend.Sna
 	return p.snapshot(made), nil
 }
 
-// smallestSnapshot is what any snapshot is charged with: its entry takes a little of the pool, whatever is in it, and
-// their number would have no bound.
+// smallestSnapshot is the minimum charge of a snapshot. Its entry takes space even without data, and without a charge the
+// number of snapshots would be unlimited.
 const smallestSnapshot = sizeUnit
 
-// snapshotMeta plans a snapshot. It is charged with what its source takes now: it can keep no more from being freed. Many
-// small files are charged with their share of the files that the pool can hold.
+// snapshotMeta plans a snapshot. It is charged with the space that its source takes now, since it can hold no more than
+// that. Many small files are charged by their share of the pool's inodes.
 func (p *pool) snapshotMeta(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, from *engine.Entry) (*meta, error) {
 	usage, err := p.measure(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *pool) snapshotMeta(ctx context.Context, id backend.ID, spec backend.Sna
 	}, nil
 }
 
-// inodeShare is what files are worth in bytes, where the pool has a number of them.
+// inodeShare converts a number of files to bytes, if the pool has a fixed number of inodes.
 func inodeShare(usage nodeops.FSUsage, inodes int64) int64 {
 	if usage.Inodes <= 0 {
 		return 0
@@ -92,10 +92,10 @@ func inodeShare(usage nodeops.FSUsage, inodes int64) int64 {
 	return inodes * (usage.Total / usage.Inodes)
 }
 
-// snapshot shows a record as callers know it.
+// snapshot converts a record.
 func (p *pool) snapshot(r *record) *backend.Snapshot { return p.showSnapshot(r, p.usable()) }
 
-// showSnapshot shows a record of a pool that has a problem, if any.
+// showSnapshot converts a record of a pool that may have a problem.
 func (p *pool) showSnapshot(r *record, problem error) *backend.Snapshot {
 	_, condition, _ := p.inspect(r)
 	if problem != nil {
@@ -114,7 +114,7 @@ func (p *pool) showSnapshot(r *record, problem error) *backend.Snapshot {
 	return s
 }
 
-// findSnapshot looks a snapshot up. A member of a group that is not complete does not exist.
+// findSnapshot finds a snapshot. A member of an incomplete group does not exist.
 func (b *Backend) findSnapshot(id backend.ID) (*pool, *record) {
 	p, r := b.find(snapshots, id)
 	if r == nil || !b.whole(r) {

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// remove takes an entry away in two steps, so that a crash leaves it where it was or in the trash. A volume of a pool
-// with a retention time stays there until it expires.
+// remove removes an entry in two steps, so that after a crash it is where it was or in the trash. With a retention time, a
+// volume stays in the trash until that is over.
 func (p *pool) remove(ctx context.Context, r *record) error {
 	if errors.Is(r.damage, errNewer) {
 		return fmt.Errorf("%w: %w; delete it with the newer program", backend.ErrPrecondition, r.damage)
@@ -73,8 +73,8 @@ func (p *pool) expired(r *record, now time.Time) bool {
 	return r.kind != volumes || ephemeral || p.TrashRetention == NoTrash || now.Sub(r.deleted) >= p.TrashRetention
 }
 
-// claim takes an entry out of the trash for one caller, who removes or restores it. Its space stays promised until
-// then. nil means that another caller has it.
+// claim reserves an entry of the trash for one caller, who removes or restores it. Its space stays promised until then.
+// nil means that another caller has it.
 func (p *pool) claim(r *record) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +100,8 @@ func (p *pool) purge(ctx context.Context, r *record) {
 	}
 }
 
-// purgeClaimed takes an entry out of the trash on the disk first, so that no caller restores half of it. What cannot be
-// freed now is a leftover.
+// purgeClaimed moves an entry out of the trash on the disk first, so that no caller restores half of it. If it cannot be
+// removed now, it becomes a leftover.
 func (p *pool) purgeClaimed(ctx context.Context, r *record) {
 	err := p.root.Rename(path.Join(trashDir, path.Base(r.place)), r.place)
 	restored := errors.Is(err, fs.ErrNotExist) // by another process
@@ -120,7 +120,7 @@ func (p *pool) purgeClaimed(ctx context.Context, r *record) {
 	p.forget(r)
 }
 
-// emptyTrash frees what has expired and what could not be freed before.
+// emptyTrash removes expired entries, and those that could not be removed before.
 func (p *pool) emptyTrash(ctx context.Context, now time.Time) {
 	p.mu.Lock()
 	var expired []*record
@@ -171,7 +171,7 @@ func (p *pool) trashed() []*record {
 	return all
 }
 
-// Undelete takes the last deleted volume of that ID out of the trash. Its room was promised all the time.
+// Undelete restores the last deleted volume of that ID from the trash. Its space was promised all the time.
 func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
 	return backend.Do(ctx, &b.ops, id, "undelete", func(context.Context) (*backend.Volume, error) {
 		if p, r := b.find(volumes, id); r != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Trash gives way: what it keeps never makes a promise fail, nor the file system run full.
+// Trash is evicted when its space is needed: it never makes a promise fail, nor the file system run full.
 
-// makeRoom promises what only fits when trash goes, and removes the oldest until it does. Where all of it would not be
-// enough, nothing is touched.
+// makeRoom makes a promise that only fits if trash is removed, and removes the oldest until it fits. If all of the trash
+// would not be enough, it removes nothing.
 func (p *pool) makeRoom(ctx context.Context, r *record) error {
 	p.giving.Lock()
 	defer p.giving.Unlock()
@@ -46,8 +46,8 @@ func (p *pool) makeRoom(ctx context.Context, r *record) error {
 	}
 }
 
-// next says that a promise that was made fits now, or claims what must go next for it. expected is the free space that
-// the purges so far should leave.
+// next says that the promise fits now, or claims the next entry to remove for it. expected is the free space that the
+// removals so far should leave.
 func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *record, done bool, err error) {
 	usage, err := p.measure(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *rec
 	}
 	onlySpace := !short && fits(usage.Used+usage.Available)
 	if onlySpace {
-		p.measureGifts() // what it shared with a volume that has just gone is its own now
+		p.measureGifts() // blocks that it shared with a removed volume are its own now
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *rec
 	return victim, false, nil
 }
 
-// claimOldest claims what was deleted first, of those that give free space if that is what is needed; p.mu is held.
+// claimOldest claims the entry that was deleted first; if free space is needed, of those that free some; p.mu is held.
 func (p *pool) claimOldest(givesSpace bool) *record {
 	var oldest *record
 	for _, r := range p.trash {
@@ -97,7 +97,7 @@ func (p *pool) claimOldest(givesSpace bool) *record {
 	return p.claimLocked(oldest)
 }
 
-// relieve removes trash while less of the file system is free than the pool's reserve, whatever has used the space.
+// relieve removes trash while the file system has less free space than the pool's reserve.
 func (p *pool) relieve(ctx context.Context) error {
 	p.giving.Lock()
 	defer p.giving.Unlock()
@@ -128,13 +128,13 @@ func (p *pool) relieve(ctx context.Context) error {
 	}
 }
 
-// How long the kernel may take to give back what was removed, which xfs and btrfs do in the background.
+// How long the kernel may take to free removed blocks, which xfs and btrfs do in the background.
 const (
 	freedWithin = 5 * time.Second
 	freedLook   = 50 * time.Millisecond
 )
 
-// freed waits until that much of the file system is free, or it has been long enough that others must have taken it.
+// freed waits until that much space is free, or so long that others must have taken it.
 func (p *pool) freed(ctx context.Context, expected int64) (nodeops.FSUsage, error) {
 	ctx, cancel := context.WithTimeout(ctx, freedWithin)
 	defer cancel()
@@ -156,7 +156,7 @@ func (p *pool) freed(ctx context.Context, expected int64) (nodeops.FSUsage, erro
 	}
 }
 
-// kept says what the trash would give if all of it went: of what is promised, and of free space; p.mu is held.
+// kept returns what removing all trash would release, of promises and of free space; p.mu is held.
 func (p *pool) kept() (charge, gives int64) {
 	for _, r := range p.trash {
 		charge += r.charge
@@ -165,7 +165,7 @@ func (p *pool) kept() (charge, gives int64) {
 	return charge, gives
 }
 
-// measureGifts brings up to date what the entries of the trash give.
+// measureGifts updates how much space the entries of the trash would free.
 func (p *pool) measureGifts() {
 	for _, r := range p.trashed() {
 		if used, _, _ := p.inspect(r); r.gives < used {
@@ -174,7 +174,7 @@ func (p *pool) measureGifts() {
 	}
 }
 
-// giveAtLeast notes what an entry of the trash gives; that only ever grows.
+// giveAtLeast records how much space an entry of the trash would free, which only grows.
 func (p *pool) giveAtLeast(r *record, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,11 +185,11 @@ func (p *pool) giveAtLeast(r *record, bytes int64) {
 	}
 }
 
-// measureGift says how much is free, at least, when a volume is removed: what it shares with nothing that stays.
+// measureGift returns the space that removing a volume frees at least: the blocks that nothing else shares.
 func (p *pool) measureGift(r *record) int64 {
 	e, err := p.entry(r)
 	if err != nil {
-		return 0 // it is damaged; its promise is given anyway
+		return 0 // it is damaged; its promise is released anyway
 	}
 	defer e.Dir.Close()
 	if p.hasNoCopies(r) {
@@ -203,7 +203,7 @@ func (p *pool) measureGift(r *record) int64 {
 	return bytes
 }
 
-// hasNoCopies says whether nothing that stays can share blocks with r: it was no copy, and nothing is one.
+// hasNoCopies says whether nothing can share blocks with r: neither is it a copy nor has it any.
 func (p *pool) hasNoCopies(r *record) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

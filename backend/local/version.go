@@ -1,5 +1,5 @@
 package local
 
-// MetadataVersion is that of the layout and the metadata that this program writes, and the newest that it reads. A
-// program that reads less than what is on disk must not get at the pools.
+// MetadataVersion is the version of the layout and metadata that this program writes, and the newest that it reads. An
+// older program must not open newer pools.
 const MetadataVersion = version

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/crashpoint"
 )
 
-// find looks an entry up, on the disk too where it is not known yet.
+// find finds an entry, on the disk too if it is not known yet.
 func (p *pool) find(k kind, id backend.ID) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -26,7 +26,7 @@ func (p *pool) find(k kind, id backend.ID) *record {
 	}
 	r := p.read(k, id, place)
 	p.entries[k][id] = r
-	// Another process may have restored it: what has left the trash no longer counts there.
+	// Another process may have restored it from the trash, where it no longer counts.
 	maps.DeleteFunc(p.trash, func(trashed string, t *record) bool {
 		if t.id != id {
 			return false
@@ -47,10 +47,10 @@ func (p *pool) each(k kind) []*record {
 	return all
 }
 
-// volume shows a record as callers know it.
+// volume converts a record.
 func (p *pool) volume(r *record) *backend.Volume { return p.showVolume(r, p.usable()) }
 
-// showVolume shows a record of a pool that has a problem, if any.
+// showVolume converts a record of a pool that may have a problem.
 func (p *pool) showVolume(r *record, problem error) *backend.Volume {
 	v := &backend.Volume{ID: r.id, Pool: p.Name, PoolID: p.identity().ID}
 	v.Used, v.Condition, v.Access = p.inspect(r)
@@ -72,7 +72,7 @@ func (p *pool) createVolume(ctx context.Context, id backend.ID, spec backend.Vol
 	return p.build(ctx, id, spec, nil, nil, p.engine.Make)
 }
 
-// copyVolume makes a volume from r; a volume in use is held still while it is copied.
+// copyVolume creates a volume from r; a volume in use is frozen while it is copied.
 func (p *pool) copyVolume(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source, r *record) (*backend.Volume, error) {
 	from, err := p.entry(r)
 	if err != nil {

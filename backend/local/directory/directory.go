@@ -1,5 +1,5 @@
-// Package directory keeps a volume as a directory with a quota: no overhead at all, and a limit that binds those who
-// cannot change quota ids; docs/directory-quota.md says who can.
+// Package directory keeps a volume as a directory with a quota. It has no overhead, but root in a container may escape the
+// limit by changing the quota id; docs/directory-quota.md says when.
 package directory
 
 import (
@@ -123,8 +123,8 @@ func abnormal(format string, args ...any) backend.Condition {
 	return backend.Condition{Abnormal: true, Message: fmt.Sprintf(format, args...)}
 }
 
-// idle refuses where a copy could be torn: directories have no freeze of their own. It is asked before the copy and
-// as its release after it.
+// idle refuses to copy a directory in use, since directories cannot be frozen. It is called before the copy and, as the
+// release, after it.
 func (c *common) idle(e *engine.Entry, why string) func() error {
 	return func() error {
 		if by, err := c.InUse(e); err != nil {

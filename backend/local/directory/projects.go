@@ -30,8 +30,8 @@ func (en *projects) Plan(spec backend.VolumeSpec, source *engine.Content) (engin
 	return c, smallest, err
 }
 
-// Make reserves a quota id. The directory has the id before anyone else can be given it, and so the id is taken until
-// the directory is gone.
+// Make reserves a quota id. The directory gets the id while the reservation holds, and keeps it in use until the
+// directory is removed.
 func (en *projects) Make(_ context.Context, e *engine.Entry) error {
 	_, err := en.quota.Reserve(en.limits(e), func(id uint32) error {
 		e.Content.Project = id
@@ -84,8 +84,8 @@ func (en *projects) ReconcileSize(e *engine.Entry) (bool, error) {
 	return false, en.Grow(context.Background(), e)
 }
 
-// Remove lifts the limits first: until the files are gone, they keep the id from being given to another. Where there
-// is no directory the id is not this entry's yet or not any more.
+// Remove removes the limits first; the id stays in use until the files are gone. Without a directory, the id does not
+// belong to this entry yet, or not any more.
 func (en *projects) Remove(ctx context.Context, e *engine.Entry) error {
 	_, err := e.Dir.Lstat(data)
 	if err == nil && e.Content.Project != 0 {

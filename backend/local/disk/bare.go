@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// RefuseBare refuses the bare directory on which the disk of a pool belongs: to wipe it would leave all that is on the
-// disk. That the pool is a disk is known from what is recorded in the directory of Holdfast, or is said.
+// RefuseBare refuses the directory beneath the mount point of a pool's disk: wiping it would leave the disk as it is. That
+// the pool is a disk is known from the record in the directory of Holdfast, or is passed in.
 func RefuseBare(path, dir, pool string, isDisk bool) error {
 	var stored []byte
 	if pool != "" {

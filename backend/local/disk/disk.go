@@ -1,9 +1,9 @@
-// Package disk makes whole block devices the places of pools: one is chosen once, formatted if it is empty, mounted by
-// its UUID, and known again by what is written on it.
+// Package disk provides whole block devices for pools: a device is chosen once, formatted if it is empty, mounted by its
+// UUID, and identified later by what is written on it.
 //
-// What was chosen is recorded on the host before the device is touched, with the UUID that it is going to have. So a
-// process that is killed anywhere finds out how far it got, and a disk that is missing is missing: neither another one
-// nor the directory beneath its mount point takes its place.
+// The choice is recorded on the host before the device is written, with the UUID that it will have. So a process that is
+// killed at any point can continue, and a missing disk is replaced neither by another one nor by the directory beneath its
+// mount point.
 package disk
 
 import (
@@ -69,7 +69,7 @@ func (h *Host) missing(r *record, e backend.PoolExpectation, format string, args
 	return backend.BecauseOf(backend.NotMounted, err)
 }
 
-// Mount brings the disk of a pool to its place, where it may be already. A disk is chosen for a new pool only.
+// Mount mounts the disk of a pool, unless it is mounted already. It chooses a disk only for a new pool.
 func (h *Host) Mount(ctx context.Context, pool string, which nodeops.DeviceSelector, e backend.PoolExpectation) error {
 	unlock, err := h.lock()
 	if err != nil {
@@ -150,8 +150,8 @@ func (h *Host) mounted(ctx context.Context, r *record) (bool, error) {
 	return false, fmt.Errorf("%w: %s is mounted at %s, where its disk belongs (%s); unmount it", backend.ErrUnavailable, m.Source, place, r)
 }
 
-// find looks for the disk by its UUID among those that may be chosen at all, whatever the other wishes are by now. What
-// is only said to be it, by what anybody can write, is passed over.
+// find looks for the disk by its UUID among all eligible devices, even if the selector has changed. A device that only
+// carries the pool's label, which anyone can write, does not count.
 func (h *Host) find(r *record, which nodeops.DeviceSelector) (device *nodeops.Device, head *nodeops.XFSHead, err error) {
 	eligible, named, err := h.eligible(which)
 	if err != nil {

@@ -108,8 +108,8 @@ func (j *judge) others(d *nodeops.Device) error {
 	return nil
 }
 
-// trusted says why what is written on a device is not to be believed; nil if it is. A user who had the device as a raw
-// volume may have written anything there.
+// trusted says why the content of a device cannot be trusted; nil if it can. A user who had the device as a raw volume may
+// have written anything there.
 func (r *record) trusted(d *nodeops.Device, named bool, b *boot) error {
 	switch {
 	case named:
@@ -126,8 +126,8 @@ func (r *record) trusted(d *nodeops.Device, named bool, b *boot) error {
 	return nil
 }
 
-// newUUID is one for a pool of a cluster: its second half follows from these and from the first, which is random. Who does
-// not know the cluster cannot make one.
+// newUUID returns a UUID for a pool of a cluster: its second half is derived from these and the random first half. It
+// cannot be forged without knowing the cluster.
 func newUUID(cluster, pool string) string {
 	var b [16]byte
 	_, _ = rand.Read(b[:8]) // it never fails

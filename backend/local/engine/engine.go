@@ -1,4 +1,4 @@
-// Package engine is the contract between a pool and what fills its entries.
+// Package engine is the contract between a pool and the engines that fill its entries.
 //
 // A pool (package local) owns names, metadata, promises, trash and recovery; an engine makes, copies, grows and
 // removes the content of one entry: a disk image, a directory. An engine keeps no list of its own.
@@ -54,9 +54,9 @@ type Engine interface {
 	Copy(ctx context.Context, e, source *Entry) error
 	// Finish makes a filled entry durable and fit to be used beside the one it was copied from.
 	Finish(ctx context.Context, e *Entry, copied bool) error
-	// Quiet holds the writes of an entry, for a copy that belongs to one instant, until release is called; together
-	// means that others are held at the same time and must share the instant. An error of release means that writes
-	// were not held to the end and the copy is worthless.
+	// Quiet freezes an entry for a copy at one instant, until release is called; together means that other entries are
+	// frozen at the same time, for one common instant. An error of release means that the freeze did not last and the copy
+	// must be discarded.
 	Quiet(ctx context.Context, e *Entry, together bool) (release func() error, err error)
 	// Grow makes the content as large as Content.Size says, or leaves it as it was; repeated, it changes nothing.
 	Grow(ctx context.Context, e *Entry) error

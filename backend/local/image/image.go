@@ -1,4 +1,4 @@
-// Package image keeps a volume as a disk image: its size is a wall that nothing inside can move.
+// Package image keeps a volume as a disk image, whose size nothing inside the volume can exceed.
 package image
 
 import (
@@ -92,8 +92,8 @@ func mkfs(c *engine.Content) nodeops.MkfsSpec {
 	return nodeops.MkfsSpec{FSType: c.FSType, Options: c.MkfsOptions, Inodes: c.Inodes}
 }
 
-// Make creates the image and, unless it is to be a raw block volume, the file system in it. The entry is not
-// visible yet, so a file system that was cut short is never met again.
+// Make creates the image and, except for a raw block volume, the file system in it. The entry is not visible yet, so an
+// incomplete file system is never used.
 func (en *Engine) Make(ctx context.Context, e *engine.Entry) error {
 	f, err := e.Dir.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -135,7 +135,7 @@ func (en *Engine) Copy(ctx context.Context, e, source *engine.Entry) error {
 	return resize(dst, e.Content)
 }
 
-// Finish gives a copied file system an identity of its own where two of one identity cannot be mounted.
+// Finish gives a copied file system a new UUID if two with the same UUID cannot be mounted.
 func (*Engine) Finish(ctx context.Context, e *engine.Entry, copied bool) error {
 	if copied && !e.Content.ReadOnly && e.Content.Mode == backend.Filesystem {
 		if err := nodeops.RenewFSID(ctx, imagePath(e), e.Content.FSType); err != nil {

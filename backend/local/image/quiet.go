@@ -55,7 +55,7 @@ func (en *Engine) Quiet(ctx context.Context, e *engine.Entry, together bool) (fu
 	return free, nil
 }
 
-// free releases what did not need to be held.
+// free is the release if nothing was frozen.
 func free() error { return nil }
 
 func (en *Engine) limit() time.Duration {
