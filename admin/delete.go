@@ -142,8 +142,8 @@ func describe(r *record) string {
 	if r.pool != "" {
 		text += " in pool " + r.pool
 	}
-	if r.source != "" {
-		text += ", of volume " + r.source
+	if r.source != nil {
+		text += ", of volume " + r.source.Name
 	}
 	return fmt.Sprintf("%s, made %s, %s", text, stamp(r.CreationTimestamp.Time), r.phase)
 }

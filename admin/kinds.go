@@ -23,9 +23,9 @@ type record struct {
 	*metav1.ObjectMeta
 	kind       string
 	node, pool string
-	csiName    string // by which it was requested
-	claim      string // of a Volume
-	source     string // of a Snapshot
+	csiName    string                       // by which it was requested
+	claim      *v1beta1.NamespacedReference // of a Volume
+	source     *v1beta1.SourceReference     // of a Snapshot
 	mode       string
 	fsType     string
 	created    *metav1.MicroTime // on disk
@@ -44,14 +44,14 @@ func recordOf(o runtime.Object) *record {
 	switch o := o.(type) {
 	case *v1beta1.Volume:
 		return &record{
-			ObjectMeta: &o.ObjectMeta, kind: "Volume", node: o.Spec.Node, pool: o.PoolName(), claim: o.Spec.ClaimRef.String(),
+			ObjectMeta: &o.ObjectMeta, kind: "Volume", node: o.Spec.Node, pool: o.PoolName(), claim: o.Spec.ClaimRef,
 			csiName: o.Spec.Name, mode: string(o.Status.Mode), fsType: o.Status.FSType, created: o.Status.CreationTime,
 			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1beta1.PhasePending), conditions: o.Status.Conditions,
 			failure: o.Status.Error, request: o.Spec.Deletion, requested: o.DeletionRequested(),
 		}
 	case *v1beta1.Snapshot:
 		return &record{
-			ObjectMeta: &o.ObjectMeta, kind: "Snapshot", node: o.Spec.Node, pool: o.Status.Pool, source: o.Spec.SourceRef.Name,
+			ObjectMeta: &o.ObjectMeta, kind: "Snapshot", node: o.Spec.Node, pool: o.Status.Pool, source: &o.Spec.SourceRef,
 			csiName: o.Spec.Name, mode: string(o.Status.Mode), fsType: o.Status.FSType, created: o.Status.CreationTime,
 			size: o.Status.Size, used: o.Status.Used, phase: cmp.Or(o.Status.Phase, v1beta1.PhasePending), conditions: o.Status.Conditions,
 			failure: o.Status.Error, request: o.Spec.Deletion, requested: o.DeletionRequested(), group: o.Spec.Group,

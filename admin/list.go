@@ -13,33 +13,33 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// Row is a Volume or a Snapshot in a list. Sizes are in bytes.
+// Row is a Volume or a Snapshot in a list, with the names that its kind has for the same. Sizes are in bytes.
 type Row struct {
-	Name      string        `json:"name"`
-	CSIName   string        `json:"csiName"`          // by which it was requested
-	Claim     string        `json:"claim,omitempty"`  // of a Volume
-	Volume    string        `json:"volume,omitempty"` // of a Snapshot
-	Node      string        `json:"node,omitempty"`   // empty in a list of one host
-	Pool      string        `json:"pool,omitempty"`
-	Mode      string        `json:"mode,omitempty"`
-	FSType    string        `json:"fsType,omitempty"`
-	Created   time.Time     `json:"created,omitzero"`
-	Size      int64         `json:"size"`
-	Used      int64         `json:"used"`
-	Phase     v1beta1.Phase `json:"phase"`
-	Condition string        `json:"condition"`
+	Name         string                       `json:"name"`
+	CSIName      string                       `json:"csiName"`             // by which it was requested
+	ClaimRef     *v1beta1.NamespacedReference `json:"claimRef,omitempty"`  // of a Volume
+	SourceRef    *v1beta1.SourceReference     `json:"sourceRef,omitempty"` // of a Snapshot
+	Node         string                       `json:"node,omitempty"`      // empty in a list of one host
+	Pool         string                       `json:"pool,omitempty"`
+	Mode         string                       `json:"mode,omitempty"`
+	FSType       string                       `json:"fsType,omitempty"`
+	CreationTime time.Time                    `json:"creationTime,omitzero"` // of what is on disk
+	Size         int64                        `json:"size"`
+	Used         int64                        `json:"used"`
+	Phase        v1beta1.Phase                `json:"phase"`
+	Condition    string                       `json:"condition"` // ok, or what is not
 }
 
 // Trashed is a deleted volume that can be restored.
 type Trashed struct {
-	Name    string    `json:"name"`
-	CSIName string    `json:"csiName,omitempty"` // known in a list of one host
-	Claim   string    `json:"claim,omitempty"`
-	Node    string    `json:"node,omitempty"` // empty in a list of one host
-	Pool    string    `json:"pool,omitempty"`
-	Size    int64     `json:"size"`
-	Deleted time.Time `json:"deleted"`
-	Expires time.Time `json:"expires"`
+	Name           string                       `json:"name"`
+	CSIName        string                       `json:"csiName,omitempty"` // known in a list of one host
+	ClaimRef       *v1beta1.NamespacedReference `json:"claimRef,omitempty"`
+	Node           string                       `json:"node,omitempty"` // empty in a list of one host
+	Pool           string                       `json:"pool,omitempty"`
+	Size           int64                        `json:"size"`
+	DeletionTime   time.Time                    `json:"deletionTime"`
+	ExpirationTime time.Time                    `json:"expirationTime"`
 }
 
 // Volumes lists all of the cluster by name.
@@ -70,13 +70,21 @@ func (a *Admin) Snapshots(ctx context.Context) ([]Row, error) {
 
 func rowOf(r *record) Row {
 	row := Row{
-		Name: r.Name, CSIName: r.csiName, Claim: r.claim, Volume: r.source, Node: r.node, Pool: r.pool, Mode: r.mode, FSType: r.fsType,
+		Name: r.Name, CSIName: r.csiName, ClaimRef: r.claim, SourceRef: r.source, Node: r.node, Pool: r.pool, Mode: r.mode, FSType: r.fsType,
 		Size: v1beta1.Bytes(r.size), Used: v1beta1.Bytes(r.used), Phase: r.phase, Condition: r.condition(),
 	}
 	if r.created != nil {
-		row.Created = r.created.Time
+		row.CreationTime = r.created.Time
 	}
 	return row
+}
+
+// source is the volume of a Snapshot.
+func (r *Row) source() string {
+	if r.SourceRef == nil {
+		return ""
+	}
+	return r.SourceRef.Name
 }
 
 func sorted(rows []Row) []Row {
@@ -94,11 +102,11 @@ func (a *Admin) Trash(ctx context.Context) ([]Trashed, error) {
 	for _, n := range nodes {
 		for _, t := range n.Status.Trash {
 			all = append(all, Trashed{
-				Name: t.Name, Claim: t.ClaimRef.String(), Node: n.Name, Pool: t.Pool, Size: t.Size.Value(), Deleted: t.DeletionTime.Time, Expires: t.ExpirationTime.Time,
+				Name: t.Name, ClaimRef: t.ClaimRef, Node: n.Name, Pool: t.Pool, Size: t.Size.Value(), DeletionTime: t.DeletionTime.Time, ExpirationTime: t.ExpirationTime.Time,
 			})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Trashed) int { return b.Deleted.Compare(a.Deleted) })
+	slices.SortStableFunc(all, func(a, b Trashed) int { return b.DeletionTime.Compare(a.DeletionTime) })
 	return all, nil
 }
 
@@ -114,7 +122,7 @@ func (a *Admin) nodes(ctx context.Context) ([]v1beta1.StorageNode, error) {
 func WriteVolumes(out io.Writer, rows []Row, wide bool) error {
 	t := newTable(out, wide, []string{"NAME", "CLAIM", "NODE", "POOL", "SIZE", "USED", "PHASE", "CONDITION"}, "MODE", "FS", "CREATED", "CSI NAME")
 	for _, r := range rows {
-		t.row(r.Name, r.Claim, r.Node, r.Pool, size(r.Size), size(r.Used), string(r.Phase), r.Condition, r.Mode, r.FSType, stamp(r.Created), quote(r.CSIName))
+		t.row(r.Name, r.ClaimRef.String(), r.Node, r.Pool, size(r.Size), size(r.Used), string(r.Phase), r.Condition, r.Mode, r.FSType, stamp(r.CreationTime), quote(r.CSIName))
 	}
 	return t.end()
 }
@@ -123,7 +131,7 @@ func WriteVolumes(out io.Writer, rows []Row, wide bool) error {
 func WriteSnapshots(out io.Writer, rows []Row, wide bool) error {
 	t := newTable(out, wide, []string{"NAME", "VOLUME", "NODE", "POOL", "SIZE", "USED", "PHASE", "CONDITION"}, "MODE", "FS", "CREATED", "CSI NAME")
 	for _, r := range rows {
-		t.row(r.Name, r.Volume, r.Node, r.Pool, size(r.Size), size(r.Used), string(r.Phase), r.Condition, r.Mode, r.FSType, stamp(r.Created), quote(r.CSIName))
+		t.row(r.Name, r.source(), r.Node, r.Pool, size(r.Size), size(r.Used), string(r.Phase), r.Condition, r.Mode, r.FSType, stamp(r.CreationTime), quote(r.CSIName))
 	}
 	return t.end()
 }
@@ -132,7 +140,7 @@ func WriteSnapshots(out io.Writer, rows []Row, wide bool) error {
 func WriteTrash(out io.Writer, all []Trashed, wide bool) error {
 	t := newTable(out, wide, []string{"NAME", "CLAIM", "NODE", "POOL", "SIZE", "DELETED", "EXPIRES"}, "CSI NAME")
 	for _, e := range all {
-		t.row(e.Name, e.Claim, e.Node, e.Pool, size(e.Size), stamp(e.Deleted), stamp(e.Expires), quote(e.CSIName))
+		t.row(e.Name, e.ClaimRef.String(), e.Node, e.Pool, size(e.Size), stamp(e.DeletionTime), stamp(e.ExpirationTime), quote(e.CSIName))
 	}
 	return t.end()
 }

@@ -1,6 +1,9 @@
 package admin
 
 import (
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,5 +75,37 @@ func TestTrash_IsThatOfAllNodesTheLastDeletedFirst(t *testing.T) {
 		"pvc-1  shop/orders  a                             fast  1Gi   2026-11-24 12:00Z  2026-11-25 12:00Z\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+}
+
+// fieldsOf are the names in JSON of a struct and of those in it that are called so.
+func fieldsOf(t reflect.Type, inside ...string) map[string]bool {
+	names := map[string]bool{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names[name] = true
+		if slices.Contains(inside, name) || name == "" {
+			maps.Copy(names, fieldsOf(f.Type))
+		}
+	}
+	return names
+}
+
+func TestLists_FieldsHaveTheNamesThatTheKindsHave(t *testing.T) {
+	for _, list := range []struct {
+		row, kind any
+		own       []string // what the kind has not, or by another name
+	}{
+		{Row{}, v1beta1.Volume{}, []string{"csiName", "condition"}},
+		{Row{}, v1beta1.Snapshot{}, []string{"csiName", "condition", "claimRef"}},
+		{Trashed{}, v1beta1.TrashedVolume{}, []string{"csiName", "node"}},
+	} {
+		known := fieldsOf(reflect.TypeOf(list.kind), "metadata", "spec", "status")
+		for name := range fieldsOf(reflect.TypeOf(list.row)) {
+			if !known[name] && !slices.Contains(list.own, name) {
+				t.Errorf("%T has the field %s, which %T has not", list.row, name, list.kind)
+			}
+		}
 	}
 }

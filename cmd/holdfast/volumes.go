@@ -146,8 +146,8 @@ func volumesOfPools(ctx context.Context, storage *local.Backend) ([]admin.Row, e
 	rows := make([]admin.Row, 0, len(all))
 	for _, v := range all {
 		rows = append(rows, admin.Row{
-			Name: string(v.ID), CSIName: v.Name, Claim: v1beta1.ClaimOf(v.Labels), Pool: v.Pool, Size: v.Size, Used: v.Used, Mode: string(v.Mode), FSType: v.FSType,
-			Created: v.Created, Phase: v1beta1.PhaseReady, Condition: condition(v.Condition),
+			Name: string(v.ID), CSIName: v.Name, ClaimRef: v1beta1.ReferenceTo(v1beta1.ClaimOf(v.Labels)), Pool: v.Pool, Size: v.Size, Used: v.Used, Mode: string(v.Mode), FSType: v.FSType,
+			CreationTime: v.Created, Phase: v1beta1.PhaseReady, Condition: condition(v.Condition),
 		})
 	}
 	return rows, err
@@ -158,8 +158,8 @@ func snapshotsOfPools(ctx context.Context, storage *local.Backend) ([]admin.Row,
 	rows := make([]admin.Row, 0, len(all))
 	for _, s := range all {
 		rows = append(rows, admin.Row{
-			Name: string(s.ID), CSIName: s.Name, Volume: string(s.Source), Pool: s.Pool, Size: s.Size, Used: s.Used, Mode: string(s.Mode), FSType: s.FSType,
-			Created: s.Created, Phase: v1beta1.PhaseReady, Condition: condition(s.Condition),
+			Name: string(s.ID), CSIName: s.Name, SourceRef: new(v1beta1.FromVolume(string(s.Source))), Pool: s.Pool, Size: s.Size, Used: s.Used, Mode: string(s.Mode), FSType: s.FSType,
+			CreationTime: s.Created, Phase: v1beta1.PhaseReady, Condition: condition(s.Condition),
 		})
 	}
 	return rows, err
@@ -177,7 +177,7 @@ func trashOfPools(ctx context.Context, storage *local.Backend) ([]admin.Trashed,
 	rows := make([]admin.Trashed, 0, len(all))
 	for _, t := range all {
 		rows = append(rows, admin.Trashed{
-			Name: string(t.ID), CSIName: t.Name, Claim: v1beta1.ClaimOf(t.Labels), Pool: t.Pool, Size: t.Size, Deleted: t.Deleted, Expires: t.Expires,
+			Name: string(t.ID), CSIName: t.Name, ClaimRef: v1beta1.ReferenceTo(v1beta1.ClaimOf(t.Labels)), Pool: t.Pool, Size: t.Size, DeletionTime: t.Deleted, ExpirationTime: t.Expires,
 		})
 	}
 	return rows, err

@@ -52,7 +52,7 @@ func TestVolumes_AreListedDeletedAndRestoredBesideAServingProcess(t *testing.T) 
 	}
 	expect([]string{"NAME", "CONDITION", "v ", "fast", "64Mi", "shop/orders", "Ready", "ok"})
 	expect([]string{"MODE", "CREATED", "Block", `"v"`}, "-o", "wide")
-	expect([]string{"- claim: shop/orders\n", "csiName: v\n", "mode: Block\n", "name: v\n", "size: 67108864\n"}, "list", "-oyaml")
+	expect([]string{"- claimRef:\n    name: orders\n    namespace: shop\n", "csiName: v\n", "creationTime: ", "mode: Block\n", "name: v\n", "size: 67108864\n"}, "list", "-oyaml")
 	expect([]string{"volume.holdfast.dev/v\n"}, "list", "-o", "name")
 	if err := b.Delete(t.Context(), "v"); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestSnapshots_OfAPoolAreListedBesideAServingProcess(t *testing.T) {
 	if _, err := b.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "v"}); err != nil {
 		t.Fatal(err)
 	}
-	for format, want := range map[string]string{"table": "fast", "json": `"volume": "v"`, "name": "snapshot.holdfast.dev/s\n"} {
+	for format, want := range map[string]string{"table": "fast", "json": `"name": "v"`, "name": "snapshot.holdfast.dev/s\n"} {
 		if out, err := call(t, "snapshots", "--pool", pool, "-o", format); err != nil || !strings.Contains(out, want) {
 			t.Errorf("-o %s: %v, without %q:\n%s", format, err, want, out)
 		}

@@ -76,8 +76,8 @@ func classOf(f *Facts, all []*unstructured.Unstructured) bool {
 func checkVolumes(f *Facts) (found []Finding) {
 	for _, u := range f.Unwell() {
 		object := u.Kind + " " + u.Name
-		if u.Claim != "" {
-			object += " of claim " + u.Claim
+		if u.ClaimRef != nil {
+			object += " of claim " + u.ClaimRef.String()
 		}
 		found = append(found, problem(object, mend(u.Conditions), "it is %s on node %s: %s", u.Phase, u.Node, u.Message))
 	}

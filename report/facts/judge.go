@@ -25,13 +25,13 @@ const (
 
 // Unwell is a volume or snapshot that is not as it should be.
 type Unwell struct {
-	Kind    string        `json:"kind"`
-	Name    string        `json:"name"`
-	Claim   string        `json:"claim,omitempty"`
-	Node    string        `json:"node"`
-	Pool    string        `json:"pool,omitempty"`
-	Phase   v1beta1.Phase `json:"phase"`
-	Message string        `json:"message"`
+	Kind     string                       `json:"kind"`
+	Name     string                       `json:"name"`
+	ClaimRef *v1beta1.NamespacedReference `json:"claimRef,omitempty"`
+	Node     string                       `json:"node"`
+	Pool     string                       `json:"pool,omitempty"`
+	Phase    v1beta1.Phase                `json:"phase"`
+	Message  string                       `json:"message"`
 
 	Conditions []metav1.Condition `json:"-"`
 }
@@ -41,12 +41,12 @@ func (f *Facts) Unwell() []Unwell {
 	all := []Unwell{}
 	for _, v := range f.Volumes {
 		if message, bad := trouble(v, v.Status.Phase, v.Status.Conditions, v.Status.Error, f.Now); bad {
-			all = append(all, Unwell{"Volume", v.Name, v.Spec.ClaimRef.String(), v.Spec.Node, v.PoolName(), cmp.Or(v.Status.Phase, v1beta1.PhasePending), message, v.Status.Conditions})
+			all = append(all, Unwell{"Volume", v.Name, v.Spec.ClaimRef, v.Spec.Node, v.PoolName(), cmp.Or(v.Status.Phase, v1beta1.PhasePending), message, v.Status.Conditions})
 		}
 	}
 	for _, s := range f.Snapshots {
 		if message, bad := trouble(s, s.Status.Phase, s.Status.Conditions, s.Status.Error, f.Now); bad {
-			all = append(all, Unwell{"Snapshot", s.Name, "", s.Spec.Node, s.Status.Pool, cmp.Or(s.Status.Phase, v1beta1.PhasePending), message, s.Status.Conditions})
+			all = append(all, Unwell{"Snapshot", s.Name, nil, s.Spec.Node, s.Status.Pool, cmp.Or(s.Status.Phase, v1beta1.PhasePending), message, s.Status.Conditions})
 		}
 	}
 	return all

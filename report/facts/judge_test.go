@@ -58,7 +58,7 @@ func TestAVolumeIsUnwellWhenItIsNotWhatItShouldBe(t *testing.T) {
 		switch {
 		case test.want == "" && u != nil:
 			t.Errorf("%s: %+v", name, u)
-		case test.want != "" && (u == nil || !strings.Contains(u.Message, test.want) || u.Claim != "shop/v" || u.Pool != "default"):
+		case test.want != "" && (u == nil || !strings.Contains(u.Message, test.want) || u.ClaimRef.String() != "shop/v" || u.Pool != "default"):
 			t.Errorf("%s: %+v", name, u)
 		}
 	}

@@ -27,7 +27,7 @@ func (r *Report) Text(out io.Writer, now time.Time) error {
 	if len(r.Unwell) > 0 {
 		p.table("NOT WELL", "CLAIM", "NODE", "POOL", "PHASE", "MESSAGE")
 		for _, u := range r.Unwell {
-			p.row(strings.ToLower(u.Kind)+"/"+u.Name, u.Claim, u.Node, u.Pool, string(u.Phase), u.Message)
+			p.row(strings.ToLower(u.Kind)+"/"+u.Name, u.ClaimRef.String(), u.Node, u.Pool, string(u.Phase), u.Message)
 		}
 	}
 	if len(r.Warnings) > 0 {
