@@ -60,7 +60,10 @@ func recordOf(o runtime.Object) *record {
 	return nil
 }
 
-// condition is what is not well, in a line; ok if nothing is.
+// fine is the condition of what is as it should be.
+const fine = "ok"
+
+// condition is what is not well, in a line; fine if nothing is.
 func (r *record) condition() string {
 	if r.failure != nil {
 		return fmt.Sprintf("%s: %s", r.failure.Code, strings.Join(strings.Fields(r.failure.Message), " "))
@@ -70,7 +73,7 @@ func (r *record) condition() string {
 			return strings.TrimSuffix(fmt.Sprintf("%s: %s", c.Reason, strings.Join(strings.Fields(c.Message), " ")), ": ")
 		}
 	}
-	return "ok"
+	return fine
 }
 
 // kind is the requests for one of the two.

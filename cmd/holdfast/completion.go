@@ -131,9 +131,9 @@ func completeCommand(cmd *cobra.Command) {
 	complete := func(f *pflag.Flag) {
 		function := flagCompletions[f.Name]
 		value, _ := pflag.UnquoteUsage(f)
-		switch o, ok := f.Value.(*output); {
+		switch c, ok := f.Value.(*choice); {
 		case ok:
-			function = cobra.FixedCompletions(o.allowed, cobra.ShellCompDirectiveNoFileComp)
+			function = cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp)
 		case value == "directory":
 			function = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 		case value == "file":

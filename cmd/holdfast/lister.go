@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,16 +55,25 @@ type list[T any] struct {
 	ofPools   func(context.Context, *local.Backend) ([]T, error)
 	table     func(io.Writer, []T, bool) error
 	name      func(io.Writer, T) error // for -o name
+	filters   filterable
+	chosen    func(*admin.Filter, T) bool
+	orders    []admin.Order[T]
 }
 
 var (
-	volumeList   = list[admin.Row]{(*admin.Admin).Volumes, volumesOfPools, admin.WriteVolumes, nameOf("Volume")}
-	snapshotList = list[admin.Row]{(*admin.Admin).Snapshots, snapshotsOfPools, admin.WriteSnapshots, nameOf("Snapshot")}
+	volumeList = list[admin.Row]{
+		(*admin.Admin).Volumes, volumesOfPools, admin.WriteVolumes, nameOf("Volume"),
+		filterable{claim: true, health: true}, (*admin.Filter).Row, admin.VolumeOrders,
+	}
+	snapshotList = list[admin.Row]{
+		(*admin.Admin).Snapshots, snapshotsOfPools, admin.WriteSnapshots, nameOf("Snapshot"),
+		filterable{volume: true, health: true}, (*admin.Filter).Row, admin.SnapshotOrders,
+	}
 	// A volume in the trash has no object: its name alone is an argument for restore.
 	trashList = list[admin.Trashed]{(*admin.Admin).Trash, trashOfPools, admin.WriteTrash, func(out io.Writer, t admin.Trashed) error {
 		_, err := fmt.Fprintln(out, t.Name)
 		return err
-	}}
+	}, filterable{claim: true}, (*admin.Filter).Trashed, admin.TrashOrders}
 )
 
 func nameOf(kind string) func(io.Writer, admin.Row) error {
@@ -72,21 +82,37 @@ func nameOf(kind string) func(io.Writer, admin.Row) error {
 	}
 }
 
-// source is where a list is read, and how it is written.
+// source is where a list is read, what of it is shown, and how.
 type source struct {
 	*installation
 	*hostPools
 	*output
+	selection
 }
 
-func sourceFlags(cmd *cobra.Command) *source {
+const listPoolUsage = "only what is in the pool of that name. Or a `pool` of this host, to be read instead of a cluster:\n" +
+	"name=NAME,path=DIRECTORY, with the other keys that holdfast standalone --help shows. May be given several times"
+
+func (l list[T]) flags(cmd *cobra.Command) *source {
 	flags := cmd.Flags()
-	return &source{installationFlags(flags), hostPoolFlags(flags), outputFlag(cmd, append(tableFormats, "name")...)}
+	s := &source{
+		installation: &installation{kubectl: kubectlFlags(flags), namespace: deploy.Namespace},
+		hostPools:    &hostPools{pools: &pools{}, logging: logFlags(flags)},
+		output:       outputFlag(cmd, append(tableFormats, "name")...),
+	}
+	flags.Func("pool", listPoolUsage, s.addPool(s.pools))
+	_ = cmd.RegisterFlagCompletionFunc("pool", completeNames(poolNames)) // it has none yet
+	var orders []string
+	for _, o := range l.orders {
+		orders = append(orders, o.Name)
+	}
+	s.selection.define(cmd, l.filters, orders)
+	return s
 }
 
 // command makes a command that prints the list.
 func (l list[T]) command(cmd *cobra.Command) *cobra.Command {
-	s := sourceFlags(cmd)
+	s := l.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return l.show(cmd.Context(), cmd.OutOrStdout(), s) }
 	return cmd
 }
@@ -96,7 +122,13 @@ func (l list[T]) show(ctx context.Context, out io.Writer, s *source) error {
 	if err != nil {
 		return err
 	}
-	if s.format == "name" {
+	all = slices.DeleteFunc(all, func(one T) bool { return !l.chosen(&s.Filter, one) })
+	for _, o := range l.orders {
+		if o.Name == s.sortBy.value {
+			o.Sort(all, s.reverse)
+		}
+	}
+	if s.value == "name" {
 		for _, one := range all {
 			if err := l.name(out, one); err != nil {
 				return err
@@ -109,6 +141,9 @@ func (l list[T]) show(ctx context.Context, out io.Writer, s *source) error {
 
 func (l list[T]) read(ctx context.Context, s *source) (all []T, err error) {
 	if s.given() {
+		if err := s.checkHost(); err != nil {
+			return nil, err
+		}
 		err = s.peek(ctx, func(storage *local.Backend) error {
 			all, err = l.ofPools(ctx, storage)
 			return err
@@ -120,7 +155,13 @@ func (l list[T]) read(ctx context.Context, s *source) (all []T, err error) {
 		return nil, s.explain(err)
 	}
 	all, err = l.ofCluster(a, ctx)
-	return all, notAsked(err)
+	if err != nil {
+		return nil, notAsked(err)
+	}
+	if !slices.ContainsFunc(all, func(one T) bool { return l.chosen(&s.Filter, one) }) {
+		return all, s.checkCluster(ctx, a)
+	}
+	return all, nil
 }
 
 // printName prints a name as kubectl get -o name does.

@@ -83,11 +83,11 @@ func (r *renderer) run(out io.Writer) error {
 
 // write writes a list as JSON, and documents as YAML, as kubectl apply takes both.
 func (r *renderer) write(out io.Writer, objects []*unstructured.Unstructured) error {
-	if r.output.format == "json" {
+	if r.output.value == "json" {
 		return r.output.print(out, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
 	}
 	for i, o := range objects {
-		if r.output.format == "name" {
+		if r.output.value == "name" {
 			if err := printName(out, o.GroupVersionKind().GroupKind(), o.GetName()); err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func (r *renderer) convert(out io.Writer) error {
 	for _, remark := range remarks {
 		fmt.Fprintln(r.remarks, remark)
 	}
-	if r.output.format == "name" {
+	if r.output.value == "name" {
 		return printName(out, v1beta1.SchemeGroupVersion.WithKind("StorageCluster").GroupKind(), cluster.Name)
 	}
 	return r.output.print(out, cluster, nil)

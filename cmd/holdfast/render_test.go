@@ -129,7 +129,7 @@ const storageosSamples = "../../admin/storageos/testdata/"
 func TestRender_StorageOSClusterBecomesAStorageCluster(t *testing.T) {
 	for _, sample := range []string{"every-field.yaml", "sample.yaml", "small.yaml"} {
 		var out, remarks strings.Builder
-		r := &renderer{storageos: storageosSamples + sample, remarks: &remarks, output: &output{format: "yaml"}}
+		r := &renderer{storageos: storageosSamples + sample, remarks: &remarks, output: &output{&choice{value: "yaml"}}}
 		if err := r.run(&out); err != nil {
 			t.Fatal(err)
 		}

@@ -148,13 +148,13 @@ func nearestFlag(c *cobra.Command, err error) string {
 	if letters := unknown.GetSpecifiedShortnames(); len(letters) > 1 {
 		name, _, _ = strings.Cut(letters, "=")
 	}
-	flags := &cobra.Command{SuggestionsMinimumDistance: 2} // only commands have suggestions
+	var flags []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
-			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+			flags = append(flags, f.Name)
 		}
 	})
-	return didYouMean(flags.SuggestionsFor(name), "--")
+	return didYouMean(nearest(name, flags), "--")
 }
 
 func didYouMean(names []string, dashes string) string {

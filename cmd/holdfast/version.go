@@ -26,7 +26,7 @@ func newVersionCommand() *cobra.Command {
 	o := outputFlag(cmd, "text", "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
-		if o.format == "json" {
+		if o.value == "json" {
 			return json.NewEncoder(out).Encode(self()) // one line, for the log of a pod
 		}
 		return o.print(out, self(), func(bool) error {

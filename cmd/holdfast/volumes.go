@@ -25,7 +25,7 @@ of this host, whether or not a process serves them; delete and adopt are for clu
   holdfast volumes restore pvc-0c4e --claim shop/orders
   holdfast volumes --pool name=fast,path=/srv/fast`,
 	}
-	s, flags := sourceFlags(cmd), cmd.Flags()
+	s, flags := volumeList.flags(cmd), cmd.Flags()
 	// What trash and restore were before they were commands.
 	trash := flags.Bool("trash", false, "with --pool: as holdfast volumes trash")
 	restore := flags.String("restore", "", "with --pool: as holdfast volumes restore `NAME`")

@@ -1,0 +1,48 @@
+package admin
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// Filter chooses what a list shows. What is empty chooses all.
+type Filter struct {
+	Namespace string   // of the claim
+	Claim     string   // NAME or NAMESPACE/NAME
+	Node      string   // a StorageNode, or NAMESPACE/NAME of an NFSServer
+	Pools     []string // one of these
+	Volume    string   // of a Snapshot
+	Unhealthy bool
+}
+
+// Row says whether a Volume or Snapshot is chosen.
+func (f *Filter) Row(r Row) bool {
+	return f.place(r.ClaimRef, r.Node, r.Pool) && (f.Volume == "" || r.source() == f.Volume) && (!f.Unhealthy || r.unhealthy())
+}
+
+// Trashed says whether a deleted volume is chosen.
+func (f *Filter) Trashed(t Trashed) bool { return f.place(t.ClaimRef, t.Node, t.Pool) }
+
+func (f *Filter) place(claim *v1beta1.NamespacedReference, node, pool string) bool {
+	if claim == nil {
+		claim = &v1beta1.NamespacedReference{}
+	}
+	return (f.Namespace == "" || claim.Namespace == f.Namespace) &&
+		(f.Claim == "" || claim.Name == f.Claim || claim.String() == f.Claim) &&
+		(f.Node == "" || node == f.NodeName()) &&
+		(len(f.Pools) == 0 || slices.Contains(f.Pools, pool))
+}
+
+// NodeName is the name of the StorageNode.
+func (f *Filter) NodeName() string {
+	if strings.Contains(f.Node, "/") {
+		return v1beta1.NodeOfServer(f.Node)
+	}
+	return f.Node
+}
+
+func (r *Row) unhealthy() bool {
+	return r.Condition != fine || r.Phase == v1beta1.PhaseFailed || r.Phase == v1beta1.PhaseUnreachable || r.Phase == v1beta1.PhaseLost
+}
