@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -175,6 +176,7 @@ func configureLoop(path string, config *unix.LoopConfig, o LoopOptions) (*Loop, 
 	if err != nil {
 		return nil, err
 	}
+	before, errCounts := countedOf(path)
 	err = unix.IoctlLoopConfigure(int(device.Fd()), config)
 	if errors.Is(err, unix.EINVAL) && config.Info.Flags&unix.LO_FLAGS_DIRECT_IO != 0 {
 		// Most kernels drop what the pool cannot do; some refuse it.
@@ -185,6 +187,9 @@ func configureLoop(path string, config *unix.LoopConfig, o LoopOptions) (*Loop, 
 	if err != nil {
 		device.Close()
 		return nil, fmt.Errorf("configuring %s (Linux 5.8 or later is needed): %w", path, err)
+	}
+	if errCounts == nil {
+		loopCounts.set(path, attachmentOf(filepath.Base(path)), before)
 	}
 	if !o.ReadOnly {
 		if err := clearReadOnly(device); err != nil {

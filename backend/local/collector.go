@@ -19,9 +19,18 @@ var (
 	upDesc         = prometheus.NewDesc("holdfast_pool_up", "1 while the pool can be written, else 0.", []string{"pool"}, nil)
 	healthyDesc    = prometheus.NewDesc("holdfast_pool_healthy", "1 while the kernel has found no errors in the pool's file system, else 0.", []string{"pool"}, nil)
 	unhealthyDesc  = prometheus.NewDesc("holdfast_pool_unhealthy_volumes", "Volumes of the pool whose file systems have errors (FileSystemErrors), whose devices have had I/O errors (DeviceErrors) or which could not be grown (NotGrown).", []string{"pool", "reason"}, nil)
+	readsDesc      = volumeDesc("reads_total", "Reads of the volume that the kernel has completed")
+	readBytesDesc  = volumeDesc("read_bytes_total", "Bytes read from the volume")
+	writesDesc     = volumeDesc("writes_total", "Writes to the volume that the kernel has completed")
+	writtenDesc    = volumeDesc("written_bytes_total", "Bytes written to the volume")
 	operationsDesc = prometheus.NewDesc("holdfast_operations_in_flight", "Creations, snapshots, deletions and similar operations that are running.", nil, nil)
 	oldestDesc     = prometheus.NewDesc("holdfast_oldest_operation_seconds", "Age of the oldest creation, snapshot, deletion or similar operation that is running; 0 if none is.", nil, nil)
 )
+
+// volumeDesc is of a counter that begins with 0 when the volume is attached, or when this process first sees that.
+func volumeDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("holdfast_volume_"+name, help+", of an image that is in use here, by the counters of its loop device. What the page cache answers is not counted.", []string{"pool", "volume"}, nil)
+}
 
 // scrapeLimit is how long a scrape waits for a pool whose disk does not answer.
 const scrapeLimit = 5 * time.Second
@@ -32,7 +41,7 @@ func (b *Backend) Collector() prometheus.Collector { return collector{b} }
 type collector struct{ *Backend }
 
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{capacityDesc, promisedDesc, usedDesc, availableDesc, volumesDesc, snapshotsDesc, trashDesc, leftoversDesc, upDesc, healthyDesc, unhealthyDesc, operationsDesc, oldestDesc} {
+	for _, d := range []*prometheus.Desc{capacityDesc, promisedDesc, usedDesc, availableDesc, volumesDesc, snapshotsDesc, trashDesc, leftoversDesc, upDesc, healthyDesc, unhealthyDesc, readsDesc, readBytesDesc, writesDesc, writtenDesc, operationsDesc, oldestDesc} {
 		ch <- d
 	}
 }
@@ -73,6 +82,15 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(promisedDesc, float64(capacity.Promised), p.Name)
 		gauge(usedDesc, float64(capacity.Used), p.Name)
 		gauge(availableDesc, float64(capacity.Available), p.Name)
+	}
+	for _, v := range c.Traffic(ctx) {
+		count := func(d *prometheus.Desc, n uint64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), v.Pool, string(v.ID))
+		}
+		count(readsDesc, v.Reads)
+		count(readBytesDesc, v.ReadBytes)
+		count(writesDesc, v.Writes)
+		count(writtenDesc, v.WrittenBytes)
 	}
 	count, oldest := c.ops.InFlight()
 	gauge(operationsDesc, float64(count))

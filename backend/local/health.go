@@ -56,15 +56,20 @@ func (p *pool) examine(ctx context.Context) (changed bool) {
 	if !ok {
 		return changed
 	}
-	contents := map[backend.ID]*engine.Content{}
-	for _, r := range p.each(volumes) {
-		if r.meta != nil {
-			contents[r.id] = &r.meta.Content
-		}
-	}
-	seen := examiner.Examine(ctx, contents)
+	seen := examiner.Examine(ctx, p.contents())
 	p.doubtSmall(seen)
 	return p.observe(seen) || changed
+}
+
+// contents are those of the volumes of the pool.
+func (p *pool) contents() map[backend.ID]*engine.Content {
+	all := map[backend.ID]*engine.Content{}
+	for _, r := range p.each(volumes) {
+		if r.meta != nil {
+			all[r.id] = &r.meta.Content
+		}
+	}
+	return all
 }
 
 // doubtSmall ignores a file system that is too small for the first time: it may be growing after its mount. A volume that

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -51,10 +52,11 @@ type pool struct {
 	counted atomic.Bool  // this opening is in the generation
 	users   atomic.Int32 // operations that may be using it
 
-	keeping   sync.Mutex  // held while the pool is looked after, which happens every keepEvery
-	examining sync.Mutex  // held while its volumes in use are checked for errors
-	failed    atomic.Bool // its file system cannot be written after an error, which statfs does not show on new kernels
-	giving    sync.Mutex  // held while trash is removed: no other caller takes the space that is freed for one
+	keeping   sync.Mutex         // held while the pool is looked after, which happens every keepEvery
+	examining sync.Mutex         // held while its volumes in use are checked for errors
+	metering  singleflight.Group // of questions what was read and written
+	failed    atomic.Bool        // its file system cannot be written after an error, which statfs does not show on new kernels
+	giving    sync.Mutex         // held while trash is removed: no other caller takes the space that is freed for one
 
 	mu       sync.Mutex
 	entries  map[kind]map[backend.ID]*record

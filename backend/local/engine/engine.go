@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // Content is what an engine must remember of an entry. It lies in the entry's metadata.
@@ -41,6 +42,12 @@ type Examiner interface {
 	// Examine says of those contents whose file systems are mounted on this host what is wrong with them, which is an empty
 	// condition where they are well.
 	Examine(ctx context.Context, contents map[backend.ID]*Content) map[backend.ID]backend.Condition
+}
+
+// Meter is implemented by an Engine whose contents are read and written through something that the kernel counts for.
+type Meter interface {
+	// Traffic is what was counted of those contents that are in use on this host.
+	Traffic(contents map[backend.ID]*Content) map[backend.ID]nodeops.Traffic
 }
 
 // Engine fills the entries of one pool. Methods may run at the same time on different entries, never on one.

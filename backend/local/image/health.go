@@ -51,15 +51,25 @@ func (en *Engine) shown(m *nodeops.Mount, contents map[backend.ID]*engine.Conten
 }
 
 // attachedTo is the content that a loop device is attached to, nil if that is none of the pool's, or is raw or not as
-// requested. No device is asked that shows another.
+// requested.
 func (en *Engine) attachedTo(device string, contents map[backend.ID]*engine.Content, raw bool) (backend.ID, *engine.Content) {
+	id, content := en.contentOf(device, contents)
+	if content == nil || (content.Mode == backend.Block) != raw {
+		return "", nil
+	}
+	return id, content
+}
+
+// contentOf is the content that a loop device is attached to, nil if that is none of the pool's. No device is asked that
+// shows another.
+func (en *Engine) contentOf(device string, contents map[backend.ID]*engine.Content) (backend.ID, *engine.Content) {
 	image, err := nodeops.BackingFile(device)
 	if err != nil || !strings.HasPrefix(image, en.path+"/") || filepath.Base(image) != file {
 		return "", nil
 	}
 	id := backend.ID(filepath.Base(filepath.Dir(image)))
 	content := contents[id]
-	if content == nil || (content.Mode == backend.Block) != raw || !nodeops.IsAttached(device, image) {
+	if content == nil || !nodeops.IsAttached(device, image) {
 		return "", nil
 	}
 	return id, content

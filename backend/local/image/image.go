@@ -35,6 +35,7 @@ type Engine struct {
 var (
 	_ engine.Engine   = (*Engine)(nil)
 	_ engine.Examiner = (*Engine)(nil)
+	_ engine.Meter    = (*Engine)(nil)
 )
 
 // Open returns the engine for the pool at path.

@@ -1,0 +1,107 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
+)
+
+var volumeMetrics = []string{"holdfast_volume_reads_total", "holdfast_volume_read_bytes_total", "holdfast_volume_writes_total", "holdfast_volume_written_bytes_total"}
+
+// volumeText is what a scrape has of volume a.
+func volumeText(name, help string, n int) string {
+	name = "holdfast_volume_" + name
+	return fmt.Sprintf("# HELP %s %s, of an image that is in use here, by the counters of its loop device. What the page cache answers is not counted.\n# TYPE %s counter\n%s{pool=\"pool\",volume=\"a\"} %d\n", name, help, name, name, n)
+}
+
+func TestTraffic_OfABlockVolumeIsCountedToTheByteWhileItIsInUse(t *testing.T) {
+	hostfs.RequireRoot(t)
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 512*mib), Reserved: "0"})
+	v := made(t, b, block("a"))
+	made(t, b, block("unused"))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(b.Collector())
+	count := func() int {
+		t.Helper()
+		n, err := testutil.GatherAndCount(registry, volumeMetrics...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count(); n != 0 {
+		t.Errorf("%d metrics of volumes that are not in use", n)
+	}
+	loop, err := nodeops.AttachLoop(t.Context(), v.Access.Image, nodeops.LoopOptions{Autoclear: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loop.Close()
+	device, err := os.OpenFile(loop.Path, os.O_WRONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()                                                                                  // a prober that waits for the end of the writes comes after the test
+	page, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // aligned, as direct I/O needs it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(page) }()
+	for i := range 3 {
+		if _, err := device.WriteAt(page, int64(i)*64<<10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := volumeText("written_bytes_total", "Bytes written to the volume", 3*64<<10) + volumeText("writes_total", "Writes to the volume that the kernel has completed", 3)
+	if err := testutil.CollectAndCompare(b.Collector(), strings.NewReader(want), "holdfast_volume_written_bytes_total", "holdfast_volume_writes_total"); err != nil {
+		t.Error(err)
+	}
+	all := b.Traffic(t.Context())
+	if len(all) != 1 || all[0].ID != v.ID || all[0].Pool != "pool" || all[0].Writes != 3 || all[0].WrittenBytes != 3*64<<10 {
+		t.Errorf("it is %+v", all)
+	}
+	if n := count(); n != len(volumeMetrics) {
+		t.Errorf("%d metrics of one volume in use", n)
+	}
+}
+
+func TestTraffic_OfAMountedVolumeIsCounted(t *testing.T) {
+	hostfs.RequireRoot(t)
+	b := served(t, PoolConfig{Name: "pool", Engine: "image", Path: hostfs.New(t, hostfs.XFS, 512*mib), Reserved: "0"})
+	v := made(t, b, backend.VolumeSpec{Name: "a", Mode: backend.Filesystem, FSType: "ext4", Size: backend.Size{Required: 64 * mib}})
+	mounted(t, v, func(dir string) {
+		before := b.Traffic(t.Context())
+		f, err := os.Create(dir + "/file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.Write(make([]byte, mib)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if after := b.Traffic(t.Context()); len(before) != 1 || len(after) != 1 || after[0].WrittenBytes < before[0].WrittenBytes+mib {
+			t.Errorf("from %+v to %+v", before, after)
+		}
+	})
+}
+
+func TestTraffic_OfADirectoryIsNotKnown(t *testing.T) {
+	hostfs.RequireRoot(t)
+	b := served(t, PoolConfig{Name: "pool", Engine: "directory", Path: hostfs.New(t, hostfs.XFSQuota, 512*mib), Reserved: "0"})
+	made(t, b, backend.VolumeSpec{Name: "a", Mode: backend.Filesystem, Size: backend.Size{Required: 64 * mib}})
+	if all := b.Traffic(t.Context()); len(all) != 0 {
+		t.Errorf("it is %+v", all)
+	}
+}

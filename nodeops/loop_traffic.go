@@ -1,0 +1,89 @@
+package nodeops
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Traffic is what the kernel has counted of a block device. An operation is a request that was completed; of several that
+// the kernel has merged, it is one.
+type Traffic struct{ Reads, ReadBytes, Writes, WrittenBytes uint64 }
+
+// since is the increase since a count.
+func (t Traffic) since(before Traffic) Traffic {
+	return Traffic{t.Reads - before.Reads, t.ReadBytes - before.ReadBytes, t.Writes - before.Writes, t.WrittenBytes - before.WrittenBytes}
+}
+
+// LoopTraffic is what went through a loop device since it was attached by this process; or else since this process has
+// asked for it first. The kernel counts for a device whatever it is attached to, so its own numbers have what others did
+// with the device before.
+func LoopTraffic(device string) (Traffic, error) {
+	now, err := countedOf(device)
+	if err != nil {
+		return Traffic{}, err
+	}
+	return now.since(loopCounts.begin(device, attachmentOf(filepath.Base(device)), now)), nil
+}
+
+// loopCounts has what a device had counted when its present attachment began.
+var loopCounts = attachmentCounts{of: map[string]attachmentCount{}}
+
+type attachmentCounts struct {
+	mu sync.Mutex
+	of map[string]attachmentCount
+}
+
+type attachmentCount struct {
+	attachment string
+	Traffic
+}
+
+// begin is what an attachment began with, which is now if it is not known yet.
+func (c *attachmentCounts) begin(device, attachment string, now Traffic) Traffic {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.of[device]; ok && known.attachment == attachment && known.ReadBytes <= now.ReadBytes && known.WrittenBytes <= now.WrittenBytes {
+		return known.Traffic
+	}
+	c.of[device] = attachmentCount{attachment, now}
+	return now
+}
+
+// set is for an attachment that begins.
+func (c *attachmentCounts) set(device, attachment string, now Traffic) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of[device] = attachmentCount{attachment, now}
+}
+
+// sectorBytes is the unit of the counters, whatever the sectors of the device are.
+const sectorBytes = 512
+
+// countedOf reads the counters of a device. The kernel's Documentation/block/stat.rst has their order.
+func countedOf(device string) (t Traffic, err error) {
+	dir := filepath.Join("/sys/block", filepath.Base(device))
+	if attribute(dir, "queue/iostats") == "0" {
+		return t, fmt.Errorf("%s: the kernel does not count, since its queue/iostats is 0: write 1 there", device)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return t, fmt.Errorf("the counters of %s: %w", device, err)
+	}
+	fields := strings.Fields(string(text))
+	const reads, readSectors, writes, writtenSectors = 0, 2, 4, 6
+	if len(fields) <= writtenSectors {
+		return t, fmt.Errorf("the counters of %s are %.80q, which has too few fields", device, text)
+	}
+	for field, to := range map[int]*uint64{reads: &t.Reads, readSectors: &t.ReadBytes, writes: &t.Writes, writtenSectors: &t.WrittenBytes} {
+		if *to, err = strconv.ParseUint(fields[field], 10, 64); err != nil {
+			return t, fmt.Errorf("the counters of %s: %w", device, err)
+		}
+	}
+	t.ReadBytes *= sectorBytes
+	t.WrittenBytes *= sectorBytes
+	return t, nil
+}
