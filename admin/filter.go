@@ -19,13 +19,14 @@ type Filter struct {
 
 // Row says whether a Volume or Snapshot is chosen.
 func (f *Filter) Row(r Row) bool {
-	return f.place(r.ClaimRef, r.Node, r.Pool) && (f.Volume == "" || r.source() == f.Volume) && (!f.Unhealthy || r.unhealthy())
+	return f.Place(r.ClaimRef, r.Node, r.Pool) && (f.Volume == "" || r.source() == f.Volume) && (!f.Unhealthy || r.unhealthy())
 }
 
 // Trashed says whether a deleted volume is chosen.
-func (f *Filter) Trashed(t Trashed) bool { return f.place(t.ClaimRef, t.Node, t.Pool) }
+func (f *Filter) Trashed(t Trashed) bool { return f.Place(t.ClaimRef, t.Node, t.Pool) }
 
-func (f *Filter) place(claim *v1beta1.NamespacedReference, node, pool string) bool {
+// Place says whether something of a claim, on a node and in a pool, is chosen.
+func (f *Filter) Place(claim *v1beta1.NamespacedReference, node, pool string) bool {
 	if claim == nil {
 		claim = &v1beta1.NamespacedReference{}
 	}

@@ -19,7 +19,7 @@ func (t Traffic) since(before Traffic) Traffic {
 }
 
 // LoopTraffic is what went through a loop device since it was attached by this process; or else since this process has
-// asked for it first. The kernel counts for a device whatever it is attached to, so its own numbers have what others did
+// asked first. The kernel counts for a device whatever it is attached to, so its own numbers have what others did
 // with the device before.
 func LoopTraffic(device string) (Traffic, error) {
 	now, err := countedOf(device)

@@ -116,7 +116,7 @@ func defineDeletion(cmd *cobra.Command, remove func(*admin.Admin, context.Contex
 	flags.BoolVar(&d.Yes, "yes", false, "do not ask for confirmation")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
-		a, err := c.admin(admin.Config{Out: out, Confirm: terminal(out)})
+		a, err := c.admin(admin.Config{Out: out, Confirm: questions(out)})
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 	core "k8s.io/api/core/v1"
 
 	"github.com/spf13/cobra"
@@ -69,9 +69,9 @@ func (c *change) adopt(ctx context.Context, out io.Writer, w admin.Adoption) err
 	return a.Adopt(ctx, w)
 }
 
-// terminal asks the user at the standard input; nil if that is no terminal.
-func terminal(out io.Writer) func(context.Context, string) (string, error) {
-	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
+// questions asks the user at the standard input; nil if that is no terminal.
+func questions(out io.Writer) func(context.Context, string) (string, error) {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil
 	}
 	return func(ctx context.Context, question string) (string, error) { return ask(ctx, os.Stdin, out, question) }

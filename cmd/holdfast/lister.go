@@ -159,7 +159,7 @@ func (l list[T]) read(ctx context.Context, s *source) (all []T, err error) {
 		return nil, notAsked(err)
 	}
 	if !slices.ContainsFunc(all, func(one T) bool { return l.chosen(&s.Filter, one) }) {
-		return all, s.checkCluster(ctx, a)
+		return all, s.checkCluster(ctx, a.Holdfast)
 	}
 	return all, nil
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/admin"
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
 )
 
 // selection is what a list shows, and in which order.
@@ -25,8 +26,15 @@ type filterable struct{ claim, volume, health bool }
 
 const orderUsage = "by which the list is sorted, the largest and the oldest first"
 
-// define adds the flags. Where Holdfast runs does not matter to a list, so --namespace is that of claims.
+// define adds the flags of a list.
 func (s *selection) define(cmd *cobra.Command, f filterable, orders []string) {
+	s.choose(cmd, f)
+	s.sortBy = choiceFlag(cmd.Flags(), "sort-by", "", "column", orderUsage, orders...)
+	cmd.Flags().BoolVar(&s.reverse, "reverse", false, "sort the other way round")
+}
+
+// choose adds the filters. Where Holdfast runs does not matter to a list, so --namespace is that of claims.
+func (s *selection) choose(cmd *cobra.Command, f filterable) {
 	flags := cmd.Flags()
 	flags.StringVar(&s.Node, "node", "", "only what is on that StorageNode, a `name`, or NAMESPACE/NAME of an NFS server")
 	if f.claim {
@@ -39,8 +47,6 @@ func (s *selection) define(cmd *cobra.Command, f filterable, orders []string) {
 	if f.health {
 		flags.BoolVar(&s.Unhealthy, "unhealthy", false, "only what is not as it should be")
 	}
-	s.sortBy = choiceFlag(flags, "sort-by", "", "column", orderUsage, orders...)
-	flags.BoolVar(&s.reverse, "reverse", false, "sort the other way round")
 }
 
 // addPool takes a name for a filter. What describes a pool of this host has an equals sign.
@@ -66,11 +72,11 @@ func (s *selection) checkHost() error {
 }
 
 // checkCluster refuses names that do not exist, so that a mistyped one is no empty list.
-func (s *selection) checkCluster(ctx context.Context, a *admin.Admin) error {
+func (s *selection) checkCluster(ctx context.Context, kinds holdfast.Interface) error {
 	if s.Node == "" && len(s.Pools) == 0 {
 		return nil
 	}
-	all, err := a.Holdfast.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
+	all, err := kinds.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return notAsked(fmt.Errorf("the StorageNodes could not be listed (is Holdfast installed here?): %w", err))
 	}

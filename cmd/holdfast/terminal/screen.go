@@ -1,0 +1,133 @@
+package terminal
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What moves the cursor and changes the screen, as terminals have understood it since the VT220 and xterm.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l" // another screen, on which the cursor is not shown
+	leaveScreen = "\x1b[?25h\x1b[?1049l" // the one of before, with what was on it
+	home        = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+)
+
+// Frame is what a command shows at one time.
+type Frame struct {
+	// Draw writes it, on a terminal of that size. Without a terminal it is nil.
+	Draw func(out io.Writer, t *Terminal) error
+	// Same is equal for frames between which nothing has changed that is worth another block of lines.
+	Same string
+	// Pause is how long it is before the next one.
+	Pause time.Duration
+}
+
+// Watch shows frames until ctx ends: on a terminal each in the place of the last one, elsewhere a block of lines for
+// each that differs from the one before. What next answers with an error ends it.
+func Watch(ctx context.Context, out io.Writer, next func(context.Context) (*Frame, error)) error {
+	t := Of(out)
+	if t == nil {
+		return blocks(ctx, out, next)
+	}
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, unix.SIGWINCH)
+	defer signal.Stop(resized)
+	var last *Frame
+	entered := false
+	defer func() {
+		if !entered {
+			return
+		}
+		_, _ = io.WriteString(t.file, leaveScreen)
+		_ = last.Draw(t.file, t) // what was seen last stays readable
+	}()
+	for {
+		frame, err := next(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		last = frame
+		if !entered {
+			entered = true
+			if _, err := io.WriteString(t.file, enterScreen); err != nil {
+				return err
+			}
+		}
+		if ended, err := t.show(ctx, frame, resized); ended || err != nil {
+			return err
+		}
+	}
+}
+
+// show draws a frame, and again whenever the terminal gets another size, until it is time for the next one.
+func (t *Terminal) show(ctx context.Context, frame *Frame, resized <-chan os.Signal) (ended bool, err error) {
+	pause := time.NewTimer(frame.Pause)
+	defer pause.Stop()
+	for {
+		if err := t.draw(frame); err != nil {
+			return true, err
+		}
+		select {
+		case <-ctx.Done():
+			return true, nil
+		case <-pause.C:
+			return false, nil
+		case <-resized:
+		}
+	}
+}
+
+// draw overwrites what is shown, in one write, so that nothing flickers. What does not fit is left out.
+func (t *Terminal) draw(frame *Frame) error {
+	var text strings.Builder
+	if err := frame.Draw(&text, t); err != nil {
+		return err
+	}
+	_, height := t.Size()
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	lines = lines[:min(len(lines), height)]
+	_, err := io.WriteString(t.file, home+strings.Join(lines, clearLine+"\n")+clearLine+clearBelow)
+	return err
+}
+
+// blocks is for what is no terminal.
+func blocks(ctx context.Context, out io.Writer, next func(context.Context) (*Frame, error)) error {
+	var last *Frame
+	for {
+		frame, err := next(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if last == nil || frame.Same != last.Same {
+			if last != nil {
+				if _, err := fmt.Fprintln(out); err != nil {
+					return err
+				}
+			}
+			if err := frame.Draw(out, nil); err != nil {
+				return err
+			}
+			last = frame
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(frame.Pause):
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
+	"github.com/holdfast-storage/holdfast/deploy"
+	"github.com/holdfast-storage/holdfast/report/top"
+)
+
+func newTopCommand() *cobra.Command {
+	cmd := topCommand(&cobra.Command{
+		Use:   "top",
+		Short: "Show who reads and writes how much",
+		Long: `Without a command it shows volumes. It compares what the kernel has counted of the loop device of each volume at two times.
+What the page cache answers is not counted, and of volumes of the engine directory nothing is: they have no device.
+In a cluster the counters come from the pods of the nodes and NFS servers, through the API server: that needs the right
+with the verb get on pods/proxy. With --pool it reads the kernel of this host.`,
+		Example: `  holdfast top
+  holdfast top pools --watch
+  holdfast top --pool name=fast,path=/srv/fast`,
+	}, top.ByVolume)
+	cmd.AddCommand(topCommand(&cobra.Command{
+		Use:     "volumes",
+		Short:   "Show the volumes that read and write the most, with their claims and pods",
+		Example: "  holdfast top volumes -n shop --interval 10s\n  holdfast top volumes --node node1 -o json",
+	}, top.ByVolume), topCommand(&cobra.Command{
+		Use:     "pools",
+		Short:   "Show how much the volumes of each pool read and write",
+		Example: "  holdfast top pools --watch",
+	}, top.ByPool), topCommand(&cobra.Command{
+		Use:     "nodes",
+		Short:   "Show how much the volumes of each node and NFS server read and write",
+		Example: "  holdfast top nodes --watch",
+	}, top.ByNode))
+	return cmd
+}
+
+// topper shows counters.
+type topper struct {
+	*kubectl
+	*hostPools
+	*output
+	selection
+	by       top.By
+	home     string // the namespace of Holdfast
+	interval time.Duration
+	watch    bool
+}
+
+func topCommand(cmd *cobra.Command, by top.By) *cobra.Command {
+	flags := cmd.Flags()
+	t := &topper{
+		by: by, kubectl: kubectlFlags(flags), hostPools: &hostPools{pools: &pools{}, logging: logFlags(flags)},
+		output: outputFlag(cmd, "table", "json", "yaml"),
+	}
+	flags.StringVar(&t.home, "holdfast-namespace", deploy.Namespace, "`namespace` in which Holdfast runs")
+	flags.DurationVar(&t.interval, "interval", 2*time.Second, "how long it is counted for, a `duration`")
+	flags.BoolVarP(&t.watch, "watch", "w", false, "show it again after each interval, until it is interrupted")
+	flags.Func("pool", listPoolUsage, t.addPool(t.pools))
+	_ = cmd.RegisterFlagCompletionFunc("pool", completeNames(poolNames)) // it has none yet
+	t.choose(cmd, filterable{claim: true})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context(), cmd.OutOrStdout()) }
+	return cmd
+}
+
+// shortest is the interval below which the time that the questions take would matter.
+const shortest = 100 * time.Millisecond
+
+func (t *topper) run(ctx context.Context, out io.Writer) error {
+	if t.interval < shortest {
+		return fmt.Errorf("--interval %s: it must be %s or longer: %w", t.interval, shortest, errUsage)
+	}
+	if t.given() {
+		if err := t.checkHost(); err != nil {
+			return err
+		}
+		return t.peek(ctx, func(storage *local.Backend) error { return t.show(ctx, out, &hostTraffic{storage, t.chosen}) })
+	}
+	c, err := t.cluster(ctx)
+	if err != nil {
+		return t.explain(err)
+	}
+	return t.show(ctx, out, c)
+}
+
+func (t *topper) cluster(ctx context.Context) (*top.Cluster, error) {
+	config, err := t.connection()
+	if err != nil {
+		return nil, err
+	}
+	c := &top.Cluster{Namespace: t.home, Chosen: t.chosen}
+	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if c.Kubernetes, err = kubernetes.NewForConfig(inProtobuf(config)); err != nil {
+		return nil, err
+	}
+	return c, t.checkCluster(ctx, c.Holdfast)
+}
+
+func (t *topper) chosen(claim *v1beta1.NamespacedReference, node, pool string) bool {
+	return t.Place(claim, node, pool)
+}
+
+// show compares two samples, or each with the one before.
+func (t *topper) show(ctx context.Context, out io.Writer, source top.Source) error {
+	m := &measurement{topper: t, source: source}
+	if t.watch {
+		return notAsked(terminal.Watch(ctx, out, func(ctx context.Context) (*terminal.Frame, error) {
+			r, err := m.next(ctx)
+			if err != nil {
+				return nil, err
+			}
+			same, err := json.Marshal(r)
+			return &terminal.Frame{Draw: func(out io.Writer, screen *terminal.Terminal) error { return t.write(out, r, screen) }, Same: string(same)}, err
+		}))
+	}
+	r, err := m.next(ctx)
+	if err != nil {
+		return notAsked(err)
+	}
+	if err := t.write(out, r, nil); err != nil {
+		return err
+	}
+	if len(r.Silent) > 0 && r.Seconds == 0 {
+		return notAsked(errors.New("no node answered"))
+	}
+	return nil
+}
+
+// write cuts what does not fit on a screen that is redrawn.
+func (t *topper) write(out io.Writer, r *top.Report, screen *terminal.Terminal) error {
+	return t.print(out, r, func(bool) error {
+		if screen == nil {
+			return r.Text(out, 0)
+		}
+		var text bytes.Buffer
+		width, height := screen.Size()
+		const besides = 5 // the header, and notes
+		if err := r.Text(&text, max(height-besides, 1)); err != nil {
+			return err
+		}
+		for line := range bytes.Lines(text.Bytes()) {
+			if _, err := fmt.Fprintln(out, terminal.Cut(string(bytes.TrimSuffix(line, []byte("\n"))), width)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// listEvery is how often a watch asks which volumes and pods there are: that costs more than their counters.
+const listEvery = 30 * time.Second
+
+// measurement has the sample to compare with.
+type measurement struct {
+	*topper
+	source  top.Source
+	last    *top.Sample
+	volumes []top.Volume
+	listed  time.Time
+}
+
+// next waits for the interval and compares.
+func (m *measurement) next(ctx context.Context) (*top.Report, error) {
+	var err error
+	if m.volumes == nil || time.Since(m.listed) > listEvery {
+		if m.volumes, err = m.source.Volumes(ctx); err != nil {
+			return nil, err
+		}
+		m.listed = time.Now()
+	}
+	if m.last == nil {
+		if m.last, err = m.source.Sample(ctx); err != nil {
+			return nil, err
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(m.interval):
+	}
+	now, err := m.source.Sample(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report := top.Compare(m.last, now, m.volumes, m.by)
+	m.last = now
+	return report, nil
+}
+
+// hostTraffic is what is counted on this host.
+type hostTraffic struct {
+	storage *local.Backend
+	chosen  func(claim *v1beta1.NamespacedReference, node, pool string) bool
+}
+
+// Sample reads the kernel.
+func (h *hostTraffic) Sample(ctx context.Context) (*top.Sample, error) {
+	s := &top.Sample{At: map[string]time.Time{"": time.Now()}, Counted: map[top.Key]top.Counters{}}
+	for _, v := range h.storage.Traffic(ctx) {
+		s.Counted[top.Key{Volume: string(v.ID)}] = top.Counters{
+			Reads: float64(v.Reads), ReadBytes: float64(v.ReadBytes), Writes: float64(v.Writes), WrittenBytes: float64(v.WrittenBytes),
+		}
+	}
+	return s, ctx.Err()
+}
+
+// Volumes lists the pools.
+func (h *hostTraffic) Volumes(ctx context.Context) ([]top.Volume, error) {
+	all, err := h.storage.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := []top.Volume{}
+	for _, v := range all {
+		claim := v1beta1.ReferenceTo(v1beta1.ClaimOf(v.Labels))
+		if !h.chosen(claim, "", v.Pool) {
+			continue
+		}
+		one := top.Volume{Name: string(v.ID), ClaimRef: claim, Pool: v.Pool}
+		i := slices.IndexFunc(h.storage.Pools(), func(p local.PoolConfig) bool { return p.Name == v.Pool })
+		if i >= 0 && h.storage.Pools()[i].Engine == "directory" {
+			one.Uncounted = top.Uncounted
+		}
+		rows = append(rows, one)
+	}
+	return rows, nil
+}

@@ -1,0 +1,234 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// Cluster reads the counters of all nodes and NFS servers through the API server.
+type Cluster struct {
+	Holdfast   holdfast.Interface
+	Kubernetes kubernetes.Interface
+	Namespace  string // of Holdfast: what runs elsewhere under its labels is not asked
+	// Chosen says of which volumes something is to be known.
+	Chosen func(claim *v1beta1.NamespacedReference, node, pool string) bool
+
+	nodes map[string]bool // of the volumes that are chosen; nil before the first time
+}
+
+var _ Source = (*Cluster)(nil)
+
+// abreast is how many pods are asked at the same time.
+const abreast = 64
+
+// Uncounted is why a volume of a directory has no counters.
+const Uncounted = "the kernel counts for block devices, and a volume of the engine Directory has none of its own"
+
+// Sample asks the pods that have volumes which are chosen.
+func (c *Cluster) Sample(ctx context.Context) (*Sample, error) {
+	pods, silent, err := c.pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sample{At: map[string]time.Time{}, Counted: map[Key]Counters{}, Silent: silent}
+	var (
+		mu        sync.Mutex
+		group     errgroup.Group
+		forbidden *forbiddenError
+	)
+	group.SetLimit(abreast)
+	for _, p := range pods {
+		group.Go(func() error {
+			counted, err := c.scrape(ctx, p)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errors.As(err, &forbidden)
+				s.Silent = append(s.Silent, Silent{p.node, err.Error()})
+				return nil
+			}
+			s.At[p.node] = time.Now()
+			for volume, counters := range counted { // under the node that answers: it can say nothing of the volumes of others
+				s.Counted[Key{p.node, volume}] = counters
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no part returns an error
+	if forbidden != nil && len(s.At) == 0 {
+		return nil, forbidden
+	}
+	slices.SortFunc(s.Silent, func(a, b Silent) int { return strings.Compare(a.Node, b.Node) })
+	return s, ctx.Err()
+}
+
+// pods of nodes and NFS servers. One that does not run is silent.
+func (c *Cluster) pods(ctx context.Context) (all []pod, silent []Silent, err error) {
+	nodes, err := c.Holdfast.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("the StorageNodes could not be listed (is Holdfast installed here?): %w", err)
+	}
+	running := map[string]string{} // pods by their node
+	selector := fmt.Sprintf("%s=%s,%s=%s", v1beta1.NameLabel, v1beta1.AppName, v1beta1.ComponentLabel, v1beta1.NodeComponent)
+	pods, err := c.Kubernetes.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, nil, fmt.Errorf("the pods in namespace %s could not be listed: %w", c.Namespace, err)
+	}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.Status.Phase == core.PodRunning && p.DeletionTimestamp == nil {
+			running[p.Spec.NodeName] = p.Name
+		}
+	}
+	for i := range nodes.Items {
+		name := nodes.Items[i].Name
+		if c.nodes != nil && !c.nodes[name] {
+			continue
+		}
+		namespace, server, isServer := v1beta1.ParseNFSNode(name)
+		switch {
+		case isServer:
+			all = append(all, pod{name, namespace, "nfs-" + server + "-0"})
+		case running[name] != "":
+			all = append(all, pod{name, c.Namespace, running[name]})
+		default:
+			silent = append(silent, Silent{name, fmt.Sprintf("no pod of it runs in namespace %s", c.Namespace)})
+		}
+	}
+	return all, silent, nil
+}
+
+// Volumes are those that are chosen, with the claims that have them and the pods of those.
+func (c *Cluster) Volumes(ctx context.Context) ([]Volume, error) {
+	directories, err := c.directories(ctx)
+	if err != nil {
+		return nil, err
+	}
+	claims, err := c.claims(ctx)
+	if err != nil {
+		return nil, err
+	}
+	volumes := []Volume{}
+	err = each(ctx, c.Holdfast.HoldfastV1beta1().Volumes().List, func(v *v1beta1.Volume) {
+		claim := v.Spec.ClaimRef
+		if bound := claims[v.Name]; bound != nil {
+			claim = bound
+		}
+		if !c.Chosen(claim, v.Spec.Node, v.PoolName()) {
+			return
+		}
+		one := Volume{Name: v.Name, ClaimRef: claim, Node: v.Spec.Node, Pool: v.PoolName()}
+		if directories[[2]string{one.Node, one.Pool}] {
+			one.Uncounted = Uncounted
+		}
+		volumes = append(volumes, one)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the Volumes could not be listed (is Holdfast installed here?): %w", err)
+	}
+	if err := c.addPods(ctx, volumes); err != nil {
+		return nil, err
+	}
+	c.nodes = map[string]bool{}
+	for i := range volumes {
+		c.nodes[volumes[i].Node] = true
+	}
+	return volumes, nil
+}
+
+// directories are the pools, as node and name, whose volumes are no devices.
+func (c *Cluster) directories(ctx context.Context) (map[[2]string]bool, error) {
+	nodes, err := c.Holdfast.HoldfastV1beta1().StorageNodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the StorageNodes could not be listed (is Holdfast installed here?): %w", err)
+	}
+	all := map[[2]string]bool{}
+	for i := range nodes.Items {
+		for _, p := range nodes.Items[i].Status.Pools {
+			all[[2]string{nodes.Items[i].Name, p.Name}] = p.Engine == v1beta1.EngineDirectory
+		}
+	}
+	return all, nil
+}
+
+// claims are those that are bound, by volume. A volume may have another one than it was made for.
+func (c *Cluster) claims(ctx context.Context) (map[string]*v1beta1.NamespacedReference, error) {
+	all := map[string]*v1beta1.NamespacedReference{}
+	err := each(ctx, c.Kubernetes.CoreV1().PersistentVolumes().List, func(pv *core.PersistentVolume) {
+		csi, claim := pv.Spec.CSI, pv.Spec.ClaimRef
+		if csi != nil && csi.Driver == v1beta1.DriverName && claim != nil && pv.Status.Phase == core.VolumeBound {
+			all[csi.VolumeHandle] = &v1beta1.NamespacedReference{Namespace: claim.Namespace, Name: claim.Name}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the PersistentVolumes could not be listed: %w", err)
+	}
+	return all, nil
+}
+
+// addPods looks only into the namespaces of claims.
+func (c *Cluster) addPods(ctx context.Context, volumes []Volume) error {
+	users := map[string][]string{} // by claim
+	looked := map[string]bool{}
+	for i := range volumes {
+		claim := volumes[i].ClaimRef
+		if claim == nil || looked[claim.Namespace] {
+			continue
+		}
+		looked[claim.Namespace] = true
+		err := each(ctx, c.Kubernetes.CoreV1().Pods(claim.Namespace).List, func(p *core.Pod) {
+			if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed || p.Spec.NodeName == "" {
+				return
+			}
+			for _, v := range p.Spec.Volumes {
+				if name := claimOf(p, v); name != "" {
+					users[p.Namespace+"/"+name] = append(users[p.Namespace+"/"+name], p.Namespace+"/"+p.Name)
+				}
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("the pods in namespace %s could not be listed: %w", claim.Namespace, err)
+		}
+	}
+	for i := range volumes {
+		v := &volumes[i]
+		if v.Pods = users[v.ClaimRef.String()]; len(v.Pods) == 0 {
+			v.Uncounted = "" // and so not in use, where nothing else shows that
+		}
+	}
+	return nil
+}
+
+// claimOf is the name of the claim that a volume of a pod is.
+func claimOf(p *core.Pod, v core.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return p.Name + "-" + v.Name
+	}
+	return ""
+}
+
+// each calls keep for all objects of a kind, page by page.
+func each[T any, L runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), keep func(*T)) error {
+	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
+	return pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		keep(any(o).(*T)) // a list of the kind holds nothing else
+		return nil
+	})
+}
