@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/report/doctor"
 	"github.com/holdfast-storage/holdfast/report/facts"
@@ -24,12 +26,16 @@ func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of a cluster's storage",
-		Long: `The StorageCluster, its nodes and pools, unhealthy volumes, and the last warnings. The exit code is 0 if everything
+		Long: `The StorageCluster, its nodes and pools, unhealthy volumes, and the last warnings, on one screen: what needs attention
+comes first, and what is well is summed up where it does not fit. With -o wide nothing is left out. The exit code is 0 if everything
 is healthy, 1 if not, and 3 if the cluster could not be asked. As a file named kubectl-holdfast in the PATH, this program is also kubectl holdfast.`,
 		Example: `  holdfast status --context production
+  holdfast status --watch
   kubectl holdfast status -o json`,
 	}
 	v := viewFlags(cmd)
+	cmd.Flags().BoolVarP(&v.watch, "watch", "w", false, "show it again when it has changed, until it is interrupted; looked at every --interval")
+	cmd.Flags().DurationVar(&v.interval, "interval", 5*time.Second, "how often --watch looks, a `duration`; a cluster that takes long to answer is asked less often")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return v.status(cmd.Context(), cmd.OutOrStdout()) }
 	return cmd
 }
@@ -53,7 +59,9 @@ Holdfast in it, could not be read. Warnings and notes do not count.`,
 type view struct {
 	*installation
 	*output
-	driver string
+	driver   string
+	watch    bool
+	interval time.Duration
 }
 
 func viewFlags(cmd *cobra.Command) *view {
@@ -86,18 +94,100 @@ func (v *view) status(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if v.watch {
+		return v.watchStatus(ctx, out, c)
+	}
+	report, err := v.look(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := v.write(out, report, time.Now(), terminal.Of(out)); err != nil {
+		return err
+	}
+	return judged(report)
+}
+
+func (v *view) look(ctx context.Context, c facts.Clients) (*status.Report, error) {
 	found, err := facts.OfHoldfast(ctx, c, v.namespace)
 	if err != nil {
-		return notAsked(err)
+		return nil, notAsked(err)
 	}
 	report, err := status.Look(found)
-	if err != nil {
-		return notAsked(err)
-	}
-	err = v.print(out, report, func(bool) error { return report.Text(out, time.Now()) })
-	if err == nil && !report.Well {
+	return report, notAsked(err)
+}
+
+func judged(report *status.Report) error {
+	if report != nil && !report.Well {
 		return errNotWell
 	}
+	return nil
+}
+
+func (v *view) write(out io.Writer, report *status.Report, now time.Time, t *terminal.Terminal) error {
+	return v.print(out, report, func(wide bool) error { return report.Text(out, now, styleFor(t, wide)) })
+}
+
+// styleFor is how a report is drawn on a terminal, or for something else if it is nil.
+func styleFor(t *terminal.Terminal, wide bool) status.Style {
+	s := status.Style{Unicode: terminal.Unicode(), All: wide, Colour: t.Colour()}
+	if t != nil {
+		s.Width, s.Height = t.Size()
+	}
+	return s
+}
+
+// restful is how many times as long as a look took the pause after it is at least: the objects of a large cluster cost
+// its API server something.
+const restful = 10
+
+// watchStatus ends when it is interrupted, with the code that says how it was then. While the API server does not answer
+// it says so, and asks again.
+func (v *view) watchStatus(ctx context.Context, out io.Writer, c facts.Clients) error {
+	if v.interval < shortest {
+		return fmt.Errorf("--interval %s: it must be %s or longer: %w", v.interval, shortest, errUsage)
+	}
+	var last *status.Report
+	var unasked error
+	began := time.Now()
+	err := terminal.Watch(ctx, out, func(ctx context.Context) (*terminal.Frame, error) {
+		looked := time.Now()
+		report, away := v.look(ctx, c)
+		if away != nil && last == nil {
+			return nil, away // nothing was ever seen: it may be another cluster
+		}
+		if report != nil {
+			last = report
+		}
+		unasked = away
+		frame := &terminal.Frame{Pause: max(v.interval, restful*time.Since(looked)), Draw: func(out io.Writer, t *terminal.Terminal) error {
+			if away != nil {
+				return v.writeUnasked(out, away, looked)
+			}
+			return v.write(out, report, time.Now(), t)
+		}}
+		var err error
+		frame.Same, err = v.compared(report, away, began)
+		return frame, err
+	})
+	return cmp.Or(err, unasked, judged(last))
+}
+
+// compared is what differs where a report has changed. That a warning is older is no change.
+func (v *view) compared(report *status.Report, err error, began time.Time) (string, error) {
+	if err != nil {
+		return err.Error(), nil
+	}
+	var b strings.Builder
+	err = v.write(&b, report, began, nil)
+	return b.String(), err
+}
+
+// writeUnasked is for people: programs read the exit code.
+func (v *view) writeUnasked(out io.Writer, err error, at time.Time) error {
+	if v.value == "json" || v.value == "yaml" {
+		return nil
+	}
+	_, err = fmt.Fprintf(out, "%s: the cluster could not be asked, and is asked again: %v\n", at.UTC().Format(time.RFC3339), err)
 	return err
 }
 

@@ -278,3 +278,8 @@ func TestTop_OfThisHostReadsTheKernel(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// serving is the pod of node a.
+func serving(growth map[string]int) map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{"holdfast-system/holdfast-node-1": counts(growth)}
+}

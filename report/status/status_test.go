@@ -223,14 +223,14 @@ func TestKindsThatMayNotBeReadAreAnError(t *testing.T) {
 	}
 }
 
-func TestTheTextHasAllThatTheReportHas(t *testing.T) {
+func TestText_HasAllThatTheReportHas(t *testing.T) {
 	c := cluster(v1beta1.ClusterDegraded)
 	c.Status.Upgrade = "to-v2"
 	r := look(t, []runtime.Object{c, node("a"), server("files", v1beta1.NFSDegraded), volume("v", v1beta1.PhaseLost, metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Message: "the disk is gone"})},
 		event("e", home, "kubelet", 10*time.Minute))
 	r.Hidden = []string{"something"}
 	var b strings.Builder
-	if err := r.Text(&b, time.Now()); err != nil {
+	if err := r.Text(&b, time.Now(), Style{}); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(b.String()), " ")
@@ -238,7 +238,7 @@ func TestTheTextHasAllThatTheReportHas(t *testing.T) {
 		"StorageCluster holdfast: Degraded, 1/1 nodes ready, version v1.2.3, 1 volumes, 0 snapshots", "StorageUpgrade to-v2 is at work", "node b is gone",
 		"NODE READY VERSION VOLUMES MESSAGE a yes v1.2.3 3 -",
 		"NFS SERVER STATUS TARGET ON EXPORTS CLIENTS MESSAGE shop/files Degraded 10.96.0.7:2049 a 4 2 no room for its claim",
-		"AVAILABLE VOLUMES MESSAGE default a Image 100Gi 40Gi 20Gi 60Gi 3 -",
+		"# USED = PROMISED USED PROMISED AVAILABLE CAPACITY VOLUMES MESSAGE default a ######======.................. 20Gi 40Gi 60Gi 100Gi 3 -",
 		"volume/v shop/v a default Lost the disk is gone", "10m Pod holdfast-system/e Because 3 of e",
 		"Not looked at: something", "Not well: StorageCluster holdfast is Degraded; 1 of 1 NFS servers are not running; 1 volumes or snapshots are not well. holdfast doctor",
 	} {
@@ -247,7 +247,7 @@ func TestTheTextHasAllThatTheReportHas(t *testing.T) {
 		}
 	}
 	var well strings.Builder
-	if err := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning)}).Text(&well, time.Now()); err != nil || !strings.HasSuffix(well.String(), "All is well.\n") {
+	if err := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning)}).Text(&well, time.Now(), Style{}); err != nil || !strings.HasSuffix(well.String(), "All is well.\n") {
 		t.Errorf("%v:\n%s", err, &well)
 	}
 }

@@ -4,111 +4,283 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
-// Text writes the report for people.
-func (r *Report) Text(out io.Writer, now time.Time) error {
-	p := &page{out: out}
-	if c := r.Cluster; c != nil {
-		p.linef("StorageCluster %s: %s, %d/%d nodes ready, version %s, %d volumes, %d snapshots",
-			c.Name, cmp.Or(string(c.Phase), "not looked at yet"), c.ReadyNodes, c.DesiredNodes, cmp.Or(c.Version, "unknown"), r.Volumes, r.Snapshots)
-		if c.Upgrade != "" {
-			p.linef("StorageUpgrade %s is at work", c.Upgrade)
-		}
-		if c.Message != "" {
-			p.linef("%s", c.Message)
+// usualHeight is how many lines a report has at most where no terminal says how many fit.
+const usualHeight = 40
+
+// section is a table of the report. What needs attention comes first; what is well may be left out.
+type section struct {
+	header []cell
+	rows   [][]cell
+	bad    int                   // how many of the rows need attention
+	rest   func(from int) string // says what is left out from a row on
+	shown  int                   // how many rows fit
+}
+
+// overhead is the empty line and the header.
+const overhead = 2
+
+func (s *section) lines(style Style) []string {
+	rows := append([][]cell{s.header}, s.rows[:s.shown]...)
+	lines := append([]string{""}, style.lines(rows)...)
+	if s.shown < len(s.rows) {
+		lines = append(lines, style.line(cell{text: s.rest(s.shown)}))
+	}
+	return lines
+}
+
+// Text writes the report for people: at most one screen, unless the style wants all.
+func (r *Report) Text(out io.Writer, now time.Time, s Style) error {
+	head, verdict := r.head(s), r.verdict(s)
+	sections := r.sections(now, s)
+	fit(sections, s, cmp.Or(s.Height, usualHeight)-len(head)-len(verdict)-1) // the last line is for the cursor
+	lines := head
+	for _, section := range sections {
+		if section.shown > 0 || len(section.rows) > 0 && s.All {
+			lines = append(lines, section.lines(s)...)
 		}
 	}
-	r.places(p)
-	if len(r.Unwell) > 0 {
-		p.table("NOT WELL", "CLAIM", "NODE", "POOL", "PHASE", "MESSAGE")
-		for _, u := range r.Unwell {
-			p.row(strings.ToLower(u.Kind)+"/"+u.Name, u.ClaimRef.String(), u.Node, u.Pool, string(u.Phase), u.Message)
+	_, err := io.WriteString(out, strings.Join(append(lines, verdict...), "\n")+"\n")
+	return err
+}
+
+// fit decides how many rows each section shows: what needs attention in any of them goes before what is well.
+func fit(sections []*section, s Style, room int) {
+	wanted := func(s *section) int { return s.bad }
+	for _, pass := range []func(*section) int{wanted, func(s *section) int { return len(s.rows) }} {
+		for grown := true; grown; {
+			grown = false
+			for _, o := range sections {
+				if o.shown < pass(o) && (s.All || o.cost(o.shown+1)-o.cost(o.shown) <= room) {
+					room -= o.cost(o.shown+1) - o.cost(o.shown)
+					o.shown++
+					grown = true
+				}
+			}
 		}
 	}
-	if len(r.Warnings) > 0 {
-		p.table("WARNED", "OBJECT", "REASON", "TIMES", "MESSAGE")
-		for _, w := range r.Warnings {
-			p.row(ago(now.Sub(w.Time)), w.Object, w.Reason, strconv.Itoa(w.Count), w.Message)
-		}
+}
+
+// cost is how many lines a section takes that shows so many rows. One row that is left out is as long as saying so.
+func (s *section) cost(shown int) int {
+	switch {
+	case shown == 0:
+		return 0
+	case shown < len(s.rows):
+		return overhead + shown + 1
 	}
-	p.end()
-	p.linef("")
+	return overhead + shown
+}
+
+// longest is how many lines one message takes at most.
+const longest = 4
+
+// few leaves out the end of a message that is too long.
+func (s Style) few(lines []string) []string {
+	if s.All || len(lines) <= longest {
+		return lines
+	}
+	return append(lines[:longest-1], s.cut(lines[longest-1]+" "+s.glyphs().more, s.Width))
+}
+
+func (r *Report) head(s Style) []string {
+	c := r.Cluster
+	if c == nil {
+		return []string{s.line(cell{text: fmt.Sprintf("No StorageCluster. %d volumes, %d snapshots", r.Volumes, r.Snapshots)})}
+	}
+	phase := cell{cmp.Or(string(c.Phase), "not looked at yet"), red}
+	if r.Well {
+		phase.colour = green
+	}
+	lines := []string{s.line(cell{"StorageCluster " + c.Name + ": ", none}, phase, cell{text: fmt.Sprintf(", %d/%d nodes ready, version %s, %d volumes, %d snapshots",
+		c.ReadyNodes, c.DesiredNodes, cmp.Or(c.Version, "unknown"), r.Volumes, r.Snapshots)})}
+	if c.Upgrade != "" {
+		lines = append(lines, s.line(cell{text: fmt.Sprintf("StorageUpgrade %s is at work", c.Upgrade)}))
+	}
+	if c.Message != "" {
+		lines = append(lines, s.few(s.wrap(c.Message))...)
+	}
+	return lines
+}
+
+func (r *Report) verdict(s Style) []string {
+	lines := []string{""}
 	for _, hidden := range r.Hidden {
-		p.linef("Not looked at: %s", hidden)
+		lines = append(lines, s.few(s.wrap("Not looked at: "+hidden))...)
 	}
-	verdict := "All is well."
-	if !r.Well {
-		verdict = "Not well: " + strings.Join(r.Why, "; ") + ". holdfast doctor looks for the cause."
+	if r.Well {
+		return append(lines, s.line(cell{"All is well.", green}))
 	}
-	p.linef("%s", verdict)
-	return p.err
+	for _, line := range s.few(s.wrap("Not well: " + strings.Join(r.Why, "; ") + ". holdfast doctor looks for the cause.")) {
+		lines = append(lines, s.line(cell{line, red}))
+	}
+	return lines
 }
 
-// places are where volumes are.
-func (r *Report) places(p *page) {
-	if len(r.Nodes) > 0 {
-		p.table("NODE", "READY", "VERSION", "VOLUMES", "MESSAGE")
-		for _, n := range r.Nodes {
-			p.row(n.Name, yes(n.Ready), n.Version, strconv.Itoa(n.Volumes), n.Message)
+func (r *Report) sections(now time.Time, s Style) []*section {
+	return []*section{r.unwellSection(), r.nodeSection(), r.serverSection(), r.poolSection(s), r.warningSection(now)}
+}
+
+func header(columns ...string) []cell {
+	cells := words(columns...)
+	for i := range cells {
+		cells[i].colour = bold
+	}
+	return cells
+}
+
+func (r *Report) unwellSection() *section {
+	o := &section{
+		header: header("NOT WELL", "CLAIM", "NODE", "POOL", "PHASE", "MESSAGE"), bad: len(r.Unwell),
+		rest: func(from int) string { return fmt.Sprintf("%d more that are not well", len(r.Unwell)-from) },
+	}
+	for _, u := range r.Unwell {
+		row := words(strings.ToLower(u.Kind)+"/"+u.Name, u.ClaimRef.String(), u.Node, u.Pool, string(u.Phase), u.Message)
+		row[4].colour = red
+		o.rows = append(o.rows, row)
+	}
+	return o
+}
+
+func (r *Report) nodeSection() *section {
+	nodes := slices.Clone(r.Nodes)
+	attention := func(n Node) bool { return !n.Ready || n.Message != "" }
+	first(nodes, attention)
+	o := &section{header: header("NODE", "READY", "VERSION", "VOLUMES", "MESSAGE"), bad: count(nodes, attention)}
+	o.rest = func(from int) string {
+		left := nodes[from:]
+		ready := count(left, func(n Node) bool { return n.Ready })
+		if ready == len(left) {
+			return fmt.Sprintf("%d more nodes, all ready", ready)
+		}
+		return fmt.Sprintf("%d more nodes, %d of them not ready", len(left), len(left)-ready)
+	}
+	for _, n := range nodes {
+		row := words(n.Name, yes(n.Ready), n.Version, strconv.Itoa(n.Volumes), n.Message)
+		row[1].colour = colourOf(n.Ready)
+		o.rows = append(o.rows, row)
+	}
+	return o
+}
+
+func (r *Report) serverSection() *section {
+	servers := slices.Clone(r.Servers)
+	attention := func(n Server) bool { return n.Message != "" }
+	first(servers, attention)
+	o := &section{header: header("NFS SERVER", "STATUS", "TARGET", "ON", "EXPORTS", "CLIENTS", "MESSAGE"), bad: count(servers, attention)}
+	o.rest = func(from int) string {
+		left := servers[from:]
+		if ill := count(left, attention); ill > 0 {
+			return fmt.Sprintf("%d more NFS servers, %d of them not well", len(left), ill)
+		}
+		return fmt.Sprintf("%d more NFS servers, all well", len(left))
+	}
+	for _, n := range servers {
+		row := words(n.Name, string(n.Phase), n.Endpoint, n.Node, strconv.Itoa(n.Exports), strconv.Itoa(n.Clients), n.Message)
+		row[1].colour = colourOf(n.Message == "")
+		o.rows = append(o.rows, row)
+	}
+	return o
+}
+
+// The widths of the bar of a pool.
+const (
+	widestBar   = 30
+	narrowBar   = 10
+	besidesBars = 90 // what the rest of the line takes in most cases
+)
+
+// fewPools are shown in the order of their nodes, more in that of how full they are.
+const fewPools = 10
+
+// share is how much of its file system is used.
+func (p *Pool) share() float64 { return float64(p.Used) / float64(max(p.Capacity, 1)) }
+
+// poolSection has the fullest first where there are many. Where there are several, a line sums them up.
+func (r *Report) poolSection(s Style) *section {
+	width := widestBar
+	if s.cuts() {
+		width = min(max(s.Width-besidesBars, narrowBar), widestBar)
+	}
+	pools := slices.Clone(r.Pools)
+	attention := func(p Pool) bool { return p.Message != "" }
+	if len(pools) > fewPools {
+		slices.SortStableFunc(pools, func(a, b Pool) int { return cmp.Compare(b.share(), a.share()) })
+	}
+	first(pools, attention)
+	g := s.glyphs()
+	o := &section{bad: count(pools, attention)}
+	o.header = header("POOL", "NODE", fmt.Sprintf("%s USED %s PROMISED", g.used, g.promised), "USED", "PROMISED", "AVAILABLE", "CAPACITY", "VOLUMES", "MESSAGE")
+	if s.All {
+		o.header = append(o.header[:8:8], append(header("ENGINE"), o.header[8:]...)...)
+	}
+	row := func(name, node string, p *Pool) []cell {
+		cells := words(name, node, "", size(p.Used), size(p.Promised), size(p.Available), size(p.Capacity), strconv.Itoa(p.Volumes), p.Message)
+		cells[2] = s.bar(p, width)
+		if s.All {
+			cells = append(cells[:8:8], append(words(p.Engine), cells[8:]...)...)
+		}
+		return cells
+	}
+	var all Pool
+	for i := range pools {
+		p := &pools[i]
+		all.Used, all.Promised, all.Available, all.Capacity, all.Volumes = all.Used+p.Used, all.Promised+p.Promised, all.Available+p.Available, all.Capacity+p.Capacity, all.Volumes+p.Volumes
+		o.rows = append(o.rows, row(p.Name, p.Node, p))
+	}
+	if len(pools) > 1 {
+		o.rows = append([][]cell{row(fmt.Sprintf("all %d", len(pools)), "", &all)}, o.rows...)
+		o.bad++ // it is always shown
+	}
+	o.rest = func(from int) string {
+		left := pools[max(from-1, 0):]
+		if ill := count(left, attention); ill > 0 {
+			return fmt.Sprintf("%d more pools, %d of them with a message", len(left), ill)
+		}
+		return fmt.Sprintf("%d more pools, all well", len(left))
+	}
+	return o
+}
+
+func (r *Report) warningSection(now time.Time) *section {
+	o := &section{header: header("WARNED", "OBJECT", "REASON", "TIMES", "MESSAGE")}
+	o.rest = func(from int) string { return fmt.Sprintf("%d more warnings", len(r.Warnings)-from) }
+	for _, w := range r.Warnings {
+		o.rows = append(o.rows, words(ago(now.Sub(w.Time)), w.Object, w.Reason, strconv.Itoa(w.Count), w.Message))
+	}
+	return o
+}
+
+// first moves what needs attention to the front.
+func first[T any](all []T, attention func(T) bool) {
+	rank := func(one T) int {
+		if attention(one) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(all, func(a, b T) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+func count[T any](all []T, is func(T) bool) (n int) {
+	for _, one := range all {
+		if is(one) {
+			n++
 		}
 	}
-	if len(r.Servers) > 0 {
-		p.table("NFS SERVER", "STATUS", "TARGET", "ON", "EXPORTS", "CLIENTS", "MESSAGE")
-		for _, s := range r.Servers {
-			p.row(s.Name, string(s.Phase), s.Endpoint, s.Node, strconv.Itoa(s.Exports), strconv.Itoa(s.Clients), s.Message)
-		}
-	}
-	if len(r.Pools) > 0 {
-		p.table("POOL", "NODE", "ENGINE", "CAPACITY", "PROMISED", "USED", "AVAILABLE", "VOLUMES", "MESSAGE")
-		for _, o := range r.Pools {
-			p.row(o.Name, o.Node, o.Engine, size(o.Capacity), size(o.Promised), size(o.Used), size(o.Available), strconv.Itoa(o.Volumes), o.Message)
-		}
-	}
+	return n
 }
 
-// page is text with tables in it.
-type page struct {
-	out  io.Writer
-	rows *tabwriter.Writer
-	err  error
-}
-
-func (p *page) linef(format string, args ...any) {
-	if _, err := fmt.Fprintf(p.out, format+"\n", args...); err != nil {
-		p.err = err
+func colourOf(well bool) colour {
+	if well {
+		return green
 	}
-}
-
-func (p *page) table(columns ...string) {
-	p.end()
-	p.linef("")
-	p.rows = tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	p.row(columns...)
-}
-
-// row keeps what others wrote on one line.
-func (p *page) row(cells ...string) {
-	for i, cell := range cells {
-		cells[i] = cmp.Or(strings.Join(strings.Fields(cell), " "), "-")
-	}
-	if _, err := fmt.Fprintln(p.rows, strings.Join(cells, "\t")); err != nil {
-		p.err = err
-	}
-}
-
-func (p *page) end() {
-	if p.rows == nil {
-		return
-	}
-	if err := p.rows.Flush(); err != nil {
-		p.err = err
-	}
-	p.rows = nil
+	return red
 }
 
 func yes(b bool) string {

@@ -36,7 +36,7 @@ func (p *Progress) Set(state string) error {
 	}
 	p.state = state
 	if p.t == nil {
-		_, err := fmt.Fprintf(p.out, "waiting: %s\n", state)
+		_, err := fmt.Fprintln(p.out, state)
 		return err
 	}
 	if p.stop == nil {
@@ -66,7 +66,7 @@ func (p *Progress) run(stop chan struct{}) {
 // draw rewrites the line, cut to one: a longer one could not be rewritten.
 func (p *Progress) draw() error {
 	width, _ := p.t.Size()
-	line := fmt.Sprintf("waiting %ds: %s", int(time.Since(p.began).Seconds()), strings.Join(strings.Fields(p.state), " "))
+	line := fmt.Sprintf("[%ds] %s", int(time.Since(p.began).Seconds()), strings.Join(strings.Fields(p.state), " "))
 	_, err := io.WriteString(p.out, "\r"+Cut(line, width-1)+clearLine)
 	return err
 }

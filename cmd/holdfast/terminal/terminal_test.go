@@ -1,0 +1,203 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/test/rig/pty"
+)
+
+// counted are frames 1, 2, 3 ..., each with a line for its number and lines more than fit.
+func counted(pause time.Duration, last int) func(context.Context) (*Frame, error) {
+	n := 0
+	return func(ctx context.Context) (*Frame, error) {
+		if n++; n > last {
+			<-ctx.Done()
+		}
+		number := n
+		return &Frame{Pause: pause, Same: fmt.Sprint(number / 2), Draw: func(out io.Writer, t *Terminal) error {
+			if t == nil {
+				_, err := fmt.Fprintf(out, "frame %d\n", number)
+				return err
+			}
+			width, height := t.Size()
+			_, err := fmt.Fprintf(out, "frame %d of %dx%d\n%s", number, width, height, strings.Repeat("more\n", 100))
+			return err
+		}}, nil
+	}
+}
+
+func TestWatch_RedrawsATerminalAndLeavesItAsItWas(t *testing.T) {
+	screen := pty.New(t, 60, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Watch(ctx, screen.Program, counted(time.Millisecond, 2)) }()
+	end := screen.Await(0, enterScreen+home+"frame 1 of 60x10")
+	end = screen.Await(end, home+"frame 2 of 60x10")
+	if shown := screen.Written(); strings.Count(shown[:strings.Index(shown, "frame 2")], "\n") != 9 {
+		t.Errorf("10 lines are filled with\n%q", shown)
+	}
+	cancel()
+	screen.Await(end, leaveScreen+"frame 2")
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWatch_DrawsAgainWhenTheTerminalIsResized(t *testing.T) {
+	screen := pty.New(t, 60, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Watch(ctx, screen.Program, counted(time.Hour, 1)) }()
+	end := screen.Await(0, "frame 1 of 60x10")
+	screen.Resize(40, 5)
+	resized(t) // as the kernel does to a program whose terminal it is
+	screen.Await(end, "frame 1 of 40x5")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWatch_ErrorLeavesTheTerminalAsItWas(t *testing.T) {
+	screen := pty.New(t, 60, 10)
+	failure, frames := errors.New("it failed"), counted(time.Millisecond, 1)
+	n := 0
+	err := Watch(t.Context(), screen.Program, func(ctx context.Context) (*Frame, error) {
+		if n++; n > 1 {
+			return nil, failure
+		}
+		return frames(ctx)
+	})
+	if !errors.Is(err, failure) {
+		t.Errorf("got %v", err)
+	}
+	screen.Await(0, leaveScreen)
+}
+
+func TestWatch_WithoutATerminalPrintsWhatHasChanged(t *testing.T) {
+	for kind, open := range map[string]func() (*os.File, func() string){
+		"a file": func() (*os.File, func() string) {
+			f, err := os.Create(filepath.Join(t.TempDir(), "out"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f, func() string {
+				text, err := os.ReadFile(f.Name())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(text)
+			}
+		},
+		"a terminal without a cursor": func() (*os.File, func() string) {
+			screen := pty.New(t, 60, 10)
+			t.Setenv("TERM", "dumb")
+			return screen.Program, func() string {
+				screen.Await(0, "frame 4\n")
+				return screen.Written()
+			}
+		},
+	} {
+		f, written := open()
+		ctx, cancel := context.WithCancel(t.Context())
+		frames := counted(time.Millisecond, 9)
+		err := Watch(ctx, f, func(ctx context.Context) (*Frame, error) {
+			frame, err := frames(ctx)
+			if frame.Same == "3" {
+				cancel()
+			}
+			return frame, err
+		})
+		cancel()
+		if got := written(); err != nil || got != "frame 1\n\nframe 2\n\nframe 4\n" {
+			t.Errorf("%s: %v: %q", kind, err, got)
+		}
+	}
+}
+
+func TestProgress_IsOneLineOfATerminalThatGivesWay(t *testing.T) {
+	screen := pty.New(t, 40, 10)
+	p := NewProgress(screen.Program)
+	for _, state := range []string{"node a is asked", "node a is asked", "node a answers\nwith words that do not fit on this line"} {
+		if err := p.Set(state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := screen.Await(0, "[1s] node a answers") // it counts
+	fmt.Fprintln(p, "it is done")
+	screen.Await(end, "\r"+clearLine+"it is done\n")
+	p.Done()
+	got := screen.Written()
+	if strings.Count(got, "node a is asked") != 1 || strings.Count(got, "\n") != 1 {
+		t.Errorf("%q", got)
+	}
+	for line := range strings.SplitSeq(got, "\r") {
+		if line = strings.TrimSuffix(line, clearLine); len([]rune(line)) > 39 && strings.HasPrefix(line, "[") {
+			t.Errorf("%q is longer than a line", line)
+		}
+	}
+}
+
+func TestProgress_IsPlainLinesElsewhere(t *testing.T) {
+	var out strings.Builder
+	p := NewProgress(&out)
+	for _, state := range []string{"one", "one", "two"} {
+		if err := p.Set(state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fmt.Fprintln(p, "done")
+	p.Done()
+	if got := out.String(); got != "one\ntwo\ndone\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestTerminal_ColoursAndGlyphsFollowTheEnvironment(t *testing.T) {
+	screen := pty.New(t, 60, 10)
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR"} {
+		t.Setenv(name, "")
+	}
+	if o := Of(screen.Program); o == nil || !o.Colour() || Unicode() {
+		t.Errorf("%v, %t", o, Unicode())
+	}
+	t.Setenv("NO_COLOR", "1")
+	t.Setenv("LANG", "de_DE.UTF-8")
+	if Of(screen.Program).Colour() || !Unicode() {
+		t.Error("colours in spite of NO_COLOR, or no UTF-8 in a locale of it")
+	}
+	t.Setenv("LC_ALL", "C")
+	if Unicode() {
+		t.Error("LC_ALL does not decide")
+	}
+	t.Setenv("LC_ALL", "en_US.utf8")
+	t.Setenv("TERM", "dumb")
+	if Unicode() || Of(screen.Program) != nil {
+		t.Error("TERM=dumb does not decide")
+	}
+	if Of(io.Discard) != nil {
+		t.Error("what is no file is a terminal")
+	}
+}
+
+// resized sends this process what the kernel sends to those whose terminal has another size.
+func resized(t *testing.T) {
+	t.Helper()
+	p, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = p.Signal(unix.SIGWINCH)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

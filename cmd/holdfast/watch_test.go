@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	holdfast "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+	"github.com/holdfast-storage/holdfast/test/rig/pty"
+	"github.com/holdfast-storage/holdfast/test/rig/standalone"
+)
+
+const (
+	anotherScreen = "\x1b[?1049h"
+	screenBefore  = "\x1b[?1049l"
+)
+
+// become gives the StorageCluster of an API another phase.
+func become(t *testing.T, api *miniapi.Server, phase v1beta1.ClusterPhase) {
+	t.Helper()
+	clusters := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1().StorageClusters()
+	if _, err := clusters.Patch(t.Context(), "mine", types.MergePatchType, []byte(`{"status":{"phase":"`+string(phase)+`"}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStatus_WatchOnATerminalEndsAtControlCWithTheCodeOfWhatWasSeenLast(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the program; run without -short")
+	}
+	binary, err := standalone.Binary(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := running(t, v1beta1.ClusterRunning)
+	screen := pty.New(t, 100, 30)
+	cmd := exec.Command(binary, "status", "--watch", "--interval", "100ms", "--kubeconfig", reachable(t, api.Config().Host), "--context", "here") //nolint:noctx // it ends when it is told to
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen.Program, screen.Program, screen.Program
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	end := screen.Await(0, anotherScreen)
+	end = screen.Await(end, "All is well.")
+	become(t, api, v1beta1.ClusterDegraded)
+	end = screen.Await(end, "Not well: StorageCluster mine is Degraded")
+	screen.Type("\x03")
+	end = screen.Await(end, screenBefore)
+	screen.Await(end, "Not well: StorageCluster mine is Degraded") // it stays readable
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("it ended with %v", err)
+	}
+	if all := screen.Written(); strings.Count(all, anotherScreen) != strings.Count(all, screenBefore) || !strings.Contains(all, "\x1b[?25h") || strings.LastIndex(all, "\x1b[?25l") > strings.LastIndex(all, "\x1b[?25h") {
+		t.Errorf("the terminal is not as it was:\n%q", all)
+	}
+}
+
+// buffer may be read while it is written.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func TestStatus_WatchInAPipePrintsABlockForEachChange(t *testing.T) {
+	api := running(t, v1beta1.ClusterDegraded)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out buffer
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"status", "-w", "--interval", "100ms", "--kubeconfig", reachable(t, api.Config().Host), "--context", "here"}, &out)
+	}()
+	await(t, "the first block", func() bool { return strings.Contains(out.String(), "Not well: ") })
+	api.Requests()
+	await(t, "more looks", func() bool { return api.Requests()["list storageclusters"] > 0 })
+	become(t, api, v1beta1.ClusterRunning)
+	await(t, "the second block", func() bool { return strings.Contains(out.String(), "All is well.") })
+	cancel()
+	if err := <-ended; exitCode(err) != 0 {
+		t.Errorf("a cluster that is well in the end: %v", err)
+	}
+	if text := out.String(); strings.Count(text, "StorageCluster mine: ") != 2 || strings.Contains(text, "\x1b") {
+		t.Errorf("%q", text)
+	}
+}
+
+func TestStatus_WatchOutlivesAnAPIServerThatIsAway(t *testing.T) {
+	api := running(t, v1beta1.ClusterRunning)
+	gone := miniapi.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out buffer
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"status", "-w", "--interval", "100ms", "--kubeconfig", reachable(t, api.Config().Host), "--context", "here"}, &out)
+	}()
+	await(t, "the first block", func() bool { return strings.Contains(out.String(), "All is well.") })
+	api.Close()
+	await(t, "the end of the API server", func() bool { return strings.Contains(out.String(), "could not be asked, and is asked again") })
+	cancel()
+	if err := <-ended; exitCode(err) != 3 {
+		t.Errorf("got %v", err)
+	}
+	gone.Close()
+	if err := run(t.Context(), []string{"status", "-w", "--kubeconfig", reachable(t, gone.Config().Host), "--context", "here"}, &out); exitCode(err) != 3 {
+		t.Errorf("one that never answered: %v", err)
+	}
+	if err := run(t.Context(), []string{"status", "-w", "--interval", "0s", "--kubeconfig", reachable(t, gone.Config().Host), "--context", "here"}, &out); exitCode(err) != 2 {
+		t.Errorf("without an interval: %v", err)
+	}
+}
+
+func TestStatus_OnATerminalIsDrawnForIt(t *testing.T) {
+	api := running(t, v1beta1.ClusterRunning)
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR"} {
+		t.Setenv(name, "")
+	}
+	args := []string{"status", "--kubeconfig", reachable(t, api.Config().Host), "--context", "here"}
+	screen := pty.New(t, 40, 30)
+	if err := run(t.Context(), args, screen.Program); err != nil {
+		t.Fatal(err)
+	}
+	end := screen.Await(0, "\x1b[32mAll is well.\x1b[0m\n")
+	if line, _, _ := strings.Cut(screen.Written(), "\n"); !strings.HasSuffix(line, "...") {
+		t.Errorf("%q is not cut", line)
+	}
+	t.Setenv("NO_COLOR", "1")
+	if err := run(t.Context(), args, screen.Program); err != nil {
+		t.Fatal(err)
+	}
+	screen.Await(end, "\nAll is well.\n")
+}
+
+func TestTop_WatchShowsSampleAfterSample(t *testing.T) {
+	screen := pty.New(t, 120, 10)
+	flags := proxied(t, used(t), serving(map[string]int{"pvc-1": 100}))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, append([]string{"top", "-w", "--node", "a"}, flags...), screen.Program) }()
+	end := screen.Await(0, anotherScreen)
+	for range 3 {
+		end = screen.Await(end, "shop/orders")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	screen.Await(end, screenBefore)
+	var out buffer
+	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { ended <- run(ctx, append([]string{"top", "-w", "--node", "a", "-o", "json"}, flags...), &out) }()
+	await(t, "three samples in a pipe", func() bool { return strings.Count(out.String(), `"seconds"`) >= 3 })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
