@@ -66,8 +66,10 @@ func Connect(config *rest.Config, namespace string) (c Clients, err error) {
 // Config is what an Admin needs.
 type Config struct {
 	Clients
-	// Out receives progress and results.
+	// Out receives results.
 	Out io.Writer
+	// Progress shows what is waited for, whenever that is something else. Nil means that it is a line of Out.
+	Progress func(state string) error
 	// Confirm shows a question and returns the line that the user types. Nil means that there is no terminal.
 	Confirm func(ctx context.Context, question string) (string, error)
 	// Timeout and TrashWait are the defaults if 0.
@@ -84,6 +86,12 @@ func New(c Config) (*Admin, error) {
 	}
 	if c.Timeout < 0 {
 		return nil, fmt.Errorf("the timeout is %s; it must be above 0, such as 2m", c.Timeout)
+	}
+	if c.Progress == nil {
+		c.Progress = func(state string) error {
+			_, err := fmt.Fprintln(c.Out, state)
+			return err
+		}
 	}
 	c.Timeout, c.TrashWait = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.TrashWait, DefaultTrashWait)
 	return &Admin{c}, nil

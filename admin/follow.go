@@ -28,7 +28,7 @@ type followed struct {
 // step looks at the object, nil if there is none, and says whether the wait is over, or what is waited for.
 type step func(o runtime.Object) (done bool, state string, err error)
 
-// follow calls step with the object as it is and whenever it changes. It prints every new state. It outlives an API
+// follow calls step with the object as it is and whenever it changes. It shows every new state as progress. It outlives an API
 // server that is away.
 func (a *Admin) follow(ctx context.Context, f followed, s step) error {
 	last, shown := "", ""
@@ -36,7 +36,7 @@ func (a *Admin) follow(ctx context.Context, f followed, s step) error {
 		done, state, err := s(o)
 		if last = state; !done && err == nil && state != shown {
 			shown = state
-			err = a.sayf("waiting: %s", state)
+			err = a.Progress("waiting: " + state)
 		}
 		return done, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
 )
 
 func newRestoreCommand() *cobra.Command {
@@ -99,7 +100,9 @@ func (r *restorer) run(ctx context.Context, out io.Writer, name string) error {
 			return fmt.Errorf("--claim: %w: %w", err, errUsage)
 		}
 	}
-	a, err := r.admin(admin.Config{Out: out})
+	p := terminal.NewProgress(out)
+	defer p.Done()
+	a, err := r.admin(admin.Config{Out: p, Progress: p.Set})
 	if err != nil {
 		return err
 	}
@@ -116,7 +119,9 @@ func defineDeletion(cmd *cobra.Command, remove func(*admin.Admin, context.Contex
 	flags.BoolVar(&d.Yes, "yes", false, "do not ask for confirmation")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
-		a, err := c.admin(admin.Config{Out: out, Confirm: questions(out)})
+		p := terminal.NewProgress(out)
+		defer p.Done()
+		a, err := c.admin(admin.Config{Out: p, Progress: p.Set, Confirm: questions(p)})
 		if err != nil {
 			return err
 		}

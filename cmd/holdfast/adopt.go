@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
 )
 
 const (
@@ -62,7 +63,9 @@ func (c *change) adopt(ctx context.Context, out io.Writer, w admin.Adoption) err
 	if _, _, err := admin.ParseClaim(w.Claim); err != nil {
 		return fmt.Errorf("--claim: %w: %w", err, errUsage)
 	}
-	a, err := c.admin(admin.Config{Out: out})
+	p := terminal.NewProgress(out)
+	defer p.Done()
+	a, err := c.admin(admin.Config{Out: p, Progress: p.Set})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-storage/holdfast/bench"
+	"github.com/holdfast-storage/holdfast/cmd/holdfast/terminal"
 )
 
 func newBenchCommand() *cobra.Command {
@@ -84,6 +86,11 @@ func (b *benchmark) run(ctx context.Context, out io.Writer) error {
 	if b.config.Log, err = b.logger(); err != nil {
 		return err
 	}
+	progress := terminal.NewProgress(os.Stderr)
+	defer progress.Done()
+	if terminal.Of(os.Stderr) != nil && b.format == "text" {
+		b.config.Log = progressLog(progress)
+	}
 	b.config.Size, b.config.Version = b.size.Quantity, version
 	// The flags are checked before the cluster is contacted.
 	run, err := bench.New(b.config)
@@ -95,12 +102,30 @@ func (b *benchmark) run(ctx context.Context, out io.Writer) error {
 	}
 	result, err := run.Run(ctx)
 	if result != nil {
+		progress.Done()
 		err = errors.Join(err, b.output.print(out, result, func(bool) error { return result.Table(out) }))
 	}
 	// A second signal ends the removal too.
 	removing, stop := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return errors.Join(err, run.Close(removing))
+}
+
+// progressLog shows the last line of a log, without its time and level.
+func progressLog(p *terminal.Progress) *slog.Logger {
+	return slog.New(slog.NewTextHandler(stateWriter{p}, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// stateWriter takes each write as a state.
+type stateWriter struct{ *terminal.Progress }
+
+func (w stateWriter) Write(line []byte) (int, error) {
+	return len(line), w.Set(strings.TrimPrefix(strings.TrimSpace(string(line)), slog.MessageKey+"="))
 }
 
 // client limits no requests, for the limit would be what is measured.

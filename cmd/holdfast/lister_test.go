@@ -20,6 +20,11 @@ import (
 // stored is an API with a volume, a snapshot and something in a trash, and the flags to reach it.
 func stored(t *testing.T) []string {
 	t.Helper()
+	return []string{"--kubeconfig", reachable(t, storedAPI(t).Config().Host), "--context", "here"}
+}
+
+func storedAPI(t *testing.T) *miniapi.Server {
+	t.Helper()
 	api := miniapi.New(t)
 	kinds := holdfast.NewForConfigOrDie(api.Config()).HoldfastV1beta1()
 	_, volume := kinds.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Spec: v1beta1.VolumeSpec{Name: "pvc-1", Node: "a", ClaimRef: v1beta1.ReferenceTo("shop/orders")}}, metav1.CreateOptions{})
@@ -32,7 +37,7 @@ func stored(t *testing.T) []string {
 	if _, err := kinds.StorageNodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--kubeconfig", reachable(t, api.Config().Host), "--context", "here"}
+	return api
 }
 
 func TestVolumes_WithoutAPoolFlagAreThoseOfTheCluster(t *testing.T) {
