@@ -17,7 +17,7 @@ type Style struct {
 	All bool
 }
 
-// colour is what a terminal is told.
+// colour is a colour as terminals number it.
 type colour string
 
 const (

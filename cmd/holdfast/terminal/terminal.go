@@ -27,7 +27,7 @@ func plain() bool {
 	return kind == "" || kind == "dumb"
 }
 
-// The size that is assumed of a terminal that does not tell it.
+// The size that is assumed of a terminal that does not report it.
 const (
 	usualWidth  = 80
 	usualHeight = 24

@@ -72,7 +72,7 @@ func New(t testing.TB, width, height uint16) *Terminal {
 	return o
 }
 
-// Resize gives it another size. The kernel tells the programs that it controls.
+// Resize gives it another size. The kernel notifies the programs that it controls.
 func (o *Terminal) Resize(width, height uint16) {
 	o.t.Helper()
 	if err := unix.IoctlSetWinsize(int(o.Program.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: width, Row: height}); err != nil {
