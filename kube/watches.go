@@ -22,6 +22,8 @@ type Watches struct {
 	Cluster informers.SharedInformerFactory
 	// Everywhere is for what is in all namespaces.
 	Everywhere informers.SharedInformerFactory
+	// Warnings is for the events of all namespaces that are warnings. Those of others are cached without their content.
+	Warnings informers.SharedInformerFactory
 
 	start func()
 }
@@ -32,11 +34,13 @@ func NewWatches(ctx context.Context, ours holdfast.Interface, theirs kubernetes.
 		Holdfast:   holdfastinformers.NewSharedInformerFactoryWithOptions(ours, 0, holdfastinformers.WithTransform(Slim)),
 		Cluster:    informers.NewSharedInformerFactoryWithOptions(theirs, 0, informers.WithNamespace(namespace), informers.WithTransform(Slim)),
 		Everywhere: informers.NewSharedInformerFactoryWithOptions(theirs, 0, informers.WithTransform(Slim)),
+		Warnings:   informers.NewSharedInformerFactoryWithOptions(theirs, 0, informers.WithTweakListOptions(onlyWarnings), informers.WithTransform(slimWarning(namespace))),
 	}
 	w.start = func() {
 		w.Holdfast.StartWithContext(ctx)
 		w.Cluster.StartWithContext(ctx)
 		w.Everywhere.StartWithContext(ctx)
+		w.Warnings.StartWithContext(ctx)
 	}
 	return w
 }

@@ -40,12 +40,12 @@ type Unwell struct {
 func (f *Facts) Unwell() []Unwell {
 	all := []Unwell{}
 	for _, v := range f.Volumes {
-		if message, bad := trouble(v, v.Status.Phase, v.Status.Conditions, v.Status.Error, f.Now); bad {
+		if message, bad := OfVolume(v, f.Now); bad {
 			all = append(all, Unwell{"Volume", v.Name, v.Spec.ClaimRef, v.Spec.Node, v.PoolName(), cmp.Or(v.Status.Phase, v1beta1.PhasePending), message, v.Status.Conditions})
 		}
 	}
 	for _, s := range f.Snapshots {
-		if message, bad := trouble(s, s.Status.Phase, s.Status.Conditions, s.Status.Error, f.Now); bad {
+		if message, bad := OfSnapshot(s, f.Now); bad {
 			all = append(all, Unwell{"Snapshot", s.Name, nil, s.Spec.Node, s.Status.Pool, cmp.Or(s.Status.Phase, v1beta1.PhasePending), message, s.Status.Conditions})
 		}
 	}
@@ -54,6 +54,16 @@ func (f *Facts) Unwell() []Unwell {
 
 // slow is how long something may take to be made or removed before it counts as not well.
 const slow = 5 * time.Minute
+
+// OfVolume says whether a volume needs attention, and what is wrong with it.
+func OfVolume(v *v1beta1.Volume, now time.Time) (message string, bad bool) {
+	return trouble(v, v.Status.Phase, v.Status.Conditions, v.Status.Error, now)
+}
+
+// OfSnapshot says whether a snapshot needs attention, and what is wrong with it.
+func OfSnapshot(s *v1beta1.Snapshot, now time.Time) (message string, bad bool) {
+	return trouble(s, s.Status.Phase, s.Status.Conditions, s.Status.Error, now)
+}
 
 func trouble(o v1beta1.Object, phase v1beta1.Phase, conditions []metav1.Condition, failed *v1beta1.Error, now time.Time) (message string, bad bool) {
 	if err := o.Unreadable(); err != nil {

@@ -5,10 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
-	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -26,7 +23,7 @@ type Report struct {
 	Volumes   int            `json:"volumes"`
 	Snapshots int            `json:"snapshots"`
 	Unwell    []facts.Unwell `json:"unwell"`
-	Warnings  []Warning      `json:"warnings"` // the last ones, newest first
+	Warnings  []facts.Event  `json:"warnings"` // the last ones, newest first
 	Hidden    []string       `json:"hidden"`   // what could not be looked at, and why
 }
 
@@ -75,15 +72,6 @@ type Pool struct {
 	Message   string `json:"message,omitempty"`
 }
 
-// Warning is an event.
-type Warning struct {
-	Time    time.Time `json:"time"`
-	Object  string    `json:"object"`
-	Reason  string    `json:"reason"`
-	Message string    `json:"message"`
-	Count   int       `json:"count"`
-}
-
 // warningsKept is how many a Report has.
 const warningsKept = 10
 
@@ -96,7 +84,7 @@ func Look(f *facts.Facts) (*Report, error) {
 	}
 	r := &Report{
 		Volumes: len(f.Volumes), Snapshots: len(f.Snapshots), Why: []string{}, Nodes: []Node{}, Servers: []Server{}, Pools: []Pool{},
-		Unwell: f.Unwell(), Warnings: ofHoldfast(f.Warnings, f.Namespace), Hidden: []string{},
+		Unwell: f.Unwell(), Warnings: f.Events(warningsKept), Hidden: []string{},
 	}
 	r.cluster(f.Served())
 	for _, o := range f.Unreadable() {
@@ -238,42 +226,4 @@ func (r *Report) servers(f *facts.Facts) {
 	if unseen > 0 {
 		r.whyf("no controller has looked at the last change of %d of %d NFS servers yet", unseen, len(r.Servers))
 	}
-}
-
-// ofHoldfast are the newest that Holdfast or its sidecars wrote, or that are about what belongs to it.
-func ofHoldfast(all []*core.Event, namespace string) []Warning {
-	found := []Warning{}
-	for _, e := range all {
-		writer := cmp.Or(e.Source.Component, e.ReportingController)
-		ours := e.Namespace == namespace || strings.HasPrefix(writer, "holdfast") || strings.HasPrefix(writer, v1beta1.DriverName) ||
-			strings.HasPrefix(writer, v1beta1.ProvisionerName) || strings.HasPrefix(e.InvolvedObject.APIVersion, v1beta1.GroupName+"/")
-		if e.Type != core.EventTypeWarning || !ours {
-			continue
-		}
-		object := e.InvolvedObject.Kind + " " + e.InvolvedObject.Name
-		if e.InvolvedObject.Namespace != "" {
-			object = e.InvolvedObject.Kind + " " + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name
-		}
-		found = append(found, Warning{facts.When(e), object, e.Reason, e.Message, max(int(e.Count), 1)})
-	}
-	slices.SortStableFunc(found, func(a, b Warning) int { return b.Time.Compare(a.Time) })
-	found = together(found)
-	return found[:min(len(found), warningsKept)]
-}
-
-// together makes one of those that warn of the same thing again and again: the newest, with the number of all.
-func together(all []Warning) []Warning {
-	type same struct{ object, reason string }
-	at := map[same]int{}
-	kept := []Warning{}
-	for _, w := range all {
-		i, known := at[same{w.Object, w.Reason}]
-		if known {
-			kept[i].Count += w.Count
-			continue
-		}
-		at[same{w.Object, w.Reason}] = len(kept)
-		kept = append(kept, w)
-	}
-	return kept
 }

@@ -1,0 +1,184 @@
+package facts
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+// Finding is what needs the attention of a person now. Volumes and snapshots in the same phase are one finding, since a
+// node that is lost has hundreds of them.
+type Finding struct {
+	Level   Level         `json:"level" doc:"How bad it is: problem, something does not work; warning, something will surprise a user."`
+	Kind    string        `json:"kind" doc:"Kind of the object: StorageCluster, StorageNode, Pool, NFSServer, Volume, Snapshot, StorageUpgrade or NodeJob."`
+	Name    string        `json:"name,omitempty" doc:"Name of the object; NODE/NAME of a pool, NAMESPACE/NAME of an NFS server. Missing where there are several."`
+	Count   int           `json:"count" doc:"How many objects have it."`
+	Phase   v1beta1.Phase `json:"phase,omitempty" doc:"Of volumes and snapshots, the phase that they are in."`
+	Message string        `json:"message" doc:"What is wrong and what to do; of several objects, what is wrong with the first."`
+}
+
+// Findings are all that the objects of Holdfast show, problems first.
+func (f *Facts) Findings() []Finding {
+	found := slices.Concat(ofCluster(f.Served()), ofNodes(f), ofPools(f.StorageNodes), ofServers(f), ofUnwell(f.Unwell()), ofWork(f))
+	for _, o := range f.Unreadable() {
+		if o.Kind != "Volume" && o.Kind != "Snapshot" { // which are not well
+			found = append(found, finding(Problem, o.Kind, o.Name, "its object cannot be read: "+o.Err.Error()))
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Level, b.Level) }) // problem, warning
+	return found
+}
+
+func finding(level Level, kind, name, message string) Finding {
+	return Finding{Level: level, Kind: kind, Name: name, Count: 1, Message: cmp.Or(message, "its conditions say no more")}
+}
+
+// remarkable is the status of those conditions of a StorageCluster that need attention without making it Degraded.
+var remarkable = map[string]metav1.ConditionStatus{
+	v1beta1.ReleaseIgnoredCondition:      metav1.ConditionTrue,
+	v1beta1.EphemeralNotAllowedCondition: metav1.ConditionTrue,
+	v1beta1.ProtectedCondition:           metav1.ConditionFalse,
+}
+
+func ofCluster(c *v1beta1.StorageCluster) (found []Finding) {
+	if c == nil {
+		return []Finding{finding(Problem, "StorageCluster", "", "there is no StorageCluster; kubectl apply one")}
+	}
+	add := func(level Level, message string) {
+		found = append(found, finding(level, "StorageCluster", c.Name, message))
+	}
+	switch s := &c.Status; {
+	case s.Phase == "":
+		add(Problem, "no controller has looked at it yet")
+	case s.ObservedGeneration < c.Generation:
+		add(Problem, "no controller has looked at its last change yet")
+	case s.Phase == v1beta1.ClusterDegraded || s.Phase == v1beta1.ClusterPending:
+		add(Problem, Message(s.Conditions))
+	}
+	for _, is := range c.Status.Conditions {
+		if status, known := remarkable[is.Type]; known && is.Status == status {
+			add(Warning, is.Message)
+		}
+	}
+	return found
+}
+
+// ofNodes are the nodes that the cluster selects and those that only have a record; an NFS server is none.
+func ofNodes(f *Facts) (found []Finding) {
+	says := map[string]string{}
+	for _, n := range f.StorageNodes {
+		if v1beta1.ServerOf(n.Name) != "" {
+			continue
+		}
+		if ready, why := Ready(n); ready != metav1.ConditionTrue {
+			says[n.Name] = cmp.Or(why, "it is not ready")
+		} else if why := Ailing(n); why != "" {
+			says[n.Name] = why
+		}
+	}
+	if c := f.Served(); c != nil {
+		for _, n := range c.Status.Nodes {
+			if !n.Ready {
+				says[n.Name] = cmp.Or(n.Message, says[n.Name], "it is not ready")
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(says)) {
+		found = append(found, finding(Problem, "StorageNode", name, says[name]))
+	}
+	for _, n := range f.StorageNodes {
+		for _, r := range n.Spec.Restore {
+			if r.Error != "" {
+				found = append(found, finding(Warning, "StorageNode", n.Name, fmt.Sprintf("volume %s was not restored: %s", r.Name, r.Error)))
+			}
+		}
+	}
+	return found
+}
+
+func ofPools(nodes []*v1beta1.StorageNode) (found []Finding) {
+	for _, n := range nodes {
+		for i := range n.Status.Pools {
+			p := &n.Status.Pools[i]
+			if level, what, do := OfPool(p); level != Fine {
+				if do != "" {
+					what += ". " + do
+				}
+				found = append(found, finding(level, "Pool", n.Name+"/"+p.Name, what))
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.Name, b.Name) })
+	return found
+}
+
+func ofServers(f *Facts) (found []Finding) {
+	ailing := map[string]string{}
+	for _, n := range f.StorageNodes {
+		ailing[n.Name] = Ailing(n)
+	}
+	for _, s := range f.Servers {
+		level, what := OfServer(s)
+		if level == Fine && ailing[s.NodeName()] != "" {
+			level, what = Problem, ailing[s.NodeName()]
+		}
+		if level != Fine {
+			found = append(found, finding(level, "NFSServer", s.Namespace+"/"+s.Name, what))
+		}
+	}
+	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.Name, b.Name) })
+	return found
+}
+
+// ofUnwell makes one finding of all of a kind in a phase.
+func ofUnwell(all []Unwell) (found []Finding) {
+	slices.SortFunc(all, func(a, b Unwell) int {
+		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Name, b.Name))
+	})
+	for _, u := range all {
+		if last := len(found) - 1; last >= 0 && found[last].Kind == u.Kind && found[last].Phase == u.Phase {
+			found[last].Count++
+			found[last].Name = ""
+			continue
+		}
+		one := finding(Problem, u.Kind, u.Name, u.Message)
+		one.Phase = u.Phase
+		if u.Phase == v1beta1.PhasePending || u.Phase == v1beta1.PhaseDeleting { // it takes long
+			one.Level = Warning
+		}
+		found = append(found, one)
+	}
+	return found
+}
+
+// ofWork are upgrades and jobs that failed. Of the upgrades only the newest counts; the others are history.
+func ofWork(f *Facts) (found []Finding) {
+	var newest *v1beta1.StorageUpgrade
+	for _, u := range f.Upgrades {
+		if newest == nil || newest.CreationTimestamp.Before(&u.CreationTimestamp) {
+			newest = u
+		}
+	}
+	if newest != nil && newest.Status.Phase == v1beta1.UpgradeFailed {
+		found = append(found, finding(Warning, "StorageUpgrade", newest.Name, failure(newest.Status.Conditions)))
+	}
+	for _, j := range f.Jobs {
+		if j.Status.Phase == v1beta1.JobFailed {
+			found = append(found, finding(Warning, "NodeJob", j.Name, failure(j.Status.Conditions)))
+		}
+	}
+	return found
+}
+
+func failure(conditions []metav1.Condition) string {
+	if c := meta.FindStatusCondition(conditions, v1beta1.FailedCondition); c != nil && c.Message != "" {
+		return "it has failed: " + c.Message
+	}
+	return "it has failed"
+}
