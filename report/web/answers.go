@@ -19,6 +19,7 @@ import (
 type List[T any] struct {
 	Items     []T    `json:"items" doc:"The items of this page, in the order of their names."`
 	Continue  string `json:"continue,omitempty" doc:"Give this as the parameter continue to get the next page. Missing on the last one."`
+	Total     int    `json:"total" doc:"How many items there are on all pages."`
 	Remaining int    `json:"remaining" doc:"How many items come after this page."`
 }
 
@@ -115,6 +116,7 @@ type Volume struct {
 	Source       *Source              `json:"source,omitempty" doc:"What its first content came from."`
 	OnNodeLoss   v1beta1.OnNodeLoss   `json:"onNodeLoss" doc:"What becomes of it when its node is gone for good."`
 	Healthy      bool                 `json:"healthy" doc:"Whether it is all right, as far as known."`
+	Attention    bool                 `json:"attention" doc:"Whether it needs attention: it failed, is lost or out of reach, is not healthy, or is being made or removed for long."`
 	Message      string               `json:"message,omitempty" doc:"What is wrong and what to do."`
 	Created      *time.Time           `json:"created,omitempty" doc:"When it became real."`
 }
@@ -127,19 +129,51 @@ type Source struct {
 
 // Snapshot of a volume.
 type Snapshot struct {
-	Name    string        `json:"name" doc:"ID of the snapshot, and name of its Snapshot object."`
-	Volume  string        `json:"volume" doc:"ID of the volume that was copied."`
-	Node    string        `json:"node" doc:"The node that has it."`
-	Pool    string        `json:"pool,omitempty" doc:"The pool that holds it."`
-	Phase   v1beta1.Phase `json:"phase" doc:"Where it stands."`
-	Size    int64         `json:"size" doc:"Bytes of the smallest volume restored from it; 0 until it exists."`
-	Used    int64         `json:"used" doc:"Bytes that it keeps from being freed, at most."`
-	Mode    v1beta1.Mode  `json:"mode,omitempty" doc:"How the volume was used."`
-	FSType  string        `json:"fsType,omitempty" doc:"The file system of the volume."`
-	Group   string        `json:"group,omitempty" doc:"ID of the group that was copied at the same instant."`
-	Healthy bool          `json:"healthy" doc:"Whether it is all right, as far as known."`
-	Message string        `json:"message,omitempty" doc:"What is wrong and what to do."`
-	Created *time.Time    `json:"created,omitempty" doc:"The instant whose content it has."`
+	Name      string        `json:"name" doc:"ID of the snapshot, and name of its Snapshot object."`
+	Volume    string        `json:"volume" doc:"ID of the volume that was copied."`
+	Node      string        `json:"node" doc:"The node that has it."`
+	Pool      string        `json:"pool,omitempty" doc:"The pool that holds it."`
+	Phase     v1beta1.Phase `json:"phase" doc:"Where it stands."`
+	Size      int64         `json:"size" doc:"Bytes of the smallest volume restored from it; 0 until it exists."`
+	Used      int64         `json:"used" doc:"Bytes that it keeps from being freed, at most."`
+	Mode      v1beta1.Mode  `json:"mode,omitempty" doc:"How the volume was used."`
+	FSType    string        `json:"fsType,omitempty" doc:"The file system of the volume."`
+	Group     string        `json:"group,omitempty" doc:"ID of the group that was copied at the same instant."`
+	Healthy   bool          `json:"healthy" doc:"Whether it is all right, as far as known."`
+	Attention bool          `json:"attention" doc:"Whether it needs attention: it failed, is lost or out of reach, is not healthy, or is being made or removed for long."`
+	Message   string        `json:"message,omitempty" doc:"What is wrong and what to do."`
+	Created   *time.Time    `json:"created,omitempty" doc:"The instant whose content it has."`
+}
+
+// NFSServer is one that serves volumes, or one claim.
+type NFSServer struct {
+	Name     string            `json:"name" doc:"NAMESPACE/NAME of the NFSServer."`
+	Phase    v1beta1.NFSPhase  `json:"phase,omitempty" doc:"Where it stands. Missing until the controller has looked at it once."`
+	Endpoint string            `json:"endpoint,omitempty" doc:"Address and port that clients mount from."`
+	Path     string            `json:"path,omitempty" doc:"What clients mount, where one claim is published."`
+	Access   v1beta1.NFSAccess `json:"access,omitempty" doc:"What clients may do unless a volume says otherwise."`
+	Node     string            `json:"node,omitempty" doc:"The node that runs it."`
+	Claim    string            `json:"claim,omitempty" doc:"NAMESPACE/NAME of the claim that holds its data."`
+	Capacity int64             `json:"capacity" doc:"Bytes of its storage; 0 until known."`
+	Promised int64             `json:"promised" doc:"Bytes of it that are promised to volumes and snapshots."`
+	Exports  int               `json:"exports" doc:"Number of its exports."`
+	Clients  int               `json:"clients" doc:"Number of clients that have a session."`
+	Level    facts.Level       `json:"level" doc:"How bad it is: problem, warning, note or fine."`
+	Message  string            `json:"message,omitempty" doc:"What is wrong and what to do."`
+	Created  time.Time         `json:"created" doc:"When the NFSServer was made."`
+}
+
+func showServer(o *v1beta1.NFSServer) NFSServer {
+	s := NFSServer{
+		Name: o.Namespace + "/" + o.Name, Phase: o.Status.Phase, Endpoint: o.Status.Endpoint, Path: o.Status.Path, Access: o.Status.Access, Node: o.Status.Node,
+		Capacity: v1beta1.Bytes(o.Status.Capacity), Promised: v1beta1.Bytes(o.Status.Promised),
+		Exports: int(o.Status.Exports), Clients: int(o.Status.Clients), Created: o.CreationTimestamp.UTC(),
+	}
+	if o.Status.ClaimName != "" {
+		s.Claim = o.Namespace + "/" + o.Status.ClaimName
+	}
+	s.Level, s.Message = facts.OfServer(o)
+	return s
 }
 
 func roomOf(p *v1beta1.Pool) Room {
@@ -177,7 +211,7 @@ func phaseOf(n *v1beta1.StorageNode) NodePhase {
 	return phaseOfReady[ready]
 }
 
-func showVolume(v *v1beta1.Volume) Volume {
+func showVolume(v *v1beta1.Volume, now time.Time) Volume {
 	s := Volume{
 		Name: v.Name, Claim: v.Spec.ClaimRef.String(), Node: v.Spec.Node, NFSServer: v1beta1.ServerOf(v.Spec.Node), Pool: v.PoolName(), Phase: orPending(v.Status.Phase),
 		Size: v1beta1.Bytes(v.Status.Size), Used: v1beta1.Bytes(v.Status.Used),
@@ -188,19 +222,21 @@ func showVolume(v *v1beta1.Volume) Volume {
 		s.Source = &Source{source.Kind, source.Name}
 	}
 	s.Healthy, s.Message = wellbeing(v, v.Status.Conditions, v.Status.Error)
+	_, s.Attention = facts.OfVolume(v, now)
 	return s
 }
 
 // orPending is the phase of what no agent has seen yet: it waits for one.
 func orPending(p v1beta1.Phase) v1beta1.Phase { return cmp.Or(p, v1beta1.PhasePending) }
 
-func showSnapshot(o *v1beta1.Snapshot) Snapshot {
+func showSnapshot(o *v1beta1.Snapshot, now time.Time) Snapshot {
 	s := Snapshot{
 		Name: o.Name, Volume: o.Spec.SourceRef.Name, Node: o.Spec.Node, Pool: o.Status.Pool, Phase: orPending(o.Status.Phase),
 		Size: v1beta1.Bytes(o.Status.Size), Used: v1beta1.Bytes(o.Status.Used), Mode: o.Status.Mode, FSType: o.Status.FSType, Group: o.Status.Group,
 		Created: instant(o.Status.CreationTime),
 	}
 	s.Healthy, s.Message = wellbeing(o, o.Status.Conditions, o.Status.Error)
+	_, s.Attention = facts.OfSnapshot(o, now)
 	return s
 }
 

@@ -5,21 +5,10 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/report/facts"
 )
-
-// known is what the watches have, of which reading has no error. The caller may change the lists, and not what is in them.
-func (s *Server) known() *facts.Facts {
-	f := &facts.Facts{}
-	f.Clusters, _ = s.clusters.List(labels.Everything())
-	f.StorageNodes, _ = s.nodes.List(labels.Everything())
-	f.Volumes, _ = s.volumes.List(labels.Everything())
-	f.Snapshots, _ = s.snapshots.List(labels.Everything())
-	return f
-}
 
 func (s *Server) cluster(*query) (any, error) {
 	f := s.known()
@@ -48,36 +37,86 @@ func (s *Server) listNodes(q *query) (any, error) {
 	all := slices.DeleteFunc(s.known().StorageNodes, func(n *v1beta1.StorageNode) bool {
 		has := slices.ContainsFunc(n.Status.Pools, func(p v1beta1.Pool) bool { return q.wants(poolParameter, p.Name) })
 		_, asked := q.text[poolParameter.name]
-		return !q.wants(nodeParameter, n.Name) || asked && !has || !q.wants(nodePhaseParameter, string(phaseOf(n)))
+		return !q.wants(nodeParameter, n.Name) || asked && !has || !q.wants(nodePhaseParameter, string(phaseOf(n))) ||
+			!q.finds(n.Name, v1beta1.ServerOf(n.Name), string(phaseOf(n)), n.Status.Version)
 	})
-	return page(q, all, func(n *v1beta1.StorageNode) string { return n.Name }, showNode), nil
+	return page(q, all, nodeOrders, func(n *v1beta1.StorageNode) string { return n.Name }, showNode), nil
 }
 
 func (s *Server) listPools(q *query) (any, error) {
 	var all []Pool
 	for _, n := range s.known().StorageNodes {
 		for i := range n.Status.Pools {
-			if p := &n.Status.Pools[i]; q.wants(nodeParameter, n.Name) && q.wants(poolParameter, p.Name) {
+			p := &n.Status.Pools[i]
+			if q.wants(nodeParameter, n.Name) && q.wants(poolParameter, p.Name) && q.finds(n.Name, v1beta1.ServerOf(n.Name), p.Name, p.Path, string(p.Engine)) {
 				all = append(all, showPool(n.Name, p))
 			}
 		}
 	}
-	return page(q, all, func(p Pool) string { return p.Node + "/" + p.Name }, func(p Pool) Pool { return p }), nil
+	return page(q, all, poolOrders, func(p Pool) string { return p.Node + "/" + p.Name }, func(p Pool) Pool { return p }), nil
 }
 
 func (s *Server) listVolumes(q *query) (any, error) {
-	all := slices.DeleteFunc(s.known().Volumes, func(v *v1beta1.Volume) bool {
-		return !q.wants(nodeParameter, v.Spec.Node) || !q.wants(poolParameter, v.PoolName()) || !q.wants(phaseParameter, string(orPending(v.Status.Phase)))
+	f := s.known()
+	all := slices.DeleteFunc(f.Volumes, func(v *v1beta1.Volume) bool {
+		phase := string(orPending(v.Status.Phase))
+		return !q.wants(nodeParameter, v.Spec.Node) || !q.wants(poolParameter, v.PoolName()) || !q.wants(phaseParameter, phase) ||
+			!q.wantsAttention(facts.OfVolume(v, f.Now)) || !q.finds(v.Name, v.Spec.ClaimRef.String(), v.Spec.Node, v1beta1.ServerOf(v.Spec.Node), v.PoolName(), phase)
 	})
-	return page(q, all, func(v *v1beta1.Volume) string { return v.Name }, showVolume), nil
+	show := func(v *v1beta1.Volume) Volume { return showVolume(v, f.Now) }
+	return page(q, all, volumeOrders, func(v *v1beta1.Volume) string { return v.Name }, show), nil
 }
 
 func (s *Server) listSnapshots(q *query) (any, error) {
-	all := slices.DeleteFunc(s.known().Snapshots, func(o *v1beta1.Snapshot) bool {
-		return !q.wants(nodeParameter, o.Spec.Node) || !q.wants(poolParameter, o.Status.Pool) ||
-			!q.wants(phaseParameter, string(orPending(o.Status.Phase))) || !q.wants(volumeParameter, o.Spec.SourceRef.Name)
+	f := s.known()
+	all := slices.DeleteFunc(f.Snapshots, func(o *v1beta1.Snapshot) bool {
+		phase := string(orPending(o.Status.Phase))
+		return !q.wants(nodeParameter, o.Spec.Node) || !q.wants(poolParameter, o.Status.Pool) || !q.wants(phaseParameter, phase) ||
+			!q.wants(volumeParameter, o.Spec.SourceRef.Name) || !q.wantsAttention(facts.OfSnapshot(o, f.Now)) ||
+			!q.finds(o.Name, o.Spec.SourceRef.Name, o.Status.Group, o.Spec.Node, o.Status.Pool, phase)
 	})
-	return page(q, all, func(o *v1beta1.Snapshot) string { return o.Name }, showSnapshot), nil
+	show := func(o *v1beta1.Snapshot) Snapshot { return showSnapshot(o, f.Now) }
+	return page(q, all, snapshotOrders, func(o *v1beta1.Snapshot) string { return o.Name }, show), nil
+}
+
+func (s *Server) listServers(q *query) (any, error) {
+	f := s.known()
+	if err := hidden(f, facts.Servers); err != nil {
+		return nil, err
+	}
+	all := slices.DeleteFunc(f.Servers, func(o *v1beta1.NFSServer) bool {
+		return !q.wants(nodeParameter, o.Status.Node) || !q.wants(serverPhase, string(o.Status.Phase)) ||
+			!q.finds(o.Namespace+"/"+o.Name, string(o.Status.Phase), o.Status.Node, o.Status.Endpoint, o.Status.ClaimName)
+	})
+	return page(q, all, serverOrders, func(o *v1beta1.NFSServer) string { return o.Namespace + "/" + o.Name }, showServer), nil
+}
+
+func (s *Server) listFindings(q *query) (any, error) {
+	return inOrder(q, s.known().Findings(), func(f facts.Finding) []string {
+		return []string{f.Kind, f.Name, string(f.Level), string(f.Phase), f.Message}
+	}), nil
+}
+
+func (s *Server) listOperations(q *query) (any, error) {
+	return inOrder(q, s.known().Operations(), func(o facts.Operation) []string {
+		return []string{string(o.Verb), o.Kind, o.Name, o.Claim, o.Node, o.Message}
+	}), nil
+}
+
+func (s *Server) listEvents(q *query) (any, error) {
+	f := s.known()
+	if err := hidden(f, facts.Warnings); err != nil {
+		return nil, err
+	}
+	return inOrder(q, f.Events(0), func(e facts.Event) []string { return []string{e.Object, e.Reason, e.Message} }), nil
+}
+
+// hidden refuses a list of what could not be read: an empty one would say that there is nothing.
+func hidden(f *facts.Facts, kind string) error {
+	if err := f.Hidden[kind]; err != nil {
+		return refuse(http.StatusServiceUnavailable, "the %s are not known: %v", kind, err)
+	}
+	return nil
 }
 
 func (s *Server) node(q *query) (any, error) {
@@ -85,11 +124,11 @@ func (s *Server) node(q *query) (any, error) {
 }
 
 func (s *Server) volume(q *query) (any, error) {
-	return one(q, "volume", s.volumes.Get, showVolume)
+	return one(q, "volume", s.volumes.Get, func(v *v1beta1.Volume) Volume { return showVolume(v, s.clock.Now()) })
 }
 
 func (s *Server) snapshot(q *query) (any, error) {
-	return one(q, "snapshot", s.snapshots.Get, showSnapshot)
+	return one(q, "snapshot", s.snapshots.Get, func(o *v1beta1.Snapshot) Snapshot { return showSnapshot(o, s.clock.Now()) })
 }
 
 func one[O, T any](q *query, kind string, get func(string) (*O, error), show func(*O) T) (any, error) {

@@ -8,14 +8,12 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 )
 
 func TestAPortThatIsTakenIsToldAtOnce(t *testing.T) {
 	r := newRig(t)
 	s := r.start()
-	_, err := New(Config{Address: s.Address(), Namespace: namespace, Informers: informers.NewSharedInformerFactory(r.ours, 0), Kubernetes: r.theirs})
+	_, err := New(Config{Address: s.Address(), Namespace: namespace, Watches: r.watches(), Kubernetes: r.theirs})
 	if err == nil || !strings.Contains(err.Error(), s.Address()) {
 		t.Errorf("got %v", err)
 	}
@@ -24,9 +22,9 @@ func TestAPortThatIsTakenIsToldAtOnce(t *testing.T) {
 func TestWhatTheServerNeedsIsAskedFor(t *testing.T) {
 	r := newRig(t)
 	for name, c := range map[string]Config{
-		"no informers": {Namespace: namespace, Kubernetes: r.theirs},
-		"no client":    {Namespace: namespace, Informers: informers.NewSharedInformerFactory(r.ours, 0)},
-		"no namespace": {Kubernetes: r.theirs, Informers: informers.NewSharedInformerFactory(r.ours, 0)},
+		"no watches":   {Namespace: namespace, Kubernetes: r.theirs},
+		"no client":    {Namespace: namespace, Watches: r.watches()},
+		"no namespace": {Kubernetes: r.theirs, Watches: r.watches()},
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%s: taken", name)
@@ -36,7 +34,7 @@ func TestWhatTheServerNeedsIsAskedFor(t *testing.T) {
 
 func TestTheEndOfItsContextClosesThePort(t *testing.T) {
 	r := newRig(t)
-	s, err := New(Config{Address: "127.0.0.1:0", Namespace: namespace, Informers: informers.NewSharedInformerFactory(r.ours, 0), Kubernetes: r.theirs})
+	s, err := New(Config{Address: "127.0.0.1:0", Namespace: namespace, Watches: r.watches(), Kubernetes: r.theirs})
 	if err != nil {
 		t.Fatal(err)
 	}

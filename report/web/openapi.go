@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 // object is a JSON object of the document.
@@ -25,6 +26,10 @@ var enumerations = map[reflect.Type][]string{
 	reflect.TypeFor[v1beta1.Provisioning]():   words([]v1beta1.Provisioning{v1beta1.Thin, v1beta1.Thick}),
 	reflect.TypeFor[v1beta1.OnNodeLoss]():     words([]v1beta1.OnNodeLoss{v1beta1.RetainOnNodeLoss, v1beta1.DeleteOnNodeLoss}),
 	reflect.TypeFor[v1beta1.SourceKind]():     words([]v1beta1.SourceKind{v1beta1.SourceVolume, v1beta1.SourceSnapshot}),
+	reflect.TypeFor[v1beta1.NFSPhase]():       words(serverPhases),
+	reflect.TypeFor[v1beta1.NFSAccess]():      words([]v1beta1.NFSAccess{v1beta1.NFSReadWrite, v1beta1.NFSReadOnly, v1beta1.NFSNone}),
+	reflect.TypeFor[facts.Level]():            words([]facts.Level{facts.Problem, facts.Warning, facts.Note, facts.Fine}),
+	reflect.TypeFor[facts.Verb]():             words(facts.Verbs),
 	reflect.TypeFor[metav1.ConditionStatus](): words([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}),
 }
 
@@ -94,13 +99,15 @@ func (d *describer) operation(r route) object {
 	for _, p := range r.parameters {
 		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.doc, "schema": p.schema()})
 	}
-	return object{"summary": r.summary, "parameters": parameters, "responses": d.responses(d.schema(reflect.TypeOf(r.answer)), statuses...)}
+	responses := d.responses(d.schema(reflect.TypeOf(r.answer)), statuses...)
+	responses["304"] = object{"description": "Nothing has changed since the answer whose ETag is in If-None-Match."}
+	return object{"summary": r.summary, "parameters": parameters, "responses": responses}
 }
 
 func (p parameter) schema() object {
 	s := object{"type": "string"}
-	if p.number {
-		s = object{"type": "integer", "minimum": 1, "maximum": maxLimit, "default": defaultLimit}
+	if p.most > 0 {
+		s = object{"type": "integer", "minimum": p.least, "maximum": p.most, "default": p.usual}
 	}
 	if len(p.allowed) > 0 {
 		s["enum"] = p.allowed

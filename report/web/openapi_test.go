@@ -139,8 +139,14 @@ func (r *rig) furnish() {
 		Phase: v1beta1.PhaseReady, Size: gib(1), Used: gib(1), FSType: "ext4", Mode: v1beta1.ModeFilesystem, Pool: "fast", Group: "g", CreationTime: &now, Conditions: condition,
 	})
 	r.snapshot("s2", "v1", "a", v1beta1.SnapshotStatus{})
+	r.nfsServer("shop", "files", v1beta1.NFSServerStatus{
+		Phase: v1beta1.NFSDegraded, Endpoint: "10.0.0.1:2049", Path: "/p", Access: v1beta1.NFSReadOnly, ClaimName: "c", Node: "a", Capacity: gib(1), Promised: gib(1), Exports: 1, Clients: 1,
+	})
+	r.warn("pod", "Reason", time.Now())
 	r.start()
-	r.eventually("the user may come in", func() bool { return r.get("/api/v1/cluster").status == http.StatusOK })
+	r.eventually("the user may come in, and all is known", func() bool {
+		return r.get("/api/v1/events").status == http.StatusOK && len(r.server.known().Hidden) == 0
+	})
 }
 
 func TestTheDocumentDescribesEveryFieldOfEveryAnswer(t *testing.T) {

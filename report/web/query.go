@@ -16,6 +16,7 @@ import (
 const (
 	defaultLimit = 500
 	maxLimit     = 1000
+	maxOffset    = 1 << 20
 )
 
 // parameter is one of the query of a request.
@@ -23,7 +24,9 @@ type parameter struct {
 	name    string
 	doc     string
 	allowed []string // none allows all
-	number  bool
+	// Of a number, 0 for a text.
+	least, most int
+	usual       int // what it is if left out
 }
 
 var (
@@ -32,9 +35,15 @@ var (
 	phaseParameter     = parameter{name: "phase", doc: "Only what is in this phase.", allowed: words(phases)}
 	nodePhaseParameter = parameter{name: "phase", doc: "Only nodes in this phase.", allowed: words(nodePhases)}
 	volumeParameter    = parameter{name: "volume", doc: "Only snapshots of this volume."}
-	limitParameter     = parameter{name: "limit", doc: fmt.Sprintf("At most this many items, 1 to %d; %d if left out.", maxLimit, defaultLimit), number: true}
+	attentionParameter = parameter{name: "attention", doc: "Only what needs attention, or only what does not.", allowed: []string{"true", "false"}}
+	serverPhase        = parameter{name: "phase", doc: "Only NFS servers in this phase.", allowed: words(serverPhases)}
+	searchParameter    = parameter{name: "search", doc: "Only what has all of these words in what names it: its name, claim, node, NFS server, pool, phase, or what it is about. Upper and lower case are the same."}
+	offsetParameter    = parameter{name: "offset", doc: fmt.Sprintf("Leave out so many items at the beginning, at most %d. For people who turn pages: what is made or removed between two requests shifts the others.", maxOffset), most: maxOffset}
+	limitParameter     = parameter{name: "limit", doc: fmt.Sprintf("At most this many items, 1 to %d; %d if left out.", maxLimit, defaultLimit), least: 1, most: maxLimit, usual: defaultLimit}
 	continueParameter  = parameter{name: "continue", doc: "Go on where the answer ended that had this value. What is made or removed between the two requests may be missing; nothing else is left out or repeated."}
 )
+
+var serverPhases = []v1beta1.NFSPhase{v1beta1.NFSPending, v1beta1.NFSRunning, v1beta1.NFSDegraded, v1beta1.NFSTerminating}
 
 var phases = []v1beta1.Phase{v1beta1.PhasePending, v1beta1.PhaseReady, v1beta1.PhaseFailed, v1beta1.PhaseUnreachable, v1beta1.PhaseLost, v1beta1.PhaseDeleting}
 
@@ -46,18 +55,21 @@ func words[S ~string](all []S) []string {
 	return w
 }
 
-// lists are the parameters of a list with these filters.
-func lists(filters ...parameter) []parameter {
-	return append(filters, limitParameter, continueParameter)
+// lists are the parameters of a list in these orders, with these filters.
+func lists[O any](by orders[O], filters ...parameter) []parameter {
+	return append(filters, searchParameter, by.parameter(), limitParameter, offsetParameter, continueParameter)
 }
 
 // query is a request that is well formed.
 type query struct {
-	name  string // in the path
-	path  string
-	text  map[string]string
-	limit int
-	after string // the key of the last item of the answer before
+	name   string // in the path
+	path   string
+	text   map[string]string
+	limit  int
+	offset int
+	sort   string // the order; by name if empty
+	after  string // the key of the last item of the answer before
+	search []string
 }
 
 func readQuery(r *http.Request, allowed []parameter) (*query, error) {
@@ -80,6 +92,9 @@ func readQuery(r *http.Request, allowed []parameter) (*query, error) {
 			return nil, err
 		}
 	}
+	if q.after != "" && (q.sort != "" || q.offset > 0) {
+		return nil, fmt.Errorf("continue goes on in the order of the names: leave it out, or leave out %s and %s", sortName, offsetParameter.name)
+	}
 	return q, nil
 }
 
@@ -91,6 +106,12 @@ func (q *query) set(p parameter, value string) error {
 			return fmt.Errorf("limit %q: it must be a whole number, 1 to %d", value, maxLimit)
 		}
 		q.limit = n
+	case p.name == offsetParameter.name:
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 || n > maxOffset {
+			return fmt.Errorf("offset %q: it must be a whole number, 0 to %d", value, maxOffset)
+		}
+		q.offset = n
 	case p.name == continueParameter.name:
 		after, err := q.readToken(value)
 		if err != nil {
@@ -101,16 +122,34 @@ func (q *query) set(p parameter, value string) error {
 		return fmt.Errorf("parameter %q is empty; leave it out or give a value", p.name)
 	case len(p.allowed) > 0 && !slices.Contains(p.allowed, value):
 		return fmt.Errorf("%s %q: it must be one of %s", p.name, value, strings.Join(p.allowed, ", "))
+	case p.name == sortName:
+		q.sort = value
+	case p.name == searchParameter.name:
+		q.search = strings.Fields(strings.ToLower(value))
 	default:
 		q.text[p.name] = value
 	}
 	return nil
 }
 
+// finds says whether what names an object has all words of the search.
+func (q *query) finds(texts ...string) bool {
+	if len(q.search) == 0 {
+		return true
+	}
+	all := strings.ToLower(strings.Join(texts, "\n"))
+	return !slices.ContainsFunc(q.search, func(word string) bool { return !strings.Contains(all, word) })
+}
+
 // wants says whether a filter lets a value pass.
 func (q *query) wants(p parameter, value string) bool {
 	want, given := q.text[p.name]
 	return !given || want == value
+}
+
+// wantsAttention is wants for what facts say of an object.
+func (q *query) wantsAttention(_ string, needed bool) bool {
+	return q.wants(attentionParameter, strconv.FormatBool(needed))
 }
 
 // A token names the list and the last item that was answered. It holds no state here, so that it is good at every
@@ -126,27 +165,4 @@ func (q *query) readToken(token string) (after string, err error) {
 		return "", fmt.Errorf("continue %q: it must be the value that the answer before had, for the same path; leave it out to begin again", token)
 	}
 	return after, nil
-}
-
-// page answers with those objects that come next in the order of their keys.
-func page[O, T any](q *query, all []O, key func(O) string, show func(O) T) *List[T] {
-	slices.SortFunc(all, func(a, b O) int { return strings.Compare(key(a), key(b)) })
-	start := 0
-	if q.after != "" {
-		start, _ = slices.BinarySearchFunc(all, q.after, func(o O, after string) int {
-			if key(o) <= after {
-				return -1
-			}
-			return 1
-		})
-	}
-	all = all[start:]
-	list := &List[T]{Items: []T{}}
-	for _, o := range all[:min(q.limit, len(all))] {
-		list.Items = append(list.Items, show(o))
-	}
-	if list.Remaining = len(all) - len(list.Items); list.Remaining > 0 {
-		list.Continue = q.token(key(all[len(list.Items)-1]))
-	}
-	return list
 }

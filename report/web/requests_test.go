@@ -40,8 +40,8 @@ func TestARequestThatIsWrongIsToldWhatIsAllowed(t *testing.T) {
 		{"GET", "/api/v1/snapshots/..%2f..%2fetc", 404, []string{`"../../etc"`}},
 		{"GET", "/api/v1/cluster?node=a", 400, []string{`"node"`, "none is allowed"}},
 		{"GET", "/api/v1/volumes/v1?limit=1", 400, []string{"none is allowed"}},
-		{"GET", "/api/v1/volumes?nodes=a", 400, []string{`"nodes"`, "continue, limit, node, phase, pool"}},
-		{"GET", "/api/v1/pools?phase=Ready", 400, []string{"continue, limit, node, pool"}},
+		{"GET", "/api/v1/volumes?nodes=a", 400, []string{`"nodes"`, "attention, continue, limit, node, offset, phase, pool, search, sort"}},
+		{"GET", "/api/v1/pools?phase=Ready", 400, []string{"continue, limit, node, offset, pool, search, sort"}},
 		{"GET", "/api/v1/volumes?phase=ready", 400, []string{`"ready"`, "Pending, Ready, Failed, Unreachable, Lost, Deleting"}},
 		{"GET", "/api/v1/nodes?phase=Failed", 400, []string{"Ready, NotReady, Unknown"}},
 		{"GET", "/api/v1/volumes?limit=0", 400, []string{`"0"`, "1 to 1000"}},
@@ -220,10 +220,15 @@ func TestRequestsCostTheApiServerNothing(t *testing.T) {
 	r := newRig(t)
 	r.node("a", metav1.ConditionTrue, "fast")
 	r.open()
-	r.eventually("the server is ready", func() bool { return r.get("/readyz").status == http.StatusOK })
-	r.api.Requests()
+	before := map[string]int{} // the secrets are that of the user and that of the certificate
+	r.eventually("everything is watched, and the certificate kept", func() bool {
+		for what, times := range r.api.Requests() {
+			before[what] += times
+		}
+		return before["create secrets"] == 2 && before["watch secrets"] == 2 && len(r.server.known().Hidden) == 0 && before["watch leases"] == 1
+	})
 	for range 20 {
-		for _, path := range []string{"cluster", "nodes", "nodes/a", "pools", "volumes", "snapshots"} {
+		for _, path := range []string{"cluster", "nodes", "nodes/a", "pools", "volumes", "snapshots", "nfsservers", "findings", "operations", "events"} {
 			r.get("/api/v1/" + path)
 		}
 	}

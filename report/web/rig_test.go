@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/kube"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
@@ -52,6 +52,13 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
+// watches are those of one process, until the test ends.
+func (r *rig) watches() *kube.Watches {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.Cleanup(cancel)
+	return kube.NewWatches(ctx, r.ours, r.theirs, namespace)
+}
+
 // start serves until the test ends.
 func (r *rig) start() *Server {
 	r.Helper()
@@ -63,7 +70,7 @@ func (r *rig) start() *Server {
 func (r *rig) replica() *Server {
 	r.Helper()
 	s, err := New(Config{
-		Address: "127.0.0.1:0", Namespace: namespace, Informers: informers.NewSharedInformerFactory(r.ours, 0), Kubernetes: r.theirs,
+		Address: "127.0.0.1:0", Namespace: namespace, Watches: r.watches(), Kubernetes: r.theirs,
 		Events: r.events, Log: slog.New(slog.NewTextHandler(r.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {

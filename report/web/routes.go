@@ -2,6 +2,8 @@ package web
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-storage/holdfast/report/facts"
 )
 
 // route is one path of the API. What is said here is served, and described in the OpenAPI document.
@@ -23,15 +27,22 @@ type route struct {
 func apiRoutes() []route {
 	return []route{
 		{"/api/v1/cluster", "The StorageCluster, and what all nodes can store together.", nil, Cluster{}, (*Server).cluster},
-		{"/api/v1/nodes", "Nodes and NFS servers that store, ready or not.", lists(nodeParameter, poolParameter, nodePhaseParameter), List[Node]{}, (*Server).listNodes},
+		{"/api/v1/nodes", "Nodes and NFS servers that store, ready or not.", lists(nodeOrders, nodeParameter, poolParameter, nodePhaseParameter), List[Node]{}, (*Server).listNodes},
 		{"/api/v1/nodes/{name}", "One node or NFS server.", nil, Node{}, (*Server).node},
-		{"/api/v1/pools", "Pools of all nodes and NFS servers.", lists(nodeParameter, poolParameter), List[Pool]{}, (*Server).listPools},
-		{"/api/v1/volumes", "Volumes of all nodes and NFS servers.", lists(nodeParameter, poolParameter, phaseParameter), List[Volume]{}, (*Server).listVolumes},
+		{"/api/v1/pools", "Pools of all nodes and NFS servers.", lists(poolOrders, nodeParameter, poolParameter), List[Pool]{}, (*Server).listPools},
+		{"/api/v1/volumes", "Volumes of all nodes and NFS servers.", lists(volumeOrders, nodeParameter, poolParameter, phaseParameter, attentionParameter), List[Volume]{}, (*Server).listVolumes},
 		{"/api/v1/volumes/{name}", "One volume.", nil, Volume{}, (*Server).volume},
-		{"/api/v1/snapshots", "Snapshots of all nodes and NFS servers.", lists(nodeParameter, poolParameter, phaseParameter, volumeParameter), List[Snapshot]{}, (*Server).listSnapshots},
+		{"/api/v1/snapshots", "Snapshots of all nodes and NFS servers.", lists(snapshotOrders, nodeParameter, poolParameter, phaseParameter, volumeParameter, attentionParameter), List[Snapshot]{}, (*Server).listSnapshots},
 		{"/api/v1/snapshots/{name}", "One snapshot.", nil, Snapshot{}, (*Server).snapshot},
+		{"/api/v1/nfsservers", "NFS servers.", lists(serverOrders, nodeParameter, serverPhase), List[NFSServer]{}, (*Server).listServers},
+		{"/api/v1/findings", "What needs attention now, problems first. Volumes in the same phase are one, and so are snapshots.", ordered, List[facts.Finding]{}, (*Server).listFindings},
+		{"/api/v1/operations", "What is being done now: upgrades and jobs first, then the longest.", ordered, List[facts.Operation]{}, (*Server).listOperations},
+		{"/api/v1/events", "Warnings of Holdfast that Kubernetes still keeps, the newest first; those of the same reason about the same object are one.", ordered, List[facts.Event]{}, (*Server).listEvents},
 	}
 }
+
+// ordered are the parameters of a list that has an order of its own.
+var ordered = []parameter{searchParameter, limitParameter, offsetParameter}
 
 // Error is the answer to a request that cannot be served.
 type Error struct {
@@ -129,8 +140,29 @@ func (s *Server) api(of route) http.HandlerFunc {
 			fail(w, http.StatusInternalServerError, "the answer could not be made; the log of the controller says why")
 			return
 		}
-		write(w, http.StatusOK, body)
+		if age, known := s.age(); known {
+			w.Header().Set("Age", strconv.Itoa(int(age.Seconds())))
+		}
+		writeUnlessKnown(w, r, body)
 	}
+}
+
+// writeUnlessKnown spares a client that asks again and again what it has already.
+func writeUnlessKnown(w http.ResponseWriter, r *http.Request, body []byte) {
+	tag := tagOf(body)
+	w.Header().Set("ETag", tag)
+	if r.Header.Get("If-None-Match") == tag {
+		secure(w.Header())
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	write(w, http.StatusOK, body)
+}
+
+// tagOf names a content.
+func tagOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
 
 func encode(answer any, err error) ([]byte, error) {
@@ -157,9 +189,20 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
+	secure(h)
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // who asked has gone or not
+}
+
+// secure keeps browsers, which send the password by themselves once they have it, from giving an answer to other sites, and
+// from taking it for anything but what it is.
+func secure(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	if h.Get("Content-Security-Policy") == "" {
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	}
 }
 
 func names(all []parameter) []string {

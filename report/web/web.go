@@ -12,15 +12,17 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"github.com/holdfast-storage/holdfast/api/client/informers"
 	"github.com/holdfast-storage/holdfast/api/client/listers/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/healthz"
+	"github.com/holdfast-storage/holdfast/kube"
 )
 
 // DefaultAddress is the port of the API on all addresses of the pod.
@@ -28,9 +30,9 @@ const DefaultAddress = ":5705"
 
 // Config is what a Server needs.
 type Config struct {
-	Address    string                          // to listen on; DefaultAddress if empty
-	Namespace  string                          // of Holdfast: where the self-made certificate is, and a secret that names no other
-	Informers  informers.SharedInformerFactory // may be shared with others in the process; Run starts what is not started
+	Address    string        // to listen on; DefaultAddress if empty
+	Namespace  string        // of Holdfast: where the self-made certificate is, and a secret that names no other
+	Watches    *kube.Watches // those of the process; Run starts what is not started
 	Kubernetes kubernetes.Interface
 	Events     record.EventRecorder // nil writes none
 	Health     *healthz.Checks      // of this process, to which the server adds its own; nil: there are no others
@@ -45,7 +47,15 @@ type Server struct {
 	nodes     v1beta1.StorageNodeLister
 	volumes   v1beta1.VolumeLister
 	snapshots v1beta1.SnapshotLister
-	synced    []cache.DoneChecker
+	servers   v1beta1.NFSServerLister
+	jobs      v1beta1.NodeJobLister
+	upgrades  v1beta1.StorageUpgradeLister
+	warnings  corelisters.EventLister
+	synced    []cache.DoneChecker          // the kinds without which nothing is served
+	optional  map[string]cache.DoneChecker // kinds of facts that the controller may have no right to read; the others are served
+	forbidden atomic.Pointer[error]        // why the warnings may not be read
+	clock     clock.PassiveClock
+	heard     atomic.Pointer[time.Time] // when the API server was heard of last
 
 	document []byte // OpenAPI
 	handler  http.Handler
@@ -56,21 +66,18 @@ type Server struct {
 
 // New checks the configuration and begins to listen, so that a port in use is an error at once. Run closes it.
 func New(c Config) (*Server, error) {
-	if c.Informers == nil || c.Kubernetes == nil || c.Namespace == "" {
-		return nil, errors.New("the API needs informers, a client for secrets and the namespace of Holdfast")
+	if c.Watches == nil || c.Kubernetes == nil || c.Namespace == "" {
+		return nil, errors.New("the API needs watches, a client for secrets and the namespace of Holdfast")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Address, c.Health = cmp.Or(c.Address, DefaultAddress), cmp.Or(c.Health, &healthz.Checks{})
-	kinds := c.Informers.Holdfast().V1beta1()
-	s := &Server{
-		Config: c, attempts: newAttempts(clock.RealClock{}), clusters: kinds.StorageClusters().Lister(), nodes: kinds.StorageNodes().Lister(),
-		volumes: kinds.Volumes().Lister(), snapshots: kinds.Snapshots().Lister(),
-		synced: []cache.DoneChecker{
-			kinds.StorageClusters().Informer().HasSyncedChecker(), kinds.StorageNodes().Informer().HasSyncedChecker(),
-			kinds.Volumes().Informer().HasSyncedChecker(), kinds.Snapshots().Informer().HasSyncedChecker(),
-		},
-	}
+	s := &Server{Config: c, clock: clock.RealClock{}}
+	s.attempts = newAttempts(s.clock)
 	s.Health.Ready("informer-sync", s.informed)
+	clusters := s.Watches.Holdfast.Holdfast().V1beta1().StorageClusters()
+	if err := s.watch(); err != nil {
+		return nil, err
+	}
 	var err error
 	if s.identity, err = newIdentity(c, s.clusters); err != nil {
 		return nil, err
@@ -78,7 +85,7 @@ func New(c Config) (*Server, error) {
 	if s.document, err = document(); err != nil {
 		return nil, err
 	}
-	if err := s.identity.listen(kinds.StorageClusters().Informer()); err != nil {
+	if err := s.identity.listen(clusters.Informer()); err != nil {
 		return nil, err
 	}
 	s.handler = s.routes()
@@ -110,7 +117,7 @@ func (s *Server) port() string {
 
 // Run serves until ctx ends. It keeps serving while the API server is unreachable; handlers report that.
 func (s *Server) Run(ctx context.Context) error {
-	s.Informers.StartWithContext(ctx)
+	s.Watches.Start()
 	var work sync.WaitGroup
 	defer work.Wait()
 	ctx, cancel := context.WithCancel(ctx)
