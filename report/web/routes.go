@@ -66,8 +66,12 @@ func refuse(status int, format string, args ...any) error {
 // documentPaths answer with the OpenAPI document.
 var documentPaths = []string{"/openapi.json", "/api/v1/openapi.json"}
 
-func (s *Server) routes() http.Handler {
-	var paths []string
+func (s *Server) routes() (http.Handler, error) {
+	files, err := pageFiles()
+	if err != nil {
+		return nil, err
+	}
+	paths := []string{"/"}
 	open, closed := http.NewServeMux(), http.NewServeMux()
 	answer := func(path string, serve http.HandlerFunc) { closed.Handle(path, readOnly(serve)) }
 	for _, r := range apiRoutes() {
@@ -78,6 +82,9 @@ func (s *Server) routes() http.Handler {
 		paths = append(paths, path)
 		answer(path, func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.document) })
 	}
+	for path, serve := range files {
+		answer(path, serve)
+	}
 	closed.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Sprintf("nothing is at %q; there are /livez, /readyz, %s", r.URL.Path, strings.Join(paths, ", ")))
 	})
@@ -86,7 +93,7 @@ func (s *Server) routes() http.Handler {
 		open.Handle(path, health)
 	}
 	open.Handle("/", s.guarded(s.few(closed)))
-	return open
+	return open, nil
 }
 
 // readOnly refuses what would change something, and bodies, which nothing here reads.
@@ -195,7 +202,7 @@ func write(w http.ResponseWriter, status int, body []byte) {
 }
 
 // secure keeps browsers, which send the password by themselves once they have it, from giving an answer to other sites, and
-// from taking it for anything but what it is.
+// from taking it for anything but what it is. The page has a policy that allows it more.
 func secure(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")

@@ -88,7 +88,9 @@ func New(c Config) (*Server, error) {
 	if err := s.identity.listen(clusters.Informer()); err != nil {
 		return nil, err
 	}
-	s.handler = s.routes()
+	if s.handler, err = s.routes(); err != nil {
+		return nil, err
+	}
 	if s.listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", c.Address); err != nil {
 		return nil, fmt.Errorf("the address of the API: %w", err)
 	}
