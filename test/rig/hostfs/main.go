@@ -92,6 +92,13 @@ func scratch() (string, error) {
 	return os.MkdirTemp("", scratchPrefix+owner+"-")
 }
 
+// Scratch makes a directory for a process that writes to it until it is killed. It is removed when the test ends, or by
+// the next run of a package with Main if this one is killed.
+func Scratch() (dir string, remove func() error, err error) {
+	dir, err = scratch()
+	return dir, func() error { return os.RemoveAll(dir) }, err
+}
+
 // sweep detaches the loop devices on disks of runs that are over, with those on files inside such disks, and removes
 // the disks.
 func sweep() {
