@@ -197,7 +197,8 @@ func expect(t *testing.T, result bench.Result, atOnce, samples int, measures ...
 			continue
 		}
 		got = append(got, m.Measure)
-		if m.Samples != samples || len(m.Values) != samples || m.Min <= 0 || m.P50 < m.Min || m.Max < m.P50 || m.P99 != nil || m.Ratio == nil {
+		// On a busy machine the events of two watches may arrive at once: then it took no time that can be measured.
+		if m.Samples != samples || len(m.Values) != samples || m.Min < 0 || m.Max <= 0 || m.P50 < m.Min || m.Max < m.P50 || m.P99 != nil || m.Ratio == nil {
 			t.Errorf("of %d at once: %+v", atOnce, m)
 		}
 	}
