@@ -33,7 +33,7 @@ func large() *Report {
 		r.Nodes, r.Pools = append(r.Nodes, n), append(r.Pools, p)
 		if i%100 == 0 {
 			r.Unwell = append(r.Unwell, facts.Unwell{Kind: "Volume", Name: fmt.Sprintf("pvc-%d", i), Node: n.Name, Phase: "Lost", Message: "the disk is gone"})
-			r.Warnings = append(r.Warnings, Warning{Time: time.Now(), Object: "Pod x/y", Reason: "Because", Message: "of it"})
+			r.Warnings = append(r.Warnings, facts.Event{Time: time.Now(), Object: "Pod x/y", Reason: "Because", Message: "of it"})
 		}
 	}
 	return r

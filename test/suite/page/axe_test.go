@@ -130,11 +130,7 @@ func (p *tab) accessible(where string) {
 		ID, Help string
 		Nodes    []struct{ HTML, FailureSummary string }
 	}
-	var found struct {
-		Violations []violation
-		Passes     int
-	}
-	found = run[struct {
+	found := run[struct {
 		Violations []violation
 		Passes     int
 	}](p, `axe.run({exclude: [['tbody tr:nth-child(n+6)'], ['.lines > li:nth-child(n+6)']]}, {resultTypes: ['violations']}).then((r) => ({violations: r.violations.map((v) => ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map((n) => ({html: n.html, failureSummary: n.failureSummary}))})), passes: r.passes.length}))`)

@@ -118,7 +118,9 @@ func (b *chromium) stop() error {
 	if err := unix.Kill(-b.cmd.Process.Pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return err
 	}
-	<-b.ended // killed
+	if err := <-b.ended; err == nil {
+		return errors.New("Chromium ended by itself")
+	}
 	return b.remove()
 }
 
