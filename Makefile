@@ -35,7 +35,9 @@ build: ## compile bin/holdfast
 test-fast: ## run what needs no root and no installed packages
 
 test-all: ## make test with what takes long (root)
-	@$(MAKE) --no-print-directory test HOLDFAST_TESTS=all TIMEOUT=120m
+	@$(MAKE) --no-print-directory test test-ceph HOLDFAST_TESTS=all TIMEOUT=120m
+
+test-ceph: root ## test the engines of Ceph on a small, real Ceph, with cgo (root)
 
 test-noisy: ## make test, beside a process that takes 3/7 of every processor (root)
 	@test/run/run $@ $(MAKE) --no-print-directory test
@@ -73,7 +75,7 @@ test-of-clusters test-api-install test-api-rest test-api-oldest test-cluster: ro
 cluster-program: images
 
 SCRIPTED := run up down kubeconfig install-manifest e2e bench build test-fast local-run generate generated lint fmt bench-claims \
-	fuzz images release release-check licences vulncheck deps root clean test-hosts test-of-clusters test-api-install test-api-rest test-api-oldest test-cluster cluster-program
+	fuzz images release release-check licences vulncheck deps root clean test-hosts test-of-clusters test-api-install test-api-rest test-api-oldest test-ceph test-cluster cluster-program
 $(SCRIPTED):
 	@test/run/run $@
 

@@ -76,6 +76,14 @@ test-cluster() {
 	return $failed
 }
 
+# With cgo and the tag, and on clusters of its own. What is tagged needs not be installed for anything else.
+test-ceph() {
+	PACKAGES=$CEPH_PACKAGES deps
+	step 'test with Ceph'
+	# shellcheck disable=SC2046
+	CGO_ENABLED=1 HOLDFAST_REQUIRE=$REQUIRE,ceph nice -n 10 go test -vet=off -tags ceph,pacific,crashpoints -p 1 "${bounded[@]}" $(go list ./backend/ceph/... ./test/rig/ceph)
+}
+
 cluster-program() { go build -C test/tool/cluster -o ../../../bin/cluster .; }
 
 # e2e: in the cluster of HOLDFAST_KUBECONFIG, or in one that stays.

@@ -1,0 +1,110 @@
+//go:build ceph
+
+package ceph
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestCluster_ServesAndComesBackAfterEachDaemonWasKilled(t *testing.T) {
+	c := Start(t, Options{MDS: true})
+	ctx := t.Context()
+	if err := c.CreateRBDPool(ctx, "p", 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateUser(ctx, "u", "mon", "profile rbd", "osd", "profile rbd pool=p"); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []Daemon{Monitor, Manager, OSD, MDS} {
+		c.Kill(d)
+		if err := c.Start(d); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.AwaitHealthy(ctx); err != nil {
+			t.Fatalf("after %s was killed: %v", d, err)
+		}
+	}
+	if _, err := c.Command(ctx, "rbd", "create", "--size", "1G", "p/image"); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := c.Command(ctx, "rbd", "ls", "p"); err != nil || names != "image" {
+		t.Errorf("the pool holds %q, %v", names, err)
+	}
+	if _, err := c.Ceph(ctx, "fs", "subvolume", "create", FileSystem, "s"); err != nil {
+		t.Error(err)
+	}
+}
+
+// lingers makes the test below play a run that is killed.
+const lingers = "HOLDFAST_TEST_LINGERS"
+
+func TestCluster_EndsWithAKilledRun(t *testing.T) {
+	if os.Getenv(lingers) != "" {
+		c := Start(t, Options{})
+		if _, err := os.Stdout.WriteString(c.Dir + "\n"); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			_ = unix.Pause() // until the kill
+		}
+	}
+	Require(t)
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), lingers+"=1")
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := bufio.NewReader(out).ReadString('\n')
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed on purpose
+	if err != nil {
+		t.Fatalf("it said %q, %v", dir, err)
+	}
+	dir = strings.TrimSpace(dir)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for len(processesOf(t, dir)) > 0 || exists(dir) {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("of %s are left: processes %v, the directory %t", dir, processesOf(t, dir), exists(dir))
+		case <-tick.C:
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// processesOf finds what runs with a directory on its command line.
+func processesOf(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		if line, err := os.ReadFile("/proc/" + p.Name() + "/cmdline"); err == nil && strings.Contains(string(line), dir) {
+			found = append(found, p.Name())
+		}
+	}
+	return found
+}
