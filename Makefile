@@ -38,14 +38,12 @@ test-all: ## make test with what takes long (root)
 	@$(MAKE) --no-print-directory test test-ceph HOLDFAST_TESTS=all TIMEOUT=120m
 
 test-ceph: root ## test the engines of Ceph on a small, real Ceph, with cgo (root)
-
 test-noisy: ## make test, beside a process that takes 3/7 of every processor (root)
 	@test/run/run $@ $(MAKE) --no-print-directory test
 
 local-run: build ## run the operator alone, outside of the cluster that KUBECONFIG names; the one inside stands by
 
 generate: ## write what follows from api/v1beta1 and deploy: deepcopy, clients, CRDs, manifests
-
 generated: ## check that what is generated is what make generate writes
 
 lint: ## check style and import directions with golangci-lint

@@ -1,0 +1,160 @@
+//go:build ceph
+
+package ceph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ceph/go-ceph/rados"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// Cluster is a connection to a Ceph cluster, which is made when it is first needed, and again after Forget.
+type Cluster struct {
+	config Config
+	log    *slog.Logger
+
+	mu         sync.Mutex
+	conn       *rados.Conn // nil: there is none
+	dialing    *dialing    // nil: none is being made
+	closed     bool
+	running    map[*running]struct{}
+	operations map[operationKey]*operation
+}
+
+// dialing is an attempt to connect, on which all wait that need the connection.
+type dialing struct {
+	done chan struct{}
+	err  error
+}
+
+// New returns a cluster without connecting to it.
+func New(c Config, log *slog.Logger) (*Cluster, error) {
+	if err := c.Complete(); err != nil {
+		return nil, err
+	}
+	return &Cluster{
+		config: c, log: log.With("cluster", strings.Join(c.Monitors, ","), "user", c.User),
+		running: map[*running]struct{}{}, operations: map[operationKey]*operation{},
+	}, nil
+}
+
+// Config is what the cluster was made with, with what was left to choose.
+func (c *Cluster) Config() Config { return c.config }
+
+var errClosed = errors.New("the connection to Ceph was closed")
+
+// Close waits until no call runs, or ctx ends, and ends the connection.
+func (c *Cluster) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	for {
+		r := c.oldest()
+		if r == nil {
+			break
+		}
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s: %w", backend.ErrUnavailable, r, ctx.Err())
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.conn.Shutdown()
+		c.conn = nil
+	}
+	return nil
+}
+
+// Forget gives up a connection that the cluster has cut off. The next call makes another one.
+func (c *Cluster) Forget(conn *rados.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn != nil && c.conn == conn {
+		c.conn = nil // its memory is freed when the last call that uses it has ended
+	}
+}
+
+// connect returns the connection, and makes it if there is none. All who want it wait for one attempt.
+func (c *Cluster) connect() (*rados.Conn, error) {
+	c.mu.Lock()
+	switch {
+	case c.conn != nil:
+		defer c.mu.Unlock()
+		return c.conn, nil
+	case c.dialing != nil:
+		d := c.dialing
+		c.mu.Unlock()
+		<-d.done
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if d.err != nil {
+			return nil, d.err
+		}
+		if c.conn == nil {
+			return nil, errClosed
+		}
+		return c.conn, nil
+	}
+	d := &dialing{done: make(chan struct{})}
+	c.dialing = d
+	c.mu.Unlock()
+	conn, err := c.dial()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn, c.dialing, d.err = conn, nil, err
+	close(d.done)
+	return conn, err
+}
+
+// dial connects. Nothing is read of the host's own configuration and keyrings.
+func (c *Cluster) dial() (*rados.Conn, error) {
+	conn, err := rados.NewConnWithUser(c.config.User)
+	if err != nil {
+		return nil, err
+	}
+	seconds := func(d time.Duration) string { return fmt.Sprint(max(1, int(d.Seconds()))) }
+	for _, o := range [][2]string{
+		{"mon_host", strings.Join(c.config.Monitors, ",")},
+		{"keyring", "/dev/null"},
+		{"key", string(c.config.Key)},
+		{"log_file", ""},
+		{"log_to_stderr", "false"},
+		{"err_to_stderr", "false"},
+		{"admin_socket", ""},
+		{"client_mount_timeout", seconds(c.config.Patience)},
+		{"rados_mon_op_timeout", seconds(c.config.Patience)},
+		{"rados_osd_op_timeout", seconds(givesUpAfter * c.config.Patience)},
+		{"rbd_cache", "false"}, // what manages images writes nothing to them
+	} {
+		if err := conn.SetConfigOption(o[0], o[1]); err != nil {
+			return nil, fmt.Errorf("option %s of Ceph's library: %w", o[0], err) // without the value, which may be the key
+		}
+	}
+	if err := conn.Connect(); err != nil {
+		return nil, err
+	}
+	is, err := conn.GetFSID()
+	if err == nil && c.config.FSID != "" && is != c.config.FSID {
+		err = fmt.Errorf("%w: the monitors %s are of cluster %s, and cluster %s is configured", backend.ErrUnavailable, strings.Join(c.config.Monitors, ","), is, c.config.FSID)
+	}
+	if err != nil {
+		conn.Shutdown()
+		return nil, err
+	}
+	c.log.Info("connected to Ceph", "fsid", is)
+	return conn, nil
+}
+
+// givesUpAfter is after how many times its caller's patience the library gives a call up.
+const givesUpAfter = 3
