@@ -132,19 +132,6 @@ type Volume struct {
 	Condition    Condition
 }
 
-// Access says how a node uses a volume. Exactly one field is set; it is data, and only nodeops acts on it.
-type Access struct {
-	Image     string // path of a disk image
-	Directory string // path of a directory
-	NFS       *NFS
-}
-
-// NFS is a volume that a server exports.
-type NFS struct {
-	Server string // address; empty inside the server itself, which does not know under which it is reached
-	Path   string // that clients mount
-}
-
 // Condition is the health of a volume; Message says what is wrong and what to do.
 type Condition struct {
 	Abnormal bool

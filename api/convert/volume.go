@@ -95,32 +95,6 @@ func ShowVolume(s *v1beta1.VolumeStatus, v *backend.Volume, address string) {
 	s.Access, s.CreationTime = fromAccess(v.Access, address), fromTime(s.CreationTime, v.Created)
 }
 
-func toAccess(a *v1beta1.VolumeAccess) backend.Access {
-	if a == nil {
-		return backend.Access{}
-	}
-	access := backend.Access{Image: a.Image, Directory: a.Directory}
-	if a.NFS != nil {
-		access.NFS = &backend.NFS{Server: a.NFS.Server, Path: a.NFS.Path}
-	}
-	return access
-}
-
-// fromAccess is nil where there is no access.
-func fromAccess(a backend.Access, address string) *v1beta1.VolumeAccess {
-	if a == (backend.Access{}) {
-		return nil
-	}
-	o := &v1beta1.VolumeAccess{Image: a.Image, Directory: a.Directory}
-	if a.NFS != nil {
-		if address = cmp.Or(a.NFS.Server, address); address == "" {
-			return nil
-		}
-		o.NFS = &v1beta1.VolumeNFS{Server: address, Path: a.NFS.Path}
-	}
-	return o
-}
-
 func toTime(t *metav1.MicroTime) time.Time {
 	if t == nil {
 		return time.Time{}

@@ -230,7 +230,7 @@ type VolumeStatus struct {
 
 // VolumeAccess says how a node reaches a volume. One field is set, or none when the volume is damaged.
 //
-// +kubebuilder:validation:XValidation:rule=`(has(self.image) ? 1 : 0) + (has(self.directory) ? 1 : 0) + (has(self.nfs) ? 1 : 0) <= 1`,message="a volume has one of image, directory and nfs"
+// +kubebuilder:validation:XValidation:rule=`(has(self.image) ? 1 : 0) + (has(self.directory) ? 1 : 0) + (has(self.nfs) ? 1 : 0) + (has(self.rbd) ? 1 : 0) + (has(self.cephfs) ? 1 : 0) <= 1`,message="a volume has one of image, directory, nfs, rbd and cephfs"
 type VolumeAccess struct {
 	// image is the path of a disk image.
 	// +optional
@@ -241,6 +241,12 @@ type VolumeAccess struct {
 	// nfs is the export that clients of a server mount.
 	// +optional
 	NFS *VolumeNFS `json:"nfs,omitempty"`
+	// rbd is the image in a Ceph cluster.
+	// +optional
+	RBD *VolumeRBD `json:"rbd,omitempty"`
+	// cephfs is the directory of a file system in a Ceph cluster.
+	// +optional
+	CephFS *VolumeCephFS `json:"cephfs,omitempty"`
 }
 
 // VolumeNFS is the export that clients of a server mount.
@@ -254,6 +260,74 @@ type VolumeNFS struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^/`
+	Path string `json:"path"`
+}
+
+// VolumeCeph is a Ceph cluster, and the user as whom a node speaks to it. The key of that user is in a Secret.
+type VolumeCeph struct {
+	// fsid is the UUID of the cluster.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`
+	// +kubebuilder:validation:MaxLength=36
+	FSID string `json:"fsid"`
+	// monitors of the cluster: v2:ADDRESS:PORT or v1:ADDRESS:PORT, for each messenger of each of them.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:Pattern=`^v[12]:([0-9.]+|[[][0-9a-fA-F:.]+[]]):[0-9]+$`
+	Monitors []string `json:"monitors,omitempty"`
+	// user of the node, without client.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	User string `json:"user"`
+	// secure encrypts all that is sent.
+	// +optional
+	Secure bool `json:"secure,omitempty"`
+}
+
+// VolumeRBD is an image in a pool of a Ceph cluster.
+type VolumeRBD struct {
+	// cluster that has the pool.
+	// +required
+	Cluster VolumeCeph `json:"cluster"`
+	// pool that has the image.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Pool string `json:"pool"`
+	// namespace of the pool. Empty means the one without a name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Namespace string `json:"namespace,omitempty"`
+	// image is its name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Image string `json:"image"`
+	// imageID is its identity, which a later image of the same name does not have.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ImageID string `json:"imageID,omitempty"`
+}
+
+// VolumeCephFS is a directory of a file system in a Ceph cluster.
+type VolumeCephFS struct {
+	// cluster that has the file system.
+	// +required
+	Cluster VolumeCeph `json:"cluster"`
+	// fileSystem is its name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	FileSystem string `json:"fileSystem"`
+	// path of the volume in it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^/`
 	Path string `json:"path"`
 }
