@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"math"
+	"reflect"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -22,7 +23,7 @@ func created(c checker) {
 		c.Error(err)
 	}
 	got, err := c.Backend.Get(ctx, v.ID)
-	if err != nil || got.ID != v.ID || got.Size != v.Size || got.Access != v.Access {
+	if err != nil || got.ID != v.ID || got.Size != v.Size || !reflect.DeepEqual(got.Access, v.Access) {
 		c.Errorf("Get returned %+v, %v for %+v", got, err, v)
 	}
 	_, err = c.Backend.Get(ctx, "absent")
