@@ -68,7 +68,35 @@ func (c *Cluster) CreateRBDPool(ctx context.Context, name string, quota int64) e
 	if quota > 0 {
 		err = errors.Join(err, c.SetQuota(ctx, name, quota))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.await(ctx, "the room of pool "+name, func(ctx context.Context) error { return c.measured(ctx, name) })
+}
+
+// measured says whether the monitors know how much a new pool can hold.
+func (c *Cluster) measured(ctx context.Context, pool string) error {
+	text, err := c.Ceph(ctx, "df", "--format", "json")
+	if err != nil {
+		return err
+	}
+	var df struct {
+		Pools []struct {
+			Name  string
+			Stats struct {
+				Free int64 `json:"max_avail"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &df); err != nil {
+		return err
+	}
+	for _, p := range df.Pools {
+		if p.Name == pool && p.Stats.Free > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("df says %s", text)
 }
 
 // SetQuota limits what a pool may hold; 0: no quota.
