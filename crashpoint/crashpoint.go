@@ -76,3 +76,27 @@ var ExportSteps = []Step{
 	ExportRenewed, ExportMounted, ExportCopied, ExportRecorded, ExportPut, ExportGrown, ExportRemoved, ExportUnmounted, ExportEmptied,
 	ExportRevived,
 }
+
+// The steps in which an image in a Ceph cluster is made, copied, grown and removed.
+const (
+	ImagePromised Step = "image-promised" // its room is promised, the image is not there
+	ImageSnapped  Step = "image-snapped"  // its source has a temporary snapshot, nothing is copied
+	ImageCloned   Step = "image-cloned"   // it shares the content of its source, which still has the snapshot
+	ImageFilled   Step = "image-filled"   // complete, but its metadata does not say so
+	ImageReady    Step = "image-ready"    // its metadata says so, the ledger does not
+	ImageGrown    Step = "image-grown"    // grown, the metadata has the old size
+	ImageRecorded Step = "image-recorded" // the new size is recorded, the caller has no answer
+	ImageTrashed  Step = "image-trashed"  // in the trash, the ledger has it under its name
+	ImageGiven    Step = "image-given"    // out of the trash for good, nothing of it is removed
+	ImageRemoved  Step = "image-removed"  // removed, its room is still promised
+	ImageRevived  Step = "image-revived"  // has its name again, the ledger has it in the trash
+	ImagesSnapped Step = "images-snapped" // all sources of a group have their snapshots, and are locked
+	ImagesGrouped Step = "images-grouped" // all members are there, the record of the group is not
+	GroupDropped  Step = "group-dropped"  // the record is gone, the members are there
+)
+
+// ImageSteps lists them all.
+var ImageSteps = []Step{
+	ImagePromised, ImageSnapped, ImageCloned, ImageFilled, ImageReady, ImageGrown, ImageRecorded, ImageTrashed, ImageGiven, ImageRemoved,
+	ImageRevived, ImagesSnapped, ImagesGrouped, GroupDropped,
+}

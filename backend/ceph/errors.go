@@ -29,14 +29,14 @@ type Error struct {
 func (e *Error) Error() string   { return e.sentinel.Error() + ": " + e.message }
 func (e *Error) Unwrap() []error { return []error{e.sentinel, e.Errno} }
 
-// errnoOf finds the number of an error of go-ceph; 0: it has none.
-func errnoOf(err error) syscall.Errno {
+// ErrnoOf finds the number of an error of go-ceph; 0: it has none.
+func ErrnoOf(err error) syscall.Errno {
 	if op, ok := errors.AsType[rados.OperationError](err); ok {
 		if op.OpError != nil {
-			return errnoOf(op.OpError)
+			return ErrnoOf(op.OpError)
 		}
 		for _, i := range slices.Sorted(maps.Keys(op.StepErrors)) {
-			if n := errnoOf(op.StepErrors[i]); n != 0 {
+			if n := ErrnoOf(op.StepErrors[i]); n != 0 {
 				return n
 			}
 		}
@@ -51,7 +51,7 @@ func errnoOf(err error) syscall.Errno {
 
 // translate gives an error of go-ceph its sentinel. Any other error stays what it is.
 func (c *Cluster) translate(err error) error {
-	n := errnoOf(err)
+	n := ErrnoOf(err)
 	if err == nil || n == 0 || errors.As(err, new(*Error)) {
 		return err
 	}

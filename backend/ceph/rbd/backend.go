@@ -1,0 +1,195 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ceph/go-ceph/rbd"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+)
+
+// sizeUnit is what sizes are rounded up to.
+const sizeUnit = 1 << 20
+
+// Backend serves one pool of images.
+type Backend struct {
+	Config
+	cluster *ceph.Cluster
+	ops     backend.Operations
+	log     *slog.Logger
+	cookie  string
+	current atomic.Pointer[session] // nil: this process does not have the pool
+	closed  atomic.Bool
+	giving  sync.Mutex // held while trash is removed for room
+	stop    context.CancelFunc
+	keeper  sync.WaitGroup
+	flatten chan string // names of images that need too many others
+}
+
+var (
+	_ backend.Backend          = (*Backend)(nil)
+	_ backend.Expander         = (*Backend)(nil)
+	_ backend.Snapshotter      = (*Backend)(nil)
+	_ backend.GroupSnapshotter = (*Backend)(nil)
+	_ backend.Cloner           = (*Backend)(nil)
+	_ backend.Trasher          = (*Backend)(nil)
+)
+
+// Open serves a pool until Close. It does not wait for the cluster: as long as that cannot be reached, calls fail with
+// ErrUnavailable.
+func Open(ctx context.Context, cluster *ceph.Cluster, c Config, log *slog.Logger) (*Backend, error) {
+	if err := c.complete(cluster.Config()); err != nil {
+		return nil, err
+	}
+	b := &Backend{Config: c, cluster: cluster, log: log.With("pool", c.Name), cookie: newCookie(), flatten: make(chan string, mostFlattened)}
+	keeping, stop := context.WithCancel(ceph.Background(context.WithoutCancel(ctx)))
+	b.stop = stop
+	b.keeper.Go(func() { b.keep(keeping) })
+	return b, nil
+}
+
+// Close waits until no operation runs, or ctx ends, and gives the pool back. It leaves the cluster's connection open.
+func (b *Backend) Close(ctx context.Context) error {
+	b.closed.Store(true)
+	b.stop()
+	kept := make(chan struct{})
+	go func() { b.keeper.Wait(); close(kept) }()
+	select {
+	case <-kept:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: pool %s does not answer: %w", backend.ErrUnavailable, b.Name, ctx.Err())
+	}
+	if err := b.ops.Wait(ctx); err != nil {
+		return err
+	}
+	if s := b.current.Swap(nil); s != nil {
+		return s.release()
+	}
+	return nil
+}
+
+func (b *Backend) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.create(ctx, spec, nil)
+}
+
+func (b *Backend) Clone(ctx context.Context, source backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.create(ctx, spec, &backend.Source{Kind: backend.SourceVolume, ID: source})
+}
+
+func (b *Backend) Restore(ctx context.Context, snapshot backend.ID, spec backend.VolumeSpec) (*backend.Volume, error) {
+	return b.create(ctx, spec, &backend.Source{Kind: backend.SourceSnapshot, ID: snapshot})
+}
+
+func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	if _, err := backend.ParseID(string(id)); err != nil {
+		return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, backend.Quote(string(id)))
+	}
+	r, err := b.find(ctx, volumes, id)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, fmt.Errorf("%w: volume %s in pool %s", backend.ErrNotFound, id, b.Name)
+	}
+	return b.volume(r), nil
+}
+
+// find looks for what is complete, or damaged.
+func (b *Backend) find(ctx context.Context, k kind, id backend.ID) (*record, error) {
+	return call(ctx, b, fmt.Sprintf("looking for %s %s", k, id), func(s *session) (*record, error) { return s.find(k, id) })
+}
+
+func (s *session) find(k kind, id backend.ID) (*record, error) {
+	r, err := s.look(k, id)
+	if err != nil || r == nil || errors.Is(r.damage, errIncomplete) {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (b *Backend) List(ctx context.Context) ([]*backend.Volume, error) {
+	all, err := call(ctx, b, "listing volumes", func(s *session) ([]*record, error) { return s.list(volumes) })
+	if err != nil {
+		return nil, err
+	}
+	var found []*backend.Volume
+	for _, r := range all {
+		found = append(found, b.volume(r))
+	}
+	return found, nil
+}
+
+// readers is how many images are read at once.
+const readers = 8
+
+// list reads all images of a kind, in the order of IDs.
+func (s *session) list(k kind) ([]*record, error) {
+	names, err := rbd.GetImageNames(s.ioctx)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		mu   sync.Mutex
+		all  []*record
+		errs []error
+		wait sync.WaitGroup
+	)
+	next := make(chan backend.ID)
+	for range readers {
+		wait.Go(func() {
+			for id := range next {
+				r, err := s.find(k, id)
+				mu.Lock()
+				if err != nil {
+					errs = append(errs, err)
+				}
+				if r != nil {
+					all = append(all, r)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, name := range names {
+		if is, id, ours := parseName(name); ours && is == k {
+			next <- id
+		}
+	}
+	close(next)
+	wait.Wait()
+	slices.SortFunc(all, func(x, y *record) int { return cmp.Compare(x.id, y.id) })
+	return all, errors.Join(errs...)
+}
+
+// volume shows a record as callers know it.
+func (b *Backend) volume(r *record) *backend.Volume {
+	v := &backend.Volume{ID: r.id, Pool: b.Name}
+	c := b.cluster.Config()
+	v.Access.RBD = &backend.RBD{
+		Cluster: backend.Ceph{FSID: c.FSID, Monitors: c.Monitors, User: c.User},
+		Pool:    c.Pool, Namespace: c.Namespace, Image: r.name, ImageID: r.image,
+	}
+	if r.meta == nil {
+		v.Condition = backend.Condition{Abnormal: true, Message: r.damaged().Error()}
+		return v
+	}
+	m := r.meta
+	v.Name, v.Size, v.Mode, v.FSType, v.FSSize, v.Provisioning = m.Name, m.Size, m.Mode, m.FSType, m.FSSize, m.Provisioning
+	v.MkfsOptions, v.Inodes, v.Labels, v.OnNodeLoss, v.Source, v.Created = m.MkfsOptions, m.Inodes, m.Labels, m.OnNodeLoss, m.Source, m.Created
+	if r.size < m.Size {
+		v.Condition = backend.Condition{Abnormal: true, Message: fmt.Sprintf("image %s has %d bytes, recorded are %d", r.name, r.size, m.Size)}
+	}
+	return v
+}
+
+func (r *record) damaged() error { return fmt.Errorf("image %s: %w", r.name, r.damage) }

@@ -1,0 +1,181 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// room is what the cluster says of the pool that has the content of the images.
+type room struct {
+	quota  int64 // most bytes; 0: no limit but the cluster
+	stored int64
+	free   int64 // of the cluster, for this pool
+}
+
+func (r room) total() int64 {
+	total := r.stored + r.free
+	if r.quota > 0 {
+		return min(r.quota, total)
+	}
+	return total
+}
+
+// left is how much of it can still be written.
+func (r room) left() int64 { return max(0, r.total()-r.stored) }
+
+func (s *session) monitor(command map[string]any, into any) error {
+	command["format"] = "json"
+	text, said, err := s.conn.MonCommand(encode(command))
+	if err != nil {
+		return fmt.Errorf("ceph %s: %w (%s)", command["prefix"], err, said)
+	}
+	return json.Unmarshal(text, into)
+}
+
+func (s *session) measure() (r room, err error) {
+	pool := cmp.Or(s.config.DataPool, s.config.Pool)
+	var df struct {
+		Pools []struct {
+			Name  string
+			Stats struct {
+				Stored int64
+				Free   int64 `json:"max_avail"`
+			}
+		}
+	}
+	if err := s.monitor(map[string]any{"prefix": "df"}, &df); err != nil {
+		return r, err
+	}
+	for _, p := range df.Pools {
+		if p.Name == pool {
+			r.stored, r.free = p.Stats.Stored, p.Stats.Free
+		}
+	}
+	var quota struct {
+		Bytes int64 `json:"quota_max_bytes"`
+	}
+	if err := s.monitor(map[string]any{"prefix": "osd pool get-quota", "pool": pool}, &quota); err != nil {
+		return r, err
+	}
+	r.quota = quota.Bytes
+	return r, nil
+}
+
+// available is what can be promised where that much is promised: of the whole room, and of what is free.
+func (b *Backend) available(r room, promised int64) int64 {
+	byPromise := int64(float64(r.total())*b.Overcommit) - promised
+	byFreeSpace := int64(float64(r.left()) * b.Overcommit)
+	return max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
+}
+
+// promise takes room for an image under a key of the ledger, and lets trash go where that is needed.
+func (b *Backend) promise(ctx context.Context, key string, p *promise) error {
+	short, err := b.tryPromise(ctx, key, p)
+	if err != nil || short == nil {
+		return err
+	}
+	b.giving.Lock()
+	defer b.giving.Unlock()
+	for {
+		short, err := b.tryPromise(ctx, key, p)
+		if err != nil || short == nil {
+			return err
+		}
+		gone, err := b.giveWay(ctx, short)
+		if err != nil {
+			return err
+		}
+		if !gone {
+			return short
+		}
+	}
+}
+
+// shortage says that a promise does not fit.
+type shortage struct {
+	missing int64 // that trash would have to give
+	message string
+}
+
+func (s *shortage) Error() string { return backend.ErrExhausted.Error() + ": " + s.message }
+func (s *shortage) Unwrap() error { return backend.ErrExhausted }
+
+// tryPromise promises, or says what is missing.
+func (b *Backend) tryPromise(ctx context.Context, key string, p *promise) (*shortage, error) {
+	return call(ctx, b, "promising room to "+key, func(s *session) (short *shortage, err error) {
+		r, err := s.measure()
+		if err != nil {
+			return nil, err
+		}
+		refused := false
+		err = s.ledger.change(map[string]*promise{key: p}, func(promised, more int64) error {
+			left := b.available(r, promised)
+			if more <= 0 || more <= left {
+				return nil
+			}
+			refused = true
+			short = &shortage{more - left, fmt.Sprintf(
+				"%s needs %d bytes of pool %s, %d are available (total %d, stored %d, promised %d, overcommit %g); delete volumes or snapshots, raise the pool's quota, add disks to the cluster, or raise overcommit",
+				key, more, b.Name, left, r.total(), r.stored, promised, b.Overcommit)}
+			return short
+		})
+		if refused {
+			return short, nil
+		}
+		return nil, err
+	})
+}
+
+func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
+	if pool != "" && pool != b.Name {
+		return backend.Capacity{}, fmt.Errorf("%w: pool %s; the pools are: %s", backend.ErrNotFound, backend.Quote(pool), b.Name)
+	}
+	return call(ctx, b, "measuring pool "+b.Name, func(s *session) (c backend.Capacity, err error) {
+		r, err := s.measure()
+		if err != nil {
+			return c, err
+		}
+		promised, err := s.ledger.promised()
+		if err != nil {
+			return c, err
+		}
+		entries, err := s.ledger.all()
+		if err != nil {
+			return c, err
+		}
+		var gives int64
+		for _, p := range entries {
+			if p.State == trashed {
+				gives += p.Charge
+			}
+		}
+		left := b.available(r, promised-gives)
+		return backend.Capacity{Total: r.total(), Promised: promised, Used: r.stored, Available: left, Smallest: sizeUnit, Largest: left}, nil
+	})
+}
+
+// giveWay removes the volume that was deleted first, if the trash has enough to give.
+func (b *Backend) giveWay(ctx context.Context, short *shortage) (gone bool, err error) {
+	all, err := b.trash(ctx)
+	if err != nil {
+		return false, err
+	}
+	all = slices.DeleteFunc(all, func(t *discarded) bool { return t.shared })
+	var gives int64
+	for _, t := range all {
+		gives += t.Charge
+	}
+	if len(all) == 0 || gives < short.missing {
+		return false, nil
+	}
+	oldest := slices.MinFunc(all, func(x, y *discarded) int { return x.deleted.Compare(y.deleted) })
+	b.log.Info("a deleted volume is removed early: its space is needed", "volume", oldest.id, "bytes", oldest.Charge)
+	return true, b.purge(ctx, oldest.image, oldest.name)
+}

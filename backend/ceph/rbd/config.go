@@ -1,0 +1,37 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+)
+
+// Config says how a pool is served.
+type Config struct {
+	Name string // by which requests name the pool; empty: as Ceph does
+	// Overcommit is how often the room of the pool may be promised; 0: once.
+	Overcommit float64
+	// TrashRetention is how long deleted volumes are kept; 0: a day.
+	TrashRetention time.Duration
+}
+
+// NoTrash is the TrashRetention of a pool that removes volumes at once.
+const NoTrash time.Duration = -1
+
+func (c *Config) complete(of ceph.Config) error {
+	if of.Pool == "" {
+		return fmt.Errorf("%w: no pool of images is named", backend.ErrInvalid)
+	}
+	c.Name = cmp.Or(c.Name, of.Pool)
+	c.Overcommit = cmp.Or(c.Overcommit, 1)
+	c.TrashRetention = cmp.Or(c.TrashRetention, 24*time.Hour)
+	if c.Overcommit < 0.1 || c.Overcommit > 100 {
+		return fmt.Errorf("%w overcommit %g of pool %s: it must be 0.1 to 100", backend.ErrInvalid, c.Overcommit, c.Name)
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"testing"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/backendtest"
+)
+
+func TestBlockImage_Conforms(t *testing.T)      { conforms(t, backend.Block, "", "") }
+func TestFilesystemImage_Conforms(t *testing.T) { conforms(t, backend.Filesystem, "ext4", "team-a") }
+
+// conforms writes to the image itself: the file system is made by the node that first uses it.
+func conforms(t *testing.T, mode backend.Mode, fstype, namespace string) {
+	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
+		at := newPool(t, size)
+		if namespace != "" {
+			if _, err := real.Command(t.Context(), "rbd", "namespace", "create", at.Pool+"/"+namespace); err != nil {
+				t.Fatal(err)
+			}
+			at.Namespace = namespace
+		}
+		config := Config{Name: "pool"}
+		b, end := open(t, at, config)
+		return &backendtest.Fixture{
+			Backend: b,
+			Reopen: func(t *testing.T) backendtest.Storage {
+				end()
+				b, end = open(t, at, config)
+				return b
+			},
+			Mode: mode, FSType: fstype, Smallest: 16 * mib,
+			Write: func(t *testing.T, v *backend.Volume, content []byte) { write(t, at, v, content) },
+			Read:  func(t *testing.T, v *backend.Volume, length int) []byte { return read(t, at, v, length) },
+		}
+	}}.Run(t)
+}

@@ -1,0 +1,320 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/ceph/go-ceph/rbd"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+	"github.com/holdfast-storage/holdfast/crashpoint"
+)
+
+// Snapshots and groups have names of their own, which may equal those of volumes: their operations use other keys.
+func snapshotKey(id backend.ID) backend.ID { return "snapshot/" + id }
+func groupKey(id backend.ID) backend.ID    { return "group/" + id }
+
+// do runs an operation on one ID.
+func do[T any](ctx context.Context, b *Backend, id backend.ID, verb string, f func(context.Context) (T, error)) (T, error) {
+	return ceph.Do(ctx, b.cluster, &b.ops, id, verb, f)
+}
+
+func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *backend.Source) (*backend.Volume, error) {
+	id, err := backend.IDFor(spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	return do(ctx, b, id, "create", func(ctx context.Context) (*backend.Volume, error) {
+		r, err := b.find(ctx, volumes, id)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			v := b.volume(r)
+			return v, v.Satisfies(spec, source)
+		}
+		if err := b.accepts(spec); err != nil {
+			return nil, err
+		}
+		if source == nil {
+			return b.build(ctx, id, spec, nil, nil)
+		}
+		k, key := volumes, source.ID
+		if source.Kind == backend.SourceSnapshot {
+			k, key = snapshots, snapshotKey(source.ID)
+		}
+		if key == id {
+			return nil, fmt.Errorf("%w: %s, the source of %s", backend.ErrNotFound, source, id)
+		}
+		return do(ctx, b, key, "copy for "+string(id), func(ctx context.Context) (*backend.Volume, error) {
+			from, err := b.need(ctx, k, source.ID, ", the source of "+string(id))
+			if err != nil {
+				return nil, err
+			}
+			return b.build(ctx, id, spec, source, from)
+		})
+	})
+}
+
+// need finds what must be there; of says for what.
+func (b *Backend) need(ctx context.Context, k kind, id backend.ID, of string) (*record, error) {
+	if _, err := backend.ParseID(string(id)); err != nil {
+		return nil, fmt.Errorf("%w: %s %s%s", backend.ErrNotFound, k, backend.Quote(string(id)), of)
+	}
+	r, err := b.find(ctx, k, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case r == nil:
+		return nil, fmt.Errorf("%w: %s %s%s in pool %s", backend.ErrNotFound, k, id, of, b.Name)
+	case r.meta == nil:
+		return nil, fmt.Errorf("%w: %w", backend.ErrPrecondition, r.damaged())
+	case r.meta.Group == "":
+		return r, nil
+	}
+	g, err := b.findGroup(ctx, r.meta.Group)
+	if err == nil && g == nil {
+		err = fmt.Errorf("%w: %s %s%s: its group %s is not complete", backend.ErrNotFound, k, id, of, r.meta.Group)
+	}
+	return r, err
+}
+
+// accepts refuses what no image can be.
+func (b *Backend) accepts(spec backend.VolumeSpec) error {
+	switch {
+	case spec.Pool != "" && spec.Pool != b.Name:
+		return fmt.Errorf("%w: pool %s; the pools are: %s", backend.ErrInvalid, backend.Quote(spec.Pool), b.Name)
+	case spec.Shared:
+		return fmt.Errorf("%w: volume %s: an image is used by one node at a time; use a class of a file system", backend.ErrInvalid, backend.Quote(spec.Name))
+	case spec.Provisioning == backend.Thick:
+		return fmt.Errorf("%w: volume %s: images are provisioning=%s only", backend.ErrInvalid, backend.Quote(spec.Name), backend.Thin)
+	case spec.Mode != "" && spec.Mode != backend.Filesystem && spec.Mode != backend.Block:
+		return fmt.Errorf("%w mode %s: it must be %s or %s", backend.ErrInvalid, backend.Quote(string(spec.Mode)), backend.Filesystem, backend.Block)
+	case spec.Mode == backend.Block && (spec.FSType != "" || len(spec.MkfsOptions) > 0 || spec.Inodes > 0):
+		return fmt.Errorf("%w: volume %s has mode %s, for which no file system is made; leave out its file system", backend.ErrInvalid, backend.Quote(spec.Name), backend.Block)
+	}
+	switch spec.FSType {
+	case "", "ext4", "xfs", "btrfs":
+		return nil
+	}
+	return fmt.Errorf("%w file system %s: it must be ext4, xfs or btrfs", backend.ErrInvalid, backend.Quote(spec.FSType))
+}
+
+// plan decides what a volume will be.
+func (b *Backend) plan(id backend.ID, spec backend.VolumeSpec, source *backend.Source, from *record) (*meta, error) {
+	m := &meta{
+		Version: version, Kind: volumes, ID: id, Name: spec.Name, Created: time.Now().UTC(), Mode: spec.Mode, FSType: spec.FSType,
+		Provisioning: backend.Thin, MkfsOptions: spec.MkfsOptions, Inodes: spec.Inodes, Labels: maps.Clone(spec.Labels),
+		OnNodeLoss: spec.OnNodeLoss, Source: source, Ephemeral: spec.Ephemeral,
+	}
+	smallest := int64(sizeUnit)
+	if from != nil {
+		f := from.meta
+		smallest = f.Size
+		m.Mode, m.FSType = cmp.Or(m.Mode, f.Mode), cmp.Or(m.FSType, f.FSType)
+		if m.Mode != f.Mode || m.FSType != f.FSType {
+			return nil, fmt.Errorf("%w: volume %s is to be a copy of %s, which has mode %s and file system %q, and cannot have another", backend.ErrInvalid, id, source, f.Mode, f.FSType)
+		}
+		if spec.Size.Required == 0 {
+			spec.Size.Required = smallest // a copy is as large as its source
+		}
+	}
+	m.Mode = cmp.Or(m.Mode, backend.Filesystem)
+	if m.Mode == backend.Filesystem {
+		m.FSType = cmp.Or(m.FSType, "ext4")
+	}
+	var err error
+	if m.Size, err = spec.Size.Choose(smallest, sizeUnit); err != nil {
+		return nil, fmt.Errorf("volume %s in pool %s: %w", id, b.Name, err)
+	}
+	if m.Mode == backend.Filesystem {
+		m.FSSize = m.Size
+		if from != nil {
+			m.FSSize = from.meta.FSSize
+		}
+	}
+	return m, nil
+}
+
+func (b *Backend) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source, from *record) (*backend.Volume, error) {
+	m, err := b.plan(id, spec, source, from)
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.make(ctx, m, from, func(s *session) error {
+		if from == nil {
+			return s.createImage(m.imageName(), m.Size)
+		}
+		if err := s.copy(m.imageName(), from); err != nil {
+			return err
+		}
+		return s.with(m.imageName(), func(image *rbd.Image) error { return grow(image, m.Size) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b.volume(r), nil
+}
+
+// grow makes an image at least that large.
+func grow(image *rbd.Image, size int64) error {
+	is, err := image.GetSize()
+	if err != nil || int64(is) >= size {
+		return err
+	}
+	return image.Resize(uint64(size))
+}
+
+// make promises the room of an image, has it filled, and says in its metadata that it is complete.
+func (b *Backend) make(ctx context.Context, m *meta, from *record, fill func(*session) error) (*record, error) {
+	name := m.imageName()
+	p := &promise{Charge: m.Size, State: building}
+	if from != nil {
+		p.Source = from.name
+	}
+	if err := b.clear(ctx, name); err != nil {
+		return nil, err
+	}
+	if err := b.promise(ctx, name, p); err != nil {
+		return nil, err
+	}
+	crashpoint.Here(crashpoint.ImagePromised)
+	r, err := call(ctx, b, "making image "+name, func(s *session) (*record, error) {
+		if err := fill(s); err != nil {
+			return nil, err
+		}
+		crashpoint.Here(crashpoint.ImageFilled)
+		if err := s.writeMeta(m); err != nil {
+			return nil, err
+		}
+		crashpoint.Here(crashpoint.ImageReady)
+		p.State = settled
+		if err := s.ledger.change(map[string]*promise{name: p}, nil); err != nil {
+			return nil, err
+		}
+		return &record{name: name, image: m.Image, kind: m.Kind, id: m.ID, size: m.Size, meta: m}, nil
+	})
+	if err != nil {
+		// What was asked for last may still have been done. A repeat, or the next start, removes what is not complete.
+		if cleared := b.clear(ctx, name); cleared != nil {
+			b.log.Warn("an image that could not be completed stays until it is asked for again, or the pool is opened", "image", name, "error", cleared)
+		}
+		return nil, err
+	}
+	b.examineDepth(ctx, name)
+	return r, nil
+}
+
+// copy makes an image that shares the content of from.
+func (s *session) copy(name string, from *record) error {
+	if from.kind == snapshots {
+		if err := s.cloneImage(from.name, contentSnapshot, name); err != nil {
+			return err
+		}
+		return s.limitDepth(name)
+	}
+	if err := s.with(from.name, func(image *rbd.Image) error { return snap(image, temporaryPrefix+name) }); err != nil {
+		return err
+	}
+	crashpoint.Here(crashpoint.ImageSnapped)
+	return s.copySnapped(name, from)
+}
+
+// copySnapped goes on where the source has its temporary snapshot.
+func (s *session) copySnapped(name string, from *record) error {
+	if err := s.cloneImage(from.name, temporaryPrefix+name, name); err != nil {
+		return errors.Join(err, s.dropTemporary(from.name, name))
+	}
+	crashpoint.Here(crashpoint.ImageCloned)
+	if err := s.dropTemporary(from.name, name); err != nil {
+		return err
+	}
+	return s.limitDepth(name)
+}
+
+// clear makes way for an image: what an earlier attempt left under its name is removed. An image of that name that room
+// was never promised to is somebody else's.
+func (b *Backend) clear(ctx context.Context, name string) error {
+	_, err := call(ctx, b, "clearing "+name, func(s *session) (any, error) {
+		entries, err := s.ledger.get(name)
+		if err != nil {
+			return nil, err
+		}
+		p, promised := entries[name]
+		k, id, _ := parseName(name)
+		r, err := s.look(k, id)
+		if err != nil || r == nil && !promised {
+			return nil, err
+		}
+		if r != nil && !errors.Is(r.damage, errIncomplete) {
+			if promised && p.State == building { // completed by what seemed to fail
+				p.State, p.Charge = settled, r.size
+				return nil, s.ledger.change(map[string]*promise{name: &p}, nil)
+			}
+			return nil, nil
+		}
+		if !promised {
+			return nil, fmt.Errorf("%w: pool %s has an image %s that is not of Holdfast; rename it", backend.ErrExists, b.Name, name)
+		}
+		return nil, s.discard(name, p)
+	})
+	return err
+}
+
+// discard removes an image that is not complete, and its promise.
+func (s *session) discard(name string, p promise) error {
+	if p.Source != "" {
+		if err := s.dropTemporary(p.Source, name); err != nil {
+			return err
+		}
+	}
+	err := s.with(name, func(image *rbd.Image) error { return unsnap(image, contentSnapshot) })
+	if err == nil || absent(err) { // Ceph may have less than an image of that name
+		err = rbd.RemoveImage(s.ioctx, name)
+	}
+	if err != nil && !absent(err) {
+		return err
+	}
+	return s.ledger.change(map[string]*promise{name: nil}, nil)
+}
+
+func (b *Backend) Expand(ctx context.Context, id backend.ID, wish backend.Size) (*backend.Volume, error) {
+	return do(ctx, b, id, "expand", func(ctx context.Context) (*backend.Volume, error) {
+		r, err := b.need(ctx, volumes, id, "")
+		if err != nil {
+			return nil, err
+		}
+		if wish.Required == 0 {
+			wish.Required = r.meta.Size
+		}
+		size, err := wish.Choose(r.meta.Size, sizeUnit)
+		if err != nil {
+			return nil, fmt.Errorf("volume %s: %w", id, err)
+		}
+		if size == r.meta.Size {
+			return b.volume(r), nil
+		}
+		if err := b.promise(ctx, r.name, &promise{Charge: size, State: settled}); err != nil {
+			return nil, err
+		}
+		return call(ctx, b, "growing image "+r.name, func(s *session) (*backend.Volume, error) {
+			if err := s.with(r.name, func(image *rbd.Image) error { return grow(image, size) }); err != nil {
+				return nil, err
+			}
+			crashpoint.Here(crashpoint.ImageGrown)
+			r.meta.Size, r.size = size, size
+			if err := s.writeMeta(r.meta); err != nil {
+				return nil, err
+			}
+			crashpoint.Here(crashpoint.ImageRecorded)
+			return b.volume(r), nil
+		})
+	})
+}

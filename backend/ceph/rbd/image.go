@@ -1,0 +1,180 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"errors"
+
+	"github.com/ceph/go-ceph/rbd"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// features are what the kernel's driver knows, too.
+const features = rbd.FeatureLayering | rbd.FeatureExclusiveLock | rbd.FeatureObjectMap | rbd.FeatureFastDiff | rbd.FeatureDeepFlatten
+
+// record is an image that was read.
+type record struct {
+	name   string // of the image, which it has or, in the trash, had
+	image  string // its ID
+	kind   kind
+	id     backend.ID
+	size   int64
+	meta   *meta
+	damage error // why there is no meta
+}
+
+func absent(err error) bool { return errors.Is(err, rbd.ErrNotExist) || isErrno(err, unix.ENOENT) }
+
+// look reads an image by its name; nil: there is none.
+func (s *session) look(k kind, id backend.ID) (*record, error) {
+	name := imageName(k, id)
+	image, err := rbd.OpenImageReadOnly(s.ioctx, name, rbd.NoSnapshot)
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
+	return s.readImage(image, name)
+}
+
+// lookInTrash reads an image by its ID.
+func (s *session) lookInTrash(id, name string) (*record, error) {
+	image, err := rbd.OpenImageByIdReadOnly(s.ioctx, id, rbd.NoSnapshot)
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
+	return s.readImage(image, name)
+}
+
+func (s *session) readImage(image *rbd.Image, name string) (*record, error) {
+	r := &record{name: name}
+	r.kind, r.id, _ = parseName(name)
+	var err error
+	if r.image, err = image.GetId(); err != nil {
+		return nil, err
+	}
+	size, err := image.GetSize()
+	if err != nil {
+		return nil, err
+	}
+	r.size = int64(size)
+	text, err := image.GetMetadata(metaKey)
+	if err != nil && !absent(err) {
+		return nil, err
+	}
+	r.meta, r.damage = parseMeta(text, name, r.image)
+	return r, nil
+}
+
+// writeMeta makes an image what it is.
+func (s *session) writeMeta(m *meta) error {
+	image, err := rbd.OpenImage(s.ioctx, m.imageName(), rbd.NoSnapshot)
+	if err != nil {
+		return err
+	}
+	defer image.Close()
+	if m.Image, err = image.GetId(); err != nil {
+		return err
+	}
+	return image.SetMetadata(metaKey, string(encode(m)))
+}
+
+// options are those of a new image; the caller destroys them.
+func (s *session) imageOptions() (*rbd.ImageOptions, error) {
+	const secondFormat = 2
+	o := rbd.NewRbdImageOptions()
+	err := errors.Join(o.SetUint64(rbd.ImageOptionFormat, secondFormat), o.SetUint64(rbd.ImageOptionFeatures, features))
+	if s.config.DataPool != "" {
+		err = errors.Join(err, o.SetString(rbd.ImageOptionDataPool, s.config.DataPool))
+	}
+	return o, err
+}
+
+func (s *session) createImage(name string, size int64) error {
+	o, err := s.imageOptions()
+	defer o.Destroy()
+	if err != nil {
+		return err
+	}
+	return rbd.CreateImage(s.ioctx, name, uint64(size), o)
+}
+
+// cloneImage makes an image that shares the content of a snapshot, which may then be deleted.
+func (s *session) cloneImage(parent, snapshot, name string) error {
+	const secondFormat = 2
+	o, err := s.imageOptions()
+	defer o.Destroy()
+	if err := errors.Join(err, o.SetUint64(rbd.ImageOptionCloneFormat, secondFormat)); err != nil {
+		return err
+	}
+	return rbd.CloneImage(s.ioctx, parent, snapshot, s.ioctx, name, o)
+}
+
+// with opens an image to change it.
+func (s *session) with(name string, f func(*rbd.Image) error) error {
+	image, err := rbd.OpenImage(s.ioctx, name, rbd.NoSnapshot)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(image), image.Close())
+}
+
+func (s *session) withID(id string, f func(*rbd.Image) error) error {
+	image, err := rbd.OpenImageById(s.ioctx, id, rbd.NoSnapshot)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(image), image.Close())
+}
+
+// snap takes a snapshot, unless the image has it.
+func snap(image *rbd.Image, name string) error {
+	_, err := image.CreateSnapshot(name)
+	if isErrno(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}
+
+// unsnap removes a snapshot, if the image has it. Where copies need its content Ceph keeps that.
+func unsnap(image *rbd.Image, name string) error {
+	err := image.GetSnapshot(name).Remove()
+	if absent(err) {
+		return nil
+	}
+	return err
+}
+
+// dropTemporary removes the snapshot that a copy was to be made from.
+func (s *session) dropTemporary(source, copied string) error {
+	err := s.with(source, func(image *rbd.Image) error { return unsnap(image, temporaryPrefix+copied) })
+	if absent(err) {
+		return nil
+	}
+	return err
+}
+
+// depth is how many images an image needs beside its own, one below the other.
+func (s *session) depth(name string) (n int, err error) {
+	image, err := rbd.OpenImageReadOnly(s.ioctx, name, rbd.NoSnapshot)
+	for ; err == nil; n++ {
+		var parent *rbd.ParentInfo
+		parent, err = image.GetParent()
+		image.Close()
+		if absent(err) {
+			return n, nil
+		}
+		if err == nil {
+			image, err = rbd.OpenImageByIdReadOnly(s.ioctx, parent.Image.ImageID, rbd.NoSnapshot)
+		}
+	}
+	return n, err
+}

@@ -1,0 +1,301 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ceph/go-ceph/rados"
+	"github.com/ceph/go-ceph/rbd"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+	"github.com/holdfast-storage/holdfast/crashpoint"
+)
+
+// crashing makes the test below play the process that is killed: it is what that process is to do. The pool is in another
+// variable, which has the key, too.
+const (
+	crashing     = "HOLDFAST_TEST_CRASHING"
+	crashingPool = "HOLDFAST_TEST_POOL"
+)
+
+// operation is a call and the steps it passes.
+type operation struct {
+	name    string
+	steps   []crashpoint.Step
+	config  Config
+	prepare func(context.Context, *Backend) error
+	call    func(context.Context, *Backend) error
+	leaves  []string // of what prepare and call make: images, and what is in the trash with a + before it
+}
+
+const size = 16 * mib
+
+func created(ctx context.Context, b *Backend, names ...string) error {
+	for _, name := range names {
+		if _, err := b.Create(ctx, backend.VolumeSpec{Name: name, Mode: backend.Block, Size: backend.Size{Required: size}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func snapped(ctx context.Context, b *Backend) error {
+	if err := created(ctx, b, "a"); err != nil {
+		return err
+	}
+	_, err := b.Snapshot(ctx, backend.SnapshotSpec{Name: "s", Source: "a"})
+	return err
+}
+
+func grouped(ctx context.Context, b *Backend) error {
+	_, err := b.SnapshotGroup(ctx, backend.GroupSpec{Name: "g", Sources: []backend.ID{"a", "b"}})
+	return err
+}
+
+var built = []crashpoint.Step{crashpoint.ImagePromised, crashpoint.ImageFilled, crashpoint.ImageReady}
+
+var operations = []operation{{
+	name: "create", steps: built,
+	prepare: func(context.Context, *Backend) error { return nil },
+	call:    func(ctx context.Context, b *Backend) error { return created(ctx, b, "a") },
+	leaves:  []string{"volume.a"},
+}, {
+	name: "snapshot", steps: append([]crashpoint.Step{crashpoint.ImageSnapped, crashpoint.ImageCloned}, built...),
+	prepare: func(ctx context.Context, b *Backend) error { return created(ctx, b, "a") },
+	call:    snapped,
+	leaves:  []string{"snapshot.s", "volume.a"},
+}, {
+	name: "restore", steps: built,
+	prepare: snapped,
+	call: func(ctx context.Context, b *Backend) error {
+		_, err := b.Restore(ctx, "s", backend.VolumeSpec{Name: "r", Size: backend.Size{Required: 2 * size}})
+		return err
+	},
+	leaves: []string{"snapshot.s", "volume.a", "volume.r"},
+}, {
+	name: "clone", steps: append([]crashpoint.Step{crashpoint.ImageSnapped, crashpoint.ImageCloned}, built...),
+	prepare: func(ctx context.Context, b *Backend) error { return created(ctx, b, "a") },
+	call: func(ctx context.Context, b *Backend) error {
+		_, err := b.Clone(ctx, "a", backend.VolumeSpec{Name: "c"})
+		return err
+	},
+	leaves: []string{"volume.a", "volume.c"},
+}, {
+	name: "expand", steps: []crashpoint.Step{crashpoint.ImageGrown, crashpoint.ImageRecorded},
+	prepare: func(ctx context.Context, b *Backend) error { return created(ctx, b, "a") },
+	call: func(ctx context.Context, b *Backend) error {
+		_, err := b.Expand(ctx, "a", backend.Size{Required: 2 * size})
+		return err
+	},
+	leaves: []string{"volume.a"},
+}, {
+	name: "delete", steps: []crashpoint.Step{crashpoint.ImageTrashed, crashpoint.ImageGiven, crashpoint.ImageRemoved},
+	config:  Config{TrashRetention: NoTrash},
+	prepare: func(ctx context.Context, b *Backend) error { return created(ctx, b, "a") },
+	call:    func(ctx context.Context, b *Backend) error { return b.Delete(ctx, "a") },
+}, {
+	name: "delete into the trash", steps: []crashpoint.Step{crashpoint.ImageTrashed},
+	prepare: func(ctx context.Context, b *Backend) error { return created(ctx, b, "a") },
+	call:    func(ctx context.Context, b *Backend) error { return b.Delete(ctx, "a") },
+	leaves:  []string{"+volume.a"},
+}, {
+	name: "delete snapshot", steps: []crashpoint.Step{crashpoint.ImageTrashed, crashpoint.ImageGiven, crashpoint.ImageRemoved},
+	prepare: snapped,
+	call:    func(ctx context.Context, b *Backend) error { return b.DeleteSnapshot(ctx, "s") },
+	leaves:  []string{"volume.a"},
+}, {
+	name: "undelete", steps: []crashpoint.Step{crashpoint.ImageRevived},
+	prepare: func(ctx context.Context, b *Backend) error { return errors.Join(created(ctx, b, "a"), b.Delete(ctx, "a")) },
+	call: func(ctx context.Context, b *Backend) error {
+		if _, err := b.Undelete(ctx, "a"); err != nil && !errors.Is(err, backend.ErrExists) {
+			return err
+		}
+		return nil
+	},
+	leaves: []string{"volume.a"},
+}, {
+	name: "group", steps: []crashpoint.Step{crashpoint.ImagePromised, crashpoint.ImagesSnapped, crashpoint.ImageCloned, crashpoint.ImageFilled, crashpoint.ImagesGrouped},
+	prepare: func(ctx context.Context, b *Backend) error { return created(ctx, b, "a", "b") },
+	call:    grouped,
+	leaves:  []string{"snapshot.*", "snapshot.*", "volume.a", "volume.b"},
+}, {
+	name: "delete group", steps: []crashpoint.Step{crashpoint.GroupDropped, crashpoint.ImageTrashed},
+	prepare: func(ctx context.Context, b *Backend) error { return errors.Join(created(ctx, b, "a", "b"), grouped(ctx, b)) },
+	call:    func(ctx context.Context, b *Backend) error { return b.DeleteGroup(ctx, "g") },
+	leaves:  []string{"volume.a", "volume.b"},
+}}
+
+// TestKill_AtAnyStepConverges kills a process at every named step, on a real Ceph, and sees that the same call of the next
+// process succeeds and that nothing but what it makes is left: no image, snapshot, entry of the trash or of the ledger.
+func TestKill_AtAnyStepConverges(t *testing.T) {
+	if name := os.Getenv(crashing); name != "" {
+		beKilled(t, name)
+		return
+	}
+	passed := map[crashpoint.Step]bool{}
+	for _, o := range operations {
+		for _, step := range o.steps {
+			passed[step] = true
+			t.Run(o.name+" at "+string(step), func(t *testing.T) { killAt(t, o, step) })
+		}
+	}
+	for _, step := range crashpoint.ImageSteps {
+		if !passed[step] {
+			t.Errorf("no operation is killed at step %s", step)
+		}
+	}
+}
+
+// shownPool is what the killed process is told. The key must be written as it is.
+type shownPool struct {
+	Config ceph.Config
+	Secret string
+}
+
+func killAt(t *testing.T, o operation, step crashpoint.Step) {
+	at := newPool(t, 0)
+	b, end := open(t, at, o.config)
+	if err := o.prepare(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	told, err := json.Marshal(shownPool{at, string(at.Key)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^TestKill_AtAnyStepConverges$")
+	cmd.Env = append(os.Environ(), crashing+"="+o.name, crashingPool+"="+string(told), "HOLDFAST_CRASH_AT="+string(step))
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	err = cmd.Run()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Fatalf("it was not killed at %s but ended with %v; is the test built with the tag crashpoints? %s", step, err, said.String())
+	}
+	b, end = open(t, at, o.config)
+	for range 2 {
+		if err := o.call(t.Context(), b); err != nil {
+			t.Fatalf("the same call after the restart: %v", err)
+		}
+	}
+	end()
+	checkLeft(t, at, o)
+}
+
+func beKilled(t *testing.T, name string) {
+	var told shownPool
+	if err := json.Unmarshal([]byte(os.Getenv(crashingPool)), &told); err != nil {
+		t.Fatal(err)
+	}
+	told.Config.Key = ceph.Key(told.Secret)
+	o := operations[slices.IndexFunc(operations, func(o operation) bool { return o.name == name })]
+	b, _ := open(t, told.Config, o.config)
+	if err := o.call(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkLeft compares all that is in the pool with what should be.
+func checkLeft(t *testing.T, at ceph.Config, o operation) {
+	t.Helper()
+	hands(t, at, func(ioctx *rados.IOContext) {
+		names, err := rbd.GetImageNames(ioctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		var promised []string
+		for _, name := range names {
+			image, err := rbd.OpenImageReadOnly(ioctx, name, rbd.NoSnapshot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			snaps, err := image.GetSnapshotNames()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range snaps {
+				// What copies need of a source is kept by Ceph under names of its own.
+				kind, err := image.GetSnapNamespaceType(s.Id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := strings.HasPrefix(name, "snapshot.") && s.Name == contentSnapshot; kind == rbd.SnapNamespaceTypeUser && !want {
+					t.Errorf("image %s has the snapshot %s", name, s.Name)
+				}
+			}
+			image.Close()
+			promised = append(promised, name)
+			if strings.HasPrefix(name, "snapshot.") && slices.Contains(o.leaves, "snapshot.*") {
+				name = "snapshot.*"
+			}
+			left = append(left, name)
+		}
+		trash, err := rbd.GetTrashList(ioctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range trash {
+			left = append(left, "+"+d.Name)
+			promised = append(promised, trashKey(d.Id))
+		}
+		slices.Sort(left)
+		slices.Sort(promised)
+		if !slices.Equal(left, o.leaves) {
+			t.Errorf("the pool holds %v, want %v", left, o.leaves)
+		}
+		checkLedger(t, ioctx, promised)
+	})
+}
+
+func checkLedger(t *testing.T, ioctx *rados.IOContext, want []string) {
+	t.Helper()
+	l := &ledger{ioctx: ioctx}
+	entries, err := l.all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	var total int64
+	for key, p := range entries {
+		keys = append(keys, key)
+		total += p.Charge
+		if p.State == building || p.State == removing {
+			t.Errorf("the ledger has %s as %s", key, p.State)
+		}
+	}
+	slices.Sort(keys)
+	sum, err := l.promised()
+	if err != nil || sum != total || !slices.Equal(keys, want) {
+		t.Errorf("the ledger promises %d, %v, of which are counted %d, to %v, want %v", sum, err, total, keys, want)
+	}
+	objects := map[string]bool{}
+	if err := ioctx.ListObjects(func(name string) { objects[name] = true }); err != nil {
+		t.Fatal(err)
+	}
+	for name := range objects {
+		if id, found := strings.CutPrefix(name, "rbd_id."); found && !slices.Contains(want, id) {
+			t.Errorf("object %s is left of an image", name)
+		}
+	}
+	headers := 0
+	for name := range objects {
+		if strings.HasPrefix(name, "rbd_header.") {
+			headers++
+		}
+	}
+	if headers != len(want) {
+		t.Errorf("%d images have headers, want %d: %s", headers, len(want), fmt.Sprint(want))
+	}
+}

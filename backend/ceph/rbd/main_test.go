@@ -1,0 +1,152 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ceph/go-ceph/rados"
+	"github.com/ceph/go-ceph/rbd"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+)
+
+// real is the Ceph of all tests here; nil where none is installed.
+var real *rig.Cluster
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if os.Getenv(crashing) != "" || rig.Missing() != "" {
+		return m.Run()
+	}
+	var err error
+	if real, err = rig.Run(context.Background(), rig.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer real.Stop()
+	return m.Run()
+}
+
+const mib = 1 << 20
+
+var (
+	silent = slog.New(slog.DiscardHandler)
+	pools  atomic.Int64
+)
+
+// patience is longer than any call takes on a busy machine.
+const patience = time.Minute
+
+// newPool makes a pool, with an account that may do no more than docs say, and returns how to reach it.
+func newPool(t testing.TB, quota int64) ceph.Config {
+	t.Helper()
+	rig.Require(t)
+	name := fmt.Sprintf("pool%d", pools.Add(1))
+	ctx := context.Background()
+	if err := real.CreateRBDPool(ctx, name, quota); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := real.DeletePool(ctx, name); err != nil {
+			t.Error(err)
+		}
+	})
+	key, err := real.CreateUser(ctx, name, "mon", "profile rbd", "osd", "profile rbd pool="+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ceph.Config{Monitors: []string{"v2:" + real.Monitor}, FSID: real.FSID, User: name, Key: ceph.Key(key), Pool: name, Patience: patience}
+}
+
+// open serves a pool until the test ends, or what it returns is called.
+func open(t testing.TB, at ceph.Config, c Config) (b *Backend, end func()) {
+	t.Helper()
+	cluster, err := ceph.New(at, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = Open(context.Background(), cluster, c, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	end = func() {
+		if ended {
+			return
+		}
+		ended = true
+		for _, closing := range []func(context.Context) error{b.Close, cluster.Close} {
+			if err := closing(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(end)
+	return b, end
+}
+
+// hands reaches the images of a pool as a node does.
+func hands(t testing.TB, at ceph.Config, f func(*rados.IOContext)) {
+	t.Helper()
+	conn, err := rados.NewConnWithUser("admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.ReadConfigFile(real.Dir + "/ceph.conf"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Connect(); err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Shutdown()
+	ioctx, err := conn.OpenIOContext(at.Pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ioctx.Destroy()
+	ioctx.SetNamespace(at.Namespace)
+	f(ioctx)
+}
+
+func write(t testing.TB, at ceph.Config, v *backend.Volume, content []byte) {
+	t.Helper()
+	hands(t, at, func(ioctx *rados.IOContext) {
+		image, err := rbd.OpenImage(ioctx, v.Access.RBD.Image, rbd.NoSnapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer image.Close()
+		if _, err := image.WriteAt(content, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := image.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func read(t testing.TB, at ceph.Config, v *backend.Volume, length int) []byte {
+	t.Helper()
+	content := make([]byte, length)
+	hands(t, at, func(ioctx *rados.IOContext) {
+		image, err := rbd.OpenImageReadOnly(ioctx, v.Access.RBD.Image, rbd.NoSnapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer image.Close()
+		if _, err := image.ReadAt(content, 0); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return content
+}

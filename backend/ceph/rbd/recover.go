@@ -1,0 +1,169 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/ceph/go-ceph/rbd"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// recover puts right what a killed process has left: it has the pool, so nothing is being made. Images that are complete
+// are promised to, others that were promised to are removed, and what is not ours is left as it is.
+func (b *Backend) recover(s *session) error {
+	entries, err := s.ledger.all()
+	if err != nil {
+		return err
+	}
+	groups, err := s.groups()
+	if err != nil {
+		return err
+	}
+	names, err := rbd.GetImageNames(s.ioctx)
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	foreign := 0
+	for _, name := range names {
+		there[name] = true
+		ours, err := b.recoverImage(s, name, entries, groups)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			foreign++
+		}
+	}
+	if foreign > 0 {
+		b.log.Warn("the pool has images that are not of Holdfast; they are left alone", "count", foreign)
+	}
+	inTrash, err := b.recoverTrash(s, entries)
+	if err != nil {
+		return err
+	}
+	for key, p := range entries {
+		id, trash := strings.CutPrefix(key, trashKey(""))
+		switch {
+		case trash && !inTrash[id]:
+			err = s.ledger.change(map[string]*promise{key: nil}, nil)
+		case !trash && !there[key]: // perhaps less than an image
+			err = s.discard(key, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.ledger.sumUp()
+}
+
+// recoverImage puts one image right, and says whether it is ours.
+func (b *Backend) recoverImage(s *session, name string, entries map[string]promise, groups map[backend.ID]*groupRecord) (ours bool, err error) {
+	k, id, named := parseName(name)
+	if !named {
+		return false, nil
+	}
+	p, promised := entries[name]
+	r, err := s.look(k, id)
+	if err != nil {
+		return false, err
+	}
+	if r == nil || errors.Is(r.damage, errIncomplete) {
+		if !promised {
+			return false, nil
+		}
+		b.log.Info("an image that was not completed is removed", "image", name)
+		return true, s.discard(name, p)
+	}
+	if r.meta != nil && r.meta.Group != "" && groups[r.meta.Group] == nil {
+		b.log.Info("a snapshot of a group that was not completed is removed", "image", name)
+		return true, s.trashAndErase(r)
+	}
+	if p.Source != "" {
+		if err := s.dropTemporary(p.Source, name); err != nil {
+			return true, err
+		}
+	}
+	charge := r.size
+	if r.meta != nil {
+		charge = max(r.size, r.meta.Size)
+		if r.size > r.meta.Size { // growth that was not recorded
+			r.meta.Size = r.size
+			if err := s.writeMeta(r.meta); err != nil {
+				return true, err
+			}
+		}
+	}
+	if want := (promise{Charge: charge, State: settled}); p != want {
+		if err := s.ledger.change(map[string]*promise{name: &want}, nil); err != nil {
+			return true, err
+		}
+	}
+	if n, err := s.depth(name); err == nil && n > shallow {
+		select {
+		case b.flatten <- name:
+		default:
+		}
+	}
+	return true, nil
+}
+
+// trashAndErase removes an image that nobody knows.
+func (s *session) trashAndErase(r *record) error {
+	if err := rbd.GetImage(s.ioctx, r.name).Trash(0); err != nil {
+		return err
+	}
+	p := &promise{Charge: r.size, State: removing}
+	if err := s.ledger.change(map[string]*promise{r.name: nil, trashKey(r.image): p}, nil); err != nil {
+		return err
+	}
+	gone, err := s.erase(r.image)
+	if err != nil || !gone {
+		return err
+	}
+	return s.ledger.change(map[string]*promise{trashKey(r.image): nil}, nil)
+}
+
+// recoverTrash sees to it that what is ours in Ceph's trash is promised to, and returns all that is there.
+func (b *Backend) recoverTrash(s *session, entries map[string]promise) (map[string]bool, error) {
+	list, err := rbd.GetTrashList(s.ioctx)
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]bool{}
+	for _, t := range list {
+		there[t.Id] = true
+		if _, known := entries[trashKey(t.Id)]; known {
+			continue
+		}
+		r, err := s.lookInTrash(t.Id, t.Name)
+		if err != nil {
+			return nil, err
+		}
+		if r == nil || r.meta == nil {
+			continue // not ours
+		}
+		p := &promise{Charge: max(r.size, r.meta.Size), State: trashed, Deleted: t.DeletionTime.UTC()}
+		if r.kind != volumes || r.meta.Ephemeral || b.TrashRetention == NoTrash {
+			p.State = removing
+		}
+		change := map[string]*promise{trashKey(t.Id): p}
+		if _, moved := entries[r.name]; moved {
+			if k, id, _ := parseName(r.name); k == r.kind {
+				if again, err := s.look(k, id); err != nil {
+					return nil, err
+				} else if again == nil {
+					change[r.name] = nil
+					delete(entries, r.name)
+				}
+			}
+		}
+		if err := s.ledger.change(change, nil); err != nil {
+			return nil, err
+		}
+	}
+	return there, nil
+}

@@ -1,0 +1,276 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ceph/go-ceph/rbd"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/crashpoint"
+)
+
+// discarded is an image in Ceph's trash that was ours.
+type discarded struct {
+	*record
+	promise
+	deleted time.Time
+	shared  bool // with copies, which must be flattened before it can go
+}
+
+func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
+	if _, err := backend.ParseID(string(id)); err != nil {
+		return nil // none has that ID
+	}
+	_, err := do(ctx, b, id, "delete", func(ctx context.Context) (any, error) {
+		r, err := b.find(ctx, volumes, id)
+		if err != nil {
+			return nil, err
+		}
+		if r == nil {
+			return nil, b.clearRemains(ctx, volumes, id)
+		}
+		return nil, b.remove(ctx, r)
+	})
+	return err
+}
+
+// clearRemains removes what a creation that failed has left. What is not ours is none of it.
+func (b *Backend) clearRemains(ctx context.Context, k kind, id backend.ID) error {
+	if _, err := backend.ParseID(string(id)); err != nil {
+		return nil
+	}
+	if err := b.clear(ctx, imageName(k, id)); !errors.Is(err, backend.ErrExists) {
+		return err
+	}
+	return nil
+}
+
+// remove takes an image away in two steps, so that a crash leaves it where it was or in the trash.
+func (b *Backend) remove(ctx context.Context, r *record) error {
+	if errors.Is(r.damage, errNewer) {
+		return fmt.Errorf("%w: %w; delete it with the newer program", backend.ErrPrecondition, r.damaged())
+	}
+	next := trashed
+	if r.kind != volumes || b.TrashRetention == NoTrash || r.meta != nil && r.meta.Ephemeral {
+		next = removing
+	}
+	_, err := call(ctx, b, "moving image "+r.name+" to the trash", func(s *session) (any, error) {
+		if err := s.unused(r); err != nil {
+			return nil, err
+		}
+		entries, err := s.ledger.get(r.name)
+		if err != nil {
+			return nil, err
+		}
+		err = rbd.GetImage(s.ioctx, r.name).Trash(max(0, b.TrashRetention))
+		if isErrno(err, unix.EBUSY) {
+			return nil, inUse(r, "by what has it open")
+		}
+		if err != nil && !absent(err) {
+			return nil, err
+		}
+		crashpoint.Here(crashpoint.ImageTrashed)
+		p := promise{Charge: max(entries[r.name].Charge, r.size), State: next, Deleted: time.Now().UTC()}
+		return nil, s.ledger.change(map[string]*promise{r.name: nil, trashKey(r.image): &p}, nil)
+	})
+	if err != nil || next == trashed {
+		return err
+	}
+	return b.purge(ctx, r.image, r.name)
+}
+
+func inUse(r *record, by string) error {
+	return fmt.Errorf("%w: %s %s is in use (%s); unpublish and unstage it first", backend.ErrPrecondition, r.kind, r.id, by)
+}
+
+// unused fails while a node has an image mapped.
+func (s *session) unused(r *record) error {
+	image, err := rbd.OpenImageReadOnly(s.ioctx, r.name, rbd.NoSnapshot)
+	if err != nil {
+		return err
+	}
+	defer image.Close()
+	watchers, err := image.ListWatchers()
+	if err != nil {
+		return err
+	}
+	if len(watchers) > 0 {
+		return inUse(r, "at "+watchers[0].Addr)
+	}
+	return nil
+}
+
+// purge removes an image that is in the trash for good. Where copies share its content it stays until they are flattened,
+// and so does its promise.
+func (b *Backend) purge(ctx context.Context, image, name string) error {
+	_, err := do(ctx, b, backend.ID("trash/"+image), "remove", func(ctx context.Context) (any, error) {
+		return call(ctx, b, "removing image "+name, func(s *session) (any, error) {
+			key := trashKey(image)
+			entries, err := s.ledger.get(key)
+			p, known := entries[key]
+			if err != nil || !known { // restored, or removed
+				return nil, err
+			}
+			if p.State != removing {
+				p.State = removing
+				if err := s.ledger.change(map[string]*promise{key: &p}, nil); err != nil {
+					return nil, err
+				}
+			}
+			crashpoint.Here(crashpoint.ImageGiven)
+			gone, err := s.erase(image)
+			if err != nil || !gone {
+				return nil, err
+			}
+			crashpoint.Here(crashpoint.ImageRemoved)
+			return nil, s.ledger.change(map[string]*promise{key: nil}, nil)
+		})
+	})
+	return err
+}
+
+// erase removes an image in the trash, or, where copies need its content, all else of it.
+func (s *session) erase(image string) (gone bool, err error) {
+	err = s.withID(image, func(open *rbd.Image) error { return unsnap(open, contentSnapshot) })
+	if absent(err) {
+		err = nil // there is less than an image
+	}
+	if err != nil {
+		return false, err
+	}
+	err = rbd.TrashRemove(s.ioctx, image, true)
+	if err == nil || absent(err) {
+		return true, nil
+	}
+	if !isErrno(err, unix.ENOTEMPTY) && !isErrno(err, unix.EBUSY) {
+		return false, err
+	}
+	return false, s.withID(image, func(open *rbd.Image) error { return open.Resize(0) })
+}
+
+// trash returns the volumes that can be restored, the last deleted first.
+func (b *Backend) trash(ctx context.Context) ([]*discarded, error) {
+	return call(ctx, b, "listing the trash", func(s *session) (all []*discarded, err error) {
+		entries, err := s.ledger.all()
+		if err != nil {
+			return nil, err
+		}
+		list, err := rbd.GetTrashList(s.ioctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range list {
+			p, ours := entries[trashKey(t.Id)]
+			k, _, named := parseName(t.Name)
+			if !ours || p.State != trashed || !named || k != volumes {
+				continue
+			}
+			d, err := s.readTrash(t, p)
+			if err != nil {
+				return nil, err
+			}
+			if d != nil {
+				all = append(all, d)
+			}
+		}
+		slices.SortFunc(all, func(x, y *discarded) int { return y.deleted.Compare(x.deleted) })
+		return all, nil
+	})
+}
+
+func (s *session) readTrash(t rbd.TrashInfo, p promise) (*discarded, error) {
+	d := &discarded{promise: p, deleted: p.Deleted}
+	if d.deleted.IsZero() {
+		d.deleted = t.DeletionTime
+	}
+	image, err := rbd.OpenImageByIdReadOnly(s.ioctx, t.Id, rbd.NoSnapshot)
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
+	if d.record, err = s.readImage(image, t.Name); err != nil {
+		return nil, err
+	}
+	children, err := image.ListChildrenAttributes()
+	d.shared = len(children) > 0
+	return d, err
+}
+
+// Trash lists deleted volumes that can be restored, the last deleted first.
+func (b *Backend) Trash(ctx context.Context) ([]backend.Trashed, error) {
+	all, err := b.trash(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []backend.Trashed
+	for _, d := range all {
+		t := backend.Trashed{ID: d.id, Pool: b.Name, Deleted: d.deleted, Expires: d.deleted.Add(max(0, b.TrashRetention))}
+		if d.meta != nil {
+			t.Name, t.Size, t.Labels = d.meta.Name, d.meta.Size, d.meta.Labels
+		}
+		found = append(found, t)
+	}
+	return found, nil
+}
+
+// Undelete takes the last deleted volume of that ID out of the trash. Its room was promised all the time.
+func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	return do(ctx, b, id, "undelete", func(ctx context.Context) (*backend.Volume, error) {
+		if _, err := backend.ParseID(string(id)); err != nil {
+			return nil, fmt.Errorf("%w: volume %s is not in the trash", backend.ErrNotFound, backend.Quote(string(id)))
+		}
+		r, err := b.find(ctx, volumes, id)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			return nil, fmt.Errorf("%w: volume %s exists in pool %s", backend.ErrExists, id, b.Name)
+		}
+		if err := b.clear(ctx, imageName(volumes, id)); err != nil {
+			return nil, err
+		}
+		all, err := b.trash(ctx)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(all, func(d *discarded) bool { return d.id == id })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: volume %s is not in the trash of pool %s", backend.ErrNotFound, id, b.Name)
+		}
+		return b.revive(ctx, all[i])
+	})
+}
+
+func (b *Backend) revive(ctx context.Context, d *discarded) (*backend.Volume, error) {
+	return do(ctx, b, backend.ID("trash/"+d.image), "undelete", func(ctx context.Context) (*backend.Volume, error) {
+		return call(ctx, b, "restoring image "+d.name, func(s *session) (*backend.Volume, error) {
+			key := trashKey(d.image)
+			entries, err := s.ledger.get(key)
+			if err != nil {
+				return nil, err
+			}
+			if entries[key].State != trashed {
+				return nil, fmt.Errorf("%w: volume %s is no longer in the trash of pool %s: it expired, or its space was needed", backend.ErrNotFound, d.id, b.Name)
+			}
+			if err := rbd.TrashRestore(s.ioctx, d.image, d.name); err != nil {
+				return nil, err
+			}
+			crashpoint.Here(crashpoint.ImageRevived)
+			p := promise{Charge: d.Charge, State: settled}
+			if err := s.ledger.change(map[string]*promise{key: nil, d.name: &p}, nil); err != nil {
+				return nil, err
+			}
+			return b.volume(d.record), nil
+		})
+	})
+}
