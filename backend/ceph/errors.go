@@ -55,17 +55,17 @@ func (c *Cluster) translate(err error) error {
 	if err == nil || n == 0 || errors.As(err, new(*Error)) {
 		return err
 	}
-	e := &Error{Errno: n, sentinel: backend.ErrUnavailable, message: n.Error()}
+	e := &Error{Errno: n, sentinel: backend.ErrUnavailable, message: err.Error()}
 	switch n {
 	case unix.ENOSPC, unix.EDQUOT:
 		e.sentinel = backend.ErrExhausted
-		e.message = "the cluster or the pool is full: " + n.Error()
+		e.message = "the cluster or the pool is full: " + err.Error()
 	case unix.ETIMEDOUT:
 		e.message = "Ceph has not answered in time: " + c.reason()
 	case unix.ESHUTDOWN:
 		e.message = "the cluster has cut this client off (`ceph osd blocklist ls` lists it): another process has taken its place, or an administrator did so"
 	case unix.EPERM, unix.EACCES:
-		e.message = fmt.Sprintf("client.%s may not do this, or its key is wrong; `ceph auth get client.%s` prints what it may: %v", c.config.User, c.config.User, n)
+		e.message = fmt.Sprintf("client.%s may not do this, or its key is wrong; `ceph auth get client.%s` prints what it may: %v", c.config.User, c.config.User, err)
 	}
 	return e
 }

@@ -76,12 +76,14 @@ test-cluster() {
 	return $failed
 }
 
-# With cgo and the tag, and on clusters of its own. What is tagged needs not be installed for anything else.
+# With cgo and the tags, on clusters of its own: for all else neither Ceph nor its libraries are needed.
 test-ceph() {
+	local tags=ceph,pacific,crashpoints failed=0
 	PACKAGES=$CEPH_PACKAGES deps
 	step 'test with Ceph'
-	# shellcheck disable=SC2046
-	CGO_ENABLED=1 HOLDFAST_REQUIRE=$REQUIRE,ceph nice -n 10 go test -vet=off -tags ceph,pacific -p 1 "${bounded[@]}" $(go list ./backend/ceph/... ./test/rig/ceph)
+	CGO_ENABLED=1 HOLDFAST_REQUIRE=$REQUIRE,ceph nice -n 10 go test -vet=off -tags $tags -p 1 "${bounded[@]}" ./backend/ceph/... ./test/rig/ceph || failed=1
+	CGO_ENABLED=1 "${aside[@]}" "${lint[@]}" run --allow-parallel-runners --build-tags $tags ./backend/ceph/... ./test/rig/ceph || failed=1
+	return $failed
 }
 
 cluster-program() { go build -C test/tool/cluster -o ../../../bin/cluster .; }

@@ -13,14 +13,11 @@ func TestBlockImage_Conforms(t *testing.T)      { conforms(t, backend.Block, "",
 func TestFilesystemImage_Conforms(t *testing.T) { conforms(t, backend.Filesystem, "ext4", "team-a") }
 
 // conforms writes to the image itself: the file system is made by the node that first uses it.
-func conforms(t *testing.T, mode backend.Mode, fstype, namespace string) {
+func conforms(t *testing.T, mode backend.Mode, fstype, inside string) {
 	backendtest.Suite{Open: func(t *testing.T, size int64) *backendtest.Fixture {
 		at := newPool(t, size)
-		if namespace != "" {
-			if _, err := real.Command(t.Context(), "rbd", "namespace", "create", at.Pool+"/"+namespace); err != nil {
-				t.Fatal(err)
-			}
-			at.Namespace = namespace
+		if inside != "" {
+			at.Namespace = namespace(t, at, inside)
 		}
 		config := Config{Name: "pool"}
 		b, end := open(t, at, config)

@@ -117,7 +117,9 @@ var operations = []operation{{
 	leaves:  []string{"volume.a"},
 }, {
 	name: "undelete", steps: []crashpoint.Step{crashpoint.ImageRevived},
-	prepare: func(ctx context.Context, b *Backend) error { return errors.Join(created(ctx, b, "a"), b.Delete(ctx, "a")) },
+	prepare: func(ctx context.Context, b *Backend) error {
+		return errors.Join(created(ctx, b, "a"), b.Delete(ctx, "a"))
+	},
 	call: func(ctx context.Context, b *Backend) error {
 		if _, err := b.Undelete(ctx, "a"); err != nil && !errors.Is(err, backend.ErrExists) {
 			return err
@@ -132,9 +134,11 @@ var operations = []operation{{
 	leaves:  []string{"snapshot.*", "snapshot.*", "volume.a", "volume.b"},
 }, {
 	name: "delete group", steps: []crashpoint.Step{crashpoint.GroupDropped, crashpoint.ImageTrashed},
-	prepare: func(ctx context.Context, b *Backend) error { return errors.Join(created(ctx, b, "a", "b"), grouped(ctx, b)) },
-	call:    func(ctx context.Context, b *Backend) error { return b.DeleteGroup(ctx, "g") },
-	leaves:  []string{"volume.a", "volume.b"},
+	prepare: func(ctx context.Context, b *Backend) error {
+		return errors.Join(created(ctx, b, "a", "b"), grouped(ctx, b))
+	},
+	call:   func(ctx context.Context, b *Backend) error { return b.DeleteGroup(ctx, "g") },
+	leaves: []string{"volume.a", "volume.b"},
 }}
 
 // TestKill_AtAnyStepConverges kills a process at every named step, on a real Ceph, and sees that the same call of the next
@@ -144,11 +148,18 @@ func TestKill_AtAnyStepConverges(t *testing.T) {
 		beKilled(t, name)
 		return
 	}
+	pool := newPool(t, 0)
+	var spaces []string
 	passed := map[crashpoint.Step]bool{}
 	for _, o := range operations {
 		for _, step := range o.steps {
 			passed[step] = true
-			t.Run(o.name+" at "+string(step), func(t *testing.T) { killAt(t, o, step) })
+			t.Run(o.name+" at "+string(step), func(t *testing.T) {
+				at := pool
+				at.Namespace = namespace(t, pool, fmt.Sprintf("n%d", len(spaces)))
+				spaces = append(spaces, at.Namespace)
+				killAt(t, at, o, step)
+			})
 		}
 	}
 	for _, step := range crashpoint.ImageSteps {
@@ -164,8 +175,7 @@ type shownPool struct {
 	Secret string
 }
 
-func killAt(t *testing.T, o operation, step crashpoint.Step) {
-	at := newPool(t, 0)
+func killAt(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
 	b, end := open(t, at, o.config)
 	if err := o.prepare(t.Context(), b); err != nil {
 		t.Fatal(err)

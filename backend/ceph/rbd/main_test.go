@@ -68,6 +68,15 @@ func newPool(t testing.TB, quota int64) ceph.Config {
 	return ceph.Config{Monitors: []string{"v2:" + real.Monitor}, FSID: real.FSID, User: name, Key: ceph.Key(key), Pool: name, Patience: patience}
 }
 
+// namespace makes a part of a pool, which is as good as one and sooner there.
+func namespace(t testing.TB, at ceph.Config, name string) string {
+	t.Helper()
+	if _, err := real.Command(context.Background(), "rbd", "namespace", "create", at.Pool+"/"+name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 // open serves a pool until the test ends, or what it returns is called.
 func open(t testing.TB, at ceph.Config, c Config) (b *Backend, end func()) {
 	t.Helper()

@@ -137,7 +137,7 @@ func (s *session) lock() error {
 }
 
 func (s *session) cutOff(held *rados.LockInfo) error {
-	const day = 24 * 60 * 60
+	const day = "86400.0"
 	for i := range held.NumLockers {
 		s.log.Warn("the process that had the pool does not answer and is cut off", "address", held.Addrs[i])
 		command, err := json.Marshal(map[string]any{"prefix": "osd blocklist", "blocklistop": "add", "addr": held.Addrs[i], "expire": day})

@@ -50,7 +50,7 @@ type Cluster struct {
 const FileSystem = "files"
 
 // Patience is far more than anything here takes, also on a machine of which others have most.
-const Patience = 3 * time.Minute
+const Patience = 10 * time.Minute
 
 // Missing says what is not installed, or "".
 func Missing() string {

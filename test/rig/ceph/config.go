@@ -43,6 +43,7 @@ mon allow pool delete = true
 mon allow pool size one = true
 mon warn on pool no redundancy = false
 mon max pg per osd = 5000
+mon mgr beacon grace = 600
 mon data avail crit = 0
 mon data avail warn = 0
 paxos propose interval = 0.05

@@ -60,6 +60,16 @@ var cases = []struct{ file, imports, rule string }{
 	{"backend/export/a.go", module + "/backend/local", "backend-export"},
 	{"backend/export/a.go", module + "/nodeops/ganesha", allow},
 
+	{"backend/ceph/a.go", module + "/nodeops", "backend-ceph"},
+	{"backend/ceph/a.go", module + "/backend/ceph/rbd", "backend-ceph"},
+	{"backend/ceph/a.go", module + "/backend", allow},
+	{"backend/ceph/a.go", "github.com/ceph/go-ceph/rados", allow},
+	{"backend/ceph/rbd/a.go", module + "/backend/local", "backend-ceph-engines"},
+	{"backend/ceph/rbd/a.go", "k8s.io/utils/exec", "backend-ceph-engines"},
+	{"backend/ceph/rbd/a.go", module + "/backend/ceph", allow},
+	{"backend/ceph/rbd/a.go", module + "/crashpoint", allow},
+	{"backend/ceph/rbd/a.go", "github.com/ceph/go-ceph/rbd", allow},
+
 	{"backend/cluster/a.go", module + "/nodeops", "backend-cluster"},
 	{"backend/cluster/a.go", module + "/backend/local", "backend-cluster"},
 	{"backend/cluster/a.go", module + "/agent", "backend-cluster"},

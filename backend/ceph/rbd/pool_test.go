@@ -1,0 +1,329 @@
+//go:build ceph
+
+package rbd
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ceph/go-ceph/rados"
+	"github.com/ceph/go-ceph/rbd"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+)
+
+func TestPool_IsTakenOnlyFromAProcessThatDoesNotAnswer(t *testing.T) {
+	if os.Getenv(crashing) != "" {
+		hold(t)
+		return
+	}
+	at := newPool(t, 0)
+	told, err := json.Marshal(shownPool{at, string(at.Key)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+	first.Env = append(os.Environ(), crashing+"=hold", crashingPool+"="+string(told))
+	in, err := first.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := first.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { first.Process.Kill(); _ = first.Wait() }) // it may have ended
+	says := bufio.NewReader(out)
+	if line, err := says.ReadString('\n'); err != nil || line != "first: <nil>\n" {
+		t.Fatalf("the first process says %q, %v", line, err)
+	}
+	b, _ := open(t, at, Config{})
+	if err := created(t.Context(), b, "second"); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "served by another process") {
+		t.Fatalf("beside the first process: %v", err)
+	}
+	if err := first.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := created(t.Context(), b, "second"); err != nil {
+		t.Fatalf("beside a process that hangs: %v", err)
+	}
+	if err := first.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := says.ReadString('\n'); err != nil || !strings.HasPrefix(line, "late: ") || strings.Contains(line, "<nil>") {
+		t.Errorf("the first process, which was cut off, says %q, %v", line, err)
+	}
+	all, err := b.List(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Errorf("the pool holds %+v, %v, want what both made while they had it", all, err)
+	}
+}
+
+// hold has the pool, and makes another volume when it is told to.
+func hold(t *testing.T) {
+	var told shownPool
+	if err := json.Unmarshal([]byte(os.Getenv(crashingPool)), &told); err != nil {
+		t.Fatal(err)
+	}
+	told.Config.Key = ceph.Key(told.Secret)
+	b, _ := open(t, told.Config, Config{})
+	fmt.Println("first:", created(t.Context(), b, "first"))
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("late:", strings.ReplaceAll(fmt.Sprint(created(t.Context(), b, "late")), "\n", " "))
+}
+
+func TestPromises_AreNotOversoldByTwoProcesses(t *testing.T) {
+	at := newPool(t, 0)
+	const processes, each, most = 2, 20, 25
+	var wait sync.WaitGroup
+	hands(t, at, func(one *rados.IOContext) {
+		hands(t, at, func(other *rados.IOContext) {
+			for i, ioctx := range []*rados.IOContext{one, other} {
+				l, err := openLedger(ioctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				wait.Go(func() {
+					for n := range each {
+						err := l.change(map[string]*promise{fmt.Sprintf("volume.%d-%d", i, n): {Charge: 1, State: settled}}, func(promised, more int64) error {
+							if promised+more > most {
+								return backend.ErrExhausted
+							}
+							return nil
+						})
+						if err != nil && !errors.Is(err, backend.ErrExhausted) {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wait.Wait()
+		})
+		l := &ledger{ioctx: one}
+		sum, err := l.promised()
+		entries, err2 := l.all()
+		if err := errors.Join(err, err2); err != nil || sum != most || len(entries) != most {
+			t.Errorf("%d are promised to %d, %v, want %d of the %d that were asked for", sum, len(entries), err, most, processes*each)
+		}
+	})
+}
+
+func TestImageOfOthers_IsLeftAlone(t *testing.T) {
+	at := newPool(t, 0)
+	for _, name := range []string{"backup", "volume.a"} {
+		if _, err := real.Command(t.Context(), "rbd", "create", "--size", "16M", at.Pool+"/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, end := open(t, at, Config{})
+	if err := created(t.Context(), b, "a"); !errors.Is(err, backend.ErrExists) || !strings.Contains(err.Error(), "not of Holdfast") {
+		t.Errorf("its name is taken: %v", err)
+	}
+	if err := b.Delete(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	if all, err := b.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("it is listed: %+v, %v", all, err)
+	}
+	end()
+	if names, err := real.Command(t.Context(), "rbd", "ls", at.Pool); err != nil || names != "backup\nvolume.a" {
+		t.Errorf("the pool holds %q, %v", names, err)
+	}
+}
+
+func TestSource_IsGoneForGoodOnceItsCopiesHaveContentOfTheirOwn(t *testing.T) {
+	at := newPool(t, 0)
+	b, end := open(t, at, Config{TrashRetention: NoTrash})
+	ctx := t.Context()
+	if err := created(ctx, b, "a"); err != nil {
+		t.Fatal(err)
+	}
+	a, err := b.Get(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := bytes.Repeat([]byte("content "), mib/8)
+	write(t, at, a, content)
+	c, err := b.Clone(ctx, "a", backend.VolumeSpec{Name: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Delete(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := b.Capacity(ctx, ""); err != nil || is.Promised != 2*size {
+		t.Errorf("%d are promised, %v, while the copy needs the content of the deleted volume, want %d", is.Promised, err, 2*size)
+	}
+	if err := b.emptyTrash(ceph.Background(ctx), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, at, c, len(content)); !bytes.Equal(got, content) {
+		t.Error("the copy has lost its content")
+	}
+	end()
+	checkLeft(t, at, operation{leaves: []string{"volume.c"}})
+}
+
+func TestCopiesOfCopies_DoNotNeedMoreImagesThanTheKernelMaps(t *testing.T) {
+	at := newPool(t, 0)
+	b, _ := open(t, at, Config{})
+	ctx := t.Context()
+	if err := created(ctx, b, "c0"); err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	for i := range deepest + 3 {
+		source := backend.ID(fmt.Sprintf("c%d", i))
+		last = i + 1
+		if _, err := b.Clone(ctx, source, backend.VolumeSpec{Name: fmt.Sprintf("c%d", last)}); err != nil {
+			t.Fatal(err)
+		}
+		n, err := call(ctx, b, "depth", func(s *session) (int, error) { return s.depth(fmt.Sprintf("volume.c%d", last)) })
+		if err != nil || n > deepest {
+			t.Fatalf("copy %d needs %d images, %v", last, n, err)
+		}
+	}
+	if err := b.flattenImage(ceph.Background(ctx), fmt.Sprintf("volume.c%d", deepest)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := call(ctx, b, "depth", func(s *session) (int, error) { return s.depth(fmt.Sprintf("volume.c%d", deepest)) }); err != nil || n > shallow {
+		t.Errorf("a flattened image needs %d, %v", n, err)
+	}
+}
+
+// TestGroup_IsOfOneInstant writes a number to one volume and then to the other, again and again: at any instant the first is
+// the same or one ahead.
+func TestGroup_IsOfOneInstant(t *testing.T) {
+	at := newPool(t, 0)
+	b, _ := open(t, at, Config{})
+	ctx := t.Context()
+	if err := created(ctx, b, "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	hands(t, at, func(ioctx *rados.IOContext) {
+		var images []*rbd.Image
+		for _, name := range []string{"volume.a", "volume.b"} {
+			image, err := rbd.OpenImage(ioctx, name, rbd.NoSnapshot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer image.Close()
+			images = append(images, image)
+		}
+		writing, stop := context.WithCancel(ctx)
+		begun := make(chan struct{})
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			for n := uint64(1); writing.Err() == nil; n++ {
+				for _, image := range images {
+					if _, err := image.WriteAt(binary.BigEndian.AppendUint64(nil, n), 0); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				if n == 1 {
+					close(begun)
+				}
+			}
+		})
+		<-begun
+		for i := range 3 {
+			g, err := b.SnapshotGroup(ctx, backend.GroupSpec{Name: fmt.Sprintf("g%d", i), Sources: []backend.ID{"a", "b"}})
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			var numbers []uint64
+			for j, s := range g.Snapshots {
+				v, err := b.Restore(ctx, s.ID, backend.VolumeSpec{Name: fmt.Sprintf("r%d-%d", i, j)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				numbers = append(numbers, binary.BigEndian.Uint64(read(t, at, v, 8)))
+			}
+			if numbers[0] != numbers[1] && numbers[0] != numbers[1]+1 {
+				t.Errorf("group %d has %v, which never was", i, numbers)
+			}
+		}
+		stop()
+		writer.Wait()
+	})
+}
+
+func TestCluster_ThatDoesNotAnswerIsUnavailableInSeconds(t *testing.T) {
+	for _, d := range []rig.Daemon{rig.Monitor, rig.OSD} {
+		t.Run(string(d), func(t *testing.T) {
+			at := newPool(t, 0)
+			at.Patience = 3 * time.Second
+			b, _ := open(t, at, Config{})
+			retry := func(what string, f func() error) {
+				t.Helper()
+				tick := time.NewTicker(100 * time.Millisecond)
+				defer tick.Stop()
+				late := time.After(rig.Patience)
+				for err := f(); err != nil; err = f() {
+					select {
+					case <-tick.C:
+					case <-late:
+						t.Fatalf("%s: %v", what, err)
+					}
+				}
+			}
+			retry("before", func() error { return created(t.Context(), b, "a") })
+			if err := real.Pause(d); err != nil {
+				t.Fatal(err)
+			}
+			paused := true
+			resume := func() {
+				if paused {
+					paused = false
+					if err := errors.Join(real.Resume(d), real.AwaitHealthy(context.Background())); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			defer resume()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for range 2 {
+				err := created(ctx, b, "b")
+				if !errors.Is(err, backend.ErrUnavailable) || ctx.Err() != nil || !strings.Contains(err.Error(), "has been running for") {
+					t.Errorf("got %v", err)
+				}
+			}
+			resume()
+			retry("after", func() error { return created(t.Context(), b, "b") })
+			retry("after", func() error {
+				all, err := b.List(t.Context())
+				if err == nil && len(all) != 2 {
+					err = fmt.Errorf("the pool holds %d volumes", len(all))
+				}
+				return err
+			})
+		})
+	}
+}
