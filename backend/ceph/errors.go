@@ -75,7 +75,7 @@ func (c *Cluster) stalled(r *running) error {
 	return fmt.Errorf("%w: %s and continues: %s", backend.ErrUnavailable, r, c.reason())
 }
 
-// askedFor is how long the monitors are asked for what is wrong.
+// askedFor is how long the monitors may take to say what is wrong.
 const askedFor = 2 * time.Second
 
 // reason says why a cluster does not answer, as far as its monitors know.

@@ -31,7 +31,7 @@ func operationOf(ctx context.Context) *operation {
 	return op
 }
 
-// Background is for work that nobody waits for: its calls take the time that they take.
+// Background is for work that no caller waits for: its calls take the time that they take.
 func Background(ctx context.Context) context.Context {
 	return context.WithValue(ctx, inOperation{}, &operation{stalls: make(chan struct{})})
 }
@@ -82,7 +82,7 @@ func (c *Cluster) part(key operationKey, op *operation) {
 	}
 }
 
-// stall tells all callers that a call does not return.
+// stall lets all callers know that a call does not return.
 func (o *operation) stall(c *Cluster, r *running) {
 	reason := c.stalled(r)
 	o.mu.Lock()

@@ -195,16 +195,16 @@ func (b *Backend) make(ctx context.Context, m *meta, from *record, fill func(*se
 			return nil, err
 		}
 		crashpoint.Here(crashpoint.ImageReady)
-		p.State = settled
+		p.State = complete
 		if err := s.ledger.change(map[string]*promise{name: p}, nil); err != nil {
 			return nil, err
 		}
 		return &record{name: name, image: m.Image, kind: m.Kind, id: m.ID, size: m.Size, meta: m}, nil
 	})
 	if err != nil {
-		// What was asked for last may still have been done. A repeat, or the next start, removes what is not complete.
+		// What was requested last may still have been done. A repeat, or the next start, removes what is not complete.
 		if cleared := b.clear(ctx, name); cleared != nil {
-			b.log.Warn("an image that could not be completed stays until it is asked for again, or the pool is opened", "image", name, "error", cleared)
+			b.log.Warn("an image that could not be completed stays until it is requested again, or the pool is opened", "image", name, "error", cleared)
 		}
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func (s *session) copySnapped(name string, from *record) error {
 }
 
 // clear makes way for an image: what an earlier attempt left under its name is removed. An image of that name that room
-// was never promised to is somebody else's.
+// was never promised to is another program's.
 func (b *Backend) clear(ctx context.Context, name string) error {
 	_, err := call(ctx, b, "clearing "+name, func(s *session) (any, error) {
 		entries, err := s.ledger.get(name)
@@ -255,7 +255,7 @@ func (b *Backend) clear(ctx context.Context, name string) error {
 		}
 		if r != nil && !errors.Is(r.damage, errIncomplete) {
 			if promised && p.State == building { // completed by what seemed to fail
-				p.State, p.Charge = settled, r.size
+				p.State, p.Charge = complete, r.size
 				return nil, s.ledger.change(map[string]*promise{name: &p}, nil)
 			}
 			return nil, nil
@@ -301,7 +301,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, wish backend.Size) 
 		if size == r.meta.Size {
 			return b.volume(r), nil
 		}
-		if err := b.promise(ctx, r.name, &promise{Charge: size, State: settled}); err != nil {
+		if err := b.promise(ctx, r.name, &promise{Charge: size, State: complete}); err != nil {
 			return nil, err
 		}
 		return call(ctx, b, "growing image "+r.name, func(s *session) (*backend.Volume, error) {

@@ -179,11 +179,11 @@ func (s *session) makeMember(p *part) error {
 		return err
 	}
 	p.made = true
-	return s.ledger.change(map[string]*promise{name: {Charge: p.meta.Size, State: settled}}, nil)
+	return s.ledger.change(map[string]*promise{name: {Charge: p.meta.Size, State: complete}}, nil)
 }
 
 // snapTogether takes a snapshot of each source while all are locked, so that none is written in between: who has one mapped
-// gives its lock up when it is asked for, and waits for it. A lock that was lost on the way fails the group.
+// gives its lock up on request, and waits for it. A lock that was lost on the way fails the group.
 func (s *session) snapTogether(parts []*part) (err error) {
 	var images []*rbd.Image
 	defer func() {

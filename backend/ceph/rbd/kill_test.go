@@ -169,7 +169,7 @@ func TestKill_AtAnyStepConverges(t *testing.T) {
 	}
 }
 
-// shownPool is what the killed process is told. The key must be written as it is.
+// shownPool is what the killed process is given. The key must be written as it is.
 type shownPool struct {
 	Config ceph.Config
 	Secret string
@@ -181,12 +181,12 @@ func killAt(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
 		t.Fatal(err)
 	}
 	end()
-	told, err := json.Marshal(shownPool{at, string(at.Key)})
+	given, err := json.Marshal(shownPool{at, string(at.Key)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^TestKill_AtAnyStepConverges$")
-	cmd.Env = append(os.Environ(), crashing+"="+o.name, crashingPool+"="+string(told), "HOLDFAST_CRASH_AT="+string(step))
+	cmd.Env = append(os.Environ(), crashing+"="+o.name, crashingPool+"="+string(given), "HOLDFAST_CRASH_AT="+string(step))
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	err = cmd.Run()
@@ -204,13 +204,13 @@ func killAt(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
 }
 
 func beKilled(t *testing.T, name string) {
-	var told shownPool
-	if err := json.Unmarshal([]byte(os.Getenv(crashingPool)), &told); err != nil {
+	var given shownPool
+	if err := json.Unmarshal([]byte(os.Getenv(crashingPool)), &given); err != nil {
 		t.Fatal(err)
 	}
-	told.Config.Key = ceph.Key(told.Secret)
+	given.Config.Key = ceph.Key(given.Secret)
 	o := operations[slices.IndexFunc(operations, func(o operation) bool { return o.name == name })]
-	b, _ := open(t, told.Config, o.config)
+	b, _ := open(t, given.Config, o.config)
 	if err := o.call(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ type state string
 
 const (
 	building state = "building" // it may be there, or a part of it, and is removed by who finds it
-	settled  state = "settled"
+	complete state = "complete"
 	trashed  state = "trashed"  // it can be restored
 	removing state = "removing" // it cannot; copies of it may still need its content
 )
@@ -110,7 +110,7 @@ func (l *ledger) read(keys ...string) (s sum, found map[string]promise, at uint6
 }
 
 // change replaces entries, and drops those that are nil. fits decides, by what is promised otherwise and how much is
-// asked for; nil: it fits.
+// requested; nil: it fits.
 func (l *ledger) change(entries map[string]*promise, fits func(promised, more int64) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,12 +33,12 @@ func TestPool_IsTakenOnlyFromAProcessThatDoesNotAnswer(t *testing.T) {
 		return
 	}
 	at := newPool(t, 0)
-	told, err := json.Marshal(shownPool{at, string(at.Key)})
+	given, err := json.Marshal(shownPool{at, string(at.Key)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^"+t.Name()+"$")
-	first.Env = append(os.Environ(), crashing+"=hold", crashingPool+"="+string(told))
+	first.Env = append(os.Environ(), crashing+"=hold", crashingPool+"="+string(given))
 	in, err := first.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -80,14 +80,14 @@ func TestPool_IsTakenOnlyFromAProcessThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// hold has the pool, and makes another volume when it is told to.
+// hold has the pool, and makes another volume on a line of its input.
 func hold(t *testing.T) {
-	var told shownPool
-	if err := json.Unmarshal([]byte(os.Getenv(crashingPool)), &told); err != nil {
+	var given shownPool
+	if err := json.Unmarshal([]byte(os.Getenv(crashingPool)), &given); err != nil {
 		t.Fatal(err)
 	}
-	told.Config.Key = ceph.Key(told.Secret)
-	b, _ := open(t, told.Config, Config{})
+	given.Config.Key = ceph.Key(given.Secret)
+	b, _ := open(t, given.Config, Config{})
 	fmt.Println("first:", created(t.Context(), b, "first"))
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestPromises_AreNotOversoldByTwoProcesses(t *testing.T) {
 				}
 				wait.Go(func() {
 					for n := range each {
-						err := l.change(map[string]*promise{fmt.Sprintf("volume.%d-%d", i, n): {Charge: 1, State: settled}}, func(promised, more int64) error {
+						err := l.change(map[string]*promise{fmt.Sprintf("volume.%d-%d", i, n): {Charge: 1, State: complete}}, func(promised, more int64) error {
 							if promised+more > most {
 								return backend.ErrExhausted
 							}
@@ -127,7 +127,7 @@ func TestPromises_AreNotOversoldByTwoProcesses(t *testing.T) {
 		sum, err := l.promised()
 		entries, err2 := l.all()
 		if err := errors.Join(err, err2); err != nil || sum != most || len(entries) != most {
-			t.Errorf("%d are promised to %d, %v, want %d of the %d that were asked for", sum, len(entries), err, most, processes*each)
+			t.Errorf("%d are promised to %d, %v, want %d of the %d that were requested", sum, len(entries), err, most, processes*each)
 		}
 	})
 }

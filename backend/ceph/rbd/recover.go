@@ -97,7 +97,7 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 			}
 		}
 	}
-	if want := (promise{Charge: charge, State: settled}); p != want {
+	if want := (promise{Charge: charge, State: complete}); p != want {
 		if err := s.ledger.change(map[string]*promise{name: &want}, nil); err != nil {
 			return true, err
 		}
@@ -111,7 +111,7 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 	return true, nil
 }
 
-// trashAndErase removes an image that nobody knows.
+// trashAndErase removes an image that no caller knows.
 func (s *session) trashAndErase(r *record) error {
 	if err := rbd.GetImage(s.ioctx, r.name).Trash(0); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (s *session) trashAndErase(r *record) error {
 	return s.ledger.change(map[string]*promise{trashKey(r.image): nil}, nil)
 }
 
-// recoverTrash sees to it that what is ours in Ceph's trash is promised to, and returns all that is there.
+// recoverTrash makes sure that what is ours in Ceph's trash is promised to, and returns all that is there.
 func (b *Backend) recoverTrash(s *session, entries map[string]promise) (map[string]bool, error) {
 	list, err := rbd.GetTrashList(s.ioctx)
 	if err != nil {

@@ -137,10 +137,10 @@ func (s *session) lock() error {
 }
 
 func (s *session) cutOff(held *rados.LockInfo) error {
-	const day = "86400.0"
+	const day = "86400.0" // a number with a point, or Ceph refuses it
 	for i := range held.NumLockers {
 		s.log.Warn("the process that had the pool does not answer and is cut off", "address", held.Addrs[i])
-		command, err := json.Marshal(map[string]any{"prefix": "osd blocklist", "blocklistop": "add", "addr": held.Addrs[i], "expire": day})
+		command, err := json.Marshal(map[string]any{"prefix": "osd blocklist", "blocklistop": "add", "addr": held.Addrs[i], "expire": json.RawMessage(day)})
 		if err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (s *session) cutOff(held *rados.LockInfo) error {
 	return nil
 }
 
-// answer tells who asks that the pool is served, until the session ends.
+// answer acknowledges, until the session ends, each notification of a process that wants the pool.
 func (b *Backend) answer(s *session) {
 	for {
 		select {

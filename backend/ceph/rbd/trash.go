@@ -266,7 +266,7 @@ func (b *Backend) revive(ctx context.Context, d *discarded) (*backend.Volume, er
 				return nil, err
 			}
 			crashpoint.Here(crashpoint.ImageRevived)
-			p := promise{Charge: d.Charge, State: settled}
+			p := promise{Charge: d.Charge, State: complete}
 			if err := s.ledger.change(map[string]*promise{key: nil, d.name: &p}, nil); err != nil {
 				return nil, err
 			}
