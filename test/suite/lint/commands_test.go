@@ -36,6 +36,7 @@ var onTheHost = map[string]string{
 	"sort": "is a filter", "comm": "is a filter", "base64": "is a filter", "openssl": "makes a password", "hostname": "asks the host",
 	"echo": "prints", "export": "sets a variable", "read": "is of the shell", "for": "is of the shell", "case": "is of the shell",
 	"bin/cluster": "starts and stops machines", "source": "is of the user's shell", "xargs": "passes names on", "dirname": "is of the shell", "dlv": "is a debugger",
+	"rbd": "asks a Ceph cluster", "rados": "the same",
 	"cd": "is of the shell", "0": "is a branch of case", "1": "is a branch of case", "*": "is a branch of case",
 }
 
