@@ -24,7 +24,7 @@ func monitors(conn *rados.Conn) (string, error) {
 func TestCluster_AnswersAndKnowsWhatItIs(t *testing.T) {
 	config := configOf(t, "admin")
 	c := connected(t, config)
-	if text, err := Call(t.Context(), c, "mon dump", monitors); err != nil || !strings.Contains(text, real.FSID) {
+	if text, err := Call(t.Context(), c, "mon dump", monitors); err != nil || !strings.Contains(text, small.FSID) {
 		t.Errorf("got %s, %v", text, err)
 	}
 	_, err := Call(t.Context(), c, "pool", func(conn *rados.Conn) (any, error) {
@@ -35,7 +35,7 @@ func TestCluster_AnswersAndKnowsWhatItIs(t *testing.T) {
 		t.Errorf("a pool that is not there: %v", err)
 	}
 	config.FSID = "00000000-0000-0000-0000-000000000000"
-	if _, err := Call(t.Context(), connected(t, config), "mon dump", monitors); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), real.FSID) {
+	if _, err := Call(t.Context(), connected(t, config), "mon dump", monitors); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), small.FSID) {
 		t.Errorf("another cluster is taken: %v", err)
 	}
 }
@@ -59,14 +59,14 @@ func TestCluster_WithoutQuorumSaysSoInSecondsAndGoesOn(t *testing.T) {
 	if _, err := Call(t.Context(), c, "mon dump", monitors); err != nil {
 		t.Fatal(err)
 	}
-	if err := real.Pause(rig.Monitor); err != nil {
+	if err := small.Pause(rig.Monitor); err != nil {
 		t.Fatal(err)
 	}
 	resumed := false
 	resume := func() {
 		if !resumed {
 			resumed = true
-			if err := errors.Join(real.Resume(rig.Monitor), real.AwaitHealthy(context.Background())); err != nil {
+			if err := errors.Join(small.Resume(rig.Monitor), small.AwaitHealthy(context.Background())); err != nil {
 				t.Error(err)
 			}
 		}
@@ -85,7 +85,7 @@ func TestCluster_WithoutQuorumSaysSoInSecondsAndGoesOn(t *testing.T) {
 		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrBusy) {
 			t.Fatalf("got %v", err)
 		}
-		for _, said := range []string{"mon dump has been running for ", "create of a has been running for ", real.Monitor, "quorum", "retry"} {
+		for _, said := range []string{"mon dump has been running for ", "create of a has been running for ", small.Monitor, "quorum", "retry"} {
 			if !strings.Contains(err.Error(), said) {
 				t.Errorf("%v does not say %q", err, said)
 			}
@@ -120,7 +120,7 @@ func TestCluster_WithoutQuorumSaysSoInSecondsAndGoesOn(t *testing.T) {
 				t.Fatalf("once it answers again: %v", err)
 			}
 		}
-		if !strings.Contains(text, real.FSID) {
+		if !strings.Contains(text, small.FSID) {
 			t.Errorf("once it answers again: %s", text)
 		}
 	}

@@ -75,7 +75,7 @@ func (c *Config) Complete() error {
 		{"data pool", c.DataPool, nameOfPool, true},
 		{"file system", c.FileSystem, nameOfPool, true},
 	} {
-		if !(check.optional && check.is == "") && !check.valid.MatchString(check.is) {
+		if (!check.optional || check.is != "") && !check.valid.MatchString(check.is) {
 			return fmt.Errorf("%w %s %s: it must match %s", backend.ErrInvalid, check.what, backend.Quote(check.is), check.valid)
 		}
 	}

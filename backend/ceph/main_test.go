@@ -12,19 +12,19 @@ import (
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
 )
 
-// real is the Ceph of all tests here; nil where none is installed.
-var real *rig.Cluster
+// small is the Ceph of all tests here; nil where none is installed.
+var small *rig.Cluster
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	if rig.Missing() == "" {
 		var err error
-		if real, err = rig.Run(context.Background(), rig.Options{}); err != nil {
+		if small, err = rig.Run(context.Background(), rig.Options{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer real.Stop()
+		defer func() { _ = small.Stop() }() // what is left is removed by its keeper
 	}
 	return m.Run()
 }
@@ -34,11 +34,11 @@ var silent = slog.New(slog.DiscardHandler)
 func configOf(t *testing.T, user string) Config {
 	t.Helper()
 	rig.Require(t)
-	key, err := real.Key(t.Context(), user)
+	key, err := small.Key(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{Monitors: []string{"v2:" + real.Monitor}, FSID: real.FSID, User: user, Key: Key(key)}
+	return Config{Monitors: []string{"v2:" + small.Monitor}, FSID: small.FSID, User: user, Key: Key(key)}
 }
 
 func connected(t *testing.T, config Config) *Cluster {

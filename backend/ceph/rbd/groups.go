@@ -158,7 +158,6 @@ func (b *Backend) fillGroup(ctx context.Context, parts []*part) error {
 		return err
 	}
 	for _, p := range parts {
-		p := p
 		if _, err := call(ctx, b, "making image "+p.meta.imageName(), func(s *session) (any, error) { return nil, s.makeMember(p) }); err != nil {
 			return err
 		}

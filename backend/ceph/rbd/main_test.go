@@ -19,8 +19,8 @@ import (
 	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
 )
 
-// real is the Ceph of all tests here; nil where none is installed.
-var real *rig.Cluster
+// small is the Ceph of all tests here; nil where none is installed.
+var small *rig.Cluster
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -29,11 +29,11 @@ func run(m *testing.M) int {
 		return m.Run()
 	}
 	var err error
-	if real, err = rig.Run(context.Background(), rig.Options{}); err != nil {
+	if small, err = rig.Run(context.Background(), rig.Options{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer real.Stop()
+	defer func() { _ = small.Stop() }() // what is left is removed by its keeper
 	return m.Run()
 }
 
@@ -53,25 +53,25 @@ func newPool(t testing.TB, quota int64) ceph.Config {
 	rig.Require(t)
 	name := fmt.Sprintf("pool%d", pools.Add(1))
 	ctx := context.Background()
-	if err := real.CreateRBDPool(ctx, name, quota); err != nil {
+	if err := small.CreateRBDPool(ctx, name, quota); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := real.DeletePool(ctx, name); err != nil {
+		if err := small.DeletePool(ctx, name); err != nil {
 			t.Error(err)
 		}
 	})
-	key, err := real.CreateUser(ctx, name, "mon", "profile rbd", "osd", "profile rbd pool="+name)
+	key, err := small.CreateUser(ctx, name, "mon", "profile rbd", "osd", "profile rbd pool="+name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ceph.Config{Monitors: []string{"v2:" + real.Monitor}, FSID: real.FSID, User: name, Key: ceph.Key(key), Pool: name, Patience: patience}
+	return ceph.Config{Monitors: []string{"v2:" + small.Monitor}, FSID: small.FSID, User: name, Key: ceph.Key(key), Pool: name, Patience: patience}
 }
 
 // namespace makes a part of a pool, which is as good as one and sooner there.
 func namespace(t testing.TB, at ceph.Config, name string) string {
 	t.Helper()
-	if _, err := real.Command(context.Background(), "rbd", "namespace", "create", at.Pool+"/"+name); err != nil {
+	if _, err := small.Command(context.Background(), "rbd", "namespace", "create", at.Pool+"/"+name); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -111,7 +111,7 @@ func hands(t testing.TB, at ceph.Config, f func(*rados.IOContext)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.ReadConfigFile(real.Dir + "/ceph.conf"); err != nil {
+	if err := conn.ReadConfigFile(small.Dir + "/ceph.conf"); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Connect(); err != nil {

@@ -135,7 +135,7 @@ func TestPromises_AreNotOversoldByTwoProcesses(t *testing.T) {
 func TestImageOfOthers_IsLeftAlone(t *testing.T) {
 	at := newPool(t, 0)
 	for _, name := range []string{"backup", "volume.a"} {
-		if _, err := real.Command(t.Context(), "rbd", "create", "--size", "16M", at.Pool+"/"+name); err != nil {
+		if _, err := small.Command(t.Context(), "rbd", "create", "--size", "16M", at.Pool+"/"+name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,7 +150,7 @@ func TestImageOfOthers_IsLeftAlone(t *testing.T) {
 		t.Errorf("it is listed: %+v, %v", all, err)
 	}
 	end()
-	if names, err := real.Command(t.Context(), "rbd", "ls", at.Pool); err != nil || names != "backup\nvolume.a" {
+	if names, err := small.Command(t.Context(), "rbd", "ls", at.Pool); err != nil || names != "backup\nvolume.a" {
 		t.Errorf("the pool holds %q, %v", names, err)
 	}
 }
@@ -294,14 +294,14 @@ func TestCluster_ThatDoesNotAnswerIsUnavailableInSeconds(t *testing.T) {
 				}
 			}
 			retry("before", func() error { return created(t.Context(), b, "a") })
-			if err := real.Pause(d); err != nil {
+			if err := small.Pause(d); err != nil {
 				t.Fatal(err)
 			}
 			paused := true
 			resume := func() {
 				if paused {
 					paused = false
-					if err := errors.Join(real.Resume(d), real.AwaitHealthy(context.Background())); err != nil {
+					if err := errors.Join(small.Resume(d), small.AwaitHealthy(context.Background())); err != nil {
 						t.Error(err)
 					}
 				}

@@ -152,13 +152,13 @@ func (b *Backend) recoverTrash(s *session, entries map[string]promise) (map[stri
 		}
 		change := map[string]*promise{trashKey(t.Id): p}
 		if _, moved := entries[r.name]; moved {
-			if k, id, _ := parseName(r.name); k == r.kind {
-				if again, err := s.look(k, id); err != nil {
-					return nil, err
-				} else if again == nil {
-					change[r.name] = nil
-					delete(entries, r.name)
-				}
+			again, err := s.look(r.kind, r.id)
+			if err != nil {
+				return nil, err
+			}
+			if again == nil {
+				change[r.name] = nil
+				delete(entries, r.name)
 			}
 		}
 		if err := s.ledger.change(change, nil); err != nil {

@@ -77,7 +77,7 @@ func (b *Backend) snapshot(r *record) *backend.Snapshot {
 
 // findSnapshot looks a snapshot up. A member of a group that is not complete does not exist.
 func (b *Backend) findSnapshot(ctx context.Context, id backend.ID) (*record, error) {
-	if _, err := backend.ParseID(string(id)); err != nil {
+	if !valid(id) {
 		return nil, nil
 	}
 	r, err := b.find(ctx, snapshots, id)

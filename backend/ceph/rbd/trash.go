@@ -25,7 +25,7 @@ type discarded struct {
 }
 
 func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
-	if _, err := backend.ParseID(string(id)); err != nil {
+	if !valid(id) {
 		return nil // none has that ID
 	}
 	_, err := do(ctx, b, id, "delete", func(ctx context.Context) (any, error) {
@@ -43,7 +43,7 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 
 // clearRemains removes what a creation that failed has left. What is not ours is none of it.
 func (b *Backend) clearRemains(ctx context.Context, k kind, id backend.ID) error {
-	if _, err := backend.ParseID(string(id)); err != nil {
+	if !valid(id) {
 		return nil
 	}
 	if err := b.clear(ctx, imageName(k, id)); !errors.Is(err, backend.ErrExists) {
@@ -273,4 +273,10 @@ func (b *Backend) revive(ctx context.Context, d *discarded) (*backend.Volume, er
 			return b.volume(d.record), nil
 		})
 	})
+}
+
+// valid says whether anything can have an ID that came from outside.
+func valid(id backend.ID) bool {
+	_, err := backend.ParseID(string(id))
+	return err == nil
 }
