@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,19 @@ type operation struct {
 	verb  string
 	since time.Time
 	done  chan struct{}
+
+	progress atomic.Pointer[string]
+}
+
+type operationKey struct{}
+
+// Progress notes how far the operation to which ctx belongs has got, for callers who run out of time. Without an operation
+// it does nothing.
+func Progress(ctx context.Context, format string, args ...any) {
+	if op, ok := ctx.Value(operationKey{}).(*operation); ok {
+		p := fmt.Sprintf(format, args...)
+		op.progress.Store(&p)
+	}
 }
 
 // Do runs f for id and returns what it returned, or ErrBusy when ctx ends first. f's own context survives ctx.
@@ -52,7 +66,7 @@ func Do[T any](ctx context.Context, o *Operations, id ID, verb string, f func(co
 		if o.Begun != nil {
 			defer o.Begun()()
 		}
-		value, result = f(context.WithoutCancel(ctx))
+		value, result = f(context.WithValue(context.WithoutCancel(ctx), operationKey{}, op))
 	}()
 	select {
 	case <-op.done:
@@ -134,10 +148,13 @@ func (o *Operations) busy(id ID, cause error) error {
 	if op == nil {
 		return fmt.Errorf("%w: the call on %s ended before it started: %w", ErrBusy, id, cause)
 	}
-	last := ""
+	last, progress := "", ""
 	if err := o.failed[id]; err != nil {
 		last = fmt.Sprintf("; the attempt before it failed: %v", err)
 	}
-	return fmt.Errorf("%w: %s of %s has been running for %s and continues; retry%s",
-		ErrBusy, op.verb, id, time.Since(op.since).Round(time.Millisecond), last)
+	if p := op.progress.Load(); p != nil {
+		progress = " (" + *p + ")"
+	}
+	return fmt.Errorf("%w: %s of %s has been running for %s%s and continues; retry%s",
+		ErrBusy, op.verb, id, time.Since(op.since).Round(time.Millisecond), progress, last)
 }

@@ -54,6 +54,7 @@ func TestOperation_OutlivesItsCallerAndReportsItsProgress(t *testing.T) {
 	left := make(chan error)
 	go func() {
 		_, err := Do(caller, &ops, "a", "create", func(ctx context.Context) (any, error) {
+			Progress(ctx, "%d of 9 bytes are copied", 7)
 			close(started)
 			<-release
 			return nil, ctx.Err()
@@ -62,7 +63,8 @@ func TestOperation_OutlivesItsCallerAndReportsItsProgress(t *testing.T) {
 	}()
 	<-started
 	leave()
-	if err := <-left; !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "create of a") || !strings.Contains(err.Error(), "disk on fire") {
+	if err := <-left; !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "create of a") || !strings.Contains(err.Error(), "(7 of 9 bytes are copied)") ||
+		!strings.Contains(err.Error(), "disk on fire") {
 		t.Errorf("the caller that left got %v", err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
