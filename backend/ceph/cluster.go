@@ -21,7 +21,10 @@ type Cluster struct {
 	config Config
 	log    *slog.Logger
 
+	of *Cluster // whose commands to the manager it carries; nil: it carries all others
+
 	mu         sync.Mutex
+	manager    *Cluster    // nil: not needed yet
 	conn       *rados.Conn // nil: there is none
 	dialing    *dialing    // nil: none is being made
 	closed     bool
@@ -46,6 +49,21 @@ func New(c Config, log *slog.Logger) (*Cluster, error) {
 	}, nil
 }
 
+// Manager is the cluster by another connection, for commands to its manager. They have no limit of time in Ceph's library:
+// when it gives such a command up, it frees the memory into which it writes the answer that comes late, and the process
+// dies of that. Call limits the time of callers here too.
+func (c *Cluster) Manager() *Cluster {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.manager == nil {
+		c.manager = &Cluster{
+			of: c, config: c.config, log: c.log, closed: c.closed,
+			running: map[*running]struct{}{}, operations: map[operationKey]*operation{},
+		}
+	}
+	return c.manager
+}
+
 // Config is what the cluster was made with, with what was left to choose.
 func (c *Cluster) Config() Config { return c.config }
 
@@ -55,7 +73,13 @@ var errClosed = errors.New("the connection to Ceph was closed")
 func (c *Cluster) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
+	manager := c.manager
 	c.mu.Unlock()
+	if manager != nil {
+		if err := manager.Close(ctx); err != nil {
+			return err
+		}
+	}
 	for {
 		r := c.oldest()
 		if r == nil {
@@ -124,6 +148,10 @@ func (c *Cluster) dial() (*rados.Conn, error) {
 		return nil, err
 	}
 	seconds := func(d time.Duration) string { return fmt.Sprint(max(1, int(d.Seconds()))) }
+	monitors := seconds(c.config.Patience)
+	if c.of != nil {
+		monitors = "0"
+	}
 	for _, o := range [][2]string{
 		{"mon_host", strings.Join(c.config.Monitors, ",")},
 		{"keyring", "/dev/null"},
@@ -133,7 +161,7 @@ func (c *Cluster) dial() (*rados.Conn, error) {
 		{"err_to_stderr", "false"},
 		{"admin_socket", ""},
 		{"client_mount_timeout", seconds(c.config.Patience)},
-		{"rados_mon_op_timeout", seconds(c.config.Patience)},
+		{"rados_mon_op_timeout", monitors},
 		{"rados_osd_op_timeout", seconds(givesUpAfter * c.config.Patience)},
 		{"rbd_cache", "false"}, // what manages images writes nothing to them
 	} {

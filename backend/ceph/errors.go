@@ -80,6 +80,9 @@ const askedFor = 2 * time.Second
 
 // reason says why a cluster does not answer, as far as its monitors know.
 func (c *Cluster) reason() string {
+	if c.of != nil {
+		return c.of.reason()
+	}
 	monitors := strings.Join(c.config.Monitors, ", ")
 	none := fmt.Sprintf("none of the monitors %s answers: they have no quorum, or cannot be reached", monitors)
 	c.mu.Lock()
