@@ -37,6 +37,9 @@ var Steps = []Step{
 // The step in which a volume is restored from the trash.
 const UndeleteRenamed Step = "undelete-renamed" // it has its place again, not yet synced; the caller has no answer
 
+// The step in which another program copies a volume while no caller waits.
+const CopyBegun Step = "copy-begun" // the copy is under way and recorded, the caller has no answer
+
 // The steps in which a disk becomes the place of a pool.
 const (
 	DiskChosen    Step = "disk-chosen"    // recorded on the host, nothing is written to the disk

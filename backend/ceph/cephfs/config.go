@@ -1,0 +1,87 @@
+//go:build ceph
+
+package cephfs
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+)
+
+// Config says which subvolume group is a pool, and how much of it may be promised.
+type Config struct {
+	Name           string        // by which requests name the pool; empty: as its group
+	Group          string        // of subvolumes, for this pool alone; "holdfast" if empty. It is made where there is none
+	Overcommit     float64       // how often each byte may be promised; 0 means 1.0
+	Reserved       string        // kept free: bytes such as 10Gi, or a share such as 5% (default)
+	TrashRetention time.Duration // how long a deleted volume can be restored; 0 means a day, below 0 not at all
+}
+
+const (
+	// DefaultTrashRetention is how long a deleted volume can be restored, unless its room is needed before.
+	DefaultTrashRetention = 24 * time.Hour
+	// NoTrash is the TrashRetention of a pool that removes volumes at once.
+	NoTrash time.Duration = -1
+
+	defaultGroup   = "holdfast"
+	mostOvercommit = 100
+)
+
+var (
+	poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+	// cephName is what Ceph takes as a name, but for those that mean a directory or one of Ceph's own groups.
+	cephName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+)
+
+// complete checks the configuration and fills its defaults.
+func (c *Config) complete(of ceph.Config) error {
+	c.Group = cmp.Or(c.Group, defaultGroup)
+	c.Name, c.Overcommit = cmp.Or(c.Name, c.Group), cmp.Or(c.Overcommit, 1)
+	c.Reserved, c.TrashRetention = cmp.Or(c.Reserved, "5%"), cmp.Or(c.TrashRetention, DefaultTrashRetention)
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w pool %s: "+format, append([]any{backend.ErrInvalid, backend.Quote(c.Name)}, args...)...)
+	}
+	switch {
+	case !poolName.MatchString(c.Name):
+		return invalid("name must be 1 to 63 of a-z, 0-9 and -, and not begin with -")
+	case !cephName.MatchString(of.FileSystem):
+		return invalid("file system %s; it must be the name of a Ceph file system, as `ceph fs ls` prints it", backend.Quote(of.FileSystem))
+	case !cephName.MatchString(c.Group):
+		return invalid("subvolume group %s; it must be 1 to 128 of a-z, A-Z, 0-9, -, _ and ., and begin with a letter or digit", backend.Quote(c.Group))
+	case !(c.Overcommit > 0 && c.Overcommit <= mostOvercommit): // also refuses NaN
+		return invalid("overcommit %v; it must be above 0, at most %d", c.Overcommit, mostOvercommit)
+	}
+	if _, err := parseReserve(c.Reserved); err != nil {
+		return invalid("%w", err)
+	}
+	return nil
+}
+
+// reserve is what a pool keeps free.
+type reserve struct {
+	bytes int64
+	share float64
+}
+
+func (r reserve) of(total int64) int64 { return r.bytes + int64(float64(total)*r.share) }
+
+func parseReserve(s string) (reserve, error) {
+	if number, ok := strings.CutSuffix(s, "%"); ok {
+		share, err := strconv.ParseFloat(number, 64)
+		if err != nil || !(share >= 0 && share < 100) {
+			return reserve{}, fmt.Errorf("reserved %s; a share must be 0%% to below 100%%", backend.Quote(s))
+		}
+		return reserve{share: share / 100}, nil
+	}
+	bytes, err := backend.ParseBytes(s)
+	if err != nil {
+		return reserve{}, fmt.Errorf("reserved %s; it must be a share such as 5%%, or bytes such as 1073741824, 512Mi, 10Gi", backend.Quote(s))
+	}
+	return reserve{bytes: bytes}, nil
+}

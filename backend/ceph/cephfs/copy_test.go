@@ -1,0 +1,115 @@
+//go:build ceph
+
+package cephfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+)
+
+// large is a volume whose copy takes a while: the manager copies file by file.
+func large(w *world) {
+	w.Helper()
+	v := w.create("a", 256*mib)
+	for i := range 16 {
+		w.write(v, fmt.Sprintf("file%d", i), make([]byte, 4*mib))
+	}
+}
+
+func TestCopy_OutlivesItsCallerWhoLearnsHowFarItIs(t *testing.T) {
+	w := newWorld(t, 0)
+	large(w)
+	var err error
+	w.eventually(func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = w.backend.Clone(ctx, "a", backend.VolumeSpec{Name: "b"})
+		if err != nil && !errors.Is(err, backend.ErrBusy) {
+			t.Fatal(err)
+		}
+		if err == nil || !strings.Contains(err.Error(), "bytes are there") {
+			return fmt.Errorf("the answer is %w", err)
+		}
+		return nil
+	})
+	w.want(err, backend.ErrBusy, "create of b", "continues")
+	if _, err := w.backend.Get(t.Context(), "b"); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("half a copy is a volume: %v", err)
+	}
+	v, err := w.backend.Clone(t.Context(), "a", backend.VolumeSpec{Name: "b", Size: backend.Size{Required: 300 * mib}})
+	w.want(err, backend.ErrExists, "size") // what was begun is of the first request
+	if v, err = w.backend.Clone(t.Context(), "a", backend.VolumeSpec{Name: "b"}); err != nil || v.Size != 256*mib {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	if got := w.read(v, "file15"); len(got) != 4*mib {
+		t.Errorf("the copy of a file has %d bytes", len(got))
+	}
+	if left := w.snapshotsOf("a"); left != "[]" {
+		t.Errorf("the source has snapshots: %s", left)
+	}
+}
+
+func TestCopy_EndsWhenItsVolumeIsDeleted(t *testing.T) {
+	w := newWorld(t, 0)
+	w.config.TrashRetention = NoTrash
+	w.reopen()
+	large(w)
+	copied := make(chan error, 1)
+	go func() {
+		_, err := w.backend.Clone(context.Background(), "a", backend.VolumeSpec{Name: "b"})
+		copied <- err
+	}()
+	w.eventually(func() error {
+		if n, _ := w.backend.ops.InFlight(); n == 0 || len(copied) > 0 {
+			return errors.New("no copy runs")
+		}
+		begun, err := (&group{fs: w.fs(), dir: "/volumes/" + w.config.Group}).read("b")
+		if err == nil && !begun.isCopying() {
+			err = errors.New("no copy is recorded")
+		}
+		return err
+	})
+	if err := w.backend.Delete(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-copied; err == nil || !strings.Contains(err.Error(), "was deleted while it was copied") {
+		t.Errorf("the copy was answered %v", err)
+	}
+	if err := w.backend.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	w.empty()
+}
+
+func (e *entry) isCopying() bool { return e != nil && e.copies() }
+
+func (w *world) snapshotsOf(name string) string {
+	w.Helper()
+	return w.ceph("fs", "subvolume", "snapshot", "ls", rig.FileSystem, name, "--group_name", w.config.Group)
+}
+
+func TestSnapshot_OfAnotherKeepsItsNameAndItsVolume(t *testing.T) {
+	w := newWorld(t, 0)
+	w.config.TrashRetention = NoTrash
+	w.reopen()
+	w.create("a", 16*mib)
+	w.ceph("fs", "subvolume", "snapshot", "create", rig.FileSystem, "a", "s", "--group_name", w.config.Group)
+	_, err := w.backend.Snapshot(t.Context(), backend.SnapshotSpec{Name: "s", Source: "a"})
+	w.want(err, backend.ErrExists, "Holdfast has not taken")
+	if all, err := w.backend.ListSnapshots(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := w.backend.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.snapshotsOf("a"); !strings.Contains(got, `"s"`) {
+		t.Errorf("the snapshots are %s", got)
+	}
+}

@@ -1,0 +1,321 @@
+//go:build ceph
+
+package cephfs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ceph/go-ceph/cephfs"
+	"github.com/ceph/go-ceph/rados"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// shared is the cluster of all tests of this run; a test that kills daemons has one of its own.
+var shared = sync.OnceValues(func() (*rig.Cluster, error) {
+	return rig.Run(context.Background(), rig.Options{MDS: true})
+})
+
+func TestMain(m *testing.M) {
+	if os.Getenv(killedOperation) != "" {
+		os.Exit(m.Run()) // it uses its parent's cluster
+	}
+	code := m.Run()
+	if started.Load() {
+		c, err := shared()
+		if err == nil {
+			err = c.Stop()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+var started atomic.Bool
+
+func cluster(t testing.TB) *rig.Cluster {
+	t.Helper()
+	rig.Require(t)
+	started.Store(true)
+	c, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// world is a pool in a group of its own, and a client that uses its volumes as a node does.
+type world struct {
+	testing.TB
+	cluster *rig.Cluster
+	in      ceph.Config
+	config  Config
+	backend *Backend
+	log     *lines
+	fs      func() *cephfs.MountInfo
+
+	connections []*ceph.Cluster
+}
+
+var groups atomic.Int32
+
+// caps are what the user of a pool needs, and no more.
+func caps() []string {
+	return []string{
+		"mon", "allow r", "mgr", "allow rw", "mds", "allow rwps fsname=" + rig.FileSystem, "osd", "allow rw tag cephfs *=" + rig.FileSystem,
+	}
+}
+
+func newWorld(t testing.TB, size int64) *world {
+	t.Helper()
+	return newWorldIn(t, cluster(t), size)
+}
+
+func newWorldIn(t testing.TB, c *rig.Cluster, size int64) *world {
+	t.Helper()
+	key, err := c.CreateUser(t.Context(), "holdfast", caps()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{TB: t, cluster: c, log: &lines{}, config: Config{
+		Name: "pool", Group: fmt.Sprintf("group%d", groups.Add(1)),
+	}, in: ceph.Config{FSID: c.FSID, Monitors: []string{"v2:" + c.Monitor}, User: "holdfast", Key: ceph.Key(key), FileSystem: rig.FileSystem, Patience: time.Minute}}
+	w.fs = sync.OnceValue(w.client)
+	w.ceph("fs", "subvolumegroup", "create", rig.FileSystem, w.config.Group)
+	if size > 0 {
+		w.ceph("fs", "subvolumegroup", "resize", rig.FileSystem, w.config.Group, fmt.Sprint(size))
+	}
+	w.open()
+	t.Cleanup(func() {
+		if err := w.backend.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		for _, c := range w.connections {
+			if err := c.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		if t.Failed() {
+			t.Logf("the log of the backend:\n%s", w.log)
+		}
+	})
+	return w
+}
+
+// open serves the pool with a connection of its own, as another process would.
+func (w *world) open() {
+	w.Helper()
+	log := slog.New(slog.NewTextHandler(w.log, nil))
+	cluster, err := ceph.New(w.in, log)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.connections = append(w.connections, cluster)
+	if w.backend, err = Open(context.Background(), cluster, w.config, log); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// reopen closes the pool and opens it as another process would.
+func (w *world) reopen() {
+	w.Helper()
+	if err := w.backend.Close(context.Background()); err != nil {
+		w.Fatal(err)
+	}
+	w.open()
+}
+
+// ceph runs a command of an administrator.
+func (w *world) ceph(args ...string) string {
+	w.Helper()
+	out, err := w.cluster.Ceph(context.Background(), args...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return out
+}
+
+// client mounts the file system as an administrator's program would.
+func (w *world) client() *cephfs.MountInfo {
+	w.Helper()
+	key, err := w.cluster.Key(w.Context(), "admin")
+	if err != nil {
+		w.Fatal(err)
+	}
+	conn, err := rados.NewConnWithUser("admin")
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, o := range [][2]string{{"mon_host", "v2:" + w.cluster.Monitor}, {"key", key}, {"keyring", "/dev/null"}} {
+		if err := conn.SetConfigOption(o[0], o[1]); err != nil {
+			w.Fatal(err)
+		}
+	}
+	if err := conn.Connect(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(conn.Shutdown)
+	m, err := mount(conn, rig.FileSystem, "")
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		if err := unmount(m); err != nil {
+			w.Error(err)
+		}
+	})
+	return m
+}
+
+func (w *world) write(v *backend.Volume, name string, content []byte) {
+	w.Helper()
+	if err := w.tryWrite(v, name, content); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) tryWrite(v *backend.Volume, name string, content []byte) (err error) {
+	f, err := w.fs().Open(v.Access.CephFS.Path+"/"+name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for at := 0; at < len(content); {
+		n, err := f.WriteAt(content[at:min(len(content), at+mib)], int64(at))
+		if err != nil {
+			return err
+		}
+		at += n
+	}
+	return f.Sync()
+}
+
+func (w *world) read(v *backend.Volume, name string) []byte {
+	w.Helper()
+	f, err := w.fs().Open(v.Access.CephFS.Path+"/"+name, os.O_RDONLY, 0)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(f)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return content
+}
+
+func (w *world) create(name string, size int64) *backend.Volume {
+	w.Helper()
+	v, err := w.backend.Create(context.Background(), backend.VolumeSpec{Name: name, Size: backend.Size{Required: size}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return v
+}
+
+// want fails unless an error is of a kind and names what it should.
+func (w *world) want(err, kind error, names ...string) {
+	w.Helper()
+	if !errors.Is(err, kind) {
+		w.Fatalf("got %v, want one that is %q", err, kind)
+	}
+	for _, name := range names {
+		if !strings.Contains(err.Error(), name) {
+			w.Errorf("%q does not say %q", err, name)
+		}
+	}
+}
+
+// lines keeps a log.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+const killedOperation = "HOLDFAST_TEST_CEPHFS_OPERATION"
+
+func (w *world) close() {
+	w.Helper()
+	if err := w.backend.Close(context.Background()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// eventually waits until a condition holds.
+func (w *world) eventually(holds func() error) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), rig.Patience)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := holds()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			w.Fatalf("it does not hold: %v", err)
+		}
+	}
+}
+
+// empty fails unless nothing is left in the group, nor is recorded as begun.
+func (w *world) empty() {
+	w.Helper()
+	if _, err := w.backend.List(w.Context()); err != nil { // opens the pool
+		w.Fatal(err)
+	}
+	w.eventually(func() error {
+		g := &group{fs: w.fs(), dir: "/volumes/" + w.config.Group}
+		names, err := g.names()
+		if err != nil {
+			return err
+		}
+		begun, err := g.begun()
+		if err != nil {
+			return err
+		}
+		if len(names) > 0 || len(begun) > 0 {
+			return fmt.Errorf("left are %v, begun are %v", names, begun)
+		}
+		return nil
+	})
+	if c, err := w.backend.Capacity(w.Context(), ""); err != nil || c.Promised != 0 {
+		w.Errorf("%d bytes are promised, %v", c.Promised, err)
+	}
+}
