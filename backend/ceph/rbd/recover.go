@@ -45,11 +45,16 @@ func (b *Backend) recover(s *session) error {
 	if err != nil {
 		return err
 	}
+	if entries, err = s.ledger.all(); err != nil {
+		return err
+	}
 	for key, p := range entries {
 		id, trash := strings.CutPrefix(key, trashKey(""))
 		switch {
 		case trash && !inTrash[id]:
 			err = s.ledger.change(map[string]*promise{key: nil}, nil)
+		case trash && p.State == removing:
+			err = s.eraseClaimed(id)
 		case !trash && !there[key]: // perhaps less than an image
 			err = s.discard(key, p)
 		}
@@ -120,11 +125,16 @@ func (s *session) trashAndErase(r *record) error {
 	if err := s.ledger.change(map[string]*promise{r.name: nil, trashKey(r.image): p}, nil); err != nil {
 		return err
 	}
-	gone, err := s.erase(r.image)
+	return s.eraseClaimed(r.image)
+}
+
+// eraseClaimed removes an image that is in the trash for good, and its promise, unless copies need it.
+func (s *session) eraseClaimed(image string) error {
+	gone, err := s.erase(image)
 	if err != nil || !gone {
 		return err
 	}
-	return s.ledger.change(map[string]*promise{trashKey(r.image): nil}, nil)
+	return s.ledger.change(map[string]*promise{trashKey(image): nil}, nil)
 }
 
 // recoverTrash makes sure that what is ours in Ceph's trash is promised to, and returns all that is there.
