@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -99,11 +98,11 @@ func runInside(t *testing.T, work, pkg, pattern string, env []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results := verdicts(log)
+	results := Verdicts(log)
 	for _, r := range results {
-		t.Run(r.name, func(t *testing.T) {
-			if r.result != "PASS" {
-				t.Errorf("%s; the log is above", r.result)
+		t.Run(r.Test, func(t *testing.T) {
+			if r.Result != "PASS" {
+				t.Errorf("%s; the log is above", r.Result)
 			}
 		})
 	}
@@ -129,21 +128,6 @@ func onMachine(t *testing.T, work string, argv, env []string, patience time.Dura
 	return out.String(), status, err
 }
 
-type result struct{ name, result string }
-
-var verdict = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+) \(\S+\)$`)
-
-// verdicts finds in the output of tests how each ended. Of the parts of a test only those that were skipped count as
-// tests of their own: what is here is what can only run here.
-func verdicts(output string) (results []result) {
-	for _, v := range verdict.FindAllStringSubmatch(output, -1) {
-		if v[1] == "" || v[2] == "SKIP" {
-			results = append(results, result{v[3], v[2]})
-		}
-	}
-	return results
-}
-
 func TestSecondKernel_SkippedPartOfAPassingTestIsSeen(t *testing.T) {
 	const output = `=== RUN   TestA
 === RUN   TestA/xfs
@@ -154,8 +138,8 @@ func TestSecondKernel_SkippedPartOfAPassingTestIsSeen(t *testing.T) {
 --- FAIL: TestB (1.50s)
 FAIL
 `
-	want := []result{{"TestA", "PASS"}, {"TestA/xfs", "SKIP"}, {"TestB", "FAIL"}}
-	if got := verdicts(output); !slices.Equal(got, want) {
+	want := []Verdict{{"TestA", "PASS"}, {"TestA/xfs", "SKIP"}, {"TestB", "FAIL"}}
+	if got := Verdicts(output); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -26,8 +26,15 @@ type Machine struct {
 	DiskBytes int64   // of the disk on /tmp, which takes only what is written to it
 	Disks     []int64 // bytes of further disks, which are empty: /dev/ubdb and on
 	Work      string  // a directory of the host that is seen, writable, as /run/work
+	Network   *Network
 	// Silence is how long the program may print nothing before the machine is switched off with ErrSilent; 0: for ever.
 	Silence time.Duration
+}
+
+// Network is a machine's only connection, to the host: the other end of a tap interface, which the caller makes.
+type Network struct {
+	Tap     string
+	Address string // of the machine, with the length of its prefix
 }
 
 // ErrSilent is of a machine that may hang, which is a fault of a kernel that is a process. Another may do.
@@ -53,7 +60,11 @@ func Run(ctx context.Context, m Machine, argv, env []string, out io.Writer) (sta
 		return 0, err
 	}
 	defer os.RemoveAll(scratch)
-	job, err := json.Marshal(map[string]any{"Argv": argv, "Env": env, "Work": m.Work})
+	description := map[string]any{"Argv": argv, "Env": env, "Work": m.Work}
+	if m.Network != nil {
+		description["Address"] = m.Network.Address
+	}
+	job, err := json.Marshal(description)
 	if err != nil {
 		return 0, err
 	}
@@ -66,6 +77,10 @@ func Run(ctx context.Context, m Machine, argv, env []string, out io.Writer) (sta
 		"keep", scratch, kernel, fmt.Sprintf("mem=%dM", m.MemoryMiB), "rootfstype=hostfs", "root=/dev/root", "rootflags=/", "ro",
 		"init=" + runner, "HOLDFAST_UML=" + scratch, "uml_dir=" + scratch, "con=null", "con0=null,fd:2", "con1=null,fd:1", "quiet",
 	}, disks...)
+	if m.Network != nil {
+		// The host sends several packets in one piece, which are cut off without gro, and a connection stalls.
+		args = append(args, "vec0:transport=tap,ifname="+m.Network.Tap+",depth=128,gro=1")
+	}
 	ctx, hang := context.WithCancelCause(ctx)
 	defer hang(nil)
 	if m.Silence > 0 {

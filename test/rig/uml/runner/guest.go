@@ -17,6 +17,7 @@ import (
 type job struct {
 	Argv, Env []string
 	Work      string // directory of the host
+	Address   string // of the network interface, with the length of its prefix; empty if there is none
 }
 
 // guest is the machine's first process. It never returns while the machine is on.
@@ -53,6 +54,9 @@ func work(dir string) (status int, err error) {
 	}
 	if err := modprobe("loop"); err != nil {
 		return 0, err
+	}
+	if err := connect(j.Address); err != nil {
+		return 0, fmt.Errorf("connecting the machine to the network as %s: %w", j.Address, err)
 	}
 	return runToEnd(j)
 }
@@ -102,20 +106,6 @@ func mount(device, fstype, target, options string) error {
 		return fmt.Errorf("mounting %s at %s: %w", fstype, target, err)
 	}
 	return nil
-}
-
-func loopbackUp() error {
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(s)
-	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	lo.SetUint16(unix.IFF_UP)
-	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
 }
 
 // runToEnd runs the job and, as the first process must, waits for all that others left behind.

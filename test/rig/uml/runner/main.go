@@ -31,6 +31,7 @@ func main() {
 		err = fmt.Errorf("unknown arguments %q", os.Args[1:])
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "runner:", err) // none of the callers looks at an exit status
+		fmt.Fprintln(os.Stderr, "runner:", err)
+		os.Exit(1) // what the kernel called may be tried under another name
 	}
 }
