@@ -27,9 +27,13 @@ func loopByNumber(number string) string {
 	if !loopNumber.MatchString(number) {
 		return ""
 	}
+	return deviceByNumber(number, loopName)
+}
+
+func deviceByNumber(number string, named *regexp.Regexp) string {
 	link, err := os.Readlink("/sys/dev/block/" + number)
 	name := filepath.Base(link)
-	if err != nil || !loopName.MatchString(name) || DeviceNumber("/dev/"+name) != number {
+	if err != nil || !named.MatchString(name) || DeviceNumber("/dev/"+name) != number {
 		return ""
 	}
 	return "/dev/" + name
@@ -37,15 +41,18 @@ func loopByNumber(number string) string {
 
 // LoopUnder names the loop device that the file system lies on which a mount shows; "" if it lies on none, or on one
 // that is not known for sure.
-func LoopUnder(m *Mount) string {
+func LoopUnder(m *Mount) string { return loopByNumber(numberUnder(m)) }
+
+// numberUnder is the major:minor of the only device that the file system lies on; "" if there is none.
+func numberUnder(m *Mount) string {
 	if m.FSType == "btrfs" {
-		return loopUnderBtrfs(m)
+		return numberUnderBtrfs(m)
 	}
-	return loopByNumber(m.Device)
+	return m.Device
 }
 
-// loopUnderBtrfs goes by the file system's own identity, since the mount table has no device of a btrfs.
-func loopUnderBtrfs(m *Mount) string {
+// numberUnderBtrfs goes by the file system's own identity, since the mount table has no device of a btrfs.
+func numberUnderBtrfs(m *Mount) string {
 	root, err := os.OpenFile(m.Target, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
@@ -58,7 +65,7 @@ func loopUnderBtrfs(m *Mount) string {
 	if err != nil {
 		return ""
 	}
-	return loopByNumber(is.device)
+	return is.device
 }
 
 // btrfs is what a btrfs says of itself.
@@ -102,22 +109,25 @@ func isOfMount(dir int, path string, m *Mount) bool {
 
 // LoopNode names the loop device whose node a mount shows; "" if it shows none, or is covered by another mount. What does
 // not bear such a name is not touched: a stranger's mount may hang.
-func LoopNode(m *Mount) string {
+func LoopNode(m *Mount) string { return loopByNumber(numberOfNode(m, loopName)) }
+
+// numberOfNode is the major:minor of the node that a mount shows.
+func numberOfNode(m *Mount, name *regexp.Regexp) string {
 	var st unix.Stat_t
-	if !loopName.MatchString(filepath.Base(m.Root)) || unix.Lstat(m.Target, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+	if !name.MatchString(filepath.Base(m.Root)) || unix.Lstat(m.Target, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return ""
 	}
 	if !isOfMount(unix.AT_FDCWD, m.Target, m) {
 		return ""
 	}
-	return loopByNumber(fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)))
+	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
-// MayUse says whether a mount could be a use of a loop device. Unlike the above it goes by names too, since here a mistake
+// MayUse says whether a mount could be a use of an attached device. Unlike the above it goes by names too, since here a mistake
 // only means that a device is left alone.
 func MayUse(m *Mount, device string) bool {
 	named := filepath.Base(m.Root) == filepath.Base(device) && m.Target != device
-	return named || m.Source == device || LoopUnder(m) == device || LoopNode(m) == device
+	return named || m.Source == device || AttachedUnder(m) == device || AttachedNode(m) == device
 }
 
 // IsAttached says whether a device is attached to that very file. What cannot be asked is no match.

@@ -18,8 +18,9 @@ type Mount struct {
 	Target   string
 	FSType   string
 	Source   string
-	ReadOnly bool // this mount, or the file system itself
-	Failed   bool // the file system turned read-only, or shut itself down, after an error
+	Options  string // of the file system, parted by commas
+	ReadOnly bool   // this mount, or the file system itself
+	Failed   bool   // the file system turned read-only, or shut itself down, after an error
 }
 
 // Mounts returns the mount table, later mounts after those they cover.
@@ -88,6 +89,7 @@ func parseMounts(table string) []Mount {
 			Target:   unescape(mount[4]),
 			FSType:   super[0],
 			Source:   unescape(super[1]),
+			Options:  super[2],
 			ReadOnly: has(mount[5], "ro") || has(super[2], "ro") || failed,
 			// What is mounted read-only, or made so, is both.
 			Failed: failed || has(super[2], "ro") && !has(mount[5], "ro"),

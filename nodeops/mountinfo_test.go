@@ -20,13 +20,13 @@ broken line
 44 35 0:52 / /odd` + "\v\u2003" + ` rw - tmpfs none rw
 `
 	want := []Mount{
-		{ID: "22", Device: "0:21", Root: "/", Target: "/proc", FSType: "proc", Source: "proc"},
-		{ID: "36", Device: "98:0", Root: "/mnt1", Target: "/mnt2", FSType: "ext3", Source: "/dev/root"},
-		{ID: "40", Device: "7:1", Root: "/a b", Target: "/srv/x\\y\tz", FSType: "xfs", Source: "/dev/loop1", ReadOnly: true},
-		{ID: "41", Device: "7:2", Root: "/", Target: "/frozen", FSType: "btrfs", Source: "/dev/loop2", ReadOnly: true, Failed: true},
-		{ID: "42", Device: "0:50", Root: "/", Target: "/nameless", FSType: "tmpfs"},
-		{ID: "43", Device: "0:51", Root: "/", Target: `/odd\`, FSType: "tmpfs", Source: "none"},
-		{ID: "44", Device: "0:52", Root: "/", Target: "/odd\v\u2003", FSType: "tmpfs", Source: "none"},
+		{ID: "22", Device: "0:21", Root: "/", Target: "/proc", FSType: "proc", Source: "proc", Options: "rw"},
+		{ID: "36", Device: "98:0", Root: "/mnt1", Target: "/mnt2", FSType: "ext3", Source: "/dev/root", Options: "rw,errors=continue"},
+		{ID: "40", Device: "7:1", Root: "/a b", Target: "/srv/x\\y\tz", FSType: "xfs", Source: "/dev/loop1", Options: "rw,nouuid", ReadOnly: true},
+		{ID: "41", Device: "7:2", Root: "/", Target: "/frozen", FSType: "btrfs", Source: "/dev/loop2", Options: "ro", ReadOnly: true, Failed: true},
+		{ID: "42", Device: "0:50", Root: "/", Target: "/nameless", FSType: "tmpfs", Options: "rw"},
+		{ID: "43", Device: "0:51", Root: "/", Target: `/odd\`, FSType: "tmpfs", Source: "none", Options: "rw"},
+		{ID: "44", Device: "0:52", Root: "/", Target: "/odd\v\u2003", FSType: "tmpfs", Source: "none", Options: "rw"},
 	}
 	if got := parseMounts(table); !slices.Equal(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)

@@ -132,7 +132,7 @@ func (n NFS) open() (int, error) {
 	})
 	for _, o := range all {
 		if err := configure(fs, o); err != nil {
-			return -1, fmt.Errorf("option %s: %w", o, err)
+			return -1, fmt.Errorf("option %s: %w", o, explained(fs, err))
 		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
@@ -160,22 +160,33 @@ func (n NFS) port() int {
 }
 
 func configure(fs int, option string) error {
-	key, value, given := strings.Cut(option, "=")
-	var err error
-	if given {
-		err = unix.FsconfigSetString(fs, key, value)
-	} else {
-		err = unix.FsconfigSetFlag(fs, key)
+	if key, value, given := strings.Cut(option, "="); given {
+		return unix.FsconfigSetString(fs, key, value)
 	}
-	if err != nil {
-		return explained(fs, err)
-	}
-	return nil
+	return unix.FsconfigSetFlag(fs, option)
 }
 
-// explained adds what the kernel says of a failure beside its number.
+// explained says what a failure means to a mount of NFS.
 func explained(fs int, err error) error {
-	var said []string
+	said := kernelSaid(fs)
+	switch {
+	case errors.Is(err, unix.EPROTONOSUPPORT):
+		err = fmt.Errorf("the server or this kernel does not speak NFS 4.2; the kernel needs its module nfsv4 and CONFIG_NFS_V4_2: %w", err)
+	case errors.Is(err, unix.ENOENT):
+		err = fmt.Errorf("the server does not have the volume, or not for this client: %w", err)
+	}
+	return joined(err, said)
+}
+
+func joined(err error, said []string) error {
+	if len(said) > 0 {
+		return fmt.Errorf("%w (%s)", err, strings.Join(said, "; "))
+	}
+	return err
+}
+
+// kernelSaid is what the kernel says of a failure beside its number.
+func kernelSaid(fs int) (said []string) {
 	for line := make([]byte, 1024); ; {
 		n, failed := unix.Read(fs, line)
 		if failed != nil || n <= 0 {
@@ -183,14 +194,5 @@ func explained(fs int, err error) error {
 		}
 		said = append(said, strings.TrimSpace(string(line[:n])))
 	}
-	switch {
-	case errors.Is(err, unix.EPROTONOSUPPORT):
-		err = fmt.Errorf("the server or this kernel does not speak NFS 4.2; the kernel needs its module nfsv4 and CONFIG_NFS_V4_2: %w", err)
-	case errors.Is(err, unix.ENOENT):
-		err = fmt.Errorf("the server does not have the volume, or not for this client: %w", err)
-	}
-	if len(said) > 0 {
-		return fmt.Errorf("%w (%s)", err, strings.Join(said, "; "))
-	}
-	return err
+	return said
 }

@@ -14,11 +14,11 @@ import (
 // growing are the devices whose file systems are just being grown, which is no fault of theirs.
 var growing sync.Map
 
-// GrowMounted makes a loop device as large as its image and the file system on it, mounted there, as large as that.
+// GrowMounted makes an attached device as large as its image and the file system on it, mounted there, as large as that.
 func GrowMounted(ctx context.Context, device, mountpoint string) error {
 	growing.Store(device, nil)
 	defer growing.Delete(device)
-	if err := GrowLoop(device); err != nil {
+	if err := GrowAttached(device); err != nil {
 		return err
 	}
 	return GrowFS(ctx, device, mountpoint)

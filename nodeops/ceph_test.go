@@ -1,0 +1,120 @@
+package nodeops
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const someKey = "AQBbKwdrAAAAABAAxAbn+3mAp8tSc9MHYrGWdQ=="
+
+func TestCephKey_IsReadAsCephPrintsIt(t *testing.T) {
+	for name, text := range map[string]string{
+		"alone":        someKey,
+		"as a line":    someKey + "\n",
+		"as a keyring": "[client.node]\n\tkey = " + someKey + "\n\tcaps mon = \"profile rbd\"\n",
+	} {
+		if key, err := ParseCephKey(text); err != nil || len(key.secret) != 28 {
+			t.Errorf("%s: %d bytes, %v", name, len(key.secret), err)
+		}
+	}
+	for name, text := range map[string]string{
+		"empty": "", "too short": "AQBb", "no base64": "secret password!", "of two users": "[client.a]\nkey = " + someKey + "\n[client.b]\nkey = " + someKey,
+		"too long": strings.Repeat("AAAA", 1000),
+	} {
+		if _, err := ParseCephKey(text); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCephKey_IsNeverPrinted(t *testing.T) {
+	key, err := ParseCephKey(someKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Ceph{User: "node", Key: key}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", key, "cluster", c)
+	encoded, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, said := range []string{fmt.Sprint(key), fmt.Sprintf("%v %+v %#v %s %q", c, c, c, key, key), log.String(), string(encoded)} {
+		for _, secret := range []string{someKey, fmt.Sprintf("%x", key.secret), fmt.Sprintf("%d", key.secret), string(key.secret), fmt.Sprintf("%#v", key.secret)} {
+			if strings.Contains(said, secret) {
+				t.Errorf("it is in %q", said)
+			}
+		}
+	}
+}
+
+func TestCephKey_FileIsItsOwnersAlone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	write(t, file, someKey)
+	for mode, good := range map[os.FileMode]bool{0o400: true, 0o600: false, 0o440: false, 0o404: false} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadCephKey(file); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "chmod 0400") {
+			t.Errorf("mode %o: %v", mode, err)
+		}
+	}
+	if err := os.Symlink(file, file+"2"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadCephKey(file + "2"); err == nil {
+		t.Error("a link was followed")
+	}
+}
+
+func TestCephMonitors_AreOfOneMessenger(t *testing.T) {
+	for name, test := range map[string]struct {
+		monitors  []string
+		secure    bool
+		addresses []string
+		mode      string
+	}{
+		"new before old": {[]string{"v1:10.0.0.1:6789", "v2:10.0.0.1:3300", "v2:[fd00::1]:3300"}, false, []string{"10.0.0.1:3300", "[fd00::1]:3300"}, "prefer-crc"},
+		"old alone":      {[]string{"v1:10.0.0.1:6789"}, false, []string{"10.0.0.1:6789"}, "legacy"},
+		"secure":         {[]string{"v2:10.0.0.1:3300"}, true, []string{"10.0.0.1:3300"}, "secure"},
+		"secure and old": {[]string{"v1:10.0.0.1:6789"}, true, nil, ""},
+		"none":           {nil, false, nil, ""},
+		"no version":     {[]string{"10.0.0.1:3300"}, false, nil, ""},
+		"a name":         {[]string{"v2:mon.example:3300"}, false, nil, ""},
+		"two in one":     {[]string{"v2:10.0.0.1:3300,v2:10.0.0.2:3300"}, false, nil, ""},
+	} {
+		c := Ceph{Monitors: test.monitors, Secure: test.secure}
+		addresses, mode, err := c.messengers()
+		if !slices.Equal(addresses, test.addresses) || mode != test.mode || (err == nil) != (test.mode != "") {
+			t.Errorf("%s: %q, %q, %v", name, addresses, mode, err)
+		}
+	}
+}
+
+func TestRBD_NamesThatWouldBeMoreAreRefused(t *testing.T) {
+	key, err := ParseCephKey(someKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := RBD{Cluster: Ceph{FSID: "01234567-89ab-cdef-0123-456789abcdef", Monitors: []string{"v2:10.0.0.1:3300"}, User: "node", Key: key}, Pool: "p.1", Image: "pvc-1"}
+	if err := good.check(); err != nil {
+		t.Fatal(err)
+	}
+	for _, odd := range []string{"", "a b", "a,secret=x", "a/b", "a@b", "a\nb", "a=b", "-", `a\b`, strings.Repeat("a", 300), "a\x00"} {
+		for name, change := range map[string]func(*RBD){
+			"pool": func(r *RBD) { r.Pool = odd }, "image": func(r *RBD) { r.Image = odd }, "user": func(r *RBD) { r.Cluster.User = odd },
+			"namespace": func(r *RBD) { r.Namespace = odd + " " }, "snapshot": func(r *RBD) { r.Snapshot = odd + " " }, "fsid": func(r *RBD) { r.Cluster.FSID = odd },
+		} {
+			r := good
+			if change(&r); r.check() == nil {
+				t.Errorf("%s %q was accepted", name, odd)
+			}
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package nodeops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// CephFS is a directory of a file system of a Ceph cluster.
+type CephFS struct {
+	Cluster    Ceph
+	FileSystem string
+	Path       string   // begins with /
+	Options    []string // of mounts, one in each element; the defaults come before them
+}
+
+// cephfsDefaults: a client that its cluster has shut out stays out until it is mounted again. One that came back by itself
+// (recover_session=clean) would throw away what it had not written, and its locks, while programs go on: a database would
+// not learn of either in time. And a host that was fenced must not find its way back.
+var cephfsDefaults = []string{"recover_session=no"}
+
+// cephfsOptions are the options that may be given; the others say which file system, or as whom.
+var cephfsOptions = []string{
+	"wsize", "rsize", "rasize", "readdir_max_entries", "readdir_max_bytes", "caps_max", "caps_wanted_delay_min",
+	"caps_wanted_delay_max", "acl", "noacl", "dcache", "nodcache", "rbytes", "norbytes", "dirstat", "nodirstat", "asyncreaddir",
+	"noasyncreaddir", "ino32", "noino32", "wsync", "nowsync", "copyfrom", "nocopyfrom", "read_from_replica", "crush_location",
+	"recover_session",
+}
+
+// CheckCephFSOptions says whether MountCephFS accepts the options.
+func CheckCephFSOptions(options []string) error {
+	if err := CheckMountOptions(options); err != nil {
+		return err
+	}
+	_, others := attributesOf(options)
+	for _, o := range others {
+		if key, _, _ := strings.Cut(o, "="); !slices.Contains(cephfsOptions, key) {
+			return fmt.Errorf("mount option %q is not one of a volume of CephFS; these are: %s, and those of any mount", shorten(o), strings.Join(cephfsOptions, ", "))
+		}
+	}
+	return nil
+}
+
+func (c *CephFS) check() error {
+	switch {
+	case !filepath.IsAbs(c.Path) || filepath.Clean(c.Path) != c.Path || strings.ContainsFunc(c.Path, control):
+		return fmt.Errorf("path %q: it must be absolute, and hold no control characters and no . or .. by itself", shorten(c.Path))
+	case strings.Contains(c.Path, ":/"):
+		return fmt.Errorf("path %q: it must not hold :/, before which the kernel looks for monitors", shorten(c.Path))
+	}
+	if err := cephWord("file system", c.FileSystem); err != nil {
+		return err
+	}
+	if err := CheckCephFSOptions(c.Options); err != nil {
+		return err
+	}
+	return c.Cluster.check()
+}
+
+// String is how people would write it.
+func (c *CephFS) String() string { return c.FileSystem + ":" + c.Path }
+
+// ShownBy says whether m is a mount of the whole directory. Nothing of the file system is touched: its cluster may be
+// dead. That it is the cluster whose fsid the kernel shows was checked before the mount got its place.
+func (c *CephFS) ShownBy(m *Mount) bool {
+	return CephFSPath(m) == c.Path && has(m.Options, "fsid="+c.Cluster.FSID) && has(m.Options, "mds_namespace="+c.FileSystem)
+}
+
+// CephFSPath is the directory of a CephFS that m is a mount of as a whole, "" if it is none.
+func CephFSPath(m *Mount) string {
+	if m.FSType != "ceph" || m.Root != "/" {
+		return ""
+	}
+	_, path, found := strings.Cut(m.Source, ":/")
+	if !found {
+		return ""
+	}
+	return "/" + path
+}
+
+// MountCephFS mounts a directory of a CephFS. It needs nothing of the host but a kernel with the module ceph, which is a
+// CephClientError where it has not, and returns when ctx ends: what the kernel then still waits for never appears at
+// target, and a repeat waits with it. The key of the user is seen by the kernel alone.
+func MountCephFS(ctx context.Context, c CephFS, target string) error {
+	if err := c.check(); err != nil {
+		return fmt.Errorf("mounting %s: %w", &c, err)
+	}
+	what := fmt.Sprintf("%s of the Ceph cluster %s with %q", &c, c.Cluster.FSID, c.Options)
+	err := detached.put(ctx, target, what, func() (int, error) {
+		if err := enterNamespaces(c.Cluster.Namespaces, "net"); err != nil {
+			return -1, err
+		}
+		return c.open()
+	})
+	if err != nil {
+		return fmt.Errorf("mounting %s of the Ceph cluster %s at %s: %w", &c, c.Cluster.FSID, target, err)
+	}
+	return nil
+}
+
+// open makes the mount, which is nowhere yet.
+func (c *CephFS) open() (int, error) {
+	fs, err := fsopenCeph()
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fs)
+	if err := c.Cluster.Key.lend(); err != nil {
+		return -1, err
+	}
+	addresses, mode, err := c.Cluster.messengers()
+	if err != nil {
+		return -1, err
+	}
+	attributes, options := attributesOf(c.Options)
+	source := strings.Join(addresses, ",") + ":" + c.Path
+	all := slices.Concat([]string{"source=" + source}, c.Cluster.options(mode), []string{"mds_namespace=" + c.FileSystem}, cephfsDefaults, options)
+	for _, o := range all {
+		if err := configure(fs, o); err != nil {
+			return -1, joined(fmt.Errorf("option %s: %w", o, err), kernelSaid(fs))
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, joined(c.explain(err), kernelSaid(fs))
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(attributes.Attr_set))
+	if err != nil {
+		return -1, os.NewSyscallError("fsmount", err)
+	}
+	if err := c.isThere(fd); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// isThere asks a mount which cluster it is of: the kernel mounts what the monitors have, whatever fsid it was given.
+func (c *CephFS) isThere(mount int) error {
+	top, err := unix.Openat(mount, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening what was mounted: %w", err)
+	}
+	defer unix.Close(top)
+	fsid, err := sized(func(b []byte) (int, error) { return unix.Fgetxattr(top, "ceph.cluster_fsid", b) })
+	switch {
+	case err != nil:
+		return fmt.Errorf("asking for the fsid of the cluster, which takes Linux 5.12 or later: %w", err)
+	case strings.Trim(string(fsid), "\x00") != c.Cluster.FSID:
+		return fmt.Errorf("what answers at %s is another cluster, with the fsid %q", c.Cluster.at(), fsid)
+	}
+	return nil
+}
+
+// explain says what the kernel's number means here.
+func (c *CephFS) explain(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("the cluster has no such directory or file system: %w", err)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EKEYREJECTED):
+		return fmt.Errorf("the cluster refuses user %s: its key is wrong, or its capabilities do not allow this directory, as ceph fs authorize gives them: %w", c.Cluster.User, err)
+	case errors.Is(err, unix.ETIMEDOUT):
+		return fmt.Errorf("none of its monitors answers at %s: %w", c.Cluster.at(), err)
+	case errors.Is(err, unix.EHOSTUNREACH): // the kernel says this of whatever fails before it knows the metadata servers
+		if !c.Cluster.answers() {
+			return fmt.Errorf("none of its monitors answers at %s: %w", c.Cluster.at(), err)
+		}
+		return fmt.Errorf("the cluster refuses user %s, whose key is wrong, or has no file system %s with an active metadata server (MDS), which ceph fs status shows; the kernel's log says which: %w", c.Cluster.User, c.FileSystem, err)
+	}
+	return fmt.Errorf("%w; the kernel's log may say more", err)
+}
+
+// CephFSClient asks a mount, whose cluster may be dead, for the client of the kernel that it speaks through.
+func CephFSClient(ctx context.Context, m *Mount) (CephClient, error) {
+	answer, err := cephClients.do(ctx, m.Device, func() (any, error) {
+		id := make([]byte, 64)
+		n, err := unix.Getxattr(m.Target, "ceph.client_id", id)
+		if err != nil {
+			return CephClient{}, err
+		}
+		return CephClient{ID: "client." + strings.TrimPrefix(string(id[:n]), "client")}, nil
+	})
+	if err != nil {
+		return CephClient{}, fmt.Errorf("asking %s as which client it is mounted: %w", m.Target, err)
+	}
+	client, _ := answer.(CephClient)
+	return client, nil
+}
+
+var cephClients offThread
