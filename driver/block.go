@@ -32,10 +32,10 @@ func (n *node) stageBlock(ctx context.Context, p *mountState, a access, staging 
 	case m != nil && m.ReadOnly != a.readOnly():
 		return otherwise("staged", p.id, m, a.readOnly())
 	case m != nil:
-		if err := n.holds.hold(p.id, nodeops.LoopNode(m), p.v.Access.Image); err != nil {
+		if err := n.keep(p.v, nodeops.AttachedNode(m)); err != nil {
 			return err
 		}
-		if err := nodeops.GrowLoop(nodeops.LoopNode(m)); err != nil {
+		if err := nodeops.GrowAttached(nodeops.AttachedNode(m)); err != nil {
 			n.stayedSmall(p.v, err)
 		}
 		return nil
@@ -44,26 +44,55 @@ func (n *node) stageBlock(ctx context.Context, p *mountState, a access, staging 
 	if err != nil {
 		return err
 	}
-	device, err := attachBlock(ctx, p.v.Access.Image, a.readOnly())
+	device, err := n.attachBlock(ctx, p.v, a.readOnly())
 	if err != nil {
 		undo()
 		return err
 	}
 	crashpoint.Here(crashpoint.StageAttached)
-	err = n.holds.hold(p.id, device, p.v.Access.Image)
+	err = n.keep(p.v, device)
 	if err == nil {
 		err = nodeops.Bind(ctx, device, file, a.readOnly(), nil)
 	}
 	if err != nil {
 		undo()
-		return errors.Join(err, n.release(ctx, p.id, uses{device: p.image}))
+		return errors.Join(err, n.takeAway(ctx, p.v, device, p.image))
 	}
 	return nil
 }
 
-// attachBlock attaches a device that readers may only read. It is not attached read-only, if the image can be written
+// keep makes sure that a device stays that of the volume while its node is seen. That of an image in a Ceph cluster does:
+// only this program unmaps it, and not while its node is bound anywhere.
+func (n *node) keep(v *backend.Volume, device string) error {
+	if v.Access.RBD != nil {
+		return nil
+	}
+	return n.holds.hold(v.ID, device, v.Access.Image)
+}
+
+// takeAway undoes attachBlock.
+func (n *node) takeAway(ctx context.Context, v *backend.Volume, device string, image nodeops.File) error {
+	if v.Access.RBD == nil {
+		return n.release(ctx, v.ID, uses{device: image})
+	}
+	devices, err := devicesOf(v)
+	return errors.Join(err, n.releaseImage(ctx, v.ID, devices))
+}
+
+func (n *node) attachBlock(ctx context.Context, v *backend.Volume, readOnly bool) (device string, err error) {
+	if v.Access.RBD == nil {
+		return attachLoop(ctx, v.Access.Image, readOnly)
+	}
+	d, err := n.mapImage(ctx, v, readOnly)
+	if err != nil {
+		return "", err
+	}
+	return d.Path, nil
+}
+
+// attachLoop attaches a device that readers may only read. It is not attached read-only, if the image can be written
 // at all: a process that has the node of such a device may change the file that it shows (LOOP_CHANGE_FD).
-func attachBlock(ctx context.Context, image string, readOnly bool) (device string, err error) {
+func attachLoop(ctx context.Context, image string, readOnly bool) (device string, err error) {
 	loop, err := nodeops.AttachLoop(ctx, image, nodeops.LoopOptions{})
 	if err != nil && readOnly {
 		loop, err = nodeops.AttachLoop(ctx, image, nodeops.LoopOptions{ReadOnly: true})
@@ -94,7 +123,7 @@ func protect(p *mountState) error {
 	targets := slices.DeleteFunc(mounts, staged)
 	writable := func(m nodeops.Mount) bool { return !m.ReadOnly }
 	readOnly := len(targets) > 0 && !slices.ContainsFunc(targets, writable)
-	for _, device := range p.loops {
+	for _, device := range p.paths() {
 		if err := setReadOnly(device, readOnly); err != nil {
 			return err
 		}

@@ -211,7 +211,7 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 		return nil, err
 	}
 	// The device and file system of an image must grow too; a directory is done, and so is a volume of a server.
-	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: v.Access.Directory == "" && !v.Shared}, nil
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: v.Access.Directory == "" && v.Access.CephFS == nil && !v.Shared}, nil
 }
 
 // checkUse refuses a capability, if one is given, that the volume does not have.

@@ -5,6 +5,7 @@ package driver
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,7 +58,12 @@ type Config struct {
 	// Namespaces is a directory such as /proc/1/ns with the network from which servers of shared volumes are reached,
 	// and the host name that they know this node by. Mounts last as long as that network namespace. Empty: those of
 	// this process.
-	Namespaces  string
+	Namespaces string
+	// CephKeys has the keys of the users as whom this node uses volumes in Ceph clusters; nil: it has none.
+	CephKeys CephKeys
+	// CephClient is called before a volume in a Ceph cluster is used, with the client of the kernel that is to use it: by
+	// that the node can be fenced. The volume is not used if it fails. May be nil.
+	CephClient  func(context.Context, backend.ID, nodeops.CephClient) error
 	Patience    time.Duration // with a server of shared volumes that does not answer; DefaultPatience if 0
 	StopTimeout time.Duration
 	Leading     <-chan struct{}  // until it is closed, another replica makes the volumes; nil: there is none

@@ -59,7 +59,7 @@ func (n *node) expand(ctx context.Context, v *backend.Volume, size backend.Size,
 	case err != nil:
 		return err
 	case v.Mode == backend.Block:
-		err = nodeops.GrowLoop(nodeops.LoopNode(m))
+		err = nodeops.GrowAttached(nodeops.AttachedNode(m))
 	default:
 		err = grow(ctx, v, m)
 	}
@@ -75,10 +75,10 @@ func (n *node) expand(ctx context.Context, v *backend.Volume, size backend.Size,
 // grow makes the file system of an image as large as the image, where it was made for less. The limit of a directory is
 // already what it should be.
 func grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
-	if v.Access.Image == "" || v.FSSize == v.Size {
+	if v.Access.RBD == nil && (v.Access.Image == "" || v.FSSize == v.Size) {
 		return nil
 	}
-	device := nodeops.LoopUnder(m)
+	device := nodeops.AttachedUnder(m)
 	// A file system can only be grown through a mount that is writable, and the given one may be a read-only bind.
 	p, err := look(v)
 	if err != nil {

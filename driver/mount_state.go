@@ -15,22 +15,31 @@ import (
 // else, so that no other is ever taken for it or undone in its name.
 type mountState struct {
 	id     backend.ID
-	v      *backend.Volume // nil if the backend does not know the volume or cannot say
-	image  nodeops.File    // of an image
-	loops  []string        // devices attached to it
-	dir    os.FileInfo     // its directory
-	byName bool            // what lies where the volume was is its own too, though it may be gone
-	shared bool            // it is on a server, and only the mount table is looked at
+	v      *backend.Volume     // nil if the backend does not know the volume or cannot say
+	image  nodeops.File        // of an image
+	loops  []string            // devices attached to it
+	rbd    []nodeops.RBDDevice // devices of its image in a Ceph cluster
+	dir    os.FileInfo         // its directory
+	gone   bool                // the backend says that there is no such volume
+	byName bool                // what lies where the volume was is its own too, though it may be gone
+	shared bool                // it is on a server, and only the mount table is looked at
 }
 
 // look finds what v's own image or directory is attached to.
 func look(v *backend.Volume) (*mountState, error) {
 	p := &mountState{id: v.ID, v: v}
 	var err error
-	if v.Access.Directory != "" {
+	switch {
+	case v.Access.Directory != "":
 		p.dir, err = os.Stat(v.Access.Directory)
-	} else if p.image, err = nodeops.FileAt(v.Access.Image); err == nil {
-		p.loops, err = nodeops.LoopsOf(v.Access.Image)
+	case v.Access.CephFS != nil:
+		p.shared = true
+	case v.Access.RBD != nil:
+		p.rbd, err = devicesOf(v)
+	default:
+		if p.image, err = nodeops.FileAt(v.Access.Image); err == nil {
+			p.loops, err = nodeops.LoopsOf(v.Access.Image)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("volume %s: %w", v.ID, err)
@@ -46,6 +55,15 @@ func (p *mountState) shows(m *nodeops.Mount) bool {
 	return p.is(m) || p.byName && p.was(m)
 }
 
+// paths are those of its devices.
+func (p *mountState) paths() []string {
+	all := slices.Clone(p.loops)
+	for _, d := range p.rbd {
+		all = append(all, d.Path)
+	}
+	return all
+}
+
 func (p *mountState) is(m *nodeops.Mount) bool {
 	switch {
 	case p.v == nil:
@@ -57,19 +75,23 @@ func (p *mountState) is(m *nodeops.Mount) bool {
 		info, err := os.Stat(m.Target)
 		return err == nil && os.SameFile(info, p.dir)
 	case p.v.Mode == backend.Block:
-		return slices.Contains(p.loops, nodeops.LoopNode(m))
+		return slices.Contains(p.paths(), nodeops.AttachedNode(m))
 	}
-	return m.Root == "/" && slices.Contains(p.loops, nodeops.LoopUnder(m))
+	return m.Root == "/" && slices.Contains(p.paths(), nodeops.AttachedUnder(m))
 }
 
 // was goes by the path of what is mounted, which the kernel keeps when the volume is gone.
 func (p *mountState) was(m *nodeops.Mount) bool {
-	device := nodeops.LoopNode(m)
+	device := nodeops.AttachedNode(m)
 	if device == "" && m.Root == "/" {
-		device = nodeops.LoopUnder(m)
+		device = nodeops.AttachedUnder(m)
 	}
 	if device == "" {
 		return p.inEntry(m.Root)
+	}
+	if nodeops.IsRBD(device) {
+		d, err := nodeops.RBDAt(device)
+		return err == nil && d != nil && p.v == nil && d.Image == string(p.id)
 	}
 	image, err := nodeops.BackingFile(device)
 	return err == nil && p.inEntry(image)

@@ -59,6 +59,9 @@ func (n *node) publishStaged(ctx context.Context, id backend.ID, a access, req *
 		if err != nil {
 			return err
 		}
+		if share, is := sharedAccess(v); is {
+			return n.publishShared(ctx, id, share, a, req)
+		}
 		return explain(v, n.publish(ctx, v, a, req))
 	})
 }
@@ -93,7 +96,7 @@ func (n *node) publish(ctx context.Context, v *backend.Volume, a access, req *cs
 		return fmt.Errorf("%w: volume %s is read-only where it is staged (%s): it was staged so, or its file system had an error, which is in the kernel's log; unstage it first", backend.ErrPrecondition, v.ID, source)
 	}
 	if v.Mode == backend.Block {
-		if err := n.holds.hold(v.ID, nodeops.LoopNode(staged), v.Access.Image); err != nil {
+		if err := n.keep(v, nodeops.AttachedNode(staged)); err != nil {
 			return err
 		}
 	}

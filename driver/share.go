@@ -13,16 +13,22 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// share is what of a shared volume a node mounts.
+// share is what of a shared volume a node mounts: a directory of an NFS server, or one of a CephFS.
 type share struct {
 	server string // address or name
 	path   string
+	cephfs *backend.CephFS
+}
+
+// sharedAccess is what nodes mount of a volume that the backend knows as one that they mount over the network.
+func sharedAccess(v *backend.Volume) (s share, is bool) {
+	return share{cephfs: v.Access.CephFS}, v.Access.CephFS != nil
 }
 
 // parseContext reads the context of a volume; one that is not shared has nothing of it. The path must be that of the
 // volume: by it alone its mounts are known afterwards.
 func parseContext(id backend.ID, volume map[string]string) (s share, shared bool, err error) {
-	s = share{volume[serverContext], volume[pathContext]}
+	s = share{server: volume[serverContext], path: volume[pathContext]}
 	switch {
 	case s == share{}:
 		return s, false, nil
@@ -55,12 +61,36 @@ func (s share) address(ctx context.Context) (string, error) {
 	return all[0].String(), nil
 }
 
-// source is how the mount table shows the share.
-func (s share) source() string { return nodeops.NFS{Server: s.server, Path: s.path}.String() }
+// String is how people know the share.
+func (s share) String() string {
+	if s.cephfs != nil {
+		return fmt.Sprintf("%s of file system %s of the Ceph cluster %s", s.cephfs.Path, s.cephfs.FileSystem, s.cephfs.Cluster.FSID)
+	}
+	return nodeops.NFS{Server: s.server, Path: s.path}.String()
+}
+
+// shownBy says whether a mount of the volume is one of the share.
+func (s share) shownBy(m *nodeops.Mount) bool {
+	if s.cephfs != nil {
+		return cephFS(s.cephfs, nodeops.CephKey{}, "").ShownBy(m)
+	}
+	return m.Source == s.String()
+}
+
+// check says whether the share can be mounted with the options.
+func (s share) check(options []string) error {
+	if s.cephfs != nil {
+		return nodeops.CheckCephFSOptions(options)
+	}
+	return nodeops.CheckNFSOptions(options)
+}
 
 // isOfServer says whether m is a mount of the whole shared volume. Nothing of the file system is touched: its server may
 // be dead. The kernel shows a mount of a directory inside it with that directory's path.
 func isOfServer(m *nodeops.Mount, id backend.ID) bool {
+	if path := nodeops.CephFSPath(m); path != "" {
+		return isCephPath(path, id)
+	}
 	return (m.FSType == "nfs4" || m.FSType == "nfs") && m.Root == "/" && strings.HasSuffix(m.Source, ":/"+string(id))
 }
 

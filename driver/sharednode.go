@@ -19,7 +19,7 @@ func (n *node) stageShared(ctx context.Context, id backend.ID, s share, a access
 	if err := a.suits(true); err != nil {
 		return err
 	}
-	if err := nodeops.CheckNFSOptions(a.flags); err != nil {
+	if err := s.check(a.flags); err != nil {
 		return fmt.Errorf("%w volume_capability: %w", backend.ErrInvalid, err)
 	}
 	staging, err := resolve(path)
@@ -32,8 +32,8 @@ func (n *node) stageShared(ctx context.Context, id backend.ID, s share, a access
 		return err
 	case m == nil:
 		return n.mountShared(ctx, id, s, a, staging)
-	case m.Source != s.source():
-		return fmt.Errorf("%w: volume %s is staged at %s from %s, requested is %s; unstage it first", backend.ErrPrecondition, id, staging, m.Source, s.source())
+	case !s.shownBy(m):
+		return fmt.Errorf("%w: volume %s is staged at %s from %s, requested is %s; unstage it first", backend.ErrPrecondition, id, staging, m.Source, s)
 	case m.ReadOnly != a.readOnly():
 		return otherwise("staged", id, m, a.readOnly())
 	}
@@ -46,13 +46,20 @@ func (n *node) mountShared(ctx context.Context, id backend.ID, s share, a access
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.Patience)
 	defer cancel()
-	address, err := s.address(ctx)
-	if err != nil {
-		return fmt.Errorf("volume %s: %w", id, err)
-	}
 	options := slices.Clone(a.flags)
 	if a.readOnly() && !slices.Contains(options, "ro") {
 		options = append(options, "ro")
+	}
+	if s.cephfs != nil {
+		return n.mountCephFS(ctx, id, s.cephfs, options, staging)
+	}
+	return n.mountNFS(ctx, id, s, options, staging)
+}
+
+func (n *node) mountNFS(ctx context.Context, id backend.ID, s share, options []string, staging string) error {
+	address, err := s.address(ctx)
+	if err != nil {
+		return fmt.Errorf("volume %s: %w", id, err)
 	}
 	nfs := nodeops.NFS{Server: s.server, Address: address, Path: s.path, Options: options, Namespaces: n.Namespaces}
 	err = nodeops.MountNFS(ctx, nfs, staging)
@@ -85,8 +92,8 @@ func (n *node) publishShared(ctx context.Context, id backend.ID, s share, a acce
 	switch {
 	case err != nil:
 		return err
-	case staged == nil || staged.Source != s.source():
-		return fmt.Errorf("%w: volume %s is not staged at %s from %s; stage it first", backend.ErrPrecondition, id, staging, s.source())
+	case staged == nil || !s.shownBy(staged):
+		return fmt.Errorf("%w: volume %s is not staged at %s from %s; stage it first", backend.ErrPrecondition, id, staging, s)
 	case staged.ReadOnly && !readOnly:
 		return fmt.Errorf("%w: volume %s is read-only where it is staged (%s); unstage it first", backend.ErrPrecondition, id, staging)
 	}

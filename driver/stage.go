@@ -39,6 +39,9 @@ func (n *node) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequ
 		if err != nil {
 			return err
 		}
+		if share, is := sharedAccess(v); is {
+			return n.stageShared(ctx, id, share, access, req.GetStagingTargetPath())
+		}
 		return explain(v, n.stage(ctx, v, access, req.GetStagingTargetPath()))
 	})
 	if err != nil {
@@ -104,7 +107,11 @@ func (n *node) mount(ctx context.Context, v *backend.Volume, a access, target st
 	}
 	crashpoint.Here(crashpoint.StageMounted)
 	if err := n.growToSize(ctx, v, a, target, small); err != nil {
-		return errors.Join(err, nodeops.Unmount(ctx, target))
+		err = errors.Join(err, nodeops.Unmount(ctx, target))
+		if p, lost := look(v); lost == nil { // a loop device ends by itself
+			err = errors.Join(err, n.releaseImage(ctx, v.ID, p.rbd))
+		}
+		return err
 	}
 	return nil
 }
@@ -114,15 +121,26 @@ func (n *node) attach(ctx context.Context, v *backend.Volume, a access, target s
 	if v.Access.Directory != "" {
 		return nil, bindDirectory(ctx, v, a, target)
 	}
+	if v.Access.RBD != nil {
+		return n.attachImage(ctx, v, a, target)
+	}
 	loop, err := nodeops.AttachLoop(ctx, v.Access.Image, nodeops.LoopOptions{Autoclear: true})
 	if err != nil {
 		return nil, err
 	}
 	// From the mount on the device lives as long as the mount does; without one it ends here.
 	defer loop.Close()
+	return n.mountDevice(ctx, v, a, loop.Path, target)
+}
+
+// mountDevice mounts what is on the device of a volume.
+func (n *node) mountDevice(ctx context.Context, v *backend.Volume, a access, device, target string) (small, err error) {
 	crashpoint.Here(crashpoint.StageAttached)
 	if !a.readOnly() {
-		if small, err = n.prepare(ctx, v, loop.Path); err != nil {
+		if err := format(ctx, v, device); err != nil {
+			return nil, err
+		}
+		if small, err = n.prepare(ctx, v, device); err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +148,7 @@ func (n *node) attach(ctx context.Context, v *backend.Volume, a access, target s
 	if a.readOnly() && !slices.Contains(options, "ro") {
 		options = append(options, "ro")
 	}
-	if err := nodeops.MountFS(ctx, loop.Path, target, v.FSType, options); err != nil {
+	if err := nodeops.MountFS(ctx, device, target, v.FSType, options); err != nil {
 		return nil, fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, v.ID, err)
 	}
 	return small, nil

@@ -52,7 +52,7 @@ func conditionAt(ctx context.Context, v *backend.Volume, m *nodeops.Mount) backe
 	}
 	var is nodeops.Health
 	if v.Mode == backend.Block {
-		is.Device = nodeops.IOErrors(nodeops.LoopNode(m))
+		is.Device = nodeops.IOErrors(nodeops.AttachedNode(m))
 	} else {
 		is = nodeops.FSHealth(ctx, m)
 	}

@@ -50,7 +50,7 @@ func (n *node) unpublish(ctx context.Context, p *mountState, path string) error 
 	if err != nil {
 		return err
 	}
-	bound, err := p.unmount(ctx, target)
+	bound, err := n.unmount(ctx, p, target)
 	if err != nil {
 		return err
 	}
@@ -58,6 +58,12 @@ func (n *node) unpublish(ctx context.Context, p *mountState, path string) error 
 		return err
 	}
 	crashpoint.Here(crashpoint.UnpublishDone)
+	if p.v != nil && p.v.Access.RBD != nil {
+		if Ephemeral(p.v) { // is never unstaged
+			return n.releaseImage(ctx, p.id, p.rbd)
+		}
+		return protect(p)
+	}
 	if len(bound) == 0 {
 		return nil
 	}
@@ -97,28 +103,33 @@ func (n *node) unstage(ctx context.Context, p *mountState, path string) error {
 	}
 	n.holds.of(p.id, devices)
 	staging, err := resolve(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return n.release(ctx, p.id, devices)
-	}
-	if err != nil {
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
 		return err
 	}
 	file := filepath.Join(staging, deviceFile)
-	bound, err := p.unmount(ctx, file)
+	images, err := p.images(staging, file)
+	if err != nil {
+		return err
+	}
+	if missing {
+		return errors.Join(n.release(ctx, p.id, devices), n.releaseImage(ctx, p.id, images))
+	}
+	bound, err := n.unmount(ctx, p, file)
 	if err != nil && !errors.Is(err, unix.EIO) { // a file system that has failed is staged there, and no device
 		return err
 	}
 	maps.Copy(devices, bound)
-	if _, err := p.unmount(ctx, staging); err != nil {
+	if _, err := n.unmount(ctx, p, staging); err != nil {
 		return err
 	}
 	crashpoint.Here(crashpoint.UnstageMount)
-	if len(bound) > 0 || isBlock {
+	if len(bound) > 0 || len(images) > 0 || isBlock {
 		if err := removeTarget(file); err != nil {
 			return err
 		}
 	}
-	if err := n.release(ctx, p.id, devices); err != nil {
+	if err := errors.Join(n.release(ctx, p.id, devices), n.releaseImage(ctx, p.id, images)); err != nil {
 		return err
 	}
 	if p.v != nil && !isBlock {
@@ -143,11 +154,11 @@ func (n *node) find(ctx context.Context, id backend.ID) *mountState {
 		}
 	}
 	n.Log.Warn("taking down a volume that cannot be looked up", "volume", id, "error", err)
-	return &mountState{id: id, byName: true}
+	return &mountState{id: id, byName: true, gone: errors.Is(err, backend.ErrNotFound) && !errors.Is(err, backend.ErrUnavailable)}
 }
 
-// unmount undoes the volume's mount at path and returns the device whose node was bound there, if one was.
-func (p *mountState) unmount(ctx context.Context, path string) (bound uses, err error) {
+// unmount undoes the volume's mount at path and returns the loop device whose node was bound there, if one was.
+func (n *node) unmount(ctx context.Context, p *mountState, path string) (bound uses, err error) {
 	m, err := nodeops.MountAt(path)
 	if err != nil || m == nil {
 		return nil, err
@@ -164,6 +175,9 @@ func (p *mountState) unmount(ctx context.Context, path string) (bound uses, err 
 	}
 	if m, err = p.at(path); err != nil || m == nil {
 		return nil, err
+	}
+	if nodeops.IsRBD(nodeops.AttachedUnder(m)) { // its cluster may be dead
+		return nil, nodeops.UnmountShared(ctx, path, n.Patience)
 	}
 	return nil, nodeops.Unmount(ctx, path)
 }

@@ -1,0 +1,100 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/crashpoint"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+// CephKeys has the keys of the users as whom a node speaks to Ceph clusters. They are requested whenever a volume is
+// staged and kept nowhere.
+type CephKeys interface {
+	CephKey(ctx context.Context, c backend.Ceph) (nodeops.CephKey, error)
+}
+
+// CephKeyFiles is a directory with a file FSID.USER for each user of each cluster, with its key, of mode 0400.
+type CephKeyFiles string
+
+// CephKey reads the file.
+func (dir CephKeyFiles) CephKey(_ context.Context, c backend.Ceph) (nodeops.CephKey, error) {
+	name := c.FSID + "." + c.User
+	if name != filepath.Base(name) {
+		return nodeops.CephKey{}, fmt.Errorf("%s cannot be a file name", backend.Quote(name))
+	}
+	return nodeops.ReadCephKey(filepath.Join(string(dir), name))
+}
+
+func (n *node) cephKey(ctx context.Context, id backend.ID, c backend.Ceph) (nodeops.CephKey, error) {
+	if n.CephKeys == nil {
+		return nodeops.CephKey{}, fmt.Errorf("%w: volume %s is in the Ceph cluster %s, of which node %s has no keys", backend.ErrPrecondition, id, c.FSID, n.NodeID)
+	}
+	key, err := n.CephKeys.CephKey(ctx, c)
+	if err != nil {
+		return key, fmt.Errorf("%w: volume %s: the key of user %s of the Ceph cluster %s: %w", backend.ErrPrecondition, id, c.User, c.FSID, err)
+	}
+	return key, nil
+}
+
+func ceph(c backend.Ceph, key nodeops.CephKey, namespaces string) nodeops.Ceph {
+	return nodeops.Ceph{FSID: c.FSID, Monitors: c.Monitors, User: c.User, Key: key, Secure: c.Secure, Namespaces: namespaces}
+}
+
+func cephFS(c *backend.CephFS, key nodeops.CephKey, namespaces string) *nodeops.CephFS {
+	return &nodeops.CephFS{Cluster: ceph(c.Cluster, key, namespaces), FileSystem: c.FileSystem, Path: c.Path}
+}
+
+// isCephPath says whether a directory of a CephFS is that of a volume, or lies in it: Ceph makes volumes as
+// /volumes/GROUP/ID/UUID.
+func isCephPath(path string, id backend.ID) bool {
+	return slices.Contains(strings.Split(path, "/"), string(id))
+}
+
+func (n *node) mountCephFS(ctx context.Context, id backend.ID, c *backend.CephFS, options []string, staging string) error {
+	if !isCephPath(c.Path, id) { // by it alone its mounts are known afterwards
+		return fmt.Errorf("%w: volume %s is in %s, of which no directory has its id", backend.ErrPrecondition, id, backend.Quote(c.Path))
+	}
+	key, err := n.cephKey(ctx, id, c.Cluster)
+	if err != nil {
+		return err
+	}
+	fs := cephFS(c, key, n.Namespaces)
+	fs.Options = options
+	if err := nodeops.MountCephFS(ctx, *fs, staging); err != nil {
+		return n.cephError(id, err)
+	}
+	crashpoint.Here(crashpoint.StageMounted)
+	if err := n.reportCephFSClient(ctx, id, staging); err != nil {
+		return errors.Join(err, nodeops.UnmountShared(context.WithoutCancel(ctx), staging, n.Patience))
+	}
+	return nil
+}
+
+func (n *node) reportCephFSClient(ctx context.Context, id backend.ID, staging string) error {
+	if n.CephClient == nil {
+		return nil
+	}
+	m, err := sharedAt(id, staging)
+	if err != nil || m == nil {
+		return err
+	}
+	client, err := nodeops.CephFSClient(ctx, m)
+	if err != nil {
+		return fmt.Errorf("%w: volume %s: %w", backend.ErrUnavailable, id, err)
+	}
+	return n.CephClient(ctx, id, client)
+}
+
+// cephError says what a failure to reach a volume in a Ceph cluster is to a caller.
+func (n *node) cephError(id backend.ID, err error) error {
+	if lack, is := errors.AsType[*nodeops.CephClientError](err); is {
+		return fmt.Errorf("%w: volume %s: node %s cannot use volumes in Ceph clusters: %w", backend.ErrPrecondition, id, n.NodeID, lack)
+	}
+	return fmt.Errorf("%w: volume %s: %w", backend.ErrUnavailable, id, err)
+}

@@ -1,0 +1,167 @@
+package driver
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/nodeops"
+)
+
+func rbdOf(v *backend.Volume, key nodeops.CephKey, namespaces string) nodeops.RBD {
+	r := v.Access.RBD
+	return nodeops.RBD{Cluster: ceph(r.Cluster, key, namespaces), Pool: r.Pool, Namespace: r.Namespace, Image: r.Image, ImageID: r.ImageID}
+}
+
+// devicesOf asks the kernel for the devices of a volume's image.
+func devicesOf(v *backend.Volume) ([]nodeops.RBDDevice, error) {
+	if v.Access.RBD.Image != string(v.ID) { // by it alone its devices are known when the backend does not answer
+		return nil, fmt.Errorf("%w: the image of volume %s is called %s; it must bear the id of the volume", backend.ErrPrecondition, v.ID, backend.Quote(v.Access.RBD.Image))
+	}
+	r := rbdOf(v, nodeops.CephKey{}, "")
+	devices, err := r.Devices()
+	if err != nil {
+		return nil, fmt.Errorf("%w: volume %s: %w", backend.ErrPrecondition, v.ID, err)
+	}
+	return devices, nil
+}
+
+// mapImage makes a device of a volume's image, or finds the one that there is.
+func (n *node) mapImage(ctx context.Context, v *backend.Volume, readOnly bool) (*nodeops.RBDDevice, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.Patience)
+	defer cancel()
+	key, err := n.cephKey(ctx, v.ID, v.Access.RBD.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	r := rbdOf(v, key, n.Namespaces)
+	r.ReadOnly = readOnly
+	d, err := nodeops.MapRBD(ctx, r)
+	if err != nil {
+		return nil, n.cephError(v.ID, err)
+	}
+	if n.CephClient != nil {
+		err = n.CephClient(ctx, v.ID, d.Client)
+	}
+	if err == nil && !readOnly && d.Size < v.Size { // it was mapped before it was grown
+		err = nodeops.GrowRBD(d.Path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.unmapImage(context.WithoutCancel(ctx), d))
+	}
+	return d, nil
+}
+
+// unmapImage leaves alone what is in use.
+func (n *node) unmapImage(ctx context.Context, d *nodeops.RBDDevice) error {
+	ctx, cancel := context.WithTimeout(ctx, n.Patience)
+	defer cancel()
+	err := nodeops.UnmapRBD(ctx, d)
+	if errors.Is(err, unix.EBUSY) {
+		return nil
+	}
+	return err
+}
+
+// attachImage mounts the file system of a volume's image, which it makes where the volume is new.
+func (n *node) attachImage(ctx context.Context, v *backend.Volume, a access, target string) (small, err error) {
+	d, err := n.mapImage(ctx, v, a.readOnly())
+	if err != nil {
+		return nil, err
+	}
+	small, err = n.mountDevice(ctx, v, a, d.Path, target)
+	if err != nil {
+		return nil, errors.Join(err, n.unmapImage(context.WithoutCancel(ctx), d))
+	}
+	return small, nil
+}
+
+// format makes the file system of a volume that has no source and no content yet.
+func format(ctx context.Context, v *backend.Volume, device string) error {
+	if v.Access.RBD == nil || v.Source != nil {
+		return nil
+	}
+	spec := nodeops.MkfsSpec{FSType: v.FSType, Options: v.MkfsOptions, Inodes: v.Inodes}
+	if v.FSType == "xfs" {
+		spec.UUID = uuidOf(v)
+	}
+	_, err := nodeops.FormatOnce(ctx, device, spec)
+	switch {
+	case errors.Is(err, nodeops.ErrNotEmpty):
+		return fmt.Errorf("%w: volume %s has no file system, and is not formatted, since it is not empty; look at what is in its image, or delete it: %w", backend.ErrPrecondition, v.ID, err)
+	case errors.Is(err, nodeops.ErrMkfsRefused):
+		return fmt.Errorf("%w: volume %s: %w", backend.ErrInvalid, v.ID, err)
+	case err != nil:
+		return fmt.Errorf("volume %s: %w", v.ID, err)
+	}
+	return nil
+}
+
+// uuidOf is what an xfs is known by as that of the volume's image, also when it is unfinished.
+func uuidOf(v *backend.Volume) string {
+	r := v.Access.RBD
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%s/%s", r.Cluster.FSID, r.Pool, r.Namespace, r.Image, r.ImageID))
+	const version, variant = 0x80, 0x80 // 8: made as its maker likes
+	sum[6], sum[8] = sum[6]&0x0f|version, sum[8]&0x3f|variant
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}
+
+// releaseImage unmaps those devices of a volume's image that nothing uses. A file system that is still being written,
+// since its cluster does not answer, keeps its device.
+func (n *node) releaseImage(ctx context.Context, id backend.ID, devices []nodeops.RBDDevice) error {
+	mounts, err := nodeops.Mounts()
+	if err != nil {
+		return err
+	}
+	for i := range devices {
+		d := &devices[i]
+		if slices.ContainsFunc(mounts, func(m nodeops.Mount) bool { return nodeops.MayUse(&m, d.Path) }) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, n.Patience)
+		err := nodeops.UnmapRBD(ctx, d)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("%w: volume %s is used nowhere on this node, but its device stays as long as something has it open or is being written, which takes an answer of its cluster; that is retried: %w", backend.ErrUnavailable, id, err)
+		}
+	}
+	return nil
+}
+
+// images are the devices in Ceph clusters that are the volume's own. Where the backend does not say which image is the
+// volume's, they are those that are used where the volume is staged: another one that bears its id may be a stranger's, and
+// is only taken for one once the volume is known to be gone.
+func (p *mountState) images(staged ...string) ([]nodeops.RBDDevice, error) {
+	if p.v != nil {
+		return p.rbd, nil
+	}
+	all, err := nodeops.RBDDevices()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(d nodeops.RBDDevice) bool { return d.Image != string(p.id) || d.Snapshot != "" })
+	if len(all) == 0 {
+		return nil, nil
+	}
+	var own []nodeops.RBDDevice
+	for _, path := range staged {
+		m, err := nodeops.MountAt(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range all {
+			if m != nil && (nodeops.AttachedNode(m) == d.Path || m.Root == "/" && nodeops.AttachedUnder(m) == d.Path) {
+				own = append(own, d)
+			}
+		}
+	}
+	if len(own) == 0 && !p.gone {
+		return nil, fmt.Errorf("%w: volume %s is staged nowhere, but %s, which is %s, may be its device; that is not known as long as the volume cannot be looked up, and is retried", backend.ErrUnavailable, p.id, all[0].Path, &all[0])
+	}
+	return own, nil
+}
