@@ -29,7 +29,7 @@ if [ -z "${NODES+set}" ]; then if takes_long; then NODES=3; else NODES=2; fi; fi
 # The tests make real file systems, serve them over NFS, measure with fio, scrape them with Prometheus, look at the page with Chromium in a font that is the same everywhere, and start a second kernel; -race needs a C compiler.
 PACKAGES=${PACKAGES-attr acl btrfs-progs chromium dbus-daemon e2fsprogs fio fonts-inter gcc kmod libc6-dev mount nfs-ganesha nfs-ganesha-vfs prometheus user-mode-linux util-linux xfsprogs}
 # What make test-ceph needs beside those: a Ceph to run, and the libraries that go-ceph is linked with.
-CEPH_PACKAGES=${CEPH_PACKAGES-ceph-common ceph-mds ceph-mgr ceph-mgr-modules-core ceph-mon ceph-osd gcc libc6-dev libcephfs-dev librados-dev librbd-dev}
+CEPH_PACKAGES=${CEPH_PACKAGES-ceph-common ceph-mds ceph-mgr ceph-mgr-modules-core ceph-mon ceph-osd iproute2 libcephfs-dev librados-dev librbd-dev}
 
 # What needs an API server without Holdfast, and what needs a cluster with it. One package after the other: they share it.
 # Most of the first list take away kinds that others need, so they have an API server of their own; both take as long.

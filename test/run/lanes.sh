@@ -79,10 +79,10 @@ test-cluster() {
 # With cgo and the tags, on clusters of its own: for all else neither Ceph nor its libraries are needed.
 test-ceph() {
 	local tags=ceph,pacific,crashpoints failed=0
-	PACKAGES=$CEPH_PACKAGES deps
+	PACKAGES="$PACKAGES $CEPH_PACKAGES" deps
 	step 'test with Ceph'
-	CGO_ENABLED=1 HOLDFAST_REQUIRE=$REQUIRE,ceph nice -n 10 go test -vet=off -tags $tags -p 1 "${bounded[@]}" ./backend/ceph/... ./test/rig/ceph || failed=1
-	CGO_ENABLED=1 "${aside[@]}" "${lint[@]}" run --allow-parallel-runners --build-tags $tags ./backend/ceph/... ./test/rig/ceph || failed=1
+	CGO_ENABLED=1 HOLDFAST_REQUIRE=$REQUIRE,ceph nice -n 10 go test -vet=off -tags $tags -p 1 "${bounded[@]}" ./backend/ceph/... ./test/rig/ceph ./test/suite/ceph || failed=1
+	CGO_ENABLED=1 "${aside[@]}" "${lint[@]}" run --allow-parallel-runners --build-tags $tags ./backend/ceph/... ./test/rig/ceph ./test/suite/ceph || failed=1
 	return $failed
 }
 

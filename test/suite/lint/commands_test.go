@@ -37,13 +37,14 @@ var onTheHost = map[string]string{
 	"echo": "prints", "export": "sets a variable", "read": "is of the shell", "for": "is of the shell", "case": "is of the shell",
 	"bin/cluster": "starts and stops machines", "source": "is of the user's shell", "xargs": "passes names on", "dirname": "is of the shell", "dlv": "is a debugger",
 	"rbd": "asks a Ceph cluster", "rados": "the same",
+	"ceph": "asks a Ceph cluster", "getfattr": "reads a pool of the host",
 	"cd": "is of the shell", "0": "is a branch of case", "1": "is a branch of case", "*": "is a branch of case",
 }
 
 // noCommands begin the indented blocks that are not commands, with what they are.
 var noCommands = map[string]string{
 	"class holdfast of": "output of holdfast bench", "allocatable = ": "a formula", "no room: ": "a message", "pool.json ": "files of a pool",
-	"[Unit]": "a unit of systemd", "scrape_configs:": "of the configuration of Prometheus",
+	"/volumes/<group>": "the files of a pool in Ceph", "[Unit]": "a unit of systemd", "scrape_configs:": "of the configuration of Prometheus",
 }
 
 // fragments are the indented parts of objects, by page and first word, and the kind that each is part of.
