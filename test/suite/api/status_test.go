@@ -25,7 +25,7 @@ func TestStatus_KeepsEveryFieldOfAVolume(t *testing.T) {
 		t.Errorf("who creates an object wrote the status %+v", made.Status)
 	}
 	made.Status, made.Spec.ClaimRef = fullVolumeStatus(), v1beta1.ReferenceTo("is/ignored")
-	everyFieldIsSet(t, "status", reflect.ValueOf(made.Status), "access.directory", "access.nfs")
+	everyFieldIsSet(t, "status", reflect.ValueOf(made.Status), "access.directory", "access.nfs", "access.rbd", "access.cephfs")
 	updated, err := client.HoldfastV1beta1().Volumes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{})
 	if err != nil {
 		t.Fatal(err)
