@@ -297,9 +297,9 @@ func TestRights_ServerInAnotherNamespaceGrantsItsAuthorNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.create("later", nil)
-	if message := r.condition("later", v1beta1.AvailableCondition, reasonNotAllowed); !strings.Contains(message, "make a StorageCluster") {
-		t.Errorf("without a StorageCluster it says %q", message)
-	}
+	r.until("what to do without a StorageCluster", func() bool { // whose end may be seen after the new server
+		return strings.Contains(r.condition("later", v1beta1.AvailableCondition, reasonNotAllowed), "make a StorageCluster")
+	})
 	r.delete("later")
 	r.gone("later")
 	r.makeCluster(r.namespace) // and what was refused is made as soon as it is allowed
