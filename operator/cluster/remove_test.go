@@ -117,9 +117,7 @@ func TestUninstall_DeletionIsRefusedWhileThereAreVolumesAndThenLeavesNothing(t *
 	}
 
 	r.delete("holdfast")
-	if message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "2 volumes") || !strings.Contains(message, "Orphan") {
-		t.Errorf("the condition says %q", message)
-	}
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "2 volumes", "Orphan")
 	if phase := r.cluster("holdfast").Status.Phase; phase != v1beta1.ClusterTerminating {
 		t.Errorf("the phase is %s", phase)
 	}
@@ -178,9 +176,7 @@ func TestUninstall_FinalizersOfExternalAttacherAreRemoved(t *testing.T) {
 	r.create("holdfast", nil)
 	r.reconciled("holdfast")
 	r.delete("holdfast")
-	if message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist); !strings.Contains(message, "1 PersistentVolume ") {
-		t.Errorf("a PersistentVolume that is not being deleted holds it up: %q", message)
-	}
+	r.condition("holdfast", v1beta1.ProgressingCondition, reasonVolumesExist, "1 PersistentVolume ")
 	if err := volumes.Delete(t.Context(), "hb-ours", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -321,11 +321,11 @@ func (r *rig) change(name string, change func(*v1beta1.StorageClusterSpec)) {
 	})
 }
 
-// condition waits until a condition has a reason, and returns its message.
-func (r *rig) condition(name, kind, reason string) string {
+// condition waits until a condition has a reason and its message some words, and returns the message.
+func (r *rig) condition(name, kind, reason string, words ...string) string {
 	r.Helper()
 	message := ""
-	r.until(fmt.Sprintf("the reason %s of %s", reason, kind), func() bool {
+	r.until(fmt.Sprintf("the reason %s of %s, with %q", reason, kind, words), func() bool {
 		c := r.cluster(name)
 		if c == nil || c.Status.ObservedGeneration != c.Generation {
 			return false
@@ -335,7 +335,7 @@ func (r *rig) condition(name, kind, reason string) string {
 			return false
 		}
 		message = found.Message
-		return true
+		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(message, word) })
 	})
 	return message
 }

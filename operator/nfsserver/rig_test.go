@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -218,10 +219,10 @@ func (r *rig) change(name string, change func(*v1beta1.NFSServerSpec)) {
 	})
 }
 
-// condition waits until a condition has a reason, and returns its message.
-func (r *rig) condition(name, kind, reason string) (message string) {
+// condition waits until a condition has a reason and its message some words, and returns the message.
+func (r *rig) condition(name, kind, reason string, words ...string) (message string) {
 	r.Helper()
-	r.until(fmt.Sprintf("the reason %s of %s", reason, kind), func() bool {
+	r.until(fmt.Sprintf("the reason %s of %s, with %q", reason, kind, words), func() bool {
 		s := r.server(name)
 		if s == nil || s.Status.ObservedGeneration != s.Generation {
 			return false
@@ -231,7 +232,7 @@ func (r *rig) condition(name, kind, reason string) (message string) {
 			return false
 		}
 		message = found.Message
-		return true
+		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(message, word) })
 	})
 	return message
 }

@@ -1,7 +1,6 @@
 package nfsserver
 
 import (
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,9 +19,7 @@ func TestUnreadable_ServerIsNamedAndTheOthersServe(t *testing.T) {
 	bad.SetNamespace(r.namespace)
 	bad.SetName("bad")
 	realapi.PutPast(t, r.config, "nfsservers", bad, "spec.resources.limits")
-	if message := r.condition("bad", v1beta1.DegradedCondition, v1beta1.ReasonUnreadable); !strings.Contains(message, `spec.resources.limits: {"memory":"1e1.5"}`) {
-		t.Errorf("it says %q", message)
-	}
+	r.condition("bad", v1beta1.DegradedCondition, v1beta1.ReasonUnreadable, `spec.resources.limits: {"memory":"1e1.5"}`)
 	r.until("the event", func() bool { return len(r.events.with("Warning Unreadable")) == 1 })
 	r.create("data", nil)
 	r.serve("data")
