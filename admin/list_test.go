@@ -81,8 +81,7 @@ func TestTrash_IsThatOfAllNodesTheLastDeletedFirst(t *testing.T) {
 // fieldsOf are the names in JSON of a struct and of those in it that are called so.
 func fieldsOf(t reflect.Type, inside ...string) map[string]bool {
 	names := map[string]bool{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		names[name] = true
 		if slices.Contains(inside, name) || name == "" {

@@ -36,9 +36,9 @@ type operation struct {
 
 type operationKey struct{}
 
-// Progress notes how far the operation to which ctx belongs has got, for callers who run out of time. Without an operation
+// Progressf notes how far the operation to which ctx belongs has got, for callers who run out of time. Without an operation
 // it does nothing.
-func Progress(ctx context.Context, format string, args ...any) {
+func Progressf(ctx context.Context, format string, args ...any) {
 	if op, ok := ctx.Value(operationKey{}).(*operation); ok {
 		p := fmt.Sprintf(format, args...)
 		op.progress.Store(&p)

@@ -54,7 +54,7 @@ func TestOperation_OutlivesItsCallerAndReportsItsProgress(t *testing.T) {
 	left := make(chan error)
 	go func() {
 		_, err := Do(caller, &ops, "a", "create", func(ctx context.Context) (any, error) {
-			Progress(ctx, "%d of 9 bytes are copied", 7)
+			Progressf(ctx, "%d of 9 bytes are copied", 7)
 			close(started)
 			<-release
 			return nil, ctx.Err()

@@ -63,11 +63,13 @@ type list[T any] struct {
 var (
 	volumeList = list[admin.Row]{
 		(*admin.Admin).Volumes, volumesOfPools, admin.WriteVolumes, nameOf("Volume"),
-		filterable{claim: true, health: true}, (*admin.Filter).Row, admin.VolumeOrders,
+		filterable{claim: true, health: true},
+		(*admin.Filter).Row, admin.VolumeOrders,
 	}
 	snapshotList = list[admin.Row]{
 		(*admin.Admin).Snapshots, snapshotsOfPools, admin.WriteSnapshots, nameOf("Snapshot"),
-		filterable{volume: true, health: true}, (*admin.Filter).Row, admin.SnapshotOrders,
+		filterable{volume: true, health: true},
+		(*admin.Filter).Row, admin.SnapshotOrders,
 	}
 	// A volume in the trash has no object: its name alone is an argument for restore.
 	trashList = list[admin.Trashed]{(*admin.Admin).Trash, trashOfPools, admin.WriteTrash, func(out io.Writer, t admin.Trashed) error {

@@ -104,7 +104,7 @@ func TestLists_AreSortedAndFiltered(t *testing.T) {
 func TestLists_ValuesThatMeanNothingAreRefusedWithWhatDoes(t *testing.T) {
 	flags := crowded(t)
 	for line, want := range map[string]string{
-		"volumes list --sort-by nmae":                 "it must be name, claim, node, pool, size, used, phase or age (did you mean name or node?)",
+		"volumes list --sort-by nome":                 "it must be name, claim, node, pool, size, used, phase or age (did you mean name or node?)",
 		"volumes trash --sort-by used":                "it must be deleted, expires, name, claim, node, pool or size",
 		"volumes list --node node-11":                 "there is no such StorageNode (did you mean node-1",
 		"volumes list --pool fats":                    "no node has such a pool (did you mean fast?); the pools are fast, slow",

@@ -175,7 +175,7 @@ func (v *view) watchStatus(ctx context.Context, out io.Writer, c facts.Clients) 
 // compared is what differs where a report has changed. That a warning is older is no change.
 func (v *view) compared(report *status.Report, err error, began time.Time) (string, error) {
 	if err != nil {
-		return err.Error(), nil
+		return err.Error(), nil //nolint:nilerr // it is shown in place of the report
 	}
 	var b strings.Builder
 	err = v.write(&b, report, began, nil)

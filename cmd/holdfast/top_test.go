@@ -84,8 +84,12 @@ func used(t *testing.T) *miniapi.Server {
 		must(err)
 	}
 	for _, v := range [][4]string{
-		{"pvc-1", "shop/orders", "a", "fast"}, {"pvc-2", "shop/images", "b", "fast"}, {"pvc-3", "shop/files", "a", "dirs"},
-		{"pvc-4", "bank/old", "a", "fast"}, {"pvc-5", "bank/shared", "team.files.nfs.holdfast.dev", "fast"}, {"pvc-6", "shop/unused", "a", "dirs"},
+		{"pvc-1", "shop/orders", "a", "fast"},
+		{"pvc-2", "shop/images", "b", "fast"},
+		{"pvc-3", "shop/files", "a", "dirs"},
+		{"pvc-4", "bank/old", "a", "fast"},
+		{"pvc-5", "bank/shared", "team.files.nfs.holdfast.dev", "fast"},
+		{"pvc-6", "shop/unused", "a", "dirs"},
 	} {
 		_, err := kinds.Volumes().Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: v[0]}, Spec: v1beta1.VolumeSpec{Name: v[0], Node: v[2], Pool: v[3], ClaimRef: v1beta1.ReferenceTo(v[1])}}, metav1.CreateOptions{})
 		must(err)

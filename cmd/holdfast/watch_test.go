@@ -44,7 +44,7 @@ func TestStatus_WatchOnATerminalEndsAtControlCWithTheCodeOfWhatWasSeenLast(t *te
 	}
 	api := running(t, v1beta1.ClusterRunning)
 	screen := pty.New(t, 100, 30)
-	cmd := exec.Command(binary, "status", "--watch", "--interval", "100ms", "--kubeconfig", reachable(t, api.Config().Host), "--context", "here") //nolint:noctx // it ends when the test ends it
+	cmd := exec.Command(binary, "status", "--watch", "--interval", "100ms", "--kubeconfig", reachable(t, api.Config().Host), "--context", "here")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen.Program, screen.Program, screen.Program
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

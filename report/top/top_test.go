@@ -91,7 +91,7 @@ func TestTop_NodeThatIsSilentIsNamedAndItsVolumesAreNotCalledUnused(t *testing.T
 func TestTop_RowsThatDoNotFitAreCounted(t *testing.T) {
 	now := map[Key]Counters{}
 	var all []Volume
-	for _, name := range strings.Split("abcdefgh", "") {
+	for name := range strings.SplitSeq("abcdefgh", "") {
 		all, now[Key{"n", name}] = append(all, volume(name, "n", "p")), counted(float64(name[0]))
 	}
 	var out strings.Builder

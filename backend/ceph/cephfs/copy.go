@@ -129,7 +129,7 @@ func (p *pool) awaitCopy(ctx context.Context, name string, m *meta, deleted func
 		}
 		switch {
 		case err != nil:
-			backend.Progress(ctx, "the copy was begun, and the manager does not say how far it is: %v", err)
+			backend.Progressf(ctx, "the copy was begun, and the manager does not say how far it is: %v", err)
 		case status.State == admin.CloneComplete:
 			return nil
 		case status.State == admin.ClonePending || status.State == admin.CloneInProgress:
@@ -161,7 +161,7 @@ func (p *pool) reportCopy(ctx context.Context, name string, m *meta, status *adm
 	if err != nil {
 		return // the next call of this kind says what is wrong
 	}
-	backend.Progress(ctx, "the copy is %s, %d of about %d bytes are there", status.State, min(bytes, m.Copy.Bytes), m.Copy.Bytes)
+	backend.Progressf(ctx, "the copy is %s, %d of about %d bytes are there", status.State, min(bytes, m.Copy.Bytes), m.Copy.Bytes)
 }
 
 // destroy removes a subvolume that was recorded as one of the pool, with what its copy needed. Snapshots of it stay.

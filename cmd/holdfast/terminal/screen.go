@@ -108,7 +108,7 @@ func blocks(ctx context.Context, out io.Writer, next func(context.Context) (*Fra
 	for {
 		frame, err := next(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the user has ended it
 		}
 		if err != nil {
 			return err

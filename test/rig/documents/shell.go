@@ -51,17 +51,10 @@ func Shell(script string) (all []Call) {
 			take(text)
 			i += len(text) + 1
 		case rest[0] == '"':
-			end := 1
-			for end < len(rest) && rest[end] != '"' {
-				if strings.HasPrefix(rest[end:], "$(") {
-					inner := nested(rest[end+2:])
-					all = append(all, Shell(inner)...)
-					end += len(inner) + 2
-				}
-				end++
-			}
-			take(rest[1:min(end, len(rest))])
-			i += end
+			text, inner := quoted(rest[1:])
+			all = append(all, inner...)
+			take(text)
+			i += len(text) + 1
 		case strings.HasPrefix(rest, "<<<"):
 			endWord()
 			inner := Shell("x " + strings.TrimLeft(strings.SplitN(rest[3:], "\n", 2)[0], " "))
@@ -89,6 +82,20 @@ func Shell(script string) (all []Call) {
 	}
 	endCall()
 	return all
+}
+
+// quoted is the text up to the quote that closes it, and the commands in it.
+func quoted(text string) (inside string, all []Call) {
+	end := 0
+	for end < len(text) && text[end] != '"' {
+		if strings.HasPrefix(text[end:], "$(") {
+			inner := nested(text[end+2:])
+			all = append(all, Shell(inner)...)
+			end += len(inner) + 2
+		}
+		end++
+	}
+	return text[:min(end, len(text))], all
 }
 
 // nested is the text up to the parenthesis that closes it.
