@@ -14,12 +14,12 @@ func TestCephFS_Conforms(t *testing.T) {
 		w := newWorld(t, size)
 		return &backendtest.Fixture{
 			Backend: w.backend,
-			Reopen: func(t *testing.T) backendtest.Storage {
+			Reopen: func(*testing.T) backendtest.Storage {
 				w.reopen()
 				return w.backend
 			},
-			Write: func(t *testing.T, v *backend.Volume, content []byte) { w.write(v, "file", content) },
-			Read: func(t *testing.T, v *backend.Volume, length int) []byte {
+			Write: func(_ *testing.T, v *backend.Volume, content []byte) { w.write(v, "file", content) },
+			Read: func(_ *testing.T, v *backend.Volume, length int) []byte {
 				content := w.read(v, "file")
 				return content[:min(length, len(content))]
 			},
