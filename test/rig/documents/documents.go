@@ -43,13 +43,14 @@ func Commands(block string) []Call {
 }
 
 var (
-	fenced = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
+	// Fenced are the blocks between fences, with the language and the text of each.
+	Fenced = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
 	inline = regexp.MustCompile("`([^`\n]+)`")
 )
 
 // Of returns the calls of some programs that a page shows, in its blocks and in its sentences.
 func Of(page string, programs ...string) (all []Call) {
-	page = fenced.ReplaceAllString(page, "")
+	page = Fenced.ReplaceAllString(page, "")
 	for _, block := range Paragraphs(page) {
 		all = append(all, Commands(block)...)
 	}

@@ -465,10 +465,7 @@ func (r *reader) kustomization(dir string) error {
 	return err
 }
 
-var (
-	fenced       = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
-	inlineOfOurs = regexp.MustCompile("`((?:kubectl|make|helm|go) [^`\n]+)`")
-)
+var inlineOfOurs = regexp.MustCompile("`((?:kubectl|make|helm|go) [^`\n]+)`")
 
 // blocks checks all of a page, and returns how many commands and manifests it has.
 func (r *reader) blocks(text string) (count int, wrong []error) {
@@ -479,7 +476,7 @@ func (r *reader) blocks(text string) (count int, wrong []error) {
 		}
 	}
 	r.text = text
-	for _, block := range fenced.FindAllStringSubmatch(text, -1) {
+	for _, block := range documents.Fenced.FindAllStringSubmatch(text, -1) {
 		first, _, _ := strings.Cut(block[2], "\n")
 		switch {
 		case block[1] == "mermaid" || block[1] == "text": // pictures
@@ -493,7 +490,7 @@ func (r *reader) blocks(text string) (count int, wrong []error) {
 			note(r.manifest(block[2]))
 		}
 	}
-	text = fenced.ReplaceAllString(text, "")
+	text = documents.Fenced.ReplaceAllString(text, "")
 	for _, block := range documents.Paragraphs(text) {
 		for _, err := range r.block(block) {
 			note(err)
