@@ -39,6 +39,8 @@ const (
 	NFSRBAC            = "operated/nfs-rbac.yaml"
 	NFSPolicies        = "operated/policies-nfs.yaml"
 	NFSAccountPolicies = "operated/policies-nfs-accounts.yaml"
+	Ceph               = "operated/ceph.yaml"
+	CephPolicies       = "operated/policies-ceph-accounts.yaml"
 	PodMonitor         = "operated/podmonitor.yaml"
 	Policies           = "operated/policies.yaml"
 	AccountPolicies    = "operated/policies-accounts.yaml"

@@ -21,4 +21,11 @@ func toCamel[API, Backend ~string](value Backend) API {
 func ToEngine(e v1beta1.Engine) string { return toLower[string](e) }
 
 // FromEngine is the API's word for an engine.
-func FromEngine(e string) v1beta1.Engine { return toCamel[v1beta1.Engine](e) }
+func FromEngine(e string) v1beta1.Engine {
+	for _, known := range []v1beta1.Engine{v1beta1.EngineRBD, v1beta1.EngineCephFS} { // names of their own
+		if e == ToEngine(known) {
+			return known
+		}
+	}
+	return toCamel[v1beta1.Engine](e)
+}

@@ -25,12 +25,16 @@ const (
 	VersionLabel   = "app.kubernetes.io/version"
 )
 
+// CephPoolLabel, on the workload of a pool in a Ceph cluster and its pod, names the pool.
+const CephPoolLabel = "holdfast.dev/ceph-pool"
+
 // The values of NameLabel and PartOfLabel, and of ComponentLabel.
 const (
 	AppName             = "holdfast"
 	ControllerComponent = "controller"
 	NodeComponent       = "node"
 	LoopSetsComponent   = "loop-sets"
+	CephComponent       = "ceph"
 )
 
 // TopologyKey is the label of a Node, and the segment of a volume's topology, that names the node.

@@ -48,12 +48,14 @@ const (
 )
 
 // Engine is how a pool keeps its volumes. Empty means Image.
-// +kubebuilder:validation:Enum="";Image;Directory
+// +kubebuilder:validation:Enum="";Image;Directory;RBD;CephFS
 type Engine string
 
 const (
 	EngineImage     Engine = "Image"
 	EngineDirectory Engine = "Directory"
+	EngineRBD       Engine = "RBD"    // an image in a Ceph cluster
+	EngineCephFS    Engine = "CephFS" // a directory in a Ceph cluster
 )
 
 // Error is why the last operation failed.

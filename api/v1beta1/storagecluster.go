@@ -89,7 +89,7 @@ type StorageClusterSpec struct {
 	// ingress to the HTTPS API from outside the cluster.
 	// +optional
 	Ingress IngressSpec `json:"ingress,omitzero"`
-	// pools of the nodes. Without any there is one named default in /var/lib/holdfast/pools/default.
+	// pools of the nodes, and of Ceph clusters. Without any there is one named default in /var/lib/holdfast/pools/default.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -182,6 +182,9 @@ type Images struct {
 	// nfs is the image of NFS servers.
 	// +optional
 	NFS Image `json:"nfs,omitempty"`
+	// ceph is the image of what makes the volumes of pools in Ceph clusters.
+	// +optional
+	Ceph Image `json:"ceph,omitempty"`
 }
 
 // Image is a reference to a container image.
@@ -329,17 +332,26 @@ type IngressSpec struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// PoolSpec is a pool on each node that one of its terms matches.
+// PoolSpec is a pool on each node that one of its terms matches; with ceph it is one pool of the cluster, in a Ceph
+// cluster that all nodes reach.
 //
+// +kubebuilder:validation:XValidation:rule=`has(self.ceph) == (has(self.engine) && self.engine in ["RBD", "CephFS"])`,fieldPath=.ceph,message="it is for the engines RBD and CephFS, which need it: with it give one of these, without it Image or Directory"
+// +kubebuilder:validation:XValidation:rule=`!has(self.ceph) || !has(self.engine) || self.engine != "RBD" || has(self.ceph.pool) && self.ceph.pool != ""`,fieldPath=.ceph.pool,message="the engine RBD needs it: the pool of the Ceph cluster that is to have the images"
+// +kubebuilder:validation:XValidation:rule=`!has(self.ceph) || !has(self.engine) || self.engine != "CephFS" || has(self.ceph.filesystem) && self.ceph.filesystem != ""`,fieldPath=.ceph.filesystem,message="the engine CephFS needs it: the file system of the Ceph cluster that is to have the directories"
+// +kubebuilder:validation:XValidation:rule=`!has(self.ceph) || (!has(self.path) || self.path == "") && !has(self.devices) && (!has(self.requireMount) || !self.requireMount) && (!has(self.nodeSelectorTerms) || size(self.nodeSelectorTerms) == 0)`,fieldPath=.ceph,message="a pool in a Ceph cluster has no path, devices, requireMount and nodeSelectorTerms: all nodes reach it; leave them out"
+// +kubebuilder:validation:XValidation:rule=`!has(self.ceph) || !self.name.endsWith("-")`,fieldPath=.name,message="the name of a pool in a Ceph cluster must not end with -: its objects are named after it"
+// +kubebuilder:validation:XValidation:rule=`has(self.ceph) == has(oldSelf.ceph)`,fieldPath=.ceph,message="a pool on nodes cannot become one in a Ceph cluster, nor the other way; add another pool"
+// +kubebuilder:validation:XValidation:rule=`!has(self.ceph) || !has(oldSelf.ceph) || self.engine == oldSelf.engine`,fieldPath=.engine,message="cannot be changed for a pool in a Ceph cluster; add another pool"
 // +kubebuilder:validation:XValidation:rule=`!has(self.path) || self.path == "" || !has(self.devices)`,message="a pool has a path or devices, not both"
 // +kubebuilder:validation:XValidation:rule=`!has(self.requireMount) || !self.requireMount || !has(self.devices)`,message="requireMount is for a path; devices are always mounted"
 type PoolSpec struct {
 	// name is the value of the parameter pool of a class.
 	// +required
+	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9-]{0,62}$`
 	Name string `json:"name"`
 	// engine makes the volumes: Image gives each a file system of its own in a disk image, Directory a directory with a
-	// quota. Empty means Image.
+	// quota; RBD an image in a Ceph cluster, CephFS a directory there. Empty means Image.
 	// +optional
 	Engine Engine `json:"engine,omitempty"`
 	// path is a directory of the node; if empty, /var/lib/holdfast/pools/NAME.
@@ -355,6 +367,9 @@ type PoolSpec struct {
 	// devices chooses a whole block device, which is formatted if it is empty, and mounted by the agent.
 	// +optional
 	Devices *DeviceSelector `json:"devices,omitempty"`
+	// ceph is the Ceph cluster that has the volumes, for the engines RBD and CephFS.
+	// +optional
+	Ceph *CephSpec `json:"ceph,omitempty"`
 	// overcommit says how often each byte may be promised, such as 1.5; 1 if empty.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,3}(\.[0-9]{1,3})?)?$`

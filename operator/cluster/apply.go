@@ -59,6 +59,10 @@ func (r *Controller) maintain(ctx context.Context, c *v1beta1.StorageCluster) (*
 	if err := r.releaseAttached(ctx, p); err != nil {
 		return nil, 0, err
 	}
+	if err := r.forgetSites(ctx, s); err != nil {
+		r.Log.Warn("the StorageNode of a pool that is gone could not be deleted; retrying", "error", err)
+		again = kube.Sooner(again, kube.RetryRefused)
+	}
 	if err := r.labelNodes(ctx, p.shared); err != nil {
 		r.Log.Warn("the labels of nodes for shared volumes could not be written; retrying", "error", err)
 		again = kube.Sooner(again, kube.RetryRefused)
@@ -97,7 +101,7 @@ func (r *Controller) isLeaving(f apply.Failure) bool {
 	return o == nil || o.GetDeletionTimestamp() == nil || time.Since(o.GetDeletionTimestamp().Time) < leavingLasts
 }
 
-var errNotYet = fmt.Errorf("the secret of spec.secretRef is being read")
+var errNotYet = errors.New("the secrets that the spec names are being read")
 
 // render turns panics into errors: no spec may end the process.
 func (r *Controller) render(c *v1beta1.StorageCluster) (objects []*unstructured.Unstructured, err error) {
@@ -113,6 +117,9 @@ func (r *Controller) render(c *v1beta1.StorageCluster) (objects []*unstructured.
 	}
 	in := r.input(c)
 	in.Secret = secret
+	if in.CephKeys, err = r.keysOf(c); err != nil {
+		return nil, err
+	}
 	objects, err = render.Objects(in)
 	if err != nil {
 		return nil, err

@@ -74,6 +74,7 @@ type Controller struct {
 	pods         corelisters.PodLister
 	csiNodes     storagelisters.CSINodeLister
 	secrets      *kube.SecretWatch
+	cephSecrets  cephSecrets
 
 	written    kube.Writer[*v1beta1.StorageCluster, v1beta1.StorageClusterStatus]
 	unreadable kube.UnreadableReporter
@@ -112,7 +113,7 @@ func New(c Config) (*Controller, error) {
 			Status:  func(o *v1beta1.StorageCluster) *v1beta1.StorageClusterStatus { return &o.Status },
 			Manager: apply.FieldManager,
 		},
-		good: map[string][]*unstructured.Unstructured{},
+		good: map[string][]*unstructured.Unstructured{}, cephSecrets: cephSecrets{},
 	}
 	r.secrets = kube.NewSecretWatch(c.Kubernetes, r.touch)
 	var err error
@@ -126,6 +127,7 @@ func New(c Config) (*Controller, error) {
 func (r *Controller) Run(ctx context.Context) error {
 	defer r.secrets.Stop()
 	err := r.loop.Run(ctx)
+	defer r.cephSecrets.stop()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.RemakeAfter+remakeLasts)
 	defer cancel()
 	if err := r.remakeOwn(last); err != nil {

@@ -52,7 +52,8 @@ func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1beta1.Sto
 	ready := meta.FindStatusCondition(storage.Status.Conditions, v1beta1.ReadyCondition)
 	silent := ready == nil || ready.Status == metav1.ConditionUnknown
 	h.Agent = note(!silent, "%s", silence(ready)) && runs && up
-	h.Pools, h.Disk = len(storage.Status.Pools) > 0, len(storage.Status.Pools) > 0
+	h.Pools = len(storage.Status.Pools) > 0 || s.onlySites()
+	h.Disk = h.Pools
 	note(h.Pools, "it has no pool")
 	for i := range storage.Status.Pools {
 		p := &storage.Status.Pools[i]
@@ -60,7 +61,7 @@ func (s *situation) nodeHealth(n *core.Node, pod *core.Pod, storage *v1beta1.Sto
 		h.Disk = note(p.Message != "" || hasRoom(p), "pool %s has no room left: %s of %s are promised", p.Name, p.Promised.String(), p.Capacity.String()) && h.Disk
 	}
 	note(h.Registered, "the driver is not registered with the kubelet")
-	if ready != nil && ready.Status == metav1.ConditionFalse && h.Pools {
+	if ready != nil && ready.Status == metav1.ConditionFalse && h.Pools && !(ready.Reason == v1beta1.ReasonNoPool && s.onlySites()) {
 		h.Pools = note(false, "%s", ready.Message)
 	}
 	h.Ready = h.Agent && h.Pools && h.Disk && h.Registered

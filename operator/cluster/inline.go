@@ -51,7 +51,7 @@ func (r *Controller) keepsInline() bool {
 	}
 	nodes, _ := r.storageNodes.List(labels.Everything()) // a cache has no errors
 	return slices.ContainsFunc(nodes, func(n *v1beta1.StorageNode) bool {
-		return v1beta1.ServerOf(n.Name) == "" && mayHaveInline(n)
+		return !v1beta1.IsSite(n.Name) && mayHaveInline(n)
 	})
 }
 

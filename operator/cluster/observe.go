@@ -43,6 +43,8 @@ type situation struct {
 	nodeSet      *apps.DaemonSet // nil if there is none
 	account      time.Time       // when the ServiceAccount of the nodes was created; zero if there is none
 	pods         []*core.Pod     // of the nodes
+	sitePods     []*core.Pod     // of the pools in Ceph clusters
+	occupied     map[string]bool // nodes and sites that have Volumes or Snapshots
 	// controllerPods are those of the controller, sorted by name.
 	controllerPods []*core.Pod
 	controllers    []workload // the controller's own; two while it changes its kind
@@ -87,6 +89,7 @@ func (r *Controller) observe(c *v1beta1.StorageCluster) *situation {
 	csiNodes, _ := r.csiNodes.List(labels.Everything())
 	s.registered = rollout.Registered(csiNodes, r.Driver)
 	s.pods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: nodeComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
+	s.sitePods, s.occupied = r.podsOfSites(), occupied(volumes, snapshots)
 	s.controllerPods, _ = r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: controllerComponent, "app.kubernetes.io/name": "holdfast"}.AsSelector())
 	slices.SortFunc(s.controllerPods, func(a, b *core.Pod) int { return compare(a.Name, b.Name) })
 	s.leftOut = s.nodesLeftOut(volumes)
@@ -94,6 +97,17 @@ func (r *Controller) observe(c *v1beta1.StorageCluster) *situation {
 	s.look(r.Owned, r.Namespace)
 	s.protected = r.protected(s.cluster)
 	return s
+}
+
+func occupied(volumes []*v1beta1.Volume, snapshots []*v1beta1.Snapshot) map[string]bool {
+	has := map[string]bool{}
+	for _, v := range volumes {
+		has[v.Spec.Node] = true
+	}
+	for _, s := range snapshots {
+		has[s.Spec.Node] = true
+	}
+	return has
 }
 
 // nodesLeftOut names the existing nodes that have volumes and are not selected by the spec.

@@ -136,16 +136,16 @@ func (r *Controller) removeTasks(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// removeNodes removes the node pods, and the classes, so that no new volumes are created.
+// removeNodes removes the pods of nodes and of pools in Ceph clusters, and the classes, so that no new volumes are created.
 func (r *Controller) removeNodes(ctx context.Context) (string, error) {
 	left, err := r.delete(ctx, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "DaemonSet" || o.GetKind() == "StorageClass"
+		return o.GetKind() == "DaemonSet" || o.GetKind() == "StorageClass" || o.GetKind() == "Deployment" && o.GetLabels()[componentLabel] == v1beta1.CephComponent
 	})
 	if err != nil || left > 0 {
 		return "the node pods to end", err
 	}
 	left = 0
-	for _, component := range []string{nodeComponent, loopSetsComponent} {
+	for _, component := range []string{nodeComponent, loopSetsComponent, v1beta1.CephComponent} {
 		pods, _ := r.pods.Pods(r.Namespace).List(labels.Set{componentLabel: component, "app.kubernetes.io/name": "holdfast"}.AsSelector())
 		left += len(pods)
 	}

@@ -32,6 +32,7 @@ const (
 	reasonController   = "ControllerNotReady"
 	reasonRollingOut   = "RollingOut"
 	reasonStuck        = "RolloutStuck"
+	reasonCephPools    = "CephPoolsNotReady"
 	reasonInvalid      = "InvalidSpec"
 	reasonNotApplied   = "NotApplied"
 	reasonForeign      = "NameTaken"
@@ -114,6 +115,8 @@ func (s *situation) verdict(next *v1beta1.StorageClusterStatus) verdict {
 		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonController, s.controller().waiting)
 	case wasComplete && ready < total && !rolling:
 		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonNodes, complaints(next.Nodes))
+	case len(s.ailingSites()) > 0:
+		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonCephPools, complaintsOfSites(s.ailingSites()))
 	case len(s.leftOut) > 0:
 		v.degraded = kube.NewCondition(v1beta1.DegradedCondition, true, reasonLeftOut, s.stranded())
 	case len(s.unreachable) > 0:

@@ -49,7 +49,7 @@ func (r *Controller) listen() error {
 		r.loop.WatchChanges(kubernetes.Nodes().Informer(), now, nodeMatters),
 		r.loop.WatchChanges(kubernetes.Pods().Informer(), func(o any) []string {
 			switch o.(*core.Pod).Labels[componentLabel] {
-			case nodeComponent, loopSetsComponent, controllerComponent:
+			case nodeComponent, loopSetsComponent, controllerComponent, v1beta1.CephComponent:
 				r.touch()
 			}
 			return nil

@@ -30,6 +30,9 @@ func Pools(running *render.Carried, nodes []*core.Node, stored Stored) []v1beta1
 	for _, n := range nodes {
 		has[n.Name], _ = render.NodePools(as, n) // invalid terms select no node
 	}
+	for _, p := range v1beta1.CephPools(running.Pools) {
+		has[v1beta1.NodeOfCephPool(p.Name)] = []v1beta1.PoolSpec{p}
+	}
 	t := tally{has: has, pools: map[string]*v1beta1.HeldPool{}, nodes: map[string]map[string]bool{}}
 	for _, v := range stored.Volumes {
 		if pool := t.at(v.Spec.Node, v.PoolName()); pool != nil && v.Status.Phase != v1beta1.PhaseLost {

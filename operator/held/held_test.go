@@ -128,6 +128,55 @@ func TestEffective_WhatWouldHideVolumesIsNotCarriedOut(t *testing.T) {
 
 var notC = []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{{Key: "metadata.name", Operator: core.NodeSelectorOpNotIn, Values: []string{"c"}}}}}
 
+// inCeph is a pool that has a Ceph cluster.
+func inCeph() v1beta1.PoolSpec {
+	return v1beta1.PoolSpec{Name: "block", Engine: v1beta1.EngineRBD, Ceph: &v1beta1.CephSpec{FSID: "f", Pool: "rbd", Monitors: []string{"v2:10.0.0.1:3300"}}}
+}
+
+func TestEffective_VolumesInACephClusterAreNotHidden(t *testing.T) {
+	carried := func() *render.Carried {
+		return &render.Carried{Pools: []v1beta1.PoolSpec{{Name: "files", Path: "/srv/files"}, inCeph()}}
+	}
+	in := held.Stored{Volumes: []*v1beta1.Volume{
+		volume("v1", "block.ceph.holdfast.dev", "block", v1beta1.PhaseReady), volume("v2", "block.ceph.holdfast.dev", "block", v1beta1.PhaseUnreachable),
+	}}
+	pools := held.Pools(carried(), nodes, in)
+	if len(pools) != 1 || pools[0].Path != "ceph:f/pool/rbd/" || pools[0].Engine != v1beta1.EngineRBD || pools[0].Volumes != 2 || pools[0].Nodes[0] != "block.ceph.holdfast.dev" {
+		t.Fatalf("held are %+v", pools)
+	}
+	for what, test := range map[string]struct {
+		change func(*v1beta1.StorageCluster)
+		says   []string // nothing where it is carried out
+	}{
+		"other monitors":     {func(c *v1beta1.StorageCluster) { c.Spec.Pools[1].Ceph.Monitors = []string{"v2:10.0.0.2:3300"} }, nil},
+		"other nodes":        {func(c *v1beta1.StorageCluster) { c.Spec.NodeSelectorTerms = only("none") }, nil},
+		"no pool on nodes":   {func(c *v1beta1.StorageCluster) { c.Spec.Pools = c.Spec.Pools[1:] }, nil},
+		"no pool":            {func(c *v1beta1.StorageCluster) { c.Spec.Pools = c.Spec.Pools[:1] }, []string{"pool block holds 2 volumes on Ceph pool block"}},
+		"another part of it": {func(c *v1beta1.StorageCluster) { c.Spec.Pools[1].Ceph.Namespace = "n" }, []string{"spec.pools[1].ceph", "ceph:f/pool/rbd/n"}},
+		"another cluster":    {func(c *v1beta1.StorageCluster) { c.Spec.Pools[1].Ceph.FSID = "g" }, []string{"ceph:g/pool/rbd/"}},
+		"a directory":        {func(c *v1beta1.StorageCluster) { c.Spec.Pools[1] = v1beta1.PoolSpec{Name: "block"} }, []string{"spec.pools[1].path"}},
+		"no driver":          {func(c *v1beta1.StorageCluster) { c.Spec.CSI.Enabled = new(bool) }, []string{"spec.csi.enabled"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := &v1beta1.StorageCluster{}
+			c.Spec.Pools = carried().Pools
+			test.change(c)
+			got, hidden := held.Effective(c, carried(), pools, nodes)
+			if refused := len(test.says) > 0; refused != (len(hidden) > 0) || refused == (got == c) {
+				t.Fatalf("it hides %+v", hidden)
+			}
+			for _, part := range test.says {
+				if text := held.Text(hidden); !strings.Contains(text, part) {
+					t.Errorf("%q is not in %s", part, text)
+				}
+			}
+			if len(hidden) > 0 && (len(got.Spec.Pools) != 2 || got.Spec.Pools[1].Ceph == nil || got.Spec.Pools[1].Ceph.FSID != "f") {
+				t.Errorf("what is carried out is %+v", got.Spec)
+			}
+		})
+	}
+}
+
 func TestText_NamesAFewNodesAndCountsTheRest(t *testing.T) {
 	text := held.Text([]held.Hidden{{Field: "spec.csi.enabled", Why: "why", Pool: v1beta1.HeldPool{Name: "p", Volumes: 1, Nodes: []string{"a", "b", "c", "d", "e", "f", "g"}}}})
 	if !strings.Contains(text, "1 volume on nodes a, b, c, d, e, and 2 more") {

@@ -66,6 +66,8 @@ func check(c *v1beta1.StorageCluster, p v1beta1.HeldPool, nodes map[string]*core
 	switch w := &wanted[i]; {
 	case (w.Devices == nil) != (p.Devices == nil), w.Devices != nil && !covers(w.Devices, p.Devices):
 		return &Hidden{Field: field + ".devices", Why: "it may no longer select the devices that it has", Nodes: p.Nodes}
+	case render.Place(w) != p.Path && w.Ceph != nil:
+		return &Hidden{Field: field + ".ceph", Why: fmt.Sprintf("%s is another place than %s", render.Place(w), p.Path), Nodes: p.Nodes}
 	case render.Place(w) != p.Path:
 		return &Hidden{Field: field + ".path", Why: fmt.Sprintf("%s is another directory than %s", render.Place(w), p.Path), Nodes: p.Nodes}
 	case engine(w) != p.Engine:

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // mostNamed is how many nodes a message names.
@@ -42,6 +44,9 @@ func some(nodes []string) string {
 		nodes = append(slices.Clone(nodes[:mostNamed]), fmt.Sprintf("and %d more", len(nodes)-mostNamed))
 	}
 	if len(nodes) == 1 {
+		if pool := v1beta1.CephPoolOf(nodes[0]); pool != "" {
+			return "Ceph pool " + pool
+		}
 		return "node " + nodes[0]
 	}
 	return "nodes " + strings.Join(nodes, ", ")

@@ -114,7 +114,7 @@ func (c *Controller) observeStorageNodes(s *v1beta1.NFSServer, o *observed) erro
 		switch {
 		case n.Name == s.NodeName():
 			o.storage = n
-		case v1beta1.ServerOf(n.Name) == "":
+		case !v1beta1.IsSite(n.Name):
 			o.agents[n.Name] = n
 		}
 	}

@@ -27,7 +27,7 @@ func (c *Controller) settings() (settings, error) {
 	if err := cluster.Unreadable(); err != nil {
 		s.unreadable = fmt.Sprintf("StorageCluster %s cannot be read: %v", cluster.Name, err)
 	}
-	s.image, s.pullSecrets, s.pools = c.Release.Images(cluster).Holdfast, cluster.Spec.ImagePullSecrets, render.Pools(cluster)
+	s.image, s.pullSecrets, s.pools = c.Release.Images(cluster).Holdfast, cluster.Spec.ImagePullSecrets, v1beta1.NodePools(render.Pools(cluster))
 	return s, nil
 }
 

@@ -34,11 +34,29 @@ func ReadCarried(config, nodes *unstructured.Unstructured) *Carried {
 	if json.Unmarshal([]byte(text), &c) != nil {
 		return nil
 	}
-	carried := &Carried{Pools: c.Pools}
+	sites, known := carriedCeph(config, set)
+	if !known {
+		return nil
+	}
+	carried := &Carried{Pools: append(c.Pools, sites...)}
 	if a := set.Spec.Template.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		carried.NodeSelectorTerms = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
 	return carried
+}
+
+// carriedCeph are the pools in Ceph clusters, which are under a key of their own: the pods of nodes do not depend on them.
+func carriedCeph(config *unstructured.Unstructured, set *apps.DaemonSet) (pools []v1beta1.PoolSpec, known bool) {
+	text, has, _ := unstructured.NestedString(config.Object, "data", cephConfigKey)
+	hash := set.Annotations[cephConfigHash]
+	if !has {
+		return nil, hash == ""
+	}
+	var c v1beta1.NodeConfig
+	if hash != hashOf([]byte(text)) || json.Unmarshal([]byte(text), &c) != nil {
+		return nil, false
+	}
+	return c.Pools, true
 }
 
 func hashOf(config []byte) string {
@@ -46,8 +64,11 @@ func hashOf(config []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Place is the directory of a pool, or where its device is mounted.
+// Place is the directory of a pool, or where its device is mounted, or where in a Ceph cluster it is.
 func Place(p *v1beta1.PoolSpec) string {
+	if p.Ceph != nil {
+		return p.Ceph.Place()
+	}
 	if p.Path != "" {
 		return p.Path
 	}

@@ -29,6 +29,12 @@ func checkPools(p *plan) error {
 		}
 		dir := Place(&pool)
 		for _, other := range sortedKeys(dirs) {
+			if pool.Ceph != nil && dir == other {
+				return fmt.Errorf("%s.ceph: pools %s and %s have the same part of the Ceph cluster %s: give each another ceph.pool, ceph.filesystem or ceph.namespace", at, pool.Name, dirs[other], pool.Ceph.FSID)
+			}
+			if pool.Ceph != nil {
+				continue
+			}
 			if within(dir, other) || within(other, dir) {
 				return fmt.Errorf("%s.path: pool %s at %s and pool %s at %s overlap: each needs a directory of its own", at, pool.Name, dir, dirs[other], other)
 			}
@@ -46,6 +52,9 @@ func checkPools(p *plan) error {
 
 // checkPlace refuses a directory that a pool must not have.
 func (p *plan) checkPlace(at string, pool v1beta1.PoolSpec) error {
+	if pool.Ceph != nil {
+		return p.checkCeph(at, pool)
+	}
 	if d := pool.Devices; d != nil && d.MinSize != nil && d.MinSize.Sign() < 0 {
 		return fmt.Errorf("%s.devices.minSize: %s is not allowed: it must be a number of bytes, such as 100Gi", at, d.MinSize)
 	}
@@ -76,7 +85,11 @@ func (p *plan) checkPlace(at string, pool v1beta1.PoolSpec) error {
 
 // checkPolicy refuses limits that a pool could not enforce.
 func checkPolicy(at string, pool v1beta1.PoolSpec) error {
-	if err := oneOf(at+".engine", pool.Engine, "", v1beta1.EngineImage, v1beta1.EngineDirectory); err != nil {
+	engines := []v1beta1.Engine{"", v1beta1.EngineImage, v1beta1.EngineDirectory}
+	if pool.Ceph != nil {
+		engines = []v1beta1.Engine{v1beta1.EngineRBD, v1beta1.EngineCephFS}
+	}
+	if err := oneOf(at+".engine", pool.Engine, engines...); err != nil {
 		return err
 	}
 	if _, err := pool.OvercommitTimes(); err != nil {

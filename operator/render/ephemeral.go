@@ -10,6 +10,8 @@ import (
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
 // inlineProfile is the level of Pod Security that a namespace needs for inline ephemeral volumes of the driver, where the
@@ -46,6 +48,9 @@ func checkEphemeral(p *plan) error {
 		return fmt.Errorf("spec.csi.ephemeral.pools: it is empty: name the pools that inline ephemeral volumes may be in, or leave spec.csi.ephemeral out")
 	}
 	for i, pool := range allowed.Pools {
+		if slices.ContainsFunc(v1beta1.CephPools(p.pools), func(c v1beta1.PoolSpec) bool { return c.Name == pool }) {
+			return fmt.Errorf("spec.csi.ephemeral.pools[%d]: pool %s is in a Ceph cluster: inline ephemeral volumes are on the node of their pod; use a generic ephemeral volume, which is a claim", i, pool)
+		}
 		if pools := p.poolNames(); !slices.Contains(pools, pool) {
 			return fmt.Errorf("spec.csi.ephemeral.pools[%d]: there is no pool %.80q: spec.pools has only %s", i, pool, strings.Join(pools, ", "))
 		}

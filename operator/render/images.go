@@ -26,7 +26,7 @@ type Release struct {
 const relatedPrefix = "RELATED_IMAGE_"
 
 // relatedImages are the images that have such a variable, by the names of their containers.
-var relatedImages = []string{name, "csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller", nfsName}
+var relatedImages = []string{name, "csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller", nfsName, cephName}
 
 func relatedVariable(container string) string {
 	return relatedPrefix + strings.ToUpper(strings.ReplaceAll(container, "-", "_"))
@@ -70,6 +70,7 @@ func (r Release) Images(c *v1beta1.StorageCluster) v1beta1.Images {
 	choose(&images.CSIResizer, defaults.CSIResizer)
 	choose(&images.CSISnapshotter, defaults.CSISnapshotter)
 	choose(&images.NFS, r.NFSImage(images.Holdfast))
+	choose(&images.Ceph, r.CephImage(images.Holdfast))
 	return images
 }
 
@@ -77,7 +78,16 @@ func (r Release) Images(c *v1beta1.StorageCluster) v1beta1.Images {
 // with the tag of this release if it has none. If the image is not named holdfast, it is that of this release. An image
 // that the environment names only belongs to the image of Holdfast that it names.
 func (r Release) NFSImage(holdfast v1beta1.Image) v1beta1.Image {
-	if image := r.Related[nfsName]; image != "" && holdfast != "" && holdfast == r.Related[name] {
+	return r.imageBeside(holdfast, nfsName)
+}
+
+// CephImage is the image of pools in Ceph clusters that belongs to one of Holdfast, as NFSImage says it of NFS servers.
+func (r Release) CephImage(holdfast v1beta1.Image) v1beta1.Image {
+	return r.imageBeside(holdfast, cephName)
+}
+
+func (r Release) imageBeside(holdfast v1beta1.Image, other string) v1beta1.Image {
+	if image := r.Related[other]; image != "" && holdfast != "" && holdfast == r.Related[name] {
 		return image
 	}
 	beside, last := "", string(holdfast)
@@ -87,15 +97,19 @@ func (r Release) NFSImage(holdfast v1beta1.Image) v1beta1.Image {
 	last, _, _ = strings.Cut(last, "@") // the digest is that of the other image
 	image, tag, tagged := strings.Cut(last, ":")
 	if image != name {
-		return v1beta1.Image(name + "/" + nfsName + ":" + deploy.Version)
+		return v1beta1.Image(name + "/" + other + ":" + deploy.Version)
 	}
 	if !tagged {
 		tag = deploy.Version
 	}
-	return v1beta1.Image(beside + nfsName + ":" + tag)
+	return v1beta1.Image(beside + other + ":" + tag)
 }
 
-const nfsName = "nfs"
+// The names of the images beside that of Holdfast.
+const (
+	nfsName  = "nfs"
+	cephName = "ceph"
+)
 
 // defaults are those of the manifests, unless the environment names others; in a registry, if it is not empty.
 func (r Release) defaults(registry string) v1beta1.Images {

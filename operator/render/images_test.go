@@ -55,7 +55,7 @@ func TestImages_EnvironmentNamesAnotherRegistry(t *testing.T) {
 	want, environment := Release{}.Images(ask(nil).Cluster), map[string]string{}
 	for container, image := range map[string]*v1beta1.Image{
 		"HOLDFAST": &want.Holdfast, "CSI_PROVISIONER": &want.CSIProvisioner, "CSI_ATTACHER": &want.CSIAttacher,
-		"CSI_RESIZER": &want.CSIResizer, "CSI_SNAPSHOTTER": &want.CSISnapshotter, "NFS": &want.NFS,
+		"CSI_RESIZER": &want.CSIResizer, "CSI_SNAPSHOTTER": &want.CSISnapshotter, "NFS": &want.NFS, "CEPH": &want.Ceph,
 	} {
 		*image = v1beta1.Image("mirror.example/" + container)
 		environment["RELATED_IMAGE_"+container] = string(*image)
@@ -82,7 +82,7 @@ func TestImages_EnvironmentNamesAnotherRegistry(t *testing.T) {
 	for _, e := range container(&pod, name).Env {
 		env[e.Name] = e.Value
 	}
-	if len(env) != 8 || env["RELATED_IMAGE_NFS"] != "mirror.example/NFS" || container(&pod, "csi-resizer").Image != "mirror.example/CSI_RESIZER" {
+	if len(env) != 9 || env["RELATED_IMAGE_NFS"] != "mirror.example/NFS" || container(&pod, "csi-resizer").Image != "mirror.example/CSI_RESIZER" {
 		t.Errorf("the controller has %v", env)
 	}
 }

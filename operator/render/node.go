@@ -33,7 +33,7 @@ func (p *plan) node() ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := json.Marshal(v1beta1.NodeConfig{Pools: p.pools})
+	config, err := json.Marshal(v1beta1.NodeConfig{Pools: v1beta1.NodePools(p.pools)})
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +43,18 @@ func (p *plan) node() ([]object, error) {
 		return nil, err
 	}
 	metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, configHash, hashOf(config))
+	data := map[string]string{configKey: string(config)}
+	if sites := v1beta1.CephPools(p.pools); len(sites) > 0 {
+		config, err := json.Marshal(v1beta1.NodeConfig{Pools: sites})
+		if err != nil {
+			return nil, err
+		}
+		data[cephConfigKey] = string(config)
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, cephConfigHash, hashOf(config)) // not on the pods, which do not read it
+	}
 	return append(objects, &core.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.NodeName, Labels: labels},
-		Data:       map[string]string{configKey: string(config)},
+		Data:       data,
 	}, set), nil
 }
 
@@ -69,6 +78,7 @@ func (p *plan) nodeSet() (*apps.DaemonSet, error) {
 	}
 	p.moveKubeletDir(pod)
 	p.mountPools(pod)
+	p.mountCephKeys(pod)
 	p.applyPodSettings(pod)
 	p.choose(pod)
 	return set, nil
@@ -116,6 +126,8 @@ func (p *plan) mountPools(pod *core.PodSpec) {
 	main, used := container(pod, name), false
 	for i, pool := range p.pools {
 		switch {
+		case pool.Ceph != nil:
+			continue
 		case pool.Devices != nil:
 			used = true
 			mountOf(main, hostVolume).MountPropagation = new(core.MountPropagationBidirectional)

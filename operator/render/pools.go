@@ -15,7 +15,8 @@ import (
 // hostDir is the directory of Holdfast on each node.
 const hostDir = "/var/lib/holdfast"
 
-// Pools returns the pools of all nodes, with their directories. A pool of devices has none here.
+// Pools returns the pools of all nodes, with their directories, and those in Ceph clusters. A pool of devices has no
+// directory here.
 func Pools(c *v1beta1.StorageCluster) []v1beta1.PoolSpec {
 	pools := slices.Clone(c.Spec.Pools)
 	if len(pools) == 0 {
@@ -23,7 +24,7 @@ func Pools(c *v1beta1.StorageCluster) []v1beta1.PoolSpec {
 		pools = []v1beta1.PoolSpec{{Name: "default", Reserved: "10%"}}
 	}
 	for i := range pools {
-		if pools[i].Path == "" && pools[i].Devices == nil {
+		if pools[i].Path == "" && pools[i].Devices == nil && pools[i].Ceph == nil {
 			pools[i].Path = poolDir(pools[i].Name)
 		}
 	}
@@ -47,6 +48,9 @@ func NodePools(c *v1beta1.StorageCluster, node *core.Node) ([]v1beta1.PoolSpec, 
 	}
 	var chosen []v1beta1.PoolSpec
 	for i, pool := range Pools(c) {
+		if pool.Ceph != nil {
+			continue
+		}
 		matched, err := matches(pool.NodeSelectorTerms, node, field.NewPath("spec", "pools").Index(i))
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", pool.Name, err)

@@ -3,6 +3,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +17,7 @@ type Input struct {
 	Cluster   *v1beta1.StorageCluster
 	Namespace string            // where Holdfast runs
 	Secret    map[string][]byte // data of spec.secretRef; nil if it is not named
+	CephKeys  map[string][]byte // by the name of a secret that a pool names, the value of its key; none where a secret is missing
 	// Has says whether the API server knows a kind that not every cluster has. None is known if it is nil.
 	Has             func(schema.GroupKind) bool
 	Snapshots       bool          // the kinds of snapshots were brought, and so their controller is to run; the controller's own workload is the same
@@ -37,7 +39,7 @@ func Objects(in Input) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, part := range []func() ([]object, error){
 		p.secrets, p.driver, p.node, p.loopSets, p.classes, p.snapshotClasses, p.service, p.ingress, p.monitor,
-		p.policies, p.nfsPolicies, p.snapshotController, p.controller,
+		p.policies, p.nfsPolicies, p.cephPolicies, p.ceph, p.snapshotController, p.controller,
 	} {
 		objects, err := part()
 		if err != nil {
@@ -70,6 +72,7 @@ func newPlan(in Input) (*plan, error) {
 	p := &plan{Input: in, spec: in.Cluster.Spec, images: in.Release.Images(in.Cluster), pools: Pools(in.Cluster)}
 	if in.Image != "" {
 		p.images.Holdfast = in.Image
+		p.images.Ceph = cmp.Or(p.spec.Images.Ceph, in.Release.CephImage(in.Image))
 	}
 	if in.Has == nil {
 		p.Has = func(schema.GroupKind) bool { return false }

@@ -17,7 +17,7 @@ func movedPools(node string, all []*v1beta1.StorageNode, alive func(node string)
 	seen := generations(node, all)
 	at := map[string]*v1beta1.StorageNode{}
 	for _, n := range all {
-		if n.Name == node || v1beta1.ServerOf(n.Name) != "" || !alive(n.Name) {
+		if n.Name == node || v1beta1.IsSite(n.Name) || !alive(n.Name) {
 			continue
 		}
 		for _, p := range n.Status.Pools {

@@ -125,9 +125,9 @@ func (o nodeObserved) isForgotten() bool {
 // isSilent says whether the agent does not answer, and not only this process does not hear it.
 func (o nodeObserved) isSilent() bool { return o.down != "" && o.doubt == 0 }
 
-// isThere says whether the node has an object. A server has none and is always there: it is deleted only when it is
-// empty, and its StorageNode with it.
-func (o nodeObserved) isThere() bool { return o.node != nil || v1beta1.ServerOf(o.name) != "" }
+// isThere says whether the node has an object. A site, such as an NFS server, has none and is always there: it is deleted
+// only when it is empty, and its StorageNode with it.
+func (o nodeObserved) isThere() bool { return o.node != nil || v1beta1.IsSite(o.name) }
 
 // outOfServiceTaint is how an administrator declares that a node is shut down.
 const outOfServiceTaint = "node.kubernetes.io/out-of-service"
@@ -152,9 +152,11 @@ func (o nodeObserved) outage() outage {
 	if !o.heard.IsZero() {
 		heard = "last renewed its Lease at " + o.heard.UTC().Format(time.RFC3339)
 	}
-	switch server := v1beta1.ServerOf(o.name); {
+	switch server, pool := v1beta1.ServerOf(o.name), v1beta1.CephPoolOf(o.name); {
 	case server != "":
 		return outage{v1beta1.ReasonNodeDown, fmt.Sprintf("the agent of NFS server %s %s", server, heard)}
+	case pool != "":
+		return outage{v1beta1.ReasonNodeDown, fmt.Sprintf("the agent of Ceph pool %s %s", pool, heard)}
 	case o.node == nil:
 		return outage{v1beta1.ReasonNodeGone, fmt.Sprintf("node %s was deleted; its agent %s", o.name, heard)}
 	case outOfService(o.node):

@@ -49,6 +49,7 @@ var noCommands = map[string]string{
 
 // fragments are the indented parts of objects, by page and first word, and the kind that each is part of.
 var fragments = map[string][2]string{
+	"docs/ceph.md spec:":                   {"StorageCluster", ""},
 	"docs/pools.md spec:":                  {"StorageCluster", ""},
 	"docs/volume-objects.md spec:":         {"Volume", ""},
 	"docs/nodejob.md command:":             {"NodeJob", "spec"},

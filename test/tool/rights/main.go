@@ -86,7 +86,7 @@ func (r right) covers(o right) bool {
 
 // grants are the rights in the manifests.
 func grants() (all []right, err error) {
-	for _, file := range []string{"deploy/base/controller-rbac.yaml", "deploy/operated/node-rbac.yaml", "deploy/operated/nfs-rbac.yaml"} {
+	for _, file := range []string{"deploy/base/controller-rbac.yaml", "deploy/operated/node-rbac.yaml", "deploy/operated/nfs-rbac.yaml", "deploy/operated/ceph.yaml"} {
 		f, err := os.Open(file)
 		if err != nil {
 			return nil, fmt.Errorf("%w; run it where go.mod is", err)

@@ -1,0 +1,269 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/realapi"
+)
+
+const (
+	cephAccount = "holdfast-ceph-account"
+	cephFSID    = "11111111-2222-3333-4444-555555555555"
+	blockSite   = "block.ceph.holdfast.dev"
+)
+
+// cephPools are a pool on the nodes and two in a Ceph cluster.
+func cephPools(s *v1beta1.StorageClusterSpec) {
+	ceph := v1beta1.CephSpec{
+		FSID: cephFSID, Monitors: []string{"v2:10.0.0.1:3300"},
+		SecretRef: v1beta1.CephSecretReference{Name: "ceph"}, NodeSecretRef: v1beta1.CephSecretReference{Name: "ceph-node"},
+	}
+	block, files := ceph, ceph
+	block.Pool, files.Filesystem = "rbd", "cephfs"
+	s.Pools = []v1beta1.PoolSpec{
+		{Name: "disk", Path: "/srv/disk"},
+		{Name: "block", Engine: v1beta1.EngineRBD, Ceph: &block},
+		{Name: "files", Engine: v1beta1.EngineCephFS, Ceph: &files},
+	}
+}
+
+func cephKey(fill byte) map[string][]byte {
+	return map[string][]byte{"key": []byte(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 28)))}
+}
+
+// cephKeys are the secrets that cephPools name.
+func (r *rig) cephKeys() {
+	r.Helper()
+	for name, fill := range map[string]byte{"ceph": 1, "ceph-node": 2} {
+		r.putSecret(name, cephKey(fill))
+		r.Cleanup(func() { _ = r.theirs.CoreV1().Secrets(namespace).Delete(background, name, metav1.DeleteOptions{}) })
+	}
+}
+
+// hasSite says whether the Deployment and the account of a pool are there.
+func (r *rig) hasSite(pool string) (deployment, account bool) {
+	r.Helper()
+	name := "holdfast-ceph-" + pool
+	_, err := r.theirs.AppsV1().Deployments(namespace).Get(background, name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.Error(err)
+	}
+	_, other := r.theirs.CoreV1().ServiceAccounts(namespace).Get(background, name, metav1.GetOptions{})
+	return err == nil, other == nil
+}
+
+func TestCeph_NothingIsChangedUntilTheKeysAreThere(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", cephPools)
+	message := r.condition("holdfast", v1beta1.DegradedCondition, reasonInvalid)
+	if !strings.Contains(message, "spec.pools[1].ceph.secretRef") || !strings.Contains(message, "no secret "+namespace+"/ceph") {
+		t.Errorf("it says %s", message)
+	}
+	if made, _ := r.hasSite("block"); made {
+		t.Error("a pool is served without a key")
+	}
+	r.putSecret("ceph-node", map[string][]byte{"key": []byte("top-secret-but-no-key")})
+	r.putSecret("ceph", cephKey(1))
+	r.until("the other secret being refused", func() bool {
+		message = r.condition("holdfast", v1beta1.DegradedCondition, reasonInvalid)
+		return strings.Contains(message, "nodeSecretRef") && strings.Contains(message, "no key of Ceph")
+	})
+	if strings.Contains(message, "top-secret") {
+		t.Errorf("what it reads is in %s", message)
+	}
+	r.cephKeys()
+	r.until("both pools", func() bool {
+		block, _ := r.hasSite("block")
+		files, _ := r.hasSite("files")
+		return block && files
+	})
+	r.reconciled("holdfast")
+	// A key that goes again takes nothing with it.
+	if err := r.theirs.CoreV1().Secrets(namespace).Delete(t.Context(), "ceph", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.condition("holdfast", v1beta1.DegradedCondition, reasonInvalid)
+	if made, account := r.hasSite("block"); !made || !account {
+		t.Error("the pool is not served any more")
+	}
+}
+
+func TestCeph_PoolStaysWhileItHasVolumesAndThenGoesWithAllThatItHad(t *testing.T) {
+	r := newRig(t).start()
+	r.cephKeys()
+	r.create("holdfast", cephPools)
+	r.reconciled("holdfast")
+	r.until("both pools", func() bool {
+		_, block := r.hasSite("block")
+		_, files := r.hasSite("files")
+		return block && files
+	})
+	r.keptTo("files.ceph.holdfast.dev") // of the other pool
+	if _, err := r.ours.HoldfastV1beta1().StorageNodes().Create(t.Context(), &v1beta1.StorageNode{ObjectMeta: metav1.ObjectMeta{Name: blockSite}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.volumeIn("v1", blockSite, "block", v1beta1.PhaseReady)
+	r.until("the pool in the status", func() bool {
+		for _, p := range r.cluster("holdfast").Status.Pools {
+			if p.Name == "block" && p.Path == "ceph:"+cephFSID+"/pool/rbd/" && p.Volumes == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	a := r.asker()
+	without := func(s *v1beta1.StorageClusterSpec) { s.Pools = append(s.Pools[:1:1], s.Pools[2]) }
+	r.until("the rules being held", func() bool { return a.try(without) != nil })
+	if err := a.try(without); !strings.Contains(err.Error(), "pool block holds 1 volumes") || !strings.Contains(err.Error(), blockSite) {
+		t.Errorf("it is refused for %v", err)
+	}
+	if err := a.try(func(s *v1beta1.StorageClusterSpec) { s.Pools[1].Ceph.Monitors = []string{"v2:10.0.0.2:3300"} }); err != nil {
+		t.Errorf("monitors may change, and yet: %v", err)
+	}
+	r.noVolume("v1")
+	r.until("the pool being empty", func() bool { return a.try(without) == nil })
+	r.change("holdfast", without)
+	r.until("the end of all that the pool had", func() bool {
+		made, account := r.hasSite("block")
+		_, err := r.ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), blockSite, metav1.GetOptions{})
+		return !made && !account && apierrors.IsNotFound(err)
+	})
+	if made, account := r.hasSite("files"); !made || !account {
+		t.Error("the other pool is gone, too")
+	}
+	if _, err := r.ours.HoldfastV1beta1().StorageNodes().Get(t.Context(), "files.ceph.holdfast.dev", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCeph_TwoPoolsOfOnePlaceAreRefusedByTheAPIServer(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.reconciled("holdfast")
+	a := r.asker().ruled()
+	twice := func(namespace string) func(*v1beta1.StorageClusterSpec) {
+		return func(s *v1beta1.StorageClusterSpec) {
+			cephPools(s)
+			again := s.Pools[1].DeepCopy()
+			again.Name, again.Ceph.Namespace = "again", namespace
+			s.Pools = append(s.Pools, *again)
+		}
+	}
+	if err := a.try(twice("")); err == nil || !strings.Contains(err.Error(), "two pools have pool rbd of Ceph cluster "+cephFSID) {
+		t.Errorf("it says %v", err)
+	}
+	if err := a.try(twice("apart")); err != nil {
+		t.Errorf("a namespace keeps them apart, and yet: %v", err)
+	}
+}
+
+func TestToken_OfACephPoolWritesOnlyObjectsOfItsPool(t *testing.T) {
+	r := newRig(t).start()
+	r.cephKeys()
+	r.create("holdfast", cephPools)
+	r.reconciled("holdfast")
+	r.until("the pool", func() bool { _, account := r.hasSite("block"); return account })
+	r.keptTo(blockSite, "files.ceph.holdfast.dev", "agents-one")
+	const account = "holdfast-ceph-block"
+	agent := realapi.WithToken(t, r.config, namespace, account, "")
+	r.until("its rights", func() bool {
+		return (realapi.Attempt{Verb: "patch", What: theStorageNodes + "/status", Name: blockSite, Body: asVersion}).Try(t.Context(), agent) == nil
+	})
+	realapi.AllRights(t, r.config, namespace, account)
+	r.refusedSoon(cephAccount, agent, realapi.Attempt{Verb: "delete", What: theVolumes, Name: "agents-one"})
+	id := strings.ReplaceAll(blockSite, ".", "-")
+	access := func(body string) realapi.Attempt {
+		return realapi.Attempt{Verb: "patch", What: theVolumes + "/status", Name: id, Body: `{"status":{"access":` + body + `}}`}
+	}
+	rbd := func(fsid, pool, user string) realapi.Attempt {
+		return access(`{"rbd":{"cluster":{"fsid":"` + fsid + `","monitors":["v2:10.0.0.1:3300"],"user":"` + user + `"},"pool":"` + pool + `","image":"a"}}`)
+	}
+	own := []realapi.Attempt{rbd(cephFSID, "rbd", "holdfast-node")}
+	for _, a := range ofNode(blockSite) {
+		if !strings.Contains(a.Body, `"access"`) {
+			own = append(own, a)
+		}
+	}
+	for _, a := range own {
+		if err := a.Try(t.Context(), agent); err != nil {
+			t.Errorf("its own: %s: %v", a, err)
+		}
+	}
+	others := append(ofNode("files.ceph.holdfast.dev"), neverOfAgents(blockSite)...)
+	others = append(others, ofNode("agents-one")...)
+	others = append(others,
+		rbd("99999999-2222-3333-4444-555555555555", "rbd", "holdfast-node"), rbd(cephFSID, "other", "holdfast-node"), rbd(cephFSID, "rbd", "admin"),
+		access(`{"image":"/etc/shadow"}`), access(`{"directory":"/etc"}`),
+		access(`{"cephfs":{"cluster":{"fsid":"`+cephFSID+`","monitors":["v2:10.0.0.1:3300"],"user":"holdfast-node"},"fileSystem":"cephfs","path":"/"}}`),
+	)
+	for _, a := range others {
+		if err := a.Try(t.Context(), agent); !refusedBy(cephAccount, err) {
+			t.Errorf("with all rights: %s: %v", a, err)
+		}
+		if err := a.Try(t.Context(), r.config); refusedBy(cephAccount, err) {
+			t.Errorf("an administrator is refused %s: %v", a, err)
+		}
+	}
+}
+
+func TestToken_OfANodePodNamesNoCephCluster(t *testing.T) {
+	r := newRig(t).start()
+	r.create("holdfast", nil)
+	r.reconciled("holdfast")
+	r.keptTo("agents-one")
+	realapi.PodOn(t, r.config, namespace, agents, "agents-one-pod", "agents-one")
+	agent := realapi.WithToken(t, r.config, namespace, agents, "agents-one-pod")
+	realapi.AllRights(t, r.config, namespace, agents)
+	for _, body := range []string{
+		`{"rbd":{"cluster":{"fsid":"` + cephFSID + `","monitors":["v2:10.0.0.1:3300"],"user":"u"},"pool":"p","image":"a"}}`,
+		`{"cephfs":{"cluster":{"fsid":"` + cephFSID + `","monitors":["v2:10.0.0.1:3300"],"user":"u"},"fileSystem":"f","path":"/a"}}`,
+	} {
+		r.refusedSoon(nodeAccount, agent, realapi.Attempt{Verb: "patch", What: theVolumes + "/status", Name: "agents-one", Body: `{"status":{"access":` + body + `}}`})
+	}
+}
+
+func TestUninstall_WaitsForThePodsOfCephPools(t *testing.T) {
+	r := newRig(t).start()
+	r.cephKeys()
+	r.create("holdfast", cephPools)
+	r.reconciled("holdfast")
+	pods := r.theirs.CoreV1().Pods(namespace)
+	of := labels.Set{componentLabel: v1beta1.CephComponent}.String()
+	r.until("the pods", func() bool {
+		all, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: of})
+		return err == nil && len(all.Items) == 2
+	})
+	// One that does not end, as one does not that waits for a cluster.
+	all, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: of})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := all.Items[0].Name
+	if _, err := pods.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":["holdfast.test/slow"]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	free := func() {
+		_, _ = pods.Patch(background, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	}
+	t.Cleanup(free)
+	r.delete("holdfast")
+	if message := r.condition("holdfast", v1beta1.ProgressingCondition, reasonTerminating); !strings.Contains(message, "node pods") {
+		t.Errorf("it says %s", message)
+	}
+	free()
+	r.gone("holdfast")
+	for _, pool := range []string{"block", "files"} {
+		if made, account := r.hasSite(pool); made || account {
+			t.Errorf("of pool %s there is left: Deployment %t, account %t", pool, made, account)
+		}
+	}
+}

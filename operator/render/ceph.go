@@ -1,0 +1,217 @@
+package render
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/deploy"
+)
+
+const (
+	// cephConfigKey is the key, in the ConfigMap of the nodes, of the pools in Ceph clusters as they were carried out.
+	cephConfigKey = "ceph.json"
+	// cephConfigHash is the annotation of the DaemonSet that changes with them.
+	cephConfigHash = "holdfast.dev/ceph-config-hash"
+
+	// cephRights is the name of the roles of all pools and of their bindings; those of one pool are named after it, too.
+	cephRights = name + "-ceph"
+	// cephKeys is the directory of the node pod that has the key of each user of each Ceph cluster, as FSID.USER.
+	cephKeys = "/etc/holdfast/ceph"
+)
+
+// CephObjectName is the name of the Deployment and of the account of a pool in a Ceph cluster.
+func CephObjectName(pool string) string { return cephRights + "-" + pool }
+
+// ceph returns what serves the pools in Ceph clusters.
+func (p *plan) ceph() ([]object, error) {
+	pools := v1beta1.CephPools(p.pools)
+	if len(pools) == 0 || !p.withCSI() {
+		return nil, nil
+	}
+	objects, err := p.cephRights(pools)
+	if err != nil {
+		return nil, err
+	}
+	for _, pool := range pools {
+		account, err := manifest[core.ServiceAccount](deploy.Ceph, "ServiceAccount", cephRights)
+		if err != nil {
+			return nil, err
+		}
+		account.Name = CephObjectName(pool.Name)
+		account.Labels = map[string]string{v1beta1.ComponentLabel: v1beta1.CephComponent}
+		site, err := p.cephSite(pool)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, account, site)
+	}
+	return objects, nil
+}
+
+// cephRights are the roles of all pools and their bindings.
+func (p *plan) cephRights(pools []v1beta1.PoolSpec) ([]object, error) {
+	clusterRole, err := manifest[rbac.ClusterRole](deploy.Ceph, "ClusterRole", cephRights)
+	if err != nil {
+		return nil, err
+	}
+	clusterBinding, err := manifest[rbac.ClusterRoleBinding](deploy.Ceph, "ClusterRoleBinding", cephRights)
+	if err != nil {
+		return nil, err
+	}
+	role, err := manifest[rbac.Role](deploy.Ceph, "Role", cephRights)
+	if err != nil {
+		return nil, err
+	}
+	binding, err := manifest[rbac.RoleBinding](deploy.Ceph, "RoleBinding", cephRights)
+	if err != nil {
+		return nil, err
+	}
+	leases := &role.Rules[len(role.Rules)-1].ResourceNames
+	for _, pool := range pools {
+		account := rbac.Subject{Kind: rbac.ServiceAccountKind, Namespace: p.Namespace, Name: CephObjectName(pool.Name)}
+		clusterBinding.Subjects, binding.Subjects = append(clusterBinding.Subjects, account), append(binding.Subjects, account)
+		*leases = append(*leases, v1beta1.LeasePrefix+v1beta1.NodeOfCephPool(pool.Name))
+	}
+	objects := []object{clusterRole, clusterBinding, role, binding}
+	for _, o := range objects {
+		o.SetLabels(map[string]string{v1beta1.ComponentLabel: v1beta1.CephComponent})
+	}
+	return objects, nil
+}
+
+// cephSite is the workload of one pool.
+func (p *plan) cephSite(pool v1beta1.PoolSpec) (*apps.Deployment, error) {
+	d, err := manifest[apps.Deployment](deploy.Ceph, "Deployment", cephRights)
+	if err != nil {
+		return nil, err
+	}
+	labels := map[string]string{v1beta1.NameLabel: name, v1beta1.ComponentLabel: v1beta1.CephComponent, v1beta1.CephPoolLabel: pool.Name}
+	d.Name, d.Labels = CephObjectName(pool.Name), labels
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	d.Spec.Template.Labels = labels
+	pod := &d.Spec.Template.Spec
+	pod.ServiceAccountName = d.Name
+	main := container(pod, name)
+	main.Image = string(p.images.Ceph)
+	main.Args = append(main.Args, cephArguments(pool)...)
+	for i := range pod.Volumes {
+		if secret := pod.Volumes[i].Secret; secret != nil {
+			secret.SecretName = pool.Ceph.SecretRef.Name
+		}
+	}
+	p.applyPodSettings(pod)
+	return d, nil
+}
+
+// cephArguments say which pool a process serves. Their order is fixed: another one would replace the pod.
+func cephArguments(pool v1beta1.PoolSpec) []string {
+	c := pool.Ceph
+	reserved, _ := pool.ReservedRoom() // it was checked
+	args := []string{
+		"--pool=" + pool.Name,
+		"--engine=" + strings.ToLower(string(pool.Engine)),
+		"--fsid=" + c.FSID,
+		"--monitors=" + strings.Join(c.Monitors, ","),
+		"--user=" + c.UserName(),
+		"--node-user=" + c.NodeUserName(),
+	}
+	for _, optional := range [][2]string{
+		{"ceph-pool", c.Pool}, {"ceph-filesystem", c.Filesystem}, {"ceph-namespace", c.Namespace}, {"ceph-data-pool", c.DataPool},
+		{"overcommit", pool.Overcommit}, {"reserved", reserved},
+	} {
+		if optional[1] != "" {
+			args = append(args, "--"+optional[0]+"="+optional[1])
+		}
+	}
+	if pool.TrashRetention != nil {
+		retention, _ := pool.TrashRetention.Or(0) // it was checked
+		args = append(args, "--trash-retention="+retention.String())
+	}
+	if c.Secure {
+		args = append(args, "--secure")
+	}
+	return args
+}
+
+// mountCephKeys gives the node pod the keys of the users as whom nodes mount volumes, and no others. A key that is changed
+// in its secret is changed in the pod. One that is missing keeps no pod from its start.
+func (p *plan) mountCephKeys(pod *core.PodSpec) {
+	sources, has := []core.VolumeProjection{}, map[string]bool{}
+	for _, pool := range v1beta1.CephPools(p.pools) {
+		file := nodeKeyFile(pool.Ceph)
+		if has[file] { // several pools of one cluster
+			continue
+		}
+		has[file] = true
+		sources = append(sources, core.VolumeProjection{Secret: &core.SecretProjection{
+			LocalObjectReference: core.LocalObjectReference{Name: pool.Ceph.NodeSecretRef.Name},
+			Items:                []core.KeyToPath{{Key: v1beta1.CephKeyName, Path: file}},
+			Optional:             new(true),
+		}})
+	}
+	if len(sources) == 0 {
+		return
+	}
+	const volume = "ceph-keys"
+	pod.Volumes = append(pod.Volumes, core.Volume{Name: volume, VolumeSource: core.VolumeSource{
+		Projected: &core.ProjectedVolumeSource{Sources: sources, DefaultMode: new(int32(0o400))},
+	}})
+	main := container(pod, name)
+	main.VolumeMounts = append(main.VolumeMounts, core.VolumeMount{Name: volume, MountPath: cephKeys, ReadOnly: true})
+}
+
+// nodeKeyFile is where below cephKeys a node finds the key by which it reaches a volume: what it knows of that is the cluster
+// and the user.
+func nodeKeyFile(c *v1beta1.CephSpec) string { return c.FSID + "." + c.NodeUserName() }
+
+// cephPolicies keep the account of each pool to what is its own.
+func (p *plan) cephPolicies() ([]object, error) {
+	pools := v1beta1.CephPools(p.pools)
+	if len(pools) == 0 || !p.withCSI() || !HasPolicies(p.Has) {
+		return nil, nil
+	}
+	all, err := Policies(deploy.CephPolicies, p.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	places := map[string]v1beta1.PoolSpec{}
+	for _, pool := range pools {
+		places[pool.Name] = pool
+	}
+	var objects []object
+	for _, o := range all {
+		if o.GetKind() == admissionPolicyKind.Kind {
+			if err := SetVariable(o, "places", celMap(places, celPlace)); err != nil {
+				return nil, err
+			}
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
+
+// celPlace is where a pool is, as the policy compares it: engine, cluster, pool or file system, namespace, user.
+func celPlace(pool v1beta1.PoolSpec) string {
+	c, quoted := pool.Ceph, []string{}
+	for _, word := range []string{string(pool.Engine), c.FSID, cmp.Or(c.Filesystem, c.Pool), c.Namespace, c.NodeUserName()} {
+		quoted = append(quoted, strconv.Quote(word))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// CephSecrets are the secrets that the pools of a StorageCluster name, sorted.
+func CephSecrets(c *v1beta1.StorageCluster) (names []string) {
+	for _, pool := range v1beta1.CephPools(c.Spec.Pools) {
+		names = append(names, pool.Ceph.SecretRef.Name, pool.Ceph.NodeSecretRef.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,326 @@
+package render
+
+import (
+	"encoding/base64"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+const testFSID = "11111111-2222-3333-4444-555555555555"
+
+// blockPool and filesPool are pools of both engines.
+func blockPool() v1beta1.PoolSpec {
+	return v1beta1.PoolSpec{Name: "block", Engine: v1beta1.EngineRBD, Ceph: &v1beta1.CephSpec{
+		FSID: testFSID, Monitors: []string{"v2:10.0.0.1:3300", "v1:10.0.0.1:6789"}, Pool: "rbd",
+		SecretRef: v1beta1.CephSecretReference{Name: "ceph"}, NodeSecretRef: v1beta1.CephSecretReference{Name: "ceph-node"},
+	}}
+}
+
+func filesPool() v1beta1.PoolSpec {
+	p := blockPool()
+	p.Name, p.Engine, p.Ceph.Pool, p.Ceph.Filesystem = "files", v1beta1.EngineCephFS, "", "cephfs"
+	return p
+}
+
+// askCeph has a pool on the nodes and two in a Ceph cluster.
+func askCeph() Input {
+	return ask(func(s *v1beta1.StorageClusterSpec) {
+		s.Pools = []v1beta1.PoolSpec{blockPool(), {Name: "disk", Path: "/srv/disk"}, filesPool()}
+	})
+}
+
+func siteOf(t *testing.T, in Input, pool string) *apps.Deployment {
+	t.Helper()
+	return must[apps.Deployment](t, in, "Deployment", "holdfast-ceph-"+pool)
+}
+
+func TestCeph_EachPoolHasAWorkloadOfItsOwnWithoutPrivileges(t *testing.T) {
+	in := askCeph()
+	for _, pool := range []string{"block", "files"} {
+		d := siteOf(t, in, pool)
+		if *d.Spec.Replicas != 1 || d.Spec.Strategy.Type != apps.RecreateDeploymentStrategyType {
+			t.Errorf("%s: there may be two at once: %d, %s", pool, *d.Spec.Replicas, d.Spec.Strategy.Type)
+		}
+		pod, labels := d.Spec.Template.Spec, d.Spec.Template.Labels
+		if !maps.Equal(d.Spec.Selector.MatchLabels, labels) || labels[v1beta1.CephPoolLabel] != pool || labels[v1beta1.ComponentLabel] != "ceph" {
+			t.Errorf("%s: the selector is %v, the labels are %v", pool, d.Spec.Selector.MatchLabels, labels)
+		}
+		if pod.ServiceAccountName != d.Name || look[core.ServiceAccount](t, in, "ServiceAccount", d.Name) == nil {
+			t.Errorf("%s: its account is %s", pool, pod.ServiceAccountName)
+		}
+		c := container(&pod, "holdfast")
+		s, p := c.SecurityContext, pod.SecurityContext
+		if *s.AllowPrivilegeEscalation || s.Privileged != nil || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 ||
+			!*p.RunAsNonRoot || p.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || pod.HostNetwork || pod.HostPID {
+			t.Errorf("%s: it may more than the restricted profile allows: %+v, %+v", pool, s, p)
+		}
+		for _, v := range pod.Volumes {
+			if v.HostPath != nil || v.Secret != nil && (v.Secret.SecretName != "ceph" || *v.Secret.DefaultMode != 0o400) {
+				t.Errorf("%s: it mounts %+v", pool, v)
+			}
+		}
+		for _, m := range c.VolumeMounts {
+			if m.SubPath != "" {
+				t.Errorf("%s: %s is a file, which never changes with its secret", pool, m.MountPath)
+			}
+		}
+	}
+}
+
+func TestCeph_ArgumentsSayWhichPool(t *testing.T) {
+	in := askCeph()
+	block, files := siteOf(t, in, "block"), siteOf(t, in, "files")
+	for pool, want := range map[*apps.Deployment][]string{
+		block: {"ceph", "--pool=block", "--engine=rbd", "--fsid=" + testFSID, "--monitors=v2:10.0.0.1:3300,v1:10.0.0.1:6789", "--user=holdfast", "--node-user=holdfast-node", "--ceph-pool=rbd"},
+		files: {"ceph", "--pool=files", "--engine=cephfs", "--ceph-filesystem=cephfs"},
+	} {
+		args := pool.Spec.Template.Spec.Containers[0].Args
+		for _, arg := range want {
+			if !slices.Contains(args, arg) {
+				t.Errorf("%s: there is no %s in %q", pool.Name, arg, args)
+			}
+		}
+	}
+	p := blockPool()
+	p.Overcommit, p.Reserved, p.TrashRetention = "1.5", "10Gi", new(v1beta1.Duration("7d"))
+	p.Ceph.User, p.Ceph.NodeUser, p.Ceph.DataPool, p.Ceph.Namespace, p.Ceph.Secure = "a", "b", "wide", "mine", true
+	args := strings.Join(cephArguments(p), " ")
+	for _, arg := range []string{"--overcommit=1.5", "--reserved=10737418240", "--trash-retention=168h0m0s", "--user=a", "--node-user=b", "--ceph-data-pool=wide", "--ceph-namespace=mine", "--secure"} {
+		if !strings.Contains(args, arg) {
+			t.Errorf("there is no %s in %s", arg, args)
+		}
+	}
+}
+
+func TestCeph_NodesGetTheKeysOfTheirUserAndNoOthers(t *testing.T) {
+	pod := nodeOf(t, askCeph()).Spec.Template.Spec
+	var sources []core.VolumeProjection
+	for _, v := range pod.Volumes {
+		if v.Secret != nil {
+			t.Errorf("it mounts the secret %s", v.Secret.SecretName)
+		}
+		if v.Projected != nil {
+			sources = append(sources, v.Projected.Sources...)
+			if *v.Projected.DefaultMode != 0o400 {
+				t.Errorf("the mode of the keys is %o", *v.Projected.DefaultMode)
+			}
+		}
+	}
+	if len(sources) != 1 { // both pools are of one cluster and user
+		t.Fatalf("the sources are %+v", sources)
+	}
+	s := sources[0].Secret
+	if s.Name != "ceph-node" || !*s.Optional || len(s.Items) != 1 || s.Items[0].Key != "key" || s.Items[0].Path != testFSID+".holdfast-node" {
+		t.Errorf("it is %+v", s)
+	}
+	if m := mountOf(container(&pod, "holdfast"), "ceph-keys"); m.MountPath != "/etc/holdfast/ceph" || m.SubPath != "" || !m.ReadOnly {
+		t.Errorf("it is mounted as %+v", m)
+	}
+}
+
+func TestCeph_NodesHaveOnlyThePoolsOnNodes(t *testing.T) {
+	config := must[core.ConfigMap](t, askCeph(), "ConfigMap", "holdfast-node")
+	if text := config.Data["node.json"]; !strings.Contains(text, `"disk"`) || strings.Contains(text, "ceph") {
+		t.Errorf("they read %s", text)
+	}
+	pools, err := NodePools(askCeph().Cluster, testNode("a"))
+	if err != nil || len(pools) != 1 || pools[0].Name != "disk" {
+		t.Errorf("a node has %+v, %v", pools, err)
+	}
+	// The pods of nodes are not replaced because of another monitor.
+	other := askCeph()
+	other.Cluster.Spec.Pools[0].Ceph.Monitors = []string{"v2:10.0.0.2:3300"}
+	same(t, nodeOf(t, askCeph()).Spec.Template, nodeOf(t, other).Spec.Template)
+}
+
+func TestCeph_NothingIsMadeWithoutAPool(t *testing.T) {
+	for name, in := range map[string]Input{"no pool": ask(nil), "no CSI": func() Input {
+		in := askCeph()
+		in.Cluster.Spec.CSI.Enabled = new(false)
+		return in
+	}()} {
+		for _, o := range rendered(t, in) {
+			if strings.HasPrefix(o.GetName(), "holdfast-ceph") {
+				t.Errorf("%s: there is %s %s", name, o.GetKind(), o.GetName())
+			}
+		}
+	}
+	if data := must[core.ConfigMap](t, ask(nil), "ConfigMap", "holdfast-node").Data; len(data) != 1 {
+		t.Errorf("the nodes' ConfigMap has %v", data)
+	}
+}
+
+func TestCeph_RightsAreBoundToTheAccountsOfThePools(t *testing.T) {
+	in := askCeph()
+	binding := must[rbac.ClusterRoleBinding](t, in, "ClusterRoleBinding", "holdfast-ceph")
+	var accounts []string
+	for _, s := range binding.Subjects {
+		accounts = append(accounts, s.Namespace+"/"+s.Name)
+	}
+	if want := []string{testNamespace + "/holdfast-ceph-block", testNamespace + "/holdfast-ceph-files"}; !slices.Equal(accounts, want) {
+		t.Errorf("they are %q", accounts)
+	}
+	role := must[rbac.Role](t, in, "Role", "holdfast-ceph")
+	for _, rule := range role.Rules {
+		for _, verb := range rule.Verbs {
+			if verb != "create" && !slices.Equal(rule.ResourceNames, []string{"holdfast-node-block.ceph.holdfast.dev", "holdfast-node-files.ceph.holdfast.dev"}) {
+				t.Errorf("they may %s %v named %v", verb, rule.Resources, rule.ResourceNames)
+			}
+		}
+	}
+	for _, rule := range slices.Concat(role.Rules, must[rbac.ClusterRole](t, in, "ClusterRole", "holdfast-ceph").Rules) {
+		if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Verbs, "delete") || slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Resources, "*") {
+			t.Errorf("they may %v %v", rule.Verbs, rule.Resources)
+		}
+	}
+}
+
+func TestCeph_PolicyKnowsWhereEachPoolIs(t *testing.T) {
+	policy := must[admission.ValidatingAdmissionPolicy](t, askCeph(), "ValidatingAdmissionPolicy", "holdfast-ceph-account")
+	if *policy.Spec.FailurePolicy != admission.Fail || !strings.Contains(policy.Spec.MatchConditions[0].Expression, "'system:serviceaccount:"+testNamespace+":holdfast-ceph-'") {
+		t.Errorf("it is %+v", policy.Spec)
+	}
+	want := `{"block": ["RBD", "` + testFSID + `", "rbd", "", "holdfast-node"], "files": ["CephFS", "` + testFSID + `", "cephfs", "", "holdfast-node"]}`
+	if v := policy.Spec.Variables[0]; v.Name != "places" || v.Expression != want {
+		t.Errorf("it knows %s: %s", v.Name, v.Expression)
+	}
+}
+
+func TestCeph_ImageFollowsThatOfHoldfast(t *testing.T) {
+	in := askCeph()
+	in.Cluster.Spec.Images.Holdfast = "r/holdfast:2"
+	image := func() string { return siteOf(t, in, "block").Spec.Template.Spec.Containers[0].Image }
+	if got := image(); got != "r/ceph:2" {
+		t.Errorf("it is %s", got)
+	}
+	in.Image = "r/holdfast:3"
+	if got := image(); got != "r/ceph:3" {
+		t.Errorf("during an upgrade it is %s", got)
+	}
+	in.Cluster.Spec.Images.Ceph = "mine/ceph:1"
+	if got := image(); got != "mine/ceph:1" {
+		t.Errorf("named is mine/ceph:1, and it is %s", got)
+	}
+}
+
+func TestReadCarried_PoolsInCephClustersAreRead(t *testing.T) {
+	objects := rendered(t, askCeph())
+	find := func(kind string) *unstructured.Unstructured {
+		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == "holdfast-node" })
+		return objects[i]
+	}
+	config, nodes := find("ConfigMap"), find("DaemonSet")
+	got := ReadCarried(config, nodes)
+	if got == nil || len(got.Pools) != 3 {
+		t.Fatalf("it reads %+v", got)
+	}
+	if p := got.Pools[1]; p.Name != "block" || Place(&p) != "ceph:"+testFSID+"/pool/rbd/" {
+		t.Errorf("it reads %+v at %s", p, Place(&p))
+	}
+	if err := unstructured.SetNestedField(config.Object, `{"pools":[]}`, "data", "ceph.json"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ReadCarried(config, nodes); got != nil {
+		t.Errorf("a change by hand is read as %+v", got)
+	}
+	unstructured.RemoveNestedField(config.Object, "data", "ceph.json")
+	if got := ReadCarried(config, nodes); got != nil {
+		t.Errorf("what was deleted by hand is read as %+v", got)
+	}
+}
+
+func TestCheck_InvalidCephPoolIsRefused(t *testing.T) {
+	with := func(change func(*v1beta1.PoolSpec)) func(*v1beta1.StorageClusterSpec) {
+		p := blockPool()
+		change(&p)
+		return onePool(p)
+	}
+	ceph := func(change func(*v1beta1.CephSpec)) func(*v1beta1.StorageClusterSpec) {
+		return with(func(p *v1beta1.PoolSpec) { change(p.Ceph) })
+	}
+	refuse(t, map[string]refusal{
+		"an engine without a cluster": {onePool(v1beta1.PoolSpec{Name: "a", Engine: v1beta1.EngineRBD}), []string{"spec.pools[0].engine", "RBD", "Image or Directory"}},
+		"a cluster without an engine": {with(func(p *v1beta1.PoolSpec) { p.Engine = "" }), []string{"spec.pools[0].engine", "RBD or CephFS"}},
+		"a path":                      {with(func(p *v1beta1.PoolSpec) { p.Path = "/srv/x" }), []string{"spec.pools[0].ceph", "leave out path"}},
+		"nodes":                       {with(func(p *v1beta1.PoolSpec) { p.NodeSelectorTerms = []core.NodeSelectorTerm{named("a")} }), []string{"nodeSelectorTerms"}},
+		"a name that no object has":   {with(func(p *v1beta1.PoolSpec) { p.Name = "a-" }), []string{"spec.pools[0].name", "a-"}},
+		"no fsid":                     {ceph(func(c *v1beta1.CephSpec) { c.FSID = "" }), []string{"spec.pools[0].ceph.fsid", "ceph fsid"}},
+		"no monitors":                 {ceph(func(c *v1beta1.CephSpec) { c.Monitors = nil }), []string{"spec.pools[0].ceph.monitors", "ceph mon dump"}},
+		"a monitor by name":           {ceph(func(c *v1beta1.CephSpec) { c.Monitors = []string{"v2:mon.example:3300"} }), []string{"ceph.monitors[0]", "mon.example", "v2:10.0.0.1:3300"}},
+		"a monitor without version":   {ceph(func(c *v1beta1.CephSpec) { c.Monitors = []string{"10.0.0.1:6789"} }), []string{"ceph.monitors[0]"}},
+		"secure over v1":              {ceph(func(c *v1beta1.CephSpec) { c.Secure, c.Monitors = true, []string{"v1:10.0.0.1:6789"} }), []string{"ceph.secure", "v2"}},
+		"no pool":                     {ceph(func(c *v1beta1.CephSpec) { c.Pool = "" }), []string{"ceph.pool", "RBD"}},
+		"no file system":              {with(func(p *v1beta1.PoolSpec) { p.Engine = v1beta1.EngineCephFS }), []string{"ceph.filesystem", "CephFS"}},
+		"a user with client.":         {ceph(func(c *v1beta1.CephSpec) { c.User = "client.admin" }), []string{"ceph.user", "client.admin"}},
+		"a user that is a path":       {ceph(func(c *v1beta1.CephSpec) { c.NodeUser = ".." }), []string{"ceph.nodeUser"}},
+		"an option in a pool":         {ceph(func(c *v1beta1.CephSpec) { c.Pool = "a,key=b" }), []string{"ceph.pool", "a,key=b"}},
+		"one user for both":           {ceph(func(c *v1beta1.CephSpec) { c.NodeUser = "holdfast" }), []string{"ceph.nodeUser", "name another user"}},
+		"one secret for both":         {ceph(func(c *v1beta1.CephSpec) { c.NodeSecretRef = c.SecretRef }), []string{"ceph.nodeSecretRef", "name another secret"}},
+		"no name of a secret":         {ceph(func(c *v1beta1.CephSpec) { c.SecretRef.Name = "" }), []string{"ceph.secretRef.name"}},
+		"one place for two": {twoPools(blockPool(), func() v1beta1.PoolSpec { p := blockPool(); p.Name = "b"; return p }()),
+			[]string{"spec.pools[1].ceph", "pools b and block", testFSID}},
+		"two keys of one user": {twoPools(blockPool(), func() v1beta1.PoolSpec { p := filesPool(); p.Ceph.NodeSecretRef.Name = "other"; return p }()),
+			[]string{"nodeSecretRef", "client.holdfast-node", "other"}},
+		"the key of another pool": {twoPools(blockPool(), func() v1beta1.PoolSpec {
+			p := filesPool()
+			p.Ceph.NodeUser, p.Ceph.SecretRef.Name, p.Ceph.NodeSecretRef.Name = "n", "x", "ceph"
+			return p
+		}()), []string{"nodeSecretRef", "ceph", "no node may get that"}},
+		"inline volumes": {func(s *v1beta1.StorageClusterSpec) {
+			onePool(blockPool())(s)
+			s.CSI.Ephemeral = &v1beta1.EphemeralSpec{Pools: []string{"block"}}
+		}, []string{"spec.csi.ephemeral.pools[0]", "Ceph cluster"}},
+	})
+	apart := filesPool()
+	apart.Name, apart.Ceph.Namespace = "apart", "other"
+	in := askCeph()
+	in.Cluster.Spec.Pools = append(in.Cluster.Spec.Pools, apart)
+	if _, err := Objects(in); err != nil {
+		t.Errorf("namespaces keep pools apart, and yet: %v", err)
+	}
+}
+
+func TestCheck_KeysOfCephAreCheckedBeforeAnythingIsMade(t *testing.T) {
+	key := func(fill byte) []byte {
+		return []byte(base64.StdEncoding.EncodeToString(slices.Repeat([]byte{fill}, 28)) + "\n")
+	}
+	for name, test := range map[string]struct {
+		keys  map[string][]byte
+		parts []string // none where it is taken
+	}{
+		"both":                   {map[string][]byte{"ceph": key(1), "ceph-node": key(2)}, nil},
+		"not known here":         {nil, nil},
+		"no secret":              {map[string][]byte{"ceph-node": key(2)}, []string{"spec.pools[0].ceph.secretRef", "no secret storage/ceph", "kubectl -n storage create secret generic ceph", "client.holdfast"}},
+		"no secret of the nodes": {map[string][]byte{"ceph": key(1)}, []string{"spec.pools[0].ceph.nodeSecretRef", "no secret storage/ceph-node", "client.holdfast-node"}},
+		"no key":                 {map[string][]byte{"ceph": nil, "ceph-node": key(2)}, []string{"secretRef", "no key named key"}},
+		"what is no key":         {map[string][]byte{"ceph": []byte("SECRET"), "ceph-node": key(2)}, []string{"secretRef", "no key of Ceph", "ceph auth get-key client.holdfast "}},
+		"a short key":            {map[string][]byte{"ceph": []byte("QUJD"), "ceph-node": key(2)}, []string{"no key of Ceph"}},
+		"a key for both":         {map[string][]byte{"ceph": key(1), "ceph-node": key(1)}, []string{"nodeSecretRef", "the same key"}},
+	} {
+		in := askCeph()
+		in.CephKeys = test.keys
+		_, err := Objects(in)
+		if (err == nil) != (len(test.parts) == 0) {
+			t.Errorf("%s: it says %v", name, err)
+			continue
+		}
+		for _, part := range test.parts {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q is not in %v", name, part, err)
+			}
+		}
+		if err != nil && (strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "QUJD")) {
+			t.Errorf("%s: a key is in %v", name, err)
+		}
+	}
+}

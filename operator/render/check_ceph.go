@@ -1,0 +1,132 @@
+package render
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+)
+
+var (
+	fsidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	cephWord = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	siteName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+)
+
+// checkCeph refuses a pool that cannot be in a Ceph cluster.
+func (p *plan) checkCeph(at string, pool v1beta1.PoolSpec) error {
+	c := pool.Ceph
+	switch {
+	case !siteName.MatchString(pool.Name):
+		return fmt.Errorf("%s.name: %s is not allowed for a pool in a Ceph cluster: it must not end with -", at, pool.Name)
+	case pool.Path != "" || pool.Devices != nil || pool.RequireMount || len(pool.NodeSelectorTerms) > 0:
+		return fmt.Errorf("%s.ceph: pool %s is in a Ceph cluster, which all nodes reach: leave out path, devices, requireMount and nodeSelectorTerms", at, pool.Name)
+	case !fsidForm.MatchString(c.FSID):
+		return fmt.Errorf("%s.ceph.fsid: %.80q is not allowed: it must be the UUID that ceph fsid prints, in lowercase", at, c.FSID)
+	case pool.Engine == v1beta1.EngineRBD && (c.Pool == "" || c.Filesystem != ""):
+		return fmt.Errorf("%s.ceph.pool: pool %s has the engine RBD: name in ceph.pool the pool of the Ceph cluster that is to have the images, and leave out ceph.filesystem", at, pool.Name)
+	case pool.Engine == v1beta1.EngineCephFS && (c.Filesystem == "" || c.Pool != ""):
+		return fmt.Errorf("%s.ceph.filesystem: pool %s has the engine CephFS: name in ceph.filesystem the file system of the Ceph cluster that is to have the directories, and leave out ceph.pool", at, pool.Name)
+	case c.UserName() == c.NodeUserName():
+		return fmt.Errorf("%s.ceph.nodeUser: %s is the user of the pool as well: nodes get a key that can do no more than use volumes; name another user", at, c.NodeUserName())
+	case c.SecretRef.Name == c.NodeSecretRef.Name:
+		return fmt.Errorf("%s.ceph.nodeSecretRef: %s is the secret of the pool as well: nodes get a key that can do no more than use volumes; name another secret", at, c.NodeSecretRef.Name)
+	}
+	for field, word := range map[string]string{"user": c.UserName(), "nodeUser": c.NodeUserName(), "pool": c.Pool, "dataPool": c.DataPool, "filesystem": c.Filesystem, "namespace": c.Namespace} {
+		if word != "" && (!cephWord.MatchString(word) || strings.HasPrefix(word, "client.")) {
+			return fmt.Errorf("%s.ceph.%s: %.200q is not allowed: it must be 1 to 128 letters, digits and . _ -, begin with a letter or digit, and not with client", at, field, word)
+		}
+	}
+	if err := checkName(at+".ceph.secretRef.name", c.SecretRef.Name); err != nil {
+		return err
+	}
+	if err := checkName(at+".ceph.nodeSecretRef.name", c.NodeSecretRef.Name); err != nil {
+		return err
+	}
+	return errors.Join(checkMonitors(at, c), p.checkNodeKeys(at, pool))
+}
+
+func checkMonitors(at string, c *v1beta1.CephSpec) error {
+	encrypting := 0
+	for i, m := range c.Monitors {
+		version, address, _ := strings.Cut(m, ":")
+		if parsed, err := netip.ParseAddrPort(address); err != nil || parsed.Port() == 0 || version != "v1" && version != "v2" {
+			return fmt.Errorf("%s.ceph.monitors[%d]: %.80q is not allowed: it must be v2:ADDRESS:PORT or v1:ADDRESS:PORT, such as v2:10.0.0.1:3300", at, i, m)
+		}
+		if version == "v2" {
+			encrypting++
+		}
+	}
+	switch {
+	case len(c.Monitors) == 0:
+		return fmt.Errorf("%s.ceph.monitors: it is empty: name the monitors of the Ceph cluster, which ceph mon dump prints, such as v2:10.0.0.1:3300", at)
+	case c.Secure && encrypting == 0:
+		return fmt.Errorf("%s.ceph.secure: only the messenger v2 encrypts, and no monitor has it: add v2:ADDRESS:PORT to ceph.monitors, or leave out ceph.secure", at)
+	}
+	return nil
+}
+
+// checkNodeKeys refuses two keys for one user, of which nodes could not know the right one; and a key for nodes that another
+// pool does not give to them.
+func (p *plan) checkNodeKeys(at string, pool v1beta1.PoolSpec) error {
+	for _, other := range v1beta1.CephPools(p.pools) {
+		own, its := pool.Ceph, other.Ceph
+		if nodeKeyFile(own) == nodeKeyFile(its) && own.NodeSecretRef != its.NodeSecretRef {
+			return fmt.Errorf("%s.ceph.nodeSecretRef: pools %s and %s are used by client.%s of one Ceph cluster, with the keys of the secrets %s and %s: name one of them in both",
+				at, pool.Name, other.Name, own.NodeUserName(), own.NodeSecretRef.Name, its.NodeSecretRef.Name)
+		}
+		if own.NodeSecretRef == its.SecretRef {
+			return fmt.Errorf("%s.ceph.nodeSecretRef: the secret %s has the key that makes the volumes of pool %s, and no node may get that: name another secret", at, own.NodeSecretRef.Name, other.Name)
+		}
+	}
+	return nil
+}
+
+// checkCephKeys refuses secrets that are missing or have no key of Ceph, before anything is changed because of them.
+func checkCephKeys(p *plan) error {
+	if p.CephKeys == nil { // no cluster is at hand
+		return nil
+	}
+	for i, pool := range p.pools {
+		if pool.Ceph == nil {
+			continue
+		}
+		at := fmt.Sprintf("spec.pools[%d].ceph", i)
+		own, err := p.cephKey(at+".secretRef", pool.Ceph.SecretRef.Name, pool.Ceph.UserName())
+		if err != nil {
+			return err
+		}
+		nodes, err := p.cephKey(at+".nodeSecretRef", pool.Ceph.NodeSecretRef.Name, pool.Ceph.NodeUserName())
+		if err != nil {
+			return err
+		}
+		if bytes.Equal(own, nodes) {
+			return fmt.Errorf("%s.nodeSecretRef: the secrets %s and %s have the same key: nodes get a key that can do no more than use volumes; make it that of client.%s",
+				at, pool.Ceph.SecretRef.Name, pool.Ceph.NodeSecretRef.Name, pool.Ceph.NodeUserName())
+		}
+	}
+	return nil
+}
+
+// cephKey returns the key in a secret. An error has nothing of it.
+func (p *plan) cephKey(field, secret, user string) ([]byte, error) {
+	const least, most = 12 + 16, 1 << 10 // its head and the shortest key; more than any
+	remedy := fmt.Sprintf("run kubectl -n %s create secret generic %s --from-literal=%s=\"$(ceph auth get-key client.%s)\"", p.Namespace, secret, v1beta1.CephKeyName, user)
+	text, there := p.CephKeys[secret]
+	if !there {
+		return nil, fmt.Errorf("%s: there is no secret %s/%s: %s", field, p.Namespace, secret, remedy)
+	}
+	if len(text) == 0 {
+		return nil, fmt.Errorf("%s: the secret %s/%s has no key named %s: delete it, and %s", field, p.Namespace, secret, v1beta1.CephKeyName, remedy)
+	}
+	decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(decoded) < least || len(decoded) > most {
+		return nil, fmt.Errorf("%s: what the secret %s/%s has under %s is no key of Ceph: it must be what ceph auth get-key client.%s prints, and nothing else", field, p.Namespace, secret, v1beta1.CephKeyName, user)
+	}
+	return decoded, nil
+}
