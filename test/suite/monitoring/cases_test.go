@@ -60,7 +60,7 @@ var histories = map[string]history{
 		`holdfast_oldest_operation_seconds{node="a"}`:          "0+0x120",
 		`holdfast_csi_node_oldest_operation_seconds{node="a"}`: "0+60x60 0+0x60",
 	}, "19m", "22m", "62m"},
-	"HoldfastCSIPanics":              {map[string]string{`holdfast_csi_panics_total{node="a"}`: "0+0x10 1+0x110"}, "10m", "12m", "75m"},
+	"HoldfastCSIPanics":              {map[string]string{`holdfast_csi_panics_total{node="a"}`: "0+1x10 10+0x110"}, "0m", "2m", "75m"},
 	"HoldfastNFSProvisioningFailing": {map[string]string{`holdfast_nfs_provisioner_persistentvolumeclaim_provision_failed_total{class="shared",source=""}`: "0+1x60 60+0x60"}, "14m", "20m", "80m"},
 	"HoldfastNFSDeletionFailing":     {map[string]string{`holdfast_nfs_provisioner_persistentvolume_delete_failed_total{class="shared"}`: "0+1x60 60+0x60"}, "14m", "20m", "80m"},
 	"HoldfastPoolLeftovers":          {map[string]string{`holdfast_pool_leftovers{node="a",pool="fast"}`: "3+0x400 0+0x60"}, "359m", "361m", "402m"},

@@ -56,16 +56,20 @@ func hasty(t *testing.T) file {
 	return all
 }
 
-// startPrometheus starts one that scrapes target, until the test ends.
-func startPrometheus(t *testing.T, target string) *server {
+// startPrometheus starts one that scrapes targets, until the test ends. What each serves has its name in the label target.
+func startPrometheus(t *testing.T, targets map[string]string) *server {
 	t.Helper()
 	dir := t.TempDir()
+	var static []any
+	for name, address := range targets {
+		static = append(static, map[string]any{"targets": []string{address}, "labels": map[string]string{"target": name}})
+	}
 	write(t, filepath.Join(dir, "rules.yaml"), hasty(t))
 	write(t, filepath.Join(dir, "prometheus.yaml"), map[string]any{
 		"global":     map[string]string{"scrape_interval": "1s", "evaluation_interval": "1s"},
 		"rule_files": []string{"rules.yaml"},
 		"scrape_configs": []any{map[string]any{
-			"job_name": "holdfast", "static_configs": []any{map[string]any{"targets": []string{target}}},
+			"job_name": "holdfast", "honor_labels": true, "static_configs": static,
 		}},
 	})
 	s := &server{t, freePort(t)}
@@ -212,7 +216,7 @@ func TestAlerts_FireAndClearInARealPrometheusThatScrapesTheRealProgram(t *testin
 	}
 	p := start()
 	t.Cleanup(func() { p.Kill() })
-	s := startPrometheus(t, address)
+	s := startPrometheus(t, map[string]string{"standalone": address})
 	s.await("the process is scraped", func() bool { n, err := s.query(`up == 1`); return err == nil && n == 1 })
 
 	t.Run("a pool that is full", func(t *testing.T) {
