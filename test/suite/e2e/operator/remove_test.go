@@ -243,7 +243,7 @@ func TestOrphan_VolumeReturnsWithItsDataAfterTheNextInstallation(t *testing.T) {
 	}
 	for _, name := range ofHoldfast(a.inventory()) {
 		kept := func(part string) bool { return strings.Contains(name, part) }
-		if !slices.ContainsFunc([]string{"volumes.holdfast.dev", "snapshots.holdfast.dev", "nfsservers.holdfast.dev", "storagenodes.holdfast.dev", "apiservices.apiregistration.k8s.io v1.holdfast.dev"}, kept) {
+		if !slices.ContainsFunc([]string{"volumes.holdfast.dev", "snapshots.holdfast.dev", "nfsservers.holdfast.dev", "storagenodes.holdfast.dev", "apiservices.apiregistration.k8s.io v1beta1.holdfast.dev"}, kept) {
 			t.Errorf("left behind: %s", name)
 		}
 	}
