@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -53,10 +54,31 @@ func TestClaim_DeletedByMistakeIsRestoredFromTheTrash(t *testing.T) {
 				}
 				return err
 			})
-			mustHoldfast(p.t, "volumes", "restore", volume, "--claim", p.Namespace+"/"+claim)
+			said := mustHoldfast(p.t, "volumes", "restore", volume, "--claim", p.Namespace+"/"+claim)
+			asDocumented(p.t, said, strings.NewReplacer(volume, "pvc-0c4e", p.Namespace+"/"+claim, "shop/data-orders-0", " on "+p.Home, " on n1", "pool default", "pool fast"))
 			mustKubectl(p.t, "patch", "pv", p.Volume(claim).Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
 		}
 	})
+}
+
+// asDocumented compares what the restore of a volume printed with what docs/disaster-recovery.md shows, where the volume has
+// other names and another size.
+func asDocumented(t *testing.T, said string, names *strings.Replacer) {
+	t.Helper()
+	page, err := os.ReadFile(root + "/docs/disaster-recovery.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said = regexp.MustCompile(`\(\d+[KMG]i`).ReplaceAllString(names.Replace(said), "(20Gi")
+	shown := "    $ holdfast volumes restore pvc-0c4e --claim shop/data-orders-0\n"
+	for line := range strings.Lines(said) {
+		if !strings.HasPrefix(line, "waiting: ") { // which depends on the load
+			shown += "    " + line
+		}
+	}
+	if !strings.Contains(string(page), shown+"\n") {
+		t.Errorf("docs/disaster-recovery.md does not show\n%s", shown)
+	}
 }
 
 func TestClaim_OfAVolumeThatAdministratorsWantGoneIsNamed(t *testing.T) {
