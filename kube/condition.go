@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// LongestMessage is short enough to be read; a condition may have 32768 bytes.
+	// LongestMessage keeps conditions readable; the API server allows 32768 bytes.
 	LongestMessage = 2000
-	// LongestEvent is the maximum of the API server for an event, less the prefix.
+	// LongestEvent is the limit of the API server for the message of an event, less our prefix.
 	LongestEvent = 900
 
 	cutOff = " ..."
@@ -27,8 +27,8 @@ func NewCondition(kind string, status bool, reason, message string) metav1.Condi
 	return c
 }
 
-// Ready is the condition Ready that follows from Available, Degraded and Progressing: all is as the spec says. It is about
-// the same generation.
+// Ready derives the condition Ready from Available, Degraded and Progressing: true if all is as the spec says. It has
+// their observed generation.
 func Ready(conditions []metav1.Condition) (ready metav1.Condition) {
 	available := meta.FindStatusCondition(conditions, v1beta1.AvailableCondition)
 	for _, c := range []struct {
@@ -50,17 +50,17 @@ func Ready(conditions []metav1.Condition) (ready metav1.Condition) {
 	return ready
 }
 
-// sameCondition is, by the condition of something that runs to its end, the one that kstatus reads.
+// sameCondition maps a condition of an object that runs to completion to the one that kstatus reads.
 var sameCondition = map[string]string{v1beta1.CompleteCondition: v1beta1.ReadyCondition, v1beta1.FailedCondition: v1beta1.StalledCondition}
 
-// SetRunCondition sets Complete and with it Ready, or Failed and with it Stalled.
+// SetRunCondition sets Complete together with Ready, or Failed together with Stalled.
 func SetRunCondition(conditions *[]metav1.Condition, c metav1.Condition) {
 	meta.SetStatusCondition(conditions, c)
 	c.Type = sameCondition[c.Type]
 	meta.SetStatusCondition(conditions, c)
 }
 
-// Shorten cuts a text to at most longest bytes, between characters.
+// Shorten truncates a text to at most longest bytes, between characters.
 func Shorten(message string, longest int) string {
 	if len(message) <= longest {
 		return message

@@ -1,4 +1,4 @@
-// Package kube has what every process of Holdfast needs beside client-go: the reconcile loop, read-your-writes,
-// finalizers and status, conditions, events that are written once, a watch of one secret, a Lease that is released
-// last, and objects that cannot be decoded.
+// Package kube adds to client-go what every process of Holdfast needs: the reconcile loop, read-your-writes, writes of
+// finalizers and status, conditions, deduplicated events, a watch of one secret, leader election that releases its
+// Lease last, and the handling of objects that cannot be decoded.
 package kube

@@ -15,23 +15,23 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Event is something that happened to an object once.
+// Event is one occurrence that concerns an object.
 type Event struct {
-	// About is an object of Kind.
+	// About is an object of kind Kind.
 	About metav1.Object
 	Kind  schema.GroupVersionKind
 	// Type is Normal or Warning.
 	Type string
-	// Reason is one of a few words; with the object's UID it makes the name of the event.
+	// Reason and the object's UID determine the name of the event.
 	Reason  string
 	Message string
 }
 
-// longestMessage is the maximum of the API server.
+// longestMessage is the limit of the API server.
 const longestMessage = 1024
 
-// RecordOnce records each event at most once, even across restarts: an event about the same thing has the same name, so
-// that writing it again changes nothing.
+// RecordOnce creates an event at most once, even across restarts: its name follows from object and reason, so that a
+// second create finds it.
 func RecordOnce(ctx context.Context, client kubernetes.Interface, component string, e Event) error {
 	now := metav1.NewTime(time.Now())
 	namespace := cmp.Or(e.About.GetNamespace(), metav1.NamespaceDefault)
@@ -54,7 +54,7 @@ func eventName(e Event) string {
 	return fmt.Sprintf("%s.%s.%s", e.About.GetName(), e.About.GetUID(), strings.ToLower(e.Reason))
 }
 
-// NoEvents is an event recorder that records none.
+// NoEvents is an event recorder that discards all events.
 type NoEvents struct{}
 
 // Event does nothing.

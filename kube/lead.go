@@ -12,32 +12,31 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// ErrLeaseLost says that another process may lead by now.
+// ErrLeaseLost means that another process may be the leader.
 var ErrLeaseLost = errors.New("another process may lead by now: the Lease could not be renewed in time")
 
-// Lease is the Lease for which the processes compete.
+// Lease configures leader election.
 type Lease struct {
 	Client          coordination.LeasesGetter
 	Namespace, Name string
-	// Holder is this process, and no other.
+	// Holder identifies this process; no other may have the same.
 	Holder string
-	// Lasts is the time without renewal after which a Lease counts as free. The holder stops its work after two thirds
-	// of it.
+	// Lasts is how long a Lease is valid after its last renewal. The holder stops its work after two thirds of it.
 	Lasts time.Duration
-	// Standby, if not nil, is called with the other holder of the Lease.
+	// Standby, if not nil, is called with the holder while another process holds the Lease.
 	Standby func(holder string)
 }
 
-// Lead waits for the Lease and works as long as it is held; the context of work ends with the Lease, and with ctx. The
-// Lease is released last, when work has returned and can no longer write anything. The error is that of work. If work
-// ended without an error before ctx did, the Lease was lost, which is ErrLeaseLost.
+// Lead waits for the Lease and runs work while it is held; the context of work ends when the Lease is lost or ctx ends.
+// The Lease is released after work has returned, so that two leaders never write. Lead returns the error of work, or
+// ErrLeaseLost if work ended without an error before ctx did.
 func (l Lease) Lead(ctx context.Context, work func(context.Context) error) error {
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	var (
 		result  error
 		ended   = make(chan struct{})
-		yielded atomic.Bool // before the Lease was got: there is nothing to end
+		yielded atomic.Bool // before the Lease is acquired there is no work to stop
 	)
 	stopWaiting := context.AfterFunc(ctx, func() { yielded.Store(true); release() })
 	elector, err := leaderelection.NewLeaderElector(l.election(func(lease context.Context) {

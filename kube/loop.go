@@ -14,27 +14,27 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// The back-off of a key whose runs fail, unless the configuration says otherwise.
+// The default back-off of a key whose reconciliation fails.
 const (
 	DefaultRetryFirst = 100 * time.Millisecond
 	DefaultRetryLast  = time.Minute
 )
 
 const (
-	// RetryRefused is when a refused request is retried. The cause may be an object that is not watched.
+	// RetryRefused is the delay after which a refused request is retried: its cause may be an object that is not watched.
 	RetryRefused = 20 * time.Second
-	// LookAgain is when a removal polls for objects that this process does not watch.
+	// LookAgain is the poll interval of a removal that waits for objects that this process does not watch.
 	LookAgain = 2 * time.Second
 )
 
-// LoopConfig is what a Loop needs.
+// LoopConfig configures a Loop.
 type LoopConfig[K comparable] struct {
-	// Name is for the log, such as nodejob.
+	// Name appears in the log, such as nodejob.
 	Name string
-	// Reconcile reconciles one key, regardless of the event. With again above 0 it runs once more after that time, if
-	// nothing makes it run earlier. An error makes it run again with back-off.
+	// Reconcile reconciles one key, regardless of the event. It runs again after the returned time if that is above 0, or
+	// with back-off after an error; an event makes it run earlier.
 	Reconcile func(ctx context.Context, key K) (again time.Duration, err error)
-	// Workers is how many keys are reconciled at once; 0 means 1.
+	// Workers is how many keys are reconciled concurrently; 0 means 1.
 	Workers int
 	// Log, if not nil, logs failed runs.
 	Log *slog.Logger
@@ -43,20 +43,20 @@ type LoopConfig[K comparable] struct {
 	RetryFirst, RetryLast time.Duration
 }
 
-// Loop is a queue of keys and what runs for them.
+// Loop reconciles the keys of a queue.
 type Loop[K comparable] struct {
 	LoopConfig[K]
 	queue workqueue.TypedRateLimitingInterface[K]
 	heard []heard
 }
 
-// heard is a handler that is registered with an informer.
+// heard is an event handler and the informer with which it is registered.
 type heard struct {
 	informer cache.SharedIndexInformer
 	handler  cache.ResourceEventHandlerRegistration
 }
 
-// NewLoop checks the configuration.
+// NewLoop validates the configuration.
 func NewLoop[K comparable](c LoopConfig[K]) (*Loop[K], error) {
 	if c.Reconcile == nil {
 		return nil, errors.New("a loop needs something to run")
@@ -71,26 +71,26 @@ func NewLoop[K comparable](c LoopConfig[K]) (*Loop[K], error) {
 	return &Loop[K]{LoopConfig: c, queue: workqueue.NewTypedRateLimitingQueue(limits)}, nil
 }
 
-// Enqueue makes a key run. It may be called before Run, and after it.
+// Enqueue queues a key. It may be called before Run and at any time after.
 func (l *Loop[K]) Enqueue(key K) { l.queue.Add(key) }
 
-// Retry runs a key whose runs may have failed, and are likely to succeed now: it resets the back-off.
+// Retry queues a key and resets its back-off, for a key whose reconciliation failed and is likely to succeed now.
 func (l *Loop[K]) Retry(key K) {
 	l.queue.Forget(key)
 	l.queue.Add(key)
 }
 
-// EnqueueAfter makes a key run after a time.
+// EnqueueAfter queues a key after a delay.
 func (l *Loop[K]) EnqueueAfter(key K, after time.Duration) { l.queue.AddAfter(key, after) }
 
-// Watch runs the keys of an object whenever it is added, changed or deleted. It is called before Run, which waits for
-// the initial list, and unregisters the handler when it ends. The owner of the informer starts it.
+// Watch queues the keys of an object whenever it is added, changed or deleted. Call it before Run, which waits for the
+// initial list and unregisters the handler at its end. The owner of the informer starts it.
 func (l *Loop[K]) Watch(informer cache.SharedIndexInformer, keys func(object any) []K) error {
 	return l.WatchChanges(informer, keys, nil)
 }
 
-// WatchChanges is Watch for objects of which most changes do not matter: matters says which do. An update that does not
-// matter runs nothing.
+// WatchChanges is Watch for objects most of whose updates are irrelevant: updates for which matters returns false are
+// ignored.
 func (l *Loop[K]) WatchChanges(informer cache.SharedIndexInformer, keys func(object any) []K, matters func(old, now any) bool) error {
 	add := func(object any) {
 		for _, key := range keys(object) {
@@ -101,7 +101,7 @@ func (l *Loop[K]) WatchChanges(informer cache.SharedIndexInformer, keys func(obj
 		AddFunc: add,
 		UpdateFunc: func(old, now any) {
 			if matters == nil || matters(old, now) {
-				add(old) // it may have belonged to others
+				add(old) // the old state may map to other keys
 				add(now)
 			}
 		},
@@ -121,13 +121,14 @@ func (l *Loop[K]) WatchChanges(informer cache.SharedIndexInformer, keys func(obj
 	return nil
 }
 
-// Run reconciles keys until ctx ends, and waits for the runs that have started by then; it drops the others.
+// Run reconciles keys until ctx ends, and then waits for running reconciliations; keys that are still queued are
+// dropped.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	defer l.queue.ShutDown()
 	var synced []cache.DoneChecker
 	for _, h := range l.heard {
 		synced = append(synced, h.handler.HasSyncedChecker())
-		defer func() { _ = h.informer.RemoveEventHandler(h.handler) }() // it fails of an informer that has ended
+		defer func() { _ = h.informer.RemoveEventHandler(h.handler) }() // fails if the informer has stopped
 	}
 	if !cache.WaitFor(ctx, "", synced...) {
 		return nil // ctx has ended
@@ -150,7 +151,7 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		return false
 	}
 	defer l.queue.Done(key)
-	if ctx.Err() != nil { // the queue gives out what it holds before it is over
+	if ctx.Err() != nil { // after a shutdown the queue still returns its remaining keys
 		return false
 	}
 	again, err := l.once(ctx, key)
@@ -168,7 +169,7 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	return true
 }
 
-// Sooner is the earlier of two times after which to run again, of which 0 is never.
+// Sooner returns the shorter of two delays, where 0 means never.
 func Sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)

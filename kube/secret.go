@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// SecretName is the secret that a StorageCluster names, for a Holdfast in a namespace; empty if it names none.
+// SecretName returns the secret that a StorageCluster refers to, in the namespace of Holdfast; empty if it refers to
+// none.
 func SecretName(c *v1beta1.StorageCluster, namespace string) types.NamespacedName {
 	if c == nil || c.Spec.SecretRef == nil {
 		return types.NamespacedName{}
@@ -25,7 +26,7 @@ func SecretName(c *v1beta1.StorageCluster, namespace string) types.NamespacedNam
 	return types.NamespacedName{Namespace: cmp.Or(c.Spec.SecretRef.Namespace, namespace), Name: c.Spec.SecretRef.Name}
 }
 
-// SecretWatch follows one secret at a time and no other: the right to read that one is enough.
+// SecretWatch watches one secret at a time, so that the right to read that one suffices.
 type SecretWatch struct {
 	client  kubernetes.Interface
 	changed func()
@@ -37,14 +38,14 @@ type SecretWatch struct {
 	cancel   context.CancelFunc
 }
 
-// NewSecretWatch returns a watch that calls changed when a secret, or that there is none, is known for the first time,
-// after each change, and when it may not be read.
+// NewSecretWatch returns a watch that calls changed after the first read of a secret, whether it exists or not, after
+// each change, and when reading it is forbidden.
 func NewSecretWatch(client kubernetes.Interface, changed func()) *SecretWatch {
 	return &SecretWatch{client: client, changed: changed, cancel: func() {}}
 }
 
-// Get returns a secret, which is watched from now on, and nil if there is none, as for an empty name. known is false
-// until it was read once. The refusal says why it may not be read.
+// Get returns a secret and watches it from now on. The secret is nil if it does not exist or the name is empty; known
+// is false until the first read; refusal is why reading it is forbidden.
 func (w *SecretWatch) Get(name types.NamespacedName) (secret *core.Secret, known bool, refusal error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,12 +62,12 @@ func (w *SecretWatch) Get(name types.NamespacedName) (secret *core.Secret, known
 	if !w.informer.HasSynced() {
 		return nil, false, w.refusal
 	}
-	found, _, _ := w.informer.GetIndexer().GetByKey(name.String()) // this index has no errors
+	found, _, _ := w.informer.GetIndexer().GetByKey(name.String()) // this index returns no errors
 	secret, _ = found.(*core.Secret)
 	return secret, true, w.refusal
 }
 
-// Stop follows no secret any more.
+// Stop ends the watch.
 func (w *SecretWatch) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +91,7 @@ func (w *SecretWatch) follow() error {
 	}
 	err = w.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
-		if apierrors.IsForbidden(err) { // other watches end, and begin again
+		if apierrors.IsForbidden(err) { // other errors end a watch for a moment only
 			w.tell(name, err)
 		}
 	})

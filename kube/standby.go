@@ -9,15 +9,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Standby runs work only while no process holds a Lease: another process, started by hand, acquires it to do the work
-// itself.
+// Standby runs work only while no process holds a Lease. A process that is started by hand acquires it to replace this
+// one.
 type Standby struct {
 	Watches         *Watches
 	Namespace, Name string // of the Lease
 	Log             *slog.Logger
 }
 
-// Run runs work while no process holds the Lease, and again when it is released. The error is that of work.
+// Run runs work while no process holds the Lease, and again after each release. It returns the error of work.
 func (s Standby) Run(ctx context.Context, work func(context.Context) error) error {
 	changed, held, err := s.watch(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s Standby) Run(ctx context.Context, work func(context.Context) error) erro
 	return nil
 }
 
-// watch follows the Lease: changed signals each change, held returns for how long it is held.
+// watch watches the Lease: changed signals each change, held returns for how long it is still held.
 func (s Standby) watch(ctx context.Context) (changed <-chan struct{}, held func() time.Duration, err error) {
 	leases := s.Watches.Cluster.Coordination().V1().Leases()
 	news := make(chan struct{}, 1)
@@ -45,7 +45,7 @@ func (s Standby) watch(ctx context.Context) (changed <-chan struct{}, held func(
 		if deleted, ok := l.(cache.DeletedFinalStateUnknown); ok {
 			l = deleted.Obj
 		}
-		if lease, ok := l.(*coordination.Lease); ok && lease.Name != s.Name { // there is one for each node
+		if lease, ok := l.(*coordination.Lease); ok && lease.Name != s.Name { // the namespace has one for each node too
 			return
 		}
 		select {
@@ -64,13 +64,13 @@ func (s Standby) watch(ctx context.Context) (changed <-chan struct{}, held func(
 	return news, func() time.Duration {
 		lease, err := leases.Lister().Leases(s.Namespace).Get(s.Name)
 		if err != nil {
-			return 0 // there is none
+			return 0 // it does not exist
 		}
 		return heldFor(lease, time.Now())
 	}, nil
 }
 
-// heldFor is how long a Lease is still held if it is not renewed.
+// heldFor returns for how long a Lease is still valid without a renewal.
 func heldFor(l *coordination.Lease, now time.Time) time.Duration {
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
 		return 0
@@ -94,7 +94,7 @@ func waitUntilFree(ctx context.Context, changed <-chan struct{}, held func() tim
 	}
 }
 
-// runWhileFree runs work until the Lease is held, or work ends.
+// runWhileFree runs work until a process acquires the Lease, or work returns.
 func runWhileFree(ctx context.Context, changed <-chan struct{}, held func() time.Duration, work func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -16,21 +16,20 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// UnreadableMessage is the message about an object that cannot be decoded.
+// UnreadableMessage explains that an object cannot be decoded.
 func UnreadableMessage(o v1beta1.Object) string {
 	return fmt.Sprintf("%v. Until that is corrected this object is not reconciled, and its resources stay as they are", o.Unreadable())
 }
 
-// UnreadableReporter reports objects that cannot be decoded. The zero value has reported none.
+// UnreadableReporter reports objects that cannot be decoded. Its zero value is ready for use.
 type UnreadableReporter struct {
 	mu       sync.Mutex
-	reported map[types.UID]string // the last reports of objects of which the API server refuses every write
+	reported map[types.UID]string // last reports of objects that the API server lets no client write
 }
 
-// Report writes the reason into the status of an object that cannot be decoded, by a patch of the conditions alone. It
-// returns nil if that was reported already; if it returns an object, which is the newest, an event is due. The API
-// server refuses every write of an object with a value of another type than the schema has: then there is only the
-// event.
+// Report writes into the status of an object why it cannot be decoded, with a patch of the conditions only. It returns
+// nil if that was reported before, and otherwise the newest object, about which the caller records an event. An object
+// with a value of a type that contradicts the schema can only have the event: the API server refuses every write of it.
 func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interface, o v1beta1.Object, manager string) (v1beta1.Object, error) {
 	conditions, next := target(o)
 	next.Message, next.Reason, next.ObservedGeneration = UnreadableMessage(o), v1beta1.ReasonUnreadable, o.GetGeneration()
@@ -75,7 +74,7 @@ func (r *UnreadableReporter) isNews(o v1beta1.Object) bool {
 	return was != message
 }
 
-// target is the conditions of an object, and the one that reports it.
+// target returns the conditions of an object, and the one that reports that it cannot be decoded.
 func target(o v1beta1.Object) (all []metav1.Condition, one metav1.Condition) {
 	ready := metav1.Condition{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse}
 	degraded := metav1.Condition{Type: v1beta1.DegradedCondition, Status: metav1.ConditionTrue}

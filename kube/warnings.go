@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// WarnsOfHoldfast says whether an event is a warning that Holdfast or one of its sidecars wrote, or that is about what
-// belongs to it. The namespace is that of Holdfast.
+// WarnsOfHoldfast returns whether an event is a warning that Holdfast or one of its sidecars recorded, or that concerns
+// an object of Holdfast. namespace is that of Holdfast.
 func WarnsOfHoldfast(e *core.Event, namespace string) bool {
 	writer := cmp.Or(e.Source.Component, e.ReportingController)
 	return e.Type == core.EventTypeWarning && (e.Namespace == namespace || strings.HasPrefix(writer, v1beta1.AppName) ||
@@ -19,11 +19,12 @@ func WarnsOfHoldfast(e *core.Event, namespace string) bool {
 		strings.HasPrefix(e.InvolvedObject.APIVersion, v1beta1.GroupName+"/"))
 }
 
-// onlyWarnings is what the watch of warnings requests.
+// onlyWarnings restricts a watch of events to warnings.
 func onlyWarnings(o *metav1.ListOptions) { o.FieldSelector = "type=" + core.EventTypeWarning }
 
-// slimWarning keeps nothing of the warnings of others, of which a cluster in trouble has thousands. No selector leaves
-// them out, since Holdfast warns of claims and pods in all namespaces, and its sidecars under names of their own.
+// slimWarning drops the content of warnings of other programs, of which a cluster in trouble has thousands. No selector
+// could exclude them: Holdfast records warnings on claims and pods in all namespaces, and its sidecars use names of
+// their own.
 func slimWarning(namespace string) func(any) (any, error) {
 	return func(o any) (any, error) {
 		e, is := o.(*core.Event)

@@ -13,22 +13,22 @@ import (
 	holdfastinformers "github.com/holdfast-storage/holdfast/api/client/informers"
 )
 
-// Watches are those of one process: each kind is watched and cached once, however many parts of the process ask for it.
-// A part registers its indexes and handlers, and then calls Start. No part may change cached objects.
+// Watches are the informers of one process: each kind is watched and cached once, regardless of how many parts of the
+// process use it. A part registers its indexes and handlers and then calls Start. Cached objects must not be modified.
 type Watches struct {
 	// Holdfast is for the kinds of Holdfast.
 	Holdfast holdfastinformers.SharedInformerFactory
-	// Cluster is for kinds without a namespace, and for what is in the namespace of Holdfast.
+	// Cluster is for cluster-scoped kinds, and for objects in the namespace of Holdfast.
 	Cluster informers.SharedInformerFactory
-	// Everywhere is for what is in all namespaces.
+	// Everywhere is for objects of all namespaces.
 	Everywhere informers.SharedInformerFactory
-	// Warnings is for the events of all namespaces that are warnings. Those of others are cached without their content.
+	// Warnings is for events of type Warning of all namespaces. Those of other programs are cached without their content.
 	Warnings informers.SharedInformerFactory
 
 	start func()
 }
 
-// NewWatches returns watches that end with ctx.
+// NewWatches returns watches that stop when ctx ends.
 func NewWatches(ctx context.Context, ours holdfast.Interface, theirs kubernetes.Interface, namespace string) *Watches {
 	w := &Watches{
 		Holdfast:   holdfastinformers.NewSharedInformerFactoryWithOptions(ours, 0, holdfastinformers.WithTransform(Slim)),
@@ -45,11 +45,11 @@ func NewWatches(ctx context.Context, ours holdfast.Interface, theirs kubernetes.
 	return w
 }
 
-// Start starts the informers that were requested since the last call. It does not wait for anything.
+// Start starts the informers that were requested since the last call. It does not wait for their initial list.
 func (w *Watches) Start() { w.start() }
 
-// Slim removes what no process of Holdfast reads, before it is cached: the managed fields, which are half of an object,
-// and most fields of the kinds of which a cluster has thousands.
+// Slim removes from an object, before it is cached, what no process of Holdfast reads: managed fields, which are half
+// of it, and most fields of kinds of which a cluster has thousands.
 func Slim(o any) (any, error) {
 	switch o := o.(type) {
 	case *core.PersistentVolumeClaim:

@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Writer writes the finalizers and the status of the objects of one kind, of which S is the status, and remembers what
-// it wrote. Each write fails with a conflict if another client has written to the object since it was read.
+// Writer writes finalizers and status of objects of one kind, whose status type is S, and remembers what it wrote. A
+// write fails with a conflict if another client has written to the object since it was read.
 type Writer[T copied[T], S any] struct {
 	Written[T]
-	// Client returns the client of a namespace, which is empty for kinds without.
+	// Client returns the client for a namespace, which is empty for cluster-scoped kinds.
 	Client func(namespace string) Client[T]
 	Status func(T) *S
 	// Manager is the field manager.
@@ -28,13 +28,13 @@ type copied[T any] interface {
 	DeepCopy() T
 }
 
-// Client is what a Writer needs of a typed client.
+// Client is the part of a typed client that a Writer needs.
 type Client[T any] interface {
 	UpdateStatus(context.Context, T, metav1.UpdateOptions) (T, error)
 	Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
 }
 
-// AddFinalizer returns the object with the finalizer. One that has it already is not written.
+// AddFinalizer returns the object with the finalizer, and writes only if it is missing.
 func (w *Writer[T, S]) AddFinalizer(ctx context.Context, o T, finalizer string) (T, error) {
 	if slices.Contains(o.GetFinalizers(), finalizer) {
 		return o, nil
@@ -42,7 +42,7 @@ func (w *Writer[T, S]) AddFinalizer(ctx context.Context, o T, finalizer string) 
 	return w.setFinalizers(ctx, o, append(slices.Clone(o.GetFinalizers()), finalizer))
 }
 
-// RemoveFinalizer removes a finalizer from an object, and leaves those of others.
+// RemoveFinalizer removes a finalizer from an object and keeps those of other controllers.
 func (w *Writer[T, S]) RemoveFinalizer(ctx context.Context, o T, finalizer string) error {
 	if !slices.Contains(o.GetFinalizers(), finalizer) {
 		return nil
@@ -59,8 +59,8 @@ func (w *Writer[T, S]) setFinalizers(ctx context.Context, o T, finalizers []stri
 	return written, err
 }
 
-// WriteStatus writes a status that differs from that of the object, and returns the object as it is then, whose status is
-// the old one if nothing was written. It does not change o.
+// WriteStatus writes the status if it differs from that of the object. It returns the object as stored, with the old
+// status if the write failed. It does not modify o.
 func (w *Writer[T, S]) WriteStatus(ctx context.Context, o T, next S) (written T, changed bool, err error) {
 	if equality.Semantic.DeepEqual(*w.Status(o), next) {
 		return o, false, nil
@@ -75,11 +75,11 @@ func (w *Writer[T, S]) WriteStatus(ctx context.Context, o T, next S) (written T,
 	return written, true, nil
 }
 
-// PatchFunc is the Patch of the client of one kind.
+// PatchFunc is the method Patch of a typed client.
 type PatchFunc[T any] func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
 
-// RemoveFinalizer removes a finalizer from an object whose last write is not remembered, and says whether it did. It
-// fails with a conflict if another client has written to the object since it was read.
+// RemoveFinalizer removes a finalizer without a Writer, and returns whether the object had it. It fails with a conflict
+// if another client has written to the object since it was read.
 func RemoveFinalizer[T metav1.Object](ctx context.Context, patch PatchFunc[T], o T, finalizer, manager string) (removed bool, err error) {
 	if !slices.Contains(o.GetFinalizers(), finalizer) {
 		return false, nil
@@ -106,7 +106,8 @@ func patchFinalizers[T metav1.Object](ctx context.Context, patch PatchFunc[T], o
 	return written, nil
 }
 
-// IgnoreNotFound is for objects that must be gone, or may have been deleted in between.
+// IgnoreNotFound returns nil for a NotFound error, for objects that are to be deleted or may have been deleted
+// concurrently.
 func IgnoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Written remembers the last writes to the objects of one kind, so that no decision is based on a cache that has not
-// caught up. The zero value remembers nothing.
+// Written remembers the last write to each object of a kind, so that no decision is based on a stale cache. Its zero
+// value is empty.
 type Written[T metav1.Object] struct {
 	mu      sync.Mutex
 	written map[string]T
@@ -24,7 +24,7 @@ func (o *Written[T]) Wrote(object T) {
 	o.written[keyOf(object)] = object
 }
 
-// Newest returns what is newer: the object as a cache has it, or as it was written. It must not be changed.
+// Newest returns the newer of the cached object and the last written one. It must not be modified.
 func (o *Written[T]) Newest(cached T) T {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -40,7 +40,7 @@ func (o *Written[T]) Newest(cached T) T {
 	return cached
 }
 
-// Forget drops an object that is gone: NAME, or NAMESPACE/NAME where it was in a namespace.
+// Forget drops a deleted object: NAME, or NAMESPACE/NAME of a namespaced kind.
 func (o *Written[T]) Forget(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
