@@ -32,7 +32,7 @@ func TestCondition_LongMessageIsCutBetweenCharacters(t *testing.T) {
 func TestReady_NamesWhatIsNotWellFirst(t *testing.T) {
 	for _, c := range []struct {
 		available, degraded, progressing bool
-		want                             string // the reason
+		want                             string // the expected reason
 	}{
 		{true, false, false, "Ready"}, {false, true, true, "NotAvailable"}, {true, true, true, "IsDegraded"}, {true, false, true, "IsProgressing"},
 	} {

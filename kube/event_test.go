@@ -18,7 +18,7 @@ func event(job *v1beta1.NodeJob, reason, message string) Event {
 func TestEvent_ExistsOnceHoweverOftenItIsWritten(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(miniapi.New(t).Config())
 	first := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "1"}}
-	again := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "2"}} // another one of that name
+	again := &v1beta1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "2"}} // another object of the same name
 	for _, e := range []Event{event(first, "Done", "3/3"), event(first, "Done", "3/3"), event(first, "Failed", ""), event(again, "Done", "")} {
 		if err := RecordOnce(t.Context(), client, "test", e); err != nil {
 			t.Fatal(err)

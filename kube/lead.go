@@ -36,7 +36,7 @@ func (l Lease) Lead(ctx context.Context, work func(context.Context) error) error
 	var (
 		result  error
 		ended   = make(chan struct{})
-		yielded atomic.Bool // before the Lease is acquired there is no work to stop
+		yielded atomic.Bool // ctx ended before the Lease was acquired: there is no work to wait for
 	)
 	stopWaiting := context.AfterFunc(ctx, func() { yielded.Store(true); release() })
 	elector, err := leaderelection.NewLeaderElector(l.election(func(lease context.Context) {

@@ -16,7 +16,7 @@ func lease(client kubernetes.Interface, holder string) Lease {
 	return Lease{Client: client.CoordinationV1(), Namespace: "ours", Name: "work", Holder: holder, Lasts: time.Second}
 }
 
-// holderOf returns the holder of the Lease, or nothing if it was released.
+// holderOf returns the holder of the Lease, or "" if it was released.
 func holderOf(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	l, err := client.CoordinationV1().Leases("ours").Get(t.Context(), "work", metav1.GetOptions{})
@@ -90,7 +90,7 @@ func TestLead_CandidateThatNeverLedEndsWithoutWork(t *testing.T) {
 		waiting.Standby = func(string) { stop() }
 		return waiting.Lead(ctx, func(context.Context) error { return errors.New("two work at once") })
 	})
-	if !errors.Is(err, ErrLeaseLost) { // its work ended of itself
+	if !errors.Is(err, ErrLeaseLost) { // its work returned by itself
 		t.Error(err)
 	}
 }

@@ -46,12 +46,12 @@ type LoopConfig[K comparable] struct {
 // Loop reconciles the keys of a queue.
 type Loop[K comparable] struct {
 	LoopConfig[K]
-	queue workqueue.TypedRateLimitingInterface[K]
-	heard []heard
+	queue   workqueue.TypedRateLimitingInterface[K]
+	watched []watched
 }
 
-// heard is an event handler and the informer with which it is registered.
-type heard struct {
+// watched is an event handler and the informer with which it is registered.
+type watched struct {
 	informer cache.SharedIndexInformer
 	handler  cache.ResourceEventHandlerRegistration
 }
@@ -117,7 +117,7 @@ func (l *Loop[K]) WatchChanges(informer cache.SharedIndexInformer, keys func(obj
 	if err != nil {
 		return err
 	}
-	l.heard = append(l.heard, heard{informer, registered})
+	l.watched = append(l.watched, watched{informer, registered})
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (l *Loop[K]) WatchChanges(informer cache.SharedIndexInformer, keys func(obj
 func (l *Loop[K]) Run(ctx context.Context) error {
 	defer l.queue.ShutDown()
 	var synced []cache.DoneChecker
-	for _, h := range l.heard {
+	for _, h := range l.watched {
 		synced = append(synced, h.handler.HasSyncedChecker())
 		defer func() { _ = h.informer.RemoveEventHandler(h.handler) }() // fails if the informer has stopped
 	}
@@ -154,7 +154,7 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	if ctx.Err() != nil { // after a shutdown the queue still returns its remaining keys
 		return false
 	}
-	again, err := l.once(ctx, key)
+	again, err := l.reconcileSafely(ctx, key)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -177,8 +177,9 @@ func Sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// once turns a panic into an error: one object must not crash the process, which would restart and panic again.
-func (l *Loop[K]) once(ctx context.Context, key K) (again time.Duration, err error) {
+// reconcileSafely turns a panic into an error: one object must not crash the process, which would restart and panic
+// again.
+func (l *Loop[K]) reconcileSafely(ctx context.Context, key K) (again time.Duration, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			l.Log.Error("a reconcile panicked", "key", key, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))

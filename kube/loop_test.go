@@ -281,7 +281,7 @@ func TestLoop_ReactsToRelevantChangesOnly(t *testing.T) {
 	expect("what comes", "late")
 	moved := write("late", "late")
 	moved.Annotations = map[string]string{"a": "b"}
-	if _, err := pods.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil { // does not matter
+	if _, err := pods.Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil { // is filtered out
 		t.Fatal(err)
 	}
 	if _, err := pods.Update(t.Context(), write("late", "other"), metav1.UpdateOptions{}); err != nil {

@@ -82,9 +82,9 @@ func (w *SecretWatch) follow() error {
 		}))
 	w.informer = factory.Core().V1().Secrets().Informer()
 	registered, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { w.tell(name, nil) },
-		UpdateFunc: func(_, _ any) { w.tell(name, nil) },
-		DeleteFunc: func(any) { w.tell(name, nil) },
+		AddFunc:    func(any) { w.update(name, nil) },
+		UpdateFunc: func(_, _ any) { w.update(name, nil) },
+		DeleteFunc: func(any) { w.update(name, nil) },
 	})
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (w *SecretWatch) follow() error {
 	err = w.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 		if apierrors.IsForbidden(err) { // other errors end a watch for a moment only
-			w.tell(name, err)
+			w.update(name, err)
 		}
 	})
 	if err != nil {
@@ -103,13 +103,13 @@ func (w *SecretWatch) follow() error {
 	factory.StartWithContext(ctx)
 	go func() {
 		if cache.WaitFor(ctx, "", registered.HasSyncedChecker()) {
-			w.tell(name, nil)
+			w.update(name, nil)
 		}
 	}()
 	return nil
 }
 
-func (w *SecretWatch) tell(name types.NamespacedName, refusal error) {
+func (w *SecretWatch) update(name types.NamespacedName, refusal error) {
 	w.mu.Lock()
 	if w.name == name {
 		w.refusal = refusal

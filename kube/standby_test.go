@@ -45,7 +45,7 @@ func TestStandby_WorkEndsWhenTheLeaseIsTakenAndWaitsUntilItIsFree(t *testing.T) 
 				return nil
 			})
 		}()
-		changed <- struct{}{} // of no concern
+		changed <- struct{}{} // of another Lease
 		synctest.Wait()
 		if len(ended) > 0 {
 			t.Fatal("it ended while the Lease was free")

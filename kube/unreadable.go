@@ -52,7 +52,7 @@ func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interfa
 	}
 	written, err := patch(ctx, client, o, data, metav1.PatchOptions{FieldManager: manager})
 	switch {
-	case apierrors.IsInvalid(err) && r.isNews(o):
+	case apierrors.IsInvalid(err) && r.isNew(o):
 		return o, nil
 	case apierrors.IsInvalid(err):
 		return nil, nil
@@ -62,7 +62,7 @@ func (r *UnreadableReporter) Report(ctx context.Context, client holdfast.Interfa
 	return written, nil
 }
 
-func (r *UnreadableReporter) isNews(o v1beta1.Object) bool {
+func (r *UnreadableReporter) isNew(o v1beta1.Object) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.reported == nil {

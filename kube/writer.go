@@ -59,8 +59,8 @@ func (w *Writer[T, S]) setFinalizers(ctx context.Context, o T, finalizers []stri
 	return written, err
 }
 
-// WriteStatus writes the status if it differs from that of the object. It returns the object as stored, with the old
-// status if the write failed. It does not modify o.
+// WriteStatus writes the status if it differs from that of the object, and returns the object as stored. It does not
+// modify o.
 func (w *Writer[T, S]) WriteStatus(ctx context.Context, o T, next S) (written T, changed bool, err error) {
 	if equality.Semantic.DeepEqual(*w.Status(o), next) {
 		return o, false, nil

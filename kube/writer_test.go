@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
 )
 
-// writerRig is a server that exists, and a writer of such.
+// writerRig has an NFSServer that exists, and its Writer.
 type writerRig struct {
 	*testing.T
 	client holdfast.Interface
@@ -40,7 +40,8 @@ func newWriterRig(t *testing.T) *writerRig {
 	return r
 }
 
-// expect fails unless the server has these finalizers and this phase, in the API and as the writer remembers it.
+// expect fails unless the server has these finalizers and this phase, both in the API server and in what the Writer
+// remembers.
 func (r *writerRig) expect(phase v1beta1.NFSPhase, finalizers ...string) *v1beta1.NFSServer {
 	r.Helper()
 	now, err := r.client.HoldfastV1beta1().NFSServers("shop").Get(r.Context(), "files", metav1.GetOptions{})
@@ -56,7 +57,7 @@ func (r *writerRig) expect(phase v1beta1.NFSPhase, finalizers ...string) *v1beta
 	return now
 }
 
-// behind writes to the server as another writer does.
+// behind updates the server as another client.
 func (r *writerRig) behind() {
 	r.Helper()
 	patch := []byte(`{"metadata":{"labels":{"a":"b"}}}`)
