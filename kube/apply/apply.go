@@ -19,23 +19,24 @@ import (
 )
 
 var (
-	// ErrForeign is an object that has the name of a desired one and was created by another client. It is not changed.
+	// ErrForeign is the error about an object that has the name of a desired one and was created by another client. It is
+	// not changed.
 	ErrForeign = errors.New("it exists and was not created by Holdfast, so it is not changed: delete it or give the new one another name,  " +
 		"or hand it over to Holdfast with the label " + ManagedByLabel + "=" + FieldManager)
-	// ErrLeaving is an object that is being deleted. It is recreated when it is gone.
+	// ErrLeaving is the error about an object that is being deleted. It is recreated afterwards.
 	ErrLeaving = errors.New("it is being deleted and will be recreated when it is gone")
-	// ErrUnknownKind is an object whose kind the API server does not have.
+	// ErrUnknownKind is the error about an object whose kind the API server does not serve.
 	ErrUnknownKind = errors.New("the API server does not know this kind")
 )
 
-// ContestedError is an object that another client changes again and again.
+// ContestedError is the error about an object that other clients change repeatedly.
 type ContestedError struct{ By []string }
 
 func (e *ContestedError) Error() string {
 	return fmt.Sprintf("it is changed again and again by %s: configure that not to change it", strings.Join(e.By, ", "))
 }
 
-// The rate limit of repairs of an object that others change: the burst, and the number per second.
+// The rate limit of repairs of an object that other clients change: the burst, and the number per second.
 const (
 	repairBurst     = 30
 	repairPerSecond = 0.2
@@ -50,21 +51,21 @@ type record struct {
 	repairs flowcontrol.PassiveRateLimiter
 }
 
-// changedMeanwhile is when an object that others are changing is checked again.
+// changedMeanwhile is the delay before an object is checked again that another client was changing.
 const changedMeanwhile = 100 * time.Millisecond
 
-// unseenFor is how long an object that was applied may stay out of the cache before it counts as gone.
+// unseenFor is how long an applied object may be missing in the cache before it counts as deleted.
 const unseenFor = 10 * time.Second
 
 // Outcome is the result of an Apply.
 type Outcome struct {
-	Changed  []Ref // were created or repaired
+	Changed  []Ref // created or repaired
 	Failures []Failure
-	// Again is when to apply once more even if nothing changes; 0: not at all.
+	// Again is the delay after which to apply again even if nothing changes; 0 means never.
 	Again time.Duration
 }
 
-// Err joins the failures.
+// Err joins the failures into one error.
 func (o Outcome) Err() error {
 	errs := make([]error, len(o.Failures))
 	for i, f := range o.Failures {
@@ -73,7 +74,7 @@ func (o Outcome) Err() error {
 	return errors.Join(errs...)
 }
 
-// And is both outcomes in one.
+// And merges two outcomes.
 func (o Outcome) And(other Outcome) Outcome {
 	return Outcome{
 		Changed: slices.Concat(o.Changed, other.Changed), Failures: slices.Concat(o.Failures, other.Failures),
@@ -81,23 +82,22 @@ func (o Outcome) And(other Outcome) Outcome {
 	}
 }
 
-// Apply applies each desired object, in this order. A refused one does not stop the others. It sends no request for
-// objects that are unchanged since they were last applied.
+// Apply applies the desired objects in the given order. A failure does not stop the others. Objects that are unchanged
+// since their last apply cost no request.
 func (s *Set) Apply(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
 	return s.applyAll(ctx, objects, nil, false)
 }
 
-// Spared are objects that are not overwritten where the function says so. It gets the exact object that would be
-// overwritten: an object that was changed in between is not overwritten either, but passed by the next Apply.
+// Spared has predicates of objects that must not be overwritten in some states. A predicate gets the object that would
+// be overwritten; if another client changes it at that moment, it is not overwritten, and the next Apply decides again.
 type Spared map[Ref]func(live *unstructured.Unstructured) bool
 
-// ApplySparing is Apply for all that is not spared.
+// ApplySparing is Apply except for objects whose predicate in spared returns true.
 func (s *Set) ApplySparing(ctx context.Context, objects []*unstructured.Unstructured, spared Spared) Outcome {
 	return s.applyAll(ctx, objects, spared, false)
 }
 
-// Mark is Apply for objects that others made and of which only some metadata is desired. It does not create missing
-// ones.
+// Mark applies metadata to objects of other clients. Objects that do not exist are not created.
 func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Outcome {
 	return s.applyAll(ctx, objects, nil, true)
 }
@@ -131,7 +131,7 @@ func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured
 	return out
 }
 
-// intend records in the inventory what is going to be created.
+// intend records in the inventory which objects are about to be created.
 func (s *Set) intend(ctx context.Context, objects []*unstructured.Unstructured) error {
 	coming := map[Ref]types.UID{}
 	for _, o := range objects {
@@ -145,7 +145,7 @@ func (s *Set) intend(ctx context.Context, objects []*unstructured.Unstructured) 
 	return s.inventory.change(ctx, coming, nil)
 }
 
-// writeDown records created objects in the inventory, and removes entries that are gone or belong to others.
+// writeDown records created objects in the inventory, and removes those that are deleted or belong to other clients.
 func (s *Set) writeDown(ctx context.Context, objects []*unstructured.Unstructured, failures []Failure) []Failure {
 	if ctx.Err() != nil {
 		return nil
@@ -178,7 +178,7 @@ func (s *Set) record(r Ref) *record {
 	return s.records[r]
 }
 
-// application is one object while it is applied.
+// application is the apply of one object.
 type application struct {
 	*Set
 	*watch
@@ -188,7 +188,7 @@ type application struct {
 	spare  func(live *unstructured.Unstructured) bool
 	again  time.Duration
 
-	release *Release // of Helm, nil without one
+	release *Release // nil if the object belongs to no Helm release
 }
 
 func (a *application) do(ctx context.Context) (changed bool, err error) {
@@ -207,7 +207,7 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 		if live == nil {
 			a.again = unseenFor + time.Second
 		}
-		live = known.result // the cache will say so too
+		live = known.result // the cache lags behind
 	}
 	a.leaveToHelm(live)
 	if live != nil && known != nil && known.upToDate(live, a.wanted, a.mark) {
@@ -246,7 +246,7 @@ func (a *application) put(ctx context.Context, live *unstructured.Unstructured, 
 	return live == nil || live.GetResourceVersion() != result.GetResourceVersion(), nil
 }
 
-// look reads from the API server: an object that is not in the cache may exist without our label.
+// look reads the object from the API server: without our label it is not in the cache.
 func (a *application) look(ctx context.Context) (*unstructured.Unstructured, error) {
 	live, err := a.client(a.Client, a.ref.Namespace).Get(ctx, a.ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -270,31 +270,31 @@ func (a *application) mayTouch(live *unstructured.Unstructured, known *record) e
 	return nil
 }
 
-// ours says whether an object may be written: by its label, with which it may have been handed over, or, where that was
-// removed, by its managed fields.
+// ours returns whether an object may be written: it has our label, with which a user may have handed it over, or our
+// managed fields, if the label was removed.
 func ours(o *unstructured.Unstructured) bool {
 	return o.GetLabels()[ManagedByLabel] == FieldManager || slices.ContainsFunc(o.GetManagedFields(), isOurs)
 }
 
-// namedByUsers are the kinds whose names users choose, whatever labels they take for their objects.
+// namedByUsers are kinds whose names users choose: an object of such a kind is not ours because of its labels.
 var namedByUsers = map[string]bool{
 	"StorageClass": true, "VolumeSnapshotClass": true, "VolumeGroupSnapshotClass": true,
 	"Secret": true, "ConfigMap": true, "Service": true, "Ingress": true,
 }
 
-// ofManifest says whether an object may come from the manifest of this or an earlier release.
+// ofManifest returns whether an object may come from the manifest of this or an earlier release.
 func ofManifest(o *unstructured.Unstructured) bool {
 	return !namedByUsers[o.GetKind()] && o.GetLabels()["app.kubernetes.io/name"] == "holdfast"
 }
 
 func isOurs(f metav1.ManagedFieldsEntry) bool { return isOf(f, FieldManager) }
 
-// isOf says whether an entry is what a manager has applied.
+// isOf returns whether an entry records what a manager has applied.
 func isOf(f metav1.ManagedFieldsEntry, manager string) bool {
 	return f.Manager == manager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == ""
 }
 
-// others who have written to an object.
+// others returns the other managers that have written to an object.
 func others(o *unstructured.Unstructured) []string {
 	var all []string
 	for _, f := range o.GetManagedFields() {
@@ -309,7 +309,7 @@ func (a *application) write(ctx context.Context, live *unstructured.Unstructured
 	wanted := a.wanted
 	if a.mark {
 		wanted = wanted.DeepCopy()
-		wanted.SetUID(live.GetUID()) // or it would be made if it has just been deleted
+		wanted.SetUID(live.GetUID()) // the apply must fail, not create it, if it has just been deleted
 	}
 	if a.spare != nil && live != nil {
 		wanted = wanted.DeepCopy()
@@ -338,7 +338,7 @@ func (a *application) apply(ctx context.Context, wanted *unstructured.Unstructur
 			return nil, err
 		}
 		rest.SetLabels(nil)
-		rest.SetUID(rendered.GetUID()) // or it would be made, without a spec, if it has just been deleted
+		rest.SetUID(rendered.GetUID()) // the apply must fail, not create it without a spec, if it has just been deleted
 	}
 	return a.applyAs(ctx, FieldManager, rest)
 }
@@ -347,7 +347,7 @@ func (a *application) applyAs(ctx context.Context, manager string, o *unstructur
 	return a.client(a.Client, a.ref.Namespace).Apply(ctx, a.ref.Name, o, metav1.ApplyOptions{FieldManager: manager, Force: true})
 }
 
-// manager owns the content of the object.
+// manager returns the field manager that owns the content of the object.
 func (a *application) manager() string {
 	if a.release != nil {
 		return a.release.Manager
@@ -355,7 +355,7 @@ func (a *application) manager() string {
 	return FieldManager
 }
 
-// absentFor is how long an object that should be marked and does not exist is not looked up again.
+// absentFor is how long an object that Mark did not find is not looked up again.
 const absentFor = 5 * time.Minute
 
 func (a *application) absentLately() bool {
@@ -384,7 +384,7 @@ func (a *application) ends() {
 	delete(a.applying, a.ref)
 }
 
-// remember stores an object as the API server returned it, unless it was deleted before the answer came.
+// remember records an object as the API server returned it, unless its deletion was observed during the apply.
 func (a *application) remember(result *unstructured.Unstructured, before *record) {
 	r := &record{wanted: a.wanted.DeepCopy(), result: result, at: time.Now(), marked: a.mark}
 	if before != nil {
@@ -399,7 +399,7 @@ func (a *application) remember(result *unstructured.Unstructured, before *record
 	}
 }
 
-// forget drops the record of an object, unless that is newer than its deletion.
+// forget drops the record of an object, unless it is newer than the deleted state.
 func (s *Set) forget(r Ref, last *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// OwnedBy returns all objects that name an owner and are not being deleted. They must not be changed.
+// OwnedBy returns all objects with an owner reference to uid that are not being deleted. They must not be modified.
 func (s *Set) OwnedBy(uid types.UID) (found []*unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,8 +26,8 @@ func (s *Set) OwnedBy(uid types.UID) (found []*unstructured.Unstructured) {
 	return found
 }
 
-// Disown removes the owners from an object, so that it stays when they are deleted. It is no error if the object is
-// gone.
+// Disown removes the owner references of an object, so that it is not deleted with its owners. A deleted object is no
+// error.
 func (s *Set) Disown(ctx context.Context, o *unstructured.Unstructured) error {
 	r := RefOf(o)
 	w := s.watch(r.GroupKind)

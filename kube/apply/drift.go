@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// restartedAt is where kubectl rollout restart writes, which is no drift.
+// restartedAt is the field that kubectl rollout restart writes, which does not count as drift.
 var restartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
 
-// significant are annotations with a meaning to Kubernetes, which others must not add.
+// significant are annotations that change what Kubernetes does; other clients must not add them.
 var significant = []string{
 	"storageclass.kubernetes.io/is-default-class", "snapshot.storage.kubernetes.io/is-default-class", "groupsnapshot.storage.kubernetes.io/is-default-class",
 }
 
-// upToDate says whether an object is as desired and unchanged since it was applied.
+// upToDate returns whether an object is as desired and unchanged since it was applied.
 func (r *record) upToDate(live, wanted *unstructured.Unstructured, mark bool) bool {
 	if r.marked != mark || live.GetUID() != r.result.GetUID() || !equalContent(r.wanted, wanted) || !sameMetadata(live, r.result, wanted) {
 		return false
@@ -26,7 +26,7 @@ func (r *record) upToDate(live, wanted *unstructured.Unstructured, mark bool) bo
 
 func equalContent(a, b *unstructured.Unstructured) bool { return reflect.DeepEqual(a.Object, b.Object) }
 
-// content is an object without metadata and status, and without fields that others may write.
+// content returns an object without metadata, status and fields that other clients may write.
 func content(o *unstructured.Unstructured) map[string]any {
 	kept := map[string]any{}
 	for field, value := range o.Object {
@@ -41,12 +41,12 @@ func content(o *unstructured.Unstructured) map[string]any {
 	return kept
 }
 
-// isTolerated says whether the distribution writes a field of a kind: OpenShift adds pull secrets.
+// isTolerated returns whether the distribution may write a field of a kind: OpenShift adds pull secrets.
 func isTolerated(kind, field string) bool {
 	return kind == "ServiceAccount" && (field == "secrets" || field == "imagePullSecrets")
 }
 
-// sameMetadata compares the desired labels, annotations and owners. Others may add theirs.
+// sameMetadata compares desired labels, annotations and owners. Other clients may add theirs.
 func sameMetadata(live, was, wanted *unstructured.Unstructured) bool {
 	if (live.GetDeletionTimestamp() == nil) != (was.GetDeletionTimestamp() == nil) {
 		return false

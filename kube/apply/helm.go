@@ -10,23 +10,23 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// Objects that Helm has installed keep Helm's value of ManagedByLabel: helm uninstall leaves objects with another
-// value, and helm install refuses them.
+// Objects that Helm has installed keep Helm's value of ManagedByLabel: with another value, helm uninstall would not
+// delete them and helm install would refuse them.
 const (
 	helmManager = "Helm"
-	helmRelease = "meta.helm.sh/release-name" // an annotation
+	helmRelease = "meta.helm.sh/release-name" // annotation
 )
 
-// Release is the Helm release of an object that Helm has applied server-side. Helm's field manager owns all that the chart
-// renders. If another manager owned such a field as well, the next helm upgrade that changes it would be a conflict. So
-// what the chart renders is repaired as Helm's manager, and only the rest belongs to another.
+// Release is the Helm release of an object that Helm has applied server-side. Helm's field manager owns all fields that
+// the chart renders. If our manager owned such a field too, the next helm upgrade that changes it would fail with a
+// conflict. So the fields of the chart are repaired under Helm's manager, and our manager owns only the others.
 type Release struct {
 	Manager             string
-	labels, annotations map[string]string // of the object that are Helm's
+	labels, annotations map[string]string // those that Helm's manager owns
 }
 
-// ReleaseOf returns the release of an object; nil if it has none, or if Helm merges its changes on the client's side, which
-// knows no conflicts.
+// ReleaseOf returns the release of an object. It is nil if there is none, or if Helm applies on the client side, where
+// no conflicts occur.
 func ReleaseOf(o *unstructured.Unstructured) *Release {
 	if o == nil || o.GetAnnotations()[helmRelease] == "" {
 		return nil
@@ -48,7 +48,7 @@ func ownsMetadata(fields *fieldpath.Set, field, key string) bool {
 	return fields.Has(fieldpath.MakePathOrDie("metadata", field, key))
 }
 
-// Rendered is what Helm's manager owns of a desired object. Owners are not in a chart.
+// Rendered returns the part of a desired object that Helm's manager owns. A chart has no owner references.
 func (r *Release) Rendered(wanted *unstructured.Unstructured) *unstructured.Unstructured {
 	o := wanted.DeepCopy()
 	o.SetOwnerReferences(nil)
@@ -71,7 +71,7 @@ func asHelms(o *unstructured.Unstructured) {
 	o.SetLabels(labels)
 }
 
-// rest is what is left of the metadata of a desired object without what Helm's manager owns.
+// rest returns the metadata of a desired object without what Helm's manager owns.
 func (r *Release) rest(wanted *unstructured.Unstructured) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(wanted.GroupVersionKind())
@@ -93,7 +93,7 @@ func (c *Config) selector() string {
 	return ManagedByLabel + " in (" + FieldManager + "," + helmManager + ")," + v1beta1.PartOfLabel + "=" + v1beta1.AppName
 }
 
-// leaveToHelm keeps an object that Helm has installed Helm's. One that was deleted is recreated as one of its release.
+// leaveToHelm keeps the labels of an object that Helm has installed. One that was deleted is recreated with them.
 func (a *application) leaveToHelm(live *unstructured.Unstructured) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

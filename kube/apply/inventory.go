@@ -18,11 +18,11 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// InventoryName is the name of the ConfigMap that lists the created objects.
+// InventoryName is the name of the ConfigMap that lists created objects.
 const InventoryName = "holdfast-inventory"
 
-// inventory lists the objects that a Set has created, by kind, name and UID. Nothing else is ever deleted: labels,
-// owners and managed fields are in copies of an object, too.
+// inventory lists the objects that a Set has created, by kind, name and UID. Only these are ever deleted: labels,
+// owners and managed fields do not suffice, since copies of an object have them too.
 type inventory struct {
 	configs dynamic.ResourceInterface
 	key     string // of the ConfigMap's data
@@ -30,7 +30,7 @@ type inventory struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
-	made   map[Ref]types.UID // "" while it is being created, so that a crash in between loses nothing
+	made   map[Ref]types.UID // "" while it is being created, so that it is listed even after a crash
 	stored string
 	warned bool
 }
@@ -40,8 +40,8 @@ func newInventory(c *Config) *inventory {
 	return &inventory{configs: c.Client.Resource(resource).Namespace(c.InventoryNamespace), key: c.Name, log: c.Log}
 }
 
-// load reads what earlier processes have created. Without an inventory, a release without one has created the existing
-// objects.
+// load reads the inventory. If there is none, an earlier release that kept none may have created objects, which before
+// returns.
 func (i *inventory) load(ctx context.Context, before func() []*unstructured.Unstructured) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -67,7 +67,7 @@ func (i *inventory) load(ctx context.Context, before func() []*unstructured.Unst
 	return nil
 }
 
-// lacks says whether an object of that name would be the first.
+// lacks returns whether no object of that name is listed.
 func (i *inventory) lacks(r Ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -75,7 +75,7 @@ func (i *inventory) lacks(r Ref) bool {
 	return !known
 }
 
-// has says whether an object was made here.
+// has returns whether this Set created an object.
 func (i *inventory) has(o *unstructured.Unstructured) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -83,7 +83,7 @@ func (i *inventory) has(o *unstructured.Unstructured) bool {
 	return known && (uid == o.GetUID() || uid == "" && slices.ContainsFunc(o.GetManagedFields(), isOurs))
 }
 
-// change records which objects were created, or will be, and which are gone.
+// change adds objects that were created, or are about to be, and removes those for which gone returns true.
 func (i *inventory) change(ctx context.Context, made map[Ref]types.UID, gone func(Ref, types.UID) bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -98,7 +98,7 @@ func (i *inventory) change(ctx context.Context, made map[Ref]types.UID, gone fun
 		return nil
 	}
 	err := i.write(ctx, text)
-	if apierrors.IsForbidden(err) { // an image was upgraded without its rights
+	if apierrors.IsForbidden(err) { // the image was upgraded without the RBAC rules of its release
 		if !i.warned {
 			i.log.Warn("created objects are not recorded, so that a later release may not delete them: apply the manifest of this release", "error", err)
 		}
@@ -129,7 +129,7 @@ func (i *inventory) write(ctx context.Context, text string) error {
 	return err
 }
 
-// text has a line for each object: its kind, its name, its UID.
+// text formats one line per object: kind, name, UID.
 func (i *inventory) text() string {
 	lines := make([]string, 0, len(i.made))
 	for ref, uid := range i.made {
@@ -142,7 +142,7 @@ func (i *inventory) text() string {
 	return strings.Join(lines, "")
 }
 
-// parseInventory skips lines that it does not understand: an object that is not listed is not deleted.
+// parseInventory skips invalid lines: an object that is not listed is not deleted.
 func parseInventory(text string) map[Ref]types.UID {
 	made := map[Ref]types.UID{}
 	for line := range strings.Lines(text) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Prune deletes all objects that have the instance label, were created here, and that keep does not keep.
+// Prune deletes all objects that have the instance label, were created by this Set, and for which keep returns false.
 func (s *Set) Prune(ctx context.Context, keep func(*unstructured.Unstructured) bool) Outcome {
 	var out Outcome
 	for _, o := range s.labelled() {
@@ -30,7 +30,7 @@ func (s *Set) Prune(ctx context.Context, keep func(*unstructured.Unstructured) b
 	return out
 }
 
-// Delete deletes exactly the given object. It is no error if it is gone, nor if it was not created here: then it stays.
+// Delete deletes exactly the given object if this Set created it. A deleted object is no error.
 func (s *Set) Delete(ctx context.Context, o *unstructured.Unstructured) error {
 	r := RefOf(o)
 	w := s.watch(r.GroupKind)
@@ -46,13 +46,13 @@ func (s *Set) Delete(ctx context.Context, o *unstructured.Unstructured) error {
 		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
 	})
 	s.forget(r, nil)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // another one has its name by now
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // another object may have its name now
 		return nil
 	}
 	return err
 }
 
-// Keeping returns a keep for Prune: the desired objects.
+// Keeping returns a keep function for Prune that keeps the desired objects.
 func Keeping(wanted []*unstructured.Unstructured) func(*unstructured.Unstructured) bool {
 	names := map[Ref]bool{}
 	for _, o := range wanted {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// replace deletes an object whose immutable fields would have to change, and creates it again. If the API server
-// refuses the new object too, it is not deleted, and refusal is returned.
+// replace deletes an object of which immutable fields would change, and recreates it. If the API server refuses the new
+// object as well, the old one stays and refusal is returned.
 func (a *application) replace(ctx context.Context, live *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
 	c := a.client(a.Client, a.ref.Namespace)
 	_, err := c.Create(ctx, a.wanted, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
@@ -25,7 +25,7 @@ func (a *application) replace(ctx context.Context, live *unstructured.Unstructur
 	}
 	uid, propagation := live.GetUID(), metav1.DeletePropagationBackground
 	if a.ref.Group == "apps" {
-		propagation = metav1.DeletePropagationOrphan // the new one takes the pods
+		propagation = metav1.DeletePropagationOrphan // the new workload adopts the pods
 	}
 	if err := c.Delete(ctx, a.ref.Name, metav1.DeleteOptions{PropagationPolicy: &propagation, Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
 		return nil, fmt.Errorf("deleting it to recreate it: %w", err)

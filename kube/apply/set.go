@@ -1,6 +1,6 @@
-// Package apply applies the desired objects and repairs drift. It applies them under one field manager, watches all
-// objects that it has created, so that changes and deletions by others are undone at once, and prunes objects of its
-// inventory that are no longer desired. Unchanged objects cost no request.
+// Package apply applies desired objects by server-side apply under one field manager and repairs drift. It watches the
+// objects that it created, reverts changes and deletions by other clients at once, and prunes objects of its inventory
+// that are no longer desired. Unchanged objects cost no request.
 package apply
 
 import (
@@ -20,53 +20,52 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// FieldManager is the name under which everything is applied.
+// FieldManager is the field manager of all applied objects.
 const FieldManager = "holdfast-operator"
 
-// The labels by which objects are found.
+// The labels that select objects.
 const (
-	// ManagedByLabel, with the value FieldManager, is on every object that is watched, but for those that Helm has installed.
+	// ManagedByLabel, with the value FieldManager, is on every watched object except those that Helm has installed.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
-	// InstanceLabel is on every object that is pruned when it is not desired, unless the Set has a label of its own for
-	// that.
+	// InstanceLabel is on every object that Prune may delete, unless Config.Instance names another label.
 	InstanceLabel = "app.kubernetes.io/instance"
 )
 
-// Config is what a Set needs.
+// Config configures a Set.
 type Config struct {
 	Client dynamic.Interface
-	// Resources asks the API server for the resources of a group and version, such as discovery does.
+	// Resources returns the resources of a group and version, as discovery does.
 	Resources func(groupVersion string) (*metav1.APIResourceList, error)
-	// Kinds that may be applied. Those that the API server does not know are watched once it does.
+	// Kinds are those that may be applied. Those that the API server does not serve are watched as soon as it does.
 	Kinds     []schema.GroupVersionKind
-	Name      string // of the set, among those of the same inventory
-	Namespace string // of what is in a namespace
-	// Everywhere replaces Namespace: objects are in any. An object of any kind that has the name of a desired one and
-	// was not created by Holdfast then belongs to others.
+	Name      string // key of this Set in the inventory
+	Namespace string // of namespaced objects
+	// Everywhere replaces Namespace: objects may be in any namespace. An object with the name of a desired one that was
+	// not created by Holdfast then always counts as foreign.
 	Everywhere bool
-	Instance   string // the label that stands for InstanceLabel; that if empty
-	// InventoryNamespace has the ConfigMap InventoryName; Namespace if empty.
+	Instance   string // the label that selects objects for Prune; InstanceLabel if empty
+	// InventoryNamespace is the namespace of the ConfigMap InventoryName; Namespace if empty.
 	InventoryNamespace string
-	// Stranger, if not nil, is called with an object that has our labels and was not created here, such as a copy of
-	// one that was. It is called until it succeeds once.
+	// Stranger, if not nil, is called once for each object that has our labels and was not created here, such as a copy of
+	// one that was; again if it fails.
 	Stranger func(context.Context, *unstructured.Unstructured) error
 	Log      *slog.Logger
 }
 
-// Ref names an object.
+// Ref identifies an object.
 type Ref struct {
 	schema.GroupKind
 	types.NamespacedName
 }
 
-// RefOf an object.
+// RefOf returns the Ref of an object.
 func RefOf(o *unstructured.Unstructured) Ref {
 	return Ref{o.GroupVersionKind().GroupKind(), types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}
 }
 
 func (r Ref) String() string { return r.Kind + " " + r.Name }
 
-// Failure is an object that could not be applied, and why.
+// Failure is why an object could not be applied.
 type Failure struct { //nolint:errname // one of Outcome.Failures; that it is an error too is by the way
 	Ref
 	Err error
@@ -75,23 +74,24 @@ type Failure struct { //nolint:errname // one of Outcome.Failures; that it is an
 func (f Failure) Error() string { return f.String() + ": " + f.Err.Error() }
 func (f Failure) Unwrap() error { return f.Err }
 
-// Set is the objects. All methods may be called from several goroutines; of two that apply the same object the last wins.
+// Set manages a set of objects. Its methods may be called concurrently; if two apply the same object, the last one
+// wins.
 type Set struct {
 	Config
 
 	mu        sync.Mutex
 	watches   map[schema.GroupKind]*watch
 	records   map[Ref]*record
-	applying  map[Ref]*unstructured.Unstructured // the last that was seen of what has gone since its application began
-	releases  map[Ref]*Release                   // of the objects that Helm has applied
-	absent    map[Ref]time.Time                  // when what was to be marked was not there
-	forbidden map[schema.GroupKind]bool          // once: the API server did not let them be read
-	strangers map[types.UID]bool                 // that were reported
+	applying  map[Ref]*unstructured.Unstructured // last state of objects that were deleted during their apply
+	releases  map[Ref]*Release                   // of objects that Helm has applied
+	absent    map[Ref]time.Time                  // when Mark found that an object does not exist
+	forbidden map[schema.GroupKind]bool          // kinds that we have no right to list
+	strangers map[types.UID]bool                 // UIDs that were reported
 	listeners []func(Ref)
 	inventory *inventory
 }
 
-// New checks the configuration. Start must be called next.
+// New validates the configuration. Start must be called next.
 func New(c Config) (*Set, error) {
 	c.InventoryNamespace = cmp.Or(c.InventoryNamespace, c.Namespace)
 	if c.Client == nil || c.Resources == nil || c.Name == "" || (c.Namespace == "") != c.Everywhere || c.InventoryNamespace == "" {
@@ -107,8 +107,8 @@ func New(c Config) (*Set, error) {
 	}, nil
 }
 
-// Listen registers changed, which runs whenever an owned object is added, changed or deleted, and, with a Ref without a
-// name, when the API server has learned or forgotten a kind. It must return at once. It is called before Start.
+// Listen registers a function that is called when an object of this Set is added, changed or deleted, and, with a Ref
+// without a name, when the API server starts or stops to serve a kind. It must not block. Call Listen before Start.
 func (s *Set) Listen(changed func(Ref)) { s.listeners = append(s.listeners, changed) }
 
 func (s *Set) tell(r Ref) {
@@ -117,7 +117,7 @@ func (s *Set) tell(r Ref) {
 	}
 }
 
-// Has says whether the API server knows one of the Kinds.
+// Has returns whether the API server serves one of the Kinds.
 func (s *Set) Has(kind schema.GroupKind) bool { return s.watch(kind) != nil }
 
 func (s *Set) watch(kind schema.GroupKind) *watch {
@@ -126,7 +126,7 @@ func (s *Set) watch(kind schema.GroupKind) *watch {
 	return s.watches[kind]
 }
 
-// Get returns an owned object as it was last heard of, nil if there is none. It must not be changed.
+// Get returns an object from the cache, or nil. It must not be modified.
 func (s *Set) Get(r Ref) *unstructured.Unstructured {
 	w := s.watch(r.GroupKind)
 	if w == nil {
@@ -141,13 +141,13 @@ func (s *Set) Get(r Ref) *unstructured.Unstructured {
 	return cached
 }
 
-// List returns all objects with the label of instances that were made here, ordered by kind and name. They must not be
-// changed.
+// List returns all objects with the instance label that this Set created, ordered by kind and name. They must not be
+// modified.
 func (s *Set) List() []*unstructured.Unstructured {
 	return slices.DeleteFunc(s.labelled(), func(o *unstructured.Unstructured) bool { return !s.inventory.has(o) })
 }
 
-// labelled are the objects with the label of instances, regardless of their creator.
+// labelled returns all objects with the instance label, regardless of their creator.
 func (s *Set) labelled() []*unstructured.Unstructured {
 	return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool { return o.GetLabels()[s.Instance] == "" })
 }

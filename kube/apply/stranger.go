@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-storage/holdfast/kube"
 )
 
-// ReasonStranger is that of the event of an object that has the labels of ours and was not made here.
+// ReasonStranger is the reason of the event about an object that has our labels and was not created here.
 const ReasonStranger = "NotMadeByHoldfast"
 
-// TellOfStranger writes an event at the object, for Config.Stranger.
+// TellOfStranger returns a Config.Stranger that records an event about the object.
 func TellOfStranger(client kubernetes.Interface) func(context.Context, *unstructured.Unstructured) error {
 	return func(ctx context.Context, o *unstructured.Unstructured) error {
 		message := fmt.Sprintf("this %s has the label %s=%s and was not created by Holdfast, so it is left alone; it may be a copy of one that was: "+
@@ -28,7 +28,7 @@ func TellOfStranger(client kubernetes.Interface) func(context.Context, *unstruct
 	}
 }
 
-// reportStranger reports an object that looks like ours and is left alone.
+// reportStranger reports an object that has our labels and is not touched.
 func (s *Set) reportStranger(ctx context.Context, o *unstructured.Unstructured) {
 	s.mu.Lock()
 	reported := s.strangers[o.GetUID()]

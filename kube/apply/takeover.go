@@ -14,12 +14,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// takeOverTries is how often an object is read again that others write to at the same time, such as its controller its
-// status.
+// takeOverTries limits the retries after conflicts, such as with a controller that writes the status.
 const takeOverTries = 5
 
-// takeOver removes fields that others have added to an object that was just applied. An apply does not touch them, so
-// it first takes over their ownership: the next apply, which does not have them, removes them.
+// takeOver removes fields that other clients added to an object that was just applied. An apply leaves such fields
+// alone, so takeOver makes them fields of our manager: the next apply, which does not have them, removes them.
 func (a *application) takeOver(ctx context.Context, applied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	for range takeOverTries {
 		fields, err := withoutAdditions(applied, a.manager())
@@ -47,7 +46,8 @@ func (a *application) takeOver(ctx context.Context, applied *unstructured.Unstru
 	return applied, nil
 }
 
-// withoutAdditions returns managed fields in which all additions of others are the manager's, nil if there are none.
+// withoutAdditions returns managed fields in which the manager owns all additions of other clients; nil if there are
+// none.
 func withoutAdditions(o *unstructured.Unstructured, manager string) ([]metav1.ManagedFieldsEntry, error) {
 	mine, added := fieldpath.NewSet(), fieldpath.NewSet()
 	own := -1
@@ -81,7 +81,7 @@ func withoutAdditions(o *unstructured.Unstructured, manager string) ([]metav1.Ma
 	return kept, err
 }
 
-// allowed is what others may have: metadata, status, and what is tolerated.
+// allowed returns the fields that other clients may own: metadata, status, and tolerated fields.
 func allowed(kind string, fields *fieldpath.Set) *fieldpath.Set {
 	kept := fieldpath.NewSet()
 	for path := range fields.All() {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watch is one kind that the API server knows.
+// watch is the informer of one kind.
 type watch struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
@@ -39,7 +39,7 @@ func (w *watch) get(name types.NamespacedName) *unstructured.Unstructured {
 	if name.Namespace != "" {
 		key = name.String()
 	}
-	found, _, _ := w.index.GetByKey(key) // this index has no errors
+	found, _, _ := w.index.GetByKey(key) // this index returns no errors
 	o, _ := found.(*unstructured.Unstructured)
 	return o
 }
@@ -54,13 +54,13 @@ func (w *watch) list() []*unstructured.Unstructured {
 
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// How often a kind is looked up again that the API server is about to serve, or when it does not answer.
+// The retry interval while the API server does not serve a kind yet, or does not answer.
 const (
 	askAgainFirst = 200 * time.Millisecond
 	askAgainLast  = 30 * time.Second
 )
 
-// Start watches until ctx ends, and returns when all existing objects are known.
+// Start watches until ctx ends. It returns after the initial list of all kinds.
 func (s *Set) Start(ctx context.Context) error {
 	for wait := askAgainFirst; ; wait = min(2*wait, askAgainLast) {
 		err := s.takeUp(ctx)
@@ -80,12 +80,12 @@ func (s *Set) Start(ctx context.Context) error {
 	return s.watchDefinitions(ctx)
 }
 
-// madeBefore is what a release without an inventory has made.
+// madeBefore returns what a release without an inventory created.
 func (s *Set) madeBefore() []*unstructured.Unstructured {
 	return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool { return !slices.ContainsFunc(o.GetManagedFields(), isOurs) })
 }
 
-// takeUp starts to watch those of the Kinds that the API server knows by now.
+// takeUp starts a watch of each of the Kinds that the API server serves by now.
 func (s *Set) takeUp(ctx context.Context) error {
 	known := map[schema.GroupVersion]*metav1.APIResourceList{}
 	for _, kind := range s.Kinds {
@@ -114,10 +114,10 @@ func (s *Set) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// errMayNot is of a kind that the API server does not let this program read: an image was upgraded without its rights.
+// errMayNot means that this process may not list a kind: the image was upgraded without the RBAC rules of its release.
 var errMayNot = errors.New("forbidden")
 
-// begin watches one kind, and returns when its existing objects are known.
+// begin watches one kind, and returns after its initial list.
 func (s *Set) begin(ctx context.Context, kind schema.GroupVersionKind, resource metav1.APIResource) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
@@ -154,7 +154,7 @@ func (s *Set) begin(ctx context.Context, kind schema.GroupVersionKind, resource 
 	return nil
 }
 
-// endWhereForbidden stops an informer that has no right to list, which would retry forever.
+// endWhereForbidden stops an informer that may not list its kind and would retry forever.
 func endWhereForbidden(informer cache.SharedIndexInformer, end context.CancelCauseFunc) error {
 	return informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		if apierrors.IsForbidden(err) && !informer.HasSynced() {
@@ -165,7 +165,7 @@ func endWhereForbidden(informer cache.SharedIndexInformer, end context.CancelCau
 	})
 }
 
-// denied notes a kind that is skipped for lack of rights, which is retried.
+// denied returns whether a kind is skipped for lack of rights. It is retried later.
 func (s *Set) denied(kind schema.GroupKind, err error) bool {
 	if !errors.Is(err, errMayNot) {
 		return false
@@ -179,17 +179,17 @@ func (s *Set) denied(kind schema.GroupKind, err error) bool {
 	return true
 }
 
-// awaited says whether a kind should be watched and is not.
+// awaited returns whether a kind is to be watched and is not.
 func (s *Set) awaited(kind schema.GroupKind, defined map[schema.GroupKind]bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.watches[kind] == nil && (defined[kind] || s.forbidden[kind])
 }
 
-// wentAway forgets an object that was deleted, or that lost the label.
+// wentAway handles an object that was deleted, or that lost the label.
 func (s *Set) wentAway(kind schema.GroupKind, o any) {
 	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		namespace, name, _ := cache.SplitMetaNamespaceKey(unknown.Key) // it was made by the same package
+		namespace, name, _ := cache.SplitMetaNamespaceKey(unknown.Key) // the key was made by the same package
 		r := Ref{kind, types.NamespacedName{Namespace: namespace, Name: name}}
 		s.forget(r, nil)
 		s.tell(r)
@@ -200,7 +200,7 @@ func (s *Set) wentAway(kind schema.GroupKind, o any) {
 	s.tell(RefOf(last))
 }
 
-// watchDefinitions starts to watch kinds that are added to the API server, and stops for those that are removed.
+// watchDefinitions starts watches of kinds that are added to the API server, and stops those of kinds that are removed.
 func (s *Set) watchDefinitions(ctx context.Context) error {
 	informer := dynamicinformer.NewFilteredDynamicInformer(s.Client, definitionResource, metav1.NamespaceAll, 0, nil, nil).Informer()
 	if err := informer.SetTransform(slimDefinition); err != nil {
@@ -223,12 +223,12 @@ func (s *Set) watchDefinitions(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", registered.HasSyncedChecker()) {
 		return context.Cause(ctx)
 	}
-	touch(nil) // for what was forbidden before
+	touch(nil) // kinds that were forbidden are tried again
 	go s.follow(ctx, changed, informer.GetIndexer())
 	return nil
 }
 
-// slimDefinition keeps what says which kind it is and whether it is served.
+// slimDefinition keeps the fields that say which kind it is and whether it is served.
 func slimDefinition(o any) (any, error) {
 	d, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -247,7 +247,7 @@ func slimDefinition(o any) (any, error) {
 	return slim, nil
 }
 
-// follow checks the definitions whenever they change. A defined kind may not be served yet.
+// follow starts and stops watches whenever a CustomResourceDefinition changes. A defined kind may not be served yet.
 func (s *Set) follow(ctx context.Context, changed <-chan struct{}, definitions cache.Indexer) {
 	again, custom := make(<-chan time.Time), map[schema.GroupKind]bool{}
 	for wait := askAgainFirst; ; {
@@ -266,7 +266,7 @@ func (s *Set) follow(ctx context.Context, changed <-chan struct{}, definitions c
 	}
 }
 
-// definedKinds by the definitions that are established and not being deleted.
+// definedKinds returns the kinds whose CustomResourceDefinition is established and not being deleted.
 func definedKinds(definitions cache.Indexer) map[schema.GroupKind]bool {
 	all := map[schema.GroupKind]bool{}
 	for _, d := range definitions.List() {
@@ -286,7 +286,7 @@ func holds(conditions []any, condition string) bool {
 	})
 }
 
-// followOnce returns false if a kind is defined that is not served yet. It notes in custom which kinds were ever defined.
+// followOnce returns false if a defined kind is not served yet. It records in custom which kinds were ever defined.
 func (s *Set) followOnce(ctx context.Context, custom, defined map[schema.GroupKind]bool) (done bool) {
 	before, missing := 0, false
 	for _, kind := range s.Kinds {
@@ -332,7 +332,7 @@ func (s *Set) giveUp(kind schema.GroupKind) {
 	s.tell(Ref{})
 }
 
-// older says whether a is an earlier state than b.
+// older returns whether a is an earlier state than b.
 func older(a, b *unstructured.Unstructured) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order < 0
