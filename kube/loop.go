@@ -59,7 +59,7 @@ type watched struct {
 // NewLoop validates the configuration.
 func NewLoop[K comparable](c LoopConfig[K]) (*Loop[K], error) {
 	if c.Reconcile == nil {
-		return nil, errors.New("a loop needs something to run")
+		return nil, errors.New("a loop needs a function that reconciles")
 	}
 	c.Workers = cmp.Or(c.Workers, 1)
 	c.RetryFirst, c.RetryLast = cmp.Or(c.RetryFirst, DefaultRetryFirst), cmp.Or(c.RetryLast, DefaultRetryLast)

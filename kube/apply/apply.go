@@ -21,7 +21,7 @@ import (
 var (
 	// ErrForeign is the error about an object that has the name of a desired one and was created by another client. It is
 	// not changed.
-	ErrForeign = errors.New("it exists and was not created by Holdfast, so it is not changed: delete it or give the new one another name,  " +
+	ErrForeign = errors.New("it exists and was not created by Holdfast, so it is not changed: delete it or give the new one another name, " +
 		"or hand it over to Holdfast with the label " + ManagedByLabel + "=" + FieldManager)
 	// ErrLeaving is the error about an object that is being deleted. It is recreated afterwards.
 	ErrLeaving = errors.New("it is being deleted and will be recreated when it is gone")
@@ -44,18 +44,18 @@ const (
 
 // record is the result of the last apply of an object.
 type record struct {
-	wanted  *unstructured.Unstructured
+	desired *unstructured.Unstructured
 	result  *unstructured.Unstructured // the object as the API server returned it
 	at      time.Time
 	marked  bool
 	repairs flowcontrol.PassiveRateLimiter
 }
 
-// changedMeanwhile is the delay before an object is checked again that another client was changing.
-const changedMeanwhile = 100 * time.Millisecond
+// contendedRetry is the delay before an object is checked again that another client was changing.
+const contendedRetry = 100 * time.Millisecond
 
-// unseenFor is how long an applied object may be missing in the cache before it counts as deleted.
-const unseenFor = 10 * time.Second
+// cacheGrace is how long an applied object may be missing in the cache before it counts as deleted.
+const cacheGrace = 10 * time.Second
 
 // Outcome is the result of an Apply.
 type Outcome struct {
@@ -104,17 +104,17 @@ func (s *Set) Mark(ctx context.Context, objects []*unstructured.Unstructured) Ou
 
 func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured, spared Spared, mark bool) (out Outcome) {
 	if !mark {
-		if err := s.intend(ctx, objects); err != nil {
+		if err := s.recordPlanned(ctx, objects); err != nil {
 			for _, o := range objects {
 				out.Failures = append(out.Failures, Failure{RefOf(o), err})
 			}
 			return out
 		}
-		defer func() { out.Failures = append(out.Failures, s.writeDown(ctx, objects, out.Failures)...) }()
+		defer func() { out.Failures = append(out.Failures, s.recordApplied(ctx, objects, out.Failures)...) }()
 	}
 	for _, o := range objects {
 		ref := RefOf(o)
-		a := &application{Set: s, wanted: o, ref: ref, mark: mark, spare: spared[ref]}
+		a := &application{Set: s, desired: o, ref: ref, mark: mark, spare: spared[ref]}
 		changed, err := a.do(ctx)
 		if ctx.Err() != nil {
 			return out
@@ -131,11 +131,11 @@ func (s *Set) applyAll(ctx context.Context, objects []*unstructured.Unstructured
 	return out
 }
 
-// intend records in the inventory which objects are about to be created.
-func (s *Set) intend(ctx context.Context, objects []*unstructured.Unstructured) error {
+// recordPlanned records in the inventory which objects are about to be created.
+func (s *Set) recordPlanned(ctx context.Context, objects []*unstructured.Unstructured) error {
 	coming := map[Ref]types.UID{}
 	for _, o := range objects {
-		if r := RefOf(o); s.Has(r.GroupKind) && (s.Get(r) == nil || s.inventory.lacks(r)) {
+		if r := RefOf(o); s.Has(r.GroupKind) && (s.Get(r) == nil || s.inventory.isNew(r)) {
 			coming[r] = ""
 		}
 	}
@@ -145,8 +145,8 @@ func (s *Set) intend(ctx context.Context, objects []*unstructured.Unstructured) 
 	return s.inventory.change(ctx, coming, nil)
 }
 
-// writeDown records created objects in the inventory, and removes those that are deleted or belong to other clients.
-func (s *Set) writeDown(ctx context.Context, objects []*unstructured.Unstructured, failures []Failure) []Failure {
+// recordApplied records created objects in the inventory, and removes those that are deleted or belong to other clients.
+func (s *Set) recordApplied(ctx context.Context, objects []*unstructured.Unstructured, failures []Failure) []Failure {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -182,11 +182,11 @@ func (s *Set) record(r Ref) *record {
 type application struct {
 	*Set
 	*watch
-	ref    Ref
-	wanted *unstructured.Unstructured
-	mark   bool
-	spare  func(live *unstructured.Unstructured) bool
-	again  time.Duration
+	ref     Ref
+	desired *unstructured.Unstructured
+	mark    bool
+	spare   func(live *unstructured.Unstructured) bool
+	again   time.Duration
 
 	release *Release // nil if the object belongs to no Helm release
 }
@@ -200,43 +200,43 @@ func (a *application) do(ctx context.Context) (changed bool, err error) {
 	known := a.record(a.ref)
 	live := a.get(a.ref.NamespacedName)
 	switch {
-	case live == nil && known != nil && time.Since(known.at) > unseenFor:
+	case live == nil && known != nil && time.Since(known.at) > cacheGrace:
 		a.forget(a.ref, nil)
 		known = nil
 	case known != nil && (live == nil || older(live, known.result)):
 		if live == nil {
-			a.again = unseenFor + time.Second
+			a.again = cacheGrace + time.Second
 		}
 		live = known.result // the cache lags behind
 	}
-	a.leaveToHelm(live)
-	if live != nil && known != nil && known.upToDate(live, a.wanted, a.mark) {
+	a.keepHelmRelease(live)
+	if live != nil && known != nil && known.upToDate(live, a.desired, a.mark) {
 		return false, nil
 	}
 	if live == nil {
-		if a.mark && a.absentLately() {
+		if a.mark && a.recentlyAbsent() {
 			return false, nil
 		}
-		if live, err = a.look(ctx); err != nil || live == nil && a.mark {
+		if live, err = a.read(ctx); err != nil || live == nil && a.mark {
 			a.noteAbsent(err == nil)
 			return false, err
 		}
-		a.leaveToHelm(live)
+		a.keepHelmRelease(live)
 	}
 	if live != nil && a.spare != nil && a.spare(live) {
 		return false, nil
 	}
-	if err := a.mayTouch(live, known); err != nil {
+	if err := a.checkWritable(live, known); err != nil {
 		return false, err
 	}
-	return a.put(ctx, live, known)
+	return a.createOrRepair(ctx, live, known)
 }
 
-// put creates or repairs an object.
-func (a *application) put(ctx context.Context, live *unstructured.Unstructured, known *record) (changed bool, err error) {
+// createOrRepair creates or repairs an object.
+func (a *application) createOrRepair(ctx context.Context, live *unstructured.Unstructured, known *record) (changed bool, err error) {
 	result, err := a.write(ctx, live)
 	if a.spare != nil && apierrors.IsConflict(err) {
-		a.again = changedMeanwhile
+		a.again = contendedRetry
 		return false, nil
 	}
 	if err != nil {
@@ -246,8 +246,8 @@ func (a *application) put(ctx context.Context, live *unstructured.Unstructured, 
 	return live == nil || live.GetResourceVersion() != result.GetResourceVersion(), nil
 }
 
-// look reads the object from the API server: without our label it is not in the cache.
-func (a *application) look(ctx context.Context) (*unstructured.Unstructured, error) {
+// read reads the object from the API server: without our label it is not in the cache.
+func (a *application) read(ctx context.Context) (*unstructured.Unstructured, error) {
 	live, err := a.client(a.Client, a.ref.Namespace).Get(ctx, a.ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -255,24 +255,24 @@ func (a *application) look(ctx context.Context) (*unstructured.Unstructured, err
 	return live, err
 }
 
-func (a *application) mayTouch(live *unstructured.Unstructured, known *record) error {
+func (a *application) checkWritable(live *unstructured.Unstructured, known *record) error {
 	switch {
 	case live == nil || a.mark:
 		return nil
-	case !ours(live) && (a.Everywhere || !ofManifest(live)):
+	case !isHoldfasts(live) && (a.Everywhere || !ofManifest(live)):
 		return ErrForeign
 	case live.GetDeletionTimestamp() != nil:
 		return ErrLeaving
-	case known != nil && equalContent(known.wanted, a.wanted) && !known.repairs.TryAccept():
+	case known != nil && equalContent(known.desired, a.desired) && !known.repairs.TryAccept():
 		a.again = time.Duration(float64(time.Second) / repairPerSecond)
 		return &ContestedError{By: others(live)}
 	}
 	return nil
 }
 
-// ours returns whether an object may be written: it has our label, with which a user may have handed it over, or our
+// isHoldfasts returns whether an object may be written: it has our label, with which a user may have handed it over, or our
 // managed fields, if the label was removed.
-func ours(o *unstructured.Unstructured) bool {
+func isHoldfasts(o *unstructured.Unstructured) bool {
 	return o.GetLabels()[ManagedByLabel] == FieldManager || slices.ContainsFunc(o.GetManagedFields(), isOurs)
 }
 
@@ -306,16 +306,16 @@ func others(o *unstructured.Unstructured) []string {
 }
 
 func (a *application) write(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	wanted := a.wanted
+	desired := a.desired
 	if a.mark {
-		wanted = wanted.DeepCopy()
-		wanted.SetUID(live.GetUID()) // the apply must fail, not create it, if it has just been deleted
+		desired = desired.DeepCopy()
+		desired.SetUID(live.GetUID()) // the apply must fail, not create it, if it has just been deleted
 	}
 	if a.spare != nil && live != nil {
-		wanted = wanted.DeepCopy()
-		wanted.SetResourceVersion(live.GetResourceVersion())
+		desired = desired.DeepCopy()
+		desired.SetResourceVersion(live.GetResourceVersion())
 	}
-	result, err := a.apply(ctx, wanted)
+	result, err := a.apply(ctx, desired)
 	switch {
 	case a.mark:
 		return result, err
@@ -327,13 +327,13 @@ func (a *application) write(ctx context.Context, live *unstructured.Unstructured
 	return result, err
 }
 
-func (a *application) apply(ctx context.Context, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (a *application) apply(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if a.release == nil {
-		return a.applyAs(ctx, FieldManager, wanted)
+		return a.applyAs(ctx, FieldManager, desired)
 	}
-	rest := a.release.rest(wanted)
+	rest := a.release.rest(desired)
 	if !a.mark {
-		rendered, err := a.applyAs(ctx, a.release.Manager, a.release.Rendered(wanted))
+		rendered, err := a.applyAs(ctx, a.release.Manager, a.release.Rendered(desired))
 		if err != nil {
 			return nil, err
 		}
@@ -358,7 +358,7 @@ func (a *application) manager() string {
 // absentFor is how long an object that Mark did not find is not looked up again.
 const absentFor = 5 * time.Minute
 
-func (a *application) absentLately() bool {
+func (a *application) recentlyAbsent() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return time.Since(a.absent[a.ref]) < absentFor
@@ -386,7 +386,7 @@ func (a *application) ends() {
 
 // remember records an object as the API server returned it, unless its deletion was observed during the apply.
 func (a *application) remember(result *unstructured.Unstructured, before *record) {
-	r := &record{wanted: a.wanted.DeepCopy(), result: result, at: time.Now(), marked: a.mark}
+	r := &record{desired: a.desired.DeepCopy(), result: result, at: time.Now(), marked: a.mark}
 	if before != nil {
 		r.repairs = before.repairs
 	} else {

@@ -17,8 +17,8 @@ var significant = []string{
 }
 
 // upToDate returns whether an object is as desired and unchanged since it was applied.
-func (r *record) upToDate(live, wanted *unstructured.Unstructured, mark bool) bool {
-	if r.marked != mark || live.GetUID() != r.result.GetUID() || !equalContent(r.wanted, wanted) || !sameMetadata(live, r.result, wanted) {
+func (r *record) upToDate(live, desired *unstructured.Unstructured, mark bool) bool {
+	if r.marked != mark || live.GetUID() != r.result.GetUID() || !equalContent(r.desired, desired) || !sameMetadata(live, r.result, desired) {
 		return false
 	}
 	return mark || reflect.DeepEqual(content(live), content(r.result))
@@ -47,16 +47,16 @@ func isTolerated(kind, field string) bool {
 }
 
 // sameMetadata compares desired labels, annotations and owners. Other clients may add theirs.
-func sameMetadata(live, was, wanted *unstructured.Unstructured) bool {
+func sameMetadata(live, was, desired *unstructured.Unstructured) bool {
 	if (live.GetDeletionTimestamp() == nil) != (was.GetDeletionTimestamp() == nil) {
 		return false
 	}
-	for key := range wanted.GetLabels() {
+	for key := range desired.GetLabels() {
 		if live.GetLabels()[key] != was.GetLabels()[key] {
 			return false
 		}
 	}
-	for key := range wanted.GetAnnotations() {
+	for key := range desired.GetAnnotations() {
 		if live.GetAnnotations()[key] != was.GetAnnotations()[key] {
 			return false
 		}
@@ -66,7 +66,7 @@ func sameMetadata(live, was, wanted *unstructured.Unstructured) bool {
 			return false
 		}
 	}
-	for _, owner := range wanted.GetOwnerReferences() {
+	for _, owner := range desired.GetOwnerReferences() {
 		if !slices.ContainsFunc(live.GetOwnerReferences(), func(has metav1.OwnerReference) bool { return reflect.DeepEqual(has, owner) }) {
 			return false
 		}

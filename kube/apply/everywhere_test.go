@@ -12,7 +12,7 @@ import (
 
 const ownLabel = "example.com/owner"
 
-// startEverywhere begins a set of objects in any namespace, with a label of its own.
+// startEverywhere starts a Set of objects in all namespaces, with an instance label of its own.
 func (r *rig) startEverywhere() *rig {
 	r.Helper()
 	set, err := New(Config{
@@ -74,7 +74,7 @@ func TestSet_OfAllNamespacesAppliesEachObjectInItsOwn(t *testing.T) {
 
 func TestSet_PrunesOnlyObjectsWithItsOwnLabel(t *testing.T) {
 	r := newRig(t).startEverywhere()
-	others := configMap("theirs", "1") // has the label of another set's instances
+	others := configMap("theirs", "1") // has the instance label of another Set
 	if _, err := r.of(configMaps).Create(t.Context(), others, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestSet_PrunesOnlyObjectsWithItsOwnLabel(t *testing.T) {
 	}
 }
 
-// Names are chosen by users everywhere, so the first owner of a name keeps it, whatever the kind.
+// Users choose the names, so the first creator of a name keeps it, regardless of the kind.
 func TestSet_OfAllNamespacesTakesOverNoForeignObject(t *testing.T) {
 	r := newRig(t).startEverywhere()
 	theirs := elsewhere("one", "a", "theirs")

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// guard refuses to read StorageClasses for as long as it is closed.
+// guard refuses to read StorageClasses while it is closed.
 type guard struct {
 	open atomic.Bool
 	next http.RoundTripper

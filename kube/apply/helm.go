@@ -49,12 +49,12 @@ func ownsMetadata(fields *fieldpath.Set, field, key string) bool {
 }
 
 // Rendered returns the part of a desired object that Helm's manager owns. A chart has no owner references.
-func (r *Release) Rendered(wanted *unstructured.Unstructured) *unstructured.Unstructured {
-	o := wanted.DeepCopy()
+func (r *Release) Rendered(desired *unstructured.Unstructured) *unstructured.Unstructured {
+	o := desired.DeepCopy()
 	o.SetOwnerReferences(nil)
-	o.SetLabels(merged(r.labels, wanted.GetLabels()))
-	o.SetAnnotations(merged(r.annotations, wanted.GetAnnotations()))
-	asHelms(o)
+	o.SetLabels(merged(r.labels, desired.GetLabels()))
+	o.SetAnnotations(merged(r.annotations, desired.GetAnnotations()))
+	setManagedByHelm(o)
 	return o
 }
 
@@ -65,21 +65,21 @@ func merged(a, b map[string]string) map[string]string {
 	return all
 }
 
-func asHelms(o *unstructured.Unstructured) {
+func setManagedByHelm(o *unstructured.Unstructured) {
 	labels := o.GetLabels()
 	labels[ManagedByLabel] = helmManager
 	o.SetLabels(labels)
 }
 
 // rest returns the metadata of a desired object without what Helm's manager owns.
-func (r *Release) rest(wanted *unstructured.Unstructured) *unstructured.Unstructured {
+func (r *Release) rest(desired *unstructured.Unstructured) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(wanted.GroupVersionKind())
-	o.SetNamespace(wanted.GetNamespace())
-	o.SetName(wanted.GetName())
-	o.SetUID(wanted.GetUID())
-	o.SetOwnerReferences(wanted.GetOwnerReferences())
-	labels := wanted.GetLabels()
+	o.SetGroupVersionKind(desired.GroupVersionKind())
+	o.SetNamespace(desired.GetNamespace())
+	o.SetName(desired.GetName())
+	o.SetUID(desired.GetUID())
+	o.SetOwnerReferences(desired.GetOwnerReferences())
+	labels := desired.GetLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool { return r.labels[key] != "" || key == ManagedByLabel })
 	o.SetLabels(labels)
 	return o
@@ -93,8 +93,8 @@ func (c *Config) selector() string {
 	return ManagedByLabel + " in (" + FieldManager + "," + helmManager + ")," + v1beta1.PartOfLabel + "=" + v1beta1.AppName
 }
 
-// leaveToHelm keeps the labels of an object that Helm has installed. One that was deleted is recreated with them.
-func (a *application) leaveToHelm(live *unstructured.Unstructured) {
+// keepHelmRelease keeps the labels of an object that Helm has installed. One that was deleted is recreated with them.
+func (a *application) keepHelmRelease(live *unstructured.Unstructured) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if live == nil {
@@ -106,8 +106,8 @@ func (a *application) leaveToHelm(live *unstructured.Unstructured) {
 	} else {
 		a.releases[a.ref] = a.release
 	}
-	if live.GetAnnotations()[helmRelease] != "" && a.wanted.GetLabels()[ManagedByLabel] != "" {
-		a.wanted = a.wanted.DeepCopy()
-		asHelms(a.wanted)
+	if live.GetAnnotations()[helmRelease] != "" && a.desired.GetLabels()[ManagedByLabel] != "" {
+		a.desired = a.desired.DeepCopy()
+		setManagedByHelm(a.desired)
 	}
 }

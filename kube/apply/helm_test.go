@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// helmApplies writes an object as helm upgrade does without --force-conflicts.
+// helmApplies applies an object as helm upgrade does without --force-conflicts.
 func (r *realRig) helmApplies(o *unstructured.Unstructured, args ...any) *unstructured.Unstructured {
 	r.Helper()
 	o = o.DeepCopy()
@@ -39,7 +39,7 @@ func argsOf(o *unstructured.Unstructured) any {
 	return containers[0].(map[string]any)["args"].([]any)[0]
 }
 
-// desired is what the operator wants of the same object. Its owner is there, or it would be collected.
+// desired is the object as the operator renders it. Its owner exists, or the garbage collector would delete it.
 func (r *realRig) desired(args ...any) *unstructured.Unstructured {
 	r.Helper()
 	owner, err := r.client.Resource(core.SchemeGroupVersion.WithResource("namespaces")).Get(r.Context(), namespace, metav1.GetOptions{})
@@ -60,7 +60,7 @@ func TestHelm_UpgradeNeverConflictsWithWhatTheOperatorRepairs(t *testing.T) {
 	if owners := r.live(deployment()).GetOwnerReferences(); len(owners) != 1 {
 		t.Errorf("after an upgrade it has the owners %v", owners)
 	}
-	r.apply(r.desired("a")) // the StorageCluster follows only then
+	r.apply(r.desired("a")) // the StorageCluster follows after the upgrade
 	if got := argsOf(r.live(deployment())); got != "a" {
 		t.Errorf("drift is not repaired: %v", got)
 	}
@@ -89,7 +89,7 @@ func TestHelm_UpgradeNeverConflictsWithWhatTheOperatorRepairs(t *testing.T) {
 	}
 }
 
-// The operator recreates its Deployment, and Helm finds it as its own.
+// After the operator has recreated its Deployment, Helm finds its own release in it.
 func TestHelm_UpgradeTakesWhatTheOperatorHasRecreated(t *testing.T) {
 	r := newRealRig(t)
 	r.helmApplies(deployment(), "a")
@@ -107,7 +107,7 @@ func TestHelm_UpgradeTakesWhatTheOperatorHasRecreated(t *testing.T) {
 	r.helmApplies(deployment(), "c")
 }
 
-// A release from before the operator left fields to Helm, whose entry has them too.
+// A release from before the operator left fields to Helm also owns the fields of Helm's entry.
 func TestHelm_FieldsThatTheOperatorOwnsFromBeforeAreGivenUp(t *testing.T) {
 	r := newRealRig(t)
 	r.apply(r.desired("a"))

@@ -29,10 +29,10 @@ type inventory struct {
 
 	log *slog.Logger
 
-	mu     sync.Mutex
-	made   map[Ref]types.UID // "" while it is being created, so that it is listed even after a crash
-	stored string
-	warned bool
+	mu      sync.Mutex
+	created map[Ref]types.UID // "" while it is being created, so that it is listed even after a crash
+	stored  string
+	warned  bool
 }
 
 func newInventory(c *Config) *inventory {
@@ -45,7 +45,7 @@ func newInventory(c *Config) *inventory {
 func (i *inventory) load(ctx context.Context, before func() []*unstructured.Unstructured) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.made != nil {
+	if i.created != nil {
 		return nil
 	}
 	config, err := i.configs.Get(ctx, InventoryName, metav1.GetOptions{})
@@ -57,21 +57,21 @@ func (i *inventory) load(ctx context.Context, before func() []*unstructured.Unst
 		text, found, _ = unstructured.NestedString(config.Object, "data", i.key)
 	}
 	if found {
-		i.made, i.stored = parseInventory(text), text
+		i.created, i.stored = parseInventory(text), text
 		return nil
 	}
-	i.made = map[Ref]types.UID{}
+	i.created = map[Ref]types.UID{}
 	for _, o := range before() {
-		i.made[RefOf(o)] = o.GetUID()
+		i.created[RefOf(o)] = o.GetUID()
 	}
 	return nil
 }
 
-// lacks returns whether no object of that name is listed.
-func (i *inventory) lacks(r Ref) bool {
+// isNew returns whether no object of that name is listed.
+func (i *inventory) isNew(r Ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	_, known := i.made[r]
+	_, known := i.created[r]
 	return !known
 }
 
@@ -79,7 +79,7 @@ func (i *inventory) lacks(r Ref) bool {
 func (i *inventory) has(o *unstructured.Unstructured) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	uid, known := i.made[RefOf(o)]
+	uid, known := i.created[RefOf(o)]
 	return known && (uid == o.GetUID() || uid == "" && slices.ContainsFunc(o.GetManagedFields(), isOurs))
 }
 
@@ -87,10 +87,10 @@ func (i *inventory) has(o *unstructured.Unstructured) bool {
 func (i *inventory) change(ctx context.Context, made map[Ref]types.UID, gone func(Ref, types.UID) bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	maps.Copy(i.made, made)
-	for ref, uid := range i.made {
+	maps.Copy(i.created, made)
+	for ref, uid := range i.created {
 		if _, now := made[ref]; !now && gone != nil && gone(ref, uid) {
-			delete(i.made, ref)
+			delete(i.created, ref)
 		}
 	}
 	text := i.text()
@@ -131,8 +131,8 @@ func (i *inventory) write(ctx context.Context, text string) error {
 
 // text formats one line per object: kind, name, UID.
 func (i *inventory) text() string {
-	lines := make([]string, 0, len(i.made))
-	for ref, uid := range i.made {
+	lines := make([]string, 0, len(i.created))
+	for ref, uid := range i.created {
 		if uid == "" {
 			uid = "-"
 		}

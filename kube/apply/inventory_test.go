@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// copyOf is what kubectl makes of an object that was read, with all that it had.
+// copyOf is what kubectl creates from an object that was read, with all its labels and fields.
 func (r *rig) copyOf(o *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	r.Helper()
 	made := r.live(o).DeepCopy()
@@ -28,7 +28,7 @@ func (r *rig) copyOf(o *unstructured.Unstructured, name string) *unstructured.Un
 	return made
 }
 
-// applied are managed fields that say that the operator has applied something.
+// applied returns managed fields of an object that the operator has applied.
 func applied() []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply}}
 }
@@ -95,7 +95,7 @@ func TestPrune_LeavesAForeignObjectUnderTheNameOfADeletedOne(t *testing.T) {
 	}
 }
 
-// The cache has the object that was made, and the API server already has another of its name.
+// The cache has the created object, and the API server already has another one of its name.
 func TestPrune_DeletesExactlyTheObjectThatWasLookedAt(t *testing.T) {
 	r := newRig(t).start()
 	o := class("fast", "x")
@@ -126,7 +126,7 @@ func TestPrune_TakesWhatAProcessBeforeHasMade(t *testing.T) {
 	}
 }
 
-// mortal loses its power over the API server when it has made one class.
+// mortal fails all requests once it has created a class.
 type mortal struct {
 	next http.RoundTripper
 	dead bool
@@ -144,7 +144,7 @@ func (m *mortal) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func TestPrune_TakesWhatAProcessHasMadeThatWasKilledBeforeItCouldSaySo(t *testing.T) {
 	r := newRig(t).start()
-	r.apply(configMap("a", "1")) // there is an inventory
+	r.apply(configMap("a", "1")) // the inventory exists
 	config := r.api.Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mortal{next: next} })
 	whole := r.client
@@ -180,12 +180,12 @@ func TestInventory_UnchangedCostsNoRequest(t *testing.T) {
 }
 
 func TestInventory_IsReadAsItWasWritten(t *testing.T) {
-	i := &inventory{made: map[Ref]types.UID{RefOf(configMap("a", "")): "1", RefOf(class("fast", "")): ""}}
+	i := &inventory{created: map[Ref]types.UID{RefOf(configMap("a", "")): "1", RefOf(class("fast", "")): ""}}
 	read := parseInventory(i.text() + "a line of a later release with more words\n")
-	if len(read) != len(i.made) {
+	if len(read) != len(i.created) {
 		t.Fatalf("read was %v", read)
 	}
-	for r, uid := range i.made {
+	for r, uid := range i.created {
 		if got, known := read[r]; !known || got != uid {
 			t.Errorf("%v is %q, %t", r, got, known)
 		}

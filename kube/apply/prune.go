@@ -53,9 +53,9 @@ func (s *Set) Delete(ctx context.Context, o *unstructured.Unstructured) error {
 }
 
 // Keeping returns a keep function for Prune that keeps the desired objects.
-func Keeping(wanted []*unstructured.Unstructured) func(*unstructured.Unstructured) bool {
+func Keeping(desired []*unstructured.Unstructured) func(*unstructured.Unstructured) bool {
 	names := map[Ref]bool{}
-	for _, o := range wanted {
+	for _, o := range desired {
 		names[RefOf(o)] = true
 	}
 	return func(o *unstructured.Unstructured) bool { return names[RefOf(o)] }

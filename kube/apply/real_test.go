@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/realapi"
 )
 
-// What only a real API server does: own fields, refuse changes.
+// What only a real API server does: track the owners of fields, and refuse changes.
 
 var (
 	deployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
@@ -75,7 +75,7 @@ func (r *realRig) apply(o *unstructured.Unstructured) {
 	}
 }
 
-// edited applies, edits by hand, waits until that is seen, and applies again.
+// edited applies an object, edits it as a user, waits until the edit is in the cache, and applies again.
 func (r *realRig) edited(o *unstructured.Unstructured, manager, patch string) *unstructured.Unstructured {
 	r.Helper()
 	r.apply(o.DeepCopy())
@@ -89,7 +89,7 @@ func (r *realRig) edited(o *unstructured.Unstructured, manager, patch string) *u
 		if cached != nil {
 			return !older(cached, edited)
 		}
-		// It has left by its labels: the event of that, which would wake a loop, must have been seen too.
+		// The edit removed its label: the event of that, which would queue a reconcile, must have arrived too.
 		r.set.mu.Lock()
 		defer r.set.mu.Unlock()
 		return r.set.records[RefOf(o)] == nil

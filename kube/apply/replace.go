@@ -16,7 +16,7 @@ import (
 // object as well, the old one stays and refusal is returned.
 func (a *application) replace(ctx context.Context, live *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
 	c := a.client(a.Client, a.ref.Namespace)
-	_, err := c.Create(ctx, a.wanted, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
+	_, err := c.Create(ctx, a.desired, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, refusal
 	}
@@ -32,10 +32,10 @@ func (a *application) replace(ctx context.Context, live *unstructured.Unstructur
 	}
 	a.forget(a.ref, nil)
 	a.Log.Info("recreated, since it cannot be changed", "object", a.ref.String(), "reason", refusal.Error())
-	_, err = c.Create(ctx, a.wanted, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
+	_, err = c.Create(ctx, a.desired, metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
 	if apierrors.IsAlreadyExists(err) {
 		a.again = time.Second
 		return nil, ErrLeaving
 	}
-	return a.apply(ctx, a.wanted)
+	return a.apply(ctx, a.desired)
 }

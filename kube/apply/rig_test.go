@@ -29,14 +29,14 @@ const namespace = realapi.Namespace
 var (
 	configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	classes    = schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}
-	learned    = schema.GroupVersionKind{Group: "holdfast.dev", Version: "v1beta1", Kind: "Volume"} // as a kind that comes later
+	learned    = schema.GroupVersionKind{Group: "holdfast.dev", Version: "v1beta1", Kind: "Volume"} // a kind that is defined later
 	resources  = map[string][]metav1.APIResource{
 		"v1":                {{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}, {Name: "configmaps/status", Kind: "ConfigMap", Namespaced: true}},
 		"storage.k8s.io/v1": {{Name: "storageclasses", Kind: "StorageClass"}},
 	}
 )
 
-// rig is a set over an API in memory.
+// rig is a Set over an API server in memory.
 type rig struct {
 	*testing.T
 	api    *miniapi.Server
@@ -58,7 +58,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// start begins a set that knows what there is.
+// start starts a Set on the existing objects.
 func (r *rig) start() *rig {
 	r.Helper()
 	set, err := New(Config{
@@ -116,7 +116,7 @@ func (r *rig) wasNotified(ref Ref) bool {
 	return false
 }
 
-// object with our labels; the fields are its content.
+// object returns an object with our labels and the given content.
 func object(kind schema.GroupVersionKind, name string, fields map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	maps.Copy(o.Object, fields)
@@ -154,7 +154,7 @@ func (r *rig) live(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return found
 }
 
-// apply expects that all objects are taken.
+// apply fails the test if an object is refused.
 func (r *rig) apply(all ...*unstructured.Unstructured) Outcome {
 	r.Helper()
 	out := r.set.Apply(r.Context(), all)
@@ -164,7 +164,7 @@ func (r *rig) apply(all ...*unstructured.Unstructured) Outcome {
 	return out
 }
 
-// seen waits until the cache has what the API has.
+// seen waits until the cache has the state of the API server.
 func (r *rig) seen(o *unstructured.Unstructured) {
 	r.Helper()
 	r.until("the cache having "+o.GetName(), func() bool {
@@ -199,7 +199,7 @@ func (r *rig) until(what string, done func() bool) {
 	}
 }
 
-// never fails if something happens within that time, at the end of which it returns.
+// never fails if something happens within a time, and returns after it.
 func (r *rig) never(what string, within time.Duration, happens func() bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)

@@ -111,7 +111,7 @@ func New(c Config) (*Set, error) {
 // without a name, when the API server starts or stops to serve a kind. It must not block. Call Listen before Start.
 func (s *Set) Listen(changed func(Ref)) { s.listeners = append(s.listeners, changed) }
 
-func (s *Set) tell(r Ref) {
+func (s *Set) notify(r Ref) {
 	for _, changed := range s.listeners {
 		changed(r)
 	}

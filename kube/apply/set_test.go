@@ -29,14 +29,14 @@ func TestApply_UnchangedObjectCostsNoRequest(t *testing.T) {
 		t.Errorf("changed were %v", out.Changed)
 	}
 	r.api.Requests()
-	for range 3 { // at first the cache may not have them
+	for range 3 { // the cache may lag behind at first
 		r.apply(configMap("a", "1"), configMap("b", "1"), class("fast", "x"))
 	}
 	for _, o := range all {
 		r.seen(o)
 	}
 	r.apply(configMap("a", "1"), configMap("b", "1"), class("fast", "x"))
-	r.edit(all[0], `{"metadata":{"labels":{"team":"a"},"annotations":{"seen":"yes"}},"status":{"x":"y"}}`) // which the set does not own
+	r.edit(all[0], `{"metadata":{"labels":{"team":"a"},"annotations":{"seen":"yes"}},"status":{"x":"y"}}`) // fields that the Set does not own
 	r.seen(all[0])
 	r.api.Requests()
 	r.apply(configMap("a", "1"), configMap("b", "1"), class("fast", "x"))
@@ -129,7 +129,7 @@ func TestApply_ForeignObjectOfTheNameIsLeftAlone(t *testing.T) {
 	if r.live(theirs) == nil {
 		t.Error("it was pruned")
 	}
-	// The label hands it over.
+	// The label hands the object over.
 	r.edit(theirs, `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"holdfast-operator"}}}`)
 	r.apply(class("fast", "x"))
 	if live := r.live(theirs); live.Object["provisioner"] != "x" {
@@ -206,7 +206,7 @@ func TestPrune_DeletesOnlyLabelledObjectsThatAreNotDesired(t *testing.T) {
 	}
 }
 
-// Helm deletes with a release what has its label, and takes over what has it.
+// Helm deletes a release's objects by their label, and adopts objects that have it.
 func TestApply_WhatHelmHasInstalledStaysHelms(t *testing.T) {
 	r := newRig(t).start()
 	installed := configMap("installed", "0")
@@ -219,7 +219,7 @@ func TestApply_WhatHelmHasInstalledStaysHelms(t *testing.T) {
 		}
 		r.seen(o)
 	}
-	r.edit(installed, `{"metadata":{"labels":{"`+ManagedByLabel+`":"`+FieldManager+`"}}}`) // as an earlier release made it
+	r.edit(installed, `{"metadata":{"labels":{"`+ManagedByLabel+`":"`+FieldManager+`"}}}`) // as an earlier release created it
 	r.seen(installed)
 	mark := object(configMaps, "rights", nil)
 	mark.SetLabels(map[string]string{ManagedByLabel: FieldManager, v1beta1.PartOfLabel: v1beta1.AppName})
@@ -284,7 +284,7 @@ func TestMark_ChangesExistingObjectsAndCreatesNone(t *testing.T) {
 	}
 }
 
-// late runs something after the API has carried out a write and before the answer comes.
+// late runs a function after the API server has executed a write and before the response arrives.
 type late struct {
 	next  http.RoundTripper
 	after func()
@@ -328,7 +328,7 @@ func TestApply_ObjectDeletedBeforeTheResponseIsRepairedAtOnce(t *testing.T) {
 				r.until("the news of its end", func() bool { return r.wasNotified(RefOf(o)) })
 			}
 			apply(t.Context(), list(o))
-			if out := apply(t.Context(), list(o)); len(out.Changed) != 1 || r.live(o) == nil || !ours(r.live(o)) {
+			if out := apply(t.Context(), list(o)); len(out.Changed) != 1 || r.live(o) == nil || !isHoldfasts(r.live(o)) {
 				t.Errorf("changed: %v, %v; it is %v", out.Changed, out.Err(), r.live(o))
 			}
 		})
@@ -363,7 +363,7 @@ func TestApply_ObjectThatOthersKeepChangingIsNotFoughtOverForever(t *testing.T) 
 	if contested == nil {
 		t.Fatal("it goes on at full speed")
 	}
-	// What the user asks for is done at once all the same.
+	// A change of the spec is applied at once all the same.
 	if out := r.set.Apply(t.Context(), list(configMap("a", "2"))); out.Err() != nil {
 		t.Error(out.Err())
 	}

@@ -39,7 +39,7 @@ func (a *application) takeOver(ctx context.Context, applied *unstructured.Unstru
 		if err != nil && !apierrors.IsConflict(err) {
 			return nil, err
 		}
-		if applied, err = a.apply(ctx, a.wanted); err != nil {
+		if applied, err = a.apply(ctx, a.desired); err != nil {
 			return nil, err
 		}
 	}
@@ -86,14 +86,14 @@ func allowed(kind string, fields *fieldpath.Set) *fieldpath.Set {
 	kept := fieldpath.NewSet()
 	for path := range fields.All() {
 		first := path[0].FieldName
-		if first == nil || *first == "metadata" && !isTelling(path) || *first == "status" || isTolerated(kind, *first) || isRestart(path) {
+		if first == nil || *first == "metadata" && !isSignificant(path) || *first == "status" || isTolerated(kind, *first) || isRestart(path) {
 			kept.Insert(path.Copy())
 		}
 	}
 	return kept
 }
 
-func isTelling(path fieldpath.Path) bool {
+func isSignificant(path fieldpath.Path) bool {
 	last := path[len(path)-1].FieldName
 	return last != nil && slices.Contains(significant, *last)
 }

@@ -56,14 +56,14 @@ var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.i
 
 // The retry interval while the API server does not serve a kind yet, or does not answer.
 const (
-	askAgainFirst = 200 * time.Millisecond
-	askAgainLast  = 30 * time.Second
+	retryFirst = 200 * time.Millisecond
+	retryLast  = 30 * time.Second
 )
 
 // Start watches until ctx ends. It returns after the initial list of all kinds.
 func (s *Set) Start(ctx context.Context) error {
-	for wait := askAgainFirst; ; wait = min(2*wait, askAgainLast) {
-		err := s.takeUp(ctx)
+	for wait := retryFirst; ; wait = min(2*wait, retryLast) {
+		err := s.watchServedKinds(ctx)
 		if err == nil {
 			break
 		}
@@ -74,19 +74,19 @@ func (s *Set) Start(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
-	if err := s.inventory.load(ctx, s.madeBefore); err != nil {
+	if err := s.inventory.load(ctx, s.createdBefore); err != nil {
 		return err
 	}
 	return s.watchDefinitions(ctx)
 }
 
-// madeBefore returns what a release without an inventory created.
-func (s *Set) madeBefore() []*unstructured.Unstructured {
+// createdBefore returns what a release without an inventory created.
+func (s *Set) createdBefore() []*unstructured.Unstructured {
 	return slices.DeleteFunc(s.watched(), func(o *unstructured.Unstructured) bool { return !slices.ContainsFunc(o.GetManagedFields(), isOurs) })
 }
 
-// takeUp starts a watch of each of the Kinds that the API server serves by now.
-func (s *Set) takeUp(ctx context.Context) error {
+// watchServedKinds starts a watch of each of the Kinds that the API server serves by now.
+func (s *Set) watchServedKinds(ctx context.Context) error {
 	known := map[schema.GroupVersion]*metav1.APIResourceList{}
 	for _, kind := range s.Kinds {
 		if s.Has(kind.GroupKind()) {
@@ -105,7 +105,7 @@ func (s *Set) takeUp(ctx context.Context) error {
 		}
 		for _, resource := range known[version].APIResources {
 			if resource.Kind == kind.Kind && !slices.Contains([]byte(resource.Name), '/') {
-				if err := s.begin(ctx, kind, resource); err != nil && !s.denied(kind.GroupKind(), err) {
+				if err := s.startWatch(ctx, kind, resource); err != nil && !s.denied(kind.GroupKind(), err) {
 					return err
 				}
 			}
@@ -114,11 +114,11 @@ func (s *Set) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// errMayNot means that this process may not list a kind: the image was upgraded without the RBAC rules of its release.
-var errMayNot = errors.New("forbidden")
+// errForbidden means that this process may not list a kind: the image was upgraded without the RBAC rules of its release.
+var errForbidden = errors.New("forbidden")
 
-// begin watches one kind, and returns after its initial list.
-func (s *Set) begin(ctx context.Context, kind schema.GroupVersionKind, resource metav1.APIResource) error {
+// startWatch watches one kind, and returns after its initial list.
+func (s *Set) startWatch(ctx context.Context, kind schema.GroupVersionKind, resource metav1.APIResource) error {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() { end(nil) }
 	w := &watch{resource: kind.GroupVersion().WithResource(resource.Name), namespaced: resource.Namespaced, stop: stop}
@@ -130,14 +130,14 @@ func (s *Set) begin(ctx context.Context, kind schema.GroupVersionKind, resource 
 		o.LabelSelector = s.selector()
 	}).Informer()
 	w.index = informer.GetIndexer()
-	if err := endWhereForbidden(informer, end); err != nil {
+	if err := stopIfForbidden(informer, end); err != nil {
 		stop()
 		return err
 	}
 	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { s.tell(RefOf(o.(*unstructured.Unstructured))) },
-		UpdateFunc: func(_, o any) { s.tell(RefOf(o.(*unstructured.Unstructured))) },
-		DeleteFunc: func(o any) { s.wentAway(kind.GroupKind(), o) },
+		AddFunc:    func(o any) { s.notify(RefOf(o.(*unstructured.Unstructured))) },
+		UpdateFunc: func(_, o any) { s.notify(RefOf(o.(*unstructured.Unstructured))) },
+		DeleteFunc: func(o any) { s.handleDelete(kind.GroupKind(), o) },
 	})
 	if err != nil {
 		stop()
@@ -154,11 +154,11 @@ func (s *Set) begin(ctx context.Context, kind schema.GroupVersionKind, resource 
 	return nil
 }
 
-// endWhereForbidden stops an informer that may not list its kind and would retry forever.
-func endWhereForbidden(informer cache.SharedIndexInformer, end context.CancelCauseFunc) error {
+// stopIfForbidden stops an informer that may not list its kind and would retry forever.
+func stopIfForbidden(informer cache.SharedIndexInformer, end context.CancelCauseFunc) error {
 	return informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		if apierrors.IsForbidden(err) && !informer.HasSynced() {
-			end(fmt.Errorf("%w: %w", errMayNot, err))
+			end(fmt.Errorf("%w: %w", errForbidden, err))
 			return
 		}
 		cache.DefaultWatchErrorHandler(ctx, r, err)
@@ -167,7 +167,7 @@ func endWhereForbidden(informer cache.SharedIndexInformer, end context.CancelCau
 
 // denied returns whether a kind is skipped for lack of rights. It is retried later.
 func (s *Set) denied(kind schema.GroupKind, err error) bool {
-	if !errors.Is(err, errMayNot) {
+	if !errors.Is(err, errForbidden) {
 		return false
 	}
 	s.mu.Lock()
@@ -186,18 +186,18 @@ func (s *Set) awaited(kind schema.GroupKind, defined map[schema.GroupKind]bool) 
 	return s.watches[kind] == nil && (defined[kind] || s.forbidden[kind])
 }
 
-// wentAway handles an object that was deleted, or that lost the label.
-func (s *Set) wentAway(kind schema.GroupKind, o any) {
+// handleDelete handles an object that was deleted, or that lost the label.
+func (s *Set) handleDelete(kind schema.GroupKind, o any) {
 	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		namespace, name, _ := cache.SplitMetaNamespaceKey(unknown.Key) // the key was made by the same package
 		r := Ref{kind, types.NamespacedName{Namespace: namespace, Name: name}}
 		s.forget(r, nil)
-		s.tell(r)
+		s.notify(r)
 		return
 	}
 	last := o.(*unstructured.Unstructured)
 	s.forget(RefOf(last), last)
-	s.tell(RefOf(last))
+	s.notify(RefOf(last))
 }
 
 // watchDefinitions starts watches of kinds that are added to the API server, and stops those of kinds that are removed.
@@ -250,14 +250,14 @@ func slimDefinition(o any) (any, error) {
 // follow starts and stops watches whenever a CustomResourceDefinition changes. A defined kind may not be served yet.
 func (s *Set) follow(ctx context.Context, changed <-chan struct{}, definitions cache.Indexer) {
 	again, custom := make(<-chan time.Time), map[schema.GroupKind]bool{}
-	for wait := askAgainFirst; ; {
+	for wait := retryFirst; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			wait = askAgainFirst
+			wait = retryFirst
 		case <-again:
-			wait = min(2*wait, askAgainLast)
+			wait = min(2*wait, retryLast)
 		}
 		again = nil
 		if !s.followOnce(ctx, custom, definedKinds(definitions)) {
@@ -293,7 +293,7 @@ func (s *Set) followOnce(ctx context.Context, custom, defined map[schema.GroupKi
 		is, known := defined[kind.GroupKind()]
 		custom[kind.GroupKind()] = custom[kind.GroupKind()] || known
 		if s.Has(kind.GroupKind()) && custom[kind.GroupKind()] && !is {
-			s.giveUp(kind.GroupKind())
+			s.stopWatch(kind.GroupKind())
 		}
 		if s.Has(kind.GroupKind()) {
 			before++
@@ -303,7 +303,7 @@ func (s *Set) followOnce(ctx context.Context, custom, defined map[schema.GroupKi
 	if !missing {
 		return true
 	}
-	if err := s.takeUp(ctx); err != nil {
+	if err := s.watchServedKinds(ctx); err != nil {
 		s.Log.Warn("a new kind could not be watched; retrying", "error", err)
 	}
 	done, after := true, 0
@@ -314,12 +314,12 @@ func (s *Set) followOnce(ctx context.Context, custom, defined map[schema.GroupKi
 		done = done && !s.awaited(kind.GroupKind(), defined)
 	}
 	if after > before {
-		s.tell(Ref{})
+		s.notify(Ref{})
 	}
 	return done
 }
 
-func (s *Set) giveUp(kind schema.GroupKind) {
+func (s *Set) stopWatch(kind schema.GroupKind) {
 	s.mu.Lock()
 	s.watches[kind].stop()
 	delete(s.watches, kind)
@@ -329,7 +329,7 @@ func (s *Set) giveUp(kind schema.GroupKind) {
 		}
 	}
 	s.mu.Unlock()
-	s.tell(Ref{})
+	s.notify(Ref{})
 }
 
 // older returns whether a is an earlier state than b.
