@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// guard decides as a test says.
+// guard is a Guard that a test opens and closes.
 type guard struct{ policy.Verdict }
 
 func (g *guard) Refusal() (changed <-chan struct{}, why error) { return g.Now() }
@@ -44,7 +44,7 @@ func TestPlugin_LendsNothingThatTheGuardRefusesAndUpdatesTheKubelet(t *testing.T
 	}
 }
 
-// expectHealth is what the kubelet hears next.
+// expectHealth expects the next message of ListAndWatch.
 func (r *rig) expectHealth(stream grpc.ServerStreamingClient[kubelet.ListAndWatchResponse], health string) {
 	r.Helper()
 	answer, err := stream.Recv()

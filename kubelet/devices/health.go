@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// health is whether loop devices can be created, and notifies waiters when that changes.
+// health is whether loop devices can be created. It notifies waiters of changes.
 type health struct {
-	control string // the device by which loop devices are made
+	control string // /dev/loop-control or its like, which creates loop devices
 
 	mu      sync.Mutex
 	healthy bool
@@ -54,7 +54,7 @@ func (h *health) set(healthy bool) (changed bool) {
 	return true
 }
 
-// watch keeps the health right until ctx ends, woken by what comes and goes beside the control device.
+// watch updates the health until ctx ends, on events of inotify in the directory of the control device.
 func (h *health) watch(ctx context.Context, log *slog.Logger) error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -86,7 +86,7 @@ func (h *health) watch(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// concerns says whether one of the events is of a file of that name, or says that events were lost.
+// concerns returns whether an inotify event is about a file of that name, or says that events were lost.
 func concerns(events []byte, name string) bool {
 	for len(events) >= unix.SizeofInotifyEvent {
 		e := (*unix.InotifyEvent)(unsafe.Pointer(&events[0]))

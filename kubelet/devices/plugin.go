@@ -1,5 +1,5 @@
-// Package devices lends loop devices to pods that are not privileged, as a device plugin of the kubelet: a pod that
-// asks for the resource gets the device nodes of a set that no other pod has, and the right to use these and no others.
+// Package devices allocates loop devices to unprivileged pods, as a device plugin of the kubelet: a pod that requests
+// the resource gets the device nodes of a set that no other pod has, and access to these only.
 package devices
 
 import (
@@ -23,40 +23,40 @@ import (
 )
 
 const (
-	// Resource is what a container asks for in its limits: as many sets as it needs.
+	// Resource is the resource in the limits of a container: the number of sets that it needs.
 	Resource = "holdfast.dev/loop-set"
-	// Variable names the devices that a container was lent; Lent reads it.
+	// Variable is the environment variable with the devices that were allocated to a container; Lent parses it.
 	Variable = "HOLDFAST_LOOPS"
 )
 
-// Lent reads the value of Variable. Nothing was lent where it is empty.
+// Lent parses the value of Variable. The result is empty if nothing was allocated.
 func Lent(value string) []string {
 	return slices.DeleteFunc(strings.Split(value, ","), func(device string) bool { return device == "" })
 }
 
-// Config is what a Plugin needs.
+// Config configures a Plugin.
 type Config struct {
-	Directory string // that the kubelet watches for plugins, such as /var/lib/kubelet/plugins_registry
-	Sets      int    // that can be lent at the same time; 0: 8
+	Directory string // watched by the kubelet, such as /var/lib/kubelet/plugins_registry
+	Sets      int    // how many there are; 0: 8
 	PerSet    int    // devices of a set; 0: 256
 	First     int    // number of the first device; 0: nodeops.FirstLentLoop
-	Guard     Guard  // nil: nothing is lent
+	Guard     Guard  // nil: nothing is allocated
 	Log       *slog.Logger
 }
 
-// Plugin lends sets of loop devices.
+// Plugin allocates sets of loop devices.
 type Plugin struct {
 	kubelet.UnimplementedDevicePluginServer
 	registration.UnimplementedRegistrationServer
 	Config
 	health *health
 	socket atomic.Pointer[nodeops.Socket]
-	status atomic.Pointer[registration.RegistrationStatus] // that the kubelet has reported last; nil before
+	status atomic.Pointer[registration.RegistrationStatus] // last reported by the kubelet; nil before
 
 	lending sync.Mutex
 }
 
-// New checks the configuration.
+// New validates the configuration.
 func New(c Config) (*Plugin, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -84,8 +84,8 @@ func or(given, otherwise int) int {
 	return given
 }
 
-// Run announces the sets to the kubelet and lends them until ctx ends. A kubelet that restarts finds the socket again,
-// and one that learns that it is gone lends nothing more.
+// Run registers with the kubelet and allocates sets until ctx ends. A kubelet that restarts finds the socket again, and
+// one that sees it removed allocates nothing more.
 func (p *Plugin) Run(ctx context.Context) error {
 	s, err := nodeops.ListenUnix(ctx, filepath.Join(p.Directory, strings.ReplaceAll(Resource, "/", "-")+"-reg.sock"))
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return errors.Join(err, s.Remove())
 }
 
-// Announced fails when the kubelet has forgotten the plugin, because its socket is gone. A restart helps.
+// Announced fails if the socket was removed, so that the kubelet has dropped the plugin. A restart helps.
 func (p *Plugin) Announced(context.Context) error {
 	if s := p.socket.Load(); s != nil && !s.Ours() {
 		return fmt.Errorf("the socket %s was removed, so the kubelet has forgotten the loop devices; restart this pod", s.Path)
@@ -122,7 +122,7 @@ func (p *Plugin) Announced(context.Context) error {
 	return nil
 }
 
-// Registered fails while the kubelet does not know the plugin. The kubelet tries again by itself.
+// Registered fails until the kubelet has registered the plugin. The kubelet retries by itself.
 func (p *Plugin) Registered(ctx context.Context) error {
 	switch status := p.status.Load(); {
 	case status == nil:
@@ -133,14 +133,14 @@ func (p *Plugin) Registered(ctx context.Context) error {
 	return p.Announced(ctx)
 }
 
-// GetInfo implements the kubelet's protocol of registration.
+// GetInfo is a call of the kubelet's plugin registration.
 func (p *Plugin) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
 		Type: registration.DevicePlugin, Name: Resource, Endpoint: p.socket.Load().Path, SupportedVersions: []string{kubelet.Version},
 	}, nil
 }
 
-// NotifyRegistrationStatus implements the kubelet's protocol of registration.
+// NotifyRegistrationStatus is a call of the kubelet's plugin registration.
 func (p *Plugin) NotifyRegistrationStatus(_ context.Context, status *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	p.status.Store(status)
 	if status.GetPluginRegistered() {
@@ -151,12 +151,12 @@ func (p *Plugin) NotifyRegistrationStatus(_ context.Context, status *registratio
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-// GetDevicePluginOptions implements the kubelet's protocol.
+// GetDevicePluginOptions is a call of the device plugin API.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *kubelet.Empty) (*kubelet.DevicePluginOptions, error) {
 	return &kubelet.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch implements the kubelet's protocol: it sends the sets, and again whenever their health changes.
+// ListAndWatch is a call of the device plugin API: it sends all sets, and again whenever their health changes.
 func (p *Plugin) ListAndWatch(_ *kubelet.Empty, stream grpc.ServerStreamingServer[kubelet.ListAndWatchResponse]) error {
 	for {
 		healthy, changed := p.health.now()
@@ -194,7 +194,8 @@ func (p *Plugin) number(name string) (int, error) {
 	return set, nil
 }
 
-// Allocate implements the kubelet's protocol: it creates the devices of the sets and lends those that are not in use.
+// Allocate is a call of the device plugin API: it creates the devices of the sets and returns those that are not in
+// use.
 func (p *Plugin) Allocate(ctx context.Context, request *kubelet.AllocateRequest) (*kubelet.AllocateResponse, error) {
 	p.lending.Lock()
 	defer p.lending.Unlock()

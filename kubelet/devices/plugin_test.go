@@ -24,10 +24,10 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// first is the number of the first device that the tests lend: nothing else on a host goes up to there.
+// first is the number of the first device that the tests allocate: nothing else on a host uses such high numbers.
 const first = nodeops.FirstLentLoop + nodeops.MostLentLoops - 256
 
-// rig is a plugin and what a kubelet has of it.
+// rig is a plugin with the connections of a kubelet.
 type rig struct {
 	*testing.T
 	plugin   *Plugin
@@ -40,7 +40,7 @@ type rig struct {
 
 func newRig(t *testing.T, sets, perSet int) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "holdfast-devices-") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "holdfast-devices-") // socket paths are limited to 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func newRig(t *testing.T, sets, perSet int) *rig {
 	return r
 }
 
-// run starts the plugin, and finds it as a kubelet does.
+// run starts the plugin and connects to it as a kubelet does.
 func (r *rig) run() {
 	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -219,7 +219,7 @@ func TestAllocate_WhatAPodLeftIsReclaimedAndWhatIsOpenIsNotLent(t *testing.T) {
 	}
 }
 
-// holdOpen keeps a device in use until the test ends, as a process does that has not.
+// holdOpen keeps a device open until the test ends, as a process that was not allocated it.
 func holdOpen(t *testing.T, device string) {
 	t.Helper()
 	f, err := os.Open(device)
@@ -245,7 +245,7 @@ func image(t *testing.T) string {
 	return path
 }
 
-// attachByHand attaches as a program does that knows nothing of lending.
+// attachByHand attaches a file with losetup, as a user does.
 func attachByHand(t *testing.T, device, image string) {
 	t.Helper()
 	file, err := os.OpenFile(image, os.O_RDWR, 0)
@@ -339,7 +339,7 @@ func TestPlugin_HealthFollowsTheControlDevice(t *testing.T) {
 func TestPlugin_ReplacesAStaleSocketAndNothingElse(t *testing.T) {
 	r := newRig(t, 1, 3)
 	path := r.info.GetEndpoint()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // should it not be refused
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // ends the test if the call is not refused
 	defer cancel()
 	if err := r.plugin.Run(ctx); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("beside one that runs: %v", err)

@@ -1,5 +1,5 @@
-// Package registration announces a CSI driver to the kubelet of its host: the kubelet watches a directory, asks the
-// listener of each socket there for its name and endpoint, and reports the result of the registration.
+// Package registration registers a CSI driver with the kubelet of its node: the kubelet watches a directory, calls the
+// server of each socket in it for its name and endpoint, and reports the result.
 package registration
 
 import (
@@ -20,27 +20,27 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// csiVersion is the version of CSI that is reported to the kubelet; it accepts any 1.x.
+// csiVersion is the version of CSI that the kubelet gets; it accepts any 1.x.
 const csiVersion = "1.0.0"
 
-// Config is what a Registration needs.
+// Config configures a Registration.
 type Config struct {
-	Directory string // that the kubelet watches, such as /var/lib/kubelet/plugins_registry
+	Directory string // watched by the kubelet, such as /var/lib/kubelet/plugins_registry
 	Endpoint  string // unix:///path of the driver; the kubelet must find the socket at the same path
 	Log       *slog.Logger
 }
 
-// Registration announces one driver.
+// Registration registers one driver.
 type Registration struct {
 	kubelet.UnimplementedRegistrationServer
 	Config
-	endpoint string // without the scheme, as the kubelet wants it
-	driver   string // its name
+	endpoint string // without the scheme, as the kubelet expects it
+	driver   string
 	socket   atomic.Pointer[nodeops.Socket]
-	status   atomic.Pointer[kubelet.RegistrationStatus] // that the kubelet has reported last; nil before
+	status   atomic.Pointer[kubelet.RegistrationStatus] // last reported by the kubelet; nil before
 }
 
-// New checks the configuration.
+// New validates the configuration.
 func New(c Config) (*Registration, error) {
 	path, err := driver.SocketPath(c.Endpoint)
 	switch {
@@ -55,7 +55,7 @@ func New(c Config) (*Registration, error) {
 	return &Registration{Config: c, endpoint: path}, nil
 }
 
-// Run waits until the driver answers, announces it, and withdraws it when ctx ends.
+// Run waits until the driver answers, registers it, and unregisters it when ctx ends.
 func (r *Registration) Run(ctx context.Context) error {
 	name, err := driverName(ctx, r.endpoint)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Registration) Run(ctx context.Context) error {
 	return errors.Join(err, s.Remove())
 }
 
-// Announced fails when the kubelet has forgotten the driver, because its socket is gone. A restart helps.
+// Announced fails if the socket was removed, so that the kubelet has dropped the driver. A restart helps.
 func (r *Registration) Announced(context.Context) error {
 	if s := r.socket.Load(); s != nil && !s.Ours() {
 		return fmt.Errorf("the socket %s was removed, so the kubelet has forgotten the driver; restart it", s.Path)
@@ -89,7 +89,7 @@ func (r *Registration) Announced(context.Context) error {
 	return nil
 }
 
-// Registered fails while the kubelet does not know the driver. The kubelet tries again by itself.
+// Registered fails until the kubelet has registered the driver. The kubelet retries by itself.
 func (r *Registration) Registered(ctx context.Context) error {
 	switch status := r.status.Load(); {
 	case status == nil:
@@ -100,12 +100,12 @@ func (r *Registration) Registered(ctx context.Context) error {
 	return r.Announced(ctx)
 }
 
-// GetInfo implements the kubelet's protocol.
+// GetInfo is a call of the kubelet's plugin registration.
 func (r *Registration) GetInfo(context.Context, *kubelet.InfoRequest) (*kubelet.PluginInfo, error) {
 	return &kubelet.PluginInfo{Type: kubelet.CSIPlugin, Name: r.driver, Endpoint: r.endpoint, SupportedVersions: []string{csiVersion}}, nil
 }
 
-// NotifyRegistrationStatus implements the kubelet's protocol.
+// NotifyRegistrationStatus is a call of the kubelet's plugin registration.
 func (r *Registration) NotifyRegistrationStatus(_ context.Context, status *kubelet.RegistrationStatus) (*kubelet.RegistrationStatusResponse, error) {
 	r.status.Store(status)
 	if status.GetPluginRegistered() {
@@ -116,7 +116,7 @@ func (r *Registration) NotifyRegistrationStatus(_ context.Context, status *kubel
 	return &kubelet.RegistrationStatusResponse{}, nil
 }
 
-// driverName waits for the driver to serve.
+// driverName waits until the driver serves, and returns its name.
 func driverName(ctx context.Context, socket string) (string, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), connectSoon)
 	if err != nil {

@@ -27,7 +27,7 @@ func (i identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*cs
 	return &csi.GetPluginInfoResponse{Name: i.name}, nil
 }
 
-// host is a directory for sockets, with a path short enough for them.
+// host is a directory for sockets, with a path of fewer than 108 bytes.
 type host struct {
 	*testing.T
 	dir string
@@ -55,7 +55,7 @@ func (h host) listen(path string) net.Listener {
 	return l
 }
 
-// serveDriver starts a driver that knows its name and no more.
+// serveDriver starts a driver that serves only its name.
 func (h host) serveDriver(name string) {
 	h.Helper()
 	server := grpc.NewServer()
@@ -71,7 +71,7 @@ func (h host) serveDriver(name string) {
 	})
 }
 
-// run starts a registration; stop ends it and returns what it ended with.
+// run starts a registration; stop ends it and returns its error.
 func (h host) run() (r *Registration, stop func() error) {
 	h.Helper()
 	r, err := New(Config{Directory: h.dir, Endpoint: "unix://" + filepath.Join(h.dir, "csi.sock")})
@@ -88,7 +88,7 @@ func (h host) run() (r *Registration, stop func() error) {
 	}
 }
 
-// kubelet is the caller's side, which waits for the socket to appear.
+// kubelet is a client of the socket, and waits for it to appear.
 func (h host) kubelet() kubelet.RegistrationClient {
 	h.Helper()
 	conn, err := grpc.NewClient("unix://"+h.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()), connectSoon,
