@@ -53,7 +53,7 @@ type Plugin struct {
 	socket atomic.Pointer[nodeops.Socket]
 	status atomic.Pointer[registration.RegistrationStatus] // last reported by the kubelet; nil before
 
-	lending sync.Mutex
+	allocating sync.Mutex
 }
 
 // New validates the configuration.
@@ -89,7 +89,7 @@ func or(given, otherwise int) int {
 func (p *Plugin) Run(ctx context.Context) error {
 	s, err := nodeops.ListenUnix(ctx, filepath.Join(p.Directory, strings.ReplaceAll(Resource, "/", "-")+"-reg.sock"))
 	if err != nil {
-		return fmt.Errorf("announcing %s to the kubelet: %w", Resource, err)
+		return fmt.Errorf("registering %s with the kubelet: %w", Resource, err)
 	}
 	p.socket.Store(s)
 	server := listener.GRPC()
@@ -105,7 +105,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 			p.Log.Error("the health of loop devices is no longer watched", "error", err)
 		}
 	})
-	p.Log.Info("lending loop devices", "resource", Resource, "sets", p.Sets, "devices", p.PerSet, "socket", s.Path)
+	p.Log.Info("allocating loop devices", "resource", Resource, "sets", p.Sets, "devices", p.PerSet, "socket", s.Path)
 	if err = server.Serve(listener.Limit(s.Listener, listener.SocketConnections)); errors.Is(err, grpc.ErrServerStopped) {
 		err = nil // ctx ended first
 	}
@@ -128,7 +128,7 @@ func (p *Plugin) Registered(ctx context.Context) error {
 	case status == nil:
 		return fmt.Errorf("the kubelet has not registered the loop devices yet; it must watch %s", p.Directory)
 	case !status.GetPluginRegistered():
-		return fmt.Errorf("the kubelet refused to lend loop devices: %s", status.GetError())
+		return fmt.Errorf("the kubelet refused the device plugin for loop devices: %s", status.GetError())
 	}
 	return p.Announced(ctx)
 }
@@ -185,8 +185,8 @@ const setPrefix = "set-"
 
 func nameOf(set int) string { return setPrefix + strconv.Itoa(set) }
 
-// number is the inverse of nameOf.
-func (p *Plugin) number(name string) (int, error) {
+// setNumber is the inverse of nameOf.
+func (p *Plugin) setNumber(name string) (int, error) {
 	set, err := strconv.Atoi(strings.TrimPrefix(name, setPrefix))
 	if err != nil || set < 0 || set >= p.Sets || nameOf(set) != name {
 		return 0, fmt.Errorf("device %q of resource %s: there are %s to %s", name, Resource, nameOf(0), nameOf(p.Sets-1))
@@ -197,28 +197,28 @@ func (p *Plugin) number(name string) (int, error) {
 // Allocate is a call of the device plugin API: it creates the devices of the sets and returns those that are not in
 // use.
 func (p *Plugin) Allocate(ctx context.Context, request *kubelet.AllocateRequest) (*kubelet.AllocateResponse, error) {
-	p.lending.Lock()
-	defer p.lending.Unlock()
+	p.allocating.Lock()
+	defer p.allocating.Unlock()
 	if _, why := p.Guard.Refusal(); why != nil {
-		p.Log.Warn("loop devices are not lent", "reason", why)
+		p.Log.Warn("loop devices are not allocated", "reason", why)
 		return nil, why
 	}
 	answer := &kubelet.AllocateResponse{}
 	for _, container := range request.GetContainerRequests() {
-		lent, err := p.lend(ctx, container.GetDevicesIds())
+		allocated, err := p.allocate(ctx, container.GetDevicesIds())
 		if err != nil {
-			p.Log.Error("cannot lend loop devices", "sets", container.GetDevicesIds(), "error", err)
+			p.Log.Error("cannot allocate loop devices", "sets", container.GetDevicesIds(), "error", err)
 			return nil, err
 		}
-		answer.ContainerResponses = append(answer.ContainerResponses, lent)
+		answer.ContainerResponses = append(answer.ContainerResponses, allocated)
 	}
 	return answer, nil
 }
 
-func (p *Plugin) lend(ctx context.Context, names []string) (*kubelet.ContainerAllocateResponse, error) {
+func (p *Plugin) allocate(ctx context.Context, names []string) (*kubelet.ContainerAllocateResponse, error) {
 	var all []string
 	for _, name := range names {
-		set, err := p.number(name)
+		set, err := p.setNumber(name)
 		if err != nil {
 			return nil, err
 		}
@@ -228,17 +228,17 @@ func (p *Plugin) lend(ctx context.Context, names []string) (*kubelet.ContainerAl
 		}
 		free, err := nodeops.ReclaimLoops(ctx, devices)
 		if err != nil {
-			p.Log.Warn("a device that was left attached could not be freed", "set", name, "error", err)
+			p.Log.Warn("a device that an earlier pod left attached could not be detached", "set", name, "error", err)
 		}
 		if len(free) == 0 {
-			return nil, fmt.Errorf("all %d devices of %s (%s to %s) are in use by others of this host; losetup --list shows by whom", len(devices), name, devices[0], devices[len(devices)-1])
+			return nil, fmt.Errorf("all %d devices of %s (%s to %s) are in use by other programs on this host; find them with losetup --list and detach those that are not needed", len(devices), name, devices[0], devices[len(devices)-1])
 		}
-		p.Log.Info("lending loop devices to a pod", "set", name, "devices", len(free), "inUseByOthers", len(devices)-len(free))
+		p.Log.Info("loop devices were allocated to a pod", "set", name, "devices", len(free), "inUseByOthers", len(devices)-len(free))
 		all = append(all, free...)
 	}
-	lent := &kubelet.ContainerAllocateResponse{Envs: map[string]string{Variable: strings.Join(all, ",")}}
+	allocated := &kubelet.ContainerAllocateResponse{Envs: map[string]string{Variable: strings.Join(all, ",")}}
 	for _, device := range all {
-		lent.Devices = append(lent.Devices, &kubelet.DeviceSpec{HostPath: device, ContainerPath: device, Permissions: "rw"})
+		allocated.Devices = append(allocated.Devices, &kubelet.DeviceSpec{HostPath: device, ContainerPath: device, Permissions: "rw"})
 	}
-	return lent, nil
+	return allocated, nil
 }

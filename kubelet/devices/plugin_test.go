@@ -214,7 +214,7 @@ func TestAllocate_WhatAPodLeftIsReclaimedAndWhatIsOpenIsNotLent(t *testing.T) {
 		attachByHand(t, device, image(t))
 		holdOpen(t, device)
 	}
-	if _, err := r.allocate("set-0"); err == nil || !strings.Contains(err.Error(), "in use by others") || !strings.Contains(err.Error(), devices[0]) {
+	if _, err := r.allocate("set-0"); err == nil || !strings.Contains(err.Error(), "in use by other programs") || !strings.Contains(err.Error(), devices[0]) {
 		t.Errorf("a set that others took: %v", err)
 	}
 }
@@ -245,7 +245,7 @@ func image(t *testing.T) string {
 	return path
 }
 
-// attachByHand attaches a file with losetup, as a user does.
+// attachByHand attaches a file to a device that the process was not allocated, as another program does.
 func attachByHand(t *testing.T, device, image string) {
 	t.Helper()
 	file, err := os.OpenFile(image, os.O_RDWR, 0)

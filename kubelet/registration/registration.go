@@ -67,7 +67,7 @@ func (r *Registration) Run(ctx context.Context) error {
 	r.driver = name
 	s, err := nodeops.ListenUnix(ctx, filepath.Join(r.Directory, name+"-reg.sock"))
 	if err != nil {
-		return fmt.Errorf("announcing driver %s to the kubelet: %w", name, err)
+		return fmt.Errorf("registering driver %s with the kubelet: %w", name, err)
 	}
 	r.socket.Store(s)
 	server := listener.GRPC()
