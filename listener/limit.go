@@ -1,5 +1,5 @@
-// Package listener bounds what a peer can take of a port or a socket: how many connections there are, how long one may
-// be silent, and how long a request and its answer may take.
+// Package listener limits what a peer can consume of a port or socket: the number of connections, how long one may be
+// idle, and how long a request and its response may take.
 package listener
 
 import (
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Limit returns a listener with at most so many connections open. One more is never kept waiting, since otherwise the
-// client that holds all of them idle would keep out the kubelet's probes: the client with the most connections loses
-// the one that was silent for the longest.
+// Limit returns a listener with at most most open connections. A connection above that is never kept waiting, or a
+// client that holds all of them idle would block the kubelet's probes. Instead the listener closes a connection of the
+// client that has the most: the one idle for the longest time.
 func Limit(l net.Listener, most int) net.Listener {
 	return &limited{Listener: l, most: most, begun: time.Now(), open: map[*conn]bool{}, of: map[netip.Prefix]int{}}
 }
@@ -24,7 +24,7 @@ type limited struct {
 
 	mu   sync.Mutex
 	open map[*conn]bool
-	of   map[netip.Prefix]int // how many each client has
+	of   map[netip.Prefix]int // connections per client
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -35,16 +35,16 @@ func (l *limited) Accept() (net.Conn, error) {
 	c := &conn{Conn: accepted, listener: l, client: Client(accepted.RemoteAddr())}
 	c.heard()
 	if victim := l.add(c); victim != nil {
-		_ = victim.Close() // its peer may be gone already
+		_ = victim.Close() // its peer may have closed it
 	}
 	return c, nil
 }
 
-// add returns the connection that must go for the new one; nil if there is a place.
+// add adds a connection, and returns the one to close for it; nil if the limit is not reached.
 func (l *limited) add(c *conn) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of[c.client]++ // the new one counts: a client that takes more and more takes them from itself
+	l.of[c.client]++ // count the new one first: a client at the limit then displaces its own connections
 	var victim *conn
 	if len(l.open) >= l.most {
 		for other := range l.open {
@@ -58,7 +58,7 @@ func (l *limited) add(c *conn) *conn {
 	return victim
 }
 
-// before says whether a connection goes before another.
+// before returns whether a is closed rather than b.
 func (l *limited) before(a, b *conn) bool {
 	if l.of[a.client] != l.of[b.client] {
 		return l.of[a.client] > l.of[b.client]
@@ -66,7 +66,7 @@ func (l *limited) before(a, b *conn) bool {
 	return a.last.Load() < b.last.Load()
 }
 
-// drop is called with mu held.
+// drop must be called with mu held.
 func (l *limited) drop(c *conn) {
 	if !l.open[c] {
 		return
@@ -77,12 +77,12 @@ func (l *limited) drop(c *conn) {
 	}
 }
 
-// conn knows when something last went through it.
+// conn records when data last passed through it.
 type conn struct {
 	net.Conn
 	listener *limited
 	client   netip.Prefix
-	last     atomic.Int64 // since the listener began
+	last     atomic.Int64 // since the listener started
 }
 
 func (c *conn) heard() { c.last.Store(int64(time.Since(c.listener.begun))) }
@@ -110,8 +110,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Client is whom an address counts for: an IPv4 address, or the /64 of an IPv6 address, as one host has all of that. The
-// peers of a unix socket are one client.
+// Client returns the network that counts as one client: an IPv4 address, or the /64 of an IPv6 address, since one host
+// has all of that. All peers of a unix socket are one client.
 func Client(address net.Addr) netip.Prefix {
 	if address == nil {
 		return netip.Prefix{}
@@ -119,7 +119,7 @@ func Client(address net.Addr) netip.Prefix {
 	return ClientOf(address.String())
 }
 
-// ClientOf is Client of an address and its port as text, such as http.Request.RemoteAddr. What is none is one client.
+// ClientOf is Client for an address as text, such as http.Request.RemoteAddr. Anything else is one client.
 func ClientOf(address string) netip.Prefix {
 	found, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// served is a port with a place for each of so many connections.
+// served is a server with a limited number of connections.
 type served struct {
 	*testing.T
 	address string
@@ -44,7 +44,7 @@ func serve(t *testing.T, most int, handler http.HandlerFunc) *served {
 
 func ok(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }
 
-// from connects from an address of this host, so that there are many clients.
+// from connects from an address of the loopback network, so that there are many clients.
 func (s *served) from(client string, say string) net.Conn {
 	s.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
@@ -59,7 +59,7 @@ func (s *served) from(client string, say string) net.Conn {
 	return c
 }
 
-// scrape is one request of a client of its own.
+// scrape sends one request on a connection of its own.
 func (s *served) scrape(client string) {
 	s.Helper()
 	c := s.from(client, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
@@ -82,7 +82,7 @@ func (s *served) count() int {
 	return len(s.open.open)
 }
 
-// await waits until so many connections are accepted.
+// await waits until that many connections are accepted.
 func (s *served) await(open int) {
 	s.Helper()
 	every := time.NewTicker(time.Millisecond)
@@ -145,7 +145,7 @@ func TestLimits_ClientDisplacesItsOwnConnectionsBeforeThoseOfOthers(t *testing.T
 func TestLimits_OfEqualClientsTheLongestSilentIsDisconnected(t *testing.T) {
 	s := serve(t, 2, ok)
 	first, second := s.from("127.0.0.1", ""), s.from("127.0.0.2", "")
-	s.await(2) // the second was heard when it was accepted
+	s.await(2) // so that the second is the more recent one
 	answers := bufio.NewReader(first)
 	ask := func() {
 		t.Helper()

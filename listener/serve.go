@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// Connections at once of a port that people and programs of the network reach.
+	// Connections is the limit of a port that is reachable over the network.
 	Connections = 256
-	// SocketConnections at once of a unix socket. The kubelet makes one for each call.
+	// SocketConnections is the limit of a unix socket. The kubelet opens a connection for each call.
 	SocketConnections = 1024
 
 	headerTimeout  = 5 * time.Second
@@ -22,10 +22,10 @@ const (
 
 	aliveEvery   = time.Minute
 	aliveTimeout = 20 * time.Second
-	maxCalls     = 1024 // at once on one connection
+	maxCalls     = 1024 // concurrent, on one connection
 )
 
-// HTTP returns a server with the limits of one client, however slow or greedy. None of what is served here reads bodies.
+// HTTP returns a server with limits that hold for slow and greedy clients. No handler behind it reads a request body.
 func HTTP(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -34,9 +34,9 @@ func HTTP(handler http.Handler) *http.Server {
 	}
 }
 
-// GRPC returns a server for a unix socket. A connection that does not speak gRPC soon is closed, and so is one whose
-// peer does not answer. One that is only idle stays: sidecars end themselves when theirs is lost, and the kubelet
-// forgets the registration.
+// GRPC returns a server for a unix socket. It closes a connection that does not start to speak gRPC in time, or whose
+// peer does not answer keepalives. An idle connection stays open: sidecars exit when theirs is closed, and the kubelet
+// drops the registration.
 func GRPC(options ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ConnectionTimeout(headerTimeout),
