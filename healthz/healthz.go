@@ -1,6 +1,6 @@
-// Package healthz serves /livez and /readyz, each with named checks, in the format of the API server of Kubernetes.
-// Every process of Holdfast uses it, so that both mean the same everywhere: a failed /livez is mended by a restart, and
-// while /readyz fails the process cannot do its work.
+// Package healthz serves /livez and /readyz with named checks, in the format of the API server of Kubernetes. It gives
+// them the same meaning in every process of Holdfast: /livez fails if a restart would help, /readyz while the process
+// cannot do its work.
 package healthz
 
 import (
@@ -14,34 +14,35 @@ import (
 	"time"
 )
 
-// limit is how long all checks of a request may take. The probes of the pods wait longer.
+// limit is the time for all checks of a request, less than the timeout of the pods' probes.
 const limit = 5 * time.Second
 
-// Checks are those of one process. All are added before the first request. Reasons of failures are served to everyone.
+// Checks are the checks of one process. Add all of them before the first request. Every client can read why one fails.
 type Checks struct {
-	Log   *slog.Logger // of checks that begin to fail or to pass; nil discards
+	Log   *slog.Logger // logs checks that start to fail or pass; nil discards
 	live  []*check
 	ready []*check
 }
 
-// check fails as long as run returns an error. It may not block longer than its context.
+// check fails while run returns an error. run must return when its context ends.
 type check struct {
 	name   string
 	run    func(context.Context) error
 	failed atomic.Bool
 }
 
-// Live adds a check to /livez: it fails if a restart of the process would help, and so never because of another process.
+// Live adds a check to /livez. It may fail only if a restart of this process would help, so never because of another
+// process.
 func (c *Checks) Live(name string, run func(context.Context) error) {
 	c.live = append(c.live, &check{name: name, run: run})
 }
 
-// Ready adds a check to /readyz: it fails while the process cannot do its work.
+// Ready adds a check to /readyz. It fails while the process cannot do its work.
 func (c *Checks) Ready(name string, run func(context.Context) error) {
 	c.ready = append(c.ready, &check{name: name, run: run})
 }
 
-// ping is the first check of both: it passes as long as an answer is sent at all.
+// ping is the first check of both paths. It always passes: the process answers.
 var ping = &check{name: "ping", run: func(context.Context) error { return nil }}
 
 // Handler serves /livez and /readyz, and each check alone at /livez/NAME and /readyz/NAME.
@@ -71,7 +72,7 @@ func (c *Checks) serve(w http.ResponseWriter, r *http.Request, path string, chec
 	for _, one := range checks {
 		err := one.run(ctx)
 		if r.Context().Err() != nil {
-			return // the client has gone, which says nothing of the check
+			return // the client is gone; that is not a failure of the check
 		}
 		if err == nil {
 			fmt.Fprintf(&list, "[+]%s ok\n", one.name)
@@ -96,7 +97,7 @@ func (c *Checks) serve(w http.ResponseWriter, r *http.Request, path string, chec
 	}
 }
 
-// log reports changes only: a probe asks every few seconds.
+// log logs changes only: probes run every few seconds.
 func (c *Checks) log(path string, one *check, err error) {
 	if c.Log == nil || one.failed.Swap(err != nil) == (err != nil) {
 		return
