@@ -24,7 +24,7 @@ func toAccess(a *v1beta1.VolumeAccess) backend.Access {
 	return access
 }
 
-// fromAccess is nil where there is no access.
+// fromAccess returns nil for an empty Access, and for an export whose address is unknown.
 func fromAccess(a backend.Access, address string) *v1beta1.VolumeAccess {
 	if a == (backend.Access{}) {
 		return nil
@@ -45,7 +45,7 @@ func fromAccess(a backend.Access, address string) *v1beta1.VolumeAccess {
 	return o
 }
 
-// Both sides have the same fields in the same order, and a field that one of them gains does not compile without the other.
+// Both types have the same fields in the same order: a field that is added to only one of them does not compile.
 
 func toCeph(c v1beta1.VolumeCeph) backend.Ceph { return backend.Ceph(c) }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// FromCondition is the condition Healthy.
+// FromCondition returns the condition Healthy.
 func FromCondition(c backend.Condition) metav1.Condition {
 	if !c.Abnormal {
 		return metav1.Condition{Type: v1beta1.HealthyCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonHealthy}
@@ -20,7 +20,7 @@ func FromCondition(c backend.Condition) metav1.Condition {
 	}
 }
 
-// ToCondition reads the condition Healthy. A reason that is no backend's, such as that of a node, is not kept.
+// ToCondition reads the condition Healthy. It drops a reason that no backend reports, such as that of a node.
 func ToCondition(all []metav1.Condition) backend.Condition {
 	c := meta.FindStatusCondition(all, v1beta1.HealthyCondition)
 	if c == nil || c.Status != metav1.ConditionFalse {

@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// FromError writes an error down. The codes of the API are those of backends.
+// FromError converts an error for a status. The API has the error codes of backends.
 func FromError(err error) *v1beta1.Error {
 	if err == nil {
 		return nil
@@ -13,7 +13,7 @@ func FromError(err error) *v1beta1.Error {
 	return &v1beta1.Error{Code: v1beta1.ErrorCode(backend.CodeOf(err)), Message: backend.MessageOf(err)}
 }
 
-// ToError is an error as it was written down.
+// ToError converts the error of a status.
 func ToError(e *v1beta1.Error) error {
 	if e == nil {
 		return nil

@@ -55,7 +55,7 @@ type schema struct {
 	Enum       []string          `json:"enum"`
 }
 
-// codesOfSchema are the codes that the API server takes in status.error.
+// codesOfSchema are the codes that the schema allows in status.error.
 func codesOfSchema(t *testing.T, kind string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/crds/holdfast.dev_" + kind + ".yaml")

@@ -14,11 +14,11 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// filler gives every field a value made of data, so that a field that is new is tried as well. Numbers are not below 0,
-// quantities above it.
+// filler fills every field with a value derived from the fuzz data, new fields included. Numbers are at least 0,
+// quantities above 0.
 type filler struct{ data []byte }
 
-// addSeeds has one that leaves no field empty, and some that give each another value.
+// addSeeds adds an input that fills every field, and some with other values in them.
 func addSeeds(f *testing.F) {
 	f.Add([]byte{})
 	ones := make([]byte, 2048)

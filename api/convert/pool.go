@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// ToCapacity is the room of a pool as it was last reported.
+// ToCapacity returns the capacity of a pool as last reported.
 func ToCapacity(p *v1beta1.Pool) backend.Capacity {
 	return backend.Capacity{
 		Total: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(), Available: p.Available.Value(),
@@ -19,7 +19,8 @@ func ToCapacity(p *v1beta1.Pool) backend.Capacity {
 	}
 }
 
-// ShowCapacity writes the room of a pool into its status, but for its condition. An identity that is known stays.
+// ShowCapacity writes the capacity of a pool into its status, without its condition. An empty identity does not
+// overwrite a known one.
 func ShowCapacity(p *v1beta1.Pool, c backend.Capacity) {
 	if c.Identity.ID != "" {
 		p.ID, p.Generation = c.Identity.ID, c.Identity.Generation
@@ -28,12 +29,12 @@ func ShowCapacity(p *v1beta1.Pool, c backend.Capacity) {
 	p.Available, p.Smallest, p.Largest = *v1beta1.Quantity(c.Available), *v1beta1.Quantity(c.Smallest), *v1beta1.Quantity(c.Largest)
 }
 
-// FromPoolError says in a word why a pool is out of reach.
+// FromPoolError returns the condition reason for an error of a pool.
 func FromPoolError(err error) string {
 	return cmp.Or(string(backend.PoolReasonOf(err)), v1beta1.ReasonPoolFailing)
 }
 
-// FromTrashed is in whole seconds, as the API keeps times.
+// FromTrashed truncates times to seconds, the precision of metav1.Time.
 func FromTrashed(t backend.Trashed) v1beta1.TrashedVolume {
 	return v1beta1.TrashedVolume{
 		Name: string(t.ID), Pool: t.Pool, ClaimRef: v1beta1.ReferenceTo(v1beta1.ClaimOf(t.Labels)), Size: *v1beta1.Quantity(t.Size),

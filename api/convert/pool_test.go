@@ -21,7 +21,7 @@ func FuzzPool(f *testing.F) {
 	})
 }
 
-// poolThere leaves out what is said of a pool by others than its backend.
+// poolThere converts a status there and back, without the fields that the backend does not write.
 func poolThere(t *testing.T, f *filler) {
 	t.Helper()
 	var want, got v1beta1.Pool

@@ -7,19 +7,19 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// ToSnapshotSpec is what the spec of a snapshot asks for, but for its node, its group and its deletion.
+// ToSnapshotSpec converts a spec without node, group and deletion.
 func ToSnapshotSpec(s *v1beta1.SnapshotSpec) backend.SnapshotSpec {
 	return backend.SnapshotSpec{Name: s.Name, Source: backend.ID(s.SourceRef.Name)}
 }
 
-// FromSnapshotSpec asks for a snapshot on a node.
+// FromSnapshotSpec returns the spec of a Snapshot on a node.
 func FromSnapshotSpec(node string, s backend.SnapshotSpec, group *v1beta1.SnapshotGroup) v1beta1.SnapshotSpec {
 	return v1beta1.SnapshotSpec{Name: s.Name, SourceRef: v1beta1.FromVolume(string(s.Source)), Node: node, Group: group}
 }
 
-// FoundSnapshot is the spec of a snapshot that is on the disk of a node without an object.
+// FoundSnapshot returns the spec of a Snapshot for a snapshot that was found on disk without an object.
 func FoundSnapshot(node string, s *backend.Snapshot, group *v1beta1.SnapshotGroup) v1beta1.SnapshotSpec {
-	const unknown = "unknown" // of one whose metadata is damaged
+	const unknown = "unknown" // its metadata is damaged
 	return FromSnapshotSpec(node, backend.SnapshotSpec{Name: cmp.Or(s.Name, string(s.ID)), Source: cmp.Or(s.Source, unknown)}, group)
 }
 
@@ -39,7 +39,7 @@ func FromGroup(g backend.GroupSpec) *v1beta1.SnapshotGroup {
 	return o
 }
 
-// ToSnapshot is the snapshot that an object shows.
+// ToSnapshot returns the snapshot that an object describes.
 func ToSnapshot(o *v1beta1.Snapshot) *backend.Snapshot {
 	return &backend.Snapshot{
 		ID: backend.ID(o.Name), Name: o.Spec.Name, Node: o.Spec.Node, Shared: v1beta1.ServerOf(o.Spec.Node) != "", Pool: o.Status.Pool,
@@ -49,8 +49,8 @@ func ToSnapshot(o *v1beta1.Snapshot) *backend.Snapshot {
 	}
 }
 
-// ShowSnapshot writes a snapshot into the status of its object, but for its condition. Of a damaged one the last numbers
-// stay.
+// ShowSnapshot writes a snapshot into the status of its object, without its condition. A damaged snapshot does not
+// overwrite size, mode and file system.
 func ShowSnapshot(s *v1beta1.SnapshotStatus, t *backend.Snapshot) {
 	if t.Size > 0 {
 		s.Size, s.Mode, s.FSType = v1beta1.Quantity(t.Size), v1beta1.Mode(t.Mode), t.FSType

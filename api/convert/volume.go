@@ -1,4 +1,4 @@
-// Package convert turns objects of the API into what backends know, and back.
+// Package convert converts between objects of the API and the types of backends.
 package convert
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// ToSize is what the spec of a volume asks for.
+// ToSize converts the requested size.
 func ToSize(s v1beta1.VolumeSize) backend.Size {
 	return backend.Size{Required: v1beta1.Bytes(s.Required), Limit: v1beta1.Bytes(s.Limit)}
 }
 
-// FromSize leaves out values that are not requested.
+// FromSize leaves out zero values.
 func FromSize(s backend.Size) (o v1beta1.VolumeSize) {
 	if s.Required != 0 {
 		o.Required = v1beta1.Quantity(s.Required)
@@ -27,7 +27,7 @@ func FromSize(s backend.Size) (o v1beta1.VolumeSize) {
 	return o
 }
 
-// ToVolumeSpec is what the spec of a volume asks for, but for its source, its node and its deletion.
+// ToVolumeSpec converts a spec without source, node and deletion.
 func ToVolumeSpec(s *v1beta1.VolumeSpec) backend.VolumeSpec {
 	return backend.VolumeSpec{
 		Name: s.Name, Pool: s.Pool, Size: ToSize(s.Size), Mode: backend.Mode(s.Mode), FSType: string(s.FSType),
@@ -36,7 +36,7 @@ func ToVolumeSpec(s *v1beta1.VolumeSpec) backend.VolumeSpec {
 	}
 }
 
-// FromVolumeSpec asks for a volume on a node. The nodes among which that one was chosen are left out.
+// FromVolumeSpec returns the spec of a Volume on a node. It drops the candidates from which the node was chosen.
 func FromVolumeSpec(node string, s backend.VolumeSpec, source *backend.Source) v1beta1.VolumeSpec {
 	return v1beta1.VolumeSpec{
 		Name: s.Name, ClaimRef: v1beta1.ReferenceTo(v1beta1.ClaimOf(s.Labels)), Node: node, Pool: s.Pool, Size: FromSize(s.Size), Mode: v1beta1.Mode(s.Mode),
@@ -45,7 +45,7 @@ func FromVolumeSpec(node string, s backend.VolumeSpec, source *backend.Source) v
 	}
 }
 
-// FoundVolume is the spec of a volume that is on the disk of a node without an object.
+// FoundVolume returns the spec of a Volume for a volume that was found on disk without an object.
 func FoundVolume(node string, v *backend.Volume) v1beta1.VolumeSpec {
 	return FromVolumeSpec(node, backend.VolumeSpec{
 		Name: cmp.Or(v.Name, string(v.ID)), Pool: v.Pool, Size: backend.Size{Required: v.Size}, Mode: v.Mode, FSType: v.FSType,
@@ -68,7 +68,7 @@ func FromSource(s *backend.Source) *v1beta1.SourceReference {
 	return &v1beta1.SourceReference{Kind: toCamel[v1beta1.SourceKind](s.Kind), Name: string(s.ID)}
 }
 
-// ToVolume is the volume that an object shows.
+// ToVolume returns the volume that an object describes.
 func ToVolume(o *v1beta1.Volume) *backend.Volume {
 	v := &backend.Volume{
 		ID: backend.ID(o.Name), Name: o.Spec.Name, Node: o.Spec.Node, Pool: o.Status.Pool, PoolID: o.Status.PoolID,
@@ -84,8 +84,8 @@ func ToVolume(o *v1beta1.Volume) *backend.Volume {
 	return v
 }
 
-// ShowVolume writes a volume into the status of its object, but for its condition. Of a damaged one the last numbers
-// stay. What a server exports is reached at the address, which the server does not know itself.
+// ShowVolume writes a volume into the status of its object, without its condition. A damaged volume does not overwrite
+// size, mode, file system and source. address is that of the NFS server, for exports that do not have one.
 func ShowVolume(s *v1beta1.VolumeStatus, v *backend.Volume, address string) {
 	if v.Size > 0 {
 		s.Size, s.FSSize, s.Mode, s.FSType = v1beta1.Quantity(v.Size), v1beta1.Quantity(v.FSSize), v1beta1.Mode(v.Mode), v.FSType
@@ -102,7 +102,8 @@ func toTime(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// fromTime keeps what is known: that there is a time says that the thing was real once.
+// fromTime keeps a known time, and always returns one: a creation time in the status means that the volume once
+// existed.
 func fromTime(known *metav1.MicroTime, created time.Time) *metav1.MicroTime {
 	switch {
 	case known != nil:

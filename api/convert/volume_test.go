@@ -55,7 +55,7 @@ func volumeSpecBack(t *testing.T, f *filler) {
 	}
 }
 
-// volumeThere leaves out what is said of a volume by others than its backend.
+// volumeThere converts a status there and back, without the fields that the backend does not write.
 func volumeThere(t *testing.T, f *filler) {
 	t.Helper()
 	var o v1beta1.Volume
@@ -98,7 +98,7 @@ func volumeBack(t *testing.T, f *filler) {
 	}
 }
 
-// condition is one that a backend may have.
+// condition returns a condition that a backend may report.
 func condition(f *filler) backend.Condition {
 	reasons := []backend.HealthReason{backend.Damaged, backend.DeviceErrors, backend.FileSystemErrors, backend.NotGrown, backend.PoolErrors}
 	if i := f.number() % 5; i < 4 {
