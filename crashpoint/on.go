@@ -9,7 +9,7 @@ import (
 
 var fatal = Step(os.Getenv("HOLDFAST_CRASH_AT"))
 
-// Here ends the process with SIGKILL at the chosen step.
+// Here kills the process with SIGKILL if the environment names this step.
 func Here(s Step) {
 	if s == fatal {
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
