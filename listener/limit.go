@@ -14,7 +14,7 @@ import (
 // client that holds all of them idle would block the kubelet's probes. Instead the listener closes a connection of the
 // client that has the most: the one idle for the longest time.
 func Limit(l net.Listener, most int) net.Listener {
-	return &limited{Listener: l, most: most, begun: time.Now(), open: map[*conn]bool{}, of: map[netip.Prefix]int{}}
+	return &limited{Listener: l, most: most, begun: time.Now(), open: map[*conn]bool{}, perClient: map[netip.Prefix]int{}}
 }
 
 type limited struct {
@@ -22,9 +22,9 @@ type limited struct {
 	most  int
 	begun time.Time
 
-	mu   sync.Mutex
-	open map[*conn]bool
-	of   map[netip.Prefix]int // connections per client
+	mu        sync.Mutex
+	open      map[*conn]bool
+	perClient map[netip.Prefix]int // connections per client
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -33,7 +33,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: accepted, listener: l, client: Client(accepted.RemoteAddr())}
-	c.heard()
+	c.touch()
 	if victim := l.add(c); victim != nil {
 		_ = victim.Close() // its peer may have closed it
 	}
@@ -44,11 +44,11 @@ func (l *limited) Accept() (net.Conn, error) {
 func (l *limited) add(c *conn) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of[c.client]++ // count the new one first: a client at the limit then displaces its own connections
+	l.perClient[c.client]++ // count the new one first: a client at the limit then displaces its own connections
 	var victim *conn
 	if len(l.open) >= l.most {
 		for other := range l.open {
-			if victim == nil || l.before(other, victim) {
+			if victim == nil || l.closesBefore(other, victim) {
 				victim = other
 			}
 		}
@@ -58,10 +58,10 @@ func (l *limited) add(c *conn) *conn {
 	return victim
 }
 
-// before returns whether a is closed rather than b.
-func (l *limited) before(a, b *conn) bool {
-	if l.of[a.client] != l.of[b.client] {
-		return l.of[a.client] > l.of[b.client]
+// closesBefore returns whether a is closed rather than b.
+func (l *limited) closesBefore(a, b *conn) bool {
+	if l.perClient[a.client] != l.perClient[b.client] {
+		return l.perClient[a.client] > l.perClient[b.client]
 	}
 	return a.last.Load() < b.last.Load()
 }
@@ -72,8 +72,8 @@ func (l *limited) drop(c *conn) {
 		return
 	}
 	delete(l.open, c)
-	if l.of[c.client]--; l.of[c.client] == 0 {
-		delete(l.of, c.client)
+	if l.perClient[c.client]--; l.perClient[c.client] == 0 {
+		delete(l.perClient, c.client)
 	}
 }
 
@@ -85,12 +85,12 @@ type conn struct {
 	last     atomic.Int64 // since the listener started
 }
 
-func (c *conn) heard() { c.last.Store(int64(time.Since(c.listener.begun))) }
+func (c *conn) touch() { c.last.Store(int64(time.Since(c.listener.begun))) }
 
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.heard()
+		c.touch()
 	}
 	return n, err
 }
@@ -98,7 +98,7 @@ func (c *conn) Read(b []byte) (int, error) {
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if n > 0 {
-		c.heard()
+		c.touch()
 	}
 	return n, err
 }

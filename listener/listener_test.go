@@ -178,8 +178,8 @@ func TestLimits_EndedConnectionFreesItsPlace(t *testing.T) {
 	}
 	s.open.mu.Lock()
 	defer s.open.mu.Unlock()
-	if len(s.open.of) > 1 || len(s.open.open) > 2 {
-		t.Errorf("remembered: %v", s.open.of)
+	if len(s.open.perClient) > 1 || len(s.open.open) > 2 {
+		t.Errorf("remembered: %v", s.open.perClient)
 	}
 }
 
