@@ -1,6 +1,6 @@
 package backend
 
-// Access says how a node uses a volume. Exactly one field is set; it is data, and only nodeops acts on it.
+// Access describes how a node reaches the data of a volume. Exactly one field is set. Only nodeops acts on it.
 type Access struct {
 	Image     string // path of a disk image
 	Directory string // path of a directory
@@ -9,30 +9,30 @@ type Access struct {
 	CephFS    *CephFS
 }
 
-// NFS is a volume that a server exports.
+// NFS is a volume that an NFS server exports.
 type NFS struct {
-	Server string // address; empty inside the server itself, which does not know under which it is reached
-	Path   string // that clients mount
+	Server string // address; empty inside the server, which does not know its own
+	Path   string // export path that clients mount
 }
 
-// Ceph is a cluster, and as whom a node speaks to it. The key of that user is no part of it: a node has it from elsewhere.
+// Ceph describes a Ceph cluster and the user with whom a node connects to it. It does not contain the user's key.
 type Ceph struct {
-	FSID     string   // the UUID by which the cluster is known, wherever its monitors are
-	Monitors []string // v2:ADDRESS:PORT or v1:ADDRESS:PORT, each of a messenger of a monitor
-	User     string   // without client.
-	Secure   bool     // all that is sent is encrypted, which takes monitors with the messenger v2
+	FSID     string   // identifies the cluster, regardless of its monitors
+	Monitors []string // addresses of monitors: v2:ADDRESS:PORT or v1:ADDRESS:PORT
+	User     string   // without the prefix "client."
+	Secure   bool     // encrypt all traffic, which requires monitors with messenger v2
 }
 
-// RBD is a volume that is an image in a pool of a Ceph cluster. The volume's ID is its name.
+// RBD is a volume that is an image in a pool of a Ceph cluster. The image is named after the volume's ID.
 type RBD struct {
 	Cluster   Ceph
 	Pool      string
-	Namespace string // of the pool; most images are in the one without a name
+	Namespace string // RADOS namespace in the pool; usually empty
 	Image     string
-	ImageID   string // of that image, which a later one of its name does not have; empty if it is not known
+	ImageID   string // distinguishes the image from a later one of the same name; empty if unknown
 }
 
-// CephFS is a volume that is a directory of a file system of a Ceph cluster. The volume's ID is in its path.
+// CephFS is a volume that is a directory of a CephFS file system. The volume's ID is part of its path.
 type CephFS struct {
 	Cluster    Ceph
 	FileSystem string

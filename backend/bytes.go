@@ -14,7 +14,7 @@ var byteUnits = map[string]int64{
 
 var byteQuantity = regexp.MustCompile(`^([0-9]+)([kMGTPE]|[KMGTPE]i)?$`)
 
-// ParseBytes reads a number of bytes as Kubernetes writes it, except fractions: 1073741824, 512Mi, 10Gi.
+// ParseBytes parses a Kubernetes quantity without fractions: 1073741824, 512Mi, 10Gi.
 func ParseBytes(s string) (int64, error) {
 	parts := byteQuantity.FindStringSubmatch(s)
 	if parts == nil {

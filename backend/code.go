@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Code is the name of a sentinel, for errors that another process reads from an object.
+// Code names a sentinel, for errors that are passed to other processes in objects.
 type Code string
 
 const (
@@ -21,7 +21,7 @@ const (
 	CodeUnavailable  Code = "Unavailable"
 )
 
-// sentinels pairs codes with errors. ErrBusy comes first, since it may wrap the error of an earlier attempt.
+// sentinels maps codes to errors. ErrBusy is first, since it may wrap the error of an earlier attempt.
 var sentinels = []struct {
 	code      Code
 	err       error
@@ -55,16 +55,16 @@ func FindCode(err error) Code {
 	return ""
 }
 
-// CodeOf returns Unavailable for an error that wraps no sentinel.
+// CodeOf returns the code of the sentinel that err wraps, or Unavailable.
 func CodeOf(err error) Code { return cmp.Or(FindCode(err), CodeUnavailable) }
 
-// MessageOf removes the stack of a panic from a message: it belongs into the log, and callers do not need it.
+// MessageOf returns the message of an error without the stack of a panic, which belongs into the log.
 func MessageOf(err error) string {
 	message, _, _ := strings.Cut(err.Error(), "\ngoroutine ")
 	return message
 }
 
-// Permanent says whether the same request will fail again with this code.
+// Permanent returns whether a request that failed with this code fails again if repeated.
 func (c Code) Permanent() bool {
 	for _, s := range sentinels {
 		if s.code == c {
@@ -74,7 +74,7 @@ func (c Code) Permanent() bool {
 	return false
 }
 
-// Error returns an error that wraps the sentinel of c, with the message from the original process.
+// Error returns an error that wraps the sentinel of c and has the message of the other process.
 func (c Code) Error(message string) error {
 	for _, s := range sentinels {
 		if s.code == c {
@@ -84,7 +84,7 @@ func (c Code) Error(message string) error {
 	return fmt.Errorf("%w: %s (code %s is not known here; use the newer program)", ErrUnavailable, message, Quote(string(c)))
 }
 
-// recalledError is an error from another process, with the same message and sentinel.
+// recalledError is an error that another process reported: it has the same message and sentinel.
 type recalledError struct {
 	sentinel error
 	message  string

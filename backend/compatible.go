@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Satisfies says whether an existing volume meets spec and source, so that a repeated request gets it; if not, the
-// ErrExists names what differs. Labels are not compared.
+// Satisfies returns nil if an existing volume meets spec and source, and is thus the result of a repeated request.
+// Otherwise it returns an ErrExists that names the difference. Labels are not compared.
 func (v *Volume) Satisfies(spec VolumeSpec, source *Source) error {
 	differ := func(what string, have, want any) error {
 		return fmt.Errorf("%w: volume %s has %s %v, requested is %v; choose another name or the same properties", ErrExists, v.ID, what, have, want)

@@ -2,23 +2,23 @@ package backend
 
 import "errors"
 
-// The errors of a backend. Each front end translates them once; messages wrap them and name the volume, the pool, the
-// numbers and what the reader can do.
+// The sentinels of a backend. Errors wrap them with a message that names the volume or pool, the values, and what to
+// do. Each front end translates them in one place.
 var (
-	// ErrNotFound: no such volume, snapshot or pool.
+	// ErrNotFound: the volume, snapshot or pool does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrExists: the name is taken by a volume or snapshot with another spec.
+	// ErrExists: the name belongs to a volume or snapshot with another spec.
 	ErrExists = errors.New("already exists with other properties")
 	// ErrInvalid: the request can never be met.
 	ErrInvalid = errors.New("invalid")
-	// ErrOutOfRange: a size that no volume of this kind can have.
+	// ErrOutOfRange: no volume of this kind can have the requested size.
 	ErrOutOfRange = errors.New("out of range")
-	// ErrExhausted: it does not fit here; it may fit on another node or pool.
+	// ErrExhausted: it does not fit into this pool; another node or pool may have space.
 	ErrExhausted = errors.New("no room")
-	// ErrBusy: an operation on the same volume is running; retry.
+	// ErrBusy: another operation on the same volume is running; retry.
 	ErrBusy = errors.New("busy")
-	// ErrPrecondition: the volume is in a state that forbids this, and the message says which.
+	// ErrPrecondition: the state of the volume does not allow it; the message says why.
 	ErrPrecondition = errors.New("not possible now")
-	// ErrUnavailable: the pool is out of reach: unmounted, read-only or failing.
+	// ErrUnavailable: the pool is unmounted, read-only or failing.
 	ErrUnavailable = errors.New("pool unavailable")
 )

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// ID names a volume, snapshot or group. Only ParseID and IDFor return one, so an ID is safe as a file name.
+// ID identifies a volume, snapshot or group. IDs come only from ParseID and IDFor, so that an ID is safe as a file
+// name.
 type ID string
 
 const (
@@ -18,7 +19,7 @@ const (
 
 var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// ParseID checks an ID from outside.
+// ParseID validates an ID from outside.
 func ParseID(s string) (ID, error) {
 	if !idPattern.MatchString(s) {
 		return "", fmt.Errorf("%w id %s: it must be 1 to %d of a-z, 0-9 and -, and not begin with -", ErrInvalid, Quote(s), maxID)
@@ -26,8 +27,8 @@ func ParseID(s string) (ID, error) {
 	return ID(s), nil
 }
 
-// IDFor derives an ID from a caller's name: the name itself if it is a valid ID, otherwise its valid characters and a
-// digest of the name.
+// IDFor derives an ID from the name in a request: the name itself if it is a valid ID, otherwise its valid characters
+// and a digest of the name.
 func IDFor(name string) (ID, error) {
 	switch {
 	case name == "":
@@ -51,7 +52,7 @@ func IDFor(name string) (ID, error) {
 
 var keepable = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Quote formats a value from outside for a message: escaped, and shortened if it is long.
+// Quote formats a value from outside for a message: escaped, and truncated if long.
 func Quote(s string) string {
 	const most = 80
 	if len(s) > most {

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// Operations runs one operation at a time on each ID, off the caller's path: when the caller's context ends first,
-// the operation goes on and the caller learns what is running, since when, and how the attempt before it ended.
-// The zero value is ready for use.
+// Operations runs at most one operation at a time per ID, detached from the caller: if the caller's context ends, the
+// operation continues, and the caller gets an ErrBusy that says which operation is running, since when, and how the
+// previous attempt failed. The zero value is ready for use.
 type Operations struct {
-	// Begun is called before each operation, and what it returns after it. Nil: nothing is.
+	// Begun, if not nil, is called before each operation, and the function it returns after it.
 	Begun func() (ended func())
 
 	all sync.WaitGroup
 
 	mu      sync.Mutex
 	running map[ID]*operation
-	failed  map[ID]error // how the last operation on the ID ended, if badly
+	failed  map[ID]error // error of the last operation on the ID, if it failed
 }
 
-// mostFailures limits the failures that are remembered of IDs that are not requested again.
+// mostFailures limits the remembered errors of IDs that are not requested again.
 const mostFailures = 1024
 
 type operation struct {
@@ -36,8 +36,8 @@ type operation struct {
 
 type operationKey struct{}
 
-// Progressf notes how far the operation to which ctx belongs has got, for callers who run out of time. Without an operation
-// it does nothing.
+// Progressf records the progress of the operation of ctx, for callers whose context ends before it. Without an
+// operation it does nothing.
 func Progressf(ctx context.Context, format string, args ...any) {
 	if op, ok := ctx.Value(operationKey{}).(*operation); ok {
 		p := fmt.Sprintf(format, args...)
@@ -45,7 +45,7 @@ func Progressf(ctx context.Context, format string, args ...any) {
 	}
 }
 
-// Do runs f for id and returns what it returned, or ErrBusy when ctx ends first. f's own context survives ctx.
+// Do runs f for id and returns its result, or ErrBusy if ctx ends first. The context of f does not end with ctx.
 func Do[T any](ctx context.Context, o *Operations, id ID, verb string, f func(context.Context) (T, error)) (T, error) {
 	var zero T
 	op, err := o.begin(ctx, id, verb)
@@ -76,7 +76,7 @@ func Do[T any](ctx context.Context, o *Operations, id ID, verb string, f func(co
 	}
 }
 
-// Wait returns when nothing runs any more, or with ctx's error.
+// Wait waits until no operation is running, or returns the error of ctx.
 func (o *Operations) Wait(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() { o.all.Wait(); close(idle) }()
@@ -88,7 +88,7 @@ func (o *Operations) Wait(ctx context.Context) error {
 	}
 }
 
-// InFlight returns how many operations run and how old the oldest is.
+// InFlight returns the number of running operations and the age of the oldest.
 func (o *Operations) InFlight() (count int, oldest time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,7 +98,7 @@ func (o *Operations) InFlight() (count int, oldest time.Duration) {
 	return len(o.running), oldest
 }
 
-// begin waits until nothing runs on id and takes its place.
+// begin waits until no operation is running on id and registers a new one.
 func (o *Operations) begin(ctx context.Context, id ID, verb string) (*operation, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -140,7 +140,7 @@ func (o *Operations) end(id ID, op *operation, err error) {
 	o.all.Done()
 }
 
-// busy explains to a caller who runs out of time what is going on with id.
+// busy returns the ErrBusy for a caller whose context ended: it describes what is running on id.
 func (o *Operations) busy(id ID, cause error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

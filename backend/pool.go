@@ -7,33 +7,33 @@ import (
 
 // PoolIdentity identifies a pool, regardless of its name and path.
 type PoolIdentity struct {
-	ID         string // written in the pool when it was begun
-	Generation int64  // counts how often it was opened: of two with one ID the lower one is an older copy
+	ID         string // written to the pool when it is initialized
+	Generation int64  // number of times it was opened: of two pools with the same ID, the lower one is an outdated copy
 }
 
-// UnknownPool stands for the ID of a pool that is known to have been there, but not by its ID.
+// UnknownPool stands for the ID of a pool that is known to exist although its ID is not.
 const UnknownPool = "unknown"
 
-// PoolExpectation is what is remembered of a pool that is to be opened. The zero value is that of a new one.
+// PoolExpectation is what is remembered of a pool that is about to be opened. The zero value stands for a new pool.
 type PoolExpectation struct {
-	PoolIdentity // empty: not known
-	// Existed says of a pool whose ID is not known that it was there.
+	PoolIdentity // empty: unknown
+	// Existed: the pool is known to have existed although its ID is not known.
 	Existed bool
-	// Empty says that the pool held nothing when it was last seen, so that another one that lies in its place may be served.
-	// None is begun: the disk of this one may just not be mounted.
+	// Empty: the pool had no volumes when it was last open, so another pool at its path may be used. No new pool is
+	// initialized: the disk of this one may just not be mounted.
 	Empty bool
-	// Unread says that the memory could not be read yet: a pool that is there is served, and none is begun.
+	// Unread: the record could not be read yet. An existing pool is used, and no new one is initialized.
 	Unread bool
-	// Given is the ID of a pool that was given up: what is remembered of it does not count any more.
+	// Given is the ID of a pool that was given up: what is remembered of it is ignored.
 	Given string
-	// Remedy says how to give the pool up, for messages.
+	// Remedy is how to give the pool up, for messages.
 	Remedy string
 }
 
-// MayBegin says whether an empty directory may become a new pool.
+// MayBegin returns whether an empty directory may be initialized as a new pool.
 func (e PoolExpectation) MayBegin() bool { return !e.Unread && !e.Existed && e.ID == "" }
 
-// Remembered is the ID by which the pool can be given up; empty if nothing is remembered.
+// Remembered returns the ID by which the pool can be given up; empty if nothing is remembered.
 func (e PoolExpectation) Remembered() string {
 	if e.Existed {
 		return cmp.Or(e.ID, UnknownPool)
@@ -41,26 +41,28 @@ func (e PoolExpectation) Remembered() string {
 	return e.ID
 }
 
-// PoolMemory is implemented by backends that know their pools by identity.
+// PoolMemory is implemented by backends whose pools have identities.
 type PoolMemory interface {
-	// ExpectPool sets what is remembered of a pool. It replaces a memory that was Unread, and closes the pool if it is
-	// another one. Afterwards the backend itself remembers, and only Given counts, while the pool is out of reach.
+	// ExpectPool sets what is remembered of a pool. It replaces an expectation that was Unread, and closes the pool if it
+	// is not the expected one. After the pool was opened, the backend itself remembers it, and only Given has an effect,
+	// while the pool is unavailable.
 	ExpectPool(pool string, e PoolExpectation)
-	// NotifyPools sets what is called when a pool was opened or went out of reach. It must not call the backend.
+	// NotifyPools sets a function that is called when a pool is opened or becomes unavailable. It must not call the
+	// backend.
 	NotifyPools(changed func())
 }
 
-// PoolReason says in a word why a pool is out of reach.
+// PoolReason is why a pool is unavailable, as a condition reason.
 type PoolReason string
 
 const (
-	// NotMounted: where the pool should be, there is none.
+	// NotMounted: there is no pool at the path.
 	NotMounted PoolReason = "NotMounted"
-	// WrongPool: where the pool should be, there is another one, or an older copy of it.
+	// WrongPool: there is another pool at the path, or an outdated copy.
 	WrongPool PoolReason = "WrongPool"
 )
 
-// poolError is an ErrUnavailable with a reason.
+// poolError is an ErrUnavailable with a PoolReason.
 type poolError struct {
 	reason PoolReason
 	err    error
@@ -69,7 +71,7 @@ type poolError struct {
 func (e *poolError) Error() string   { return e.err.Error() }
 func (e *poolError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
 
-// BecauseOf gives an error a reason, with which it is an ErrUnavailable. Without one it stays what it is.
+// BecauseOf returns an ErrUnavailable with this reason; with an empty reason it returns err.
 func BecauseOf(reason PoolReason, err error) error {
 	if reason == "" || err == nil {
 		return err
@@ -77,7 +79,7 @@ func BecauseOf(reason PoolReason, err error) error {
 	return &poolError{reason, err}
 }
 
-// PoolReasonOf finds the reason of an error; empty if it has none.
+// PoolReasonOf returns the reason of an error, or "".
 func PoolReasonOf(err error) PoolReason {
 	if e, ok := errors.AsType[*poolError](err); ok {
 		return e.reason

@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// SnapshotSpec asks for a point-in-time copy.
+// SnapshotSpec specifies a snapshot.
 type SnapshotSpec struct {
 	Name   string
 	Source ID
 }
 
-// Snapshot is a copy that exists and is ready.
+// Snapshot is an existing snapshot that is ready to use.
 type Snapshot struct {
 	ID      ID
 	Name    string
-	Node    string // the host that has it; empty when the backend is of one host
-	Shared  bool   // a server has it, so that volumes are restored from it on no particular host
+	Node    string // empty for a backend of one node
+	Shared  bool   // on an NFS server: volumes restored from it are not bound to a node
 	Pool    string
-	PoolID  string // of that pool; empty where pools have none
+	PoolID  string // empty if pools have no IDs
 	Source  ID
-	Group   ID    // empty unless made as part of a group
-	Size    int64 // smallest size of a volume restored from it
+	Group   ID    // empty if the snapshot is not a member of a group
+	Size    int64 // minimum size of a volume restored from it
 	Mode    Mode
 	FSType  string
-	Used    int64 // bytes it keeps from being freed, at most
+	Used    int64 // bytes that its deletion frees, at most
 	Created time.Time
 
 	Condition Condition
 }
 
-// Satisfies says whether an existing snapshot is what spec asks for.
+// Satisfies returns nil if an existing snapshot meets spec.
 func (s *Snapshot) Satisfies(spec SnapshotSpec) error {
 	if s.Name != spec.Name || s.Source != spec.Source {
 		return fmt.Errorf("%w: snapshot %s is named %s and was taken of volume %s, requested is name %s of volume %s; choose another name",
@@ -40,13 +40,13 @@ func (s *Snapshot) Satisfies(spec SnapshotSpec) error {
 	return nil
 }
 
-// GroupSpec asks for copies of several volumes at one instant.
+// GroupSpec specifies consistent snapshots of several volumes.
 type GroupSpec struct {
 	Name    string
 	Sources []ID
 }
 
-// Members returns the sources in order, and an error when there are none or one is named twice.
+// Members returns the sources, sorted. It fails if there are none or one is named twice.
 func (g GroupSpec) Members() ([]ID, error) {
 	sources := slices.Sorted(slices.Values(g.Sources))
 	if len(sources) == 0 {
@@ -58,20 +58,20 @@ func (g GroupSpec) Members() ([]ID, error) {
 	return sources, nil
 }
 
-// Member is the spec of the group's snapshot of one source.
+// Member returns the spec of the group's snapshot of one source.
 func (g GroupSpec) Member(source ID) SnapshotSpec {
 	return SnapshotSpec{Name: g.Name + "/" + string(source), Source: source}
 }
 
-// Group is a set of snapshots taken at one instant.
+// Group is a set of snapshots that were taken at one instant.
 type Group struct {
 	ID        ID
 	Name      string
-	Snapshots []*Snapshot // in the order of their sources' IDs
+	Snapshots []*Snapshot // sorted by the ID of their source
 	Created   time.Time
 }
 
-// Spec is the request for the group.
+// Spec returns the spec of the group.
 func (g *Group) Spec() GroupSpec {
 	spec := GroupSpec{Name: g.Name}
 	for _, s := range g.Snapshots {
@@ -80,7 +80,7 @@ func (g *Group) Spec() GroupSpec {
 	return spec
 }
 
-// Satisfies says whether an existing group is what spec asks for.
+// Satisfies returns nil if an existing group meets spec.
 func (g *Group) Satisfies(spec GroupSpec) error {
 	have := g.Spec().Sources
 	want := slices.Sorted(slices.Values(spec.Sources))

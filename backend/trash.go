@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Trasher is implemented by backends that keep deleted volumes for a while. Deleted volumes are removed, the oldest
-// first, when their space is requested.
+// Trasher is implemented by backends that keep deleted volumes for a retention time. The oldest are removed earlier if
+// a new volume needs their space.
 type Trasher interface {
 	// Trash lists the deleted volumes that can be restored, the last deleted first.
 	Trash(ctx context.Context) ([]Trashed, error)
-	// Undelete takes the last deleted volume of an ID out of the trash, with its content. It fails with ErrExists when
-	// there is a volume of that ID, and with ErrNotFound when the trash has none.
+	// Undelete restores the last deleted volume of an ID with its content. It fails with ErrExists if a volume has that
+	// ID, and with ErrNotFound if the trash has none.
 	Undelete(ctx context.Context, id ID) (*Volume, error)
 }
 
-// Trashed is a deleted volume that can still be restored.
+// Trashed is a deleted volume that can be restored.
 type Trashed struct {
 	ID      ID
 	Name    string
@@ -23,5 +23,5 @@ type Trashed struct {
 	Size    int64
 	Labels  map[string]string
 	Deleted time.Time
-	Expires time.Time // sooner where its room is needed
+	Expires time.Time // earlier if its space is needed
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Mode says how a volume is used.
+// Mode is how a volume is presented: as a file system or a block device.
 type Mode string
 
 const (
@@ -14,7 +14,7 @@ const (
 	Block      Mode = "Block"
 )
 
-// Provisioning says when a volume takes its space.
+// Provisioning is when a volume allocates its space.
 type Provisioning string
 
 const (
@@ -22,16 +22,16 @@ const (
 	Thick Provisioning = "thick"
 )
 
-// Size is a wish: at least Required bytes, at most Limit. Zero means no wish.
+// Size is a requested size: at least Required bytes, at most Limit. Zero means unspecified.
 type Size struct {
 	Required int64
 	Limit    int64
 }
 
-// DefaultSize is what a request without any size gets.
+// DefaultSize is the size of a volume whose request specifies none.
 const DefaultSize = 1 << 30
 
-// Choose rounds the wish up to a multiple of unit that is at least smallest.
+// Choose returns the smallest multiple of unit that meets the request and is at least smallest.
 func (s Size) Choose(smallest, unit int64) (int64, error) {
 	if s.Required < 0 || s.Limit < 0 {
 		return 0, fmt.Errorf("%w size: required %d, limit %d: neither may be negative", ErrInvalid, s.Required, s.Limit)
@@ -57,43 +57,42 @@ func (s Size) Choose(smallest, unit int64) (int64, error) {
 	return want, nil
 }
 
-// VolumeSpec is what a caller asks for. The zero value of a field leaves the choice to the pool.
+// VolumeSpec specifies a volume. The zero value of a field selects the default of the pool.
 type VolumeSpec struct {
-	Name         string // as the caller chose it; the ID is derived from it
+	Name         string // as requested; the ID is derived from it
 	Pool         string
 	Size         Size
 	Mode         Mode
-	FSType       string // ext4, xfs or btrfs; Filesystem mode of engines that make one
+	FSType       string // ext4, xfs or btrfs; for engines that make a file system
 	Provisioning Provisioning
 	MkfsOptions  []string
-	Inodes       uint64            // most files the volume may hold
-	Labels       map[string]string // what the caller wants to find again: claim, namespace, volume name
+	Inodes       uint64            // maximum number of files
+	Labels       map[string]string // by which volumes are found later: claim, namespace, volume name
 
-	// Nodes are the hosts that may have the volume; none means any. It decides where a volume is made, and is no part
-	// of what an existing one must satisfy. A backend of one host ignores it.
+	// Nodes are the nodes on which the volume may be created; none means any. An existing volume satisfies the spec on any
+	// node. A backend of one node ignores it.
 	Nodes      []string
-	OnNodeLoss OnNodeLoss // a backend of one host only remembers it
+	OnNodeLoss OnNodeLoss // a backend of one node only stores it
 
-	// Shared asks for a volume that many hosts use at once. Only a backend that is a Sharer makes those; another one
-	// must not be asked.
+	// Shared requests a volume that many nodes use at once. It must be false for a backend that is not a Sharer.
 	Shared bool
-	Server string // NAMESPACE/NAME of the server that shall have a shared volume; empty leaves the choice
+	Server string // NAMESPACE/NAME of the NFS server for a shared volume; empty selects one
 
-	// Ephemeral is a volume that cannot be needed after its deletion: it is not kept in the trash.
+	// Ephemeral: the volume is not kept in the trash after its deletion.
 	Ephemeral bool
 }
 
-// OnNodeLoss says what becomes of a volume whose node is gone for good. Empty means Retain.
+// OnNodeLoss is what happens to a volume whose node does not come back. Empty means Retain.
 type OnNodeLoss string
 
 const (
-	// RetainOnNodeLoss keeps the volume on record, so that a node that returns takes it back.
+	// RetainOnNodeLoss keeps the volume object, so that a node that returns has the volume again.
 	RetainOnNodeLoss OnNodeLoss = "Retain"
 	// DeleteOnNodeLoss gives the volume up.
 	DeleteOnNodeLoss OnNodeLoss = "Delete"
 )
 
-// SourceKind says what a volume was made from.
+// SourceKind is the kind of object from which a volume was created.
 type SourceKind string
 
 const (
@@ -101,70 +100,70 @@ const (
 	SourceSnapshot SourceKind = "snapshot"
 )
 
-// Source is where a volume's first content came from.
+// Source is the origin of a volume's initial content.
 type Source struct {
 	Kind SourceKind `json:"kind"`
 	ID   ID         `json:"id"`
 }
 
-// Volume is a volume that exists.
+// Volume is an existing volume.
 type Volume struct {
 	ID           ID
 	Name         string
-	Node         string // the host that has it; empty when the backend is of one host
+	Node         string // empty for a backend of one node
 	Pool         string
-	PoolID       string // of that pool; empty where pools have none
+	PoolID       string // empty if pools have no IDs
 	Size         int64
 	Mode         Mode
 	FSType       string
-	FSSize       int64 // what the file system in an image was made for; below Size it may have to be grown
+	FSSize       int64 // size of the file system in an image; below Size if it has yet to grow
 	Provisioning Provisioning
 	MkfsOptions  []string
 	Inodes       uint64
 	Labels       map[string]string
-	Shared       bool   // used by many hosts at once, through a server
-	Server       string // NAMESPACE/NAME of that server
+	Shared       bool   // used by many nodes at once, through an NFS server
+	Server       string // NAMESPACE/NAME of that NFS server
 	OnNodeLoss   OnNodeLoss
 	Source       *Source
 	Created      time.Time
-	Used         int64 // bytes taken from the pool
+	Used         int64 // bytes allocated in the pool
 	Access       Access
 	Condition    Condition
 }
 
-// Condition is the health of a volume; Message says what is wrong and what to do.
+// Condition is the health of a volume. Message says what is wrong and what to do.
 type Condition struct {
 	Abnormal bool
-	Reason   HealthReason // of what is abnormal
+	Reason   HealthReason // if abnormal
 	Message  string
 }
 
-// HealthReason says in a word what is wrong with a volume that can be used still, or could be.
+// HealthReason is what is wrong with a volume, as a condition reason.
 type HealthReason string
 
 const (
-	// Damaged is what is on the disk: it is not what it should be.
+	// Damaged: the data on disk is not as its metadata says.
 	Damaged HealthReason = ""
-	// FileSystemErrors: the kernel has met errors in the volume's file system.
+	// FileSystemErrors: the kernel has reported errors of the volume's file system.
 	FileSystemErrors HealthReason = "FileSystemErrors"
-	// DeviceErrors: the kernel has met I/O errors of the volume's device.
+	// DeviceErrors: the kernel has reported I/O errors of the volume's device.
 	DeviceErrors HealthReason = "DeviceErrors"
 	// NotGrown: the volume's file system could not be grown to the size of the volume.
 	NotGrown HealthReason = "NotGrown"
-	// PoolErrors: the kernel has met errors in the file system of the volume's pool.
+	// PoolErrors: the kernel has reported errors of the file system of the volume's pool.
 	PoolErrors HealthReason = "PoolErrors"
 )
 
-// Capacity is the room of one pool in bytes.
+// Capacity is the space of one pool, in bytes.
 type Capacity struct {
 	Total     int64 // of the file system
 	Promised  int64 // to volumes, snapshots and trash
-	Used      int64 // of the file system, by anyone
+	Used      int64 // of the file system, by all files in it
 	Available int64 // what can still be promised
-	Smallest  int64 // volume
-	Largest   int64 // volume
+	Smallest  int64 // minimum size of a volume
+	Largest   int64 // maximum size of a volume
 
-	Condition Condition // of the pool's file system, which can be used still
+	Condition Condition // of the pool's file system, which still works
 
-	Identity PoolIdentity // of the pool; empty where it has none, or several are summed up
+	Identity PoolIdentity // empty if the pool has none, or for a sum of several pools
 }
