@@ -68,7 +68,7 @@ func differingCreate(c checker) {
 	}
 	_, err := c.Backend.Restore(ctx, snapshot.ID, c.spec("a"))
 	c.want(backend.ErrExists, err)
-	// An ID that was derived for one name is refused as the name of another.
+	// An ID that was derived from one name is not accepted as the name of another volume.
 	odd := c.create(c.spec("Odd Name"))
 	_, err = c.Backend.Create(ctx, c.spec(string(odd.ID)))
 	c.want(backend.ErrExists, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// atOnce runs f n times at the same time and returns the errors by index.
+// atOnce runs f n times concurrently and returns the errors by index.
 func atOnce(n int, f func(i int) error) []error {
 	errs := make([]error, n)
 	start := make(chan struct{})
@@ -104,7 +104,7 @@ func neverOversold(c checker) {
 	if granted > before.Available || after.Promised-before.Promised != granted {
 		c.Errorf("%d bytes were granted of %d available; promised went from %d to %d", granted, before.Available, before.Promised, after.Promised)
 	}
-	// What refused creates took for a moment may have crowded out one that would have fitted, not more.
+	// Failed creates may have displaced at most one that would have fitted, while their size was counted.
 	if granted < (fit-1)*size {
 		c.Errorf("only %d bytes were granted of %d available", granted, before.Available)
 	}
@@ -117,15 +117,15 @@ func cancelled(c checker) {
 		c.Fatal("a create whose caller had gone succeeded")
 	}
 	c.holds()
-	// The caller goes away at some moment of the operation; whatever it was, asking again converges.
+	// The caller's context ends at some point of the operation; wherever that is, a repeated call must succeed.
 	for i := range 8 {
 		short, cancel := context.WithCancel(ctx)
 		answered := make(chan struct{})
 		go func() {
 			defer close(answered)
-			_, _ = c.Backend.Create(short, c.spec("b")) // any answer will do
+			_, _ = c.Backend.Create(short, c.spec("b")) // any result is fine
 		}()
-		for range i * 1000 { // another moment each time, without a clock
+		for range i * 1000 { // a different delay in each round, without a clock
 			if short.Err() != nil {
 				break
 			}

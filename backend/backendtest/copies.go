@@ -20,7 +20,7 @@ func snapshotKeepsContent(c checker) {
 	}
 	c.sees(r, content(1))
 	c.sees(v, content(2))
-	c.remove(v.ID) // a snapshot does not need its source
+	c.remove(v.ID) // a snapshot is independent of its source
 	r2, err := c.Backend.Restore(ctx, s.ID, c.spec("r2"))
 	if err != nil {
 		c.Fatal(err)
@@ -66,7 +66,7 @@ func restored(c checker) {
 	if err := c.Backend.DeleteSnapshot(ctx, s.ID); err != nil {
 		c.Fatal(err)
 	}
-	c.sees(r, content(3)) // a restored volume does not need its snapshot
+	c.sees(r, content(3)) // a restored volume is independent of its snapshot
 	c.holds(v.ID, r.ID, grown.ID)
 }
 
@@ -144,7 +144,7 @@ func restoreFromNothing(c checker) {
 	c.holds()
 }
 
-// groups is the backend's, and ends the case where it takes none.
+// groups returns the backend as a GroupSnapshotter, and skips the case if it is none.
 func (c checker) groups() backend.GroupSnapshotter {
 	c.Helper()
 	groups, ok := c.Backend.(backend.GroupSnapshotter)

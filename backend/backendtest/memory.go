@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// Memory is a backend without a disk, for unit tests of what stands in front of one. Its content is what the
-// conformance suite writes through it.
+// Memory is a backend in memory, for tests of the code that calls backends. The content of its volumes is what the
+// conformance suite writes.
 type Memory struct {
 	capacity int64
 	ops      backend.Operations
@@ -23,7 +23,7 @@ type Memory struct {
 	volumes   map[backend.ID]*memoryVolume
 	snapshots map[backend.ID]*memorySnapshot
 	groups    map[backend.ID]*backend.Group
-	trash     []trashedVolume // in the order of their deletion
+	trash     []trashedVolume // in order of deletion
 }
 
 type memoryVolume struct {
@@ -40,7 +40,7 @@ const (
 	memoryPool   = "memory"
 	memoryServer = "memory/server"
 
-	// MemoryAddress is where the shared volumes of a Memory are said to be. Nothing answers there.
+	// MemoryAddress is the NFS server address of the shared volumes of a Memory. There is no server at it.
 	MemoryAddress = "192.0.2.1"
 )
 
@@ -54,7 +54,7 @@ var (
 	_ backend.Trasher          = (*Memory)(nil)
 )
 
-// NewMemory returns an empty backend of 1 TiB with one pool named "memory".
+// NewMemory returns an empty backend of 1 TiB with one pool, named "memory".
 func NewMemory() *Memory { return NewMemorySized(1 << 40) }
 
 // NewMemorySized returns an empty backend of the given capacity.
@@ -126,7 +126,7 @@ func (m *Memory) create(ctx context.Context, spec backend.VolumeSpec, source *ba
 
 const unit = 1 << 20
 
-// fill copies the source's content into v and returns the smallest size v may have.
+// fill copies the source's content to v and returns the minimum size of v.
 func (m *Memory) fill(v *memoryVolume, source *backend.Source) (int64, error) {
 	if source == nil {
 		return unit, nil
@@ -201,7 +201,7 @@ func (m *Memory) Capacity(_ context.Context, pool string) (backend.Capacity, err
 	return backend.Capacity{Total: m.capacity, Promised: m.promised(), Available: left, Smallest: unit, Largest: left}, nil
 }
 
-// SharedCapacity is of one server that has all room there is.
+// SharedCapacity reports the whole capacity as that of one NFS server.
 func (m *Memory) SharedCapacity(ctx context.Context, server, pool string) (backend.Capacity, error) {
 	if server != "" && server != memoryServer {
 		return backend.Capacity{}, fmt.Errorf("%w: server %s; the servers are: %s", backend.ErrNotFound, backend.Quote(server), memoryServer)
@@ -232,14 +232,14 @@ func (m *Memory) Expand(ctx context.Context, id backend.ID, size backend.Size) (
 	})
 }
 
-// Write replaces the content of a volume that exists.
+// Write replaces the content of an existing volume.
 func (m *Memory) Write(id backend.ID, content []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.volumes[id].content = bytes.Clone(content)
 }
 
-// Read returns at most length bytes of a volume that exists.
+// Read returns at most length bytes of an existing volume.
 func (m *Memory) Read(id backend.ID, length int) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// mostTrash bounds what a Memory keeps of deleted volumes. It takes no room from others.
+// mostTrash limits the number of deleted volumes that a Memory keeps. They do not count against its capacity.
 const mostTrash = 1000
 
 type trashedVolume struct {
@@ -17,7 +17,7 @@ type trashedVolume struct {
 	deleted time.Time
 }
 
-// throwAway takes a volume away, if there is one; m.mu is held.
+// throwAway moves a volume, if it exists, to the trash. m.mu must be held.
 func (m *Memory) throwAway(id backend.ID) {
 	v := m.volumes[id]
 	if v == nil {
@@ -59,7 +59,7 @@ func (m *Memory) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, 
 	})
 }
 
-// EmptyTrash forgets all deleted volumes.
+// EmptyTrash removes all deleted volumes.
 func (m *Memory) EmptyTrash() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package backendtest holds the conformance suite that every backend passes, and a backend in memory.
+// Package backendtest has the conformance suite that every backend passes, and a backend in memory.
 package backendtest
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// Storage is a backend that can do everything the suite asks for. What concerns groups is asked of a
-// backend.GroupSnapshotter only.
+// Storage is a backend with all interfaces that the suite requires. The cases about groups are skipped unless it is a
+// backend.GroupSnapshotter.
 type Storage interface {
 	backend.Backend
 	backend.Expander
@@ -21,22 +21,22 @@ type Storage interface {
 	backend.Cloner
 }
 
-// Fixture is a backend over one fresh pool.
+// Fixture is a backend with one new pool.
 type Fixture struct {
 	Backend Storage
-	// Reopen closes the pool and opens it as another process would.
+	// Reopen closes the pool and opens it again, as after a restart.
 	Reopen func(t *testing.T) Storage
-	// Write and Read reach a volume's content the way its user does, through the file system or the device.
+	// Write and Read access a volume's content as its users do, through its file system or device.
 	Write func(t *testing.T, v *backend.Volume, content []byte)
 	Read  func(t *testing.T, v *backend.Volume, length int) []byte
-	// Mode and FSType are those of the volumes the suite makes.
+	// Mode and FSType are those of the volumes that the suite creates.
 	Mode   backend.Mode
 	FSType string
-	// Smallest is a size that the engine can make and whose content can hold what the suite writes.
+	// Smallest is a valid size of the engine that can hold the content that the suite writes.
 	Smallest int64
 }
 
-// Suite runs every case on a fixture of its own, with a pool of the given size at least.
+// Suite runs each case on a new fixture, whose pool has at least the given size.
 type Suite struct {
 	Open func(t *testing.T, size int64) *Fixture
 }
@@ -123,7 +123,7 @@ func (c checker) want(kind, err error) {
 	}
 }
 
-// holds fails unless the listed volumes are exactly these.
+// holds fails unless the backend lists exactly these volumes.
 func (c checker) holds(ids ...backend.ID) {
 	c.Helper()
 	all, err := c.Backend.List(context.Background())
@@ -143,7 +143,7 @@ func (c checker) holds(ids ...backend.ID) {
 	}
 }
 
-// content is random and the same for the same seed.
+// content is pseudorandom, determined by the seed.
 func content(seed uint64) []byte {
 	data := make([]byte, mib)
 	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
@@ -151,7 +151,7 @@ func content(seed uint64) []byte {
 	return data
 }
 
-// sees fails unless the volume's content has the checksum of want.
+// sees fails unless the volume has the content want.
 func (c checker) sees(v *backend.Volume, want []byte) {
 	c.Helper()
 	if sha256.Sum256(c.Read(c.T, v, len(want))) != sha256.Sum256(want) {

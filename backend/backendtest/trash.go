@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// trash is the backend's, and ends the case where it keeps none.
+// trash returns the backend as a Trasher, and skips the case if it is none.
 func (c checker) trash() backend.Trasher {
 	c.Helper()
 	trash, ok := c.Backend.(backend.Trasher)
@@ -16,7 +16,7 @@ func (c checker) trash() backend.Trasher {
 	return trash
 }
 
-// inTrash is the size of all that the trash keeps, if the backend reports it.
+// inTrash returns the size of the trash, if the backend reports it.
 func (c checker) inTrash() (bytes int64, known bool) {
 	c.Helper()
 	trash, ok := c.Backend.(backend.Trasher)
@@ -50,7 +50,7 @@ func undeleted(c checker) {
 	c.Write(c.T, v, content(1))
 	c.snapshot("s", v.ID)
 	c.remove(v.ID)
-	if err := c.Backend.DeleteSnapshot(ctx, "s"); err != nil { // what is in the trash needs none
+	if err := c.Backend.DeleteSnapshot(ctx, "s"); err != nil { // the trash is independent of snapshots
 		c.Fatal(err)
 	}
 	all, err := trash.Trash(ctx)
