@@ -1,5 +1,5 @@
-// Package directory keeps a volume as a directory with a quota. It has no overhead, but root in a container may escape the
-// limit by changing the quota id; docs/directory-quota.md says when.
+// Package directory keeps a volume as a directory with a quota. It has no overhead, but root in a container may evade
+// the limit by changing the quota id; docs/directory-quota.md says when.
 package directory
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// data is the directory's name in its entry; the entry's metadata beside it counts against no volume.
+// data is the name of the directory in its entry. The metadata beside it does not count against the quota.
 const data = "data"
 
 const smallest = 1 << 20
 
-// Open returns the engine that fits the file system at path.
+// Open returns the engine for the file system at path.
 func Open(ctx context.Context, path string) (engine.Engine, error) {
 	features, err := nodeops.Probe(path)
 	if err != nil {
@@ -46,7 +46,7 @@ func Open(ctx context.Context, path string) (engine.Engine, error) {
 	return nil, fmt.Errorf("%w: %s lies on %s, where directories cannot be limited; use xfs or ext4 mounted with prjquota, or btrfs, or engine=image", backend.ErrInvalid, path, features.FSType)
 }
 
-// common is what both kinds of limited directory share.
+// common has what both engines share.
 type common struct {
 	path   string
 	fsType string
@@ -75,12 +75,12 @@ func (c *common) plan(spec backend.VolumeSpec, source *engine.Content) (engine.C
 
 func dataPath(e *engine.Entry) string { return filepath.Join(e.Dir.Name(), data) }
 
-// Access is the directory, which nodes bind.
+// Access is the directory, which nodes bind-mount.
 func (*common) Access(e *engine.Entry) backend.Access {
 	return backend.Access{Directory: dataPath(e)}
 }
 
-// InUse names the mounts that show the directory, whatever path the pool is seen under.
+// InUse returns the mounts of the directory, under whatever path the pool is mounted.
 func (c *common) InUse(e *engine.Entry) (string, error) {
 	mounts, err := nodeops.Mounts()
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *common) InUse(e *engine.Entry) (string, error) {
 		if m.FSType != c.fsType || !strings.HasSuffix(m.Root, inside) {
 			continue
 		}
-		// Another pool may have a volume of that name.
+		// Another pool may have a volume of the same ID.
 		if shown, err := os.Stat(m.Target); err == nil && os.SameFile(shown, own) {
 			targets = append(targets, m.Target)
 		}
@@ -107,7 +107,7 @@ func (c *common) InUse(e *engine.Entry) (string, error) {
 	return strings.Join(targets, ", "), nil
 }
 
-// missing reports a directory that is gone or something else.
+// missing returns whether the directory is missing or not a directory.
 func missing(e *engine.Entry) (backend.Condition, bool) {
 	info, err := e.Dir.Lstat(data)
 	switch {
@@ -123,8 +123,8 @@ func abnormal(format string, args ...any) backend.Condition {
 	return backend.Condition{Abnormal: true, Message: fmt.Sprintf(format, args...)}
 }
 
-// idle refuses to copy a directory in use, since directories cannot be frozen. It is called before the copy and, as the
-// release, after it.
+// idle returns a check that fails if the directory is in use, since directories cannot be frozen. It runs before the
+// copy and, as the release, after it.
 func (c *common) idle(e *engine.Entry, why string) func() error {
 	return func() error {
 		if by, err := c.InUse(e); err != nil {
@@ -136,7 +136,7 @@ func (c *common) idle(e *engine.Entry, why string) func() error {
 	}
 }
 
-// syncAll makes an entry durable with the file system it lies on: a tree has too many files to sync one by one.
+// syncAll syncs the whole file system of an entry: a tree has too many files to sync one by one.
 func syncAll(e *engine.Entry) error {
 	d, err := e.Dir.Open(".")
 	if err != nil {

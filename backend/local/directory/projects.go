@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// projects limits directories of xfs and ext4 by project quotas.
+// projects limits directories on xfs and ext4 with project quotas.
 type projects struct {
 	common
 	quota *nodeops.ProjectQuota
@@ -30,7 +30,7 @@ func (en *projects) Plan(spec backend.VolumeSpec, source *engine.Content) (engin
 	return c, smallest, err
 }
 
-// Make reserves a quota id. The directory gets the id while the reservation holds, and keeps it in use until the
+// Make reserves a quota id. The reservation lasts until the directory has the id, which is then in use until the
 // directory is removed.
 func (en *projects) Make(_ context.Context, e *engine.Entry) error {
 	_, err := en.quota.Reserve(en.limits(e), func(id uint32) error {
@@ -49,14 +49,14 @@ func (en *projects) Make(_ context.Context, e *engine.Entry) error {
 	return err
 }
 
-// unmarked is the directory's name until it has its id.
+// unmarked is the name of the directory until it has its quota id.
 const unmarked = data + ".new"
 
 func (*projects) limits(e *engine.Entry) nodeops.Limits {
 	return nodeops.Limits{Bytes: e.Content.Size, Inodes: inodeLimit(e.Content)}
 }
 
-// Copy copies the tree. A snapshot takes no more writes, so it needs no limit and no id.
+// Copy copies the tree. A snapshot is never written to, so it needs neither a limit nor an id.
 func (en *projects) Copy(ctx context.Context, e, source *engine.Entry) error {
 	if e.Content.ReadOnly {
 		if err := e.Dir.Mkdir(data, 0o700); err != nil {
@@ -79,13 +79,13 @@ func (en *projects) Grow(_ context.Context, e *engine.Entry) error {
 	return en.quota.SetLimits(e.Content.Project, en.limits(e))
 }
 
-// ReconcileSize sets the recorded limit again: a growth that was not answered is requested again.
+// ReconcileSize sets the recorded limit: the caller of an interrupted Grow repeats it.
 func (en *projects) ReconcileSize(e *engine.Entry) (bool, error) {
 	return false, en.Grow(context.Background(), e)
 }
 
-// Remove removes the limits first; the id stays in use until the files are gone. Without a directory, the id does not
-// belong to this entry yet, or not any more.
+// Remove removes the limits first; the id stays in use until the files are removed. Without a directory the id does not
+// belong to this entry yet, or no longer does.
 func (en *projects) Remove(ctx context.Context, e *engine.Entry) error {
 	_, err := e.Dir.Lstat(data)
 	if err == nil && e.Content.Project != 0 {
@@ -125,7 +125,7 @@ func (en *projects) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	return used, backend.Condition{}
 }
 
-// Inodes of a snapshot, which has no id, are not known.
+// Inodes is unknown for a snapshot, which has no quota id.
 func (en *projects) Inodes(e *engine.Entry) int64 {
 	if e.Content.Project == 0 {
 		return 0
@@ -137,7 +137,7 @@ func (en *projects) Inodes(e *engine.Entry) int64 {
 	return int64(inodes)
 }
 
-// Unshared is not known where files share blocks: that would have to be asked of each.
+// Unshared is unknown if files may share blocks: each file would have to be queried.
 func (en *projects) Unshared(e *engine.Entry) (int64, error) {
 	if en.fsType != "ext4" {
 		return 0, nil
@@ -146,5 +146,5 @@ func (en *projects) Unshared(e *engine.Entry) (int64, error) {
 	return used, nil
 }
 
-// Recover has nothing to do: what a killed process reserved is named in the metadata of the entry it was building.
+// Recover does nothing: what a killed process reserved is named in the metadata of its entry.
 func (*projects) Recover(context.Context) error { return nil }

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// subvolumes limits directories of btrfs: each is a subvolume with a limit on its quota group.
+// subvolumes limits directories on btrfs: each is a subvolume whose quota group has a limit.
 type subvolumes struct{ common }
 
 var _ engine.Engine = (*subvolumes)(nil)
@@ -45,7 +45,7 @@ func (*subvolumes) Copy(_ context.Context, e, source *engine.Entry) error {
 
 func (*subvolumes) Finish(_ context.Context, e *engine.Entry, _ bool) error { return syncAll(e) }
 
-// Quiet has nothing to hold for one subvolume, whose snapshot is atomic; several have no common instant.
+// Quiet need not freeze one subvolume, since its snapshot is atomic; several have no common instant.
 func (en *subvolumes) Quiet(_ context.Context, e *engine.Entry, together bool) (func() error, error) {
 	if !together {
 		return func() error { return nil }, nil
@@ -58,7 +58,7 @@ func (en *subvolumes) Grow(_ context.Context, e *engine.Entry) error {
 	return nodeops.LimitSubvolume(dataPath(e), e.Content.Size)
 }
 
-// ReconcileSize sets the recorded limit again: a growth that was not answered is requested again.
+// ReconcileSize sets the recorded limit: the caller of an interrupted Grow repeats it.
 func (en *subvolumes) ReconcileSize(e *engine.Entry) (bool, error) {
 	return false, en.Grow(context.Background(), e)
 }
@@ -88,14 +88,14 @@ func (*subvolumes) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	return used, backend.Condition{}
 }
 
-// Inodes of btrfs are made as they are needed, of space that the limit counts.
+// Inodes is 0: btrfs allocates inodes on demand, in space that the limit counts.
 func (*subvolumes) Inodes(*engine.Entry) int64 { return 0 }
 
 func (*subvolumes) Unshared(e *engine.Entry) (int64, error) {
 	return nodeops.SubvolumeUnshared(dataPath(e))
 }
 
-// Recover frees quota groups of subvolumes whose deletion was cut short.
+// Recover removes quota groups of subvolumes whose removal was interrupted.
 func (en *subvolumes) Recover(context.Context) error {
 	return nodeops.SweepQgroups(en.path)
 }
