@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// unmount says how to get the file system in an image mounted again.
+// unmount is how a user unmounts the file system of an image.
 const unmount = "to unmount it stop the pods that use it on this node, or delete the pod of the NFS server that serves it"
 
-// Examine goes by the mounts, of which there are fewer than contents.
+// Examine iterates over the mounts, of which there are fewer than contents.
 func (en *Engine) Examine(ctx context.Context, contents map[backend.ID]*engine.Content) map[backend.ID]backend.Condition {
 	mounts, err := nodeops.Mounts()
 	if err != nil {
@@ -26,7 +26,7 @@ func (en *Engine) Examine(ctx context.Context, contents map[backend.ID]*engine.C
 			continue
 		}
 		if before, seen := found[id]; seen && (before.Reason == backend.FileSystemErrors || !mounts[i].Failed) {
-			continue // a read-only mount does not show whether its file system turned read-only
+			continue // a read-only mount does not show errors that would have made it read-only
 		}
 		found[id] = health(ctx, &mounts[i], content)
 	}
@@ -38,7 +38,7 @@ func (en *Engine) Examine(ctx context.Context, contents map[backend.ID]*engine.C
 	return found
 }
 
-// shown is the content whose file system a mount shows, nil if it shows none of the pool's.
+// shown returns the content whose file system is mounted at m, or nil.
 func (en *Engine) shown(m *nodeops.Mount, contents map[backend.ID]*engine.Content) (backend.ID, *engine.Content) {
 	if m.Root != "/" {
 		return "", nil
@@ -50,8 +50,8 @@ func (en *Engine) shown(m *nodeops.Mount, contents map[backend.ID]*engine.Conten
 	return en.attachedTo(device, contents, false)
 }
 
-// attachedTo is the content that a loop device is attached to, nil if that is none of the pool's, or is raw or not as
-// requested.
+// attachedTo returns the content to which a loop device is attached; nil if it is not in this pool, or its mode does
+// not match raw.
 func (en *Engine) attachedTo(device string, contents map[backend.ID]*engine.Content, raw bool) (backend.ID, *engine.Content) {
 	id, content := en.contentOf(device, contents)
 	if content == nil || (content.Mode == backend.Block) != raw {
@@ -60,8 +60,8 @@ func (en *Engine) attachedTo(device string, contents map[backend.ID]*engine.Cont
 	return id, content
 }
 
-// contentOf is the content that a loop device is attached to, nil if that is none of the pool's. No device is asked that
-// shows another.
+// contentOf returns the content to which a loop device is attached, or nil. It opens only a device whose backing file
+// is an image of this pool.
 func (en *Engine) contentOf(device string, contents map[backend.ID]*engine.Content) (backend.ID, *engine.Content) {
 	image, err := nodeops.BackingFile(device)
 	if err != nil || !strings.HasPrefix(image, en.path+"/") || filepath.Base(image) != file {
@@ -88,7 +88,7 @@ func health(ctx context.Context, m *nodeops.Mount, content *engine.Content) back
 	return backend.Condition{}
 }
 
-// deviceHealth is that of a volume by the I/O errors of its device.
+// deviceHealth returns the health that follows from the I/O errors of a device.
 func deviceHealth(errors string) backend.Condition {
 	if errors == "" {
 		return backend.Condition{}

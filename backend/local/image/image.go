@@ -1,4 +1,4 @@
-// Package image keeps a volume as a disk image, whose size nothing inside the volume can exceed.
+// Package image keeps a volume as a disk image. The content cannot exceed the size of the image.
 package image
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// file is the image's name in its entry.
+// file is the name of the image in its entry.
 const file = "image"
 
-// smallestBlock is the least size of a raw block volume.
+// smallestBlock is the minimum size of a raw block volume.
 const smallestBlock = 1 << 20
 
-// Engine fills the entries of a pool with images.
+// Engine keeps the entries of a pool as images.
 type Engine struct {
 	path    string
 	reflink bool
@@ -49,7 +49,7 @@ func Open(path string) (*Engine, error) {
 
 func (*Engine) Close() error { return nil }
 
-// Plan decides the file system: an image has the requested one, ext4 otherwise, and a copy that of its source.
+// Plan selects the file system: the requested one or ext4, and for a copy that of its source.
 func (*Engine) Plan(spec backend.VolumeSpec, source *engine.Content) (engine.Content, int64, error) {
 	c := engine.Content{
 		Mode:         cmp.Or(spec.Mode, backend.Filesystem),
@@ -93,7 +93,7 @@ func mkfs(c *engine.Content) nodeops.MkfsSpec {
 	return nodeops.MkfsSpec{FSType: c.FSType, Options: c.MkfsOptions, Inodes: c.Inodes}
 }
 
-// Make creates the image and, except for a raw block volume, the file system in it. The entry is not visible yet, so an
+// Make creates the image with a file system in it, unless it is a raw block volume. The entry is not visible yet, so an
 // incomplete file system is never used.
 func (en *Engine) Make(ctx context.Context, e *engine.Entry) error {
 	f, err := e.Dir.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -110,7 +110,8 @@ func (en *Engine) Make(ctx context.Context, e *engine.Entry) error {
 	return exhausted(nodeops.MakeFS(ctx, imagePath(e), mkfs(e.Content)))
 }
 
-// Copy clones the source's image. A thick copy gets blocks of its own: sharing them would promise the same space twice.
+// Copy clones the source's image. A thick copy gets its own blocks: with shared ones the same space would be promised
+// twice.
 func (en *Engine) Copy(ctx context.Context, e, source *engine.Entry) error {
 	src, err := source.Dir.Open(file)
 	if err != nil {
@@ -136,7 +137,7 @@ func (en *Engine) Copy(ctx context.Context, e, source *engine.Entry) error {
 	return resize(dst, e.Content)
 }
 
-// Finish gives a copied file system a new UUID if two with the same UUID cannot be mounted.
+// Finish gives a copied file system a new UUID if the kernel refuses to mount two with the same UUID.
 func (*Engine) Finish(ctx context.Context, e *engine.Entry, copied bool) error {
 	if copied && !e.Content.ReadOnly && e.Content.Mode == backend.Filesystem {
 		if err := nodeops.RenewFSID(ctx, imagePath(e), e.Content.FSType); err != nil {
@@ -151,7 +152,7 @@ func (*Engine) Finish(ctx context.Context, e *engine.Entry, copied bool) error {
 	return f.Sync()
 }
 
-// ReconcileSize takes over the size of an image that was grown but not recorded: a node may use all of it already.
+// ReconcileSize records the size of an image that was grown without a record: a node may already use all of it.
 func (*Engine) ReconcileSize(e *engine.Entry) (bool, error) {
 	info, err := e.Dir.Lstat(file)
 	if err != nil || info.Size() <= e.Content.Size {
@@ -161,7 +162,7 @@ func (*Engine) ReconcileSize(e *engine.Entry) (bool, error) {
 	return true, nil
 }
 
-// Grow makes the image as large as its content says. It never shrinks one, except to take back its own failure.
+// Grow grows the image to Content.Size. It never shrinks one, except to undo its own failure.
 func (*Engine) Grow(_ context.Context, e *engine.Entry) error {
 	f, err := e.Dir.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
@@ -181,7 +182,7 @@ func (*Engine) Grow(_ context.Context, e *engine.Entry) error {
 	return f.Sync()
 }
 
-// resize brings the image to its size, with all its space when it is thick.
+// resize sets the size of the image, and allocates all blocks of a thick one.
 func resize(f *os.File, c *engine.Content) error {
 	if c.Provisioning == backend.Thick && !c.ReadOnly {
 		return exhausted(nodeops.Preallocate(f, c.Size))
@@ -213,7 +214,7 @@ func (*Engine) Access(e *engine.Entry) backend.Access {
 
 func imagePath(e *engine.Entry) string { return filepath.Join(e.Dir.Name(), file) }
 
-// InUse names the loop devices that are attached to the image.
+// InUse returns the loop devices that are attached to the image.
 func (*Engine) InUse(e *engine.Entry) (string, error) {
 	devices, err := nodeops.LoopsOf(imagePath(e))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -238,10 +239,10 @@ func (*Engine) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	return used, backend.Condition{}
 }
 
-// Inodes is the image, beside the entry's own.
+// Inodes counts the image, not the files of its entry.
 func (*Engine) Inodes(*engine.Entry) int64 { return 1 }
 
-// Unshared leaves out the blocks that snapshots and clones have too.
+// Unshared excludes blocks that are shared with snapshots and clones.
 func (en *Engine) Unshared(e *engine.Entry) (int64, error) {
 	used, condition := en.Inspect(e)
 	if !en.reflink || condition.Abnormal {
@@ -256,7 +257,7 @@ func (en *Engine) Unshared(e *engine.Entry) (int64, error) {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTTY) { // a pool on NFS
 		return 0, nil
 	}
-	return min(bytes, used), err // compressed, it takes less than it holds
+	return min(bytes, used), err // a compressed image uses less than its extents say
 }
 
 func abnormal(format string, args ...any) backend.Condition {

@@ -12,14 +12,15 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// The longest that writes may be held: a clone takes milliseconds, a copy as long as its bytes.
+// How long writes may be frozen: a clone takes milliseconds, a copy depends on the size.
 const (
 	cloneLimit = time.Minute
 	copyLimit  = time.Hour
 )
 
 // Quiet freezes the file system that is mounted from the image. An image that is attached but not mounted is a raw
-// block volume in use: cloning it alone is atomic in the kernel, copying it or holding it with others is not.
+// block volume in use: a clone of it alone is atomic in the kernel; a copy, or a clone together with other volumes, is
+// not.
 func (en *Engine) Quiet(ctx context.Context, e *engine.Entry, together bool) (func() error, error) {
 	devices, err := nodeops.LoopsOf(imagePath(e))
 	if err != nil || len(devices) == 0 {
@@ -55,7 +56,7 @@ func (en *Engine) Quiet(ctx context.Context, e *engine.Entry, together bool) (fu
 	return free, nil
 }
 
-// free is the release if nothing was frozen.
+// free is the release function if nothing was frozen.
 func free() error { return nil }
 
 func (en *Engine) limit() time.Duration {
@@ -65,8 +66,8 @@ func (en *Engine) limit() time.Duration {
 	return copyLimit
 }
 
-// Recover thaws file systems that a killed process may have left frozen. One that cannot be thawed, as it has failed,
-// keeps no other from it.
+// Recover thaws file systems that a killed process may have left frozen. One that cannot be thawed because it failed
+// does not prevent the others from being thawed.
 func (en *Engine) Recover(context.Context) error {
 	mounts, err := nodeops.Mounts()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Traffic is that of the loop devices of the contents.
+// Traffic returns the I/O counters of the contents' loop devices.
 func (en *Engine) Traffic(contents map[backend.ID]*engine.Content) map[backend.ID]nodeops.Traffic {
 	found := map[backend.ID]nodeops.Traffic{}
 	for _, device := range nodeops.AttachedLoops() {
