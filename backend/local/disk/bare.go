@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// RefuseBare refuses the directory beneath the mount point of a pool's disk: wiping it would leave the disk as it is. That
-// the pool is a disk is known from the record in the directory of Holdfast, or is passed in.
+// RefuseBare fails if path is the bare mount point of a pool's disk: wiping that directory would not wipe the disk.
+// That the pool is on a disk follows from the record below dir, or from isDisk.
 func RefuseBare(path, dir, pool string, isDisk bool) error {
 	var stored []byte
 	if pool != "" {

@@ -10,15 +10,15 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// boot is what was there when this program first ran since the host was booted. There is no record of earlier moments:
-// the kernel keeps no reliable time of a device's appearance, and not every host has udev.
+// boot lists the devices that were present when this program first ran after the boot of the host. Earlier times are
+// not available: the kernel has no reliable time of a device's appearance, and not every host has udev.
 type boot struct {
 	ID      string   `json:"boot"`
-	Devices []string `json:"devices"` // their appearances
+	Devices []string `json:"devices"` // their Appearance
 }
 
-// NoteDevices writes down the devices that are there, once for each boot of the host. Call it when the program starts:
-// a later device may be a volume of another system, and is used for a pool only if it is named.
+// NoteDevices records the devices that are present, once per boot of the host. Call it when the program starts: a
+// device that appears later may be a volume of another driver, and is used for a pool only if the selector names it.
 func (h *Host) NoteDevices() error {
 	_, err := h.booted()
 	return err
@@ -54,10 +54,10 @@ func (h *Host) booted() (*boot, error) {
 	return &b, writeJSON(file, b)
 }
 
-// had says whether a device was there.
+// had returns whether a device was present at boot.
 func (b *boot) had(d *nodeops.Device) bool { return slices.Contains(b.Devices, d.Appearance) }
 
-// list is of the devices of the host.
+// list lists the devices of the host.
 func (h *Host) list() ([]nodeops.Device, error) {
 	if h.devices != nil {
 		return h.devices()

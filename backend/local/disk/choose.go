@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// choose finds the disk of a pool that has no record: the one that says it is, else, for a new pool, the first that is
-// empty.
+// choose selects the disk of a pool that has no record: the disk with the mark of the pool, or, for a new pool, the
+// first empty one.
 func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSelector, e backend.PoolExpectation) error {
 	if err := h.vacant(pool); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 	if err != nil {
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
-	why := map[string]error{} // by path: why a device cannot be taken
+	why := map[string]error{} // by path: why a device is not used
 	r, device, err := j.known(ctx, pool, cluster, meant, why)
 	switch {
 	case err != nil:
@@ -63,7 +63,7 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 	return fmt.Errorf("%w: no disk of node %s that matches %s is free: %s", backend.ErrUnavailable, h.Node, which, reasons(meant, why))
 }
 
-// vacant refuses to mount over something.
+// vacant fails if something is mounted or stored at the mount point.
 func (h *Host) vacant(pool string) error {
 	place := h.Place(pool)
 	m, err := nodeops.MountAt(place)
@@ -79,17 +79,17 @@ func (h *Host) vacant(pool string) error {
 	return nil
 }
 
-// label is how people see whose a disk is; there is room for twelve characters.
+// label is the file system label, by which people recognize the disk. XFS allows twelve characters.
 func label(pool string) string { return "hf-" + pool[:min(len(pool), 9)] }
 
-// known looks for the disk that a record was lost of. Devices with the label of the pool that are not its are put into
-// why. A label, which anyone can write, is not enough to mount a device: its UUID must be one that this cluster has
-// made, or the device must be named.
+// known searches for the disk of a pool whose record is lost. It adds to why the devices that have the label of the
+// pool and are not its disk. Anyone can write a label, so it is not enough for mounting a device: its UUID must be one
+// that this cluster generated, or the selector must name the device.
 func (j *judge) known(ctx context.Context, pool, cluster string, meant []nodeops.Device, why map[string]error) (r *record, device *nodeops.Device, err error) {
 	for _, d := range meant {
 		head, err := nodeops.ReadXFSHead(d.Path)
 		if err != nil || head == nil || head.Label != label(pool) || head.Unfinished || len(d.Holders) > 0 {
-			continue // whether it is free is found out later
+			continue // whether it is empty is checked later
 		}
 		m, err := j.look(ctx, &d, head, pool, cluster)
 		switch {
@@ -112,7 +112,7 @@ func (j *judge) known(ctx context.Context, pool, cluster string, meant []nodeops
 	return r, device, nil
 }
 
-// look reads the mark of a disk that may be looked at.
+// look reads the mark of a disk, if the disk may be mounted.
 func (j *judge) look(ctx context.Context, d *nodeops.Device, head *nodeops.XFSHead, pool, cluster string) (m mark, err error) {
 	if !j.named && !madeFor(head.UUID, cluster, pool) {
 		return m, fmt.Errorf("it has the label %s, and its UUID %s is none that this cluster has made for the pool: it was formatted by another cluster, or by a release that used random ones; if it is the pool's, name it by paths or model", head.Label, head.UUID)
@@ -123,13 +123,13 @@ func (j *judge) look(ctx context.Context, d *nodeops.Device, head *nodeops.XFSHe
 	return j.peek(ctx, d.Path)
 }
 
-// peek reads the mark of a disk without writing to it.
+// peek reads the mark of a disk without writing to the disk.
 func (h *Host) peek(ctx context.Context, device string) (m mark, err error) {
 	hole := filepath.Join(h.records(), ".peek")
 	if err := os.MkdirAll(hole, 0o700); err != nil {
 		return m, err
 	}
-	if err := nodeops.Unmount(ctx, hole); err != nil { // of a process that was killed here
+	if err := nodeops.Unmount(ctx, hole); err != nil { // left by a killed process
 		return m, err
 	}
 	if err := nodeops.PeekDisk(ctx, device, hole); err != nil {
@@ -139,7 +139,7 @@ func (h *Host) peek(ctx context.Context, device string) (m mark, err error) {
 	return readMark(hole)
 }
 
-// unfit says why a device cannot be formatted.
+// unfit returns why a device must not be formatted.
 func (j *judge) unfit(ctx context.Context, d nodeops.Device) error {
 	smallest, err := nodeops.SmallestFS("xfs")
 	switch {
@@ -167,7 +167,7 @@ func newRecord(m mark, d *nodeops.Device) *record {
 	return &record{mark: m, Device: d.Path, Model: d.Model, ID: d.ID, Size: d.Size}
 }
 
-// claim takes an empty disk.
+// claim selects an empty disk: it records and formats it.
 func (h *Host) claim(ctx context.Context, m mark, d *nodeops.Device) error {
 	r := newRecord(m, d)
 	if err := h.save(r); err != nil {
@@ -187,7 +187,7 @@ func (h *Host) format(ctx context.Context, r *record, d *nodeops.Device) error {
 	return h.attach(ctx, r, d)
 }
 
-// reasons names the first devices that could not be taken.
+// reasons lists why the first devices were not used.
 func reasons(meant []nodeops.Device, why map[string]error) string {
 	const most = 8
 	var all []string

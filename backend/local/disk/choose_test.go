@@ -79,7 +79,7 @@ func TestChoose_DiskIsFoundByItsContentWhenTheRecordIsLost(t *testing.T) {
 	f.mount(pool, device)
 	f.put(pool, "data")
 	f.unmount(pool)
-	if err := os.RemoveAll(f.Dir); err != nil { // the system was installed again
+	if err := os.RemoveAll(f.Dir); err != nil { // the host is installed again
 		t.Fatal(err)
 	}
 	f.mount(pool, empty, device)

@@ -1,9 +1,9 @@
-// Package disk provides whole block devices for pools: a device is chosen once, formatted if it is empty, mounted by its
-// UUID, and identified later by what is written on it.
+// Package disk provides whole block devices for pools. A device is selected once, formatted if it is empty, mounted by
+// its UUID, and later identified by the mark on it.
 //
-// The choice is recorded on the host before the device is written, with the UUID that it will have. So a process that is
-// killed at any point can continue, and a missing disk is replaced neither by another one nor by the directory beneath its
-// mount point.
+// The selection is recorded on the host, with the UUID of the future file system, before the device is written. So a
+// process that is killed at any point can continue, and a missing disk is never replaced by another one, nor by the
+// directory below its mount point.
 package disk
 
 import (
@@ -23,26 +23,26 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Host is where the pools of one host lie.
+// Host manages the disks of the pools of one host.
 type Host struct {
-	Dir  string // of Holdfast on this host, such as /var/lib/holdfast
+	Dir  string // state directory on this host, such as /var/lib/holdfast
 	Node string
-	// Cluster identifies the cluster, so that a disk that comes from another is not taken. It is called when a disk is
-	// chosen, and not when one is known already.
+	// Cluster returns the ID of the cluster, so that a disk of another cluster is not used. It is called only to select a
+	// disk.
 	Cluster func(context.Context) (string, error)
-	// Attached lists the volumes of other drivers that are attached to this host; nil: there are none.
+	// Attached lists the volumes of other drivers that are attached to this host; nil if there are none.
 	Attached func(context.Context) ([]Attached, error)
-	Proc     string // as in nodeops.Host, by which is found out who uses a device
+	Proc     string // as in nodeops.Host, to find the processes that use a device
 	Log      *slog.Logger
 
-	devices func() ([]nodeops.Device, error) // in tests
+	devices func() ([]nodeops.Device, error) // replaced in tests
 }
 
-// Place is where a pool lies that has no path of its own, and where its disk is mounted.
+// Place returns the directory of a pool that has no path of its own, which is the mount point of its disk.
 func (h *Host) Place(pool string) string { return filepath.Join(h.Dir, "pools", pool) }
 
-// Directory makes sure that the directory of a new pool exists: beneath Dir it is made. It refuses the bare directory on
-// which a disk of that pool belongs.
+// Directory makes sure that the directory of a new pool exists; below Dir it is created. It fails for the bare mount
+// point of that pool's disk.
 func (h *Host) Directory(pool, path string, e backend.PoolExpectation) error {
 	r, err := h.recorded(pool)
 	if err != nil {
@@ -59,7 +59,7 @@ func (h *Host) Directory(pool, path string, e backend.PoolExpectation) error {
 	return os.MkdirAll(path, 0o755)
 }
 
-// missing says what to do about a disk that is not there.
+// missing returns the error about a missing disk, which says what to do.
 func (h *Host) missing(r *record, e backend.PoolExpectation, format string, args ...any) error {
 	how := fmt.Sprintf("remove %s on node %s", h.file(r.Pool), h.Node)
 	if e.Remedy != "" {
@@ -69,7 +69,7 @@ func (h *Host) missing(r *record, e backend.PoolExpectation, format string, args
 	return backend.BecauseOf(backend.NotMounted, err)
 }
 
-// Mount mounts the disk of a pool, unless it is mounted already. It chooses a disk only for a new pool.
+// Mount mounts the disk of a pool unless it is mounted. It selects a disk only for a new pool.
 func (h *Host) Mount(ctx context.Context, pool string, which nodeops.DeviceSelector, e backend.PoolExpectation) error {
 	unlock, err := h.lock()
 	if err != nil {
@@ -92,12 +92,12 @@ func (h *Host) Mount(ctx context.Context, pool string, which nodeops.DeviceSelec
 		return err
 	case device == nil && r.Ready && e.Given == "":
 		return h.missing(r, e, "its disk is missing (%s); put it back and it is used again on node %s", r, h.Node)
-	case device == nil: // given up, or killed before anything was written to it
+	case device == nil: // given up, or killed before the disk was written
 		if err := h.forget(r); err != nil {
 			return err
 		}
 		return h.choose(ctx, pool, which, e)
-	case head.Unfinished && !r.Ready: // killed while mkfs ran
+	case head.Unfinished && !r.Ready: // killed during mkfs
 		if err := nodeops.EraseUnfinishedXFS(device.Path, r.UUID); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (h *Host) Mount(ctx context.Context, pool string, which nodeops.DeviceSelec
 	return h.attach(ctx, r, device)
 }
 
-// lock keeps another process from choosing at the same time.
+// lock prevents another process from selecting disks at the same time.
 func (h *Host) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(h.records(), 0o700); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (h *Host) lock() (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// mounted says whether the disk is at its place. What else is mounted there is an error.
+// mounted returns whether the disk is mounted at its place. It fails if something else is mounted there.
 func (h *Host) mounted(ctx context.Context, r *record) (bool, error) {
 	place := h.Place(r.Pool)
 	m, err := nodeops.MountAt(place)
@@ -150,8 +150,8 @@ func (h *Host) mounted(ctx context.Context, r *record) (bool, error) {
 	return false, fmt.Errorf("%w: %s is mounted at %s, where its disk belongs (%s); unmount it", backend.ErrUnavailable, m.Source, place, r)
 }
 
-// find looks for the disk by its UUID among all eligible devices, even if the selector has changed. A device that only
-// carries the pool's label, which anyone can write, does not count.
+// find searches for the disk by its UUID among all eligible devices, even if the selector has changed. A device that
+// only has the label of the pool does not count: anyone can write a label.
 func (h *Host) find(r *record, which nodeops.DeviceSelector) (device *nodeops.Device, head *nodeops.XFSHead, err error) {
 	eligible, named, err := h.eligible(which)
 	if err != nil {
@@ -167,7 +167,7 @@ func (h *Host) find(r *record, which nodeops.DeviceSelector) (device *nodeops.De
 			continue
 		}
 		is, err := nodeops.ReadXFSHead(d.Path)
-		if err != nil || is == nil || is.UUID != r.UUID { // what cannot be read is missing
+		if err != nil || is == nil || is.UUID != r.UUID { // a disk that cannot be read counts as missing
 			continue
 		}
 		isNamed := slices.ContainsFunc(named, func(n nodeops.Device) bool { return n.Number == d.Number })
@@ -187,8 +187,8 @@ func (h *Host) find(r *record, which nodeops.DeviceSelector) (device *nodeops.De
 	return device, head, nil
 }
 
-// eligible are the devices of the host itself and those that the selector names by a path; named are those that it means
-// and names.
+// eligible returns the devices of the host and those that the selector names by path; named are those that it names by
+// model or path.
 func (h *Host) eligible(which nodeops.DeviceSelector) (eligible, named []nodeops.Device, err error) {
 	all, err := h.list()
 	if err != nil {
@@ -214,7 +214,7 @@ func (h *Host) eligible(which nodeops.DeviceSelector) (eligible, named []nodeops
 	return eligible, named, nil
 }
 
-// attach mounts the disk, and leaves it mounted only if it is the one.
+// attach mounts the disk, and unmounts it if it does not have the mark of the pool.
 func (h *Host) attach(ctx context.Context, r *record, device *nodeops.Device) error {
 	place := h.Place(r.Pool)
 	if err := os.MkdirAll(place, 0o755); err != nil {
@@ -242,7 +242,7 @@ func (h *Host) attach(ctx context.Context, r *record, device *nodeops.Device) er
 	return nil
 }
 
-// markDisk reads for which pool the mounted disk is, and records it on a new disk.
+// markDisk compares the mark of the mounted disk with the record, and writes it to a new disk.
 func (h *Host) markDisk(r *record) error {
 	place := h.Place(r.Pool)
 	m, err := readMark(place)

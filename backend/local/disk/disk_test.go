@@ -23,7 +23,7 @@ const (
 	pool = "fast"
 )
 
-// fixture is a host with hands on it.
+// fixture is a host, and what a test does with its disks.
 type fixture struct {
 	*testing.T
 	*Host
@@ -34,7 +34,7 @@ func newFixture(t *testing.T) *fixture {
 	hostfs.RequireRoot(t)
 	f := &fixture{T: t, Host: newHost(t, t.TempDir())}
 	t.Cleanup(func() {
-		places, _ := filepath.Glob(f.Place("*")) // the pattern is well formed
+		places, _ := filepath.Glob(f.Place("*")) // the pattern is valid
 		for _, p := range append(places, filepath.Join(f.records(), ".peek")) {
 			if err := nodeops.Unmount(context.Background(), p); err != nil {
 				t.Error(err)
@@ -54,7 +54,7 @@ func cluster(id string) func(context.Context) (string, error) {
 
 func paths(p ...string) nodeops.DeviceSelector { return nodeops.DeviceSelector{Paths: p} }
 
-// mount asks again, as an agent does, while another program looks at one of the disks: mount and udev open any of them.
+// mount retries, as an agent does, while another program has one of the disks open: mount and udev open all of them.
 func (f *fixture) mount(p string, devices ...string) {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
@@ -73,7 +73,7 @@ func (f *fixture) mount(p string, devices ...string) {
 	}
 }
 
-// refused expects that the disk is not mounted, for a reason that has the words.
+// refused expects that the disk is not mounted, for a reason that contains the words.
 func (f *fixture) refused(p string, which nodeops.DeviceSelector, words ...string) {
 	f.Helper()
 	err := f.Mount(f.Context(), p, which, backend.PoolExpectation{})
@@ -97,7 +97,7 @@ func (f *fixture) unmount(p string) {
 	}
 }
 
-// on is the device that is mounted at a pool's place.
+// on returns the device that is mounted at a pool's place.
 func (f *fixture) on(p string) string {
 	f.Helper()
 	m, err := nodeops.MountAt(f.Place(p))
@@ -190,7 +190,7 @@ func TestDisk_MissingIsNotReplaced(t *testing.T) {
 	if err := f.Directory(pool, f.Place(pool), backend.PoolExpectation{}); err == nil || !strings.Contains(err.Error(), "not mounted") {
 		t.Errorf("the bare directory is taken for the pool: %v", err)
 	}
-	hostfs.Attach(t, hold(t, file)) // as the first free loop device, perhaps of another name
+	hostfs.Attach(t, hold(t, file)) // on the first free loop device, perhaps of another name
 	back := hostfs.Attach(t, file)
 	f.mount(pool, back)
 	if !f.has(pool, "data") {
@@ -201,7 +201,7 @@ func TestDisk_MissingIsNotReplaced(t *testing.T) {
 	}
 }
 
-// hold makes a file that takes the loop device which would else be taken again.
+// hold attaches a file to the loop device that would be reused otherwise.
 func hold(t *testing.T, file string) string {
 	t.Helper()
 	other := filepath.Join(filepath.Dir(file), "other")
@@ -243,7 +243,7 @@ func TestDisk_WithAForeignMarkIsNotUsed(t *testing.T) {
 		f.refused(pool, paths(device), theirs.String(), m.String())
 		shell(t, "mount", device, f.Place(pool))
 	}
-	m.Node = "node-b" // where it was before
+	m.Node = "node-b" // where it was formatted
 	if err := m.write(f.Place(pool)); err != nil {
 		t.Fatal(err)
 	}

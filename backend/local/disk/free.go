@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Attached is a volume of another driver that is attached to this host, or is about to be, as the Node object says.
+// Attached is a volume of another driver that is attached to this host, or about to be, according to the Node object.
 type Attached struct {
-	Handle string // by which its driver knows it, perhaps with the driver's name before it
-	Device string // the path of its device, if that is known
+	Handle string // volume handle, perhaps with a prefix of the driver's name
+	Device string // device path, if known
 }
 
-// name is what follows the driver in a name such as kubernetes.io/csi/DRIVER^HANDLE.
+// name returns the handle in a name such as kubernetes.io/csi/DRIVER^HANDLE.
 func (a Attached) name() string {
 	if _, handle, ok := strings.Cut(a.Handle, "^"); ok {
 		return handle
@@ -29,17 +29,18 @@ func (a Attached) name() string {
 	return a.Handle
 }
 
-// is says whether the volume is that device for sure: by its path, or since the serial number is of the volume's handle.
+// is returns whether the volume certainly is that device: it has its path, or the serial number contains the volume
+// handle.
 func (a Attached) is(d *nodeops.Device) bool {
 	if a.Device != "" && nodeops.DeviceNumber(a.Device) == d.Number {
 		return true
 	}
-	const least = 8 // characters that two do not share by chance
+	const least = 8 // a shorter match could be a coincidence
 	id, handle := letters(d.ID), letters(path.Base(a.name()))
 	return len(id) >= least && strings.HasPrefix(handle, id) || len(handle) >= least && strings.Contains(id, handle)
 }
 
-// letters leaves out what devices and drivers write differently.
+// letters drops the characters that devices and drivers write differently.
 func letters(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -49,13 +50,13 @@ func letters(s string) string {
 	}, strings.ToLower(s))
 }
 
-// judge knows which devices may belong to another owner.
+// judge decides which devices may belong to another owner.
 type judge struct {
 	*Host
-	named    bool // the selector names the devices, by paths or model
+	named    bool // the selector names devices, by paths or model
 	boot     *boot
 	attached []Attached
-	hidden   []string // attached volumes of which it is not known which device they are
+	hidden   []string // attached volumes whose device is unknown
 }
 
 func (h *Host) judge(ctx context.Context, which nodeops.DeviceSelector, all []nodeops.Device) (*judge, error) {
@@ -78,7 +79,7 @@ func (h *Host) judge(ctx context.Context, which nodeops.DeviceSelector, all []no
 	return j, nil
 }
 
-// foreign says why a device may belong to another owner; nil if no owner is known.
+// foreign returns why a device may belong to another owner; nil if it does not.
 func (j *judge) foreign(ctx context.Context, d *nodeops.Device) error {
 	if err := j.others(d); err != nil {
 		return err
@@ -108,8 +109,8 @@ func (j *judge) others(d *nodeops.Device) error {
 	return nil
 }
 
-// trusted says why the content of a device cannot be trusted; nil if it can. A user who had the device as a raw volume may
-// have written anything there.
+// trusted returns why a device with the right UUID may not be the disk; nil if it is. A user who had the device as a
+// raw block volume may have written any content.
 func (r *record) trusted(d *nodeops.Device, named bool, b *boot) error {
 	switch {
 	case named:
@@ -126,12 +127,12 @@ func (r *record) trusted(d *nodeops.Device, named bool, b *boot) error {
 	return nil
 }
 
-// newUUID returns a UUID for a pool of a cluster: its second half is derived from these and the random first half. It
-// cannot be forged without knowing the cluster.
+// newUUID generates a UUID for a pool of a cluster: the first half is random, the second a digest of that, the pool and
+// the cluster. Without the cluster's ID it cannot be forged.
 func newUUID(cluster, pool string) string {
 	var b [16]byte
-	_, _ = rand.Read(b[:8]) // it never fails
-	b[6] = b[6]&0x0f | 0x80 // version 8: as the maker likes
+	_, _ = rand.Read(b[:8]) // never fails
+	b[6] = b[6]&0x0f | 0x80 // version 8: custom
 	seal(&b, cluster, pool)
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
@@ -142,7 +143,7 @@ func seal(b *[16]byte, cluster, pool string) {
 	b[8] = b[8]&0x3f | 0x80
 }
 
-// madeFor says whether newUUID has made a UUID for that pool of that cluster. Releases before took random ones.
+// madeFor returns whether newUUID generated a UUID for that pool of that cluster. Earlier releases used random ones.
 func madeFor(uuid, cluster, pool string) bool {
 	whole, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
 	if err != nil || len(whole) != 16 {

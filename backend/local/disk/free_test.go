@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// anyDisk names no disk.
+// anyDisk is a selector without names.
 var anyDisk = nodeops.DeviceSelector{MinSize: size}
 
-// own makes devices pass for disks of the host, with a serial number where one is given, as loop devices never are.
+// own makes loop devices look like disks of the host, with a serial number if one is given.
 func (f *fixture) own(ids map[string]string) {
 	f.devices = func() ([]nodeops.Device, error) {
 		all, err := nodeops.Devices()
@@ -29,7 +29,7 @@ func (f *fixture) own(ids map[string]string) {
 	}
 }
 
-// disks makes disks of the host.
+// disks creates disks of the host.
 func (f *fixture) disks(count int) (devices []string) {
 	f.Helper()
 	ids := map[string]string{}
@@ -48,7 +48,7 @@ func (f *fixture) note() {
 	}
 }
 
-// untouched expects a disk to be empty still.
+// untouched expects that a disk is still empty.
 func (f *fixture) untouched(device string) {
 	f.Helper()
 	if err := nodeops.ProvenEmpty(f.Context(), device); err != nil {
@@ -89,7 +89,7 @@ func TestDiskAddedAfterBoot_IsTakenIfItsModelIsNamed(t *testing.T) {
 	f.untouched(other)
 }
 
-// look shows the devices of this host after a change.
+// look lists the devices of this host after a change.
 func (f *fixture) look(change func(*nodeops.Device)) {
 	f.devices = func() ([]nodeops.Device, error) {
 		all, err := nodeops.Devices()
@@ -107,7 +107,7 @@ func TestDisk_ThatBacksAnotherDeviceIsNotTaken(t *testing.T) {
 	f.refused(pool, paths(device), device, "it is in use", over)
 	hostfs.Detach(t, over)
 	f.untouched(device)
-	// Not every kernel has the device mapper: this is what one shows of a disk of which it has made something.
+	// Not every kernel has the device mapper: this is the state of a disk below one of its devices.
 	f.look(func(d *nodeops.Device) {
 		if d.Path == device {
 			d.Holders = []string{"dm-0", "md1"}
@@ -152,7 +152,7 @@ func TestDiskAddedAfterBoot_IncludesADeviceThatReusesAName(t *testing.T) {
 	}
 }
 
-// holding starts a process that has a device open as containers have, not for itself alone.
+// holding starts a process that has a device open without O_EXCL, as containers do.
 func holding(t *testing.T, device string) {
 	t.Helper()
 	hostfs.Beside(t, "sh", "-c", `exec 3<"$1"; echo; read end || exit 0`, "sh", device)
@@ -190,7 +190,7 @@ func TestDisk_ThatMayBeAnotherDriversVolumeIsNotTaken(t *testing.T) {
 	f.note()
 	attached := []Attached{{Handle: "kubernetes.io/csi/other^vol-aaaabbbbcccc"}}
 	f.Attached = func(context.Context) ([]Attached, error) { return attached, nil }
-	f.refused(pool, anyDisk, "vol-aaaabbbbcccc", "paths or model", theirs, free) // the two cannot be distinguished
+	f.refused(pool, anyDisk, "vol-aaaabbbbcccc", "paths or model", theirs, free) // they have the same serial number
 	attached[0].Handle = "vol-0123456789"
 	f.refused(pool, paths(theirs), "is volume vol-0123456789 of another driver", theirs)
 	attached[0] = Attached{Handle: "elsewhere", Device: theirs}
@@ -218,7 +218,7 @@ func TestLabel_AloneLetsNothingBeMounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All else that a disk of the pool has may be on it too.
+	// A forged disk may have everything else of the pool's disk.
 	shell(t, "mkdir", "-p", f.Place(pool))
 	shell(t, "mount", forged, f.Place(pool))
 	if err := (mark{Pool: pool, Cluster: "c1", UUID: head.UUID}).write(f.Place(pool)); err != nil {
@@ -226,7 +226,7 @@ func TestLabel_AloneLetsNothingBeMounted(t *testing.T) {
 	}
 	f.unmount(pool)
 	f.refused(pool, anyDisk, forged, "none that this cluster has made", "paths or model")
-	f.mount(pool, forged) // as of a release that took random UUIDs
+	f.mount(pool, forged) // formatted by a release that used random UUIDs
 }
 
 func TestDisk_OfThePoolIsFoundWithoutItsRecordUnlessAddedAfterBootOrInUse(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
-// killedOn makes the test below play the process that is killed: it names the host's directory and the devices.
+// killedOn makes the test below act as the process that is killed: it has the host's directory and the devices.
 const killedOn = "HOLDFAST_TEST_DISK"
 
 func TestKill_AtAnyStepIsContinued(t *testing.T) {
@@ -78,7 +78,7 @@ func killAt(t *testing.T, binary string, step crashpoint.Step, reboot bool) {
 	}
 }
 
-// inProgress is the byte of the first block by which mkfs.xfs says that it is not done.
+// inProgress is the offset of the byte in the superblock that mkfs.xfs sets while it runs.
 const inProgress = 126
 
 func TestKill_MkfsIsRepeatedOnTheSameDisk(t *testing.T) {
@@ -96,7 +96,7 @@ func TestKill_MkfsIsRepeatedOnTheSameDisk(t *testing.T) {
 	}
 }
 
-// pending makes the record what it was before the disk was marked, and returns it.
+// pending restores the record to its state before the disk was marked, and returns it.
 func (f *fixture) pending() *record {
 	f.Helper()
 	f.unmount(pool)

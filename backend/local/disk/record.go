@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// markFile lies at the root of a disk; pools know its name.
+// markFile is a file at the root of a disk. Package local has the same name for it.
 const markFile = "disk.json"
 
-// mark says whose a disk is. It is written on the disk.
+// mark identifies the pool of a disk. It is stored on the disk.
 type mark struct {
 	Pool    string `json:"pool"`
 	Cluster string `json:"cluster"`
 	UUID    string `json:"uuid"`
-	Node    string `json:"node"` // that has formatted it; disks may move
+	Node    string `json:"node"` // that formatted it; disks may be moved
 }
 
 func (m mark) String() string {
@@ -27,19 +27,19 @@ func (m mark) String() string {
 	return string(b)
 }
 
-// identity is what makes a disk the one.
+// identity returns the part of the mark that identifies the disk.
 func (m mark) identity() mark {
 	m.Node = ""
 	return m
 }
 
-// record is what a host remembers of a disk.
+// record is what a host stores about a disk.
 type record struct {
 	mark
-	// Ready is set when the mark is on the disk. Before that the disk holds nothing that is worth keeping.
+	// Ready is set when the mark is on the disk. Before that, the disk has no data.
 	Ready bool `json:"ready"`
 
-	// How people know the disk; device names change.
+	// Device and the fields below describe the disk to people; device names change.
 	Device string `json:"device"`
 	Model  string `json:"model,omitempty"`
 	ID     string `json:"id,omitempty"`
@@ -61,7 +61,7 @@ func (h *Host) records() string { return filepath.Join(h.Dir, "disks") }
 
 func (h *Host) file(pool string) string { return filepath.Join(h.records(), pool+".json") }
 
-// recorded returns nil where no disk was chosen.
+// recorded returns the record of a pool's disk; nil if no disk was selected.
 func (h *Host) recorded(pool string) (*record, error) {
 	var r record
 	err := readJSON(h.file(pool), &r)
@@ -91,7 +91,7 @@ func readMark(place string) (m mark, err error) {
 
 func (m mark) write(place string) error { return writeJSON(filepath.Join(place, markFile), m) }
 
-// nothingIn says what a directory holds beside the remains of an interrupted markDisk.
+// nothingIn fails if a directory is not empty, except for what an interrupted markDisk left.
 func nothingIn(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -116,7 +116,7 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// writeJSON replaces a file.
+// writeJSON replaces a file atomically.
 func writeJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
