@@ -54,8 +54,8 @@ func (h *Host) booted() (*boot, error) {
 	return &b, writeJSON(file, b)
 }
 
-// had returns whether a device was present at boot.
-func (b *boot) had(d *nodeops.Device) bool { return slices.Contains(b.Devices, d.Appearance) }
+// hasDevice returns whether a device was present at boot.
+func (b *boot) hasDevice(d *nodeops.Device) bool { return slices.Contains(b.Devices, d.Appearance) }
 
 // list lists the devices of the host.
 func (h *Host) list() ([]nodeops.Device, error) {

@@ -16,7 +16,7 @@ import (
 // choose selects the disk of a pool that has no record: the disk with the mark of the pool, or, for a new pool, the
 // first empty one.
 func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSelector, e backend.PoolExpectation) error {
-	if err := h.vacant(pool); err != nil {
+	if err := h.checkPlaceEmpty(pool); err != nil {
 		return err
 	}
 	cluster, err := h.Cluster(ctx)
@@ -56,15 +56,15 @@ func (h *Host) choose(ctx context.Context, pool string, which nodeops.DeviceSele
 		if why[d.Path] != nil {
 			continue
 		}
-		if why[d.Path] = j.unfit(ctx, d); why[d.Path] == nil {
-			return h.claim(ctx, mark{Pool: pool, Cluster: cluster, UUID: newUUID(cluster, pool), Node: h.Node}, &d)
+		if why[d.Path] = j.whyUnfit(ctx, d); why[d.Path] == nil {
+			return h.formatEmpty(ctx, mark{Pool: pool, Cluster: cluster, UUID: newUUID(cluster, pool), Node: h.Node}, &d)
 		}
 	}
 	return fmt.Errorf("%w: no disk of node %s that matches %s is free: %s", backend.ErrUnavailable, h.Node, which, reasons(meant, why))
 }
 
-// vacant fails if something is mounted or stored at the mount point.
-func (h *Host) vacant(pool string) error {
+// checkPlaceEmpty fails if something is mounted or stored at the mount point.
+func (h *Host) checkPlaceEmpty(pool string) error {
 	place := h.Place(pool)
 	m, err := nodeops.MountAt(place)
 	switch {
@@ -73,7 +73,7 @@ func (h *Host) vacant(pool string) error {
 	case m != nil:
 		return fmt.Errorf("%w: %s is mounted at %s, where a disk would be mounted; unmount it, or give that path instead of devices", backend.ErrUnavailable, m.Source, place)
 	}
-	if err := nothingIn(place); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := checkEmpty(place); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("a disk mounted there would hide existing files, perhaps a pool in a directory: %w", err)
 	}
 	return nil
@@ -91,7 +91,7 @@ func (j *judge) known(ctx context.Context, pool, cluster string, meant []nodeops
 		if err != nil || head == nil || head.Label != label(pool) || head.Unfinished || len(d.Holders) > 0 {
 			continue // whether it is empty is checked later
 		}
-		m, err := j.look(ctx, &d, head, pool, cluster)
+		m, err := j.checkedMark(ctx, &d, head, pool, cluster)
 		switch {
 		case err != nil:
 			why[d.Path] = err
@@ -112,19 +112,19 @@ func (j *judge) known(ctx context.Context, pool, cluster string, meant []nodeops
 	return r, device, nil
 }
 
-// look reads the mark of a disk, if the disk may be mounted.
-func (j *judge) look(ctx context.Context, d *nodeops.Device, head *nodeops.XFSHead, pool, cluster string) (m mark, err error) {
+// checkedMark reads the mark of a disk, if the disk may be mounted.
+func (j *judge) checkedMark(ctx context.Context, d *nodeops.Device, head *nodeops.XFSHead, pool, cluster string) (m mark, err error) {
 	if !j.named && !madeFor(head.UUID, cluster, pool) {
 		return m, fmt.Errorf("it has the label %s, and its UUID %s is none that this cluster has made for the pool: it was formatted by another cluster, or by a release that used random ones; if it is the pool's, name it by paths or model", head.Label, head.UUID)
 	}
-	if err := j.foreign(ctx, d); err != nil {
+	if err := j.whyForeign(ctx, d); err != nil {
 		return m, err
 	}
-	return j.peek(ctx, d.Path)
+	return j.readMarkOf(ctx, d.Path)
 }
 
-// peek reads the mark of a disk without writing to the disk.
-func (h *Host) peek(ctx context.Context, device string) (m mark, err error) {
+// readMarkOf reads the mark of a disk without writing to the disk.
+func (h *Host) readMarkOf(ctx context.Context, device string) (m mark, err error) {
 	hole := filepath.Join(h.records(), ".peek")
 	if err := os.MkdirAll(hole, 0o700); err != nil {
 		return m, err
@@ -139,8 +139,8 @@ func (h *Host) peek(ctx context.Context, device string) (m mark, err error) {
 	return readMark(hole)
 }
 
-// unfit returns why a device must not be formatted.
-func (j *judge) unfit(ctx context.Context, d nodeops.Device) error {
+// whyUnfit returns why a device must not be formatted.
+func (j *judge) whyUnfit(ctx context.Context, d nodeops.Device) error {
 	smallest, err := nodeops.SmallestFS("xfs")
 	switch {
 	case err != nil:
@@ -160,15 +160,15 @@ func (j *judge) unfit(ctx context.Context, d nodeops.Device) error {
 	if err := nodeops.ProvenEmpty(ctx, d.Path); err != nil {
 		return err
 	}
-	return j.foreign(ctx, &d)
+	return j.whyForeign(ctx, &d)
 }
 
 func newRecord(m mark, d *nodeops.Device) *record {
 	return &record{mark: m, Device: d.Path, Model: d.Model, ID: d.ID, Size: d.Size}
 }
 
-// claim selects an empty disk: it records and formats it.
-func (h *Host) claim(ctx context.Context, m mark, d *nodeops.Device) error {
+// formatEmpty selects an empty disk: it records and formats it.
+func (h *Host) formatEmpty(ctx context.Context, m mark, d *nodeops.Device) error {
 	r := newRecord(m, d)
 	if err := h.save(r); err != nil {
 		return err

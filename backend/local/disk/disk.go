@@ -171,7 +171,7 @@ func (h *Host) find(r *record, which nodeops.DeviceSelector) (device *nodeops.De
 			continue
 		}
 		isNamed := slices.ContainsFunc(named, func(n nodeops.Device) bool { return n.Number == d.Number })
-		if err := r.trusted(&d, isNamed, b); err != nil {
+		if err := r.whyUntrusted(&d, isNamed, b); err != nil {
 			h.Log.Warn("a disk has the UUID of a pool's disk and is not used", "pool", r.Pool, "device", d.Path, "reason", err)
 			doubts = errors.Join(doubts, err)
 			continue
@@ -248,7 +248,7 @@ func (h *Host) markDisk(r *record) error {
 	m, err := readMark(place)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && !r.Ready:
-		if err := nothingIn(place); err != nil {
+		if err := checkEmpty(place); err != nil {
 			return err
 		}
 		if err := r.write(place); err != nil {

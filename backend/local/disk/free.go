@@ -29,19 +29,19 @@ func (a Attached) name() string {
 	return a.Handle
 }
 
-// is returns whether the volume certainly is that device: it has its path, or the serial number contains the volume
+// isDevice returns whether the volume certainly is that device: it has its path, or the serial number contains the volume
 // handle.
-func (a Attached) is(d *nodeops.Device) bool {
+func (a Attached) isDevice(d *nodeops.Device) bool {
 	if a.Device != "" && nodeops.DeviceNumber(a.Device) == d.Number {
 		return true
 	}
 	const least = 8 // a shorter match could be a coincidence
-	id, handle := letters(d.ID), letters(path.Base(a.name()))
+	id, handle := normalized(d.ID), normalized(path.Base(a.name()))
 	return len(id) >= least && strings.HasPrefix(handle, id) || len(handle) >= least && strings.Contains(id, handle)
 }
 
-// letters drops the characters that devices and drivers write differently.
-func letters(s string) string {
+// normalized drops the characters that devices and drivers write differently.
+func normalized(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
@@ -72,15 +72,15 @@ func (h *Host) judge(ctx context.Context, which nodeops.DeviceSelector, all []no
 		return nil, fmt.Errorf("it is not known whether a disk is another driver's volume: %w", err)
 	}
 	for _, a := range j.attached {
-		if !slices.ContainsFunc(all, func(d nodeops.Device) bool { return a.is(&d) }) {
+		if !slices.ContainsFunc(all, func(d nodeops.Device) bool { return a.isDevice(&d) }) {
 			j.hidden = append(j.hidden, a.Handle)
 		}
 	}
 	return j, nil
 }
 
-// foreign returns why a device may belong to another owner; nil if it does not.
-func (j *judge) foreign(ctx context.Context, d *nodeops.Device) error {
+// whyForeign returns why a device may belong to another owner; nil if it does not.
+func (j *judge) whyForeign(ctx context.Context, d *nodeops.Device) error {
 	if err := j.others(d); err != nil {
 		return err
 	}
@@ -95,13 +95,13 @@ func (j *judge) foreign(ctx context.Context, d *nodeops.Device) error {
 }
 
 func (j *judge) others(d *nodeops.Device) error {
-	if i := slices.IndexFunc(j.attached, func(a Attached) bool { return a.is(d) }); i >= 0 {
+	if i := slices.IndexFunc(j.attached, func(a Attached) bool { return a.isDevice(d) }); i >= 0 {
 		return fmt.Errorf("it is volume %s of another driver", j.attached[i].Handle)
 	}
 	switch {
 	case j.named:
 		return nil
-	case !j.boot.had(d):
+	case !j.boot.hasDevice(d):
 		return errors.New("it appeared after boot, so it may be a volume of another driver; name it by paths or model, or boot the host with it")
 	case len(j.hidden) > 0:
 		return fmt.Errorf("it may be a volume of another driver that is attached to this node, %s; name the disk by paths or model", strings.Join(j.hidden, ", "))
@@ -109,9 +109,9 @@ func (j *judge) others(d *nodeops.Device) error {
 	return nil
 }
 
-// trusted returns why a device with the right UUID may not be the disk; nil if it is. A user who had the device as a
+// whyUntrusted returns why a device with the right UUID may not be the disk; nil if it is. A user who had the device as a
 // raw block volume may have written any content.
-func (r *record) trusted(d *nodeops.Device, named bool, b *boot) error {
+func (r *record) whyUntrusted(d *nodeops.Device, named bool, b *boot) error {
 	switch {
 	case named:
 		return nil
@@ -121,7 +121,7 @@ func (r *record) trusted(d *nodeops.Device, named bool, b *boot) error {
 		return fmt.Errorf("%s has the UUID of the disk and id %s, and id %s is on record; if it is the disk, name it by paths or model", d.Path, d.ID, r.ID)
 	case r.Model != d.Model || d.Size < r.Size:
 		return fmt.Errorf("%s has the UUID of the disk, and model %q and %d bytes, not model %q and %d bytes; if it is the disk, name it by paths or model", d.Path, d.Model, d.Size, r.Model, r.Size)
-	case b == nil || !b.had(d):
+	case b == nil || !b.hasDevice(d):
 		return fmt.Errorf("%s has the UUID of the disk, has no serial number to recognize it, and appeared after boot; if it is the disk, name it by paths or model, or boot the host with it", d.Path)
 	}
 	return nil

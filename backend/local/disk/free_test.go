@@ -135,18 +135,18 @@ func TestDiskAddedAfterBoot_IncludesADeviceThatReusesAName(t *testing.T) {
 		if d.Path != device {
 			continue
 		}
-		if !b.had(&d) {
+		if !b.hasDevice(&d) {
 			t.Errorf("%+v was there", d)
 		}
 		fields := strings.Fields(d.Appearance)
 		for i := range fields {
 			changed := append([]string{}, fields...)
 			changed[i] += "1"
-			if d.Appearance = strings.Join(changed, " "); b.had(&d) {
+			if d.Appearance = strings.Join(changed, " "); b.hasDevice(&d) {
 				t.Errorf("another in its place is taken for it: %q", d.Appearance)
 			}
 		}
-		if d.Appearance = ""; b.had(&d) {
+		if d.Appearance = ""; b.hasDevice(&d) {
 			t.Error("a disk of unknown age is taken for one present at boot")
 		}
 	}
@@ -286,7 +286,7 @@ func TestDisk_WithoutASerialNumberIsRecognizedIfAlikeAndPresentAtBoot(t *testing
 	r := &record{Model: "m", Size: 2}
 	is := nodeops.Device{Path: "/dev/x", Appearance: "8:0 1 2", Model: "m", Size: 2}
 	b := &boot{Devices: []string{is.Appearance}}
-	if err := r.trusted(&is, false, b); err != nil {
+	if err := r.whyUntrusted(&is, false, b); err != nil {
 		t.Error(err)
 	}
 	for what, change := range map[string]func(d *nodeops.Device){
@@ -294,10 +294,10 @@ func TestDisk_WithoutASerialNumberIsRecognizedIfAlikeAndPresentAtBoot(t *testing
 	} {
 		other := is
 		change(&other)
-		if r.trusted(&other, false, b) == nil || r.trusted(&is, false, nil) == nil {
+		if r.whyUntrusted(&other, false, b) == nil || r.whyUntrusted(&is, false, nil) == nil {
 			t.Errorf("one that is %s is taken for it", what)
 		}
-		if err := r.trusted(&other, true, nil); err != nil {
+		if err := r.whyUntrusted(&other, true, nil); err != nil {
 			t.Errorf("named: %v", err)
 		}
 	}

@@ -91,8 +91,8 @@ func readMark(place string) (m mark, err error) {
 
 func (m mark) write(place string) error { return writeJSON(filepath.Join(place, markFile), m) }
 
-// nothingIn fails if a directory is not empty, except for what an interrupted markDisk left.
-func nothingIn(dir string) error {
+// checkEmpty fails if a directory is not empty, except for what an interrupted markDisk left.
+func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
