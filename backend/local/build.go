@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// building is an entry under construction: it has a temporary name until it is complete, so that it exists completely or
-// not at all.
+// building is an entry under construction. It has a temporary name until it is complete, so that an entry exists
+// completely or not at all.
 type building struct {
 	pool   *pool
 	record *record
@@ -59,7 +59,7 @@ func (b *building) prepare() error {
 	return nodeops.WriteNew(dir, metaFile, data)
 }
 
-// commit makes the filled entry durable and renames it to its name.
+// commit makes the complete entry durable and renames it to its final name.
 func (b *building) commit(ctx context.Context, copied bool) (*record, error) {
 	p, r := b.pool, b.record
 	crashpoint.Here(crashpoint.BuildFilled)
@@ -101,7 +101,7 @@ func (b *building) abandon(ctx context.Context) error {
 	return nil
 }
 
-// discard removes an entry's content and then the entry; missing parts are no error.
+// discard removes an entry's content and then the entry. Parts that do not exist are no error.
 func (p *pool) discard(ctx context.Context, r *record) error {
 	dir, err := p.root.OpenRoot(r.place)
 	if errors.Is(err, fs.ErrNotExist) {

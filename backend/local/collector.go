@@ -27,7 +27,8 @@ var (
 	oldestDesc     = prometheus.NewDesc("holdfast_oldest_operation_seconds", "Age of the oldest creation, snapshot, deletion or similar operation that is running; 0 if none is.", nil, nil)
 )
 
-// volumeDesc is of a counter that begins with 0 when the volume is attached, or when this process first sees that.
+// volumeDesc describes a counter that starts at 0 when the volume is attached, or when this process first sees it
+// attached.
 func volumeDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("holdfast_volume_"+name, help+", of an image that is in use here, by the counters of its loop device. What the page cache answers is not counted.", []string{"pool", "volume"}, nil)
 }

@@ -11,30 +11,30 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// PoolConfig says where a pool lies and how much of it may be promised.
+// PoolConfig configures a pool.
 type PoolConfig struct {
 	Name           string
 	Engine         string        // image (default) or directory
-	Path           string        // an existing directory, best the root of a file system of its own
-	Overcommit     float64       // how often each byte may be promised; 0 means 1.0
+	Path           string        // an existing directory, preferably the root of a file system of its own
+	Overcommit     float64       // factor for the promised bytes; 0 means 1.0
 	Reserved       string        // kept free: bytes such as 10Gi, or a share such as 5% (default)
 	TrashRetention time.Duration // how long a deleted volume can be restored; 0 means DefaultTrashRetention
-	RequireMount   bool          // a new pool is created only where a file system other than the root's is mounted
+	RequireMount   bool          // initialize a new pool only where a file system other than the root's is mounted
 	// Expect is what the cluster remembers of the pool.
 	Expect backend.PoolExpectation
-	// HostProc is the proc directory of a process in the host's namespaces, such as /host/proc/1. Empty: this process is in
-	// them.
+	// HostProc is the /proc directory of a process in the host's namespaces, such as /host/proc/1. Empty if this process
+	// is in them.
 	HostProc string
 }
 
 const (
-	// DefaultTrashRetention is how long a deleted volume can be restored, unless its space is needed before.
+	// DefaultTrashRetention is how long a deleted volume can be restored, unless its space is needed earlier.
 	DefaultTrashRetention = 24 * time.Hour
-	// NoTrash removes deleted volumes at once. Users write it as 0s.
+	// NoTrash means that deleted volumes are removed at once. Users write it as 0s.
 	NoTrash time.Duration = -1
 )
 
-// TrashRetention parses a user's trashRetention, where 0 means no trash.
+// TrashRetention converts a trashRetention of a user, in which 0 means no trash.
 func TrashRetention(said time.Duration) time.Duration {
 	if said == 0 {
 		return NoTrash
@@ -44,8 +44,9 @@ func TrashRetention(said time.Duration) time.Duration {
 
 const poolKeys = "name, engine, path, overcommit, reserved, trashRetention, requireMount"
 
-// ParsePool reads name=fast,engine=image,path=/srv/fast[,overcommit=1.0][,reserved=5%][,trashRetention=24h][,requireMount=true].
-// The caller says how a duration is written.
+// ParsePool parses
+// name=fast,engine=image,path=/srv/fast[,overcommit=1.0][,reserved=5%][,trashRetention=24h][,requireMount=true].
+// duration parses a duration.
 func ParsePool(s string, duration func(string) (time.Duration, error)) (PoolConfig, error) {
 	var c PoolConfig
 	seen := map[string]bool{}
@@ -102,7 +103,7 @@ const mostOvercommit = 100
 
 var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// complete checks the configuration and fills its defaults.
+// complete validates the configuration and sets its defaults.
 func (c *PoolConfig) complete() error {
 	if c.Engine == "" {
 		c.Engine = "image"

@@ -31,7 +31,7 @@ func (b *Backend) expect(name string, e backend.PoolExpectation) (taken bool) {
 	return taken
 }
 
-// expects sets the expectation of a pool, unless this process knows better.
+// expects sets the expectation of a pool, unless this process has a newer one.
 func (s *slot) expects(e backend.PoolExpectation) bool {
 	switch {
 	case s.Expect.Unread:
@@ -45,11 +45,11 @@ func (s *slot) expects(e backend.PoolExpectation) bool {
 		s.Expect = e
 		return true
 	}
-	s.Expect.Remedy = e.Remedy // the rest was seen by this process itself
+	s.Expect.Remedy = e.Remedy // this process has seen the pool itself, which is newer
 	return false
 }
 
-// NotifyPools sets the function to call when a pool was opened or went out of reach.
+// NotifyPools sets the function to call when a pool is opened or goes out of reach.
 func (b *Backend) NotifyPools(changed func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +65,7 @@ func (b *Backend) tell() {
 	}
 }
 
-// again retries the pools that are out of reach at once.
+// again retries at once the pools that are out of reach.
 func (b *Backend) again() {
 	select {
 	case b.wake <- struct{}{}:
@@ -73,7 +73,7 @@ func (b *Backend) again() {
 	}
 }
 
-// hold prevents the open pools from being closed, until release.
+// hold prevents the open pools from being closed until release is called.
 func (b *Backend) hold() (release func()) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -91,7 +91,7 @@ func (b *Backend) hold() (release func()) {
 	}
 }
 
-// holdPool prevents an open pool from being closed, until users is decremented.
+// holdPool prevents an open pool from being closed until its users are decremented.
 func (b *Backend) holdPool(p *pool) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -102,8 +102,8 @@ func (b *Backend) holdPool(p *pool) bool {
 	return open
 }
 
-// there says whether a pool is still where it was opened. Otherwise it goes out of reach, and exactly this pool is
-// expected there.
+// there returns whether a pool is still at the path where it was opened. Otherwise it goes out of reach, and exactly
+// this pool is expected at the path.
 func (b *Backend) there(p *pool) bool {
 	why := p.gone()
 	if why == nil {
@@ -123,14 +123,14 @@ func (b *Backend) there(p *pool) bool {
 	return false
 }
 
-// retire marks a pool as out of reach: no operation starts in it any more. b.mu is held.
+// retire marks a pool as out of reach, so that no operation starts in it. b.mu must be held.
 func (b *Backend) retire(s *slot, why error) {
 	b.log.Warn("a pool is out of reach", "pool", s.Name, "error", why)
 	s.pool, s.leaving, s.problem = nil, s.pool, why
 }
 
-// left closes a pool that went out of reach once no operation runs in it, and says whether it did. Its lock would prevent
-// opening the pool again.
+// left closes a pool that is out of reach once no operation runs in it, and returns whether it did. Until then its lock
+// prevents that it is opened again.
 func (b *Backend) left(s *slot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +149,7 @@ func (b *Backend) left(s *slot) bool {
 	return true
 }
 
-// countLate counts an opening that could not be counted when it happened.
+// countLate records the opening of a pool that could not be written at that time.
 func (b *Backend) countLate(s *slot, p *pool) {
 	b.mu.RLock()
 	unread := s.Expect.Unread

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-storage/holdfast/crashpoint"
 )
 
-// A group's own record is written last, in the pool of its first member; members without it do not exist for
-// callers and are removed at the next start or attempt.
+// The record of a group is written last, in the pool of its first member. Members without it are invisible to callers,
+// and removed at the next start or attempt.
 
-// part is one member of a group that is being taken.
+// part is one member of a group under construction.
 type part struct {
 	pool     *pool
 	from     *engine.Entry
@@ -48,7 +48,7 @@ func (b *Backend) SnapshotGroup(ctx context.Context, spec backend.GroupSpec) (*b
 	})
 }
 
-// holding runs f while nothing else runs on any of ids, which are sorted, so that two groups cannot deadlock.
+// holding runs f while no other operation runs on any of ids. They are sorted, so that two groups cannot deadlock.
 func holding[T any](ctx context.Context, ops *backend.Operations, ids []backend.ID, verb string, f func(context.Context) (T, error)) (T, error) {
 	if len(ids) == 0 {
 		return f(ctx)
@@ -133,7 +133,7 @@ func (b *Backend) beginPart(ctx context.Context, spec backend.SnapshotSpec, grou
 	return &part{pool: p, from: from, building: building}, nil
 }
 
-// close ends a part, and removes it if the group failed.
+// close ends a part, and removes its snapshot if the group failed.
 func (t *part) close(ctx context.Context, failed bool) error {
 	t.from.Dir.Close()
 	switch {
@@ -145,8 +145,8 @@ func (t *part) close(ctx context.Context, failed bool) error {
 	return t.building.abandon(ctx)
 }
 
-// whole says whether an entry is visible: members of a group whose record is missing are not. If the group's pool is not
-// open here, this is unknown, and the member is visible.
+// whole returns whether an entry is visible: a member of a group without a record is not. If the group's pool is not
+// open, that is unknown, and the member is visible.
 func (b *Backend) whole(r *record) bool { return wholeIn(b.pools(), r) }
 
 func wholeIn(pools []*pool, r *record) bool {
@@ -157,7 +157,7 @@ func wholeIn(pools []*pool, r *record) bool {
 	return i < 0 || pools[i].find(groups, r.meta.Group.ID) != nil
 }
 
-// sweepGroups removes the members of groups that were never completed, or are deleted, before a pool is used.
+// sweepGroups removes members of groups that are incomplete or deleted, before a pool is used.
 func (b *Backend) sweepGroups(ctx context.Context, p *pool) {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
@@ -199,8 +199,8 @@ func (b *Backend) GetGroup(_ context.Context, id backend.ID) (*backend.Group, er
 	return b.group(p, r)
 }
 
-// DeleteGroup removes the record first: from then on the group does not exist, and its members are removed now or at the
-// next start.
+// DeleteGroup removes the record first. From then on the group does not exist, and its members are removed now or at
+// the next start.
 func (b *Backend) DeleteGroup(ctx context.Context, id backend.ID) error {
 	_, err := backend.Do(ctx, &b.ops, groupKey(id), "delete group", func(ctx context.Context) (any, error) {
 		p, r := b.find(groups, id)

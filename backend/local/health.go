@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// health has the last faults found in volumes in use; pool.mu guards it.
+// health has the last observed faults of volumes in use. pool.mu guards it.
 type health struct {
-	own    string // errors of the pool's file system
+	own    string // of the pool's file system
 	ailing map[backend.ID]backend.Condition
-	small  map[backend.ID]bool // that had file systems smaller than the volume at the last check
+	small  map[backend.ID]bool // volumes whose file system was smaller than the volume at the last check
 }
 
-// ObserveHealth records a fault that a user of a volume has found.
+// ObserveHealth records a fault that a user of a volume has reported.
 func (b *Backend) ObserveHealth(id backend.ID, c backend.Condition) {
 	for _, p := range b.pools() {
 		if p.find(volumes, id) == nil {
@@ -30,7 +30,7 @@ func (b *Backend) ObserveHealth(id backend.ID, c backend.Condition) {
 	}
 }
 
-// examinePool checks the volumes in use of a pool for errors, unless a check is running: a hanging volume blocks it.
+// examinePool checks the volumes in use of a pool for errors, unless a check is running: a hanging disk blocks a check.
 func (b *Backend) examinePool(ctx context.Context, p *pool) {
 	if !b.holdPool(p) {
 		return
@@ -45,7 +45,7 @@ func (b *Backend) examinePool(ctx context.Context, p *pool) {
 	}
 }
 
-// examine says whether the condition of a volume has changed.
+// examine checks the volumes in use and returns whether the condition of any has changed.
 func (p *pool) examine(ctx context.Context) (changed bool) {
 	own := p.ownErrors(ctx)
 	p.mu.Lock()
@@ -61,7 +61,7 @@ func (p *pool) examine(ctx context.Context) (changed bool) {
 	return p.observe(seen) || changed
 }
 
-// contents are those of the volumes of the pool.
+// contents returns the contents of the pool's volumes.
 func (p *pool) contents() map[backend.ID]*engine.Content {
 	all := map[backend.ID]*engine.Content{}
 	for _, r := range p.each(volumes) {
@@ -72,8 +72,8 @@ func (p *pool) contents() map[backend.ID]*engine.Content {
 	return all
 }
 
-// doubtSmall ignores a file system that is too small for the first time: it may be growing after its mount. A volume that
-// is known to be too small keeps its condition, which may give the cause.
+// doubtSmall ignores that a file system is smaller than its volume when that is first observed: it may be growing after
+// its mount. A volume that is known to be too small keeps its condition, which may name the cause.
 func (p *pool) doubtSmall(seen map[backend.ID]backend.Condition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +93,7 @@ func (p *pool) doubtSmall(seen map[backend.ID]backend.Condition) {
 	p.health.small = small
 }
 
-// ownErrors returns those of the pool's file system.
+// ownErrors returns the errors of the pool's file system.
 func (p *pool) ownErrors(ctx context.Context) string {
 	m, err := nodeops.MountOf(p.dir)
 	if err != nil || m == nil {
@@ -104,7 +104,8 @@ func (p *pool) ownErrors(ctx context.Context) string {
 	return cmp.Or(is.Errors, is.Device)
 }
 
-// observe records the result. An unhealthy volume stays unhealthy, even while it is not in use, until it is found healthy.
+// observe records the result of a check. An unhealthy volume stays unhealthy, even while it is not in use, until it is
+// observed healthy.
 func (p *pool) observe(seen map[backend.ID]backend.Condition) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +126,7 @@ func (p *pool) observe(seen map[backend.ID]backend.Condition) (changed bool) {
 	return changed
 }
 
-// ailment returns the condition of a volume: of its own file system, or of the pool's.
+// ailment returns the condition of a volume, from its own file system or that of the pool.
 func (p *pool) ailment(id backend.ID) backend.Condition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +136,7 @@ func (p *pool) ailment(id backend.ID) backend.Condition {
 	return p.ownCondition()
 }
 
-// ownCondition returns the condition of the pool's file system; p.mu is held.
+// ownCondition returns the condition of the pool's file system. p.mu must be held.
 func (p *pool) ownCondition() backend.Condition {
 	if p.health.own == "" {
 		return backend.Condition{}
@@ -146,7 +147,8 @@ func (p *pool) ownCondition() backend.Condition {
 	}
 }
 
-// healthCount is for metrics: 1 where the pool's file system is well, and how many volumes have what.
+// healthCount returns the values of the metrics: 1 if the pool's file system is healthy, and the number of volumes per
+// reason.
 func (p *pool) healthCount() (healthy float64, ailing map[backend.HealthReason]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

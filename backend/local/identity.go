@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// poolHead is the content of pool.json. A pool from before openings were counted has generation 0.
+// poolHead is the content of pool.json. Generation is 0 for a pool of a release that did not count openings.
 type poolHead struct {
 	Version    int    `json:"version"`
 	UUID       string `json:"uuid"`
@@ -29,7 +29,7 @@ func (h poolHead) identity() backend.PoolIdentity {
 	return backend.PoolIdentity{ID: h.UUID, Generation: h.Generation}
 }
 
-// identify checks that the directory is the expected pool, or creates a new pool if none is expected.
+// identify checks that the directory is the expected pool, or initializes a new pool if none is expected.
 func (p *pool) identify(serve bool) error {
 	head, err := p.readHead()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,13 +57,13 @@ func (p *pool) readHead() (head poolHead, err error) {
 		return head, err
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		whole, _ := json.Marshal(poolHead{version, cmp.Or(p.Expect.ID, rand.Text()), p.Engine, p.Expect.Generation}) // these types cannot fail
+		whole, _ := json.Marshal(poolHead{version, cmp.Or(p.Expect.ID, rand.Text()), p.Engine, p.Expect.Generation}) // marshalling these types cannot fail
 		return head, fmt.Errorf("%w: %s is damaged (%w); write it again as %s, with the engine that it was made with: the volumes do not depend on it", backend.ErrUnavailable, poolFile, err, whole)
 	}
 	return head, nil
 }
 
-// matches says why a pool is not the one that is expected.
+// matches returns why a pool is not the expected one, or nil.
 func matches(e backend.PoolExpectation, is backend.PoolIdentity) error {
 	var what string
 	switch {
@@ -80,7 +80,7 @@ func matches(e backend.PoolExpectation, is backend.PoolIdentity) error {
 		remedy(e, "if that is gone for good and the pool there should take its place")))
 }
 
-// notMounted is the error that the pool is not in its directory, which stays untouched.
+// notMounted returns the error that the expected pool is not in its directory, which is not modified.
 func (p *pool) notMounted(found string) error {
 	switch e := p.Expect; {
 	case e.Unread:
@@ -104,7 +104,7 @@ func remedy(e backend.PoolExpectation, when string) string {
 	return fmt.Sprintf("; or, %s, run: %s", when, e.Remedy)
 }
 
-// absent is the error about a directory that cannot be opened.
+// absent returns the error about a directory that cannot be opened.
 func (p *pool) absent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) && !p.Expect.MayBegin() {
 		return p.notMounted("there is no such directory")
@@ -112,7 +112,7 @@ func (p *pool) absent(err error) error {
 	return fmt.Errorf("%w; it must be an existing directory", err)
 }
 
-// initialise creates a new pool in an empty directory, unless another pool is expected there.
+// initialise initializes a new pool in an empty directory, unless another pool is expected there.
 func (p *pool) initialise(serve bool) error {
 	names, err := readNames(p.root, ".")
 	if err != nil {
@@ -146,8 +146,8 @@ func (p *pool) initialise(serve bool) error {
 	return nil
 }
 
-// count adds this opening to the generation. The lock is taken on the new file before it gets its name, so that the pool
-// is never without one. A pool that cannot be written is counted later.
+// count increments the generation. The new file is locked before the rename, so that the pool is never without a lock.
+// If the pool cannot be written, it is counted later.
 func (p *pool) count() error {
 	head, err := p.readHead()
 	if err != nil {
@@ -177,7 +177,7 @@ func (p *pool) count() error {
 	if err := p.root.Rename(fresh, poolFile); err != nil {
 		return errors.Join(err, locked.Close())
 	}
-	// While an unlinked file is open, the kernel refuses to remount its file system read-only.
+	// While a deleted file is open, the kernel refuses to remount its file system read-only.
 	err = p.locked.Close()
 	p.locked = locked
 	if err := errors.Join(err, nodeops.SyncDir(p.root, ".")); err != nil {
@@ -190,7 +190,7 @@ func (p *pool) count() error {
 	return nil
 }
 
-// tryCount is count for a pool whose file system may be full or read-only, which must not prevent opening the pool.
+// tryCount is count for a pool whose file system may be full or read-only; that must not prevent opening the pool.
 func (p *pool) tryCount() error {
 	err := p.count()
 	for _, later := range []error{unix.EROFS, unix.ENOSPC, unix.EDQUOT} {
@@ -211,7 +211,7 @@ func isPoolFile(root *os.Root, f *os.File) bool {
 	return err == nil && os.SameFile(named, is)
 }
 
-// holdsNothing says whether a pool is empty, and nothing is being created in it.
+// holdsNothing returns whether a pool is empty and nothing is being created in it.
 func (p *pool) holdsNothing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

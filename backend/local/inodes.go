@@ -7,17 +7,18 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// The file system of a pool may hold a number of files only, as ext4 does. When they run out, no entry can be made.
+// The file system of a pool may have a fixed number of inodes, as ext4 does. When they run out, no entry can be
+// created.
 
 const (
-	// entryInodes is what an entry itself takes: its directory, its metadata, once more while that is replaced, and the
-	// top of what is in it.
+	// entryInodes is the number of inodes of an entry: its directory, its metadata, a second metadata file during its
+	// replacement, and the root of its content.
 	entryInodes = 4
-	// sparesInodes is the part of its files, one of so many, that a pool keeps free of trash.
+	// sparesInodes is the fraction of a pool's inodes, 1/200, for which trash is removed to keep them free.
 	sparesInodes = 200
 )
 
-// inodes is how many files must be free for what is to be built; growth takes none.
+// inodes returns how many inodes must be free to build the entry; growth needs none.
 func (r *record) inodes() int64 {
 	if r.meta == nil {
 		return 0
@@ -29,7 +30,7 @@ func lacksInodes(usage nodeops.FSUsage, need int64) bool {
 	return usage.Inodes > 0 && usage.InodesFree < need
 }
 
-// keptInodes is what all of the trash would give.
+// keptInodes returns the number of inodes that removing all trash would free.
 func (p *pool) keptInodes() (sum int64) {
 	for _, r := range p.trashed() {
 		sum += entryInodes - 1

@@ -13,28 +13,28 @@ import (
 	"github.com/holdfast-storage/holdfast/backend/local/engine"
 )
 
-// A leftover is an incomplete or deleted entry that could not be removed. Its space stays promised, its removal is retried
-// with back-off, and it blocks nothing else.
+// A leftover is an incomplete or deleted entry that could not be removed. Its space stays promised, its removal is
+// retried with back-off, and it does not block other operations.
 
 // leftover is a record of p.building that no operation works on.
 type leftover struct {
 	record *record
-	err    error // why it is there
+	err    error // why it was not removed
 	wait   time.Duration
 	next   time.Time
 }
 
 const (
-	// removeWithin is how long one removal may block others; it continues later where it stopped.
+	// removeWithin limits how long one removal may block others; a later one continues it.
 	removeWithin = time.Minute
-	// recoverWithin is how long removals may delay the opening of a pool.
+	// recoverWithin limits how long removals may delay the opening of a pool.
 	recoverWithin = 10 * time.Second
-	// The back-off of a leftover: from the first, doubled up to the longest.
+	// The back-off of a leftover: doubled from the first to the longest.
 	firstWait, longestWait = keepEvery, time.Hour
 )
 
-// keepLeftover records what could not be removed. If its name would block another attempt with the same ID, it is renamed
-// first, like a deleted entry.
+// keepLeftover records an entry that could not be removed. If its name would block another attempt with the same ID, it
+// is renamed first, as a deleted entry is.
 func (p *pool) keepLeftover(r *record, err error, wait time.Duration) (place string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +49,8 @@ func (p *pool) keepLeftover(r *record, err error, wait time.Duration) (place str
 	return r.place
 }
 
-// clearPlace frees the name of an entry that is to be built: the leftover of an earlier attempt is removed or renamed.
+// clearPlace makes the temporary name of a new entry available: the leftover of an earlier attempt is removed or
+// renamed.
 func (p *pool) clearPlace(ctx context.Context, k kind, id backend.ID, place string) error {
 	if _, err := p.root.Lstat(place); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -103,7 +104,7 @@ func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
 		return
 	}
 	wait := min(2*l.wait, longestWait)
-	if errors.Is(err, context.DeadlineExceeded) { // it takes long, but makes progress
+	if errors.Is(err, context.DeadlineExceeded) { // it makes progress, but needs more time
 		wait = firstWait
 	} else if l.err == nil || l.err.Error() != err.Error() {
 		p.log.Warn("a leftover cannot be removed; retrying, less and less often", "place", r.place, "error", err)
@@ -111,8 +112,8 @@ func (p *pool) retryLeftover(ctx context.Context, l *leftover) {
 	p.keepLeftover(r, err, wait)
 }
 
-// takeLeftover claims a leftover for the caller. One with the name of an entry being built is renamed first, or else left
-// alone, since another attempt may start at any time.
+// takeLeftover reserves a leftover for the caller. One that has the temporary name of an entry is renamed first, or
+// else not taken, since another attempt may start at any time.
 func (p *pool) takeLeftover(l *leftover) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,8 +144,8 @@ func (p *pool) discardSoon(ctx context.Context, r *record) error {
 	return p.discard(ctx, r)
 }
 
-// sweepBuilding removes entries that are not complete or not completely removed. One that cannot be removed within the
-// limit becomes a leftover.
+// sweepBuilding removes entries that are incomplete or partly removed. One that cannot be removed within the limit
+// becomes a leftover.
 func (p *pool) sweepBuilding(ctx context.Context) error {
 	names, err := readNames(p.root, buildingDir)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package local is the storage of one host: volumes, snapshots and groups in pools on its own file systems.
 //
-// A pool owns names, metadata, promises, trash and recovery; an engine owns the content of an entry.
+// A pool owns names, metadata, promised sizes, trash and recovery; an engine owns the content of an entry.
 package local
 
 import (
@@ -17,22 +17,22 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// sizeUnit is what sizes are rounded up to.
+// sizeUnit is the unit to which sizes are rounded up.
 const sizeUnit = 1 << 20
 
 // Backend serves the pools of one host.
 type Backend struct {
-	slots   []*slot // the first is the default
+	slots   []*slot // the first one is the default pool
 	ops     backend.Operations
 	log     *slog.Logger
-	stop    context.CancelFunc // nil when only peeking
+	stop    context.CancelFunc // nil if opened by Peek
 	keepers sync.WaitGroup
 	trying  sync.Mutex    // held while pools are opened and closed
-	wake    chan struct{} // holds a token to retry pools at once
-	tried   atomic.Bool   // each pool was opened or found out of reach, at least once
+	wake    chan struct{} // has a token to retry pools at once
+	tried   atomic.Bool   // every pool was tried at least once
 
 	mu      sync.RWMutex
-	changed func() // called when a pool was opened or went out of reach
+	changed func() // called when a pool is opened or goes out of reach
 }
 
 var (
@@ -52,7 +52,7 @@ func newBackend(log *slog.Logger) *Backend {
 	return b
 }
 
-// Open locks the pools for this process, recovers what a killed one left, and serves them until Close.
+// Open locks the pools for this process, recovers them after a crash, and maintains them until Close.
 func Open(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend, error) {
 	b, err := openAll(ctx, configs, true, log)
 	if err != nil {
@@ -75,8 +75,8 @@ func (b *Backend) begin(ctx context.Context, first chan<- struct{}) {
 
 var errClosed = errors.New("it was closed")
 
-// Peek opens pools that another process may be serving, to list volumes and trash, and to restore from the trash. The
-// serving process notices that.
+// Peek opens pools that another process may be serving, to list volumes and trash and to restore from the trash. The
+// serving process notices changes.
 func Peek(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend, error) {
 	return openAll(ctx, configs, false, log)
 }
@@ -100,7 +100,7 @@ func openAll(ctx context.Context, configs []PoolConfig, serve bool, log *slog.Lo
 	return b, nil
 }
 
-// Pools returns the configuration of the pools, with defaults; the first is the default.
+// Pools returns the configurations with their defaults. The first one is the default pool.
 func (b *Backend) Pools() []PoolConfig {
 	var all []PoolConfig
 	for _, s := range b.slots {
@@ -111,7 +111,7 @@ func (b *Backend) Pools() []PoolConfig {
 	return all
 }
 
-// Close waits until no operation runs, or ctx ends, and closes the pools.
+// Close waits until no operation runs or ctx ends, and closes the pools.
 func (b *Backend) Close(ctx context.Context) error {
 	if b.stop != nil {
 		b.stop()
@@ -122,7 +122,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	return errors.Join(b.ops.Wait(ctx), b.closePools())
 }
 
-// kept waits until the maintenance of the pools has ended. It may block on a disk that does not answer.
+// kept waits until the maintenance of the pools has ended. It may hang on a disk that does not answer.
 func (b *Backend) kept(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { b.keepers.Wait(); close(done) }()
@@ -185,7 +185,7 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 	})
 }
 
-// createFrom creates a volume from a source, on which no other operation runs in that time.
+// createFrom creates a volume from a source, on which no other operation runs in the meantime.
 func (b *Backend) createFrom(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source) (*backend.Volume, error) {
 	k, key := volumes, source.ID
 	if source.Kind == backend.SourceSnapshot {
@@ -238,7 +238,7 @@ func listed[T any](b *Backend, k kind, show func(*pool, *record, error) T, id fu
 		}
 		problem := p.usable()
 		if err := p.scan(); err != nil && problem == nil {
-			problem = fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err) // what is known of it is still shown
+			problem = fmt.Errorf("%w: pool %s: %w", backend.ErrUnavailable, p.Name, err) // what is known of the pool is still returned
 		}
 		for _, r := range p.each(k) {
 			if b.whole(r) {
@@ -279,7 +279,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 	})
 }
 
-// find looks for an entry in all pools.
+// find searches all pools for an entry.
 func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
 	for _, p := range b.pools() {
 		if r := p.find(k, id); r != nil && b.there(p) {
@@ -289,7 +289,7 @@ func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
 	return nil, nil
 }
 
-// keepEvery is how often the pools are surveyed and their trash is emptied of what has expired.
+// keepEvery is the interval at which pools are measured and expired trash is removed.
 const keepEvery = 10 * time.Second
 
 func (b *Backend) keep(ctx context.Context) {
@@ -308,8 +308,8 @@ func (b *Backend) keep(ctx context.Context) {
 	}
 }
 
-// keepPool maintains one pool, unless it is gone, which is noticed here, or maintenance runs already: the removal of a
-// large volume takes long.
+// keepPool maintains one pool. It does nothing if the pool is gone, which it detects, or if maintenance is still
+// running: the removal of a large volume takes time.
 func (b *Backend) keepPool(ctx context.Context, p *pool, now time.Time) {
 	if !b.holdPool(p) {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// version is the version of the layout and metadata that this code writes. It reads no newer one, since it would drop
+// version is the version of the layout and metadata that this code writes. It does not read newer ones: it would drop
 // fields that it does not know.
 const version = 1
 
@@ -29,17 +29,17 @@ type meta struct {
 	Charge  int64             `json:"charge"` // bytes promised
 	Labels  map[string]string `json:"labels,omitempty"`
 	Source  *backend.Source   `json:"source,omitempty"`
-	// This host does not use it; it is kept for a cluster that adopts the volume.
+	// OnNodeLoss is not used on this host. It is kept for a cluster that adopts the volume.
 	OnNodeLoss backend.OnNodeLoss `json:"onNodeLoss,omitempty"`
 	Group      *groupRef          `json:"group,omitempty"`
 	Members    []member           `json:"members,omitempty"` // of a group
 
 	Ephemeral bool `json:"ephemeral,omitempty"` // not kept in the trash
 
-	copies int64 // files that it is going to have from the start
+	copies int64 // number of files at creation
 }
 
-// groupRef ties a snapshot to its group, whose record lies in the named pool.
+// groupRef refers from a snapshot to its group, whose record is in the named pool.
 type groupRef struct {
 	ID   backend.ID `json:"id"`
 	Pool string     `json:"pool"`
@@ -53,7 +53,7 @@ type member struct {
 
 var errNewer = errors.New("written by a newer version")
 
-// parseMeta reads metadata that must belong to the entry named id.
+// parseMeta parses the metadata of the entry named id.
 func parseMeta(data []byte, id backend.ID) (*meta, error) {
 	var head struct {
 		Version int `json:"version"`
@@ -79,7 +79,7 @@ func parseMeta(data []byte, id backend.ID) (*meta, error) {
 	return &m, nil
 }
 
-// maxMeta bounds what is read: metadata is a few hundred bytes.
+// maxMeta limits the size of a file that is read; metadata has a few hundred bytes.
 const maxMeta = 1 << 20
 
 func readMeta(dir *os.Root, id backend.ID) (*meta, error) {
@@ -99,7 +99,7 @@ func readFile(dir *os.Root, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxMeta))
 }
 
-// writeFile replaces a file.
+// writeFile replaces a file atomically.
 func writeFile(dir *os.Root, name string, v any) error {
 	data, err := encode(v)
 	if err != nil {

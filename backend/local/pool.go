@@ -28,14 +28,14 @@ const (
 	poolFile    = "pool.json"
 	buildingDir = ".tmp"
 	trashDir    = ".trash"
-	diskFile    = "disk.json" // not of the pool: on a disk that was formatted for it, says for whom
+	diskFile    = "disk.json" // belongs to the disk: package disk keeps its mark in it
 
 	volumes   kind = "volumes"
 	snapshots kind = "snapshots"
 	groups    kind = "groups"
 )
 
-// kind says what an entry is; it names the directory that holds it.
+// kind is the kind of an entry, and the name of the directory for it.
 type kind string
 
 // pool is one open pool.
@@ -44,51 +44,51 @@ type pool struct {
 	reserve reserve
 	log     *slog.Logger
 	root    *os.Root
-	dir     *os.File          // of root
-	device  string            // major:minor below it
-	locked  *nodeops.FileLock // pool.json; the lock is not on the directory, which may be the file system's root and locked by others
+	dir     *os.File          // root as a file
+	device  string            // major:minor of the block device
+	locked  *nodeops.FileLock // on pool.json, not the directory, which may be the root of the file system and locked by other programs
 	engine  engine.Engine
-	head    poolHead     // as pool.json has it
-	counted atomic.Bool  // this opening is in the generation
-	users   atomic.Int32 // operations that may be using it
+	head    poolHead     // content of pool.json
+	counted atomic.Bool  // this opening is included in the generation
+	users   atomic.Int32 // operations that may be using the pool
 
-	keeping   sync.Mutex         // held while the pool is looked after, which happens every keepEvery
-	examining sync.Mutex         // held while its volumes in use are checked for errors
-	metering  singleflight.Group // of questions what was read and written
-	failed    atomic.Bool        // its file system cannot be written after an error, which statfs does not show on new kernels
-	giving    sync.Mutex         // held while trash is removed: no other caller takes the space that is freed for one
+	keeping   sync.Mutex         // held during maintenance, every keepEvery
+	examining sync.Mutex         // held while volumes in use are checked for errors
+	metering  singleflight.Group // of reads of I/O counters
+	failed    atomic.Bool        // the file system was shut down by an error, which statfs does not show on new kernels
+	giving    sync.Mutex         // held while trash is removed for one caller, so that no other takes the freed space
 
 	mu       sync.Mutex
 	entries  map[kind]map[backend.ID]*record
 	trash    map[string]*record // by place
 	building map[string]*record // by place
-	// leftovers are those of them that no operation works on, by place.
+	// leftovers are the entries of building on which no operation works, by place.
 	leftovers map[string]*leftover
-	foreign   int64            // bytes of the file system taken by others
-	measured  map[string]int64 // what snapshots take, which does not change, by place
+	foreign   int64            // bytes that other programs use in the file system
+	measured  map[string]int64 // space that snapshots use, by place; it does not change
 	surveyed  bool
 	health    health
 }
 
-// record is one entry as last read or written; it is replaced, never changed.
+// record is one entry as last read or written. It is replaced, never modified.
 type record struct {
 	kind    kind
 	id      backend.ID
-	place   string // below the pool
-	meta    *meta  // nil when damaged
+	place   string // path in the pool
+	meta    *meta  // nil if damaged
 	damage  error
 	charge  int64
-	deleted time.Time // when moved to the trash
-	gives   int64     // bytes that are free once it is removed from the trash, at least
+	deleted time.Time // when it was moved to the trash
+	gives   int64     // bytes that its removal from the trash frees, at least
 }
 
-// openPool opens a pool's directory and reads it. It only changes an empty directory, which becomes a pool if serve is
-// set and no other pool is expected there.
+// openPool opens a pool's directory and reads it. It modifies only an empty directory, which it initializes as a pool
+// if serve is set and no other pool is expected there.
 func openPool(ctx context.Context, c PoolConfig, serve bool, log *slog.Logger) (*pool, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	keep, _ := parseReserve(c.Reserved) // complete has checked it
+	keep, _ := parseReserve(c.Reserved) // complete has validated it
 	p := &pool{
 		PoolConfig: c,
 		reserve:    keep,
@@ -134,11 +134,11 @@ func (p *pool) open(ctx context.Context, serve bool) (err error) {
 	return p.scan()
 }
 
-// lockWithin is longer than a child of a killed process can hold its lock: between fork and exec it has the parent's open
-// files.
+// lockWithin is longer than a child of a killed process can hold its lock: between fork and exec it has the parent's
+// open files.
 const lockWithin = time.Second
 
-// take locks the pool for this process. Until the expected pool is known, the generation does not change.
+// take locks the pool for this process. While the expected pool is unknown, the generation does not change.
 func (p *pool) take(ctx context.Context) error {
 	if err := p.lock(ctx); err != nil || p.Expect.Unread {
 		return err
@@ -149,8 +149,8 @@ func (p *pool) take(ctx context.Context) error {
 	return nil
 }
 
-// lock makes sure that only one process changes the pool, on NFS across hosts too; the kernel releases it when the process
-// ends.
+// lock makes sure that only one process changes the pool, across hosts if it is on NFS. The kernel releases the lock
+// when the process ends.
 func (p *pool) lock(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWithin)
 	defer cancel()
@@ -170,7 +170,7 @@ func (p *pool) lock(ctx context.Context) (err error) {
 	}
 }
 
-// lockPool locks the current pool.json, since the serving process replaces the file. It returns EWOULDBLOCK while another
+// lockPool locks the current pool.json: the serving process replaces the file. It returns EWOULDBLOCK while another
 // process has the lock.
 func lockPool(root *os.Root) (*nodeops.FileLock, error) {
 	open := func(flag int) (*os.File, error) { return root.OpenFile(poolFile, flag, 0) }
@@ -200,8 +200,8 @@ func (p *pool) close() error {
 	return errors.Join(errs...)
 }
 
-// scan updates the records from the disk, which is the truth: another process may have restored a volume from the trash,
-// or an administrator may have moved one away.
+// scan updates the records from disk: another process may have restored a volume from the trash, or an administrator
+// may have moved one away.
 func (p *pool) scan() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,7 +230,7 @@ func (p *pool) scan() error {
 	seen := make(map[string]*record, len(names))
 	for _, name := range names {
 		r := p.trash[path.Join(trashDir, name)]
-		if r == nil && p.building[path.Join(buildingDir, name)] == nil { // or it is being removed or restored
+		if r == nil && p.building[path.Join(buildingDir, name)] == nil { // otherwise it is being removed or restored
 			r = p.readTrash(name)
 		}
 		if r != nil {
@@ -241,7 +241,7 @@ func (p *pool) scan() error {
 	return nil
 }
 
-// read loads an entry. An error is kept in its record and hides no other entry.
+// read loads an entry. An error is kept in its record, so that it does not hide other entries.
 func (p *pool) read(k kind, id backend.ID, place string) *record {
 	r := &record{kind: k, id: id, place: place}
 	dir, err := p.root.OpenRoot(place)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// usable says why the pool cannot be written: it was unmounted or replaced, or is read-only.
+// usable returns why the pool cannot be written: it was unmounted or replaced, or is read-only.
 func (p *pool) usable() error {
 	if err := p.gone(); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (p *pool) usable() error {
 	return nil
 }
 
-// gone says why the pool must be opened again: it was unmounted or replaced, or its disk was removed or has failed.
+// gone returns why the pool must be opened again: it was unmounted or replaced, or its disk was removed or has failed.
 func (p *pool) gone() error {
 	away := func(format string, args ...any) error {
 		err := fmt.Errorf("%w: pool %s: "+format, append([]any{backend.ErrUnavailable, p.Name}, args...)...)
@@ -55,7 +55,7 @@ func (p *pool) gone() error {
 	return nil
 }
 
-// dead says whether the file system has been shut down by an error, after which only a new mount helps.
+// dead returns whether the file system was shut down by an error, after which only a new mount helps.
 func (p *pool) dead() bool {
 	d, err := p.root.Open(".")
 	if err == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// promise reserves space for an entry that is going to be built at r.place, or refuses. Concurrent promises cannot take
-// the same space, since the sum and the decision are made under one lock.
+// promise counts the size of an entry that is going to be built at r.place, or fails. One lock covers the sum and the
+// decision, so that concurrent promises never count the same space.
 func (p *pool) promise(ctx context.Context, r *record) error {
 	usage, err := p.measure(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (p *pool) promise(ctx context.Context, r *record) error {
 	return p.makeRoom(ctx, r)
 }
 
-// exhausted is the error of a refused promise; p.mu is held.
+// exhausted returns the error of a refused promise. p.mu must be held.
 func (p *pool) exhausted(usage nodeops.FSUsage, r *record) error {
 	c, trash := p.capacity(usage), ""
 	if n := len(p.trash); n > 0 {
@@ -46,7 +46,7 @@ func (p *pool) measure(ctx context.Context) (nodeops.FSUsage, error) {
 	return usage, nil
 }
 
-// capacity counts as available what the trash would give; p.mu is held.
+// capacity returns the capacity, which includes as available what removing the trash would free. p.mu must be held.
 func (p *pool) capacity(usage nodeops.FSUsage) backend.Capacity {
 	promised := p.promised()
 	charge, gives := p.kept()
@@ -57,16 +57,16 @@ func (p *pool) capacity(usage nodeops.FSUsage) backend.Capacity {
 	}
 }
 
-// room computes what can still be promised, by the formula of docs/capacity.md; p.mu is held.
+// room returns what can still be promised, by the formula of docs/capacity.md. p.mu must be held.
 func (p *pool) room(usage nodeops.FSUsage, free, promised int64) int64 {
-	total := usage.Used + usage.Available // without blocks that the file system reserves
+	total := usage.Used + usage.Available // excludes blocks that the file system reserves
 	kept := p.reserve.of(total)
 	byPromise := int64(float64(total-p.foreign)*p.Overcommit) - kept - promised
 	byFreeSpace := int64(float64(free)*p.Overcommit) - kept
 	return max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
 }
 
-// promised is the sum over all entries, those being built included; p.mu is held.
+// promised returns the sum over all entries, including those under construction. p.mu must be held.
 func (p *pool) promised() (sum int64) {
 	for _, entries := range p.entries {
 		for _, r := range entries {
@@ -82,7 +82,7 @@ func (p *pool) promised() (sum int64) {
 	return sum
 }
 
-// survey measures the foreign data on the file system: its used space, less what the pool's entries use.
+// survey measures the data of other programs in the file system: its used space, less the space of the pool's entries.
 func (p *pool) survey(ctx context.Context) error {
 	before, err := p.measure(ctx)
 	if err != nil {
@@ -97,13 +97,13 @@ func (p *pool) survey(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.building) > len(p.leftovers) && p.surveyed {
-		return nil // entries being built would count as foreign data; the next survey is soon
+		return nil // entries under construction would count as data of others; the next survey is soon
 	}
 	p.foreign, p.surveyed = max(0, min(before.Used, after.Used)-own), true
 	return nil
 }
 
-// measureOwn sums up the space of the pool's entries. Snapshots are measured once, since there may be very many.
+// measureOwn returns the space of the pool's entries. Snapshots are measured only once, since there may be very many.
 func (p *pool) measureOwn() (own int64) {
 	p.mu.Lock()
 	known := p.measured
@@ -129,7 +129,7 @@ func (p *pool) measureOwn() (own int64) {
 	return own
 }
 
-// all returns every record that takes space.
+// all returns every record that uses space.
 func (p *pool) all() []*record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func (p *pool) all() []*record {
 	return all
 }
 
-// inspect measures an entry, says what is wrong with it and how it is used.
+// inspect returns the used space of an entry, its health and how it is accessed.
 func (p *pool) inspect(r *record) (used int64, c backend.Condition, a backend.Access) {
 	if r.damage != nil {
 		return r.charge, backend.Condition{Abnormal: true, Message: r.damage.Error()}, a
@@ -165,7 +165,7 @@ func (p *pool) inspect(r *record) (used int64, c backend.Condition, a backend.Ac
 	return used, c, p.engine.Access(e)
 }
 
-// entry opens an entry for its engine; the caller closes its Dir.
+// entry opens an entry for its engine. The caller closes its Dir.
 func (p *pool) entry(r *record) (*engine.Entry, error) {
 	if r.damage != nil {
 		return nil, fmt.Errorf("%w: %w", backend.ErrPrecondition, r.damage)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// recover undoes or completes what a killed process left: frozen file systems, entries being built or removed, volumes
-// being grown. A failure with one does not block the others.
+// recover undoes or completes what a killed process left: frozen file systems, entries under construction or removal,
+// volumes being grown. A failure with one does not affect the others.
 func (p *pool) recover(ctx context.Context) error {
 	if err := p.engine.Recover(ctx); err != nil {
 		if ctx.Err() != nil {

@@ -14,32 +14,32 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Site is a pool whose directory may have to be created or mounted first.
+// Site is a pool whose directory may have to be created or mounted before it is opened.
 type Site struct {
 	PoolConfig
-	// Reach creates or mounts the directory, before each attempt to open the pool. It creates nothing if another pool is
-	// expected. Nil: the directory exists.
+	// Reach creates or mounts the directory, before each attempt to open the pool. It creates nothing if an existing pool
+	// is expected. Nil if the directory exists.
 	Reach func(context.Context, backend.PoolExpectation) error
 }
 
-// slot is a configured pool, in reach or not. Backend.mu guards the fields that change, which include the expectation in
-// the site.
+// slot is a configured pool, open or out of reach. Backend.mu guards the fields that change, including the expectation
+// in Site.
 type slot struct {
 	Site
 	pool    *pool // nil while it is out of reach
-	leaving *pool // went out of reach, and is closed when nothing runs in it
+	leaving *pool // went out of reach; to be closed when no operation runs in it
 	problem error // why it is out of reach
 }
 
 const (
-	// seekEvery is how often a pool that is out of reach is retried.
+	// seekEvery is the interval at which a pool that is out of reach is retried.
 	seekEvery = 10 * time.Second
-	// seekFirst is how long a start waits for pools that do not answer at all.
+	// seekFirst is how long a start waits for pools that do not answer.
 	seekFirst = 10 * time.Second
 )
 
-// OpenReachable is Open for pools that may be out of reach: such a pool returns ErrUnavailable with the reason, and is
-// retried until it is in reach. An empty list of pools is valid.
+// OpenReachable is Open for pools that may be out of reach: calls for such a pool fail with ErrUnavailable and the
+// reason, and opening it is retried. The list of pools may be empty.
 func OpenReachable(ctx context.Context, sites []Site, log *slog.Logger) *Backend {
 	b := newBackend(log)
 	for _, s := range sites {
@@ -57,7 +57,7 @@ func OpenReachable(ctx context.Context, sites []Site, log *slog.Logger) *Backend
 	return b
 }
 
-// seek tries to open the pools that are out of reach, in their order, and checks the others. It closes first after the
+// seek tries to open the pools that are out of reach, in order, and checks the open ones. It closes first after the
 // first round.
 func (b *Backend) seek(ctx context.Context, first chan<- struct{}) {
 	tick := time.NewTicker(seekEvery)
@@ -114,11 +114,11 @@ func (b *Backend) tryOne(ctx context.Context, s *slot) {
 		b.log.Warn("a pool is out of reach", "pool", s.Name, "error", err)
 	}
 	b.mu.Lock()
-	c.Expect.Remedy = s.Expect.Remedy // which is only for messages
+	c.Expect.Remedy = s.Expect.Remedy // only for messages
 	switch {
 	case err != nil:
 		s.problem = err
-	case s.Expect != c.Expect: // the expected pool was changed in between: the next attempt uses it
+	case s.Expect != c.Expect: // the expected pool was changed in the meantime: the next attempt uses it
 		s.leaving, s.problem = p, errors.New("it is being opened")
 		b.again()
 	default:
@@ -130,7 +130,7 @@ func (b *Backend) tryOne(ctx context.Context, s *slot) {
 	}
 }
 
-// reach opens one pool as Open does all.
+// reach opens one pool.
 func (b *Backend) reach(ctx context.Context, s *slot, c PoolConfig) (p *pool, err error) {
 	i := slices.Index(b.slots, s)
 	if j := slices.IndexFunc(b.slots, func(o *slot) bool { return o.shares(c) }); j < i {
@@ -172,7 +172,7 @@ func (b *Backend) reach(ctx context.Context, s *slot, c PoolConfig) (p *pool, er
 
 func (s *slot) shares(c PoolConfig) bool { return s.Name == c.Name || s.Path == c.Path }
 
-// pools returns those that are open.
+// pools returns the open pools.
 func (b *Backend) pools() []*pool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -185,8 +185,8 @@ func (b *Backend) pools() []*pool {
 	return open
 }
 
-// outOfReach names the pools that are out of reach and why, so that their volumes are not treated as gone; empty if all
-// are open.
+// outOfReach returns which pools are out of reach and why, so that their volumes are not treated as deleted; empty if
+// all are open.
 func (b *Backend) outOfReach() string {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -199,8 +199,8 @@ func (b *Backend) outOfReach() string {
 	return strings.Join(all, "; ")
 }
 
-// Opened fails while no pool is open and not all were tried. After that, a pool that is out of reach is no failure of this
-// process, even if it is the only one: a new process could not open it either.
+// Opened fails until a pool is open or all were tried. After that, a pool out of reach is not a failure of this
+// process, even if it is the only pool: a restart would not help.
 func (b *Backend) Opened(context.Context) error {
 	if out := b.outOfReach(); out != "" && len(b.pools()) == 0 && !b.tried.Load() {
 		return errors.New(out)
@@ -208,7 +208,7 @@ func (b *Backend) Opened(context.Context) error {
 	return nil
 }
 
-// notFound says that something is in no pool that is open.
+// notFound returns the error that no open pool has an entry.
 func (b *Backend) notFound(format string, args ...any) error {
 	err := fmt.Errorf("%w: "+format, append([]any{backend.ErrNotFound}, args...)...)
 	if out := b.outOfReach(); out != "" {
@@ -217,17 +217,19 @@ func (b *Backend) notFound(format string, args ...any) error {
 	return err
 }
 
-// notSeenError is an ErrNotFound about an entry that may be in a pool that is out of reach: it is an ErrUnavailable too.
+// notSeenError is an ErrNotFound about an entry that may be in a pool that is out of reach, and thus also an
+// ErrUnavailable.
 type notSeenError struct{ error }
 
 func (n *notSeenError) Unwrap() []error { return []error{n.error, backend.ErrUnavailable} }
 
-// lacks is the error about an entry that an operation needs and that is in no open pool.
+// lacks returns the error about an entry that an operation needs and that no open pool has.
 func (b *Backend) lacks(format string, args ...any) error {
 	return cmp.Or(b.absent(format, args...), b.notFound(format, args...))
 }
 
-// absent says whether an entry that was not found certainly does not exist. An error says in which pool it may be.
+// absent returns whether an entry that was not found certainly does not exist. Otherwise the error names the pools that
+// may have it.
 func (b *Backend) absent(format string, args ...any) error {
 	err := b.notFound(format, args...)
 	if _, perhaps := errors.AsType[*notSeenError](err); perhaps {
@@ -236,7 +238,7 @@ func (b *Backend) absent(format string, args ...any) error {
 	return nil
 }
 
-// pool finds a pool by name; the first is the default. An unknown name is an error of the given kind.
+// pool returns a pool by name; the empty name is the default pool. An unknown name is an error of the given kind.
 func (b *Backend) pool(name string, kind error) (*pool, error) {
 	s, err := b.slot(name, kind)
 	if err != nil {
@@ -247,7 +249,7 @@ func (b *Backend) pool(name string, kind error) (*pool, error) {
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	// Whatever the problem is, it says nothing about the request.
+	// The cause must not be wrapped: its sentinel would be about the pool, not about the request.
 	err = fmt.Errorf("%w: pool %s: %v", backend.ErrUnavailable, s.Name, s.problem)
 	return nil, backend.BecauseOf(backend.PoolReasonOf(s.problem), err)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Snapshots and groups have names of their own, which may equal those of volumes: their operations use other keys.
+// Snapshots and groups may have the same IDs as volumes, so their operations have keys of their own.
 func snapshotKey(id backend.ID) backend.ID { return "snapshot/" + id }
 func groupKey(id backend.ID) backend.ID    { return "group/" + id }
 
@@ -61,12 +61,12 @@ func (p *pool) takeSnapshot(ctx context.Context, id backend.ID, spec backend.Sna
 	return p.snapshot(made), nil
 }
 
-// smallestSnapshot is the minimum charge of a snapshot. Its entry takes space even without data, and without a charge the
-// number of snapshots would be unlimited.
+// smallestSnapshot is the minimum charge of a snapshot. Its entry uses space even without data, and without a charge
+// the number of snapshots would be unlimited.
 const smallestSnapshot = sizeUnit
 
-// snapshotMeta plans a snapshot. It is charged with the space that its source takes now, since it can hold no more than
-// that. Many small files are charged by their share of the pool's inodes.
+// snapshotMeta plans a snapshot. It is charged with the space that its source uses now, since it cannot exceed that.
+// Many small files are charged by their share of the pool's inodes.
 func (p *pool) snapshotMeta(ctx context.Context, id backend.ID, spec backend.SnapshotSpec, from *engine.Entry) (*meta, error) {
 	usage, err := p.measure(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *pool) snapshotMeta(ctx context.Context, id backend.ID, spec backend.Sna
 	}, nil
 }
 
-// inodeShare converts a number of files to bytes, if the pool has a fixed number of inodes.
+// inodeShare converts a number of files to bytes if the pool has a fixed number of inodes.
 func inodeShare(usage nodeops.FSUsage, inodes int64) int64 {
 	if usage.Inodes <= 0 {
 		return 0
@@ -114,7 +114,7 @@ func (p *pool) showSnapshot(r *record, problem error) *backend.Snapshot {
 	return s
 }
 
-// findSnapshot finds a snapshot. A member of an incomplete group does not exist.
+// findSnapshot returns a snapshot. A member of an incomplete group does not exist.
 func (b *Backend) findSnapshot(id backend.ID) (*pool, *record) {
 	p, r := b.find(snapshots, id)
 	if r == nil || !b.whole(r) {
@@ -149,7 +149,7 @@ func (b *Backend) ListSnapshots(context.Context) ([]*backend.Snapshot, error) {
 	return listed(b, snapshots, (*pool).showSnapshot, func(s *backend.Snapshot) backend.ID { return s.ID }), nil
 }
 
-// copyTogether copies several entries, each into its building, at one instant that is common to all.
+// copyTogether copies several entries, each to its building, at one common instant.
 func copyTogether(ctx context.Context, parts []*part) (err error) {
 	var releases []func() error
 	defer func() {

@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// VolumeTraffic is what the kernel has counted of a volume.
+// VolumeTraffic has the I/O counters of a volume.
 type VolumeTraffic struct {
 	ID   backend.ID
 	Pool string
 	nodeops.Traffic
 }
 
-// Traffic is what was read and written of volumes that are in use on this host, as far as the kernel counts for them: it
-// does for images, and not for directories. A pool that does not answer until ctx ends is left out.
+// Traffic returns the I/O counters of volumes in use on this host. The kernel counts for images, not for directories. A
+// pool that does not answer before ctx ends is left out.
 func (b *Backend) Traffic(ctx context.Context) (all []VolumeTraffic) {
 	for _, p := range b.pools() {
 		for id, t := range b.trafficOf(ctx, p) {
@@ -26,8 +26,8 @@ func (b *Backend) Traffic(ctx context.Context) (all []VolumeTraffic) {
 	return all
 }
 
-// trafficOf asks devices, one of which may hang: then no more are asked until it answers. Callers at the same time share
-// the answer.
+// trafficOf reads counters of devices, one of which may hang: no other call reads them until it answers. Concurrent
+// callers share the result.
 func (b *Backend) trafficOf(ctx context.Context, p *pool) map[backend.ID]nodeops.Traffic {
 	meter, ok := p.engine.(engine.Meter)
 	if !ok {

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// remove removes an entry in two steps, so that after a crash it is where it was or in the trash. With a retention time, a
-// volume stays in the trash until that is over.
+// remove removes an entry in two steps, so that after a crash it is either where it was or in the trash. With a
+// retention time, a volume then stays in the trash.
 func (p *pool) remove(ctx context.Context, r *record) error {
 	if errors.Is(r.damage, errNewer) {
 		return fmt.Errorf("%w: %w; delete it with the newer program", backend.ErrPrecondition, r.damage)
@@ -74,14 +74,14 @@ func (p *pool) expired(r *record, now time.Time) bool {
 }
 
 // claim reserves an entry of the trash for one caller, who removes or restores it. Its space stays promised until then.
-// nil means that another caller has it.
+// It returns nil if another caller has it.
 func (p *pool) claim(r *record) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.claimLocked(r)
 }
 
-// claimLocked is claim where p.mu is held.
+// claimLocked is claim with p.mu held.
 func (p *pool) claimLocked(r *record) *record {
 	if p.trash[r.place] == nil {
 		return nil
@@ -93,15 +93,15 @@ func (p *pool) claimLocked(r *record) *record {
 	return &claimed
 }
 
-// purge removes an entry in the trash, unless another caller has claimed it.
+// purge removes an entry from the trash, unless another caller has claimed it.
 func (p *pool) purge(ctx context.Context, r *record) {
 	if claimed := p.claim(r); claimed != nil {
 		p.purgeClaimed(ctx, claimed)
 	}
 }
 
-// purgeClaimed moves an entry out of the trash on the disk first, so that no caller restores half of it. If it cannot be
-// removed now, it becomes a leftover.
+// purgeClaimed first moves an entry out of the trash on disk, so that a partly removed one is never restored. If it
+// cannot be removed now, it becomes a leftover.
 func (p *pool) purgeClaimed(ctx context.Context, r *record) {
 	err := p.root.Rename(path.Join(trashDir, path.Base(r.place)), r.place)
 	restored := errors.Is(err, fs.ErrNotExist) // by another process
@@ -120,7 +120,7 @@ func (p *pool) purgeClaimed(ctx context.Context, r *record) {
 	p.forget(r)
 }
 
-// emptyTrash removes expired entries, and those that could not be removed before.
+// emptyTrash removes expired entries, and those whose removal failed before.
 func (p *pool) emptyTrash(ctx context.Context, now time.Time) {
 	p.mu.Lock()
 	var expired []*record
@@ -132,7 +132,7 @@ func (p *pool) emptyTrash(ctx context.Context, now time.Time) {
 	p.mu.Unlock()
 	for _, r := range expired {
 		if ctx.Err() != nil {
-			return // they stay where they are until the next time
+			return // they stay until the next time
 		}
 		p.purge(ctx, r)
 	}
@@ -171,7 +171,7 @@ func (p *pool) trashed() []*record {
 	return all
 }
 
-// Undelete restores the last deleted volume of that ID from the trash. Its space was promised all the time.
+// Undelete restores the last deleted volume of that ID from the trash. Its space has stayed promised.
 func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
 	return backend.Do(ctx, &b.ops, id, "undelete", func(context.Context) (*backend.Volume, error) {
 		if p, r := b.find(volumes, id); r != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Trash is evicted when its space is needed: it never makes a promise fail, nor the file system run full.
+// Trash is evicted when its space is needed: it never makes a promise fail, and never fills the file system.
 
-// makeRoom makes a promise that only fits if trash is removed, and removes the oldest until it fits. If all of the trash
-// would not be enough, it removes nothing.
+// makeRoom makes a promise that fits only if trash is removed, and removes the oldest entries until it fits. If
+// removing all trash would not suffice, it removes nothing.
 func (p *pool) makeRoom(ctx context.Context, r *record) error {
 	p.giving.Lock()
 	defer p.giving.Unlock()
@@ -29,7 +29,7 @@ func (p *pool) makeRoom(ctx context.Context, r *record) error {
 		defer p.mu.Unlock()
 		return p.exhausted(usage, r)
 	}
-	p.building[r.place] = r // from now on no other promise takes the freed space
+	p.building[r.place] = r // from now on no other promise gets the freed space
 	p.mu.Unlock()
 	for expected := usage.Available; ; {
 		victim, done, err := p.next(ctx, r, expected)
@@ -46,8 +46,8 @@ func (p *pool) makeRoom(ctx context.Context, r *record) error {
 	}
 }
 
-// next says that the promise fits now, or claims the next entry to remove for it. expected is the free space that the
-// removals so far should leave.
+// next returns done if the promise fits now, and otherwise claims the next entry to remove. expected is the free space
+// that the removals so far should have produced.
 func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *record, done bool, err error) {
 	usage, err := p.measure(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *rec
 	}
 	onlySpace := !short && fits(usage.Used+usage.Available)
 	if onlySpace {
-		p.measureGifts() // blocks that it shared with a removed volume are its own now
+		p.measureGifts() // blocks that it shared with a removed volume are now exclusive
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,8 @@ func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *rec
 	return victim, false, nil
 }
 
-// claimOldest claims the entry that was deleted first; if free space is needed, of those that free some; p.mu is held.
+// claimOldest claims the entry that was deleted first; with givesSpace, the first whose removal frees space. p.mu must
+// be held.
 func (p *pool) claimOldest(givesSpace bool) *record {
 	var oldest *record
 	for _, r := range p.trash {
@@ -103,7 +104,7 @@ func (p *pool) relieve(ctx context.Context) error {
 	defer p.giving.Unlock()
 	for {
 		if err := p.usable(); err != nil {
-			return err // or another file system would be measured
+			return err // otherwise another file system would be measured
 		}
 		usage, err := p.measure(ctx)
 		if err != nil {
@@ -128,13 +129,13 @@ func (p *pool) relieve(ctx context.Context) error {
 	}
 }
 
-// How long the kernel may take to free removed blocks, which xfs and btrfs do in the background.
+// How long the kernel may take to free blocks of removed files, which xfs and btrfs do in the background.
 const (
 	freedWithin = 5 * time.Second
 	freedLook   = 50 * time.Millisecond
 )
 
-// freed waits until that much space is free, or so long that others must have taken it.
+// freed waits until that much space is free, or until it must be assumed that others have used it.
 func (p *pool) freed(ctx context.Context, expected int64) (nodeops.FSUsage, error) {
 	ctx, cancel := context.WithTimeout(ctx, freedWithin)
 	defer cancel()
@@ -156,7 +157,7 @@ func (p *pool) freed(ctx context.Context, expected int64) (nodeops.FSUsage, erro
 	}
 }
 
-// kept returns what removing all trash would release, of promises and of free space; p.mu is held.
+// kept returns what removing all trash would release: promised size and free space. p.mu must be held.
 func (p *pool) kept() (charge, gives int64) {
 	for _, r := range p.trash {
 		charge += r.charge
@@ -165,7 +166,7 @@ func (p *pool) kept() (charge, gives int64) {
 	return charge, gives
 }
 
-// measureGifts updates how much space the entries of the trash would free.
+// measureGifts updates how much space the removal of each entry of the trash would free.
 func (p *pool) measureGifts() {
 	for _, r := range p.trashed() {
 		if used, _, _ := p.inspect(r); r.gives < used {
@@ -174,7 +175,7 @@ func (p *pool) measureGifts() {
 	}
 }
 
-// giveAtLeast records how much space an entry of the trash would free, which only grows.
+// giveAtLeast records how much space the removal of an entry would free, which only increases.
 func (p *pool) giveAtLeast(r *record, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,11 +186,11 @@ func (p *pool) giveAtLeast(r *record, bytes int64) {
 	}
 }
 
-// measureGift returns the space that removing a volume frees at least: the blocks that nothing else shares.
+// measureGift returns the space that the removal of a volume frees at least: its exclusive blocks.
 func (p *pool) measureGift(r *record) int64 {
 	e, err := p.entry(r)
 	if err != nil {
-		return 0 // it is damaged; its promise is released anyway
+		return 0 // it is damaged; its promised size is released anyway
 	}
 	defer e.Dir.Close()
 	if p.hasNoCopies(r) {
@@ -203,7 +204,7 @@ func (p *pool) measureGift(r *record) int64 {
 	return bytes
 }
 
-// hasNoCopies says whether nothing can share blocks with r: neither is it a copy nor has it any.
+// hasNoCopies returns whether r cannot share blocks: it is not a copy and has no copies.
 func (p *pool) hasNoCopies(r *record) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

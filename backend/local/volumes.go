@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/crashpoint"
 )
 
-// find finds an entry, on the disk too if it is not known yet.
+// find returns an entry, and looks on disk if it is not known.
 func (p *pool) find(k kind, id backend.ID) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -26,7 +26,7 @@ func (p *pool) find(k kind, id backend.ID) *record {
 	}
 	r := p.read(k, id, place)
 	p.entries[k][id] = r
-	// Another process may have restored it from the trash, where it no longer counts.
+	// Another process may have restored it, so it no longer counts as trash.
 	maps.DeleteFunc(p.trash, func(trashed string, t *record) bool {
 		if t.id != id {
 			return false
@@ -72,7 +72,7 @@ func (p *pool) createVolume(ctx context.Context, id backend.ID, spec backend.Vol
 	return p.build(ctx, id, spec, nil, nil, p.engine.Make)
 }
 
-// copyVolume creates a volume from r; a volume in use is frozen while it is copied.
+// copyVolume creates a volume from r. A volume in use is frozen during the copy.
 func (p *pool) copyVolume(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source, r *record) (*backend.Volume, error) {
 	from, err := p.entry(r)
 	if err != nil {
@@ -99,14 +99,14 @@ func (p *pool) copyQuiet(ctx context.Context, e, from *engine.Entry) error {
 	return errors.Join(err, release())
 }
 
-// build plans a volume and builds it by fill.
+// build plans a volume and creates its content with fill.
 func (p *pool) build(ctx context.Context, id backend.ID, spec backend.VolumeSpec, source *backend.Source, from *engine.Content, fill func(context.Context, *engine.Entry) error) (*backend.Volume, error) {
 	content, smallest, err := p.engine.Plan(spec, from)
 	if err != nil {
 		return nil, fmt.Errorf("volume %s in pool %s: %w", id, p.Name, err)
 	}
 	if from != nil && spec.Size.Required == 0 {
-		spec.Size.Required = smallest // a copy is as large as its source
+		spec.Size.Required = smallest // a copy is at least as large as its source
 	}
 	if content.Size, err = spec.Size.Choose(smallest, sizeUnit); err != nil {
 		return nil, fmt.Errorf("volume %s in pool %s: %w", id, p.Name, err)
@@ -143,7 +143,7 @@ func (b *building) fillAndCommit(ctx context.Context, copied bool, fill func(con
 	return nil, errors.Join(err, b.abandon(ctx))
 }
 
-// expand grows the content first: after a crash a content that is larger than recorded is accepted, while a smaller one
+// expand grows the content first: after a crash, content that is larger than recorded is accepted, while a smaller one
 // would be damage.
 func (p *pool) expand(ctx context.Context, r *record, wish backend.Size) (*backend.Volume, error) {
 	e, err := p.entry(r)
@@ -181,7 +181,7 @@ func (p *pool) expand(ctx context.Context, r *record, wish backend.Size) (*backe
 	return p.volume(p.find(r.kind, r.id)), nil
 }
 
-// replace records what has changed in an entry's content.
+// replace writes the changed metadata of an entry.
 func (p *pool) replace(r *record, e *engine.Entry) error {
 	m := *r.meta
 	m.Content, m.Charge = *e.Content, e.Content.Size

@@ -16,16 +16,16 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// What lies in the directory of a pool.
+// The content of a pool's directory.
 var (
-	keptParts  = []string{string(volumes), string(snapshots)}        // what must be empty
-	wipedParts = []string{trashDir, buildingDir, string(groups)}     // what goes with all that it holds
-	poolFiles  = []string{poolFile + ".new", poolFile}               // in the order in which they go
+	keptParts  = []string{string(volumes), string(snapshots)}        // must be empty
+	wipedParts = []string{trashDir, buildingDir, string(groups)}     // removed with all content
+	poolFiles  = []string{poolFile + ".new", poolFile}               // removed in this order
 	diskFiles  = []string{"lost+found", diskFile, diskFile + ".new"} // of the file system and the disk; they stay
 )
 
-// Wipe removes a pool that holds no volume and no snapshot and that no process serves, and prints to out what it does.
-// Other files stay. What makes the directory a pool goes last, so that after a kill it is one, and is wiped again.
+// Wipe removes a pool that has neither volumes nor snapshots and that no process serves, and prints to out what it
+// removes. Other files stay. pool.json is removed last, so that a wipe that was killed can be repeated.
 func Wipe(ctx context.Context, path string, out io.Writer) error {
 	root, err := os.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,8 +66,8 @@ func Wipe(ctx context.Context, path string, out io.Writer) error {
 	return wiped(root, path, removed, out)
 }
 
-// lockToWipe takes the pool from everybody else. A directory that is no pool, where there is nothing to lock, must hold
-// nothing but what one is made of.
+// lockToWipe locks the pool against all other processes. A directory without a pool.json to lock may have only files of
+// a pool.
 func lockToWipe(root *os.Root, path string) (*nodeops.FileLock, error) {
 	lock, err := lockPool(root)
 	switch {
@@ -83,7 +83,7 @@ func lockToWipe(root *os.Root, path string) (*nodeops.FileLock, error) {
 	return lock, err
 }
 
-// notOfPool is what is in the directory of a pool and is not of one.
+// notOfPool returns what a pool's directory contains besides the files of a pool.
 func notOfPool(root *os.Root) ([]string, error) {
 	ours := slices.Concat(wipedParts, keptParts, poolFiles, diskFiles)
 	names, err := sortedNames(root, ".")
@@ -107,7 +107,7 @@ func holdsNoVolume(root *os.Root, path string) error {
 	return nil
 }
 
-// empty removes all that a directory holds, and prints to out what that was.
+// empty removes the content of a directory, and prints it to out.
 func empty(ctx context.Context, root *os.Root, dir string, out io.Writer) (removed int, err error) {
 	names, err := sortedNames(root, dir)
 	if err != nil || len(names) == 0 {
@@ -119,7 +119,7 @@ func empty(ctx context.Context, root *os.Root, dir string, out io.Writer) (remov
 	}
 	defer at.Close()
 	for _, name := range names {
-		if err := nodeops.RemoveTree(ctx, at, name); err != nil { // however deep it is: a tenant has made it
+		if err := nodeops.RemoveTree(ctx, at, name); err != nil { // users created it, so it may be very deep
 			return removed, err
 		}
 		removed++
@@ -128,7 +128,7 @@ func empty(ctx context.Context, root *os.Root, dir string, out io.Writer) (remov
 	return removed, nil
 }
 
-// sortedNames lists a directory, which need not exist.
+// sortedNames lists a directory that may not exist.
 func sortedNames(root *os.Root, dir string) ([]string, error) {
 	names, err := readNames(root, dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -138,7 +138,7 @@ func sortedNames(root *os.Root, dir string) ([]string, error) {
 	return names, err
 }
 
-// wiped makes the removal last, and prints to out how it ended.
+// wiped syncs the removal to disk, and prints the result to out.
 func wiped(root *os.Root, path string, removed int, out io.Writer) error {
 	foreign, err := notOfPool(root)
 	if err != nil {
