@@ -9,7 +9,7 @@ import (
 // ExpectPool sets what the cluster remembers of a pool.
 func (b *Backend) ExpectPool(name string, e backend.PoolExpectation) {
 	if b.expect(name, e) {
-		b.tell()
+		b.notify()
 	}
 }
 
@@ -22,10 +22,10 @@ func (b *Backend) expect(name string, e backend.PoolExpectation) (taken bool) {
 		}
 		if p := s.pool; p != nil {
 			if err := matches(s.Expect, p.identity()); err != nil {
-				b.retire(s, err)
+				b.markOutOfReach(s, err)
 			}
 		}
-		b.again()
+		b.retryNow()
 		taken = true
 	}
 	return taken
@@ -56,7 +56,7 @@ func (b *Backend) NotifyPools(changed func()) {
 	b.changed = changed
 }
 
-func (b *Backend) tell() {
+func (b *Backend) notify() {
 	b.mu.RLock()
 	changed := b.changed
 	b.mu.RUnlock()
@@ -65,8 +65,8 @@ func (b *Backend) tell() {
 	}
 }
 
-// again retries at once the pools that are out of reach.
-func (b *Backend) again() {
+// retryNow retries at once the pools that are out of reach.
+func (b *Backend) retryNow() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -102,9 +102,9 @@ func (b *Backend) holdPool(p *pool) bool {
 	return open
 }
 
-// there returns whether a pool is still at the path where it was opened. Otherwise it goes out of reach, and exactly
+// checkPlace returns whether a pool is still at the path where it was opened. Otherwise it goes out of reach, and exactly
 // this pool is expected at the path.
-func (b *Backend) there(p *pool) bool {
+func (b *Backend) checkPlace(p *pool) bool {
 	why := p.gone()
 	if why == nil {
 		return true
@@ -114,24 +114,24 @@ func (b *Backend) there(p *pool) bool {
 	if i >= 0 {
 		s := b.slots[i]
 		s.Expect.PoolIdentity, s.Expect.Empty, s.Expect.Given = p.identity(), p.holdsNothing(), ""
-		b.retire(s, why)
+		b.markOutOfReach(s, why)
 	}
 	b.mu.Unlock()
 	if i >= 0 {
-		b.tell()
+		b.notify()
 	}
 	return false
 }
 
-// retire marks a pool as out of reach, so that no operation starts in it. b.mu must be held.
-func (b *Backend) retire(s *slot, why error) {
+// markOutOfReach marks a pool as out of reach, so that no operation starts in it. b.mu must be held.
+func (b *Backend) markOutOfReach(s *slot, why error) {
 	b.log.Warn("a pool is out of reach", "pool", s.Name, "error", why)
 	s.pool, s.leaving, s.problem = nil, s.pool, why
 }
 
-// left closes a pool that is out of reach once no operation runs in it, and returns whether it did. Until then its lock
+// closeLeaving closes a pool that is out of reach once no operation runs in it, and returns whether it did. Until then its lock
 // prevents that it is opened again.
-func (b *Backend) left(s *slot) bool {
+func (b *Backend) closeLeaving(s *slot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := s.leaving
@@ -161,5 +161,5 @@ func (b *Backend) countLate(s *slot, p *pool) {
 		b.log.Warn("a pool cannot record that it was opened; retrying", "pool", p.Name, "error", err)
 		return
 	}
-	b.tell()
+	b.notify()
 }

@@ -24,7 +24,7 @@ func (b *Backend) ObserveHealth(id backend.ID, c backend.Condition) {
 			continue
 		}
 		if p.observe(map[backend.ID]backend.Condition{id: c}) {
-			b.tell()
+			b.notify()
 		}
 		return
 	}
@@ -41,7 +41,7 @@ func (b *Backend) examinePool(ctx context.Context, p *pool) {
 	}
 	defer p.examining.Unlock()
 	if p.examine(ctx) {
-		b.tell()
+		b.notify()
 	}
 }
 
@@ -126,8 +126,8 @@ func (p *pool) observe(seen map[backend.ID]backend.Condition) (changed bool) {
 	return changed
 }
 
-// ailment returns the condition of a volume, from its own file system or that of the pool.
-func (p *pool) ailment(id backend.ID) backend.Condition {
+// conditionOf returns the condition of a volume, from its own file system or that of the pool.
+func (p *pool) conditionOf(id backend.ID) backend.Condition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c := p.health.ailing[id]; c.Abnormal || p.Engine != "directory" {

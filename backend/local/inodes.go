@@ -30,8 +30,8 @@ func lacksInodes(usage nodeops.FSUsage, need int64) bool {
 	return usage.Inodes > 0 && usage.InodesFree < need
 }
 
-// keptInodes returns the number of inodes that removing all trash would free.
-func (p *pool) keptInodes() (sum int64) {
+// trashInodes returns the number of inodes that removing all trash would free.
+func (p *pool) trashInodes() (sum int64) {
 	for _, r := range p.trashed() {
 		sum += entryInodes - 1
 		if e, err := p.entry(r); err == nil {

@@ -75,12 +75,12 @@ func TestTrash_GivesWayWhenThereAreFewFilesLeft(t *testing.T) {
 	made(t, b, block("a"))
 	deleted(t, b, "a")
 	p := b.pools()[0]
-	if err := p.relieve(t.Context()); err != nil {
+	if err := p.evictForReserve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	keeps(t, b, "a")
 	withoutFiles(t, others)
-	if err := p.relieve(t.Context()); err != nil {
+	if err := p.evictForReserve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	keeps(t, b)

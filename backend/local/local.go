@@ -58,7 +58,7 @@ func Open(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend
 	if err != nil {
 		return nil, err
 	}
-	if err := b.take(ctx); err != nil {
+	if err := b.lockAndRecover(ctx); err != nil {
 		return nil, errors.Join(err, b.closePools())
 	}
 	b.begin(ctx, nil)
@@ -69,8 +69,8 @@ func Open(ctx context.Context, configs []PoolConfig, log *slog.Logger) (*Backend
 func (b *Backend) begin(ctx context.Context, first chan<- struct{}) {
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
-	b.keepers.Go(func() { b.keep(keeping) })
-	b.keepers.Go(func() { b.seek(keeping, first) })
+	b.keepers.Go(func() { b.maintain(keeping) })
+	b.keepers.Go(func() { b.openLoop(keeping, first) })
 }
 
 var errClosed = errors.New("it was closed")
@@ -115,15 +115,15 @@ func (b *Backend) Pools() []PoolConfig {
 func (b *Backend) Close(ctx context.Context) error {
 	if b.stop != nil {
 		b.stop()
-		if err := b.kept(ctx); err != nil {
+		if err := b.waitForMaintenance(ctx); err != nil {
 			return err
 		}
 	}
 	return errors.Join(b.ops.Wait(ctx), b.closePools())
 }
 
-// kept waits until the maintenance of the pools has ended. It may hang on a disk that does not answer.
-func (b *Backend) kept(ctx context.Context) error {
+// waitForMaintenance waits until the maintenance of the pools has ended. It may hang on a disk that does not answer.
+func (b *Backend) waitForMaintenance(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { b.keepers.Wait(); close(done) }()
 	select {
@@ -233,7 +233,7 @@ func (b *Backend) List(context.Context) ([]*backend.Volume, error) {
 func listed[T any](b *Backend, k kind, show func(*pool, *record, error) T, id func(T) backend.ID) []T {
 	var all []T
 	for _, p := range b.pools() {
-		if !b.there(p) {
+		if !b.checkPlace(p) {
 			continue
 		}
 		problem := p.usable()
@@ -282,7 +282,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 // find searches all pools for an entry.
 func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
 	for _, p := range b.pools() {
-		if r := p.find(k, id); r != nil && b.there(p) {
+		if r := p.find(k, id); r != nil && b.checkPlace(p) {
 			return p, r
 		}
 	}
@@ -292,7 +292,7 @@ func (b *Backend) find(k kind, id backend.ID) (*pool, *record) {
 // keepEvery is the interval at which pools are measured and expired trash is removed.
 const keepEvery = 10 * time.Second
 
-func (b *Backend) keep(ctx context.Context) {
+func (b *Backend) maintain(ctx context.Context) {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
@@ -301,25 +301,25 @@ func (b *Backend) keep(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			for _, p := range b.pools() {
-				b.keepers.Go(func() { b.keepPool(ctx, p, now) })
+				b.keepers.Go(func() { b.maintainPool(ctx, p, now) })
 				b.keepers.Go(func() { b.examinePool(ctx, p) })
 			}
 		}
 	}
 }
 
-// keepPool maintains one pool. It does nothing if the pool is gone, which it detects, or if maintenance is still
+// maintainPool maintains one pool. It does nothing if the pool is gone, which it detects, or if maintenance is still
 // running: the removal of a large volume takes time.
-func (b *Backend) keepPool(ctx context.Context, p *pool, now time.Time) {
+func (b *Backend) maintainPool(ctx context.Context, p *pool, now time.Time) {
 	if !b.holdPool(p) {
 		return
 	}
 	defer p.users.Add(-1)
-	if !p.keeping.TryLock() {
+	if !p.maintaining.TryLock() {
 		return
 	}
-	defer p.keeping.Unlock()
-	if !b.there(p) {
+	defer p.maintaining.Unlock()
+	if !b.checkPlace(p) {
 		return
 	}
 	if err := p.survey(ctx); err != nil {
@@ -327,13 +327,13 @@ func (b *Backend) keepPool(ctx context.Context, p *pool, now time.Time) {
 	}
 	p.emptyTrash(ctx, now)
 	p.removeLeftovers(ctx, now)
-	if err := p.relieve(ctx); err != nil {
+	if err := p.evictForReserve(ctx); err != nil {
 		p.log.Warn("cannot check whether trash must be removed", "error", err)
 	}
 }
 
-// take locks the pools and recovers interrupted operations.
-func (b *Backend) take(ctx context.Context) error {
+// lockAndRecover locks the pools and recovers interrupted operations.
+func (b *Backend) lockAndRecover(ctx context.Context) error {
 	for _, p := range b.pools() {
 		if err := p.take(ctx); err != nil {
 			return err

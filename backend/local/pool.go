@@ -52,11 +52,11 @@ type pool struct {
 	counted atomic.Bool  // this opening is included in the generation
 	users   atomic.Int32 // operations that may be using the pool
 
-	keeping   sync.Mutex         // held during maintenance, every keepEvery
+	maintaining   sync.Mutex         // held during maintenance, every keepEvery
 	examining sync.Mutex         // held while volumes in use are checked for errors
 	metering  singleflight.Group // of reads of I/O counters
 	failed    atomic.Bool        // the file system was shut down by an error, which statfs does not show on new kernels
-	giving    sync.Mutex         // held while trash is removed for one caller, so that no other takes the freed space
+	evicting    sync.Mutex         // held while trash is removed for one caller, so that no other takes the freed space
 
 	mu       sync.Mutex
 	entries  map[kind]map[backend.ID]*record
@@ -79,7 +79,7 @@ type record struct {
 	damage  error
 	charge  int64
 	deleted time.Time // when it was moved to the trash
-	gives   int64     // bytes that its removal from the trash frees, at least
+	freeable   int64     // bytes that its removal from the trash frees, at least
 }
 
 // openPool opens a pool's directory and reads it. It modifies only an empty directory, which it initializes as a pool

@@ -49,7 +49,7 @@ func (p *pool) measure(ctx context.Context) (nodeops.FSUsage, error) {
 // capacity returns the capacity, which includes as available what removing the trash would free. p.mu must be held.
 func (p *pool) capacity(usage nodeops.FSUsage) backend.Capacity {
 	promised := p.promised()
-	charge, gives := p.kept()
+	charge, gives := p.trashTotal()
 	available := p.room(usage, usage.Available+gives, promised-charge)
 	return backend.Capacity{
 		Total: usage.Used + usage.Available, Promised: promised, Used: usage.Used,
@@ -89,7 +89,7 @@ func (p *pool) survey(ctx context.Context) error {
 		return err
 	}
 	own := p.measureOwn()
-	p.measureGifts()
+	p.measureFreeable()
 	after, err := p.measure(ctx)
 	if err != nil {
 		return err

@@ -57,9 +57,9 @@ func OpenReachable(ctx context.Context, sites []Site, log *slog.Logger) *Backend
 	return b
 }
 
-// seek tries to open the pools that are out of reach, in order, and checks the open ones. It closes first after the
+// openLoop tries to open the pools that are out of reach, in order, and checks the open ones. It closes first after the
 // first round.
-func (b *Backend) seek(ctx context.Context, first chan<- struct{}) {
+func (b *Backend) openLoop(ctx context.Context, first chan<- struct{}) {
 	tick := time.NewTicker(seekEvery)
 	defer tick.Stop()
 	for b.tryAll(ctx); ; b.tryAll(ctx) {
@@ -84,7 +84,7 @@ func (b *Backend) tryAll(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if p := b.opened(s); p != nil && b.there(p) {
+		if p := b.opened(s); p != nil && b.checkPlace(p) {
 			b.countLate(s, p)
 			continue
 		}
@@ -103,7 +103,7 @@ func (b *Backend) tryOne(ctx context.Context, s *slot) {
 	b.mu.RLock()
 	before, c := s.problem, s.PoolConfig
 	b.mu.RUnlock()
-	if !b.left(s) {
+	if !b.closeLeaving(s) {
 		return
 	}
 	p, err := b.reach(ctx, s, c)
@@ -120,13 +120,13 @@ func (b *Backend) tryOne(ctx context.Context, s *slot) {
 		s.problem = err
 	case s.Expect != c.Expect: // the expected pool was changed in the meantime: the next attempt uses it
 		s.leaving, s.problem = p, errors.New("it is being opened")
-		b.again()
+		b.retryNow()
 	default:
 		s.pool, s.problem = p, nil
 	}
 	b.mu.Unlock()
 	if err == nil || before == nil || before.Error() != err.Error() {
-		b.tell()
+		b.notify()
 	}
 }
 
@@ -244,7 +244,7 @@ func (b *Backend) pool(name string, kind error) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p := b.opened(s); p != nil && b.there(p) {
+	if p := b.opened(s); p != nil && b.checkPlace(p) {
 		return p, nil
 	}
 	b.mu.RLock()

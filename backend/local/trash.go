@@ -30,7 +30,7 @@ func (p *pool) remove(ctx context.Context, r *record) error {
 	now := time.Now()
 	gone := &record{kind: r.kind, id: r.id, place: path.Join(trashDir, trashName(r.kind, r.id, now)), meta: r.meta, damage: r.damage, charge: r.charge, deleted: now}
 	if !p.expired(gone, now) {
-		gone.gives = p.measureGift(r)
+		gone.freeable = p.measureFreeableOf(r)
 	}
 	if err := p.root.Rename(r.place, gone.place); err != nil {
 		return err

@@ -14,14 +14,14 @@ import (
 // makeRoom makes a promise that fits only if trash is removed, and removes the oldest entries until it fits. If
 // removing all trash would not suffice, it removes nothing.
 func (p *pool) makeRoom(ctx context.Context, r *record) error {
-	p.giving.Lock()
-	defer p.giving.Unlock()
-	p.measureGifts()
+	p.evicting.Lock()
+	defer p.evicting.Unlock()
+	p.measureFreeable()
 	usage, err := p.measure(ctx)
 	if err != nil {
 		return err
 	}
-	if kept := p.keptInodes(); lacksInodes(usage, r.inodes()-kept) {
+	if kept := p.trashInodes(); lacksInodes(usage, r.inodes()-kept) {
 		return p.withoutInodes(usage, r)
 	}
 	p.mu.Lock()
@@ -41,7 +41,7 @@ func (p *pool) makeRoom(ctx context.Context, r *record) error {
 			return nil
 		}
 		p.log.Info("a deleted volume is removed early: its space is needed", "volume", victim.id, "for", r.id, "bytes", r.charge)
-		expected += victim.gives
+		expected += victim.freeable
 		p.purgeClaimed(ctx, victim)
 	}
 }
@@ -59,7 +59,7 @@ func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *rec
 		return r.charge <= p.room(usage, free, p.promised()-r.charge)
 	}
 	if expected > usage.Available && !fits(usage.Available) && fits(expected) {
-		if usage, err = p.freed(ctx, expected); err != nil {
+		if usage, err = p.awaitFree(ctx, expected); err != nil {
 			return nil, false, err
 		}
 	}
@@ -69,7 +69,7 @@ func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *rec
 	}
 	onlySpace := !short && fits(usage.Used+usage.Available)
 	if onlySpace {
-		p.measureGifts() // blocks that it shared with a removed volume are now exclusive
+		p.measureFreeable() // blocks that it shared with a removed volume are now exclusive
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *pool) next(ctx context.Context, r *record, expected int64) (victim *rec
 func (p *pool) claimOldest(givesSpace bool) *record {
 	var oldest *record
 	for _, r := range p.trash {
-		if r.kind == volumes && (!givesSpace || r.gives > 0) && (oldest == nil || r.deleted.Before(oldest.deleted)) {
+		if r.kind == volumes && (!givesSpace || r.freeable > 0) && (oldest == nil || r.deleted.Before(oldest.deleted)) {
 			oldest = r
 		}
 	}
@@ -98,10 +98,10 @@ func (p *pool) claimOldest(givesSpace bool) *record {
 	return p.claimLocked(oldest)
 }
 
-// relieve removes trash while the file system has less free space than the pool's reserve.
-func (p *pool) relieve(ctx context.Context) error {
-	p.giving.Lock()
-	defer p.giving.Unlock()
+// evictForReserve removes trash while the file system has less free space than the pool's reserve.
+func (p *pool) evictForReserve(ctx context.Context) error {
+	p.evicting.Lock()
+	defer p.evicting.Unlock()
 	for {
 		if err := p.usable(); err != nil {
 			return err // otherwise another file system would be measured
@@ -123,7 +123,7 @@ func (p *pool) relieve(ctx context.Context) error {
 		}
 		p.log.Warn("a deleted volume is removed early: the file system runs full", "volume", victim.id, "free", usage.Available, "reserved", low, "inodes", usage.InodesFree)
 		p.purgeClaimed(ctx, victim)
-		if _, err := p.freed(ctx, min(low, usage.Available+victim.gives)); err != nil {
+		if _, err := p.awaitFree(ctx, min(low, usage.Available+victim.freeable)); err != nil {
 			return err
 		}
 	}
@@ -135,8 +135,8 @@ const (
 	freedLook   = 50 * time.Millisecond
 )
 
-// freed waits until that much space is free, or until it must be assumed that others have used it.
-func (p *pool) freed(ctx context.Context, expected int64) (nodeops.FSUsage, error) {
+// awaitFree waits until that much space is free, or until it must be assumed that others have used it.
+func (p *pool) awaitFree(ctx context.Context, expected int64) (nodeops.FSUsage, error) {
 	ctx, cancel := context.WithTimeout(ctx, freedWithin)
 	defer cancel()
 	look := time.NewTicker(freedLook)
@@ -157,37 +157,37 @@ func (p *pool) freed(ctx context.Context, expected int64) (nodeops.FSUsage, erro
 	}
 }
 
-// kept returns what removing all trash would release: promised size and free space. p.mu must be held.
-func (p *pool) kept() (charge, gives int64) {
+// trashTotal returns what removing all trash would release: promised size and free space. p.mu must be held.
+func (p *pool) trashTotal() (charge, gives int64) {
 	for _, r := range p.trash {
 		charge += r.charge
-		gives += r.gives
+		gives += r.freeable
 	}
 	return charge, gives
 }
 
-// measureGifts updates how much space the removal of each entry of the trash would free.
-func (p *pool) measureGifts() {
+// measureFreeable updates how much space the removal of each entry of the trash would free.
+func (p *pool) measureFreeable() {
 	for _, r := range p.trashed() {
-		if used, _, _ := p.inspect(r); r.gives < used {
-			p.giveAtLeast(r, p.measureGift(r))
+		if used, _, _ := p.inspect(r); r.freeable < used {
+			p.raiseFreeable(r, p.measureFreeableOf(r))
 		}
 	}
 }
 
-// giveAtLeast records how much space the removal of an entry would free, which only increases.
-func (p *pool) giveAtLeast(r *record, bytes int64) {
+// raiseFreeable records how much space the removal of an entry would free, which only increases.
+func (p *pool) raiseFreeable(r *record, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now := p.trash[r.place]; now != nil && now.gives < bytes {
+	if now := p.trash[r.place]; now != nil && now.freeable < bytes {
 		more := *now
-		more.gives = bytes
+		more.freeable = bytes
 		p.trash[r.place] = &more
 	}
 }
 
-// measureGift returns the space that the removal of a volume frees at least: its exclusive blocks.
-func (p *pool) measureGift(r *record) int64 {
+// measureFreeableOf returns the space that the removal of a volume frees at least: its exclusive blocks.
+func (p *pool) measureFreeableOf(r *record) int64 {
 	e, err := p.entry(r)
 	if err != nil {
 		return 0 // it is damaged; its promised size is released anyway

@@ -281,7 +281,7 @@ func TestTrash_GivesWayWhenTheFileSystemRunsFull(t *testing.T) {
 	p := b.pools()[0]
 	relieved := func() {
 		t.Helper()
-		if err := p.relieve(t.Context()); err != nil {
+		if err := p.evictForReserve(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -312,7 +312,7 @@ func TestTrash_RemovalBlocksNoCaller(t *testing.T) {
 	if held == nil {
 		t.Fatal("it cannot be claimed")
 	}
-	p.giving.Lock()
+	p.evicting.Lock()
 	made(t, b, block("b"))
 	if c := capacityOf(t, b); c.Promised != 2*mib {
 		t.Errorf("promised %d during the removal, want %d", c.Promised, 2*mib)
@@ -320,7 +320,7 @@ func TestTrash_RemovalBlocksNoCaller(t *testing.T) {
 	keeps(t, b)
 	_, err := b.Undelete(t.Context(), "a")
 	says(t, err, backend.ErrNotFound, "a")
-	p.giving.Unlock()
+	p.evicting.Unlock()
 	p.purgeClaimed(t.Context(), held)
 	if c := capacityOf(t, b); c.Promised != mib {
 		t.Errorf("promised %d afterwards, want %d", c.Promised, mib)

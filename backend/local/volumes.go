@@ -58,7 +58,7 @@ func (p *pool) showVolume(r *record, problem error) *backend.Volume {
 		v.Condition = backend.Condition{Abnormal: true, Message: problem.Error()}
 	}
 	if !v.Condition.Abnormal {
-		v.Condition = p.ailment(r.id)
+		v.Condition = p.conditionOf(r.id)
 	}
 	if m := r.meta; m != nil {
 		v.Name, v.Size, v.Mode, v.FSType, v.Provisioning = m.Name, m.Content.Size, m.Content.Mode, m.Content.FSType, m.Content.Provisioning
