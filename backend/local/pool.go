@@ -52,10 +52,10 @@ type pool struct {
 	counted atomic.Bool  // this opening is included in the generation
 	users   atomic.Int32 // operations that may be using the pool
 
-	maintaining   sync.Mutex         // held during maintenance, every keepEvery
-	examining sync.Mutex         // held while volumes in use are checked for errors
-	metering  singleflight.Group // of reads of I/O counters
-	failed    atomic.Bool        // the file system was shut down by an error, which statfs does not show on new kernels
+	maintaining sync.Mutex         // held during maintenance, every keepEvery
+	examining   sync.Mutex         // held while volumes in use are checked for errors
+	metering    singleflight.Group // of reads of I/O counters
+	failed      atomic.Bool        // the file system was shut down by an error, which statfs does not show on new kernels
 	evicting    sync.Mutex         // held while trash is removed for one caller, so that no other takes the freed space
 
 	mu       sync.Mutex
@@ -72,14 +72,14 @@ type pool struct {
 
 // record is one entry as last read or written. It is replaced, never modified.
 type record struct {
-	kind    kind
-	id      backend.ID
-	place   string // path in the pool
-	meta    *meta  // nil if damaged
-	damage  error
-	charge  int64
-	deleted time.Time // when it was moved to the trash
-	freeable   int64     // bytes that its removal from the trash frees, at least
+	kind     kind
+	id       backend.ID
+	place    string // path in the pool
+	meta     *meta  // nil if damaged
+	damage   error
+	charge   int64
+	deleted  time.Time // when it was moved to the trash
+	freeable int64     // bytes that its removal from the trash frees, at least
 }
 
 // openPool opens a pool's directory and reads it. It modifies only an empty directory, which it initializes as a pool
