@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// The backend beneath takes snapshots: it finds the volumes mounted here and freezes them.
+// The wrapped backend takes snapshots: it finds the mounts of its volumes and freezes them.
 
 func (b *Backend) Snapshot(ctx context.Context, spec backend.SnapshotSpec) (*backend.Snapshot, error) {
 	return b.Backend.Snapshot(ctx, spec)

@@ -1,7 +1,7 @@
-// Package export serves the volumes of another backend over NFS: each is mounted on this host and exported before a
-// caller gets it.
+// Package export serves the volumes of another backend over NFS. Each volume is mounted on this host and exported
+// before a caller gets it.
 //
-// The disk is the truth: every start exports all volumes that are there, under the identities that clients know.
+// What is on disk decides: every start exports all existing volumes, with the export ids that clients know.
 package export
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 )
 
-// Storage is what the backend of the exported volumes must implement, as package local does.
+// Storage is what the wrapped backend must implement; package local does.
 type Storage interface {
 	backend.Backend
 	backend.Expander
@@ -28,33 +28,33 @@ type Storage interface {
 	backend.Trasher
 }
 
-// Exporter serves directories. Both methods are idempotent.
+// Exporter exports directories. Both methods are idempotent.
 type Exporter interface {
-	// Put adds an export, or changes the one with that ID.
+	// Put adds an export, or updates the one with that id.
 	Put(ctx context.Context, e ganesha.Export) error
-	// Remove ends an export and closes its open files; a missing one is no error.
+	// Remove ends an export and closes its open files. An unknown id is no error.
 	Remove(ctx context.Context, id uint16) error
 }
 
-// Config is what a Backend needs.
+// Config configures a Backend.
 type Config struct {
-	Backend    Storage // the caller closes it, after this one
-	ExportsDir string  // where volumes are mounted, each under its ID; no other process uses it
-	StateDir   string  // for the identities of exports; as durable as the volumes, and outside of them
+	Backend    Storage // closed by the caller, after this one
+	ExportsDir string  // where volumes are mounted, each at its ID; used by no other process
+	StateDir   string  // for the ledger of exports; as durable as the volumes, and not in one of them
 	Exporter   Exporter
 	Defaults   Settings      // of volumes without labels for them
-	Images     bool          // the backend's volumes are images, so that they may have any file system
-	MaxExports int           // 0: as many as there are IDs; never more than Loops, if these are given
-	Loops      []string      // the devices that were lent to this process; empty: any that is free
-	RetryEvery time.Duration // the delay before a volume that is not served is retried, which grows; 0: 10 s
-	Patience   time.Duration // how long Open waits for one volume that hangs; 0: 30 s
+	Images     bool          // the wrapped backend keeps images, which may have any file system
+	MaxExports int           // 0: the number of ids; at most the number of Loops, if those are given
+	Loops      []string      // loop devices that this process was allocated; empty: any free one
+	RetryEvery time.Duration // first delay before a failed export is retried, which then grows; 0: 10 s
+	Patience   time.Duration // how long Open waits for a volume whose mount hangs; 0: 30 s
 	Log        *slog.Logger
 }
 
-// abreast is how many volumes are mounted or unmounted at the same time.
+// abreast is the number of volumes that are mounted or unmounted concurrently.
 const abreast = 8
 
-// Backend exports volumes.
+// Backend exports the volumes of another backend.
 type Backend struct {
 	Config
 	ledger  *ledger
@@ -76,8 +76,8 @@ var (
 	_ backend.PoolMemory       = (*Backend)(nil)
 )
 
-// Open mounts and exports every volume that is on disk. One that cannot be served is retried until Close, its Condition
-// says why, and the others are served.
+// Open mounts and exports all existing volumes. One that fails is retried until Close, and its Condition says why; the
+// others are served.
 func Open(ctx context.Context, c Config) (*Backend, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -131,8 +131,8 @@ func (c *Config) complete() error {
 	return c.Defaults.check()
 }
 
-// Close waits until no operation runs, or ctx ends, and unmounts the volumes. Stop the exporter before: open files keep
-// their volume mounted.
+// Close waits until no operation runs or ctx ends, and unmounts the volumes. Stop the exporter before: open files keep
+// a volume mounted.
 func (b *Backend) Close(ctx context.Context) error {
 	b.stop()
 	err := b.kept(ctx)
@@ -152,7 +152,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	return err
 }
 
-// kept waits until no more operations start. It may block on a disk that does not answer.
+// kept waits until no retry runs or starts. It may hang on a disk that does not answer.
 func (b *Backend) kept(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { b.keepers.Wait(); close(done) }()

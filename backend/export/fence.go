@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// fenceType is a file system that supports no file handles. With a forged handle of its volume's root, a client can make
-// NFS-Ganesha look up the parent directory and, if that can be opened by handle, enter every other volume.
+// fenceType is a file system without file handles. With a forged handle of a volume's root, a client can make
+// NFS-Ganesha look up the parent directory and, if that can be opened by handle, reach every other volume.
 const fenceType = "ramfs"
 
-// fence mounts such a file system beneath the volumes, unless there is one.
+// fence mounts such a file system on the directory of the exports, unless it is mounted.
 func (b *Backend) fence(ctx context.Context) error {
 	m, err := nodeops.MountAt(b.ExportsDir)
 	if err != nil || m != nil && m.FSType == fenceType {
@@ -24,7 +24,7 @@ func (b *Backend) fence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range ids { // the fence would hide their mounts
+	for _, id := range ids { // the fence would hide mounts below it
 		if err := b.unmount(ctx, id); err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (b *Backend) fence(ctx context.Context) error {
 	return nil
 }
 
-// endFence unmounts it once nothing is mounted on it.
+// endFence unmounts it if no volume is mounted on it.
 func (b *Backend) endFence() {
 	if err := unix.Unmount(b.ExportsDir, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
 		b.Log.Warn("the file system beneath the exports stays mounted", "directory", b.ExportsDir, "error", err) // the next start uses it again

@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// mostIDs is the maximum number of exports: 0 is not a valid ID.
+// mostIDs is the maximum number of exports; 0 is not a valid id.
 const mostIDs = 1<<16 - 1
 
-// identity identifies an export for clients. Their file handles contain it, so it lasts as long as the volume.
+// identity is how clients identify an export. Their file handles contain it, so it must last as long as the volume.
 type identity struct {
 	ID         uint16 `json:"id"`
 	Filesystem string `json:"filesystem"`
@@ -24,25 +24,25 @@ type identity struct {
 // book is the content of the ledger on disk.
 type book struct {
 	Generation uint64 `json:"generation"`
-	// Next and all IDs above it were never used. Freed are used IDs in the order in which they became free: a client may
-	// still hold a handle of the last ones.
+	// Next and all ids above it were never used. Freed are used ids, in the order in which they were freed: clients may
+	// still have file handles of the last ones.
 	Next    int                     `json:"next"`
 	Freed   []uint16                `json:"freed,omitempty"`
 	Exports map[backend.ID]identity `json:"exports"`
 }
 
-// ledger assigns identities to volumes and never forgets one. Used IDs are reused only when all others were used, the one
-// that has been free for the longest first.
+// ledger assigns identities to volumes and persists them. Ids are reused only after all ids were used, the one that was
+// freed first first.
 type ledger struct {
 	files files
 	most  int
 
 	mu       sync.Mutex
 	book     book
-	reserved map[backend.ID]bool // volumes that are being created
+	reserved map[backend.ID]bool // volumes under creation
 }
 
-// openLedger reads what is in dir. A missing ledger is created only where there are no volumes.
+// openLedger reads the ledger from dir. A missing one is created only if there are no volumes.
 func openLedger(dir string, most int, volumes bool, log *slog.Logger) (*ledger, error) {
 	l := &ledger{files: files{dir}, most: most, reserved: map[backend.ID]bool{}}
 	found, err := l.files.read(log)
@@ -70,14 +70,14 @@ func (l *ledger) find(id backend.ID) (identity, bool) {
 	return known, ok
 }
 
-// ids lists the volumes that have an identity.
+// ids returns the volumes that have an identity.
 func (l *ledger) ids() []backend.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.book.Exports))
 }
 
-// full says whether no more volumes can be exported; l.mu is held.
+// full returns whether no more volumes can be exported. l.mu must be held.
 func (l *ledger) full() bool {
 	more := 0
 	for id := range l.reserved {
@@ -88,14 +88,14 @@ func (l *ledger) full() bool {
 	return len(l.book.Exports)+more >= l.most
 }
 
-// isFull says whether no more volumes can be exported.
+// isFull returns whether no more volumes can be exported.
 func (l *ledger) isFull() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.full()
 }
 
-// reserve counts a volume before it is created, so that none is created that cannot be exported.
+// reserve counts a volume before its creation, so that no volume is created that cannot be exported.
 func (l *ledger) reserve(id backend.ID) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *ledger) reserve(id backend.ID) (release func(), err error) {
 	}, nil
 }
 
-// assign returns the identity of a volume, and assigns one if it has none.
+// assign returns the identity of a volume, and assigns one if needed.
 func (l *ledger) assign(v *backend.Volume) (identity, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +135,7 @@ func (l *ledger) assign(v *backend.Volume) (identity, error) {
 	return made, l.commit(next)
 }
 
-// retire ends the identity of a volume that is gone.
+// retire frees the identity of a deleted volume.
 func (l *ledger) retire(id backend.ID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,15 +149,15 @@ func (l *ledger) retire(id backend.ID) error {
 	return l.commit(next)
 }
 
-// draft returns a copy of the book to change; l.mu is held.
+// draft returns a copy of the book to modify. l.mu must be held.
 func (l *ledger) draft() *book {
 	next := l.book
 	next.Exports, next.Freed = maps.Clone(l.book.Exports), slices.Clone(l.book.Freed)
 	return &next
 }
 
-// commit writes a draft to disk and makes it the book; l.mu is held. The generation of a failed write is not used again,
-// since a part of it may be on disk.
+// commit writes a draft to disk and makes it the current book. l.mu must be held. The generation of a failed write is
+// not reused, since the write may be partly on disk.
 func (l *ledger) commit(next *book) error {
 	l.book.Generation++
 	next.Generation = l.book.Generation
@@ -168,8 +168,8 @@ func (l *ledger) commit(next *book) error {
 	return nil
 }
 
-// filesystem derives the two numbers of Filesystem_id from what identifies a volume, which is more than its name; l.mu is
-// held. Equal numbers are avoided: servers use them for file systems without an ID.
+// filesystem derives the two numbers of Ganesha's Filesystem_id from what identifies a volume beyond its name. l.mu
+// must be held. The two must differ: servers use equal ones for file systems without an id.
 func (l *ledger) filesystem(v *backend.Volume) string {
 	taken := make(map[string]bool, len(l.book.Exports))
 	for _, known := range l.book.Exports {

@@ -19,27 +19,27 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// version is the format of the files that this code writes, and the newest that it reads.
+// version is the format that this code writes, and the newest that it reads.
 const version = 1
 
-// blank is what an administrator writes to start an empty list of exports.
+// blank is an empty list of exports, which an administrator may write.
 const blank = `{"version": 1}`
 
-// files stores the book twice. The copy is written before the main file, and a change takes effect only when both have
-// it: so each file alone has every ID that was ever used.
+// files stores the book twice. The copy is written first, and a change takes effect only when both have it, so that
+// each file alone lists every id that was ever used.
 type files struct{ dir string }
 
 func (f files) main() string { return filepath.Join(f.dir, "exports.json") }
 func (f files) copy() string { return filepath.Join(f.dir, "exports.copy.json") }
 
-// sheet is the content of a file: a book and its digest, which shows corruption.
+// sheet is the content of a file: a book and its digest, which reveals corruption.
 type sheet struct {
 	Version int             `json:"version"`
 	Digest  string          `json:"digest"`
 	Book    json.RawMessage `json:"book"`
 }
 
-// read returns the newer of both, nil if there is neither, and repairs a damaged one from the other.
+// read returns the newer book of both files, or nil if neither exists. It repairs a damaged file from the other.
 func (f files) read(log *slog.Logger) (*book, error) {
 	newest, errMain := readSheet(f.main())
 	other, errCopy := readSheet(f.copy())
@@ -67,10 +67,10 @@ func (f files) read(log *slog.Logger) (*book, error) {
 
 var errNewer = errors.New("written by a newer version")
 
-// maxSheet bounds what is read: an export takes some 150 bytes.
+// maxSheet limits the size of a file that is read; an export takes about 150 bytes.
 const maxSheet = 64 << 20
 
-// readSheet returns nil where there is no file.
+// readSheet returns nil if there is no file.
 func readSheet(path string) (*book, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +116,7 @@ func parse(data []byte) (*book, error) {
 	return &b, b.check()
 }
 
-// check refuses a book that is not consistent, even if the digest is right.
+// check fails for an inconsistent book, even if the digest is right.
 func (b *book) check() error {
 	if b.Next < 1 || b.Next > mostIDs+1 || b.Exports == nil {
 		return fmt.Errorf("damaged: the next ID is %d", b.Next)
@@ -179,7 +179,7 @@ func (f files) write(b *book) error {
 	return nodeops.ReplaceFile(f.main(), append(data, '\n'))
 }
 
-// exhausted distinguishes a full disk from a failing one.
+// exhausted distinguishes a full disk from a failed one.
 func exhausted(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("%w on the server's volume: %w; grow it or delete from it", backend.ErrExhausted, err)

@@ -18,11 +18,11 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// target is where a volume is mounted.
+// target is the mount point of a volume.
 func (b *Backend) target(id backend.ID) string { return filepath.Join(b.ExportsDir, string(id)) }
 
-// mounted returns the mount of a volume at its target, nil if there is none. It unmounts anything else there, which is
-// from an earlier volume of the same name.
+// mounted returns the mount of a volume at its target, or nil. It unmounts anything else there, which is left from an
+// earlier volume of the same name.
 func (b *Backend) mounted(ctx context.Context, v *backend.Volume) (*nodeops.Mount, error) {
 	m, err := nodeops.MountAt(b.target(v.ID))
 	if err != nil || m == nil {
@@ -34,7 +34,7 @@ func (b *Backend) mounted(ctx context.Context, v *backend.Volume) (*nodeops.Moun
 	return nil, b.unmount(ctx, v.ID)
 }
 
-// mount mounts a volume at its target, where nothing is.
+// mount mounts a volume at its target, where nothing is mounted.
 func (b *Backend) mount(ctx context.Context, v *backend.Volume) (*nodeops.Mount, error) {
 	target := b.target(v.ID)
 	if err := os.Mkdir(target, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -58,7 +58,7 @@ func (b *Backend) attach(ctx context.Context, v *backend.Volume, target string) 
 	if err != nil {
 		return err
 	}
-	// A mount keeps the device. Without one, the device is detached here.
+	// A mount keeps the device attached. Without one, it is detached here.
 	defer loop.Close()
 	if err := nodeops.Preen(ctx, loop.Path, v.FSType); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (b *Backend) attach(ctx context.Context, v *backend.Volume, target string) 
 		switch {
 		case err != nil && !known:
 			return err
-		case err != nil: // its clients know the UUID
+		case err != nil: // clients know the UUID
 			b.Log.Error("a volume cannot grow", "volume", v.ID, "error", err)
 		}
 	}
@@ -83,8 +83,8 @@ func (b *Backend) attach(ctx context.Context, v *backend.Volume, target string) 
 
 var mountOptions = []string{"nodev", "nosuid"}
 
-// makeDistinct gives a copy that no client knows yet another UUID than its source: exporters identify file systems by
-// UUID. Before that, a mount replays the log, since the source was in use.
+// makeDistinct gives a copy that was never exported another UUID than its source: exporters identify file systems by
+// UUID. A mount replays the log first, since the source may have been in use.
 func makeDistinct(ctx context.Context, device, target, fsType string) error {
 	if fsType != "ext4" && fsType != "xfs" {
 		return nil
@@ -100,7 +100,7 @@ func makeDistinct(ctx context.Context, device, target, fsType string) error {
 	return err
 }
 
-// shows says whether m is a mount of the volume, and not of one that was there before.
+// shows returns whether m is a mount of this volume, not of an earlier one of the same name.
 func shows(m *nodeops.Mount, v *backend.Volume) (bool, error) {
 	if v.Access.Directory != "" {
 		own, err := os.Stat(v.Access.Directory)
@@ -114,14 +114,14 @@ func shows(m *nodeops.Mount, v *backend.Volume) (bool, error) {
 	return m.Root == "/" && slices.Contains(devices, nodeops.LoopUnder(m)), err
 }
 
-// How long files that the exporter has open may keep a volume busy after its export has ended.
+// How long files that the exporter has open may keep a volume busy after the end of its export.
 const (
 	busyLimit = 5 * time.Second
 	busyPause = 50 * time.Millisecond
 )
 
-// unmount unmounts whatever is mounted at a volume's target. A busy mount is detached lazily: its file system ends when
-// its last file is closed.
+// unmount unmounts everything at a volume's target. A busy mount is detached lazily: the file system stays mounted
+// until its last file is closed.
 func (b *Backend) unmount(ctx context.Context, id backend.ID) error {
 	target := b.target(id)
 	err := await(ctx, busyLimit, func() error { return nodeops.Unmount(ctx, target) })
@@ -137,7 +137,7 @@ func (b *Backend) unmount(ctx context.Context, id backend.ID) error {
 	return nil
 }
 
-// detach detaches all mounts at target lazily.
+// detach lazily unmounts all mounts at target.
 func detach(target string) error {
 	for {
 		m, err := nodeops.MountAt(target)
@@ -150,7 +150,7 @@ func detach(target string) error {
 	}
 }
 
-// await retries something until it succeeds or the limit is over. The kernel sends no event when a mount or a device is
+// await retries a function until it succeeds or the limit passes: the kernel sends no event when a mount or device is
 // no longer busy.
 func await(ctx context.Context, limit time.Duration, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -170,7 +170,7 @@ func await(ctx context.Context, limit time.Duration, do func() error) error {
 	}
 }
 
-// awaitClosed waits until no process has a volume's image open any more.
+// awaitClosed waits until no process has a volume's image open.
 func awaitClosed(ctx context.Context, v *backend.Volume) error {
 	if v.Access.Image == "" {
 		return nil
@@ -187,14 +187,14 @@ func awaitClosed(ctx context.Context, v *backend.Volume) error {
 	})
 }
 
-// sweep removes what a killed process left: mounts and identities of volumes that are gone, and devices that are not
+// sweep removes what a killed process left: mounts and identities of deleted volumes, and attached devices that are not
 // mounted.
 func (b *Backend) sweep(ctx context.Context) error {
 	if err := os.MkdirAll(b.ExportsDir, 0o700); err != nil {
 		return err
 	}
 	var err error
-	// As the table of mounts has it.
+	// Paths in the mount table are resolved.
 	if b.ExportsDir, err = filepath.EvalSymlinks(b.ExportsDir); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (b *Backend) sweep(ctx context.Context) error {
 	return b.forgetGone(ctx)
 }
 
-// targets lists the volumes that have a mount point.
+// targets returns the volumes that have a mount point.
 func (b *Backend) targets() (ids []backend.ID, err error) {
 	entries, err := os.ReadDir(b.ExportsDir)
 	if err != nil {
@@ -244,12 +244,13 @@ func (b *Backend) gone(ctx context.Context, id backend.ID) (bool, error) {
 	return false, err
 }
 
-// isGone says whether a volume certainly does not exist. One that is not found may be in a pool that is out of reach.
+// isGone returns whether a volume certainly does not exist. One that is not found may be in a pool that is out of
+// reach.
 func isGone(err error) bool {
 	return errors.Is(err, backend.ErrNotFound) && !errors.Is(err, backend.ErrUnavailable)
 }
 
-// forgetGone retires the identities of volumes that another program, or a process that was killed, has deleted.
+// forgetGone frees the identities of volumes that another program, or a process that was killed, has deleted.
 func (b *Backend) forgetGone(ctx context.Context) error {
 	for _, id := range b.ledger.ids() {
 		gone, err := b.gone(ctx, id)

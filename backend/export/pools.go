@@ -2,7 +2,7 @@ package export
 
 import "github.com/holdfast-storage/holdfast/backend"
 
-// The backend beneath has the pools and their expectations.
+// The wrapped backend has the pools and what is expected of them.
 
 func (b *Backend) ExpectPool(pool string, e backend.PoolExpectation) {
 	if m, ok := b.Backend.(backend.PoolMemory); ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// bringBack serves the volumes on disk. It waits for a hanging one only for a limited time; that one continues in the
+// bringBack serves all existing volumes. It waits for one that hangs only for a limited time; that one continues in the
 // background.
 func (b *Backend) bringBack(ctx context.Context, all []*backend.Volume) {
 	var group errgroup.Group
@@ -23,10 +23,10 @@ func (b *Backend) bringBack(ctx context.Context, all []*backend.Volume) {
 	for _, v := range all {
 		group.Go(func() error { b.again(ctx, v.ID, b.Patience); return nil })
 	}
-	_ = group.Wait() // each standing has its error
+	_ = group.Wait() // errors are recorded per volume
 }
 
-// again serves a volume that is not served as desired, and records the result in its standing.
+// again retries to serve a volume, and records the result.
 func (b *Backend) again(ctx context.Context, id backend.ID, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -45,8 +45,8 @@ func (b *Backend) again(ctx context.Context, id backend.ID, limit time.Duration)
 	}
 }
 
-// keep retries volumes that are not served, and mounts again those that were unmounted. No event says when the cause of
-// a failure is gone, so it polls.
+// keep retries volumes that are not served, and remounts those that were unmounted. It polls, since no event reports
+// that the cause of a failure is gone.
 func (b *Backend) keep(ctx context.Context) {
 	tick := time.NewTicker(b.RetryEvery)
 	defer tick.Stop()
@@ -62,7 +62,7 @@ func (b *Backend) keep(ctx context.Context) {
 	}
 }
 
-// wanting lists the volumes that are not served as desired, and the served ones that are gone.
+// wanting returns the volumes that are not served as desired, and those served that no longer exist.
 func (b *Backend) wanting(ctx context.Context) (ids []backend.ID) {
 	all, err := b.Backend.List(ctx)
 	if err != nil {

@@ -37,7 +37,7 @@ func (b *Backend) serve(ctx context.Context, v *backend.Volume) error {
 	return err
 }
 
-// export does the work of serve. fault is a problem that does not prevent clients from using the volume.
+// export does the work of serve. fault is a problem with which clients can still use the volume.
 func (b *Backend) export(ctx context.Context, v *backend.Volume, now *standing) (fault, err error) {
 	settings, top, err := b.settings(v.Labels)
 	if err != nil {
@@ -78,7 +78,7 @@ func (b *Backend) export(ctx context.Context, v *backend.Volume, now *standing) 
 	return fault, nil
 }
 
-// answerLimit is how long the exporter may take for one export, over its own restarts.
+// answerLimit is how long the exporter may take for one export, including its restarts.
 const answerLimit = time.Minute
 
 func (b *Backend) put(ctx context.Context, e ganesha.Export) error {
@@ -94,8 +94,8 @@ func (b *Backend) take(ctx context.Context, id uint16) error {
 	return b.Exporter.Remove(ctx, id)
 }
 
-// place returns the volume's mount. If it was lost, the export ends before the volume is mounted again: the exporter still
-// has the lost mount open, and clients must not get the directory beneath.
+// place returns the volume's mount. If the mount was lost, the export ends before the volume is mounted again: the
+// exporter still has the lost mount open, and clients must not get the directory below the mount point.
 func (b *Backend) place(ctx context.Context, v *backend.Volume, now *standing) (*nodeops.Mount, error) {
 	m, err := b.mounted(ctx, v)
 	if err != nil || m != nil {
@@ -110,7 +110,7 @@ func (b *Backend) place(ctx context.Context, v *backend.Volume, now *standing) (
 	return b.mount(ctx, v)
 }
 
-// exportable refuses what clients cannot mount.
+// exportable fails for volumes that clients cannot mount.
 func exportable(v *backend.Volume) error {
 	switch {
 	case v.Mode == backend.Block:
@@ -121,7 +121,7 @@ func exportable(v *backend.Volume) error {
 	return nil
 }
 
-// explain wraps an error of the host in one of the backend.
+// explain wraps an error of the host in a sentinel of backend.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, nodeops.ErrNoLoop):
@@ -134,7 +134,7 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 }
 
-// prepare sets owner and mode of a new volume's root directory by its labels.
+// prepare sets owner and mode of a new volume's root directory according to its labels.
 func (t *top) prepare(dir string) error {
 	if t.gid != nil {
 		if err := os.Lchown(dir, -1, int(*t.gid)); err != nil {
@@ -142,13 +142,13 @@ func (t *top) prepare(dir string) error {
 		}
 	}
 	if t.mode != nil {
-		return unix.Chmod(dir, *t.mode) // after chown, which clears the setuid and setgid bits
+		return unix.Chmod(dir, *t.mode) // after chown, which clears setuid and setgid
 	}
 	return nil
 }
 
-// grow makes the file system of an image as large as the image, and says what else is wrong with it. Clients use the
-// present size until then.
+// grow grows the file system of an image to the size of the image, and reports other problems. Until then clients have
+// the present size.
 func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount) error {
 	switch {
 	case m.ReadOnly:
@@ -168,7 +168,7 @@ func (b *Backend) grow(ctx context.Context, v *backend.Volume, m *nodeops.Mount)
 	return nil
 }
 
-// sizeOn is of a file system that is smaller than its volume.
+// sizeOn returns the size of the volume, or that of its file system if it is smaller.
 func sizeOn(m *nodeops.Mount, v *backend.Volume) int64 {
 	if v.FSType == "ext4" {
 		if size, err := nodeops.Ext4Size(nodeops.LoopUnder(m)); err == nil {

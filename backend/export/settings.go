@@ -12,34 +12,34 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops/ganesha"
 )
 
-// The labels of a volume that say how it is exported. Another that begins like them is refused.
+// The labels that control the export of a volume. Unknown labels with the same prefix are refused.
 const (
 	labelPrefix   = "export.holdfast.dev/"
 	LabelSquash   = labelPrefix + "squash"    // no_root_squash, root_squash or all_squash
 	LabelReadOnly = labelPrefix + "read-only" // true or false
-	LabelClients  = labelPrefix + "clients"   // addresses and networks, parted by commas; empty: those of the server
-	LabelAnonUID  = labelPrefix + "anon-uid"  // who is squashed becomes
+	LabelClients  = labelPrefix + "clients"   // addresses and networks, separated by commas; empty: those of the server
+	LabelAnonUID  = labelPrefix + "anon-uid"  // user id for squashed users
 	LabelAnonGID  = labelPrefix + "anon-gid"
-	LabelGID      = labelPrefix + "gid"  // group that a new volume's top directory is given to
-	LabelMode     = labelPrefix + "mode" // of a new volume's top directory, octal; with a gid 2770 unless given
+	LabelGID      = labelPrefix + "gid"  // group of a new volume's root directory
+	LabelMode     = labelPrefix + "mode" // mode of a new volume's root directory, octal; 2770 if a gid is set without a mode
 )
 
-// Settings say how a volume is exported.
+// Settings configure the export of a volume.
 type Settings struct {
 	Squash   ganesha.Squash // empty: no_root_squash
 	ReadOnly bool
-	Clients  []string // addresses and networks; empty: those that the exporter has for such volumes
+	Clients  []string // addresses and networks; empty: the exporter's default
 	AnonUID  *uint32
 	AnonGID  *uint32
 }
 
-// top says what a new volume's top directory is made; nil leaves it as the file system has it.
+// top has owner and mode of a new volume's root directory; nil keeps what the file system made.
 type top struct {
 	gid  *uint32
 	mode *uint32
 }
 
-// groupMode gives a directory to its group, and what is made in it too.
+// groupMode lets the group write, and new files inherit the group.
 const groupMode = 0o2770
 
 func (s *Settings) check() error {
@@ -50,7 +50,7 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// export is the exporter's settings for a volume that is mounted at dir.
+// export returns the exporter's settings for a volume that is mounted at dir.
 func (s *Settings) export(volume backend.ID, known identity, dir string) ganesha.Export {
 	return ganesha.Export{
 		ID: known.ID, Path: dir, Pseudo: PathOf(volume), Filesystem: known.Filesystem, Squash: s.Squash, ReadOnly: s.ReadOnly,
@@ -58,10 +58,10 @@ func (s *Settings) export(volume backend.ID, known identity, dir string) ganesha
 	}
 }
 
-// PathOf is what clients mount.
+// PathOf returns the path that clients mount.
 func PathOf(volume backend.ID) string { return "/" + string(volume) }
 
-// longestClient is that of an IPv6 network.
+// longestClient is the length of the longest IPv6 network.
 const longestClient = len("0000:0000:0000:0000:0000:0000:0000:0000/128")
 
 var readers = map[string]func(*Settings, *top, string) error{
@@ -101,7 +101,7 @@ var readers = map[string]func(*Settings, *top, string) error{
 	LabelMode:    func(_ *Settings, t *top, value string) (err error) { t.mode, err = octal(value); return err },
 }
 
-// settings reads what a volume's labels say, over the defaults.
+// settings applies the labels of a volume to the defaults.
 func (c *Config) settings(labels map[string]string) (Settings, top, error) {
 	s, t := c.Defaults, top{}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -122,7 +122,7 @@ func (c *Config) settings(labels map[string]string) (Settings, top, error) {
 	return s, t, s.check()
 }
 
-// number reads a user or group ID; the highest means "none" to the kernel.
+// number parses a user or group id. The kernel uses the highest number for "none".
 func number(value string) (*uint32, error) {
 	n, err := strconv.ParseUint(value, 10, 32)
 	if err != nil || n == math.MaxUint32 || value != strconv.FormatUint(n, 10) {

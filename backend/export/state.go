@@ -9,19 +9,19 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// standing is how a volume stands with clients. It is replaced, never changed.
+// standing is the state of a volume's export. It is replaced, never modified.
 type standing struct {
-	size       int64        // to which its file system has grown, as far as is known
-	nfs        *backend.NFS // nil while it is not exported
-	fault      error        // why it is not, or why not as it should be
-	leaving    bool         // its deletion has begun
-	revived    bool         // it comes from the trash: its top directory is as its users left it
-	handedOver bool         // the exporter may have it, of the mount that is there or of one that is gone
-	tries      int          // that failed, one after the other
-	after      time.Time    // when it is worth another
+	size       int64        // of its file system, as last observed
+	nfs        *backend.NFS // nil if not exported
+	fault      error        // why it is not exported, or what is wrong with the export
+	leaving    bool         // its deletion has started
+	revived    bool         // restored from the trash: its root directory keeps owner and mode
+	handedOver bool         // the exporter may have it open, from the current mount or a lost one
+	tries      int          // consecutive failures
+	after      time.Time    // time of the next retry
 }
 
-// leastOften is by how much longer the pause becomes before what fails is tried again, at most.
+// leastOften is the maximum factor by which the retry interval grows.
 const leastOften = 1 << 5
 
 func (b *Backend) standing(id backend.ID) standing {
@@ -43,7 +43,7 @@ func (b *Backend) stands(id backend.ID, s *standing) {
 	}
 }
 
-// known lists the volumes that were served or tried.
+// known returns the volumes that were served or tried.
 func (b *Backend) known() []backend.ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()

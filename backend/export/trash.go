@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-storage/holdfast/crashpoint"
 )
 
-// Trash lists what is in the trash of the backend beneath.
+// Trash lists the trash of the wrapped backend.
 func (b *Backend) Trash(ctx context.Context) ([]backend.Trashed, error) {
 	return b.Backend.Trash(ctx)
 }
 
-// Undelete serves a restored volume again, as another export: with its deletion the identity that clients knew ended. One
-// that cannot be served yet is back nevertheless; its Condition says why, and it is tried again.
+// Undelete restores a volume and exports it with a new export id: the old one was freed by the deletion. A volume that
+// cannot be exported yet is restored nevertheless; its Condition says why, and the export is retried.
 func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume, error) {
 	return backend.Do(ctx, &b.ops, id, "undelete", func(ctx context.Context) (*backend.Volume, error) {
 		_, release, err := b.prepare(ctx, id)
@@ -28,7 +28,7 @@ func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume,
 		}
 		crashpoint.Here(crashpoint.ExportRevived)
 		b.stands(id, &standing{revived: true, fault: fmt.Errorf("%w: it comes from the trash and is being mounted", backend.ErrUnavailable)})
-		_ = b.serve(ctx, v) // its standing keeps the error
+		_ = b.serve(ctx, v) // the error is recorded
 		return b.show(v), nil
 	})
 }

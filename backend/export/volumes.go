@@ -17,8 +17,8 @@ func (b *Backend) Create(ctx context.Context, spec backend.VolumeSpec) (*backend
 	})
 }
 
-// growable makes an image xfs where the caller leaves the choice and it is large enough: the kernel lets no process
-// grow a mounted ext4 without CAP_SYS_RESOURCE, which a server does not have.
+// growable makes an image xfs if the caller leaves the choice and it is large enough: the kernel does not let a process
+// without CAP_SYS_RESOURCE, such as an NFS server, grow a mounted ext4.
 func (b *Backend) growable(spec backend.VolumeSpec) backend.VolumeSpec {
 	smallest, err := nodeops.SmallestFS("xfs")
 	if b.Images && spec.FSType == "" && len(spec.MkfsOptions) == 0 && spec.Inodes == 0 && err == nil && spec.Size.Required >= smallest {
@@ -45,7 +45,7 @@ func (b *Backend) Restore(ctx context.Context, snapshot backend.ID, spec backend
 	})
 }
 
-// make builds a volume and serves it.
+// make creates a volume and serves it.
 func (b *Backend) make(ctx context.Context, spec backend.VolumeSpec, build func(context.Context) (*backend.Volume, error)) (*backend.Volume, error) {
 	id, err := backend.IDFor(spec.Name)
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *Backend) make(ctx context.Context, spec backend.VolumeSpec, build func(
 		if err := b.serve(ctx, v); err != nil {
 			err = fmt.Errorf("volume %s: %w", id, err)
 			if fresh && errors.Is(err, backend.ErrExhausted) {
-				return nil, errors.Join(err, b.remove(ctx, id)) // so that it takes no room while another server has it
+				return nil, errors.Join(err, b.remove(ctx, id)) // so that it uses no space once another server has the volume
 			}
 			return nil, err
 		}
@@ -78,8 +78,8 @@ func (b *Backend) make(ctx context.Context, spec backend.VolumeSpec, build func(
 	})
 }
 
-// prepare keeps an export for a volume that is to be made, until release. fresh is one that is not there yet: nothing of a
-// volume of that name that was deleted by another program may be taken for its own.
+// prepare reserves an export for a volume under creation, until release. fresh means that the volume does not exist
+// yet; then what is left of an earlier volume of the same name is removed.
 func (b *Backend) prepare(ctx context.Context, id backend.ID) (fresh bool, release func(), err error) {
 	if fresh, err = b.gone(ctx, id); err != nil {
 		return false, nil, err
@@ -96,7 +96,7 @@ func (b *Backend) prepare(ctx context.Context, id backend.ID) (fresh bool, relea
 	return fresh, release, nil
 }
 
-// showOf refuses a volume whose file system has not grown to the requested size.
+// showOf fails if the volume's file system has not grown to the requested size.
 func (b *Backend) showOf(v *backend.Volume, size backend.Size) (*backend.Volume, error) {
 	shown := b.show(v)
 	if shown.Size < size.Required {
@@ -105,7 +105,7 @@ func (b *Backend) showOf(v *backend.Volume, size backend.Size) (*backend.Volume,
 	return shown, nil
 }
 
-// Delete ends the export first, so that no client sees a volume that is going.
+// Delete ends the export first, so that no client sees a volume that is being deleted.
 func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 	if _, err := backend.ParseID(string(id)); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (b *Backend) destroy(ctx context.Context, id backend.ID) error {
 	return b.ledger.retire(id)
 }
 
-// unexport takes a volume from its clients and unmounts it.
+// unexport ends the export of a volume and unmounts it.
 func (b *Backend) unexport(ctx context.Context, id backend.ID) error {
 	if known, ok := b.ledger.find(id); ok {
 		if err := b.take(ctx, known.ID); err != nil {
@@ -163,7 +163,7 @@ func (b *Backend) unexport(ctx context.Context, id backend.ID) error {
 	return nil
 }
 
-// withdraw ends what there is of a volume that is no more.
+// withdraw unexports what is left of a volume that no longer exists.
 func (b *Backend) withdraw(ctx context.Context, id backend.ID) error {
 	if _, known := b.ledger.find(id); !known {
 		return nil
@@ -194,7 +194,7 @@ func (b *Backend) List(ctx context.Context) ([]*backend.Volume, error) {
 	return all, nil
 }
 
-// show is a volume as clients may use it.
+// show returns a volume as its clients see it.
 func (b *Backend) show(v *backend.Volume) *backend.Volume {
 	shown, s := *v, b.standing(v.ID)
 	shown.Access = backend.Access{NFS: s.nfs}
@@ -205,13 +205,13 @@ func (b *Backend) show(v *backend.Volume) *backend.Volume {
 		}
 		shown.Condition = backend.Condition{Abnormal: true, Message: message}
 		if s.size > 0 {
-			shown.Size = min(v.Size, s.size) // no client can use more than its file system
+			shown.Size = min(v.Size, s.size) // no client can use more than the file system
 		}
 	}
 	return &shown
 }
 
-// Capacity is that of the backend beneath, and nothing once no other volume can be exported.
+// Capacity is that of the wrapped backend; nothing is available if no more volumes can be exported.
 func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
 	c, err := b.Backend.Capacity(ctx, pool)
 	if err == nil && b.ledger.isFull() {
@@ -220,7 +220,7 @@ func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, 
 	return c, err
 }
 
-// Expand grows the volume and the file system that is mounted.
+// Expand grows the volume and its mounted file system.
 func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
 	return backend.Do(ctx, &b.ops, id, "expand", func(ctx context.Context) (*backend.Volume, error) {
 		v, err := b.Backend.Expand(ctx, id, size)
