@@ -62,8 +62,8 @@ type Backend struct {
 	stop    context.CancelFunc
 	keepers sync.WaitGroup
 
-	mu        sync.Mutex
-	standings map[backend.ID]*standing
+	mu     sync.Mutex
+	states map[backend.ID]*exportState
 }
 
 var (
@@ -90,14 +90,14 @@ func Open(ctx context.Context, c Config) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{Config: c, ledger: kept, standings: map[backend.ID]*standing{}}
+	b := &Backend{Config: c, ledger: kept, states: map[backend.ID]*exportState{}}
 	if err := b.sweep(ctx); err != nil {
 		return nil, err
 	}
-	b.bringBack(ctx, all)
+	b.serveAll(ctx, all)
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
-	b.keepers.Go(func() { b.keep(keeping) })
+	b.keepers.Go(func() { b.retryLoop(keeping) })
 	return b, nil
 }
 
@@ -135,7 +135,7 @@ func (c *Config) complete() error {
 // a volume mounted.
 func (b *Backend) Close(ctx context.Context) error {
 	b.stop()
-	err := b.kept(ctx)
+	err := b.waitForRetries(ctx)
 	if err == nil {
 		err = b.ops.Wait(ctx)
 	}
@@ -152,8 +152,8 @@ func (b *Backend) Close(ctx context.Context) error {
 	return err
 }
 
-// kept waits until no retry runs or starts. It may hang on a disk that does not answer.
-func (b *Backend) kept(ctx context.Context) error {
+// waitForRetries waits until no retry runs or starts. It may hang on a disk that does not answer.
+func (b *Backend) waitForRetries(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { b.keepers.Wait(); close(done) }()
 	select {

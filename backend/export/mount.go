@@ -262,7 +262,7 @@ func (b *Backend) forgetGone(ctx context.Context) error {
 		}
 		known, _ := b.ledger.find(id)
 		b.Log.Warn("an exported volume is gone from the disk", "volume", id, "export", known.ID)
-		if err := b.take(ctx, known.ID); err != nil {
+		if err := b.endExport(ctx, known.ID); err != nil {
 			return err
 		}
 		if err := b.ledger.retire(id); err != nil {

@@ -12,22 +12,22 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// bringBack serves all existing volumes. It waits for one that hangs only for a limited time; that one continues in the
+// serveAll serves all existing volumes. It waits for one that hangs only for a limited time; that one continues in the
 // background.
-func (b *Backend) bringBack(ctx context.Context, all []*backend.Volume) {
+func (b *Backend) serveAll(ctx context.Context, all []*backend.Volume) {
 	var group errgroup.Group
 	group.SetLimit(abreast)
 	for _, v := range all {
-		b.stands(v.ID, &standing{fault: fmt.Errorf("%w: it is being mounted", backend.ErrUnavailable)})
+		b.setState(v.ID, &exportState{fault: fmt.Errorf("%w: it is being mounted", backend.ErrUnavailable)})
 	}
 	for _, v := range all {
-		group.Go(func() error { b.again(ctx, v.ID, b.Patience); return nil })
+		group.Go(func() error { b.retry(ctx, v.ID, b.Patience); return nil })
 	}
 	_ = group.Wait() // errors are recorded per volume
 }
 
-// again retries to serve a volume, and records the result.
-func (b *Backend) again(ctx context.Context, id backend.ID, limit time.Duration) {
+// retry retries to serve a volume, and records the result.
+func (b *Backend) retry(ctx context.Context, id backend.ID, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err := backend.Do(ctx, &b.ops, id, "export", func(ctx context.Context) (any, error) {
@@ -35,7 +35,7 @@ func (b *Backend) again(ctx context.Context, id backend.ID, limit time.Duration)
 		if isGone(err) {
 			return nil, b.remove(ctx, id) // another program has deleted it
 		}
-		if err != nil || b.standing(id).leaving {
+		if err != nil || b.state(id).leaving {
 			return nil, err
 		}
 		return nil, b.serve(ctx, v)
@@ -45,9 +45,9 @@ func (b *Backend) again(ctx context.Context, id backend.ID, limit time.Duration)
 	}
 }
 
-// keep retries volumes that are not served, and remounts those that were unmounted. It polls, since no event reports
+// retryLoop retries volumes that are not served, and remounts those that were unmounted. It polls, since no event reports
 // that the cause of a failure is gone.
-func (b *Backend) keep(ctx context.Context) {
+func (b *Backend) retryLoop(ctx context.Context) {
 	tick := time.NewTicker(b.RetryEvery)
 	defer tick.Stop()
 	for {
@@ -55,15 +55,15 @@ func (b *Backend) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			for _, id := range b.wanting(ctx) {
-				b.again(ctx, id, b.RetryEvery)
+			for _, id := range b.toRetry(ctx) {
+				b.retry(ctx, id, b.RetryEvery)
 			}
 		}
 	}
 }
 
-// wanting returns the volumes that are not served as desired, and those served that no longer exist.
-func (b *Backend) wanting(ctx context.Context) (ids []backend.ID) {
+// toRetry returns the volumes that are not served as desired, and those served that no longer exist.
+func (b *Backend) toRetry(ctx context.Context) (ids []backend.ID) {
 	all, err := b.Backend.List(ctx)
 	if err != nil {
 		b.Log.Warn("cannot list volumes", "error", err)
@@ -81,7 +81,7 @@ func (b *Backend) wanting(ctx context.Context) (ids []backend.ID) {
 	there := make(map[backend.ID]bool, len(all))
 	for _, v := range all {
 		there[v.ID] = true
-		s := b.standing(v.ID)
+		s := b.state(v.ID)
 		if (s.fault != nil || !writable[b.target(v.ID)]) && time.Now().After(s.after) {
 			ids = append(ids, v.ID)
 		}

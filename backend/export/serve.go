@@ -17,20 +17,20 @@ import (
 
 // serve mounts a volume, assigns its identity and exports it. It is idempotent.
 func (b *Backend) serve(ctx context.Context, v *backend.Volume) error {
-	before := b.standing(v.ID)
-	now := &standing{nfs: before.nfs, handedOver: before.handedOver, size: before.size, revived: before.revived}
+	before := b.state(v.ID)
+	now := &exportState{nfs: before.nfs, handedOver: before.handedOver, size: before.size, revived: before.revived}
 	fault, err := b.export(ctx, v, now)
 	if err != nil {
 		now.nfs = nil
 	}
 	if now.fault = errors.Join(err, fault); now.fault != nil {
 		now.tries = before.tries + 1
-		now.after = time.Now().Add(b.RetryEvery * time.Duration(min(1<<min(now.tries-1, 30), leastOften)))
+		now.after = time.Now().Add(b.RetryEvery * time.Duration(min(1<<min(now.tries-1, 30), maxBackoffFactor)))
 	}
 	if now.fault == nil {
 		now.size = v.Size
 	}
-	b.stands(v.ID, now)
+	b.setState(v.ID, now)
 	if now.fault != nil && (before.fault == nil || now.fault.Error() != before.fault.Error()) {
 		b.Log.Error("a volume is not served correctly", "volume", v.ID, "exported", now.nfs != nil, "error", now.fault)
 	}
@@ -38,7 +38,7 @@ func (b *Backend) serve(ctx context.Context, v *backend.Volume) error {
 }
 
 // export does the work of serve. fault is a problem with which clients can still use the volume.
-func (b *Backend) export(ctx context.Context, v *backend.Volume, now *standing) (fault, err error) {
+func (b *Backend) export(ctx context.Context, v *backend.Volume, now *exportState) (fault, err error) {
 	settings, top, err := b.settings(v.Labels)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (b *Backend) export(ctx context.Context, v *backend.Volume, now *standing) 
 	if err := exportable(v); err != nil {
 		return nil, err
 	}
-	m, err := b.place(ctx, v, now)
+	m, err := b.ensureMount(ctx, v, now)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -87,22 +87,22 @@ func (b *Backend) put(ctx context.Context, e ganesha.Export) error {
 	return b.Exporter.Put(ctx, e)
 }
 
-// take ends the export of a volume.
-func (b *Backend) take(ctx context.Context, id uint16) error {
+// endExport ends the export of a volume.
+func (b *Backend) endExport(ctx context.Context, id uint16) error {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	return b.Exporter.Remove(ctx, id)
 }
 
-// place returns the volume's mount. If the mount was lost, the export ends before the volume is mounted again: the
+// ensureMount returns the volume's mount. If the mount was lost, the export ends before the volume is mounted again: the
 // exporter still has the lost mount open, and clients must not get the directory below the mount point.
-func (b *Backend) place(ctx context.Context, v *backend.Volume, now *standing) (*nodeops.Mount, error) {
+func (b *Backend) ensureMount(ctx context.Context, v *backend.Volume, now *exportState) (*nodeops.Mount, error) {
 	m, err := b.mounted(ctx, v)
 	if err != nil || m != nil {
 		return m, err
 	}
 	if known, ok := b.ledger.find(v.ID); ok && now.handedOver {
-		if err := b.take(ctx, known.ID); err != nil {
+		if err := b.endExport(ctx, known.ID); err != nil {
 			return nil, fmt.Errorf("ending export %d of a mount that is gone: %w", known.ID, err)
 		}
 	}

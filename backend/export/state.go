@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// standing is the state of a volume's export. It is replaced, never modified.
-type standing struct {
+// exportState is the state of a volume's export. It is replaced, never modified.
+type exportState struct {
 	size       int64        // of its file system, as last observed
 	nfs        *backend.NFS // nil if not exported
 	fault      error        // why it is not exported, or what is wrong with the export
@@ -21,25 +21,25 @@ type standing struct {
 	after      time.Time    // time of the next retry
 }
 
-// leastOften is the maximum factor by which the retry interval grows.
-const leastOften = 1 << 5
+// maxBackoffFactor is the maximum factor by which the retry interval grows.
+const maxBackoffFactor = 1 << 5
 
-func (b *Backend) standing(id backend.ID) standing {
+func (b *Backend) state(id backend.ID) exportState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s := b.standings[id]; s != nil {
+	if s := b.states[id]; s != nil {
 		return *s
 	}
-	return standing{fault: fmt.Errorf("%w: it appeared on the disk a moment ago and is not exported yet; it will be within %s", backend.ErrUnavailable, b.RetryEvery)}
+	return exportState{fault: fmt.Errorf("%w: it appeared on the disk a moment ago and is not exported yet; it will be within %s", backend.ErrUnavailable, b.RetryEvery)}
 }
 
-func (b *Backend) stands(id backend.ID, s *standing) {
+func (b *Backend) setState(id backend.ID, s *exportState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s == nil {
-		delete(b.standings, id)
+		delete(b.states, id)
 	} else {
-		b.standings[id] = s
+		b.states[id] = s
 	}
 }
 
@@ -47,5 +47,5 @@ func (b *Backend) stands(id backend.ID, s *standing) {
 func (b *Backend) known() []backend.ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Sorted(maps.Keys(b.standings))
+	return slices.Sorted(maps.Keys(b.states))
 }

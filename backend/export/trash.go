@@ -27,7 +27,7 @@ func (b *Backend) Undelete(ctx context.Context, id backend.ID) (*backend.Volume,
 			return nil, err
 		}
 		crashpoint.Here(crashpoint.ExportRevived)
-		b.stands(id, &standing{revived: true, fault: fmt.Errorf("%w: it comes from the trash and is being mounted", backend.ErrUnavailable)})
+		b.setState(id, &exportState{revived: true, fault: fmt.Errorf("%w: it comes from the trash and is being mounted", backend.ErrUnavailable)})
 		_ = b.serve(ctx, v) // the error is recorded
 		return b.show(v), nil
 	})

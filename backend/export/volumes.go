@@ -74,7 +74,7 @@ func (b *Backend) make(ctx context.Context, spec backend.VolumeSpec, build func(
 			}
 			return nil, err
 		}
-		return b.showOf(v, spec.Size)
+		return b.showGrown(v, spec.Size)
 	})
 }
 
@@ -88,7 +88,7 @@ func (b *Backend) prepare(ctx context.Context, id backend.ID) (fresh bool, relea
 		return false, nil, err
 	}
 	if fresh {
-		if err := b.withdraw(ctx, id); err != nil {
+		if err := b.unexportGone(ctx, id); err != nil {
 			release()
 			return false, nil, fmt.Errorf("volume %s: %w", id, err)
 		}
@@ -96,11 +96,11 @@ func (b *Backend) prepare(ctx context.Context, id backend.ID) (fresh bool, relea
 	return fresh, release, nil
 }
 
-// showOf fails if the volume's file system has not grown to the requested size.
-func (b *Backend) showOf(v *backend.Volume, size backend.Size) (*backend.Volume, error) {
+// showGrown fails if the volume's file system has not grown to the requested size.
+func (b *Backend) showGrown(v *backend.Volume, size backend.Size) (*backend.Volume, error) {
 	shown := b.show(v)
 	if shown.Size < size.Required {
-		return nil, b.standing(v.ID).fault
+		return nil, b.state(v.ID).fault
 	}
 	return shown, nil
 }
@@ -119,10 +119,10 @@ func (b *Backend) Delete(ctx context.Context, id backend.ID) error {
 func (b *Backend) remove(ctx context.Context, id backend.ID) error {
 	err := b.destroy(ctx, id)
 	if err != nil {
-		b.stands(id, &standing{leaving: true, fault: fmt.Errorf("%w: its deletion has started, but not finished; request it again: %w", backend.ErrPrecondition, err)})
+		b.setState(id, &exportState{leaving: true, fault: fmt.Errorf("%w: its deletion has started, but not finished; request it again: %w", backend.ErrPrecondition, err)})
 		return err
 	}
-	b.stands(id, nil)
+	b.setState(id, nil)
 	return nil
 }
 
@@ -150,11 +150,11 @@ func (b *Backend) destroy(ctx context.Context, id backend.ID) error {
 // unexport ends the export of a volume and unmounts it.
 func (b *Backend) unexport(ctx context.Context, id backend.ID) error {
 	if known, ok := b.ledger.find(id); ok {
-		if err := b.take(ctx, known.ID); err != nil {
+		if err := b.endExport(ctx, known.ID); err != nil {
 			return explain(fmt.Errorf("ending export %d of volume %s: %w", known.ID, id, err))
 		}
 	}
-	b.stands(id, &standing{leaving: true, fault: fmt.Errorf("%w: it is being deleted", backend.ErrPrecondition)})
+	b.setState(id, &exportState{leaving: true, fault: fmt.Errorf("%w: it is being deleted", backend.ErrPrecondition)})
 	crashpoint.Here(crashpoint.ExportRemoved)
 	if err := b.unmount(ctx, id); err != nil {
 		return explain(err)
@@ -163,15 +163,15 @@ func (b *Backend) unexport(ctx context.Context, id backend.ID) error {
 	return nil
 }
 
-// withdraw unexports what is left of a volume that no longer exists.
-func (b *Backend) withdraw(ctx context.Context, id backend.ID) error {
+// unexportGone unexports what is left of a volume that no longer exists.
+func (b *Backend) unexportGone(ctx context.Context, id backend.ID) error {
 	if _, known := b.ledger.find(id); !known {
 		return nil
 	}
 	if err := b.unexport(ctx, id); err != nil {
 		return err
 	}
-	b.stands(id, nil)
+	b.setState(id, nil)
 	return b.ledger.retire(id)
 }
 
@@ -196,7 +196,7 @@ func (b *Backend) List(ctx context.Context) ([]*backend.Volume, error) {
 
 // show returns a volume as its clients see it.
 func (b *Backend) show(v *backend.Volume) *backend.Volume {
-	shown, s := *v, b.standing(v.ID)
+	shown, s := *v, b.state(v.ID)
 	shown.Access = backend.Access{NFS: s.nfs}
 	if s.fault != nil {
 		message := s.fault.Error()
@@ -230,7 +230,7 @@ func (b *Backend) Expand(ctx context.Context, id backend.ID, size backend.Size) 
 		if err := b.serve(ctx, v); err != nil {
 			return nil, fmt.Errorf("volume %s: %w", id, err)
 		}
-		if fault := b.standing(id).fault; fault != nil {
+		if fault := b.state(id).fault; fault != nil {
 			return nil, fault
 		}
 		return b.show(v), nil
