@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// HostAddresses returns the addresses of the network of a directory such as /proc/1/ns, of this process's if that is
-// empty: those by which others may see this host, of its bridges and tunnels too. Interfaces that are down have none, and
-// addresses that mean something on one link only are left out.
+// HostAddresses returns the addresses of the network namespace in a directory such as /proc/1/ns, or of this process's
+// if that is empty, including those of bridges and tunnels: addresses by which others may see this host. It omits
+// interfaces that are down, and link-local addresses.
 func HostAddresses(namespaces string) ([]netip.Addr, error) {
 	type result struct {
 		addresses []netip.Addr
 		err       error
 	}
 	done := make(chan result, 1)
-	go func() { // its thread ends with it
+	go func() { // the thread ends with the goroutine
 		err := enterNamespaces(namespaces, "net")
 		if err != nil {
 			done <- result{err: err}
@@ -43,7 +43,7 @@ func upAddresses() (all []netip.Addr, err error) {
 		}
 		addresses, err := i.Addrs()
 		if err != nil {
-			continue // it has just gone
+			continue // the interface has just been removed
 		}
 		for _, a := range addresses {
 			p, err := netip.ParsePrefix(a.String())

@@ -5,7 +5,7 @@ import (
 	"regexp"
 )
 
-// An attached device is one that a volume is made a disk by: a loop device, or one of RBD.
+// An attached device is the block device of a volume's image: a loop device, or one of RBD.
 
 var (
 	attachedName   = regexp.MustCompile(`^(loop|rbd)[0-9]+$`)
@@ -19,16 +19,16 @@ func attachedByNumber(number string) string {
 	return deviceByNumber(number, attachedName)
 }
 
-// AttachedUnder is LoopUnder of any attached device.
+// AttachedUnder is LoopUnder for any attached device.
 func AttachedUnder(m *Mount) string { return attachedByNumber(numberUnder(m)) }
 
-// AttachedNode is LoopNode of any attached device.
+// AttachedNode is LoopNode for any attached device.
 func AttachedNode(m *Mount) string { return attachedByNumber(numberOfNode(m, attachedName)) }
 
-// IsRBD says whether an attached device is of RBD.
+// IsRBD returns whether an attached device is of RBD.
 func IsRBD(device string) bool { return rbdName.MatchString(filepath.Base(device)) }
 
-// GrowAttached makes an attached device as large as its image.
+// GrowAttached updates the size of an attached device to that of its image.
 func GrowAttached(device string) error {
 	if IsRBD(device) {
 		return GrowRBD(device)

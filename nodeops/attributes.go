@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyAttributes makes a node like another in all but content. The order matters: a new owner takes capabilities and
-// set-user-id away, and everything changes the times.
+// copyAttributes copies all metadata of a node to another. The order matters: a change of owner clears capabilities and
+// set-user-id, and every change updates the times.
 func copyAttributes(to, from *node) error {
 	if err := unix.Fchownat(int(to.Fd()), "", int(from.Uid), int(from.Gid), unix.AT_EMPTY_PATH); err != nil {
 		return &os.PathError{Op: "chown", Path: to.Name(), Err: err}
@@ -52,7 +52,7 @@ func copyXattrs(to, from *node) error {
 	return nil
 }
 
-// sized asks for a size first, as calls of unknown length want it.
+// sized calls first for the size, as calls with results of unknown length require.
 func sized(call func([]byte) (int, error)) ([]byte, error) {
 	n, err := call(nil)
 	if err != nil || n == 0 {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of linux/btrfs.h and linux/btrfs_tree.h.
+// From linux/btrfs.h and linux/btrfs_tree.h.
 const (
 	subvolCreate    = 0x5000940E
 	subvolDestroy   = 0x5000940F
@@ -23,12 +23,12 @@ const (
 	treeSearch      = 0xD0009411
 	startSync       = 0x80089418
 
-	subvolRoot  = 256    // inode of every subvolume's top directory, and the first subvolume's id
+	subvolRoot  = 256    // inode of every subvolume's root directory, and the first subvolume's id
 	snapshotRO  = 1 << 1 // BTRFS_SUBVOL_RDONLY
 	destroyByID = 1 << 4 // BTRFS_SUBVOL_SPEC_BY_ID
 	treeOfRoots = 1
-	rootItem    = 132 // type of the item that a subvolume has until its space is given back
-	rootRef     = 156 // type of the items whose offsets are the ids of the subvolumes inside one
+	rootItem    = 132 // type of the item that a subvolume has until its space is freed
+	rootRef     = 156 // type of the items whose offsets are the ids of the subvolumes in one
 )
 
 type subvolArgs struct {
@@ -55,7 +55,7 @@ type searchArgs struct {
 	found                                                                      [3992]byte
 }
 
-// inParent calls f with path's parent directory open and its name as the kernel takes it.
+// inParent calls f with the parent directory of path, opened, and the base name.
 func inParent(path string, f func(parent *os.File, name string) error) error {
 	parent, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -65,7 +65,7 @@ func inParent(path string, f func(parent *os.File, name string) error) error {
 	return f(parent, filepath.Base(path))
 }
 
-// onSubvolume calls f with the subvolume at path open and its id.
+// onSubvolume calls f with the subvolume at path, opened, and its id.
 func onSubvolume(path string, f func(root *os.File, id uint64) error) error {
 	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -84,7 +84,7 @@ func onSubvolume(path string, f func(root *os.File, id uint64) error) error {
 	return f(root, args.tree)
 }
 
-// CreateSubvolume makes an empty subvolume.
+// CreateSubvolume creates an empty subvolume.
 func CreateSubvolume(path string) error {
 	err := inParent(path, func(parent *os.File, name string) error {
 		args := subvolArgs{}
@@ -97,8 +97,7 @@ func CreateSubvolume(path string) error {
 	return nil
 }
 
-// SnapshotSubvolume makes dst a subvolume with the content that src has at one instant. Subvolumes that src's users
-// made in it are empty directories there.
+// SnapshotSubvolume creates dst as a snapshot of src. Subvolumes that users created in src are empty directories in it.
 func SnapshotSubvolume(dst, src string, readOnly bool) error {
 	err := onSubvolume(src, func(source *os.File, _ uint64) error {
 		return inParent(dst, func(parent *os.File, name string) error {
@@ -116,9 +115,9 @@ func SnapshotSubvolume(dst, src string, readOnly bool) error {
 	return nil
 }
 
-// DeleteSubvolume removes a subvolume and those that its users made in it. It does not wait for the kernel, which gives
-// the space back in the background and keeps the quota group until then. Linux 6.11 and later remove the quota group
-// themselves; on others each deletion removes those that earlier ones left, and SweepQgroups the last.
+// DeleteSubvolume removes a subvolume and all subvolumes that users created in it. It does not wait for the kernel,
+// which frees the space in the background and keeps the quota group until then. Linux 6.11 and later remove the quota
+// group; on older kernels each deletion removes those that earlier ones left, and SweepQgroups the last one.
 func DeleteSubvolume(ctx context.Context, path string) error {
 	err := onSubvolume(path, func(root *os.File, id uint64) error {
 		if err := destroyInside(ctx, root, id); err != nil {
@@ -133,7 +132,7 @@ func DeleteSubvolume(ctx context.Context, path string) error {
 			if !removesQgroups() {
 				return sweepQgroups(parent)
 			}
-			var transaction uint64 // the commit wakes the cleaner, which would else sleep for up to half a minute
+			var transaction uint64 // the commit wakes the cleaner thread, which would otherwise sleep for up to 30 s
 			return ioctl(parent, startSync, unsafe.Pointer(&transaction))
 		})
 	})
@@ -146,8 +145,7 @@ func DeleteSubvolume(ctx context.Context, path string) error {
 	return nil
 }
 
-// destroyInside removes the subvolumes inside another by their ids, whatever their users named them and however deep they
-// lie in each other.
+// destroyInside removes the subvolumes in another by their ids, regardless of their names and depth.
 func destroyInside(ctx context.Context, root *os.File, id uint64) error {
 	for way := []uint64{id}; ; {
 		if err := ctx.Err(); err != nil {
@@ -173,8 +171,8 @@ func destroyInside(ctx context.Context, root *os.File, id uint64) error {
 	}
 }
 
-// searchRoots returns the offsets of some items of one type that the tree of roots has for a subvolume, and none only
-// where it has none.
+// searchRoots returns the offsets of the items of one type that the root tree has for a subvolume, at least one if
+// there are any.
 func searchRoots(root *os.File, id uint64, itemType uint32) (offsets []uint64, err error) {
 	const most, headerSize = 8, 32
 	args := searchArgs{
@@ -192,7 +190,7 @@ func searchRoots(root *os.File, id uint64, itemType uint32) (offsets []uint64, e
 	return offsets, nil
 }
 
-// IsSubvolume says whether path is the top directory of a subvolume.
+// IsSubvolume returns whether path is the root directory of a subvolume.
 func IsSubvolume(path string) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyChunk is what is copied between two looks at the context.
+// copyChunk is the number of bytes that are copied between two checks of the context.
 const copyChunk = 4 << 20
 
-// CopyFile gives dst, which is empty, the content of src: by sharing its blocks where the file system can, which
-// is atomic and costs the same at any size, else by copying what is not a hole.
+// CopyFile copies the content of src to the empty file dst. If the file system supports it, dst shares the blocks of
+// src, which is atomic and takes the same time at any size; otherwise everything except holes is copied.
 func CopyFile(ctx context.Context, dst, src *os.File) (reflinked bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -29,8 +29,8 @@ func CopyFile(ctx context.Context, dst, src *os.File) (reflinked bool, err error
 	return false, fmt.Errorf("cloning %s to %s: %w", src.Name(), dst.Name(), err)
 }
 
-// cannotShare recognizes the errors of FICLONE for files that can only be copied. ETXTBSY is a swap file; EINVAL comes
-// from btrfs when only one of the two keeps checksums.
+// cannotShare recognizes the errors of FICLONE for files that must be copied. ETXTBSY means a swap file; EINVAL comes
+// from btrfs if only one of the two has checksums.
 func cannotShare(err error) bool {
 	for _, e := range []unix.Errno{unix.EOPNOTSUPP, unix.ENOTTY, unix.EXDEV, unix.EINVAL, unix.ETXTBSY} {
 		if errors.Is(err, e) {
@@ -40,8 +40,8 @@ func cannotShare(err error) bool {
 	return false
 }
 
-// CopySparse copies what is not a hole in src into dst, which holds nothing but zeros, and makes dst at least as
-// long. It never shares blocks (as copy_file_range may), so that a dst with space of its own keeps it.
+// CopySparse copies everything except holes of src to dst, which contains only zeros, and makes dst at least as long as
+// src. It never shares blocks, as copy_file_range may: a preallocated dst keeps its own.
 func CopySparse(ctx context.Context, dst, src *os.File) error {
 	info, err := src.Stat()
 	if err != nil {
@@ -63,7 +63,7 @@ func CopySparse(ctx context.Context, dst, src *os.File) error {
 			if _, err := dst.WriteAt(part, from); err != nil {
 				return err
 			}
-			// A loop device with direct I/O must throw out of the page cache what it writes past it.
+			// Otherwise a loop device with direct I/O must invalidate the cached pages of what it writes.
 			_ = unix.Fadvise(int(src.Fd()), from, int64(len(part)), unix.FADV_DONTNEED)
 			from += int64(len(part))
 		}
@@ -79,7 +79,7 @@ func lengthen(f *os.File, size int64) error {
 	return f.Truncate(size)
 }
 
-// eachData calls visit with every stretch of f that is not a hole.
+// eachData calls visit with every range of f that is not a hole.
 func eachData(f *os.File, size int64, visit func(from, to int64) error) error {
 	for at := int64(0); at < size; {
 		from, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
@@ -101,8 +101,8 @@ func eachData(f *os.File, size int64, visit func(from, to int64) error) error {
 	return nil
 }
 
-// Preallocate gives every byte of f up to size space of its own. When that fails f is as long as before, with no
-// space beyond; a lack of space is ENOSPC, found before the file system is filled in vain.
+// Preallocate allocates blocks for all of f up to size. If that fails, f has its previous length and no blocks beyond
+// it. A lack of space is ENOSPC, detected before any block is allocated.
 func Preallocate(f *os.File, size int64) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -137,7 +137,7 @@ func roomFor(f *os.File, size int64) error {
 	return nil
 }
 
-// uninterrupted repeats a system call that a signal, of which the Go runtime sends many, made return early.
+// uninterrupted repeats a system call that returned EINTR: the Go runtime sends many signals.
 func uninterrupted(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firsts remembers the copies of files of several names until all their names are made: as links named by inode, in a
-// directory beside the copy. There they take no memory, however many and deep they are, and count against no limit of
-// the copy.
+// firsts remembers copied files that have several names, until all names are copied: as links named by inode, in a
+// directory beside the copy. There they need no memory, regardless of their number and depth, and do not count against
+// a limit of the copy.
 type firsts struct {
-	beside string // the copy
+	beside string // path of the copy
 	dir    *os.File
 }
 
-// note remembers what was copied under its first name.
+// note remembers a file that was copied under its first name.
 func (f *firsts) note(to, from *node, name string) error {
 	if from.Nlink < 2 {
 		return nil
@@ -35,7 +35,7 @@ func (f *firsts) note(to, from *node, name string) error {
 	return nil
 }
 
-// link gives another name to a file that was copied already. The last name takes the place of the note, so that a file
+// link adds another name to a file that was copied before. The last name replaces the remembered link, so that a file
 // may have as many names as the file system allows.
 func (f *firsts) link(to, from *node, name string) (bool, error) {
 	if from.Nlink < 2 || f.dir == nil {
@@ -70,7 +70,7 @@ func (f *firsts) open() error {
 	return err
 }
 
-// close forgets also those whose other names were not met.
+// close also forgets files some of whose names were not found.
 func (f *firsts) close(ctx context.Context) error {
 	if f.dir == nil {
 		return nil

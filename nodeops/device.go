@@ -18,17 +18,17 @@ type Device struct {
 	Path       string // /dev/NAME
 	Number     string // major:minor
 	Size       int64
-	Model      string // as the device says; many virtual ones say nothing
-	ID         string // the world wide name or serial number, if it has one
+	Model      string // as the device reports it; many virtual ones have none
+	ID         string // world wide name or serial number, if it has one
 	Rotational bool
 	ReadOnly   bool
-	Local      bool     // a disk of this host that stays: not made of software, not removable, not on a network
+	Local      bool     // a disk of this host: neither virtual, nor removable, nor on a network
 	Partitions []string // names
-	Holders    []string // names of the devices that are made of it
-	Appearance string   // identifies the device until the host is booted; empty if that is unknown
+	Holders    []string // names of the devices built on it
+	Appearance string   // identifies the device until the next boot; empty if unknown
 }
 
-// Devices lists the whole block devices that have a size, in the order of their names.
+// Devices returns the whole block devices with a size, sorted by name.
 func Devices() ([]Device, error) { return devicesIn("/sys/block") }
 
 func devicesIn(sysfs string) ([]Device, error) {
@@ -40,7 +40,7 @@ func devicesIn(sysfs string) ([]Device, error) {
 	for _, e := range entries {
 		d, err := describeDevice(filepath.Join(sysfs, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was removed in between
+			continue // it was removed concurrently
 		}
 		if err != nil {
 			return nil, fmt.Errorf("block device %s: %w", e.Name(), err)
@@ -53,15 +53,15 @@ func devicesIn(sysfs string) ([]Device, error) {
 	return all, nil
 }
 
-// inOrder puts sdb before sdaa.
+// inOrder sorts sdb before sdaa.
 func inOrder(x, y string) int { return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) }
 
 func describeDevice(dir string) (Device, error) {
-	// A "!" stands for the "/" that some names have in /dev.
+	// In sysfs, "!" replaces a "/" in the name below /dev.
 	name := strings.ReplaceAll(filepath.Base(dir), "!", "/")
 	d := Device{Name: name, Path: "/dev/" + name}
 	if attribute(dir, "size") == "0" {
-		return d, nil // as for hundreds of unused loop devices
+		return d, nil // such as hundreds of unused loop devices
 	}
 	place, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -75,7 +75,7 @@ func describeDevice(dir string) (Device, error) {
 	if err != nil {
 		return d, err
 	}
-	const sector = 512 // whatever that of the device is
+	const sector = 512 // unit of this file, regardless of the device
 	d.Number, d.Size = strings.TrimSpace(string(number)), sectors*sector
 	d.Appearance = appearance(dir, d.Path, d.Number)
 	d.Model = attribute(dir, "device/model")
@@ -93,7 +93,7 @@ func describeDevice(dir string) (Device, error) {
 	return d, nil
 }
 
-// attribute is "" where a device does not have it.
+// attribute returns "" if the device does not have it.
 func attribute(dir, name string) string {
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
@@ -103,25 +103,25 @@ func attribute(dir, name string) string {
 }
 
 func partitions(dir string) (names []string) {
-	found, _ := filepath.Glob(filepath.Join(dir, "*", "partition")) // the pattern is well formed
+	found, _ := filepath.Glob(filepath.Join(dir, "*", "partition")) // the pattern is valid
 	for _, f := range found {
 		names = append(names, filepath.Base(filepath.Dir(f)))
 	}
 	return names
 }
 
-// virtual recognizes what the kernel makes of files, memory and other devices. NVMe disks with several ways to them are
-// kept beneath the same directory.
+// virtual recognizes devices that the kernel creates from files, memory and other devices. NVMe disks with multipath
+// are below the same directory.
 func virtual(place string) bool {
 	return strings.Contains(place, "/devices/virtual/") && !strings.Contains(place, "/nvme-subsystem/") || strings.Contains(place, "/devices/rbd/")
 }
 
-// remote recognizes iSCSI, Fibre Channel and NVMe over fabrics.
+// remote recognizes iSCSI, Fibre Channel and NVMe over Fabrics.
 func remote(dir, place string) bool {
 	if strings.Contains(place, "/session") || strings.Contains(place, "/rport-") {
 		return true
 	}
-	ways, _ := filepath.Glob(filepath.Join(dir, "device", "nvme*", "transport")) // the pattern is well formed
+	ways, _ := filepath.Glob(filepath.Join(dir, "device", "nvme*", "transport")) // the pattern is valid
 	for _, way := range append(ways, filepath.Join(dir, "device", "transport")) {
 		if t := attribute(filepath.Dir(way), "transport"); t != "" && t != "pcie" {
 			return true

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DeviceSelector says which devices are meant: those that are all it says. What is not Local must be named by a path.
+// DeviceSelector selects the devices that match all of its fields. A device that is not Local must match a path.
 type DeviceSelector struct {
-	Paths      []string // patterns for the device or a link to it; none means any
+	Paths      []string // patterns for the device or a symlink to it; none matches any
 	MinSize    int64
-	Model      string // a pattern; empty means any
-	Rotational *bool  // nil means either
+	Model      string // a pattern; empty matches any
+	Rotational *bool  // nil matches both
 }
 
 func (s DeviceSelector) String() string {
@@ -38,10 +38,10 @@ func (s DeviceSelector) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Names says whether a device that the selector matches is named by it, and does not only happen to fit.
+// Names returns whether the selector names its devices, so that a match is not a coincidence.
 func (s DeviceSelector) Names() bool { return len(s.Paths) > 0 || s.Model != "" }
 
-// Select returns the devices that are meant, those of an earlier pattern first, else in the order given.
+// Select returns the matching devices: in the order of the path patterns, otherwise in the given order.
 func (s DeviceSelector) Select(all []Device) ([]Device, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -74,12 +74,12 @@ func (s DeviceSelector) check() error {
 func (s DeviceSelector) fits(d Device) bool {
 	model := s.Model == ""
 	if !model {
-		model, _ = path.Match(s.Model, d.Model) // check has found it well formed
+		model, _ = path.Match(s.Model, d.Model) // check has validated it
 	}
 	return model && d.Size >= s.MinSize && (s.Rotational == nil || *s.Rotational == d.Rotational)
 }
 
-// byPath follows links: what matters is the device that a path leads to. A partition is none.
+// byPath follows symlinks and compares the devices. Partitions are not returned.
 func byPath(all []Device, patterns []string) (meant []Device, err error) {
 	for _, pattern := range patterns {
 		paths, err := filepath.Glob(pattern)
@@ -98,7 +98,7 @@ func byPath(all []Device, patterns []string) (meant []Device, err error) {
 	return meant, nil
 }
 
-// DeviceNumber is the major:minor that a path leads to; empty if that is no block device.
+// DeviceNumber returns the major:minor of the block device at a path, or "".
 func DeviceNumber(path string) string {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
@@ -107,8 +107,8 @@ func DeviceNumber(path string) string {
 	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
-// DeviceOf is the major:minor of the device below an open file; empty where the kernel shows none, as for file systems
-// that span devices.
+// DeviceOf returns the major:minor of the device below an open file. It is empty if the kernel does not show one, as
+// for file systems on several devices.
 func DeviceOf(f *os.File) (number string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -121,7 +121,7 @@ func DeviceOf(f *os.File) (number string, err error) {
 	return number, nil
 }
 
-// DeviceGone says whether a device, if one is given, was taken away.
+// DeviceGone returns whether a device, if one is given, was removed.
 func DeviceGone(number string) bool {
 	if number == "" {
 		return false

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootID identifies one boot of the host's kernel.
+// BootID identifies the current boot of the host's kernel.
 func BootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -22,8 +22,8 @@ func BootID() (string, error) {
 	return strings.TrimSpace(string(id)), nil
 }
 
-// appearance distinguishes a device from a later one with the same name and number, until the host is booted: the
-// kernel's count of disks, where it keeps one, and the inode that it has made in /dev.
+// appearance distinguishes a device from a later one with the same name and number, until the next boot: it has the
+// kernel's disk sequence number, if there is one, and the inode in /dev.
 func appearance(dir, path, number string) string {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
@@ -32,8 +32,7 @@ func appearance(dir, path, number string) string {
 	return fmt.Sprintf("%s %s %d", number, attribute(dir, "diskseq"), st.Ino)
 }
 
-// UserOf says what uses a device, or "": an exclusive open shows exclusive users, and the other users are looked up one
-// by one.
+// UserOf returns what uses a device, or "".
 func (h Host) UserOf(ctx context.Context, d *Device) (string, error) {
 	if len(d.Holders) > 0 {
 		return "it is part of " + strings.Join(d.Holders, ", "), nil
@@ -47,7 +46,7 @@ func (h Host) UserOf(ctx context.Context, d *Device) (string, error) {
 		user string
 		err  error
 	}
-	done := make(chan answer, 1) // a file on a dead server may keep the kernel from answering
+	done := make(chan answer, 1) // a file on a dead server may block the kernel
 	go func() {
 		user, err := h.processWith(d)
 		done <- answer{user, err}
@@ -60,7 +59,7 @@ func (h Host) UserOf(ctx context.Context, d *Device) (string, error) {
 	}
 }
 
-// mountOf looks for a file system on the device and for its node, which the kubelet binds for a pod.
+// mountOf finds a mount of the device, or a bind mount of its device node, which the kubelet makes for a pod.
 func (h Host) mountOf(d *Device) (string, error) {
 	table, err := os.ReadFile(filepath.Join(h.proc(), "mountinfo"))
 	if err != nil {
@@ -77,7 +76,7 @@ func (h Host) mountOf(d *Device) (string, error) {
 	return "", nil
 }
 
-// loopOver looks for a loop device made of the device, by which the kubelet keeps it for a pod.
+// loopOver finds a loop device on top of the device, which the kubelet attaches for a pod.
 func loopOver(d *Device) (string, error) {
 	attached, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
@@ -91,7 +90,7 @@ func loopOver(d *Device) (string, error) {
 			return err
 		})
 		if errors.Is(err, unix.ENXIO) || errors.Is(err, os.ErrNotExist) {
-			continue // it was removed in between
+			continue // it was removed concurrently
 		}
 		if err != nil {
 			return "", fmt.Errorf("asking what %s is attached to: %w", loop, err)
@@ -103,7 +102,7 @@ func loopOver(d *Device) (string, error) {
 	return "", nil
 }
 
-// processWith looks for a process that has the device open.
+// processWith finds a process that has the device open.
 func (h Host) processWith(d *Device) (string, error) {
 	proc := filepath.Dir(h.proc())
 	processes, err := os.ReadDir(proc)

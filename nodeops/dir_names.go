@@ -10,18 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirNames reads a directory in parts, and knows where it is: reading goes on there with another descriptor, so that a
-// walk can close the directories above the one that it is in. A file system serves NFS by the same offsets.
+// dirNames reads a directory in parts and knows its position: it can continue with another descriptor, so that a walk
+// can close the directories above the current one. NFS servers rely on the same offsets.
 type dirNames struct {
 	buffer []byte
-	part   []byte // of the buffer: what is left of the last part, as the kernel wrote it
-	next   int64  // the offset behind the last name that was returned
+	part   []byte // unread rest of the last part, as the kernel wrote it
+	next   int64  // offset after the last name that was returned
 }
 
-// partSize is what is read of a directory at once.
+// partSize is the number of bytes that are read at once.
 const partSize = 8 << 10
 
-// read returns the next name, and whether it may be a directory: some file systems do not report it. The end is io.EOF.
+// read returns the next name and whether it may be a directory, which some file systems do not report. At the end it
+// returns io.EOF.
 func (n *dirNames) read(dir *os.File) (name string, maybeDir bool, err error) {
 	for {
 		if len(n.part) == 0 {
@@ -59,7 +60,7 @@ func (n *dirNames) fill(dir *os.File) error {
 	return nil
 }
 
-// park forgets what was read ahead; resume goes on with a new descriptor of the directory.
+// park discards what was read ahead; resume continues with a new descriptor of the directory.
 func (n *dirNames) park() { n.buffer, n.part = nil, nil }
 
 func (n *dirNames) resume(dir *os.File) error {

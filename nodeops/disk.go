@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// XFSHead is the content of the first block of an xfs.
+// XFSHead is the content of the superblock of an xfs.
 type XFSHead struct {
 	UUID       string
 	Label      string
-	Unfinished bool // mkfs did not get to its end, so nothing was ever kept in it
+	Unfinished bool // mkfs was interrupted, so there is no data
 }
 
-// ReadXFSHead looks for an xfs on a device; nil means that there is none.
+// ReadXFSHead reads the superblock of an xfs on a device; nil if there is none.
 func ReadXFSHead(device string) (*XFSHead, error) {
 	f, err := os.Open(device)
 	if err != nil {
@@ -48,8 +48,8 @@ func readXFSHead(f *os.File) (*XFSHead, error) {
 	}, nil
 }
 
-// EraseUnfinishedXFS takes away what a killed mkfs has left of the xfs of that UUID, so that the device is proven
-// empty again. Anything else on the device is left alone and an error.
+// EraseUnfinishedXFS erases what an interrupted mkfs left of the xfs with that UUID, so that the device is empty again.
+// Anything else on the device is left unchanged and is an error.
 func EraseUnfinishedXFS(device, uuid string) error {
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
@@ -67,7 +67,7 @@ func EraseUnfinishedXFS(device, uuid string) error {
 	if err != nil {
 		return err
 	}
-	// From the end: what is known by its first block stays known by it until the rest is gone.
+	// From the end: the first block, which identifies it, must be erased last.
 	for _, at := range []int64{max(0, size-edge), 0} {
 		if _, err := f.WriteAt(make([]byte, min(edge, size)), at); err != nil {
 			return fmt.Errorf("erasing the unfinished xfs on %s: %w", device, err)
@@ -79,8 +79,8 @@ func EraseUnfinishedXFS(device, uuid string) error {
 	return nil
 }
 
-// MountDisk mounts the xfs of a whole device with project quotas, where the kernel knows them, and says whether it does.
-// Unlike MountFS it lets the kernel refuse a second device of the same UUID.
+// MountDisk mounts the xfs of a whole device with project quotas if the kernel supports them, and returns whether it
+// does. Unlike MountFS, it lets the kernel refuse a second device with the same UUID.
 func MountDisk(ctx context.Context, device, target string) (quotas bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("mounting %s: %w", device, err)
@@ -94,7 +94,7 @@ func MountDisk(ctx context.Context, device, target string) (quotas bool, err err
 	return false, fmt.Errorf("mounting %s at %s (see the kernel's log; xfs_repair repairs a damaged xfs): %w", device, target, oneLine(err))
 }
 
-// PeekDisk mounts the xfs of a device so that nothing is written to it, not even what its journal holds.
+// PeekDisk mounts the xfs of a device without writing to it: not even its journal is replayed.
 func PeekDisk(ctx context.Context, device, target string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("mounting %s: %w", device, err)

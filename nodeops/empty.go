@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotEmpty: a file or device holds data, or cannot be proven not to.
+// ErrNotEmpty means that a file or device has data, or cannot be proven to have none.
 var ErrNotEmpty = errors.New("not proven empty")
 
 const (
-	// mostZeros bounds what is read of a file that has data but perhaps only zeros.
+	// mostZeros limits how many bytes are read of a file that has data, which may be only zeros.
 	mostZeros = 64 << 20
-	// edge is what is read of a block device at both its ends.
+	// edge is the number of bytes that are read at both ends of a block device.
 	edge = 1 << 20
 )
 
-// ProvenEmpty returns nil when a format would destroy nothing, else ErrNotEmpty with what was found.
+// ProvenEmpty returns nil if formatting destroys nothing, and otherwise an ErrNotEmpty that says what was found.
 //
-// A regular file is empty when it is all hole or unwritten, or when what is neither is at most 64 MiB and all zero. A
-// block device is empty when it is not in use, blkid knows no signature on it, and its first and last MiB are zero.
+// A regular file is empty if it has only holes and unwritten extents, or if the rest is at most 64 MiB of zeros. A
+// block device is empty if it is not in use, blkid finds no signature, and its first and last MiB are zero.
 func ProvenEmpty(ctx context.Context, path string) error {
 	_, err := proveEmpty(ctx, path)
 	return err
@@ -66,7 +66,7 @@ func emptyFile(ctx context.Context, path string, size int64) error {
 	})
 }
 
-// emptyDevice opens the device exclusively, which the kernel refuses while it is mounted or part of another device.
+// emptyDevice opens the device with O_EXCL, which fails while it is mounted or part of another device.
 func emptyDevice(ctx context.Context, path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_EXCL, 0)
 	if errors.Is(err, unix.EBUSY) {
@@ -93,7 +93,7 @@ func emptyDevice(ctx context.Context, path string) error {
 	return zeros(f, max(0, size-edge), size)
 }
 
-// signature says what blkid takes the content for, or "".
+// signature returns what blkid recognizes, or "".
 func signature(ctx context.Context, path string) (string, error) {
 	const nothing, ambivalent = 2, 8
 	out, err := run(ctx, "blkid", "-p", "-o", "export", path)

@@ -1,7 +1,7 @@
-// Package nodeops is everything that touches a host: mounts, loop devices, file systems, quotas, freezing, copying.
+// Package nodeops has the operations on a host: mounts, loop devices, file systems, quotas, freezing, copying.
 //
-// It knows nothing of volumes or pools: callers hand it paths, and it never invents one. What a system call does is
-// done by system call; commands run in one place only.
+// It knows neither volumes nor pools: it works only on paths that callers pass. It prefers system calls to commands,
+// and runs commands only here.
 package nodeops
 
 import (
@@ -20,11 +20,11 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// lingering bounds the wait for the output of a killed command whose children hold its pipes.
+// lingering limits the wait for the output of a killed command whose children still hold its pipes.
 const lingering = 5 * time.Second
 
-// run returns what a command wrote to its standard output. The error holds what it wrote to standard error, and is
-// ENOSPC where the command says so, and the context's own where that ended it.
+// run returns the standard output of a command. The error contains its standard error; it is ENOSPC if the command
+// reports that, and wraps the context's error if the context ended.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -47,7 +47,7 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, said)
 }
 
-// brief leaves the list of all options out, with which some commands bury what they complain about.
+// brief strips the usage text with which some commands surround an error.
 func brief(stderr string) string {
 	const most = 2000
 	said, _, _ := strings.Cut(stderr, "\nUsage:")
@@ -57,8 +57,8 @@ func brief(stderr string) string {
 	return strings.TrimSpace(said)
 }
 
-// begin starts a command in a session of its own, which outlives this process, with one more open file, its descriptor 3.
-// The caller must Wait for it.
+// begin starts a command in a new session, which outlives this process, with one inherited file as descriptor 3. The
+// caller must Wait for it.
 func begin(stdin, inherited *os.File, name string, args ...string) (*exec.Cmd, io.Reader, error) {
 	cmd := exec.CommandContext(context.Background(), name, args...)
 	cmd.Env = environment()
@@ -71,12 +71,12 @@ func begin(stdin, inherited *os.File, name string, args ...string) (*exec.Cmd, i
 	return cmd, stdout, cmd.Start()
 }
 
-// environment makes commands speak one language.
+// environment gives commands the C locale.
 func environment() []string {
 	return append(os.Environ(), "LC_ALL=C")
 }
 
-// commands runs what mount-utils wants to run, ended with a context.
+// commands runs the commands of mount-utils, and ends them with a context.
 type commands struct {
 	utilexec.Interface
 	ctx context.Context

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Of linux/fiemap.h.
+// From linux/fiemap.h.
 const (
 	getExtents   = 0xC020660B
 	extentLast   = 1 << 0
@@ -28,8 +28,8 @@ type extentMap struct {
 	extents                      [extentsAtOnce]extent
 }
 
-// Unshared says how many bytes of a file's data lie in blocks that no other file has, as of the last time that its file
-// system was synced. A file system without this information is an error.
+// Unshared returns how many bytes of a file's data are in blocks that no other file shares, as of the last sync of its
+// file system. It fails on a file system that cannot report that.
 func Unshared(f *os.File) (bytes int64, err error) {
 	m := &extentMap{}
 	for start := uint64(0); ; {
@@ -39,7 +39,7 @@ func Unshared(f *os.File) (bytes int64, err error) {
 		}
 		for _, e := range m.extents[:m.mapped] {
 			if e.flags&extentShared == 0 {
-				bytes += int64(e.length) //nolint:gosec // of a file, whose size is an int64
+				bytes += int64(e.length) // of a file, whose size is an int64
 			}
 			start = e.logical + e.length
 			if e.flags&extentLast != 0 {

@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Features is what the file system under a directory can do.
+// Features are the features of the file system of a directory.
 type Features struct {
 	FSType       string
 	BlockSize    int64
-	ReadOnly     bool // nothing else could be tried
+	ReadOnly     bool // the others could not be tried
 	Reflink      bool // files can share blocks
-	DirectIO     bool // loop devices over its files should go past the page cache
+	DirectIO     bool // loop devices on its files should bypass the page cache
 	ProjectQuota bool // limits of project quotas are enforced
 	BtrfsQuota   bool // quota groups are enabled
 }
 
-// Probe finds out by trying, with files that have no name and so vanish with the process.
+// Probe tries the features with unnamed files, which vanish with the process.
 func Probe(dir string) (Features, error) {
 	root, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -78,13 +78,13 @@ func nameless(dir string) (*os.File, error) {
 	return f, os.Remove(f.Name())
 }
 
-// hasQgroups says whether quotas of a btrfs are enabled.
+// hasQgroups returns whether quotas of a btrfs are enabled.
 func hasQgroups(root *os.File) bool {
 	_, err := os.Stat(qgroupsOf(root))
 	return err == nil
 }
 
-// qgroupsOf is where the kernel shows the quota groups of a btrfs; nothing is there of another file system.
+// qgroupsOf returns the directory in sysfs with the quota groups of a btrfs; it does not exist for other file systems.
 func qgroupsOf(root *os.File) string {
 	info := struct {
 		_    [16]byte // devices

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FormatOnce makes a file system on the device of an image that has none, and says whether it did. What holds anything is
-// left as it is: a file system of any kind is for its mount to judge, and all else is ErrNotEmpty. A device is either
-// formatted or proven empty, whenever this is killed: spec.UUID is what an unfinished xfs is known by, and the others are
-// made in memory, where they take little, and get their first MiB, without which they are nothing, last and in one write.
+// FormatOnce makes a file system on an attached device that has none, and returns whether it did. It does not touch a
+// device with content: a file system of any type is left to its mount, anything else is ErrNotEmpty. If this process is
+// killed, the device is either formatted or proven empty. An unfinished xfs is recognized by spec.UUID. The other types
+// are made in memory, where they need little space, and their first MiB, without which they are not recognized, is
+// written last and at once.
 func FormatOnce(ctx context.Context, device string, spec MkfsSpec) (made bool, err error) {
 	if err := CheckMkfs(spec); err != nil {
 		return false, err
@@ -46,7 +47,7 @@ func FormatOnce(ctx context.Context, device string, spec MkfsSpec) (made bool, e
 	return true, formatByCopy(ctx, device, spec)
 }
 
-// formatByCopy makes the file system in memory and copies what of it is not zero.
+// formatByCopy makes the file system in memory and copies the parts that are not zero.
 func formatByCopy(ctx context.Context, device string, spec MkfsSpec) error {
 	to, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_DIRECT, 0)
 	if err != nil {
@@ -75,9 +76,9 @@ func formatByCopy(ctx context.Context, device string, spec MkfsSpec) error {
 	return nil
 }
 
-// copyHeadLast copies in blocks of a MiB, which an image of RBD takes as a whole or not at all.
+// copyHeadLast copies in blocks of one MiB, which RBD writes atomically.
 func copyHeadLast(ctx context.Context, to, from *os.File, size int64) error {
-	block, err := unix.Mmap(-1, 0, edge, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // aligned
+	block, err := unix.Mmap(-1, 0, edge, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // page-aligned
 	if err != nil {
 		return os.NewSyscallError("mmap", err)
 	}

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of linux/fs.h, on every architecture whose ioctls are numbered the common way.
+// From linux/fs.h, for all architectures with the common numbering of ioctls.
 const (
 	fiFreeze = 0xC0045877
 	fiThaw   = 0xC0045878
 )
 
-// ErrThawed: a file system was thawed early by another process, so the copy is not of one instant.
+// ErrThawed means that another process thawed a file system early, so the copy may not be consistent.
 var ErrThawed = errors.New("thawed too early")
 
-// Frozen is a file system that takes no writes until Thaw. A guard, a process of its own, thaws it when the limit is
-// over or this process dies, however it dies; only if the guard dies with it, as all processes of a container do,
-// it stays frozen until ThawLeftover.
+// Frozen is a frozen file system; writes block until Thaw. A guard process thaws it after the limit, or when this
+// process dies. If the guard dies too, as all processes of a container do, the file system stays frozen until
+// ThawLeftover.
 type Frozen struct {
 	mountpoint string
 	root       *os.File
@@ -31,8 +31,8 @@ type Frozen struct {
 	result     error
 }
 
-// Freeze writes out what is in memory and holds all writes to the file system mounted at mountpoint, for at most
-// limit. When ctx ends first the file system is thawed as soon as the kernel gives it back.
+// Freeze syncs the file system mounted at mountpoint and blocks all writes to it, for at most limit. If ctx ends during
+// the freeze, the file system is thawed as soon as the kernel has frozen it.
 func Freeze(ctx context.Context, mountpoint string, limit time.Duration) (*Frozen, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("freezing %s: %w", mountpoint, err)
@@ -51,7 +51,7 @@ func Freeze(ctx context.Context, mountpoint string, limit time.Duration) (*Froze
 		case done <- outcome{f, err}:
 		case <-ctx.Done():
 			if err == nil {
-				_ = f.Thaw() // no caller relies on it
+				_ = f.Thaw() // no caller depends on it
 			}
 		}
 	}()
@@ -75,7 +75,7 @@ func freeze(mountpoint string, limit time.Duration) (*Frozen, error) {
 		root.Close()
 		return nil, err
 	}
-	// Most is written before writers are stopped.
+	// Sync before the freeze, so that writers are blocked for a shorter time.
 	if err := unix.Syncfs(int(root.Fd())); err != nil {
 		root.Close()
 		return nil, err
@@ -100,8 +100,8 @@ func freeze(mountpoint string, limit time.Duration) (*Frozen, error) {
 	return f, nil
 }
 
-// freezable keeps the host running: where a volume was unmounted a moment ago, its mount point is a directory of the
-// host's own file system.
+// freezable fails for the host's own file system: if a volume was unmounted a moment ago, its mount point is a
+// directory of that.
 func freezable(root *os.File) error {
 	var st, host unix.Statx_t
 	if err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO, &st); err != nil {
@@ -119,7 +119,7 @@ func freezable(root *os.File) error {
 	return nil
 }
 
-// Thaw lets writes go on. Every call returns what the first did.
+// Thaw unblocks writes. Repeated calls return the result of the first.
 func (f *Frozen) Thaw() error {
 	f.once.Do(func() { f.result = f.thaw() })
 	return f.result
@@ -140,7 +140,7 @@ func (f *Frozen) thaw() error {
 	return nil
 }
 
-// ThawLeftover thaws what a killed process left frozen; what is not frozen stays as it is.
+// ThawLeftover thaws what a killed process left frozen; it is a no-op if nothing is frozen.
 func ThawLeftover(mountpoint string) error {
 	root, err := os.OpenFile(mountpoint, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {

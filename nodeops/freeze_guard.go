@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// guard is a shell that thaws a file system at the end of its input, which comes when this process dies, or when the
-// time that begins with the first byte is over, whichever is first. A byte dismisses it instead.
+// guard is a shell that thaws a file system at the end of its standard input, that is when this process dies, or when
+// the time limit that starts with the first byte is over. A second byte ends it without thawing.
 type guard struct {
 	cmd   *exec.Cmd
-	alive *os.File // our end of its input
+	alive *os.File // our end of its standard input
 }
 
-// It says when it stands, so that nothing is frozen unguarded. It reaches the file system through a descriptor,
-// because the path may mean another one by then. It succeeds only if it had nothing to do.
+// guardScript prints a line when it is ready, so that nothing is frozen without a guard. It accesses the file system by
+// descriptor, since the path may lead elsewhere by then. It exits with 0 only if it did not thaw.
 const guardScript = `
 echo
 word=$(dd bs=1 count=1 2>/dev/null)
@@ -46,16 +46,15 @@ func startGuard(root *os.File, limit time.Duration) (*guard, error) {
 	return g, nil
 }
 
-// begin lets the time run. It runs from the end of the freeze: a guard whose time is over before would thaw nothing
-// and leave.
+// begin starts the time limit, after the freeze: a guard whose limit ends earlier would thaw nothing and exit.
 func (g *guard) begin() error {
 	_, err := g.alive.WriteString("f")
 	return err
 }
 
-// dismiss ends the guard. An error means that it had ended by itself, and so had thawed what it guarded.
+// dismiss ends the guard. An error means that it had ended before, and so has thawed.
 func (g *guard) dismiss() error {
-	_, _ = g.alive.WriteString("x") // if the guard is gone, Wait says why
+	_, _ = g.alive.WriteString("x") // if the guard has ended, Wait says why
 	g.alive.Close()
 	if err := g.cmd.Wait(); err != nil {
 		return fmt.Errorf("the freeze guard was over: %w", err)

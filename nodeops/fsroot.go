@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openRoot opens the root directory of the xfs or ext4 that dir lies on, by its handle: two containers may see two
-// directories of a file system and not its root, yet must meet at one lock.
+// openRoot opens the root directory of the xfs or ext4 of dir, by its file handle: two containers may see different
+// directories of a file system, and not its root, but must use the same lock.
 func openRoot(dir *os.File) (*os.File, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
@@ -19,7 +19,7 @@ func openRoot(dir *os.File) (*os.File, error) {
 	var inode, generation uint32
 	switch st.Type {
 	case unix.EXT4_SUPER_MAGIC:
-		inode = 2 // whatever its generation
+		inode = 2 // of any generation
 	case unix.XFS_SUPER_MAGIC:
 		var err error
 		if inode, generation, err = xfsRoot(dir); err != nil {
@@ -38,7 +38,7 @@ func openRoot(dir *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir.Name()+" (root)"), nil
 }
 
-// xfsRoot asks for the one inode that has a name of its own in this call.
+// xfsRoot queries the root inode, which this ioctl has a special number for.
 func xfsRoot(dir *os.File) (inode, generation uint32, err error) {
 	const (
 		bulkstat = 0x8040587F // XFS_IOC_BULKSTAT
@@ -49,7 +49,7 @@ func xfsRoot(dir *os.File) (inode, generation uint32, err error) {
 		inode                uint64
 		flags, in, out, ag   uint32
 		_                    [5]uint64
-		found                uint64 // struct xfs_bulkstat begins here
+		found                uint64 // start of struct xfs_bulkstat
 		size, blocks, xflags uint64
 		times                [4]int64
 		generation           uint32

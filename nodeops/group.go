@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetGroup gives a whole tree to a group, which may then read and write all of it and execute what someone may;
-// new files belong to it too. It changes nothing when the top directory is as it should be, which it makes so last,
-// so that a pass that was cut short is repeated. It follows no links and enters no other file system.
+// SetGroup gives a whole tree to a group, which may then read and write all of it and execute what any user may
+// execute; new files inherit the group. It does nothing if the root directory has the group already: that is changed
+// last, so that an interrupted run is repeated. It follows no symlinks and enters no other file system.
 func SetGroup(ctx context.Context, dir string, gid int) error {
 	root, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -28,7 +28,7 @@ func SetGroup(ctx context.Context, dir string, gid int) error {
 	change := func(n *node) error { return changeGroup(n, gid) }
 	w := treeWalk{
 		enter: func(*node, string) error { return nil },
-		leave: change, // when all in it is done, so that the top directory is the last
+		leave: change, // after its content, so that the root directory is last
 		leaf:  func(n *node, _ string) error { return change(n) },
 		live:  true,
 	}
@@ -38,7 +38,7 @@ func SetGroup(ctx context.Context, dir string, gid int) error {
 	return nil
 }
 
-// groupBits is what the group needs of a file or directory of that mode.
+// groupBits returns the permissions of the group for a file or directory with that mode.
 func groupBits(mode uint32) uint32 {
 	switch {
 	case mode&unix.S_IFMT == unix.S_IFDIR:
@@ -58,7 +58,7 @@ func changeGroup(n *node, gid int) error {
 	if n.kind() == unix.S_IFLNK {
 		return nil
 	}
-	// Also where the bits are there: a change of owner takes set-user-id away.
+	// Also set if unchanged: a change of owner clears set-user-id.
 	if mode := n.Mode | groupBits(n.Mode); mode != n.Mode || int(n.Gid) != gid {
 		if err := unix.Chmod(n.magic(), mode&0o7777); err != nil {
 			return &os.PathError{Op: "chmod", Path: n.Name(), Err: err}

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GrowUnmounted makes an ext4 that is not mounted as large as its device. That needs no capability, while the kernel
-// lets only CAP_SYS_RESOURCE grow a mounted one. Repeated, also after a kill, or on another type, it changes nothing.
-// What a check finds fault with is left as it is: it can be mounted at the size that it has.
+// GrowUnmounted grows an ext4 that is not mounted to the size of its device. That needs no capability, while growing a
+// mounted one needs CAP_SYS_RESOURCE. It is idempotent, also after a kill, and does nothing for other types. A file
+// system in which a check finds errors is not changed, and can still be mounted at its size.
 func GrowUnmounted(ctx context.Context, device, fstype string) error {
 	if fstype != "ext4" {
 		return nil
@@ -34,24 +34,24 @@ func GrowUnmounted(ctx context.Context, device, fstype string) error {
 	if err != nil || !has.growsOn(size) {
 		return err
 	}
-	f.Close() // the commands want it alone, too
-	// A check that may write would mark what it cannot mend, and that would not be mounted any more.
+	f.Close() // the commands open it with O_EXCL too
+	// A check that may write would mark errors that it cannot repair, and such a file system would not be mounted.
 	if said, err := run(ctx, "e2fsck", "-f", "-n", device); err != nil {
 		return fmt.Errorf("the ext4 on %s does not grow to its %d bytes, since a check of it fails; run e2fsck -f on a copy of %s while it is not in use: %w", device, size, imageOn(device), oneLine(fmt.Errorf("%w: %s", err, brief(said))))
 	}
-	// What has begun is not cut short. -f leaves out the question when it was checked last: just now.
+	// A resize is not interrupted. -f skips the requirement of a recent check, which has just been done.
 	if _, err := run(context.WithoutCancel(ctx), "resize2fs", "-f", device); err != nil {
 		return fmt.Errorf("growing the ext4 on %s to its %d bytes: %w", device, size, err)
 	}
 	return nil
 }
 
-// openAlone opens a device that nothing has mounted, in whatever mount namespace; it is EBUSY otherwise.
+// openAlone opens a device with O_EXCL; it fails with EBUSY if the device is mounted, in any mount namespace.
 func openAlone(device string) (*os.File, error) {
 	return os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
 }
 
-// imageOn names the file behind a loop device, and any other device itself.
+// imageOn returns the file behind a loop device, or the name of any other device.
 func imageOn(device string) string {
 	if image, err := BackingFile(device); err == nil {
 		return image
@@ -59,7 +59,7 @@ func imageOn(device string) string {
 	return device
 }
 
-// Ext4Size is how many bytes the ext4 on a device takes of it.
+// Ext4Size returns the size of the ext4 on a device.
 func Ext4Size(device string) (int64, error) {
 	f, err := os.Open(device)
 	if err != nil {
@@ -73,12 +73,12 @@ func Ext4Size(device string) (int64, error) {
 	return has.blocks * has.blockSize, nil
 }
 
-// ext4Head is of the superblock.
+// ext4Head has fields of the superblock.
 type ext4Head struct {
 	blockSize, blocks, first, perGroup int64
-	tables                             int64 // blocks of a group's inodes
-	marked                             bool  // as having errors
-	unclean                            bool  // was not unmounted to the end
+	tables                             int64 // blocks of a group's inode table
+	marked                             bool  // marked as having errors
+	unclean                            bool  // was not unmounted cleanly
 }
 
 func readExt4Head(f *os.File) (*ext4Head, error) {
@@ -109,8 +109,8 @@ func readExt4Head(f *os.File) (*ext4Head, error) {
 	return h, nil
 }
 
-// growsOn says whether there is more room on a device of that size than is used. A last group that would hold hardly
-// more than its own tables is never made.
+// growsOn returns whether the file system would grow on a device of that size. resize2fs does not create a last group
+// with hardly more than its own tables.
 func (h *ext4Head) growsOn(size int64) bool {
 	const bitmaps, least = 2, 50
 	blocks := size / h.blockSize

@@ -14,21 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Health is what a mounted file system says of itself. Empty fields mean that nothing is wrong.
+// Health is what the kernel reports about a mounted file system. Empty fields mean no problem.
 type Health struct {
-	Errors string // that the kernel has met in it, with what helps
-	Device string // the I/O errors that the kernel has met of the device below it, if it has none of its own
-	Small  string // how much of its device it takes, where that is not all; nothing while it is being grown
+	Errors string // errors of the file system, and what to do
+	Device string // I/O errors of the device, if the file system has no errors
+	Small  string // says that the file system is smaller than its device; empty while it is being grown
 }
 
-// answerWithin is how long a file system may take to say how it is. The kubelet gives up a call after two minutes.
+// answerWithin is how long a file system may take to answer. The kubelet's calls time out after two minutes.
 const answerWithin = 10 * time.Second
 
-// healthCalls holds the questions under way, as usageCalls does: one that hangs never gets a second.
+// healthCalls has the running queries, as usageCalls does: a file system whose query hangs gets no second one.
 var healthCalls singleflight.Group
 
-// FSHealth asks a file system that is mounted for the errors that the kernel has met in it. It reads hardly more than what
-// is in memory, and does not wait for long, and no longer than ctx: what does not answer is in error too.
+// FSHealth returns the errors that the kernel has recorded for a mounted file system. It reads little from disk, and
+// waits for at most answerWithin and until ctx ends: a file system that does not answer has failed.
 func FSHealth(ctx context.Context, m *Mount) Health {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -61,13 +61,13 @@ func healthOf(m *Mount) (h Health) {
 	case h.Errors == "" && !m.ReadOnly && root != nil:
 		h.Small = small(root, m)
 	}
-	if h.Errors == "" && m.FSType != "btrfs" { // which counts them itself, and knows which it has mended
+	if h.Errors == "" && m.FSType != "btrfs" { // which counts them itself, and knows which were repaired
 		h.Device = IOErrors(deviceName(m.Device))
 	}
 	return h
 }
 
-// openShown opens what a mount shows, nil if that is covered by another mount or cannot be seen.
+// openShown opens the root of a mount; nil if the mount is covered by another one or not visible.
 func openShown(m *Mount) (*os.File, error) {
 	top, err := os.OpenFile(m.Target, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -75,12 +75,12 @@ func openShown(m *Mount) (*os.File, error) {
 	}
 	if !isOfMount(int(top.Fd()), "", m) {
 		top.Close()
-		return nil, nil //nolint:nilnil // as said
+		return nil, nil // nil means not visible
 	}
 	return top, nil
 }
 
-// ext4Errors are those counted since the last e2fsck, also by earlier mounts.
+// ext4Errors describes the errors since the last e2fsck, including those during earlier mounts.
 func ext4Errors(m *Mount) string {
 	dir := filepath.Join("/sys/fs/ext4", deviceName(m.Device))
 	count := counter(dir, "errors_count")
@@ -98,7 +98,7 @@ func ext4Errors(m *Mount) string {
 	return fmt.Sprintf("the ext4 at %s has had errors%s: %d, the first %s, the last %s; files may be damaged; it is checked and repaired before it is mounted the next time", m.Target, readOnly, count, at("first"), at("last"))
 }
 
-// deviceName is the kernel's for a major:minor, "" if there is no such device.
+// deviceName returns the kernel's name of a major:minor, or "".
 func deviceName(number string) string {
 	link, err := os.Readlink(filepath.Join("/sys/dev/block", number))
 	if err != nil {
@@ -115,7 +115,7 @@ func counter(dir, name string) int64 {
 	return n
 }
 
-// btrfsErrors are those counted since the last `btrfs device stats -z`, also by earlier mounts.
+// btrfsErrors describes the errors since the last `btrfs device stats -z`, including those during earlier mounts.
 func btrfsErrors(root *os.File, m *Mount) string {
 	is, err := btrfsInfo(root)
 	if err != nil {
@@ -127,7 +127,7 @@ func btrfsErrors(root *os.File, m *Mount) string {
 	}
 	var counts []string
 	for _, file := range stats {
-		content, _ := os.ReadFile(file) // a device that has gone has none
+		content, _ := os.ReadFile(file) // a device that was removed has none
 		for line := range strings.Lines(string(content)) {
 			if name, count, ok := strings.Cut(strings.TrimSpace(line), " "); ok && count != "0" {
 				counts = append(counts, name+" "+count)

@@ -8,14 +8,14 @@ import (
 	"unsafe"
 )
 
-// small says how much of its device a file system takes, "" where that is all but what none of its type would take.
+// small describes how much smaller than its device a file system is; "" if it uses all that its type can use.
 func small(root *os.File, m *Mount) string {
 	device := m.Device
 	if m.FSType == "btrfs" {
 		device, _ = btrfsTakes(root)
 	}
 	const sector, slack = 512, 1 << 20
-	// In this order a file system that is being grown does not seem small: its device grows first.
+	// In this order a file system that is being grown does not seem too small: its device grows first.
 	size := counter(filepath.Join("/sys/dev/block", device), "size") * sector
 	if _, is := growing.Load("/dev/" + deviceName(device)); is {
 		return ""
@@ -27,7 +27,7 @@ func small(root *os.File, m *Mount) string {
 	return fmt.Sprintf("the %s at %s takes %d bytes of %d: it could not be grown", m.FSType, m.Target, has, size)
 }
 
-// takes is how many bytes of its device a file system takes, 0 if that is not known.
+// takes returns how many bytes of its device a file system uses, 0 if unknown.
 func takes(root *os.File, m *Mount) (bytes int64) {
 	switch m.FSType {
 	case "ext4":
@@ -40,7 +40,7 @@ func takes(root *os.File, m *Mount) (bytes int64) {
 	return bytes
 }
 
-// ext4Takes is the whole device, too, where there is no more of it that could be used.
+// ext4Takes returns the size of the device if the rest of it cannot be used.
 func ext4Takes(name string) int64 {
 	f, err := os.Open("/dev/" + name)
 	if err != nil {
@@ -72,7 +72,7 @@ func xfsTakes(root *os.File) int64 {
 	return int64(has.blockSize) * int64(has.blocks)
 }
 
-// btrfsTakes is of a btrfs on one device.
+// btrfsTakes is for a btrfs on one device.
 func btrfsTakes(root *os.File) (device string, bytes int64) {
 	is, err := btrfsInfo(root)
 	if err != nil || is.devices != 1 {

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is the host as its own processes see it, which one in a container does not.
+// Host gives access to the host's mount namespace, which differs from that of a container.
 type Host struct {
-	Proc string // the directory in proc of a process of the host, such as /host/proc/1. Empty: this process is one
+	Proc string // /proc directory of a process on the host, such as /host/proc/1; empty if this process is one
 }
 
 func (h Host) proc() string { return cmp.Or(h.Proc, "/proc/self") }
 
-// NotMounted says why nothing may be begun in a directory: the host mounts another file system there, which is not
-// mounted, or require wants another one than the root's. Empty: nothing is missing.
+// NotMounted returns why nothing may be initialized in a directory: the host's fstab has a file system there that is
+// not mounted, or require demands another file system than the root's. It returns "" if all is mounted.
 func (h Host) NotMounted(dir string, require bool) (why string, err error) {
 	v, err := h.view(dir)
 	if err != nil {
@@ -49,16 +49,16 @@ func (h Host) NotMounted(dir string, require bool) (why string, err error) {
 	return "", nil
 }
 
-// hostView is what the host and this process see at one place.
+// hostView is what the host and this process see at one path.
 type hostView struct {
-	place  string  // the directory as the host names it, links followed
+	place  string  // the directory's path on the host, without symlinks
 	mounts []Mount // of the host
-	over   Mount   // the host's, on which the place lies
-	seen   string  // the device on which this process sees it
+	over   Mount   // the host's mount that contains the path
+	seen   string  // device of the mount that contains the path in this process
 }
 
-// hidden says whether this process sees another file system than the host: what lies beneath a mount that came later, or
-// one that is gone.
+// hidden returns whether this process sees another file system than the host: the host mounted it later, or has
+// unmounted it.
 func (v *hostView) hidden() bool { return v.over.Device != v.seen }
 
 func (h Host) view(dir string) (*hostView, error) {
@@ -72,8 +72,8 @@ func (h Host) view(dir string) (*hostView, error) {
 	return v, err
 }
 
-// fstab lists the configured mount points of the host. Not every kernel lets a container follow the root of a process
-// of the host, so /etc of the host may lie beside its proc.
+// fstab returns the mount points in the host's fstab. Not every kernel lets a container follow the root of a process on
+// the host, so the host's /etc may be mounted beside its /proc.
 func (h Host) fstab() (points []string, err error) {
 	etc := filepath.Join(h.proc(), "root/etc")
 	if beside := filepath.Join(h.Proc, "../../etc"); h.Proc != "" && isDirectory(beside) {
@@ -94,7 +94,7 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// mountPoints reads what fstab(5) describes.
+// mountPoints parses fstab(5).
 func mountPoints(table string) (points []string) {
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)
@@ -108,7 +108,7 @@ func mountPoints(table string) (points []string) {
 	return points
 }
 
-// resolve follows the links of the host on the way to a path. One that does not exist there is as it is written.
+// resolve follows the host's symlinks in a path. A path that does not exist is returned unchanged.
 func (h Host) resolve(path string) string {
 	path = filepath.Clean(path)
 	root, err := os.Open(filepath.Join(h.proc(), "root"))
@@ -129,8 +129,8 @@ func (h Host) resolve(path string) string {
 	return resolved
 }
 
-// mountDevice is the device of the mount on which this process sees a directory. That of the directory itself is another
-// one on btrfs, where each subvolume has one.
+// mountDevice returns the device of the mount that contains a directory in this process. The st_dev of the directory
+// differs from it on btrfs, where each subvolume has its own.
 func mountDevice(dir string) (string, error) {
 	mounts, err := Mounts()
 	if err != nil {
@@ -154,7 +154,7 @@ func mountDevice(dir string) (string, error) {
 	return covering(mounts, resolved).Device, nil
 }
 
-// covering is the mount on which a path lies.
+// covering returns the mount that contains a path.
 func covering(mounts []Mount, path string) (over Mount) {
 	for _, m := range mounts {
 		if beneath(path, m.Target) && len(m.Target) >= len(over.Target) {
@@ -164,7 +164,7 @@ func covering(mounts []Mount, path string) (over Mount) {
 	return over
 }
 
-// topmost is the last mount exactly at target; nil if there is none.
+// topmost returns the last mount exactly at target, or nil.
 func topmost(mounts []Mount, target string) (top *Mount) {
 	for i := range mounts {
 		if mounts[i].Target == target {
@@ -174,7 +174,7 @@ func topmost(mounts []Mount, target string) (top *Mount) {
 	return top
 }
 
-// beneath says whether a path is a directory or lies in it.
+// beneath returns whether a path is dir or below it.
 func beneath(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

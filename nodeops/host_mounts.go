@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Show mounts at a directory what the host has mounted there, if this process does not see it: a container sees what was
-// mounted when it was started. It says whether it has done so.
+// Show mounts at a directory what the host has mounted there, unless this process sees it: a container sees only what
+// was mounted when it started. It returns whether it mounted anything.
 func (h Host) Show(dir string) (shown bool, err error) {
 	if h.Proc == "" {
 		return false, nil
@@ -30,7 +30,7 @@ func (h Host) Show(dir string) (shown bool, err error) {
 	}
 	defer unix.Close(tree)
 	if top, err := MountAt(dir); err == nil && top != nil && DeviceGone(top.Device) {
-		_ = unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // it goes when the last user of the lost disk does
+		_ = unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // detached lazily: users of the lost disk keep it
 	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return false, fmt.Errorf("mounting what the host has at %s: %w", v.place, os.NewSyscallError("move_mount", err))
@@ -38,8 +38,8 @@ func (h Host) Show(dir string) (shown bool, err error) {
 	return true, nil
 }
 
-// openTree opens a copy of a mount of the host, which is nowhere yet. It does so on a thread of its own, which ends: a
-// thread that was in another mount namespace is of no use to others.
+// openTree opens a detached copy of a mount of the host. It uses a thread that ends afterwards: a thread that has
+// entered another mount namespace cannot be reused.
 func (h Host) openTree(path string) (fd int, err error) {
 	type opened struct {
 		fd  int

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel reports an I/O error to the process that reads or writes, and in its log. No file system but btrfs counts
-// errors that hit only the blocks of a file, and errors of a raw device are not counted.
+// The kernel reports an I/O error to the process that reads or writes, and in its log. Only btrfs counts errors in the
+// blocks of files, and no counter exists for raw devices.
 
-// FollowIOErrors reads the kernel's log from now on until ctx ends, so that others know of the errors in it.
+// FollowIOErrors reads the kernel's log from now on until ctx ends, and records I/O errors.
 func FollowIOErrors(ctx context.Context) error {
 	f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -28,13 +28,13 @@ func FollowIOErrors(ctx context.Context) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
-	record := make([]byte, 8<<10) // of which each read gives one
+	record := make([]byte, 8<<10) // each read returns one record
 	for {
 		n, err := f.Read(record)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, unix.EPIPE): // some were overwritten before they were read
+		case errors.Is(err, unix.EPIPE): // records were overwritten before they were read
 		case err != nil:
 			return fmt.Errorf("reading the kernel's log: %w", err)
 		default:
@@ -43,25 +43,25 @@ func FollowIOErrors(ctx context.Context) error {
 	}
 }
 
-// ioErrorLog has the I/O errors that were seen, by the name of their device.
+// ioErrorLog has the recorded I/O errors, by device name.
 type ioErrorLog struct {
 	mu   sync.Mutex
 	seen map[string]*deviceErrors
 }
 
 type deviceErrors struct {
-	attachment  string // by which a device that was attached again is recognized
+	attachment  string // distinguishes a device from a later attachment
 	count       int
 	first, last time.Time
 }
 
 var ioErrors = ioErrorLog{seen: map[string]*deviceErrors{}}
 
-// ioErrorLine is of the kinds of errors after which content is lost or was not read; a device that is full is not one.
-// Lines that other processes write into the log have a higher number before them.
+// ioErrorLine matches errors after which data is lost or could not be read, so not a full device. Lines that processes
+// write to the log have a higher facility number.
 var ioErrorLine = regexp.MustCompile(`^[0-7],[^;]*;(?:Buffer )?(?:I/O error|critical (?:medium|target) error),? (?:on )?dev ([a-z0-9!-]+),`)
 
-// note takes a record of the kernel's log.
+// note evaluates one record of the kernel's log.
 func (l *ioErrorLog) note(record string, now time.Time) {
 	found := ioErrorLine.FindStringSubmatch(record)
 	if found == nil {
@@ -79,7 +79,7 @@ func (l *ioErrorLog) note(record string, now time.Time) {
 	d.last = now
 }
 
-// of says which errors there were of a device as it is attached now, empty if there were none.
+// of describes the errors of a device since its current attachment, or returns "".
 func (l *ioErrorLog) of(name string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,13 +96,13 @@ func (l *ioErrorLog) of(name string) string {
 		name, d.count, at(d.first), at(d.last))
 }
 
-// attachmentOf is another one whenever something else is attached to a device.
+// attachmentOf identifies the current attachment of a device.
 func attachmentOf(name string) string {
 	return attribute(filepath.Join("/sys/block", name), "diskseq")
 }
 
-// IOErrors says which I/O errors the kernel has met of a device, such as /dev/loop3, since it was attached; empty if none
-// is known. Of a partition they are those of its disk.
+// IOErrors describes the I/O errors of a device, such as /dev/loop3, since it was attached; "" if none are known.
+// Errors of a partition are counted for its disk.
 func IOErrors(device string) string {
 	name := filepath.Base(device)
 	if link, err := os.Readlink(filepath.Join("/sys/class/block", name)); err == nil {

@@ -13,29 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Loop is a loop device held open: until Close it cannot vanish, whatever becomes of its users.
+// Loop is a loop device that is held open, so that it stays attached until Close.
 type Loop struct {
 	Path       string
 	DirectIO   bool
 	SectorSize int
 
 	device    *os.File
-	detaching File // what the last attempt was to detach it from
+	detaching File // the file of the last attempt to detach
 }
 
-// LoopOptions says how to attach. An autoclear device vanishes with its last user, be that a mount or the Loop. Among
-// are the devices that may be used, where this process was lent some; empty: any that is free.
+// LoopOptions are options of AttachLoop. An Autoclear device is detached when its last user, a mount or the Loop,
+// closes it. Among are the devices that this process was allocated; empty: any free device.
 type LoopOptions struct {
 	ReadOnly, Autoclear bool
 	Among               []string
 }
 
-// sectorSize is that of every device whose image allows it: direct I/O needs at least the sectors of the disk below.
+// sectorSize is the logical sector size, if the size of the image allows it: direct I/O requires at least that of the
+// disk below.
 const sectorSize = 4096
 
-// AttachLoop attaches an image to a loop device, or returns the device that is attached to this very file already,
-// now with o.Autoclear: two devices over one file would destroy it. A device that is writable serves a caller who
-// wants to read only; the other way round is an error.
+// AttachLoop attaches an image to a loop device, or returns the device to which this file is attached, with o.Autoclear
+// set: a second device on the same file would destroy it. An existing writable device is returned for a read-only
+// request; the reverse is an error.
 func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error) {
 	unlock, err := lockFile(image)
 	if err != nil {
@@ -66,7 +67,7 @@ func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error)
 	return attachFree(ctx, backing, o)
 }
 
-// lockFile keeps other processes that attach the same file away.
+// lockFile prevents other processes from attaching the same file at the same time.
 func lockFile(path string) (unlock func(), err error) {
 	f, err := Lock(func(flag int) (*os.File, error) { return openBacking(path, flag == os.O_RDONLY) }, unix.LOCK_EX)
 	if err != nil {
@@ -95,7 +96,7 @@ func openBacking(image string, readOnly bool) (*os.File, error) {
 	return f, nil
 }
 
-// attachFree configures the first free device. Another process may take it in between; then there is a next one.
+// attachFree configures the first free device. If another process takes it first, it tries the next one.
 func attachFree(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -122,7 +123,7 @@ func attachFree(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, er
 		case !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENXIO):
 			return nil, fmt.Errorf("attaching %s: %w", backing.Name(), err)
 		}
-		// The winner of the race, or a prober that holds the device for a moment, needs time to go on.
+		// Another process takes the device, or has it open for a moment.
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("attaching %s: %w: %w", backing.Name(), ctx.Err(), err)
@@ -161,8 +162,8 @@ func loopConfig(backing *os.File, o LoopOptions) (*unix.LoopConfig, error) {
 	return config, nil
 }
 
-// directIO says whether a loop device over the file should go past the page cache. On btrfs it must not: the pages
-// of a mounted image may change while they are written, and the checksums of btrfs would then condemn the block.
+// directIO returns whether a loop device on the file should bypass the page cache. On btrfs it must not: pages of a
+// mounted image may change while they are written, and then the checksum of the block is wrong.
 func directIO(f *os.File) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
@@ -179,7 +180,7 @@ func configureLoop(path string, config *unix.LoopConfig, o LoopOptions) (*Loop, 
 	before, errCounts := countedOf(path)
 	err = unix.IoctlLoopConfigure(int(device.Fd()), config)
 	if errors.Is(err, unix.EINVAL) && config.Info.Flags&unix.LO_FLAGS_DIRECT_IO != 0 {
-		// Most kernels drop what the pool cannot do; some refuse it.
+		// Most kernels ignore features that the file system lacks; some refuse them.
 		buffered := *config
 		buffered.Info.Flags &^= unix.LO_FLAGS_DIRECT_IO
 		err = unix.IoctlLoopConfigure(int(device.Fd()), &buffered)
@@ -223,8 +224,8 @@ func describeLoop(device *os.File) (*Loop, error) {
 	return &Loop{Path: device.Name(), DirectIO: direct, SectorSize: sector, device: device}, nil
 }
 
-// reuseLoop takes over a device that is attached to the image already. It fails with ENXIO when the device vanishes in
-// between, or is attached to another file once it is held.
+// reuseLoop opens a device that is attached to the image. It fails with ENXIO if the device was detached, or is
+// attached to another file once it is open.
 func reuseLoop(path, image string, o LoopOptions) (*Loop, error) {
 	of, err := FileAt(image)
 	if err != nil {
@@ -262,7 +263,7 @@ func setAutoclear(device *os.File, status *unix.LoopInfo64, want bool) error {
 	return nil
 }
 
-// Close closes the device, if it is not closed yet. A device without autoclear stays attached.
+// Close closes the device if it is open. Without autoclear, the device stays attached.
 func (l *Loop) Close() error {
 	if err := l.device.Close(); !errors.Is(err, os.ErrClosed) {
 		return err

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoLoop: every device that may be used is in use.
+// ErrNoLoop means that every loop device that may be used is in use.
 var ErrNoLoop = errors.New("no loop device is free")
 
-// The numbers of the loop devices that are reserved for lending. AttachLoop uses one of them only if its caller allows
-// it.
+// The numbers of the loop devices that are reserved for allocation to pods. AttachLoop uses one only if its caller
+// lists it.
 const (
 	FirstLentLoop = 4096
 	MostLentLoops = 4096
 )
 
-// allows refuses a device beyond those that may be used: another process uses the image, and a second device over it
-// would destroy it. A process without lent devices never uses one that is reserved for lending: the borrower may attach
-// another file to it at any time.
+// allows fails for a device that this process may not use: another process has the image attached, and a second device
+// on it would destroy it. A process without allocated devices never uses a reserved one, since the pod that has it may
+// attach another file at any time.
 func (o *LoopOptions) allows(device string) error {
 	switch {
 	case len(o.Among) == 0 && isLent(device):
@@ -36,7 +36,8 @@ func (o *LoopOptions) allows(device string) error {
 	return fmt.Errorf("it is attached to %s, which is none of the %d devices that may be used here: another process of this host has it; stop that, or detach it there with losetup --detach %s", device, len(o.Among), device)
 }
 
-// attachAmong configures the first device of o.Among that is free. The kernel lets one of two win who want the same.
+// attachAmong configures the first free device of o.Among. If two processes try the same one, the kernel lets one
+// succeed.
 func attachAmong(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, error) {
 	config, err := loopConfig(backing, o)
 	if err != nil {
@@ -47,7 +48,7 @@ func attachAmong(ctx context.Context, backing *os.File, o LoopOptions) (*Loop, e
 			return nil, fmt.Errorf("attaching %s: %w", backing.Name(), err)
 		}
 		if attached(device) {
-			continue // without holding it open, which would keep it from ending with its user
+			continue // without opening it, which would delay its autoclear
 		}
 		l, err := configureLoop(device, config, o)
 		if err == nil {
@@ -65,14 +66,14 @@ func attached(device string) bool {
 	return err == nil
 }
 
-// isLent says whether a device is one of those that are kept for lending.
+// isLent returns whether a device is reserved for allocation to pods.
 func isLent(device string) bool {
 	number, err := strconv.Atoi(strings.TrimPrefix(device, "/dev/loop"))
 	return err == nil && number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops
 }
 
-// freeLoop gets an unused device, or a new one where only those reserved for lending are left. A device that is
-// detached while its node is in use is skipped: users of the node would see the image of another volume.
+// freeLoop returns an unused device, or adds one if only reserved ones are unused. It skips detached devices whose node
+// is mounted: users of the node would see the image of another volume.
 func freeLoop(control *os.File, inUse func(device string) bool) (device string, err error) {
 	number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 	if err != nil {
@@ -90,7 +91,7 @@ func freeLoop(control *os.File, inUse func(device string) bool) (device string, 
 	return fmt.Sprintf("/dev/loop%d", number), err
 }
 
-// otherFree is "" where there is none.
+// otherFree returns "" if there is none.
 func otherFree(inUse func(device string) bool) (device string, err error) {
 	entries, err := os.ReadDir("/sys/block")
 	if err != nil {
@@ -105,7 +106,7 @@ func otherFree(inUse func(device string) bool) (device string, err error) {
 	return "", nil
 }
 
-// addLoop makes the device of that number, or the lowest that is missing for -1.
+// addLoop adds the device with that number, or with the lowest free one for -1.
 func addLoop(control *os.File, number int) (made int, err error) {
 	result, _, errno := unix.Syscall(unix.SYS_IOCTL, control.Fd(), unix.LOOP_CTL_ADD, uintptr(number))
 	if errno != 0 {
@@ -114,7 +115,7 @@ func addLoop(control *os.File, number int) (made int, err error) {
 	return int(result), nil
 }
 
-// AddLoops creates the missing devices of count numbers from first on, and returns the paths of all.
+// AddLoops adds the missing devices of count numbers from first on, and returns the paths of all of them.
 func AddLoops(first, count int) ([]string, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -139,8 +140,8 @@ func AddLoops(first, count int) ([]string, error) {
 	return devices, nil
 }
 
-// ReclaimLoops detaches devices that previous borrowers left attached, under any name, and returns the free ones. No
-// process may attach to them during that time. Devices that are still mounted or open are not touched.
+// ReclaimLoops detaches devices that earlier pods left attached, and returns the free ones. No process may attach to
+// them at the same time. Devices that are mounted or open are not touched.
 func ReclaimLoops(ctx context.Context, devices []string) (free []string, err error) {
 	mounts, err := Mounts()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LoopsOf names the devices that are attached to this very file, whatever path it was attached under.
+// LoopsOf returns the devices that are attached to this file, regardless of the path under which it was attached.
 func LoopsOf(image string) ([]string, error) {
 	info, err := os.Lstat(image)
 	if err != nil {
@@ -28,24 +28,24 @@ func LoopsOf(image string) ([]string, error) {
 	return devices, nil
 }
 
-// AttachedLoops names the devices that are attached to anything.
+// AttachedLoops returns all devices that are attached to a file.
 func AttachedLoops() (devices []string) {
-	attached, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is well formed
+	attached, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is valid
 	for _, file := range attached {
 		devices = append(devices, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(file))))
 	}
 	return devices
 }
 
-// backs asks the device itself which file it is attached to, by device and inode: a name proves nothing, since anybody can
-// make a file of any path in a mount namespace of his own. Names only spare asking devices that are others' for sure: a
-// device that is held open for the question outlives its last user by that moment. What cannot be asked is no match.
+// backs queries the device for the device and inode numbers of its file: the path is no proof, since any user can
+// create a file of any path in a mount namespace. The path only excludes devices of other files, which are not opened:
+// opening a device delays its autoclear. A device that cannot be queried does not match.
 func backs(info os.FileInfo, image, device string) bool {
 	name, err := BackingFile(device)
 	if err != nil {
 		return false
 	}
-	// One whose file was deleted, or attached in another mount namespace, has a name that means nothing here.
+	// The path of a file that was deleted, or attached in another mount namespace, means nothing here.
 	if other, err := os.Lstat(name); err == nil && !os.SameFile(info, other) && tail(name) != tail(image) {
 		return false
 	}
@@ -57,21 +57,22 @@ func tail(path string) string {
 	return filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
 }
 
-// BackingFile is the path of the image that a device is attached to, as the kernel sees it; ErrNotExist when none.
+// BackingFile returns the path of the image of a device, as the kernel reports it; ErrNotExist if the device is not
+// attached.
 func BackingFile(device string) (string, error) {
 	b, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file"))
 	return strings.TrimSuffix(string(b), "\n"), err
 }
 
-// The kernel detaches a device that others hold open, if only a prober for a moment, when the last of them closes it.
+// If other processes have a device open, even for a moment, the kernel detaches it when the last of them closes it.
 const (
 	detachGrace = time.Second
 	detachPause = 2 * time.Millisecond
 )
 
-// DetachLoop detaches a device from that very file and returns when it is done; a device that is attached to nothing, or
-// to another file by now, is let be. When someone keeps it open it fails with EBUSY, and the device goes as soon as they
-// close it.
+// DetachLoop detaches a device from this file and waits until it is detached. It does nothing if the device is not
+// attached, or attached to another file. If another process has the device open it fails with EBUSY, and the kernel
+// detaches it when that closes it.
 func DetachLoop(ctx context.Context, device string, from File) error {
 	return detachIf(ctx, device, func(now File) bool { return now == from })
 }
@@ -97,15 +98,15 @@ func detachIf(ctx context.Context, device string, meant func(now File) bool) err
 	return errors.Join(err, l.Close())
 }
 
-// Detach detaches the device, closes it and returns when it is free. While another process has it open it fails with
-// EBUSY and stays held: a device that another process is the last to have open may become free while that still uses
-// it.
+// Detach detaches the device, closes it, and waits until it is free. While another process has it open, it fails with
+// EBUSY and stays open: if another process were the last to close it, the device could become free while that process
+// still uses it.
 func (l *Loop) Detach(ctx context.Context) error {
 	before, err := l.file()
 	switch {
 	case errors.Is(err, unix.ENXIO):
 		return l.Close()
-	case errors.Is(err, unix.EBADF): // an attempt before has closed it already
+	case errors.Is(err, unix.EBADF): // an earlier attempt has closed it
 		return DetachLoop(ctx, l.Path, l.detaching)
 	case err != nil:
 		return fmt.Errorf("detaching %s: %w", l.Path, err)
@@ -120,7 +121,7 @@ func (l *Loop) Detach(ctx context.Context) error {
 	return until(ctx, l.Path, func() (bool, error) { return !stillAttached(l.Path, before), nil })
 }
 
-// until waits for so long that a device is detached.
+// until waits for a limited time until a device is detached.
 func until(ctx context.Context, device string, detached func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, detachGrace)
 	defer cancel()
@@ -142,8 +143,8 @@ func until(ctx context.Context, device string, detached func() (bool, error)) er
 	}
 }
 
-// clear asks the kernel to detach the device, which it does, at the latest when it is closed, if no other process has
-// it open. Before Linux 6.10 another process may attach it again at once; that attachment is not the one to detach.
+// clear requests the detach of the device, which happens when it is closed, unless another process has it open. Before
+// Linux 6.10 another process may attach it again immediately; that attachment must not be detached.
 func (l *Loop) clear(before File) (alone bool, err error) {
 	err = unix.IoctlSetInt(int(l.device.Fd()), unix.LOOP_CLR_FD, 0)
 	if errors.Is(err, unix.ENXIO) {
@@ -159,7 +160,7 @@ func (l *Loop) clear(before File) (alone bool, err error) {
 	return err == nil && now != before, err
 }
 
-// stillAttached says whether a device is attached to the same file as before, and not to another's by now.
+// stillAttached returns whether a device is attached to the same file as before.
 func stillAttached(device string, before File) bool {
 	if !attached(device) {
 		return false
@@ -168,7 +169,7 @@ func stillAttached(device string, before File) bool {
 	return err == nil && now == before || err != nil && !errors.Is(err, unix.ENXIO) && !errors.Is(err, fs.ErrNotExist)
 }
 
-// GrowLoop lets a device see that its image has grown.
+// GrowLoop updates the size of a device to that of its image.
 func GrowLoop(device string) error {
 	err := onDevice(device, func(fd int) error { return unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0) })
 	if err != nil {
@@ -177,7 +178,7 @@ func GrowLoop(device string) error {
 	return nil
 }
 
-// SyncDevice writes out what a block device and those beneath it hold in memory.
+// SyncDevice flushes the caches of a block device and of those below it.
 func SyncDevice(device string) error {
 	if err := onDevice(device, unix.Fsync); err != nil {
 		return fmt.Errorf("syncing %s: %w", device, err)

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File identifies a file to the kernel, regardless of its path.
+// File identifies a file, regardless of its path.
 type File struct{ device, inode uint64 }
 
-// FileAt is the file at a path; a link is not followed.
+// FileAt returns the file at a path. It does not follow a symlink.
 func FileAt(path string) (File, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -28,7 +28,7 @@ func fileOf(info os.FileInfo) File {
 	return File{st.Dev, st.Ino}
 }
 
-// LoopFile is the file that a device is attached to. It fails with ENXIO when that is none.
+// LoopFile returns the file of a device. It fails with ENXIO if the device is not attached.
 func LoopFile(device string) (File, error) {
 	f, err := openLoop(device, true)
 	if err != nil {

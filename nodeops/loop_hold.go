@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HoldLoop opens a device that is attached to that very file, which stays so until Close, whatever those ask of the
-// device who see its node. It fails with ENXIO if the device is attached to nothing, or to something else.
+// HoldLoop opens a device that is attached to this file. The device stays attached until Close, regardless of what
+// other processes that have access to its node request. HoldLoop fails with ENXIO if the device is not attached to this
+// file.
 func HoldLoop(device, image string) (*Loop, error) {
 	f, err := openLoop(device, true)
 	if err != nil {
@@ -22,9 +23,9 @@ func HoldLoop(device, image string) (*Loop, error) {
 	return l, nil
 }
 
-// Keep takes back what those may have asked of the device who see its node, with or without capabilities: to detach itself
-// when the last user closes it (LOOP_CLR_FD, LOOP_SET_STATUS), or to show a part of the image only. It fails with ENXIO if
-// the device is not attached to that very file.
+// Keep reverts what processes with access to the node of the device may have requested, with or without capabilities:
+// to detach it when its last user closes it (LOOP_CLR_FD, LOOP_SET_STATUS), or to limit it to a part of the image. It
+// fails with ENXIO if the device is not attached to this file.
 func (l *Loop) Keep(image string) error {
 	of, err := FileAt(image)
 	if err != nil {
@@ -49,7 +50,7 @@ func (l *Loop) Keep(image string) error {
 	return nil
 }
 
-// clearReadOnly makes a device writable that was made read-only for its previous user.
+// clearReadOnly makes a device writable that an earlier user set read-only.
 func clearReadOnly(device *os.File) error {
 	readOnly, err := unix.IoctlGetInt(int(device.Fd()), unix.BLKROGET)
 	if err != nil || readOnly == 0 {

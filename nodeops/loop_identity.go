@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What follows asks the kernel which device a mount or a node is of. The text of a mount's source, and the name of a node,
-// are what their maker has chosen: a tmpfs may call itself /dev/loop7.
+// The functions below ask the kernel for the device of a mount or node. The source of a mount and the name of a node
+// are arbitrary: a tmpfs may have the source /dev/loop7.
 
 var (
 	loopName   = regexp.MustCompile(`^loop[0-9]+$`)
 	loopNumber = regexp.MustCompile(`^7:[0-9]{1,10}$`) // LOOP_MAJOR
 )
 
-// loopByNumber names the loop device of a major:minor; "" if there is none that the kernel calls so, or its node in /dev is
-// another's.
+// loopByNumber returns the loop device of a major:minor. It returns "" if the kernel has no such device, or its node in
+// /dev belongs to another device.
 func loopByNumber(number string) string {
 	if !loopNumber.MatchString(number) {
 		return ""
@@ -39,11 +39,10 @@ func deviceByNumber(number string, named *regexp.Regexp) string {
 	return "/dev/" + name
 }
 
-// LoopUnder names the loop device that the file system lies on which a mount shows; "" if it lies on none, or on one
-// that is not known for sure.
+// LoopUnder returns the loop device of a mount's file system; "" if there is none or it cannot be determined.
 func LoopUnder(m *Mount) string { return loopByNumber(numberUnder(m)) }
 
-// numberUnder is the major:minor of the only device that the file system lies on; "" if there is none.
+// numberUnder returns the major:minor of the only device of a mount's file system, or "".
 func numberUnder(m *Mount) string {
 	if m.FSType == "btrfs" {
 		return numberUnderBtrfs(m)
@@ -51,7 +50,7 @@ func numberUnder(m *Mount) string {
 	return m.Device
 }
 
-// numberUnderBtrfs goes by the file system's own identity, since the mount table has no device of a btrfs.
+// numberUnderBtrfs identifies the file system by its UUID: the mount table does not have the device of a btrfs.
 func numberUnderBtrfs(m *Mount) string {
 	root, err := os.OpenFile(m.Target, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -68,11 +67,11 @@ func numberUnderBtrfs(m *Mount) string {
 	return is.device
 }
 
-// btrfs is what a btrfs says of itself.
+// btrfs describes a btrfs.
 type btrfs struct {
-	dir           string // in /sys
-	devices, last uint64 // how many, and the highest id of one
-	device        string // major:minor of the only one
+	dir           string // in sysfs
+	devices, last uint64 // number of devices, and the highest device id
+	device        string // major:minor, if there is only one
 }
 
 func btrfsInfo(root *os.File) (*btrfs, error) {
@@ -96,7 +95,7 @@ func btrfsInfo(root *os.File) (*btrfs, error) {
 	return is, err
 }
 
-// isOfMount says whether what is at a path, from a directory on, is seen through that mount.
+// isOfMount returns whether a path, relative to an open directory, leads to that mount.
 func isOfMount(dir int, path string, m *Mount) bool {
 	var st unix.Statx_t
 	flags := unix.AT_SYMLINK_NOFOLLOW
@@ -107,11 +106,11 @@ func isOfMount(dir int, path string, m *Mount) bool {
 	return err == nil && st.Mask&unix.STATX_MNT_ID != 0 && strconv.FormatUint(st.Mnt_id, 10) == m.ID
 }
 
-// LoopNode names the loop device whose node a mount shows; "" if it shows none, or is covered by another mount. What does
-// not bear such a name is not touched: a stranger's mount may hang.
+// LoopNode returns the loop device whose node is bind-mounted; "" if it is none, or covered by another mount. Only
+// mounts with a name of a loop device are accessed: another may hang.
 func LoopNode(m *Mount) string { return loopByNumber(numberOfNode(m, loopName)) }
 
-// numberOfNode is the major:minor of the node that a mount shows.
+// numberOfNode returns the major:minor of a bind-mounted device node.
 func numberOfNode(m *Mount, name *regexp.Regexp) string {
 	var st unix.Stat_t
 	if !name.MatchString(filepath.Base(m.Root)) || unix.Lstat(m.Target, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
@@ -123,14 +122,14 @@ func numberOfNode(m *Mount, name *regexp.Regexp) string {
 	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 }
 
-// MayUse says whether a mount could be a use of an attached device. Unlike the above it goes by names too, since here a mistake
-// only means that a device is left alone.
+// MayUse returns whether a mount may use an attached device. It also compares names: a wrong match only means that a
+// device is not detached.
 func MayUse(m *Mount, device string) bool {
 	named := filepath.Base(m.Root) == filepath.Base(device) && m.Target != device
 	return named || m.Source == device || AttachedUnder(m) == device || AttachedNode(m) == device
 }
 
-// IsAttached says whether a device is attached to that very file. What cannot be asked is no match.
+// IsAttached returns whether a device is attached to this file; false if it cannot be queried.
 func IsAttached(device, image string) bool {
 	at, err := FileAt(image)
 	if err != nil {
@@ -140,8 +139,8 @@ func IsAttached(device, image string) bool {
 	return err == nil && of == at
 }
 
-// inUseByNode lists the loop devices whose nodes are mounted somewhere: users of these nodes must not find the image of
-// another volume in them, even if they are attached to none now.
+// inUseByNode returns whether the node of a device is mounted somewhere: its users must not see the image of another
+// volume, even if the device is not attached now.
 func inUseByNode() (func(device string) bool, error) {
 	mounts, err := Mounts()
 	if err != nil {

@@ -9,18 +9,16 @@ import (
 	"sync"
 )
 
-// Traffic is what the kernel has counted of a block device. An operation is a request that was completed; of several that
-// the kernel has merged, it is one.
+// Traffic has the kernel's I/O counters of a block device. Requests that the kernel has merged count once.
 type Traffic struct{ Reads, ReadBytes, Writes, WrittenBytes uint64 }
 
-// since is the increase since a count.
+// since returns the increase since an earlier count.
 func (t Traffic) since(before Traffic) Traffic {
 	return Traffic{t.Reads - before.Reads, t.ReadBytes - before.ReadBytes, t.Writes - before.Writes, t.WrittenBytes - before.WrittenBytes}
 }
 
-// LoopTraffic is what went through a loop device since it was attached by this process; or else since this process has
-// asked first. The kernel counts for a device whatever it is attached to, so its own numbers have what others did
-// with the device before.
+// LoopTraffic returns the I/O counters of a loop device since this process attached it, or since the first call for it.
+// The kernel's counters are not reset when a device is attached to another file, so that they include earlier uses.
 func LoopTraffic(device string) (Traffic, error) {
 	now, err := countedOf(device)
 	if err != nil {
@@ -29,7 +27,7 @@ func LoopTraffic(device string) (Traffic, error) {
 	return now.since(loopCounts.begin(device, attachmentOf(filepath.Base(device)), now)), nil
 }
 
-// loopCounts has what a device had counted when its present attachment began.
+// loopCounts has the counters of devices at the start of their current attachment.
 var loopCounts = attachmentCounts{of: map[string]attachmentCount{}}
 
 type attachmentCounts struct {
@@ -42,7 +40,7 @@ type attachmentCount struct {
 	Traffic
 }
 
-// begin is what an attachment began with, which is now if it is not known yet.
+// begin returns the counters at the start of an attachment, or stores the current ones if that is unknown.
 func (c *attachmentCounts) begin(device, attachment string, now Traffic) Traffic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,17 +51,17 @@ func (c *attachmentCounts) begin(device, attachment string, now Traffic) Traffic
 	return now
 }
 
-// set is for an attachment that begins.
+// set stores the counters at the start of an attachment.
 func (c *attachmentCounts) set(device, attachment string, now Traffic) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.of[device] = attachmentCount{attachment, now}
 }
 
-// sectorBytes is the unit of the counters, whatever the sectors of the device are.
+// sectorBytes is the unit of the counters, regardless of the device's sector size.
 const sectorBytes = 512
 
-// countedOf reads the counters of a device. The kernel's Documentation/block/stat.rst has their order.
+// countedOf reads the counters of a device; the kernel's Documentation/block/stat.rst lists them.
 func countedOf(device string) (t Traffic, err error) {
 	dir := filepath.Join("/sys/block", filepath.Base(device))
 	if attribute(dir, "queue/iostats") == "0" {

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uuidAt is where file systems keep their UUID.
+// uuidAt is the offset of the UUID.
 var uuidAt = map[string]int64{"ext4": 1024 + 0x68, "xfs": 32}
 
-// RenewUUID gives the file system on a device, which is not mounted, a UUID that no other has: programs that identify
-// file systems by it would take a copy for its source. If the source was mounted while it was copied, a mount must have
-// replayed the log of the copy. A btrfs gets one from RenewFSID.
+// RenewUUID gives the file system on an unmounted device a new UUID: programs that identify file systems by it would
+// confuse a copy with its source. If the source was mounted during the copy, the log of the copy must have been
+// replayed by a mount. For btrfs there is RenewFSID.
 func RenewUUID(ctx context.Context, device, fstype string) error {
 	at, ok := uuidAt[fstype]
 	if !ok {
@@ -33,15 +33,15 @@ func RenewUUID(ctx context.Context, device, fstype string) error {
 	if err != nil {
 		return fmt.Errorf("giving the %s on %s another UUID: %w", fstype, device, err)
 	}
-	if now, err := uuidOf(device, at); err != nil || now == before { // xfs_admin is silent about some failures
+	if now, err := uuidOf(device, at); err != nil || now == before { // xfs_admin does not report all failures
 		return errors.Join(err, fmt.Errorf("the %s on %s has kept its UUID; mount and unmount it, then try again", fstype, device))
 	}
 	return nil
 }
 
-// renewExt4 first frees the checksums of all metadata from the UUID, so that they need not be rewritten.
+// renewExt4 first makes the metadata checksums independent of the UUID, so that they need not be rewritten.
 func renewExt4(ctx context.Context, device string) error {
-	_, seed := run(ctx, "tune2fs", "-O", "metadata_csum_seed", device) // one without such checksums refuses
+	_, seed := run(ctx, "tune2fs", "-O", "metadata_csum_seed", device) // it fails if there are no such checksums
 	_, err := run(ctx, "tune2fs", "-U", "random", device)
 	if err == nil {
 		return nil
@@ -53,7 +53,7 @@ func renewExt4(ctx context.Context, device string) error {
 	return err
 }
 
-// uuidOf reads past what the kernel keeps of the device in memory.
+// uuidOf reads from the device, not from its page cache.
 func uuidOf(device string, at int64) (uuid [16]byte, err error) {
 	f, err := os.Open(device)
 	if err != nil {

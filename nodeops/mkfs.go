@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrMkfsRefused: mkfs itself did not accept the options of a MkfsSpec, or not together with the size.
+// ErrMkfsRefused means that mkfs did not accept the options of a MkfsSpec, perhaps because of the size.
 var ErrMkfsRefused = errors.New("mkfs refused")
 
-// MkfsSpec describes a file system to make.
+// MkfsSpec specifies a file system.
 type MkfsSpec struct {
 	FSType  string
 	Options []string
-	Inodes  uint64 // how many files it must hold, and hardly more; zero leaves it to mkfs
-	UUID    string // of an xfs that is to be known by it; empty leaves it to mkfs
+	Inodes  uint64 // minimum number of files, hardly exceeded; zero selects the default of mkfs
+	UUID    string // for xfs only; empty selects a random one
 }
 
-// SmallestFS is the size below which a file system of that type cannot be made, or not with a journal.
+// SmallestFS returns the minimum size of a file system of that type, with a journal.
 func SmallestFS(fstype string) (bytes int64, err error) {
 	switch fstype {
 	case "ext4":
@@ -38,10 +38,10 @@ func SmallestFS(fstype string) (bytes int64, err error) {
 
 var uuidForm = whole(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// reservedInodes is what ext4 keeps for itself, lost+found included.
+// reservedInodes is the number of inodes that ext4 reserves, including lost+found.
 const reservedInodes = 11
 
-// CheckMkfs says whether MakeFS would try the spec.
+// CheckMkfs validates a spec.
 func CheckMkfs(spec MkfsSpec) error {
 	if _, err := SmallestFS(spec.FSType); err != nil {
 		return err
@@ -67,8 +67,8 @@ func CheckMkfs(spec MkfsSpec) error {
 	return nil
 }
 
-// MakeFS makes a file system in a file or on a block device that is proven empty; else it fails with ErrNotEmpty
-// and changes nothing. It discards nothing, so that space set aside before stays set aside.
+// MakeFS makes a file system in a file or on a block device that is proven empty; otherwise it fails with ErrNotEmpty
+// and changes nothing. It does not discard blocks, so that preallocated space stays allocated.
 func MakeFS(ctx context.Context, path string, spec MkfsSpec) error {
 	if err := CheckMkfs(spec); err != nil {
 		return err
@@ -100,7 +100,7 @@ func MakeFS(ctx context.Context, path string, spec MkfsSpec) error {
 	return err
 }
 
-// makeExt4 merges its own extended options with those given, because mke2fs heeds only the last -E.
+// makeExt4 merges its extended options with the given ones, because mke2fs uses only the last -E.
 func makeExt4(ctx context.Context, path string, given mkfsOptions, inodes uint64, zeroed bool) error {
 	args := []string{"-t", "ext4", "-q", "-b", "4096", "-m", "0"}
 	if inodes > 0 {
@@ -115,7 +115,7 @@ func makeExt4(ctx context.Context, path string, given mkfsOptions, inodes uint64
 		}
 	}
 	if zeroed {
-		// Else the kernel writes zeros over the inode tables after the first mount, and a thin image grows.
+		// Otherwise the kernel zeroes the inode tables after the first mount, which allocates space in a thin image.
 		err := mke2fs(ctx, path, args, append(extended, "assume_storage_prezeroed=1"))
 		if err == nil || !strings.Contains(err.Error(), "specified: assume_storage_prezeroed") {
 			return err
@@ -130,8 +130,8 @@ func mke2fs(ctx context.Context, path string, args, extended []string) error {
 	return err
 }
 
-// RenewFSID gives a file system that was copied with its image an identity of its own. Only btrfs needs one: the kernel
-// takes two devices of one identity for parts of one file system. The others are distinguished by their device.
+// RenewFSID gives a file system that was copied with its image a new identity. Only btrfs needs one: the kernel treats
+// two devices with the same identity as one file system. The others are distinguished by device.
 func RenewFSID(ctx context.Context, image, fstype string) error {
 	if fstype != "btrfs" {
 		return nil

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// What a caller may ask of mkfs: only what changes the layout inside the file system. Nothing here names a file or
-// a device, changes blocks or sectors, or makes a file system that cannot be mounted, grown or replayed after a crash.
+// The allowed mkfs options: only those that change the layout inside the file system. None refers to a file or device,
+// changes block or sector sizes, or makes a file system that cannot be mounted, grown or recovered after a crash.
 
-// mkfsRules are the flags of one mkfs with the pattern that the whole value must match.
+// mkfsRules maps a flag of one mkfs to the pattern that its whole value must match.
 type mkfsRules map[string]*regexp.Regexp
 
 const (
@@ -61,13 +61,13 @@ var mkfsFlags = map[string]mkfsRules{
 	},
 }
 
-// otherNames are the long forms in use.
+// otherNames are the long forms of flags.
 var otherNames = map[string]string{
 	"--checksum": "--csum", "--data": "-d", "--features": "-O", "--label": "-L", "--metadata": "-m", "--nodesize": "-n",
 	"--runtime-features": "-R",
 }
 
-// refusals are the reasons for flags that a caller may well expect.
+// refusals are the reasons for refused flags that users may expect to work.
 var refusals = map[string]string{
 	"ext4 -b":  "blocks have 4096 bytes, so that every host can mount the volume",
 	"xfs -b":   "blocks have 4096 bytes, so that every host can mount the volume",
@@ -87,7 +87,7 @@ var refusals = map[string]string{
 
 func whole(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
 
-// list matches patterns joined by commas.
+// list matches values that are separated by commas.
 func list(patterns ...string) *regexp.Regexp {
 	one := `(?:` + strings.Join(patterns, `|`) + `)`
 	return whole(one + `(?:,` + one + `)*`)
@@ -97,13 +97,13 @@ func label(most int) *regexp.Regexp {
 	return whole(fmt.Sprintf(`[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}`, most-1))
 }
 
-// mkfsOption is a flag with its value; every flag allowed here has one.
+// mkfsOption is a flag with its value; every allowed flag has one.
 type mkfsOption struct{ flag, value string }
 
 type mkfsOptions []mkfsOption
 
-// CheckMkfsOptions says whether MakeFS accepts the options: a flag and its value may be one element ("-i8192",
-// "--label=data") or two.
+// CheckMkfsOptions validates options for MakeFS. A flag and its value may be one element ("-i8192", "--label=data") or
+// two.
 func CheckMkfsOptions(fstype string, options []string) error {
 	_, err := parseMkfs(fstype, options)
 	return err
@@ -140,7 +140,7 @@ func parseMkfs(fstype string, options []string) (mkfsOptions, error) {
 	return given, nil
 }
 
-// splitFlag parts what stands before the value, in its short form, from a value that is joined to it.
+// splitFlag splits an option into the flag, in its short form, and a value that is joined to it.
 func splitFlag(option string) (flag, value string, joined bool) {
 	if strings.HasPrefix(option, "--") {
 		flag, value, joined = strings.Cut(option, "=")
@@ -175,7 +175,7 @@ func (o mkfsOptions) args() []string {
 	return args
 }
 
-// shorten makes a value from outside fit for a message.
+// shorten truncates a value from outside for a message.
 func shorten(s string) string {
 	const most = 80
 	if len(s) <= most {

@@ -12,19 +12,19 @@ import (
 	"k8s.io/mount-utils"
 )
 
-// ErrDamaged: what lies on a device is not the file system that should be there, or not one that can be mounted.
+// ErrDamaged means that the device does not have the expected file system, or one that cannot be mounted.
 var ErrDamaged = errors.New("damaged file system")
 
-// mounter is the zero value on purpose: it asks for no systemd scope and starts no umount to learn how that answers.
+// mounter uses the zero value: it starts no systemd scope, and does not run umount to detect features.
 func mounter() mount.Interface { return &mount.Mounter{} }
 
-// MountFS mounts a device that holds a file system. It never formats. A failure that lies in the content is
-// ErrDamaged and says what to do. A mount that has begun cannot be cancelled.
+// MountFS mounts the file system of a device. It never formats. A failure because of the content is an ErrDamaged that
+// says what to do. A mount that has started cannot be cancelled.
 func MountFS(ctx context.Context, device, target, fstype string, options []string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("mounting %s: %w", device, err)
 	}
-	// Of other types the command mount makes its own sense: "auto", lists, and "no" before a name.
+	// The command mount interprets other types: "auto", lists, and the prefix "no".
 	if _, err := SmallestFS(fstype); err != nil {
 		return fmt.Errorf("mounting %s: %w", device, err)
 	}
@@ -41,10 +41,10 @@ func MountFS(ctx context.Context, device, target, fstype string, options []strin
 	return nil
 }
 
-// repairs are the commands that mend a file system whose image is not attached.
+// repairs are the commands that repair a file system in an image that is not attached.
 var repairs = map[string]string{"ext4": "e2fsck -f", "xfs": "xfs_repair", "btrfs": "btrfs check"}
 
-// diagnose finds out why a mount failed, where the kernel's own answer fits a dozen reasons.
+// diagnose determines why a mount failed: the kernel's error has many possible causes.
 func diagnose(ctx context.Context, device, fstype string, options []string, failure error) error {
 	if known, err := os.ReadFile("/proc/filesystems"); err == nil && !slices.Contains(strings.Fields(string(known)), fstype) {
 		return fmt.Errorf("the kernel of this host does not know %s; load its module: %w", fstype, failure)
@@ -63,16 +63,16 @@ func diagnose(ctx context.Context, device, fstype string, options []string, fail
 	return fmt.Errorf("%w: unstage the volume and run %s on a copy of its image, or restore it from a snapshot or backup: %w", ErrDamaged, repairs[fstype], failure)
 }
 
-// special says that an option is not one that every file system takes.
+// special returns whether an option is specific to a type of file system.
 func special(option string) bool {
 	return !slices.Contains([]string{"ro", "rw", "noatime", "nodiratime", "relatime", "nodev", "nosuid", "noexec", "sync", "discard"}, option)
 }
 
-// oneLine makes an error of mount-utils fit for a log.
+// oneLine formats an error of mount-utils for a log.
 func oneLine(err error) error { return errors.New(strings.Join(strings.Fields(err.Error()), " ")) }
 
-// Bind makes source visible at target: a directory on a directory, a file or device on a file. Repeated, it stacks a
-// second mount; the caller asks MountAt first. A read-only bind of a device does not stop writes to the device.
+// Bind bind-mounts source at target: a directory on a directory, a file or device on a file. Repeated, it adds a second
+// mount; check with MountAt first. A read-only bind mount of a device does not prevent writes to the device.
 func Bind(ctx context.Context, source, target string, readOnly bool, options []string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("binding %s to %s: %w", source, target, err)
@@ -89,13 +89,13 @@ func Bind(ctx context.Context, source, target string, readOnly bool, options []s
 		return err
 	}
 	if err := mounter().Mount(source, target, "", all); err != nil {
-		// The options, "ro" among them, are set by a second step: without it the mount must not stay.
+		// The options, such as "ro", are set by a remount: if that fails, the mount must not stay.
 		return errors.Join(fmt.Errorf("binding %s to %s: %w", source, target, oneLine(err)), unmountDown(context.WithoutCancel(ctx), target, len(before)))
 	}
 	return nil
 }
 
-// Unmount takes away all mounts at target; none is fine.
+// Unmount removes all mounts at target, if there are any.
 func Unmount(ctx context.Context, target string) error { return unmountDown(ctx, target, 0) }
 
 func unmountDown(ctx context.Context, target string, leave int) error {

@@ -11,26 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detachedMounts makes mounts in two steps: the first, which contacts a server and may hang in the kernel forever,
-// creates a detached mount; the second attaches it at its target, and does not happen once the caller no longer waits
-// for the first. So a mount that hangs never appears later unexpectedly. A call that hangs keeps its thread: no target
-// gets a second one.
+// detachedMounts mounts in two steps. The first creates a detached mount; it contacts a server and may hang in the
+// kernel indefinitely. The second attaches it at its target, unless the caller no longer waits for it. So a mount that
+// hangs never appears later unexpectedly. A call that hangs occupies a thread, so there is at most one per target.
 type detachedMounts struct {
 	mu      sync.Mutex
 	running map[string]*detachedMount // by target
 }
 
 type detachedMount struct {
-	what   string // is mounted, to distinguish a new request from a repeated one
+	what   string // source and options, to distinguish a new request from a repeated one
 	done   chan struct{}
 	fd     int
 	err    error
-	wanted int // callers who wait
+	wanted int // number of waiting callers
 }
 
 var detached detachedMounts
 
-// put mounts at target what open returns, or fails when ctx ends first.
+// put attaches at target the mount that open creates, or fails when ctx ends.
 func (d *detachedMounts) put(ctx context.Context, target, what string, open func() (fd int, err error)) error {
 	m, err := d.join(target, what, open)
 	if err != nil {
@@ -83,8 +82,8 @@ func (d *detachedMounts) leave(target string, m *detachedMount) {
 	d.drop(target, m)
 }
 
-// drop closes mounts without a waiter and mounts whose call has ended. The mount goes with its descriptor, unless it
-// was moved.
+// drop closes mounts without waiters whose call has returned. A mount that was not attached is removed when its
+// descriptor is closed.
 func (d *detachedMounts) drop(target string, m *detachedMount) {
 	select {
 	case <-m.done:
@@ -100,7 +99,7 @@ func (d *detachedMounts) drop(target string, m *detachedMount) {
 	}
 }
 
-// mountAttributes are the options that belong to a mount, and not to its file system.
+// mountAttributes are the options of a mount, as opposed to those of its file system.
 var mountAttributes = map[string]struct{ set, clear uint64 }{
 	"ro": {set: unix.MOUNT_ATTR_RDONLY}, "rw": {clear: unix.MOUNT_ATTR_RDONLY},
 	"nosuid": {set: unix.MOUNT_ATTR_NOSUID}, "suid": {clear: unix.MOUNT_ATTR_NOSUID},
@@ -114,7 +113,7 @@ var mountAttributes = map[string]struct{ set, clear uint64 }{
 	"nostrictatime": {clear: unix.MOUNT_ATTR__ATIME}, "norelatime": {clear: unix.MOUNT_ATTR__ATIME},
 }
 
-// attributesOf adds up the options that are attributes, and returns the others.
+// attributesOf combines the options that are mount attributes, and returns the other options.
 func attributesOf(options []string) (attributes unix.MountAttr, others []string) {
 	for _, o := range options {
 		a, is := mountAttributes[o]
@@ -129,7 +128,7 @@ func attributesOf(options []string) (attributes unix.MountAttr, others []string)
 	return attributes, others
 }
 
-// BindShared is Bind of a file system on a server, and returns when ctx ends even if the server is dead.
+// BindShared is Bind for a file system on a server. It returns when ctx ends, even if the server does not answer.
 func BindShared(ctx context.Context, source, target string, readOnly bool, options []string) error {
 	attributes, others := attributesOf(options)
 	if len(others) > 0 {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// mountRefusals are the options that would mount something else than the device, name another device or file, or
-// let the content of a volume stop the host.
+// mountRefusals are options that would mount something else, refer to another device or file, or allow the content of a
+// volume to panic the host.
 var mountRefusals = []string{
 	"bind", "rbind", "move", "remount", "loop", "offset", "sizelimit", "encryption", "helper", "uhelper", "verity",
 	"logdev", "rtdev", "journal_dev", "journal_path", "device", "errors=panic", "fatal_errors",
 }
 
-// CheckMountOptions says whether MountFS and Bind accept the options, each of which is one element.
+// CheckMountOptions validates options for MountFS and Bind, each of which is one element.
 func CheckMountOptions(options []string) error {
 	for _, o := range options {
 		key, value, _ := strings.Cut(o, "=")
@@ -31,7 +31,7 @@ func CheckMountOptions(options []string) error {
 
 func control(r rune) bool { return r < ' ' || r == 0x7f }
 
-// quotedLabel recognizes what mount(8) does not part at its commas: a label of SELinux in quotes.
+// quotedLabel recognizes an SELinux label in quotes, in which mount(8) does not split at commas.
 func quotedLabel(key, value string) bool {
 	inner, open := strings.CutPrefix(value, `"`)
 	inner, closed := strings.CutSuffix(inner, `"`)

@@ -12,18 +12,18 @@ import (
 
 // Mount is one line of the mount table.
 type Mount struct {
-	ID       string // of this mount, while it lasts
+	ID       string // mount id, unique while it is mounted
 	Device   string // major:minor
-	Root     string // the directory or file of the file system that is seen at Target
+	Root     string // the directory or file of the file system that is mounted at Target
 	Target   string
 	FSType   string
 	Source   string
-	Options  string // of the file system, parted by commas
-	ReadOnly bool   // this mount, or the file system itself
-	Failed   bool   // the file system turned read-only, or shut itself down, after an error
+	Options  string // of the file system, separated by commas
+	ReadOnly bool   // this mount or its file system
+	Failed   bool   // the file system became read-only, or was shut down, because of an error
 }
 
-// Mounts returns the mount table, later mounts after those they cover.
+// Mounts returns the mount table. A mount follows those that it covers.
 func Mounts() ([]Mount, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -32,7 +32,7 @@ func Mounts() ([]Mount, error) {
 	return parseMounts(string(table)), nil
 }
 
-// MountAt returns the topmost mount exactly at target, nil if there is none.
+// MountAt returns the topmost mount at exactly target, or nil.
 func MountAt(target string) (*Mount, error) {
 	stack, err := stackAt(target)
 	if err != nil || len(stack) == 0 {
@@ -41,7 +41,7 @@ func MountAt(target string) (*Mount, error) {
 	return &stack[len(stack)-1], nil
 }
 
-// MountOf returns the mount through which a directory was opened, nil if that is out of sight by now.
+// MountOf returns the mount through which a directory was opened; nil if that is no longer visible.
 func MountOf(dir *os.File) (*Mount, error) {
 	all, err := Mounts()
 	if err != nil {
@@ -52,11 +52,11 @@ func MountOf(dir *os.File) (*Mount, error) {
 			return &all[i], nil
 		}
 	}
-	return nil, nil //nolint:nilnil // as said
+	return nil, nil // nil means not visible
 }
 
-// stackAt returns all mounts exactly at target, the topmost last. Links on the way to target are followed, as the
-// kernel did when it mounted.
+// stackAt returns all mounts at exactly target, the topmost last. It resolves symlinks in target, as the kernel did at
+// the mount.
 func stackAt(target string) ([]Mount, error) {
 	parent, err := filepath.EvalSymlinks(filepath.Dir(filepath.Clean(target)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +70,7 @@ func stackAt(target string) ([]Mount, error) {
 	return slices.DeleteFunc(mounts, func(m Mount) bool { return m.Target != target }), err
 }
 
-// parseMounts reads what proc(5) describes. A line it cannot make sense of is passed over: a stranger's odd mount
+// parseMounts parses the format of proc(5). It skips lines that it cannot parse: an unusual mount of another program
 // must not hide ours.
 func parseMounts(table string) []Mount {
 	var mounts []Mount
@@ -81,7 +81,7 @@ func parseMounts(table string) []Mount {
 		if !ok || len(mount) < 6 || len(super) < 3 {
 			continue
 		}
-		failed := has(super[2], "emergency_ro") || has(super[2], "shutdown") // of an ext4 that new kernels call writable still
+		failed := has(super[2], "emergency_ro") || has(super[2], "shutdown") // on ext4, which new kernels still report as writable
 		mounts = append(mounts, Mount{
 			ID:       mount[0],
 			Device:   mount[2],
@@ -91,7 +91,7 @@ func parseMounts(table string) []Mount {
 			Source:   unescape(super[1]),
 			Options:  super[2],
 			ReadOnly: has(mount[5], "ro") || has(super[2], "ro") || failed,
-			// What is mounted read-only, or made so, is both.
+			// A file system that was mounted or remounted read-only has both.
 			Failed: failed || has(super[2], "ro") && !has(mount[5], "ro"),
 		})
 	}
@@ -100,7 +100,7 @@ func parseMounts(table string) []Mount {
 
 func has(options, option string) bool { return slices.Contains(strings.Split(options, ","), option) }
 
-// unescape undoes the three octal digits by which the kernel writes white space and backslashes.
+// unescape decodes the octal escapes of white space and backslashes.
 func unescape(s string) string {
 	before, after, found := strings.Cut(s, `\`)
 	if !found {

@@ -15,33 +15,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NFS is a file system of a server.
+// NFS is an exported directory on a server.
 type NFS struct {
-	Server  string // as the mount table shall show it
-	Address string // of the server; nothing is resolved here
+	Server  string // as it appears in the mount table
+	Address string // IP address; no name is resolved
 	Port    uint16 // 2049 if 0
-	Path    string // begins with /
+	Path    string // starts with /
 
-	// Options are mount options, one in each element; the defaults come before them.
+	// Options are mount options, one per element, which override the defaults.
 	Options []string
-	// Namespaces is a directory such as /proc/1/ns: the mount speaks to the server from the network that is there, under
-	// the host name that is there. It lasts as long as that network does. Empty means those of this process.
+	// Namespaces is a directory such as /proc/1/ns: the mount uses the network and the host name of its namespaces, and
+	// works as long as that network exists. Empty means those of this process.
 	Namespaces string
 }
 
-// nfsDefaults wait for a server as long as it takes: who writes gets no error that it would not expect of a disk, and
-// nothing is lost while a server is away. A connection that is dead is noticed within about half a minute, and another
-// is made, since a server that moves leaves its clients' connections dead.
+// nfsDefaults make clients wait for a server indefinitely: programs get no errors that a disk would not return, and no
+// data is lost while a server is down. A dead connection is detected within about 30 s and replaced, since a server
+// that moves leaves dead connections.
 var nfsDefaults = []string{"hard", "timeo=100", "retrans=2"}
 
-// nfsOptions are the options that may be given; the others say which server, or are for programs that mount.
+// nfsOptions are the allowed options. The others specify the server, or are for mount programs.
 var nfsOptions = []string{
 	"soft", "softerr", "hard", "timeo", "retrans", "nconnect", "max_connect", "rsize", "wsize", "ac", "noac", "actimeo",
 	"acregmin", "acregmax", "acdirmin", "acdirmax", "cto", "nocto", "lookupcache", "rdirplus", "nordirplus", "sec",
 	"softreval", "nosoftreval", "sharecache", "nosharecache", "write", "fsc", "nofsc", "sync", "async",
 }
 
-// CheckNFSOptions says whether MountNFS accepts the options.
+// CheckNFSOptions validates options for MountNFS.
 func CheckNFSOptions(options []string) error {
 	if err := CheckMountOptions(options); err != nil {
 		return err
@@ -55,7 +55,7 @@ func CheckNFSOptions(options []string) error {
 	return nil
 }
 
-// String is how the mount table shows the source.
+// String returns the source as in the mount table.
 func (n NFS) String() string {
 	if strings.Contains(n.Server, ":") {
 		return "[" + n.Server + "]:" + n.Path
@@ -75,9 +75,9 @@ func (n NFS) check() error {
 	return CheckNFSOptions(n.Options)
 }
 
-// MountNFS mounts a directory of an NFS 4.2 server. It needs nothing of the host but a kernel that knows NFS, which is
-// an NFSClientError where it does not, and returns when ctx ends: what the kernel then still waits for never appears at
-// target, and a repeat waits with it.
+// MountNFS mounts a directory of an NFS 4.2 server. It needs no programs on the host, only a kernel with NFS, whose
+// absence is an NFSClientError. It returns when ctx ends; a mount for which the kernel still waits does not appear at
+// target, and a repeated call waits for it again.
 func MountNFS(ctx context.Context, n NFS, target string) error {
 	if err := n.check(); err != nil {
 		return fmt.Errorf("mounting %s: %w", n, err)
@@ -97,13 +97,13 @@ func MountNFS(ctx context.Context, n NFS, target string) error {
 
 var namespaceKinds = map[string]int{"net": unix.CLONE_NEWNET, "uts": unix.CLONE_NEWUTS}
 
-// enterNamespaces brings the calling goroutine's thread, which ends with it, to namespaces of a directory, or nowhere if
-// that is empty.
+// enterNamespaces moves the thread of the calling goroutine, which ends with it, into namespaces of a directory; an
+// empty directory changes nothing.
 func enterNamespaces(dir string, names ...string) error {
 	if dir == "" {
 		return nil
 	}
-	runtime.LockOSThread() // and never unlocked
+	runtime.LockOSThread() // never unlocked, so that the thread ends
 	for _, name := range names {
 		kind := namespaceKinds[name]
 		f, err := os.Open(filepath.Join(dir, name))
@@ -119,7 +119,7 @@ func enterNamespaces(dir string, names ...string) error {
 	return nil
 }
 
-// open makes the mount, which is nowhere yet.
+// open creates the mount, detached.
 func (n NFS) open() (int, error) {
 	fs, err := fsopenNFS()
 	if err != nil {
@@ -166,7 +166,7 @@ func configure(fs int, option string) error {
 	return unix.FsconfigSetFlag(fs, option)
 }
 
-// explained says what a failure means to a mount of NFS.
+// explained adds to an error what it means for an NFS mount.
 func explained(fs int, err error) error {
 	said := kernelSaid(fs)
 	switch {
@@ -185,7 +185,7 @@ func joined(err error, said []string) error {
 	return err
 }
 
-// kernelSaid is what the kernel says of a failure beside its number.
+// kernelSaid returns the kernel's messages about a failure.
 func kernelSaid(fs int) (said []string) {
 	for line := make([]byte, 1024); ; {
 		n, failed := unix.Read(fs, line)

@@ -11,24 +11,24 @@ import (
 
 // NFSClientError says what a host lacks to mount shared volumes, and what to do.
 type NFSClientError struct {
-	NoKernel bool // the kernel has no client of NFS. Otherwise this process may not use what there is
+	NoKernel bool // the kernel has no NFS client; otherwise this process may not use it
 	lacks    []string
 }
 
 func (e *NFSClientError) Error() string { return strings.Join(e.lacks, "; and ") }
 
-// CheckNFSClient says what this host lacks to mount shared volumes by way of a directory such as /proc/1/ns, nil if
-// nothing. As a mount does, it has the kernel load its module. No helper program is needed.
+// CheckNFSClient returns what this host lacks to mount shared volumes with the namespaces in a directory such as
+// /proc/1/ns; nil if nothing. Like a mount, it makes the kernel load its module. No helper program is needed.
 func CheckNFSClient(namespaces string) error {
 	done := make(chan error, 1)
-	go func() { // its thread ends with it
+	go func() { // the thread ends with the goroutine
 		kernel := knowsNFS()
 		done <- nfsClient(kernel, enterNFS(namespaces))
 	}()
 	return <-done
 }
 
-// nfsClient adds up what is missing.
+// nfsClient combines what is missing.
 func nfsClient(kernel, namespaces error) error {
 	if kernel == nil && namespaces == nil {
 		return nil
@@ -43,7 +43,7 @@ func nfsClient(kernel, namespaces error) error {
 	return e
 }
 
-// knowsNFS asks the kernel for its client.
+// knowsNFS returns whether the kernel has an NFS client.
 func knowsNFS() error {
 	fd, err := fsopenNFS()
 	if err == nil {
@@ -67,7 +67,7 @@ func fsopenNFS() (int, error) {
 	return fd, err
 }
 
-// enterNFS brings the calling goroutine's thread, which ends with it, to where shared volumes are mounted from.
+// enterNFS moves the thread of the calling goroutine, which ends with it, into the namespaces for NFS mounts.
 func enterNFS(namespaces string) error { return enterNamespaces(namespaces, "net", "uts") }
 
 // hostForbidden explains why a process may not enter the namespaces of another one.

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// offThread holds calls under way that may hang in the kernel for ever: each keeps its thread, so none is repeated while
-// it runs.
+// offThread runs calls that may hang in the kernel indefinitely. Each occupies a thread, so a call is not repeated
+// while it runs.
 type offThread struct{ running singleflight.Group }
 
 var unmounts, sharedUsages, sharedGroups offThread
 
-// do returns what f returns, or when ctx ends.
+// do returns the result of f, or an error when ctx ends.
 func (o *offThread) do(ctx context.Context, key string, f func() (any, error)) (any, error) {
 	select {
 	case answer := <-o.running.DoChan(key, f):
@@ -28,8 +28,8 @@ func (o *offThread) do(ctx context.Context, key string, f func() (any, error)) (
 	}
 }
 
-// StatfsShared is Statfs of a mount whose server may be dead. All mounts of one file system share the one call that
-// hangs, and nothing of the file system is touched before.
+// StatfsShared is Statfs for a mount whose server may not answer. All mounts of a file system share one call, since
+// that may hang, and nothing else accesses the file system before it returns.
 func StatfsShared(ctx context.Context, m *Mount) (FSUsage, error) {
 	answer, err := sharedUsages.do(ctx, m.Device, func() (any, error) { return statfs(m.Target) })
 	if cause := ctx.Err(); cause != nil && errors.Is(err, cause) {
@@ -39,10 +39,10 @@ func StatfsShared(ctx context.Context, m *Mount) (FSUsage, error) {
 	return usage, err
 }
 
-// UnmountShared takes away all mounts at target, whatever has become of their server; none is fine. Each step has so long:
-// an ordinary unmount; if the server is dead and no other mount has the file system, one that ends all waiting for it, and
-// with it what was not written; then one that takes the mount away from its place and leaves the rest to its last user.
-// A mount that is in use, of a server that answers, is an error as it is with Unmount.
+// UnmountShared removes all mounts at target, even if their server does not answer. Each step is limited to step: an
+// ordinary unmount; if the server does not answer and no other mount has the file system, a forced one, which fails all
+// pending requests and loses unwritten data; then a lazy one, which leaves the rest to the last user. A mount that is
+// in use, of a server that answers, is an error, as for Unmount.
 func UnmountShared(ctx context.Context, target string, step time.Duration) error {
 	for {
 		stack, err := stackAt(target)
@@ -61,7 +61,7 @@ func UnmountShared(ctx context.Context, target string, step time.Duration) error
 func unmountShared(ctx context.Context, m *Mount, step time.Duration) error {
 	err := tryUnmount(ctx, m, 0, step)
 	if err == nil || !there(m) {
-		return nil // what it had not written yet is still being written, by the kernel
+		return nil // the kernel still writes its unwritten data
 	}
 	if answers(ctx, m, step) {
 		if errors.Is(err, unix.EBUSY) {
@@ -96,20 +96,20 @@ func answers(ctx context.Context, m *Mount, limit time.Duration) bool {
 	return err == nil
 }
 
-// there says whether a mount is still in its place. That the table cannot be read says nothing.
+// there returns whether a mount still exists; true if the mount table cannot be read.
 func there(m *Mount) bool {
 	all, err := Mounts()
 	return err != nil || slices.ContainsFunc(all, func(other Mount) bool { return other.ID == m.ID })
 }
 
-// alone says that no other mount that is seen here has the file system.
+// alone returns whether no other visible mount has the file system.
 func alone(m *Mount) bool {
 	all, err := Mounts()
 	return err == nil && !slices.ContainsFunc(all, func(other Mount) bool { return other.Device == m.Device && other.ID != m.ID })
 }
 
-// SetTopGroup gives the top directory of a mount, whose server may be dead, to a group that may then write in it; what is
-// made there belongs to the group too. It changes nothing where that is so, and nothing below.
+// SetTopGroup makes the root directory of a mount, whose server may not answer, writable for a group, which new files
+// in it inherit. It does nothing if that is so already, and changes nothing below.
 func SetTopGroup(ctx context.Context, m *Mount, gid int) error {
 	_, err := sharedGroups.do(ctx, m.Device+" "+strconv.Itoa(gid), func() (any, error) { return nil, setTopGroup(m.Target, gid) })
 	if err != nil {
@@ -129,7 +129,7 @@ func setTopGroup(dir string, gid int) error {
 		}
 	}
 	if mode := st.Mode | groupBits(st.Mode); mode != st.Mode {
-		return unix.Chmod(dir, mode&0o7777) // after the owner, whose change takes bits away
+		return unix.Chmod(dir, mode&0o7777) // after chown, which clears bits
 	}
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Preen makes an ext4 fit to be mounted for writing, as the start of a host does with its own: it replays the log of one
-// that was not unmounted, and mends one that is marked as having errors as far as nothing can be lost by it. The others
-// need nothing before they are mounted: xfs and btrfs replay their logs themselves and find errors as they go. One that is
-// clean costs a read, and one that is mounted already is let be. What cannot be mended is ErrDamaged and says what can.
+// Preen prepares an ext4 for a mount, as a booting host does for its own: it replays the journal of one that was not
+// unmounted, and repairs one that is marked as having errors if that loses no data. Other types need nothing: xfs and
+// btrfs replay their logs and detect errors when mounted. A clean file system costs one read, and a mounted one is
+// skipped. If it cannot be repaired, the error is an ErrDamaged that says what to do.
 func Preen(ctx context.Context, device, fstype string) error {
 	if fstype != "ext4" {
 		return nil
@@ -20,7 +20,7 @@ func Preen(ctx context.Context, device, fstype string) error {
 	has, err := headAlone(device)
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, ErrDamaged):
-		return nil // of what is no ext4, the mount says what it is
+		return nil // if it is no ext4, the mount reports what it is
 	case err != nil:
 		return fmt.Errorf("looking at the ext4 on %s: %w", device, err)
 	case !has.marked && !has.unclean:
@@ -28,7 +28,7 @@ func Preen(ctx context.Context, device, fstype string) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	// What has begun is not cut short.
+	// A repair is not interrupted.
 	said, err := run(context.WithoutCancel(ctx), "e2fsck", "-p", device)
 	var exit *exec.ExitError
 	switch {
@@ -52,7 +52,7 @@ func Preen(ctx context.Context, device, fstype string) error {
 // file system was mounted.
 const mended = 1 | 2
 
-// headAlone reads the superblock of an ext4 that nothing has mounted.
+// headAlone reads the superblock of an ext4 that is not mounted.
 func headAlone(device string) (*ext4Head, error) {
 	f, err := openAlone(device)
 	if err != nil {

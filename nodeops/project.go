@@ -21,9 +21,9 @@ const (
 	projectInherit = 1 << 9     // FS_XFLAG_PROJINHERIT
 )
 
-// SetProject gives a directory and all directories and files beneath it on the same file system a quota project id,
-// which everything made there later inherits. Links, devices, pipes and sockets that are there already keep what they
-// have: they cannot be opened for it, and take no space.
+// SetProject sets the quota project id of a directory and of everything below it on the same file system; new files
+// inherit it. Existing symlinks, devices, pipes and sockets keep theirs: they cannot be opened for the ioctl, and use
+// no space.
 func SetProject(dir string, id uint32) error {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -44,7 +44,7 @@ func SetProject(dir string, id uint32) error {
 		return setProject(f, id, flags)
 	}
 	w := treeWalk{
-		enter: func(n *node, _ string) error { return mark(n, projectInherit) }, // files that are created during the walk are not missed
+		enter: func(n *node, _ string) error { return mark(n, projectInherit) }, // so that files created during the walk inherit the id
 		leave: func(*node) error { return nil },
 		leaf: func(n *node, _ string) error {
 			if n.kind() != unix.S_IFREG {
@@ -72,7 +72,8 @@ func setProject(f *os.File, id, flags uint32) error {
 	return nil
 }
 
-// disinherit lets a directory take files of any quota project, which are then not given its own.
+// disinherit clears the inheritance flag of a directory, so that files of other quota projects can be moved into it and
+// keep theirs.
 func disinherit(dir *os.File) error {
 	x, err := readProject(dir)
 	if err != nil {
@@ -93,7 +94,7 @@ func readProject(f *os.File) (fsxattr, error) {
 	return x, nil
 }
 
-// ProjectOf returns the quota project id of a directory or regular file, and whether what is made in it inherits it.
+// ProjectOf returns the quota project id of a directory or regular file, and whether new files in it inherit the id.
 func ProjectOf(path string) (id uint32, inherit bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

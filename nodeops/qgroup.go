@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of linux/btrfs.h.
+// From linux/btrfs.h.
 const (
 	quotaControl = 0xC0109428
 	qgroupCreate = 0x4010942A
@@ -27,8 +27,8 @@ const (
 	limitReferenced = 1 << 0
 )
 
-// EnableBtrfsQuota switches quotas on where they are off, and waits until all that is there is counted. Subvolumes
-// that exist get their quota groups by it.
+// EnableBtrfsQuota enables quotas if they are disabled, and waits until the initial scan is complete. That creates the
+// quota groups of existing subvolumes.
 func EnableBtrfsQuota(ctx context.Context, path string) error {
 	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -44,7 +44,7 @@ func EnableBtrfsQuota(ctx context.Context, path string) error {
 		return fmt.Errorf("enabling the quotas of %s: %w", path, err)
 	}
 	counted := make(chan error, 1)
-	go func() { // stays behind when ctx ends, as long as the kernel counts
+	go func() { // continues after ctx ends, until the scan is complete
 		defer root.Close()
 		counted <- ioctl(root, rescanWait, nil)
 	}()
@@ -59,18 +59,18 @@ func EnableBtrfsQuota(ctx context.Context, path string) error {
 	return nil
 }
 
-// countAlways has the kernel count again what it lost count of, and keep count also when a subvolume with a very large
-// tree is removed: from there on no limit would hold until the next counting.
+// countAlways starts a rescan if the counts are inconsistent, and makes the kernel keep them consistent when a
+// subvolume with a very large tree is removed: otherwise no limit would hold until the next rescan.
 func countAlways(root *os.File) error {
 	const deepest = "8"
 	dir := qgroupsOf(root)
 	err := os.WriteFile(filepath.Join(dir, "drop_subtree_threshold"), []byte(deepest), 0)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // kernels that lack it always count
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // older kernels always count
 		return err
 	}
 	state, err := os.ReadFile(filepath.Join(dir, "inconsistent"))
 	if err != nil || strings.TrimSpace(string(state)) == "0" {
-		return nil //nolint:nilerr // kernels before 6.1 do not report it, and are trusted
+		return nil // kernels before 6.1 do not report it, and are assumed to be consistent
 	}
 	var rescan [8]uint64
 	err = ioctl(root, rescanStart, unsafe.Pointer(&rescan))
@@ -80,7 +80,7 @@ func countAlways(root *os.File) error {
 	return err
 }
 
-// LimitSubvolume limits what a subvolume may hold, counting what it shares with snapshots as its own. Quotas must be
+// LimitSubvolume limits the size of a subvolume, including blocks that it shares with snapshots. Quotas must be
 // enabled.
 func LimitSubvolume(path string, bytes int64) error {
 	err := onSubvolume(path, func(root *os.File, id uint64) error {
@@ -99,13 +99,13 @@ func LimitSubvolume(path string, bytes int64) error {
 	return nil
 }
 
-// SubvolumeUsage says what a subvolume holds, as of the last commit of its file system, at most half a minute ago.
+// SubvolumeUsage returns the size of a subvolume as of the last commit of its file system, at most 30 s ago.
 func SubvolumeUsage(path string) (used int64, err error) { return countOf(path, "referenced") }
 
-// SubvolumeUnshared says how much of that no other subvolume has.
+// SubvolumeUnshared returns the size of the blocks that no other subvolume shares.
 func SubvolumeUnshared(path string) (bytes int64, err error) { return countOf(path, "exclusive") }
 
-// countOf reads what the quota group of a subvolume counts.
+// countOf reads a counter of a subvolume's quota group.
 func countOf(path, what string) (bytes int64, err error) {
 	err = onSubvolume(path, func(root *os.File, id uint64) error {
 		value, err := os.ReadFile(filepath.Join(qgroupsOf(root), fmt.Sprintf("0_%d", id), what))
@@ -121,7 +121,7 @@ func countOf(path, what string) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// SweepQgroups removes the quota groups of subvolumes that are gone.
+// SweepQgroups removes the quota groups of deleted subvolumes.
 func SweepQgroups(path string) error {
 	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -133,12 +133,12 @@ func SweepQgroups(path string) error {
 
 func sweepQgroups(root *os.File) error {
 	groups, err := os.ReadDir(qgroupsOf(root))
-	if errors.Is(err, fs.ErrNotExist) { // quotas are not enabled
+	if errors.Is(err, fs.ErrNotExist) { // quotas are disabled
 		return nil
 	}
 	if err == nil {
-		// A subvolume that is being made has its group first. The commit waits until those seen so far are complete;
-		// it also brings the counts of what is gone down to 0, which the kernel asks for.
+		// The quota group of a subvolume under creation exists before the subvolume. The commit waits for those found so far;
+		// it also updates the counts of deleted ones to 0, which the kernel requires for the removal.
 		err = ioctl(root, syncBtrfs, nil)
 	}
 	if err != nil {
@@ -164,18 +164,18 @@ func sweepQgroup(root *os.File, id uint64) error {
 	remove := [2]uint64{0, id}
 	err := ioctl(root, qgroupCreate, unsafe.Pointer(&remove))
 	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTCONN) {
-		return nil // still counted, removed in between, or quotas were disabled
+		return nil // still in use, removed concurrently, or quotas were disabled
 	}
 	return err
 }
 
-// subvolumeExists also says yes of one that was deleted, until its space is given back.
+// subvolumeExists is also true for a deleted subvolume whose space is not freed yet.
 func subvolumeExists(root *os.File, id uint64) (bool, error) {
 	found, err := searchRoots(root, id, rootItem)
 	return len(found) > 0, err
 }
 
-// removesQgroups says whether the kernel removes a quota group with its subvolume. That depends on its version only.
+// removesQgroups returns whether the kernel removes a quota group with its subvolume, which depends on its version.
 func removesQgroups() bool {
 	var u unix.Utsname
 	var major, minor int

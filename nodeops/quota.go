@@ -10,33 +10,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits are what a quota allows; zero inodes means any number.
+// Limits are the limits of a quota; zero inodes means no limit of inodes.
 type Limits struct {
 	Bytes  int64
 	Inodes uint64
 }
 
-// ProjectQuota hands out the project ids of one xfs or ext4 and limits what their files take.
+// ProjectQuota allocates the project ids of one xfs or ext4 and limits the space of their files.
 //
-// Which ids are taken is kept in one place only, the kernel's quota table, which lies in the file system: an id is
-// taken while it has a limit or a file. So no id is handed out twice, be it by another pool, process or reboot.
+// The kernel's quota table, which is stored in the file system, is the only record of allocated ids: an id is in use
+// while it has a limit or a file. So no id is allocated twice, even by another pool or process or after a reboot.
 type ProjectQuota struct {
 	table *quotaTable
-	root  *os.File // of the file system, whichever mount shows it; holds the lock
+	root  *os.File // of the file system, regardless of the mount; has the lock
 
 	mu       sync.Mutex
-	next     uint32   // where the search begins; all below it was taken when last seen
-	released []uint32 // below next; maybe free
+	next     uint32   // start of the next search; all ids below it were in use when last checked
+	released []uint32 // below next; perhaps free
 }
 
-// The ids that are handed out: beyond those that administrators write into /etc/projid and that container runtimes
-// and kubelets count up from.
+// The range of allocated ids: above those in /etc/projid, and those that container runtimes and kubelets allocate.
 const (
 	firstProject = 1 << 30
 	lastProject  = math.MaxInt32
 )
 
-// OpenProjectQuota opens the quotas of the file system that dir lies on.
+// OpenProjectQuota opens the project quotas of the file system of dir.
 func OpenProjectQuota(dir string) (*ProjectQuota, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -54,17 +53,17 @@ func OpenProjectQuota(dir string) (*ProjectQuota, error) {
 	return &ProjectQuota{table: table, root: root, next: firstProject}, nil
 }
 
-// Close closes the file system; reserved ids stay reserved.
+// Close closes the file system. Reserved ids stay reserved.
 func (q *ProjectQuota) Close() error {
 	return errors.Join(q.root.Close(), q.table.dir.Close())
 }
 
-// Reserve picks a free id, calls record with it and then sets its limits. No other process reserves on this file system
-// during that time.
+// Reserve selects a free id, calls record with it and then sets its limits. Meanwhile no other process reserves ids of
+// this file system.
 //
-// record must leave what a later process needs to undo the reservation. Best it makes the directory and calls
-// SetProject: from then on the kernel itself keeps the id, and an id that a crash left without limits is never handed
-// out a second time. When record or the limits fail, nothing is kept but what record did.
+// record must store what a later process needs to undo the reservation. Preferably it creates the directory and calls
+// SetProject: from then on the id is in use, so that it is not allocated again even if a crash left it without limits.
+// If record or setting the limits fails, nothing remains but what record did.
 func (q *ProjectQuota) Reserve(l Limits, record func(id uint32) error) (uint32, error) {
 	if l.Bytes <= 0 {
 		return 0, fmt.Errorf("reserving a quota project id: a limit of %d bytes would not keep the id; it must be positive", l.Bytes)
@@ -74,7 +73,7 @@ func (q *ProjectQuota) Reserve(l Limits, record func(id uint32) error) (uint32, 
 	if err := uninterrupted(func() error { return unix.Flock(int(q.root.Fd()), unix.LOCK_EX) }); err != nil {
 		return 0, fmt.Errorf("locking the quota project ids: %w", err)
 	}
-	defer func() { _ = unix.Flock(int(q.root.Fd()), unix.LOCK_UN) }() // fails on no open file
+	defer func() { _ = unix.Flock(int(q.root.Fd()), unix.LOCK_UN) }() // does not fail for an open file
 	id, err := q.pick()
 	if err != nil {
 		return 0, err
@@ -85,8 +84,8 @@ func (q *ProjectQuota) Reserve(l Limits, record func(id uint32) error) (uint32, 
 	return id, q.SetLimits(id, l)
 }
 
-// pick returns a free id, with a number of system calls that does not grow with the ids in use: the first search of a
-// process walks over them, later ones begin where the last one ended.
+// pick returns a free id. The number of system calls does not depend on the number of ids in use: the first search of a
+// process iterates over them, later ones start where the last one ended.
 func (q *ProjectQuota) pick() (uint32, error) {
 	if len(q.released) > 0 {
 		id := q.released[0]
@@ -96,7 +95,7 @@ func (q *ProjectQuota) pick() (uint32, error) {
 			return 0, err
 		case d.free():
 			return id, nil
-		case !d.limited(): // its files are not all gone yet
+		case !d.limited(): // it still has files
 			q.released = append(q.released, id)
 		}
 	}
@@ -109,7 +108,7 @@ func (q *ProjectQuota) pick() (uint32, error) {
 	return 0, fmt.Errorf("all quota project ids from %d to %d are taken: %w", firstProject, lastProject, unix.ENOSPC)
 }
 
-// search returns the first free id from the given one on, or 0 where there is none.
+// search returns the first free id from the given one on, or 0.
 func (q *ProjectQuota) search(id uint32) (uint32, error) {
 	for id <= lastProject {
 		d, err := q.table.following(id)
@@ -136,7 +135,7 @@ func (q *ProjectQuota) SetLimits(id uint32, l Limits) error {
 	return nil
 }
 
-// Usage says what the files of an id take.
+// Usage returns the space and inodes that the files of an id use.
 func (q *ProjectQuota) Usage(id uint32) (bytes int64, inodes uint64, err error) {
 	d, err := q.table.get(id)
 	if err != nil {
@@ -145,7 +144,7 @@ func (q *ProjectQuota) Usage(id uint32) (bytes int64, inodes uint64, err error) 
 	return int64(d.Space), d.Inodes, nil
 }
 
-// Limited says whether the kernel has a limit of an id for each requested kind, regardless of its value.
+// Limited returns whether an id has a limit of each requested kind, regardless of its value.
 func (q *ProjectQuota) Limited(id uint32, l Limits) (bool, error) {
 	d, err := q.table.get(id)
 	if err != nil {
@@ -154,9 +153,9 @@ func (q *ProjectQuota) Limited(id uint32, l Limits) (bool, error) {
 	return (l.Bytes == 0 || d.BlockHard > 0) && (l.Inodes == 0 || d.InodeHard > 0), nil
 }
 
-// Release clears an id's limits; it is free as soon as its last file is gone, and not before. So release an id first
-// and remove its directory then: as long as the directory carries the id, this can be repeated after a crash, while
-// the id of a directory that is gone may be another's already.
+// Release removes an id's limits; the id is free once its last file is removed. So release an id first and then remove
+// its directory: while the directory has the id, this can be repeated after a crash, but once it is removed the id may
+// belong to another directory.
 func (q *ProjectQuota) Release(id uint32) error {
 	if err := q.SetLimits(id, Limits{}); err != nil {
 		return err

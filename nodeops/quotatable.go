@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quotaTable is the kernel's table of project quotas of one file system. xfs answers the generic calls, too.
+// quotaTable is the kernel's table of project quotas of one file system. xfs supports the generic calls, too.
 type quotaTable struct {
-	dir    *os.File // on the file system
-	device []byte   // with its final NUL, where the kernel lacks quotactl_fd (before Linux 5.14)
+	dir    *os.File // in the file system
+	device []byte   // with a terminating NUL; set if the kernel lacks quotactl_fd (before Linux 5.14)
 }
 
-// Of linux/quota.h and linux/dqblk_xfs.h.
+// From linux/quota.h and linux/dqblk_xfs.h.
 const (
 	getQuota     = 0x800007
 	setQuota     = 0x800008
@@ -27,11 +27,11 @@ const (
 	getQuotaStat = 'X'<<8 + 8
 	projectQuota = 2
 	quotaBlock   = 1024
-	quotaLimits  = 1 | 4  // which fields are valid: limits of blocks and inodes
+	quotaLimits  = 1 | 4  // the valid fields: limits of blocks and inodes
 	enforced     = 1 << 5 // FS_QUOTA_PDQ_ENFD
 )
 
-// dqblk is struct if_nextdqblk; if_dqblk is the same with nothing where ID is.
+// dqblk is struct if_nextdqblk; if_dqblk has padding in place of ID.
 type dqblk struct {
 	BlockHard, BlockSoft, Space  uint64
 	InodeHard, InodeSoft, Inodes uint64
@@ -57,7 +57,7 @@ func openQuotaTable(dir *os.File) *quotaTable {
 	t := &quotaTable{dir: dir}
 	stat := quotaStat{version: 1}
 	if err := t.call(getQuotaStat, 0, unsafe.Pointer(&stat)); errors.Is(err, unix.ENOSYS) {
-		// Either the call is missing, or quotas are: the other call shows which.
+		// Either the call or quotas are not supported: the other call shows which.
 		if device, err := deviceUnder(dir); err == nil {
 			t.device = append([]byte(device), 0)
 		}
@@ -65,7 +65,7 @@ func openQuotaTable(dir *os.File) *quotaTable {
 	return t
 }
 
-// deviceUnder returns the block device that a directory's file system lies on.
+// deviceUnder returns the block device of a directory's file system.
 func deviceUnder(dir *os.File) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
@@ -85,7 +85,7 @@ func deviceUnder(dir *os.File) (string, error) {
 	return "", fmt.Errorf("%s names no device", event)
 }
 
-// enforced fails with what to do where the file system does not hold projects to their limits.
+// enforced fails if the file system does not enforce project quotas, with what to do.
 func (t *quotaTable) enforced() error {
 	stat := quotaStat{version: 1}
 	err := t.call(getQuotaStat, 0, unsafe.Pointer(&stat))
@@ -111,7 +111,7 @@ func (t *quotaTable) get(id uint32) (dqblk, error) {
 	return d, nil
 }
 
-// following returns the first entry from id on, nil where there is none.
+// following returns the first entry from id on, or nil.
 func (t *quotaTable) following(id uint32) (*dqblk, error) {
 	d := dqblk{}
 	err := t.call(getNextQuota, id, unsafe.Pointer(&d))

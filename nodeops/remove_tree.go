@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// removeDepth is how many directories a removal holds open at once; what lies deeper is moved up first.
+// removeDepth is the number of directories that a removal holds open; directories below that depth are moved up first.
 const removeDepth = 32
 
-// RemoveTree removes a directory with all that is in it, or a file; what is gone already is no error. It follows no
-// links and enters no other mount.
+// RemoveTree removes a directory with its content, or a file. It is no error if it does not exist. It follows no
+// symlinks and enters no other mount.
 //
-// However deep and wide the tree is, it takes few descriptors and little memory, in the kernel too, where a directory
-// that is open keeps all above it in memory: directories that lie too deep are moved up, to one beside the topmost
-// ones. Interrupted, or repeated after a crash, it continues with the rest. Entries that cannot be removed are left,
-// and all others are removed; the error names the first.
+// It needs few descriptors and little memory regardless of depth and size of the tree, also in the kernel, where an
+// open directory keeps all of its parents in memory: directories that are too deep are moved up, into one beside the
+// topmost ones. A repeated call continues after an interruption or a crash. If entries cannot be removed, all others
+// are, and the error names the first.
 func RemoveTree(ctx context.Context, parent *os.Root, name string) error {
 	dir, err := parent.Open(".")
 	if err != nil {
@@ -53,24 +53,24 @@ func removeTree(ctx context.Context, parent *os.File, name string) error {
 	return rmdir(parent, name)
 }
 
-// treeRemoval is a removal under way.
+// treeRemoval is a removal in progress.
 type treeRemoval struct {
 	ctx   context.Context
 	top   *os.File
-	raise raised // where what lies too deep is moved to
-	count uint64 // makes names
-	left  error  // the first thing that could not be removed
-	full  error  // the first thing there was no room to move, since the top directory was looked at
+	raise raised // where directories that are too deep are moved
+	count uint64 // for unique names
+	left  error  // first error about an entry that could not be removed
+	full  error  // first ENOSPC of a move since the last pass over the root directory
 	went  bool   // something was removed or moved since then
 }
 
-// raised is a directory directly in the top one.
+// raised is a directory directly in the root directory.
 type raised struct {
 	dir  *os.File
-	name string // empty where it is the top directory itself
+	name string // empty for the root directory itself
 }
 
-// run empties the top directory: in passes, each of which takes what the one before has moved up.
+// run empties the root directory in passes, each of which removes what the previous one moved up.
 func (r *treeRemoval) run() error {
 	for now := "."; ; {
 		if now == "." {
@@ -86,7 +86,7 @@ func (r *treeRemoval) run() error {
 			return err
 		case r.raise.name != "":
 			now = r.raise.name
-		case r.full != nil && r.went: // by now there may be space
+		case r.full != nil && r.went: // space may be available now
 			now = "."
 		default:
 			return cmp.Or(r.left, r.full)
@@ -94,8 +94,8 @@ func (r *treeRemoval) run() error {
 	}
 }
 
-// clear empties a directory, and removes it unless it is the top one. It lists the directory again as long as that
-// helps: entries that were added during the removal may not have been listed.
+// clear empties a directory and removes it, unless it is the root directory. It repeats that as long as something is
+// removed: entries that were added in the meantime may not have been listed.
 func (r *treeRemoval) clear(dir *os.File, name string, depth int) (gone bool, err error) {
 	for {
 		went, err := r.clearOnce(dir, name, depth)
@@ -107,13 +107,13 @@ func (r *treeRemoval) clear(dir *os.File, name string, depth int) (gone bool, er
 				return r.note(err), nil
 			}
 		}
-		if !went { // what could not be removed or moved is noted already
+		if !went { // what could not be removed or moved is recorded
 			return false, nil
 		}
 	}
 }
 
-// clearOnce says whether anything was removed or moved away.
+// clearOnce returns whether anything was removed or moved away.
 func (r *treeRemoval) clearOnce(parent *os.File, name string, depth int) (went bool, err error) {
 	dir, err := openBeneath(parent, name)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *treeRemoval) clearOnce(parent *os.File, name string, depth int) (went b
 			r.note(err)
 			return went, nil
 		case depth == 0 && name == r.raise.name:
-			continue // its turn comes
+			continue // removed in a later pass
 		}
 		gone, err := r.entry(dir, name, maybeDir, depth)
 		if err != nil {
@@ -143,7 +143,7 @@ func (r *treeRemoval) clearOnce(parent *os.File, name string, depth int) (went b
 	}
 }
 
-// entry removes one entry of a directory. Only an error that ends all is one; what cannot be removed is noted.
+// entry removes one entry of a directory. It returns only errors that end the removal; others are recorded.
 func (r *treeRemoval) entry(dir *os.File, name string, maybeDir bool, depth int) (gone bool, err error) {
 	if !maybeDir {
 		err := unlink(dir, name)
@@ -162,7 +162,7 @@ func (r *treeRemoval) entry(dir *os.File, name string, maybeDir bool, depth int)
 	return r.clear(dir, name, depth+1)
 }
 
-// note says whether something went well, and remembers the first that did not.
+// note returns whether there was no error, and records the first one.
 func (r *treeRemoval) note(err error) bool {
 	switch {
 	case err == nil:
@@ -179,8 +179,8 @@ func noRoom(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EMLINK)
 }
 
-// moveUp moves a directory to one beside the topmost. Where a full disk or a limit leaves no room for that one, it is
-// moved to the top itself.
+// moveUp moves a directory into one beside the topmost. If a full disk or a limit prevents the creation of that one, it
+// is moved into the root directory.
 func (r *treeRemoval) moveUp(dir *os.File, name string) error {
 	if r.raise.dir == nil {
 		if err := r.makeRaise(); noRoom(err) {
@@ -193,7 +193,7 @@ func (r *treeRemoval) moveUp(dir *os.File, name string) error {
 		return unix.Renameat2(int(dir.Fd()), name, int(r.raise.dir.Fd()), number, unix.RENAME_NOREPLACE)
 	}
 	err := r.numbered(move)
-	if errors.Is(err, unix.EXDEV) { // its user gave it another project id
+	if errors.Is(err, unix.EXDEV) { // a user gave it another project id
 		if err = disinherit(r.raise.dir); err == nil {
 			err = r.numbered(move)
 		}
@@ -202,7 +202,7 @@ func (r *treeRemoval) moveUp(dir *os.File, name string) error {
 		return &os.PathError{Op: "moving", Path: shortPath(dir, name), Err: err}
 	}
 	if r.raise.name == "" {
-		r.full = cmp.Or(r.full, error(unix.ENOSPC)) // the top directory is to be looked at again
+		r.full = cmp.Or(r.full, error(unix.ENOSPC)) // another pass over the root directory is needed
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func (r *treeRemoval) makeRaise() error {
 	})
 }
 
-// numbered calls try with names until one is not taken.
+// numbered calls try with numbers until one is not in use as a name.
 func (r *treeRemoval) numbered(try func(number string) error) error {
 	for {
 		r.count++
@@ -236,7 +236,7 @@ func unlink(dir *os.File, name string) error { return unlinkAt(dir, name, 0) }
 
 func rmdir(dir *os.File, name string) error { return unlinkAt(dir, name, unix.AT_REMOVEDIR) }
 
-// unlinkAt does not mind what is gone already.
+// unlinkAt ignores that the entry does not exist.
 func unlinkAt(dir *os.File, name string, flags int) error {
 	err := uninterrupted(func() error { return unix.Unlinkat(int(dir.Fd()), name, flags) })
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -245,7 +245,7 @@ func unlinkAt(dir *os.File, name string, flags int) error {
 	return &os.PathError{Op: "remove", Path: shortPath(dir, name), Err: err}
 }
 
-// openBeneath opens a directory in another one, unless it is a link or something is mounted there.
+// openBeneath opens a subdirectory, unless it is a symlink or a mount point.
 func openBeneath(parent *os.File, name string) (*os.File, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NOATIME | unix.O_CLOEXEC,
@@ -262,10 +262,10 @@ func openBeneath(parent *os.File, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), shortPath(parent, name)), nil
 }
 
-// longestPath bounds what the names of files that are open take: deep in a tree each would have the whole path.
+// longestPath limits the memory for names of open files: deep in a tree each would have the whole path.
 const longestPath = 512
 
-// shortPath is the path of an entry for messages. Of a long one it leaves out the middle.
+// shortPath returns the path of an entry for messages, without the middle if it is long.
 func shortPath(parent *os.File, name string) string {
 	path := parent.Name() + "/" + name
 	if len(path) <= longestPath {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Replace makes a file below a directory hold data: after a crash of the host it is the old or the new one, never a
-// part. What a crash leaves is NAME.new.
+// Replace atomically replaces the content of a file in a directory: after a crash of the host it is the old or the new
+// one. A crash may leave NAME.new.
 func Replace(dir *os.Root, name string, data []byte) error {
 	fresh := name + ".new"
 	if err := dir.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -23,12 +23,12 @@ func Replace(dir *os.Root, name string, data []byte) error {
 	return SyncDir(dir, filepath.Dir(name))
 }
 
-// ReplaceFile is Replace by path.
+// ReplaceFile is Replace for a path.
 func ReplaceFile(path string, data []byte) error {
 	return in(filepath.Dir(path), func(dir *os.Root) error { return Replace(dir, filepath.Base(path), data) })
 }
 
-// WriteNew makes a file that is on the disk when it returns, but for its name.
+// WriteNew creates a file and syncs its content, but not its name.
 func WriteNew(dir *os.Root, name string, data []byte) error {
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -38,7 +38,7 @@ func WriteNew(dir *os.Root, name string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// SyncDir brings the names in a directory to the disk.
+// SyncDir syncs the names in a directory to disk.
 func SyncDir(dir *os.Root, name string) error {
 	d, err := dir.Open(name)
 	if err != nil {
@@ -47,7 +47,7 @@ func SyncDir(dir *os.Root, name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// RemoveFile removes a file whose absence is on the disk when it returns.
+// RemoveFile removes a file and syncs the removal to disk.
 func RemoveFile(path string) error {
 	return in(filepath.Dir(path), func(dir *os.Root) error {
 		if err := dir.Remove(filepath.Base(path)); err != nil {

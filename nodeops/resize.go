@@ -11,10 +11,11 @@ import (
 	"k8s.io/mount-utils"
 )
 
-// growing are the devices whose file systems are just being grown, which is no fault of theirs.
+// growing are the devices whose file systems are being grown; meanwhile a smaller file system is no fault.
 var growing sync.Map
 
-// GrowMounted makes an attached device as large as its image and the file system on it, mounted there, as large as that.
+// GrowMounted grows an attached device to the size of its image, and the file system mounted from it to the size of the
+// device.
 func GrowMounted(ctx context.Context, device, mountpoint string) error {
 	growing.Store(device, nil)
 	defer growing.Delete(device)
@@ -24,8 +25,8 @@ func GrowMounted(ctx context.Context, device, mountpoint string) error {
 	return GrowFS(ctx, device, mountpoint)
 }
 
-// GrowFS makes a mounted file system as large as its device. Repeated, or on what is mounted read-only, it changes
-// nothing.
+// GrowFS grows a mounted file system to the size of its device. It is idempotent, and does nothing for a read-only
+// mount.
 func GrowFS(ctx context.Context, device, mountpoint string) error {
 	if err := growFS(ctx, device, mountpoint); err != nil {
 		return fmt.Errorf("growing the file system at %s to the size of %s: %w", mountpoint, device, err)

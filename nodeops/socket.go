@@ -12,15 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a unix listener that knows its own file from one that took its place.
+// Socket is a unix listener that recognizes when its socket file was replaced.
 type Socket struct {
 	net.Listener
 	Path string
 	made fs.FileInfo
 }
 
-// ListenUnix makes a socket for root alone from its first moment on. It replaces a socket without a listener, and
-// nothing else.
+// ListenUnix creates a socket with mode 0600. It replaces a socket without a listener, but nothing else.
 func ListenUnix(ctx context.Context, path string) (*Socket, error) {
 	if err := checkStale(ctx, path); err != nil {
 		return nil, err
@@ -29,7 +28,7 @@ func ListenUnix(ctx context.Context, path string) (*Socket, error) {
 		return nil, err
 	}
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		// The file gets the mode of the socket that is bound to it.
+		// The socket file gets the mode of the socket.
 		failed := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
 		return errors.Join(failed, err)
 	}}
@@ -45,7 +44,7 @@ func ListenUnix(ctx context.Context, path string) (*Socket, error) {
 	return &Socket{Listener: l, Path: path, made: made}, nil
 }
 
-// checkStale refuses whatever is at a path but a socket that a killed process left.
+// checkStale fails unless a path is free or has a socket that a killed process left.
 func checkStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -63,13 +62,13 @@ func checkStale(ctx context.Context, path string) error {
 	return nil
 }
 
-// Ours says whether the file is still the one that was made.
+// Ours returns whether the file is still the one that was created.
 func (s *Socket) Ours() bool {
 	info, err := os.Lstat(s.Path)
 	return err == nil && os.SameFile(info, s.made)
 }
 
-// Remove takes the file away, unless another process has taken its place.
+// Remove removes the file, unless it was replaced.
 func (s *Socket) Remove() error {
 	if !s.Ours() {
 		return nil

@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FSUsage is the room of a file system, or of what a quota leaves of it, in bytes and inodes.
+// FSUsage is the space of a file system, or the part of it that a quota allows, in bytes and inodes.
 type FSUsage struct {
 	Type                           string
 	Total, Used, Available         int64
 	Inodes, InodesUsed, InodesFree int64
 }
 
-// usageCalls holds the calls under way: one that hangs in the kernel keeps its thread for ever, so a path never gets
-// a second.
+// usageCalls has the running calls: one that hangs in the kernel occupies its thread indefinitely, so there is at most
+// one per path.
 type usageCalls struct{ running singleflight.Group }
 
 var usages usageCalls
 
-// Statfs asks for the usage at path and returns when ctx ends, even while the kernel hangs. Callers who ask at the
-// same time share the answer.
+// Statfs returns the usage of the file system at path. It returns when ctx ends, even while the kernel hangs.
+// Concurrent callers share the result.
 func Statfs(ctx context.Context, path string) (FSUsage, error) {
 	if err := ctx.Err(); err != nil {
 		return FSUsage{}, fmt.Errorf("usage of %s: %w", path, err)
@@ -57,8 +57,8 @@ func statfs(path string) (FSUsage, error) {
 	}, nil
 }
 
-// typeName names the usual file systems of pools; ext2 and ext3 cannot be distinguished from ext4 and are served by its
-// driver.
+// typeName returns the type of a file system that pools may have. ext2 and ext3 have the same magic number as ext4, and
+// the same driver.
 func typeName(magic int64) string {
 	switch magic {
 	case unix.EXT4_SUPER_MAGIC:

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// HoldsSubvolumes says whether a subvolume has others in it. Any user who may write to it can create them, and its
-// limit does not count their content.
+// HoldsSubvolumes returns whether a subvolume contains others. Users with write access can create them, and the limit
+// does not include their content.
 func HoldsSubvolumes(path string) (holds bool, err error) {
 	err = onSubvolume(path, func(root *os.File, id uint64) error {
 		inner, err := searchRoots(root, id, rootRef)

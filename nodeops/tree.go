@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CopyTree copies what is in src, and what src itself is like, into the empty directory dst: modes, owners, extended
-// attributes and so access control lists, times, hard links, links, devices, pipes and sockets. Files share blocks
-// or stay sparse as CopyFile does it. It follows no links and enters no other file system, which becomes an empty
-// directory. Attributes of chattr are not copied. src must be quiet; what fails leaves dst incomplete. While files of
-// several names are copied, there is a directory dst.links.
+// CopyTree copies the content of src, and the metadata of src itself, to the empty directory dst: modes, owners,
+// extended attributes and so access control lists, times, hard links, symlinks, devices, pipes and sockets. Files share
+// blocks or stay sparse, as with CopyFile. It follows no symlinks and enters no other file system, which becomes an
+// empty directory. Attributes of chattr are not copied. src must not change during the copy; an error leaves dst
+// incomplete. While files with several names are copied, a directory dst.links exists.
 func CopyTree(ctx context.Context, dst, src string) error {
 	c := &treeCopy{ctx: ctx}
 	if err := c.run(dst, src); err != nil {
@@ -24,7 +24,7 @@ func CopyTree(ctx context.Context, dst, src string) error {
 
 type treeCopy struct {
 	ctx   context.Context
-	into  openPath // the copies of the directories on the way
+	into  openPath // the copies of the directories on the current path
 	first firsts
 }
 
@@ -70,7 +70,7 @@ func openTop(path string) (*node, error) {
 	return openNode(dir, ".")
 }
 
-// enter begins the copy of a directory; that of the topmost is there.
+// enter creates the copy of a directory; that of the root exists.
 func (c *treeCopy) enter(top, from *node, name string) error {
 	made := top
 	if len(c.into) > 0 {
@@ -93,7 +93,7 @@ func (c *treeCopy) enter(top, from *node, name string) error {
 	return nil
 }
 
-// leave makes the copy of a directory like it, when nothing is put in it any more.
+// leave copies the metadata of a directory, after its content.
 func (c *treeCopy) leave(from *node) error {
 	if err := copyAttributes(&c.into.last().node, from); err != nil || len(c.into) == 1 {
 		return err
@@ -120,7 +120,7 @@ func (c *treeCopy) leaf(from *node, name string) error {
 	return c.first.note(to, from, name)
 }
 
-// create makes a new node of the same kind and content, for root only at first.
+// create creates a node of the same kind and content, accessible only to root at first.
 func create(ctx context.Context, to, from *node, name string) error {
 	dir := int(to.Fd())
 	switch from.kind() {

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trees are walked by descriptors, never by path, so that links that a user creates during the walk cannot lead out of
-// the tree. Few descriptors are open at a time, however deep a tree is; but the kernel keeps every directory above an
-// open one in memory, and without a limit one deep tree could use a lot.
+// Trees are walked by descriptor, never by path, so that symlinks that a user creates during the walk cannot lead out
+// of the tree. The number of open descriptors is limited. The depth is limited too, since the kernel keeps all parents
+// of an open directory in memory.
 const maxDepth = 1000
 
-// openLevels is how many directories a walk keeps open, the deepest ones. It comes back to the others by "..".
+// openLevels is the number of directories that a walk keeps open, the deepest ones. It reopens the others by "..".
 const openLevels = 16
 
-// node is an entry of a tree, held without following, reading or opening it in the usual sense.
+// node is an entry of a tree, opened with O_PATH.
 type node struct {
 	*os.File // O_PATH
 	unix.Stat_t
@@ -53,10 +53,11 @@ func openAt(parent *os.File, name string, flags int, mode uint32) (*os.File, err
 
 func (n *node) kind() uint32 { return n.Mode & unix.S_IFMT }
 
-// magic is a path that leads to this very node, also where it is a link, for calls that take no descriptor of its kind.
+// magic returns a path that leads to this node, even if it is a symlink, for calls that do not accept an O_PATH
+// descriptor.
 func (n *node) magic() string { return fmt.Sprintf("/proc/self/fd/%d", n.Fd()) }
 
-// open opens a directory or regular file for reading; its access time stays.
+// open opens a directory or regular file for reading with O_NOATIME.
 func (n *node) open() (*os.File, error) {
 	if n.kind() == unix.S_IFDIR {
 		f, err := openAt(n.File, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME, 0)
@@ -72,16 +73,16 @@ func (n *node) open() (*os.File, error) {
 	return os.NewFile(uintptr(fd), n.Name()), nil
 }
 
-// treeWalk goes through a tree. It follows no links and enters no other file system.
+// treeWalk walks a tree. It follows no symlinks and enters no other file system.
 type treeWalk struct {
-	enter   func(dir *node, name string) error // before what is in a directory
+	enter   func(dir *node, name string) error // before the content of a directory
 	leave   func(dir *node) error              // after it
-	leaf    func(n *node, name string) error   // anything else
-	foreign func(n *node, name string) error   // what another file system is mounted on; nil leaves it alone
+	leaf    func(n *node, name string) error   // for anything else
+	foreign func(n *node, name string) error   // for a mount point; nil skips it
 	live    bool                               // entries may vanish during the walk
 }
 
-// walk begins with a directory, whose name is "".
+// walk starts at a directory, whose name is "".
 func (w *treeWalk) walk(ctx context.Context, top *node) error {
 	var path openPath
 	defer func() { path.close() }()
@@ -143,18 +144,18 @@ func (w *treeWalk) push(path *openPath, n *node, name string) error {
 	return nil
 }
 
-// openDir is a directory on the way to where a walk is. It is open, or parked.
+// openDir is a directory on the current path of a walk. It is open or parked.
 type openDir struct {
 	node
 	entries dirNames
 }
 
-// openPath is the way from the top of a tree to where a walk is.
+// openPath is the path from the root of a tree to the current directory of a walk.
 type openPath []*openDir
 
 func (p openPath) last() *openDir { return p[len(p)-1] }
 
-// enter goes on in a directory in the last one, and parks one that is far above.
+// enter appends a subdirectory of the last one, and parks a directory far above it.
 func (p *openPath) enter(dir *os.File, st unix.Stat_t) {
 	*p = append(*p, &openDir{node: node{File: dir, Stat_t: st}})
 	if far := len(*p) - 1 - openLevels; far >= 0 {
@@ -165,7 +166,7 @@ func (p *openPath) enter(dir *os.File, st unix.Stat_t) {
 	}
 }
 
-// leave goes back to the directory above. It fails where that is another one by now, because the last one was moved.
+// leave returns to the parent directory. It fails if the last directory was moved elsewhere.
 func (p *openPath) leave() error {
 	dir := p.last()
 	defer dir.Close()
