@@ -290,7 +290,8 @@ func TestSweep_RemovesQgroupsOfDeletedSubvolumesAndNoOthers(t *testing.T) {
 	}
 }
 
-// New kernels keep the quota groups of subvolumes that exist, whatever a sweep asks for; old ones remove them on request.
+// New kernels keep the quota groups of subvolumes that exist, whatever a sweep asks for; old ones remove them on
+// request.
 func TestSweep_KnowsWhichSubvolumesExist(t *testing.T) {
 	dir := newQuotaBtrfs(t)
 	root, err := os.Open(dir)

@@ -92,7 +92,7 @@ func MountCephFS(ctx context.Context, c CephFS, target string) error {
 		return fmt.Errorf("mounting %s: %w", &c, err)
 	}
 	what := fmt.Sprintf("%s of the Ceph cluster %s with %q", &c, c.Cluster.FSID, c.Options)
-	err := detached.put(ctx, target, what, func() (int, error) {
+	err := detached.mountAt(ctx, target, what, func() (int, error) {
 		if err := enterNamespaces(c.Cluster.Namespaces, "net"); err != nil {
 			return -1, err
 		}
@@ -123,11 +123,11 @@ func (c *CephFS) open() (int, error) {
 	all := slices.Concat([]string{"source=" + source}, c.Cluster.options(mode), []string{"mds_namespace=" + c.FileSystem}, cephfsDefaults, options)
 	for _, o := range all {
 		if err := configure(fs, o); err != nil {
-			return -1, joined(fmt.Errorf("option %s: %w", o, err), kernelSaid(fs))
+			return -1, joined(fmt.Errorf("option %s: %w", o, err), kernelMessages(fs))
 		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, joined(c.explain(err), kernelSaid(fs))
+		return -1, joined(c.explain(err), kernelMessages(fs))
 	}
 	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(attributes.Attr_set))
 	if err != nil {

@@ -108,7 +108,7 @@ func Preallocate(f *os.File, size int64) error {
 	if err != nil {
 		return err
 	}
-	if err := roomFor(f, size); err != nil {
+	if err := checkSpace(f, size); err != nil {
 		return err
 	}
 	err = uninterrupted(func() error { return unix.Fallocate(int(f.Fd()), 0, 0, size) })
@@ -121,7 +121,7 @@ func Preallocate(f *os.File, size int64) error {
 	return errors.Join(fmt.Errorf("allocating %d bytes for %s: %w", size, f.Name(), err), f.Truncate(info.Size()))
 }
 
-func roomFor(f *os.File, size int64) error {
+func checkSpace(f *os.File, size int64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firsts remembers copied files that have several names, until all names are copied: as links named by inode, in a
+// hardLinks remembers copied files that have several names, until all names are copied: as links named by inode, in a
 // directory beside the copy. There they need no memory, regardless of their number and depth, and do not count against
 // a limit of the copy.
-type firsts struct {
+type hardLinks struct {
 	beside string // path of the copy
 	dir    *os.File
 }
 
 // note remembers a file that was copied under its first name.
-func (f *firsts) note(to, from *node, name string) error {
+func (f *hardLinks) note(to, from *node, name string) error {
 	if from.Nlink < 2 {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (f *firsts) note(to, from *node, name string) error {
 
 // link adds another name to a file that was copied before. The last name replaces the remembered link, so that a file
 // may have as many names as the file system allows.
-func (f *firsts) link(to, from *node, name string) (bool, error) {
+func (f *hardLinks) link(to, from *node, name string) (bool, error) {
 	if from.Nlink < 2 || f.dir == nil {
 		return false, nil
 	}
@@ -59,9 +59,9 @@ func (f *firsts) link(to, from *node, name string) (bool, error) {
 
 func inodeName(n *node) string { return strconv.FormatUint(n.Ino, 10) }
 
-func (f *firsts) path() string { return f.beside + ".links" }
+func (f *hardLinks) path() string { return f.beside + ".links" }
 
-func (f *firsts) open() error {
+func (f *hardLinks) open() error {
 	if err := os.Mkdir(f.path(), 0o700); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (f *firsts) open() error {
 }
 
 // close also forgets files some of whose names were not found.
-func (f *firsts) close(ctx context.Context) error {
+func (f *hardLinks) close(ctx context.Context) error {
 	if f.dir == nil {
 		return nil
 	}

@@ -49,12 +49,12 @@ func devicesIn(sysfs string) ([]Device, error) {
 			all = append(all, d)
 		}
 	}
-	slices.SortFunc(all, func(x, y Device) int { return inOrder(x.Name, y.Name) })
+	slices.SortFunc(all, func(x, y Device) int { return compareNames(x.Name, y.Name) })
 	return all, nil
 }
 
-// inOrder sorts sdb before sdaa.
-func inOrder(x, y string) int { return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) }
+// compareNames sorts sdb before sdaa.
+func compareNames(x, y string) int { return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) }
 
 func describeDevice(dir string) (Device, error) {
 	// In sysfs, "!" replaces a "/" in the name below /dev.
@@ -81,7 +81,7 @@ func describeDevice(dir string) (Device, error) {
 	d.Model = attribute(dir, "device/model")
 	d.ID = cmp.Or(attribute(dir, "wwid"), attribute(dir, "device/wwid"), attribute(dir, "device/serial"), attribute(dir, "serial"))
 	d.Rotational, d.ReadOnly = attribute(dir, "queue/rotational") == "1", attribute(dir, "ro") == "1"
-	d.Local = attribute(dir, "removable") != "1" && !virtual(place) && !remote(dir, place)
+	d.Local = attribute(dir, "removable") != "1" && !isVirtual(place) && !isRemote(dir, place)
 	d.Partitions = partitions(dir)
 	holders, err := os.ReadDir(filepath.Join(dir, "holders"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -110,14 +110,14 @@ func partitions(dir string) (names []string) {
 	return names
 }
 
-// virtual recognizes devices that the kernel creates from files, memory and other devices. NVMe disks with multipath
+// isVirtual recognizes devices that the kernel creates from files, memory and other devices. NVMe disks with multipath
 // are below the same directory.
-func virtual(place string) bool {
+func isVirtual(place string) bool {
 	return strings.Contains(place, "/devices/virtual/") && !strings.Contains(place, "/nvme-subsystem/") || strings.Contains(place, "/devices/rbd/")
 }
 
-// remote recognizes iSCSI, Fibre Channel and NVMe over Fabrics.
-func remote(dir, place string) bool {
+// isRemote recognizes iSCSI, Fibre Channel and NVMe over Fabrics.
+func isRemote(dir, place string) bool {
 	if strings.Contains(place, "/session") || strings.Contains(place, "/rport-") {
 		return true
 	}

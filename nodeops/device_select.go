@@ -86,7 +86,7 @@ func byPath(all []Device, patterns []string) (meant []Device, err error) {
 		if err != nil {
 			return nil, err
 		}
-		slices.SortFunc(paths, inOrder)
+		slices.SortFunc(paths, compareNames)
 		for _, p := range paths {
 			number := DeviceNumber(p)
 			named := func(d Device) bool { return d.Number == number }

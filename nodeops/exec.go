@@ -20,8 +20,8 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// lingering limits the wait for the output of a killed command whose children still hold its pipes.
-const lingering = 5 * time.Second
+// pipeWait limits the wait for the output of a killed command whose children still hold its pipes.
+const pipeWait = 5 * time.Second
 
 // run returns the standard output of a command. The error contains its standard error; it is ENOSPC if the command
 // reports that, and wraps the context's error if the context ended.
@@ -30,12 +30,12 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = environment()
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = lingering
+	cmd.WaitDelay = pipeWait
 	err := cmd.Run()
 	if err == nil {
 		return stdout.String(), nil
 	}
-	said := brief(stderr.String())
+	said := withoutUsage(stderr.String())
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()
@@ -47,8 +47,8 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, said)
 }
 
-// brief strips the usage text with which some commands surround an error.
-func brief(stderr string) string {
+// withoutUsage strips the usage text with which some commands surround an error.
+func withoutUsage(stderr string) string {
 	const most = 2000
 	said, _, _ := strings.Cut(stderr, "\nUsage:")
 	if len(said) > most {
@@ -57,9 +57,9 @@ func brief(stderr string) string {
 	return strings.TrimSpace(said)
 }
 
-// begin starts a command in a new session, which outlives this process, with one inherited file as descriptor 3. The
-// caller must Wait for it.
-func begin(stdin, inherited *os.File, name string, args ...string) (*exec.Cmd, io.Reader, error) {
+// startSession starts a command in a new session, which outlives this process, with one inherited file as descriptor 3.
+// The caller must Wait for it.
+func startSession(stdin, inherited *os.File, name string, args ...string) (*exec.Cmd, io.Reader, error) {
 	cmd := exec.CommandContext(context.Background(), name, args...)
 	cmd.Env = environment()
 	cmd.Stdin, cmd.ExtraFiles = stdin, []*os.File{inherited}

@@ -45,12 +45,12 @@ func Probe(dir string) (Features, error) {
 }
 
 func (f *Features) tryFiles(dir string) error {
-	src, err := nameless(dir)
+	src, err := unnamedFile(dir)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	dst, err := nameless(dir)
+	dst, err := unnamedFile(dir)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (f *Features) tryFiles(dir string) error {
 	return nil
 }
 
-func nameless(dir string) (*os.File, error) {
+func unnamedFile(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
 	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) {
 		return f, err

@@ -34,7 +34,7 @@ func startGuard(root *os.File, limit time.Duration) (*guard, error) {
 	}
 	defer input.Close()
 	seconds := strconv.FormatFloat(limit.Seconds(), 'f', 3, 64)
-	cmd, stdout, err := begin(input, root, "sh", "-c", guardScript, "holdfast-freeze-guard", seconds)
+	cmd, stdout, err := startSession(input, root, "sh", "-c", guardScript, "holdfast-freeze-guard", seconds)
 	if err != nil {
 		alive.Close()
 		return nil, fmt.Errorf("starting the freeze guard: %w", err)

@@ -18,7 +18,7 @@ func GrowUnmounted(ctx context.Context, device, fstype string) error {
 	if fstype != "ext4" {
 		return nil
 	}
-	f, err := openAlone(device)
+	f, err := openExclusive(device)
 	switch {
 	case errors.Is(err, unix.EBUSY):
 		return nil
@@ -37,7 +37,7 @@ func GrowUnmounted(ctx context.Context, device, fstype string) error {
 	f.Close() // the commands open it with O_EXCL too
 	// A check that may write would mark errors that it cannot repair, and such a file system would not be mounted.
 	if said, err := run(ctx, "e2fsck", "-f", "-n", device); err != nil {
-		return fmt.Errorf("the ext4 on %s does not grow to its %d bytes, since a check of it fails; run e2fsck -f on a copy of %s while it is not in use: %w", device, size, imageOn(device), oneLine(fmt.Errorf("%w: %s", err, brief(said))))
+		return fmt.Errorf("the ext4 on %s does not grow to its %d bytes, since a check of it fails; run e2fsck -f on a copy of %s while it is not in use: %w", device, size, imageOn(device), oneLine(fmt.Errorf("%w: %s", err, withoutUsage(said))))
 	}
 	// A resize is not interrupted. -f skips the requirement of a recent check, which has just been done.
 	if _, err := run(context.WithoutCancel(ctx), "resize2fs", "-f", device); err != nil {
@@ -46,8 +46,8 @@ func GrowUnmounted(ctx context.Context, device, fstype string) error {
 	return nil
 }
 
-// openAlone opens a device with O_EXCL; it fails with EBUSY if the device is mounted, in any mount namespace.
-func openAlone(device string) (*os.File, error) {
+// openExclusive opens a device with O_EXCL; it fails with EBUSY if the device is mounted, in any mount namespace.
+func openExclusive(device string) (*os.File, error) {
 	return os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
 }
 

@@ -59,7 +59,7 @@ func healthOf(m *Mount) (h Health) {
 	case h.Errors == "" && m.Failed:
 		h.Errors = fmt.Sprintf("the %s at %s has had an error and can no longer be written; see the kernel's log", m.FSType, m.Target)
 	case h.Errors == "" && !m.ReadOnly && root != nil:
-		h.Small = small(root, m)
+		h.Small = describeSmall(root, m)
 	}
 	if h.Errors == "" && m.FSType != "btrfs" { // which counts them itself, and knows which were repaired
 		h.Device = IOErrors(deviceName(m.Device))

@@ -8,11 +8,11 @@ import (
 	"unsafe"
 )
 
-// small describes how much smaller than its device a file system is; "" if it uses all that its type can use.
-func small(root *os.File, m *Mount) string {
+// describeSmall describes how much smaller than its device a file system is; "" if it uses all that its type can use.
+func describeSmall(root *os.File, m *Mount) string {
 	device := m.Device
 	if m.FSType == "btrfs" {
-		device, _ = btrfsTakes(root)
+		device, _ = btrfsBytes(root)
 	}
 	const sector, slack = 512, 1 << 20
 	// In this order a file system that is being grown does not seem too small: its device grows first.
@@ -20,28 +20,28 @@ func small(root *os.File, m *Mount) string {
 	if _, is := growing.Load("/dev/" + deviceName(device)); is {
 		return ""
 	}
-	has := takes(root, m)
+	has := fsBytes(root, m)
 	if has == 0 || size-has < slack {
 		return ""
 	}
 	return fmt.Sprintf("the %s at %s takes %d bytes of %d: it could not be grown", m.FSType, m.Target, has, size)
 }
 
-// takes returns how many bytes of its device a file system uses, 0 if unknown.
-func takes(root *os.File, m *Mount) (bytes int64) {
+// fsBytes returns how many bytes of its device a file system uses, 0 if unknown.
+func fsBytes(root *os.File, m *Mount) (bytes int64) {
 	switch m.FSType {
 	case "ext4":
-		return ext4Takes(deviceName(m.Device))
+		return ext4Bytes(deviceName(m.Device))
 	case "xfs":
-		return xfsTakes(root)
+		return xfsBytes(root)
 	case "btrfs":
-		_, bytes = btrfsTakes(root)
+		_, bytes = btrfsBytes(root)
 	}
 	return bytes
 }
 
-// ext4Takes returns the size of the device if the rest of it cannot be used.
-func ext4Takes(name string) int64 {
+// ext4Bytes returns the size of the device if the rest of it cannot be used.
+func ext4Bytes(name string) int64 {
 	f, err := os.Open("/dev/" + name)
 	if err != nil {
 		return 0
@@ -58,7 +58,7 @@ func ext4Takes(name string) int64 {
 	return has.blocks * has.blockSize
 }
 
-func xfsTakes(root *os.File) int64 {
+func xfsBytes(root *os.File) int64 {
 	const geometry = 0x80705864 // XFS_IOC_FSGEOMETRY_V1
 	has := struct {
 		blockSize uint32
@@ -72,8 +72,8 @@ func xfsTakes(root *os.File) int64 {
 	return int64(has.blockSize) * int64(has.blocks)
 }
 
-// btrfsTakes is for a btrfs on one device.
-func btrfsTakes(root *os.File) (device string, bytes int64) {
+// btrfsBytes is for a btrfs on one device.
+func btrfsBytes(root *os.File) (device string, bytes int64) {
 	is, err := btrfsInfo(root)
 	if err != nil || is.devices != 1 {
 		return "", 0

@@ -33,7 +33,7 @@ func (h Host) NotMounted(dir string, require bool) (why string, err error) {
 	}
 	for _, point := range points {
 		at := h.resolve(point)
-		if at == "/" || !beneath(v.place, at) {
+		if at == "/" || !isWithin(v.place, at) {
 			continue
 		}
 		if m := topmost(v.mounts, at); m == nil || m.FSType == "autofs" {
@@ -43,7 +43,7 @@ func (h Host) NotMounted(dir string, require bool) (why string, err error) {
 	switch {
 	case v.hidden():
 		return fmt.Sprintf("the host has %s mounted at %s, and this process sees another file system there", v.over.Source, v.over.Target), nil
-	case require && v.seen == covering(v.mounts, "/").Device:
+	case require && v.seen == mountContaining(v.mounts, "/").Device:
 		return "requireMount is set, and it is on the root file system: its own file system is not mounted; mount it, or leave requireMount out", nil
 	}
 	return "", nil
@@ -67,7 +67,7 @@ func (h Host) view(dir string) (*hostView, error) {
 		return nil, fmt.Errorf("the mounts of the host: %w", err)
 	}
 	v := &hostView{place: h.resolve(dir), mounts: parseMounts(string(table))}
-	v.over = covering(v.mounts, v.place)
+	v.over = mountContaining(v.mounts, v.place)
 	v.seen, err = mountDevice(dir)
 	return v, err
 }
@@ -151,13 +151,13 @@ func mountDevice(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return covering(mounts, resolved).Device, nil
+	return mountContaining(mounts, resolved).Device, nil
 }
 
-// covering returns the mount that contains a path.
-func covering(mounts []Mount, path string) (over Mount) {
+// mountContaining returns the mount that contains a path.
+func mountContaining(mounts []Mount, path string) (over Mount) {
 	for _, m := range mounts {
-		if beneath(path, m.Target) && len(m.Target) >= len(over.Target) {
+		if isWithin(path, m.Target) && len(m.Target) >= len(over.Target) {
 			over = m
 		}
 	}
@@ -174,7 +174,7 @@ func topmost(mounts []Mount, target string) (top *Mount) {
 	return top
 }
 
-// beneath returns whether a path is dir or below it.
-func beneath(path, dir string) bool {
+// isWithin returns whether a path is dir or below it.
+func isWithin(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -48,7 +48,7 @@ func AttachLoop(ctx context.Context, image string, o LoopOptions) (*Loop, error)
 		return nil, fmt.Errorf("attaching %s: %w", image, err)
 	}
 	for _, device := range devices {
-		if err := o.allows(device); err != nil {
+		if err := o.checkAllowed(device); err != nil {
 			return nil, fmt.Errorf("attaching %s: %w", image, err)
 		}
 		l, err := reuseLoop(device, image, o)

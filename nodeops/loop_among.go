@@ -23,12 +23,12 @@ const (
 	MostLentLoops = 4096
 )
 
-// allows fails for a device that this process may not use: another process has the image attached, and a second device
-// on it would destroy it. A process without allocated devices never uses a reserved one, since the pod that has it may
-// attach another file at any time.
-func (o *LoopOptions) allows(device string) error {
+// checkAllowed fails for a device that this process may not use: another process has the image attached, and a second
+// device on it would destroy it. A process without allocated devices never uses a reserved one, since the pod that has
+// it may attach another file at any time.
+func (o *LoopOptions) checkAllowed(device string) error {
 	switch {
-	case len(o.Among) == 0 && isLent(device):
+	case len(o.Among) == 0 && isReserved(device):
 		return fmt.Errorf("it is attached to %s, which is reserved for NFS servers: a process that it was lent to has the image; stop that, or detach it there with losetup --detach %s", device, device)
 	case len(o.Among) == 0, slices.Contains(o.Among, device):
 		return nil
@@ -66,8 +66,8 @@ func attached(device string) bool {
 	return err == nil
 }
 
-// isLent returns whether a device is reserved for allocation to pods.
-func isLent(device string) bool {
+// isReserved returns whether a device is reserved for allocation to pods.
+func isReserved(device string) bool {
 	number, err := strconv.Atoi(strings.TrimPrefix(device, "/dev/loop"))
 	return err == nil && number >= FirstLentLoop && number < FirstLentLoop+MostLentLoops
 }
@@ -81,25 +81,25 @@ func freeLoop(control *os.File, inUse func(device string) bool) (device string, 
 	}
 	device = fmt.Sprintf("/dev/loop%d", number)
 	if inUse(device) {
-		if device, err = otherFree(inUse); device != "" || err != nil {
+		if device, err = findFree(inUse); device != "" || err != nil {
 			return device, err
 		}
-	} else if !isLent(device) {
+	} else if !isReserved(device) {
 		return device, nil
 	}
 	number, err = addLoop(control, -1)
 	return fmt.Sprintf("/dev/loop%d", number), err
 }
 
-// otherFree returns "" if there is none.
-func otherFree(inUse func(device string) bool) (device string, err error) {
+// findFree returns "" if there is none.
+func findFree(inUse func(device string) bool) (device string, err error) {
 	entries, err := os.ReadDir("/sys/block")
 	if err != nil {
 		return "", err
 	}
 	for _, e := range entries {
 		device := "/dev/" + e.Name()
-		if loopName.MatchString(e.Name()) && !isLent(device) && !attached(device) && !inUse(device) {
+		if loopName.MatchString(e.Name()) && !isReserved(device) && !attached(device) && !inUse(device) {
 			return device, nil
 		}
 	}

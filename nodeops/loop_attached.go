@@ -21,7 +21,7 @@ func LoopsOf(image string) ([]string, error) {
 	}
 	var devices []string
 	for _, device := range AttachedLoops() {
-		if backs(info, image, device) {
+		if isBackedBy(info, image, device) {
 			devices = append(devices, device)
 		}
 	}
@@ -37,10 +37,10 @@ func AttachedLoops() (devices []string) {
 	return devices
 }
 
-// backs queries the device for the device and inode numbers of its file: the path is no proof, since any user can
+// isBackedBy queries the device for the device and inode numbers of its file: the path is no proof, since any user can
 // create a file of any path in a mount namespace. The path only excludes devices of other files, which are not opened:
 // opening a device delays its autoclear. A device that cannot be queried does not match.
-func backs(info os.FileInfo, image, device string) bool {
+func isBackedBy(info os.FileInfo, image, device string) bool {
 	name, err := BackingFile(device)
 	if err != nil {
 		return false
@@ -83,7 +83,7 @@ func detachIf(ctx context.Context, device string, meant func(now File) bool) err
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, unix.ENXIO): // it is being detached
-		return until(ctx, device, func() (bool, error) { return !attached(device), nil })
+		return awaitDetached(ctx, device, func() (bool, error) { return !attached(device), nil })
 	case err != nil:
 		return fmt.Errorf("detaching %s: %w", device, err)
 	}
@@ -112,17 +112,17 @@ func (l *Loop) Detach(ctx context.Context) error {
 		return fmt.Errorf("detaching %s: %w", l.Path, err)
 	}
 	l.detaching = before
-	if err := until(ctx, l.Path, func() (bool, error) { return l.clear(before) }); err != nil {
+	if err := awaitDetached(ctx, l.Path, func() (bool, error) { return l.clear(before) }); err != nil {
 		return err
 	}
 	if err := l.Close(); err != nil {
 		return err
 	}
-	return until(ctx, l.Path, func() (bool, error) { return !stillAttached(l.Path, before), nil })
+	return awaitDetached(ctx, l.Path, func() (bool, error) { return !stillAttached(l.Path, before), nil })
 }
 
-// until waits for a limited time until a device is detached.
-func until(ctx context.Context, device string, detached func() (bool, error)) error {
+// awaitDetached waits for a limited time until a device is detached.
+func awaitDetached(ctx context.Context, device string, detached func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, detachGrace)
 	defer cancel()
 	pause := time.NewTicker(detachPause)

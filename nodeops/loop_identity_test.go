@@ -159,8 +159,8 @@ func hangs(m *Mount) bool {
 	return strings.HasPrefix(m.Target, "/dev/") || strings.HasPrefix(m.Target, "/proc/") || strings.HasPrefix(m.Target, "/sys/")
 }
 
-// FuzzDevices: whatever sysfs shows of a device, it is described or passed over, and what the kernel makes is never taken
-// for a disk of this host.
+// FuzzDevices: whatever sysfs shows of a device, it is described or passed over, and what the kernel makes is never
+// taken for a disk of this host.
 func FuzzDevices(f *testing.F) {
 	f.Add("disk", "7:1", "2048", "model", "id", "0", "holder", true)
 	f.Add("loop!1", "", "-1", "", "", "1", "", false)

@@ -36,7 +36,7 @@ func SmallestFS(fstype string) (bytes int64, err error) {
 	return 0, fmt.Errorf("file system %q is not supported; use ext4, xfs or btrfs", shorten(fstype))
 }
 
-var uuidForm = whole(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+var uuidForm = fullMatch(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // reservedInodes is the number of inodes that ext4 reserves, including lost+found.
 const reservedInodes = 11

@@ -26,20 +26,20 @@ var mkfsFlags = map[string]mkfsRules{
 			"lazy_itable_init="+onOff, "lazy_journal_init="+onOff, "packed_meta_blocks="+onOff, "num_backup_sb=[012]",
 			"stride="+number, "stripe[_-]width="+number, "resize="+number, "root_owner="+number+":"+number, "nodiscard",
 		),
-		"-G": whole(number),
-		"-I": whole(`256|512|1024|2048|4096`),
+		"-G": fullMatch(number),
+		"-I": fullMatch(`256|512|1024|2048|4096`),
 		"-J": list("size="+number, "fast_commit_size="+number),
 		"-L": label(16),
-		"-N": whole(number),
+		"-N": fullMatch(number),
 		"-O": list(
 			`\^?dir_index`, `\^?flex_bg`, `\^?huge_file`, `\^?metadata_csum`, `\^?metadata_csum_seed`, `\^?uninit_bg`, `\^?64bit`,
 			`\^?ea_inode`, `\^?fast_commit`, `\^?inline_data`, `\^?large_dir`, `\^?orphan_file`, `dir_nlink`, `extent`, `extra_isize`,
 			`filetype`, `has_journal`, `large_file`, `resize_inode`, `sparse_super`,
 		),
-		"-T": whole(`news|largefile|largefile4|big|huge`),
-		"-e": whole(`continue|remount-ro`),
-		"-i": whole(`[0-9]{1,10}[kKmM]?`),
-		"-m": whole(`[0-9]{1,2}(\.[0-9]{1,3})?`),
+		"-T": fullMatch(`news|largefile|largefile4|big|huge`),
+		"-e": fullMatch(`continue|remount-ro`),
+		"-i": fullMatch(`[0-9]{1,10}[kKmM]?`),
+		"-m": fullMatch(`[0-9]{1,2}(\.[0-9]{1,3})?`),
 	},
 	"xfs": {
 		"-L": label(12),
@@ -51,13 +51,13 @@ var mkfsFlags = map[string]mkfsRules{
 		"-n": list("size="+amount, "version=2", "ftype=1"),
 	},
 	"btrfs": {
-		"--csum": whole(`crc32c|xxhash|sha256|blake2`),
+		"--csum": fullMatch(`crc32c|xxhash|sha256|blake2`),
 		"-L":     label(64),
 		"-O":     list(`\^?block-group-tree`, `\^?extref`, `\^?free-space-tree`, `\^?no-holes`, `\^?skinny-metadata`, "quota"),
 		"-R":     list(`\^?free-space-tree`, "quota"),
-		"-d":     whole(`single|dup`),
-		"-m":     whole(`single|dup`),
-		"-n":     whole(`4096|8192|16384|32768|65536|4[kK]|8[kK]|16[kK]|32[kK]|64[kK]`),
+		"-d":     fullMatch(`single|dup`),
+		"-m":     fullMatch(`single|dup`),
+		"-n":     fullMatch(`4096|8192|16384|32768|65536|4[kK]|8[kK]|16[kK]|32[kK]|64[kK]`),
 	},
 }
 
@@ -85,16 +85,16 @@ var refusals = map[string]string{
 	"btrfs -f": "a device that holds data is never formatted",
 }
 
-func whole(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
+func fullMatch(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
 
 // list matches values that are separated by commas.
 func list(patterns ...string) *regexp.Regexp {
 	one := `(?:` + strings.Join(patterns, `|`) + `)`
-	return whole(one + `(?:,` + one + `)*`)
+	return fullMatch(one + `(?:,` + one + `)*`)
 }
 
 func label(most int) *regexp.Regexp {
-	return whole(fmt.Sprintf(`[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}`, most-1))
+	return fullMatch(fmt.Sprintf(`[A-Za-z0-9_][A-Za-z0-9._-]{0,%d}`, most-1))
 }
 
 // mkfsOption is a flag with its value; every allowed flag has one.

@@ -29,8 +29,8 @@ type detachedMount struct {
 
 var detached detachedMounts
 
-// put attaches at target the mount that open creates, or fails when ctx ends.
-func (d *detachedMounts) put(ctx context.Context, target, what string, open func() (fd int, err error)) error {
+// mountAt attaches at target the mount that open creates, or fails when ctx ends.
+func (d *detachedMounts) mountAt(ctx context.Context, target, what string, open func() (fd int, err error)) error {
 	m, err := d.join(target, what, open)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func BindShared(ctx context.Context, source, target string, readOnly bool, optio
 		attributes.Attr_clr &^= unix.MOUNT_ATTR_RDONLY
 	}
 	what := fmt.Sprintf("%s with attributes %x", source, attributes.Attr_set)
-	err := detached.put(ctx, target, what, func() (int, error) { return cloneMount(source, attributes) })
+	err := detached.mountAt(ctx, target, what, func() (int, error) { return cloneMount(source, attributes) })
 	if err != nil {
 		return fmt.Errorf("binding %s to %s: %w", source, target, err)
 	}

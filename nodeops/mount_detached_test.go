@@ -93,12 +93,12 @@ func TestDetachedMount_AbandonedCallNeverMounts(t *testing.T) {
 	}
 	for range 3 {
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		if err := d.put(short, target, "a", open); !errors.Is(err, context.DeadlineExceeded) {
+		if err := d.mountAt(short, target, "a", open); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("of a server that does not answer: %v", err)
 		}
 		cancel()
 	}
-	if err := d.put(t.Context(), target, "b", open); err == nil || !strings.Contains(err.Error(), "a there") {
+	if err := d.mountAt(t.Context(), target, "b", open); err == nil || !strings.Contains(err.Error(), "a there") {
 		t.Errorf("another wish for the same target: %v", err)
 	}
 	m := d.running[target]
@@ -131,11 +131,11 @@ func TestDetachedMount_RetryGetsTheResultOfTheCallBefore(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := d.put(short, target, "a", open); err == nil {
+	if err := d.mountAt(short, target, "a", open); err == nil {
 		t.Fatal("it was mounted before the server answered")
 	}
 	done := make(chan error)
-	go func() { done <- d.put(t.Context(), target, "a", open) }()
+	go func() { done <- d.mountAt(t.Context(), target, "a", open) }()
 	close(answer)
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func MountNFS(ctx context.Context, n NFS, target string) error {
 		return fmt.Errorf("mounting %s: %w", n, err)
 	}
 	what := fmt.Sprintf("%s (%s) with %q", n, n.Address, n.Options)
-	err := detached.put(ctx, target, what, func() (int, error) {
+	err := detached.mountAt(ctx, target, what, func() (int, error) {
 		if err := enterNFS(n.Namespaces); err != nil {
 			return -1, nfsClient(knowsNFS(), err)
 		}
@@ -132,11 +132,11 @@ func (n NFS) open() (int, error) {
 	})
 	for _, o := range all {
 		if err := configure(fs, o); err != nil {
-			return -1, fmt.Errorf("option %s: %w", o, explained(fs, err))
+			return -1, fmt.Errorf("option %s: %w", o, explainNFS(fs, err))
 		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, explained(fs, err)
+		return -1, explainNFS(fs, err)
 	}
 	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(attributes.Attr_set))
 	if err != nil {
@@ -166,9 +166,9 @@ func configure(fs int, option string) error {
 	return unix.FsconfigSetFlag(fs, option)
 }
 
-// explained adds to an error what it means for an NFS mount.
-func explained(fs int, err error) error {
-	said := kernelSaid(fs)
+// explainNFS adds to an error what it means for an NFS mount.
+func explainNFS(fs int, err error) error {
+	said := kernelMessages(fs)
 	switch {
 	case errors.Is(err, unix.EPROTONOSUPPORT):
 		err = fmt.Errorf("the server or this kernel does not speak NFS 4.2; the kernel needs its module nfsv4 and CONFIG_NFS_V4_2: %w", err)
@@ -185,8 +185,8 @@ func joined(err error, said []string) error {
 	return err
 }
 
-// kernelSaid returns the kernel's messages about a failure.
-func kernelSaid(fs int) (said []string) {
+// kernelMessages returns the kernel's messages about a failure.
+func kernelMessages(fs int) (said []string) {
 	for line := make([]byte, 1024); ; {
 		n, failed := unix.Read(fs, line)
 		if failed != nil || n <= 0 {

@@ -60,7 +60,7 @@ func UnmountShared(ctx context.Context, target string, step time.Duration) error
 
 func unmountShared(ctx context.Context, m *Mount, step time.Duration) error {
 	err := tryUnmount(ctx, m, 0, step)
-	if err == nil || !there(m) {
+	if err == nil || !isMounted(m) {
 		return nil // the kernel still writes its unwritten data
 	}
 	if answers(ctx, m, step) {
@@ -69,12 +69,12 @@ func unmountShared(ctx context.Context, m *Mount, step time.Duration) error {
 		}
 		return err
 	}
-	if alone(m) {
-		if err := tryUnmount(ctx, m, unix.MNT_FORCE, step); err == nil || !there(m) {
+	if isOnlyMount(m) {
+		if err := tryUnmount(ctx, m, unix.MNT_FORCE, step); err == nil || !isMounted(m) {
 			return nil
 		}
 	}
-	if err := tryUnmount(ctx, m, unix.MNT_DETACH, step); err != nil && there(m) {
+	if err := tryUnmount(ctx, m, unix.MNT_DETACH, step); err != nil && isMounted(m) {
 		return err
 	}
 	return nil
@@ -96,14 +96,14 @@ func answers(ctx context.Context, m *Mount, limit time.Duration) bool {
 	return err == nil
 }
 
-// there returns whether a mount still exists; true if the mount table cannot be read.
-func there(m *Mount) bool {
+// isMounted returns whether a mount still exists; true if the mount table cannot be read.
+func isMounted(m *Mount) bool {
 	all, err := Mounts()
 	return err != nil || slices.ContainsFunc(all, func(other Mount) bool { return other.ID == m.ID })
 }
 
-// alone returns whether no other visible mount has the file system.
-func alone(m *Mount) bool {
+// isOnlyMount returns whether no other visible mount has the file system.
+func isOnlyMount(m *Mount) bool {
 	all, err := Mounts()
 	return err == nil && !slices.ContainsFunc(all, func(other Mount) bool { return other.Device == m.Device && other.ID != m.ID })
 }

@@ -17,7 +17,7 @@ func Preen(ctx context.Context, device, fstype string) error {
 	if fstype != "ext4" {
 		return nil
 	}
-	has, err := headAlone(device)
+	has, err := readHeadExclusive(device)
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, ErrDamaged):
 		return nil // if it is no ext4, the mount reports what it is
@@ -36,7 +36,7 @@ func Preen(ctx context.Context, device, fstype string) error {
 		return nil
 	case !errors.As(err, &exit):
 		return fmt.Errorf("checking the ext4 on %s: %w", device, err)
-	case exit.ExitCode() >= 0 && exit.ExitCode()&^mended == 0:
+	case exit.ExitCode() >= 0 && exit.ExitCode()&^successBits == 0:
 		return nil
 	}
 	was := "was not unmounted"
@@ -45,16 +45,16 @@ func Preen(ctx context.Context, device, fstype string) error {
 	}
 	image := imageOn(device)
 	return fmt.Errorf("%w: the ext4 on %s %s, and e2fsck -p cannot repair it without the risk of losing files; copy %s to another place first, then run e2fsck -f %s while the volume is not in use, or restore it from a snapshot or backup; read-only it may still be mounted, to save what is in it: %w",
-		ErrDamaged, device, was, image, image, oneLine(fmt.Errorf("%w: %s", err, brief(said))))
+		ErrDamaged, device, was, image, image, oneLine(fmt.Errorf("%w: %s", err, withoutUsage(said))))
 }
 
-// mended are the bits of e2fsck's exit code that mean success: errors were corrected, and the host should reboot if the
-// file system was mounted.
-const mended = 1 | 2
+// successBits are the bits of e2fsck's exit code that mean success: errors were corrected, and the host should reboot
+// if the file system was mounted.
+const successBits = 1 | 2
 
-// headAlone reads the superblock of an ext4 that is not mounted.
-func headAlone(device string) (*ext4Head, error) {
-	f, err := openAlone(device)
+// readHeadExclusive reads the superblock of an ext4 that is not mounted.
+func readHeadExclusive(device string) (*ext4Head, error) {
+	f, err := openExclusive(device)
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func (q *ProjectQuota) pick() (uint32, error) {
 // search returns the first free id from the given one on, or 0.
 func (q *ProjectQuota) search(id uint32) (uint32, error) {
 	for id <= lastProject {
-		d, err := q.table.following(id)
+		d, err := q.table.firstFrom(id)
 		if err != nil {
 			return 0, err
 		}

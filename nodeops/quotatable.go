@@ -111,8 +111,8 @@ func (t *quotaTable) get(id uint32) (dqblk, error) {
 	return d, nil
 }
 
-// following returns the first entry from id on, or nil.
-func (t *quotaTable) following(id uint32) (*dqblk, error) {
+// firstFrom returns the first entry from id on, or nil.
+func (t *quotaTable) firstFrom(id uint32) (*dqblk, error) {
 	d := dqblk{}
 	err := t.call(getNextQuota, id, unsafe.Pointer(&d))
 	if errors.Is(err, unix.ENOENT) {

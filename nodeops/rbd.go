@@ -131,7 +131,7 @@ func RBDDevices() ([]RBDDevice, error) {
 		}
 		devices = append(devices, *d)
 	}
-	slices.SortFunc(devices, func(x, y RBDDevice) int { return inOrder(x.id, y.id) })
+	slices.SortFunc(devices, func(x, y RBDDevice) int { return compareNames(x.id, y.id) })
 	return devices, nil
 }
 

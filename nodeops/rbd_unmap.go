@@ -41,7 +41,7 @@ func (d *RBDDevice) unmap() error {
 // remove is for who has the lock.
 func (d *RBDDevice) remove() error {
 	// A prober, such as udev, has a device open for a moment.
-	err := until(context.Background(), d.Path, func() (bool, error) {
+	err := awaitDetached(context.Background(), d.Path, func() (bool, error) {
 		now, err := RBDAt(d.Path)
 		if err != nil || now == nil || !now.is(d) {
 			return err == nil, err

@@ -55,13 +55,13 @@ func removeTree(ctx context.Context, parent *os.File, name string) error {
 
 // treeRemoval is a removal in progress.
 type treeRemoval struct {
-	ctx   context.Context
-	top   *os.File
-	raise raised // where directories that are too deep are moved
-	count uint64 // for unique names
-	left  error  // first error about an entry that could not be removed
-	full  error  // first ENOSPC of a move since the last pass over the root directory
-	went  bool   // something was removed or moved since then
+	ctx        context.Context
+	top        *os.File
+	raise      raised // where directories that are too deep are moved
+	count      uint64 // for unique names
+	left       error  // first error about an entry that could not be removed
+	full       error  // first ENOSPC of a move since the last pass over the root directory
+	progressed bool   // something was removed or moved since then
 }
 
 // raised is a directory directly in the root directory.
@@ -74,7 +74,7 @@ type raised struct {
 func (r *treeRemoval) run() error {
 	for now := "."; ; {
 		if now == "." {
-			r.full, r.went = nil, false
+			r.full, r.progressed = nil, false
 		}
 		r.raise = raised{}
 		_, err := r.clear(r.top, now, 0)
@@ -86,7 +86,7 @@ func (r *treeRemoval) run() error {
 			return err
 		case r.raise.name != "":
 			now = r.raise.name
-		case r.full != nil && r.went: // space may be available now
+		case r.full != nil && r.progressed: // space may be available now
 			now = "."
 		default:
 			return cmp.Or(r.left, r.full)
@@ -166,8 +166,8 @@ func (r *treeRemoval) entry(dir *os.File, name string, maybeDir bool, depth int)
 func (r *treeRemoval) note(err error) bool {
 	switch {
 	case err == nil:
-		r.went = true
-	case noRoom(err):
+		r.progressed = true
+	case isNoSpace(err):
 		r.full = cmp.Or(r.full, err)
 	default:
 		r.left = cmp.Or(r.left, err)
@@ -175,7 +175,7 @@ func (r *treeRemoval) note(err error) bool {
 	return err == nil
 }
 
-func noRoom(err error) bool {
+func isNoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EMLINK)
 }
 
@@ -183,7 +183,7 @@ func noRoom(err error) bool {
 // is moved into the root directory.
 func (r *treeRemoval) moveUp(dir *os.File, name string) error {
 	if r.raise.dir == nil {
-		if err := r.makeRaise(); noRoom(err) {
+		if err := r.makeRaise(); isNoSpace(err) {
 			r.raise.dir = r.top
 		} else if err != nil {
 			return err

@@ -25,7 +25,7 @@ func CopyTree(ctx context.Context, dst, src string) error {
 type treeCopy struct {
 	ctx   context.Context
 	into  openPath // the copies of the directories on the current path
-	first firsts
+	first hardLinks
 }
 
 func (c *treeCopy) run(dst, src string) (err error) {
