@@ -45,8 +45,8 @@ func (b *Backend) retry(ctx context.Context, id backend.ID, limit time.Duration)
 	}
 }
 
-// retryLoop retries volumes that are not served, and remounts those that were unmounted. It polls, since no event reports
-// that the cause of a failure is gone.
+// retryLoop retries volumes that are not served, and remounts those that were unmounted. It polls, since no event
+// reports that the cause of a failure is gone.
 func (b *Backend) retryLoop(ctx context.Context) {
 	tick := time.NewTicker(b.RetryEvery)
 	defer tick.Stop()

@@ -94,8 +94,8 @@ func (b *Backend) endExport(ctx context.Context, id uint16) error {
 	return b.Exporter.Remove(ctx, id)
 }
 
-// ensureMount returns the volume's mount. If the mount was lost, the export ends before the volume is mounted again: the
-// exporter still has the lost mount open, and clients must not get the directory below the mount point.
+// ensureMount returns the volume's mount. If the mount was lost, the export ends before the volume is mounted again:
+// the exporter still has the lost mount open, and clients must not get the directory below the mount point.
 func (b *Backend) ensureMount(ctx context.Context, v *backend.Volume, now *exportState) (*nodeops.Mount, error) {
 	m, err := b.mounted(ctx, v)
 	if err != nil || m != nil {

@@ -26,8 +26,8 @@ func TestDirectoryOnBtrfs_OfADeepTreeTakesNoPoolDown(t *testing.T) {
 	deepTreeTakesNoPoolDown(t, hostfs.Btrfs)
 }
 
-// deepTreeTakesNoPoolDown has volumes that are deeper than a process may have files open: one is deleted, and of another
-// a killed process left the half.
+// deepTreeTakesNoPoolDown has volumes that are deeper than a process may have files open: one is deleted, and of
+// another a killed process left the half.
 func deepTreeTakesNoPoolDown(t *testing.T, k hostfs.Kind) {
 	const variable = "HOLDFAST_DEEP_POOL"
 	if path := os.Getenv(variable); path != "" {

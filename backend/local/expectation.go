@@ -102,8 +102,8 @@ func (b *Backend) holdPool(p *pool) bool {
 	return open
 }
 
-// checkPlace returns whether a pool is still at the path where it was opened. Otherwise it goes out of reach, and exactly
-// this pool is expected at the path.
+// checkPlace returns whether a pool is still at the path where it was opened. Otherwise it goes out of reach, and
+// exactly this pool is expected at the path.
 func (b *Backend) checkPlace(p *pool) bool {
 	why := p.gone()
 	if why == nil {
@@ -129,8 +129,8 @@ func (b *Backend) markOutOfReach(s *slot, why error) {
 	s.pool, s.leaving, s.problem = nil, s.pool, why
 }
 
-// closeLeaving closes a pool that is out of reach once no operation runs in it, and returns whether it did. Until then its lock
-// prevents that it is opened again.
+// closeLeaving closes a pool that is out of reach once no operation runs in it, and returns whether it did. Until then
+// its lock prevents that it is opened again.
 func (b *Backend) closeLeaving(s *slot) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

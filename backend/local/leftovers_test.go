@@ -38,8 +38,8 @@ func TestDirectoryOnExt4_ThatCannotBeRemovedBlocksNothingElse(t *testing.T) {
 	leftoverKeepsNothing(t, "directory", hostfs.Ext4Quota)
 }
 
-// leftoverKeepsNothing deletes a volume with a file that cannot be removed: its room stays promised until it can, and all
-// else goes on, after a restart too.
+// leftoverKeepsNothing deletes a volume with a file that cannot be removed: its room stays promised until it can, and
+// all else goes on, after a restart too.
 func leftoverKeepsNothing(t *testing.T, engine string, k hostfs.Kind) {
 	c := PoolConfig{Name: "pool", Engine: engine, Path: hostfs.New(t, k, 2<<30), TrashRetention: NoTrash}
 	b := open(t, c)

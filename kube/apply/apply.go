@@ -145,7 +145,8 @@ func (s *Set) recordPlanned(ctx context.Context, objects []*unstructured.Unstruc
 	return s.inventory.change(ctx, coming, nil)
 }
 
-// recordApplied records created objects in the inventory, and removes those that are deleted or belong to other clients.
+// recordApplied records created objects in the inventory, and removes those that are deleted or belong to other
+// clients.
 func (s *Set) recordApplied(ctx context.Context, objects []*unstructured.Unstructured, failures []Failure) []Failure {
 	if ctx.Err() != nil {
 		return nil
@@ -270,8 +271,8 @@ func (a *application) checkWritable(live *unstructured.Unstructured, known *reco
 	return nil
 }
 
-// isHoldfasts returns whether an object may be written: it has our label, with which a user may have handed it over, or our
-// managed fields, if the label was removed.
+// isHoldfasts returns whether an object may be written: it has our label, with which a user may have handed it over, or
+// our managed fields, if the label was removed.
 func isHoldfasts(o *unstructured.Unstructured) bool {
 	return o.GetLabels()[ManagedByLabel] == FieldManager || slices.ContainsFunc(o.GetManagedFields(), isOurs)
 }

@@ -114,7 +114,8 @@ func (s *Set) watchServedKinds(ctx context.Context) error {
 	return nil
 }
 
-// errForbidden means that this process may not list a kind: the image was upgraded without the RBAC rules of its release.
+// errForbidden means that this process may not list a kind: the image was upgraded without the RBAC rules of its
+// release.
 var errForbidden = errors.New("forbidden")
 
 // startWatch watches one kind, and returns after its initial list.

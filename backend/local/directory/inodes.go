@@ -2,8 +2,8 @@ package directory
 
 import "github.com/holdfast-storage/holdfast/backend/local/engine"
 
-// A directory takes its files from those of the whole pool, of which ext4 has a fixed number: one volume without a limit
-// could take them from all others. Where the spec says none, the limit goes by size, as mkfs.ext4 does it.
+// A directory takes its files from those of the whole pool, of which ext4 has a fixed number: one volume without a
+// limit could take them from all others. Where the spec says none, the limit goes by size, as mkfs.ext4 does it.
 const (
 	bytesPerInode  = 16 << 10
 	smallestInodes = 512

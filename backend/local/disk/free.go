@@ -29,8 +29,8 @@ func (a Attached) name() string {
 	return a.Handle
 }
 
-// isDevice returns whether the volume certainly is that device: it has its path, or the serial number contains the volume
-// handle.
+// isDevice returns whether the volume certainly is that device: it has its path, or the serial number contains the
+// volume handle.
 func (a Attached) isDevice(d *nodeops.Device) bool {
 	if a.Device != "" && nodeops.DeviceNumber(a.Device) == d.Number {
 		return true
@@ -109,8 +109,8 @@ func (j *judge) others(d *nodeops.Device) error {
 	return nil
 }
 
-// whyUntrusted returns why a device with the right UUID may not be the disk; nil if it is. A user who had the device as a
-// raw block volume may have written any content.
+// whyUntrusted returns why a device with the right UUID may not be the disk; nil if it is. A user who had the device as
+// a raw block volume may have written any content.
 func (r *record) whyUntrusted(d *nodeops.Device, named bool, b *boot) error {
 	switch {
 	case named:
