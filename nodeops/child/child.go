@@ -1,4 +1,4 @@
-// Package child starts processes that end with this one.
+// Package child starts processes that are killed when this process ends.
 package child
 
 import (
@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start starts a command that is killed when this process ends, and not before. The channel receives the error of Wait.
+// Start starts a command that is killed when this process ends, and not before. The channel receives the result of
+// Wait.
 //
-// The kernel kills the child with the thread that made it, and a thread may end before its process: that of a goroutine
-// which left the namespaces of the others does. So the thread that makes the child does nothing else and waits for it.
+// The kernel kills the child when the thread that created it ends, which may be earlier: the thread of a goroutine that
+// has entered other namespaces ends with the goroutine. So a thread of its own creates the child and waits for it.
 func Start(cmd *exec.Cmd) (<-chan error, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -14,24 +14,24 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// admin changes what a running Ganesha serves. Not safe for concurrent use.
+// admin changes the exports of a running Ganesha over D-Bus. It is not safe for concurrent use.
 type admin struct {
 	conn  *dbus.Conn
-	file  string        // where an export is written for Ganesha to read
-	limit time.Duration // of a call
+	file  string        // from which Ganesha reads the block of an export
+	limit time.Duration // timeout of a call
 }
 
-// What Ganesha is called on the bus, and the errors that mean that it said no.
+// Ganesha's name on the bus, and the D-Bus errors by which it refuses a request.
 const (
 	busName        = "org.ganesha.nfsd"
 	invalidContent = "org.freedesktop.DBus.Error.InvalidFileContent"
 	invalidArgs    = "org.freedesktop.DBus.Error.InvalidArgs"
 )
 
-// errRefused: Ganesha is alive, and refuses the request.
+// errRefused means that Ganesha runs and refuses the request.
 var errRefused = errors.New("NFS-Ganesha refuses")
 
-// connectAdmin connects until ctx ends.
+// connectAdmin connects to the bus. The connection is closed when ctx ends.
 func connectAdmin(ctx context.Context, address string, c *Config) (*admin, error) {
 	conn, err := dbus.Connect(address, dbus.WithContext(ctx))
 	if err != nil {
@@ -40,7 +40,7 @@ func connectAdmin(ctx context.Context, address string, c *Config) (*admin, error
 	return &admin{conn: conn, file: filepath.Join(c.RunDir, "export.conf"), limit: c.Patience}, nil
 }
 
-// awaitGanesha returns when Ganesha is on the bus, or something else is over.
+// awaitGanesha waits until Ganesha is on the bus, or ctx ends.
 func (a *admin) awaitGanesha(ctx context.Context) error {
 	owners := make(chan *dbus.Signal, 8)
 	a.conn.Signal(owners)
@@ -67,12 +67,12 @@ func (a *admin) awaitGanesha(ctx context.Context) error {
 	}
 }
 
-// call asks Ganesha, which may first have to end its start, and so has until ctx ends.
+// call calls a method of Ganesha, which may still be starting, until ctx ends.
 func (a *admin) call(ctx context.Context, object, method string, args ...any) ([]any, error) {
 	return a.callOf(ctx, object, strings.ToLower(object), method, args...)
 }
 
-// callOf is of an interface that is not named like its object.
+// callOf is call for an interface that is not named like its object.
 func (a *admin) callOf(ctx context.Context, object, of, method string, args ...any) ([]any, error) {
 	o := a.conn.Object(busName, dbus.ObjectPath("/org/ganesha/nfsd/"+object))
 	call := o.CallWithContext(ctx, "org.ganesha.nfsd."+of+"."+method, dbus.FlagNoAutoStart, args...)
@@ -80,14 +80,14 @@ func (a *admin) callOf(ctx context.Context, object, of, method string, args ...a
 		return call.Body, nil
 	}
 	if refusal, ok := errors.AsType[dbus.Error](call.Err); ok && (refusal.Name == invalidContent || refusal.Name == invalidArgs) {
-		said, _, _ := strings.Cut(refusal.Error(), ". Details:") // which are lines of what we wrote; the reason is in its log
+		said, _, _ := strings.Cut(refusal.Error(), ". Details:") // the details repeat what we wrote; Ganesha logs the reason
 		return nil, fmt.Errorf("%w: %s: %s", errRefused, method, said)
 	}
 	return nil, fmt.Errorf("calling %s of NFS-Ganesha: %w", method, call.Err)
 }
 
 func (a *admin) change(method string, args ...any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), a.limit) // a call that is left would leave it open what is served
+	ctx, cancel := context.WithTimeout(context.Background(), a.limit) // after a call that was abandoned, it would be unknown what is exported
 	defer cancel()
 	_, err := a.call(ctx, "ExportMgr", method, args...)
 	return err
@@ -105,7 +105,7 @@ func (a *admin) load(method string, e Export) error {
 
 func (a *admin) remove(id uint16) error { return a.change("RemoveExport", id) }
 
-// shown lists the IDs of all exports but the root.
+// shown returns the ids of all exports except the root.
 func (a *admin) shown(ctx context.Context) (ids []uint16, err error) {
 	body, err := a.call(ctx, "ExportMgr", "ShowExports")
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *admin) shown(ctx context.Context) (ids []uint16, err error) {
 	return ids, nil
 }
 
-// clients lists the addresses of those who have spoken NFS since a time.
+// clients returns the addresses of clients that have sent an NFS request since a time.
 func (a *admin) clients(ctx context.Context, since time.Time) (addresses []string, err error) {
 	body, err := a.call(ctx, "ClientMgr", "ShowClients")
 	if err != nil {
@@ -135,7 +135,7 @@ func (a *admin) clients(ctx context.Context, since time.Time) (addresses []strin
 	return slices.Compact(addresses), nil
 }
 
-// rows are what a reply lists after the time.
+// rows returns the list that follows the timestamp in a reply.
 func rows(body []any) [][]any {
 	if len(body) < 2 {
 		return nil
@@ -144,7 +144,8 @@ func rows(body []any) [][]any {
 	return slices.DeleteFunc(all, func(row []any) bool { return len(row) < 2 })
 }
 
-// seen reads a client: its address, what it has spoken, and when it did last, in seconds and nanoseconds.
+// seen parses a client: its address, the protocols it has used, and the time of its last request in seconds and
+// nanoseconds.
 func seen(row []any) (netip.Addr, time.Time) {
 	text, _ := row[0].(string)
 	address, err := netip.ParseAddr(text)
@@ -157,7 +158,7 @@ func seen(row []any) (netip.Addr, time.Time) {
 	return address.Unmap(), time.Unix(int64(seconds), int64(nanoseconds))
 }
 
-// inGrace says whether only what clients held before the start is given out.
+// inGrace returns whether the grace period is running.
 func (a *admin) inGrace(ctx context.Context) (is bool, err error) {
 	body, err := a.call(ctx, "admin", "get_grace")
 	if err == nil && len(body) > 0 {
@@ -166,10 +167,10 @@ func (a *admin) inGrace(ctx context.Context) (is bool, err error) {
 	return is, err
 }
 
-// versions are of NFS, as Ganesha calls them.
+// versions maps Ganesha's names of NFS versions.
 var versions = map[string]string{"NFSv41": "4.1", "NFSv42": "4.2"}
 
-// traffic is what Ganesha has counted since its start, of each export that was used.
+// traffic returns what Ganesha has counted since its start for each used export.
 func (a *admin) traffic(ctx context.Context) (map[exportWay]Traffic, error) {
 	body, err := a.callOf(ctx, "ExportMgr", "exportstats", "GetNFSIO")
 	if err != nil || len(body) < 4 {
@@ -190,7 +191,7 @@ func (a *admin) traffic(ctx context.Context) (map[exportWay]Traffic, error) {
 	return all, nil
 }
 
-// counted reads the requested bytes, the transferred bytes, the calls, the errors, and two times.
+// counted parses requested bytes, transferred bytes, calls, errors, and two latencies.
 func counted(row any) Traffic {
 	numbers, _ := row.([]any)
 	if len(numbers) != 6 {

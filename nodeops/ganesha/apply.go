@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// apply makes Ganesha serve one export as desired. An error that is not errRefused means that Ganesha has failed.
+// apply makes Ganesha serve one export as desired. Any error other than errRefused means that Ganesha has failed.
 func (s *Server) apply(l *life, id uint16) error {
 	all, err := s.write(l)
 	if err != nil {
@@ -31,14 +31,14 @@ func (s *Server) apply(l *life, id uint16) error {
 	return l.add(want)
 }
 
-// applyAll applies all exports that differ. What Ganesha refuses is logged once, and the rest is served.
+// applyAll applies all exports that differ. A refusal by Ganesha is logged once and does not affect other exports.
 func (s *Server) applyAll(l *life) error {
 	all, err := s.write(l)
 	if err != nil {
 		return err
 	}
 	ids := slices.Concat(slices.Collect(maps.Keys(l.served)), slices.Collect(maps.Keys(all)))
-	// What is gone goes first: another may have its name.
+	// Removals come first: a new export may have the path of a removed one.
 	slices.SortFunc(ids, func(a, b uint16) int {
 		_, wantsA := all[a]
 		_, wantsB := all[b]
@@ -85,7 +85,7 @@ func (l *life) update(w wanted) error {
 	return nil
 }
 
-// remove takes an export for removed that Ganesha does not know.
+// remove ignores that Ganesha does not have the export.
 func (l *life) remove(id uint16) error {
 	if err := l.admin.remove(id); err != nil && !errors.Is(err, errRefused) {
 		return fmt.Errorf("removing export %d: %w", id, err)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// busConfiguration is of a bus that only root reaches, who may do everything on it.
+// busConfiguration is for a bus to which only root can connect, with all rights.
 const busConfiguration = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
   <listen>unix:path=%s</listen>
@@ -25,7 +25,7 @@ const busConfiguration = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS 
 </busconfig>
 `
 
-// startBus returns when the bus takes connections at the address.
+// startBus waits until the bus accepts connections, and returns its address.
 func startBus(ctx context.Context, c *Config) (bus *child, address string, err error) {
 	socket, config := filepath.Join(c.RunDir, "bus"), filepath.Join(c.RunDir, "bus.conf")
 	if err := os.WriteFile(config, fmt.Appendf(nil, busConfiguration, socket), 0o600); err != nil {
@@ -33,7 +33,7 @@ func startBus(ctx context.Context, c *Config) (bus *child, address string, err e
 	}
 	listens := make(chan struct{})
 	listen := sync.OnceFunc(func() { close(listens) })
-	stdout := &lines{hear: func(string) { listen() }} // its address, once
+	stdout := &lines{hear: func(string) { listen() }} // its address, printed once
 	stderr := &lines{hear: func(line string) {
 		c.Log.LogAttrs(context.Background(), slog.LevelDebug, "the bus says", slog.String("text", line))
 	}}

@@ -15,26 +15,27 @@ import (
 	processes "github.com/holdfast-storage/holdfast/nodeops/child"
 )
 
-// child is a process that ends with this one, in a group of its own, so that signals to ours do not reach it.
+// child is a process that ends with this one. It has a process group of its own, so that signals to ours do not reach
+// it.
 type child struct {
 	name string
 	pid  int
-	done chan struct{} // closed when it has ended
-	err  error         // how, once done is closed
+	done chan struct{} // closed when it has exited
+	err  error         // its exit status, once done is closed
 }
 
 const (
-	// lingering bounds the wait for what a child has printed that has ended.
+	// lingering limits the wait for the output of a child that has exited.
 	lingering = 5 * time.Second
 
-	// dying bounds the wait for the end of a child that was killed. On a busy host the kernel takes seconds to close
-	// what dbus-daemon watches files by.
+	// dying limits the wait for the exit of a child that was killed. On a busy host, the kernel takes seconds to close
+	// dbus-daemon's inotify watches.
 	dying = time.Minute
 )
 
-// startChild hands what the child prints to the writers, which no call may block for long.
+// startChild starts a command whose output goes to the writers, which must not block for long.
 func startChild(stdout, stderr io.Writer, env []string, name string, args ...string) (*child, error) {
-	cmd := exec.Command(name, args...) //nolint:noctx // it is asked to stop first; end kills it
+	cmd := exec.Command(name, args...) // end sends SIGTERM first, and then kills it
 	cmd.Env = append(os.Environ(), append(env, "LC_ALL=C")...)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, lingering
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -53,7 +54,7 @@ func startChild(stdout, stderr io.Writer, env []string, name string, args ...str
 	return c, nil
 }
 
-// death says how a child has ended.
+// death returns how a child has exited.
 func (c *child) death() error {
 	if c.err == nil {
 		return fmt.Errorf("%s has ended by itself", c.name)
@@ -61,10 +62,10 @@ func (c *child) death() error {
 	return fmt.Errorf("%s has ended: %w", c.name, c.err)
 }
 
-// end asks the child to stop, and kills it when that takes longer than the limit; none kills it at once.
+// end sends SIGTERM, and kills the child after the limit; with a limit of 0 it kills at once.
 func (c *child) end(limit time.Duration) error {
 	if limit > 0 {
-		_ = unix.Kill(c.pid, unix.SIGTERM) // Wait has not returned, so the pid is still this process, or unused
+		_ = unix.Kill(c.pid, unix.SIGTERM) // Wait has not returned, so the pid is not reused
 		select {
 		case <-c.done:
 			return nil
@@ -80,14 +81,14 @@ func (c *child) end(limit time.Duration) error {
 	return nil
 }
 
-// kill waits until the child is gone.
+// kill kills the child and waits for its exit.
 func (c *child) kill(limit time.Duration) error {
 	_ = unix.Kill(-c.pid, unix.SIGKILL)
 	select {
 	case <-c.done:
 		return nil
 	case <-time.After(limit):
-		place, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", c.pid)) // empty is as good
+		place, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", c.pid)) // may be empty
 		return fmt.Errorf("process %d, %s, was killed %s ago and still exists: it waits in the kernel, in %q; see the kernel's log", c.pid, c.name, limit, place)
 	}
 }

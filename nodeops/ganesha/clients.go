@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// ErrClients: such a list admits no client.
+// ErrClients means that a list would admit no client.
 var ErrClients = errors.New("clients")
 
-// SetClients says who may use the exports that name no clients, those that are served and those that follow. Clients
-// that may mount both before and afterwards are not disturbed. Once Run was called it returns when all are served so;
-// what Ganesha refuses is among the errors, and tried again.
+// SetClients sets the clients of exports that list none, current and future ones. Clients that are in the old and the
+// new list are not disturbed. Once Run was called, it waits until all exports are served so; refusals by Ganesha are
+// among the errors, and retried.
 func (s *Server) SetClients(ctx context.Context, clients []string) error {
 	if len(clients) == 0 {
 		return fmt.Errorf("%w: none are named, and no client could use the exports of the NFS server; name at least one", ErrClients)
@@ -33,7 +33,7 @@ func (s *Server) SetClients(ctx context.Context, clients []string) error {
 	return errors.Join(errs...)
 }
 
-// recordClients makes them wanted, and returns the exports that change by it.
+// recordClients stores the clients, and returns the exports that change.
 func (s *Server) recordClients(clients []string) (ids []uint16, begun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

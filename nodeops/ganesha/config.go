@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// Config says how to serve.
+// Config configures a Server.
 type Config struct {
-	RunDir      string        // of our own, best on a tmpfs: what is written there means nothing after a restart of the host
-	RecoveryDir string        // of our own, and kept: who held files and locks, so that they can have them back
-	Name        string        // of this server; clients that know it by this name go on after it has moved
+	RunDir      string        // used by this server only, preferably on a tmpfs: it is meaningless after a reboot
+	RecoveryDir string        // used by this server only, and persistent: the clients that may reclaim locks and opens
+	Name        string        // of this server; clients continue after it has moved if the name is the same
 	Port        uint16        // 0: 2049
-	Clients     []string      // who may use exports that name no clients, until SetClients; empty: all
-	Neighbours  []netip.Addr  // from which clients on this host may be seen, by which they get back what they held after a move of the server
-	Grace       time.Duration // how long after a start only what was held before is given out; 0: 90 s
-	Lease       time.Duration // how long a client may be silent before it loses what it holds; 0: 60 s, at most Grace
-	Interval    time.Duration // between two questions whether the server answers; 0: 5 s
-	Patience    time.Duration // how long an answer may take before the server counts as hung; 0: 30 s
-	StartLimit  time.Duration // how long the server may take to start; 0: 5 min
-	StopLimit   time.Duration // how long it may take to stop before it is killed; 0: 20 s
+	Clients     []string      // of exports that list none, until SetClients; empty: all
+	Neighbours  []netip.Addr  // addresses that clients on this host may have; needed to reclaim locks after a move of the server
+	Grace       time.Duration // grace period, in which only reclaims are granted; 0: 90 s
+	Lease       time.Duration // time without renewal after which a client loses its state; 0: 60 s, at most Grace
+	Interval    time.Duration // between two probes of the server; 0: 5 s
+	Patience    time.Duration // timeout of a probe, after which the server counts as hung; 0: 30 s
+	StartLimit  time.Duration // timeout of a start; 0: 5 min
+	StopLimit   time.Duration // timeout of a stop, after which the server is killed; 0: 20 s
 	Log         *slog.Logger  // nil: the default one
 }
 
-// Ganesha allows no more, nor an address of a socket a longer directory.
+// The limits of Ganesha, and of the length of a socket address.
 const (
 	longestGrace     = 270 * time.Second
 	longestLease     = 180 * time.Second
 	longestDirectory = 90
 )
 
-// check fills in what is left out.
+// check validates the configuration and sets defaults.
 func (c *Config) check() error {
 	fill(&c.Port, 2049)
 	fill(&c.Grace, 90*time.Second)
@@ -71,8 +71,8 @@ func fill[T comparable](value *T, usual T) {
 	}
 }
 
-// checkDirectory allows what stands unchanged in the configuration of Ganesha, in that of its bus, and in an address
-// of D-Bus.
+// checkDirectory allows only characters that need no quoting in the configurations of Ganesha and the bus, and in a
+// D-Bus address.
 func checkDirectory(dir string) error {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" || len(dir) > longestDirectory || strings.Trim(dir, nameAllows+"/") != "" {
 		return fmt.Errorf("%q: it must be an absolute path of at most %d letters, digits, dots, hyphens, underscores and slashes, and not the root; give another", dir, longestDirectory)
@@ -80,5 +80,5 @@ func checkDirectory(dir string) error {
 	return nil
 }
 
-// address is where the server answers this host.
+// address is where this host reaches the server.
 func (c *Config) address() string { return fmt.Sprintf("127.0.0.1:%d", c.Port) }

@@ -9,33 +9,33 @@ import (
 	"strings"
 )
 
-// Export is a directory that is served.
+// Export is an exported directory.
 //
-// A file system of its own is out of reach of the clients of all others, if each UUID occurs once: of two file systems
-// with one UUID, Ganesha serves the first and refuses the second. What such a file system is mounted on must be a ramfs:
-// Ganesha takes the parent of an export's root for part of the export, a client that forges a second handle of the root
-// can go up from it, and only of a ramfs there are no handles with which it could go on.
-// Directories of one file system are best given as they lie in it: of two mounts of it, Ganesha keeps the first busy
-// until the last export of it is removed.
+// A volume with a file system of its own cannot be reached by clients of other exports, if all UUIDs are distinct: of
+// two file systems with the same UUID, Ganesha exports the first and refuses the second. The mount point of the file
+// system must be on a ramfs: Ganesha takes the parent of an export's root as part of the export, and a client that
+// forges a handle can look it up; only a ramfs has no file handles with which it could continue.
+// Directories of one file system should be given by one mount: of two mounts, Ganesha keeps the first busy until its
+// last export is removed.
 type Export struct {
-	ID         uint16   // 1 to 65535; part of every handle that a client holds
-	Path       string   // the directory, on this host, without symbolic links in it
-	Pseudo     string   // what clients mount: "/<name>"
-	Filesystem string   // two numbers, "a.b", which clients see; they must stay while a client has the export mounted
+	ID         uint16   // 1 to 65535; part of every file handle
+	Path       string   // the directory, without symlinks
+	Pseudo     string   // path that clients mount: "/<name>"
+	Filesystem string   // fsid, two numbers "a.b", that clients see; it must not change while a client has the export mounted
 	Squash     Squash   // empty: NoRootSquash
 	ReadOnly   bool     // no client may write
-	Clients    []string // addresses and CIDRs that may use it; empty: those that the server has for such exports
-	AnonUID    *uint32  // the user of squashed clients; nil: 65534
+	Clients    []string // addresses and CIDRs; empty: the server's list
+	AnonUID    *uint32  // user id of squashed clients; nil: 65534
 	AnonGID    *uint32
 }
 
-// Squash says whose user and group IDs are replaced by the anonymous ones.
+// Squash selects the users whose ids are replaced by the anonymous ones.
 type Squash string
 
 const (
-	NoRootSquash Squash = "no_root_squash" // replaces no user
-	RootSquash   Squash = "root_squash"    // root's
-	AllSquash    Squash = "all_squash"     // everybody's
+	NoRootSquash Squash = "no_root_squash" // none
+	RootSquash   Squash = "root_squash"    // root
+	AllSquash    Squash = "all_squash"     // all
 )
 
 const (
@@ -46,7 +46,7 @@ const (
 	nameAllows  = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 )
 
-// Check says what is wrong with an export, whatever else is served.
+// Check validates an export, independently of others.
 func (e *Export) Check() error {
 	if e.ID == 0 {
 		return fmt.Errorf("export ID 0 is the root's, which holds no data; give one from 1 to 65535")
@@ -82,7 +82,7 @@ func (e *Export) checkPseudo() error {
 	return nil
 }
 
-// checkFilesystem leaves the numbers below 1.0 to the root.
+// checkFilesystem reserves the numbers below 1.0 for the root.
 func (e *Export) checkFilesystem() error {
 	major, minor, found := strings.Cut(e.Filesystem, ".")
 	a, errA := strconv.ParseInt(major, 10, 64)
@@ -113,7 +113,7 @@ func (e *Export) checkClients() error {
 	return nil
 }
 
-// network reads an address or CIDR; of the latter, only the network's bits remain. Ganesha reads prefixes of two digits.
+// network parses an address or CIDR and clears the host bits. Ganesha parses only two digits of a prefix length.
 func network(client string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(client)
 	if a, notAddress := netip.ParseAddr(client); notAddress == nil && a.Zone() == "" {

@@ -152,7 +152,8 @@ func openMany(dir string) {
 	os.Exit(0)
 }
 
-// A client that opens one file too many gets an error at once; one with an open file goes on, and others do when files are closed.
+// A client that opens one file too many gets an error at once; one with an open file goes on, and others do when files
+// are closed.
 func TestClients_OfAServerOutOfDescriptorsGetAnErrorAndNoneHangs(t *testing.T) {
 	requireClient(t)
 	c, e := testConfig(t), exportOf(1, hostfs.New(t, hostfs.Ext4, 64<<20))

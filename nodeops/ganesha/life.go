@@ -11,17 +11,17 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// life is what runs between a start of Ganesha and its end.
+// life is one run of Ganesha.
 type life struct {
 	bus, ganesha *child
 	admin        *admin
-	leave        context.CancelFunc // ends the connection to the bus
-	written      uint64             // the last change that is in the configuration on disk
-	served       map[uint16]wanted  // by Ganesha
-	refused      map[uint16]uint64  // the change that Ganesha refused and that was logged
+	leave        context.CancelFunc // closes the connection to the bus
+	written      uint64             // number of the last change in the configuration on disk
+	served       map[uint16]wanted  // exports that Ganesha has
+	refused      map[uint16]uint64  // number of the refused change that was logged
 }
 
-// start returns when clients are served.
+// start starts Ganesha, and returns when it serves clients.
 func (s *Server) start(ctx context.Context) (*life, error) {
 	l := &life{served: map[uint16]wanted{}, refused: map[uint16]uint64{}}
 	if err := s.startBoth(ctx, l); err != nil {
@@ -44,7 +44,7 @@ func (s *Server) startBoth(ctx context.Context, l *life) error {
 		return err
 	}
 	l.bus = bus
-	connected, leave := context.WithCancel(context.WithoutCancel(ctx)) // a clean stop outlives ctx
+	connected, leave := context.WithCancel(context.WithoutCancel(ctx)) // a clean stop continues after ctx has ended
 	l.leave = leave
 	if l.admin, err = connectAdmin(connected, address, c); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (s *Server) startBoth(ctx context.Context, l *life) error {
 		return err
 	}
 	out := &lines{hear: hearGanesha(c.Log)}
-	// For a reused device, blkid would for a while report the UUID in its cache file.
+	// blkid would report an outdated UUID from its cache for a reused device.
 	env := []string{"DBUS_SYSTEM_BUS_ADDRESS=" + address, "BLKID_FILE=/dev/null"}
 	l.ganesha, err = startChild(out, out, env, "ganesha.nfsd", "-F", "-L", "STDOUT", "-E", fmt.Sprint(epoch),
 		"-f", s.file(), "-p", filepath.Join(c.RunDir, "ganesha.pid"))
@@ -65,7 +65,7 @@ func (s *Server) startBoth(ctx context.Context, l *life) error {
 
 func (s *Server) file() string { return filepath.Join(s.config.RunDir, "ganesha.conf") }
 
-// write brings the configuration on disk up to date and returns what is in it.
+// write updates the configuration on disk, and returns the exports in it.
 func (s *Server) write(l *life) (all map[uint16]wanted, err error) {
 	s.mu.Lock()
 	changes := s.changes
@@ -84,7 +84,8 @@ func (s *Server) write(l *life) (all map[uint16]wanted, err error) {
 	return all, nil
 }
 
-// await returns when Ganesha serves all that it could load, and what has changed since it read its configuration.
+// await waits until Ganesha serves all exports that it could load, and applies what has changed since the configuration
+// was written.
 func (s *Server) await(ctx context.Context, l *life) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.config.StartLimit, fmt.Errorf("NFS-Ganesha is not up after %s", s.config.StartLimit))
 	defer cancel()
@@ -111,7 +112,7 @@ func (s *Server) await(ctx context.Context, l *life) error {
 	return s.applyAll(l)
 }
 
-// loaded waits for Ganesha and returns what it has loaded.
+// loaded waits for Ganesha and returns the exports that it has loaded.
 func (l *life) loaded(ctx context.Context, c *Config) ([]uint16, error) {
 	if err := l.admin.awaitGanesha(ctx); err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func (l *life) watch(ctx context.Context, c *Config) error {
 	}
 }
 
-// fate says what has died, which may be why a call has failed, and just not be known yet.
+// fate returns which process has exited: that may be the cause of a failed call that is just not known yet.
 func (l *life) fate() error {
 	select {
 	case <-l.ganesha.done:
@@ -149,7 +150,7 @@ func (l *life) fate() error {
 	}
 }
 
-// end stops what runs, which may be none or a part of it. Without a limit it kills at once.
+// end stops the processes that are running, if any. With a limit of 0 it kills them at once.
 func (l *life) end(limit time.Duration) error {
 	var errs []error
 	if l.ganesha != nil {

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// lines is what a child writes to; each line goes to hear.
+// lines is an io.Writer that calls hear for each line.
 type lines struct {
 	hear func(line string)
 
@@ -36,7 +36,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// said is a line of Ganesha's: perhaps when and who, then what part of it, how bad, and what.
+// said matches a line of Ganesha's log: component, level, message.
 var said = regexp.MustCompile(`:([A-Z0-9_ ]+) :([A-Z_]+) :(.*)$`)
 
 var levels = map[string]slog.Level{
@@ -46,8 +46,7 @@ var levels = map[string]slog.Level{
 	"WARN":  slog.LevelWarn,
 }
 
-// usual is what Ganesha complains of and lives well without: a port mapper, Kerberos, a domain, the library of another
-// store.
+// usual are complaints of Ganesha that do not matter here: no rpcbind, Kerberos, domain, or RADOS library.
 var usual = []string{
 	"Cannot register NFS V4 on TCP",
 	"gssd_refresh_krb5_machine_credential",
@@ -56,7 +55,7 @@ var usual = []string{
 	"Missing RADOS URLs backend library",
 }
 
-// hearGanesha passes a line on as bad as it is.
+// hearGanesha logs a line with the matching level.
 func hearGanesha(log *slog.Logger) func(string) {
 	return func(line string) {
 		part, level, text := "", slog.LevelInfo, line
@@ -75,7 +74,7 @@ func badness(part, level, text string) slog.Level {
 	if l, known := levels[level]; known {
 		return l
 	}
-	if part == "STATE" && level == "EVENT" { // begin and end of grace
+	if part == "STATE" && level == "EVENT" { // start and end of the grace period
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug

@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// Where Ganesha keeps who held what, until and during the grace after a start.
+// The directories in which Ganesha keeps the clients with state, until and during the grace period.
 var recoveryTrees = [...]string{"v4recov", "v4old"}
 
-// longestEntry is that of one directory. A longer client is a directory in a directory.
+// longestEntry is the maximum length of a directory name; a longer client name is split over nested directories.
 const longestEntry = 255
 
-// Neighbours returns the addresses from which clients on the host of this pod may be seen in it: that of the host, and
-// those by which networks of pods reach their own, the first of the network and that of the network itself.
+// Neighbours returns the addresses that clients on the host of this pod may have for it: that of the host, and those by
+// which pod networks connect the host to its pods, the first address of the network and the network address.
 func Neighbours(host netip.Addr) ([]netip.Addr, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -50,9 +50,9 @@ func neighbours(host netip.Addr, addresses []net.Addr) ([]netip.Addr, error) {
 	return slices.Compact(all), nil
 }
 
-// welcome prepares for the clients of a server that has moved. Ganesha gives files and locks back to those that have the
-// address and the name of before. Clients on the host that the server has left, and on that where it is now, come back
-// with another of the addresses of their host; so what they held is kept for each of them.
+// welcome prepares the recovery directory for a server that has moved. Ganesha lets a client reclaim only if its
+// address and name are unchanged. Clients on the node that the server has left, and on its new node, return with
+// another address of their node, so their records are duplicated for all of these addresses.
 func welcome(dir string, here []netip.Addr) error {
 	file := filepath.Join(dir, "neighbours")
 	b, err := os.ReadFile(file)
@@ -83,13 +83,13 @@ func welcome(dir string, here []netip.Addr) error {
 	return nodeops.ReplaceFile(file, []byte(strings.Join(lines, "\n")+"\n"))
 }
 
-// recorded is how Ganesha, which listens with IPv6, writes the address of a client.
+// recorded formats a client address as Ganesha does, which listens on IPv6.
 func recorded(a netip.Addr) string { return netip.AddrFrom16(a.As16()).String() }
 
-// client is one that held something: ADDRESS-(LENGTH:NAME).
+// client is a client with state: ADDRESS-(LENGTH:NAME).
 type client struct{ address, name string }
 
-// heldBy lists the clients of a tree.
+// heldBy returns the clients in a recovery directory.
 func heldBy(tree string) (clients []client, err error) {
 	err = filepath.WalkDir(tree, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
@@ -111,7 +111,7 @@ func heldBy(tree string) (clients []client, err error) {
 	return clients, err
 }
 
-// alsoFrom keeps what a client held for all addresses of a host, if it is on this one.
+// alsoFrom duplicates the record of a client for all addresses of a host, if the client has one of them.
 func (c client) alsoFrom(tree string, host []string) error {
 	if !slices.Contains(host, c.address) {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// probe calls procedure NULL of NFS 4 over a connection of its own: what answers it takes requests and has threads to
-// serve them.
+// probe calls procedure NULL of NFS 4 on a new connection: a server that answers accepts connections and has free
+// threads.
 func probe(ctx context.Context, address string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -22,7 +22,7 @@ func probe(ctx context.Context, address string, limit time.Duration) error {
 		return fmt.Errorf("connecting to the NFS server: %w", err)
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // it is closed if that fails
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // aborts the calls below
 	defer stop()
 	id := rand.Uint32()
 	_, err = conn.Write(nullCall(id))
@@ -41,7 +41,7 @@ func probe(ctx context.Context, address string, limit time.Duration) error {
 	return nil
 }
 
-// Of ONC RPC (RFC 5531), over a stream: every message is one fragment, which is the last.
+// Constants of ONC RPC (RFC 5531) over TCP: each message is one fragment, marked as the last.
 const (
 	lastFragment  = 1 << 31
 	rpcVersion    = 2
@@ -55,7 +55,7 @@ func nullCall(id uint32) []byte {
 	return words(lastFragment|40, id, 0, rpcVersion, nfsProgram, nfsVersion, 0, 0, 0, 0, 0)
 }
 
-// nullReply says that the call was accepted and succeeded.
+// nullReply is the reply of an accepted, successful call.
 func nullReply(id uint32) []byte {
 	return words(lastFragment|24, id, 1, 0, 0, 0, 0)
 }

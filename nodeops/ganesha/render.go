@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// rootFilesystem is no export's: a client takes two exports of one ID for one file system.
+// rootFilesystem is not used by exports: clients treat two exports with the same id as one file system.
 const rootFilesystem = "0.1"
 
-// configuration is the whole of Ganesha's, with all exports, so that one that restarts has them before it answers.
-// Only the one port is opened: the protocols that need others are off.
+// configuration renders Ganesha's configuration with all exports, so that after a restart it has them before it
+// answers. It opens only the one port: protocols that need others are disabled.
 func configuration(c *Config, exports map[uint16]Export) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `NFS_CORE_PARAM {
@@ -75,7 +75,7 @@ EXPORT {
 	return b.String()
 }
 
-// exportBlock is of an export that Check found nothing wrong with.
+// exportBlock renders an export that Check accepts.
 func exportBlock(e Export) string {
 	access := "RW"
 	if e.ReadOnly {
@@ -103,7 +103,7 @@ func exportBlock(e Export) string {
 `, e.ID, quote(e.Path), quote(e.Pseudo), e.Filesystem, all, some)
 }
 
-// overflowID is the usual anonymous user and group. The default of Ganesha is 4294967294.
+// overflowID is the usual anonymous user and group. Ganesha's default is 4294967294.
 const overflowID = 65534
 
 func anonymous(kind string, id *uint32) string {
@@ -113,7 +113,7 @@ func anonymous(kind string, id *uint32) string {
 	return fmt.Sprintf(" Anonymous_%s = %d;", kind, *id)
 }
 
-// networks spells clients as Ganesha reads them: it knows no prefix of length 0, and takes 0.0.0.0 for all.
+// networks formats clients for Ganesha, which does not parse prefix length 0, and takes 0.0.0.0 for all.
 func networks(clients []string) (spelled []string) {
 	for _, client := range clients {
 		p, _ := network(client) // Check has read it
@@ -131,5 +131,5 @@ func networks(clients []string) (spelled []string) {
 	return spelled
 }
 
-// quote needs to escape nothing: what it is given has neither quotes, backslashes nor line ends in it.
+// quote never needs escapes: its arguments have no quotes, backslashes or line breaks.
 func quote(text string) string { return strconv.Quote(text) }

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Between the death of Ganesha and its next start. Who has lived for long is started at once, almost.
+// The back-off between a failure of Ganesha and its next start. After a long run, it restarts almost at once.
 const (
 	shortestWait = 200 * time.Millisecond
 	longestWait  = 30 * time.Second
 	longLife     = time.Minute
 )
 
-// questionsBeforeRetry is how often Ganesha is asked how it is before it is asked again to serve what it refused, such
-// as an export whose disk was not there.
+// questionsBeforeRetry is the number of probes after which exports that Ganesha refused are retried, such as one whose
+// disk was missing.
 const questionsBeforeRetry = 6
 
-// Run serves until ctx ends, and then stops what it runs. It may be called once.
+// Run serves until ctx ends, and then stops its processes. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (s *Server) Run(ctx context.Context) error {
 		err := s.live(ctx)
 		if ctx.Err() != nil {
 			if errors.Is(err, ctx.Err()) {
-				err = nil // it was not yet up
+				err = nil // it had not started yet
 			}
 			return err
 		}
@@ -52,7 +52,7 @@ func (s *Server) startsAgain() {
 	s.restarts++
 }
 
-// nextWait is how long to wait for the next start, by the wait for the one before and how long that has lived.
+// nextWait returns the back-off from the previous one and the duration of the last run.
 func nextWait(before, lived time.Duration) time.Duration {
 	if lived > longLife {
 		before = 0
@@ -75,7 +75,7 @@ func (s *Server) begin() error {
 	return nil
 }
 
-// live is from one start of Ganesha to its end.
+// live starts Ganesha and returns when it has ended.
 func (s *Server) live(ctx context.Context) error {
 	l, err := s.start(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Server) live(ctx context.Context) error {
 	return errors.Join(err, l.fate(), l.end(0))
 }
 
-// tend keeps Ganesha in the desired state until ctx ends or it fails.
+// tend keeps the exports of Ganesha as desired until ctx ends or Ganesha fails.
 func (s *Server) tend(ctx context.Context, l *life) error {
 	s.config.Log.Info("the NFS server is up", "port", s.config.Port, "exports", len(l.served))
 	watching, stop := context.WithCancel(ctx)
@@ -107,7 +107,7 @@ func (s *Server) tend(ctx context.Context, l *life) error {
 		case err = <-sick:
 			return err
 		case <-l.bus.done:
-			return nil // fate says how
+			return nil // fate returns the cause
 		case <-l.ganesha.done:
 			return nil
 		case r := <-s.requests:

@@ -1,8 +1,7 @@
-// Package ganesha serves directories of this host over NFS 4.1 and 4.2: it runs NFS-Ganesha and the bus by which it is
-// configured, and restarts both when one of them dies or hangs.
+// Package ganesha exports directories of this host over NFS 4.1 and 4.2. It runs NFS-Ganesha and the D-Bus daemon over
+// which it is configured, and restarts both if one of them exits or hangs.
 //
-// Clients come through that without noticing more than a pause: exports and recovery state are there before Ganesha
-// answers again.
+// Clients notice only a pause: exports and recovery state are in place before Ganesha answers again.
 package ganesha
 
 import (
@@ -17,44 +16,44 @@ import (
 	"time"
 )
 
-// Server serves exports while it Runs.
+// Server serves exports while Run runs.
 type Server struct {
 	config   Config
 	requests chan request
 	ended    chan struct{} // closed when Run has returned
 
 	mu      sync.Mutex
-	clients []string          // of exports that name none; empty: all
-	exports map[uint16]wanted // what is to be served
-	changes uint64            // of exports
+	clients []string          // of exports that list none; empty: all
+	exports map[uint16]wanted // the desired exports
+	changes uint64            // number of changes of exports
 	begun   bool              // Run was called
-	life    *life             // what serves now; nil while nothing does
+	life    *life             // the current run of Ganesha; nil if it does not serve
 
-	restarts uint64 // since Run was called
+	restarts uint64 // since the call of Run
 	tally    tally
 }
 
-// wanted is an export with the number of the change that made it what it is. Its clients are filled in.
+// wanted is an export with the number of its last change. Clients is filled in.
 type wanted struct {
 	Export
 	change uint64
-	usual  bool // it named no clients
+	usual  bool // it lists no clients
 }
 
-// request is answered when an export is served as desired, or not served at all if it is removed.
+// request is answered when an export is served as desired, or removed.
 type request struct {
 	id   uint16
-	done chan error // holds one
+	done chan error // buffered
 }
 
 var (
-	// ErrConflict: an export has what another has that lives.
+	// ErrConflict means that the pseudo path or filesystem id of an export belongs to another one.
 	ErrConflict = errors.New("conflict")
 	errEnded    = errors.New("the NFS server has ended")
 )
 
-// New returns a server without exports. What is Put before Run is served from the first moment on, so that clients of
-// an earlier server with the same Name and RecoveryDir find all that they have mounted.
+// New returns a server without exports. Exports that are Put before Run are served from the start, so that clients of
+// an earlier server with the same Name and RecoveryDir find what they have mounted.
 func New(c Config) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -62,8 +61,9 @@ func New(c Config) (*Server, error) {
 	return &Server{config: c, requests: make(chan request), ended: make(chan struct{}), clients: slices.Clone(c.Clients), exports: map[uint16]wanted{}}, nil
 }
 
-// Put adds an export or changes it. Once Run was called it returns when the export is served so; if Ganesha refuses,
-// what was before stays. When ctx ends first, the export may or may not be served, until the next Put or Remove of it.
+// Put adds or changes an export. Once Run was called it waits until Ganesha serves the change; if Ganesha refuses it,
+// the previous export stays. If ctx ends first, it is unknown whether the change is served until the next Put or Remove
+// of that export.
 func (s *Server) Put(ctx context.Context, e Export) error {
 	if err := e.Check(); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (s *Server) Put(ctx context.Context, e Export) error {
 	return err
 }
 
-// Remove ends an export: its clients get ESTALE. Repeatable; what is not there is removed. Once Run was called it
-// returns when Ganesha has closed the directory.
+// Remove ends an export: clients get ESTALE. It is idempotent. Once Run was called it waits until Ganesha has closed
+// the directory.
 func (s *Server) Remove(ctx context.Context, id uint16) error {
 	s.mu.Lock()
 	delete(s.exports, id)
@@ -96,11 +96,11 @@ func (s *Server) Remove(ctx context.Context, id uint16) error {
 	return s.awaitApplied(ctx, id)
 }
 
-// Ready says whether clients are served now.
+// Ready returns whether clients are served now.
 func (s *Server) Ready() bool { return s.serving() != nil }
 
-// Clients lists the addresses of the clients that have spoken lately. None that holds anything is silent for longer than
-// its lease; right after a start some may yet have to notice it.
+// Clients returns the addresses of clients that have sent requests recently. A client with state is never silent for
+// longer than its lease; just after a start, some may not have noticed it yet.
 func (s *Server) Clients(ctx context.Context) ([]string, error) {
 	l := s.serving()
 	if l == nil {
@@ -123,7 +123,7 @@ func (s *Server) serve(l *life) {
 	s.life = l
 }
 
-// checkRealDirectory keeps what is served from being elsewhere than it says.
+// checkRealDirectory fails for a path with symlinks.
 func checkRealDirectory(path string) error {
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -138,7 +138,7 @@ func checkRealDirectory(path string) error {
 	return nil
 }
 
-// record makes an export desired. The ids by which clients distinguish exports must not be another's.
+// record stores a desired export. Its pseudo path and filesystem id must not belong to another export.
 func (s *Server) record(e Export) (now, before wanted, begun bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *Server) record(e Export) (now, before wanted, begun bool, err error) {
 	return now, before, s.begun, nil
 }
 
-// withdraw undoes a change that no other has followed.
+// withdraw undoes a change, unless another one has followed.
 func (s *Server) withdraw(now, before wanted) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *Server) withdraw(now, before wanted) bool {
 	return true
 }
 
-// awaitApplied waits until an export is served as desired, across restarts of Ganesha if need be.
+// awaitApplied waits until an export is served as desired, across restarts of Ganesha.
 func (s *Server) awaitApplied(ctx context.Context, id uint16) error {
 	for {
 		r := request{id: id, done: make(chan error, 1)}

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Statistics are of a server since it Runs.
+// Statistics are counted from the call of Run on.
 type Statistics struct {
 	Up       bool
-	InGrace  bool // only locks and opens from before the start are granted
+	InGrace  bool // the grace period is running
 	Exports  int
 	Clients  int
 	Restarts uint64
 	Traffic  map[Way]Traffic
 }
 
-// Way is how data went.
+// Way is an NFS version and direction of data.
 type Way struct {
-	Version string // of NFS: 4.1 or 4.2
-	Written bool   // else it was read
+	Version string // 4.1 or 4.2
+	Written bool   // false: read
 }
 
-// Traffic only grows, over restarts of Ganesha too.
+// Traffic only increases, also across restarts of Ganesha.
 type Traffic struct{ Operations, Bytes, Errors uint64 }
 
 func (t Traffic) plus(more Traffic) Traffic {
 	return Traffic{t.Operations + more.Operations, t.Bytes + more.Bytes, t.Errors + more.Errors}
 }
 
-// since is the increase since a count; a smaller count was reset.
+// since returns the increase since an earlier count. A smaller count means a reset.
 func (t Traffic) since(before Traffic) Traffic {
 	if t.Operations < before.Operations || t.Bytes < before.Bytes || t.Errors < before.Errors {
 		return t
@@ -39,7 +39,7 @@ func (t Traffic) since(before Traffic) Traffic {
 	return Traffic{t.Operations - before.Operations, t.Bytes - before.Bytes, t.Errors - before.Errors}
 }
 
-// tally sums up what Ganesha counts for each export from its start on.
+// tally accumulates the counters of each export over the runs of Ganesha.
 type tally struct {
 	of    *life
 	last  map[exportWay]Traffic
@@ -64,7 +64,7 @@ func (t *tally) add(of *life, now map[exportWay]Traffic) map[Way]Traffic {
 	return total
 }
 
-// Statistics asks Ganesha. With an error they are what is known without it.
+// Statistics queries Ganesha. With an error it returns what is known without it.
 func (s *Server) Statistics(ctx context.Context) (Statistics, error) {
 	s.mu.Lock()
 	l, all := s.life, Statistics{Up: s.life != nil, Restarts: s.restarts, Traffic: s.tally.total}
