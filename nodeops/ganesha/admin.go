@@ -105,13 +105,13 @@ func (a *admin) load(method string, e Export) error {
 
 func (a *admin) remove(id uint16) error { return a.change("RemoveExport", id) }
 
-// shown returns the ids of all exports except the root.
-func (a *admin) shown(ctx context.Context) (ids []uint16, err error) {
+// exportIDs returns the ids of all exports except the root.
+func (a *admin) exportIDs(ctx context.Context) (ids []uint16, err error) {
 	body, err := a.call(ctx, "ExportMgr", "ShowExports")
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range rows(body) {
+	for _, row := range rowsOf(body) {
 		if id, ok := row[0].(uint16); ok && id != 0 {
 			ids = append(ids, id)
 		}
@@ -125,8 +125,8 @@ func (a *admin) clients(ctx context.Context, since time.Time) (addresses []strin
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range rows(body) {
-		address, last := seen(row)
+	for _, row := range rowsOf(body) {
+		address, last := parseClient(row)
 		if address.IsValid() && !last.Before(since) {
 			addresses = append(addresses, address.String())
 		}
@@ -135,8 +135,8 @@ func (a *admin) clients(ctx context.Context, since time.Time) (addresses []strin
 	return slices.Compact(addresses), nil
 }
 
-// rows returns the list that follows the timestamp in a reply.
-func rows(body []any) [][]any {
+// rowsOf returns the list that follows the timestamp in a reply.
+func rowsOf(body []any) [][]any {
 	if len(body) < 2 {
 		return nil
 	}
@@ -144,9 +144,9 @@ func rows(body []any) [][]any {
 	return slices.DeleteFunc(all, func(row []any) bool { return len(row) < 2 })
 }
 
-// seen parses a client: its address, the protocols it has used, and the time of its last request in seconds and
+// parseClient parses a client: its address, the protocols it has used, and the time of its last request in seconds and
 // nanoseconds.
-func seen(row []any) (netip.Addr, time.Time) {
+func parseClient(row []any) (netip.Addr, time.Time) {
 	text, _ := row[0].(string)
 	address, err := netip.ParseAddr(text)
 	last, ok := row[len(row)-1].([]any)
@@ -185,14 +185,14 @@ func (a *admin) traffic(ctx context.Context) (map[exportWay]Traffic, error) {
 		id, _ := row[0].(uint16)
 		spoken, _ := row[1].(string)
 		version := versions[spoken]
-		all[exportWay{id, Way{version, false}}] = counted(row[2])
-		all[exportWay{id, Way{version, true}}] = counted(row[3])
+		all[exportWay{id, Way{version, false}}] = parseTraffic(row[2])
+		all[exportWay{id, Way{version, true}}] = parseTraffic(row[3])
 	}
 	return all, nil
 }
 
-// counted parses requested bytes, transferred bytes, calls, errors, and two latencies.
-func counted(row any) Traffic {
+// parseTraffic parses requested bytes, transferred bytes, calls, errors, and two latencies.
+func parseTraffic(row any) Traffic {
 	numbers, _ := row.([]any)
 	if len(numbers) != 6 {
 		return Traffic{}

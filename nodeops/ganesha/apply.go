@@ -8,7 +8,7 @@ import (
 )
 
 // apply makes Ganesha serve one export as desired. Any error other than errRefused means that Ganesha has failed.
-func (s *Server) apply(l *life, id uint16) error {
+func (s *Server) apply(l *process, id uint16) error {
 	all, err := s.write(l)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (s *Server) apply(l *life, id uint16) error {
 }
 
 // applyAll applies all exports that differ. A refusal by Ganesha is logged once and does not affect other exports.
-func (s *Server) applyAll(l *life) error {
+func (s *Server) applyAll(l *process) error {
 	all, err := s.write(l)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (s *Server) applyAll(l *life) error {
 	return nil
 }
 
-func (l *life) add(w wanted) error {
+func (l *process) add(w wanted) error {
 	err := l.admin.add(w.Export)
 	if errors.Is(err, errRefused) {
 		err = fmt.Errorf("%w; the directory must exist, and its file system must have a UUID that no other export's has", err)
@@ -77,7 +77,7 @@ func (l *life) add(w wanted) error {
 	return nil
 }
 
-func (l *life) update(w wanted) error {
+func (l *process) update(w wanted) error {
 	if err := l.admin.update(w.Export); err != nil {
 		return fmt.Errorf("changing export %d of %s: %w", w.ID, w.Path, err)
 	}
@@ -86,7 +86,7 @@ func (l *life) update(w wanted) error {
 }
 
 // remove ignores that Ganesha does not have the export.
-func (l *life) remove(id uint16) error {
+func (l *process) remove(id uint16) error {
 	if err := l.admin.remove(id); err != nil && !errors.Is(err, errRefused) {
 		return fmt.Errorf("removing export %d: %w", id, err)
 	}

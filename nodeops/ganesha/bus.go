@@ -47,7 +47,7 @@ func startBus(ctx context.Context, c *Config) (bus *child, address string, err e
 	case <-listens:
 		return bus, "unix:path=" + socket, nil
 	case <-bus.done:
-		return nil, "", bus.death()
+		return nil, "", bus.exitError()
 	case <-late.C:
 		err = fmt.Errorf("dbus-daemon does not listen after %s", c.StartLimit)
 	case <-ctx.Done():

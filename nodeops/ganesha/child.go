@@ -25,19 +25,19 @@ type child struct {
 }
 
 const (
-	// lingering limits the wait for the output of a child that has exited.
-	lingering = 5 * time.Second
+	// outputWait limits the wait for the output of a child that has exited.
+	outputWait = 5 * time.Second
 
-	// dying limits the wait for the exit of a child that was killed. On a busy host, the kernel takes seconds to close
+	// killWait limits the wait for the exit of a child that was killed. On a busy host, the kernel takes seconds to close
 	// dbus-daemon's inotify watches.
-	dying = time.Minute
+	killWait = time.Minute
 )
 
 // startChild starts a command whose output goes to the writers, which must not block for long.
 func startChild(stdout, stderr io.Writer, env []string, name string, args ...string) (*child, error) {
 	cmd := exec.Command(name, args...) // end sends SIGTERM first, and then kills it
 	cmd.Env = append(os.Environ(), append(env, "LC_ALL=C")...)
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, lingering
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, outputWait
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	ended, err := processes.Start(cmd)
 	if errors.Is(err, exec.ErrNotFound) {
@@ -54,8 +54,8 @@ func startChild(stdout, stderr io.Writer, env []string, name string, args ...str
 	return c, nil
 }
 
-// death returns how a child has exited.
-func (c *child) death() error {
+// exitError returns how a child has exited.
+func (c *child) exitError() error {
 	if c.err == nil {
 		return fmt.Errorf("%s has ended by itself", c.name)
 	}
@@ -72,7 +72,7 @@ func (c *child) end(limit time.Duration) error {
 		case <-time.After(limit):
 		}
 	}
-	if err := c.kill(dying); err != nil {
+	if err := c.kill(killWait); err != nil {
 		return err
 	}
 	if limit > 0 {

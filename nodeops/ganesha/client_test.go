@@ -183,12 +183,12 @@ func TestClients_KeepFilesAndLocksOverFaultsOfTheServer(t *testing.T) {
 	}
 	for _, harm := range []struct {
 		after string
-		to    func(*life) *child
+		to    func(*process) *child
 		with  unix.Signal
 	}{
-		{"after the death of Ganesha", func(l *life) *child { return l.ganesha }, unix.SIGKILL},
-		{"after Ganesha hung", func(l *life) *child { return l.ganesha }, unix.SIGSTOP},
-		{"after the death of the bus", func(l *life) *child { return l.bus }, unix.SIGKILL},
+		{"after the death of Ganesha", func(l *process) *child { return l.ganesha }, unix.SIGKILL},
+		{"after Ganesha hung", func(l *process) *child { return l.ganesha }, unix.SIGSTOP},
+		{"after the death of the bus", func(l *process) *child { return l.bus }, unix.SIGKILL},
 	} {
 		l := r.up()
 		signal(t, harm.to(l), harm.with)

@@ -21,7 +21,7 @@ import (
 
 // survives fails the test where a server does not come through what is done to it, with all exports that it had and
 // those that come while it is down.
-func survives(t *testing.T, c Config, harm func(*life)) {
+func survives(t *testing.T, c Config, harm func(*process)) {
 	t.Helper()
 	one, two, three := newExport(t, 1), newExport(t, 2), newExport(t, 3)
 	r := prepare(t, c, one, two)
@@ -50,11 +50,11 @@ func survives(t *testing.T, c Config, harm func(*life)) {
 }
 
 func TestServer_GaneshaThatDiesIsRestartedWithAllDesiredExports(t *testing.T) {
-	survives(t, testConfig(t), func(l *life) { signal(t, l.ganesha, unix.SIGKILL) })
+	survives(t, testConfig(t), func(l *process) { signal(t, l.ganesha, unix.SIGKILL) })
 }
 
 func TestServer_GaneshaThatExitsIsRestarted(t *testing.T) {
-	survives(t, testConfig(t), func(l *life) {
+	survives(t, testConfig(t), func(l *process) {
 		signal(t, l.ganesha, unix.SIGTERM)
 		awaitEnd(t, l.ganesha) // it does what it is asked until then
 	})
@@ -63,13 +63,13 @@ func TestServer_GaneshaThatExitsIsRestarted(t *testing.T) {
 func TestServer_GaneshaThatHangsIsKilledAndRestarted(t *testing.T) {
 	c := testConfig(t)
 	c.Patience = 500 * time.Millisecond
-	survives(t, c, func(l *life) { signal(t, l.ganesha, unix.SIGSTOP) })
+	survives(t, c, func(l *process) { signal(t, l.ganesha, unix.SIGSTOP) })
 }
 
 func TestServer_GaneshaOutOfDescriptorsIsRestarted(t *testing.T) {
 	c := testConfig(t)
 	c.Patience = 500 * time.Millisecond
-	survives(t, c, func(l *life) {
+	survives(t, c, func(l *process) {
 		if err := unix.Prlimit(l.ganesha.pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4, Max: 4}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -137,9 +137,9 @@ func TestServer_DeathIsNoticedWithoutARequest(t *testing.T) {
 	c.Interval = time.Hour
 	r := prepare(t, c, newExport(t, 1))
 	r.start()
-	for _, dies := range []func(*life) *child{
-		func(l *life) *child { return l.ganesha },
-		func(l *life) *child { return l.bus },
+	for _, dies := range []func(*process) *child{
+		func(l *process) *child { return l.ganesha },
+		func(l *process) *child { return l.bus },
 	} {
 		l := r.up()
 		signal(t, dies(l), unix.SIGKILL)
@@ -151,13 +151,13 @@ func TestServer_DeathIsNoticedWithoutARequest(t *testing.T) {
 }
 
 func TestBus_ThatDiesIsRestarted(t *testing.T) {
-	survives(t, testConfig(t), func(l *life) { signal(t, l.bus, unix.SIGKILL) })
+	survives(t, testConfig(t), func(l *process) { signal(t, l.bus, unix.SIGKILL) })
 }
 
 func TestBus_ThatHangsIsKilledAndRestarted(t *testing.T) {
 	c := testConfig(t)
 	c.Patience = 500 * time.Millisecond
-	survives(t, c, func(l *life) { signal(t, l.bus, unix.SIGSTOP) })
+	survives(t, c, func(l *process) { signal(t, l.bus, unix.SIGSTOP) })
 }
 
 // A change that Ganesha does not come to do may not be lost with it.

@@ -145,7 +145,7 @@ func (r *running) put(e Export) {
 }
 
 // up returns what serves as soon as something does.
-func (r *running) up() *life {
+func (r *running) up() *process {
 	r.t.Helper()
 	for ctx := r.within(); ; {
 		if err := r.Remove(ctx, 65000); err != nil { // which is not there
@@ -174,7 +174,7 @@ func (r *running) within() context.Context {
 func (r *running) is(exports ...Export) {
 	r.t.Helper()
 	l := r.up()
-	ids, err := l.admin.shown(r.within())
+	ids, err := l.admin.exportIDs(r.within())
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -36,8 +36,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// said matches a line of Ganesha's log: component, level, message.
-var said = regexp.MustCompile(`:([A-Z0-9_ ]+) :([A-Z_]+) :(.*)$`)
+// logLine matches a line of Ganesha's log: component, level, message.
+var logLine = regexp.MustCompile(`:([A-Z0-9_ ]+) :([A-Z_]+) :(.*)$`)
 
 var levels = map[string]slog.Level{
 	"FATAL": slog.LevelError,
@@ -46,8 +46,8 @@ var levels = map[string]slog.Level{
 	"WARN":  slog.LevelWarn,
 }
 
-// usual are complaints of Ganesha that do not matter here: no rpcbind, Kerberos, domain, or RADOS library.
-var usual = []string{
+// ignoredMessages are complaints of Ganesha that do not matter here: no rpcbind, Kerberos, domain, or RADOS library.
+var ignoredMessages = []string{
 	"Cannot register NFS V4 on TCP",
 	"gssd_refresh_krb5_machine_credential",
 	"does not specify default realm",
@@ -55,20 +55,20 @@ var usual = []string{
 	"Missing RADOS URLs backend library",
 }
 
-// hearGanesha logs a line with the matching level.
-func hearGanesha(log *slog.Logger) func(string) {
+// logGanesha logs a line with the matching level.
+func logGanesha(log *slog.Logger) func(string) {
 	return func(line string) {
 		part, level, text := "", slog.LevelInfo, line
-		if m := said.FindStringSubmatch(line); m != nil {
+		if m := logLine.FindStringSubmatch(line); m != nil {
 			part, text = strings.TrimSpace(m[1]), m[3]
-			level = badness(part, m[2], text)
+			level = logLevel(part, m[2], text)
 		}
 		log.Log(context.Background(), level, "NFS-Ganesha says", "part", part, "text", text)
 	}
 }
 
-func badness(part, level, text string) slog.Level {
-	if slices.ContainsFunc(usual, func(u string) bool { return strings.Contains(text, u) }) {
+func logLevel(part, level, text string) slog.Level {
+	if slices.ContainsFunc(ignoredMessages, func(u string) bool { return strings.Contains(text, u) }) {
 		return slog.LevelDebug
 	}
 	if l, known := levels[level]; known {

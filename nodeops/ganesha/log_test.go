@@ -9,7 +9,7 @@ import (
 
 func TestLog_GaneshasLevelIsKept(t *testing.T) {
 	var b bytes.Buffer
-	hear := hearGanesha(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	hear := logGanesha(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	for line, want := range map[string]string{
 		": STATE :EVENT :NFS Server Now NOT IN GRACE": `level=INFO msg="NFS-Ganesha says" part=STATE text="NFS Server Now NOT IN GRACE"`,
 		": NFS STARTUP :CRIT :No export :at all":      `level=ERROR msg="NFS-Ganesha says" part="NFS STARTUP" text="No export :at all"`,

@@ -50,10 +50,10 @@ func neighbours(host netip.Addr, addresses []net.Addr) ([]netip.Addr, error) {
 	return slices.Compact(all), nil
 }
 
-// welcome prepares the recovery directory for a server that has moved. Ganesha lets a client reclaim only if its
+// duplicateRecovery prepares the recovery directory for a server that has moved. Ganesha lets a client reclaim only if its
 // address and name are unchanged. Clients on the node that the server has left, and on its new node, return with
 // another address of their node, so their records are duplicated for all of these addresses.
-func welcome(dir string, here []netip.Addr) error {
+func duplicateRecovery(dir string, here []netip.Addr) error {
 	file := filepath.Join(dir, "neighbours")
 	b, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func welcome(dir string, here []netip.Addr) error {
 	}
 	before, lines := strings.Fields(string(b)), []string(nil)
 	for _, a := range here {
-		lines = append(lines, recorded(a))
+		lines = append(lines, formatClient(a))
 	}
 	if slices.Equal(before, lines) {
 		return nil
@@ -74,7 +74,7 @@ func welcome(dir string, here []netip.Addr) error {
 		}
 		for _, c := range clients {
 			for _, host := range [][]string{before, lines} {
-				if err := c.alsoFrom(tree, host); err != nil {
+				if err := c.duplicateFor(tree, host); err != nil {
 					return err
 				}
 			}
@@ -83,8 +83,8 @@ func welcome(dir string, here []netip.Addr) error {
 	return nodeops.ReplaceFile(file, []byte(strings.Join(lines, "\n")+"\n"))
 }
 
-// recorded formats a client address as Ganesha does, which listens on IPv6.
-func recorded(a netip.Addr) string { return netip.AddrFrom16(a.As16()).String() }
+// formatClient formats a client address as Ganesha does, which listens on IPv6.
+func formatClient(a netip.Addr) string { return netip.AddrFrom16(a.As16()).String() }
 
 // client is a client with state: ADDRESS-(LENGTH:NAME).
 type client struct{ address, name string }
@@ -111,8 +111,8 @@ func heldBy(tree string) (clients []client, err error) {
 	return clients, err
 }
 
-// alsoFrom duplicates the record of a client for all addresses of a host, if the client has one of them.
-func (c client) alsoFrom(tree string, host []string) error {
+// duplicateFor duplicates the record of a client for all addresses of a host, if the client has one of them.
+func (c client) duplicateFor(tree string, host []string) error {
 	if !slices.Contains(host, c.address) {
 		return nil
 	}

@@ -45,7 +45,7 @@ func TestClients_KeepFilesAndLocksWhenTheyComeBackFromAnotherAddressOfTheirHost(
 
 func TestNeighbours_OnlyStateOfClientsOnHostsOfTheMoveIsKept(t *testing.T) {
 	dir := t.TempDir()
-	if err := welcome(dir, parse("10.0.1.1 192.0.2.1 fd00::1")); err != nil {
+	if err := duplicateRecovery(dir, parse("10.0.1.1 192.0.2.1 fd00::1")); err != nil {
 		t.Fatal(err)
 	}
 	long := strings.Repeat("n", 300)
@@ -57,7 +57,7 @@ func TestNeighbours_OnlyStateOfClientsOnHostsOfTheMoveIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := welcome(dir, parse("10.0.2.1 192.0.2.2")); err != nil {
+	if err := duplicateRecovery(dir, parse("10.0.2.1 192.0.2.2")); err != nil {
 		t.Fatal(err)
 	}
 	var want []string

@@ -28,7 +28,7 @@ func (s *Server) Run(ctx context.Context) error {
 	wait := time.Duration(0)
 	for {
 		began := time.Now()
-		err := s.live(ctx)
+		err := s.runOnce(ctx)
 		if ctx.Err() != nil {
 			if errors.Is(err, ctx.Err()) {
 				err = nil // it had not started yet
@@ -36,7 +36,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 		wait = nextWait(wait, time.Since(began))
-		s.startsAgain()
+		s.countRestart()
 		s.config.Log.Error("the NFS server is down and starts again", "error", err, "wait", wait)
 		select {
 		case <-ctx.Done():
@@ -46,7 +46,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Server) startsAgain() {
+func (s *Server) countRestart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restarts++
@@ -75,23 +75,23 @@ func (s *Server) begin() error {
 	return nil
 }
 
-// live starts Ganesha and returns when it has ended.
-func (s *Server) live(ctx context.Context) error {
+// runOnce starts Ganesha and returns when it has ended.
+func (s *Server) runOnce(ctx context.Context) error {
 	l, err := s.start(ctx)
 	if err != nil {
 		return err
 	}
 	s.serve(l)
-	err = s.tend(ctx, l)
+	err = s.applyLoop(ctx, l)
 	s.serve(nil)
 	if ctx.Err() != nil {
 		return l.end(s.config.StopLimit)
 	}
-	return errors.Join(err, l.fate(), l.end(0))
+	return errors.Join(err, l.exitCause(), l.end(0))
 }
 
-// tend keeps the exports of Ganesha as desired until ctx ends or Ganesha fails.
-func (s *Server) tend(ctx context.Context, l *life) error {
+// applyLoop keeps the exports of Ganesha as desired until ctx ends or Ganesha fails.
+func (s *Server) applyLoop(ctx context.Context, l *process) error {
 	s.config.Log.Info("the NFS server is up", "port", s.config.Port, "exports", len(l.served))
 	watching, stop := context.WithCancel(ctx)
 	defer stop()

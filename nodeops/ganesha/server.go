@@ -27,7 +27,7 @@ type Server struct {
 	exports map[uint16]wanted // the desired exports
 	changes uint64            // number of changes of exports
 	begun   bool              // Run was called
-	life    *life             // the current run of Ganesha; nil if it does not serve
+	current *process          // the current run of Ganesha; nil if it does not serve
 
 	restarts uint64 // since the call of Run
 	tally    tally
@@ -111,16 +111,16 @@ func (s *Server) Clients(ctx context.Context) ([]string, error) {
 	return l.admin.clients(ctx, time.Now().Add(-s.config.Lease*3/2))
 }
 
-func (s *Server) serving() *life {
+func (s *Server) serving() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.life
+	return s.current
 }
 
-func (s *Server) serve(l *life) {
+func (s *Server) serve(l *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.life = l
+	s.current = l
 }
 
 // checkRealDirectory fails for a path with symlinks.

@@ -155,7 +155,7 @@ func TestServer_ExportThatFailsAtTheStartBlocksNoOther(t *testing.T) {
 	}
 	r.start()
 	l := r.up()
-	ids, err := l.admin.shown(r.within())
+	ids, err := l.admin.exportIDs(r.within())
 	if err != nil || len(ids) != 2 {
 		t.Errorf("exports %v, %v, want those that are there", ids, err)
 	}
@@ -167,7 +167,7 @@ func TestServer_ExportThatFailsAtTheStartBlocksNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	for ids := []uint16{}; len(ids) < 3; { // no caller puts it again
-		if ids, err = l.admin.shown(r.within()); err != nil {
+		if ids, err = l.admin.exportIDs(r.within()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -41,7 +41,7 @@ func (t Traffic) since(before Traffic) Traffic {
 
 // tally accumulates the counters of each export over the runs of Ganesha.
 type tally struct {
-	of    *life
+	of    *process
 	last  map[exportWay]Traffic
 	total map[Way]Traffic
 }
@@ -51,7 +51,7 @@ type exportWay struct {
 	Way
 }
 
-func (t *tally) add(of *life, now map[exportWay]Traffic) map[Way]Traffic {
+func (t *tally) add(of *process, now map[exportWay]Traffic) map[Way]Traffic {
 	if t.of != of {
 		t.of, t.last = of, nil
 	}
@@ -67,14 +67,14 @@ func (t *tally) add(of *life, now map[exportWay]Traffic) map[Way]Traffic {
 // Statistics queries Ganesha. With an error it returns what is known without it.
 func (s *Server) Statistics(ctx context.Context) (Statistics, error) {
 	s.mu.Lock()
-	l, all := s.life, Statistics{Up: s.life != nil, Restarts: s.restarts, Traffic: s.tally.total}
+	l, all := s.current, Statistics{Up: s.current != nil, Restarts: s.restarts, Traffic: s.tally.total}
 	s.mu.Unlock()
 	if l == nil {
 		return all, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.Patience)
 	defer cancel()
-	exports, errExports := l.admin.shown(ctx)
+	exports, errExports := l.admin.exportIDs(ctx)
 	clients, errClients := l.admin.clients(ctx, time.Now().Add(-s.config.Lease*3/2))
 	grace, errGrace := l.admin.inGrace(ctx)
 	traffic, errTraffic := l.admin.traffic(ctx)

@@ -41,10 +41,10 @@ func TestStatistics_ReportTheStateOfTheServer(t *testing.T) {
 
 func TestStatistics_CounterNeverDecreases(t *testing.T) {
 	read, written := Way{"4.2", false}, Way{"4.2", true}
-	one, two := &life{}, &life{}
+	one, two := &process{}, &process{}
 	var all tally
 	for i, step := range []struct {
-		of         *life
+		of         *process
 		now        map[exportWay]Traffic
 		read, more Traffic
 	}{

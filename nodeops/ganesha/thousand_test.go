@@ -27,7 +27,7 @@ func TestServer_ThousandExportsReturnAfterADeath(t *testing.T) {
 	signal(t, l.ganesha, unix.SIGKILL)
 	r.put(exports[last])
 	<-l.ganesha.done
-	ids, err := r.up().admin.shown(r.within())
+	ids, err := r.up().admin.exportIDs(r.within())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,32 +11,32 @@ import (
 	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
-// life is one run of Ganesha.
-type life struct {
+// process is one run of Ganesha.
+type process struct {
 	bus, ganesha *child
 	admin        *admin
-	leave        context.CancelFunc // closes the connection to the bus
+	disconnect   context.CancelFunc // closes the connection to the bus
 	written      uint64             // number of the last change in the configuration on disk
 	served       map[uint16]wanted  // exports that Ganesha has
 	refused      map[uint16]uint64  // number of the refused change that was logged
 }
 
 // start starts Ganesha, and returns when it serves clients.
-func (s *Server) start(ctx context.Context) (*life, error) {
-	l := &life{served: map[uint16]wanted{}, refused: map[uint16]uint64{}}
+func (s *Server) start(ctx context.Context) (*process, error) {
+	l := &process{served: map[uint16]wanted{}, refused: map[uint16]uint64{}}
 	if err := s.startBoth(ctx, l); err != nil {
 		return nil, errors.Join(err, l.end(0))
 	}
 	return l, nil
 }
 
-func (s *Server) startBoth(ctx context.Context, l *life) error {
+func (s *Server) startBoth(ctx context.Context, l *process) error {
 	c := &s.config
 	epoch, err := nextEpoch(c.RecoveryDir, time.Now())
 	if err != nil {
 		c.Log.Warn("the number of this start of the NFS server could not be stored; free space where it is", "dir", c.RecoveryDir, "error", err)
 	}
-	if err := welcome(c.RecoveryDir, c.Neighbours); err != nil {
+	if err := duplicateRecovery(c.RecoveryDir, c.Neighbours); err != nil {
 		c.Log.Warn("clients on the previous or the new node of the NFS server may lose their locks; free space where it is", "dir", c.RecoveryDir, "error", err)
 	}
 	bus, address, err := startBus(ctx, c)
@@ -45,14 +45,14 @@ func (s *Server) startBoth(ctx context.Context, l *life) error {
 	}
 	l.bus = bus
 	connected, leave := context.WithCancel(context.WithoutCancel(ctx)) // a clean stop continues after ctx has ended
-	l.leave = leave
+	l.disconnect = leave
 	if l.admin, err = connectAdmin(connected, address, c); err != nil {
 		return err
 	}
 	if l.served, err = s.write(l); err != nil {
 		return err
 	}
-	out := &lines{hear: hearGanesha(c.Log)}
+	out := &lines{hear: logGanesha(c.Log)}
 	// blkid would report an outdated UUID from its cache for a reused device.
 	env := []string{"DBUS_SYSTEM_BUS_ADDRESS=" + address, "BLKID_FILE=/dev/null"}
 	l.ganesha, err = startChild(out, out, env, "ganesha.nfsd", "-F", "-L", "STDOUT", "-E", fmt.Sprint(epoch),
@@ -66,7 +66,7 @@ func (s *Server) startBoth(ctx context.Context, l *life) error {
 func (s *Server) file() string { return filepath.Join(s.config.RunDir, "ganesha.conf") }
 
 // write updates the configuration on disk, and returns the exports in it.
-func (s *Server) write(l *life) (all map[uint16]wanted, err error) {
+func (s *Server) write(l *process) (all map[uint16]wanted, err error) {
 	s.mu.Lock()
 	changes := s.changes
 	all, exports := make(map[uint16]wanted, len(s.exports)), make(map[uint16]Export, len(s.exports))
@@ -86,7 +86,7 @@ func (s *Server) write(l *life) (all map[uint16]wanted, err error) {
 
 // await waits until Ganesha serves all exports that it could load, and applies what has changed since the configuration
 // was written.
-func (s *Server) await(ctx context.Context, l *life) error {
+func (s *Server) await(ctx context.Context, l *process) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.config.StartLimit, fmt.Errorf("NFS-Ganesha is not up after %s", s.config.StartLimit))
 	defer cancel()
 	ctx, died := context.WithCancelCause(ctx)
@@ -94,9 +94,9 @@ func (s *Server) await(ctx context.Context, l *life) error {
 	go func() {
 		select {
 		case <-l.ganesha.done:
-			died(l.ganesha.death())
+			died(l.ganesha.exitError())
 		case <-l.bus.done:
-			died(l.bus.death())
+			died(l.bus.exitError())
 		case <-ctx.Done():
 		}
 	}()
@@ -113,11 +113,11 @@ func (s *Server) await(ctx context.Context, l *life) error {
 }
 
 // loaded waits for Ganesha and returns the exports that it has loaded.
-func (l *life) loaded(ctx context.Context, c *Config) ([]uint16, error) {
+func (l *process) loaded(ctx context.Context, c *Config) ([]uint16, error) {
 	if err := l.admin.awaitGanesha(ctx); err != nil {
 		return nil, err
 	}
-	ids, err := l.admin.shown(ctx)
+	ids, err := l.admin.exportIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (l *life) loaded(ctx context.Context, c *Config) ([]uint16, error) {
 }
 
 // watch returns when Ganesha does not answer, or ctx ends.
-func (l *life) watch(ctx context.Context, c *Config) error {
+func (l *process) watch(ctx context.Context, c *Config) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -138,26 +138,26 @@ func (l *life) watch(ctx context.Context, c *Config) error {
 	}
 }
 
-// fate returns which process has exited: that may be the cause of a failed call that is just not known yet.
-func (l *life) fate() error {
+// exitCause returns which process has exited: that may be the cause of a failed call that is just not known yet.
+func (l *process) exitCause() error {
 	select {
 	case <-l.ganesha.done:
-		return l.ganesha.death()
+		return l.ganesha.exitError()
 	case <-l.bus.done:
-		return l.bus.death()
+		return l.bus.exitError()
 	case <-time.After(100 * time.Millisecond):
 		return nil
 	}
 }
 
 // end stops the processes that are running, if any. With a limit of 0 it kills them at once.
-func (l *life) end(limit time.Duration) error {
+func (l *process) end(limit time.Duration) error {
 	var errs []error
 	if l.ganesha != nil {
 		errs = append(errs, l.ganesha.end(limit))
 	}
-	if l.leave != nil {
-		l.leave()
+	if l.disconnect != nil {
+		l.disconnect()
 	}
 	if l.bus != nil {
 		errs = append(errs, l.bus.end(0))
