@@ -12,24 +12,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Bench measures a class in a namespace of its own.
+// Bench measures a StorageClass in a namespace of its own.
 type Bench struct {
 	Config
 	class     *storage.StorageClass
 	kube      string   // version of the API server
-	nodes     []string // where pods may be
+	nodes     []string // that pods may run on
 	namespace string
 	seen      *seen
 	watching  sync.WaitGroup
 	stop      context.CancelFunc
-	lives     int // that were begun
+	lives     int // number of lives started
 	begun     time.Time
 	times     times
 	failures  []Failure
 	notes     []string
 }
 
-// New checks the configuration without contacting the cluster.
+// New validates the configuration. It does not contact the cluster.
 func New(config Config) (*Bench, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -37,8 +37,8 @@ func New(config Config) (*Bench, error) {
 	return &Bench{Config: config, seen: newSeen(""), stop: func() {}, times: times{}}, nil
 }
 
-// Run measures. With an error that ended it early it returns what had been measured until then, or nil if it could not
-// begin. After it, whatever it returned, Close must be called.
+// Run measures. With an error it returns what was measured before, or nil if it could not start. Close must be called
+// after Run in any case.
 func (b *Bench) Run(ctx context.Context) (*Result, error) {
 	b.begun = time.Now()
 	if err := b.look(ctx); err != nil {
@@ -70,7 +70,7 @@ func (b *Bench) measure(ctx context.Context) error {
 	return nil
 }
 
-// warmUp brings the image to all nodes, and lets whatever is slow only once be slow now.
+// warmUp makes all nodes pull the image, and runs what is slow only the first time.
 func (b *Bench) warmUp(ctx context.Context) error {
 	b.Log.Info("warming up, which is not measured", "nodes", len(b.nodes))
 	var pods []podPlan
@@ -83,9 +83,9 @@ func (b *Bench) warmUp(ctx context.Context) error {
 	return b.life(ctx, 1, times{})
 }
 
-// begin makes the namespace and watches it.
+// begin creates the namespace and starts to watch.
 func (b *Bench) begin(ctx context.Context) error {
-	// If the request were cancelled, a namespace with an unknown name could stay.
+	// A canceled request could leave a namespace with an unknown name.
 	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.Timeout)
 	defer cancel()
 	made, err := b.Client.CoreV1().Namespaces().Create(making, namespace(), metav1.CreateOptions{})
@@ -102,7 +102,7 @@ func (b *Bench) begin(ctx context.Context) error {
 	return b.within(ctx, "the default service account, without which there are no pods", func() (bool, error) { return b.seen.account, nil })
 }
 
-// watch lasts until stop, so that the removal is seen too.
+// watch starts watches that end with stop, not with ctx: they also observe the removal.
 func (b *Bench) watch(ctx context.Context) error {
 	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	core := b.Client.CoreV1()
@@ -137,7 +137,7 @@ func (b *Bench) interrupted(err error) {
 	})
 }
 
-// within waits for something to be seen, for as long as a step may take.
+// within waits until done returns true, for at most the timeout of a step.
 func (b *Bench) within(ctx context.Context, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("not seen within the timeout of %s", b.Timeout))
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package bench measures what a class of volumes costs its users: how long a claim takes to be bound, a pod to run and
-// a volume to go, one at a time and many at once. It knows no driver and asks nothing of one, so that all are measured
-// in the same way, and measures pods without a claim beside them, so that clusters can be compared.
+// Package bench measures how long the volumes of a StorageClass take: until a claim is bound, until its pod is Running,
+// and until a deleted volume is gone; one at a time and many at once. It knows no driver, so that all are measured in
+// the same way. It also measures pods without claims, so that clusters can be compared.
 package bench
 
 import (
@@ -13,22 +13,22 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Config says what is measured.
+// Config configures a Bench.
 type Config struct {
-	// Client must not limit its requests: that would be what is measured.
+	// Client must not have a rate limit, which would be measured.
 	Client       kubernetes.Interface
 	StorageClass string
-	AtOnce       []int // of how many volumes a round is
-	Repeat       int   // how often a round of one volume runs; all others run once
+	AtOnce       []int // number of volumes in each round
+	Repeat       int   // number of rounds with one volume; other rounds run once
 	Size         resource.Quantity
-	Image        string        // must have sh and sleep
-	Node         string        // where all pods run; the scheduler decides if empty
+	Image        string        // must contain sh and sleep
+	Node         string        // for all pods; empty: chosen by the scheduler
 	Timeout      time.Duration // of each step of a round, and of the removal
-	Version      string        // of the program, for the result
-	Log          *slog.Logger  // of the progress
+	Version      string        // of this program, for the result
+	Log          *slog.Logger  // for progress
 }
 
-// The bounds of a run.
+// The limits of a run.
 const (
 	mostAtOnce = 1000
 	mostRepeat = 1000
@@ -68,7 +68,7 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// repeats is how often the round of n volumes runs.
+// repeats returns how many rounds of n volumes run.
 func (c *Config) repeats(n int) int {
 	if n == 1 {
 		return c.Repeat

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// podEvent notes what a pod has become.
+// podEvent records the state of a pod.
 func (s *seen) podEvent(e event) {
 	pod, ok := e.object.(*core.Pod)
 	if !ok {
@@ -58,7 +58,7 @@ func ended(pod *core.Pod) string {
 	return "it has ended: " + say(pod.Status.Reason, pod.Status.Message)
 }
 
-// say joins a reason and its message, either of which may be missing.
+// say joins a reason and a message, either of which may be empty.
 func say(reason, message string) string {
 	return strings.Trim(reason+": "+strings.TrimSpace(message), ": ")
 }
@@ -74,7 +74,7 @@ func (s *seen) claimEvent(e event) {
 		if claim.Status.Phase == core.ClaimBound {
 			first(&c.bound, e.at)
 		}
-		// A claim that is deleted stays until its finalizers are gone.
+		// A deleted claim exists until its finalizers are removed.
 		if claim.DeletionTimestamp != nil || e.kind == watch.Deleted {
 			first(&c.deleted, e.at)
 		}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// life takes n volumes through their lives, each step with all of them at once. Pods without a claim are in every life,
-// so that a cluster that becomes faster or slower does so for both.
+// life takes n volumes through all steps, each step with all of them at once. Every life includes pods without claims,
+// so that a change of the cluster's speed affects both.
 func (b *Bench) life(ctx context.Context, n int, into times) error {
 	b.lives++
 	if err := b.plain(ctx, n, into); err != nil {
@@ -32,7 +32,7 @@ func (b *Bench) life(ctx context.Context, n int, into times) error {
 	return b.discard(ctx, claims, n, into)
 }
 
-// names are those of n objects of this life.
+// names returns names for n objects of this life.
 func (b *Bench) names(of string, n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -51,7 +51,7 @@ func (b *Bench) plain(ctx context.Context, n int, into times) error {
 	return err
 }
 
-// provideAtOnce is for a class that makes the volume as soon as there is a claim.
+// provideAtOnce is for classes with volumeBindingMode Immediate.
 func (b *Bench) provideAtOnce(ctx context.Context, n int, into times) ([]string, error) {
 	claims := b.names("claim", n)
 	err := b.makeClaims(ctx, claims, func(c *claimSeen) bool { return !c.bound.IsZero() })
@@ -67,11 +67,11 @@ func (b *Bench) provideAtOnce(ctx context.Context, n int, into times) ([]string,
 	return claims, err
 }
 
-// claimLead is how long after a claim its pod is created. The scheduler has watches of its own, whose progress is not
-// visible: if it got the pod first it would retry it later, which is not what is measured.
+// claimLead is the delay between a claim and its pod. The progress of the scheduler's watches is not visible: if it saw
+// the pod before the claim, it would retry the pod later, which must not be measured.
 const claimLead = 250 * time.Millisecond
 
-// provideWithPods is for a class that waits for the pod.
+// provideWithPods is for classes with volumeBindingMode WaitForFirstConsumer.
 func (b *Bench) provideWithPods(ctx context.Context, n int, into times) ([]string, error) {
 	claims := b.names("claim", n)
 	if err := b.makeClaims(ctx, claims, func(c *claimSeen) bool { return !c.created.IsZero() }); err != nil {
@@ -92,7 +92,7 @@ func (b *Bench) provideWithPods(ctx context.Context, n int, into times) ([]strin
 	return b.dropUnbound(ctx, claims, ran)
 }
 
-// dropUnbound deletes the claims of pods that found no node, and returns the others.
+// dropUnbound deletes the claims of pods that were not scheduled, and returns the others.
 func (b *Bench) dropUnbound(ctx context.Context, claims []string, ran []podTimes) (bound []string, err error) {
 	used := map[string]bool{}
 	for _, pod := range ran {
@@ -115,7 +115,7 @@ func (b *Bench) makeClaims(ctx context.Context, names []string, done func(*claim
 	}, func(name string) state { return doneIf(done(b.seen.claim(name))) })
 }
 
-// reuse runs a pod with each claim, which has its volume already.
+// reuse runs a pod for each claim, whose volume exists.
 func (b *Bench) reuse(ctx context.Context, claims []string, n int, into times) error {
 	var pods []podPlan
 	for i, name := range b.names("bound", len(claims)) {
@@ -127,7 +127,7 @@ func (b *Bench) reuse(ctx context.Context, claims []string, n int, into times) e
 	return err
 }
 
-// discard deletes the claims and waits until the volumes are gone.
+// discard deletes the claims and waits until their volumes are gone.
 func (b *Bench) discard(ctx context.Context, claims []string, n int, into times) error {
 	if err := b.release(ctx); err != nil {
 		return err
@@ -147,10 +147,10 @@ func (b *Bench) discard(ctx context.Context, claims []string, n int, into times)
 	return err
 }
 
-// letGo lets a volume go with its claim.
+// letGo is a patch that makes a volume be deleted with its claim.
 var letGo = fmt.Appendf(nil, `{"spec": {"persistentVolumeReclaimPolicy": %q}}`, core.PersistentVolumeReclaimDelete)
 
-// release makes the run's own volumes go with their claims where the class would keep them.
+// release patches the volumes of this run that the class would retain.
 func (b *Bench) release(ctx context.Context) error {
 	var retained []string
 	b.seen.read(func() {

@@ -5,11 +5,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ManagedBy is the value of the label app.kubernetes.io/managed-by of all namespaces of runs: by it those are found
-// whose run was killed.
+// ManagedBy is the value of the label app.kubernetes.io/managed-by of the namespaces of all runs, by which those of
+// killed runs can be found.
 const ManagedBy = "holdfast-bench"
 
-// user is who pods run as, and the group that their file systems belong to.
+// user is the user id of pods, and the group of their volumes.
 const user = 1000
 
 func namespace() *core.Namespace {
@@ -33,10 +33,10 @@ func (b *Bench) claim(name string) *core.PersistentVolumeClaim {
 	}
 }
 
-// idle waits to be ended, and then ends at once: process 1 ignores every signal that it does not handle.
+// idle waits for SIGTERM and exits at once: process 1 ignores every signal that it does not handle.
 const idle = `trap "exit 0" TERM; sleep 1000000 & wait`
 
-// pod idles, with the file system of a claim and on a node if those are named.
+// pod returns a pod that idles, with the volume of a claim and on a node if these are given.
 func (b *Bench) pod(name, claim, node string) *core.Pod {
 	pod := &core.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -75,7 +75,7 @@ func (b *Bench) pod(name, claim, node string) *core.Pod {
 	return pod
 }
 
-// only leaves the scheduler one node, by its name: the label for the host may differ from that.
+// only is an affinity for one node by its name, which the label kubernetes.io/hostname may not equal.
 func only(node string) *core.NodeAffinity {
 	return &core.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{
 		NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{{

@@ -10,18 +10,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podPlan is a pod to be. Its claim, if it has one, must be bound before it counts as running; the scheduler finds its
-// node if none is named.
+// podPlan is a pod to create. If it has a claim, it counts as running only when the claim is bound. Without a node, the
+// scheduler chooses one.
 type podPlan struct{ name, claim, node string }
 
-// podTimes are those of a pod that ran, and of its claim.
+// podTimes are the times of a pod that ran, and of its claim.
 type podTimes struct {
 	podPlan
 	created, bound, running time.Time
 }
 
-// run makes pods, returns the times of those that ran, and ends all of them. Where not all find room at once it goes
-// on with those that did, and notes it.
+// run creates pods, returns the times of those that ran, and deletes all. If not all fit into the cluster at once, it
+// continues with those that did, and adds a note.
 func (b *Bench) run(ctx context.Context, what string, plans []podPlan) ([]podTimes, error) {
 	pods := b.Client.CoreV1().Pods(b.namespace)
 	names, plan := make([]string, len(plans)), map[string]podPlan{}
@@ -45,7 +45,7 @@ func (b *Bench) run(ctx context.Context, what string, plans []podPlan) ([]podTim
 	}, func(name string) state { return doneIf(!b.seen.pod(name).gone.IsZero()) })
 }
 
-// ran returns the times of the pods that ran, and notes how many found no room.
+// ran returns the times of the pods that ran, and notes how many were not scheduled.
 func (b *Bench) ran(what string, plans []podPlan) (ran []podTimes) {
 	without, message := 0, ""
 	b.seen.read(func() {
@@ -65,12 +65,12 @@ func (b *Bench) ran(what string, plans []podPlan) (ran []podTimes) {
 	return ran
 }
 
-// running is how far a pod is on its way to Running.
+// running returns the state of a pod that is to be Running.
 func (s *seen) running(plan podPlan) state {
 	pod := s.pod(plan.name)
 	switch {
 	case !pod.running.IsZero():
-		// The two watches are not in step.
+		// The pod's watch may be ahead of the claim's.
 		return doneIf(plan.claim == "" || !s.claim(plan.claim).bound.IsZero())
 	case pod.ended != "":
 		return failed
@@ -80,7 +80,7 @@ func (s *seen) running(plan podPlan) state {
 	return pending
 }
 
-// noRoom is whether the scheduler finds a node full of pods, or of volumes of one driver.
+// noRoom returns whether the scheduler's message says that nodes have too many pods, or too many volumes of the driver.
 func noRoom(message string) bool {
 	return strings.Contains(message, "Too many pods") || strings.Contains(message, "exceed max volume count")
 }

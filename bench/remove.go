@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Close removes the namespace and waits until it and the volumes of its claims are gone. Its error names what is left
+// Close removes the namespace, and waits until it and the volumes of its claims are gone. Its error names what is left
 // and the command that removes it.
 func (b *Bench) Close(ctx context.Context) error {
 	defer b.watching.Wait()
@@ -35,15 +35,15 @@ func (b *Bench) remove(ctx context.Context) error {
 	if err := b.within(ctx, "the end of the namespace", func() (bool, error) { return b.seen.namespaceGone, nil }); err != nil {
 		return err
 	}
-	// Volumes may be set to Delete after their claims are deleted: by now no more are created.
+	// Volumes whose claims are deleted can still be patched to be deleted; no new ones are created by now.
 	if err := b.release(ctx); err != nil {
 		return err
 	}
 	return b.within(ctx, "the end of the volumes", func() (bool, error) { return len(b.seen.volumes) == 0, nil })
 }
 
-// command removes the objects whose deletion was not observed. Where not everything was observed, it starts with the
-// namespace in any case.
+// command returns the command that deletes the objects whose deletion was not observed. If watches failed, it includes
+// the namespace in any case.
 func (b *Bench) command() string {
 	var commands []string
 	b.seen.read(func() {

@@ -10,10 +10,10 @@ import (
 	storage "k8s.io/api/storage/v1"
 )
 
-// Measure is what is measured.
+// Measure names two events, such as ClaimBound, and stands for the time between them.
 type Measure string
 
-// What is measured: PlainPod, ClaimBound and the like name two events and stand for the time between them.
+// The measures.
 const (
 	PlainPod     Measure = "plainPodRunning"
 	ClaimBound   Measure = "claimBound"
@@ -24,25 +24,25 @@ const (
 	VolumeGone   Measure = "volumeGone"
 )
 
-// measures are all of them in the order in which they happen.
+// measures lists them in the order of a life.
 var measures = []Measure{PlainPod, ClaimBound, NewBound, BoundRunning, NewRunning, BoundPod, VolumeGone}
 
-// Result is what was measured. All times are in seconds.
+// Result is the result of a run. All times are in seconds.
 type Result struct {
 	Program      string        `json:"program"`
 	Started      time.Time     `json:"started"`
 	Took         Seconds       `json:"tookSeconds"`
-	Complete     bool          `json:"complete"` // whether everything that was requested was measured
+	Complete     bool          `json:"complete"` // everything requested was measured
 	Class        Class         `json:"storageClass"`
 	Cluster      Cluster       `json:"cluster"`
 	Volume       Volume        `json:"volume"`
 	Measurements []Measurement `json:"measurements"`
-	Notes        []string      `json:"notes"`    // on how to read them
+	Notes        []string      `json:"notes"`    // on how to interpret the measurements
 	Warnings     []Warning     `json:"warnings"` // events of the cluster
 	Failures     []Failure     `json:"failures"`
 }
 
-// Class is the class that was measured.
+// Class is the measured StorageClass.
 type Class struct {
 	Name          string `json:"name"`
 	Provisioner   string `json:"provisioner"`
@@ -50,31 +50,31 @@ type Class struct {
 	ReclaimPolicy string `json:"reclaimPolicy"`
 }
 
-// Cluster is where it was measured.
+// Cluster is the cluster of the run.
 type Cluster struct {
 	Version string   `json:"version"`
-	Nodes   []string `json:"nodes"` // those that pods may be on
+	Nodes   []string `json:"nodes"` // that pods may run on
 }
 
-// Volume is what was requested, and by which pods.
+// Volume is the requested volume, and the image of the pods.
 type Volume struct {
 	Size  string `json:"size"`
 	Bytes int64  `json:"sizeBytes"`
 	Image string `json:"image"`
 }
 
-// Measurement is one figure.
+// Measurement has the statistics of a measure in rounds of the same size.
 type Measurement struct {
 	Measure Measure  `json:"measure"`
 	AtOnce  int      `json:"atOnce"`
 	Samples int      `json:"samples"`
 	P50     Seconds  `json:"p50Seconds"`
-	P99     *Seconds `json:"p99Seconds"` // of 100 samples and more
+	P99     *Seconds `json:"p99Seconds"` // for 100 samples or more
 	Min     Seconds  `json:"minSeconds"`
 	Max     Seconds  `json:"maxSeconds"`
-	// Ratio is that of the P50 to the P50 of pods without a claim, as many at once.
+	// Ratio is the ratio of the P50 to that of pods without claims in rounds of the same size.
 	Ratio *float64 `json:"p50RatioToPlainPod"`
-	// Spread is the time between the first and the last of those at once.
+	// Spread is the time between the first and the last start in a round.
 	Spread Seconds   `json:"spreadSeconds"`
 	Values []Seconds `json:"valuesSeconds"` // in ascending order
 }

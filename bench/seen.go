@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// podSeen is what was seen of a pod. Times are when the watch reported it first.
+// podSeen is what was observed of a pod. A time is when the watch first reported the event.
 type podSeen struct {
 	created, running, gone time.Time
 	ended                  string // why it will never run
-	unplaced               string // what the scheduler says while it finds no node
-	waiting                string // what its container waits for
+	unplaced               string // the scheduler's message while it is not scheduled
+	waiting                string // why its container waits
 }
 
-// claimSeen is what was seen of a claim and its volume.
+// claimSeen is what was observed of a claim and its volume.
 type claimSeen struct {
 	created, bound, deleted, volumeGone time.Time
 }
 
-// volumeSeen is a volume that is there.
+// volumeSeen is an existing volume.
 type volumeSeen struct {
 	claim    string
-	retained bool // it stays when its claim goes
+	retained bool // it is not deleted with its claim
 }
 
-// seen is what the watches have reported about the run's objects, all by name.
+// seen has what the watches reported about the objects of the run, by name.
 type seen struct {
 	mu            sync.Mutex
 	changed       chan struct{} // closed at the next change
-	namespace     string        // what lies elsewhere is not ours
+	namespace     string        // objects in other namespaces are ignored
 	pods          map[string]*podSeen
 	claims        map[string]*claimSeen
 	volumes       map[string]volumeSeen
-	account       bool // pods can be made
+	account       bool // the service account exists, so pods can be created
 	namespaceGone bool
 	warnings      warnings
-	interrupted   error // the first interruption
-	blind         error // why the end of things is not seen
+	interrupted   error // first interruption of a watch
+	blind         error // why deletions are not observed
 }
 
 func newSeen(namespace string) *seen {
@@ -47,7 +47,7 @@ func newSeen(namespace string) *seen {
 	}
 }
 
-// update changes what is seen and wakes those who wait.
+// update modifies the state and wakes waiters.
 func (s *seen) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,14 +56,15 @@ func (s *seen) update(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// read looks at what is seen.
+// read reads the state.
 func (s *seen) read(look func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	look()
 }
 
-// await returns when done says so or fails, or with the cause when ctx ends. done sees nothing change while it looks.
+// await waits until done returns true or an error, or ctx ends; then it returns the cause. The state does not change
+// while done runs.
 func (s *seen) await(ctx context.Context, done func() (bool, error)) error {
 	for {
 		var (
@@ -101,7 +102,7 @@ func (s *seen) claim(name string) *claimSeen {
 	return s.claims[name]
 }
 
-// first keeps the time of the first event.
+// first stores the time of the first event.
 func first(t *time.Time, at time.Time) {
 	if t.IsZero() {
 		*t = at

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Seconds is a duration as it is written in JSON.
+// Seconds is a duration in JSON.
 type Seconds float64
 
-// String has as many digits as can mean something.
+// String formats with the significant digits.
 func (s Seconds) String() string {
 	switch ms := float64(s) * 1000; {
 	case ms < 9.995:
@@ -26,20 +26,20 @@ func (s Seconds) String() string {
 
 func seconds(d time.Duration) Seconds { return Seconds(d.Round(time.Microsecond).Seconds()) }
 
-// percentile is the smallest value that at least p of 100 values do not exceed. The values must be sorted, and be
-// one at least.
+// percentile returns the smallest value that at least p of 100 values do not exceed. The values must be sorted and not
+// empty.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	rank := (len(sorted)*p + 99) / 100
 	return sorted[max(rank, 1)-1]
 }
 
-// leastForP99 is how many samples there must be for the p99 to be another value than the largest.
+// leastForP99 is the number of samples from which on the p99 differs from the maximum.
 const leastForP99 = 100
 
-// series is what was measured in the same way.
+// series has the samples of one measure in rounds of one size.
 type series struct {
 	durations []time.Duration
-	spread    time.Duration // between the first and the last beginning, at most
+	spread    time.Duration // maximum time between the first and the last start in a round
 }
 
 type seriesKey struct {
@@ -47,10 +47,10 @@ type seriesKey struct {
 	atOnce  int
 }
 
-// times is all that was measured.
+// times has all samples.
 type times map[seriesKey]*series
 
-// add puts the times of what was done at once into a series.
+// add adds the samples of one round to a series.
 func add[T any](into times, measure Measure, atOnce int, all []T, between func(T) (from, to time.Time)) {
 	if len(all) == 0 {
 		return
@@ -63,7 +63,7 @@ func add[T any](into times, measure Measure, atOnce int, all []T, between func(T
 	for _, one := range all {
 		from, to := between(one)
 		begun = append(begun, from)
-		// The events of two watches may arrive in another order than they happened.
+		// Events of two watches may arrive in the wrong order.
 		into[key].durations = append(into[key].durations, max(to.Sub(from), 0))
 	}
 	first, last := slices.MinFunc(begun, time.Time.Compare), slices.MaxFunc(begun, time.Time.Compare)

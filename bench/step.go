@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Failure is an object that did not get as far as it had to.
+// Failure is an object that did not finish a step.
 type Failure struct {
 	Step   string `json:"step"`
 	Kind   string `json:"kind"`
@@ -16,14 +16,14 @@ type Failure struct {
 	Reason string `json:"reason"`
 }
 
-// state is how far an object is in a step.
+// state is the state of an object in a step.
 type state int
 
 const (
 	pending state = iota
 	finished
-	full   // pending, and will be until others make room
-	failed // for good
+	full   // pending until other objects make space
+	failed // will never finish
 )
 
 func doneIf(done bool) state {
@@ -33,9 +33,8 @@ func doneIf(done bool) state {
 	return pending
 }
 
-// step does something with all names as nearly at once as it can and waits until each is finished. It ends early, and
-// without an error, when some are finished and the rest finds the cluster full. look runs while nothing that is seen
-// changes.
+// step calls do for all names concurrently and waits until each has finished. If some have finished and the cluster has
+// no space for the others, it returns early, without an error. The state does not change while look runs.
 func (b *Bench) step(ctx context.Context, what, kind string, names []string, do func(context.Context, string) error, look func(string) state) error {
 	if len(names) > 1 {
 		b.Log.Info("waiting", "for", what, "atOnce", len(names))
@@ -57,12 +56,12 @@ func (b *Bench) step(ctx context.Context, what, kind string, names []string, do 
 		return count[pending] == 0 && (count[full] == 0 || count[finished] > 0), nil
 	})
 	if err == nil || ctx.Err() != nil {
-		return err // an interrupted step has not failed
+		return err // an interruption is not a failure
 	}
 	return b.unfinished(what, kind, names, look, err)
 }
 
-// unfinished notes why names are not finished.
+// unfinished records why names have not finished.
 func (b *Bench) unfinished(what, kind string, names []string, look func(string) state, cause error) error {
 	var left []string
 	b.seen.read(func() {
@@ -82,7 +81,7 @@ func (b *Bench) unfinished(what, kind string, names []string, look func(string) 
 	return fmt.Errorf("%s: %w: %d of %d did not finish: %s", what, cause, len(left), len(names), list)
 }
 
-// why says what is known of an object that does not get on.
+// why returns what is known about an object that does not finish.
 func (s *seen) why(kind, name string) string {
 	pod := podSeen{}
 	if kind == "Pod" {
@@ -96,7 +95,7 @@ func (s *seen) why(kind, name string) string {
 	return "the cluster does not say why"
 }
 
-// atOnce does something for all names at the same time.
+// atOnce calls do for all names concurrently.
 func atOnce(names []string, do func(name string) error) error {
 	var (
 		doing sync.WaitGroup

@@ -14,32 +14,32 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// source lists and watches the objects of one kind, as every client of client-go does.
+// source lists and watches objects of one kind; clients of client-go implement it.
 type source[L runtime.Object] interface {
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// event is a change with the time at which it arrived.
+// event is a change with the time of its arrival.
 type event struct {
 	kind   watch.EventType
 	object runtime.Object
 	at     time.Time
 }
 
-// stream is a watch that goes on where the API server has ended it. An informer would keep every object, and hand over
-// the events through queues.
+// stream is a watch that resumes when the API server ends it. Unlike an informer, it does not keep all objects, and
+// does not delay events in queues.
 type stream[L runtime.Object] struct {
 	name        string
 	from        source[L]
-	options     metav1.ListOptions // the version in it is that of the last event
+	options     metav1.ListOptions // with the resource version of the last event
 	tell        func(event)
-	interrupted func(error) // the API server could not be watched for a while
+	interrupted func(error) // called when the API server could not be watched
 	watch       watch.Interface
-	there       map[string]runtime.Object // the reported objects that are not deleted
+	there       map[string]runtime.Object // reported objects that exist
 }
 
-// open begins to watch. It reports at most one existing object, for there may be thousands of volumes: all other
+// open starts the watch. It lists at most one existing object, since there may be thousands of volumes: the other
 // objects of the run are created later, or are selected by name.
 func (s *stream[L]) open(ctx context.Context) (err error) {
 	s.there = map[string]runtime.Object{}
@@ -55,7 +55,7 @@ func (s *stream[L]) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// list reports the present objects and those that are gone.
+// list reports all existing objects, and those deleted since.
 func (s *stream[L]) list(ctx context.Context, options metav1.ListOptions) error {
 	list, err := s.from.List(ctx, options)
 	if err != nil {
@@ -80,18 +80,18 @@ func (s *stream[L]) list(ctx context.Context, options metav1.ListOptions) error 
 	return nil
 }
 
-// again is the pause before the API server is tried again.
+// again is the delay before a retry.
 const again = 100 * time.Millisecond
 
-// run reports every change until ctx ends.
+// run reports all changes until ctx ends.
 func (s *stream[L]) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.renew(ctx, s.read(ctx))
 	}
 }
 
-// renew watches again, after the error that ended the last watch if there was one. An API server that does not know
-// what has changed since, such as one that has just started, is listed again in full.
+// renew watches again after the last watch ended, perhaps with an error. If the API server does not have the changes
+// since then, such as after a restart, it lists all objects.
 func (s *stream[L]) renew(ctx context.Context, err error) {
 	for ctx.Err() == nil {
 		if err != nil {
@@ -111,7 +111,7 @@ func (s *stream[L]) renew(ctx context.Context, err error) {
 	}
 }
 
-// read reports what arrives until the watch ends, as any watch does after a while without an error.
+// read reports events until the watch ends, which is normal after a while.
 func (s *stream[L]) read(ctx context.Context) error {
 	defer s.watch.Stop()
 	defer context.AfterFunc(ctx, s.watch.Stop)()
@@ -134,7 +134,7 @@ func (s *stream[L]) read(ctx context.Context) error {
 	return nil
 }
 
-// pass reports an event and keeps the present objects.
+// pass reports an event and updates the existing objects.
 func (s *stream[L]) pass(e event) {
 	if e.kind == watch.Deleted {
 		delete(s.there, nameOf(e.object))

@@ -76,8 +76,8 @@ func versioned(name, version string) *core.Pod {
 	return &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 }
 
-// followed follows a script to its end and returns the reported names, how often the stream was interrupted, and how long it
-// took until the last report.
+// followed follows a script to its end and returns the reported names, how often the stream was interrupted, and how
+// long it took until the last report.
 func followed(t *testing.T, s *scripted) (names []string, interruptions int, took time.Duration, err error) {
 	t.Helper()
 	begun := time.Now()

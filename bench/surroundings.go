@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// noProvisioner is the provisioner of classes whose volumes an administrator makes.
+// noProvisioner is the provisioner of classes without dynamic provisioning.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// look finds the class and the nodes.
+// look reads the class and the nodes.
 func (b *Bench) look(ctx context.Context) error {
 	class, err := b.Client.StorageV1().StorageClasses().Get(ctx, b.StorageClass, metav1.GetOptions{})
 	switch {
@@ -74,12 +74,12 @@ func takesPods(node *core.Node) bool {
 	return !node.Spec.Unschedulable
 }
 
-// waitsForPod is whether a claim of the class is bound only when a pod uses it.
+// waitsForPod returns whether claims of the class are bound only when a pod uses them.
 func (b *Bench) waitsForPod() bool {
 	return b.class.VolumeBindingMode != nil && *b.class.VolumeBindingMode == storage.VolumeBindingWaitForFirstConsumer
 }
 
-// retains is whether volumes of the class stay when their claims go.
+// retains returns whether volumes of the class are retained when their claims are deleted.
 func (b *Bench) retains() bool {
 	return b.class.ReclaimPolicy != nil && *b.class.ReclaimPolicy == core.PersistentVolumeReclaimRetain
 }

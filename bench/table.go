@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// sentences are what the table says of each measure.
+// sentences are the descriptions of the measures in the table.
 var sentences = map[Measure]string{
 	PlainPod:     "pod without a claim: created to Running",
 	ClaimBound:   "claim: created to Bound",
@@ -18,7 +18,7 @@ var sentences = map[Measure]string{
 	VolumeGone:   "claim: deleted to volume gone",
 }
 
-// Table writes the result for people.
+// Table writes the result as a table for people.
 func (r *Result) Table(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "class %s of %s, %s, %s; claims of %s, pods of %s\n", r.Class.Name, r.Class.Provisioner,
@@ -80,7 +80,7 @@ func (r *Result) rows(b *strings.Builder) {
 		"Of fewer than 100 samples there is no P99, only a maximum.\n")
 }
 
-// listed is how many lines of one list are shown.
+// listed limits the lines of each list.
 const listed = 10
 
 func list(b *strings.Builder, title string, lines []string) {

@@ -11,21 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Warning is what the cluster says of some of the objects. Names in the message are left out.
+// Warning is an event of type Warning about one or more objects. Names in the message are replaced.
 type Warning struct {
 	Kind    string `json:"kind"` // of the objects
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	Objects int    `json:"objects"` // how many it is said of
-	Count   int    `json:"count"`   // how often it is said
+	Objects int    `json:"objects"` // number of objects
+	Count   int    `json:"count"`   // number of occurrences
 }
 
-// warnings counts the events of type Warning.
+// warnings counts events of type Warning.
 type warnings struct {
-	counted map[types.UID]int              // how often each event was counted, since repetitions only increase a number
-	last    map[objectKey]string           // of each object
-	kinds   map[Warning]int                // by all but the numbers
-	objects map[Warning]map[objectKey]bool // which are concerned
+	counted map[types.UID]int              // by event: its last count, since repetitions only increase that
+	last    map[objectKey]string           // message per object
+	kinds   map[Warning]int                // occurrences per warning, without its numbers
+	objects map[Warning]map[objectKey]bool // objects per warning
 }
 
 type objectKey struct{ kind, name string }
@@ -50,7 +50,7 @@ func (w *warnings) add(e *core.Event) {
 	w.objects[what][of] = true
 }
 
-// all returns the most frequent first.
+// all returns the warnings, the most frequent first.
 func (w *warnings) all() []Warning {
 	result := make([]Warning, 0, len(w.kinds))
 	for what := range maps.Keys(w.kinds) {
@@ -64,10 +64,10 @@ func (w *warnings) all() []Warning {
 	return result
 }
 
-// id is a UID, or what a container is called by.
+// id matches UIDs and container ids.
 var id = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32,}`)
 
-// anonymous makes what is said of many objects one message.
+// anonymous replaces names, so that the same message about several objects is one.
 func anonymous(message, name string) string {
 	return id.ReplaceAllString(strings.ReplaceAll(message, name, "NAME"), "ID")
 }
