@@ -41,7 +41,7 @@ func New(config Config) (*Bench, error) {
 // after Run in any case.
 func (b *Bench) Run(ctx context.Context) (*Result, error) {
 	b.begun = time.Now()
-	if err := b.look(ctx); err != nil {
+	if err := b.readCluster(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.begin(ctx); err != nil {
@@ -90,16 +90,16 @@ func (b *Bench) begin(ctx context.Context) error {
 	defer cancel()
 	made, err := b.Client.CoreV1().Namespaces().Create(making, namespace(), metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("making a namespace: %w", err)
+		return fmt.Errorf("creating a namespace: %w", err)
 	}
 	b.namespace = made.Name
-	b.Log.Info("made a namespace, which is removed in the end", "namespace", b.namespace)
+	b.Log.Info("created a namespace, which is removed at the end", "namespace", b.namespace)
 	b.seen = newSeen(b.namespace)
 	if err := b.watch(ctx); err != nil {
 		b.seen.update(func() { b.seen.blind = err })
 		return err
 	}
-	return b.within(ctx, "the default service account, without which there are no pods", func() (bool, error) { return b.seen.account, nil })
+	return b.within(ctx, "the default service account, which pods need", func() (bool, error) { return b.seen.account, nil })
 }
 
 // watch starts watches that end with stop, not with ctx: they also observe the removal.

@@ -16,15 +16,15 @@ func (s *seen) podEvent(e event) {
 	}
 	s.update(func() {
 		p := s.pod(pod.Name)
-		first(&p.created, e.at)
+		setOnce(&p.created, e.at)
 		if e.kind == watch.Deleted {
-			first(&p.gone, e.at)
+			setOnce(&p.gone, e.at)
 			return
 		}
 		p.unplaced, p.waiting = unplaced(pod), waiting(pod)
 		switch pod.Status.Phase {
 		case core.PodRunning:
-			first(&p.running, e.at)
+			setOnce(&p.running, e.at)
 		case core.PodFailed, core.PodSucceeded:
 			p.ended = ended(pod)
 		}
@@ -43,7 +43,7 @@ func unplaced(pod *core.Pod) string {
 func waiting(pod *core.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "" {
-			return say(w.Reason, w.Message)
+			return joinReason(w.Reason, w.Message)
 		}
 	}
 	return ""
@@ -52,14 +52,14 @@ func waiting(pod *core.Pod) string {
 func ended(pod *core.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if t := c.State.Terminated; t != nil {
-			return fmt.Sprintf("its container has ended with code %d: %s", t.ExitCode, say(t.Reason, t.Message))
+			return fmt.Sprintf("its container has ended with code %d: %s", t.ExitCode, joinReason(t.Reason, t.Message))
 		}
 	}
-	return "it has ended: " + say(pod.Status.Reason, pod.Status.Message)
+	return "it has ended: " + joinReason(pod.Status.Reason, pod.Status.Message)
 }
 
-// say joins a reason and a message, either of which may be empty.
-func say(reason, message string) string {
+// joinReason joins a reason and a message, either of which may be empty.
+func joinReason(reason, message string) string {
 	return strings.Trim(reason+": "+strings.TrimSpace(message), ": ")
 }
 
@@ -70,13 +70,13 @@ func (s *seen) claimEvent(e event) {
 	}
 	s.update(func() {
 		c := s.claim(claim.Name)
-		first(&c.created, e.at)
+		setOnce(&c.created, e.at)
 		if claim.Status.Phase == core.ClaimBound {
-			first(&c.bound, e.at)
+			setOnce(&c.bound, e.at)
 		}
 		// A deleted claim exists until its finalizers are removed.
 		if claim.DeletionTimestamp != nil || e.kind == watch.Deleted {
-			first(&c.deleted, e.at)
+			setOnce(&c.deleted, e.at)
 		}
 	})
 }
@@ -90,7 +90,7 @@ func (s *seen) volumeEvent(e event) {
 		claim := volume.Spec.ClaimRef.Name
 		if e.kind == watch.Deleted {
 			delete(s.volumes, volume.Name)
-			first(&s.claim(claim).volumeGone, e.at)
+			setOnce(&s.claim(claim).volumeGone, e.at)
 			return
 		}
 		s.volumes[volume.Name] = volumeSeen{claim: claim, retained: volume.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete}

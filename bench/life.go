@@ -29,7 +29,7 @@ func (b *Bench) life(ctx context.Context, n int, into times) error {
 	if err := b.reuse(ctx, claims, n, into); err != nil {
 		return err
 	}
-	return b.discard(ctx, claims, n, into)
+	return b.deleteClaims(ctx, claims, n, into)
 }
 
 // names returns names for n objects of this life.
@@ -127,8 +127,8 @@ func (b *Bench) reuse(ctx context.Context, claims []string, n int, into times) e
 	return err
 }
 
-// discard deletes the claims and waits until their volumes are gone.
-func (b *Bench) discard(ctx context.Context, claims []string, n int, into times) error {
+// deleteClaims deletes the claims and waits until their volumes are gone.
+func (b *Bench) deleteClaims(ctx context.Context, claims []string, n int, into times) error {
 	if err := b.release(ctx); err != nil {
 		return err
 	}
@@ -147,8 +147,8 @@ func (b *Bench) discard(ctx context.Context, claims []string, n int, into times)
 	return err
 }
 
-// letGo is a patch that makes a volume be deleted with its claim.
-var letGo = fmt.Appendf(nil, `{"spec": {"persistentVolumeReclaimPolicy": %q}}`, core.PersistentVolumeReclaimDelete)
+// deleteWithClaim is a patch that makes a volume be deleted with its claim.
+var deleteWithClaim = fmt.Appendf(nil, `{"spec": {"persistentVolumeReclaimPolicy": %q}}`, core.PersistentVolumeReclaimDelete)
 
 // release patches the volumes of this run that the class would retain.
 func (b *Bench) release(ctx context.Context) error {
@@ -161,7 +161,7 @@ func (b *Bench) release(ctx context.Context) error {
 		}
 	})
 	return atOnce(retained, func(name string) error {
-		_, err := b.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, letGo, metav1.PatchOptions{})
+		_, err := b.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, deleteWithClaim, metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -70,13 +70,13 @@ func (b *Bench) pod(name, claim, node string) *core.Pod {
 		pod.Spec.Containers[0].VolumeMounts = []core.VolumeMount{{Name: "data", MountPath: "/data"}}
 	}
 	if node != "" {
-		pod.Spec.Affinity = &core.Affinity{NodeAffinity: only(node)}
+		pod.Spec.Affinity = &core.Affinity{NodeAffinity: onNode(node)}
 	}
 	return pod
 }
 
-// only is an affinity for one node by its name, which the label kubernetes.io/hostname may not equal.
-func only(node string) *core.NodeAffinity {
+// onNode is an affinity for one node by its name, which the label kubernetes.io/hostname may not equal.
+func onNode(node string) *core.NodeAffinity {
 	return &core.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &core.NodeSelector{
 		NodeSelectorTerms: []core.NodeSelectorTerm{{MatchFields: []core.NodeSelectorRequirement{{
 			Key: metav1.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{node},

@@ -74,13 +74,13 @@ func (s *seen) running(plan podPlan) state {
 		return doneIf(plan.claim == "" || !s.claim(plan.claim).bound.IsZero())
 	case pod.ended != "":
 		return failed
-	case noRoom(pod.unplaced):
+	case isFull(pod.unplaced):
 		return full
 	}
 	return pending
 }
 
-// noRoom returns whether the scheduler's message says that nodes have too many pods, or too many volumes of the driver.
-func noRoom(message string) bool {
+// isFull returns whether the scheduler's message says that nodes have too many pods, or too many volumes of the driver.
+func isFull(message string) bool {
 	return strings.Contains(message, "Too many pods") || strings.Contains(message, "exceed max volume count")
 }

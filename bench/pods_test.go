@@ -77,7 +77,7 @@ func TestPods_ClusterIsFullOnlyWhereTheSchedulerSaysSo(t *testing.T) {
 		`0/2 nodes are available: persistentvolumeclaim "claim-1-1" not found.`: false,
 		"": false,
 	} {
-		if got := noRoom(message); got != want {
+		if got := isFull(message); got != want {
 			t.Errorf("%q: %v", message, got)
 		}
 	}

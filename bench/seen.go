@@ -102,8 +102,8 @@ func (s *seen) claim(name string) *claimSeen {
 	return s.claims[name]
 }
 
-// first stores the time of the first event.
-func first(t *time.Time, at time.Time) {
+// setOnce stores the time of the first event.
+func setOnce(t *time.Time, at time.Time) {
 	if t.IsZero() {
 		*t = at
 	}

@@ -51,7 +51,7 @@ func (b *Bench) step(ctx context.Context, what, kind string, names []string, do 
 			count[look(name)]++
 		}
 		if count[failed] > 0 {
-			return false, errors.New("it cannot be done any more")
+			return false, errors.New("an object cannot finish")
 		}
 		return count[pending] == 0 && (count[full] == 0 || count[finished] > 0), nil
 	})

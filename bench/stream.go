@@ -80,8 +80,8 @@ func (s *stream[L]) list(ctx context.Context, options metav1.ListOptions) error 
 	return nil
 }
 
-// again is the delay before a retry.
-const again = 100 * time.Millisecond
+// retryDelay is the delay before a retry.
+const retryDelay = 100 * time.Millisecond
 
 // run reports all changes until ctx ends.
 func (s *stream[L]) run(ctx context.Context) {
@@ -96,7 +96,7 @@ func (s *stream[L]) renew(ctx context.Context, err error) {
 	for ctx.Err() == nil {
 		if err != nil {
 			s.interrupted(fmt.Errorf("watching %s: %w", s.name, err))
-			pause(ctx, again)
+			pause(ctx, retryDelay)
 		}
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 			all := s.options
@@ -122,7 +122,7 @@ func (s *stream[L]) read(ctx context.Context) error {
 		}
 		object, ok := e.Object.(metav1.Object)
 		if !ok {
-			return errors.New("the API server sent what is no object")
+			return errors.New("the API server sent something that is not an object")
 		}
 		if version := object.GetResourceVersion(); version != "" {
 			s.options.ResourceVersion = version

@@ -141,7 +141,7 @@ func TestStream_InterruptedContinuesAndReportsIt(t *testing.T) {
 		if err != nil || interruptions != 3 || !slices.Equal(names, []string{"a", "b"}) {
 			t.Errorf("reported are %v with %d interruptions, %v", names, interruptions, err)
 		}
-		if took < 3*again {
+		if took < 3*retryDelay {
 			t.Error("it did not pause before it tried again")
 		}
 	})

@@ -13,8 +13,8 @@ import (
 // noProvisioner is the provisioner of classes without dynamic provisioning.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// look reads the class and the nodes.
-func (b *Bench) look(ctx context.Context) error {
+// readCluster reads the class and the nodes.
+func (b *Bench) readCluster(ctx context.Context) error {
 	class, err := b.Client.StorageV1().StorageClasses().Get(ctx, b.StorageClass, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -43,7 +43,7 @@ func (w *warnings) add(e *core.Event) {
 	what := Warning{Kind: of.kind, Reason: e.Reason, Message: anonymous(e.Message, of.name)}
 	w.kinds[what] += max(count-w.counted[e.UID], 0)
 	w.counted[e.UID] = max(count, w.counted[e.UID])
-	w.last[of] = say(e.Reason, e.Message)
+	w.last[of] = joinReason(e.Reason, e.Message)
 	if w.objects[what] == nil {
 		w.objects[what] = map[objectKey]bool{}
 	}
