@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// fields are all that the documentation of StorageOS v2.4 has, in its order.
+// fields are all fields in the documentation of StorageOS v2.4, in its order.
 var fields = slices.Concat(metadataFields, accessFields, csiFields, serviceFields, imageFields, stateFields, placeFields)
 
 const (
@@ -42,7 +42,7 @@ var metadataFields = []field{
 	pointless("status", "it is the state of StorageOS when the file was written"),
 }
 
-// lastApplied repeats the whole object.
+// lastApplied has a copy of the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 func takeAnnotations(c *conversion, all map[string]string) {
@@ -167,7 +167,7 @@ var serviceFields = []field{
 	texts("spec.ingress.annotations", takeIngressAnnotations),
 }
 
-// classAnnotation is what an Ingress had before it had a field for it.
+// classAnnotation is the predecessor of spec.ingressClassName.
 const classAnnotation = "kubernetes.io/ingress.class"
 
 func takeIngressAnnotations(c *conversion, all map[string]string) {
@@ -198,7 +198,7 @@ var imageFields = []field{
 	pointless("spec.images.apiControllerContainer", ownImage+"; its sample has this name for apiManagerContainer, and the operator never read it"),
 }
 
-// mirrored images are of others, and too old for Holdfast.
+// mirrored is for images of other projects, which are too old for Holdfast.
 func mirrored(path, to string) field {
 	return manual(path, "Holdfast needs a newer one, which it names itself; if your nodes cannot pull from registry.k8s.io, mirror that and set spec.images."+to)
 }

@@ -1,5 +1,4 @@
-// Package storageos turns the StorageOSCluster of a cluster that ran StorageOS into a StorageCluster, and says for each
-// field what became of it.
+// Package storageos converts a StorageOSCluster into a StorageCluster, with a remark about each field.
 package storageos
 
 import (
@@ -16,13 +15,13 @@ import (
 	"github.com/holdfast-storage/holdfast/operator/render"
 )
 
-// Group and Kind of what is read.
+// Group and Kind of the input.
 const (
 	Group = "storageos.com"
 	Kind  = "StorageOSCluster"
 )
 
-// Verdict is what became of a field.
+// Verdict is the result for a field.
 type Verdict string
 
 const (
@@ -32,11 +31,11 @@ const (
 	Unknown   Verdict = "is no field of a StorageOSCluster"
 )
 
-// Remark is about one field.
+// Remark is the result for a field, and the reason.
 type Remark struct {
 	Field   string
 	Verdict Verdict
-	Text    string // where it went, why it has no meaning, or what to do
+	Text    string // the target, the reason, or what to do
 }
 
 func (r Remark) String() string {
@@ -46,8 +45,8 @@ func (r Remark) String() string {
 	return fmt.Sprintf("%s: %s: %s", r.Field, r.Verdict, r.Text)
 }
 
-// Convert reads a StorageOSCluster. There is a remark for each field that it has, in the order of the documentation. An
-// error names every value that cannot be read; the result is then none.
+// Convert converts a StorageOSCluster. It returns a remark for each field in it, in the order of the documentation. An
+// error names every value that is invalid.
 func Convert(manifest map[string]any) (*v1beta1.StorageCluster, []Remark, error) {
 	kind, _ := manifest["kind"].(string)
 	version, _ := manifest["apiVersion"].(string)
@@ -90,10 +89,10 @@ func named(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// groups are the fields that have fields of their own. All others are taken as a whole.
+// groups are the fields with subfields. All others are converted as a whole.
 var groups = []string{"metadata", "spec", "spec.csi", "spec.service", "spec.ingress", "spec.images", "spec.kvBackend"}
 
-// flatten finds the fields with their paths. A field without a value is not given.
+// flatten returns the fields by path. Null fields count as not given.
 func flatten(path string, value any, into map[string]any) {
 	below, isMap := value.(map[string]any)
 	switch {
@@ -107,12 +106,12 @@ func flatten(path string, value any, into map[string]any) {
 	}
 }
 
-// conversion is what has been made so far.
+// conversion is the state of a conversion.
 type conversion struct {
 	cluster *v1beta1.StorageCluster
 	remarks []Remark
 	faults  []error
-	at      string // the field at work
+	at      string // current field
 }
 
 func (c *conversion) remarkf(verdict Verdict, format string, args ...any) {
@@ -125,12 +124,12 @@ func (c *conversion) faultf(format string, args ...any) {
 
 func (c *conversion) spec() *v1beta1.StorageClusterSpec { return &c.cluster.Spec }
 
-// class is the one that is made of spec.storageClassName.
+// class returns the class that spec.storageClassName becomes.
 func (c *conversion) class(name string) {
 	c.spec().StorageClasses = []v1beta1.StorageClassSpec{{Name: name}}
 }
 
-// conclude is about what several fields say together, and what was left to the defaults of StorageOS.
+// conclude adds remarks that depend on several fields, and on defaults of StorageOS.
 func (c *conversion) conclude() {
 	spec := c.spec()
 	if c.cluster.Name == "" {
@@ -159,7 +158,7 @@ func (c *conversion) conclude() {
 	}
 }
 
-// everyKey is a secret as the result may need one; what it has is not looked at.
+// everyKey is a secret with all keys; only the keys are checked.
 var everyKey = map[string][]byte{
 	"tls.crt": {1}, "tls.key": {1},
 	"csiProvisionUsername": {1}, "csiProvisionPassword": {1},

@@ -12,23 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// field is one of the documented ones, and what is done with it.
+// field is a documented field and its conversion.
 type field struct {
 	path string
 	take func(c *conversion, value any)
 }
 
-// pointless fields have no counterpart.
+// pointless is for fields without a counterpart.
 func pointless(path, because string) field {
 	return field{path, func(c *conversion, _ any) { c.remarkf(NoMeaning, "%s", because) }}
 }
 
-// manual fields need a decision by the user.
+// manual is for fields that require a decision by the user.
 func manual(path, what string) field {
 	return field{path, func(c *conversion, _ any) { c.remarkf(ByHand, "%s", what) }}
 }
 
-// flag fields are true or false, or the same as a text, which StorageOS took as well.
+// flag is for boolean fields. StorageOS also accepted strings.
 func flag(path string, take func(c *conversion, on bool)) field {
 	return field{path, func(c *conversion, value any) {
 		switch value {
@@ -67,8 +67,7 @@ func number(path string, take func(c *conversion, n int32)) field {
 	}}
 }
 
-// texts fields are keys with their values. A number, or true and false, is taken as the text that it was meant to be: the
-// sample of StorageOS has such.
+// texts is for maps of strings. Numbers and booleans are converted to strings: the sample of StorageOS has such.
 func texts(path string, take func(c *conversion, all map[string]string)) field {
 	return field{path, func(c *conversion, value any) {
 		given, ok := value.(map[string]any)
@@ -98,7 +97,7 @@ func texts(path string, take func(c *conversion, all map[string]string)) field {
 	}}
 }
 
-// part fields are what Kubernetes itself has a type for. The value is not taken if that type does not have it all.
+// part is for fields whose type is one of Kubernetes. Unknown subfields are an error.
 func part[T any](path string, take func(c *conversion, value *T)) field {
 	return field{path, func(c *conversion, value any) {
 		into := new(struct {
@@ -119,7 +118,7 @@ func part[T any](path string, take func(c *conversion, value *T)) field {
 	}}
 }
 
-// strictly finds fields that the type does not have.
+// strictly fails for fields that the type does not have.
 func strictly(data []byte, into any) error {
 	var loose map[string]any
 	if err := json.Unmarshal(data, &loose); err != nil {
