@@ -10,13 +10,14 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// Plain says whether a volume was made by the provisioner of an NFS server. Its PersistentVolume needs no CSI driver.
+// Plain returns whether a volume was created by the provisioner of an NFS server. Its PersistentVolume needs no CSI
+// driver.
 func Plain(v *v1beta1.Volume) bool { return v.Spec.Labels[v1beta1.NFSServerLabel] != "" }
 
-// Server is NAMESPACE/NAME of the NFS server that made a plain volume.
+// Server returns NAMESPACE/NAME of the NFS server that created a plain volume.
 func Server(v *v1beta1.Volume) string { return v.Spec.Labels[v1beta1.NFSServerLabel] }
 
-// Provisioner is what a class of the volume names as its provisioner.
+// Provisioner returns the provisioner in the classes of the volume.
 func Provisioner(v *v1beta1.Volume) string {
 	if Plain(v) {
 		return v1beta1.ProvisionerName
@@ -24,8 +25,8 @@ func Provisioner(v *v1beta1.Volume) string {
 	return v1beta1.DriverName
 }
 
-// NamesFor are the names that the PersistentVolume may have, the best first: the one that the volume was made for. The
-// server of a plain volume deletes it for no other.
+// NamesFor returns the names that the PersistentVolume may have, the preferred one first: that for which the volume was
+// created. The server of a plain volume deletes its data only for a PersistentVolume of that name.
 func NamesFor(v *v1beta1.Volume) []string {
 	if Plain(v) {
 		return []string{v.Spec.Name}
@@ -33,7 +34,7 @@ func NamesFor(v *v1beta1.Volume) []string {
 	return slices.Compact([]string{cmp.Or(v.Spec.Labels[v1beta1.PersistentVolumeLabel], v.Name), v.Name})
 }
 
-// Names says whether a PersistentVolume is one of the volume.
+// Names returns whether a PersistentVolume refers to the volume.
 func Names(v *v1beta1.Volume, pv *core.PersistentVolume) bool {
 	switch source := pv.Spec.PersistentVolumeSource; {
 	case source.CSI != nil:
@@ -43,13 +44,14 @@ func Names(v *v1beta1.Volume, pv *core.PersistentVolume) bool {
 	case pv.Annotations[v1beta1.ProvisionedByAnnotation] == v1beta1.ProvisionerName && pv.Annotations[v1beta1.NFSVolumeAnnotation] == v.Name &&
 		pv.Annotations[v1beta1.NFSServerAnnotation] == v1beta1.ServerOf(v.Spec.Node):
 		return true
-	default: // written by hand, perhaps
+	default: // it may have been written by hand
 		access := v.Status.Access
 		return access != nil && access.NFS != nil && *access.NFS == v1beta1.VolumeNFS{Server: source.NFS.Server, Path: source.NFS.Path}
 	}
 }
 
-// StoreOf is the identity of the data of an NFS server as a PersistentVolume of it says; empty if it is of no such server.
+// StoreOf returns the identity of the data of an NFS server, as recorded in a PersistentVolume; empty if that belongs
+// to another server.
 func StoreOf(pv *core.PersistentVolume, server string) string {
 	if pv.Annotations[v1beta1.ProvisionedByAnnotation] != v1beta1.ProvisionerName || pv.Annotations[v1beta1.NFSServerAnnotation] != server {
 		return ""
@@ -57,7 +59,7 @@ func StoreOf(pv *core.PersistentVolume, server string) string {
 	return pv.Annotations[v1beta1.NFSStoreAnnotation]
 }
 
-// DefaultAccess is what a claim of the volume asks for who says nothing else.
+// DefaultAccess returns the access modes of a claim if none are given.
 func DefaultAccess(v *v1beta1.Volume) []core.PersistentVolumeAccessMode {
 	if v.Spec.Shared {
 		return []core.PersistentVolumeAccessMode{core.ReadWriteMany}
@@ -65,7 +67,7 @@ func DefaultAccess(v *v1beta1.Volume) []core.PersistentVolumeAccessMode {
 	return []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
 }
 
-// checkAccess refuses what the volume cannot be used as.
+// checkAccess fails for access modes that the volume does not support.
 func checkAccess(v *v1beta1.Volume, modes []core.PersistentVolumeAccessMode) error {
 	allowed, where := []core.PersistentVolumeAccessMode{core.ReadWriteOnce, core.ReadWriteOncePod}, "is on one node"
 	switch {

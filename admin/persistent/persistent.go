@@ -1,5 +1,5 @@
-// Package persistent describes the PersistentVolume of a Volume as its provisioner did at first: external-provisioner
-// for volumes of the CSI driver, an NFS server for plain NFS volumes.
+// Package persistent describes the PersistentVolume of a Volume as its provisioner creates it: external-provisioner for
+// volumes of the CSI driver, an NFS server for plain NFS volumes.
 package persistent
 
 import (
@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// Without these external-provisioner looks for secrets in the class, which may be gone.
+	// Without these, external-provisioner looks for secrets in the class, which may not exist any more.
 	secretName      = "volume.kubernetes.io/provisioner-deletion-secret-name"
 	secretNamespace = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
 
-	// What a node must know of a shared volume, as the driver calls it.
+	// The volume attribute with the NFS server of a shared volume.
 	serverAttribute = "holdfast.dev/nfs-server"
 	pathAttribute   = "holdfast.dev/nfs-path"
 )
 
-// Options are what a Volume does not say of its PersistentVolume.
+// Options are the properties of the PersistentVolume that do not follow from the Volume.
 type Options struct {
 	Name          string // of the PersistentVolume
 	Claim         core.ObjectReference
 	ClassName     string
-	FSType        string // as the class names it; the driver needs none
+	FSType        string // as in the class; the driver needs none
 	MountOptions  []string
-	AccessModes   []core.PersistentVolumeAccessMode // none: those of DefaultAccess
+	AccessModes   []core.PersistentVolumeAccessMode // empty: DefaultAccess
 	ReclaimPolicy core.PersistentVolumeReclaimPolicy
-	Store         string // identity of the data of the NFS server of a plain volume, if it is known
+	Store         string // identity of the data of the NFS server of a plain volume, if known
 }
 
-// Of describes the PersistentVolume. The volume must be real: its status says how large it is and how it is reached.
+// Of describes the PersistentVolume. The status of the volume must have its size and access.
 func Of(v *v1beta1.Volume, o Options) (*core.PersistentVolume, error) {
 	if err := CheckReal(v); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func Of(v *v1beta1.Volume, o Options) (*core.PersistentVolume, error) {
 	return pv, nil
 }
 
-// CheckReal refuses a volume of which too little is known.
+// CheckReal fails for a volume whose status is incomplete.
 func CheckReal(v *v1beta1.Volume) error {
 	switch {
 	case v.Status.Size == nil || v.Status.Size.Sign() <= 0:
