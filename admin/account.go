@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// whoami is the name of the user, as the API server knows it. It goes into requests, which are written by another account.
+// whoami returns the user name that the API server knows. Requests contain it, since another account writes them.
 func (a *Admin) whoami(ctx context.Context) (string, error) {
 	review, err := a.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authentication.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
@@ -27,7 +27,7 @@ func (a *Admin) whoami(ctx context.Context) (string, error) {
 	return string(name[:min(len(name), most)]), nil
 }
 
-// mayDelete says, before anything is written, whether the user may delete an object.
+// mayDelete fails, before anything is written, if the user has no right to delete an object.
 func (a *Admin) mayDelete(ctx context.Context, resource, name string) error {
 	review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorization.ResourceAttributes{Verb: "delete", Group: v1beta1.GroupName, Resource: resource, Name: name},
@@ -43,7 +43,7 @@ func (a *Admin) mayDelete(ctx context.Context, resource, name string) error {
 	return nil
 }
 
-// explain says what is missing where the API server forbids to act as the controller.
+// explain adds which right is missing if the API server forbids to impersonate the controller.
 func (a *Admin) explain(err error) error {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot impersonate") {
 		return err

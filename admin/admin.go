@@ -1,5 +1,5 @@
-// Package admin is what an administrator does by hand with the volumes of a cluster: looks at them, takes them out of the
-// trash, deletes them, and gives those without a claim one.
+// Package admin has the commands of an administrator for the volumes of a cluster: list them, restore them from the
+// trash, delete them, and adopt those without a claim.
 package admin
 
 import (
@@ -21,22 +21,23 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long a command waits for its request to be carried out.
+	// DefaultTimeout is how long a command waits until its request is fulfilled.
 	DefaultTimeout = 2 * time.Minute
-	// DefaultTrashWait is how long an agent is given to show in its trash what was just deleted.
+	// DefaultTrashWait is how long a command waits until the agent reports a deleted volume in its trash.
 	DefaultTrashWait = 10 * time.Second
 
 	fieldManager = "holdfast-admin"
 )
 
-// Clients are the API server as a command uses it.
+// Clients are the clients of a command.
 type Clients struct {
 	Holdfast   holdfast.Interface
 	Kubernetes kubernetes.Interface
 	Dynamic    dynamic.Interface
-	// Controller acts as the account of the controller: no other may ask for data to be removed or restored.
+	// Controller impersonates the account of the controller: no other account may request that data is removed or
+	// restored.
 	Controller holdfast.Interface
-	// Account is the name of that account, for messages.
+	// Account is that account, for messages.
 	Account Account
 }
 
@@ -45,7 +46,7 @@ type Account struct{ Namespace, Name string }
 
 func (a Account) String() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
 
-// Connect makes the clients of a user for an installation in a namespace.
+// Connect creates the clients of a user for an installation in a namespace.
 func Connect(config *rest.Config, namespace string) (c Clients, err error) {
 	c.Account = Account{namespace, v1beta1.ControllerName}
 	if c.Holdfast, err = holdfast.NewForConfig(config); err != nil {
@@ -63,23 +64,23 @@ func Connect(config *rest.Config, namespace string) (c Clients, err error) {
 	return c, err
 }
 
-// Config is what an Admin needs.
+// Config configures an Admin.
 type Config struct {
 	Clients
-	// Out receives results.
+	// Out receives the results.
 	Out io.Writer
-	// Progress shows what is waited for, whenever that is something else. Nil means that it is a line of Out.
+	// Progress shows what the command waits for, whenever that changes. Nil: it is printed to Out.
 	Progress func(state string) error
-	// Confirm shows a question and returns the line that the user types. Nil means that there is no terminal.
+	// Confirm asks a question and returns the line that the user types. Nil: there is no terminal.
 	Confirm func(ctx context.Context, question string) (string, error)
 	// Timeout and TrashWait are the defaults if 0.
 	Timeout, TrashWait time.Duration
 }
 
-// Admin carries out commands.
+// Admin executes commands.
 type Admin struct{ Config }
 
-// New checks the configuration.
+// New validates the configuration.
 func New(c Config) (*Admin, error) {
 	if c.Holdfast == nil || c.Kubernetes == nil || c.Dynamic == nil || c.Controller == nil || c.Out == nil {
 		return nil, errors.New("a client or the output is missing")

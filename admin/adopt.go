@@ -14,23 +14,23 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// Adoption is what a volume is to become.
+// Adoption specifies how a volume is adopted.
 type Adoption struct {
-	// Volume exists and has no claim.
+	// Volume has no claim.
 	Volume string
-	// Claim is NAMESPACE/NAME of one that exists, is Pending and fits, or that is made.
+	// Claim is NAMESPACE/NAME of an existing claim that is Pending and fits, or of a new one.
 	Claim string
-	// StorageClass of a new PersistentVolume. Nil chooses the class of the claim, or the one that fits.
+	// StorageClass of a new PersistentVolume. Nil selects the class of the claim, or a class that fits.
 	StorageClass *string
-	// AccessModes of a new PersistentVolume. None means those of the claim, or what the volume is for.
+	// AccessModes of a new PersistentVolume. Nil selects those of the claim, or the default of the volume.
 	AccessModes []core.PersistentVolumeAccessMode
 	// ReclaimPolicy of the PersistentVolume. Empty means Retain.
 	ReclaimPolicy core.PersistentVolumeReclaimPolicy
-	// Print writes what would be made, and makes nothing.
+	// Print prints the objects and creates nothing.
 	Print bool
 }
 
-// ParseClaim reads NAMESPACE/NAME.
+// ParseClaim parses NAMESPACE/NAME.
 func ParseClaim(key string) (namespace, name string, err error) {
 	namespace, name, _ = strings.Cut(key, "/")
 	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -51,8 +51,8 @@ func (w Adoption) check() (namespace, name string, err error) {
 	return ParseClaim(w.Claim)
 }
 
-// Adopt gives a volume without a claim a PersistentVolume and a claim, and waits until they are bound. What is there
-// already and right is left, so it can be repeated.
+// Adopt gives a volume without a claim a PersistentVolume and a claim, and waits until they are bound. It keeps
+// existing objects that are right, so it can be repeated.
 func (a *Admin) Adopt(ctx context.Context, want Adoption) error {
 	namespace, name, err := want.check()
 	if err != nil {
@@ -83,7 +83,7 @@ func (a *Admin) Adopt(ctx context.Context, want Adoption) error {
 		namespace, name, o.volume.Name, size(v1beta1.Bytes(o.volume.Status.Size)), o.volume.Spec.Node, b.pv.Name)
 }
 
-// notef is a line of its own, as a comment where it stands among YAML.
+// notef prints a line, as a comment if it is in YAML.
 func (a *Admin) notef(comment bool, format string, args ...any) error {
 	if comment {
 		format = "# " + format
@@ -91,16 +91,16 @@ func (a *Admin) notef(comment bool, format string, args ...any) error {
 	return a.sayf(format, args...)
 }
 
-// observed is all that decides how a volume comes to a claim.
+// observed is the existing state from which the adoption is planned.
 type observed struct {
 	volume          *v1beta1.Volume
 	namespace, name string                      // of the claim
-	claim           *core.PersistentVolumeClaim // nil: there is none
+	claim           *core.PersistentVolumeClaim // nil: it does not exist
 	naming          []naming
 	taken           map[string]bool // names of PersistentVolumes
 	classes         []storage.StorageClass
 	serverOptions   []string // mount options of the NFS server of a plain volume
-	store           string   // of that server, if it is known
+	store           string   // of that server, if known
 }
 
 func (a *Admin) observe(ctx context.Context, volume, namespace, name string) (*observed, error) {

@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// bind writes what is missing, the PersistentVolume first: a claim that names one that is not there waits, and one that
-// names none may be given another.
+// bind writes what is missing, the PersistentVolume first: a claim whose volumeName does not exist waits, while one
+// without a volumeName may be bound to another volume.
 func (a *Admin) bind(ctx context.Context, b *binding) error {
 	claims := a.Kubernetes.CoreV1().PersistentVolumeClaims(b.claim.Namespace)
 	key := b.claim.Namespace + "/" + b.claim.Name
-	if b.newClaim { // a missing namespace, or a quota, is reported before anything is created
+	if b.newClaim { // a missing namespace or an exceeded quota is reported before anything is created
 		if _, err := claims.Create(ctx, b.claim, metav1.CreateOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}}); err != nil {
 			return fmt.Errorf("claim %s cannot be created, and nothing is changed: %w", key, err)
 		}
@@ -89,7 +89,7 @@ func (a *Admin) awaitBound(ctx context.Context, b *binding) error {
 	})
 }
 
-// print writes what would be made, for kubectl apply -f -. What apply cannot do is written as a comment.
+// print prints the objects for kubectl apply -f -. What apply cannot do is printed as a comment.
 func (a *Admin) print(b *binding) error {
 	if b.pvPatch != nil {
 		if err := a.notef(true, "first: kubectl patch persistentvolume %s --type merge --patch '%s'", b.pv.Name, b.pvPatch); err != nil {

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// planClaim describes a new claim, or checks the one that is there as Kubernetes does before it binds it.
+// planClaim plans a new claim, or checks an existing one as Kubernetes does before it binds it.
 func (o *observed) planClaim(b *binding) error {
 	if o.claim == nil {
 		b.newClaim, b.claim = true, &core.PersistentVolumeClaim{
@@ -30,7 +30,7 @@ func (o *observed) planClaim(b *binding) error {
 	return nil
 }
 
-// unfit says why a claim cannot be bound to a PersistentVolume.
+// unfit returns why a claim cannot be bound to a PersistentVolume, or "".
 func unfit(c *core.PersistentVolumeClaim, pv *core.PersistentVolume) string {
 	asked, has := c.Spec.Resources.Requests[core.ResourceStorage], pv.Spec.Capacity[core.ResourceStorage]
 	switch {

@@ -14,15 +14,15 @@ import (
 
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// chosenClass is what a PersistentVolume has of its class.
+// chosenClass has the fields of a class that a PersistentVolume needs.
 type chosenClass struct {
 	name         string
 	fsType       string
 	mountOptions []string
-	missing      bool // there is none of that name
+	missing      bool // no class has this name
 }
 
-// class is the requested one, that of the claim, or the one that fits.
+// class returns the requested class, that of the claim, or one that fits.
 func (o *observed) class(want Adoption) (chosenClass, error) {
 	name := want.StorageClass
 	if name == nil && o.claim != nil {
@@ -58,7 +58,7 @@ func (o *observed) chosen(c *storage.StorageClass) chosenClass {
 	return chosen
 }
 
-// misfit says why volumes of the class are of another kind than this one.
+// misfit returns why a class does not fit the volume, or "".
 func (o *observed) misfit(c *storage.StorageClass) string {
 	v := o.volume
 	fsType, shared := c.Parameters[parameters.FSType], c.Parameters[parameters.Shared] == "true"
@@ -77,7 +77,7 @@ func (o *observed) misfit(c *storage.StorageClass) string {
 	return ""
 }
 
-// fittingClass is the only one that could have made the volume, or the default one among several.
+// fittingClass returns the only class that fits the volume, or the default class if it is among several that fit.
 func (o *observed) fittingClass() (*storage.StorageClass, error) {
 	var fit []*storage.StorageClass
 	var names []string

@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// Deletion is how something is to be deleted.
+// Deletion has the options of a deletion.
 type Deletion struct {
-	// Reason is kept with the request.
+	// Reason is stored in the request.
 	Reason string
-	// Yes leaves out the question.
+	// Yes skips the confirmation.
 	Yes bool
 }
 
@@ -32,7 +32,7 @@ func (d Deletion) check() error {
 	return nil
 }
 
-// DeleteVolume removes a volume with its data, unless a claim has it.
+// DeleteVolume removes a volume with its data, unless a claim uses it.
 func (a *Admin) DeleteVolume(ctx context.Context, name string, d Deletion) error {
 	r, err := a.toDelete(ctx, volumes, name, d)
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *Admin) DeleteVolume(ctx context.Context, name string, d Deletion) error
 	return nil
 }
 
-// toDelete reads an object that is to be deleted, and finds out what can be known before anybody is asked.
+// toDelete reads an object and checks all that can be checked before the confirmation.
 func (a *Admin) toDelete(ctx context.Context, k kind, name string, d Deletion) (*record, error) {
 	if err := errors.Join(checkName(strings.ToLower(k.name), name), d.check()); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (a *Admin) toDelete(ctx context.Context, k kind, name string, d Deletion) (
 	return r, a.mayDelete(ctx, k.resource, name)
 }
 
-// delete asks, writes the requests, deletes the objects, and waits until they are gone.
+// delete asks for a confirmation, writes the requests, deletes the objects, and waits until they are gone.
 func (a *Admin) delete(ctx context.Context, k kind, all []*record, lines []string, d Deletion) error {
 	if err := a.confirm(ctx, all, lines, d); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (a *Admin) delete(ctx context.Context, k kind, all []*record, lines []strin
 			return err
 		}
 		err := k.remove(ctx, a.Holdfast, r.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // gone, or replaced by another: the wait finds out
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // deleted or replaced concurrently: the wait detects it
 			return fmt.Errorf("the request to delete %s is on record, but the object could not be deleted; run this again: %w", r, err)
 		}
 	}
@@ -108,7 +108,7 @@ func (a *Admin) delete(ctx context.Context, k kind, all []*record, lines []strin
 	return nil
 }
 
-// confirm shows what is to be deleted and has its name typed.
+// confirm shows what is going to be deleted, and makes the user type its name.
 func (a *Admin) confirm(ctx context.Context, all []*record, lines []string, d Deletion) error {
 	for _, r := range all {
 		if err := a.sayf("%s", describe(r)); err != nil {
@@ -148,7 +148,7 @@ func describe(r *record) string {
 	return fmt.Sprintf("%s, made %s, %s", text, stamp(r.CreationTimestamp.Time), r.phase)
 }
 
-// requestDeletion writes who asks for the data to be removed, unless that is written already.
+// requestDeletion writes the request with the user who makes it, unless the object has one.
 func (a *Admin) requestDeletion(ctx context.Context, k kind, r *record, who, reason string) error {
 	if r.requested {
 		return nil
@@ -160,7 +160,7 @@ func (a *Admin) requestDeletion(ctx context.Context, k kind, r *record, who, rea
 	err = k.patch(ctx, a.Controller, r.Name, patch)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // already gone
+		return nil // already deleted
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("%s was deleted and recreated as another object; look at it and run this again: %w", r, err)
 	case err != nil:
@@ -186,11 +186,11 @@ func (a *Admin) awaitGone(ctx context.Context, k kind, r *record) error {
 	return a.sayf("%s is deleted", strings.ToLower(r.kind)+" "+r.Name)
 }
 
-// trashBefore is when a volume of that name was deleted before this one; zero if none is in the trash.
+// trashBefore returns when an earlier volume of that name was deleted; zero if the trash has none.
 func (a *Admin) trashBefore(ctx context.Context, r *record) time.Time {
 	n, err := a.Holdfast.HoldfastV1beta1().StorageNodes().Get(ctx, r.node, metav1.GetOptions{})
 	if err != nil {
-		return time.Time{} // it only decides what is said afterwards
+		return time.Time{} // it only affects what is printed afterwards
 	}
 	if t := trashed(n, r.Name); t != nil {
 		return t.DeletionTime.Time
@@ -198,7 +198,7 @@ func (a *Admin) trashBefore(ctx context.Context, r *record) time.Time {
 	return time.Time{}
 }
 
-// printTrash says until when the volume can be restored.
+// printTrash prints until when the volume can be restored.
 func (a *Admin) printTrash(ctx context.Context, r *record, before time.Time) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.TrashWait, errTimeout)
 	defer cancel()

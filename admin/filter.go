@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// Filter chooses what a list shows. What is empty chooses all.
+// Filter selects the rows of a list. An empty field selects all.
 type Filter struct {
 	Namespace string   // of the claim
 	Claim     string   // NAME or NAMESPACE/NAME
@@ -17,15 +17,15 @@ type Filter struct {
 	Unhealthy bool
 }
 
-// Row says whether a Volume or Snapshot is chosen.
+// Row returns whether a Volume or Snapshot is selected.
 func (f *Filter) Row(r Row) bool {
 	return f.Place(r.ClaimRef, r.Node, r.Pool) && (f.Volume == "" || r.source() == f.Volume) && (!f.Unhealthy || r.unhealthy())
 }
 
-// Trashed says whether a deleted volume is chosen.
+// Trashed returns whether a deleted volume is selected.
 func (f *Filter) Trashed(t Trashed) bool { return f.Place(t.ClaimRef, t.Node, t.Pool) }
 
-// Place says whether something of a claim, on a node and in a pool, is chosen.
+// Place returns whether something of a claim, on a node and in a pool, is selected.
 func (f *Filter) Place(claim *v1beta1.NamespacedReference, node, pool string) bool {
 	if claim == nil {
 		claim = &v1beta1.NamespacedReference{}
@@ -36,7 +36,7 @@ func (f *Filter) Place(claim *v1beta1.NamespacedReference, node, pool string) bo
 		(len(f.Pools) == 0 || slices.Contains(f.Pools, pool))
 }
 
-// NodeName is the name of the StorageNode.
+// NodeName returns the name of the StorageNode.
 func (f *Filter) NodeName() string {
 	if strings.Contains(f.Node, "/") {
 		return v1beta1.NodeOfServer(f.Node)

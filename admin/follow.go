@@ -12,24 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// errTimeout: what was waited for has not come in time.
+// errTimeout means that a wait has reached the timeout.
 var errTimeout = errors.New("it has not finished")
 
-// retryEvery is the pause after a request that failed.
+// retryEvery is the delay after a failed request.
 const retryEvery = time.Second
 
-// followed is one object that is waited for.
+// followed is the object that a command waits for.
 type followed struct {
 	name  string
 	get   func(context.Context) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// step looks at the object, nil if there is none, and says whether the wait is over, or what is waited for.
+// step returns whether the wait is over, and otherwise what the command waits for. The object is nil if it does not
+// exist.
 type step func(o runtime.Object) (done bool, state string, err error)
 
-// follow calls step with the object as it is and whenever it changes. It shows every new state as progress. It outlives an API
-// server that is away.
+// follow calls step with the current object and after every change. It shows each new state as progress. It continues
+// when the API server is unavailable for a while.
 func (a *Admin) follow(ctx context.Context, f followed, s step) error {
 	last, shown := "", ""
 	look := func(o runtime.Object) (bool, error) {
@@ -59,9 +60,9 @@ func (a *Admin) follow(ctx context.Context, f followed, s step) error {
 	}
 }
 
-// watchOnce returns when look is done or fails, or else when the watch ends, with the error that ended it.
+// watchOnce returns when look returns true or an error, or when the watch ends, with the cause.
 func watchOnce(ctx context.Context, f followed, look func(runtime.Object) (bool, error)) (over bool, err error) {
-	// The watch comes first, so that nothing is missed between it and the look.
+	// The watch starts before the first read, so that no change in between is missed.
 	w, err := f.watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + f.name})
 	if err != nil {
 		return final(err), err
@@ -96,13 +97,13 @@ func watchOnce(ctx context.Context, f followed, look func(runtime.Object) (bool,
 	}
 }
 
-// final says whether a request that failed would fail again.
+// final returns whether a repeated request would fail again.
 func final(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) ||
 		apierrors.IsBadRequest(err)
 }
 
-// limited is for what is waited for.
+// limited returns a context with the timeout of waits.
 func (a *Admin) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, a.Timeout, errTimeout)
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// record is what Volumes and Snapshots have in common.
+// record has the common fields of Volumes and Snapshots.
 type record struct {
 	*metav1.ObjectMeta
 	kind       string
 	node, pool string
-	csiName    string                       // by which it was requested
+	csiName    string                       // the name in the CSI request
 	claim      *v1beta1.NamespacedReference // of a Volume
 	source     *v1beta1.SourceReference     // of a Snapshot
 	mode       string
@@ -34,7 +34,7 @@ type record struct {
 	conditions []metav1.Condition
 	failure    *v1beta1.Error
 	request    *v1beta1.DeletionRequest
-	requested  bool // the request is for this object
+	requested  bool // the deletion request has the UID of this object
 	group      *v1beta1.SnapshotGroup
 }
 
@@ -60,10 +60,10 @@ func recordOf(o runtime.Object) *record {
 	return nil
 }
 
-// fine is the condition of what is as it should be.
+// fine is the condition of an object without problems.
 const fine = "ok"
 
-// condition is what is not well, in a line; fine if nothing is.
+// condition returns the first problem in one line, or fine.
 func (r *record) condition() string {
 	if r.failure != nil {
 		return fmt.Sprintf("%s: %s", r.failure.Code, strings.Join(strings.Fields(r.failure.Message), " "))
@@ -76,10 +76,10 @@ func (r *record) condition() string {
 	return fine
 }
 
-// kind is the requests for one of the two.
+// kind has the requests for Volumes or for Snapshots.
 type kind struct {
 	name     string
-	resource string // and the command
+	resource string // also the name of the command
 	get      func(context.Context, holdfast.Interface, string) (runtime.Object, error)
 	watch    func(context.Context, holdfast.Interface, metav1.ListOptions) (watch.Interface, error)
 	patch    func(context.Context, holdfast.Interface, string, []byte) error
@@ -92,7 +92,7 @@ var (
 	snapshots = kindOf("Snapshot", "snapshots", func(c holdfast.Interface) typed.SnapshotInterface { return c.HoldfastV1beta1().Snapshots() })
 )
 
-// client is what the generated clients have in common.
+// client is the common part of the generated clients.
 type client[T runtime.Object] interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
@@ -119,7 +119,7 @@ func kindOf[T runtime.Object, C client[T]](name, resource string, of func(holdfa
 	}
 }
 
-// follow is for one object of the kind.
+// follow returns the functions to wait for one object.
 func (k kind) follow(c holdfast.Interface, name string) followed {
 	return followed{
 		name: name,

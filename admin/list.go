@@ -13,27 +13,27 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// Row is a Volume or a Snapshot in a list, with the names that its kind has for the same. Sizes are in bytes.
+// Row is a Volume or a Snapshot in a list. Sizes are in bytes.
 type Row struct {
 	Name         string                       `json:"name"`
-	CSIName      string                       `json:"csiName"`             // by which it was requested
+	CSIName      string                       `json:"csiName"`             // the name in the CSI request
 	ClaimRef     *v1beta1.NamespacedReference `json:"claimRef,omitempty"`  // of a Volume
 	SourceRef    *v1beta1.SourceReference     `json:"sourceRef,omitempty"` // of a Snapshot
 	Node         string                       `json:"node,omitempty"`      // empty in a list of one host
 	Pool         string                       `json:"pool,omitempty"`
 	Mode         string                       `json:"mode,omitempty"`
 	FSType       string                       `json:"fsType,omitempty"`
-	CreationTime time.Time                    `json:"creationTime,omitzero"` // of what is on disk
+	CreationTime time.Time                    `json:"creationTime,omitzero"` // on disk
 	Size         int64                        `json:"size"`
 	Used         int64                        `json:"used"`
 	Phase        v1beta1.Phase                `json:"phase"`
-	Condition    string                       `json:"condition"` // ok, or what is not
+	Condition    string                       `json:"condition"` // ok, or the first problem
 }
 
 // Trashed is a deleted volume that can be restored.
 type Trashed struct {
 	Name           string                       `json:"name"`
-	CSIName        string                       `json:"csiName,omitempty"` // known in a list of one host
+	CSIName        string                       `json:"csiName,omitempty"` // only in a list of one host
 	ClaimRef       *v1beta1.NamespacedReference `json:"claimRef,omitempty"`
 	Node           string                       `json:"node,omitempty"` // empty in a list of one host
 	Pool           string                       `json:"pool,omitempty"`
@@ -42,7 +42,7 @@ type Trashed struct {
 	ExpirationTime time.Time                    `json:"expirationTime"`
 }
 
-// Volumes lists all of the cluster by name.
+// Volumes lists the Volumes of the cluster, sorted by name.
 func (a *Admin) Volumes(ctx context.Context) ([]Row, error) {
 	list, err := a.Holdfast.HoldfastV1beta1().Volumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *Admin) Volumes(ctx context.Context) ([]Row, error) {
 	return sorted(rows), nil
 }
 
-// Snapshots lists all of the cluster by name.
+// Snapshots lists the Snapshots of the cluster, sorted by name.
 func (a *Admin) Snapshots(ctx context.Context) ([]Row, error) {
 	list, err := a.Holdfast.HoldfastV1beta1().Snapshots().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -79,7 +79,7 @@ func rowOf(r *record) Row {
 	return row
 }
 
-// source is the volume of a Snapshot.
+// source returns the volume of a Snapshot.
 func (r *Row) source() string {
 	if r.SourceRef == nil {
 		return ""
@@ -92,7 +92,7 @@ func sorted(rows []Row) []Row {
 	return rows
 }
 
-// Trash lists what can be restored in the whole cluster, the last deleted first.
+// Trash lists the volumes in the trash of all nodes, the last deleted first.
 func (a *Admin) Trash(ctx context.Context) ([]Trashed, error) {
 	nodes, err := a.nodes(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (a *Admin) nodes(ctx context.Context) ([]v1beta1.StorageNode, error) {
 	return list.Items, nil
 }
 
-// WriteVolumes writes a table; a wide one has more columns.
+// WriteVolumes writes a table; wide adds columns.
 func WriteVolumes(out io.Writer, rows []Row, wide bool) error {
 	t := newTable(out, wide, []string{"NAME", "CLAIM", "NODE", "POOL", "SIZE", "USED", "PHASE", "CONDITION"}, "MODE", "FS", "CREATED", "CSI NAME")
 	for _, r := range rows {
@@ -127,7 +127,7 @@ func WriteVolumes(out io.Writer, rows []Row, wide bool) error {
 	return t.end()
 }
 
-// WriteSnapshots writes a table; a wide one has more columns.
+// WriteSnapshots writes a table; wide adds columns.
 func WriteSnapshots(out io.Writer, rows []Row, wide bool) error {
 	t := newTable(out, wide, []string{"NAME", "VOLUME", "NODE", "POOL", "SIZE", "USED", "PHASE", "CONDITION"}, "MODE", "FS", "CREATED", "CSI NAME")
 	for _, r := range rows {
@@ -136,7 +136,7 @@ func WriteSnapshots(out io.Writer, rows []Row, wide bool) error {
 	return t.end()
 }
 
-// WriteTrash writes a table; a wide one has more columns.
+// WriteTrash writes a table; wide adds columns.
 func WriteTrash(out io.Writer, all []Trashed, wide bool) error {
 	t := newTable(out, wide, []string{"NAME", "CLAIM", "NODE", "POOL", "SIZE", "DELETED", "EXPIRES"}, "CSI NAME")
 	for _, e := range all {

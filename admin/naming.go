@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// naming is a PersistentVolume that names a Volume, and the claim that it is bound to or kept for.
+// naming is a PersistentVolume of a Volume, with the claim in its claimRef.
 type naming struct {
 	*core.PersistentVolume
-	claim *core.PersistentVolumeClaim // nil: there is none
+	claim *core.PersistentVolumeClaim // nil: it does not exist
 }
 
-// bound says whether a claim that exists has the PersistentVolume.
+// bound returns whether the claim exists.
 func (n naming) bound() bool { return n.claim != nil }
 
-// released says whether it was bound once, and its claim is gone.
+// released returns whether the PersistentVolume was bound and its claim does not exist any more.
 func (n naming) released() bool {
 	if n.bound() {
 		return false
@@ -30,7 +30,7 @@ func (n naming) released() bool {
 	return phase == core.VolumeReleased || phase == core.VolumeFailed || n.Spec.ClaimRef != nil && n.Spec.ClaimRef.UID != ""
 }
 
-// persistentVolumes lists all of the cluster.
+// persistentVolumes lists the PersistentVolumes of the cluster.
 func (a *Admin) persistentVolumes(ctx context.Context) ([]core.PersistentVolume, error) {
 	list, err := a.Kubernetes.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -39,7 +39,7 @@ func (a *Admin) persistentVolumes(ctx context.Context) ([]core.PersistentVolume,
 	return list.Items, nil
 }
 
-// namingOf finds those of them that name a Volume.
+// namingOf returns those PersistentVolumes that refer to a Volume.
 func (a *Admin) namingOf(ctx context.Context, v *v1beta1.Volume, all []core.PersistentVolume) (found []naming, err error) {
 	for i := range all {
 		if !persistent.Names(v, &all[i]) {
@@ -54,7 +54,7 @@ func (a *Admin) namingOf(ctx context.Context, v *v1beta1.Volume, all []core.Pers
 	return found, nil
 }
 
-// claimOf returns the claim that a PersistentVolume is bound to or kept for; nil if it is gone, or is another by now.
+// claimOf returns the claim in the claimRef of a PersistentVolume; nil if it does not exist, or has another UID.
 func (a *Admin) claimOf(ctx context.Context, pv *core.PersistentVolume) (*core.PersistentVolumeClaim, error) {
 	ref := pv.Spec.ClaimRef
 	if ref == nil {
@@ -67,7 +67,7 @@ func (a *Admin) claimOf(ctx context.Context, pv *core.PersistentVolume) (*core.P
 	return claim, nil
 }
 
-// claim returns nil if there is none.
+// claim returns nil if the claim does not exist.
 func (a *Admin) claim(ctx context.Context, namespace, name string) (*core.PersistentVolumeClaim, error) {
 	claim, err := a.Kubernetes.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {

@@ -12,7 +12,7 @@ type Order[T any] struct {
 	compare func(a, b T) int
 }
 
-// Sort leaves what is equal in the order that it has.
+// Sort is stable.
 func (o Order[T]) Sort(all []T, reverse bool) {
 	slices.SortStableFunc(all, func(a, b T) int {
 		if reverse {
@@ -26,12 +26,12 @@ func ascending[T any](of func(T) string) func(a, b T) int {
 	return func(a, b T) int { return strings.Compare(of(a), of(b)) }
 }
 
-// descending has the largest first, which is what a list is sorted by size for.
+// descending sorts the largest first.
 func descending[T any](of func(T) int64) func(a, b T) int {
 	return func(a, b T) int { return cmp.Compare(of(b), of(a)) }
 }
 
-// What lists can be sorted by; the first is what they are sorted by anyway.
+// The columns by which lists can be sorted; the first is the default.
 var (
 	VolumeOrders = append([]Order[Row]{
 		{"name", ascending(func(r Row) string { return r.Name })},

@@ -13,18 +13,18 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// binding is what is to be there in the end, and what is missing of it.
+// binding is the desired PersistentVolume and claim, and what must be written.
 type binding struct {
 	pv       *core.PersistentVolume
 	newPV    bool
-	pvPatch  []byte // nil: it is right
+	pvPatch  []byte // nil: no change
 	claim    *core.PersistentVolumeClaim
 	newClaim bool
-	setName  bool // the claim is to name the PersistentVolume
+	setName  bool // set the volumeName of the claim
 	notes    []string
 }
 
-// plan decides without asking anybody.
+// plan makes no requests.
 func (o *observed) plan(want Adoption) (*binding, error) {
 	b := &binding{claim: o.claim}
 	if err := o.checkVolume(b); err != nil {
@@ -54,7 +54,7 @@ func (o *observed) checkVolume(b *binding) error {
 	return persistent.CheckReal(v)
 }
 
-// planPersistentVolume finds the one that is there, or describes a new one.
+// planPersistentVolume selects the existing PersistentVolume of the volume, or describes a new one.
 func (o *observed) planPersistentVolume(b *binding, want Adoption) error {
 	if len(o.naming) > 1 {
 		return fmt.Errorf("volume %s is named by %d PersistentVolumes, %s and %s: delete all but one; with the reclaim policy Retain the data stays",
@@ -86,7 +86,8 @@ func (o *observed) planPersistentVolume(b *binding, want Adoption) error {
 	return err
 }
 
-// reference is to the claim. The UID of one that exists makes it safe to bind; that of one to come is filled in by Kubernetes.
+// reference returns the claimRef. With the UID of an existing claim, no other claim can be bound; Kubernetes adds the
+// UID of a new one.
 func (o *observed) reference() core.ObjectReference {
 	ref := core.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: o.namespace, Name: o.name}
 	if o.claim != nil {
@@ -95,7 +96,8 @@ func (o *observed) reference() core.ObjectReference {
 	return ref
 }
 
-// freeName is the name of a new PersistentVolume. A claim that has lost its own can only have one of the same name.
+// freeName returns the name of a new PersistentVolume. A claim in phase Lost can only be bound to one with the name
+// that it has.
 func (o *observed) freeName() (string, error) {
 	names := persistent.NamesFor(o.volume)
 	if o.claim != nil && o.claim.Spec.VolumeName != "" {
@@ -116,7 +118,7 @@ func (o *observed) freeName() (string, error) {
 
 const leaveOut = "leave that out, or delete the PersistentVolume; with the reclaim policy Retain the data stays"
 
-// reuse takes the PersistentVolume that names the volume, if no other claim has it.
+// reuse selects the existing PersistentVolume of the volume, unless another claim has it.
 func (o *observed) reuse(b *binding, n naming, want Adoption) error {
 	b.pv = n.DeepCopy()
 	own := n.claim != nil && n.claim.Namespace == o.namespace && n.claim.Name == o.name
@@ -140,7 +142,7 @@ func (o *observed) reuse(b *binding, n naming, want Adoption) error {
 	return o.rebind(b, want)
 }
 
-// rebind makes a released PersistentVolume wait for the claim, and protects it from being reclaimed until then.
+// rebind sets claimRef and reclaim policy of the PersistentVolume, so that a released one is bound to the claim.
 func (o *observed) rebind(b *binding, want Adoption) error {
 	ref := o.reference()
 	old := b.pv.Spec.ClaimRef

@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// facts are what is shown of a volume before it is deleted, and remains afterwards.
+// facts are the lines that are shown before a volume is deleted, and the objects that remain.
 type facts struct {
 	lines []string
-	left  []string // PersistentVolumes
+	left  []string // names of PersistentVolumes
 }
 
-// volumeFacts refuses a volume that a claim has, or may get.
+// volumeFacts fails for a volume that a claim has or may be bound to.
 func (a *Admin) volumeFacts(ctx context.Context, name string) (facts, error) {
 	var f facts
 	v, err := a.Holdfast.HoldfastV1beta1().Volumes().Get(ctx, name, metav1.GetOptions{})
@@ -56,7 +56,7 @@ func (a *Admin) volumeFacts(ctx context.Context, name string) (facts, error) {
 	return f, nil
 }
 
-// inUse refuses a volume whose PersistentVolume is bound, or may be at any moment.
+// inUse fails if the PersistentVolume is bound, or may be bound at any time.
 func (n naming) inUse(volume string) error {
 	switch {
 	case n.bound():
@@ -76,7 +76,7 @@ func released(n naming) string {
 	return "some time ago"
 }
 
-// madeFor is the claim that a volume was made for, if there is one of that name.
+// madeFor returns the claim for which the volume was created, if one of that name exists.
 func (a *Admin) madeFor(ctx context.Context, v *v1beta1.Volume) (*core.PersistentVolumeClaim, error) {
 	of := v.Spec.ClaimRef
 	if of == nil {

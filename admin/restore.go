@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// Restore takes a deleted volume out of the trash of its node, waits until it is Ready, and says what comes next. The node
-// need not be named where one alone has it.
+// Restore restores a deleted volume from the trash of its node, waits until it is Ready, and prints the next step. The
+// node may be omitted if only one has the volume in its trash.
 func (a *Admin) Restore(ctx context.Context, name, node string) error {
 	if err := checkName("volume", name); err != nil {
 		return err
@@ -58,13 +58,13 @@ func (a *Admin) Restore(ctx context.Context, name, node string) error {
 	return a.printNextStep(ctx, v)
 }
 
-// missing says whether a Volume is one whose data is gone from that node: after etcd was put back to a day before it was
-// deleted, what is in the trash is its own.
+// missing returns whether a Volume is Lost on that node. After a restore of etcd from before the deletion, the volume
+// in the trash is that of the object.
 func missing(v *v1beta1.Volume, node string) bool {
 	return v.Spec.Node == node && v.Status.Phase == v1beta1.PhaseLost && v.DeletionTimestamp == nil
 }
 
-// requestRestore writes the request, or finds that it is there. A request that has failed is replaced.
+// requestRestore writes the request, unless it exists. A failed one is replaced.
 func (a *Admin) requestRestore(ctx context.Context, node, name string) error {
 	who, err := a.whoami(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *Admin) requestRestore(ctx context.Context, node, name string) error {
 	})
 }
 
-// withdraw removes a request that has failed, so that it is not carried out later, when no command waits for it.
+// withdraw removes a failed request, so that it is not fulfilled later when no command waits for it.
 func (a *Admin) withdraw(ctx context.Context, node, name string) error {
 	return a.changeRestores(ctx, node, func(n *v1beta1.StorageNode) []v1beta1.RestoreRequest {
 		if r := restoring(n, name); r == nil || r.Error == "" {
@@ -92,7 +92,7 @@ func without(all []v1beta1.RestoreRequest, name string) []v1beta1.RestoreRequest
 	return slices.DeleteFunc(slices.Clone(all), func(r v1beta1.RestoreRequest) bool { return r.Name == name })
 }
 
-// changeRestores replaces the list unless another client has changed it.
+// changeRestores changes spec.restore of a StorageNode. It retries if another client changes the object in between.
 func (a *Admin) changeRestores(ctx context.Context, node string, change func(*v1beta1.StorageNode) []v1beta1.RestoreRequest) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		n, err := a.Holdfast.HoldfastV1beta1().StorageNodes().Get(ctx, node, metav1.GetOptions{})
@@ -119,7 +119,7 @@ func (a *Admin) changeRestores(ctx context.Context, node string, change func(*v1
 	return nil
 }
 
-// awaitRestore waits until the agent has carried the request out. One that it cannot carry out is taken back.
+// awaitRestore waits until the agent has fulfilled the request. A request that fails is withdrawn.
 func (a *Admin) awaitRestore(ctx context.Context, node, name string) error {
 	failure := ""
 	err := a.followNode(ctx, node, func(n *v1beta1.StorageNode) (bool, string, error) {
@@ -161,7 +161,7 @@ func (a *Admin) awaitReady(ctx context.Context, name string) (v *v1beta1.Volume,
 	return v, err
 }
 
-// printNextStep says how pods come to a volume.
+// printNextStep prints how pods can use the volume.
 func (a *Admin) printNextStep(ctx context.Context, v *v1beta1.Volume) error {
 	all, err := a.persistentVolumes(ctx)
 	if err != nil {

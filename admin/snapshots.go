@@ -18,7 +18,8 @@ var (
 	volumeSnapshots = schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshots"}
 )
 
-// DeleteSnapshot removes a snapshot with its data, unless a VolumeSnapshot has it. One of a group goes with all of it.
+// DeleteSnapshot removes a snapshot with its data, unless a VolumeSnapshot uses it. A member of a group is removed with
+// the whole group.
 func (a *Admin) DeleteSnapshot(ctx context.Context, name string, d Deletion) error {
 	r, err := a.toDelete(ctx, snapshots, name, d)
 	if err != nil {
@@ -39,7 +40,7 @@ func (a *Admin) DeleteSnapshot(ctx context.Context, name string, d Deletion) err
 	return a.delete(ctx, snapshots, members, lines, d)
 }
 
-// members are the snapshots of the group, the one that was named first; alone if it is in none.
+// members returns all snapshots of the group, the given one first.
 func (a *Admin) members(ctx context.Context, r *record) ([]*record, error) {
 	all := []*record{r}
 	if r.group == nil {
@@ -61,7 +62,7 @@ func (a *Admin) members(ctx context.Context, r *record) ([]*record, error) {
 	return all, nil
 }
 
-// refuseBound refuses snapshots that a VolumeSnapshot has. A cluster without these kinds has none.
+// refuseBound fails for snapshots that a VolumeSnapshot uses. A cluster may not have these kinds.
 func (a *Admin) refuseBound(ctx context.Context, members []*record) error {
 	list, err := a.Dynamic.Resource(contents).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
@@ -90,7 +91,7 @@ func (a *Admin) refuseBound(ctx context.Context, members []*record) error {
 	return nil
 }
 
-// volumeSnapshot is the one of a content; without a name if it is gone, or is another by now.
+// volumeSnapshot returns the VolumeSnapshot of a content; an empty name if it does not exist, or has another UID.
 func (a *Admin) volumeSnapshot(ctx context.Context, content *unstructured.Unstructured) (namespace, name string, err error) {
 	namespace, name = text(content, "spec", "volumeSnapshotRef", "namespace"), text(content, "spec", "volumeSnapshotRef", "name")
 	o, err := a.Dynamic.Resource(volumeSnapshots).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})

@@ -8,14 +8,14 @@ import (
 	"text/tabwriter"
 )
 
-// table has columns as wide as they need be.
+// table is a table with aligned columns.
 type table struct {
 	out     *tabwriter.Writer
 	columns int
 	err     error
 }
 
-// newTable makes a table that has more columns if it is wide.
+// newTable returns a table that has additional columns if wide.
 func newTable(out io.Writer, wide bool, columns []string, more ...string) *table {
 	if wide {
 		columns = append(columns, more...)
@@ -25,7 +25,7 @@ func newTable(out io.Writer, wide bool, columns []string, more ...string) *table
 	return t
 }
 
-// row leaves out the cells for which there is no column.
+// row ignores cells without a column.
 func (t *table) row(cells ...string) {
 	cells = cells[:t.columns]
 	for i, cell := range cells {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
 
-// trashShown is how many entries of its trash a StorageNode lists at most.
+// trashShown is the maximum number of entries that a StorageNode lists.
 const trashShown = 100
 
 func trashed(n *v1beta1.StorageNode, name string) *v1beta1.TrashedVolume {
@@ -33,8 +33,7 @@ func restoring(n *v1beta1.StorageNode, name string) *v1beta1.RestoreRequest {
 	return &n.Spec.Restore[i]
 }
 
-// whereTrashed finds the node that has a volume in its trash, or already has a request to restore it; nil if there is
-// none.
+// whereTrashed returns the node that has a volume in its trash or has a request to restore it; nil if there is none.
 func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1beta1.StorageNode, error) {
 	nodes, err := a.nodes(ctx)
 	if err != nil {
@@ -45,7 +44,7 @@ func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1beta1.S
 	for i := range nodes {
 		n := &nodes[i]
 		switch has := trashed(n, name) != nil || restoring(n, name) != nil; {
-		case node == n.Name && !has && len(n.Status.Trash) >= trashShown: // it may be among those that are not listed
+		case node == n.Name && !has && len(n.Status.Trash) >= trashShown: // it may have the volume without listing it
 			return n, nil
 		case len(n.Status.Trash) >= trashShown && !has:
 			full = append(full, n.Name)
@@ -68,7 +67,7 @@ func (a *Admin) whereTrashed(ctx context.Context, name, node string) (*v1beta1.S
 	return nil, nil
 }
 
-// followNode waits for something of a StorageNode.
+// followNode waits for a condition of a StorageNode.
 func (a *Admin) followNode(ctx context.Context, name string, s func(*v1beta1.StorageNode) (bool, string, error)) error {
 	nodes := a.Holdfast.HoldfastV1beta1().StorageNodes()
 	what := followed{
@@ -84,7 +83,7 @@ func (a *Admin) followNode(ctx context.Context, name string, s func(*v1beta1.Sto
 	})
 }
 
-// absent says where a Volume is that has no object.
+// absent returns the error about a Volume that does not exist, which says whether a trash has it.
 func (a *Admin) absent(ctx context.Context, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("volume %s could not be read: %w", name, err)
