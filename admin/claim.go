@@ -23,15 +23,15 @@ func (o *observed) planClaim(b *binding) error {
 		}
 		return nil
 	}
-	if why := unfit(o.claim, b.pv); why != "" {
+	if why := whyClaimUnfit(o.claim, b.pv); why != "" {
 		return fmt.Errorf("claim %s exists and does not fit volume %s: %s. Choose another claim, or delete this one if it has no volume", o.claimKey(), o.volume.Name, why)
 	}
 	b.setName = o.claim.Spec.VolumeName == ""
 	return nil
 }
 
-// unfit returns why a claim cannot be bound to a PersistentVolume, or "".
-func unfit(c *core.PersistentVolumeClaim, pv *core.PersistentVolume) string {
+// whyClaimUnfit returns why a claim cannot be bound to a PersistentVolume, or "".
+func whyClaimUnfit(c *core.PersistentVolumeClaim, pv *core.PersistentVolume) string {
 	asked, has := c.Spec.Resources.Requests[core.ResourceStorage], pv.Spec.Capacity[core.ResourceStorage]
 	switch {
 	case c.Spec.VolumeName != "" && c.Spec.VolumeName != pv.Name:

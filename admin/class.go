@@ -44,7 +44,7 @@ func (o *observed) class(want Adoption) (chosenClass, error) {
 		class.name, class.missing = *name, true
 		return class, nil
 	}
-	if why := o.misfit(&o.classes[i]); why != "" {
+	if why := o.whyClassUnfit(&o.classes[i]); why != "" {
 		return chosenClass{}, fmt.Errorf("StorageClass %s %s", *name, why)
 	}
 	return o.chosen(&o.classes[i]), nil
@@ -58,8 +58,8 @@ func (o *observed) chosen(c *storage.StorageClass) chosenClass {
 	return chosen
 }
 
-// misfit returns why a class does not fit the volume, or "".
-func (o *observed) misfit(c *storage.StorageClass) string {
+// whyClassUnfit returns why a class does not fit the volume, or "".
+func (o *observed) whyClassUnfit(c *storage.StorageClass) string {
 	v := o.volume
 	fsType, shared := c.Parameters[parameters.FSType], c.Parameters[parameters.Shared] == "true"
 	switch {
@@ -83,7 +83,7 @@ func (o *observed) fittingClass() (*storage.StorageClass, error) {
 	var names []string
 	for i := range o.classes {
 		c := &o.classes[i]
-		if pool := c.Parameters[parameters.Pool]; o.misfit(c) != "" || pool != "" && pool != o.volume.Status.Pool {
+		if pool := c.Parameters[parameters.Pool]; o.whyClassUnfit(c) != "" || pool != "" && pool != o.volume.Status.Pool {
 			continue
 		}
 		if c.Annotations[defaultClass] == "true" {

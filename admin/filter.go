@@ -45,5 +45,5 @@ func (f *Filter) NodeName() string {
 }
 
 func (r *Row) unhealthy() bool {
-	return r.Condition != fine || r.Phase == v1beta1.PhaseFailed || r.Phase == v1beta1.PhaseUnreachable || r.Phase == v1beta1.PhaseLost
+	return r.Condition != noProblem || r.Phase == v1beta1.PhaseFailed || r.Phase == v1beta1.PhaseUnreachable || r.Phase == v1beta1.PhaseLost
 }

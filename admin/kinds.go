@@ -60,8 +60,8 @@ func recordOf(o runtime.Object) *record {
 	return nil
 }
 
-// fine is the condition of an object without problems.
-const fine = "ok"
+// noProblem is the condition of an object without problems.
+const noProblem = "ok"
 
 // condition returns the first problem in one line, or fine.
 func (r *record) condition() string {
@@ -73,7 +73,7 @@ func (r *record) condition() string {
 			return strings.TrimSuffix(fmt.Sprintf("%s: %s", c.Reason, strings.Join(strings.Fields(c.Message), " ")), ": ")
 		}
 	}
-	return fine
+	return noProblem
 }
 
 // kind has the requests for Volumes or for Snapshots.

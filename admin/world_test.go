@@ -166,7 +166,7 @@ func (r *rig) binder() {
 			return
 		}
 		ref := pv.Spec.ClaimRef
-		if ref == nil || ref.Namespace != c.Namespace || ref.Name != c.Name || ref.UID != "" && ref.UID != c.UID || unfit(c, pv) != "" {
+		if ref == nil || ref.Namespace != c.Namespace || ref.Name != c.Name || ref.UID != "" && ref.UID != c.UID || whyClaimUnfit(c, pv) != "" {
 			return
 		}
 		ref.UID, pv.Status.Phase = c.UID, core.VolumeBound

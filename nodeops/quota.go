@@ -58,7 +58,7 @@ func (q *ProjectQuota) Close() error {
 	return errors.Join(q.root.Close(), q.table.dir.Close())
 }
 
-// Reserve selects a free id, calls record with it and then sets its limits. Meanwhile no other process reserves ids of
+// Reserve selects a free id, calls record with it and then sets its limits. Until then no other process reserves ids of
 // this file system.
 //
 // record must store what a later process needs to undo the reservation. Preferably it creates the directory and calls

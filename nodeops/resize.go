@@ -11,7 +11,7 @@ import (
 	"k8s.io/mount-utils"
 )
 
-// growing are the devices whose file systems are being grown; meanwhile a smaller file system is no fault.
+// growing are the devices whose file systems are being grown; a file system smaller than its device is no fault then.
 var growing sync.Map
 
 // GrowMounted grows an attached device to the size of its image, and the file system mounted from it to the size of the

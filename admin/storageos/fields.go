@@ -19,27 +19,27 @@ const (
 )
 
 var metadataFields = []field{
-	word("metadata.name", func(c *conversion, name string) {
+	stringField("metadata.name", func(c *conversion, name string) {
 		c.cluster.Name = name
 		c.remarkf(Taken, "metadata.name")
 	}),
-	pointless("metadata.namespace", "a StorageCluster is in no namespace"),
-	texts("metadata.labels", func(c *conversion, all map[string]string) {
+	noCounterpart("metadata.namespace", "a StorageCluster is in no namespace"),
+	stringMap("metadata.labels", func(c *conversion, all map[string]string) {
 		c.cluster.Labels = all
 		c.remarkf(Taken, "metadata.labels; they are not put on what Holdfast makes")
 	}),
-	texts("metadata.annotations", takeAnnotations),
-	pointless("metadata.uid", ofTheServer),
-	pointless("metadata.resourceVersion", ofTheServer),
-	pointless("metadata.generation", ofTheServer),
-	pointless("metadata.creationTimestamp", ofTheServer),
-	pointless("metadata.deletionTimestamp", ofTheServer),
-	pointless("metadata.deletionGracePeriodSeconds", ofTheServer),
-	pointless("metadata.managedFields", ofTheServer),
-	pointless("metadata.selfLink", ofTheServer),
-	pointless("metadata.finalizers", "it belongs to the operator of StorageOS; Holdfast sets one of its own"),
-	pointless("metadata.ownerReferences", "the owner of the StorageOSCluster does not own this"),
-	pointless("status", "it is the state of StorageOS when the file was written"),
+	stringMap("metadata.annotations", takeAnnotations),
+	noCounterpart("metadata.uid", ofTheServer),
+	noCounterpart("metadata.resourceVersion", ofTheServer),
+	noCounterpart("metadata.generation", ofTheServer),
+	noCounterpart("metadata.creationTimestamp", ofTheServer),
+	noCounterpart("metadata.deletionTimestamp", ofTheServer),
+	noCounterpart("metadata.deletionGracePeriodSeconds", ofTheServer),
+	noCounterpart("metadata.managedFields", ofTheServer),
+	noCounterpart("metadata.selfLink", ofTheServer),
+	noCounterpart("metadata.finalizers", "it belongs to the operator of StorageOS; Holdfast sets one of its own"),
+	noCounterpart("metadata.ownerReferences", "the owner of the StorageOSCluster does not own this"),
+	noCounterpart("status", "it is the state of StorageOS when the file was written"),
 }
 
 // lastApplied has a copy of the whole object.
@@ -57,16 +57,16 @@ func takeAnnotations(c *conversion, all map[string]string) {
 }
 
 var accessFields = []field{
-	word("spec.secretRefName", func(c *conversion, name string) {
+	stringField("spec.secretRefName", func(c *conversion, name string) {
 		c.secret().Name = name
 		c.remarkf(Taken, "spec.secretRef.name; by hand: Holdfast reads username and password where StorageOS had apiUsername and apiPassword, so add these two keys; all others have the same names")
 	}),
-	word("spec.secretRefNamespace", func(c *conversion, namespace string) {
+	stringField("spec.secretRefNamespace", func(c *conversion, namespace string) {
 		c.secret().Namespace = namespace
 		c.remarkf(Taken, "spec.secretRef.namespace")
 	}),
-	pointless("spec.namespace", "Holdfast runs where it was installed, usually in holdfast-system"),
-	pointless("spec.join", "nodes find each other through the API server only"),
+	noCounterpart("spec.namespace", "Holdfast runs where it was installed, usually in holdfast-system"),
+	noCounterpart("spec.join", "nodes find each other through the API server only"),
 }
 
 func (c *conversion) secret() *v1beta1.SecretReference {
@@ -77,24 +77,24 @@ func (c *conversion) secret() *v1beta1.SecretReference {
 }
 
 var csiFields = []field{
-	flag("spec.csi.enable", func(c *conversion, on bool) {
+	boolField("spec.csi.enable", func(c *conversion, on bool) {
 		c.spec().CSI.Enabled = &on
 		c.remarkf(Taken, "spec.csi.enabled; StorageOS v2 used CSI whatever was written here")
 	}),
-	pointless("spec.csi.version", "only version 1 of CSI is spoken"),
-	pointless("spec.csi.endpoint", fromKubelet),
-	pointless("spec.csi.registrarSocketDir", fromKubelet),
-	word("spec.csi.kubeletDir", func(c *conversion, dir string) {
+	noCounterpart("spec.csi.version", "only version 1 of CSI is spoken"),
+	noCounterpart("spec.csi.endpoint", fromKubelet),
+	noCounterpart("spec.csi.registrarSocketDir", fromKubelet),
+	stringField("spec.csi.kubeletDir", func(c *conversion, dir string) {
 		c.spec().CSI.KubeletDir = dir
 		c.remarkf(Taken, "spec.csi.kubeletDir, from which all other paths follow")
 	}),
-	pointless("spec.csi.pluginDir", fromKubelet),
-	pointless("spec.csi.deviceDir", "devices are in /dev"),
-	pointless("spec.csi.registrationDir", fromKubelet),
-	pointless("spec.csi.kubeletRegistrationPath", fromKubelet),
-	pointless("spec.csi.driverRegisterationMode", "the node registers itself"),
-	pointless("spec.csi.driverRequiresAttachment", "StorageOS did not look at it; spec.csi.attachRequired makes VolumeAttachments, which Holdfast does not need"),
-	word("spec.csi.deploymentStrategy", func(c *conversion, strategy string) {
+	noCounterpart("spec.csi.pluginDir", fromKubelet),
+	noCounterpart("spec.csi.deviceDir", "devices are in /dev"),
+	noCounterpart("spec.csi.registrationDir", fromKubelet),
+	noCounterpart("spec.csi.kubeletRegistrationPath", fromKubelet),
+	noCounterpart("spec.csi.driverRegisterationMode", "the node registers itself"),
+	noCounterpart("spec.csi.driverRequiresAttachment", "StorageOS did not look at it; spec.csi.attachRequired makes VolumeAttachments, which Holdfast does not need"),
+	stringField("spec.csi.deploymentStrategy", func(c *conversion, strategy string) {
 		c.spec().Controller.Kind = v1beta1.AsStatefulSet
 		if strategy == "deployment" {
 			c.spec().Controller.Kind = v1beta1.AsDeployment
@@ -105,25 +105,25 @@ var csiFields = []field{
 	credentials("spec.csi.enableControllerPublishCreds", "spec.csi.credentials.controllerPublish", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.ControllerPublish }),
 	credentials("spec.csi.enableNodePublishCreds", "spec.csi.credentials.nodePublish", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.NodePublish }),
 	credentials("spec.csi.enableControllerExpandCreds", "spec.csi.credentials.controllerExpand", func(c *v1beta1.CSISpec) *bool { return &c.Credentials.ControllerExpand }),
-	word("spec.storageClassName", func(c *conversion, name string) {
+	stringField("spec.storageClassName", func(c *conversion, name string) {
 		c.class(name)
 		c.remarkf(Taken, "spec.storageClasses[0].name; like that of StorageOS, it is not the default class unless you set default: true. By hand: remove the class of StorageOS first, as there can be one of a name")
 	}),
 }
 
 func credentials(path, to string, of func(*v1beta1.CSISpec) *bool) field {
-	return flag(path, func(c *conversion, on bool) {
+	return boolField(path, func(c *conversion, on bool) {
 		*of(&c.spec().CSI) = on
 		c.remarkf(Taken, "%s; StorageOS v2 did so whatever was written here", to)
 	})
 }
 
 var serviceFields = []field{
-	word("spec.service.name", func(c *conversion, name string) {
+	stringField("spec.service.name", func(c *conversion, name string) {
 		c.spec().Service.Name = name
 		c.remarkf(Taken, "spec.service.name")
 	}),
-	word("spec.service.type", func(c *conversion, kind string) {
+	stringField("spec.service.type", func(c *conversion, kind string) {
 		allowed := []core.ServiceType{core.ServiceTypeClusterIP, core.ServiceTypeNodePort, core.ServiceTypeLoadBalancer}
 		if !slices.Contains(allowed, core.ServiceType(kind)) {
 			c.remarkf(ByHand, "%q is not possible; set spec.service.type to one of %v", kind, allowed)
@@ -132,7 +132,7 @@ var serviceFields = []field{
 		c.spec().Service.Type = core.ServiceType(kind)
 		c.remarkf(Taken, "spec.service.type")
 	}),
-	number("spec.service.externalPort", func(c *conversion, n int32) {
+	intField("spec.service.externalPort", func(c *conversion, n int32) {
 		if n > 65535 {
 			c.remarkf(ByHand, "%d is no port; set spec.service.port", n)
 			return
@@ -140,7 +140,7 @@ var serviceFields = []field{
 		c.spec().Service.Port = n
 		c.remarkf(Taken, "spec.service.port, the port of the Service; StorageOS had the two ports the other way round")
 	}),
-	number("spec.service.internalPort", func(c *conversion, n int32) {
+	intField("spec.service.internalPort", func(c *conversion, n int32) {
 		if n != 0 && n < 1024 || n > 65535 || n == 9090 {
 			c.remarkf(ByHand, "%d is not possible for the controller, which runs without privileges and has its metrics at 9090; set spec.service.targetPort, or leave it out", n)
 			return
@@ -148,23 +148,23 @@ var serviceFields = []field{
 		c.spec().Service.TargetPort = n
 		c.remarkf(Taken, "spec.service.targetPort, the port of the pods; StorageOS had the two ports the other way round")
 	}),
-	texts("spec.service.annotations", func(c *conversion, all map[string]string) {
+	stringMap("spec.service.annotations", func(c *conversion, all map[string]string) {
 		c.spec().Service.Annotations = all
 		c.remarkf(Taken, "spec.service.annotations")
 	}),
-	flag("spec.ingress.enable", func(c *conversion, on bool) {
+	boolField("spec.ingress.enable", func(c *conversion, on bool) {
 		c.spec().Ingress.Enabled = on
 		c.remarkf(Taken, "spec.ingress.enabled")
 	}),
-	word("spec.ingress.hostname", func(c *conversion, name string) {
+	stringField("spec.ingress.hostname", func(c *conversion, name string) {
 		c.spec().Ingress.Host = name
 		c.remarkf(Taken, "spec.ingress.host, for which alone the Ingress is now")
 	}),
-	flag("spec.ingress.tls", func(c *conversion, on bool) {
+	boolField("spec.ingress.tls", func(c *conversion, on bool) {
 		c.spec().Ingress.TLS = on
 		c.remarkf(Taken, "spec.ingress.tls")
 	}),
-	texts("spec.ingress.annotations", takeIngressAnnotations),
+	stringMap("spec.ingress.annotations", takeIngressAnnotations),
 }
 
 // classAnnotation is the predecessor of spec.ingressClassName.
@@ -183,19 +183,19 @@ func takeIngressAnnotations(c *conversion, all map[string]string) {
 }
 
 var imageFields = []field{
-	pointless("spec.images.nodeContainer", ownImage),
-	pointless("spec.images.initContainer", ownImage),
+	noCounterpart("spec.images.nodeContainer", ownImage),
+	noCounterpart("spec.images.initContainer", ownImage),
 	mirrored("spec.images.csiNodeDriverRegistrarContainer", "csiNodeDriverRegistrar, where one is needed only if you want that one to register the driver"),
-	pointless("spec.images.csiClusterDriverRegistrarContainer", "Kubernetes has the CSIDriver kind for it"),
+	noCounterpart("spec.images.csiClusterDriverRegistrarContainer", "Kubernetes has the CSIDriver kind for it"),
 	mirrored("spec.images.csiExternalProvisionerContainer", "csiProvisioner"),
 	mirrored("spec.images.csiExternalAttacherContainer", "csiAttacher, which runs with spec.csi.attachRequired alone"),
 	mirrored("spec.images.csiExternalResizerContainer", "csiResizer"),
 	mirrored("spec.images.csiLivenessProbeContainer", "csiLivenessProbe, where one is needed only if you want that one to probe the driver"),
-	pointless("spec.images.hyperkubeContainer", "StorageOS did not look at it"),
-	pointless("spec.images.kubeSchedulerContainer", "there is no second scheduler"),
-	pointless("spec.images.nfsContainer", ownImage),
-	pointless("spec.images.apiManagerContainer", ownImage),
-	pointless("spec.images.apiControllerContainer", ownImage+"; its sample has this name for apiManagerContainer, and the operator never read it"),
+	noCounterpart("spec.images.hyperkubeContainer", "StorageOS did not look at it"),
+	noCounterpart("spec.images.kubeSchedulerContainer", "there is no second scheduler"),
+	noCounterpart("spec.images.nfsContainer", ownImage),
+	noCounterpart("spec.images.apiManagerContainer", ownImage),
+	noCounterpart("spec.images.apiControllerContainer", ownImage+"; its sample has this name for apiManagerContainer, and the operator never read it"),
 }
 
 // mirrored is for images of other projects, which are too old for Holdfast.
@@ -204,40 +204,40 @@ func mirrored(path, to string) field {
 }
 
 var stateFields = []field{
-	pointless("spec.kvBackend.address", noEtcd),
-	pointless("spec.kvBackend.backend", noEtcd),
-	pointless("spec.tlsEtcdSecretRefName", noEtcd),
-	pointless("spec.tlsEtcdSecretRefNamespace", noEtcd),
+	noCounterpart("spec.kvBackend.address", noEtcd),
+	noCounterpart("spec.kvBackend.backend", noEtcd),
+	noCounterpart("spec.tlsEtcdSecretRefName", noEtcd),
+	noCounterpart("spec.tlsEtcdSecretRefNamespace", noEtcd),
 	manual("spec.sharedDir", "kubelets in containers are not supported as such; set spec.csi.kubeletDir to the kubelet's directory on the node"),
-	flag("spec.pause", func(c *conversion, on bool) {
+	boolField("spec.pause", func(c *conversion, on bool) {
 		c.spec().Paused = on
 		c.remarkf(Taken, "spec.paused")
 	}),
-	flag("spec.debug", func(c *conversion, on bool) {
+	boolField("spec.debug", func(c *conversion, on bool) {
 		c.spec().Debug = on
 		c.remarkf(Taken, "spec.debug")
 	}),
-	pointless("spec.disableFencing", "no pod is removed from a node that may still run it; onNodeLoss of a class says what happens to volumes whose node is gone for good"),
-	pointless("spec.disableTelemetry", "nothing is sent to anyone"),
-	pointless("spec.disableTCMU", "volumes are loop devices or directories"),
-	pointless("spec.forceTCMU", "volumes are loop devices or directories"),
-	pointless("spec.disableScheduler", "there is no second scheduler; that of Kubernetes gets the capacity of each node"),
+	noCounterpart("spec.disableFencing", "no pod is removed from a node that may still run it; onNodeLoss of a class says what happens to volumes whose node is gone for good"),
+	noCounterpart("spec.disableTelemetry", "nothing is sent to anyone"),
+	noCounterpart("spec.disableTCMU", "volumes are loop devices or directories"),
+	noCounterpart("spec.forceTCMU", "volumes are loop devices or directories"),
+	noCounterpart("spec.disableScheduler", "there is no second scheduler; that of Kubernetes gets the capacity of each node"),
 }
 
 var placeFields = []field{
-	part("spec.nodeSelectorTerms", func(c *conversion, terms *[]core.NodeSelectorTerm) {
+	typedField("spec.nodeSelectorTerms", func(c *conversion, terms *[]core.NodeSelectorTerm) {
 		c.spec().NodeSelectorTerms = *terms
 		c.remarkf(Taken, "spec.nodeSelectorTerms, as the scheduler reads them: a node must match all of one term; for StorageOS one expression of it was enough to join")
 	}),
-	part("spec.tolerations", func(c *conversion, all *[]core.Toleration) {
+	typedField("spec.tolerations", func(c *conversion, all *[]core.Toleration) {
 		c.spec().Tolerations = *all
 		c.remarkf(Taken, "spec.tolerations; node pods tolerate every taint without them")
 	}),
-	part("spec.resources", func(c *conversion, r *core.ResourceRequirements) {
+	typedField("spec.resources", func(c *conversion, r *core.ResourceRequirements) {
 		c.spec().Resources = *r
 		c.remarkf(Taken, "spec.resources, of Holdfast's own containers; they need far less than StorageOS did")
 	}),
-	word("spec.k8sDistro", func(c *conversion, distro string) {
+	stringField("spec.k8sDistro", func(c *conversion, distro string) {
 		c.spec().Distribution = distro
 		c.remarkf(Taken, "spec.distribution")
 	}),

@@ -18,8 +18,8 @@ type field struct {
 	take func(c *conversion, value any)
 }
 
-// pointless is for fields without a counterpart.
-func pointless(path, because string) field {
+// noCounterpart is for fields without a counterpart.
+func noCounterpart(path, because string) field {
 	return field{path, func(c *conversion, _ any) { c.remarkf(NoMeaning, "%s", because) }}
 }
 
@@ -28,8 +28,8 @@ func manual(path, what string) field {
 	return field{path, func(c *conversion, _ any) { c.remarkf(ByHand, "%s", what) }}
 }
 
-// flag is for boolean fields. StorageOS also accepted strings.
-func flag(path string, take func(c *conversion, on bool)) field {
+// boolField is for boolean fields. StorageOS also accepted strings.
+func boolField(path string, take func(c *conversion, on bool)) field {
 	return field{path, func(c *conversion, value any) {
 		switch value {
 		case true, "true":
@@ -42,7 +42,7 @@ func flag(path string, take func(c *conversion, on bool)) field {
 	}}
 }
 
-func word(path string, take func(c *conversion, text string)) field {
+func stringField(path string, take func(c *conversion, text string)) field {
 	return field{path, func(c *conversion, value any) {
 		text, ok := value.(string)
 		if !ok {
@@ -53,7 +53,7 @@ func word(path string, take func(c *conversion, text string)) field {
 	}}
 }
 
-func number(path string, take func(c *conversion, n int32)) field {
+func intField(path string, take func(c *conversion, n int32)) field {
 	return field{path, func(c *conversion, value any) {
 		f, ok := value.(float64)
 		if n, whole := value.(int64); whole {
@@ -67,8 +67,8 @@ func number(path string, take func(c *conversion, n int32)) field {
 	}}
 }
 
-// texts is for maps of strings. Numbers and booleans are converted to strings: the sample of StorageOS has such.
-func texts(path string, take func(c *conversion, all map[string]string)) field {
+// stringMap is for maps of strings. Numbers and booleans are converted to strings: the sample of StorageOS has such.
+func stringMap(path string, take func(c *conversion, all map[string]string)) field {
 	return field{path, func(c *conversion, value any) {
 		given, ok := value.(map[string]any)
 		if !ok {
@@ -97,8 +97,8 @@ func texts(path string, take func(c *conversion, all map[string]string)) field {
 	}}
 }
 
-// part is for fields whose type is one of Kubernetes. Unknown subfields are an error.
-func part[T any](path string, take func(c *conversion, value *T)) field {
+// typedField is for fields whose type is one of Kubernetes. Unknown subfields are an error.
+func typedField[T any](path string, take func(c *conversion, value *T)) field {
 	return field{path, func(c *conversion, value any) {
 		into := new(struct {
 			Value T `json:"value"`
@@ -108,7 +108,7 @@ func part[T any](path string, take func(c *conversion, value *T)) field {
 			err = json.Unmarshal(data, into)
 		}
 		if err == nil {
-			err = strictly(data, into)
+			err = checkUnknownFields(data, into)
 		}
 		if err != nil {
 			c.faultf("%s", strings.TrimPrefix(err.Error(), "json: "))
@@ -118,8 +118,8 @@ func part[T any](path string, take func(c *conversion, value *T)) field {
 	}}
 }
 
-// strictly fails for fields that the type does not have.
-func strictly(data []byte, into any) error {
+// checkUnknownFields fails for fields that the type does not have.
+func checkUnknownFields(data []byte, into any) error {
 	var loose map[string]any
 	if err := json.Unmarshal(data, &loose); err != nil {
 		return err
