@@ -39,7 +39,7 @@ func Unshared(f *os.File) (bytes int64, err error) {
 		}
 		for _, e := range m.extents[:m.mapped] {
 			if e.flags&extentShared == 0 {
-				bytes += int64(e.length) // of a file, whose size is an int64
+				bytes += int64(e.length) //nolint:gosec // of a file, whose size is an int64
 			}
 			start = e.logical + e.length
 			if e.flags&extentLast != 0 {

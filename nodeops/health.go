@@ -75,7 +75,7 @@ func openShown(m *Mount) (*os.File, error) {
 	}
 	if !isOfMount(int(top.Fd()), "", m) {
 		top.Close()
-		return nil, nil // nil means not visible
+		return nil, nil //nolint:nilnil // nil means not visible
 	}
 	return top, nil
 }

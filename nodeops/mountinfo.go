@@ -52,7 +52,7 @@ func MountOf(dir *os.File) (*Mount, error) {
 			return &all[i], nil
 		}
 	}
-	return nil, nil // nil means not visible
+	return nil, nil //nolint:nilnil // nil means not visible
 }
 
 // stackAt returns all mounts at exactly target, the topmost last. It resolves symlinks in target, as the kernel did at

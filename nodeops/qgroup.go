@@ -70,7 +70,7 @@ func countAlways(root *os.File) error {
 	}
 	state, err := os.ReadFile(filepath.Join(dir, "inconsistent"))
 	if err != nil || strings.TrimSpace(string(state)) == "0" {
-		return nil // kernels before 6.1 do not report it, and are assumed to be consistent
+		return nil //nolint:nilerr // kernels before 6.1 do not report it, and are assumed to be consistent
 	}
 	var rescan [8]uint64
 	err = ioctl(root, rescanStart, unsafe.Pointer(&rescan))

@@ -35,7 +35,7 @@ const (
 
 // startChild starts a command whose output goes to the writers, which must not block for long.
 func startChild(stdout, stderr io.Writer, env []string, name string, args ...string) (*child, error) {
-	cmd := exec.Command(name, args...) // end sends SIGTERM first, and then kills it
+	cmd := exec.Command(name, args...) //nolint:noctx // end sends SIGTERM first, and then kills it
 	cmd.Env = append(os.Environ(), append(env, "LC_ALL=C")...)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, outputWait
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
