@@ -36,8 +36,7 @@ type live struct {
 // site is what the tests share: no other package may test in the cluster while they run.
 type site struct {
 	*kube.Cluster
-	program    string
-	kubeconfig string
+	program string
 }
 
 const clusterVariable = "HOLDFAST_CLUSTER"
@@ -78,11 +77,6 @@ func newSite(ctx context.Context, cluster string) (*site, error) {
 	if s.Cluster, err = kube.Connect(ctx, cluster, "../test/tool/cluster"); err != nil {
 		return nil, err
 	}
-	out, err := s.Do(ctx, "kubeconfig")
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	s.kubeconfig = strings.TrimSpace(out)
 	return s, nil
 }
 
@@ -111,7 +105,7 @@ func (l *live) node() string {
 // bench returns the program, about to measure, and the two ends of what it says.
 func (l *live) bench(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(l.t.Context(), l.program, append([]string{"bench", "--node", l.node(), "--output", "json"}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.kubeconfig)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.Kubeconfig())
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up
 	cmd.WaitDelay = time.Minute
 	return cmd

@@ -3,7 +3,6 @@ package accidents
 import (
 	"context"
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,30 +12,6 @@ import (
 
 	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
 )
-
-// holdfastCommand runs the program as the administrator does, and returns what it printed and how it ended.
-func holdfastCommand(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kube.Patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", append([]string{"run", root + "/cmd/holdfast"}, args...)...)
-	if built := os.Getenv("HOLDFAST_BINARY"); built != "" {
-		cmd = exec.CommandContext(ctx, built, args...)
-	}
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
-	out, err := cmd.CombinedOutput()
-	t.Logf("holdfast %s: %v\n%s", strings.Join(args, " "), err, out)
-	return string(out), err
-}
-
-func mustHoldfast(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := holdfastCommand(t, args...)
-	if err != nil {
-		t.Fatalf("holdfast %s: %v: %s", strings.Join(args, " "), err, out)
-	}
-	return out
-}
 
 func TestClaim_DeletedByMistakeIsRestoredFromTheTrash(t *testing.T) {
 	p := keep(t, begin(t))
@@ -48,15 +23,15 @@ func TestClaim_DeletedByMistakeIsRestoredFromTheTrash(t *testing.T) {
 			kube.AwaitNone(p.Space, p.Holdfast("volumes"), kube.Named(volume), "volume "+volume)
 			kill()
 			p.Eventually(p.t.Context(), "the volume in the trash", func(context.Context) error {
-				out, err := holdfastCommand(p.t, "volumes", "trash")
+				out, err := cluster.RunHoldfast(p.t, "volumes", "trash")
 				if err == nil && !strings.Contains(out, volume) {
 					err = os.ErrNotExist
 				}
 				return err
 			})
-			said := mustHoldfast(p.t, "volumes", "restore", volume, "--claim", p.Namespace+"/"+claim)
+			said := cluster.MustRunHoldfast(p.t, "volumes", "restore", volume, "--claim", p.Namespace+"/"+claim)
 			asDocumented(p.t, said, strings.NewReplacer(volume, "pvc-0c4e", p.Namespace+"/"+claim, "shop/data-orders-0", " on "+p.Home, " on n1", "pool default", "pool fast"))
-			mustKubectl(p.t, "patch", "pv", p.Volume(claim).Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
+			cluster.MustKubectl(p.t, "patch", "pv", p.Volume(claim).Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
 		}
 	})
 }
@@ -84,21 +59,21 @@ func asDocumented(t *testing.T, said string, names *strings.Replacer) {
 func TestClaim_OfAVolumeThatAdministratorsWantGoneIsNamed(t *testing.T) {
 	p := keep(t, begin(t))
 	volume := p.volumes(idle)[0]
-	if out, err := holdfastCommand(t, "volumes", "delete", volume, "--yes"); err == nil || !strings.Contains(out, p.Namespace+"/"+idle) {
+	if out, err := cluster.RunHoldfast(t, "volumes", "delete", volume, "--yes"); err == nil || !strings.Contains(out, p.Namespace+"/"+idle) {
 		t.Errorf("a volume of a claim: %v: %s", err, out)
 	}
 	p.intact(t.Name())
 
 	pv := p.Volume(idle)
-	mustKubectl(t, "patch", "pv", pv.Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+	cluster.MustKubectl(t, "patch", "pv", pv.Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
 	p.DeleteClaim(idle)
-	mustKubectl(t, "delete", "pv", pv.Name)
-	mustHoldfast(t, "volumes", "delete", volume, "--yes", "--reason", "the test wants it gone")
+	cluster.MustKubectl(t, "delete", "pv", pv.Name)
+	cluster.MustRunHoldfast(t, "volumes", "delete", volume, "--yes", "--reason", "the test wants it gone")
 	delete(p.sums, idle)
 	kube.AwaitNone(p.Space, p.Holdfast("volumes"), kube.Named(volume), "volume "+volume)
 	p.intact(t.Name())
-	mustHoldfast(t, "volumes", "restore", volume)
-	mustHoldfast(t, "volumes", "delete", volume, "--yes")
+	cluster.MustRunHoldfast(t, "volumes", "restore", volume)
+	cluster.MustRunHoldfast(t, "volumes", "delete", volume, "--yes")
 }
 
 func TestVolumes_WhosePersistentVolumeIsGoneAreAdopted(t *testing.T) {
@@ -106,11 +81,11 @@ func TestVolumes_WhosePersistentVolumeIsGoneAreAdopted(t *testing.T) {
 	p.killing(func(p *precious, kill func()) {
 		for _, claim := range []string{idle, raw} {
 			pv := p.Volume(claim)
-			mustKubectl(p.t, "patch", "pv", pv.Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+			cluster.MustKubectl(p.t, "patch", "pv", pv.Name, "--type=merge", "-p", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
 			p.DeleteClaim(claim)
-			mustKubectl(p.t, "delete", "pv", pv.Name)
+			cluster.MustKubectl(p.t, "delete", "pv", pv.Name)
 			kill()
-			mustHoldfast(p.t, "volumes", "adopt", pv.Spec.CSI.VolumeHandle, "--claim", p.Namespace+"/"+claim, "--reclaim-policy", "Delete")
+			cluster.MustRunHoldfast(p.t, "volumes", "adopt", pv.Spec.CSI.VolumeHandle, "--claim", p.Namespace+"/"+claim, "--reclaim-policy", "Delete")
 		}
 	})
 	for _, claim := range []string{idle, raw} { // what was adopted goes as what was provisioned does
@@ -139,7 +114,7 @@ func TestRequests_AreNotWrittenByAnybodyButTheController(t *testing.T) {
 		agent := []string{"--as=system:serviceaccount:" + kube.System + ":holdfast-node", "--as-user-extra=authentication.kubernetes.io/node-name=" + v.Spec.Node}
 		for says, as := range map[string][]string{"holdfast volumes delete": nil, "may not request the deletion of data": agent} {
 			args := append([]string{"patch", "volumes.holdfast.dev", volume, "--type=merge", "-p", request}, as...)
-			if out, err := kubectl(p.t, args...); err == nil || !strings.Contains(out, says) {
+			if out, err := cluster.Kubectl(p.t, args...); err == nil || !strings.Contains(out, says) {
 				p.t.Errorf("%s: %v: %s", as, err, out)
 			}
 			kill()
@@ -151,16 +126,16 @@ func TestRequests_WrittenWhereNothingRefusesThemAreNotObeyed(t *testing.T) {
 	p := keep(t, begin(t))
 	p.sub("without the policies", func(p *precious) {
 		p.noController()
-		mustKubectl(p.t, "delete", "validatingadmissionpolicybinding", "-l", partOf)
+		cluster.MustKubectl(p.t, "delete", "validatingadmissionpolicybinding", "-l", partOf)
 		volumes := p.volumes(idle, raw)
 		before := p.uids(volumes)
 		for _, name := range volumes {
 			request := forged(before[name])
 			p.Eventually(p.t.Context(), "the API server to forget the policies", func(context.Context) error {
-				_, err := kubectl(p.t, "patch", "volumes.holdfast.dev", name, "--type=merge", "-p", request)
+				_, err := cluster.Kubectl(p.t, "patch", "volumes.holdfast.dev", name, "--type=merge", "-p", request)
 				return err
 			})
-			mustKubectl(p.t, "delete", "--wait=false", "volumes.holdfast.dev", name)
+			cluster.MustKubectl(p.t, "delete", "--wait=false", "volumes.holdfast.dev", name)
 		}
 		p.writtenAgain(before)
 		p.install("install.yaml")

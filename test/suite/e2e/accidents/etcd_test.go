@@ -27,7 +27,7 @@ func TestEtcd_PutBackToAnOlderStateLosesNoByte(t *testing.T) {
 		phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
 		return o.GetLabels()[v1beta1.AdoptedLabel] != "" && phase == string(v1beta1.PhaseReady), nil
 	})
-	mustHoldfast(t, "volumes", "adopt", later, "--claim", p.Namespace+"/later", "--reclaim-policy", "Delete")
+	cluster.MustRunHoldfast(t, "volumes", "adopt", later, "--claim", p.Namespace+"/later", "--reclaim-policy", "Delete")
 	p.sums["later"] = sum
 	p.intact(t.Name())
 }

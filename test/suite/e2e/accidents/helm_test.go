@@ -30,7 +30,7 @@ func (p *precious) helm(verb string, args ...string) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root + "/test/suite/deploy" // whose module has Helm
 	home := filepath.Join(p.t.TempDir(), "helm")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	out, err := cmd.CombinedOutput()
 	p.t.Logf("helm %s: %v\n%s", strings.Join(args[2:], " "), err, out)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c chart) change(p *precious, file, old, now string) {
 // kind is the definition of StorageCluster: that it is there, and the description that the release gives it.
 func (p *precious) kind() (uid, description string) {
 	p.t.Helper()
-	out := mustKubectl(p.t, "get", "crd", "storageclusters.holdfast.dev", "-o", "jsonpath={.metadata.uid} {.spec.versions[0].schema.openAPIV3Schema.description}")
+	out := cluster.MustKubectl(p.t, "get", "crd", "storageclusters.holdfast.dev", "-o", "jsonpath={.metadata.uid} {.spec.versions[0].schema.openAPIV3Schema.description}")
 	uid, description, _ = strings.Cut(out, " ")
 	return uid, description
 }
@@ -137,7 +137,7 @@ func TestHelm_InstallUpgradeRollbackAndUninstallLoseNothing(t *testing.T) {
 		p.controllerHas("storage", "--log-format=json")
 	})
 	p.sub("upgrade after the operator has repaired", func(p *precious) {
-		mustKubectl(p.t, "-n", kube.System, "delete", "deployment", "holdfast-controller")
+		cluster.MustKubectl(p.t, "-n", kube.System, "delete", "deployment", "holdfast-controller")
 		p.install()
 		p.helm("upgrade", string(c), "--values", p.values(nil), "--set", "podLabels.team=compute")
 		p.install()
@@ -146,7 +146,7 @@ func TestHelm_InstallUpgradeRollbackAndUninstallLoseNothing(t *testing.T) {
 	p.sub("test", func(p *precious) {
 		p.helm("test")
 		p.Eventually(p.t.Context(), "nothing of the test to be left", func(ctx context.Context) error {
-			out, err := kubectl(p.t, "-n", kube.System, "get", "pods,pvc", "-l", "app.kubernetes.io/component=test", "-o", "name")
+			out, err := cluster.Kubectl(p.t, "-n", kube.System, "get", "pods,pvc", "-l", "app.kubernetes.io/component=test", "-o", "name")
 			if claims, err := p.Client.CoreV1().PersistentVolumeClaims(kube.System).List(ctx, metav1.ListOptions{}); err != nil || len(claims.Items) > 0 {
 				return fmt.Errorf("there are %d claims, %w", len(claims.Items), err)
 			}
@@ -202,14 +202,14 @@ func (p *precious) controllerHas(team, arg string) {
 // forgetManagers removes the managers of what a release leaves, as if Holdfast had been installed by Helm alone.
 func (p *precious) forgetManagers() {
 	p.t.Helper()
-	names := strings.Fields(mustKubectl(p.t, "get", "crd", "-o", "name"))
+	names := strings.Fields(cluster.MustKubectl(p.t, "get", "crd", "-o", "name"))
 	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, ".holdfast.dev") })
 	for _, name := range append(names, "storagecluster/"+clusterName) {
 		o := &unstructured.Unstructured{}
-		p.do(json.Unmarshal([]byte(mustKubectl(p.t, "get", name, "--show-managed-fields", "-o", "json")), &o.Object))
+		p.do(json.Unmarshal([]byte(cluster.MustKubectl(p.t, "get", name, "--show-managed-fields", "-o", "json")), &o.Object))
 		fields := slices.DeleteFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Subresource == "" })
 		patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/metadata/managedFields", "value": fields}})
 		p.do(err)
-		mustKubectl(p.t, "patch", name, "--type=json", "-p", string(patch))
+		cluster.MustKubectl(p.t, "patch", name, "--type=json", "-p", string(patch))
 	}
 }

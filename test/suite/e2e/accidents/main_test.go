@@ -8,9 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,9 +25,8 @@ const (
 )
 
 var (
-	cluster    *kube.Cluster // nil where none is named
-	objects    kinds.HoldfastV1beta1Interface
-	kubeconfig string
+	cluster *kube.Cluster // nil where none is named
+	objects kinds.HoldfastV1beta1Interface
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -57,12 +53,7 @@ func connect(ctx context.Context, name string) error {
 	if cluster, err = kube.Connect(ctx, name, root+"/test/tool/cluster"); err != nil {
 		return err
 	}
-	path, err := cluster.Do(ctx, "kubeconfig")
-	if err != nil {
-		return errors.Join(err, cluster.Close())
-	}
-	kubeconfig = strings.TrimSpace(path)
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig())
 	if err != nil {
 		return errors.Join(err, cluster.Close())
 	}
@@ -82,25 +73,4 @@ func begin(t *testing.T) *kube.Space {
 		kube.SkipWithout(t)
 	}
 	return cluster.Space(t)
-}
-
-// kubectl runs the real one, as the administrator does, and returns what it printed and how it ended.
-func kubectl(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), kube.Patience) // cleanups use it too
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(kubeconfig), "bin", "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
-	out, err := cmd.CombinedOutput()
-	t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
-	return string(out), err
-}
-
-// mustKubectl fails the test where kubectl fails.
-func mustKubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := kubectl(t, args...)
-	if err != nil {
-		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
-	}
-	return out
 }

@@ -14,7 +14,7 @@ func TestNode_DeletedAndRegisteredAgainHasAllItsVolumes(t *testing.T) {
 	p.killing(func(p *precious, kill func()) {
 		volumes := p.volumes(idle, used, raw)
 		kill()
-		mustKubectl(p.t, "delete", "node", p.Home)
+		cluster.MustKubectl(p.t, "delete", "node", p.Home)
 		p.Restart("kubelet")
 		p.Eventually(p.t.Context(), "the node to be ready again", func(context.Context) error {
 			if !slices.Contains(p.Nodes(p.t), p.Home) {

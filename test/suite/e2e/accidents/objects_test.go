@@ -29,7 +29,7 @@ func TestVolumeObjects_DeletedByHandAreWrittenAgainAndNothingIsLost(t *testing.T
 	p.killing(func(p *precious, kill func()) {
 		volumes := p.volumes(idle, used, raw)
 		before := p.uids(volumes)
-		mustKubectl(p.t, append([]string{"delete", "--wait=false", "volumes.holdfast.dev"}, volumes...)...)
+		cluster.MustKubectl(p.t, append([]string{"delete", "--wait=false", "volumes.holdfast.dev"}, volumes...)...)
 		kill()
 		p.writtenAgain(before)
 		for _, name := range volumes {
@@ -46,7 +46,7 @@ func TestVolumeObjects_DeletedWhileAPodUsesTheirVolumesLoseNothingWhenItEnds(t *
 	p.killing(func(p *precious, kill func()) {
 		volumes := p.volumes(used)
 		before := p.uids(volumes)
-		mustKubectl(p.t, "delete", "--wait=false", "volumes.holdfast.dev", volumes[0])
+		cluster.MustKubectl(p.t, "delete", "--wait=false", "volumes.holdfast.dev", volumes[0])
 		p.DeletePod("user")
 		kill()
 		p.writtenAgain(before)
@@ -61,9 +61,9 @@ func TestVolumeObjects_DeletedByForceAndWithoutTheirFinalizersAreWrittenAgain(t 
 		volumes := p.volumes(idle, used, raw)
 		before := p.uids(volumes)
 		for _, name := range volumes {
-			mustKubectl(p.t, "patch", "volumes.holdfast.dev", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+			cluster.MustKubectl(p.t, "patch", "volumes.holdfast.dev", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 		}
-		mustKubectl(p.t, append([]string{"delete", "--force", "--grace-period=0", "--wait=false", "volumes.holdfast.dev"}, volumes...)...)
+		cluster.MustKubectl(p.t, append([]string{"delete", "--force", "--grace-period=0", "--wait=false", "volumes.holdfast.dev"}, volumes...)...)
 		kill()
 		p.writtenAgain(before)
 	})
@@ -76,7 +76,7 @@ func TestStorageNodes_DeletedByHandAreWrittenAgainAndNothingIsLost(t *testing.T)
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		mustKubectl(p.t, "delete", "--all", "storagenodes.holdfast.dev")
+		cluster.MustKubectl(p.t, "delete", "--all", "storagenodes.holdfast.dev")
 		kill()
 		kube.AwaitOne(p.Space, p.Holdfast("storagenodes"), p.Home, "to be written again", func(o *unstructured.Unstructured) (bool, error) {
 			pools, _, _ := unstructured.NestedSlice(o.Object, "status", "pools")
@@ -90,7 +90,7 @@ func TestSharedVolumes_WhoseObjectsAreDeletedByHandAreWrittenAgain(t *testing.T)
 	p.killing(func(p *precious, kill func()) {
 		volumes := p.volumes(shared, plain)
 		before := p.uids(volumes)
-		mustKubectl(p.t, append([]string{"delete", "--wait=false", "volumes.holdfast.dev"}, volumes...)...)
+		cluster.MustKubectl(p.t, append([]string{"delete", "--wait=false", "volumes.holdfast.dev"}, volumes...)...)
 		kill()
 		p.writtenAgain(before)
 	})
@@ -104,10 +104,10 @@ func TestNFSServer_WhoseClaimIsDeletedGetsItAgainWithItsData(t *testing.T) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		mustKubectl(p.t, "-n", p.Namespace, "delete", "--wait=false", "pvc", "nfs-shared")
-		mustKubectl(p.t, "-n", p.Namespace, "delete", "--wait=false", "nfsserver", "shared") // it waits: volumes exist
+		cluster.MustKubectl(p.t, "-n", p.Namespace, "delete", "--wait=false", "pvc", "nfs-shared")
+		cluster.MustKubectl(p.t, "-n", p.Namespace, "delete", "--wait=false", "nfsserver", "shared") // it waits: volumes exist
 		kill()
-		mustKubectl(p.t, "-n", p.Namespace, "delete", "pod", "nfs-shared-0") // and the claim can go
+		cluster.MustKubectl(p.t, "-n", p.Namespace, "delete", "pod", "nfs-shared-0") // and the claim can go
 		kube.AwaitOne(p.Space, claims, "nfs-shared", "to be made again", func(c *corev1.PersistentVolumeClaim) (bool, error) {
 			return c.UID != before.UID && c.Spec.VolumeName == before.Spec.VolumeName && c.Status.Phase == corev1.ClaimBound, nil
 		})

@@ -239,7 +239,7 @@ func TestSpec_AChangeThatWouldHideVolumesIsRefusedWithTheirNumber(t *testing.T) 
 			"no node":        {`{"spec":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"missing","operator":"Exists"}]}]}}`, "node " + p.Home + " holds volumes .*" + held},
 			"without CSI":    {`{"spec":{"csi":{"enabled":false}}}`, held + " on .*" + p.Home},
 		} {
-			out, err := kubectl(p.t, "patch", "storagecluster", clusterName, "--type=merge", "-p", change.patch)
+			out, err := cluster.Kubectl(p.t, "patch", "storagecluster", clusterName, "--type=merge", "-p", change.patch)
 			if err == nil || !regexp.MustCompile(change.says).MatchString(out) {
 				p.t.Errorf("%s: %v: %s", name, err, out)
 			}
@@ -257,13 +257,13 @@ func TestValues_InDaysAreReadByEveryController(t *testing.T) {
 	}
 	pool := `{"name":"default","path":"` + c.Spec.Pools[0].Path + `","reserved":"` + c.Spec.Pools[0].Reserved + `"`
 	t.Cleanup(func() {
-		mustKubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`}]}}`)
+		cluster.MustKubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`}]}}`)
 	})
-	mustKubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`,"trashRetention":"7d"}]}}`)
+	cluster.MustKubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`,"trashRetention":"7d"}]}}`)
 	job := filepath.Join(t.TempDir(), "job.yaml")
 	p.do(os.WriteFile(job, []byte("apiVersion: holdfast.dev/v1beta1\nkind: NodeJob\nmetadata: {name: a-day}\nspec: {timeout: 1d, image: \"busybox:1\", command: [\"true\"]}\n"), 0o600))
-	mustKubectl(t, "create", "-f", job)
-	t.Cleanup(func() { mustKubectl(t, "delete", "nodejob", "a-day") })
+	cluster.MustKubectl(t, "create", "-f", job)
+	t.Cleanup(func() { cluster.MustKubectl(t, "delete", "nodejob", "a-day") })
 	kube.AwaitOne(p.Space, p.Holdfast("nodejobs"), "a-day", "to be complete", func(o *unstructured.Unstructured) (bool, error) {
 		j := &v1beta1.NodeJob{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, j)
@@ -275,7 +275,7 @@ func TestValues_InDaysAreReadByEveryController(t *testing.T) {
 		return false, err
 	})
 	for _, value := range []string{"7 days", "-1d", "1y", "d"} {
-		if out, err := kubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`,"trashRetention":"`+value+`"}]}}`); err == nil || !strings.Contains(out, "7d") {
+		if out, err := cluster.Kubectl(t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"spec":{"pools":[`+pool+`,"trashRetention":"`+value+`"}]}}`); err == nil || !strings.Contains(out, "7d") {
 			t.Errorf("%s: %v: %s", value, err, out)
 		}
 	}

@@ -17,7 +17,7 @@ func TestSnapshotObjects_DeletedByHandAreWrittenAgainAndCanBeRestored(t *testing
 		if err != nil || len(all.Items) == 0 {
 			p.t.Fatalf("%d snapshots, %v", len(all.Items), err)
 		}
-		mustKubectl(p.t, "delete", "--wait=false", "--all", "snapshots.holdfast.dev")
+		cluster.MustKubectl(p.t, "delete", "--wait=false", "--all", "snapshots.holdfast.dev")
 		kill()
 		for _, s := range all.Items {
 			kube.AwaitOne(p.Space, p.Holdfast("snapshots"), s.Name, "to be written again", func(o *unstructured.Unstructured) (bool, error) {
@@ -41,12 +41,12 @@ func TestVolumeSnapshotContents_DeletedByHandKeepTheirSnapshot(t *testing.T) {
 			p.t.Fatal(err)
 		}
 		handle, _, _ := unstructured.NestedString(content.Object, "status", "snapshotHandle")
-		mustKubectl(p.t, "delete", "--wait=false", "volumesnapshotcontent", name)
+		cluster.MustKubectl(p.t, "delete", "--wait=false", "volumesnapshotcontent", name)
 		kill()
 		p.intact(p.t.Name() + ", deleted") // it waits for its VolumeSnapshot
 
 		// And even so it is made to go: it is made again, for the same snapshot.
-		mustKubectl(p.t, "patch", "volumesnapshotcontent", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+		cluster.MustKubectl(p.t, "patch", "volumesnapshotcontent", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 		kube.AwaitOne(p.Space, p.SnapshotContents(), name, "to be made again", func(o *unstructured.Unstructured) (bool, error) {
 			now, _, _ := unstructured.NestedString(o.Object, "status", "snapshotHandle")
 			ready, err := kube.IsUsable(o)

@@ -25,7 +25,7 @@ const (
 )
 
 // file is one of those that the cluster was installed with.
-func file(name string) string { return filepath.Join(filepath.Dir(kubeconfig), name) }
+func file(name string) string { return filepath.Join(filepath.Dir(cluster.Kubeconfig()), name) }
 
 // install applies what the cluster was installed with, as often as it takes while what was there before is still going, and
 // waits until all of it runs.
@@ -39,7 +39,7 @@ func (p *precious) install(files ...string) {
 	})
 	for _, name := range files {
 		p.Eventually(ctx, "the manifest "+name+" to be applied", func(context.Context) error {
-			_, err := kubectl(p.t, "apply", "--server-side", "--force-conflicts", "-f", file(name))
+			_, err := cluster.Kubectl(p.t, "apply", "--server-side", "--force-conflicts", "-f", file(name))
 			return err
 		})
 	}
@@ -68,7 +68,7 @@ func TestKinds_AreNotDeletedWhileThereAreVolumes(t *testing.T) {
 			{"crd", "storagenodes.holdfast.dev"},
 			{"namespace", kube.System},
 		} {
-			out, err := kubectl(p.t, append([]string{"delete", "--wait=false"}, what...)...)
+			out, err := cluster.Kubectl(p.t, append([]string{"delete", "--wait=false"}, what...)...)
 			if err == nil || !strings.Contains(out, "volumes") || !strings.Contains(out, "docs/uninstall.md") {
 				p.t.Errorf("%v: %v: %s", what, err, out)
 			}
@@ -86,7 +86,7 @@ func TestManifest_DeletedAndAppliedAgainLosesNothing(t *testing.T) {
 	}
 	for how, args := range ways {
 		p.sub(how, func(p *precious) {
-			if out, err := kubectl(p.t, args...); err == nil || !strings.Contains(out, "docs/uninstall.md") {
+			if out, err := cluster.Kubectl(p.t, args...); err == nil || !strings.Contains(out, "docs/uninstall.md") {
 				p.t.Errorf("it was not refused: %v: %s", err, out)
 			}
 			kills["the agent"](p.Space)
@@ -94,7 +94,7 @@ func TestManifest_DeletedAndAppliedAgainLosesNothing(t *testing.T) {
 		})
 	}
 	p.sub("as helm uninstall and OLM do", func(p *precious) {
-		mustKubectl(p.t, "-n", kube.System, "delete", ofController, "holdfast-controller")
+		cluster.MustKubectl(p.t, "-n", kube.System, "delete", ofController, "holdfast-controller")
 		kills["the agent"](p.Space)
 		p.install("install.yaml")
 		// The operator makes of it what the manifest had: nothing is replaced once more.
@@ -112,7 +112,7 @@ func (p *precious) noController() {
 	ctx, cancel := context.WithTimeout(p.t.Context(), kube.Patience)
 	defer cancel()
 	p.Eventually(ctx, "the controllers to be gone", func(ctx context.Context) error {
-		mustKubectl(p.t, "-n", kube.System, "delete", "--ignore-not-found", ofController, "holdfast-controller")
+		cluster.MustKubectl(p.t, "-n", kube.System, "delete", "--ignore-not-found", ofController, "holdfast-controller")
 		pods, err := p.Client.CoreV1().Pods(kube.System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=controller"})
 		if err == nil && len(pods.Items) > 0 {
 			err = fmt.Errorf("pod %s is there", pods.Items[0].Name)
@@ -132,7 +132,7 @@ func TestManifest_DeletedWhereNothingRefusesItAndAppliedAgainLosesNothing(t *tes
 		p.sub("agents "+agents, func(p *precious) {
 			p.noController()
 			if agents == "dead" {
-				mustKubectl(p.t, "-n", kube.System, "delete", "daemonset", "--all")
+				cluster.MustKubectl(p.t, "-n", kube.System, "delete", "daemonset", "--all")
 				kube.AwaitNone(p.Space, p.Client.CoreV1().Pods(kube.System), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"}, "node pods")
 			}
 			ns, err := p.Client.CoreV1().Namespaces().Get(p.t.Context(), kube.System, metav1.GetOptions{})
@@ -140,9 +140,9 @@ func TestManifest_DeletedWhereNothingRefusesItAndAppliedAgainLosesNothing(t *tes
 				p.t.Fatal(err)
 			}
 			before := p.uids(p.volumes(idle, used, raw, shared, plain))
-			mustKubectl(p.t, "delete", "validatingadmissionpolicybinding", "-l", partOf)
+			cluster.MustKubectl(p.t, "delete", "validatingadmissionpolicybinding", "-l", partOf)
 			p.Eventually(p.t.Context(), "the API server to forget the policies", func(context.Context) error {
-				_, err := kubectl(p.t, "delete", "--ignore-not-found", "--wait=false", "-f", file("install.yaml"))
+				_, err := cluster.Kubectl(p.t, "delete", "--ignore-not-found", "--wait=false", "-f", file("install.yaml"))
 				return err
 			})
 			p.install("install.yaml")
@@ -163,11 +163,11 @@ func (p *precious) awaitRecreated(was types.UID) {
 func TestStorageCluster_DeletedByForceWaitsForTheLastVolumeAndComesBackWithAll(t *testing.T) {
 	p := keep(t, begin(t)).keepShared()
 	p.killing(func(p *precious, kill func()) {
-		if out, err := kubectl(p.t, "delete", "--wait=false", "storagecluster", clusterName, "--cascade=foreground"); err == nil || !strings.Contains(out, "docs/uninstall.md") {
+		if out, err := cluster.Kubectl(p.t, "delete", "--wait=false", "storagecluster", clusterName, "--cascade=foreground"); err == nil || !strings.Contains(out, "docs/uninstall.md") {
 			p.t.Errorf("it was not refused: %v: %s", err, out)
 		}
 		for _, how := range [][]string{{"--force", "--grace-period=0"}, {"--cascade=orphan"}} {
-			mustKubectl(p.t, append([]string{"delete", "--wait=false", "storagecluster", clusterName}, how...)...)
+			cluster.MustKubectl(p.t, append([]string{"delete", "--wait=false", "storagecluster", clusterName}, how...)...)
 		}
 		kill()
 		if message := p.cluster(v1beta1.ClusterTerminating, v1beta1.ProgressingCondition); !strings.Contains(message, "volumes") {
@@ -176,7 +176,7 @@ func TestStorageCluster_DeletedByForceWaitsForTheLastVolumeAndComesBackWithAll(t
 		p.intact(p.t.Name() + ", deleted by force")
 
 		// And even so it is made to go.
-		mustKubectl(p.t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+		cluster.MustKubectl(p.t, "patch", "storagecluster", clusterName, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 		p.install("install.yaml", "storagecluster.yaml")
 		if p.client != "" {
 			p.AllowServers()

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,14 +32,17 @@ type Cluster struct {
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
 
-	config  *rest.Config
-	mapper  meta.ResettableRESTMapper
-	dir     string // where the cluster keeps its logs
-	source  string // of the program that runs clusters
-	scratch string // has that program, built
-	run     string // is in the label of all namespaces
-	turn    *os.File
-	given   bool // it was not made by test/tool/cluster: its machines are out of reach
+	config     *rest.Config
+	mapper     meta.ResettableRESTMapper
+	dir        string // where the cluster keeps its logs
+	kubeconfig string
+	source     string // of the program that runs clusters
+	scratch    string // has that program, built
+	building   sync.Mutex
+	holdfast   string // path of the tested program, once it is built
+	run        string // is in the label of all namespaces
+	turn       *os.File
+	given      bool // it was not made by test/tool/cluster: its machines are out of reach
 }
 
 // runLabel distinguishes the namespaces of runs.
@@ -84,6 +88,7 @@ func (c *Cluster) connect(ctx context.Context) error {
 }
 
 func (c *Cluster) clients(kubeconfig string) (err error) {
+	c.kubeconfig = kubeconfig
 	c.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err

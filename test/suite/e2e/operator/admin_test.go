@@ -288,12 +288,7 @@ func (a *admin) untouched(before map[string]string, component string) {
 
 // directory is where the cluster keeps its files. It is on every node.
 func (a *admin) directory() string {
-	a.t.Helper()
-	out, err := a.Do(context.WithoutCancel(a.t.Context()), "kubeconfig")
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return filepath.Dir(strings.TrimSpace(out))
+	return filepath.Dir(a.Kubeconfig())
 }
 
 // label sets a label of a node until the test has ended, or removes it if the value is empty.

@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -116,9 +115,9 @@ func (a *admin) try(call documents.Call) (string, error) {
 	if i := slices.IndexFunc(words, func(w string) bool { return w == ">" || w == "<" }); i >= 0 {
 		words = words[:i] // the rest is of the shell
 	}
-	program := filepath.Join(a.directory(), "bin", "kubectl")
+	program := "kubectl"
 	if words[0] == "holdfast" {
-		program = a.program()
+		program = a.HoldfastProgram(a.t)
 	} else {
 		words = append(words, "--request-timeout=60s")
 		if slices.Contains(words, "pvc") && !slices.Contains(words, "-n") {
@@ -130,24 +129,11 @@ func (a *admin) try(call documents.Call) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(a.t.Context(), kube.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, words[1:]...)
+	cmd := a.Command(ctx, program, words[1:]...)
 	cmd.Dir = "../../../.."
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(a.directory(), "kubeconfig"), "KUBE_EDITOR=true")
+	cmd.Env = append(cmd.Env, "KUBE_EDITOR=true")
 	cmd.Stdin = strings.NewReader(call.Stdin)
 	out, err := cmd.CombinedOutput()
 	a.t.Logf("%s: %v", strings.Join(words, " "), err)
 	return string(out), err
-}
-
-// program is the one that is tested.
-func (a *admin) program() string {
-	a.t.Helper()
-	if built := os.Getenv("HOLDFAST_BINARY"); built != "" {
-		return built
-	}
-	built := filepath.Join(a.t.TempDir(), "holdfast")
-	if out, err := exec.CommandContext(a.t.Context(), "go", "build", "-o", built, "../../../../cmd/holdfast").CombinedOutput(); err != nil {
-		a.t.Fatalf("%v\n%s", err, out)
-	}
-	return built
 }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,7 +35,7 @@ func (a *admin) runLocally() *localRun {
 	a.t.Helper()
 	l := &localRun{admin: a, command: exec.Command("make", "-s", "local-run"), runs: make(chan struct{}), ended: make(chan error, 1)}
 	l.command.Dir = "../../../.."
-	l.command.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(a.directory(), "kubeconfig"))
+	l.command.Env = append(os.Environ(), "KUBECONFIG="+a.Kubeconfig())
 	l.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what make starts
 	output, input := io.Pipe()
 	l.command.Stdout, l.command.Stderr = input, input

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,11 +62,7 @@ func begun(ctx context.Context, name string) (end func() error, err error) {
 		return end, err
 	}
 	end = func() error { return errors.Join(cluster.Close(), os.RemoveAll(scratch)) }
-	kubeconfig, err := cluster.Do(ctx, "kubeconfig")
-	if err != nil {
-		return end, err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", strings.TrimSpace(kubeconfig))
+	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig())
 	if err != nil {
 		return end, err
 	}
