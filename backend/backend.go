@@ -61,9 +61,13 @@ type Cloner interface {
 	Clone(ctx context.Context, source ID, spec VolumeSpec) (*Volume, error)
 }
 
-// Topology is implemented by backends of several nodes. Capacity is then the sum of all nodes that can be used.
+// Topology is implemented by backends of several hosts. Capacity is then the sum of all hosts whose pool can be used.
 type Topology interface {
-	// CapacityAt returns what a pool of one node can still promise. It fails with ErrNotFound if there is no such node or
+	// FindHost fails with ErrNotFound if there is no such host.
+	FindHost(node string) error
+	// Reach says which hosts can use the volumes of a pool; ItsHost for an unknown pool.
+	Reach(pool string) Reach
+	// CapacityAt returns what a pool of one host can still promise. It fails with ErrNotFound if there is no such host or
 	// pool, and with ErrUnavailable if no volume can be created there now.
 	CapacityAt(ctx context.Context, node, pool string) (Capacity, error)
 }

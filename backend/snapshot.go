@@ -16,8 +16,8 @@ type SnapshotSpec struct {
 type Snapshot struct {
 	ID      ID
 	Name    string
-	Node    string // empty for a backend of one node
-	Shared  bool   // on an NFS server: volumes restored from it are not bound to a node
+	Node    string // empty for a backend of one host
+	Shared  bool   // on a site: volumes restored from it are not bound to a node
 	Pool    string
 	PoolID  string // empty if pools have no IDs
 	Source  ID

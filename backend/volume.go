@@ -100,6 +100,15 @@ const (
 	SourceSnapshot SourceKind = "snapshot"
 )
 
+// Reach says which hosts can use a volume.
+type Reach int
+
+const (
+	ItsHost   Reach = iota // the one that has it
+	OneHost                // any, but one at a time
+	ManyHosts              // any, many at once
+)
+
 // Source is the origin of a volume's initial content.
 type Source struct {
 	Kind SourceKind `json:"kind"`
@@ -110,7 +119,8 @@ type Source struct {
 type Volume struct {
 	ID           ID
 	Name         string
-	Node         string // empty for a backend of one node
+	Node         string // empty for a backend of one host
+	Reach        Reach
 	Pool         string
 	PoolID       string // empty if pools have no IDs
 	Size         int64

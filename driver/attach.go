@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -10,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// ControllerPublishVolume changes nothing: a volume is on its node. It refuses every other node; a shared volume may be
+// ControllerPublishVolume changes nothing: a volume is on its node. It refuses every other node; a volume on a site may be
 // used on every existing node.
 func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if !c.Attach {
@@ -33,11 +32,11 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 	if err != nil {
 		return nil, err
 	}
-	if v.Shared {
-		return &csi.ControllerPublishVolumeResponse{}, c.checkNode(ctx, req.GetNodeId())
+	if v.Reach != backend.ItsHost {
+		return &csi.ControllerPublishVolumeResponse{}, c.checkNode(req.GetNodeId())
 	}
 	if here := nodeOf(c.topology(v.Node)); req.GetNodeId() != here {
-		if err := c.checkNode(ctx, req.GetNodeId()); err != nil {
+		if err := c.checkNode(req.GetNodeId()); err != nil {
 			return nil, err
 		}
 		return nil, fmt.Errorf("%w: volume %s is on the disk of node %s and cannot be used on node %s; move the pod",
@@ -47,15 +46,12 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 }
 
 // checkNode fails with ErrNotFound for a node that has no agent.
-func (c *controller) checkNode(ctx context.Context, node string) error {
+func (c *controller) checkNode(node string) error {
 	t, ok := c.Backend.(backend.Topology)
 	if !ok {
 		return fmt.Errorf("%w: node %s; this driver serves node %s", backend.ErrNotFound, backend.Quote(node), c.NodeID)
 	}
-	if _, err := t.CapacityAt(ctx, node, ""); errors.Is(err, backend.ErrNotFound) {
-		return err
-	}
-	return nil
+	return t.FindHost(node)
 }
 
 // ControllerUnpublishVolume has nothing to undo.

@@ -81,15 +81,19 @@ func parseCapabilities(capabilities []*csi.VolumeCapability) (access, error) {
 	}
 	for i, c := range capabilities {
 		a, err := parseCapability(c)
-		switch {
-		case err != nil:
+		if err != nil {
 			return first, err
-		case i == 0:
+		}
+		if i == 0 {
 			first = a
+		}
+		switch {
 		case a.mode != first.mode:
 			return first, fmt.Errorf("%w volume_capabilities: a volume is either block or mount, not both", backend.ErrInvalid)
 		case a.fsType != first.fsType:
 			return first, fmt.Errorf("%w volume_capabilities: two file systems are requested, %s and %s", backend.ErrInvalid, backend.Quote(first.fsType), backend.Quote(a.fsType))
+		case slices.Contains(multiNode, a.writer): // it asks for more
+			first.writer = a.writer
 		}
 	}
 	return first, nil
@@ -98,9 +102,6 @@ func parseCapabilities(capabilities []*csi.VolumeCapability) (access, error) {
 // apply completes a spec by what the capabilities say of mode and file system.
 func (a access) apply(spec *backend.VolumeSpec) error {
 	spec.Mode = a.mode
-	if err := a.suits(spec.Shared); err != nil {
-		return err
-	}
 	switch {
 	case a.mode == backend.Block && (spec.FSType != "" || len(spec.MkfsOptions) > 0):
 		return fmt.Errorf("%w: a block volume has no file system; leave out %s and mkfsOptions", backend.ErrInvalid, parameters.FSType)
@@ -114,7 +115,7 @@ func (a access) apply(spec *backend.VolumeSpec) error {
 
 // fits says whether v can be used with the capability.
 func (a access) fits(v *backend.Volume) error {
-	if err := a.suits(v.Shared); err != nil {
+	if err := a.suits(v.Reach); err != nil {
 		return err
 	}
 	switch {

@@ -20,6 +20,7 @@ import (
 type spread struct {
 	*backendtest.Memory
 	nodes []string
+	reach backend.Reach // of volumes of the pool; those of others are on their hosts
 
 	mu    sync.Mutex
 	asked []string
@@ -31,10 +32,26 @@ func (s *spread) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.
 	s.mu.Unlock()
 	v, err := s.Memory.Create(ctx, spec)
 	if err == nil {
-		v.Node = s.nodes[0]
+		v.Node, v.Reach = s.nodes[0], s.reach
 		if len(spec.Nodes) > 0 {
 			v.Node = spec.Nodes[0]
 		}
+	}
+	return v, err
+}
+
+func (s *spread) List(ctx context.Context) ([]*backend.Volume, error) {
+	all, err := s.Memory.List(ctx)
+	for _, v := range all {
+		v.Node, v.Reach = s.nodes[0], s.reach
+	}
+	return all, err
+}
+
+func (s *spread) Expand(ctx context.Context, id backend.ID, size backend.Size) (*backend.Volume, error) {
+	v, err := s.Memory.Expand(ctx, id, size)
+	if err == nil {
+		v.Node, v.Reach = s.nodes[0], s.reach
 	}
 	return v, err
 }
@@ -53,9 +70,23 @@ func (s *spread) Clone(ctx context.Context, source backend.ID, spec backend.Volu
 func (s *spread) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
 	v, err := s.Memory.Get(ctx, id)
 	if err == nil {
-		v.Node = s.nodes[0]
+		v.Node, v.Reach = s.nodes[0], s.reach
 	}
 	return v, err
+}
+
+func (s *spread) Reach(pool string) backend.Reach {
+	if pool == "memory" {
+		return s.reach
+	}
+	return backend.ItsHost
+}
+
+func (s *spread) FindHost(node string) error {
+	if !slices.Contains(s.nodes, node) {
+		return fmt.Errorf("%w: node %s", backend.ErrNotFound, node)
+	}
+	return nil
 }
 
 func (s *spread) CapacityAt(_ context.Context, node, pool string) (backend.Capacity, error) {

@@ -60,12 +60,15 @@ func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerG
 }
 
 func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	spec, err := volumeSpec(req)
+	spec, err := c.volumeSpec(req)
 	if err != nil {
 		return nil, err
 	}
-	if spec.Shared {
+	switch {
+	case spec.Shared:
 		return c.createShared(ctx, spec, req)
+	case c.reach(spec) != backend.ItsHost:
+		return c.createOnSite(ctx, spec, req)
 	}
 	if spec.Nodes, err = c.candidates(req.GetAccessibilityRequirements()); err != nil {
 		return nil, err
@@ -86,7 +89,28 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	return &csi.CreateVolumeResponse{Volume: c.volume(v)}, nil
 }
 
-func volumeSpec(req *csi.CreateVolumeRequest) (backend.VolumeSpec, error) {
+// createOnSite makes a volume in a pool that all nodes reach, wherever the caller would have it.
+func (c *controller) createOnSite(ctx context.Context, spec backend.VolumeSpec, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	v, err := c.create(ctx, spec, req.GetVolumeContentSource())
+	if err != nil {
+		return nil, err
+	}
+	return &csi.CreateVolumeResponse{Volume: c.volume(v)}, nil
+}
+
+// reach says which nodes can use a volume that is asked for.
+func (c *controller) reach(spec backend.VolumeSpec) backend.Reach {
+	t, ok := c.Backend.(backend.Topology)
+	switch {
+	case spec.Shared:
+		return backend.ManyHosts
+	case ok:
+		return t.Reach(spec.Pool)
+	}
+	return backend.ItsHost
+}
+
+func (c *controller) volumeSpec(req *csi.CreateVolumeRequest) (backend.VolumeSpec, error) {
 	var none backend.VolumeSpec
 	if err := checkName("name", req.GetName()); err != nil {
 		return none, err
@@ -110,6 +134,9 @@ func volumeSpec(req *csi.CreateVolumeRequest) (backend.VolumeSpec, error) {
 		return none, err
 	}
 	if err := checkShared(spec, access); err != nil {
+		return none, err
+	}
+	if err := access.suits(c.reach(spec)); err != nil {
 		return none, err
 	}
 	return spec, access.apply(&spec)
@@ -210,8 +237,8 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 	if err != nil {
 		return nil, err
 	}
-	// The device and file system of an image must grow too; a directory is done, and so is a volume of a server.
-	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: v.Access.Directory == "" && v.Access.CephFS == nil && !v.Shared}, nil
+	// The device and file system of an image must grow too; a directory is done, wherever it is.
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: v.Access.Directory == "" && v.Reach != backend.ManyHosts}, nil
 }
 
 // checkUse refuses a capability, if one is given, that the volume does not have.
@@ -284,9 +311,10 @@ func confirm(v *backend.Volume, req *csi.ValidateVolumeCapabilitiesRequest) erro
 // volume is the only builder of a Volume response, for new and for existing volumes.
 func (c *controller) volume(v *backend.Volume) *csi.Volume {
 	resp := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: contentSource(v.Source)}
-	if v.Shared {
+	switch {
+	case v.Shared:
 		resp.VolumeContext = contextOf(v)
-	} else {
+	case v.Reach == backend.ItsHost:
 		resp.AccessibleTopology = []*csi.Topology{c.topology(v.Node)}
 	}
 	return resp

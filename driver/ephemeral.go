@@ -53,6 +53,9 @@ func ephemeralSpec(req *csi.NodePublishVolumeRequest, a access) (backend.VolumeS
 			spec.Labels[key] = value
 		}
 	}
+	if err := a.suits(backend.ItsHost); err != nil {
+		return spec, err
+	}
 	return spec, a.apply(&spec)
 }
 

@@ -55,8 +55,8 @@ func (c *controller) GetCapacity(ctx context.Context, req *csi.GetCapacityReques
 	if err != nil {
 		return nil, err
 	}
-	if spec.Shared {
-		return c.sharedCapacity(ctx, spec)
+	if c.reach(spec) != backend.ItsHost {
+		return c.siteCapacity(ctx, spec)
 	}
 	if place != nil && c.NodeID != "" && nodeOf(place) != c.NodeID || slices.ContainsFunc(req.GetVolumeCapabilities(), ofManyNodes) {
 		return &csi.GetCapacityResponse{}, nil

@@ -38,14 +38,20 @@ func checkShared(spec backend.VolumeSpec, a access) error {
 	return nil
 }
 
-// suits says whether a volume that is shared, or is not, can be used as asked.
-func (a access) suits(shared bool) error {
+// suits says whether a volume that these hosts can use can be used as asked.
+func (a access) suits(reach backend.Reach) error {
+	const single = "use a SINGLE_NODE_ mode (ReadWriteOnce or ReadWriteOncePod), or a class"
+	many := slices.Contains(multiNode, a.writer)
 	switch {
-	case shared && a.mode == backend.Block:
-		return fmt.Errorf("%w volume_capability: a shared volume is a file system, never block; use volumeMode Filesystem, or a class without %s", backend.ErrInvalid, parameters.Shared)
-	case !shared && slices.Contains(multiNode, a.writer):
-		return fmt.Errorf("%w volume_capability: access mode %s: volumes are on one node and cannot be shared between nodes; use a SINGLE_NODE_ mode (ReadWriteOnce or ReadWriteOncePod), or a class with %s: \"true\"",
-			backend.ErrInvalid, a.writer, parameters.Shared)
+	case reach == backend.ManyHosts && a.mode == backend.Block:
+		return fmt.Errorf("%w volume_capability: a shared volume is a file system, never block, and so is one of a pool with engine CephFS; use volumeMode Filesystem, or a class without %s whose pool has another engine", backend.ErrInvalid, parameters.Shared)
+	case many && reach == backend.OneHost && a.mode == backend.Block:
+		return fmt.Errorf("%w volume_capability: access mode %s: an image in a Ceph cluster is used by one node at a time, also as a raw block device, where nothing would keep two writers apart; use a SINGLE_NODE_ mode (ReadWriteOnce or ReadWriteOncePod)",
+			backend.ErrInvalid, a.writer)
+	case many && reach == backend.OneHost:
+		return fmt.Errorf("%w volume_capability: access mode %s: an image in a Ceph cluster is used by one node at a time; %s whose pool has engine CephFS", backend.ErrInvalid, a.writer, single)
+	case many && reach == backend.ItsHost:
+		return fmt.Errorf("%w volume_capability: access mode %s: volumes are on one node and cannot be shared between nodes; %s with %s: \"true\"", backend.ErrInvalid, a.writer, single, parameters.Shared)
 	}
 	return nil
 }
@@ -76,13 +82,14 @@ func contextOf(v *backend.Volume) map[string]string {
 	return map[string]string{serverContext: v.Access.NFS.Server, pathContext: v.Access.NFS.Path}
 }
 
-// sharedCapacity is the same at every node. That there is no server now is no mistake of the caller.
-func (c *controller) sharedCapacity(ctx context.Context, spec backend.VolumeSpec) (*csi.GetCapacityResponse, error) {
-	sharer, ok := c.Backend.(backend.Sharer)
-	if !ok {
-		return &csi.GetCapacityResponse{}, nil
+// siteCapacity is the same at every node. That there is no site now is no mistake of the caller.
+func (c *controller) siteCapacity(ctx context.Context, spec backend.VolumeSpec) (*csi.GetCapacityResponse, error) {
+	room, err := backend.Capacity{}, error(backend.ErrNotFound)
+	if sharer, ok := c.Backend.(backend.Sharer); ok && spec.Shared {
+		room, err = sharer.SharedCapacity(ctx, spec.Server, spec.Pool)
+	} else if !spec.Shared {
+		room, err = c.Backend.Capacity(ctx, spec.Pool)
 	}
-	room, err := sharer.SharedCapacity(ctx, spec.Server, spec.Pool)
 	switch {
 	case errors.Is(err, backend.ErrNotFound), errors.Is(err, backend.ErrUnavailable):
 		return &csi.GetCapacityResponse{}, nil

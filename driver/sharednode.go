@@ -16,7 +16,7 @@ import (
 // stageShared mounts a shared volume. A server that does not answer is waited for a while, and in the kernel as long as
 // it takes: a repeated call continues to wait there, and a mount that is not requested again is never completed.
 func (n *node) stageShared(ctx context.Context, id backend.ID, s share, a access, path string) error {
-	if err := a.suits(true); err != nil {
+	if err := a.suits(backend.ManyHosts); err != nil {
 		return err
 	}
 	if err := s.check(a.flags); err != nil {
@@ -75,7 +75,7 @@ func (n *node) mountNFS(ctx context.Context, id backend.ID, s share, options []s
 
 // publishShared binds what is staged to the target. Nothing of it waits for the server longer than the others do.
 func (n *node) publishShared(ctx context.Context, id backend.ID, s share, a access, req *csi.NodePublishVolumeRequest) error {
-	if err := a.suits(true); err != nil {
+	if err := a.suits(backend.ManyHosts); err != nil {
 		return err
 	}
 	staging, err := resolve(req.GetStagingTargetPath())

@@ -86,7 +86,7 @@ func (f *filler) set(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Bool:
 		v.SetBool(f.number()%2 == 1)
-	case reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(int64(f.number()))
 	case reflect.Uint64:
 		v.SetUint(f.number())

@@ -42,7 +42,7 @@ func FromGroup(g backend.GroupSpec) *v1beta1.SnapshotGroup {
 // ToSnapshot returns the snapshot that an object describes.
 func ToSnapshot(o *v1beta1.Snapshot) *backend.Snapshot {
 	return &backend.Snapshot{
-		ID: backend.ID(o.Name), Name: o.Spec.Name, Node: o.Spec.Node, Shared: v1beta1.ServerOf(o.Spec.Node) != "", Pool: o.Status.Pool,
+		ID: backend.ID(o.Name), Name: o.Spec.Name, Node: o.Spec.Node, Shared: v1beta1.IsSite(o.Spec.Node), Pool: o.Status.Pool,
 		PoolID: o.Status.PoolID, Source: backend.ID(o.Spec.SourceRef.Name), Group: backend.ID(o.Status.Group), Size: v1beta1.Bytes(o.Status.Size),
 		Mode: backend.Mode(o.Status.Mode), FSType: o.Status.FSType, Used: v1beta1.Bytes(o.Status.Used), Created: toTime(o.Status.CreationTime),
 		Condition: ToCondition(o.Status.Conditions),

@@ -47,8 +47,12 @@ func FromVolumeSpec(node string, s backend.VolumeSpec, source *backend.Source) v
 
 // FoundVolume returns the spec of a Volume for a volume that was found on disk without an object.
 func FoundVolume(node string, v *backend.Volume) v1beta1.VolumeSpec {
+	fsType := v.FSType
+	if fsType == backend.CephFSType { // it is not made with the volume, so nobody can ask for it
+		fsType = ""
+	}
 	return FromVolumeSpec(node, backend.VolumeSpec{
-		Name: cmp.Or(v.Name, string(v.ID)), Pool: v.Pool, Size: backend.Size{Required: v.Size}, Mode: v.Mode, FSType: v.FSType,
+		Name: cmp.Or(v.Name, string(v.ID)), Pool: v.Pool, Size: backend.Size{Required: v.Size}, Mode: v.Mode, FSType: fsType,
 		Provisioning: v.Provisioning, MkfsOptions: v.MkfsOptions, Inodes: v.Inodes, Labels: v.Labels, OnNodeLoss: v.OnNodeLoss,
 		Shared: v1beta1.ServerOf(node) != "",
 	}, v.Source)
@@ -76,12 +80,38 @@ func ToVolume(o *v1beta1.Volume) *backend.Volume {
 		Provisioning: toLower[backend.Provisioning](o.Status.Provisioning), MkfsOptions: o.Spec.MkfsOptions, Inodes: uint64(o.Spec.Inodes),
 		Labels: o.Spec.Labels, Shared: o.Spec.Shared, OnNodeLoss: backend.OnNodeLoss(o.Spec.OnNodeLoss), Source: ToSource(o.Status.SourceRef),
 		Created: toTime(o.Status.CreationTime), Used: v1beta1.Bytes(o.Status.Used), Access: toAccess(o.Status.Access),
-		Condition: ToCondition(o.Status.Conditions),
+		Condition: ToCondition(o.Status.Conditions), Reach: reachOf(o),
 	}
 	if o.Spec.Shared {
 		v.Server = v1beta1.ServerOf(o.Spec.Node)
 	}
 	return v
+}
+
+// reachOf derives the reach of a volume in a Ceph cluster from its file system, which is known even while the volume is out
+// of reach.
+func reachOf(o *v1beta1.Volume) backend.Reach {
+	switch v1beta1.SiteOf(o.Spec.Node).Kind {
+	case v1beta1.SiteNFSServer:
+		return backend.ManyHosts
+	case v1beta1.SiteCephPool:
+		if o.Status.FSType == backend.CephFSType {
+			return backend.ManyHosts
+		}
+		return backend.OneHost
+	}
+	return backend.ItsHost
+}
+
+// ReachOf says which hosts can use the volumes that an engine makes.
+func ReachOf(e v1beta1.Engine) backend.Reach {
+	switch e {
+	case v1beta1.EngineRBD:
+		return backend.OneHost
+	case v1beta1.EngineCephFS:
+		return backend.ManyHosts
+	}
+	return backend.ItsHost
 }
 
 // ShowVolume writes a volume into the status of its object, without its condition. A damaged volume does not overwrite

@@ -82,8 +82,9 @@ func volumeBack(t *testing.T, f *filler) {
 	var want backend.Volume
 	f.fill(&want)
 	want.Name, want.Size = cmp.Or(want.Name, "name"), want.Size+1
+	want.Reach = backend.ItsHost
 	if want.Server = ""; want.Shared {
-		want.Server = "team/files"
+		want.Server, want.Reach = "team/files", backend.ManyHosts
 		want.Node = v1beta1.NodeOfServer(want.Server)
 	}
 	if want.Access.NFS != nil {
@@ -95,6 +96,19 @@ func volumeBack(t *testing.T, f *filler) {
 	o.Status.Conditions = []metav1.Condition{FromCondition(want.Condition)}
 	if got := ToVolume(&o); !reflect.DeepEqual(got, &want) {
 		t.Errorf("of the backend's volume\n%+v came back\n%+v", &want, got)
+	}
+}
+
+func TestVolume_OfACephPoolIsReachedByItsEngine(t *testing.T) {
+	for fsType, want := range map[string]backend.Reach{"ext4": backend.OneHost, "": backend.OneHost, backend.CephFSType: backend.ManyHosts} {
+		found := FoundVolume(v1beta1.NodeOfCephPool("p"), &backend.Volume{ID: "v", FSType: fsType})
+		if found.Shared || fsType == backend.CephFSType && found.FSType != "" {
+			t.Errorf("%q: found as %+v", fsType, found)
+		}
+		o := v1beta1.Volume{Spec: found, Status: v1beta1.VolumeStatus{FSType: fsType}}
+		if v := ToVolume(&o); v.Reach != want || v.Shared || v.Server != "" {
+			t.Errorf("%q is reached by %d, shared %t, server %q", fsType, v.Reach, v.Shared, v.Server)
+		}
 	}
 }
 

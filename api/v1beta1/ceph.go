@@ -121,9 +121,6 @@ func CephPoolOf(node string) string {
 	return pool
 }
 
-// IsSite says whether a node is an NFS server or a Ceph pool. No Node object is behind a site.
-func IsSite(node string) bool { return ServerOf(node) != "" || CephPoolOf(node) != "" }
-
 // CephPools are the pools of a list that are in Ceph clusters.
 func CephPools(all []PoolSpec) (pools []PoolSpec) {
 	for _, p := range all {

@@ -100,7 +100,7 @@ func (m *Memory) create(ctx context.Context, spec backend.VolumeSpec, source *ba
 			OnNodeLoss: spec.OnNodeLoss,
 		}}
 		if spec.Shared {
-			v.Server = cmp.Or(spec.Server, memoryServer)
+			v.Server, v.Reach = cmp.Or(spec.Server, memoryServer), backend.ManyHosts
 			v.Access.NFS = &backend.NFS{Server: MemoryAddress, Path: "/" + string(id)}
 		}
 		if v.Mode == backend.Filesystem {

@@ -52,10 +52,10 @@ func (b *Backend) create(ctx context.Context, spec backend.VolumeSpec, source *b
 	}
 	c := &creation{
 		Backend: b, call: b.volumes.join(string(id)), spec: spec, source: source,
-		placement: placement{id: id, pool: spec.Pool, bytes: bytes, nodes: spec.Nodes, tried: map[string]error{}, shared: spec.Shared, server: spec.Server},
+		placement: placement{id: id, pool: spec.Pool, bytes: bytes, nodes: spec.Nodes, tried: map[string]error{}, home: b.Home(spec.Shared, spec.Server, spec.Pool)},
 	}
-	if spec.Shared {
-		c.nodes = nil // all nodes reach all servers
+	if c.home.Kind != "" {
+		c.nodes = nil // all nodes reach all sites
 	}
 	defer c.leave()
 	for {
@@ -102,7 +102,7 @@ func (c *creation) step(ctx context.Context) (*backend.Volume, error) {
 		_, err := c.volumes.remove(ctx, c.call, o, "the volume is now requested on another node and was not created yet")
 		return nil, err
 	case down != "":
-		c.tried[s.node] = fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, hostWord(s.node), down)
+		c.tried[s.node] = fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, v1beta1.SiteOf(s.node), down)
 		return nil, c.abandonVolume(ctx, c.call, o, "the volume was not created in time: "+down)
 	}
 	return nil, c.wait(ctx)
@@ -141,14 +141,14 @@ func (c *creation) pin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w, the source of volume %s", err, c.id)
 	}
-	if err := c.sameKind(node); err != nil {
+	if err := c.sameHome(node); err != nil {
 		return err
 	}
 	if len(c.nodes) > 0 && !slices.Contains(c.nodes, node) {
 		return fmt.Errorf("%w: volume %s must be on node %s, where %s is; it was requested on %s",
 			backend.ErrExhausted, c.id, node, c.source, Few(c.nodes, ", "))
 	}
-	if !c.shared {
+	if c.home.Kind == "" {
 		if err := c.admit(ctx, c.id, c.spec.Labels, c.source, node); err != nil {
 			return err
 		}
@@ -197,12 +197,12 @@ func (c *creation) refuse(ctx context.Context, o *v1beta1.Volume, why error) err
 			return nil
 		}
 	}
-	return fmt.Errorf("%w (%s)", why, hostWord(o.Spec.Node))
+	return fmt.Errorf("%w (%s)", why, v1beta1.SiteOf(o.Spec.Node))
 }
 
 // another says whether there is a node that has not been tried.
 func (c *creation) another() bool {
-	for _, n := range c.Hosts(c.shared, c.server) {
+	for _, n := range c.Hosts(c.home) {
 		allowed := len(c.nodes) == 0 || slices.Contains(c.nodes, n.Name)
 		if p, _ := poolOf(n, c.pool); p != nil && allowed && c.tried[n.Name] == nil && c.liveness.down(n.Name) == "" {
 			return true
@@ -217,7 +217,7 @@ func (c *creation) awaitLeave(ctx context.Context, o *v1beta1.Volume, s state, d
 	case down != "" && !s.made:
 		return c.abandonVolume(ctx, c.call, o, "the volume was deleted before it was created")
 	case down != "":
-		return fmt.Errorf("%w: volume %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.id, hostWord(s.node), down)
+		return fmt.Errorf("%w: volume %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.id, v1beta1.SiteOf(s.node), down)
 	case s.made && s.failure() != nil:
 		return fmt.Errorf("volume %s is being deleted: %w", c.id, s.failure())
 	}

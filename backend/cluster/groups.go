@@ -171,7 +171,7 @@ func (b *Backend) together(ctx context.Context, id backend.ID, sources []backend
 	}
 	var all []string
 	for _, node := range slices.Sorted(maps.Keys(nodes)) {
-		all = append(all, node+" has "+strings.Join(nodes[node], ", "))
+		all = append(all, v1beta1.SiteOf(node).String()+" has "+strings.Join(nodes[node], ", "))
 	}
-	return fmt.Errorf("%w group %s: all volumes of a group must be on one node: %s", backend.ErrInvalid, id, Few(all, "; "))
+	return fmt.Errorf("%w group %s: all volumes of a group must be on one node, NFS server or Ceph pool: %s", backend.ErrInvalid, id, Few(all, "; "))
 }

@@ -49,12 +49,11 @@ func volumeObject(id backend.ID, node string, spec backend.VolumeSpec, source *b
 	}
 }
 
-// volume converts an object. While its node is down it has no access, except an NFS export, which may work without its
-// agent.
+// volume converts an object. While its node is down it has no access; a site may work without its agent.
 func (b *Backend) volume(o *v1beta1.Volume) *backend.Volume {
 	v, s := convert.ToVolume(o), volumeState(o)
 	v.Condition = b.condition(s, o.Status.Conditions)
-	if s.away() || v.Access.NFS == nil && b.liveness.down(s.node) != "" {
+	if s.away() || v.Reach == backend.ItsHost && b.liveness.down(s.node) != "" {
 		v.Access = backend.Access{}
 	}
 	return v
@@ -73,7 +72,7 @@ func (b *Backend) condition(s state, all []metav1.Condition) backend.Condition {
 		return backend.Condition{Abnormal: true, Message: "its object cannot be read: " + s.unreadable.Error()}
 	}
 	if why := b.liveness.down(s.node); why != "" {
-		return backend.Condition{Abnormal: true, Message: hostWord(s.node) + " is down: " + why}
+		return backend.Condition{Abnormal: true, Message: v1beta1.SiteOf(s.node).String() + " is down: " + why}
 	}
 	if s.away() && s.ready != nil {
 		return backend.Condition{Abnormal: true, Message: s.ready.Message}

@@ -26,24 +26,36 @@ func poolOf(n *v1beta1.StorageNode, name string) (pool *v1beta1.Pool, first bool
 
 // CapacityAt returns what a pool of one node can still promise.
 func (b *Backend) CapacityAt(_ context.Context, node, pool string) (backend.Capacity, error) {
-	n := b.node(node)
-	switch {
-	case n == nil && isServer(node):
-		return backend.Capacity{}, fmt.Errorf("%w: %s", backend.ErrNotFound, hostWord(node))
-	case n == nil:
-		return backend.Capacity{}, fmt.Errorf("%w: node %s has no agent", backend.ErrNotFound, backend.Quote(node))
+	if err := b.FindHost(node); err != nil {
+		return backend.Capacity{}, err
 	}
+	n, site := b.node(node), v1beta1.SiteOf(node)
 	p, first := poolOf(n, pool)
-	if p == nil {
-		return backend.Capacity{}, fmt.Errorf("%w: %s on %s; its pools are: %s", backend.ErrNotFound, PoolInWords(pool), hostWord(node), poolNames(n))
-	}
-	if why := b.liveness.down(node); why != "" {
-		return backend.Capacity{}, fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, hostWord(node), why)
-	}
-	if p.Message != "" {
-		return backend.Capacity{}, fmt.Errorf("%w: pool %s of %s: %s", backend.ErrUnavailable, p.Name, hostWord(node), p.Message)
+	why := b.liveness.down(node)
+	switch {
+	case p == nil && site.Kind == v1beta1.SiteCephPool:
+		return backend.Capacity{}, fmt.Errorf("%w: the agent of %s has not reported yet", backend.ErrUnavailable, site)
+	case p == nil:
+		return backend.Capacity{}, fmt.Errorf("%w: %s on %s; its pools are: %s", backend.ErrNotFound, PoolInWords(pool), site, poolNames(n))
+	case why != "":
+		return backend.Capacity{}, fmt.Errorf("%w: %s is down: %s", backend.ErrUnavailable, site, why)
+	case p.Message != "" && site.Kind == v1beta1.SiteCephPool:
+		return backend.Capacity{}, fmt.Errorf("%w: %s: %s", backend.ErrUnavailable, site, p.Message)
+	case p.Message != "":
+		return backend.Capacity{}, fmt.Errorf("%w: pool %s of %s: %s", backend.ErrUnavailable, p.Name, site, p.Message)
 	}
 	return b.capacity(node, p, first), nil
+}
+
+// FindHost fails with ErrNotFound if a node or site has no agent.
+func (b *Backend) FindHost(node string) error {
+	switch site := v1beta1.SiteOf(node); {
+	case b.node(node) != nil:
+		return nil
+	case site.Kind != "":
+		return fmt.Errorf("%w: %s", backend.ErrNotFound, site)
+	}
+	return fmt.Errorf("%w: node %s has no agent", backend.ErrNotFound, backend.Quote(node))
 }
 
 func (b *Backend) capacity(node string, p *v1beta1.Pool, first bool) backend.Capacity {
@@ -52,9 +64,12 @@ func (b *Backend) capacity(node string, p *v1beta1.Pool, first bool) backend.Cap
 	return c
 }
 
-// Capacity returns the sum of a pool over all nodes where it can be used.
+// Capacity returns the sum of a pool over all nodes where it can be used, or that of a Ceph pool.
 func (b *Backend) Capacity(ctx context.Context, pool string) (backend.Capacity, error) {
-	return b.sum(ctx, b.Hosts(false, ""), pool)
+	if ceph := b.cephPool(pool); ceph != "" {
+		return b.CapacityAt(ctx, v1beta1.NodeOfCephPool(ceph), pool)
+	}
+	return b.sum(ctx, b.Hosts(v1beta1.Site{}), pool)
 }
 
 func (b *Backend) sum(ctx context.Context, hosts []*v1beta1.StorageNode, pool string) (sum backend.Capacity, err error) {
@@ -79,10 +94,9 @@ type placement struct {
 	id     backend.ID
 	pool   string
 	bytes  int64
-	nodes  []string         // allowed nodes; none means any
-	pinned bool             // it cannot be on another node
-	shared bool             // it must be on a server, otherwise on a node
-	server string           // that was requested
+	nodes  []string // allowed nodes; none means any
+	pinned bool     // it cannot be on another node
+	home   v1beta1.Site
 	tried  map[string]error // nodes that have refused
 }
 
@@ -90,9 +104,9 @@ type placement struct {
 func (b *Backend) place(w *placement) (string, error) {
 	b.placing.Lock()
 	defer b.placing.Unlock()
-	names := slices.DeleteFunc(slices.Clone(w.nodes), func(n string) bool { return isServer(n) != w.shared })
+	names := slices.DeleteFunc(slices.Clone(w.nodes), func(n string) bool { return v1beta1.SiteOf(n).Kind != w.home.Kind })
 	if len(w.nodes) == 0 {
-		for _, n := range b.Hosts(w.shared, w.server) {
+		for _, n := range b.Hosts(w.home) {
 			names = append(names, n.Name)
 		}
 	}
@@ -123,26 +137,33 @@ func (b *Backend) place(w *placement) (string, error) {
 // noNode explains why no node fits. Of several nodes the scheduler may choose others; with only one, a retry has to wait
 // until it is up.
 func (b *Backend) noNode(w *placement, refusals map[string]error) error {
-	if err := b.noServer(w); w.shared && err != nil {
+	if err := b.noServer(w); w.home.Kind == v1beta1.SiteNFSServer && err != nil {
 		return err
 	}
-	hosts := b.Hosts(w.shared, w.server)
-	if len(hosts) == 0 {
+	hosts, ceph := b.Hosts(w.home), w.home.Kind == v1beta1.SiteCephPool
+	switch {
+	case len(hosts) == 0 && ceph:
+		return fmt.Errorf("%w: volume %s: %s has no agent yet; check its pod, which is of Deployment holdfast-ceph-%s", backend.ErrUnavailable, w.id, w.home, w.home.Name)
+	case len(hosts) == 0:
 		return fmt.Errorf("%w: volume %s: no node has an agent yet; check the pods of the node DaemonSet", backend.ErrUnavailable, w.id)
 	}
-	if w.pool != "" && !slices.ContainsFunc(hosts, func(n *v1beta1.StorageNode) bool { p, _ := poolOf(n, w.pool); return p != nil }) {
+	if w.pool != "" && !ceph && !slices.ContainsFunc(hosts, func(n *v1beta1.StorageNode) bool { p, _ := poolOf(n, w.pool); return p != nil }) {
 		var all []string
 		for _, n := range hosts {
 			all = append(all, n.Name+": "+poolNames(n))
 		}
-		kind := map[bool]string{true: "NFS server", false: "node"}[w.shared]
+		kind := map[bool]string{true: "NFS server", false: "node"}[w.home.Kind == v1beta1.SiteNFSServer]
 		return fmt.Errorf("%w: volume %s: no %s has a pool %s; the pools are: %s", backend.ErrInvalid, w.id, kind, backend.Quote(w.pool), Few(all, "; "))
 	}
 	kind := backend.ErrExhausted
 	var all []string
 	down := 0
 	for _, name := range slices.Sorted(maps.Keys(refusals)) {
-		all = append(all, name+": "+refusals[name].Error())
+		host := name
+		if site := v1beta1.SiteOf(name); site.Kind != "" {
+			host = site.String()
+		}
+		all = append(all, host+": "+refusals[name].Error())
 		if errors.Is(refusals[name], backend.ErrUnavailable) {
 			down++
 		}

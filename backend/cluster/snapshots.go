@@ -74,11 +74,11 @@ func (b *Backend) takeStep(ctx context.Context, c *call[*v1beta1.Snapshot], o *v
 		if err := b.abandonSnapshot(ctx, c, o, "the snapshot was not taken in time: "+down); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: snapshot %s: %s is down: %s", backend.ErrUnavailable, c.name, hostWord(s.node), down)
+		return fmt.Errorf("%w: snapshot %s: %s is down: %s", backend.ErrUnavailable, c.name, v1beta1.SiteOf(s.node), down)
 	case c.leaving(o) && s.made && s.failure() != nil:
 		return fmt.Errorf("snapshot %s is being deleted: %w", c.name, s.failure())
 	case c.leaving(o) && down != "":
-		return fmt.Errorf("%w: snapshot %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.name, hostWord(s.node), down)
+		return fmt.Errorf("%w: snapshot %s is being deleted on %s, which is down: %s", backend.ErrUnavailable, c.name, v1beta1.SiteOf(s.node), down)
 	case c.leaving(o):
 		return c.wait(ctx)
 	case s.failure() != nil:
@@ -104,7 +104,7 @@ func (b *Backend) beginSnapshot(ctx context.Context, c *call[*v1beta1.Snapshot],
 		return fmt.Errorf("%w, the source of snapshot %s", err, c.name)
 	}
 	if why := b.liveness.down(source.Spec.Node); why != "" {
-		return fmt.Errorf("%w: snapshot %s of volume %s: %s is down: %s", backend.ErrUnavailable, c.name, spec.Source, hostWord(source.Spec.Node), why)
+		return fmt.Errorf("%w: snapshot %s of volume %s: %s is down: %s", backend.ErrUnavailable, c.name, spec.Source, v1beta1.SiteOf(source.Spec.Node), why)
 	}
 	return b.snapshots.write(ctx, c, snapshotObject(backend.ID(c.name), source.Spec.Node, spec, group))
 }
@@ -136,7 +136,7 @@ func (b *Backend) release(ctx context.Context, id backend.ID, check func(*v1beta
 			return false, b.abandonSnapshot(ctx, c, o, "the snapshot was deleted before it was taken")
 		case down != "":
 			return false, fmt.Errorf("%w: snapshot %s is on %s, which is down: %s; it will be deleted %s",
-				backend.ErrUnavailable, id, hostWord(s.node), down, deletedWhen(s.node))
+				backend.ErrUnavailable, id, v1beta1.SiteOf(s.node), down, deletedWhen(s.node))
 		}
 		return false, s.failure()
 	})

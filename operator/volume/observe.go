@@ -96,7 +96,8 @@ func (l *leader) observeClass(ctx context.Context, name string) *class {
 		pool: found.Parameters[parameters.Pool], shared: found.Parameters[parameters.Shared] == "true", server: found.Parameters[parameters.NFSServer],
 		allowed: found.AllowedTopologies,
 	}
-	for _, n := range l.Hosts(c.shared, c.server) {
+	c.home = l.Home(c.shared, c.server, c.pool)
+	for _, n := range l.Hosts(c.home) {
 		capacity, err := l.CapacityAt(ctx, n.Name, c.pool)
 		c.rooms = append(c.rooms, room{n.Name, min(capacity.Available, capacity.Largest), err})
 	}

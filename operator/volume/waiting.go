@@ -27,6 +27,7 @@ type class struct {
 	shared  bool
 	server  string
 	allowed []core.TopologySelectorTerm // none allows all
+	home    v1beta1.Site
 
 	rooms      []room // of the nodes or servers that the parameters allow
 	disallowed error  // of a shared class: why the server, or any, may get no volumes
@@ -95,10 +96,7 @@ func className(c *core.PersistentVolumeClaim) string {
 // free lists what each node or server has free, and says whether one of them has enough.
 func (c *class) free(requested int64) (free []string, fits bool) {
 	for _, r := range c.rooms {
-		name := r.node
-		if server := v1beta1.ServerOf(name); server != "" {
-			name = server
-		}
+		name := v1beta1.SiteOf(r.node).Name
 		switch {
 		case !c.allows(r.node), errors.Is(r.err, backend.ErrNotFound): // it has no such pool
 		case r.err != nil:
@@ -114,7 +112,7 @@ func (c *class) free(requested int64) (free []string, fits bool) {
 
 // allows says whether one of the terms names the node. What they say of other labels is for the scheduler to judge.
 func (c *class) allows(node string) bool {
-	return len(c.allowed) == 0 || c.shared || slices.ContainsFunc(c.allowed, func(t core.TopologySelectorTerm) bool {
+	return len(c.allowed) == 0 || c.home.Kind != "" || slices.ContainsFunc(c.allowed, func(t core.TopologySelectorTerm) bool {
 		for _, r := range t.MatchLabelExpressions {
 			if r.Key == v1beta1.TopologyKey && !slices.Contains(r.Values, node) {
 				return false
@@ -126,7 +124,11 @@ func (c *class) allows(node string) bool {
 
 // lacks says what is missing where there is only so much free.
 func (c *class) lacks(free []string) string {
-	switch {
+	switch ceph := c.home.Kind == v1beta1.SiteCephPool; {
+	case ceph && len(free) > 0:
+		return fmt.Sprintf("%s does not have that much free: %s. Request less, or free space there.", c.home, cluster.Few(free, ", "))
+	case ceph:
+		return fmt.Sprintf("%s has no agent yet. Look at the pod of Deployment holdfast-ceph-%s.", c.home, c.home.Name)
 	case c.shared && len(free) == 0 && c.server != "" && c.disallowed != nil:
 		return fmt.Sprintf("the class names a server that may get no volumes: %v.", c.disallowed)
 	case c.shared && len(free) == 0 && c.pool == "" && c.disallowed != nil:

@@ -1,0 +1,132 @@
+package driver
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+// newSiteRig has one pool, memory, that all nodes reach.
+func newSiteRig(t *testing.T, reach backend.Reach, adjust ...func(*Config)) (*rig, *spread) {
+	r, s := newClusterRig(t, adjust...)
+	s.reach = reach
+	return r, s
+}
+
+func inPool(name string, mode csi.VolumeCapability_AccessMode_Mode) *csi.CreateVolumeRequest {
+	req := createRequest(name)
+	req.Parameters = map[string]string{"pool": "memory"}
+	req.VolumeCapabilities = []*csi.VolumeCapability{withMode(mode, mountCapability(""))}
+	return req
+}
+
+func TestSite_VolumesAreOnNoNode(t *testing.T) {
+	for _, reach := range []backend.Reach{backend.OneHost, backend.ManyHosts} {
+		r, s := newSiteRig(t, reach)
+		for _, place := range []*csi.TopologyRequirement{
+			nil,
+			{Requisite: []*csi.Topology{on("node-y")}, Preferred: []*csi.Topology{on("node-y")}},
+			{Requisite: []*csi.Topology{{Segments: map[string]string{"zone": "north"}}}},
+		} {
+			req := inPool("v", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
+			req.AccessibilityRequirements = place
+			resp, err := r.CreateVolume(r.ctx(), req)
+			if err != nil || len(resp.GetVolume().GetAccessibleTopology()) > 0 || len(resp.GetVolume().GetVolumeContext()) > 0 || s.asked != nil {
+				t.Errorf("requested at %v: %v, %v, among %v", place, resp, err, s.asked)
+			}
+		}
+		list, err := r.ListVolumes(r.ctx(), &csi.ListVolumesRequest{})
+		if err != nil || len(list.GetEntries()) != 1 || len(list.GetEntries()[0].GetVolume().GetAccessibleTopology()) > 0 {
+			t.Errorf("listed %v, %v", list, err)
+		}
+		grown, err := r.ControllerExpandVolume(r.ctx(), &csi.ControllerExpandVolumeRequest{VolumeId: "v", CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}})
+		if err != nil || grown.GetNodeExpansionRequired() != (reach == backend.OneHost) {
+			t.Errorf("grown: %v, %v", grown, err)
+		}
+	}
+}
+
+func TestSite_AnotherPoolIsStillOnANode(t *testing.T) {
+	r, s := newSiteRig(t, backend.ManyHosts)
+	req := createRequest("v")
+	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{on("node-y")}}
+	if _, err := r.CreateVolume(r.ctx(), req); err != nil || !slices.Equal(s.asked, []string{"node-y"}) {
+		t.Errorf("asked for at %v, %v", s.asked, err)
+	}
+}
+
+func TestSite_CapacityIsThatOfThePoolAtEveryNode(t *testing.T) {
+	for _, reach := range []backend.Reach{backend.OneHost, backend.ManyHosts} {
+		r, _ := newSiteRig(t, reach)
+		for _, where := range []*csi.Topology{nil, on("node-x"), on("node-new"), {Segments: map[string]string{"zone": "north"}}} {
+			got, err := r.GetCapacity(r.ctx(), &csi.GetCapacityRequest{AccessibleTopology: where, Parameters: map[string]string{"pool": "memory"}})
+			if err != nil || got.GetAvailableCapacity() < gib {
+				t.Errorf("at %v: %v, %v", where, got, err)
+			}
+		}
+	}
+}
+
+func TestSite_AccessModesAreThoseOfTheEngine(t *testing.T) {
+	for _, test := range []struct {
+		reach backend.Reach
+		block bool
+		modes []csi.VolumeCapability_AccessMode_Mode
+		wrong string // what the refusal says; empty: none
+	}{
+		{backend.ManyHosts, false, slices.Concat(singleNode, multiNode), ""},
+		{backend.ManyHosts, true, singleNode, "engine CephFS"},
+		{backend.OneHost, false, singleNode, ""},
+		{backend.OneHost, true, singleNode, ""},
+		{backend.OneHost, false, multiNode, "engine CephFS"},
+		{backend.OneHost, true, multiNode, "raw block device"},
+	} {
+		r, _ := newSiteRig(t, test.reach)
+		for _, mode := range test.modes {
+			req := inPool(strings.ToLower(strings.ReplaceAll(mode.String(), "_", "-")), mode)
+			if test.block {
+				req.VolumeCapabilities = []*csi.VolumeCapability{withMode(mode, blockCapability())}
+			}
+			made, err := r.CreateVolume(r.ctx(), req)
+			if test.wrong != "" {
+				expectError(t, err, codes.InvalidArgument, test.wrong)
+				continue
+			}
+			if err != nil {
+				t.Errorf("%d, %s: %v", test.reach, mode, err)
+				continue
+			}
+			resp, err := r.ValidateVolumeCapabilities(r.ctx(), &csi.ValidateVolumeCapabilitiesRequest{
+				VolumeId: made.GetVolume().GetVolumeId(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
+			})
+			if err != nil || resp.GetConfirmed() == nil {
+				t.Errorf("%d, %s: %v, %v", test.reach, mode, resp, err)
+			}
+		}
+	}
+}
+
+func TestSite_OneOfSeveralAccessModesIsEnoughToBeRefused(t *testing.T) {
+	r, _ := newSiteRig(t, backend.OneHost)
+	req := inPool("v", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
+	req.VolumeCapabilities = append(req.VolumeCapabilities, withMode(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER, mountCapability("")))
+	_, err := r.CreateVolume(r.ctx(), req)
+	expectError(t, err, codes.InvalidArgument, "MULTI_NODE_MULTI_WRITER", "one node at a time")
+}
+
+func TestSite_VolumeIsAttachedToAnyNodeThatThereIs(t *testing.T) {
+	r, _ := newSiteRig(t, backend.ManyHosts, func(c *Config) { c.Attach = true })
+	req := inPool("v", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)
+	if _, err := r.CreateVolume(r.ctx(), req); err != nil {
+		t.Fatal(err)
+	}
+	for node, code := range map[string]codes.Code{"node-x": codes.OK, "node-y": codes.OK, "node-down": codes.OK, "node-new": codes.NotFound} {
+		_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: node, VolumeCapability: req.GetVolumeCapabilities()[0]})
+		expectError(t, err, code)
+	}
+}
