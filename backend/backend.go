@@ -61,6 +61,12 @@ type Cloner interface {
 	Clone(ctx context.Context, source ID, spec VolumeSpec) (*Volume, error)
 }
 
+// Recaller is implemented by backends that look up some volumes elsewhere and cache the answer while the volumes are in use.
+type Recaller interface {
+	// Recall is Get for frequent callers, who can use an answer from a cache.
+	Recall(ctx context.Context, id ID) (*Volume, error)
+}
+
 // Topology is implemented by backends of several hosts. Capacity is then the sum of all hosts whose pool can be used.
 type Topology interface {
 	// FindHost fails with ErrNotFound if there is no such host.

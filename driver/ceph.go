@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,7 +37,11 @@ func (n *node) cephKey(ctx context.Context, id backend.ID, c backend.Ceph) (node
 		return nodeops.CephKey{}, fmt.Errorf("%w: volume %s is in the Ceph cluster %s, of which node %s has no keys", backend.ErrPrecondition, id, c.FSID, n.NodeID)
 	}
 	key, err := n.CephKeys.CephKey(ctx, c)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return key, fmt.Errorf("%w: volume %s: node %s has no key of user %s of the Ceph cluster %s yet: the secret that ceph.nodeSecretRef of the pool names must have it, and a change gets to the node in a minute or two: %w",
+			backend.ErrPrecondition, id, n.NodeID, c.User, c.FSID, err)
+	case err != nil:
 		return key, fmt.Errorf("%w: volume %s: the key of user %s of the Ceph cluster %s: %w", backend.ErrPrecondition, id, c.User, c.FSID, err)
 	}
 	return key, nil

@@ -98,7 +98,7 @@ func (c *controller) createOnSite(ctx context.Context, spec backend.VolumeSpec, 
 	return &csi.CreateVolumeResponse{Volume: c.volume(v)}, nil
 }
 
-// reach says which nodes can use a volume that is asked for.
+// reach says which nodes can use a requested volume.
 func (c *controller) reach(spec backend.VolumeSpec) backend.Reach {
 	t, ok := c.Backend.(backend.Topology)
 	switch {

@@ -22,7 +22,7 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 	if m, err := sharedAt(id, req.GetVolumePath()); m != nil && err == nil {
 		return n.sharedStats(ctx, id, m)
 	}
-	v, err := n.Backend.Get(ctx, id)
+	v, err := n.recall(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +43,13 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 	}
 	setCondition(resp, condition)
 	return resp, nil
+}
+
+func (n *node) recall(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	if b, ok := n.Backend.(backend.Recaller); ok {
+		return b.Recall(ctx, id)
+	}
+	return n.Backend.Get(ctx, id)
 }
 
 // conditionAt is what the backend knows of a volume, and what its file system says where it is mounted.
@@ -113,7 +120,7 @@ func (n *node) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHe
 	if all := sharedAmong(id, req.GetStagingTargetPath(), req.GetVolumePublishPath()); len(all) > 0 {
 		return n.sharedHealth(ctx, id, all), nil
 	}
-	v, err := n.Backend.Get(ctx, id)
+	v, err := n.recall(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -50,11 +51,17 @@ func ParseCephKey(text string) (CephKey, error) {
 	return CephKey{secret}, nil
 }
 
-// ReadCephKey reads a key from a file that its owner alone may read, and no other write.
+// ReadCephKey reads a key from a file that its owner alone may read, and no other write. It follows links that stay in the
+// directory of the file, as those of a mounted Secret do, and no others.
 func ReadCephKey(path string) (CephKey, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return CephKey{}, fmt.Errorf("reading a key of Ceph: %w", err)
+	}
+	defer dir.Close()
+	f, err := dir.OpenFile(filepath.Base(path), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return CephKey{}, fmt.Errorf("reading a key of Ceph in %s: %w", filepath.Dir(path), err)
 	}
 	defer f.Close()
 	info, err := f.Stat()

@@ -65,11 +65,62 @@ func TestCephKey_FileIsItsOwnersAlone(t *testing.T) {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
-	if err := os.Symlink(file, file+"2"); err != nil {
+}
+
+func TestCephKey_IsReadFromAMountedSecret(t *testing.T) {
+	mount := t.TempDir()
+	link := func(to, from string) {
+		t.Helper()
+		name := filepath.Join(mount, from)
+		if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := func(version, key string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(mount, version), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(mount, version, "key")
+		write(t, file, key)
+		if err := os.Chmod(file, 0o400); err != nil {
+			t.Fatal(err)
+		}
+		link(version, "..data")
+	}
+	// As the kubelet does: a directory for each version, which a link names, and a link through that one for each key.
+	secret("..2026_01_01", someKey)
+	link("..data/key", "fsid.node")
+	key, err := ReadCephKey(filepath.Join(mount, "fsid.node"))
+	if err != nil || len(key.secret) != 28 {
+		t.Fatalf("%d bytes, %v", len(key.secret), err)
+	}
+	other := "AQC" + someKey[3:]
+	secret("..2026_01_02", other)
+	want, err := ParseCephKey(other)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadCephKey(file + "2"); err == nil {
-		t.Error("a link was followed")
+	if rotated, err := ReadCephKey(filepath.Join(mount, "fsid.node")); err != nil || !slices.Equal(rotated.secret, want.secret) {
+		t.Errorf("after a rotation: %v", err)
+	}
+	outside := filepath.Join(t.TempDir(), "key")
+	write(t, outside, someKey)
+	if err := os.Chmod(outside, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	beside, err := filepath.Rel(mount, outside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{outside, beside, "..data/../../" + filepath.Base(mount) + "/..data/key", "..data", "fsid.node2"} {
+		link(to, "fsid.node2")
+		if _, err := ReadCephKey(filepath.Join(mount, "fsid.node2")); err == nil || strings.Contains(err.Error(), someKey) {
+			t.Errorf("a link to %s: %v", to, err)
+		}
 	}
 }
 

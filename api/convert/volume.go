@@ -48,7 +48,7 @@ func FromVolumeSpec(node string, s backend.VolumeSpec, source *backend.Source) v
 // FoundVolume returns the spec of a Volume for a volume that was found on disk without an object.
 func FoundVolume(node string, v *backend.Volume) v1beta1.VolumeSpec {
 	fsType := v.FSType
-	if fsType == backend.CephFSType { // it is not made with the volume, so nobody can ask for it
+	if fsType == backend.CephFSType { // it is not made with the volume, so no class can name it
 		fsType = ""
 	}
 	return FromVolumeSpec(node, backend.VolumeSpec{

@@ -54,6 +54,7 @@ type node struct {
 	stateDir     string
 	loopSets     int
 	onlyLoopSets bool
+	cephKeys     string
 	clients      *clients
 	watch        part // of the choice of pools; nil with --pool
 }
@@ -68,6 +69,7 @@ func nodeFlags(flags *pflag.FlagSet) *node {
 	flags.IntVar(&n.loopSets, "loop-sets", 8, "how many sets of 256 loop devices may be lent to NFS servers here, a `number` up to 16: a server takes one for each 256 volumes that are images (resource holdfast.dev/loop-set), through --kubelet-registration-dir; 0: none")
 	flags.BoolVar(&n.onlyLoopSets, "only-loop-sets", false, "lend loop devices to NFS servers and do nothing else, for nodes without CSI")
 	flags.StringVar(&n.driver.Namespaces, "namespaces", "", "`directory` such as /proc/1/ns with the network, net, and the host name, uts, of this host, where they are not those of this process: shared volumes are mounted through that network and must outlive this process's")
+	flags.StringVar(&n.cephKeys, "ceph-keys", "", "`directory` with a file FSID.USER for each user of a Ceph cluster as whom this node uses volumes, with the key; none: volumes in Ceph pools are not used here")
 	flags.DurationVar(&n.driver.Patience, "server-patience", driver.DefaultPatience, "how long a call waits for a server of shared volumes that does not answer, a `duration`")
 	flags.StringVar(&n.config, "config", "", "`file` with the pools of all nodes: {\"pools\": [...]} as in the spec of a StorageCluster. Instead of --pool")
 	flags.StringVar(&n.stateDir, "state-dir", "/var/lib/holdfast", "`directory` of Holdfast on this host, for --config: pools without a path, the mount points of disks, and their records")
@@ -147,6 +149,9 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 	}
 	allowedByCluster(&n.driver)
 	n.driver.Services, n.driver.Released = driver.NodeServices, a.Released
+	if n.cephKeys != "" {
+		n.useCeph(storage, a.Released)
+	}
 	debug, err := n.followDebug(informers.NewSharedInformerFactory(n.clients.holdfast, 0), log)
 	if err != nil {
 		return nil, err

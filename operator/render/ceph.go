@@ -165,6 +165,7 @@ func (p *plan) mountCephKeys(pod *core.PodSpec) {
 		Projected: &core.ProjectedVolumeSource{Sources: sources, DefaultMode: new(int32(0o400))},
 	}})
 	main := container(pod, name)
+	main.Args = append(main.Args, "--ceph-keys="+cephKeys)
 	main.VolumeMounts = append(main.VolumeMounts, core.VolumeMount{Name: volume, MountPath: cephKeys, ReadOnly: true})
 }
 

@@ -11,6 +11,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
+	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
@@ -122,6 +123,9 @@ func TestCeph_NodesGetTheKeysOfTheirUserAndNoOthers(t *testing.T) {
 	s := sources[0].Secret
 	if s.Name != "ceph-node" || !*s.Optional || len(s.Items) != 1 || s.Items[0].Key != "key" || s.Items[0].Path != testFSID+".holdfast-node" {
 		t.Errorf("it is %+v", s)
+	}
+	if args := container(&pod, "holdfast").Args; !slices.Contains(args, "--ceph-keys=/etc/holdfast/ceph") {
+		t.Errorf("the arguments are %q", args)
 	}
 	if m := mountOf(container(&pod, "holdfast"), "ceph-keys"); m.MountPath != "/etc/holdfast/ceph" || m.SubPath != "" || !m.ReadOnly {
 		t.Errorf("it is mounted as %+v", m)
@@ -322,5 +326,43 @@ func TestCheck_KeysOfCephAreCheckedBeforeAnythingIsMade(t *testing.T) {
 		if err != nil && (strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "QUJD")) {
 			t.Errorf("%s: a key is in %v", name, err)
 		}
+	}
+}
+
+func TestCeph_ClassesOfItsPoolsBindAtOnce(t *testing.T) {
+	wait, now := storage.VolumeBindingWaitForFirstConsumer, storage.VolumeBindingImmediate
+	for name, test := range map[string]struct {
+		class  v1beta1.StorageClassSpec
+		mode   storage.VolumeBindingMode
+		fsType string
+	}{
+		"block":             {v1beta1.StorageClassSpec{Pool: "block"}, now, "ext4"},
+		"xfs":               {v1beta1.StorageClassSpec{Pool: "block", FSType: v1beta1.XFS}, now, "xfs"},
+		"files":             {v1beta1.StorageClassSpec{Pool: "files"}, now, ""},
+		"on nodes":          {v1beta1.StorageClassSpec{Pool: "disk"}, wait, "ext4"},
+		"of any node":       {v1beta1.StorageClassSpec{}, wait, "ext4"},
+		"as it is asked":    {v1beta1.StorageClassSpec{Pool: "files", VolumeBindingMode: string(wait)}, wait, ""},
+		"on an NFS server":  {v1beta1.StorageClassSpec{Pool: "files", Parameters: map[string]string{"shared": "true"}}, wait, ""},
+		"at once on a node": {v1beta1.StorageClassSpec{Pool: "disk", VolumeBindingMode: string(now)}, now, "ext4"},
+	} {
+		in := askCeph()
+		test.class.Name = "class"
+		in.Cluster.Spec.StorageClasses = []v1beta1.StorageClassSpec{test.class}
+		if c := classOf(t, in, "class"); *c.VolumeBindingMode != test.mode || c.Parameters["csi.storage.k8s.io/fstype"] != test.fsType {
+			t.Errorf("%s: %s, file system %q", name, *c.VolumeBindingMode, c.Parameters["csi.storage.k8s.io/fstype"])
+		}
+	}
+	in := ask(func(s *v1beta1.StorageClusterSpec) { s.Pools = []v1beta1.PoolSpec{filesPool(), blockPool()} })
+	in.Cluster.Spec.StorageClasses = nil
+	if c := classOf(t, in, "holdfast"); *c.VolumeBindingMode != now || c.Parameters["csi.storage.k8s.io/fstype"] != "" {
+		t.Errorf("the default where all pools are in Ceph clusters: %s, %v", *c.VolumeBindingMode, c.Parameters)
+	}
+}
+
+func TestCheck_ClassOfACephFSHasNoFileSystem(t *testing.T) {
+	in := askCeph()
+	in.Cluster.Spec.StorageClasses = []v1beta1.StorageClassSpec{{Name: "a", Pool: "files", FSType: v1beta1.XFS}}
+	if _, err := Objects(in); err == nil || !strings.Contains(err.Error(), "spec.storageClasses[0].fsType") || !strings.Contains(err.Error(), "pool files") {
+		t.Errorf("got %v", err)
 	}
 }

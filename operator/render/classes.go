@@ -2,6 +2,7 @@ package render
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	storage "k8s.io/api/storage/v1"
@@ -77,14 +78,33 @@ func (p *plan) shape(class *storage.StorageClass, spec v1beta1.StorageClassSpec)
 		class.VolumeBindingMode = new(storage.VolumeBindingMode(spec.VolumeBindingMode))
 	}
 	class.MountOptions = spec.MountOptions
-	if spec.Parameters[parameters.Shared] == "true" {
-		delete(class.Parameters, parameters.FSType) // a server may have no file systems to choose from
+	site := p.siteOf(spec)
+	if site != nil && spec.VolumeBindingMode == "" {
+		class.VolumeBindingMode = new(storage.VolumeBindingImmediate) // all nodes reach it
+	}
+	if isShared(spec) || site != nil && site.Engine == v1beta1.EngineCephFS {
+		delete(class.Parameters, parameters.FSType) // it has that of its server or of its cluster
 	}
 	maps.Copy(class.Parameters, parametersOf(spec))
 	for _, c := range p.credentials() {
 		keys := c.parameters()
 		class.Parameters[keys[0]], class.Parameters[keys[1]] = c.secret, p.Namespace
 	}
+}
+
+func isShared(class v1beta1.StorageClassSpec) bool { return class.Parameters[parameters.Shared] == "true" }
+
+// siteOf is the pool of a class if that is in a Ceph cluster. Without a pool it is the first where none is on nodes.
+func (p *plan) siteOf(class v1beta1.StorageClassSpec) *v1beta1.PoolSpec {
+	if isShared(class) {
+		return nil
+	}
+	alone := len(v1beta1.NodePools(p.pools)) == 0
+	i := slices.IndexFunc(p.pools, func(pool v1beta1.PoolSpec) bool { return pool.Name == class.Pool || class.Pool == "" && alone })
+	if i < 0 || p.pools[i].Ceph == nil {
+		return nil
+	}
+	return &p.pools[i]
 }
 
 // parametersOf are the parameters of a class, with those that have a field.

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	typed "github.com/holdfast-storage/holdfast/api/client/clientset/typed/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/api/convert"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/driver"
+)
+
+// useCeph lets the driver use volumes of Ceph pools beside those of this node.
+func (n *node) useCeph(storage *local.Backend, released func(backend.ID)) {
+	reached := &nodeStorage{Backend: storage, volumes: n.clients.holdfast.HoldfastV1beta1().Volumes()}
+	n.driver.Backend, n.driver.CephKeys = reached, driver.CephKeyFiles(n.cephKeys)
+	n.driver.Released = func(id backend.ID) {
+		reached.forget(id)
+		released(id)
+	}
+}
+
+// nodeStorage is what a node can use: what is in its own pools, and what is in Ceph pools, where its object says how to reach
+// it. The agent of the Ceph pool may be away meanwhile.
+type nodeStorage struct {
+	*local.Backend
+	volumes typed.VolumeInterface
+
+	mu    sync.Mutex
+	known map[backend.ID]backend.Volume // of Ceph pools
+}
+
+var _ backend.Recaller = (*nodeStorage)(nil)
+
+// lookUpTime is how long the API server may take.
+const lookUpTime = 10 * time.Second
+
+// Get asks the API server only for what no pool of this node has.
+func (s *nodeStorage) Get(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	v, err := s.Backend.Get(ctx, id)
+	if err == nil || !errors.Is(err, backend.ErrNotFound) && !errors.Is(err, backend.ErrUnavailable) {
+		return v, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
+	defer cancel()
+	o, failed := s.volumes.Get(ctx, string(id), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(failed):
+		return nil, err
+	case failed != nil:
+		return nil, fmt.Errorf("%w: volume %s is in no pool of this node, and its object cannot be read, which says whether it is in a Ceph pool: %w", backend.ErrUnavailable, id, failed)
+	case v1beta1.CephPoolOf(o.Spec.Node) == "":
+		return nil, err
+	case o.Unreadable() != nil:
+		return nil, fmt.Errorf("%w: volume %s: its object cannot be read: %w", backend.ErrPrecondition, id, o.Unreadable())
+	case o.Status.CreationTime == nil:
+		return nil, fmt.Errorf("%w: volume %s, which is not made yet in %s", backend.ErrNotFound, id, v1beta1.SiteOf(o.Spec.Node))
+	}
+	v = convert.ToVolume(o)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		s.known = map[backend.ID]backend.Volume{}
+	}
+	s.known[id] = *v
+	return v, nil
+}
+
+// Recall spares the API server.
+func (s *nodeStorage) Recall(ctx context.Context, id backend.ID) (*backend.Volume, error) {
+	s.mu.Lock()
+	v, is := s.known[id]
+	s.mu.Unlock()
+	if is {
+		return &v, nil
+	}
+	return s.Get(ctx, id)
+}
+
+func (s *nodeStorage) forget(id backend.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, id)
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/local"
+	"github.com/holdfast-storage/holdfast/test/rig/miniapi"
+)
+
+// cephNode is a node without pools of its own.
+func cephNode(t *testing.T) (*nodeStorage, client.Interface, *miniapi.Server) {
+	t.Helper()
+	api := miniapi.New(t)
+	ours := client.NewForConfigOrDie(api.Config())
+	return &nodeStorage{Backend: local.OpenReachable(t.Context(), nil, slog.New(slog.DiscardHandler)), volumes: ours.HoldfastV1beta1().Volumes()}, ours, api
+}
+
+func putVolume(t *testing.T, c client.Interface, name, node string, status v1beta1.VolumeStatus) {
+	t.Helper()
+	volumes := c.HoldfastV1beta1().Volumes()
+	v, err := volumes.Create(t.Context(), &v1beta1.Volume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.VolumeSpec{Name: name, Node: node}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Status = status
+	if _, err := volumes.UpdateStatus(t.Context(), v, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNodeStorage_FindsVolumesOfCephPools(t *testing.T) {
+	s, ours, api := cephNode(t)
+	made := metav1.NowMicro()
+	image := v1beta1.VolumeStatus{
+		CreationTime: &made, Size: v1beta1.Quantity(1 << 30), Mode: v1beta1.ModeFilesystem, FSType: "ext4",
+		Access: &v1beta1.VolumeAccess{RBD: &v1beta1.VolumeRBD{Cluster: v1beta1.VolumeCeph{FSID: "f", Monitors: []string{"v2:10.0.0.1:3300"}, User: "u"}, Pool: "p", Image: "image"}},
+	}
+	putVolume(t, ours, "image", v1beta1.NodeOfCephPool("block"), image)
+	putVolume(t, ours, "unmade", v1beta1.NodeOfCephPool("block"), v1beta1.VolumeStatus{})
+	putVolume(t, ours, "local", "node-b", image)
+	putVolume(t, ours, "exported", v1beta1.NodeOfServer("team/files"), image)
+
+	v, err := s.Get(t.Context(), "image")
+	if err != nil || v.Access.RBD == nil || v.Access.RBD.Image != "image" || v.Reach != backend.OneHost || v.FSType != "ext4" {
+		t.Fatalf("got %+v, %v", v, err)
+	}
+	for _, id := range []backend.ID{"unmade", "local", "exported", "nothing"} {
+		if _, err := s.Get(t.Context(), id); !errors.Is(err, backend.ErrNotFound) || errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+
+	api.Close()
+	if _, err := s.Get(t.Context(), "image"); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("without the API server: %v", err)
+	}
+	if v, err := s.Recall(t.Context(), "image"); err != nil || v.Access.RBD == nil {
+		t.Errorf("recalled: %+v, %v", v, err)
+	}
+	s.forget("image")
+	if _, err := s.Recall(t.Context(), "image"); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("after it was released: %v", err)
+	}
+}
