@@ -78,6 +78,15 @@ type Topology interface {
 	CapacityAt(ctx context.Context, node, pool string) (Capacity, error)
 }
 
+// Attacher is implemented by backends with volumes of which the reach is OneHost.
+type Attacher interface {
+	// Attach gives a volume to a host. It fails with ErrPrecondition while another host has it.
+	Attach(ctx context.Context, id ID, node string) error
+	// Detach takes the volume from the host, or from any host if node is empty. It succeeds if there is no such volume, or
+	// another host has it.
+	Detach(ctx context.Context, id ID, node string) error
+}
+
 // Sharer is implemented by backends that also have shared volumes, on NFS servers. Capacity and CapacityAt do not
 // include NFS servers.
 type Sharer interface {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 )
 
-// ControllerPublishVolume changes nothing: a volume is on its node. It refuses every other node; a volume on a site may be
-// used on every existing node.
+// ControllerPublishVolume changes nothing for a volume on its node, and refuses every other node. A volume on a site may be
+// used on every existing node, and an image in a Ceph cluster on one at a time, which is recorded.
 func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if !c.Attach {
 		return c.UnimplementedControllerServer.ControllerPublishVolume(ctx, req)
@@ -33,7 +33,13 @@ func (c *controller) ControllerPublishVolume(ctx context.Context, req *csi.Contr
 		return nil, err
 	}
 	if v.Reach != backend.ItsHost {
-		return &csi.ControllerPublishVolumeResponse{}, c.checkNode(req.GetNodeId())
+		if err := c.checkNode(req.GetNodeId()); err != nil {
+			return nil, err
+		}
+		if a, is := c.Backend.(backend.Attacher); is && v.Reach == backend.OneHost {
+			err = a.Attach(ctx, id, req.GetNodeId())
+		}
+		return &csi.ControllerPublishVolumeResponse{}, err
 	}
 	if here := nodeOf(c.topology(v.Node)); req.GetNodeId() != here {
 		if err := c.checkNode(req.GetNodeId()); err != nil {
@@ -54,13 +60,17 @@ func (c *controller) checkNode(node string) error {
 	return t.FindHost(node)
 }
 
-// ControllerUnpublishVolume has nothing to undo.
+// ControllerUnpublishVolume lets another node have a volume that one at a time may use.
 func (c *controller) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if !c.Attach {
 		return c.UnimplementedControllerServer.ControllerUnpublishVolume(ctx, req)
 	}
-	if _, err := parseID("volume_id", req.GetVolumeId()); err != nil {
+	id, err := parseID("volume_id", req.GetVolumeId())
+	if err != nil {
 		return nil, err
 	}
-	return &csi.ControllerUnpublishVolumeResponse{}, nil
+	if a, is := c.Backend.(backend.Attacher); is {
+		err = a.Detach(ctx, id, req.GetNodeId())
+	}
+	return &csi.ControllerUnpublishVolumeResponse{}, err
 }

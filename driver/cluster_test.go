@@ -22,8 +22,9 @@ type spread struct {
 	nodes []string
 	reach backend.Reach // of volumes of the pool; those of others are on their hosts
 
-	mu    sync.Mutex
-	asked []string
+	mu       sync.Mutex
+	asked    []string
+	attached map[backend.ID]string
 }
 
 func (s *spread) Create(ctx context.Context, spec backend.VolumeSpec) (*backend.Volume, error) {
@@ -80,6 +81,28 @@ func (s *spread) Reach(pool string) backend.Reach {
 		return s.reach
 	}
 	return backend.ItsHost
+}
+
+func (s *spread) Attach(_ context.Context, id backend.ID, node string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := s.attached[id]; at != "" && at != node {
+		return fmt.Errorf("%w: volume %s is attached to %s", backend.ErrPrecondition, id, at)
+	}
+	if s.attached == nil {
+		s.attached = map[backend.ID]string{}
+	}
+	s.attached[id] = node
+	return nil
+}
+
+func (s *spread) Detach(_ context.Context, id backend.ID, node string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if node == "" || s.attached[id] == node {
+		delete(s.attached, id)
+	}
+	return nil
 }
 
 func (s *spread) FindHost(node string) error {

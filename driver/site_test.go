@@ -56,7 +56,7 @@ func TestSite_AnotherPoolIsStillOnANode(t *testing.T) {
 	req := createRequest("v")
 	req.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{on("node-y")}}
 	if _, err := r.CreateVolume(r.ctx(), req); err != nil || !slices.Equal(s.asked, []string{"node-y"}) {
-		t.Errorf("asked for at %v, %v", s.asked, err)
+		t.Errorf("requested at %v, %v", s.asked, err)
 	}
 }
 
@@ -129,4 +129,31 @@ func TestSite_VolumeIsAttachedToAnyNodeThatThereIs(t *testing.T) {
 		_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: node, VolumeCapability: req.GetVolumeCapabilities()[0]})
 		expectError(t, err, code)
 	}
+}
+
+func TestSite_ImageIsAttachedToOneNodeAtATime(t *testing.T) {
+	r, _ := newSiteRig(t, backend.OneHost, func(c *Config) { c.Attach = true })
+	req := inPool("v", csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
+	if _, err := r.CreateVolume(r.ctx(), req); err != nil {
+		t.Fatal(err)
+	}
+	attach := func(node string) error {
+		_, err := r.ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: node, VolumeCapability: req.GetVolumeCapabilities()[0]})
+		return err
+	}
+	detach := func(node string) {
+		t.Helper()
+		if _, err := r.ControllerUnpublishVolume(r.ctx(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: node}); err != nil {
+			t.Error(err)
+		}
+	}
+	expectError(t, attach("node-x"), codes.OK)
+	expectError(t, attach("node-x"), codes.OK)
+	expectError(t, attach("node-y"), codes.FailedPrecondition, "node-x")
+	detach("node-y")
+	expectError(t, attach("node-y"), codes.FailedPrecondition, "node-x")
+	detach("node-x")
+	expectError(t, attach("node-y"), codes.OK)
+	detach("")
+	expectError(t, attach("node-x"), codes.OK)
 }

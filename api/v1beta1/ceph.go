@@ -121,6 +121,11 @@ func CephPoolOf(node string) string {
 	return pool
 }
 
+// Attaches says whether volumes are attached, so that VolumeAttachments show where each is used.
+func (s *StorageClusterSpec) Attaches() bool {
+	return s.CSI.AttachRequired || len(CephPools(s.Pools)) > 0
+}
+
 // CephPools are the pools of a list that are in Ceph clusters.
 func CephPools(all []PoolSpec) (pools []PoolSpec) {
 	for _, p := range all {

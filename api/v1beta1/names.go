@@ -52,6 +52,9 @@ const AgentFinalizer = "holdfast.dev/agent"
 // disk without one.
 const AdoptedLabel = "holdfast.dev/adopted"
 
+// AttachedAnnotation, on a Volume that one node at a time may use, names the node that it is attached to.
+const AttachedAnnotation = "holdfast.dev/attached-to"
+
 // The labels, in spec.labels of a Volume, that name the claim and PersistentVolume it was created for.
 const (
 	ClaimNameLabel        = "csi.storage.k8s.io/pvc/name"

@@ -224,7 +224,8 @@ type CSISpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	MaxVolumesPerNode int64 `json:"maxVolumesPerNode,omitempty"`
-	// attachRequired runs external-attacher: VolumeAttachments then show where each volume is used.
+	// attachRequired runs external-attacher: VolumeAttachments then show where each volume is used. With a pool in a Ceph
+	// cluster it always runs: without it no one would keep two nodes from using one image.
 	// +optional
 	AttachRequired bool `json:"attachRequired,omitempty"`
 	// ephemeral allows inline ephemeral volumes. None are allowed if it is left out; those in use then stay until their
@@ -438,11 +439,12 @@ type StorageClassSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum="";Delete;Retain
 	ReclaimPolicy core.PersistentVolumeReclaimPolicy `json:"reclaimPolicy,omitempty"`
-	// volumeBindingMode is WaitForFirstConsumer if empty: the scheduler first finds a node with enough capacity.
+	// volumeBindingMode is WaitForFirstConsumer if empty: the scheduler first finds a node with enough capacity. If the pool is
+	// in a Ceph cluster, which all nodes reach, it is Immediate if empty.
 	// +optional
 	// +kubebuilder:validation:Enum="";WaitForFirstConsumer;Immediate
 	VolumeBindingMode string `json:"volumeBindingMode,omitempty"`
-	// fsType is ext4 if empty.
+	// fsType is ext4 if empty. A class whose pool has the engine CephFS has none.
 	// +optional
 	FSType FSType `json:"fsType,omitempty"`
 	// mountOptions of the volumes, such as discard.

@@ -1,12 +1,16 @@
 package cluster_test
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"testing"
 
+	storage "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/cluster"
 	"github.com/holdfast-storage/holdfast/test/rig/inmemory"
 )
 
@@ -167,4 +171,72 @@ func TestCephPool_VolumesAreUsedWhileItsAgentIsSilent(t *testing.T) {
 	inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory")
 	err = w.Backend.Delete(t.Context(), "v")
 	inmemory.Expect(t, err, backend.ErrUnavailable, "Ceph pool memory", "agent is back")
+}
+
+func TestCephPool_ImageIsAttachedToOneNodeAtATime(t *testing.T) {
+	w := newWorld(t)
+	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
+	w.CephPool(gib, v1beta1.EngineRBD)
+	w.Start()
+	w.Ready(inmemory.CephPool)
+	if _, err := w.Backend.Create(t.Context(), cephSpec("v", mib)); err != nil {
+		t.Fatal(err)
+	}
+	attach := func(node string) error { return w.Backend.Attach(t.Context(), "v", node) }
+	detach := func(id backend.ID, node string) {
+		t.Helper()
+		if err := w.Backend.Detach(t.Context(), id, node); err != nil {
+			t.Error(err)
+		}
+	}
+	attachment := func(node string) {
+		t.Helper()
+		name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte("v"+"csi.holdfast.dev"+node)))
+		a := &storage.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.VolumeAttachmentSpec{NodeName: node}}
+		if _, err := w.Theirs.StorageV1().VolumeAttachments().Create(t.Context(), a, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var nodes []string
+	for i := range 8 {
+		nodes = append(nodes, fmt.Sprintf("node-%d", i))
+		attachment(nodes[i])
+	}
+	results := make(chan error)
+	for _, node := range nodes {
+		go func() { results <- attach(node) }()
+	}
+	won := 0
+	for range nodes {
+		if err := <-results; err == nil {
+			won++
+		} else {
+			inmemory.Expect(t, err, backend.ErrPrecondition, "is attached to node node-")
+		}
+	}
+	first := w.Volume("v").Annotations[v1beta1.AttachedAnnotation]
+	if won != 1 || first == "" {
+		t.Fatalf("%d of %d have it, recorded is %q", won, len(nodes), first)
+	}
+	for range 2 {
+		inmemory.Expect(t, attach("other"), backend.ErrPrecondition, "node "+first, "node other")
+	}
+	if err := attach(first); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	detach("v", "other")
+	inmemory.Expect(t, attach("other"), backend.ErrPrecondition, first)
+	detach("v", first)
+	if err := attach("other"); err != nil {
+		t.Errorf("after it was detached: %v", err)
+	}
+	if err := attach(first); err != nil { // other has no VolumeAttachment: it was removed by force
+		t.Errorf("after its VolumeAttachment was removed: %v", err)
+	}
+	detach("v", "")
+	if at, is := w.Volume("v").Annotations[v1beta1.AttachedAnnotation]; is {
+		t.Errorf("it is attached to %q", at)
+	}
+	detach("gone", "other")
+	inmemory.Expect(t, w.Backend.Attach(t.Context(), "gone", "other"), backend.ErrNotFound)
 }

@@ -57,7 +57,7 @@ type plan struct {
 func (s *situation) plan(failed bool) plan {
 	p := plan{
 		replacePods:  s.nodeSet != nil && s.nodeSet.DeletionTimestamp == nil,
-		attacherRuns: s.cluster.Spec.CSI.AttachRequired && s.withCSI(),
+		attacherRuns: s.cluster.Spec.Attaches() && s.withCSI(),
 		shared:       s.sharedLabels(),
 	}
 	// Pods of the other workload may still run external-attacher.

@@ -73,7 +73,7 @@ func (s *situation) status() v1beta1.StorageClusterStatus {
 
 func (s *situation) images() v1beta1.Images {
 	images := s.release.Images(s.cluster)
-	if !s.cluster.Spec.CSI.AttachRequired || !s.withCSI() {
+	if !s.cluster.Spec.Attaches() || !s.withCSI() {
 		images.CSIAttacher = ""
 	}
 	if !s.withCSI() {

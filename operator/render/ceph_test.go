@@ -366,3 +366,12 @@ func TestCheck_ClassOfACephFSHasNoFileSystem(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestCeph_VolumesAreAttached(t *testing.T) {
+	in := askCeph()
+	driver := must[storage.CSIDriver](t, in, "CSIDriver", "csi.holdfast.dev")
+	pod := must[apps.Deployment](t, in, "Deployment", "holdfast-controller").Spec.Template.Spec
+	if !*driver.Spec.AttachRequired || !slices.Contains(container(&pod, "holdfast").Args, "--attach") || container(&pod, "csi-attacher") == nil {
+		t.Errorf("attaching is required: %t; the arguments are %q", *driver.Spec.AttachRequired, container(&pod, "holdfast").Args)
+	}
+}

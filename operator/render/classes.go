@@ -33,7 +33,7 @@ func (p *plan) driver() ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
-	driver.Spec.AttachRequired = &p.spec.CSI.AttachRequired
+	driver.Spec.AttachRequired = new(p.spec.Attaches())
 	p.announceInline(driver)
 	return []object{driver}, nil
 }
@@ -92,7 +92,9 @@ func (p *plan) shape(class *storage.StorageClass, spec v1beta1.StorageClassSpec)
 	}
 }
 
-func isShared(class v1beta1.StorageClassSpec) bool { return class.Parameters[parameters.Shared] == "true" }
+func isShared(class v1beta1.StorageClassSpec) bool {
+	return class.Parameters[parameters.Shared] == "true"
+}
 
 // siteOf is the pool of a class if that is in a Ceph cluster. Without a pool it is the first where none is on nodes.
 func (p *plan) siteOf(class v1beta1.StorageClassSpec) *v1beta1.PoolSpec {

@@ -94,7 +94,7 @@ func (p *plan) controllerContainers(pod *core.PodSpec) error {
 	if err != nil {
 		return err
 	}
-	if p.spec.CSI.AttachRequired {
+	if p.spec.Attaches() {
 		main.Args = append(main.Args, "--attach")
 		pod.Containers = append(pod.Containers, beside(template, "csi-attacher", p.images.CSIAttacher))
 	}

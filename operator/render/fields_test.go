@@ -17,6 +17,7 @@ import (
 // elsewhere are the fields that no object shows, and the code that applies them.
 var elsewhere = map[string]string{
 	"deletionPolicy":      "what removes the StorageCluster",
+	"csi.attachRequired":  "clusters without pools in Ceph clusters, which there are here",
 	"imageRegistry":       "images that are not named, which all are here",
 	"images.nfs":          "what makes NFS servers",
 	"nfs.networkPolicies": "what makes NFS servers",

@@ -14,7 +14,7 @@ import (
 
 var kinds = map[string]string{
 	"volumes": "Volume", "snapshots": "Snapshot", "storagenodes": "StorageNode", "leases": "Lease", "nodes": "Node", "namespaces": "Namespace",
-	"events": "Event", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim", "pods": "Pod", "storageclasses": "StorageClass",
+	"events": "Event", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim", "pods": "Pod", "storageclasses": "StorageClass", "volumeattachments": "VolumeAttachment",
 	"secrets": "Secret", "configmaps": "ConfigMap", "storageclusters": "StorageCluster",
 	"nodejobs": "NodeJob", "storageupgrades": "StorageUpgrade", "daemonsets": "DaemonSet", "deployments": "Deployment",
 	"statefulsets": "StatefulSet", "replicasets": "ReplicaSet", "customresourcedefinitions": "CustomResourceDefinition", "csinodes": "CSINode",

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/backend"
+)
+
+var _ backend.Attacher = (*Backend)(nil)
+
+// Attach records in the object which node has the volume attached. The write fails if another one was recorded in between,
+// so two nodes never have it, whoever calls.
+func (b *Backend) Attach(ctx context.Context, id backend.ID, node string) error {
+	return b.editAttached(ctx, id, func(now string) (string, error) {
+		if now == "" || now == node {
+			return node, nil
+		}
+		held, err := b.isAttached(ctx, id, now)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("%w: volume %s: whether it is still attached to node %s: %w", backend.ErrUnavailable, id, now, err)
+		case held:
+			return "", fmt.Errorf("%w: volume %s is attached to node %s, and one node at a time may use it; it is attached to node %s once it is detached there",
+				backend.ErrPrecondition, id, now, node)
+		}
+		return node, nil // its VolumeAttachment was removed by force
+	})
+}
+
+// Detach ends that; of no node, that of any.
+func (b *Backend) Detach(ctx context.Context, id backend.ID, node string) error {
+	err := b.editAttached(ctx, id, func(now string) (string, error) {
+		if node == "" || now == node {
+			return "", nil
+		}
+		return now, nil
+	})
+	if errors.Is(err, backend.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func (b *Backend) editAttached(ctx context.Context, id backend.ID, next func(now string) (string, error)) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		o, err := b.Client.HoldfastV1beta1().Volumes().Get(ctx, string(id), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now := o.Annotations[v1beta1.AttachedAnnotation]
+		node, err := next(now)
+		if err != nil || node == now {
+			return err
+		}
+		var value any = node
+		if node == "" {
+			value = nil
+		}
+		_, err = b.volumes.merge(ctx, o, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1beta1.AttachedAnnotation: value}}})
+		return err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: volume %s", backend.ErrNotFound, id)
+	case err != nil && backend.FindCode(err) == "":
+		return fmt.Errorf("%w: volume %s: where it is attached cannot be recorded: %w", backend.ErrUnavailable, id, err)
+	}
+	return err
+}
+
+// isAttached says whether there is the VolumeAttachment that Kubernetes makes for a volume and a node.
+func (b *Backend) isAttached(ctx context.Context, id backend.ID, node string) (bool, error) {
+	name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte(string(id)+b.Driver+node)))
+	found, err := b.Kubernetes.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
+	if err != nil {
+		return false, err
+	}
+	for _, a := range found.Items {
+		if a.Name == name {
+			return true, nil
+		}
+	}
+	return false, nil
+}
