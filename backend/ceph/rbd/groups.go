@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/ceph/go-ceph/rados"
-	"github.com/ceph/go-ceph/rbd"
 
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/crashpoint"
@@ -19,7 +18,7 @@ import (
 // groupsObject has a value for each group in its omap. It is written last: members without it do not exist for callers.
 //
 // Ceph's own groups of images are not used: of their snapshots no image can be made before Ceph 20. One instant is what
-// Ceph makes of it, too: no image can be written while all are locked.
+// it is in Ceph, too: no image can be written while the locks of all are held.
 const groupsObject = "holdfast.groups"
 
 type groupRecord struct {
@@ -181,38 +180,35 @@ func (s *session) makeMember(p *part) error {
 	return s.ledger.change(map[string]*promise{name: {Charge: p.meta.Size, State: complete}}, nil)
 }
 
-// snapTogether takes a snapshot of each source while all are locked, so that none is written in between: who has one mapped
-// gives its lock up on request, and waits for it. A lock that was lost on the way fails the group.
+// snapTogether takes a snapshot of each source while the locks of all are held.
 func (s *session) snapTogether(parts []*part) (err error) {
-	var images []*rbd.Image
+	var held []*heldLock
 	defer func() {
-		for _, image := range images {
-			released := image.LockRelease()
-			if err == nil && released != nil {
-				s.log.Warn("the lock of an image ends with its connection", "error", released)
-			}
-			err = errors.Join(err, image.Close())
+		for _, h := range held {
+			err = errors.Join(err, h.close())
 		}
 	}()
 	for _, p := range parts {
-		image, err := rbd.OpenImage(s.ioctx, p.from.name, rbd.NoSnapshot)
+		h, err := s.watchLock(p.from)
 		if err != nil {
 			return err
 		}
-		images = append(images, image)
-		if err := image.LockAcquire(rbd.LockModeExclusive); err != nil {
-			return fmt.Errorf("locking image %s, which its user may have mapped exclusively: %w", p.from.name, err)
+		held = append(held, h)
+	}
+	for _, h := range held {
+		if err := h.lock(); err != nil {
+			return err
 		}
 	}
-	for i, p := range parts {
-		if err := snap(images[i], temporaryPrefix+p.meta.imageName()); err != nil {
+	for i, h := range held {
+		if err := snap(h.image, temporaryPrefix+parts[i].meta.imageName()); err != nil {
 			return err
 		}
 	}
 	crashpoint.Here(crashpoint.ImagesSnapped)
-	for i, p := range parts {
-		if ours, err := images[i].LockIsExclusiveOwner(); err != nil || !ours {
-			return errors.Join(fmt.Errorf("%w: image %s could be written between the snapshots: its lock was taken away", backend.ErrUnavailable, p.from.name), err)
+	for _, h := range held {
+		if err := h.check(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -176,6 +176,20 @@ type shownPool struct {
 }
 
 func killAt(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
+	kill(t, at, o, step)
+	b, end := open(t, at, o.config)
+	for range 2 {
+		if err := o.call(t.Context(), b); err != nil {
+			t.Fatalf("the same call after the restart: %v", err)
+		}
+	}
+	end()
+	checkLeft(t, at, o)
+}
+
+// kill kills a process that has the pool.
+func kill(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
+	t.Helper()
 	b, end := open(t, at, o.config)
 	if err := o.prepare(t.Context(), b); err != nil {
 		t.Fatal(err)
@@ -193,14 +207,16 @@ func killAt(t *testing.T, at ceph.Config, o operation, step crashpoint.Step) {
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
 		t.Fatalf("it was not killed at %s but ended with %v; is the test built with the tag crashpoints? %s", step, err, said.String())
 	}
-	b, end = open(t, at, o.config)
-	for range 2 {
-		if err := o.call(t.Context(), b); err != nil {
-			t.Fatalf("the same call after the restart: %v", err)
-		}
+}
+
+// TestKill_OfAGroupSnapshotLetsWritersGoOn kills a process that has the locks of images, and starts no other.
+func TestKill_OfAGroupSnapshotLetsWritersGoOn(t *testing.T) {
+	at := newPool(t, 0)
+	o := operations[slices.IndexFunc(operations, func(o operation) bool { return o.name == "group" })]
+	kill(t, at, o, crashpoint.ImagesSnapped)
+	for _, name := range []string{"volume.a", "volume.b"} {
+		write(t, at, &backend.Volume{Access: backend.Access{RBD: &backend.RBD{Image: name}}}, []byte("content"))
 	}
-	end()
-	checkLeft(t, at, o)
 }
 
 func beKilled(t *testing.T, name string) {

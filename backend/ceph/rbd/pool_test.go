@@ -215,6 +215,41 @@ func TestCopiesOfCopies_DoNotNeedMoreImagesThanTheKernelMaps(t *testing.T) {
 	}
 }
 
+// TestLocks_AreGivenBackInTime never ends what makes writers wait.
+func TestLocks_AreGivenBackInTime(t *testing.T) {
+	at := newPool(t, 0)
+	b, _ := open(t, at, Config{})
+	ctx := t.Context()
+	if err := created(ctx, b, "a"); err != nil {
+		t.Fatal(err)
+	}
+	a, err := b.Get(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = call(ctx, b, "holding the lock", func(s *session) (any, error) {
+		r, err := s.find(volumes, "a")
+		if err != nil {
+			return nil, err
+		}
+		h, err := s.watchLock(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(h.lock(), h.check()); err != nil {
+			return nil, errors.Join(err, h.close())
+		}
+		write(t, at, a, []byte("content"))
+		if err := h.check(); !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("its content changed while it was held: %v", err)
+		}
+		return nil, h.close()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGroup_IsOfOneInstant writes a number to one volume and then to the other, again and again: at any instant the first is
 // the same or one ahead.
 func TestGroup_IsOfOneInstant(t *testing.T) {

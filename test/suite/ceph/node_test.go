@@ -70,6 +70,7 @@ func TestNode(t *testing.T) {
 	}
 	t.Run("WithClients", func(t *testing.T) { inside(t, work, "^TestGuest") })
 	t.Run("WithoutModules", func(t *testing.T) { inside(t, work, "^TestBareGuest") })
+	t.Run("GroupSnapshot", func(t *testing.T) { groupOfMapped(t, c, work) })
 	t.Run("PowerCut", func(t *testing.T) {
 		cutAfterWriting(t, work)
 		inside(t, work, "^TestCutGuest_Finds")
