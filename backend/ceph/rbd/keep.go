@@ -147,9 +147,12 @@ func (b *Backend) flattenImage(ctx context.Context, name string) error {
 // examineDepth has an image flattened, later, that needs too many others.
 func (b *Backend) examineDepth(ctx context.Context, name string) {
 	n, err := call(ctx, b, "measuring the layers of "+name, func(s *session) (int, error) { return s.depth(name) })
-	if err != nil || n <= shallow {
-		return
+	if err == nil && n > shallow {
+		b.flattenLater(name)
 	}
+}
+
+func (b *Backend) flattenLater(name string) {
 	select {
 	case b.flatten <- name:
 	default:

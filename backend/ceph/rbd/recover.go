@@ -5,6 +5,7 @@ package rbd
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/ceph/go-ceph/rbd"
 
@@ -76,44 +77,47 @@ func (b *Backend) recoverImage(s *session, name string, entries map[string]promi
 	if err != nil {
 		return false, err
 	}
-	if r == nil || errors.Is(r.damage, errIncomplete) {
+	switch {
+	case r == nil || errors.Is(r.damage, errIncomplete):
 		if !promised {
 			return false, nil
 		}
 		b.log.Info("an image that was not completed is removed", "image", name)
 		return true, s.discard(name, p)
-	}
-	if r.meta != nil && r.meta.Group != "" && groups[r.meta.Group] == nil {
+	case r.meta != nil && r.meta.Group != "" && groups[r.meta.Group] == nil:
 		b.log.Info("a snapshot of a group that was not completed is removed", "image", name)
 		return true, s.trashAndErase(r)
 	}
+	if err := s.finish(r, p); err != nil {
+		return true, err
+	}
+	if n, err := s.depth(name); err == nil && n > shallow {
+		b.flattenLater(name)
+	}
+	return true, nil
+}
+
+// finish does what was left to do of making or growing an image that is complete.
+func (s *session) finish(r *record, p promise) error {
 	if p.Source != "" {
-		if err := s.dropTemporary(p.Source, name); err != nil {
-			return true, err
+		if err := s.dropTemporary(p.Source, r.name); err != nil {
+			return err
 		}
 	}
-	charge := r.size
+	want := promise{Charge: r.size, State: complete}
 	if r.meta != nil {
-		charge = max(r.size, r.meta.Size)
+		want.Charge = max(r.size, r.meta.Size)
 		if r.size > r.meta.Size { // growth that was not recorded
 			r.meta.Size = r.size
 			if err := s.writeMeta(r.meta); err != nil {
-				return true, err
+				return err
 			}
 		}
 	}
-	if want := (promise{Charge: charge, State: complete}); p != want {
-		if err := s.ledger.change(map[string]*promise{name: &want}, nil); err != nil {
-			return true, err
-		}
+	if p == want {
+		return nil
 	}
-	if n, err := s.depth(name); err == nil && n > shallow {
-		select {
-		case b.flatten <- name:
-		default:
-		}
-	}
-	return true, nil
+	return s.ledger.change(map[string]*promise{r.name: &want}, nil)
 }
 
 // trashAndErase removes an image that no caller knows.
@@ -156,24 +160,26 @@ func (b *Backend) recoverTrash(s *session, entries map[string]promise) (map[stri
 		if r == nil || r.meta == nil {
 			continue // not ours
 		}
-		p := &promise{Charge: max(r.size, r.meta.Size), State: trashed, Deleted: t.DeletionTime.UTC()}
-		if r.kind != volumes || r.meta.Ephemeral || b.TrashRetention == NoTrash {
-			p.State = removing
-		}
-		change := map[string]*promise{trashKey(t.Id): p}
-		if _, moved := entries[r.name]; moved {
-			again, err := s.look(r.kind, r.id)
-			if err != nil {
-				return nil, err
-			}
-			if again == nil {
-				change[r.name] = nil
-				delete(entries, r.name)
-			}
-		}
-		if err := s.ledger.change(change, nil); err != nil {
+		if err := b.recoverMove(s, r, t.DeletionTime, entries); err != nil {
 			return nil, err
 		}
 	}
 	return there, nil
+}
+
+// recoverMove records that an image was moved to the trash.
+func (b *Backend) recoverMove(s *session, r *record, moved time.Time, entries map[string]promise) error {
+	p := &promise{Charge: max(r.size, r.meta.Size), State: b.discardedAs(r), Deleted: moved.UTC()}
+	change := map[string]*promise{trashKey(r.image): p}
+	if _, recorded := entries[r.name]; recorded {
+		another, err := s.look(r.kind, r.id)
+		if err != nil {
+			return err
+		}
+		if another == nil {
+			change[r.name] = nil
+			delete(entries, r.name)
+		}
+	}
+	return s.ledger.change(change, nil)
 }

@@ -57,10 +57,7 @@ func (b *Backend) remove(ctx context.Context, r *record) error {
 	if errors.Is(r.damage, errNewer) {
 		return fmt.Errorf("%w: %w; delete it with the newer program", backend.ErrPrecondition, r.damaged())
 	}
-	next := trashed
-	if r.kind != volumes || b.TrashRetention == NoTrash || r.meta != nil && r.meta.Ephemeral {
-		next = removing
-	}
+	next := b.discardedAs(r)
 	_, err := call(ctx, b, "moving image "+r.name+" to the trash", func(s *session) (any, error) {
 		if err := s.unused(r); err != nil {
 			return nil, err
@@ -84,6 +81,14 @@ func (b *Backend) remove(ctx context.Context, r *record) error {
 		return err
 	}
 	return b.purge(ctx, r.image, r.name)
+}
+
+// discardedAs is the state of an image that is moved to the trash.
+func (b *Backend) discardedAs(r *record) state {
+	if r.kind != volumes || b.TrashRetention == NoTrash || r.meta != nil && r.meta.Ephemeral {
+		return removing
+	}
+	return trashed
 }
 
 func inUse(r *record, by string) error {
