@@ -80,16 +80,8 @@ func (c *Cluster) Close(ctx context.Context) error {
 			return err
 		}
 	}
-	for {
-		r := c.oldest()
-		if r == nil {
-			break
-		}
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s: %w", backend.ErrUnavailable, r, ctx.Err())
-		}
+	if err := c.Idle(ctx); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,6 +90,21 @@ func (c *Cluster) Close(ctx context.Context) error {
 		c.conn = nil
 	}
 	return nil
+}
+
+// Idle waits until no call runs, not even one whose caller has given it up, or ctx ends.
+func (c *Cluster) Idle(ctx context.Context) error {
+	for {
+		r := c.oldest()
+		if r == nil {
+			return nil
+		}
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s: %w", backend.ErrUnavailable, r, ctx.Err())
+		}
+	}
 }
 
 // Forget gives up a connection that the cluster has cut off. The next call makes another one.
@@ -152,10 +159,16 @@ func (c *Cluster) dial() (*rados.Conn, error) {
 	if c.of != nil {
 		monitors = "0"
 	}
+	mode := "crc secure" // as Ceph has it
+	if c.config.Secure {
+		mode = "secure"
+	}
 	for _, o := range [][2]string{
-		{"mon_host", strings.Join(c.config.Monitors, ",")},
+		{"mon_host", strings.Join(c.config.spoken(), ",")},
 		{"keyring", "/dev/null"},
 		{"key", string(c.config.Key)},
+		{"ms_client_mode", mode},
+		{"ms_mon_client_mode", mode},
 		{"log_file", ""},
 		{"log_to_stderr", "false"},
 		{"err_to_stderr", "false"},

@@ -23,6 +23,8 @@ type Config struct {
 	FSID       string   // of the cluster; another one that answers there is refused. Empty: any is taken
 	User       string   // without "client."
 	Key        Key
+	NodeUser   string // as whom nodes use volumes, without "client."; empty: User
+	Secure     bool   // all that is sent is encrypted, which takes monitors with the messenger v2
 	Pool       string // of images
 	Namespace  string // in that pool; may be empty
 	DataPool   string // where the content of images is, if it is not the pool
@@ -53,6 +55,22 @@ var (
 
 // Complete chooses what was left to choose, and refuses what cannot be.
 func (c *Config) Complete() error {
+	if err := c.CompleteButKey(); err != nil {
+		return err
+	}
+	return c.Key.Check(c.User)
+}
+
+// Check refuses what is no key of that user.
+func (k Key) Check(user string) error {
+	if k == "" || strings.ContainsFunc(string(k), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("%w key of user %s: it must be what `ceph auth get-key client.%s` prints, without white space", backend.ErrInvalid, user, user)
+	}
+	return nil
+}
+
+// CompleteButKey is Complete for who does not have the key yet.
+func (c *Config) CompleteButKey() error {
 	c.Patience = cmp.Or(c.Patience, DefaultPatience)
 	if len(c.Monitors) == 0 {
 		return fmt.Errorf("%w: no monitor of the Ceph cluster is named; give the addresses that `ceph mon dump` prints", backend.ErrInvalid)
@@ -63,12 +81,16 @@ func (c *Config) Complete() error {
 		}
 		c.Monitors[i] = withProtocol(m)
 	}
+	if len(c.spoken()) == 0 {
+		return fmt.Errorf("%w monitors %s: only the messenger v2 encrypts, and none has it; give the addresses v2:HOST:PORT that `ceph mon dump` prints, or do not ask for encryption", backend.ErrInvalid, strings.Join(c.Monitors, ", "))
+	}
 	for _, check := range []struct {
 		what, is string
 		valid    *regexp.Regexp
 		optional bool
 	}{
 		{"user", c.User, nameOfUser, false},
+		{"user of nodes", c.NodeUser, nameOfUser, true},
 		{"fsid", c.FSID, fsid, true},
 		{"pool", c.Pool, nameOfPool, true},
 		{"namespace", c.Namespace, nameOfPool, true},
@@ -79,10 +101,22 @@ func (c *Config) Complete() error {
 			return fmt.Errorf("%w %s %s: it must match %s", backend.ErrInvalid, check.what, backend.Quote(check.is), check.valid)
 		}
 	}
-	if c.Key == "" || strings.ContainsFunc(string(c.Key), func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("%w key of user %s: it must be what `ceph auth get-key client.%s` prints, without white space", backend.ErrInvalid, c.User, c.User)
-	}
 	return nil
+}
+
+// spoken are the monitors by the messengers that may be spoken.
+func (c *Config) spoken() (all []string) {
+	for _, m := range c.Monitors {
+		if !c.Secure || strings.Contains(m, "v2:") {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// ForNodes is the cluster as nodes reach it.
+func (c Config) ForNodes() backend.Ceph {
+	return backend.Ceph{FSID: c.FSID, Monitors: c.Monitors, User: cmp.Or(c.NodeUser, c.User), Secure: c.Secure}
 }
 
 // withProtocol names the protocol of an address whose port is that of version 2, which Ceph does not guess.

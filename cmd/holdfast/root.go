@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 	for group, commands := range map[string][]*cobra.Command{
 		forClusters: {newStatusCommand(), newTopCommand(), newDoctorCommand(), newVolumesCommand(), newSnapshotsCommand(), newRenderCommand(), newBenchCommand()},
 		forHosts:    {newStandaloneCommand(), newCleanupCommand()},
-		forPods:     {newControllerCommand(), newNodeCommand(), newNFSCommand()},
+		forPods:     {newControllerCommand(), newNodeCommand(), newNFSCommand(), newCephCommand()},
 		"":          {newVersionCommand()},
 	} {
 		for _, c := range commands {

@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/backend"
@@ -43,7 +41,7 @@ var (
 func (c *Config) complete(of ceph.Config) error {
 	c.Group = cmp.Or(c.Group, defaultGroup)
 	c.Name, c.Overcommit = cmp.Or(c.Name, c.Group), cmp.Or(c.Overcommit, 1)
-	c.Reserved, c.TrashRetention = cmp.Or(c.Reserved, "5%"), cmp.Or(c.TrashRetention, DefaultTrashRetention)
+	c.TrashRetention = cmp.Or(c.TrashRetention, DefaultTrashRetention)
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w pool %s: "+format, append([]any{backend.ErrInvalid, backend.Quote(c.Name)}, args...)...)
 	}
@@ -57,31 +55,8 @@ func (c *Config) complete(of ceph.Config) error {
 	case !(c.Overcommit > 0 && c.Overcommit <= mostOvercommit): // also refuses NaN
 		return invalid("overcommit %v; it must be above 0, at most %d", c.Overcommit, mostOvercommit)
 	}
-	if _, err := parseReserve(c.Reserved); err != nil {
-		return invalid("%w", err)
+	if _, err := ceph.ParseReserve(c.Reserved); err != nil {
+		return fmt.Errorf("pool %s: %w", c.Name, err)
 	}
 	return nil
-}
-
-// reserve is what a pool keeps free.
-type reserve struct {
-	bytes int64
-	share float64
-}
-
-func (r reserve) of(total int64) int64 { return r.bytes + int64(float64(total)*r.share) }
-
-func parseReserve(s string) (reserve, error) {
-	if number, ok := strings.CutSuffix(s, "%"); ok {
-		share, err := strconv.ParseFloat(number, 64)
-		if err != nil || !(share >= 0 && share < 100) {
-			return reserve{}, fmt.Errorf("reserved %s; a share must be 0%% to below 100%%", backend.Quote(s))
-		}
-		return reserve{share: share / 100}, nil
-	}
-	bytes, err := backend.ParseBytes(s)
-	if err != nil {
-		return reserve{}, fmt.Errorf("reserved %s; it must be a share such as 5%%, or bytes such as 1073741824, 512Mi, 10Gi", backend.Quote(s))
-	}
-	return reserve{bytes: bytes}, nil
 }

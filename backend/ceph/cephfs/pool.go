@@ -24,7 +24,7 @@ import (
 // pool is a subvolume group that this process serves, until it ends or another one takes its place.
 type pool struct {
 	Config
-	reserve reserve
+	reserve ceph.Reserve
 	log     *slog.Logger
 	cluster *ceph.Cluster
 	in      ceph.Config     // of the cluster

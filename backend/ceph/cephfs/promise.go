@@ -139,7 +139,7 @@ func (s *survey) foreign() int64 { return max(0, s.stored-s.own) }
 // room is what can be promised where that much is promised, by the formula of docs/capacity.md.
 func (p *pool) room(s *survey, free, promised int64) int64 {
 	total := s.total()
-	kept := p.reserve.of(total)
+	kept := p.reserve.Of(total)
 	byPromise := int64(float64(total-s.foreign())*p.Overcommit) - kept - promised
 	byFreeSpace := int64(float64(free)*p.Overcommit) - kept
 	return max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
@@ -187,7 +187,7 @@ func (p *pool) makeRoom(ctx context.Context, s *survey, id backend.ID, bytes int
 			without = fmt.Sprintf(" even without the %d deleted volumes in the trash, which are kept", len(trash))
 		}
 		return fmt.Errorf("%w: %s needs %d bytes of pool %s, %d are available%s (total %d, promised %d, used by others %d, reserved %d, overcommit %g); delete volumes or snapshots, add disks to the cluster, raise the quota of the data pool or of the group if one is set, or raise overcommit",
-			backend.ErrExhausted, id, bytes, p.Name, c.Available, without, c.Total, c.Promised, s.foreign(), p.reserve.of(c.Total), p.Overcommit)
+			backend.ErrExhausted, id, bytes, p.Name, c.Available, without, c.Total, c.Promised, s.foreign(), p.reserve.Of(c.Total), p.Overcommit)
 	}
 	for _, t := range trash {
 		if bytes <= p.room(s, s.left()+p.gifts(), s.promised) {

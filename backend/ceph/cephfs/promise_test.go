@@ -8,10 +8,20 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
 
+func reserve(t *testing.T, text string) ceph.Reserve {
+	t.Helper()
+	r, err := ceph.ParseReserve(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 func TestPromise_CountsQuotasForeignDataAndTheTrash(t *testing.T) {
-	p := &pool{Config: Config{Name: "pool", Overcommit: 1}, reserve: reserve{bytes: 1 * gib}}
+	p := &pool{Config: Config{Name: "pool", Overcommit: 1}, reserve: reserve(t, "1Gi")}
 	for name, c := range map[string]struct {
 		survey survey
 		want   int64

@@ -70,7 +70,7 @@ func (p *pool) volume(ctx context.Context, e *entry) (*backend.Volume, error) {
 		return nil, err
 	}
 	v.Access.CephFS = &backend.CephFS{
-		Cluster: backend.Ceph{FSID: p.in.FSID, Monitors: p.in.Monitors, User: p.in.User}, FileSystem: p.in.FileSystem, Path: m.Path,
+		Cluster: p.in.ForNodes(), FileSystem: p.in.FileSystem, Path: m.Path,
 	}
 	v.Used = facts.bytes
 	if facts.quota != m.Size && m.Charge == m.Size {

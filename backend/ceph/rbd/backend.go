@@ -176,7 +176,7 @@ func (b *Backend) volume(r *record) *backend.Volume {
 	v := &backend.Volume{ID: r.id, Pool: b.Name}
 	c := b.cluster.Config()
 	v.Access.RBD = &backend.RBD{
-		Cluster: backend.Ceph{FSID: c.FSID, Monitors: c.Monitors, User: c.User},
+		Cluster: c.ForNodes(),
 		Pool:    c.Pool, Namespace: c.Namespace, Image: r.name, ImageID: r.image,
 	}
 	if r.meta == nil {

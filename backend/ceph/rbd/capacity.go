@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
 
 // room is what the cluster says of the pool that has the content of the images.
@@ -70,9 +71,16 @@ func (s *session) measure() (r room, err error) {
 
 // available is what can be promised where that much is promised: of the whole room, and of what is free.
 func (b *Backend) available(r room, promised int64) int64 {
-	byPromise := int64(float64(r.total())*b.Overcommit) - promised
-	byFreeSpace := int64(float64(r.left()) * b.Overcommit)
+	kept := b.kept(r)
+	byPromise := int64(float64(r.total())*b.Overcommit) - kept - promised
+	byFreeSpace := int64(float64(r.left())*b.Overcommit) - kept
 	return max(0, min(byPromise, byFreeSpace)) / sizeUnit * sizeUnit
+}
+
+// kept is what stays free.
+func (b *Backend) kept(r room) int64 {
+	keep, _ := ceph.ParseReserve(b.Reserved) // complete has checked it
+	return keep.Of(r.total())
 }
 
 // promise takes room for an image under a key of the ledger, and lets trash go where that is needed.
@@ -122,8 +130,8 @@ func (b *Backend) tryPromise(ctx context.Context, key string, p *promise) (*shor
 			}
 			refused = true
 			short = &shortage{more - left, fmt.Sprintf(
-				"%s needs %d bytes of pool %s, %d are available (total %d, stored %d, promised %d, overcommit %g); delete volumes or snapshots, raise the pool's quota, add disks to the cluster, or raise overcommit",
-				key, more, b.Name, left, r.total(), r.stored, promised, b.Overcommit)}
+				"%s needs %d bytes of pool %s, %d are available (total %d, stored %d, promised %d, reserved %d, overcommit %g); delete volumes or snapshots, raise the pool's quota, add disks to the cluster, or raise overcommit",
+				key, more, b.Name, left, r.total(), r.stored, promised, b.kept(r), b.Overcommit)}
 			return short
 		})
 		if refused {

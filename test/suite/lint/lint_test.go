@@ -69,6 +69,9 @@ var cases = []struct{ file, imports, rule string }{
 	{"backend/ceph/rbd/a.go", module + "/backend/ceph", allow},
 	{"backend/ceph/rbd/a.go", module + "/crashpoint", allow},
 	{"backend/ceph/rbd/a.go", "github.com/ceph/go-ceph/rbd", allow},
+	{"backend/ceph/site/a.go", module + "/nodeops", "backend-ceph-site"},
+	{"backend/ceph/site/a.go", module + "/backend/ceph/rbd", allow},
+	{"backend/ceph/site/a.go", "github.com/prometheus/client_golang/prometheus", allow},
 
 	{"backend/cluster/a.go", module + "/nodeops", "backend-cluster"},
 	{"backend/cluster/a.go", module + "/backend/local", "backend-cluster"},

@@ -1,0 +1,86 @@
+// Package site serves one pool in a Ceph cluster, with the engine that it is configured for, as long as its process runs:
+// also before the cluster can be reached, while it cannot, and after its key was changed.
+//
+// What speaks to Ceph is built with the tag ceph only.
+package site
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+)
+
+// Site is a pool that is served. While the pool cannot be used its calls fail with ErrUnavailable, and say why.
+type Site interface {
+	backend.Backend
+	backend.PoolMemory
+	// Run connects to the cluster, and follows its state and that of the key, until ctx ends.
+	Run(ctx context.Context) error
+	// Ready says why the pool cannot be used; nil if it can.
+	Ready(ctx context.Context) error
+	Collector() prometheus.Collector
+	// Close waits until no operation runs, or ctx ends, and leaves the cluster.
+	Close(ctx context.Context) error
+}
+
+// The engines.
+const (
+	RBD    = "rbd"
+	CephFS = "cephfs"
+)
+
+// Config says which pool is served.
+type Config struct {
+	Pool       string // its name in Holdfast
+	Engine     string
+	Ceph       ceph.Config // but for the key; Namespace is the subvolume group of CephFS
+	KeyFile    string      // has the key, and may be replaced at any time
+	Overcommit float64     // how often each byte may be promised; 0: once
+	Reserved   string      // kept free: bytes such as 10Gi, or a share such as 5% (default)
+	// TrashRetention is how long a deleted volume can be restored; 0: a day, below 0: not at all.
+	TrashRetention time.Duration
+}
+
+var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// NoTrash is the TrashRetention of a pool that removes volumes at once.
+const NoTrash time.Duration = -1
+
+const leastOvercommit, mostOvercommit = 0.1, 100
+
+// Complete chooses what was left to choose, and refuses what cannot be.
+func (c *Config) Complete() error {
+	c.Overcommit, c.Reserved = cmp.Or(c.Overcommit, 1), cmp.Or(c.Reserved, ceph.DefaultReserve)
+	if err := c.Ceph.CompleteButKey(); err != nil {
+		return err
+	}
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%w "+format, append([]any{backend.ErrInvalid}, args...)...)
+	}
+	switch {
+	case !poolName.MatchString(c.Pool):
+		return refuse("pool %s: it must be the name of a pool of the StorageCluster, 1 to 63 of a-z, 0-9 and -", backend.Quote(c.Pool))
+	case c.Engine != RBD && c.Engine != CephFS:
+		return refuse("engine %s: it must be %s or %s", backend.Quote(c.Engine), RBD, CephFS)
+	case c.Engine == RBD && (c.Ceph.Pool == "" || c.Ceph.FileSystem != ""):
+		return refuse("engine %s: it needs the name of a pool of the Ceph cluster, and no file system", RBD)
+	case c.Engine == CephFS && (c.Ceph.FileSystem == "" || c.Ceph.Pool != ""):
+		return refuse("engine %s: it needs the name of a file system of the Ceph cluster, and no pool", CephFS)
+	case c.Ceph.FSID == "":
+		return refuse("fsid \"\": it must be the UUID that `ceph fsid` prints")
+	case !filepath.IsAbs(c.KeyFile):
+		return refuse("file of the key %s: it must be an absolute path", backend.Quote(c.KeyFile))
+	case !(c.Overcommit >= leastOvercommit && c.Overcommit <= mostOvercommit): // also refuses NaN
+		return refuse("overcommit %g: it must be %g to %d", c.Overcommit, leastOvercommit, mostOvercommit)
+	}
+	_, err := ceph.ParseReserve(c.Reserved)
+	return err
+}

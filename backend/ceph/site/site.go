@@ -1,0 +1,247 @@
+//go:build ceph
+
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend"
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+)
+
+// lookEvery is how often the key and the cluster are looked at.
+const lookEvery = 5 * time.Second
+
+// endsWithin is how long what runs with an old connection may hold up the new one. What takes longer ends by itself.
+const endsWithin = time.Minute
+
+// pool is the Site of both engines.
+type pool struct {
+	Config
+	log       *slog.Logger
+	suspected chan struct{} // holds a token when a call has failed
+
+	mu       sync.Mutex
+	now      *serving      // nil: none yet, or it is being replaced
+	replaced chan struct{} // closed when it was replaced; nil: it is not being replaced
+	trouble  error         // why the pool cannot be used; nil: it can
+	warning  error         // what will make it unusable
+	changed  func()        // nil: nobody asked
+	ending   sync.WaitGroup
+}
+
+// Open returns the pool of a configuration. It is served while Run does.
+func Open(c Config, log *slog.Logger) (Site, error) {
+	if err := c.Complete(); err != nil {
+		return nil, err
+	}
+	p := &pool{Config: c, log: log.With("pool", c.Pool), suspected: make(chan struct{}, 1)}
+	p.trouble = fmt.Errorf("%w: pool %s: the Ceph cluster is being connected to", backend.ErrUnavailable, c.Pool)
+	if c.Engine == RBD {
+		return &groupedPool{p}, nil
+	}
+	return p, nil
+}
+
+// Run connects to the cluster, and looks at it and at the key, until ctx ends.
+func (p *pool) Run(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		p.look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-p.suspected:
+			select { // not more often than this
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+			}
+		}
+	}
+}
+
+// look finds out whether the pool can be used, and connects anew where that helps.
+func (p *pool) look(ctx context.Context) {
+	s := p.serving()
+	broken := errors.New("it is not connected yet")
+	if s != nil {
+		broken = s.works(ctx)
+	}
+	key, err := p.readKey()
+	if err == nil && (broken != nil || key != s.key) {
+		var replaced bool
+		if replaced, err = p.renew(ctx, s, key); replaced {
+			broken = nil
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	switch {
+	case broken == nil: // perhaps with the key from before
+		p.report(nil, err)
+	case err != nil: // it says more than what the engine met
+		p.report(err, nil)
+	default:
+		p.report(broken, nil)
+	}
+}
+
+// renew serves the pool over a new connection, if the cluster takes the key, and if the old connection is another's or
+// does not answer.
+func (p *pool) renew(ctx context.Context, old *serving, key ceph.Key) (replaced bool, err error) {
+	fresh, err := p.connect(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	if old != nil && old.key == key && old.answers(ctx) == nil {
+		return false, fresh.Close(ctx)
+	}
+	return true, p.replace(ctx, old, fresh, key)
+}
+
+// connect makes a connection by which the pool can be used.
+func (p *pool) connect(ctx context.Context, key ceph.Key) (*ceph.Cluster, error) {
+	c := p.Config.Ceph
+	c.Key = key
+	cluster, err := ceph.New(c, p.log)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.check(ctx, cluster); err != nil {
+		p.abandon("the connection", cluster.Close)
+		return nil, fmt.Errorf("pool %s: %w", p.Pool, err)
+	}
+	return cluster, nil
+}
+
+// replace lets what runs with the old connection end, and serves the pool by the new one. Calls wait for that.
+func (p *pool) replace(ctx context.Context, old *serving, fresh *ceph.Cluster, key ceph.Key) error {
+	done := make(chan struct{})
+	p.mu.Lock()
+	p.now, p.replaced = nil, done
+	p.mu.Unlock()
+	if old != nil {
+		p.log.Info("the connection to Ceph is replaced", "keyChanged", old.key != key)
+		p.end(ctx, old)
+	}
+	s, err := p.serve(ctx, fresh, key)
+	p.mu.Lock()
+	p.now, p.replaced = s, nil
+	p.mu.Unlock()
+	close(done)
+	if err != nil {
+		p.abandon("the connection", fresh.Close)
+	}
+	return err
+}
+
+// end closes an old connection when nothing runs on it any more, and waits for that as long as is reasonable.
+func (p *pool) end(ctx context.Context, old *serving) {
+	ended := p.abandon("the old connection", old.close)
+	late := time.NewTimer(endsWithin)
+	defer late.Stop()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	case <-late.C:
+		p.log.Warn("something still runs with the old connection, which is closed when it has ended", "waited", endsWithin.String())
+	}
+}
+
+// abandon closes something, however long that takes.
+func (p *pool) abandon(what string, closing func(context.Context) error) (ended <-chan struct{}) {
+	done := make(chan struct{})
+	p.ending.Go(func() {
+		defer close(done)
+		if err := closing(context.Background()); err != nil {
+			p.log.Warn("what is not used any more could not be closed", "what", what, "error", err)
+		}
+	})
+	return done
+}
+
+func (p *pool) serving() *serving {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now
+}
+
+// report notes what is wrong, and lets it be known if that is news.
+func (p *pool) report(trouble, warning error) {
+	if trouble != nil && !errors.Is(trouble, backend.ErrUnavailable) {
+		trouble = fmt.Errorf("%w: %w", backend.ErrUnavailable, trouble)
+	}
+	p.mu.Lock()
+	news := text(trouble) != text(p.trouble) || text(warning) != text(p.warning)
+	p.trouble, p.warning = trouble, warning
+	changed := p.changed
+	p.mu.Unlock()
+	if !news {
+		return
+	}
+	switch {
+	case trouble != nil:
+		p.log.Error("the pool cannot be used; trying again", "error", trouble)
+	case warning != nil:
+		p.log.Error("the pool is served over a connection from before, and will not be for long", "error", warning)
+	default:
+		p.log.Info("the pool can be used")
+	}
+	if changed != nil {
+		changed()
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Ready says why the pool cannot be used, or soon will not be.
+func (p *pool) Ready(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return errors.Join(p.trouble, p.warning)
+}
+
+// ExpectPool has nothing to do: a pool is recognized by the FSID of its cluster, and by what its engine has written in it.
+func (p *pool) ExpectPool(string, backend.PoolExpectation) {}
+
+// NotifyPools sets what is called when what is wrong with the pool changes.
+func (p *pool) NotifyPools(changed func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed = changed
+}
+
+// Close waits until no operation runs, or ctx ends, and leaves the cluster.
+func (p *pool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	s := p.now
+	p.now, p.trouble = nil, fmt.Errorf("%w: pool %s was closed", backend.ErrUnavailable, p.Pool)
+	p.mu.Unlock()
+	if s != nil {
+		if err := s.close(ctx); err != nil {
+			return fmt.Errorf("pool %s: %w", p.Pool, err)
+		}
+	}
+	ended := make(chan struct{})
+	go func() { p.ending.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("pool %s: an old connection is still in use: %w", p.Pool, ctx.Err())
+	}
+}
