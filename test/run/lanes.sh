@@ -81,8 +81,12 @@ test-ceph() {
 	local tags=ceph,pacific,crashpoints failed=0
 	PACKAGES="$PACKAGES $CEPH_PACKAGES" deps
 	step 'test with Ceph'
+	fresh ceph
+	bin/cluster -name ceph up
+	CGO_ENABLED=1 go build -tags $tags -o bin/holdfast-ceph ./cmd/holdfast
+	CGO_ENABLED=1 HOLDFAST_API=ceph HOLDFAST_CEPH_BINARY=$PWD/bin/holdfast-ceph HOLDFAST_REQUIRE=$REQUIRE,ceph,api nice -n 10 go test -vet=off -tags $tags "${bounded[@]}" ./test/suite/cephsite || failed=1
 	CGO_ENABLED=1 HOLDFAST_REQUIRE=$REQUIRE,ceph nice -n 10 go test -vet=off -tags $tags -p 1 "${bounded[@]}" ./backend/ceph/... ./test/rig/ceph ./test/suite/ceph || failed=1
-	CGO_ENABLED=1 "${aside[@]}" "${lint[@]}" run --allow-parallel-runners --build-tags $tags ./backend/ceph/... ./test/rig/ceph ./test/suite/ceph || failed=1
+	CGO_ENABLED=1 "${aside[@]}" "${lint[@]}" run --allow-parallel-runners --build-tags $tags ./backend/ceph/... ./test/rig/ceph ./test/suite/ceph ./test/suite/cephsite || failed=1
 	return $failed
 }
 
