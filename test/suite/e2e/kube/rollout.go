@@ -33,15 +33,15 @@ func (s *Space) Eventually(ctx context.Context, what string, ask func(context.Co
 
 // RolledOut says what of Holdfast does not run as its objects say. Node pods of before are ended: the DaemonSet leaves
 // them until they are deleted, so that an update is a decision.
-func (s *Space) RolledOut(ctx context.Context) error {
-	d, err := s.Client.AppsV1().Deployments(System).Get(ctx, "holdfast-controller", metav1.GetOptions{})
+func (c *Cluster) RolledOut(ctx context.Context) error {
+	d, err := c.Client.AppsV1().Deployments(System).Get(ctx, "holdfast-controller", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	if n, now := *d.Spec.Replicas, d.Status; now.ObservedGeneration < d.Generation || now.Replicas != n || now.UpdatedReplicas != n || now.AvailableReplicas != n {
 		return fmt.Errorf("of %d controllers, %d are new and %d of %d ready", n, now.UpdatedReplicas, now.AvailableReplicas, now.Replicas)
 	}
-	nodes, err := s.Client.AppsV1().DaemonSets(System).Get(ctx, "holdfast-node", metav1.GetOptions{})
+	nodes, err := c.Client.AppsV1().DaemonSets(System).Get(ctx, "holdfast-node", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -50,16 +50,16 @@ func (s *Space) RolledOut(ctx context.Context) error {
 	case now.ObservedGeneration < nodes.Generation:
 		return errors.New("the node pods are not looked at yet")
 	case now.UpdatedNumberScheduled != n:
-		return errors.Join(fmt.Errorf("of %d node pods, %d are new", n, now.UpdatedNumberScheduled), s.endOldNodePods(ctx))
+		return errors.Join(fmt.Errorf("of %d node pods, %d are new", n, now.UpdatedNumberScheduled), c.endOldNodePods(ctx))
 	case now.NumberAvailable != n:
 		return fmt.Errorf("of %d node pods, %d are ready", n, now.NumberAvailable)
 	}
-	return s.onlyReady(ctx)
+	return c.onlyReady(ctx)
 }
 
 // onlyReady names a pod of Holdfast that is ending or not ready.
-func (s *Space) onlyReady(ctx context.Context) error {
-	pods, err := s.Client.CoreV1().Pods(System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=holdfast"})
+func (c *Cluster) onlyReady(ctx context.Context) error {
+	pods, err := c.Client.CoreV1().Pods(System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=holdfast"})
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (s *Space) onlyReady(ctx context.Context) error {
 }
 
 // endOldNodePods deletes the node pods that are not of the newest revision.
-func (s *Space) endOldNodePods(ctx context.Context) error {
-	revisions, err := s.Client.AppsV1().ControllerRevisions(System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+func (c *Cluster) endOldNodePods(ctx context.Context) error {
+	revisions, err := c.Client.AppsV1().ControllerRevisions(System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
 	if err != nil {
 		return err
 	}
@@ -83,21 +83,21 @@ func (s *Space) endOldNodePods(ctx context.Context) error {
 			newest, number = r.Labels["controller-revision-hash"], r.Revision
 		}
 	}
-	pods, err := s.Client.CoreV1().Pods(System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+	pods, err := c.Client.CoreV1().Pods(System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, p := range pods.Items {
 		if p.DeletionTimestamp == nil && p.Labels["controller-revision-hash"] != newest {
-			errs = append(errs, s.endPod(ctx, &p))
+			errs = append(errs, c.endPod(ctx, &p))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (s *Space) endPod(ctx context.Context, p *corev1.Pod) error {
-	err := s.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}})
+func (c *Cluster) endPod(ctx context.Context, p *corev1.Pod) error {
+	err := c.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

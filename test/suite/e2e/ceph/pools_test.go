@@ -1,0 +1,167 @@
+package ceph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/holdfast-storage/holdfast/api/v1beta1"
+	"github.com/holdfast-storage/holdfast/test/rig/ceph"
+	"github.com/holdfast-storage/holdfast/test/suite/e2e/kube"
+)
+
+// What docs/ceph.md has the administrator give each user.
+var (
+	userCaps = []string{"mon", "profile rbd", "mgr", "allow rw", "osd", "profile rbd pool=" + images + ", allow rw tag cephfs *=*", "mds", "allow rw"}
+	nodeCaps = []string{"mon", "profile rbd", "mds", "allow rw path=/volumes", "osd", "profile rbd pool=" + images + ", allow rw tag cephfs data=" + ceph.FileSystem}
+)
+
+const (
+	clusterName = "holdfast" // of the StorageCluster
+	images      = "e2e-images"
+	imageClass  = "e2e-rbd"
+	fileClass   = "e2e-cephfs"
+	userSecret  = "e2e-ceph"
+	nodeSecret  = "e2e-ceph-node"
+)
+
+// addPools makes a pool of each engine, as docs/ceph.md says.
+func addPools(ctx context.Context) error {
+	if err := storage.CreateRBDPool(ctx, images, 0); err != nil {
+		return err
+	}
+	for _, user := range []struct {
+		name, secret string
+		caps         []string
+	}{
+		{"holdfast", userSecret, userCaps},
+		{"holdfast-node", nodeSecret, nodeCaps},
+	} {
+		key, err := storage.CreateUser(ctx, user.name, user.caps...)
+		if err != nil {
+			return err
+		}
+		if err := putSecret(ctx, user.secret, key); err != nil {
+			return err
+		}
+	}
+	one := v1beta1.CephSpec{
+		Monitors: []string{"v2:" + storage.Monitor, "v1:" + storage.MonitorV1}, FSID: storage.FSID,
+		SecretRef: v1beta1.CephSecretReference{Name: userSecret}, NodeSecretRef: v1beta1.CephSecretReference{Name: nodeSecret},
+	}
+	rbd, files := one, one
+	rbd.Pool, files.Filesystem = images, ceph.FileSystem
+	err := change(ctx, func(spec *v1beta1.StorageClusterSpec) {
+		asInstalled(spec)
+		spec.Pools = append(spec.Pools,
+			v1beta1.PoolSpec{Name: imageClass, Engine: v1beta1.EngineRBD, Ceph: &rbd},
+			v1beta1.PoolSpec{Name: fileClass, Engine: v1beta1.EngineCephFS, Ceph: &files})
+		spec.StorageClasses = append(spec.StorageClasses, v1beta1.StorageClassSpec{Name: imageClass, Pool: imageClass}, v1beta1.StorageClassSpec{Name: fileClass, Pool: fileClass})
+	})
+	if err != nil {
+		return err
+	}
+	return awaitReady(ctx)
+}
+
+func removePools(ctx context.Context) error {
+	err := change(ctx, asInstalled)
+	if err == nil {
+		err = awaitReady(ctx)
+	}
+	for _, name := range []string{userSecret, nodeSecret} {
+		gone := cluster.Client.CoreV1().Secrets(kube.System).Delete(ctx, name, metav1.DeleteOptions{})
+		if !apierrors.IsNotFound(gone) {
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
+}
+
+func putSecret(ctx context.Context, name, key string) error {
+	secrets := cluster.Client.CoreV1().Secrets(kube.System)
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{v1beta1.CephKeyName: []byte(key)}}
+	_, err := secrets.Create(ctx, s, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) { // of a run that was killed
+		_, err = secrets.Update(ctx, s, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+// change edits the spec of the StorageCluster.
+func change(ctx context.Context, edit func(*v1beta1.StorageClusterSpec)) error {
+	clusters := cluster.Holdfast("storageclusters")
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		found, err := clusters.Get(ctx, clusterName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		c := &v1beta1.StorageCluster{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, c); err != nil {
+			return err
+		}
+		edit(&c.Spec)
+		if found.Object["spec"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&c.Spec); err != nil {
+			return err
+		}
+		_, err = clusters.Update(ctx, found, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// awaitReady waits until the StorageCluster is ready as its spec is now, and all of Holdfast runs as its objects say.
+func awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, kube.Patience)
+	defer cancel()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		err := cluster.RolledOut(ctx)
+		if err == nil {
+			err = isReady(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+func isReady(ctx context.Context) error {
+	found, err := cluster.Holdfast("storageclusters").Get(ctx, clusterName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	c := &v1beta1.StorageCluster{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, c); err != nil {
+		return err
+	}
+	ready := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ReadyCondition)
+	if ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != c.Generation {
+		return fmt.Errorf("the StorageCluster has the conditions %+v", c.Status.Conditions)
+	}
+	return nil
+}
+
+// asInstalled removes the pools and their classes.
+func asInstalled(spec *v1beta1.StorageClusterSpec) {
+	ours := []string{imageClass, fileClass}
+	spec.Pools = slices.DeleteFunc(spec.Pools, func(p v1beta1.PoolSpec) bool { return slices.Contains(ours, p.Name) })
+	spec.StorageClasses = slices.DeleteFunc(spec.StorageClasses, func(c v1beta1.StorageClassSpec) bool { return slices.Contains(ours, c.Name) })
+	if len(spec.StorageClasses) == 0 { // without any there is this one
+		spec.StorageClasses = []v1beta1.StorageClassSpec{{Name: "holdfast", Default: true}}
+	}
+}
