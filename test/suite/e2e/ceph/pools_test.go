@@ -21,8 +21,11 @@ import (
 
 // What docs/ceph.md has the administrator give each user.
 var (
-	userCaps = []string{"mon", "profile rbd", "mgr", "allow rw", "osd", "profile rbd pool=" + images + ", allow rw tag cephfs *=*", "mds", "allow rw"}
-	nodeCaps = []string{"mon", "profile rbd", "mds", "allow rw path=/volumes", "osd", "profile rbd pool=" + images + ", allow rw tag cephfs data=" + ceph.FileSystem}
+	userCaps = []string{"mon", "allow r, profile rbd", "mgr", "allow rw", "mds", "allow rwp fsname=" + ceph.FileSystem, "osd", "profile rbd pool=" + images}
+	nodeCaps = []string{
+		"mon", "allow r, profile rbd", "mds", "allow rw fsname=" + ceph.FileSystem + " path=/volumes/holdfast",
+		"osd", "profile rbd pool=" + images + ", allow rw tag cephfs data=" + ceph.FileSystem,
+	}
 )
 
 const (
@@ -34,8 +37,12 @@ const (
 	nodeSecret  = "e2e-ceph-node"
 )
 
-// addPools makes a pool of each engine, as docs/ceph.md says.
+// addPools makes a pool of each engine, as docs/ceph.md says. Those that a run left that was killed are in a Ceph that is
+// gone.
 func addPools(ctx context.Context) error {
+	if err := change(ctx, asInstalled); err != nil {
+		return err
+	}
 	if err := storage.CreateRBDPool(ctx, images, 0); err != nil {
 		return err
 	}
