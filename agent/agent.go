@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -66,6 +65,8 @@ type Config struct {
 	// SharedVolumes says why shared volumes cannot be mounted on the host, with the reason for the condition; nil
 	// reports nothing about them.
 	SharedVolumes func() (reason string, err error)
+	// CephVolumes says in the same way why volumes of Ceph pools cannot be used on the host.
+	CephVolumes func() (reason string, err error)
 	// Foreign says which volumes on disk get no object: inline volumes, which are deleted with their pod. Nil means none.
 	Foreign func(*backend.Volume) bool
 	// ForeignAllowed says whether inline volumes can be created here.
@@ -73,7 +74,7 @@ type Config struct {
 
 	Workers      int           // volumes and snapshots reconciled concurrently
 	Lease        time.Duration // how long after its last renewal the node counts as down, in whole seconds
-	SurveyEvery  time.Duration // how often usage, health and SharedVolumes are checked
+	SurveyEvery  time.Duration // how often usage, health, SharedVolumes and CephVolumes are checked
 	PublishEvery time.Duration // the StorageNode is written at most this often
 	RetryFirst   time.Duration // after a temporary failure; doubled each time
 	RetryLast    time.Duration // the upper bound
@@ -100,7 +101,7 @@ type Agent struct {
 	node      publisher
 	inline    atomic.Int32 // volumes that are Foreign; negative until they were counted
 
-	sharedVolumes atomic.Pointer[metav1.Condition] // nil until it was checked
+	abilities []*ability
 
 	unreadable kube.UnreadableReporter
 }
@@ -129,6 +130,11 @@ func New(c Config) (*Agent, error) {
 	a.cloner, _ = c.Backend.(backend.Cloner)
 	a.trasher, _ = c.Backend.(backend.Trasher)
 	a.pools, _ = c.Backend.(backend.PoolMemory)
+	for _, b := range []*ability{{condition: v1beta1.SharedVolumesCondition, check: c.SharedVolumes}, {condition: v1beta1.CephVolumesCondition, check: c.CephVolumes}} {
+		if b.check != nil {
+			a.abilities = append(a.abilities, b)
+		}
+	}
 	a.poolsChanged = make(chan struct{}, 1)
 	a.node.dirty = make(chan struct{}, 1)
 	objects := c.Client.HoldfastV1beta1()
@@ -165,8 +171,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.followPools(ctx)
 	parts.Go(func() { a.publishRegularly(ctx) })
 	parts.Go(func() { a.surveyRegularly(ctx) })
-	if a.SharedVolumes != nil {
-		go a.watchSharedVolumes(ctx) // not waited for: loading the kernel module may block
+	for _, b := range a.abilities {
+		go a.watchAbility(ctx, b) // not waited for: loading the kernel module may block
 	}
 	return a.loop.Run(ctx)
 }

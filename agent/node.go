@@ -195,7 +195,7 @@ func (a *Agent) nodeStatus(ctx context.Context) *v1beta1.StorageNodeStatus {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1beta1.ReasonUnreadable, kube.UnreadableMessage(a.nodeObject())
 	}
 	meta.SetStatusCondition(&s.Conditions, ready)
-	a.addSharedVolumes(s)
+	a.addAbilities(s)
 	healthy := metav1.Condition{Type: v1beta1.HealthyCondition, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonHealthy, ObservedGeneration: s.ObservedGeneration}
 	if len(ailing) > 0 {
 		healthy.Status, healthy.Reason, healthy.Message = metav1.ConditionFalse, v1beta1.ReasonFileSystem, strings.Join(ailing, "; ")

@@ -52,28 +52,46 @@ func TestStorageNode_ReportsPoolsAndCapacity(t *testing.T) {
 	r.await("the room given back", func() bool { p := r.node().Status.Pools[0]; return p.Volumes == 0 && p.Promised.Value() == 0 })
 }
 
-func TestStorageNode_ReportsWhetherSharedVolumesCanBeMounted(t *testing.T) {
-	r := newRig(t)
-	var mu sync.Mutex
-	lacks := errors.New("the kernel has no client of NFS 4")
-	r.change = func(c *Config) {
-		c.SharedVolumes = func() (string, error) { mu.Lock(); defer mu.Unlock(); return v1beta1.ReasonNoNFSClient, lacks }
+func TestStorageNode_ReportsWhetherVolumesElsewhereCanBeUsed(t *testing.T) {
+	for condition, reason := range map[string]string{v1beta1.SharedVolumesCondition: v1beta1.ReasonNoNFSClient, v1beta1.CephVolumesCondition: v1beta1.ReasonNoCephClient} {
+		t.Run(condition, func(t *testing.T) {
+			r := newRig(t)
+			var mu sync.Mutex
+			lacks := errors.New("the kernel has no client")
+			check := func() (string, error) { mu.Lock(); defer mu.Unlock(); return reason, lacks }
+			r.change = func(c *Config) {
+				if c.SharedVolumes = check; condition == v1beta1.CephVolumesCondition {
+					c.SharedVolumes, c.CephVolumes = nil, check
+				}
+			}
+			r.begin()
+			is := func(status metav1.ConditionStatus, reason, message string) func() bool {
+				return func() bool {
+					c := meta.FindStatusCondition(r.node().Status.Conditions, condition)
+					return c != nil && c.Status == status && c.Reason == reason && c.Message == message
+				}
+			}
+			r.await("what it lacks", is(metav1.ConditionFalse, reason, lacks.Error()))
+			if !meta.IsStatusConditionTrue(r.node().Status.Conditions, v1beta1.ReadyCondition) {
+				t.Error("for want of that, it is not ready")
+			}
+			mu.Lock()
+			lacks = nil
+			mu.Unlock()
+			r.await("what it has by now", is(metav1.ConditionTrue, v1beta1.ReasonReady, ""))
+		})
 	}
-	r.begin()
-	is := func(status metav1.ConditionStatus, reason, message string) func() bool {
-		return func() bool {
-			c := meta.FindStatusCondition(r.node().Status.Conditions, v1beta1.SharedVolumesCondition)
-			return c != nil && c.Status == status && c.Reason == reason && c.Message == message
-		}
+}
+
+func TestStorageNode_ForgetsWhatIsNoLongerChecked(t *testing.T) {
+	a := &Agent{abilities: []*ability{{condition: v1beta1.SharedVolumesCondition}}}
+	s := &v1beta1.StorageNodeStatus{Conditions: []metav1.Condition{
+		{Type: v1beta1.ReadyCondition}, {Type: v1beta1.SharedVolumesCondition}, {Type: v1beta1.CephVolumesCondition, Status: metav1.ConditionFalse},
+	}}
+	a.addAbilities(s)
+	if len(s.Conditions) != 2 || meta.FindStatusCondition(s.Conditions, v1beta1.CephVolumesCondition) != nil {
+		t.Errorf("it reports %v", s.Conditions)
 	}
-	r.await("what it lacks", is(metav1.ConditionFalse, v1beta1.ReasonNoNFSClient, lacks.Error()))
-	if !meta.IsStatusConditionTrue(r.node().Status.Conditions, v1beta1.ReadyCondition) {
-		t.Error("for want of that, it is not ready")
-	}
-	mu.Lock()
-	lacks = nil
-	mu.Unlock()
-	r.await("what it has by now", is(metav1.ConditionTrue, v1beta1.ReasonReady, ""))
 }
 
 func TestStorageNode_UnknownAddressesAreLoggedOncePerReason(t *testing.T) {

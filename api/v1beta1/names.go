@@ -80,6 +80,9 @@ const (
 	// SharedVolumesCondition: of a StorageNode, shared volumes can be mounted there. Its message says what is missing and
 	// what to do.
 	SharedVolumesCondition = "SharedVolumes"
+	// CephVolumesCondition: of the StorageNode of a node, the kernel has what volumes of the Ceph pools need. It is absent
+	// where there are no Ceph pools. Its message names the module that is missing and what to do.
+	CephVolumesCondition = "CephVolumes"
 	// AvailableCondition: of a StorageCluster, volumes can be made and used.
 	AvailableCondition = "Available"
 	// ProgressingCondition: of a StorageCluster, the running objects do not match the spec yet.
@@ -124,28 +127,29 @@ const (
 
 // The reasons of conditions. A condition that is false because an operation failed has the ErrorCode as its reason.
 const (
-	ReasonReady       = "Ready"
-	ReasonHealthy     = "Healthy"
-	ReasonCreating    = "Creating"
-	ReasonExpanding   = "Expanding"
-	ReasonDeleting    = "Deleting"
-	ReasonDamaged     = "Damaged"
-	ReasonFileSystem  = "FileSystemErrors" // the kernel found errors in the file system of a volume, or of a pool
-	ReasonDevice      = "DeviceErrors"     // the kernel logged I/O errors of the device of a volume
-	ReasonNotGrown    = "NotGrown"         // the file system of a volume could not be grown to the volume's size
-	ReasonPoolErrors  = "PoolErrors"       // the kernel found errors in the file system of the pool that a volume is in
-	ReasonMissing     = "Missing"          // the volume was created, but the disk does not have it
-	ReasonNodeDown    = "NodeDown"         // the agent has not renewed its Lease
-	ReasonNodeGone    = "NodeGone"         // the Node object was deleted or has the out-of-service taint
-	ReasonPoolFailing = "PoolFailing"      // a pool is unmounted, read-only or failing
-	ReasonNoPool      = "NoPool"
-	ReasonNotMounted  = "NotMounted"  // there is no pool where a known pool should be
-	ReasonPoolMoved   = "PoolMoved"   // a known pool is on another node than its objects say
-	ReasonWrongPool   = "WrongPool"   // another pool, or an older copy, is where a known pool should be
-	ReasonUnreadable  = "Unreadable"  // a field of the object cannot be decoded
-	ReasonForgotten   = "Forgotten"   // an object was deleted without a request to delete its data
-	ReasonNoNFSClient = "NoNFSClient" // the kernel of a node has no client of NFS
-	ReasonForbidden   = "Forbidden"   // a process has no permission to use a feature of the node
+	ReasonReady        = "Ready"
+	ReasonHealthy      = "Healthy"
+	ReasonCreating     = "Creating"
+	ReasonExpanding    = "Expanding"
+	ReasonDeleting     = "Deleting"
+	ReasonDamaged      = "Damaged"
+	ReasonFileSystem   = "FileSystemErrors" // the kernel found errors in the file system of a volume, or of a pool
+	ReasonDevice       = "DeviceErrors"     // the kernel logged I/O errors of the device of a volume
+	ReasonNotGrown     = "NotGrown"         // the file system of a volume could not be grown to the volume's size
+	ReasonPoolErrors   = "PoolErrors"       // the kernel found errors in the file system of the pool that a volume is in
+	ReasonMissing      = "Missing"          // the volume was created, but the disk does not have it
+	ReasonNodeDown     = "NodeDown"         // the agent has not renewed its Lease
+	ReasonNodeGone     = "NodeGone"         // the Node object was deleted or has the out-of-service taint
+	ReasonPoolFailing  = "PoolFailing"      // a pool is unmounted, read-only or failing
+	ReasonNoPool       = "NoPool"
+	ReasonNotMounted   = "NotMounted"   // there is no pool where a known pool should be
+	ReasonPoolMoved    = "PoolMoved"    // a known pool is on another node than its objects say
+	ReasonWrongPool    = "WrongPool"    // another pool, or an older copy, is where a known pool should be
+	ReasonUnreadable   = "Unreadable"   // a field of the object cannot be decoded
+	ReasonForgotten    = "Forgotten"    // an object was deleted without a request to delete its data
+	ReasonNoNFSClient  = "NoNFSClient"  // the kernel of a node has no client of NFS
+	ReasonNoCephClient = "NoCephClient" // the kernel of a node lacks a client of Ceph
+	ReasonForbidden    = "Forbidden"    // a process has no permission to use a feature of the node
 )
 
 // OwnFaults are the reasons why a volume or snapshot is not Healthy that lie in itself, and not in its pool.

@@ -55,6 +55,7 @@ type node struct {
 	loopSets     int
 	onlyLoopSets bool
 	cephKeys     string
+	cephEngines  []string
 	clients      *clients
 	watch        part // of the choice of pools; nil with --pool
 }
@@ -70,6 +71,7 @@ func nodeFlags(flags *pflag.FlagSet) *node {
 	flags.BoolVar(&n.onlyLoopSets, "only-loop-sets", false, "lend loop devices to NFS servers and do nothing else, for nodes without CSI")
 	flags.StringVar(&n.driver.Namespaces, "namespaces", "", "`directory` such as /proc/1/ns with the network, net, and the host name, uts, of this host, where they are not those of this process: shared volumes are mounted through that network and must outlive this process's")
 	flags.StringVar(&n.cephKeys, "ceph-keys", "", "`directory` with a file FSID.USER for each user of a Ceph cluster as whom this node uses volumes, with the key; none: volumes in Ceph pools are not used here")
+	flags.StringSliceVar(&n.cephEngines, "ceph-engines", nil, "`engines` of the Ceph pools, rbd and cephfs, separated by commas: the node reports whether its kernel has what they need")
 	flags.DurationVar(&n.driver.Patience, "server-patience", driver.DefaultPatience, "how long a call waits for a server of shared volumes that does not answer, a `duration`")
 	flags.StringVar(&n.config, "config", "", "`file` with the pools of all nodes: {\"pools\": [...]} as in the spec of a StorageCluster. Instead of --pool")
 	flags.StringVar(&n.stateDir, "state-dir", "/var/lib/holdfast", "`directory` of Holdfast on this host, for --config: pools without a path, the mount points of disks, and their records")
@@ -92,6 +94,11 @@ func (n *node) open(ctx context.Context, log *slog.Logger) (*local.Backend, erro
 		return nil, fmt.Errorf("--config and --pool are given; the pools come from one of them: %w", errUsage)
 	case n.driver.NodeID == "":
 		return nil, fmt.Errorf(`node "": --node-name is missing: %w`, errUsage)
+	}
+	for _, engine := range n.cephEngines {
+		if cephClients[engine] == nil {
+			return nil, fmt.Errorf("--ceph-engines %q: it must be rbd, cephfs, or both: %w", engine, errUsage)
+		}
 	}
 	var err error
 	if n.clients, err = n.connect(v1beta1.NodeName, log); err != nil {
@@ -143,6 +150,7 @@ func (n *node) join(storage *local.Backend, log *slog.Logger) ([]part, error) {
 		Node:     n.driver.NodeID, Version: version, Backend: storage, Pools: served,
 		Client: n.clients.holdfast, Kubernetes: n.clients.kubernetes, Namespace: n.namespace, Events: n.clients.events,
 		Log: log, Foreign: driver.Ephemeral, ForeignAllowed: len(n.driver.Inline.Pools) > 0, Addresses: n.addresses, SharedVolumes: n.sharedVolumes,
+		CephVolumes: n.cephVolumes(),
 	})
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
 	"github.com/holdfast-storage/holdfast/driver"
+	"github.com/holdfast-storage/holdfast/nodeops"
 )
 
 // useCeph lets the driver use volumes of Ceph pools beside those of this node.
@@ -25,6 +27,34 @@ func (n *node) useCeph(storage *local.Backend, released func(backend.ID)) {
 	n.driver.Released = func(id backend.ID) {
 		reached.forget(id)
 		released(id)
+	}
+}
+
+// cephClients are the checks of what the kernel needs for volumes of an engine. As the use of a volume does, they have it
+// load a module that it lacks, which is more than to look whether it is loaded already.
+var cephClients = map[string]func() error{"rbd": nodeops.CheckRBDClient, "cephfs": nodeops.CheckCephFSClient}
+
+// cephVolumes says what keeps volumes of Ceph pools from being used on this node; nil where there are none.
+func (n *node) cephVolumes() func() (reason string, err error) {
+	if len(n.cephEngines) == 0 {
+		return nil
+	}
+	return func() (string, error) {
+		reason, all := v1beta1.ReasonForbidden, []string{}
+		for _, engine := range n.cephEngines {
+			err := cephClients[engine]()
+			if err == nil {
+				continue
+			}
+			if _, is := errors.AsType[*nodeops.CephClientError](err); is {
+				reason = v1beta1.ReasonNoCephClient
+			}
+			all = append(all, fmt.Sprintf("volumes of pools with engine %s cannot be used on this node: %v", convert.FromEngine(engine), err))
+		}
+		if len(all) == 0 {
+			return "", nil
+		}
+		return reason, errors.New(strings.Join(all, "; "))
 	}
 }
 

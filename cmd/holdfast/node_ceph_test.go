@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	client "github.com/holdfast-storage/holdfast/api/client/clientset"
+	"github.com/holdfast-storage/holdfast/api/convert"
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/local"
@@ -67,5 +70,35 @@ func TestNodeStorage_FindsVolumesOfCephPools(t *testing.T) {
 	s.forget("image")
 	if _, err := s.Recall(t.Context(), "image"); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("after it was released: %v", err)
+	}
+}
+
+func TestCephVolumes_ConditionNamesTheModules(t *testing.T) {
+	if (&node{}).cephVolumes() != nil {
+		t.Error("there is a condition without Ceph pools")
+	}
+	wants := map[string]string{}
+	for engine, check := range cephClients {
+		if err := check(); err != nil {
+			wants[engine] = err.Error()
+		}
+	}
+	reason, err := (&node{cephEngines: []string{"rbd", "cephfs"}}).cephVolumes()()
+	if (err == nil) != (len(wants) == 0) {
+		t.Fatalf("lacking %v: %s, %v", wants, reason, err)
+	}
+	for engine, want := range wants {
+		if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), string(convert.FromEngine(engine))) {
+			t.Errorf("%q does not say that engine %s needs: %s", err, engine, want)
+		}
+		if strings.Contains(want, "no module") && reason != v1beta1.ReasonNoCephClient {
+			t.Errorf("the reason is %s", reason)
+		}
+	}
+}
+
+func TestFlags_NodeKnowsTheEnginesOfCeph(t *testing.T) {
+	if _, err := call(t, "node", "--node-name=a", "--config=/none", "--ceph-engines=rbd,zfs", "--endpoint=unix://"+filepath.Join(t.TempDir(), "s"), "--metrics-address="); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "zfs") {
+		t.Errorf("got %v", err)
 	}
 }

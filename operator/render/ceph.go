@@ -144,8 +144,9 @@ func cephArguments(pool v1beta1.PoolSpec) []string {
 // mountCephKeys gives the node pod the keys of the users as whom nodes mount volumes, and no others. A key that is changed
 // in its secret is changed in the pod. One that is missing keeps no pod from its start.
 func (p *plan) mountCephKeys(pod *core.PodSpec) {
-	sources, has := []core.VolumeProjection{}, map[string]bool{}
+	sources, has, engines := []core.VolumeProjection{}, map[string]bool{}, []string{}
 	for _, pool := range v1beta1.CephPools(p.pools) {
+		engines = append(engines, strings.ToLower(string(pool.Engine)))
 		file := nodeKeyFile(pool.Ceph)
 		if has[file] { // several pools of one cluster
 			continue
@@ -165,7 +166,8 @@ func (p *plan) mountCephKeys(pod *core.PodSpec) {
 		Projected: &core.ProjectedVolumeSource{Sources: sources, DefaultMode: new(int32(0o400))},
 	}})
 	main := container(pod, name)
-	main.Args = append(main.Args, "--ceph-keys="+cephKeys)
+	slices.Sort(engines)
+	main.Args = append(main.Args, "--ceph-keys="+cephKeys, "--ceph-engines="+strings.Join(slices.Compact(engines), ","))
 	main.VolumeMounts = append(main.VolumeMounts, core.VolumeMount{Name: volume, MountPath: cephKeys, ReadOnly: true})
 }
 

@@ -124,7 +124,7 @@ func TestCeph_NodesGetTheKeysOfTheirUserAndNoOthers(t *testing.T) {
 	if s.Name != "ceph-node" || !*s.Optional || len(s.Items) != 1 || s.Items[0].Key != "key" || s.Items[0].Path != testFSID+".holdfast-node" {
 		t.Errorf("it is %+v", s)
 	}
-	if args := container(&pod, "holdfast").Args; !slices.Contains(args, "--ceph-keys=/etc/holdfast/ceph") {
+	if args := container(&pod, "holdfast").Args; !slices.Contains(args, "--ceph-keys=/etc/holdfast/ceph") || !slices.Contains(args, "--ceph-engines=cephfs,rbd") {
 		t.Errorf("the arguments are %q", args)
 	}
 	if m := mountOf(container(&pod, "holdfast"), "ceph-keys"); m.MountPath != "/etc/holdfast/ceph" || m.SubPath != "" || !m.ReadOnly {

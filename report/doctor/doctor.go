@@ -59,6 +59,7 @@ func Checks() []Check {
 		{"pools", "Can all pools be used, and have they room?", []string{facts.StorageNodes}, checkPools, false},
 		{"servers", "Do all NFS servers serve?", []string{facts.Servers}, checkServers, false},
 		{"shared volumes", "Can every node mount shared volumes?", []string{facts.Servers, facts.StorageNodes}, checkSharedVolumes, false},
+		{"Ceph volumes", "Can every node use volumes of Ceph pools?", []string{facts.StorageNodes}, checkCephVolumes, false},
 		{"namespaces of servers", "May all NFS servers be where they are?", []string{facts.Clusters, facts.Servers}, checkNamespacesOfServers, true},
 		{"network of servers", "Do only nodes reach NFS servers?", []string{facts.Servers, facts.DaemonSets}, checkNetwork, false},
 		{"default class", "Is there one default StorageClass?", []string{facts.Classes}, checkDefaultClass, false},

@@ -173,6 +173,16 @@ func checkSharedVolumes(f *Facts) (found []Finding) {
 	return found
 }
 
+// checkCephVolumes names the nodes whose kernel cannot use them, and the module that is missing.
+func checkCephVolumes(f *Facts) (found []Finding) {
+	for _, n := range f.StorageNodes {
+		if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.CephVolumesCondition); c != nil && c.Status == metav1.ConditionFalse {
+			found = append(found, warn("Node "+n.Name, "Or keep pods with volumes of Ceph pools from it, by a nodeSelector or an affinity.", "pods with such volumes do not start there: %s", c.Message))
+		}
+	}
+	return found
+}
+
 func checkDriver(f *Facts) []Finding {
 	known := slices.ContainsFunc(f.Drivers, func(d *storage.CSIDriver) bool { return d.Name == f.Driver })
 	c := f.Served()
