@@ -68,7 +68,7 @@ func (o *observed) whyClassUnfit(c *storage.StorageClass) string {
 	case persistent.Plain(v):
 		return ""
 	case shared && !v.Spec.Shared:
-		return fmt.Sprintf("is for volumes on NFS servers, and volume %s is on node %s", v.Name, v.Spec.Node)
+		return fmt.Sprintf("is for volumes on NFS servers, and volume %s is on %s", v.Name, v1beta1.SiteOf(v.Spec.Node))
 	case !shared && v.Spec.Shared:
 		return fmt.Sprintf("is for volumes on nodes, and volume %s is on NFS server %s", v.Name, v1beta1.ServerOf(v.Spec.Node))
 	case fsType != "" && v.Status.FSType != "" && fsType != v.Status.FSType:
@@ -83,7 +83,8 @@ func (o *observed) fittingClass() (*storage.StorageClass, error) {
 	var names []string
 	for i := range o.classes {
 		c := &o.classes[i]
-		if pool := c.Parameters[parameters.Pool]; o.whyClassUnfit(c) != "" || pool != "" && pool != o.volume.Status.Pool {
+		pool, ceph := c.Parameters[parameters.Pool], v1beta1.CephPoolOf(o.volume.Spec.Node)
+		if o.whyClassUnfit(c) != "" || (pool != "" || ceph != "") && pool != o.volume.Status.Pool {
 			continue
 		}
 		if c.Annotations[defaultClass] == "true" {

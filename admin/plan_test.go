@@ -90,7 +90,7 @@ func TestPlan_RefusesWithTheReason(t *testing.T) {
 		"a volume that never was":      {change(func(v *v1beta1.Volume) { v.Status.Size = nil; v.Status.Phase = "" }), Adoption{}, []string{"has no size", "Pending"}},
 		"a server without an address":  {both(change(onServer), change(func(v *v1beta1.Volume) { v.Status.Access = nil })), Adoption{}, []string{"NFS server team/main has not reported"}},
 		"many nodes for one on a node": {nil, Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteMany}}, []string{"ReadWriteMany", "is on one node", "ReadWriteOnce"}},
-		"an unknown access mode":       {change(onServer), Adoption{AccessModes: []core.PersistentVolumeAccessMode{"RWX"}}, []string{"RWX", "is on an NFS server", "ReadWriteMany"}},
+		"an unknown access mode":       {change(onServer), Adoption{AccessModes: []core.PersistentVolumeAccessMode{"RWX"}}, []string{"RWX", "is on NFS server team/main", "ReadWriteMany"}},
 		"one pod beside others":        {nil, Adoption{AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce, core.ReadWriteOncePod}}, []string{"ReadWriteOncePod stands alone"}},
 		"a class of others":            {nil, Adoption{StorageClass: new("cloud")}, []string{"StorageClass cloud", "cloud.example.org", "csi.holdfast.dev"}},
 		"a shared class":               {nil, Adoption{StorageClass: new("holdfast-shared")}, []string{"NFS servers", "is on node a"}},

@@ -32,9 +32,6 @@ type RBD struct {
 	ImageID   string // distinguishes the image from a later one of the same name; empty if unknown
 }
 
-// CephFSType is the file system of a volume that is a directory of a CephFS, as the kernel calls it.
-const CephFSType = "ceph"
-
 // CephFS is a volume that is a directory of a CephFS file system. The volume's ID is part of its path.
 type CephFS struct {
 	Cluster    Ceph

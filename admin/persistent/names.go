@@ -61,7 +61,7 @@ func StoreOf(pv *core.PersistentVolume, server string) string {
 
 // DefaultAccess returns the access modes of a claim if none are given.
 func DefaultAccess(v *v1beta1.Volume) []core.PersistentVolumeAccessMode {
-	if v.Spec.Shared {
+	if v.Spec.Shared || v.IsOfCephFS() {
 		return []core.PersistentVolumeAccessMode{core.ReadWriteMany}
 	}
 	return []core.PersistentVolumeAccessMode{core.ReadWriteOnce}
@@ -73,8 +73,11 @@ func checkAccess(v *v1beta1.Volume, modes []core.PersistentVolumeAccessMode) err
 	switch {
 	case Plain(v):
 		allowed, where = []core.PersistentVolumeAccessMode{core.ReadWriteMany, core.ReadOnlyMany, core.ReadWriteOnce}, "is a plain NFS volume"
-	case v.Spec.Shared:
-		allowed, where = []core.PersistentVolumeAccessMode{core.ReadWriteMany, core.ReadOnlyMany, core.ReadWriteOnce, core.ReadWriteOncePod}, "is on an NFS server"
+	case v.Spec.Shared || v.IsOfCephFS():
+		allowed = []core.PersistentVolumeAccessMode{core.ReadWriteMany, core.ReadOnlyMany, core.ReadWriteOnce, core.ReadWriteOncePod}
+		where = "is on " + v1beta1.SiteOf(v.Spec.Node).String()
+	case v1beta1.IsSite(v.Spec.Node):
+		where = "is an image on " + v1beta1.SiteOf(v.Spec.Node).String()
 	}
 	for _, mode := range modes {
 		if !slices.Contains(allowed, mode) {

@@ -68,9 +68,10 @@ func Of(v *v1beta1.Volume, o Options) (*core.PersistentVolume, error) {
 	if mode == core.PersistentVolumeFilesystem {
 		pv.Spec.CSI.FSType = o.FSType
 	}
-	if v.Spec.Shared {
+	switch {
+	case v.Spec.Shared:
 		pv.Spec.CSI.VolumeAttributes = map[string]string{serverAttribute: v.Status.Access.NFS.Server, pathAttribute: v.Status.Access.NFS.Path}
-	} else {
+	case !v1beta1.IsSite(v.Spec.Node):
 		pv.Spec.NodeAffinity = onlyOn(v.Spec.Node)
 	}
 	return pv, nil

@@ -48,7 +48,7 @@ func FromVolumeSpec(node string, s backend.VolumeSpec, source *backend.Source) v
 // FoundVolume returns the spec of a Volume for a volume that was found on disk without an object.
 func FoundVolume(node string, v *backend.Volume) v1beta1.VolumeSpec {
 	fsType := v.FSType
-	if fsType == backend.CephFSType { // it is not made with the volume, so no class can name it
+	if fsType == v1beta1.CephFSType { // it is not made with the volume, so no class can name it
 		fsType = ""
 	}
 	return FromVolumeSpec(node, backend.VolumeSpec{
@@ -91,13 +91,10 @@ func ToVolume(o *v1beta1.Volume) *backend.Volume {
 // reachOf derives the reach of a volume in a Ceph cluster from its file system, which is known even while the volume is out
 // of reach.
 func reachOf(o *v1beta1.Volume) backend.Reach {
-	switch v1beta1.SiteOf(o.Spec.Node).Kind {
-	case v1beta1.SiteNFSServer:
+	switch kind := v1beta1.SiteOf(o.Spec.Node).Kind; {
+	case kind == v1beta1.SiteNFSServer, o.IsOfCephFS():
 		return backend.ManyHosts
-	case v1beta1.SiteCephPool:
-		if o.Status.FSType == backend.CephFSType {
-			return backend.ManyHosts
-		}
+	case kind == v1beta1.SiteCephPool:
 		return backend.OneHost
 	}
 	return backend.ItsHost

@@ -100,9 +100,9 @@ func volumeBack(t *testing.T, f *filler) {
 }
 
 func TestVolume_OfACephPoolIsReachedByItsEngine(t *testing.T) {
-	for fsType, want := range map[string]backend.Reach{"ext4": backend.OneHost, "": backend.OneHost, backend.CephFSType: backend.ManyHosts} {
+	for fsType, want := range map[string]backend.Reach{"ext4": backend.OneHost, "": backend.OneHost, v1beta1.CephFSType: backend.ManyHosts} {
 		found := FoundVolume(v1beta1.NodeOfCephPool("p"), &backend.Volume{ID: "v", FSType: fsType})
-		if found.Shared || fsType == backend.CephFSType && found.FSType != "" {
+		if found.Shared || fsType == v1beta1.CephFSType && found.FSType != "" {
 			t.Errorf("%q: found as %+v", fsType, found)
 		}
 		o := v1beta1.Volume{Spec: found, Status: v1beta1.VolumeStatus{FSType: fsType}}

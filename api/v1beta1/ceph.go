@@ -121,6 +121,14 @@ func CephPoolOf(node string) string {
 	return pool
 }
 
+// CephFSType is, in status.fsType, the file system of a volume that is a directory of a CephFS.
+const CephFSType = "ceph"
+
+// IsOfCephFS says whether a volume is a directory of a CephFS, which many nodes use at once.
+func (o *Volume) IsOfCephFS() bool {
+	return CephPoolOf(o.Spec.Node) != "" && o.Status.FSType == CephFSType
+}
+
 // Attaches says whether volumes are attached, so that VolumeAttachments show where each is used.
 func (s *StorageClusterSpec) Attaches() bool {
 	return s.CSI.AttachRequired || len(CephPools(s.Pools)) > 0

@@ -152,11 +152,19 @@ func checkPools(f *Facts) (found []Finding) {
 		for i := range n.Status.Pools {
 			p := &n.Status.Pools[i]
 			if level, what, do := facts.OfPool(p); level != Fine {
-				found = append(found, Finding{Level: level, Object: fmt.Sprintf("pool %s of node %s", p.Name, n.Name), What: what, Do: do})
+				found = append(found, Finding{Level: level, Object: poolName(n.Name, p.Name), What: what, Do: do})
 			}
 		}
 	}
 	return found
+}
+
+func poolName(node, pool string) string {
+	site := v1beta1.SiteOf(node)
+	if site.Kind == v1beta1.SiteCephPool {
+		return site.String()
+	}
+	return fmt.Sprintf("pool %s of %s", pool, site)
 }
 
 // checkSharedVolumes names the nodes that cannot mount them, where there are any.

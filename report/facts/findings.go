@@ -16,8 +16,8 @@ import (
 // node that is lost has hundreds of them.
 type Finding struct {
 	Level   Level         `json:"level" doc:"How bad it is: problem, something does not work; warning, something will surprise a user."`
-	Kind    string        `json:"kind" doc:"Kind of the object: StorageCluster, StorageNode, Pool, NFSServer, Volume, Snapshot, StorageUpgrade or NodeJob."`
-	Name    string        `json:"name,omitempty" doc:"Name of the object; NODE/NAME of a pool, NAMESPACE/NAME of an NFS server. Missing where there are several."`
+	Kind    string        `json:"kind" doc:"Kind of the object: StorageCluster, StorageNode, Pool, NFSServer, CephPool, Volume, Snapshot, StorageUpgrade or NodeJob."`
+	Name    string        `json:"name,omitempty" doc:"Name of the object; NODE/NAME of a pool, the name of a pool in a Ceph cluster, NAMESPACE/NAME of an NFS server. Missing where there are several."`
 	Count   int           `json:"count" doc:"How many objects have it."`
 	Phase   v1beta1.Phase `json:"phase,omitempty" doc:"Of volumes and snapshots, the phase that they are in."`
 	Message string        `json:"message" doc:"What is wrong and what to do; of several objects, what is wrong with the first."`
@@ -69,7 +69,8 @@ func ofCluster(c *v1beta1.StorageCluster) (found []Finding) {
 	return found
 }
 
-// ofNodes are the nodes that the cluster selects and those that only have a record; an NFS server is none.
+// ofNodes are the nodes that the cluster selects and those that only have a record, and the Ceph pools. NFS servers have
+// objects of their own.
 func ofNodes(f *Facts) (found []Finding) {
 	says := map[string]string{}
 	for _, n := range f.StorageNodes {
@@ -90,9 +91,16 @@ func ofNodes(f *Facts) (found []Finding) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(says)) {
-		found = append(found, finding(Problem, "StorageNode", name, says[name]))
+		kind, name, message := "StorageNode", name, says[name]
+		if pool := v1beta1.CephPoolOf(name); pool != "" {
+			kind, name = "CephPool", pool
+		}
+		found = append(found, finding(Problem, kind, name, message))
 	}
 	for _, n := range f.StorageNodes {
+		if c := meta.FindStatusCondition(n.Status.Conditions, v1beta1.CephVolumesCondition); c != nil && c.Status == metav1.ConditionFalse {
+			found = append(found, finding(Warning, "StorageNode", n.Name, c.Message))
+		}
 		for _, r := range n.Spec.Restore {
 			if r.Error != "" {
 				found = append(found, finding(Warning, "StorageNode", n.Name, fmt.Sprintf("volume %s was not restored: %s", r.Name, r.Error)))
@@ -110,7 +118,11 @@ func ofPools(nodes []*v1beta1.StorageNode) (found []Finding) {
 				if do != "" {
 					what += ". " + do
 				}
-				found = append(found, finding(level, "Pool", n.Name+"/"+p.Name, what))
+				kind, name := "Pool", n.Name+"/"+p.Name
+				if ceph := v1beta1.CephPoolOf(n.Name); ceph != "" {
+					kind, name = "CephPool", ceph
+				}
+				found = append(found, finding(level, kind, name, what))
 			}
 		}
 	}

@@ -56,6 +56,16 @@ func TestFindings_NameWhatIsWrongAndNothingElse(t *testing.T) {
 		"degraded":       {func(f *Facts) { f.Clusters[0].Status.Phase = v1beta1.ClusterDegraded }, []string{"problem StorageCluster holdfast 1: its conditions say no more"}},
 		"not protected":  {func(f *Facts) { f.Clusters[0].Status.Conditions[0].Status = metav1.ConditionFalse }, []string{"warning StorageCluster holdfast 1: "}},
 		"unhealthy node": {func(f *Facts) { f.Clusters[0].Status.Nodes[0] = v1beta1.NodeHealth{Name: "a", Message: "no disk"} }, []string{"problem StorageNode a 1: no disk"}},
+		"a node without Ceph": {func(f *Facts) {
+			f.StorageNodes[0].Status.Conditions = append(f.StorageNodes[0].Status.Conditions, is(v1beta1.CephVolumesCondition, metav1.ConditionFalse, "the kernel has no module rbd"))
+		}, []string{"warning StorageNode a 1: the kernel has no module rbd"}},
+		"a Ceph pool that is out of reach": {func(f *Facts) {
+			pool := roomy("block")
+			pool.Message = "no monitor answers"
+			f.StorageNodes = append(f.StorageNodes, &v1beta1.StorageNode{ObjectMeta: meta1("block.ceph.holdfast.dev"), Status: v1beta1.StorageNodeStatus{
+				Pools: []v1beta1.Pool{pool}, Conditions: []metav1.Condition{is(v1beta1.ReadyCondition, metav1.ConditionFalse, "its agent is silent")},
+			}})
+		}, []string{"problem CephPool block 1: its agent is silent", "problem CephPool block 1: no monitor answers"}},
 		"unknown node": {func(f *Facts) {
 			f.StorageNodes[0].Status.Conditions[0] = is(v1beta1.ReadyCondition, metav1.ConditionUnknown, "it is silent")
 		}, []string{"problem StorageNode a 1: it is silent"}},

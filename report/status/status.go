@@ -19,6 +19,7 @@ type Report struct {
 	Cluster   *Cluster       `json:"cluster"`
 	Nodes     []Node         `json:"nodes"`
 	Servers   []Server       `json:"nfsServers"`
+	CephPools []Node         `json:"cephPools"` // by the agents that make their volumes
 	Pools     []Pool         `json:"pools"`
 	Volumes   int            `json:"volumes"`
 	Snapshots int            `json:"snapshots"`
@@ -59,9 +60,10 @@ type Server struct {
 	Message  string           `json:"message,omitempty"`
 }
 
-// Pool of a node or of an NFS server.
+// Pool of a node, of an NFS server or in a Ceph cluster.
 type Pool struct {
-	Node      string `json:"node"`
+	Node      string `json:"node"`               // POOL.ceph.holdfast.dev for a Ceph pool
+	CephPool  string `json:"cephPool,omitempty"` // its name, if it is in a Ceph cluster
 	Name      string `json:"name"`
 	Engine    string `json:"engine"`
 	Capacity  int64  `json:"capacity"`
@@ -83,7 +85,7 @@ func Look(f *facts.Facts) (*Report, error) {
 		}
 	}
 	r := &Report{
-		Volumes: len(f.Volumes), Snapshots: len(f.Snapshots), Why: []string{}, Nodes: []Node{}, Servers: []Server{}, Pools: []Pool{},
+		Volumes: len(f.Volumes), Snapshots: len(f.Snapshots), Why: []string{}, Nodes: []Node{}, CephPools: []Node{}, Servers: []Server{}, Pools: []Pool{},
 		Unwell: f.Unwell(), Warnings: f.Events(warningsKept), Hidden: []string{},
 	}
 	r.cluster(f.Served())
@@ -137,8 +139,13 @@ func (r *Report) nodes(f *facts.Facts) {
 		if facts.Ailing(n) != "" {
 			ailing++
 		}
-		if v1beta1.ServerOf(n.Name) == "" {
+		switch site := v1beta1.SiteOf(n.Name); site.Kind {
+		case "":
 			records[n.Name] = n
+		case v1beta1.SiteCephPool:
+			pool := Node{Name: site.Name, Ready: true, Version: n.Status.Version}
+			pool.add(n)
+			r.CephPools = append(r.CephPools, pool)
 		}
 	}
 	if c := f.Served(); c != nil {
@@ -156,18 +163,19 @@ func (r *Report) nodes(f *facts.Facts) {
 		n.add(record)
 		r.Nodes = append(r.Nodes, n)
 	}
-	slices.SortFunc(r.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	unready := 0
-	for _, n := range r.Nodes {
-		if !n.Ready {
-			unready++
-		}
-	}
-	if unready > 0 {
-		r.whyf("%d of %d nodes are not ready", unready, len(r.Nodes))
-	}
+	byName := func(a, b Node) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(r.Nodes, byName)
+	slices.SortFunc(r.CephPools, byName)
+	r.unready("nodes", r.Nodes)
+	r.unready("Ceph pools", r.CephPools)
 	if ailing > 0 {
 		r.whyf("the file systems of %d of %d nodes and NFS servers have met errors", ailing, len(f.StorageNodes))
+	}
+}
+
+func (r *Report) unready(what string, all []Node) {
+	if unready := count(all, func(n Node) bool { return !n.Ready }); unready > 0 {
+		r.whyf("%d of %d %s are not ready", unready, len(all), what)
 	}
 }
 
@@ -189,7 +197,7 @@ func (r *Report) pools(all []*v1beta1.StorageNode) {
 				bad++
 			}
 			r.Pools = append(r.Pools, Pool{
-				Node: n.Name, Name: p.Name, Engine: string(p.Engine), Capacity: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(),
+				Node: n.Name, CephPool: v1beta1.CephPoolOf(n.Name), Name: p.Name, Engine: string(p.Engine), Capacity: p.Capacity.Value(), Promised: p.Promised.Value(), Used: p.Used.Value(),
 				Available: p.Available.Value(), Volumes: int(p.Volumes), Message: what,
 			})
 		}

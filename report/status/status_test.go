@@ -261,7 +261,7 @@ func TestTheJSONHasNoListThatIsMissing(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"why", "nodes", "nfsServers", "pools", "unwell", "warnings", "hidden"} {
+	for _, field := range []string{"why", "nodes", "nfsServers", "cephPools", "pools", "unwell", "warnings", "hidden"} {
 		if _, ok := got[field].([]any); !ok {
 			t.Errorf("%s: %v", field, got[field])
 		}
@@ -277,6 +277,28 @@ func TestAgesAndSizesAreShort(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 5000: "5000", 100 << 30: "100Gi", 1 << 30: "1024Mi", 11 << 40: "11Ti", 1<<63 - 1: "8191Pi"} {
 		if got := size(n); got != want {
 			t.Errorf("%d: %s", n, got)
+		}
+	}
+}
+
+func TestCephPoolsAreNoNodes(t *testing.T) {
+	pool := node("block.ceph.holdfast.dev")
+	pool.Status.Conditions = []metav1.Condition{{Type: v1beta1.ReadyCondition, Status: metav1.ConditionFalse, Message: "no monitor answers"}}
+	r := look(t, []runtime.Object{cluster(v1beta1.ClusterRunning), node("a"), pool})
+	if len(r.Nodes) != 1 || len(r.CephPools) != 1 || r.CephPools[0].Name != "block" || r.CephPools[0].Ready || r.CephPools[0].Volumes != 3 {
+		t.Errorf("nodes %+v, Ceph pools %+v", r.Nodes, r.CephPools)
+	}
+	if len(r.Pools) != 2 || r.Pools[0].CephPool != "" || r.Pools[1].CephPool != "block" {
+		t.Errorf("pools %+v", r.Pools)
+	}
+	var out strings.Builder
+	if err := r.Text(&out, time.Now(), Style{}); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	for _, want := range []string{"CEPH POOL", "no monitor answers", "1 of 1 Ceph pools are not ready"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
 		}
 	}
 }

@@ -123,7 +123,7 @@ func (r *Report) verdict(s Style) []string {
 }
 
 func (r *Report) sections(now time.Time, s Style) []*section {
-	return []*section{r.unwellSection(), r.nodeSection(), r.serverSection(), r.poolSection(s), r.warningSection(now)}
+	return []*section{r.unwellSection(), nodeSection("NODE", "nodes", r.Nodes), nodeSection("CEPH POOL", "Ceph pools", r.CephPools), r.serverSection(), r.poolSection(s), r.warningSection(now)}
 }
 
 func header(columns ...string) []cell {
@@ -147,18 +147,18 @@ func (r *Report) unwellSection() *section {
 	return o
 }
 
-func (r *Report) nodeSection() *section {
-	nodes := slices.Clone(r.Nodes)
+func nodeSection(title, what string, all []Node) *section {
+	nodes := slices.Clone(all)
 	attention := func(n Node) bool { return !n.Ready || n.Message != "" }
 	first(nodes, attention)
-	o := &section{header: header("NODE", "READY", "VERSION", "VOLUMES", "MESSAGE"), bad: count(nodes, attention)}
+	o := &section{header: header(title, "READY", "VERSION", "VOLUMES", "MESSAGE"), bad: count(nodes, attention)}
 	o.rest = func(from int) string {
 		left := nodes[from:]
 		ready := count(left, func(n Node) bool { return n.Ready })
 		if ready == len(left) {
-			return fmt.Sprintf("%d more nodes, all ready", ready)
+			return fmt.Sprintf("%d more %s, all ready", ready, what)
 		}
-		return fmt.Sprintf("%d more nodes, %d of them not ready", len(left), len(left)-ready)
+		return fmt.Sprintf("%d more %s, %d of them not ready", len(left), what, len(left)-ready)
 	}
 	for _, n := range nodes {
 		row := words(n.Name, yes(n.Ready), n.Version, strconv.Itoa(n.Volumes), n.Message)

@@ -39,6 +39,9 @@ const abreast = 64
 // Uncounted is why a volume of a directory has no counters.
 const Uncounted = "the kernel counts for block devices, and a volume of the engine Directory has none of its own"
 
+// UncountedCeph is why a volume of a Ceph pool has no counters.
+const UncountedCeph = "nodes count what goes to their own pools, and this volume is in a Ceph cluster: see rbd perf image iotop, or ceph fs top"
+
 // Sample asks the pods that have volumes which are chosen.
 func (c *Cluster) Sample(ctx context.Context) (*Sample, error) {
 	pods, silent, err := c.pods(ctx)
@@ -101,6 +104,7 @@ func (c *Cluster) pods(ctx context.Context) (all []pod, silent []Silent, err err
 		}
 		namespace, server, isServer := v1beta1.ParseNFSNode(name)
 		switch {
+		case v1beta1.CephPoolOf(name) != "": // its volumes are used by nodes
 		case isServer:
 			all = append(all, pod{name, namespace, "nfs-" + server + "-0"})
 		case running[name] != "":
@@ -132,7 +136,10 @@ func (c *Cluster) Volumes(ctx context.Context) ([]Volume, error) {
 			return
 		}
 		one := Volume{Name: v.Name, ClaimRef: claim, Node: v.Spec.Node, Pool: v.PoolName()}
-		if directories[[2]string{one.Node, one.Pool}] {
+		switch {
+		case v1beta1.CephPoolOf(one.Node) != "":
+			one.Uncounted = UncountedCeph
+		case directories[[2]string{one.Node, one.Pool}]:
 			one.Uncounted = Uncounted
 		}
 		volumes = append(volumes, one)

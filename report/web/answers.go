@@ -74,10 +74,11 @@ const (
 
 var nodePhases = []NodePhase{NodeReady, NodeNotReady, NodeUnknown}
 
-// Node is what one node can store, or one NFS server.
+// Node is what one node can store, one NFS server or one Ceph pool.
 type Node struct {
 	Name      string    `json:"name" doc:"Name of the node."`
 	NFSServer string    `json:"nfsServer,omitempty" doc:"NAMESPACE/NAME of the NFS server that this is. Missing for a node."`
+	CephPool  string    `json:"cephPool,omitempty" doc:"Name of the Ceph pool that this is. Missing for a node."`
 	Phase     NodePhase `json:"phase" doc:"Whether it can be used; Unknown while its agent is not heard of."`
 	Message   string    `json:"message,omitempty" doc:"What is wrong and what to do."`
 	Version   string    `json:"version,omitempty" doc:"Version of its agent."`
@@ -89,9 +90,10 @@ type Node struct {
 type Pool struct {
 	Node      string `json:"node" doc:"The node that has it."`
 	NFSServer string `json:"nfsServer,omitempty" doc:"NAMESPACE/NAME of the NFS server that has it. Missing for the pool of a node."`
+	CephPool  string `json:"cephPool,omitempty" doc:"Its name, if it is in a Ceph cluster, which all nodes reach. Missing for the pool of a node."`
 	Name      string `json:"name" doc:"Name of the pool, which nodes may share."`
-	Path      string `json:"path,omitempty" doc:"Its directory on the node."`
-	Engine    string `json:"engine,omitempty" doc:"How a volume is kept: Image or Directory."`
+	Path      string `json:"path,omitempty" doc:"Its directory on the node, or its place in a Ceph cluster."`
+	Engine    string `json:"engine,omitempty" doc:"How a volume is kept: Image, Directory, RBD or CephFS."`
 	Room      Room   `json:"room" doc:"Its room. While the pool is out of reach, what was known last."`
 	Smallest  int64  `json:"smallest" doc:"Bytes of the smallest volume that can be made."`
 	Largest   int64  `json:"largest" doc:"Bytes of the largest volume that can be made."`
@@ -106,6 +108,7 @@ type Volume struct {
 	Claim        string               `json:"claim,omitempty" doc:"NAMESPACE/NAME of the claim it was made for."`
 	Node         string               `json:"node" doc:"The node that has it."`
 	NFSServer    string               `json:"nfsServer,omitempty" doc:"NAMESPACE/NAME of the NFS server that has it. Missing where it is on a node."`
+	CephPool     string               `json:"cephPool,omitempty" doc:"Name of the Ceph pool that has it, which all nodes reach. Missing where it is on a node."`
 	Pool         string               `json:"pool,omitempty" doc:"The pool that holds it, or is to hold it."`
 	Phase        v1beta1.Phase        `json:"phase" doc:"Where it stands."`
 	Size         int64                `json:"size" doc:"Bytes that it holds; 0 until it exists."`
@@ -186,14 +189,14 @@ func (r Room) plus(o Room) Room {
 
 func showPool(node string, p *v1beta1.Pool) Pool {
 	return Pool{
-		Node: node, NFSServer: v1beta1.ServerOf(node), Name: p.Name, Path: p.Path, Engine: string(p.Engine), Room: roomOf(p),
+		Node: node, NFSServer: v1beta1.ServerOf(node), CephPool: v1beta1.CephPoolOf(node), Name: p.Name, Path: p.Path, Engine: string(p.Engine), Room: roomOf(p),
 		Smallest: p.Smallest.Value(), Largest: p.Largest.Value(), Volumes: int(p.Volumes), Snapshots: int(p.Snapshots), Message: p.Message,
 	}
 }
 
 func showNode(n *v1beta1.StorageNode) Node {
 	_, why := facts.Ready(n)
-	s := Node{Name: n.Name, NFSServer: v1beta1.ServerOf(n.Name), Phase: phaseOf(n), Message: why, Version: n.Status.Version, Pools: []Pool{}}
+	s := Node{Name: n.Name, NFSServer: v1beta1.ServerOf(n.Name), CephPool: v1beta1.CephPoolOf(n.Name), Phase: phaseOf(n), Message: why, Version: n.Status.Version, Pools: []Pool{}}
 	for i := range n.Status.Pools {
 		p := showPool(n.Name, &n.Status.Pools[i])
 		s.Pools = append(s.Pools, p)
@@ -213,7 +216,7 @@ func phaseOf(n *v1beta1.StorageNode) NodePhase {
 
 func showVolume(v *v1beta1.Volume, now time.Time) Volume {
 	s := Volume{
-		Name: v.Name, Claim: v.Spec.ClaimRef.String(), Node: v.Spec.Node, NFSServer: v1beta1.ServerOf(v.Spec.Node), Pool: v.PoolName(), Phase: orPending(v.Status.Phase),
+		Name: v.Name, Claim: v.Spec.ClaimRef.String(), Node: v.Spec.Node, NFSServer: v1beta1.ServerOf(v.Spec.Node), CephPool: v1beta1.CephPoolOf(v.Spec.Node), Pool: v.PoolName(), Phase: orPending(v.Status.Phase),
 		Size: v1beta1.Bytes(v.Status.Size), Used: v1beta1.Bytes(v.Status.Used),
 		Mode: v.Status.Mode, FSType: v.Status.FSType, Provisioning: v.Status.Provisioning, OnNodeLoss: v.Spec.NodeLossPolicy(),
 		Created: instant(v.Status.CreationTime),

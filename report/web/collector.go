@@ -10,17 +10,18 @@ import (
 
 // The names differ from those that a node exports: added up with them, everything would count twice. Every
 // replica of the controller exports the same. What an NFS server stores is within a volume of a node or on a disk of its
-// own; a sum without its label nfs_server would count the former twice.
+// own; a sum without its label nfs_server would count the former twice. A Ceph pool is no node either.
 var (
 	phaseDesc     = prometheus.NewDesc("holdfast_cluster_phase", "1 for the phase that the StorageCluster is in, 0 for the others.", []string{"phase"}, nil)
 	conditionDesc = prometheus.NewDesc("holdfast_cluster_condition", "1 for each condition of the StorageCluster, with the status (true, false, unknown) and the reason that it has.", []string{"condition", "status", "reason"}, nil)
 	nodesDesc     = prometheus.NewDesc("holdfast_cluster_nodes", "Nodes with storage, by whether they are ready: true, false, or unknown while the agent does not report.", []string{"ready"}, nil)
 	serversDesc   = prometheus.NewDesc("holdfast_cluster_nfs_servers", "NFS servers, by whether they are ready: true, false, or unknown while they do not report.", []string{"ready"}, nil)
-	volumesDesc   = prometheus.NewDesc("holdfast_cluster_volumes", "Volumes of the cluster, by their place and phase.", []string{"node", "nfs_server", "pool", "phase"}, nil)
-	capacityDesc  = prometheus.NewDesc("holdfast_cluster_pool_capacity_bytes", "Size of the pool's file system.", []string{"node", "nfs_server", "pool"}, nil)
-	promisedDesc  = prometheus.NewDesc("holdfast_cluster_pool_promised_bytes", "Bytes promised to volumes, snapshots and trash.", []string{"node", "nfs_server", "pool"}, nil)
-	usedDesc      = prometheus.NewDesc("holdfast_cluster_pool_used_bytes", "Bytes of the pool's file system that are in use, by Holdfast or others.", []string{"node", "nfs_server", "pool"}, nil)
-	availableDesc = prometheus.NewDesc("holdfast_cluster_pool_available_bytes", "Bytes that can still be promised, including what the trash would free.", []string{"node", "nfs_server", "pool"}, nil)
+	cephDesc      = prometheus.NewDesc("holdfast_cluster_ceph_pools", "Pools in Ceph clusters, by whether they are ready: true, false, or unknown while their agent does not report.", []string{"ready"}, nil)
+	volumesDesc   = prometheus.NewDesc("holdfast_cluster_volumes", "Volumes of the cluster, by their place and phase.", []string{"node", "nfs_server", "ceph_pool", "pool", "phase"}, nil)
+	capacityDesc  = prometheus.NewDesc("holdfast_cluster_pool_capacity_bytes", "Size of the pool's file system.", []string{"node", "nfs_server", "ceph_pool", "pool"}, nil)
+	promisedDesc  = prometheus.NewDesc("holdfast_cluster_pool_promised_bytes", "Bytes promised to volumes, snapshots and trash.", []string{"node", "nfs_server", "ceph_pool", "pool"}, nil)
+	usedDesc      = prometheus.NewDesc("holdfast_cluster_pool_used_bytes", "Bytes of the pool's file system that are in use, by Holdfast or others.", []string{"node", "nfs_server", "ceph_pool", "pool"}, nil)
+	availableDesc = prometheus.NewDesc("holdfast_cluster_pool_available_bytes", "Bytes that can still be promised, including what the trash would free.", []string{"node", "nfs_server", "ceph_pool", "pool"}, nil)
 )
 
 // Collector exports metrics of the whole cluster, once it is known.
@@ -29,7 +30,7 @@ func (s *Server) Collector() prometheus.Collector { return (*collector)(s) }
 type collector Server
 
 func (*collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{phaseDesc, conditionDesc, nodesDesc, serversDesc, volumesDesc, capacityDesc, promisedDesc, usedDesc, availableDesc} {
+	for _, d := range []*prometheus.Desc{phaseDesc, conditionDesc, nodesDesc, serversDesc, cephDesc, volumesDesc, capacityDesc, promisedDesc, usedDesc, availableDesc} {
 		out <- d
 	}
 }
@@ -67,20 +68,18 @@ func collectCluster(c *v1beta1.StorageCluster, gauge gauge) {
 
 func collectNodes(nodes []*v1beta1.StorageNode, gauge gauge) {
 	word := map[NodePhase]string{NodeReady: "true", NodeNotReady: "false", NodeUnknown: "unknown"}
-	count := map[*prometheus.Desc]map[NodePhase]int{nodesDesc: {}, serversDesc: {}}
+	count := map[*prometheus.Desc]map[NodePhase]int{nodesDesc: {}, serversDesc: {}, cephDesc: {}}
+	kinds := map[v1beta1.SiteKind]*prometheus.Desc{"": nodesDesc, v1beta1.SiteNFSServer: serversDesc, v1beta1.SiteCephPool: cephDesc}
 	for _, n := range nodes {
-		kind, server := nodesDesc, v1beta1.ServerOf(n.Name)
-		if server != "" {
-			kind = serversDesc
-		}
-		count[kind][phaseOf(n)]++
+		server, ceph := v1beta1.ServerOf(n.Name), v1beta1.CephPoolOf(n.Name)
+		count[kinds[v1beta1.SiteOf(n.Name).Kind]][phaseOf(n)]++
 		for i := range n.Status.Pools {
 			p := &n.Status.Pools[i]
 			room := roomOf(p)
-			gauge(capacityDesc, float64(room.Capacity), n.Name, server, p.Name)
-			gauge(promisedDesc, float64(room.Promised), n.Name, server, p.Name)
-			gauge(usedDesc, float64(room.Used), n.Name, server, p.Name)
-			gauge(availableDesc, float64(room.Available), n.Name, server, p.Name)
+			gauge(capacityDesc, float64(room.Capacity), n.Name, server, ceph, p.Name)
+			gauge(promisedDesc, float64(room.Promised), n.Name, server, ceph, p.Name)
+			gauge(usedDesc, float64(room.Used), n.Name, server, ceph, p.Name)
+			gauge(availableDesc, float64(room.Available), n.Name, server, ceph, p.Name)
 		}
 	}
 	for kind, phases := range count {
@@ -100,6 +99,6 @@ func collectVolumes(volumes []*v1beta1.Volume, gauge gauge) {
 		count[place{v.Spec.Node, v.PoolName(), orPending(v.Status.Phase)}]++
 	}
 	for p, n := range count {
-		gauge(volumesDesc, float64(n), p.node, v1beta1.ServerOf(p.node), p.pool, string(p.phase))
+		gauge(volumesDesc, float64(n), p.node, v1beta1.ServerOf(p.node), v1beta1.CephPoolOf(p.node), p.pool, string(p.phase))
 	}
 }

@@ -25,11 +25,18 @@ func TestEveryReplicaTellsTheNumbersOfTheWholeCluster(t *testing.T) {
 	r.node("a", metav1.ConditionTrue, "fast")
 	r.node("b", metav1.ConditionUnknown)
 	r.node(v1beta1.NodeOfServer("shop/files"), metav1.ConditionTrue, "volumes")
+	r.node(v1beta1.NodeOfCephPool("block"), metav1.ConditionFalse, "block")
+	r.volume("v5", v1beta1.NodeOfCephPool("block"), "block", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
 	r.volume("v1", "a", "fast", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
 	r.volume("v2", "a", "", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady, Pool: "fast"})
 	r.volume("v4", v1beta1.NodeOfServer("shop/files"), "volumes", v1beta1.VolumeStatus{Phase: v1beta1.PhaseReady})
 	r.volume("v3", "b", "slow", v1beta1.VolumeStatus{})
 	const want = `
+# HELP holdfast_cluster_ceph_pools Pools in Ceph clusters, by whether they are ready: true, false, or unknown while their agent does not report.
+# TYPE holdfast_cluster_ceph_pools gauge
+holdfast_cluster_ceph_pools{ready="false"} 1
+holdfast_cluster_ceph_pools{ready="true"} 0
+holdfast_cluster_ceph_pools{ready="unknown"} 0
 # HELP holdfast_cluster_condition 1 for each condition of the StorageCluster, with the status (true, false, unknown) and the reason that it has.
 # TYPE holdfast_cluster_condition gauge
 holdfast_cluster_condition{condition="Degraded",reason="VolumesHidden",status="true"} 1
@@ -55,25 +62,30 @@ holdfast_cluster_phase{phase="Terminating"} 0
 holdfast_cluster_phase{phase="Upgrading"} 0
 # HELP holdfast_cluster_pool_available_bytes Bytes that can still be promised, including what the trash would free.
 # TYPE holdfast_cluster_pool_available_bytes gauge
-holdfast_cluster_pool_available_bytes{nfs_server="",node="a",pool="fast"} 6.442450944e+10
-holdfast_cluster_pool_available_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 6.442450944e+10
+holdfast_cluster_pool_available_bytes{ceph_pool="",nfs_server="",node="a",pool="fast"} 6.442450944e+10
+holdfast_cluster_pool_available_bytes{ceph_pool="",nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 6.442450944e+10
+holdfast_cluster_pool_available_bytes{ceph_pool="block",nfs_server="",node="block.ceph.holdfast.dev",pool="block"} 6.442450944e+10
 # HELP holdfast_cluster_pool_capacity_bytes Size of the pool's file system.
 # TYPE holdfast_cluster_pool_capacity_bytes gauge
-holdfast_cluster_pool_capacity_bytes{nfs_server="",node="a",pool="fast"} 1.073741824e+11
-holdfast_cluster_pool_capacity_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 1.073741824e+11
+holdfast_cluster_pool_capacity_bytes{ceph_pool="",nfs_server="",node="a",pool="fast"} 1.073741824e+11
+holdfast_cluster_pool_capacity_bytes{ceph_pool="",nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 1.073741824e+11
+holdfast_cluster_pool_capacity_bytes{ceph_pool="block",nfs_server="",node="block.ceph.holdfast.dev",pool="block"} 1.073741824e+11
 # HELP holdfast_cluster_pool_promised_bytes Bytes promised to volumes, snapshots and trash.
 # TYPE holdfast_cluster_pool_promised_bytes gauge
-holdfast_cluster_pool_promised_bytes{nfs_server="",node="a",pool="fast"} 4.294967296e+10
-holdfast_cluster_pool_promised_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 4.294967296e+10
+holdfast_cluster_pool_promised_bytes{ceph_pool="",nfs_server="",node="a",pool="fast"} 4.294967296e+10
+holdfast_cluster_pool_promised_bytes{ceph_pool="",nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 4.294967296e+10
+holdfast_cluster_pool_promised_bytes{ceph_pool="block",nfs_server="",node="block.ceph.holdfast.dev",pool="block"} 4.294967296e+10
 # HELP holdfast_cluster_pool_used_bytes Bytes of the pool's file system that are in use, by Holdfast or others.
 # TYPE holdfast_cluster_pool_used_bytes gauge
-holdfast_cluster_pool_used_bytes{nfs_server="",node="a",pool="fast"} 3.221225472e+10
-holdfast_cluster_pool_used_bytes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 3.221225472e+10
+holdfast_cluster_pool_used_bytes{ceph_pool="",nfs_server="",node="a",pool="fast"} 3.221225472e+10
+holdfast_cluster_pool_used_bytes{ceph_pool="",nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",pool="volumes"} 3.221225472e+10
+holdfast_cluster_pool_used_bytes{ceph_pool="block",nfs_server="",node="block.ceph.holdfast.dev",pool="block"} 3.221225472e+10
 # HELP holdfast_cluster_volumes Volumes of the cluster, by their place and phase.
 # TYPE holdfast_cluster_volumes gauge
-holdfast_cluster_volumes{nfs_server="",node="a",phase="Ready",pool="fast"} 2
-holdfast_cluster_volumes{nfs_server="",node="b",phase="Pending",pool="slow"} 1
-holdfast_cluster_volumes{nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",phase="Ready",pool="volumes"} 1
+holdfast_cluster_volumes{ceph_pool="",nfs_server="",node="a",phase="Ready",pool="fast"} 2
+holdfast_cluster_volumes{ceph_pool="",nfs_server="",node="b",phase="Pending",pool="slow"} 1
+holdfast_cluster_volumes{ceph_pool="",nfs_server="shop/files",node="shop.files.nfs.holdfast.dev",phase="Ready",pool="volumes"} 1
+holdfast_cluster_volumes{ceph_pool="block",nfs_server="",node="block.ceph.holdfast.dev",phase="Ready",pool="block"} 1
 `
 	for range 2 {
 		s := r.start()

@@ -38,7 +38,7 @@ func (s *Server) listNodes(q *query) (any, error) {
 		has := slices.ContainsFunc(n.Status.Pools, func(p v1beta1.Pool) bool { return q.wants(poolParameter, p.Name) })
 		_, asked := q.text[poolParameter.name]
 		return !q.wants(nodeParameter, n.Name) || asked && !has || !q.wants(nodePhaseParameter, string(phaseOf(n))) ||
-			!q.finds(n.Name, v1beta1.ServerOf(n.Name), string(phaseOf(n)), n.Status.Version)
+			!q.finds(n.Name, v1beta1.SiteOf(n.Name).Name, string(phaseOf(n)), n.Status.Version)
 	})
 	return page(q, all, nodeOrders, func(n *v1beta1.StorageNode) string { return n.Name }, showNode), nil
 }
@@ -48,7 +48,7 @@ func (s *Server) listPools(q *query) (any, error) {
 	for _, n := range s.known().StorageNodes {
 		for i := range n.Status.Pools {
 			p := &n.Status.Pools[i]
-			if q.wants(nodeParameter, n.Name) && q.wants(poolParameter, p.Name) && q.finds(n.Name, v1beta1.ServerOf(n.Name), p.Name, p.Path, string(p.Engine)) {
+			if q.wants(nodeParameter, n.Name) && q.wants(poolParameter, p.Name) && q.finds(n.Name, v1beta1.SiteOf(n.Name).Name, p.Name, p.Path, string(p.Engine)) {
 				all = append(all, showPool(n.Name, p))
 			}
 		}
@@ -61,7 +61,7 @@ func (s *Server) listVolumes(q *query) (any, error) {
 	all := slices.DeleteFunc(f.Volumes, func(v *v1beta1.Volume) bool {
 		phase := string(orPending(v.Status.Phase))
 		return !q.wants(nodeParameter, v.Spec.Node) || !q.wants(poolParameter, v.PoolName()) || !q.wants(phaseParameter, phase) ||
-			!q.wantsAttention(facts.OfVolume(v, f.Now)) || !q.finds(v.Name, v.Spec.ClaimRef.String(), v.Spec.Node, v1beta1.ServerOf(v.Spec.Node), v.PoolName(), phase)
+			!q.wantsAttention(facts.OfVolume(v, f.Now)) || !q.finds(v.Name, v.Spec.ClaimRef.String(), v.Spec.Node, v1beta1.SiteOf(v.Spec.Node).Name, v.PoolName(), phase)
 	})
 	show := func(v *v1beta1.Volume) Volume { return showVolume(v, f.Now) }
 	return page(q, all, volumeOrders, func(v *v1beta1.Volume) string { return v.Name }, show), nil

@@ -57,7 +57,13 @@ export function roomOf(of, name) {
 }
 
 export function nodeName(item) {
-  return item.nfsServer ? [data(item.nfsServer), el('span', { class: 'tag' }, 'NFS')] : [data(item.node ?? item.name)];
+  if (item.nfsServer) return [data(item.nfsServer), el('span', { class: 'tag' }, 'NFS')];
+  return item.cephPool ? [data(item.cephPool), el('span', { class: 'tag' }, 'Ceph')] : [data(item.node ?? item.name)];
+}
+
+// siteName is where something is, in a sentence.
+export function siteName(item) {
+  return item.nfsServer ?? (item.cephPool ? 'Ceph' : item.node);
 }
 
 

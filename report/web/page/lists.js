@@ -1,4 +1,4 @@
-import { condition, claimOf, nodeName, place, roomOf, since, takes } from './cells.js';
+import { condition, claimOf, nodeName, place, roomOf, since, siteName, takes } from './cells.js';
 import { legend } from './bars.js';
 import { el, data, message, reconcile } from './dom.js';
 import { bytes, count } from './format.js';
@@ -17,7 +17,7 @@ export function volumes(navigate) {
     sorts: { claim: 'by claim', '-size': 'largest first', '-used': 'most used first', '-use': 'fullest first', '-phase': 'worst first', '-created': 'newest first' },
     columns: () => [
       { title: 'Claim', sort: 'claim', wide: true, show: claimOf },
-      { title: 'Node', sort: 'node', show: (v) => place('volumes', 'node', v.node, v.nfsServer ?? v.node) },
+      { title: 'Node', sort: 'node', show: (v) => place('volumes', 'node', v.node, siteName(v)) },
       { title: 'Pool', sort: 'pool', show: (v) => place('volumes', 'pool', v.pool) },
       { title: 'Size', sort: 'size', number: true, show: (v) => (v.size ? bytes(v.size) : el('span', { class: 'muted' }, '–')) },
       { title: 'Used', sort: 'use', number: true, show: takes },
@@ -94,7 +94,7 @@ export function pools(navigate) {
     sorts: { '-use': 'fullest first', available: 'least free first', '-promised': 'most promised first' },
     columns: () => [
       { title: 'Pool', sort: 'pool', show: (p) => [el('span', { class: 'name' }, data(p.name)), el('span', { class: 'id' }, nodeName(p))] },
-      { title: 'Room', sort: 'use', wide: true, show: (p) => [roomOf(p.room, `Pool ${p.name} of ${p.nfsServer ?? p.node}`), p.message ? message(p.message, { class: 'small bad' }) : null] },
+      { title: 'Room', sort: 'use', wide: true, show: (p) => [roomOf(p.room, `Pool ${p.name} of ${siteName(p)}`), p.message ? message(p.message, { class: 'small bad' }) : null] },
       { title: 'Free', sort: 'available', number: true, show: (p) => bytes(p.room.available) },
       { title: 'Volumes', sort: 'volumes', number: true, show: (p) => el('a', { href: link({ view: 'volumes', node: p.node, pool: p.name }) }, count(p.volumes)) },
       { title: 'Kept in', show: (p) => [data(p.path ?? ''), el('span', { class: 'id' }, data(p.engine ?? ''))] },

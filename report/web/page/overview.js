@@ -1,6 +1,6 @@
 import { Failure } from './api.js';
 import { legend, progress } from './bars.js';
-import { place, roomOf, since } from './cells.js';
+import { place, roomOf, since, siteName } from './cells.js';
 import { el, data, message, plain, reconcile, remembering } from './dom.js';
 import { count, many } from './format.js';
 import { link } from './state.js';
@@ -15,12 +15,13 @@ function target(f) {
     case 'Snapshot': return link({ view: 'snapshots', ...(f.count > 1 ? { phase: f.phase, attention: 'true' } : { search: f.name }) });
     case 'NFSServer': return link({ view: 'servers', search: f.name });
     case 'StorageNode': return link({ view: 'pools', search: f.name });
+    case 'CephPool': return link({ view: 'pools', search: f.name });
     case 'Pool': return link({ view: 'pools', search: f.name.split('/').join(' ') });
     default: return null;
   }
 }
 
-const kinds = { StorageNode: 'Node', NFSServer: 'NFS server', StorageCluster: 'StorageCluster', StorageUpgrade: 'Upgrade', NodeJob: 'Job' };
+const kinds = { StorageNode: 'Node', NFSServer: 'NFS server', CephPool: 'Ceph pool', StorageCluster: 'StorageCluster', StorageUpgrade: 'Upgrade', NodeJob: 'Job' };
 
 function titleOf(f) {
   if (f.count > 1) return [`${many(f.count, f.kind.toLowerCase())} `, f.phase === 'Ready' ? 'damaged' : (f.phase ?? '').toLowerCase()];
@@ -60,8 +61,8 @@ function nodeCell(n) {
 }
 
 function poolLine(p) {
-  return el('li', { class: 'pool' }, el('p', {}, place('pools', 'search', `${p.node} ${p.name}`, p.name), el('span', { class: 'muted' }, ' on ', data(p.nfsServer ?? p.node))),
-    roomOf(p.room, `Pool ${p.name} of ${p.nfsServer ?? p.node}`), p.message ? message(p.message, { class: 'small bad' }) : null);
+  return el('li', { class: 'pool' }, el('p', {}, place('pools', 'search', `${p.node} ${p.name}`, p.name), el('span', { class: 'muted' }, ' on ', data(siteName(p)))),
+    roomOf(p.room, `Pool ${p.name} of ${siteName(p)}`), p.message ? message(p.message, { class: 'small bad' }) : null);
 }
 
 // headline says in one sentence how it is.

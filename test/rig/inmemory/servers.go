@@ -38,7 +38,7 @@ func (e Exporter) exported(v *backend.Volume, err error) (*backend.Volume, error
 		v.Access = backend.Access{RBD: &backend.RBD{Cluster: cluster, Pool: "pool", Image: id}}
 	case v1beta1.EngineCephFS:
 		v.Access = backend.Access{CephFS: &backend.CephFS{Cluster: cluster, FileSystem: "cephfs", Path: "/volumes/holdfast/" + id}}
-		v.FSType = backend.CephFSType
+		v.FSType = v1beta1.CephFSType
 	default:
 		v.Access = backend.Access{NFS: &backend.NFS{Path: "/" + id}}
 	}
