@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"testing"
@@ -174,7 +175,15 @@ func TestCephPool_VolumesAreUsedWhileItsAgentIsSilent(t *testing.T) {
 }
 
 func TestCephPool_ImageIsAttachedToOneNodeAtATime(t *testing.T) {
-	w := newWorld(t)
+	attachesOne(t, newWorld(t))
+}
+
+func TestCephPool_ImageIsAttachedToOneNodeAtATimeByARealAPIServer(t *testing.T) {
+	attachesOne(t, realWorld(t))
+}
+
+func attachesOne(t *testing.T, w *world) {
+	t.Helper()
 	w.Change = func(c *cluster.Config) { c.Driver = "csi.holdfast.dev" }
 	w.CephPool(gib, v1beta1.EngineRBD)
 	w.Start()
@@ -192,10 +201,14 @@ func TestCephPool_ImageIsAttachedToOneNodeAtATime(t *testing.T) {
 	attachment := func(node string) {
 		t.Helper()
 		name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte("v"+"csi.holdfast.dev"+node)))
-		a := &storage.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.VolumeAttachmentSpec{NodeName: node}}
-		if _, err := w.Theirs.StorageV1().VolumeAttachments().Create(t.Context(), a, metav1.CreateOptions{}); err != nil {
+		a := &storage.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storage.VolumeAttachmentSpec{
+			Attacher: "csi.holdfast.dev", NodeName: node, Source: storage.VolumeAttachmentSource{PersistentVolumeName: new("pv-of-a-test")},
+		}}
+		attachments := w.Theirs.StorageV1().VolumeAttachments()
+		if _, err := attachments.Create(t.Context(), a, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = attachments.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	}
 	var nodes []string
 	for i := range 8 {

@@ -176,6 +176,9 @@ func (a *attacked) everyWay(s *v1beta1.NFSServer) []realapi.Attempt {
 	}
 }
 
+// aCeph is a cluster that nodes would speak to.
+const aCeph = `{"fsid":"11111111-2222-3333-4444-555555555555","monitors":["v2:10.0.0.1:3300"],"user":"u"}`
+
 // never are requests of no server.
 func (a *attacked) never() []realapi.Attempt {
 	own, other := a.volume(a.own), a.namespace+"/two"
@@ -192,6 +195,8 @@ func (a *attacked) never() []realapi.Attempt {
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"nfs":{"server":"` + a.elseAddress + `","path":"/a"}}`)},
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"image":"/dev/sda"}`)},
 		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"directory":"/etc"}`)},
+		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"rbd":{"cluster":` + aCeph + `,"pool":"p","image":"a"}}`)},
+		{Verb: "patch", What: ofVolumes + "/status", Name: own, Body: access(`{"cephfs":{"cluster":` + aCeph + `,"fileSystem":"f","path":"/a"}}`)},
 		server(`{"endpoint":"10.0.0.1:2049"}`), server(`{"phase":"Running"}`), server(`{"node":"n"}`),
 		{Verb: "patch", What: ofServers, In: a.namespace, Name: "one", Body: `{"spec":{"maxExports":3}}`},
 		{Verb: "delete", What: ofServers, In: a.namespace, Name: "one"},

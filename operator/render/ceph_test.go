@@ -3,6 +3,7 @@ package render
 import (
 	"encoding/base64"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 )
@@ -373,5 +375,64 @@ func TestCeph_VolumesAreAttached(t *testing.T) {
 	pod := must[apps.Deployment](t, in, "Deployment", "holdfast-controller").Spec.Template.Spec
 	if !*driver.Spec.AttachRequired || !slices.Contains(container(&pod, "holdfast").Args, "--attach") || container(&pod, "csi-attacher") == nil {
 		t.Errorf("attaching is required: %t; the arguments are %q", *driver.Spec.AttachRequired, container(&pod, "holdfast").Args)
+	}
+}
+
+func TestCeph_ExampleIsWhole(t *testing.T) {
+	content, err := os.ReadFile("../../deploy/examples/ceph.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cluster v1beta1.StorageCluster
+	claims, pods := map[string]core.PersistentVolumeClaim{}, []core.Pod{}
+	for part := range strings.SplitSeq(string(content), "\n---\n") {
+		var kind struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(part), &kind); err != nil {
+			t.Fatal(err)
+		}
+		var claim core.PersistentVolumeClaim
+		var pod core.Pod
+		switch kind.Kind {
+		case "StorageCluster":
+			err = yaml.UnmarshalStrict([]byte(part), &cluster)
+		case "PersistentVolumeClaim":
+			err = yaml.UnmarshalStrict([]byte(part), &claim)
+			claims[claim.Name] = claim
+		case "Pod":
+			err = yaml.UnmarshalStrict([]byte(part), &pod)
+			pods = append(pods, pod)
+		default:
+			t.Errorf("there is a %q", kind.Kind)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", kind.Kind, err)
+		}
+	}
+	in := askCeph()
+	in.Cluster.Spec = cluster.Spec
+	in.CephKeys = map[string][]byte{}
+	for i, secret := range CephSecrets(&cluster) {
+		in.CephKeys[secret] = []byte(base64.StdEncoding.EncodeToString(slices.Repeat([]byte{byte(i)}, 28)))
+	}
+	engines := map[v1beta1.Engine]bool{}
+	for _, pool := range cluster.Spec.Pools {
+		engines[pool.Engine] = true
+	}
+	if !engines[v1beta1.EngineRBD] || !engines[v1beta1.EngineCephFS] || len(claims) != 2 || len(pods) != 1 {
+		t.Fatalf("it has the engines %v, %d claims and %d pods", engines, len(claims), len(pods))
+	}
+	for name, claim := range claims {
+		class := classOf(t, in, *claim.Spec.StorageClassName)
+		if *class.VolumeBindingMode != storage.VolumeBindingImmediate {
+			t.Errorf("claim %s waits for a pod", name)
+		}
+		if many := class.Parameters["csi.storage.k8s.io/fstype"] == ""; many != slices.Contains(claim.Spec.AccessModes, core.ReadWriteMany) {
+			t.Errorf("claim %s is for %v", name, claim.Spec.AccessModes)
+		}
+	}
+	for _, v := range pods[0].Spec.Volumes {
+		if _, is := claims[v.PersistentVolumeClaim.ClaimName]; !is {
+			t.Errorf("there is no claim %s", v.PersistentVolumeClaim.ClaimName)
+		}
 	}
 }
