@@ -8,6 +8,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/test/rig/csisanity"
 )
 
 // handle is an id as the kubelet makes it for an inline volume.
@@ -18,7 +20,7 @@ func (w *world) inline(id, target string, attributes map[string]string, readOnly
 	volumeContext := map[string]string{
 		"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.name": "web-0", "csi.storage.k8s.io/pod.namespace": "default",
 		"csi.storage.k8s.io/pod.uid": "11-22", "csi.storage.k8s.io/serviceAccount.name": "default",
-		"csi.storage.k8s.io/serviceAccount.tokens": secret,
+		"csi.storage.k8s.io/serviceAccount.tokens": csisanity.Secret,
 	}
 	maps.Copy(volumeContext, attributes)
 	_, err := w.NodePublishVolume(w.ctx(), &csi.NodePublishVolumeRequest{
@@ -56,7 +58,7 @@ func anInlineVolumeLivesAsLongAsItsPod(w *world) {
 		w.must(w.unpublish(handle, "target"))
 	}
 	w.expectGone("target")
-	if strings.Contains(w.Output(), secret) {
+	if strings.Contains(w.Output(), csisanity.Secret) {
 		w.Error("the pod's token is in the log")
 	}
 	w.nothingLeft()
