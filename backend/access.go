@@ -23,14 +23,17 @@ type Ceph struct {
 	Secure   bool     // encrypt all traffic, which requires monitors with messenger v2
 }
 
-// RBD is a volume that is an image in a pool of a Ceph cluster. The image is named after the volume's ID.
+// RBD is a volume that is an image in a pool of a Ceph cluster.
 type RBD struct {
 	Cluster   Ceph
 	Pool      string
 	Namespace string // RADOS namespace in the pool; usually empty
-	Image     string
+	Image     string // RBDImage of the volume's ID
 	ImageID   string // distinguishes the image from a later one of the same name; empty if unknown
 }
+
+// RBDImage is the name of the image of a volume. By it a node recognizes the volume's devices when the backend does not answer.
+func RBDImage(id ID) string { return "volume." + string(id) }
 
 // CephFS is a volume that is a directory of a CephFS file system. The volume's ID is part of its path.
 type CephFS struct {

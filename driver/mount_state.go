@@ -91,7 +91,7 @@ func (p *mountState) was(m *nodeops.Mount) bool {
 	}
 	if nodeops.IsRBD(device) {
 		d, err := nodeops.RBDAt(device)
-		return err == nil && d != nil && p.v == nil && d.Image == string(p.id)
+		return err == nil && d != nil && p.v == nil && d.Image == backend.RBDImage(p.id)
 	}
 	image, err := nodeops.BackingFile(device)
 	return err == nil && p.inEntry(image)

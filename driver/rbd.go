@@ -20,8 +20,8 @@ func rbdOf(v *backend.Volume, key nodeops.CephKey, namespaces string) nodeops.RB
 
 // devicesOf asks the kernel for the devices of a volume's image.
 func devicesOf(v *backend.Volume) ([]nodeops.RBDDevice, error) {
-	if v.Access.RBD.Image != string(v.ID) { // by it alone its devices are known when the backend does not answer
-		return nil, fmt.Errorf("%w: the image of volume %s is called %s; it must bear the id of the volume", backend.ErrPrecondition, v.ID, backend.Quote(v.Access.RBD.Image))
+	if v.Access.RBD.Image != backend.RBDImage(v.ID) { // by it alone its devices are known when the backend does not answer
+		return nil, fmt.Errorf("%w: the image of volume %s is called %s; it must bear the id of the volume: %s", backend.ErrPrecondition, v.ID, backend.Quote(v.Access.RBD.Image), backend.RBDImage(v.ID))
 	}
 	r := rbdOf(v, nodeops.CephKey{}, "")
 	devices, err := r.Devices()
@@ -144,7 +144,7 @@ func (p *mountState) images(staged ...string) ([]nodeops.RBDDevice, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(d nodeops.RBDDevice) bool { return d.Image != string(p.id) || d.Snapshot != "" })
+	all = slices.DeleteFunc(all, func(d nodeops.RBDDevice) bool { return d.Image != backend.RBDImage(p.id) || d.Snapshot != "" })
 	if len(all) == 0 {
 		return nil, nil
 	}

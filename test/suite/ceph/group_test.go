@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/backend"
-	engine "github.com/holdfast-storage/holdfast/backend/ceph"
 	"github.com/holdfast-storage/holdfast/backend/ceph/rbd"
 	"github.com/holdfast-storage/holdfast/test/rig/ceph"
 	"github.com/holdfast-storage/holdfast/test/rig/uml"
@@ -28,36 +26,13 @@ const (
 	block   = 4096
 )
 
-// manager is what serves the pool of images, as holdfast ceph does.
-func manager(t *testing.T, c *ceph.Cluster) backend.Backend {
-	t.Helper()
-	key, err := c.CreateUser(t.Context(), "manager", "mon", "profile rbd", "osd", "profile rbd pool="+pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := engine.New(engine.Config{Monitors: []string{"v2:" + c.Monitor}, FSID: c.FSID, User: "manager", Key: engine.Key(key), Pool: pool, Patience: time.Minute}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := rbd.Open(t.Context(), cluster, rbd.Config{TrashRetention: rbd.NoTrash}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, closing := range []func(context.Context) error{b.Close, cluster.Close} {
-			if err := closing(context.Background()); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	return b
-}
+// sources are the volumes of the groups.
+var sources = []backend.ID{"first", "then"}
 
 // groupOfMapped takes group snapshots of two images that the second kernel has mapped. It writes a number to one and then to
 // the other, again and again: at any instant the first is the same or one ahead.
 func groupOfMapped(t *testing.T, c *ceph.Cluster, work string) {
-	b := manager(t, c)
-	sources := []backend.ID{"first", "then"}
+	b := openRBD(t, readWorld(t, work))
 	for _, id := range sources {
 		if _, err := b.Create(t.Context(), backend.VolumeSpec{Name: string(id), Mode: backend.Block, Size: backend.Size{Required: mib}}); err != nil {
 			t.Fatal(err)
@@ -78,10 +53,13 @@ func groupOfMapped(t *testing.T, c *ceph.Cluster, work string) {
 	select {
 	case <-begun:
 		for i := range 5 {
-			numbers := groupNumbers(t, c, b.(groups), fmt.Sprintf("g%d", i), sources)
+			numbers := groupNumbers(t, c, b, fmt.Sprintf("g%d", i))
 			if len(numbers) < 2 || numbers[0] == 0 || numbers[0] != numbers[1] && numbers[0] != numbers[1]+1 {
 				t.Errorf("group %d has %v, which never was", i, numbers)
 			}
+		}
+		if v, err := b.Get(t.Context(), sources[0]); err != nil || v.Used != mib { // while the kernel has it mapped
+			t.Errorf("it uses %+v, %v", v, err)
 		}
 		if err := os.WriteFile(filepath.Join(work, stop), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -94,14 +72,8 @@ func groupOfMapped(t *testing.T, c *ceph.Cluster, work string) {
 	}
 }
 
-// groups is what is requested of the backend.
-type groups interface {
-	backend.Snapshotter
-	backend.GroupSnapshotter
-}
-
 // groupNumbers takes a group snapshot and reads what is in its members.
-func groupNumbers(t *testing.T, c *ceph.Cluster, b groups, name string, sources []backend.ID) (numbers []uint64) {
+func groupNumbers(t *testing.T, c *ceph.Cluster, b *rbd.Backend, name string) (numbers []uint64) {
 	t.Helper()
 	g, err := b.SnapshotGroup(t.Context(), backend.GroupSpec{Name: name, Sources: sources})
 	if err != nil {
@@ -132,8 +104,8 @@ func groupNumbers(t *testing.T, c *ceph.Cluster, b groups, name string, sources 
 func TestGroupGuest_WritesToTwoImagesWithoutAnError(t *testing.T) {
 	ctx, w := onGuest(t)
 	var files []*os.File
-	for _, name := range []string{"volume.first", "volume.then"} {
-		d := alsoMapped(ctx, t, w.image(t, name))
+	for _, id := range sources {
+		d := alsoMapped(ctx, t, w.image(t, id))
 		f, err := os.OpenFile(d.Path, os.O_WRONLY|unix.O_DIRECT|unix.O_DSYNC, 0)
 		if err != nil {
 			t.Fatal(err)

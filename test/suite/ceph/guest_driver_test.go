@@ -68,7 +68,29 @@ type node struct {
 
 func newNode(ctx context.Context, t *testing.T, w world) *node {
 	t.Helper()
-	n := &node{T: t, ctx: ctx, log: &bytes.Buffer{}, clients: map[backend.ID]nodeops.CephClient{}, dir: t.TempDir(), volumes: &volumes{all: map[backend.ID]*backend.Volume{}}}
+	n := &node{T: t, ctx: ctx, clients: map[backend.ID]nodeops.CephClient{}, dir: t.TempDir(), volumes: &volumes{all: map[backend.ID]*backend.Volume{}}}
+	s := serve(ctx, t, w, driver.Config{
+		Services: driver.NodeServices, Backend: n.volumes,
+		CephClient: func(_ context.Context, id backend.ID, c nodeops.CephClient) error {
+			n.volumes.set(func() { n.clients[id] = c })
+			return nil
+		},
+	})
+	n.NodeClient, n.log = s.NodeClient, s.log
+	return n
+}
+
+// served is a driver that listens, and its clients.
+type served struct {
+	csi.ControllerClient
+	csi.NodeClient
+	socket string
+	log    *bytes.Buffer
+}
+
+// serve runs a driver until the test ends. No key may be in its log.
+func serve(ctx context.Context, t *testing.T, w world, c driver.Config) *served {
+	t.Helper()
 	keys := t.TempDir()
 	for user, key := range w.Keys {
 		if err := os.WriteFile(filepath.Join(keys, w.FSID+"."+user), []byte(key), 0o400); err != nil {
@@ -80,26 +102,21 @@ func newNode(ctx context.Context, t *testing.T, w world) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(short) })
-	socket := filepath.Join(short, "s")
-	d, err := driver.New(driver.Config{
-		Services: driver.NodeServices, NodeID: "guest", Endpoint: "unix://" + socket, Backend: n.volumes, CephKeys: driver.CephKeyFiles(keys),
-		Log: slog.New(slog.NewTextHandler(io.MultiWriter(n.log, os.Stderr), &slog.HandlerOptions{Level: slog.LevelDebug})),
-		CephClient: func(_ context.Context, id backend.ID, c nodeops.CephClient) error {
-			n.volumes.set(func() { n.clients[id] = c })
-			return nil
-		},
-	})
+	s := &served{socket: filepath.Join(short, "s"), log: &bytes.Buffer{}}
+	c.NodeID, c.Endpoint, c.CephKeys = "guest", "unix://"+s.socket, driver.CephKeyFiles(keys)
+	c.Log = slog.New(slog.NewTextHandler(io.MultiWriter(s.log, os.Stderr), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	d, err := driver.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- d.Run(running) }()
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(c.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.NodeClient = csi.NewNodeClient(conn)
+	s.NodeClient, s.ControllerClient = csi.NewNodeClient(conn), csi.NewControllerClient(conn)
 	t.Cleanup(func() {
 		conn.Close()
 		stop()
@@ -107,15 +124,15 @@ func newNode(ctx context.Context, t *testing.T, w world) *node {
 			t.Error(err)
 		}
 		for user, key := range w.Keys {
-			if bytes.Contains(n.log.Bytes(), []byte(key)) {
+			if bytes.Contains(s.log.Bytes(), []byte(key)) {
 				t.Errorf("the key of user %s is in the log", user)
 			}
 		}
 	})
-	if _, err := n.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}, grpc.WaitForReady(true)); err != nil {
+	if _, err := s.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{}, grpc.WaitForReady(true)); err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return s
 }
 
 func (w world) cluster(user string) backend.Ceph {
@@ -124,7 +141,7 @@ func (w world) cluster(user string) backend.Ceph {
 
 func (n *node) addImage(w world, id backend.ID, mode backend.Mode, fsType string) *backend.Volume {
 	v := &backend.Volume{ID: id, Name: string(id), Size: gib, Mode: mode, FSType: fsType, Access: backend.Access{
-		RBD: &backend.RBD{Cluster: w.cluster("node"), Pool: pool, Image: string(id)},
+		RBD: &backend.RBD{Cluster: w.cluster("node"), Pool: pool, Image: backend.RBDImage(id)},
 	}}
 	n.volumes.set(func() { n.volumes.all[id] = v })
 	return v

@@ -75,7 +75,7 @@ func TestGuestRBD_MappedTwiceIsOneDeviceAndSaysAsWhichClient(t *testing.T) {
 	if err != nil || *second != *first {
 		t.Fatalf("it is %+v, then %+v, %v", first, second, err)
 	}
-	if first.Size != gib || first.FSID != w.FSID || first.Pool != pool || first.Image != "twice" || first.ImageID == "" || first.Snapshot != "" || first.ReadOnly {
+	if first.Size != gib || first.FSID != w.FSID || first.Pool != pool || first.Image != r.Image || first.ImageID == "" || first.Snapshot != "" || first.ReadOnly {
 		t.Errorf("it is %+v", first)
 	}
 	if !strings.HasPrefix(first.Client.ID, "client.") || !strings.HasPrefix(first.Client.Address, guestAddress+":") {
@@ -185,7 +185,7 @@ func TestGuestRBD_UnmapLeavesWhatIsOpen(t *testing.T) {
 	if err := nodeops.UnmapRBD(ctx, d); err == nil || !strings.Contains(err.Error(), unix.EBUSY.Error()) {
 		t.Errorf("it was unmapped while it was open: %v", err)
 	}
-	if now, err := nodeops.RBDAt(d.Path); err != nil || now == nil || now.Image != "plain" {
+	if now, err := nodeops.RBDAt(d.Path); err != nil || now == nil || now.Image != d.Image {
 		t.Errorf("it is %+v, %v", now, err)
 	}
 }

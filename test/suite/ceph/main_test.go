@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/csisanity"
 )
 
 // guestVariable says to this program that it runs on the second kernel.
@@ -22,6 +24,9 @@ const apartVariable = "HOLDFAST_CEPH_APART"
 // The tests run in a network of their own, which the cluster and the second kernel share: its addresses meet no others,
 // and it ends with the last process in it, whatever becomes of that.
 func TestMain(m *testing.M) {
+	if code, requested := csisanity.Requested(); requested {
+		os.Exit(code)
+	}
 	if os.Getenv(guestVariable) != "" || os.Getenv(apartVariable) != "" || os.Geteuid() != 0 {
 		os.Exit(m.Run())
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/nodeops"
 	"github.com/holdfast-storage/holdfast/test/rig/ceph"
 	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
@@ -41,7 +42,7 @@ type world struct {
 
 const pool = "disks"
 
-// images of 1 GiB; the same name stands for other content in a namespace.
+// images of volumes of 1 GiB; the same name stands for other content in a namespace.
 var images = []string{"plain", "grown", "cut", "staged", "block", "left", "dead", "secret", "twice", "cutfs", "other"}
 
 func TestNode(t *testing.T) {
@@ -70,6 +71,7 @@ func TestNode(t *testing.T) {
 	}
 	t.Run("WithClients", func(t *testing.T) { inside(t, work, "^TestGuest") })
 	t.Run("WithoutModules", func(t *testing.T) { inside(t, work, "^TestBareGuest") })
+	t.Run("WithController", func(t *testing.T) { inside(t, work, "^TestWholeGuest_") })
 	t.Run("GroupSnapshot", func(t *testing.T) { groupOfMapped(t, c, work) })
 	t.Run("PowerCut", func(t *testing.T) {
 		cutAfterWriting(t, work)
@@ -93,10 +95,11 @@ func prepare(t *testing.T, c *ceph.Cluster, work string) {
 	}
 	do("rbd", "namespace", "create", pool+"/tenant")
 	for _, image := range images {
-		do("rbd", "create", "--size", "1G", pool+"/"+image)
+		do("rbd", "create", "--size", "1G", pool+"/"+backend.RBDImage(backend.ID(image)))
 	}
-	do("rbd", "create", "--size", "1G", pool+"/tenant/plain")
-	do("rbd", "snap", "create", pool+"/plain@empty")
+	plain := backend.RBDImage("plain")
+	do("rbd", "create", "--size", "1G", pool+"/tenant/"+plain)
+	do("rbd", "snap", "create", pool+"/"+plain+"@empty")
 	for _, volume := range []string{"shared", "cutdir", "deaddir"} {
 		do("ceph", "fs", "subvolume", "create", ceph.FileSystem, volume, "--size", "104857600")
 		w.Paths[volume] = do("ceph", "fs", "subvolume", "getpath", ceph.FileSystem, volume)
@@ -105,6 +108,8 @@ func prepare(t *testing.T, c *ceph.Cluster, work string) {
 		"node":     {"mon", "profile rbd", "osd", "profile rbd pool=" + pool},
 		"files":    {"mon", "allow r", "mds", "allow rw path=/volumes", "osd", "allow rw tag cephfs data=" + ceph.FileSystem},
 		"stranger": {"mon", "allow r"},
+		"manager":  {"mon", "profile rbd", "osd", "profile rbd pool=" + pool},
+		"holdfast": {"mon", "allow r", "mgr", "allow rw", "mds", "allow rwps fsname=" + ceph.FileSystem, "osd", "allow rw tag cephfs *=" + ceph.FileSystem},
 	} {
 		key, err := c.CreateUser(t.Context(), user, caps...)
 		if err != nil {
@@ -188,18 +193,22 @@ func onGuest(t *testing.T) (context.Context, world) {
 	if os.Getenv(guestVariable) == "" {
 		t.Skip("TestNode runs it on the second kernel")
 	}
-	b, err := os.ReadFile("/run/work/world")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var w world
-	if err := json.Unmarshal(b, &w); err != nil {
-		t.Fatal(err)
-	}
 	const most = 5 * time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), most)
 	t.Cleanup(cancel)
-	return ctx, w
+	return ctx, readWorld(t, "/run/work")
+}
+
+func readWorld(t *testing.T, work string) (w world) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(work, "world"))
+	if err == nil {
+		err = json.Unmarshal(b, &w)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // as is the cluster for a user.
@@ -212,9 +221,9 @@ func (w world) as(t *testing.T, user string) nodeops.Ceph {
 	return nodeops.Ceph{FSID: w.FSID, Monitors: []string{"v2:" + w.Monitor, "v1:" + w.MonitorV1}, User: user, Key: key}
 }
 
-func (w world) image(t *testing.T, name string) nodeops.RBD {
+func (w world) image(t *testing.T, id backend.ID) nodeops.RBD {
 	t.Helper()
-	return nodeops.RBD{Cluster: w.as(t, "node"), Pool: pool, Image: name}
+	return nodeops.RBD{Cluster: w.as(t, "node"), Pool: pool, Image: backend.RBDImage(id)}
 }
 
 func (w world) directory(t *testing.T, volume string) nodeops.CephFS {
