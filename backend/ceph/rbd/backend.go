@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ceph/go-ceph/rbd"
 
@@ -33,6 +34,7 @@ type Backend struct {
 	giving  sync.Mutex // held while trash is removed for room
 	stop    context.CancelFunc
 	keeper  sync.WaitGroup
+	usages  usages
 	flatten chan string // names of images that need too many others
 }
 
@@ -94,7 +96,13 @@ func (b *Backend) Get(ctx context.Context, id backend.ID) (*backend.Volume, erro
 	if _, err := backend.ParseID(string(id)); err != nil {
 		return nil, fmt.Errorf("%w: volume %s", backend.ErrNotFound, backend.Quote(string(id)))
 	}
-	r, err := b.find(ctx, volumes, id)
+	r, err := call(ctx, b, "looking for volume "+string(id), func(s *session) (*record, error) {
+		r, err := s.find(volumes, id)
+		if r != nil {
+			b.measureUsed(s, r, time.Now().Add(measuring))
+		}
+		return r, err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +126,14 @@ func (s *session) find(k kind, id backend.ID) (*record, error) {
 }
 
 func (b *Backend) List(ctx context.Context) ([]*backend.Volume, error) {
-	all, err := call(ctx, b, "listing volumes", func(s *session) ([]*record, error) { return s.list(volumes) })
+	all, err := call(ctx, b, "listing volumes", func(s *session) ([]*record, error) {
+		until := time.Now().Add(measuring)
+		return s.list(volumes, func(r *record) { b.measureUsed(s, r, until) })
+	})
 	if err != nil {
 		return nil, err
 	}
+	b.usages.keep(all)
 	var found []*backend.Volume
 	for _, r := range all {
 		found = append(found, b.volume(r))
@@ -129,51 +141,65 @@ func (b *Backend) List(ctx context.Context) ([]*backend.Volume, error) {
 	return found, nil
 }
 
-// readers is how many images are read at once.
-const readers = 8
-
-// list reads all images of a kind, in the order of IDs.
-func (s *session) list(k kind) ([]*record, error) {
+// list reads all images of a kind, in the order of IDs, and shows them to read as they come.
+func (s *session) list(k kind, read func(*record)) ([]*record, error) {
 	names, err := rbd.GetImageNames(s.ioctx)
 	if err != nil {
 		return nil, err
+	}
+	var ids []backend.ID
+	for _, name := range names {
+		if is, id, ours := parseName(name); ours && is == k {
+			ids = append(ids, id)
+		}
 	}
 	var (
 		mu   sync.Mutex
 		all  []*record
 		errs []error
-		wait sync.WaitGroup
 	)
-	next := make(chan backend.ID)
-	for range readers {
-		wait.Go(func() {
-			for id := range next {
-				r, err := s.find(k, id)
-				mu.Lock()
-				if err != nil {
-					errs = append(errs, err)
-				}
-				if r != nil {
-					all = append(all, r)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for _, name := range names {
-		if is, id, ours := parseName(name); ours && is == k {
-			next <- id
+	atOnce(ids, func(id backend.ID) {
+		r, err := s.find(k, id)
+		if r != nil {
+			read(r)
 		}
-	}
-	close(next)
-	wait.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if r != nil {
+			all = append(all, r)
+		}
+	})
 	slices.SortFunc(all, func(x, y *record) int { return cmp.Compare(x.id, y.id) })
 	return all, errors.Join(errs...)
 }
 
+// readers is how many images are read at once.
+const readers = 8
+
+// atOnce calls f with each ID, in several goroutines.
+func atOnce(ids []backend.ID, f func(backend.ID)) {
+	var wait sync.WaitGroup
+	next := make(chan backend.ID)
+	for range readers {
+		wait.Go(func() {
+			for id := range next {
+				f(id)
+			}
+		})
+	}
+	for _, id := range ids {
+		next <- id
+	}
+	close(next)
+	wait.Wait()
+}
+
 // volume shows a record as callers know it.
 func (b *Backend) volume(r *record) *backend.Volume {
-	v := &backend.Volume{ID: r.id, Pool: b.Name}
+	v := &backend.Volume{ID: r.id, Pool: b.Name, Used: b.usages.get(r.image).bytes}
 	c := b.cluster.Config()
 	v.Access.RBD = &backend.RBD{
 		Cluster: c.ForNodes(),

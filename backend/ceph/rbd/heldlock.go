@@ -18,8 +18,8 @@ import (
 // longestHeld bounds how long a group snapshot makes writers wait.
 const longestHeld = 10 * time.Second
 
-// heldLock is the exclusive lock of an image in this process, so that nobody writes to it: writers wait. From a process that was killed they
-// take the lock when the cluster misses its watch, after 30 s.
+// heldLock is the exclusive lock of an image in this process: no client writes to the image, and writers wait. From a
+// process that was killed they take the lock when the cluster misses its watch, after 30 s.
 //
 // To a writer who requests the lock Ceph's library answers that it is never released, and the write would fail with EROFS.
 // So a second watcher of the image answers too, that it will be. A client that gets two answers believes neither: it
@@ -35,7 +35,7 @@ type heldLock struct {
 
 // watchLock opens an image, and answers those who request its lock until it is closed.
 func (s *session) watchLock(r *record) (*heldLock, error) {
-	watch, err := s.ioctx.Watch("rbd_header." + r.image) // before the library's, which must never be the only one to answer
+	watch, err := s.ioctx.Watch(headerObject(r.image)) // before the library's, which must never be the only one to answer
 	if err != nil {
 		return nil, err
 	}

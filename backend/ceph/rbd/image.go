@@ -25,6 +25,9 @@ type record struct {
 	damage error // why there is no meta
 }
 
+// headerObject is that of an image, which has all that Ceph knows of it.
+func headerObject(image string) string { return "rbd_header." + image }
+
 func absent(err error) bool { return errors.Is(err, rbd.ErrNotExist) || isErrno(err, unix.ENOENT) }
 
 // look reads an image by its name; nil: there is none.

@@ -215,6 +215,49 @@ func TestCopiesOfCopies_DoNotNeedMoreImagesThanTheKernelMaps(t *testing.T) {
 	}
 }
 
+func TestUsed_IsWhatTheImageTakesOfThePool(t *testing.T) {
+	at := newPool(t, 0)
+	b, _ := open(t, at, Config{})
+	ctx := t.Context()
+	const object = 4 * mib // of Ceph: the unit
+	if err := created(ctx, b, "a"); err != nil {
+		t.Fatal(err)
+	}
+	a := used(t, b, "a", 0)
+	write(t, at, a, []byte("content"))
+	used(t, b, "a", object)
+	if _, err := b.Clone(ctx, "a", backend.VolumeSpec{Name: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	used(t, b, "a", object)
+	used(t, b, "c", 0)
+	if _, err := small.Command(ctx, "rbd", "feature", "disable", at.Pool+"/volume.a", "fast-diff"); err != nil {
+		t.Fatal(err)
+	}
+	used(t, b, "a", size) // at most
+}
+
+// used measures a volume as both calls do that show it.
+func used(t *testing.T, b *Backend, id backend.ID, want int64) *backend.Volume {
+	t.Helper()
+	b.usages.keep(nil)
+	v, err := b.Get(t.Context(), id)
+	if err != nil || v.Used != want {
+		t.Errorf("%s uses %+v, %v, want %d", id, v, err, want)
+	}
+	b.usages.keep(nil)
+	all, err := b.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range all {
+		if other.ID == id && other.Used != want {
+			t.Errorf("%s is listed with %d used, want %d", id, other.Used, want)
+		}
+	}
+	return v
+}
+
 // TestLocks_AreGivenBackInTime never ends what makes writers wait.
 func TestLocks_AreGivenBackInTime(t *testing.T) {
 	at := newPool(t, 0)

@@ -108,7 +108,7 @@ func (b *Backend) ListSnapshots(ctx context.Context) ([]*backend.Snapshot, error
 		if err != nil {
 			return nil, err
 		}
-		all, err := s.list(snapshots)
+		all, err := s.list(snapshots, func(*record) {})
 		if err != nil {
 			return nil, err
 		}
