@@ -16,7 +16,7 @@ import (
 type kind string
 
 const (
-	volumes   kind = "volume"
+	volumes   kind = "volume" // as backend.RBDImage has it
 	snapshots kind = "snapshot"
 )
 
