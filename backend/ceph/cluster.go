@@ -164,14 +164,12 @@ func (c *Cluster) dial() (*rados.Conn, error) {
 		mode = "secure"
 	}
 	for _, o := range [][2]string{
-		{"mon_host", strings.Join(c.config.spoken(), ",")},
+		{"mon_host", strings.Join(c.config.Spoken(), ",")},
 		{"keyring", "/dev/null"},
 		{"key", string(c.config.Key)},
 		{"ms_client_mode", mode},
 		{"ms_mon_client_mode", mode},
 		{"log_file", ""},
-		{"log_to_stderr", "false"},
-		{"err_to_stderr", "false"},
 		{"admin_socket", ""},
 		{"client_mount_timeout", seconds(c.config.Patience)},
 		{"rados_mon_op_timeout", monitors},
@@ -182,12 +180,16 @@ func (c *Cluster) dial() (*rados.Conn, error) {
 			return nil, fmt.Errorf("option %s of Ceph's library: %w", o[0], err) // without the value, which may be the key
 		}
 	}
+	// These have an effect at once only as arguments.
+	if err := conn.ParseCmdLineArgs([]string{"--log_to_stderr=false", "--err_to_stderr=false"}); err != nil {
+		return nil, err
+	}
 	if err := conn.Connect(); err != nil {
 		return nil, err
 	}
 	is, err := conn.GetFSID()
 	if err == nil && c.config.FSID != "" && is != c.config.FSID {
-		err = fmt.Errorf("%w: the monitors %s are of cluster %s, and cluster %s is configured", backend.ErrUnavailable, strings.Join(c.config.Monitors, ","), is, c.config.FSID)
+		err = fmt.Errorf("%w: the monitors %s are of the Ceph cluster with the fsid %s, and not of the configured one, %s; correct the monitors or the fsid", backend.ErrUnavailable, strings.Join(c.config.Monitors, ","), is, c.config.FSID)
 	}
 	if err != nil {
 		conn.Shutdown()

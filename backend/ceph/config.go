@@ -7,6 +7,8 @@ package ceph
 
 import (
 	"cmp"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"net"
@@ -61,10 +63,12 @@ func (c *Config) Complete() error {
 	return c.Key.Check(c.User)
 }
 
-// Check refuses what is no key of that user.
+// Check refuses what is no key, for that user: Ceph's library would print it.
 func (k Key) Check(user string) error {
-	if k == "" || strings.ContainsFunc(string(k), func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("%w key of user %s: it must be what `ceph auth get-key client.%s` prints, without white space", backend.ErrInvalid, user, user)
+	const head, number = 12, 2 // kind, time and length come before the secret
+	b, err := base64.StdEncoding.DecodeString(string(k))
+	if err != nil || strings.ContainsAny(string(k), "\r\n") || len(b) <= head || int(binary.LittleEndian.Uint16(b[head-number:])) != len(b)-head {
+		return fmt.Errorf("%w key of user %s: it must be what `ceph auth get-key client.%s` prints, and nothing else", backend.ErrInvalid, user, user)
 	}
 	return nil
 }
@@ -81,7 +85,7 @@ func (c *Config) CompleteButKey() error {
 		}
 		c.Monitors[i] = withProtocol(m)
 	}
-	if len(c.spoken()) == 0 {
+	if len(c.Spoken()) == 0 {
 		return fmt.Errorf("%w monitors %s: only the messenger v2 encrypts, and none has it; give the addresses v2:HOST:PORT that `ceph mon dump` prints, or do not ask for encryption", backend.ErrInvalid, strings.Join(c.Monitors, ", "))
 	}
 	for _, check := range []struct {
@@ -104,8 +108,8 @@ func (c *Config) CompleteButKey() error {
 	return nil
 }
 
-// spoken are the monitors by the messengers that may be spoken.
-func (c *Config) spoken() (all []string) {
+// Spoken are the monitors by the messengers that may be spoken.
+func (c *Config) Spoken() (all []string) {
 	for _, m := range c.Monitors {
 		if !c.Secure || strings.Contains(m, "v2:") {
 			all = append(all, m)

@@ -81,6 +81,7 @@ test-ceph() {
 	local tags=ceph,pacific,crashpoints failed=0
 	PACKAGES="$PACKAGES $CEPH_PACKAGES" deps
 	step 'test with Ceph'
+	cluster-program
 	fresh ceph
 	bin/cluster -name ceph up
 	CGO_ENABLED=1 go build -tags $tags -o bin/holdfast-ceph ./cmd/holdfast

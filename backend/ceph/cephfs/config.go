@@ -27,7 +27,7 @@ const (
 	// NoTrash is the TrashRetention of a pool that removes volumes at once.
 	NoTrash time.Duration = -1
 
-	defaultGroup   = "holdfast"
+	DefaultGroup = "holdfast"
 	mostOvercommit = 100
 )
 
@@ -39,7 +39,7 @@ var (
 
 // complete checks the configuration and fills its defaults.
 func (c *Config) complete(of ceph.Config) error {
-	c.Group = cmp.Or(c.Group, defaultGroup)
+	c.Group = cmp.Or(c.Group, DefaultGroup)
 	c.Name, c.Overcommit = cmp.Or(c.Name, c.Group), cmp.Or(c.Overcommit, 1)
 	c.TrashRetention = cmp.Or(c.TrashRetention, DefaultTrashRetention)
 	invalid := func(format string, args ...any) error {

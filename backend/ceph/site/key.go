@@ -35,7 +35,7 @@ func (c *Config) readKey() (ceph.Key, error) {
 	case key == "":
 		return "", refuse("it is empty")
 	case key.Check(c.Ceph.User) != nil:
-		return "", refuse("it holds white space or other characters that no key has")
+		return "", refuse("it does not hold a key")
 	}
 	return key, nil
 }

@@ -4,11 +4,133 @@ package site
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 
+	"github.com/ceph/go-ceph/rados"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/backend"
 	"github.com/holdfast-storage/holdfast/backend/ceph"
 )
 
-// check says what keeps the pool from being used by a connection that was made just now.
+// check says what keeps the pool from being used by a connection that was just made, and what to do about it.
 func (p *pool) check(ctx context.Context, cluster *ceph.Cluster) error {
-	return ask(ctx, cluster)
+	silent, err := p.reach(ctx)
+	if err != nil {
+		return err
+	}
+	if len(silent) > 0 {
+		p.log.Warn("some monitors cannot be reached; the others are used", "monitors", strings.Join(silent, ", "))
+	}
+	if err := p.identify(ctx, cluster); err != nil {
+		return err
+	}
+	if err := p.checkRelease(ctx, cluster); err != nil {
+		return err
+	}
+	if p.Engine == RBD {
+		return p.checkImages(ctx, cluster)
+	}
+	return p.checkFileSystem(ctx, cluster)
+}
+
+// identify connects.
+func (p *pool) identify(ctx context.Context, cluster *ceph.Cluster) error {
+	_, err := ceph.Call(ctx, cluster, "connecting", func(*rados.Conn) (any, error) { return nil, nil })
+	c := p.Config.Ceph
+	switch {
+	case isRefused(err):
+		return fmt.Errorf("%w: the Ceph cluster refuses client.%s with the key in %s: it has another key, does not exist, or has no caps for mon; `ceph auth get client.%s` prints what it has: write its key into the secret of the pool, or make the user: `%s`",
+			backend.ErrUnavailable, c.User, p.KeyFile, c.User, p.grant("get-or-create"))
+	case errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTSUP):
+		return fmt.Errorf("%w: the monitors %s refuse how they are spoken to: %w", backend.ErrUnavailable, strings.Join(c.Spoken(), ", "), err)
+	}
+	return err
+}
+
+// isRefused says whether Ceph did not let the user do something.
+func isRefused(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
+
+// oldest is the first release that is supported: that whose libraries the program is built with.
+const oldest = 16
+
+var releaseNumber = regexp.MustCompile(`ceph version ([0-9]+)\.`)
+
+// checkRelease refuses a cluster that is older than what this program was tried with.
+func (p *pool) checkRelease(ctx context.Context, cluster *ceph.Cluster) error {
+	var is struct{ Version string }
+	if err := p.monitor(ctx, cluster, map[string]string{"prefix": "version"}, &is); err != nil {
+		return err
+	}
+	return judgeRelease(is.Version, oldest)
+}
+
+func judgeRelease(version string, oldest int) error {
+	found := releaseNumber.FindStringSubmatch(version)
+	if found == nil {
+		return nil // one that was built by hand
+	}
+	if n, err := strconv.Atoi(found[1]); err != nil || n < oldest {
+		return fmt.Errorf("%w: the monitors run %q, which is too old: release %d of Ceph or a later one is needed; upgrade the Ceph cluster", backend.ErrUnavailable, version, oldest)
+	}
+	return nil
+}
+
+// monitor asks the monitors, which every user may that has a cap for them.
+func (p *pool) monitor(ctx context.Context, cluster *ceph.Cluster, command map[string]string, into any) error {
+	command["format"] = "json"
+	what := "ceph " + command["prefix"]
+	query, err := json.Marshal(command)
+	if err != nil {
+		return err
+	}
+	text, err := ceph.Call(ctx, cluster, what, func(conn *rados.Conn) ([]byte, error) {
+		text, _, err := conn.MonCommand(query)
+		return text, err
+	})
+	if err != nil {
+		return p.refused(err, "mon", "ask the monitors: "+what)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%w: %s answers what cannot be read: %w", backend.ErrUnavailable, what, err)
+	}
+	return nil
+}
+
+// refused says of an error that Ceph lets the user not do something, which caps it needs. Any other stays what it is.
+func (p *pool) refused(err error, of, what string) error {
+	if !isRefused(err) {
+		return err
+	}
+	return fmt.Errorf("%w: client.%s has too small caps: it may not %s, for which it needs %s '%s'; `%s` gives it all that it needs",
+		backend.ErrUnavailable, p.Config.Ceph.User, what, of, p.caps()[of], p.grant("caps"))
+}
+
+// caps are all that the user needs: docs/ceph.md says the same.
+func (p *pool) caps() map[string]string {
+	c := p.Config.Ceph
+	if p.Engine == CephFS {
+		return map[string]string{"mon": "allow r", "mgr": "allow rw", "mds": "allow rwp fsname=" + c.FileSystem}
+	}
+	osd := "profile rbd pool=" + c.Pool
+	if c.DataPool != "" && c.DataPool != c.Pool {
+		osd += ", profile rbd pool=" + c.DataPool
+	}
+	return map[string]string{"mon": "profile rbd", "osd": osd}
+}
+
+// grant is the command of an administrator that gives the user its caps.
+func (p *pool) grant(verb string) string {
+	command := "ceph auth " + verb + " client." + p.Config.Ceph.User
+	for _, of := range []string{"mon", "mgr", "mds", "osd"} {
+		if what := p.caps()[of]; what != "" {
+			command += " " + of + " '" + what + "'"
+		}
+	}
+	return command
 }

@@ -1,0 +1,92 @@
+//go:build ceph
+
+package site
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/backend/ceph"
+	rig "github.com/holdfast-storage/holdfast/test/rig/ceph"
+)
+
+// small is the Ceph of all tests here; nil where none is installed.
+var small *rig.Cluster
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if rig.Missing() == "" {
+		var err error
+		if small, err = rig.Run(context.Background(), rig.Options{MDS: true}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = small.Stop() }() // what is left is removed by its keeper
+	}
+	return m.Run()
+}
+
+var (
+	silent = slog.New(slog.DiscardHandler)
+	count  atomic.Int32
+)
+
+// configOf is a pool with a user of its own that may no more than the pool needs.
+func configOf(t *testing.T, engine string) Config {
+	t.Helper()
+	rig.Require(t)
+	name := fmt.Sprintf("pool%d", count.Add(1))
+	c := Config{Pool: name, Engine: engine, KeyFile: filepath.Join(t.TempDir(), "key"), TrashRetention: NoTrash, Ceph: ceph.Config{
+		Monitors: []string{"v2:" + small.Monitor}, FSID: small.FSID, User: name, NodeUser: name + "-node", Patience: 20 * time.Second,
+	}}
+	if engine == RBD {
+		c.Ceph.Pool = newPool(t)
+	} else {
+		c.Ceph.FileSystem, c.Ceph.Namespace = rig.FileSystem, name
+	}
+	if err := c.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	writeKey(t, c, newUser(t, name, (&pool{Config: c}).caps()))
+	return c
+}
+
+func newPool(t *testing.T) string {
+	t.Helper()
+	name := fmt.Sprintf("images%d", count.Add(1))
+	if err := small.CreateRBDPool(t.Context(), name, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = small.DeletePool(context.Background(), name) })
+	return name
+}
+
+func newUser(t *testing.T, name string, caps map[string]string) (key string) {
+	t.Helper()
+	var all []string
+	for of, what := range caps {
+		all = append(all, of, what)
+	}
+	key, err := small.CreateUser(t.Context(), name, all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func writeKey(t *testing.T, c Config, key string) {
+	t.Helper()
+	if err := os.WriteFile(c.KeyFile+".new", []byte(key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(c.KeyFile+".new", c.KeyFile); err != nil {
+		t.Fatal(err)
+	}
+}
