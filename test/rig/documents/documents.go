@@ -59,3 +59,16 @@ func Of(page string, programs ...string) (all []Call) {
 	}
 	return slices.DeleteFunc(all, func(c Call) bool { return !slices.Contains(programs, c.Words[0]) || len(c.Words) < 2 })
 }
+
+var (
+	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	noAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// Anchors are those that GitHub gives the headings of a page.
+func Anchors(page string) (all []string) {
+	for _, match := range heading.FindAllStringSubmatch(page, -1) {
+		all = append(all, strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-"))
+	}
+	return all
+}

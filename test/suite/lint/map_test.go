@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/documents"
 )
 
 const repository = "../../.."
@@ -17,8 +19,6 @@ var mapped = []string{"docs/architecture.md", "CONTRIBUTING.md"}
 var (
 	codeSpan     = regexp.MustCompile("`([^`\n]+)`")
 	markdownLink = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
-	heading      = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	noAnchor     = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	pathForm     = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`)
 	// ofKubernetes are labels, annotations and resources, which look like paths.
 	ofKubernetes = regexp.MustCompile(`^[a-z0-9.-]*\.(dev|io)(/|$)`)
@@ -51,9 +51,8 @@ func TestMap_EveryTestThatIsNamedExists(t *testing.T) {
 }
 
 func TestMap_EveryLinkBetweenDocumentsLeadsSomewhere(t *testing.T) {
-	documents := glob(t, "*.md")
-	documents = append(documents, glob(t, "docs/*.md")...)
-	for _, document := range documents {
+	pages := append(glob(t, "*.md"), glob(t, "docs/*.md")...)
+	for _, document := range pages {
 		dir := filepath.Dir(document)
 		for _, link := range markdownLink.FindAllStringSubmatch(read(t, document), -1) {
 			if strings.Contains(link[1], "://") {
@@ -65,7 +64,7 @@ func TestMap_EveryLinkBetweenDocumentsLeadsSomewhere(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(repository, target)); err != nil {
 				t.Errorf("%s links to %s, which does not exist", document, link[1])
-			} else if link[2] != "" && !slices.Contains(anchors(read(t, target)), link[2]) {
+			} else if link[2] != "" && !slices.Contains(documents.Anchors(read(t, target)), link[2]) {
 				t.Errorf("%s links to #%s of %s, which is no heading there", document, link[2], target)
 			}
 		}
@@ -79,14 +78,6 @@ func TestMap_TheIndexHasEveryPage(t *testing.T) {
 			t.Errorf("docs/README.md does not list %s", page)
 		}
 	}
-}
-
-// anchors are what GitHub makes of headings.
-func anchors(text string) (all []string) {
-	for _, match := range heading.FindAllStringSubmatch(text, -1) {
-		all = append(all, strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-"))
-	}
-	return all
 }
 
 func TestMap_PathIsDistinguishedFromSimilarWords(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-storage/holdfast/test/rig/documents"
 )
 
 // asADocumentSays is the command of docs/monitoring.md that makes a file of rules for a Prometheus without its operator.
@@ -86,16 +88,6 @@ func TestRules_EachAlertFiresAndClears(t *testing.T) {
 	promtool(t, "test", "rules", path)
 }
 
-var anchorPattern = regexp.MustCompile(`[^a-z0-9 _-]`)
-
-// anchors are what GitHub makes of headings.
-func anchors(text string) (all []string) {
-	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
-		all = append(all, strings.ReplaceAll(anchorPattern.ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-"))
-	}
-	return all
-}
-
 func TestRules_EachAlertSaysWhatToDo(t *testing.T) {
 	const prefix = "https://github.com/holdfast-storage/holdfast/blob/main/docs/"
 	page := read(t, docs+"/monitoring.md")
@@ -108,7 +100,7 @@ func TestRules_EachAlertSaysWhatToDo(t *testing.T) {
 				t.Errorf("%s has no summary or no description", r.Alert)
 			}
 			name, anchor, _ := strings.Cut(strings.TrimPrefix(r.Annotations["runbook_url"], prefix), "#")
-			if !strings.HasPrefix(r.Annotations["runbook_url"], prefix) || !slices.Contains(anchors(read(t, filepath.Join(docs, name))), anchor) {
+			if !strings.HasPrefix(r.Annotations["runbook_url"], prefix) || !slices.Contains(documents.Anchors(read(t, filepath.Join(docs, name))), anchor) {
 				t.Errorf("%s: the runbook %q does not exist", r.Alert, r.Annotations["runbook_url"])
 			}
 			if !strings.Contains(page, "| `"+r.Alert+"` | "+r.Labels["severity"]+" |") {
