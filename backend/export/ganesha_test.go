@@ -37,15 +37,10 @@ func serveAt(t *testing.T) (server *ganesha.Server, address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	port := l.Addr().(*net.TCPAddr).Port
+	port := hostfs.FreePort(t)
 	server, err = ganesha.New(ganesha.Config{
 		RunDir: filepath.Join(dir, "run"), RecoveryDir: filepath.Join(dir, "recovery"), Name: "nfs.test",
-		Port: uint16(port), Grace: 10 * time.Second, Lease: 5 * time.Second,
+		Port: port, Grace: 10 * time.Second, Lease: 5 * time.Second,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-storage/holdfast/api/v1beta1"
 	"github.com/holdfast-storage/holdfast/driver"
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 )
 
 // process is a process of Holdfast that runs in the test.
@@ -60,7 +61,7 @@ func startProcess(t *testing.T, name, server string, more ...string) *process {
 	flags.SetOutput(io.Discard)
 	p := &process{T: t, dir: dir}
 	var run func(context.Context) error
-	args := []string{"--metrics-address=" + freePort(t), "--log-level=error"}
+	args := []string{"--metrics-address=" + hostfs.FreeAddress(t), "--log-level=error"}
 	switch name {
 	case "controller":
 		c := controllerFlags(flags)
@@ -198,7 +199,7 @@ func TestHealth_SocketThatNoLongerAnswersIsStuck(t *testing.T) {
 	if err := p.checkCSI(endpoint); err != nil {
 		t.Fatal(err)
 	}
-	p.address = freePort(t)
+	p.address = hostfs.FreeAddress(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	alongside.Run(ctx, t, cancel, p.serve(quiet))
 	connect(t, p.address)

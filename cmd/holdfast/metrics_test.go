@@ -14,25 +14,15 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/test/rig/alongside"
+	"github.com/holdfast-storage/holdfast/test/rig/hostfs"
 	"github.com/spf13/pflag"
 )
-
-// freePort is an address on which nothing listens.
-func freePort(t *testing.T) string {
-	t.Helper()
-	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	return free.Addr().String()
-}
 
 // scraped serves the metrics and checks of a process that does nothing else, and returns where.
 func scraped(t *testing.T) string {
 	t.Helper()
 	m := monitoringFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
-	m.address = freePort(t)
+	m.address = hostfs.FreeAddress(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	alongside.Run(ctx, t, cancel, m.serve(quiet))
 	connect(t, m.address).Close()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,20 +105,10 @@ func testConfig(t *testing.T) Config {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return Config{
-		RunDir: filepath.Join(dir, "run"), RecoveryDir: filepath.Join(dir, "recovery"), Name: "nfs.test", Port: freePort(t),
+		RunDir: filepath.Join(dir, "run"), RecoveryDir: filepath.Join(dir, "recovery"), Name: "nfs.test", Port: hostfs.FreePort(t),
 		Grace: 10 * time.Second, Lease: 5 * time.Second, Interval: 50 * time.Millisecond, Patience: 20 * time.Second,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
-}
-
-func freePort(t *testing.T) uint16 {
-	t.Helper()
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
 // newExport is of a new directory.

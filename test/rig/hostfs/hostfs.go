@@ -1,5 +1,6 @@
-// Package hostfs makes real file systems for tests: a sparse file, mkfs, a mount, and their removal. It also says which
-// tests are to run: those that need what is not there, or take long, are skipped, unless the environment asks for them.
+// Package hostfs makes real file systems for tests: a sparse file, mkfs, a mount, and their removal. It finds free ports. It
+// also decides which tests run: those that lack a prerequisite, or take long, are skipped unless the environment requires
+// them.
 package hostfs
 
 import (

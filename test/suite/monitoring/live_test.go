@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -28,17 +27,6 @@ import (
 type server struct {
 	*testing.T
 	address string
-}
-
-// freePort is an address on which nothing listens.
-func freePort(t *testing.T) string {
-	t.Helper()
-	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	return free.Addr().String()
 }
 
 var rangePattern = regexp.MustCompile(`\[\d+[mh]\]`)
@@ -72,7 +60,7 @@ func startPrometheus(t *testing.T, targets map[string]string) *server {
 			"job_name": "holdfast", "honor_labels": true, "static_configs": static,
 		}},
 	})
-	s := &server{t, freePort(t)}
+	s := &server{t, hostfs.FreeAddress(t)}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +192,7 @@ func TestAlerts_FireAndClearInARealPrometheusThatScrapesTheRealProgram(t *testin
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freePort(t)
+	address := hostfs.FreeAddress(t)
 	start := func() *standalone.Process {
 		p, err := standalone.Start(t.Context(), standalone.Options{
 			Binary: binary, Socket: filepath.Join(dir, "s"), Pools: []string{"name=fast,path=" + pool}, Args: []string{"--metrics-address", address},
