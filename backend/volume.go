@@ -148,6 +148,11 @@ type Condition struct {
 	Message  string
 }
 
+// Abnormal returns the condition of a damaged volume.
+func Abnormal(format string, args ...any) Condition {
+	return Condition{Abnormal: true, Message: fmt.Sprintf(format, args...)}
+}
+
 // HealthReason is what is wrong with a volume, as a condition reason.
 type HealthReason string
 

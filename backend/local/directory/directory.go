@@ -112,15 +112,11 @@ func missing(e *engine.Entry) (backend.Condition, bool) {
 	info, err := e.Dir.Lstat(data)
 	switch {
 	case err != nil:
-		return abnormal("its directory cannot be read: %v; restore it from a snapshot or backup", err), true
+		return backend.Abnormal("its directory cannot be read: %v; restore it from a snapshot or backup", err), true
 	case !info.IsDir():
-		return abnormal("its directory is a %s", info.Mode().Type()), true
+		return backend.Abnormal("its directory is a %s", info.Mode().Type()), true
 	}
 	return backend.Condition{}, false
-}
-
-func abnormal(format string, args ...any) backend.Condition {
-	return backend.Condition{Abnormal: true, Message: fmt.Sprintf(format, args...)}
 }
 
 // idle returns a check that fails if the directory is in use, since directories cannot be frozen. It runs before the

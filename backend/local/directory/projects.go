@@ -107,20 +107,20 @@ func (en *projects) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	}
 	used, _, err := en.quota.Usage(e.Content.Project)
 	if err != nil {
-		return 0, abnormal("its usage cannot be read: %v", err)
+		return 0, backend.Abnormal("its usage cannot be read: %v", err)
 	}
 	limited, err := en.quota.Limited(e.Content.Project, en.limits(e))
 	if err != nil {
-		return used, abnormal("its limits cannot be read: %v", err)
+		return used, backend.Abnormal("its limits cannot be read: %v", err)
 	}
 	id, inherit, err := nodeops.ProjectOf(dataPath(e))
 	switch {
 	case !limited:
-		return used, abnormal("the file system has no limit for its quota id %d: it is set again when the node pod starts, whose log says why that failed; to set it by hand, see docs/directory-quota.md", e.Content.Project)
+		return used, backend.Abnormal("the file system has no limit for its quota id %d: it is set again when the node pod starts, whose log says why that failed; to set it by hand, see docs/directory-quota.md", e.Content.Project)
 	case err != nil:
-		return used, abnormal("its quota id cannot be read: %v", err)
+		return used, backend.Abnormal("its quota id cannot be read: %v", err)
 	case id != e.Content.Project || !inherit:
-		return used, abnormal("its directory has quota id %d (inherited: %t), not %d: something inside changed it and the limit does not hold; docs/directory-quota.md says who can", id, inherit, e.Content.Project)
+		return used, backend.Abnormal("its directory has quota id %d (inherited: %t), not %d: something inside changed it and the limit does not hold; docs/directory-quota.md says who can", id, inherit, e.Content.Project)
 	}
 	return used, backend.Condition{}
 }

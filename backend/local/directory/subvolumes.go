@@ -77,13 +77,13 @@ func (*subvolumes) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	}
 	used, err := nodeops.SubvolumeUsage(dataPath(e))
 	if err != nil {
-		return 0, abnormal("its usage cannot be read: %v", err)
+		return 0, backend.Abnormal("its usage cannot be read: %v", err)
 	}
 	switch nested, err := nodeops.HoldsSubvolumes(dataPath(e)); {
 	case err != nil:
-		return used, abnormal("its subvolumes cannot be listed: %v", err)
+		return used, backend.Abnormal("its subvolumes cannot be listed: %v", err)
 	case nested:
-		return used, abnormal("something inside made a subvolume in it, whose content the limit does not count; docs/directory-quota.md says who can")
+		return used, backend.Abnormal("something inside made a subvolume in it, whose content the limit does not count; docs/directory-quota.md says who can")
 	}
 	return used, backend.Condition{}
 }

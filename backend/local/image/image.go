@@ -228,13 +228,13 @@ func (*Engine) Inspect(e *engine.Entry) (int64, backend.Condition) {
 	info, err := e.Dir.Lstat(file)
 	switch {
 	case err != nil:
-		return 0, abnormal("its image cannot be read: %v; restore it from a snapshot or backup", err)
+		return 0, backend.Abnormal("its image cannot be read: %v; restore it from a snapshot or backup", err)
 	case !info.Mode().IsRegular():
-		return 0, abnormal("its image is of type %s and not a file", info.Mode().Type())
+		return 0, backend.Abnormal("its image is of type %s and not a file", info.Mode().Type())
 	}
 	used := info.Sys().(*syscall.Stat_t).Blocks * 512
 	if info.Size() < e.Content.Size {
-		return used, abnormal("its image holds %d bytes of %d: it was truncated; restore it from a snapshot or backup", info.Size(), e.Content.Size)
+		return used, backend.Abnormal("its image holds %d bytes of %d: it was truncated; restore it from a snapshot or backup", info.Size(), e.Content.Size)
 	}
 	return used, backend.Condition{}
 }
@@ -258,8 +258,4 @@ func (en *Engine) Unshared(e *engine.Entry) (int64, error) {
 		return 0, nil
 	}
 	return min(bytes, used), err // a compressed image uses less than its extents say
-}
-
-func abnormal(format string, args ...any) backend.Condition {
-	return backend.Condition{Abnormal: true, Message: fmt.Sprintf(format, args...)}
 }

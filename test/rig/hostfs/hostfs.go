@@ -1,6 +1,6 @@
-// Package hostfs makes real file systems for tests: a sparse file, mkfs, a mount, and their removal. It finds free ports. It
-// also decides which tests run: those that lack a prerequisite, or take long, are skipped unless the environment requires
-// them.
+// Package hostfs makes real file systems for tests: a sparse file, mkfs, a mount, and their removal. It finds free
+// ports. It also decides which tests run: those that lack a prerequisite, or take long, are skipped unless the
+// environment requires them.
 package hostfs
 
 import (
@@ -99,8 +99,8 @@ func New(t testing.TB, k Kind, size int64) string {
 	return target
 }
 
-// Cut returns the mount point of what a power cut at this moment would leave of the file system that New made at target:
-// what is on its disk, without what is only in memory.
+// Cut returns the mount point of what a power cut at this moment would leave of the file system that New made at
+// target: what is on its disk, without what is only in memory.
 func Cut(t testing.TB, k Kind, target string) string {
 	t.Helper()
 	dir, err := scratch()
@@ -140,7 +140,8 @@ func unmountAll(t testing.TB, dir string) {
 	}
 }
 
-// unmount waits for processes that look at a loop device of an image there: the image is in use until they have closed it.
+// unmount waits for processes that look at a loop device of an image there: the image is in use until they have closed
+// it.
 func unmount(target string) error {
 	const patience, again = 30 * time.Second, 50 * time.Millisecond
 	tick := time.NewTicker(again)
